@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Finds every MPI on this machine through its compiler wrapper and makes one imported target for each ABI:
+#
+#   FAIRLEAD_MPIS              the ABIs found, of: openmpi mpich abi
+#   fairlead_mpi::<abi>        what a program of that MPI compiles and links with
+#   FAIRLEAD_MPIRUN_<abi>      its launcher
+#   FAIRLEAD_MPICC_<abi>       the wrapper it was found through
+#
+# FAIRLEAD_MPICC (a list of wrappers, names or paths) is searched first, then the usual names.
+# FindMPI is not used because it finds one MPI only.
+
+set(FAIRLEAD_MPICC "" CACHE STRING "MPI compiler wrappers to build for, before those found on PATH")
+
+function(_fairlead_inspect_mpicc wrapper)
+  execute_process(COMMAND ${wrapper} -show OUTPUT_VARIABLE line RESULT_VARIABLE failed
+                  ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(failed)
+    return()
+  endif()
+  separate_arguments(words UNIX_COMMAND "${line}")
+  list(POP_FRONT words)
+  set(includes) # what the header search needs
+  set(links)
+  foreach(word IN LISTS words)
+    if(word MATCHES "^-I(.+)")
+      list(APPEND includes ${CMAKE_MATCH_1})
+    elseif(word MATCHES "^-(L|l|Wl,-rpath|Wl,--enable-new-dtags|Wl,-z)" OR word MATCHES "\\.so")
+      list(APPEND links ${word})
+    elseif(word MATCHES "^-D|^-pthread$")
+      list(APPEND flags ${word})
+    endif()
+  endforeach()
+
+  # Which ABI is it? The header says so.
+  set(probe ${CMAKE_BINARY_DIR}/CMakeFiles/fairlead_mpi_probe.c)
+  file(WRITE ${probe} "#include <mpi.h>\n#if defined(OPEN_MPI)\nfairlead-openmpi\n#elif defined(MPICH_VERSION) || defined(I_MPI_VERSION)\nfairlead-mpich\n#elif defined(MPI_ABI_VERSION)\nfairlead-abi\n#endif\n")
+  list(TRANSFORM includes PREPEND -I OUTPUT_VARIABLE include_flags)
+  execute_process(COMMAND ${CMAKE_C_COMPILER} -E ${include_flags} ${probe}
+                  OUTPUT_VARIABLE text RESULT_VARIABLE failed ERROR_QUIET)
+  if(failed OR NOT text MATCHES "fairlead-([a-z]+)")
+    return()
+  endif()
+  set(abi ${CMAKE_MATCH_1})
+  if(abi IN_LIST FAIRLEAD_MPIS)
+    return()
+  endif()
+
+  add_library(fairlead_mpi_${abi} INTERFACE)
+  add_library(fairlead_mpi::${abi} ALIAS fairlead_mpi_${abi})
+  target_include_directories(fairlead_mpi_${abi} SYSTEM INTERFACE ${includes})
+  target_compile_options(fairlead_mpi_${abi} INTERFACE ${flags})
+  target_compile_definitions(fairlead_mpi_${abi} INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+  target_link_options(fairlead_mpi_${abi} INTERFACE ${links})
+  # Options come before the objects; with --as-needed linkers the library must follow them.
+  set(libraries ${links})
+  list(FILTER libraries INCLUDE REGEX "^-l|\\.so")
+  target_link_libraries(fairlead_mpi_${abi} INTERFACE ${libraries})
+
+  get_filename_component(bin ${wrapper} DIRECTORY)
+  get_filename_component(name ${wrapper} NAME)
+  string(REGEX MATCH "\\..*$" suffix ${name})
+  find_program(FAIRLEAD_MPIRUN_${abi} NAMES mpirun${suffix} mpiexec${suffix} HINTS ${bin} NO_DEFAULT_PATH)
+  set(FAIRLEAD_MPICC_${abi} ${wrapper} CACHE INTERNAL "")
+  set(FAIRLEAD_MPIS ${FAIRLEAD_MPIS} ${abi} PARENT_SCOPE)
+  message(STATUS "MPI for ABI ${abi}: ${wrapper}, launcher ${FAIRLEAD_MPIRUN_${abi}}")
+endfunction()
+
+set(FAIRLEAD_MPIS)
+foreach(name IN LISTS FAIRLEAD_MPICC ITEMS mpicc mpicc.openmpi mpicc.mpich mpicc_abi)
+  if(name)
+    unset(_wrapper CACHE)
+    find_program(_wrapper ${name})
+    if(_wrapper)
+      _fairlead_inspect_mpicc(${_wrapper})
+    elseif(name IN_LIST FAIRLEAD_MPICC)
+      message(FATAL_ERROR "FAIRLEAD_MPICC names ${name}, which is not an executable; give paths of mpicc wrappers")
+    endif()
+  endif()
+endforeach()
+unset(_wrapper CACHE)
+if(NOT FAIRLEAD_MPIS)
+  message(FATAL_ERROR "No MPI found. Install one (Debian: libopenmpi-dev or libmpich-dev) or give its wrapper: -DFAIRLEAD_MPICC=/path/to/mpicc")
+endif()

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/options.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "base/log.h"
+
+extern char** environ;
+
+namespace fairlead {
+namespace {
+
+struct Row {
+  const char* name;
+  const char* type;
+  const char* initial;
+  const char* accepted;
+  const char* help;
+};
+
+constexpr Row rows[] = {
+#define FAIRLEAD_OPTION(name, type, initial, accepted, help) {#name, #type, initial, accepted, help},
+#define FAIRLEAD_ALIAS(name, variable, value, means)
+#include "base/options.def"
+#undef FAIRLEAD_OPTION
+#undef FAIRLEAD_ALIAS
+};
+
+struct Alias {
+  const char* name;
+  const char* variable;
+  const char* value;
+  const char* means;
+};
+
+constexpr Alias aliases[] = {
+#define FAIRLEAD_OPTION(name, type, initial, accepted, help)
+#define FAIRLEAD_ALIAS(name, variable, value, means) {#name, variable, value, means},
+#include "base/options.def"
+#undef FAIRLEAD_OPTION
+#undef FAIRLEAD_ALIAS
+};
+
+// Variables with our prefix that belong to the tools and the build, not to this table.
+constexpr const char* foreign[] = {"FAIRLEAD_HOME", "FAIRLEAD_TEST_"};
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+std::string variable_of(const std::string& name) {
+  std::string variable = "FAIRLEAD_" + name;
+  std::transform(variable.begin(), variable.end(), variable.begin(),
+                 [](unsigned char c) { return std::toupper(c); });
+  return variable;
+}
+
+// `accepted` of an integer row: "", ">= N" or "LOW..HIGH".
+std::string check_range(const char* accepted, int64_t value) {
+  int64_t low = std::numeric_limits<int64_t>::min(), high = std::numeric_limits<int64_t>::max();
+  if (const char* dots = std::strstr(accepted, "..")) {
+    low = std::strtoll(accepted, nullptr, 10);
+    high = std::strtoll(dots + 2, nullptr, 10);
+  } else if (std::strncmp(accepted, ">=", 2) == 0) {
+    uint64_t bytes = 0;
+    std::string text = accepted + 2;
+    text.erase(0, text.find_first_not_of(' '));
+    parse_bytes(text, &bytes);
+    low = static_cast<int64_t>(bytes);
+  }
+  return value < low || value > high ? std::string("accepted: ") + accepted : std::string();
+}
+
+std::string check(const Row& row, const std::string& text, bool* into) {
+  (void)row;
+  return parse_boolean(text, into);
+}
+std::string check(const Row& row, const std::string& text, int64_t* into) {
+  std::string wrong = parse_integer(text, into);
+  return wrong.empty() ? check_range(row.accepted, *into) : wrong;
+}
+std::string check(const Row& row, const std::string& text, uint64_t* into) {
+  std::string wrong = parse_bytes(text, into);
+  return wrong.empty() ? check_range(row.accepted, static_cast<int64_t>(*into)) : wrong;
+}
+std::string check(const Row& row, const std::string& text, std::string* into) {
+  *into = text;
+  if (!*row.accepted) return {};
+  *into = lower(text);
+  std::string list = std::string("|") + row.accepted + "|";
+  return list.find("|" + *into + "|") != std::string::npos ? std::string()
+                                                             : std::string("accepted: ") + row.accepted;
+}
+
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> line(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) line[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = line[0];
+    line[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      size_t above = line[j];
+      line[j] = std::min({line[j] + 1, line[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return line[b.size()];
+}
+
+void report_unknown_variables() {
+  for (char** entry = environ; entry && *entry; ++entry) {
+    std::string variable = std::string(*entry).substr(0, std::string(*entry).find('='));
+    if (variable.rfind("FAIRLEAD_", 0) != 0) continue;
+    if (std::any_of(std::begin(foreign), std::end(foreign),
+                    [&](const char* known) { return variable.rfind(known, 0) == 0; }))
+      continue;
+    std::string nearest;
+    size_t best = std::numeric_limits<size_t>::max();
+    for (const Row& row : rows) {
+      size_t distance = edit_distance(variable, variable_of(row.name));
+      if (distance < best) best = distance, nearest = variable_of(row.name);
+    }
+    if (best == 0) continue;
+    log_line(LogLevel::warn, "unknown option %s is ignored%s%s%s", variable.c_str(),
+             best <= 4 ? "; did you mean " : "", best <= 4 ? nearest.c_str() : "", best <= 4 ? "?" : "");
+  }
+}
+
+struct Loaded {
+  Options options;
+  std::map<std::string, std::pair<std::string, std::string>> seen;  // name -> value, origin
+};
+
+template <class Field>
+void load(Loaded& loaded, const Row& row, Field* field) {
+  std::string text = row.initial, origin = "default";
+  std::string variable = variable_of(row.name);
+  if (const char* value = std::getenv(variable.c_str())) {
+    text = value;
+    origin = variable;
+  } else {
+    for (const Alias& alias : aliases) {
+      const char* given = std::getenv(alias.variable);
+      if (!given || std::strcmp(alias.name, row.name) != 0) continue;
+      if (std::strcmp(alias.value, "*") != 0 && std::strcmp(alias.value, given) != 0) continue;
+      text = std::strcmp(alias.means, "*") == 0 ? given : alias.means;
+      origin = alias.variable;
+      break;
+    }
+  }
+  std::string wrong = check(row, text, field);
+  if (!wrong.empty()) {
+    log_line(LogLevel::warn, "%s=%s is not understood (%s); using %s", origin.c_str(), text.c_str(),
+             wrong.c_str(), row.initial);
+    check(row, text = row.initial, field);
+    origin = "default";
+  }
+  loaded.seen[row.name] = {text, origin};
+}
+
+const Loaded& loaded() {
+  // Never destroyed: options are read until the very end of the process.
+  static const Loaded* once = [] {
+    auto* fresh = new Loaded;
+    const Row* row = rows;
+#define FAIRLEAD_OPTION(name, type, initial, accepted, help) load(*fresh, *row++, &fresh->options.name);
+#define FAIRLEAD_ALIAS(name, variable, value, means)
+#include "base/options.def"
+#undef FAIRLEAD_OPTION
+#undef FAIRLEAD_ALIAS
+    report_unknown_variables();
+    return fresh;
+  }();
+  return *once;
+}
+
+}  // namespace
+
+const Options& options() { return loaded().options; }
+
+std::vector<OptionReport> describe_options() {
+  std::vector<OptionReport> reports;
+  for (const Row& row : rows) {
+    const auto& [value, origin] = loaded().seen.at(row.name);
+    reports.push_back(
+        {row.name, variable_of(row.name), row.type, row.initial, row.accepted, row.help, value, origin});
+  }
+  return reports;
+}
+
+std::string parse_boolean(const std::string& text, bool* into) {
+  std::string word = lower(text);
+  for (const char* yes : {"1", "on", "yes", "true"})
+    if (word == yes) return *into = true, std::string();
+  for (const char* no : {"0", "off", "no", "false"})
+    if (word == no) return *into = false, std::string();
+  return "accepted: on off yes no true false 1 0";
+}
+
+std::string parse_integer(const std::string& text, int64_t* into) {
+  int64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return "accepted: a whole number";
+  *into = value;
+  return {};
+}
+
+std::string parse_bytes(const std::string& text, uint64_t* into) {
+  const std::string accepted = "accepted: a size in bytes such as 4096, 64k, 1m, 2g";
+  uint64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return accepted;
+  std::string unit = lower(std::string(end, text.data() + text.size()));
+  unsigned shift = 0;
+  if (unit == "k" || unit == "kb" || unit == "kib") shift = 10;
+  else if (unit == "m" || unit == "mb" || unit == "mib") shift = 20;
+  else if (unit == "g" || unit == "gb" || unit == "gib") shift = 30;
+  else if (!unit.empty() && unit != "b") return accepted;
+  if (shift && value >> (63 - shift)) return accepted;
+  *into = value << shift;
+  return {};
+}
+
+}  // namespace fairlead
