@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What this rank's device messages did, counted for FAIRLEAD_STATS and the public query functions. Counting
+// is a relaxed atomic addition; reading is safe at any time.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace fairlead {
+
+// Rows of the table, in its order. A message counts where its bytes moved.
+enum class Traffic {
+  peer,             // received by a peer-to-peer copy
+  staged,           // received through host memory of the node
+  plain_sent,       // sent as host message: small, another node, or no shared memory
+  plain_received,   // host message into device memory
+  buffered_device,  // send that was buffered in device memory for a late receiver
+  buffered_host,    // the same in host memory
+  rows
+};
+
+struct TrafficCount {
+  std::atomic<uint64_t> messages{0}, bytes{0};
+};
+
+TrafficCount& traffic(Traffic row);
+const char* to_string(Traffic row);
+
+inline void count(Traffic row, uint64_t bytes) {
+  traffic(row).messages.fetch_add(1, std::memory_order_relaxed);
+  traffic(row).bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+}  // namespace fairlead

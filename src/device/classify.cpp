@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/classify.h"
+
+#include <link.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace fairlead::device {
+namespace {
+
+struct Range {
+  uintptr_t begin = 0, end = 0;
+  bool contains(uintptr_t address) const { return address - begin < end - begin; }
+};
+
+// The writable and read-only segments of the program itself: its static variables and constants. The
+// break starts just above them (or randomised, a little higher).
+Range program_image() {
+  Range image;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* into) {
+        auto* image = static_cast<Range*>(into);
+        image->begin = UINTPTR_MAX;
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const auto& segment = info->dlpi_phdr[i];
+          if (segment.p_type != PT_LOAD) continue;
+          uintptr_t start = info->dlpi_addr + segment.p_vaddr;
+          image->begin = std::min(image->begin, start);
+          image->end = std::max(image->end, start + segment.p_memsz);
+        }
+        return 1;  // the first object is the program; libraries take the slow path
+      },
+      &image);
+  return image;
+}
+
+Range thread_stack() {
+  Range stack;
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return stack;
+  void* low = nullptr;
+  size_t bytes = 0;
+  if (pthread_attr_getstack(&attributes, &low, &bytes) == 0) {
+    stack.begin = reinterpret_cast<uintptr_t>(low);
+    stack.end = stack.begin + bytes;
+  }
+  pthread_attr_destroy(&attributes);
+  return stack;
+}
+
+// The main thread's stack may be declared as large as all address space (ulimit -s unlimited): trust only
+// what lies above the current frame.
+bool on_stack(uintptr_t address) {
+  thread_local const Range stack = thread_stack();
+  uintptr_t here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  return address >= here && address < stack.end;
+}
+
+// The break when this library was loaded: the heap lies above it and only grows.
+const uintptr_t heap_begin = reinterpret_cast<uintptr_t>(sbrk(0));
+
+}  // namespace
+
+bool certainly_host(const void* address) {
+  uintptr_t value = reinterpret_cast<uintptr_t>(address);
+  static const Range image = program_image();
+  if (value == 0 || image.contains(value)) return true;
+  if (value >= heap_begin && value < reinterpret_cast<uintptr_t>(sbrk(0))) return true;
+  return on_stack(value);
+}
+
+Allocation classify(const void* address) {
+  Allocation allocation;
+  Runtime* gpu = runtime();
+  if (gpu && gpu->in_use()) gpu->query(address, &allocation);
+  return allocation;
+}
+
+int device_in_use() {
+  Runtime* gpu = runtime();
+  int count = 0, current = -1;
+  if (!gpu || !gpu->in_use()) return -1;
+  if (gpu->current_device(&current) == Error::none && current >= 0 && gpu->has_context(current))
+    return current;
+  if (gpu->device_count(&count) != Error::none) return -1;
+  for (int device = 0; device < count; ++device)
+    if (gpu->has_context(device)) return device;
+  return -1;
+}
+
+}  // namespace fairlead::device

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/ipc_registry.h"
+
+#include <algorithm>
+#include <list>
+#include <map>
+#include <mutex>
+
+#include "base/options.h"
+
+namespace fairlead::device {
+
+class Mapping {
+ public:
+  int owner;
+  uint64_t base, size, id;
+  void* address;
+  int users = 0;
+  bool forgotten = false;  // close as soon as nobody uses it
+};
+
+namespace {
+
+struct Export {
+  uint64_t size, id;
+  IpcHandle handle;
+};
+
+std::mutex mutex;
+// Never destroyed: the driver may be gone before static destructors run.
+auto& exports = *new std::map<uint64_t, Export>;
+// Most recently used last.
+auto& mappings = *new std::list<Mapping>;
+
+void close(std::list<Mapping>::iterator entry) {
+  runtime()->ipc_close(entry->address);
+  mappings.erase(entry);
+}
+
+// Forgets what `matches`; closes at once what nobody uses.
+template <class Matches>
+void forget_if(Matches matches) {
+  for (auto entry = mappings.begin(); entry != mappings.end();) {
+    auto next = std::next(entry);
+    if (matches(*entry)) {
+      entry->forgotten = true;
+      if (entry->users == 0) close(entry);
+    }
+    entry = next;
+  }
+}
+
+void trim_unused() {
+  auto limit = static_cast<std::ptrdiff_t>(options().ipc_cache);
+  auto unused = std::count_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.users == 0; });
+  for (auto entry = mappings.begin(); unused > limit && entry != mappings.end();) {
+    auto next = std::next(entry);
+    if (entry->users == 0) {
+      close(entry);
+      --unused;
+    }
+    entry = next;
+  }
+}
+
+bool exists(uint64_t base, uint64_t id) {
+  Allocation now;
+  runtime()->query(reinterpret_cast<const void*>(base), &now);
+  return now.kind == MemoryKind::device && now.base == base && now.id == id;
+}
+
+}  // namespace
+
+Error export_memory(const Allocation& allocation, const void* address, RemoteMemory* remote,
+                    std::vector<GoneExport>* gone) {
+  if (!allocation.exportable) return Error::not_supported;
+  std::lock_guard lock(mutex);
+  auto found = exports.find(allocation.base);
+  if (found != exports.end() && (found->second.id != allocation.id || found->second.size != allocation.size)) {
+    gone->push_back({found->first, found->second.id});
+    exports.erase(found);
+    found = exports.end();
+  }
+  if (found == exports.end()) {
+    Export fresh{allocation.size, allocation.id, {}};
+    Error error = runtime()->ipc_export(reinterpret_cast<const void*>(allocation.base), &fresh.handle);
+    if (error != Error::none) return error;
+    // A new allocation often means that old ones were freed; this is the place to notice.
+    for (auto entry = exports.begin(); entry != exports.end();) {
+      if (exists(entry->first, entry->second.id)) {
+        ++entry;
+      } else {
+        gone->push_back({entry->first, entry->second.id});
+        entry = exports.erase(entry);
+      }
+    }
+    found = exports.emplace(allocation.base, fresh).first;
+  }
+  *remote = {found->second.handle, allocation.base, allocation.size, allocation.id,
+             reinterpret_cast<uintptr_t>(address) - allocation.base};
+  return Error::none;
+}
+
+Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMemory* mapped) {
+  *mapped = MappedMemory();
+  std::lock_guard lock(mutex);
+  auto found = std::find_if(mappings.begin(), mappings.end(), [&](const Mapping& m) {
+    return m.owner == owner && m.base == remote.base && m.id == remote.id && m.size == remote.size &&
+           !m.forgotten;
+  });
+  if (found == mappings.end()) {
+    // Whatever else is mapped from that address range of the owner is stale.
+    auto overlaps = [&](const Mapping& m) {
+      return m.owner == owner && m.base < remote.base + remote.size && remote.base < m.base + m.size;
+    };
+    forget_if(overlaps);
+    Mapping fresh{owner, remote.base, remote.size, remote.id, nullptr, 0, false};
+    Error error = runtime()->ipc_import(device, remote.handle, &fresh.address);
+    if (error == Error::already_mapped || error == Error::out_of_memory) {
+      // A stale mapping may stand in the way, or too many of them.
+      forget_if([&](const Mapping& m) { return m.users == 0; });
+      error = runtime()->ipc_import(device, remote.handle, &fresh.address);
+    }
+    if (error != Error::none) return error;
+    mappings.push_back(fresh);
+    found = std::prev(mappings.end());
+  } else {
+    mappings.splice(mappings.end(), mappings, found);
+  }
+  ++found->users;
+  mapped->mapping_ = &*found;
+  mapped->address_ = static_cast<char*>(found->address) + remote.offset;
+  trim_unused();
+  return Error::none;
+}
+
+MappedMemory& MappedMemory::operator=(MappedMemory&& other) noexcept {
+  std::swap(mapping_, other.mapping_);
+  std::swap(address_, other.address_);
+  return *this;
+}
+
+MappedMemory::~MappedMemory() {
+  if (!mapping_) return;
+  std::lock_guard lock(mutex);
+  if (--mapping_->users == 0 && mapping_->forgotten)
+    close(std::find_if(mappings.begin(), mappings.end(), [&](const Mapping& m) { return &m == mapping_; }));
+}
+
+void forget_import(int owner, uint64_t base, uint64_t id) {
+  std::lock_guard lock(mutex);
+  forget_if([&](const Mapping& m) { return m.owner == owner && m.base == base && m.id == id; });
+}
+
+void forget_imports(int owner) {
+  std::lock_guard lock(mutex);
+  forget_if([&](const Mapping& m) { return owner < 0 || m.owner == owner; });
+}
+
+RegistryCounts registry_counts() {
+  std::lock_guard lock(mutex);
+  size_t in_use = std::count_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.users > 0; });
+  return {mappings.size(), in_use, exports.size()};
+}
+
+}  // namespace fairlead::device

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Device memory of other processes, mapped into this one and kept mapped (invariant M12).
+//
+// Exporting: a handle is made once per allocation and is valid while the driver's id of the allocation at
+// that base stays the same; it is asked at every use, so that freed and re-allocated memory gets a new
+// handle. Importing: a mapping is keyed by (owner, base) and valid for one (size, id); a new id closes the
+// old mapping first. Mappings in use are never closed; unused ones are, oldest first, beyond
+// FAIRLEAD_IPC_CACHE of them, and when their owner says that the memory is gone. Thread-safe.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/runtime.h"
+
+namespace fairlead::device {
+
+// Where bytes lie in the device memory of another process. Travels by value.
+struct RemoteMemory {
+  IpcHandle handle;
+  uint64_t base;    // in the owner's address space
+  uint64_t size;    // of the allocation
+  uint64_t id;      // of the allocation: tells a new one at the old address
+  uint64_t offset;  // of the bytes, from base
+};
+
+// ---- Exporting -------------------------------------------------------------------------------------
+
+// Fills `remote` for bytes at `address` inside `allocation` (as classify() just gave it). Appends to
+// `gone` the exports (base and id of each) that were found to exist no more.
+struct GoneExport {
+  uint64_t base, id;
+};
+Error export_memory(const Allocation& allocation, const void* address, RemoteMemory* remote,
+                    std::vector<GoneExport>* gone);
+
+// ---- Importing -------------------------------------------------------------------------------------
+
+class Mapping;
+
+// Holds a mapping open while it lives.
+class MappedMemory {
+ public:
+  MappedMemory() = default;
+  MappedMemory(MappedMemory&& other) noexcept : mapping_(other.mapping_), address_(other.address_) {
+    other.mapping_ = nullptr;
+  }
+  MappedMemory& operator=(MappedMemory&& other) noexcept;
+  ~MappedMemory();
+  void* address() const { return address_; }
+
+ private:
+  friend Error import_memory(int, int, const RemoteMemory&, MappedMemory*);
+  Mapping* mapping_ = nullptr;
+  void* address_ = nullptr;
+};
+
+// `owner` is any number that names the exporting process; `device` is where the mapping is made.
+Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMemory* mapped);
+// The owner says this memory is gone.
+void forget_import(int owner, uint64_t base, uint64_t id);
+// Everything of this owner, or of all owners (-1). Mappings in use close when they are released.
+void forget_imports(int owner);
+
+struct RegistryCounts {
+  size_t mappings, in_use, exports;
+};
+RegistryCounts registry_counts();
+
+}  // namespace fairlead::device

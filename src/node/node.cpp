@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "node/node.h"
+
+#include <unistd.h>
+
+#include "base/log.h"
+
+namespace fairlead::node {
+namespace {
+
+constexpr size_t header_bytes = 4096;
+
+size_t segment_bytes(int ranks) {
+  return header_bytes + sizeof(RankBlock) * ranks + sizeof(Verdict) * ranks * ranks;
+}
+
+}  // namespace
+
+const char* to_string(Path path) {
+  switch (path) {
+    case Path::unknown: return "unused";
+    case Path::peer: return "peer";
+    case Path::staged: return "staged";
+  }
+  return "?";
+}
+
+const char* to_string(Reason reason) {
+  switch (reason) {
+    case Reason::none: return "";
+    case Reason::switched_off: return "FAIRLEAD_IPC is off";
+    case Reason::not_exportable: return "this memory cannot be shared between processes";
+    case Reason::no_context: return "the receiver uses no GPU";
+    case Reason::import_failed: return "mapping the sender's memory failed";
+    case Reason::wrong_bytes: return "mapped memory shows other bytes";
+    case Reason::copy_failed: return "a peer copy failed";
+  }
+  return "?";
+}
+
+SharedMemory Node::create_segment(const Nonce& nonce, int ranks) {
+  SharedMemory segment = SharedMemory::create(segment_bytes(ranks));
+  if (segment) {
+    auto* header = reinterpret_cast<SegmentHeader*>(segment.data());
+    header->nonce = nonce;
+    header->ranks = ranks;
+  }
+  return segment;
+}
+
+SharedMemory Node::open_segment(const Nonce& nonce, int ranks, pid_t pid, int fd) {
+  SharedMemory segment = SharedMemory::open(pid, fd, segment_bytes(ranks));
+  // In another PID namespace the same numbers may name some other process' memory.
+  if (segment) {
+    auto* header = reinterpret_cast<SegmentHeader*>(segment.data());
+    if (header->nonce != nonce || header->ranks != ranks) return {};
+  }
+  return segment;
+}
+
+Node::Node(SharedMemory segment, std::vector<int> world_ranks, int my_rank)
+    : segment_(std::move(segment)), world_ranks_(std::move(world_ranks)), rank_(my_rank) {
+  for (size_t i = 0; i < world_ranks_.size(); ++i) {
+    size_t world = static_cast<size_t>(world_ranks_[i]);
+    if (by_world_.size() <= world) by_world_.resize(world + 1, -1);
+    by_world_[world] = static_cast<int>(i);
+  }
+  mine().world_rank = world_ranks_[my_rank];
+  mine().pid = getpid();
+}
+
+RankBlock& Node::block(int node_rank) const {
+  return *reinterpret_cast<RankBlock*>(segment_.data() + header_bytes + sizeof(RankBlock) * node_rank);
+}
+
+Verdict& Node::verdict(int from, int to) const {
+  auto* table =
+      reinterpret_cast<Verdict*>(segment_.data() + header_bytes + sizeof(RankBlock) * world_ranks_.size());
+  return table[from * size() + to];
+}
+
+void Node::decide(int from, int to, Path path, Reason reason, const char* detail) const {
+  Verdict& verdict = this->verdict(from, to);
+  verdict.reason = reason;
+  verdict.path = path;
+  if (path == Path::staged && reason != Reason::switched_off && reason != Reason::no_context)
+    log_line(LogLevel::info, "device messages from rank %d to rank %d are staged through host memory: %s%s%s",
+             world_rank(from), world_rank(to), to_string(reason), *detail ? ": " : "", detail);
+}
+
+std::string Node::describe_paths() const {
+  std::string text;
+  for (int from = 0; from < size(); ++from) {
+    for (int to = 0; to < size(); ++to) {
+      const Verdict& pair = verdict(from, to);
+      if (pair.path == Path::unknown) continue;
+      text += (text.empty() ? "" : ", ") + std::to_string(world_rank(from)) + "->" +
+              std::to_string(world_rank(to)) + " " + to_string(pair.path.load());
+      if (pair.reason != Reason::none) text += std::string(" (") + to_string(pair.reason.load()) + ")";
+    }
+  }
+  return text;
+}
+
+}  // namespace fairlead::node

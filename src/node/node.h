@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ranks of this job on this node, as every layer above sees them. Made in MPI_Init from what the
+// front door exchanged, torn down in MPI_Finalize. Node ranks count from 0 in world order; -1 means
+// "another node, or not of this job". Reading is safe from any thread.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "node/segment.h"
+#include "node/shared_memory.h"
+
+namespace fairlead::node {
+
+class Node {
+ public:
+  // The first rank of the node creates the segment and tells the others its pid and fd.
+  static SharedMemory create_segment(const Nonce& nonce, int ranks);
+  static SharedMemory open_segment(const Nonce& nonce, int ranks, pid_t pid, int fd);
+
+  // `world_ranks`: of each node rank, ascending.
+  Node(SharedMemory segment, std::vector<int> world_ranks, int my_rank);
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(world_ranks_.size()); }
+  const Nonce& nonce() const { return header().nonce; }
+  int world_rank(int node_rank) const { return world_ranks_[node_rank]; }
+  int node_rank_of_world(int world_rank) const {
+    return world_rank >= 0 && world_rank < static_cast<int>(by_world_.size()) ? by_world_[world_rank] : -1;
+  }
+
+  RankBlock& block(int node_rank) const;
+  RankBlock& mine() const { return block(rank_); }
+  Verdict& verdict(int from, int to) const;
+  // Writes the verdict, and tells the user once why a pair is not served peer to peer.
+  void decide(int from, int to, Path path, Reason reason, const char* detail) const;
+
+  // One line: which transport each pair used, and why it is not `peer`.
+  std::string describe_paths() const;
+
+ private:
+  SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(segment_.data()); }
+
+  SharedMemory segment_;
+  std::vector<int> world_ranks_;
+  std::vector<int> by_world_;
+  int rank_;
+};
+
+}  // namespace fairlead::node

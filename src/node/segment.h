@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the ranks of one node share: one block for each rank, written by its owner except where said, and
+// the table of verdicts about each pair of ranks. Everything here is trivially copyable or atomic, lies in
+// memory that starts as zeros, and means the same in every process (no pointers).
+
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "device/ipc_registry.h"
+
+namespace fairlead::node {
+
+using device::RemoteMemory;
+
+constexpr int offers_per_rank = 256;
+constexpr int chunks_in_flight = 8;
+constexpr int revocations_kept = 64;
+
+// 128 random bits that all ranks of a job agree on: nothing a user sends starts with them by accident.
+struct Nonce {
+  uint64_t words[2];
+  bool operator==(const Nonce&) const = default;
+};
+
+// Life of an offer (see src/p2p/send_offer.h and pull.h). The side that makes each step:
+//
+//   free -> offered                  sender: the bytes are where `source` says
+//   offered -> claimed -> done       receiver, which copies them itself
+//              claimed -> refused    receiver, which cannot reach them: the sender shall stage them
+//   offered -> moving -> buffered    sender: `source` now names its own buffer; -> done by the receiver
+//   free | moving | refused -> streaming -> done   chunks through host memory; done by the receiver
+//   done -> free                     sender
+enum class OfferState : uint32_t { free, offered, claimed, refused, moving, buffered, streaming, done };
+
+// How the bytes from one rank's device memory to another rank travel.
+enum class Path : uint8_t { unknown, peer, staged };
+const char* to_string(Path path);
+
+// Why a pair is staged.
+enum class Reason : uint8_t {
+  none,
+  switched_off,    // option ipc
+  not_exportable,  // the sender's memory cannot be shared
+  no_context,      // the receiver uses no GPU (yet)
+  import_failed,   // the receiver could not map it
+  wrong_bytes,     // it could, but saw other bytes
+  copy_failed,     // a copy returned an error
+};
+const char* to_string(Reason reason);
+
+struct alignas(64) Offer {
+  std::atomic<OfferState> state;
+  std::atomic<Reason> reason;  // receiver's, with refused
+  int32_t receiver;            // node rank
+  uint64_t bytes;
+  RemoteMemory source;
+
+  // Streaming: chunk number k of the message lies in the sender's arena at chunks[k % chunks_in_flight].
+  uint64_t chunk_bytes;
+  std::atomic<uint64_t> produced;  // chunks the receiver may read
+  std::atomic<uint64_t> consumed;  // chunks the sender may use again
+  uint32_t chunks[chunks_in_flight];
+  // Once `spilled`, all bytes from chunk number spilled_from on lie in memfd spill_fd of the sender.
+  std::atomic<uint32_t> spilled;
+  uint64_t spilled_from;
+  uint64_t spill_bytes;
+  int32_t spill_fd;
+};
+
+struct alignas(64) RankBlock {
+  // Set while the rank sits in a host MPI call that cannot poll: it will answer no offer.
+  alignas(64) std::atomic<uint32_t> parked;
+
+  alignas(64) int32_t world_rank;
+  pid_t pid;
+  char device_name[64];  // of the GPU its first device message came from, "" until then
+
+  // A few device bytes of known content: whoever wants to pull from this rank proves with them first that
+  // mapped memory really shows the owner's bytes.
+  RemoteMemory proof;
+  std::atomic<uint32_t> proof_ready;
+
+  // Allocations that were exported and exist no more; importers close their mappings. The k-th one lies
+  // at [k % revocations_kept]; who falls behind drops everything of this owner.
+  std::atomic<uint64_t> revocations;
+  struct {
+    uint64_t base, id;
+  } revoked[revocations_kept];
+
+  // Pinned host memory this rank stages through, 0 until first used; fd + 1.
+  std::atomic<int32_t> arena_fd;
+  uint64_t arena_bytes;
+
+  Offer offers[offers_per_rank];
+};
+
+struct Verdict {
+  std::atomic<Path> path;
+  std::atomic<Reason> reason;
+};
+
+struct SegmentHeader {
+  Nonce nonce;
+  int32_t ranks;
+};
+
+}  // namespace fairlead::node

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory that processes of one node share without names in the file system: an anonymous memfd that its
+// owner creates and others open through /proc/<pid>/fd/<fd>. Nothing is left behind however a process
+// dies, and the size of /dev/shm does not matter. Opening needs the same user and the same PID namespace;
+// where that fails, the caller falls back to the host MPI.
+
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace fairlead::node {
+
+class SharedMemory {
+ public:
+  SharedMemory() = default;
+  SharedMemory(SharedMemory&& other) noexcept { swap(other); }
+  SharedMemory& operator=(SharedMemory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~SharedMemory();
+
+  // Zero-filled, populated as it is touched. Invalid (see operator bool) when the kernel refuses.
+  static SharedMemory create(size_t bytes);
+  // Maps another process' memory; `bytes` must be what its owner gave create().
+  static SharedMemory open(pid_t pid, int fd, size_t bytes);
+
+  explicit operator bool() const { return data_ != nullptr; }
+  unsigned char* data() const { return data_; }
+  size_t size() const { return size_; }
+  int fd() const { return fd_; }  // what others open; -1 for memory that was opened
+
+ private:
+  void swap(SharedMemory& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(fd_, other.fd_);
+  }
+  unsigned char* data_ = nullptr;
+  size_t size_ = 0;
+  int fd_ = -1;
+};
+
+}  // namespace fairlead::node

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The receiver's half of a device message inside a node: takes up the offer a descriptor names and brings
+// its bytes to the user's buffer, by a peer copy where that works, else through the sender's staging
+// memory. Belongs to one thread at a time (the engine's lock).
+
+#pragma once
+
+#include <optional>
+
+#include "node/node.h"
+#include "p2p/descriptor.h"
+#include "transport/peer.h"
+#include "transport/staged.h"
+
+namespace fairlead::p2p {
+
+class Pull {
+ public:
+  // `to` has room for `capacity` bytes; `device` is its device, -1 for host memory.
+  // A message that is longer than that is not taken at all, but its sender completes.
+  Pull(node::Node& node, const Descriptor& descriptor, void* to, uint64_t capacity, int device);
+
+  // none: arrived, or truncated; not_ready; failed: the bytes cannot be had.
+  device::Error advance();
+  // Copies that run now do not depend on the sender: waits for them (before this rank stops polling).
+  void settle();
+
+  uint64_t bytes() const { return descriptor_.bytes; }
+  bool truncated() const { return descriptor_.bytes > capacity_; }
+
+ private:
+  device::Error claim(node::OfferState from);
+  device::Error fetch();
+  void reconsider();
+  device::Error refuse(node::Reason reason);
+  device::Error over(device::Error error);
+
+  node::Node& node_;
+  Descriptor descriptor_;
+  node::Offer& slot_;
+  void* to_;
+  uint64_t capacity_;
+  int device_;
+  enum class Step { looking, copying, refused, streaming, over } step_ = Step::looking;
+  device::Error result_ = device::Error::none;
+  device::MappedMemory mapped_;  // before copy_: a copy ends before its mapping goes
+  device::Copy copy_;
+  std::optional<transport::StagedReceiver> stream_;
+};
+
+}  // namespace fairlead::p2p

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "p2p/send_offer.h"
+
+#include <bitset>
+#include <set>
+#include <utility>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/statistics.h"
+#include "device/buffer_pool.h"
+#include "device/classify.h"
+#include "transport/peer.h"
+
+namespace fairlead::p2p {
+namespace {
+
+using node::OfferState;
+using node::Path;
+using node::Reason;
+
+std::bitset<node::offers_per_rank> taken;
+int search_from = 0;
+
+int take_index() {
+  for (int tried = 0; tried < node::offers_per_rank; ++tried) {
+    int index = (search_from + tried) % node::offers_per_rank;
+    if (taken[index]) continue;
+    taken[index] = true;
+    search_from = index + 1;
+    return index;
+  }
+  return -1;
+}
+
+// (receiver, allocation id) pairs whose bytes the receiver has fetched itself: it has the memory mapped and
+// can do so again without us.
+auto& fetched = *new std::set<std::pair<int, uint64_t>>;
+
+// Publishes where `address` lies, if it can be mapped by others at all.
+bool describe(node::Node& node, const device::Allocation& allocation, const void* address,
+              node::RemoteMemory* remote) {
+  std::vector<device::GoneExport> gone;
+  device::Error error = device::export_memory(allocation, address, remote, &gone);
+  transport::revoke(node, gone);
+  for (const auto& entry : gone)
+    std::erase_if(fetched, [&](const auto& known) { return known.second == entry.id; });
+  return error == device::Error::none;
+}
+
+}  // namespace
+
+std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const void* address, uint64_t bytes,
+                                           const device::Allocation& allocation) {
+  int index = take_index();
+  if (index < 0) return nullptr;
+  node::Offer& slot = node.mine().offers[index];
+  slot.receiver = receiver;
+  slot.bytes = bytes;
+  slot.reason.store(Reason::none, std::memory_order_relaxed);
+
+  bool exportable = true;
+  if (receiver == node.rank()) {
+    slot.source = {};
+    slot.source.base = reinterpret_cast<uintptr_t>(address);
+  } else {
+    node::Verdict& verdict = node.verdict(node.rank(), receiver);
+    if (verdict.path == Path::unknown && !options().ipc)
+      node.decide(node.rank(), receiver, Path::staged, Reason::switched_off, "");
+    if (verdict.path == Path::unknown && !transport::offer_proof(node, allocation.device))
+      node.decide(node.rank(), receiver, Path::staged, Reason::not_exportable, device::runtime()->error_text());
+    exportable = verdict.path != Path::staged && describe(node, allocation, address, &slot.source);
+  }
+  return std::unique_ptr<SendOffer>(new SendOffer(node, index, receiver, address, bytes, allocation.device,
+                                                  exportable, allocation.id));
+}
+
+SendOffer::SendOffer(node::Node& node, int index, int receiver, const void* address, uint64_t bytes, int device,
+                     bool exportable, uint64_t allocation)
+    : node_(node),
+      index_(index),
+      receiver_(receiver),
+      slot_(&node.mine().offers[index]),
+      address_(address),
+      bytes_(bytes),
+      device_(device),
+      exportable_(exportable),
+      allocation_(allocation),
+      descriptor_{node.nonce(), descriptor_version, node.rank(), static_cast<uint32_t>(index), 0, bytes, {}} {
+  if (exportable_)
+    slot_->state.store(OfferState::offered, std::memory_order_release);
+  else
+    stream();
+}
+
+SendOffer::~SendOffer() {
+  if (!finished_) close();
+}
+
+void SendOffer::stream() {
+  stream_ = std::make_unique<transport::StagedSender>(node_, *slot_, device_, address_, bytes_);
+}
+
+void SendOffer::advance() {
+  if (finished_) return;
+  switch (slot_->state.load(std::memory_order_acquire)) {
+    case OfferState::refused: stream(); break;
+    case OfferState::streaming: stream_->advance(); break;
+    case OfferState::done: close(); break;
+    default: break;
+  }
+}
+
+void SendOffer::close() {
+  // Fetched by the receiver itself, not streamed.
+  if (!stream_ && receiver_ != node_.rank()) fetched.insert({receiver_, allocation_});
+  if (stream_) stream_->finish();
+  if (pooled_) device::pool_free(pooled_);
+  pooled_ = nullptr;
+  slot_->state.store(OfferState::free, std::memory_order_relaxed);
+  taken[index_] = false;
+  finished_ = true;
+}
+
+bool SendOffer::buffer_free() const { return finished_ || pooled_ || (stream_ && stream_->read_out()); }
+
+bool SendOffer::proven() const {
+  if (receiver_ == node_.rank()) return true;
+  // The pool is the memory the pair was proven with.
+  if (pooled_) return node_.verdict(node_.rank(), receiver_).path == Path::peer;
+  return fetched.contains({receiver_, allocation_});
+}
+
+void SendOffer::buffer() {
+  OfferState expected = OfferState::offered;
+  if (pooled_ || stream_ || !slot_->state.compare_exchange_strong(expected, OfferState::moving)) return;
+  void* pool = exportable_ ? device::pool_allocate(device_, bytes_) : nullptr;
+  if (pool && device::copy_now(device_, pool, address_, bytes_) == device::Error::none) {
+    device::Allocation allocation = device::classify(pool);
+    node::RemoteMemory source{};
+    source.base = reinterpret_cast<uintptr_t>(pool);
+    if (receiver_ == node_.rank() || describe(node_, allocation, pool, &source)) {
+      slot_->source = source;
+      pooled_ = pool;
+      address_ = pool;
+      device_ = allocation.device;
+      allocation_ = allocation.id;
+      slot_->state.store(OfferState::buffered, std::memory_order_release);
+      count(Traffic::buffered_device, bytes_);
+      return;
+    }
+  }
+  if (pool) device::pool_free(pool);
+  count(Traffic::buffered_host, bytes_);
+  stream();
+  stream_->spill();
+}
+
+void SendOffer::flush() {
+  // A receiver that is pulling now may still find that it cannot.
+  while (!proven() && slot_->state.load(std::memory_order_acquire) == OfferState::claimed) __builtin_ia32_pause();
+  advance();
+  if (finished_) return;
+  if (!proven()) buffer();
+  // Where the pair is not proven either, only host memory is safe.
+  OfferState expected = OfferState::buffered;
+  if (!proven() && slot_->state.compare_exchange_strong(expected, OfferState::moving)) stream();
+  if (stream_) stream_->spill();
+}
+
+int offers_in_use() { return static_cast<int>(taken.count()); }
+
+}  // namespace fairlead::p2p

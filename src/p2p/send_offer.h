@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sender's half of a device message inside a node: an offer in shared memory that the receiver named by
+// the descriptor takes up. Until the receiver has claimed it, the sender may take the bytes away into a
+// buffer of its own (buffer()), so that a late receiver does not hold up the send.
+//
+// An offer lives on after the send completed, until the receiver is done with it: the owner keeps it and
+// calls advance() until finished(). Belongs to one thread at a time (the engine's lock).
+
+#pragma once
+
+#include <memory>
+
+#include "node/node.h"
+#include "p2p/descriptor.h"
+#include "transport/staged.h"
+
+namespace fairlead::p2p {
+
+class SendOffer {
+ public:
+  // Offers `bytes` at `address` to `receiver` (a node rank). Null when all offers of this rank are in use:
+  // the message must travel plain then.
+  static std::unique_ptr<SendOffer> open(node::Node& node, int receiver, const void* address, uint64_t bytes,
+                                         const device::Allocation& allocation);
+  ~SendOffer();
+
+  const Descriptor& descriptor() const { return descriptor_; }
+  uint64_t bytes() const { return bytes_; }
+  int receiver() const { return receiver_; }
+
+  void advance();
+  // The user's buffer may be reused: its bytes have arrived or lie in a buffer of ours.
+  bool buffer_free() const;
+  // The receiver is done and the offer is free again.
+  bool finished() const { return finished_; }
+  bool failed() const { return stream_ && stream_->failed(); }
+  // Not claimed yet by the receiver.
+  bool unclaimed() const { return slot_->state.load(std::memory_order_acquire) == node::OfferState::offered; }
+  bool receiver_parked() const { return node_.block(receiver_).parked.load(std::memory_order_acquire) != 0; }
+
+  // Takes the bytes away from the user's buffer if the receiver has not claimed them.
+  void buffer();
+  // Makes the receiver independent of this rank's progress (M6). May wait for a copy in flight.
+  void flush();
+
+ private:
+  SendOffer(node::Node& node, int index, int receiver, const void* address, uint64_t bytes, int device,
+            bool exportable, uint64_t allocation);
+  void stream();
+  void close();
+  bool proven() const;
+
+  node::Node& node_;
+  int index_, receiver_;
+  node::Offer* slot_;
+  const void* address_;  // where the bytes are now: the user's buffer or ours
+  uint64_t bytes_;
+  int device_;
+  bool exportable_;
+  uint64_t allocation_;  // the driver's id of the allocation the bytes lie in
+  void* pooled_ = nullptr;
+  bool finished_ = false;
+  std::unique_ptr<transport::StagedSender> stream_;
+  Descriptor descriptor_;
+};
+
+// Offers of this rank that are in use, for leak tests.
+int offers_in_use();
+
+}  // namespace fairlead::p2p

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "transport/peer.h"
+
+#include <array>
+#include <cstring>
+#include <map>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "device/buffer_pool.h"
+#include "device/classify.h"
+#include "device/copy.h"
+
+namespace fairlead::transport {
+namespace {
+
+using device::Error;
+using node::Path;
+using node::RankBlock;
+using node::Verdict;
+
+// What the proof of a rank reads: tied to the job and the rank, so that no other memory looks like it.
+std::array<uint64_t, device::pool_proof_bytes / 8> proof_content(const Node& node, int owner) {
+  std::array<uint64_t, device::pool_proof_bytes / 8> words;
+  uint64_t state = node.nonce().words[0] ^ (node.nonce().words[1] + static_cast<uint64_t>(owner));
+  for (uint64_t& word : words) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    word = state;
+  }
+  return words;
+}
+
+Reason prove(Node& node, int owner, int device) {
+  RankBlock& block = node.block(owner);
+  if (!block.proof_ready.load(std::memory_order_acquire)) return Reason::not_exportable;
+  device::MappedMemory mapped;
+  if (device::import_memory(owner, device, block.proof, &mapped) != Error::none) return Reason::import_failed;
+  auto expected = proof_content(node, owner), seen = expected;
+  seen.fill(0);
+  if (device::copy_now(device, seen.data(), mapped.address(), sizeof seen) != Error::none)
+    return Reason::copy_failed;
+  return seen == expected ? Reason::none : Reason::wrong_bytes;
+}
+
+}  // namespace
+
+bool offer_proof(Node& node, int device) {
+  static int state = 0;  // 0: not tried, 1: offered, -1: cannot
+  if (state == 0) {
+    state = -1;
+    void* slab = device::pool_slab(device);
+    auto content = proof_content(node, node.rank());
+    std::vector<device::GoneExport> gone;
+    RankBlock& mine = node.mine();
+    if (slab && device::copy_now(device, slab, content.data(), sizeof content) == Error::none &&
+        device::export_memory(device::classify(slab), slab, &mine.proof, &gone) == Error::none) {
+      mine.proof_ready.store(1, std::memory_order_release);
+      state = 1;
+    }
+  }
+  return state == 1;
+}
+
+void revoke(Node& node, const std::vector<device::GoneExport>& gone) {
+  RankBlock& mine = node.mine();
+  for (const auto& entry : gone) {
+    uint64_t number = mine.revocations.load(std::memory_order_relaxed);
+    mine.revoked[number % node::revocations_kept] = {entry.base, entry.id};
+    mine.revocations.store(number + 1, std::memory_order_release);
+  }
+}
+
+void follow_revocations(Node& node, int owner) {
+  static auto& followed = *new std::map<int, uint64_t>;
+  RankBlock& block = node.block(owner);
+  uint64_t& mine = followed[owner];
+  uint64_t theirs = block.revocations.load(std::memory_order_acquire);
+  if (theirs == mine) return;
+  // Half the ring as margin: the owner may be writing the oldest entries right now.
+  if (theirs - mine > node::revocations_kept / 2) {
+    device::forget_imports(owner);
+  } else {
+    for (; mine < theirs; ++mine) {
+      auto& entry = block.revoked[mine % node::revocations_kept];
+      device::forget_import(owner, entry.base, entry.id);
+    }
+  }
+  mine = theirs;
+}
+
+Reason reach(Node& node, int owner, int device, const RemoteMemory& remote, device::MappedMemory* mapped) {
+  Verdict& verdict = node.verdict(owner, node.rank());
+  if (verdict.path == Path::staged) return verdict.reason;
+  follow_revocations(node, owner);
+  if (verdict.path == Path::unknown) {
+    Reason reason = prove(node, owner, device);
+    node.decide(owner, node.rank(), reason == Reason::none ? Path::peer : Path::staged, reason,
+                device::runtime()->error_text());
+    if (reason != Reason::none) return reason;
+  }
+  if (device::import_memory(owner, device, remote, mapped) == Error::none) return Reason::none;
+  log_line(LogLevel::debug, "memory of rank %d cannot be mapped: %s", node.world_rank(owner),
+           device::runtime()->error_text());
+  return Reason::import_failed;
+}
+
+}  // namespace fairlead::transport

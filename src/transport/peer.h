@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Transport `peer`: the receiver maps the sender's device memory and copies from it, one copy in all.
+// The first time a pair of ranks meets, the receiver maps a few bytes of known content that the sender
+// keeps for this purpose and looks at them: a mapping that "works" but shows other bytes (seen with some
+// container and isolation set-ups) must not carry a message. Thread-safe under the engine's lock.
+
+#pragma once
+
+#include "device/ipc_registry.h"
+#include "node/node.h"
+
+namespace fairlead::transport {
+
+using device::RemoteMemory;
+using node::Node;
+using node::Reason;
+
+// Sender: makes this rank's proof, once; false when this process cannot export at all.
+bool offer_proof(Node& node, int device);
+// Sender: publishes what export_memory() found gone.
+void revoke(Node& node, const std::vector<device::GoneExport>& gone);
+
+// Receiver: maps `remote` of node rank `owner` for copies that run on `device`. Reason::none on success;
+// otherwise the pair's verdict is written when it is about the pair and not about this memory.
+Reason reach(Node& node, int owner, int device, const RemoteMemory& remote, device::MappedMemory* mapped);
+// Receiver: closes what owners revoked since the last call.
+void follow_revocations(Node& node, int owner);
+
+}  // namespace fairlead::transport

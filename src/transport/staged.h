@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Transport `staged` inside a node: the sender copies its device memory by chunks into an arena of pinned
+// host memory that its node can map, the receiver copies them out; both run at once, each at its own pace,
+// with at most chunks_in_flight chunks of a message between them (see node/segment.h, Offer).
+//
+// A sender that must stop making progress spills: the rest of the message goes to host memory of its own
+// that the receiver finds through the offer (invariant M6). Objects belong to one thread at a time.
+
+#pragma once
+
+#include "device/copy.h"
+#include "node/node.h"
+
+namespace fairlead::transport {
+
+using node::Node;
+using node::Offer;
+
+class StagedSender {
+ public:
+  // Publishes the stream in `offer` (state streaming). `from` is device memory of `device`.
+  StagedSender(Node& node, Offer& offer, int device, const void* from, uint64_t bytes);
+  ~StagedSender();
+
+  void advance();
+  void spill();
+  // The source may be reused or freed.
+  bool read_out() const { return produced_ == total_ || spilled_; }
+  bool failed() const { return failed_; }
+  // The receiver has said done: gives the chunks back. Waits for copies in flight.
+  void finish();
+
+ private:
+  uint64_t length(uint64_t chunk) const;
+  void take_back_consumed();
+  void fail();
+
+  Node& node_;
+  Offer& offer_;
+  int device_;
+  const char* from_;
+  uint64_t bytes_, total_;
+  uint64_t started_ = 0, produced_ = 0, returned_ = 0;
+  int retries_ = 0;
+  bool spilled_ = false, failed_ = false;
+  device::Copy copies_[node::chunks_in_flight];
+  node::SharedMemory rest_;
+};
+
+class StagedReceiver {
+ public:
+  // Takes at most `bytes` bytes to `to`; `device` runs the copies, -1 when `to` is host memory.
+  StagedReceiver(Node& node, int owner, Offer& offer, int device, void* to, uint64_t bytes);
+
+  // none: all has arrived; not_ready; failed: the sender gave up or a copy failed.
+  device::Error advance();
+
+ private:
+  uint64_t length(uint64_t chunk) const;
+
+  Node& node_;
+  int owner_;
+  Offer& offer_;
+  int device_;
+  char* to_;
+  uint64_t bytes_, total_;
+  uint64_t started_ = 0, finished_ = 0;
+  int retries_ = 0;
+  device::Copy copies_[node::chunks_in_flight];
+};
+
+// Chunks of this rank's arena that hold bytes; for leak tests.
+size_t staged_chunks_in_use();
+
+}  // namespace fairlead::transport
