@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes what follows from the manifest src/mpi/functions.def: src/mpi/generated/* and docs/coverage.md.
+
+The output is committed, so that a build needs no Python. With --check nothing is written; the exit code is
+1 if a file is not what the manifest says. A mistake in the manifest is named by its line; exit code 2.
+"""
+
+import argparse
+import re
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MANIFEST = ROOT / "src/mpi/functions.def"
+WIDTH = 110
+
+CALLS = ("blocks", "starts", "local")
+ACTIONS = {  # action: its words in docs/coverage.md
+    "accelerate": "handled",
+    "refuse": "MPI error",
+    "park": "takes none",
+    "forward": "passed on",
+}
+# The manifest's own type words: what they mean in the ordinary and in the large-count form.
+TYPE_WORDS = {
+    "buffer": ("void", "void"),
+    "count": ("int", "MPI_Count"),
+    "displ": ("int", "MPI_Aint"),
+    "extent": ("MPI_Aint", "MPI_Count"),
+}
+# Types that older headers lack, and the condition under which a header declares them.
+TYPE_GUARDS = {"MPI_Session": "MPI_VERSION >= 4"}
+# Where an error is raised: at the first handle of these types, else at MPI_COMM_SELF as MPI says. They are
+# not overloads because all handles are int in MPICH.
+REFUSALS = {"MPI_Comm": "refuse", "MPI_Win": "refuse_window", "MPI_File": "refuse_file"}
+
+ROW = re.compile(
+    r"(?P<name>\w+)\s+(?P<family>\w+)\s+(?P<call>\w+)\s+(?P<action>\w+)\s+(?P<large_action>\w+|-)\s+"
+    r"(?P<since>\d\.\d)\s+(?P<fortran>handled|later)\s+\((?P<parameters>[^()]*)\)(?:\s+#\s*(?P<note>.*))?"
+)
+PARAMETER = re.compile(r"(?P<const>const )?(?P<type>\w+)(?P<stars>\**) (?P<name>\w+)(?P<array>\[\])?")
+
+
+class Mistake(Exception):
+    """A row that makes no sense."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    const: str
+    type: str
+    stars: str
+    name: str
+    array: str
+
+    def declare(self, large):
+        c_type = TYPE_WORDS.get(self.type, (self.type, self.type))[large]
+        return f"{self.const}{c_type}{self.stars} {self.name}{self.array}"
+
+
+@dataclass(frozen=True)
+class Row:
+    chapter: str
+    name: str
+    family: str
+    call: str
+    action: str
+    large_action: str
+    since: str
+    fortran: str
+    parameters: tuple
+    note: str
+
+    def forms(self):
+        yield Form(self, self.name, self.action, large=False)
+        if self.large_action != "-":
+            yield Form(self, self.name + "_c", self.large_action, large=True)
+
+
+@dataclass(frozen=True)
+class Form:
+    """One C function: a row's ordinary or its large-count form."""
+
+    row: Row
+    name: str
+    action: str
+    large: bool
+
+    @property
+    def guard(self):
+        """The preprocessor condition this function's types need, or None."""
+        return next((TYPE_GUARDS[p.type] for p in self.row.parameters if p.type in TYPE_GUARDS), None)
+
+    def declarations(self):
+        return ", ".join(p.declare(self.large) for p in self.row.parameters)
+
+    def buffers(self):
+        return [p.name for p in self.row.parameters if p.type == "buffer"]
+
+    def refusal(self):
+        """The call that raises the error of a device buffer."""
+        handles = {p.type: p.name for p in self.row.parameters if p.type in REFUSALS and not p.stars}
+        wanted = next((type for type in REFUSALS if type in handles), "MPI_Comm")
+        return f"{REFUSALS[wanted]}(Function::{self.name}, {handles.get(wanted, 'MPI_COMM_SELF')})"
+
+
+def parse_parameters(text):
+    parts = text.split(", ") if text != "void" else []
+    for part in parts:
+        if not PARAMETER.fullmatch(part):
+            raise Mistake(f"cannot read parameter '{part}'; accepted: like 'const count* a' or 'int b[]'")
+    return tuple(Parameter(**PARAMETER.fullmatch(part).groupdict(default="")) for part in parts)
+
+
+def parse_row(line, chapter):
+    match = ROW.fullmatch(line)
+    if not match:
+        raise Mistake("expected: name family call C _c MPI Fortran (parameters) [# note]")
+    fields = match.groupdict(default="")
+    fields["parameters"] = parse_parameters(fields["parameters"])
+    row = Row(chapter, **fields)
+    if row.call not in CALLS:
+        raise Mistake(f"unknown call '{row.call}'; accepted: {', '.join(CALLS)}")
+    for form in row.forms():
+        if form.action not in ACTIONS:
+            raise Mistake(f"unknown action '{form.action}'; accepted: {', '.join(ACTIONS)}")
+        if form.action == "refuse" and not form.buffers():
+            raise Mistake(f"{row.name} has no parameter of type 'buffer' whose device memory it could refuse")
+        if form.action in ("park", "forward") and form.buffers():
+            raise Mistake(f"{row.name} takes a buffer, so it needs 'refuse' or 'accelerate'")
+        if form.action == "park" and row.call != "blocks":
+            raise Mistake(f"{row.name} does not block, so it has no reason to park")
+    widening = any(len(set(TYPE_WORDS.get(p.type, "="))) == 2 for p in row.parameters)
+    if widening != (row.large_action != "-"):
+        raise Mistake(f"{row.name}: a _c action and a parameter of type count, displ or extent come together")
+    return row
+
+
+def read_manifest(path):
+    rows, names, chapter = [], set(), None
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("["):
+            chapter = line.strip("[]")
+            continue
+        try:
+            if chapter is None:
+                raise Mistake("a row before the first [chapter]")
+            row = parse_row(line, chapter)
+            if row.name in names:
+                raise Mistake(f"{row.name} has a row already")
+        except Mistake as mistake:
+            raise Mistake(f"{path.name}:{number}: {mistake}") from None
+        names.add(row.name)
+        rows.append(row)
+    return rows
+
+
+def wrap(text, indent="    "):
+    """Breaks a line of C between parameters and operands, never inside a declaration."""
+    glued = re.sub(r"(?<!,)(?<!\|\|) ", "\0", text)
+    return textwrap.fill(glued, WIDTH, subsequent_indent=indent, break_on_hyphens=False).replace("\0", " ")
+
+
+def guarded(form, text):
+    return f"#if {form.guard}\n{text}\n#endif" if form.guard else text
+
+
+def opening(comment, what):
+    return [f"{comment} SPDX-License-Identifier: Apache-2.0", comment, f"{comment} {what}",
+            f"{comment} Generated by src/mpi/generate.py from src/mpi/functions.def; do not edit.", ""]
+
+
+def function_ids(forms):
+    what = "FAIRLEAD_FUNCTION(name) for every function of the manifest; by itself, a list of enumerators."
+    return [*opening("//", what),
+            "#ifndef FAIRLEAD_FUNCTION", "#define FAIRLEAD_FUNCTION(name) name,", "#endif",
+            *(f"FAIRLEAD_FUNCTION({form.name})" for form in forms), "#undef FAIRLEAD_FUNCTION"]
+
+
+def real_slots(forms):
+    def member(form):
+        return wrap(f"Slot<Function::{form.name}, int({form.declarations()})> {form.name};")
+
+    return [*opening("//", "The members of struct Real: a slot for every function, with its signature."),
+            "// clang-format off", *(guarded(form, member(form)) for form in forms), "// clang-format on"]
+
+
+def wrapper(form):
+    arguments = ", ".join(p.name for p in form.row.parameters)
+    forward = f"return real.{form.name}({arguments});"
+    body = [f"if (!watching()) {forward}"]
+    if form.action == "refuse":
+        device = " || ".join(f"is_device({name})" for name in form.buffers())
+        body.append(f"if ({device}) return {form.refusal()};")
+    if form.row.call == "blocks":
+        body.append("Parked parked;")
+    body.append(forward)
+    head = wrap(f'extern "C" FAIRLEAD_EXPORT int MPI_{form.name}({form.declarations() or "void"}) {{')
+    return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
+
+
+def wrappers(forms):
+    what = "The MPI functions that refuse device buffers, or park this rank while they block."
+    return [*opening("//", what),
+            '#include "mpi/front.h"', '#include "mpi/real.h"', "",
+            "using namespace fairlead::mpi;", "", "// clang-format off",
+            *(guarded(form, wrapper(form)) for form in forms if form.action in ("refuse", "park"))]
+
+
+def exports_map(forms):
+    # Names of sessions stay where the header knows no sessions: GNU ld passes over undefined ones.
+    return [*opening("#", "What an interposition library exports."), "{", "  global:",
+            *(f"    MPI_{form.name};" for form in forms if form.action != "forward"),
+            "    fairlead_*;", "  local: *;", "};"]
+
+
+COVERAGE = """\
+<!-- Generated by src/mpi/generate.py from src/mpi/functions.def; do not edit. -->
+# Which MPI functions take device buffers
+
+Every C function of MPI 4.1 that takes a message buffer, starts or completes an operation, or may wait for another process.
+
+- *handled*: device buffers work, or the function takes part in operations on them.
+- *MPI error*: host buffers work; a device buffer gives an error that names the function, through the error handler of the communicator, window or file.
+- *takes none*: there is no message buffer; while the function waits, the device messages of other ranks go on.
+- *passed on*: nothing to do, Fairlead does not intercept the function.
+
+| | functions | handled | MPI error | takes none | passed on |
+|---|---|---|---|---|---|
+| C | {c} |
+| C, large-count (`_c`) | {large} |
+
+Fortran: {fortran} of {total} functions have entry points of Fairlead's own; the others reach the host MPI by its own way, which may or may not lead through the C functions.
+
+A function newer than the host MPI is exported all the same, and returns `MPI_ERR_OTHER` with a line in the log.
+A program that probes for it with `dlsym()` is misled; one that asks `MPI_Get_version()` is not."""
+
+COVERAGE_COLUMNS = """
+| Function | MPI | Family | Device buffers | `_c` form | Fortran |
+|---|---|---|---|---|---|"""
+
+
+def coverage(rows):
+    def tally(actions):
+        return " | ".join(str(n) for n in [len(actions), *(actions.count(action) for action in ACTIONS)])
+
+    text = [COVERAGE.format(c=tally([row.action for row in rows]),
+                            large=tally([row.large_action for row in rows if row.large_action != "-"]),
+                            fortran=sum(row.fortran == "handled" for row in rows), total=len(rows))]
+    for row, previous in zip(rows, [None, *rows]):
+        if not previous or row.chapter != previous.chapter:
+            text += ["", f"## {row.chapter}", COVERAGE_COLUMNS]
+        words = ACTIONS[row.action] + (f" ({row.note})" if row.note else "")
+        large_words = ACTIONS.get(row.large_action, "")
+        cells = [f"`MPI_{row.name}`", row.since, row.family, words, large_words, row.fortran]
+        text.append(f"| {' | '.join(cells)} |")
+    return text
+
+
+def outputs(rows):
+    forms = [form for row in rows for form in row.forms()]
+    generated = ROOT / "src/mpi/generated"
+    files = {
+        generated / "function_ids.inc": function_ids(forms),
+        generated / "real_slots.inc": real_slots(forms),
+        generated / "wrappers.cpp": wrappers(forms),
+        generated / "exports.map": exports_map(forms),
+        ROOT / "docs/coverage.md": coverage(rows),
+    }
+    return {path: "\n".join(lines) + "\n" for path, lines in files.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is out of date")
+    check = parser.parse_args().check
+    try:
+        files = outputs(read_manifest(MANIFEST))
+    except Mistake as mistake:
+        print(mistake, file=sys.stderr)
+        return 2
+    stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+    for path in stale:
+        if check:
+            print(f"{path.relative_to(ROOT)} is out of date; run src/mpi/generate.py", file=sys.stderr)
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(files[path])
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

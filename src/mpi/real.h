@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The host MPI behind our wrappers: real.Bcast(...) calls the MPI_Bcast that comes after ours. There is one
+// slot for every function of the manifest, with the signature the manifest gives it.
+//
+// A slot binds itself at its first call: the next MPI_X in load order (another preloaded tool, then the MPI),
+// else PMPI_X. From then on a call costs one load and one indirect call. It needs no initialisation, so it
+// works before main() and from any thread. Where the host MPI lacks the function, a call logs one line and
+// returns MPI_ERR_OTHER; the slot stays unbound, because a later dlopen() may bring the function.
+
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+
+#define FAIRLEAD_EXPORT __attribute__((visibility("default")))
+
+namespace fairlead::mpi {
+
+// Every function of the manifest, in its order; large-count forms end in _c.
+enum class Function : int {
+#include "mpi/generated/function_ids.inc"
+};
+
+const char* to_string(Function function);  // "MPI_Bcast"
+
+// Does the host MPI offer it? Searches anew at every call: for decisions, not for hot paths.
+bool available(Function function);
+
+namespace detail {
+void* find(Function function);          // null where the host MPI lacks it
+int report_missing(Function function);  // logs once a function; returns MPI_ERR_OTHER
+}  // namespace detail
+
+template <Function function, class Signature>
+class Slot;
+
+template <Function function, class... Parameters>
+class Slot<function, int(Parameters...)> {
+ public:
+  int operator()(Parameters... parameters) {
+    Address address = address_.load(std::memory_order_relaxed);
+    if (!address && !(address = bind())) return detail::report_missing(function);
+    return address(parameters...);
+  }
+
+ private:
+  using Address = int (*)(Parameters...);
+
+  // Threads that come here together find and store the same address.
+  [[gnu::cold, gnu::noinline]] Address bind() {
+    Address address = reinterpret_cast<Address>(detail::find(function));
+    address_.store(address, std::memory_order_relaxed);
+    return address;
+  }
+
+  std::atomic<Address> address_ = nullptr;
+};
+
+struct Real {
+#include "mpi/generated/real_slots.inc"
+};
+
+extern Real real;
+
+}  // namespace fairlead::mpi

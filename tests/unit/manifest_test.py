@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that an interposition library exports what the manifest says, and nothing else.
+
+usage: manifest_test.py LIBRARY
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src/mpi"))
+import generate  # noqa: E402
+
+
+def exported_symbols(library):
+    listing = subprocess.run(["nm", "-D", "--defined-only", "--format=posix", library],
+                             check=True, capture_output=True, text=True).stdout
+    return {line.split()[0] for line in listing.splitlines()}
+
+
+def differences(symbols, rows):
+    """One line for each symbol that is missing or should not be there."""
+    forms = [form for row in rows for form in row.forms() if form.action != "forward"]
+    always = {f"MPI_{form.name}" for form in forms if not form.guard}
+    # A library has all or none of the functions whose types an older MPI header lacks.
+    guarded = {f"MPI_{form.name}" for form in forms if form.guard}
+    wanted = always | guarded if symbols & guarded else always
+    ours = {symbol for symbol in symbols if not symbol.startswith("fairlead_")}
+    yield from (f"missing: {name}" for name in sorted(wanted - ours))
+    yield from (f"not in the manifest: {name}" for name in sorted(ours - wanted))
+
+
+def main():
+    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_file():
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    symbols = exported_symbols(sys.argv[1])
+    found = list(differences(symbols, generate.read_manifest(generate.MANIFEST)))
+    for line in found:
+        print(line)
+    print(f"{len(symbols)} symbols, {len(found)} differences")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
