@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The C functions of fairlead/device.h over runtime(), and the table of kernels that
+// fairlead_device_launch() finds by name. Everything a thread gives to a device goes through one stream per
+// device, so that copies see what earlier launches wrote, as on the default stream of CUDA and HIP.
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "device/runtime.h"
+#include "fairlead/device.h"
+#include "fairlead/kernel.h"
+
+namespace {
+
+using namespace fairlead::device;
+
+thread_local std::string error_words;
+
+int report(Error error, std::string words) {
+  error_words = std::move(words);
+  return static_cast<int>(error);
+}
+
+int report(Error error) {
+  if (error == Error::none) return FAIRLEAD_DEVICE_SUCCESS;
+  const char* text = runtime()->error_text();
+  return report(error, *text ? text : to_string(error));
+}
+
+int no_provider() {
+  return report(Error::not_initialized,
+                "there is no GPU provider (FAIRLEAD_DEVICE is none, or cannot be had)");
+}
+
+Error current_device(int* device) {
+  return runtime()->current_device(device);
+}
+
+// The stream of the calling thread's current device.
+Error current_stream(int* device, Stream* stream) {
+  static std::mutex mutex;
+  static auto* streams = new std::map<int, Stream>;
+  if (Error error = current_device(device); error != Error::none) return error;
+  std::lock_guard lock(mutex);
+  if (auto found = streams->find(*device); found != streams->end()) {
+    *stream = found->second;
+    return Error::none;
+  }
+  Error error = runtime()->create_stream(*device, stream);
+  if (error == Error::none) (*streams)[*device] = *stream;
+  return error;
+}
+
+// Submits work to that stream and waits for it.
+template <class Work>
+int run_now(Work work) {
+  if (!runtime()) return no_provider();
+  int device;
+  Stream stream;
+  Error error = current_stream(&device, &stream);
+  if (error == Error::none) error = work(stream);
+  if (error == Error::none) error = runtime()->synchronize_stream(stream);
+  return report(error);
+}
+
+template <class Allocate>
+int allocate(void** address, size_t bytes, Allocate work) {
+  if (!runtime()) return no_provider();
+  if (!address) return report(Error::invalid_value, "the address of a pointer is needed, not null");
+  if (!bytes) {
+    *address = nullptr;
+    return FAIRLEAD_DEVICE_SUCCESS;
+  }
+  return report(work());
+}
+
+struct KernelEntry {
+  std::vector<CodeImage> images;
+  std::map<int, Kernel> loaded;  // by device
+};
+
+struct KernelTable {
+  std::mutex mutex;
+  std::map<std::string, KernelEntry> entries;
+};
+
+// Filled by initialisers of other objects, in any order: made at first use and never destroyed.
+KernelTable& kernel_table() {
+  static auto* table = new KernelTable;
+  return *table;
+}
+
+// Whether a build made code for a kind of GPU at all: tells a kernel that is missing from one that was
+// never compiled for this GPU.
+bool built_for(const std::vector<CodeImage>& images, const std::string& provider) {
+  for (const CodeImage& image : images) {
+    if (provider == "cuda" && (!strcmp(image.target, "ptx") || !strncmp(image.target, "sm_", 3))) return true;
+    if (provider == "rocm" && !strncmp(image.target, "gfx", 3)) return true;
+    if (provider == "sim" && !strcmp(image.target, "cpu")) return true;
+  }
+  return false;
+}
+
+int find_kernel(const char* name, int device, Kernel* kernel) {
+  KernelTable& table = kernel_table();
+  std::lock_guard lock(table.mutex);
+  auto entry = table.entries.find(name ? name : "");
+  if (entry == table.entries.end())
+    return report(Error::not_found, std::string("kernel ") + (name ? name : "(null)") +
+                                        " is not in this program; add its source with "
+                                        "fairlead_add_device_code() in CMake");
+  auto& [images, loaded] = entry->second;
+  if (auto known = loaded.find(device); known != loaded.end()) {
+    *kernel = known->second;
+    return FAIRLEAD_DEVICE_SUCCESS;
+  }
+  std::string provider = runtime()->name();
+  if (!built_for(images, provider))
+    return report(Error::not_found, std::string("kernel ") + name + " was built without device code for " +
+                                        provider + "; build with clang");
+  Error error = runtime()->find_kernel(device, images.data(), images.size(), name, kernel);
+  if (error == Error::none) loaded[device] = *kernel;
+  return report(error);
+}
+
+// Empty for a device that is not there. What is returned stays valid until the thread asks again.
+const DeviceInfo& info_of(int device) {
+  thread_local DeviceInfo info;
+  if (!runtime() || runtime()->device_info(device, &info) != Error::none) info = {};
+  return info;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* fairlead_device_provider(void) {
+  return runtime() ? runtime()->name() : "none";
+}
+
+const char* fairlead_device_error_text(void) {
+  return error_words.c_str();
+}
+
+int fairlead_device_count(void) {
+  int count = 0;
+  return runtime() && runtime()->device_count(&count) == Error::none ? count : 0;
+}
+
+int fairlead_device_set(int device) {
+  return runtime() ? report(runtime()->set_current_device(device)) : no_provider();
+}
+
+int fairlead_device_get(int* device) {
+  return runtime() ? report(current_device(device)) : no_provider();
+}
+
+const char* fairlead_device_name(int device) {
+  return info_of(device).name;
+}
+
+const char* fairlead_device_pci(int device) {
+  return info_of(device).pci;
+}
+
+int fairlead_device_malloc(void** address, size_t bytes) {
+  return allocate(address, bytes, [=] {
+    int device;
+    Error error = current_device(&device);
+    return error != Error::none ? error : runtime()->allocate(device, bytes, address);
+  });
+}
+
+int fairlead_device_malloc_managed(void** address, size_t bytes) {
+  return allocate(address, bytes, [=] {
+    int device;
+    Error error = current_device(&device);
+    return error != Error::none ? error : runtime()->allocate_managed(device, bytes, address);
+  });
+}
+
+int fairlead_device_free(void* address) {
+  if (!address) return FAIRLEAD_DEVICE_SUCCESS;
+  return runtime() ? report(runtime()->free(address)) : no_provider();
+}
+
+int fairlead_device_malloc_host(void** address, size_t bytes) {
+  return allocate(address, bytes, [=] { return runtime()->allocate_pinned(bytes, address); });
+}
+
+int fairlead_device_free_host(void* address) {
+  if (!address) return FAIRLEAD_DEVICE_SUCCESS;
+  return runtime() ? report(runtime()->free_pinned(address)) : no_provider();
+}
+
+int fairlead_device_copy(void* to, const void* from, size_t bytes) {
+  return run_now([=](Stream stream) { return runtime()->copy(to, from, bytes, stream); });
+}
+
+int fairlead_device_fill(void* to, int byte, size_t bytes) {
+  return run_now([=](Stream stream) { return runtime()->fill(to, byte, bytes, stream); });
+}
+
+int fairlead_device_synchronize(void) {
+  if (!runtime()) return no_provider();
+  int device;
+  Error error = current_device(&device);
+  return report(error != Error::none ? error : runtime()->synchronize(device));
+}
+
+int fairlead_device_launch(const char* kernel, unsigned grid, unsigned block, void** arguments) {
+  if (!runtime()) return no_provider();
+  int device;
+  Stream stream;
+  if (Error error = current_stream(&device, &stream); error != Error::none) return report(error);
+  Kernel found;
+  if (int error = find_kernel(kernel, device, &found)) return error;
+  return report(runtime()->launch(found, grid, block, arguments, stream));
+}
+
+void fairlead_device_add_kernel(const char* name, const fairlead_code_image* images, unsigned long count) {
+  KernelTable& table = kernel_table();
+  std::lock_guard lock(table.mutex);
+  auto [entry, added] = table.entries.try_emplace(name);
+  for (unsigned long i = 0; added && i < count; ++i)
+    entry->second.images.push_back({images[i].target, images[i].bytes, images[i].size});
+}
+
+}  // extern "C"

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the simulated GPU reports an error: its code, and words that the failing thread can read afterwards.
+
+#pragma once
+
+#include "device/runtime.h"
+
+namespace fairlead::device::sim {
+
+// Sets error_text() of the calling thread and returns `error`.
+Error fail(Error error, const char* format, ...) __attribute__((format(printf, 2, 3)));
+const char* last_error_text();
+
+}  // namespace fairlead::device::sim

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options come from the environment; what is wrong there is reported with what is accepted, and not used.
+
+#include "base/options.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+namespace fairlead {
+namespace {
+
+// All that a process with these variables prints, on stdout and stderr.
+std::string printed_with(const std::string& variables) {
+  std::string command = "env -u FAIRLEAD_DEVICE -u FAIRLEAD_LOG " + variables + " " PRINTER " 2>&1", text;
+  FILE* pipe = popen(command.c_str(), "r");
+  for (int c; (c = fgetc(pipe)) != EOF;) text += static_cast<char>(c);
+  EXPECT_EQ(pclose(pipe), 0) << text;
+  return text;
+}
+
+testing::AssertionResult has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "no \"" << part << "\" in:\n" << text;
+}
+testing::AssertionResult silent(const std::string& text) {
+  if (text.find("fairlead ") == std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << text;
+}
+
+TEST(Options, defaults_are_silent) {
+  std::string text = printed_with("FAIRLEAD_DEVICE=sim");
+  EXPECT_TRUE(silent(text));
+  EXPECT_TRUE(has(text, "eager_limit=64k (default)"));
+  EXPECT_TRUE(has(text, "provider sim"));
+}
+
+TEST(Options, values_are_taken_with_their_origin) {
+  std::string text =
+      printed_with("FAIRLEAD_DEVICE=SIM FAIRLEAD_SIM_DEVICES=4 FAIRLEAD_IPC=no FAIRLEAD_SIM_MEMORY=512M");
+  EXPECT_TRUE(silent(text));
+  EXPECT_TRUE(has(text, "sim_devices=4 (FAIRLEAD_SIM_DEVICES)"));
+  EXPECT_TRUE(has(text, "ipc=no (FAIRLEAD_IPC)"));
+  EXPECT_TRUE(has(text, "provider sim"));
+}
+
+TEST(Options, wrong_values_are_reported_with_what_is_accepted_and_not_used) {
+  std::string text = printed_with(
+      "FAIRLEAD_DEVICE=sim FAIRLEAD_SIM_DEVICES=0 FAIRLEAD_IPC=maybe FAIRLEAD_EAGER_LIMIT=64q "
+      "FAIRLEAD_PATIENCE_US=soon FAIRLEAD_SIM_IPC=broken FAIRLEAD_STAGING_CHUNK=1k");
+  EXPECT_TRUE(has(text, "FAIRLEAD_SIM_DEVICES=0 is not understood (accepted: 1..64); using 1"));
+  EXPECT_TRUE(has(text, "FAIRLEAD_IPC=maybe is not understood (accepted: on off yes no true false 1 0)"));
+  EXPECT_TRUE(has(text, "FAIRLEAD_EAGER_LIMIT=64q is not understood (accepted: a size in bytes"));
+  EXPECT_TRUE(has(text, "FAIRLEAD_PATIENCE_US=soon is not understood (accepted: a whole number"));
+  EXPECT_TRUE(
+      has(text, "FAIRLEAD_SIM_IPC=broken is not understood (accepted: on|no_export|no_import|corrupt)"));
+  EXPECT_TRUE(has(text, "FAIRLEAD_STAGING_CHUNK=1k is not understood (accepted: >= 4k); using 512k"));
+  EXPECT_TRUE(has(text, "sim_devices=1 (default)"));
+  EXPECT_TRUE(has(text, "staging_chunk=512k (default)"));
+}
+
+TEST(Options, unknown_variables_are_reported_with_the_nearest_name) {
+  std::string text =
+      printed_with("FAIRLEAD_DEVICE=sim FAIRLEAD_SIM_DEVISES=4 FAIRLEAD_TEST_X=1 FAIRLEAD_HOME=/");
+  EXPECT_TRUE(
+      has(text, "unknown option FAIRLEAD_SIM_DEVISES is ignored; did you mean FAIRLEAD_SIM_DEVICES?"));
+  EXPECT_FALSE(has(text, "FAIRLEAD_TEST_X"));
+  EXPECT_FALSE(has(text, "FAIRLEAD_HOME"));
+  text = printed_with("FAIRLEAD_DEVICE=sim FAIRLEAD_QWERTYUIOPASDF=1");
+  EXPECT_TRUE(has(text, "unknown option FAIRLEAD_QWERTYUIOPASDF is ignored"));
+  EXPECT_FALSE(has(text, "did you mean"));
+}
+
+TEST(Options, names_of_other_mpis_count_unless_our_own_is_set) {
+  std::string text = printed_with("FAIRLEAD_DEVICE=sim MPICH_GPU_IPC_ENABLED=0 MV2_CUDA_BLOCK_SIZE=256k");
+  EXPECT_TRUE(has(text, "ipc=off (MPICH_GPU_IPC_ENABLED)"));
+  EXPECT_TRUE(has(text, "staging_chunk=256k (MV2_CUDA_BLOCK_SIZE)"));
+  text = printed_with("FAIRLEAD_DEVICE=sim MPICH_GPU_IPC_ENABLED=0 FAIRLEAD_IPC=on");
+  EXPECT_TRUE(has(text, "ipc=on (FAIRLEAD_IPC)"));
+  text = printed_with("FAIRLEAD_DEVICE=sim MPICH_GPU_IPC_ENABLED=1");
+  EXPECT_TRUE(has(text, "ipc=on (default)"));
+}
+
+TEST(Options, forced_provider_that_is_not_there_is_named_with_the_remedy) {
+  // An empty library path hides nothing that is installed, so ask for a device list that hides every GPU.
+  std::string text = printed_with("FAIRLEAD_DEVICE=cuda CUDA_VISIBLE_DEVICES=");
+  EXPECT_TRUE(has(text, "FAIRLEAD_DEVICE=cuda cannot be had: "));
+  EXPECT_TRUE(has(text, "FAIRLEAD_DEVICE=auto"));
+  EXPECT_TRUE(has(text, "provider none"));
+  text = printed_with("FAIRLEAD_DEVICE=none");
+  EXPECT_TRUE(silent(text));
+  EXPECT_TRUE(has(text, "provider none"));
+}
+
+TEST(Options, sizes_are_parsed_strictly) {
+  uint64_t bytes = 0;
+  EXPECT_EQ(parse_bytes("64k", &bytes), "");
+  EXPECT_EQ(bytes, 65536u);
+  EXPECT_EQ(parse_bytes("2GiB", &bytes), "");
+  EXPECT_EQ(bytes, uint64_t{2} << 30);
+  for (const char* wrong : {"", "k", "-1", "1.5m", "64 k", "99999999999999999999", "9999999999g"})
+    EXPECT_NE(parse_bytes(wrong, &bytes), "") << wrong;
+  EXPECT_EQ(bytes, uint64_t{2} << 30);
+  int64_t integer = 0;
+  EXPECT_EQ(parse_integer("-3", &integer), "");
+  EXPECT_EQ(integer, -3);
+  for (const char* wrong : {"", "3x", "x", "3.0"}) EXPECT_NE(parse_integer(wrong, &integer), "") << wrong;
+}
+
+}  // namespace
+}  // namespace fairlead

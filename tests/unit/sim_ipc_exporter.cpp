@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The other process of sim_ipc_test: obeys one-letter commands on stdin and answers on stdout.
+//   a<value>  allocate 100000 bytes filled with the value, answer with the handle
+//   r<index>  answer with the byte at this place (index in hundreds)
+//   f<any>    free, answer with a byte
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "device/runtime.h"
+
+using namespace fairlead::device;
+
+namespace {
+
+constexpr size_t size = 100000;
+
+void answer(const void* bytes, size_t count) {
+  if (write(STDOUT_FILENO, bytes, count) != static_cast<ssize_t>(count)) exit(1);
+}
+
+}  // namespace
+
+int main() {
+  Runtime& gpu = *runtime();
+  Stream stream;
+  void* memory = nullptr;
+  if (gpu.create_stream(0, &stream) != Error::none) return 1;
+  for (unsigned char command[2]; read(STDIN_FILENO, command, 2) == 2;) {
+    unsigned char byte = 0;
+    IpcHandle handle;
+    Error error = Error::none;
+    if (command[0] == 'a') {
+      error = gpu.allocate(0, size, &memory);
+      if (error == Error::none) error = gpu.fill(memory, command[1], size, stream);
+      if (error == Error::none) error = gpu.synchronize_stream(stream);
+      if (error == Error::none) error = gpu.ipc_export(memory, &handle);
+    } else if (command[0] == 'r') {
+      error = gpu.copy(&byte, static_cast<char*>(memory) + command[1] * 100, 1, stream);
+      if (error == Error::none) error = gpu.synchronize_stream(stream);
+    } else {
+      error = gpu.free(memory);
+    }
+    if (error != Error::none) return 1;
+    if (command[0] == 'a')
+      answer(&handle, sizeof handle);
+    else
+      answer(&byte, 1);
+  }
+  return 0;
+}
