@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CUDA provider: the runtime contract over libcuda.so.1, opened at run time. Only what CUDA does in its
+// own way is here: primary contexts, the plural pointer query, PTX. The rest is driver_runtime.h.
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+#include "device/cuda_abi.h"
+#include "device/driver_runtime.h"
+
+namespace fairlead::device {
+namespace {
+
+class Cuda final : public DriverRuntime<CudaAbi> {
+ public:
+  explicit Cuda(const CudaAbi& api) : DriverRuntime(api) {}
+
+  const char* name() const override { return "cuda"; }
+
+  // The application may have initialised the driver through its own runtime. Until somebody has, every
+  // call but cuInit answers CUDA_ERROR_NOT_INITIALIZED, and does so without any work.
+  bool in_use() override {
+    if (in_use_.load(std::memory_order_relaxed)) return true;
+    int type = 0;
+    int result = api_.pointer_attribute(&type, CudaAbi::pointer_memory_type, to_driver(this));
+    if (result == driver_result::not_initialized || result == driver_result::deinitialized) return false;
+    in_use_.store(true, std::memory_order_relaxed);
+    return true;
+  }
+
+  bool has_context(int device) override {
+    unsigned flags = 0;
+    int active = 0;
+    return in_use() && check_device(device) == Error::none &&
+           api_.primary_state(handle_of(device), &flags, &active) == driver_result::success && active;
+  }
+
+  // As in the CUDA runtime, a thread without a context is on device 0.
+  Error current_device(int* device) override {
+    if (Error error = initialize(); error != Error::none) return error;
+    CudaAbi::Context context = nullptr;
+    if (Error error = call(api_.context_get_current, &context); error != Error::none) return error;
+    CudaAbi::Device current = 0;
+    Error error = context ? call(api_.context_device, &current) : Error::none;
+    if (error == Error::none) *device = current;
+    return error;
+  }
+
+  Error set_current_device(int device) override {
+    CudaAbi::Context context = nullptr;
+    Error error = check_device(device);
+    if (error == Error::none) error = primary_context(device, &context);
+    return error == Error::none ? call(api_.context_set_current, context) : error;
+  }
+
+ protected:
+  Error enter(int device, Entered* entered) override {
+    CudaAbi::Context wanted = nullptr;
+    CudaAbi::Context current = nullptr;
+    if (Error error = primary_context(device, &wanted); error != Error::none) return error;
+    if (Error error = call(api_.context_get_current, &current); error != Error::none) return error;
+    if (current == wanted) return Error::none;
+    Error error = call(api_.context_push, wanted);
+    entered->changed = error == Error::none;
+    return error;
+  }
+
+  void leave(const Entered&) override {
+    CudaAbi::Context popped = nullptr;
+    api_.context_pop(&popped);
+  }
+
+  Error query_driver(const void* address, Allocation* found) override {
+    unsigned type = 0, managed = 0;
+    int device = -1, legacy_ipc = 0;
+    unsigned long long id = 0;
+    CudaAbi::Address base = 0;
+    size_t size = 0;
+    void* pool = nullptr;
+    int attributes[] = {CudaAbi::pointer_memory_type,    CudaAbi::pointer_is_managed,
+                        CudaAbi::pointer_device_ordinal, CudaAbi::pointer_legacy_ipc_capable,
+                        driver_flag::pointer_buffer_id,  CudaAbi::pointer_range_start,
+                        CudaAbi::pointer_range_size,     CudaAbi::pointer_mempool};
+    void* values[] = {&type, &managed, &device, &legacy_ipc, &id, &base, &size, &pool};
+    int result = api_.pointer_attributes(std::size(attributes), attributes, values, to_driver(address));
+    // A child after fork() has no driver although its parent had; it has no device memory either.
+    if (result == driver_result::invalid_value || result == driver_result::not_initialized)
+      return Error::none;
+    if (result != driver_result::success) return outcome(api_.pointer_attributes.symbol, result);
+
+    if (managed) {
+      found->kind = MemoryKind::managed;
+    } else if (type == CudaAbi::memory_host) {
+      found->kind = MemoryKind::pinned;
+    } else if (type == CudaAbi::memory_device) {
+      found->kind = MemoryKind::device;
+    } else {
+      return Error::none;
+    }
+    found->device = device;
+    found->base = base;
+    found->size = size;
+    found->id = id;
+    found->exportable = found->kind == MemoryKind::device && legacy_ipc && !pool;
+    return Error::none;
+  }
+
+  Error enable_peer_of_current(int peer) override {
+    CudaAbi::Context context = nullptr;
+    if (Error error = primary_context(peer, &context); error != Error::none) return error;
+    int result = api_.enable_peer(context, 0);
+    if (result == driver_result::peer_access_already_enabled) return forgive();
+    return outcome(api_.enable_peer.symbol, result);
+  }
+
+  Error copy_on(void* to, const void* from, size_t bytes, CudaAbi::Stream stream) override {
+    return call(api_.copy, to_driver(to), to_driver(from), bytes, stream);
+  }
+
+  Error copy_2d_on(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                   size_t height, CudaAbi::Stream stream) override {
+    auto side = [](const void* address, size_t pitch) {
+      return CudaAbi::Copy2d::Side{0,       0,    CudaAbi::memory_unified, nullptr, to_driver(address),
+                                   nullptr, pitch};
+    };
+    CudaAbi::Copy2d copy{side(from, from_pitch), side(to, to_pitch), width, height};
+    return call(api_.copy_2d, static_cast<const CudaAbi::Copy2d*>(&copy), stream);
+  }
+
+  Error open_ipc(const CudaAbi::IpcMemory& memory, CudaAbi::Address* mapped) override {
+    return call(api_.ipc_open, mapped, memory, unsigned{CudaAbi::ipc_lazy_peer_access});
+  }
+
+  // Code compiled for exactly this GPU first, then PTX, which the driver compiles for any GPU.
+  int image_rank(int device, const CodeImage& image) override {
+    int major = 0, minor = 0;
+    api_.device_attribute(&major, CudaAbi::device_capability_major, handle_of(device));
+    api_.device_attribute(&minor, CudaAbi::device_capability_minor, handle_of(device));
+    std::string target = image.target;
+    if (target == "sm_" + std::to_string(10 * major + minor)) return 2;
+    return target == "ptx" ? 1 : 0;
+  }
+
+  void describe(int result, const char** name, const char** text) override {
+    api_.error_name(result, name);
+    api_.error_string(result, text);
+  }
+
+ private:
+  // Retained once for the life of the process: the driver counts, and the application's own use of the
+  // primary context is not disturbed.
+  Error primary_context(int device, CudaAbi::Context* context) {
+    *context = contexts_[device].load(std::memory_order_acquire);
+    if (*context) return Error::none;
+    std::lock_guard lock(context_mutex_);
+    *context = contexts_[device].load(std::memory_order_relaxed);
+    if (*context) return Error::none;
+    Error error = call(api_.primary_retain, context, handle_of(device));
+    if (error == Error::none) contexts_[device].store(*context, std::memory_order_release);
+    return error;
+  }
+
+  std::atomic<bool> in_use_ = false;
+  std::mutex context_mutex_;
+  std::array<std::atomic<CudaAbi::Context>, max_devices> contexts_{};
+};
+
+// cuInit costs up to a second on a large node, so whether there is a GPU is told by the driver's files. A
+// container may show any one of many. The unnumbered names are those of WSL and of Tegra.
+bool device_file_exists() {
+  auto exists = [](const char* file) { return access(file, F_OK) == 0; };
+  char numbered[32];
+  for (int number = 0; number < 64; ++number) {
+    std::snprintf(numbered, sizeof numbered, "/dev/nvidia%d", number);
+    if (exists(numbered)) return true;
+  }
+  return exists("/dev/dxg") || exists("/dev/nvgpu") || exists("/dev/nvhost-gpu");
+}
+
+}  // namespace
+
+Runtime* make_cuda(const char** why_not) {
+  static char reason[256];
+  *why_not = reason;
+  if (!device_file_exists()) {
+    std::snprintf(reason, sizeof reason, "no NVIDIA GPU: there is no /dev/nvidia0 nor any other");
+    return nullptr;
+  }
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible && (*visible == '\0' || *visible == '-')) {
+    std::snprintf(reason, sizeof reason, "CUDA_VISIBLE_DEVICES=%s hides every GPU", visible);
+    return nullptr;
+  }
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    std::snprintf(reason, sizeof reason, "%s", dlerror());
+    return nullptr;
+  }
+  CudaAbi api;
+  if (const char* missing = api.bind(library)) {
+    std::snprintf(reason, sizeof reason, "libcuda.so.1 has no %s: the NVIDIA driver is older than 470",
+                  missing);
+    return nullptr;
+  }
+  return new Cuda(api);  // lives as long as the process: destructors elsewhere may still need it
+}
+
+}  // namespace fairlead::device

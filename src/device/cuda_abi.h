@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of the CUDA driver's binary interface that Fairlead uses, in our own words, so that no CUDA
+// toolkit is needed to build. Handles are opaque, enumerations are int.
+
+#pragma once
+
+#include "device/driver_abi.h"
+
+namespace fairlead::device {
+
+struct CudaAbi {
+  using Result = int;
+  using Device = int;
+  using Address = unsigned long long;
+  using Context = struct CudaContext*;
+  using Stream = struct CudaStream*;
+  using Event = struct CudaEvent*;
+  using Module = struct CudaModule*;
+  using Function = struct CudaFunction*;
+  struct Uuid {
+    char bytes[16];
+  };
+  struct IpcMemory {
+    char bytes[64];
+  };
+  struct Copy2d {
+    struct Side {
+      size_t x, y;
+      int memory_type;
+      const void* host;
+      Address device;
+      void* array;
+      size_t pitch;
+    };
+    Side from, to;
+    size_t width, height;
+  };
+
+  static constexpr int memory_host = 1;
+  static constexpr int memory_device = 2;
+  static constexpr int memory_unified = 4;
+
+  static constexpr int pointer_memory_type = 2;
+  static constexpr int pointer_is_managed = 8;
+  static constexpr int pointer_device_ordinal = 9;
+  static constexpr int pointer_legacy_ipc_capable = 10;
+  static constexpr int pointer_range_start = 11;
+  static constexpr int pointer_range_size = 12;
+  static constexpr int pointer_mempool = 17;
+
+  static constexpr int device_multiprocessors = 16;
+  static constexpr int device_capability_major = 75;
+  static constexpr int device_capability_minor = 76;
+  static constexpr unsigned ipc_lazy_peer_access = 1;
+
+#define FAIRLEAD_DRIVER_FUNCTION(member, name, ...) DriverFunction<__VA_ARGS__> member{#name};
+#include "device/cuda_functions.def"
+#undef FAIRLEAD_DRIVER_FUNCTION
+
+  // Null when every function was found, else the symbol that is missing.
+  const char* bind(void* library) {
+#define FAIRLEAD_DRIVER_FUNCTION(member, name, ...) \
+  if (!member.bind(library)) return member.symbol;
+#include "device/cuda_functions.def"
+#undef FAIRLEAD_DRIVER_FUNCTION
+    return nullptr;
+  }
+};
+
+}  // namespace fairlead::device

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the CUDA driver and the HIP runtime have in common at the binary level: result codes, flags, and the
+// way their functions are found in a library opened at run time. cuda_abi.h and hip_abi.h add the rest.
+// tests/hardware compares every value here with the headers of both vendors.
+
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstddef>
+
+namespace fairlead::device {
+
+// HIP numbers its errors as the CUDA driver does; these are the ones Fairlead tells apart.
+namespace driver_result {
+inline constexpr int success = 0;
+inline constexpr int invalid_value = 1;
+inline constexpr int out_of_memory = 2;
+inline constexpr int not_initialized = 3;
+inline constexpr int deinitialized = 4;
+inline constexpr int no_device = 100;
+inline constexpr int invalid_device = 101;
+inline constexpr int invalid_image = 200;
+inline constexpr int already_mapped = 208;
+inline constexpr int no_binary_for_gpu = 209;
+inline constexpr int peer_access_unsupported = 217;
+inline constexpr int invalid_handle = 400;
+inline constexpr int not_found = 500;
+inline constexpr int not_ready = 600;
+inline constexpr int peer_access_already_enabled = 704;
+inline constexpr int peer_access_not_enabled = 705;
+inline constexpr int host_memory_already_registered = 712;
+inline constexpr int not_supported = 801;
+}  // namespace driver_result
+
+// Flags that have one value in both.
+namespace driver_flag {
+inline constexpr unsigned managed_attach_global = 1;
+inline constexpr unsigned pinned_portable = 1;
+inline constexpr unsigned register_portable = 1;
+inline constexpr unsigned stream_non_blocking = 1;
+inline constexpr unsigned event_disable_timing = 2;
+inline constexpr int pointer_sync_memops = 6;
+inline constexpr int pointer_buffer_id = 7;
+}  // namespace driver_flag
+
+// One function of a driver's library, with the symbol it was found by.
+template <class Signature>
+struct DriverFunction;
+
+template <class Result, class... Arguments>
+struct DriverFunction<Result(Arguments...)> {
+  const char* symbol;
+  Result (*pointer)(Arguments...) = nullptr;
+
+  bool bind(void* library) {
+    pointer = reinterpret_cast<decltype(pointer)>(dlsym(library, symbol));
+    return pointer != nullptr;
+  }
+  explicit operator bool() const { return pointer != nullptr; }
+  Result operator()(Arguments... arguments) const { return pointer(arguments...); }
+};
+
+}  // namespace fairlead::device
