@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Proves at compile time that src/device/cuda_abi.h describes the driver that <cuda.h> describes: every
+// function, every constant, every struct. Compiled where the header is found; there is nothing to run.
+
+#include <cuda.h>
+
+#include "device/cuda_abi.h"
+#include "same_abi.h"
+
+namespace fairlead::device {
+namespace {
+
+using test::SameFunction;
+
+struct Functions : CudaAbi {
+#define FAIRLEAD_DRIVER_FUNCTION(member, name, ...) \
+  static_assert(SameFunction<__VA_ARGS__, decltype(::name)>::value, #name " has another signature");
+#include "device/cuda_functions.def"
+#undef FAIRLEAD_DRIVER_FUNCTION
+};
+
+static_assert(driver_result::success == CUDA_SUCCESS);
+static_assert(driver_result::invalid_value == CUDA_ERROR_INVALID_VALUE);
+static_assert(driver_result::out_of_memory == CUDA_ERROR_OUT_OF_MEMORY);
+static_assert(driver_result::not_initialized == CUDA_ERROR_NOT_INITIALIZED);
+static_assert(driver_result::deinitialized == CUDA_ERROR_DEINITIALIZED);
+static_assert(driver_result::no_device == CUDA_ERROR_NO_DEVICE);
+static_assert(driver_result::invalid_device == CUDA_ERROR_INVALID_DEVICE);
+static_assert(driver_result::invalid_image == CUDA_ERROR_INVALID_IMAGE);
+static_assert(driver_result::already_mapped == CUDA_ERROR_ALREADY_MAPPED);
+static_assert(driver_result::no_binary_for_gpu == CUDA_ERROR_NO_BINARY_FOR_GPU);
+static_assert(driver_result::peer_access_unsupported == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+static_assert(driver_result::invalid_handle == CUDA_ERROR_INVALID_HANDLE);
+static_assert(driver_result::not_found == CUDA_ERROR_NOT_FOUND);
+static_assert(driver_result::not_ready == CUDA_ERROR_NOT_READY);
+static_assert(driver_result::peer_access_already_enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+static_assert(driver_result::peer_access_not_enabled == CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+static_assert(driver_result::host_memory_already_registered == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+static_assert(driver_result::not_supported == CUDA_ERROR_NOT_SUPPORTED);
+
+static_assert(driver_flag::managed_attach_global == CU_MEM_ATTACH_GLOBAL);
+static_assert(driver_flag::pinned_portable == CU_MEMHOSTALLOC_PORTABLE);
+static_assert(driver_flag::register_portable == CU_MEMHOSTREGISTER_PORTABLE);
+static_assert(driver_flag::stream_non_blocking == CU_STREAM_NON_BLOCKING);
+static_assert(driver_flag::event_disable_timing == CU_EVENT_DISABLE_TIMING);
+static_assert(driver_flag::pointer_sync_memops == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
+static_assert(driver_flag::pointer_buffer_id == CU_POINTER_ATTRIBUTE_BUFFER_ID);
+
+static_assert(CudaAbi::memory_host == CU_MEMORYTYPE_HOST);
+static_assert(CudaAbi::memory_device == CU_MEMORYTYPE_DEVICE);
+static_assert(CudaAbi::memory_unified == CU_MEMORYTYPE_UNIFIED);
+static_assert(CudaAbi::pointer_memory_type == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+static_assert(CudaAbi::pointer_is_managed == CU_POINTER_ATTRIBUTE_IS_MANAGED);
+static_assert(CudaAbi::pointer_device_ordinal == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+static_assert(CudaAbi::pointer_legacy_ipc_capable == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE);
+static_assert(CudaAbi::pointer_range_start == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
+static_assert(CudaAbi::pointer_range_size == CU_POINTER_ATTRIBUTE_RANGE_SIZE);
+static_assert(CudaAbi::pointer_mempool == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
+static_assert(CudaAbi::device_multiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+static_assert(CudaAbi::device_capability_major == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+static_assert(CudaAbi::device_capability_minor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+static_assert(CudaAbi::ipc_lazy_peer_access == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+
+static_assert(sizeof(CudaAbi::Address) == sizeof(CUdeviceptr));
+static_assert(sizeof(CudaAbi::Uuid) == sizeof(CUuuid));
+static_assert(sizeof(CudaAbi::IpcMemory) == CU_IPC_HANDLE_SIZE);
+
+using Copy = CudaAbi::Copy2d;
+using Side = Copy::Side;
+static_assert(sizeof(Copy) == sizeof(CUDA_MEMCPY2D));
+static_assert(offsetof(Copy, from) + offsetof(Side, x) == offsetof(CUDA_MEMCPY2D, srcXInBytes));
+static_assert(offsetof(Copy, from) + offsetof(Side, y) == offsetof(CUDA_MEMCPY2D, srcY));
+static_assert(offsetof(Copy, from) + offsetof(Side, memory_type) == offsetof(CUDA_MEMCPY2D, srcMemoryType));
+static_assert(offsetof(Copy, from) + offsetof(Side, host) == offsetof(CUDA_MEMCPY2D, srcHost));
+static_assert(offsetof(Copy, from) + offsetof(Side, device) == offsetof(CUDA_MEMCPY2D, srcDevice));
+static_assert(offsetof(Copy, from) + offsetof(Side, array) == offsetof(CUDA_MEMCPY2D, srcArray));
+static_assert(offsetof(Copy, from) + offsetof(Side, pitch) == offsetof(CUDA_MEMCPY2D, srcPitch));
+static_assert(offsetof(Copy, to) + offsetof(Side, x) == offsetof(CUDA_MEMCPY2D, dstXInBytes));
+static_assert(offsetof(Copy, to) + offsetof(Side, y) == offsetof(CUDA_MEMCPY2D, dstY));
+static_assert(offsetof(Copy, to) + offsetof(Side, memory_type) == offsetof(CUDA_MEMCPY2D, dstMemoryType));
+static_assert(offsetof(Copy, to) + offsetof(Side, host) == offsetof(CUDA_MEMCPY2D, dstHost));
+static_assert(offsetof(Copy, to) + offsetof(Side, device) == offsetof(CUDA_MEMCPY2D, dstDevice));
+static_assert(offsetof(Copy, to) + offsetof(Side, array) == offsetof(CUDA_MEMCPY2D, dstArray));
+static_assert(offsetof(Copy, to) + offsetof(Side, pitch) == offsetof(CUDA_MEMCPY2D, dstPitch));
+static_assert(offsetof(Copy, width) == offsetof(CUDA_MEMCPY2D, WidthInBytes));
+static_assert(offsetof(Copy, height) == offsetof(CUDA_MEMCPY2D, Height));
+
+}  // namespace
+}  // namespace fairlead::device
