@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <string>
 #include <mutex>
+#include <string>
 
 namespace fairlead {
 namespace {
@@ -42,7 +42,9 @@ int occurrences(const char* line) {
 
 }  // namespace
 
-bool log_enabled(LogLevel level) { return level <= threshold(); }
+bool log_enabled(LogLevel level) {
+  return level <= threshold();
+}
 
 void set_log_rank(int new_rank, int new_size) {
   rank = new_rank;

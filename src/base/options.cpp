@@ -98,7 +98,7 @@ std::string check(const Row& row, const std::string& text, std::string* into) {
   *into = lower(text);
   std::string list = std::string("|") + row.accepted + "|";
   return list.find("|" + *into + "|") != std::string::npos ? std::string()
-                                                             : std::string("accepted: ") + row.accepted;
+                                                           : std::string("accepted: ") + row.accepted;
 }
 
 size_t edit_distance(const std::string& a, const std::string& b) {
@@ -185,7 +185,9 @@ const Loaded& loaded() {
 
 }  // namespace
 
-const Options& options() { return loaded().options; }
+const Options& options() {
+  return loaded().options;
+}
 
 std::vector<OptionReport> describe_options() {
   std::vector<OptionReport> reports;
@@ -221,10 +223,14 @@ std::string parse_bytes(const std::string& text, uint64_t* into) {
   if (error != std::errc()) return accepted;
   std::string unit = lower(std::string(end, text.data() + text.size()));
   unsigned shift = 0;
-  if (unit == "k" || unit == "kb" || unit == "kib") shift = 10;
-  else if (unit == "m" || unit == "mb" || unit == "mib") shift = 20;
-  else if (unit == "g" || unit == "gb" || unit == "gib") shift = 30;
-  else if (!unit.empty() && unit != "b") return accepted;
+  if (unit == "k" || unit == "kb" || unit == "kib")
+    shift = 10;
+  else if (unit == "m" || unit == "mb" || unit == "mib")
+    shift = 20;
+  else if (unit == "g" || unit == "gb" || unit == "gib")
+    shift = 30;
+  else if (!unit.empty() && unit != "b")
+    return accepted;
   if (shift && value >> (63 - shift)) return accepted;
   *into = value << shift;
   return {};

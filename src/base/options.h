@@ -32,7 +32,7 @@ struct OptionReport {
   const char* name;      // "eager_limit"
   std::string variable;  // "FAIRLEAD_EAGER_LIMIT"
   const char* type;
-  const char* initial;   // the default, as text
+  const char* initial;  // the default, as text
   const char* accepted;
   const char* help;
   std::string value;   // the text in force

@@ -6,12 +6,16 @@ namespace fairlead {
 namespace {
 
 TrafficCount counts[static_cast<int>(Traffic::rows)];
-constexpr const char* names[] = {"peer copies",           "staged in the node",        "plain, sent",
-                                 "plain, received",       "buffered in device memory", "buffered in host memory"};
+constexpr const char* names[] = {"peer copies",     "staged in the node",        "plain, sent",
+                                 "plain, received", "buffered in device memory", "buffered in host memory"};
 
 }  // namespace
 
-TrafficCount& traffic(Traffic row) { return counts[static_cast<int>(row)]; }
-const char* to_string(Traffic row) { return names[static_cast<int>(row)]; }
+TrafficCount& traffic(Traffic row) {
+  return counts[static_cast<int>(row)];
+}
+const char* to_string(Traffic row) {
+  return names[static_cast<int>(row)];
+}
 
 }  // namespace fairlead

@@ -78,13 +78,17 @@ int allocate(void** address, size_t bytes, Allocate work) {
   return report(work());
 }
 
+using CodeImages = std::vector<CodeImage>;
+
 struct KernelEntry {
-  std::vector<CodeImage> images;
+  const CodeImages* images;
   std::map<int, Kernel> loaded;  // by device
 };
 
 struct KernelTable {
   std::mutex mutex;
+  // One per kernel source, so that providers load it once for all its kernels.
+  std::map<const fairlead_code_image*, CodeImages> sources;
   std::map<std::string, KernelEntry> entries;
 };
 
@@ -96,7 +100,7 @@ KernelTable& kernel_table() {
 
 // Whether a build made code for a kind of GPU at all: tells a kernel that is missing from one that was
 // never compiled for this GPU.
-bool built_for(const std::vector<CodeImage>& images, const std::string& provider) {
+bool built_for(const CodeImages& images, const std::string& provider) {
   for (const CodeImage& image : images) {
     if (provider == "cuda" && (!strcmp(image.target, "ptx") || !strncmp(image.target, "sm_", 3))) return true;
     if (provider == "rocm" && !strncmp(image.target, "gfx", 3)) return true;
@@ -119,10 +123,10 @@ int find_kernel(const char* name, int device, Kernel* kernel) {
     return FAIRLEAD_DEVICE_SUCCESS;
   }
   std::string provider = runtime()->name();
-  if (!built_for(images, provider))
+  if (!built_for(*images, provider))
     return report(Error::not_found, std::string("kernel ") + name + " was built without device code for " +
                                         provider + "; build with clang");
-  Error error = runtime()->find_kernel(device, images.data(), images.size(), name, kernel);
+  Error error = runtime()->find_kernel(device, images->data(), images->size(), name, kernel);
   if (error == Error::none) loaded[device] = *kernel;
   return report(error);
 }
@@ -225,9 +229,10 @@ int fairlead_device_launch(const char* kernel, unsigned grid, unsigned block, vo
 void fairlead_device_add_kernel(const char* name, const fairlead_code_image* images, unsigned long count) {
   KernelTable& table = kernel_table();
   std::lock_guard lock(table.mutex);
-  auto [entry, added] = table.entries.try_emplace(name);
+  auto [source, added] = table.sources.try_emplace(images);
   for (unsigned long i = 0; added && i < count; ++i)
-    entry->second.images.push_back({images[i].target, images[i].bytes, images[i].size});
+    source->second.push_back({images[i].target, images[i].bytes, images[i].size});
+  table.entries.try_emplace(name, KernelEntry{&source->second, {}});
 }
 
 }  // extern "C"

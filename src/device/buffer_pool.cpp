@@ -28,8 +28,9 @@ void* slab_locked(int device) {
   void* address = nullptr;
   Error error = runtime()->allocate(device, bytes, &address);
   if (error != Error::none && options().buffer_pool) {
-    log_line(LogLevel::warn, "no %zu bytes of device memory for buffered sends (%s); they go through host memory",
-             bytes, runtime()->error_text());
+    log_line(LogLevel::warn,
+             "no %zu bytes of device memory for buffered sends (%s); they go through host memory", bytes,
+             runtime()->error_text());
     error = runtime()->allocate(device, bytes = pool_proof_bytes, &address);
   }
   if (error != Error::none) {
@@ -58,7 +59,8 @@ void* pool_allocate(int device, size_t bytes) {
   bytes = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   std::lock_guard lock(mutex);
   if (!slab_locked(device)) return nullptr;
-  auto piece = std::find_if(free_pieces.begin(), free_pieces.end(), [&](auto& p) { return p.second >= bytes; });
+  auto piece =
+      std::find_if(free_pieces.begin(), free_pieces.end(), [&](auto& p) { return p.second >= bytes; });
   if (piece == free_pieces.end()) return nullptr;
   auto [offset, size] = *piece;
   free_pieces.erase(piece);

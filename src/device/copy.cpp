@@ -26,6 +26,8 @@ struct Lanes {
   size_t turn = 0;
 };
 
+constexpr int attempts = 3;
+
 std::mutex mutex;
 // Never destroyed: the driver may be gone before static destructors run.
 auto& all_lanes = *new std::map<int, Lanes>;
@@ -68,7 +70,9 @@ Error take_event(int device, Event* event) {
 
 }  // namespace
 
-Copy::~Copy() { wait(); }
+Copy::~Copy() {
+  wait();
+}
 
 Error Copy::start(int device, void* to, const void* from, size_t bytes) {
   wait();
@@ -112,9 +116,14 @@ void Copy::release() {
 }
 
 Error copy_now(int device, void* to, const void* from, size_t bytes) {
-  Copy copy;
-  if (Error error = copy.start(device, to, from, bytes); error != Error::none) return error;
-  return copy.wait();
+  Error error = Error::none;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    Copy copy;
+    error = copy.start(device, to, from, bytes);
+    if (error == Error::none) error = copy.wait();
+    if (error == Error::none) break;
+  }
+  return error;
 }
 
 }  // namespace fairlead::device

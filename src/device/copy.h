@@ -33,7 +33,7 @@ class Copy {
   Event event_ = nullptr;
 };
 
-// A copy that is waited for.
+// A copy that is waited for; tried again a few times if it fails.
 Error copy_now(int device, void* to, const void* from, size_t bytes);
 
 }  // namespace fairlead::device

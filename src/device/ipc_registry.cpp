@@ -53,7 +53,8 @@ void forget_if(Matches matches) {
 
 void trim_unused() {
   auto limit = static_cast<std::ptrdiff_t>(options().ipc_cache);
-  auto unused = std::count_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.users == 0; });
+  auto unused =
+      std::count_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.users == 0; });
   for (auto entry = mappings.begin(); unused > limit && entry != mappings.end();) {
     auto next = std::next(entry);
     if (entry->users == 0) {
@@ -77,7 +78,8 @@ Error export_memory(const Allocation& allocation, const void* address, RemoteMem
   if (!allocation.exportable) return Error::not_supported;
   std::lock_guard lock(mutex);
   auto found = exports.find(allocation.base);
-  if (found != exports.end() && (found->second.id != allocation.id || found->second.size != allocation.size)) {
+  if (found != exports.end() &&
+      (found->second.id != allocation.id || found->second.size != allocation.size)) {
     gone->push_back({found->first, found->second.id});
     exports.erase(found);
     found = exports.end();
@@ -160,7 +162,8 @@ void forget_imports(int owner) {
 
 RegistryCounts registry_counts() {
   std::lock_guard lock(mutex);
-  size_t in_use = std::count_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.users > 0; });
+  size_t in_use =
+      std::count_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.users > 0; });
   return {mappings.size(), in_use, exports.size()};
 }
 

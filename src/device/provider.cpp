@@ -13,22 +13,10 @@ namespace {
 
 using Make = Runtime* (*)(const char** why_not);
 
-// The provider, if its library opens and finds a device.
-Runtime* try_make(Make make, const char** why_not) {
-  Runtime* made = make(why_not);
-  int devices = 0;
-  if (!made) return nullptr;
-  if (made->device_count(&devices) == Error::none && devices > 0) return made;
-  static thread_local std::string reason;
-  reason = made->error_text();
-  *why_not = reason.empty() ? "it sees no device" : reason.c_str();
-  delete made;
-  return nullptr;
-}
-
+// Makes a provider that was asked for by name.
 Runtime* demand(Make make, const char* choice, const char* remedy) {
   const char* why_not = "";
-  Runtime* made = try_make(make, &why_not);
+  Runtime* made = make(&why_not);
   if (!made)
     log_line(LogLevel::error, "FAIRLEAD_DEVICE=%s cannot be had: %s; %s, or set FAIRLEAD_DEVICE=auto", choice,
              why_not, remedy);
@@ -44,9 +32,11 @@ Runtime* choose() {
   if (wanted == "rocm")
     return demand(make_hip, "rocm", "check that rocminfo lists a GPU and HIP_VISIBLE_DEVICES shows it");
 
+  // Devices are not counted: that would initialise the driver in every process, GPU program or not, and
+  // in_use() could no longer tell one from the other.
   const char *no_cuda = "", *no_rocm = "";
-  if (Runtime* cuda = try_make(make_cuda, &no_cuda)) return cuda;
-  if (Runtime* rocm = try_make(make_hip, &no_rocm)) return rocm;
+  if (Runtime* cuda = make_cuda(&no_cuda)) return cuda;
+  if (Runtime* rocm = make_hip(&no_rocm)) return rocm;
   log_line(LogLevel::info, "GPUs are simulated: no CUDA (%s), no ROCm (%s)", no_cuda, no_rocm);
   return make_sim();
 }

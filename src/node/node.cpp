@@ -19,22 +19,32 @@ size_t segment_bytes(int ranks) {
 
 const char* to_string(Path path) {
   switch (path) {
-    case Path::unknown: return "unused";
-    case Path::peer: return "peer";
-    case Path::staged: return "staged";
+    case Path::unknown:
+      return "unused";
+    case Path::peer:
+      return "peer";
+    case Path::staged:
+      return "staged";
   }
   return "?";
 }
 
 const char* to_string(Reason reason) {
   switch (reason) {
-    case Reason::none: return "";
-    case Reason::switched_off: return "FAIRLEAD_IPC is off";
-    case Reason::not_exportable: return "this memory cannot be shared between processes";
-    case Reason::no_context: return "the receiver uses no GPU";
-    case Reason::import_failed: return "mapping the sender's memory failed";
-    case Reason::wrong_bytes: return "mapped memory shows other bytes";
-    case Reason::copy_failed: return "a peer copy failed";
+    case Reason::none:
+      return "";
+    case Reason::switched_off:
+      return "FAIRLEAD_IPC is off";
+    case Reason::not_exportable:
+      return "this memory cannot be shared between processes";
+    case Reason::no_context:
+      return "the receiver uses no GPU";
+    case Reason::import_failed:
+      return "mapping the sender's memory failed";
+    case Reason::wrong_bytes:
+      return "mapped memory shows other bytes";
+    case Reason::copy_failed:
+      return "a peer copy failed";
   }
   return "?";
 }

@@ -46,7 +46,8 @@ Error Pull::advance() {
       Error state = stream_->advance();
       return state == Error::not_ready ? state : over(state);
     }
-    case Step::over: return result_;
+    case Step::over:
+      return result_;
   }
   return Error::failed;
 }
@@ -79,7 +80,8 @@ Error Pull::fetch() {
 // A pair that was staged because this rank used no GPU may be served better once it does.
 void Pull::reconsider() {
   node::Verdict& verdict = node_.verdict(descriptor_.sender, node_.rank());
-  if (verdict.path != Path::staged || verdict.reason != Reason::no_context || device::device_in_use() < 0) return;
+  if (verdict.path != Path::staged || verdict.reason != Reason::no_context || device::device_in_use() < 0)
+    return;
   verdict.reason = Reason::none;
   verdict.path = Path::unknown;
 }
@@ -96,7 +98,8 @@ Error Pull::refuse(Reason reason) {
 }
 
 Error Pull::over(Error error) {
-  if (error == Error::none && !truncated()) count(stream_ ? Traffic::staged : Traffic::peer, descriptor_.bytes);
+  if (error == Error::none && !truncated())
+    count(stream_ ? Traffic::staged : Traffic::peer, descriptor_.bytes);
   mapped_ = {};
   stream_.reset();
   slot_.state.store(OfferState::done, std::memory_order_release);

@@ -51,8 +51,8 @@ bool describe(node::Node& node, const device::Allocation& allocation, const void
 
 }  // namespace
 
-std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const void* address, uint64_t bytes,
-                                           const device::Allocation& allocation) {
+std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const void* address,
+                                           uint64_t bytes, const device::Allocation& allocation) {
   int index = take_index();
   if (index < 0) return nullptr;
   node::Offer& slot = node.mine().offers[index];
@@ -69,15 +69,16 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
     if (verdict.path == Path::unknown && !options().ipc)
       node.decide(node.rank(), receiver, Path::staged, Reason::switched_off, "");
     if (verdict.path == Path::unknown && !transport::offer_proof(node, allocation.device))
-      node.decide(node.rank(), receiver, Path::staged, Reason::not_exportable, device::runtime()->error_text());
+      node.decide(node.rank(), receiver, Path::staged, Reason::not_exportable,
+                  device::runtime()->error_text());
     exportable = verdict.path != Path::staged && describe(node, allocation, address, &slot.source);
   }
-  return std::unique_ptr<SendOffer>(new SendOffer(node, index, receiver, address, bytes, allocation.device,
-                                                  exportable, allocation.id));
+  return std::unique_ptr<SendOffer>(
+      new SendOffer(node, index, receiver, address, bytes, allocation.device, exportable, allocation.id));
 }
 
-SendOffer::SendOffer(node::Node& node, int index, int receiver, const void* address, uint64_t bytes, int device,
-                     bool exportable, uint64_t allocation)
+SendOffer::SendOffer(node::Node& node, int index, int receiver, const void* address, uint64_t bytes,
+                     int device, bool exportable, uint64_t allocation)
     : node_(node),
       index_(index),
       receiver_(receiver),
@@ -105,10 +106,17 @@ void SendOffer::stream() {
 void SendOffer::advance() {
   if (finished_) return;
   switch (slot_->state.load(std::memory_order_acquire)) {
-    case OfferState::refused: stream(); break;
-    case OfferState::streaming: stream_->advance(); break;
-    case OfferState::done: close(); break;
-    default: break;
+    case OfferState::refused:
+      stream();
+      break;
+    case OfferState::streaming:
+      stream_->advance();
+      break;
+    case OfferState::done:
+      close();
+      break;
+    default:
+      break;
   }
 }
 
@@ -123,7 +131,9 @@ void SendOffer::close() {
   finished_ = true;
 }
 
-bool SendOffer::buffer_free() const { return finished_ || pooled_ || (stream_ && stream_->read_out()); }
+bool SendOffer::buffer_free() const {
+  return finished_ || pooled_ || (stream_ && stream_->read_out());
+}
 
 bool SendOffer::proven() const {
   if (receiver_ == node_.rank()) return true;
@@ -159,7 +169,8 @@ void SendOffer::buffer() {
 
 void SendOffer::flush() {
   // A receiver that is pulling now may still find that it cannot.
-  while (!proven() && slot_->state.load(std::memory_order_acquire) == OfferState::claimed) __builtin_ia32_pause();
+  while (!proven() && slot_->state.load(std::memory_order_acquire) == OfferState::claimed)
+    __builtin_ia32_pause();
   advance();
   if (finished_) return;
   if (!proven()) buffer();
@@ -169,6 +180,8 @@ void SendOffer::flush() {
   if (stream_) stream_->spill();
 }
 
-int offers_in_use() { return static_cast<int>(taken.count()); }
+int offers_in_use() {
+  return static_cast<int>(taken.count());
+}
 
 }  // namespace fairlead::p2p

@@ -86,7 +86,9 @@ StagedSender::StagedSender(Node& node, Offer& offer, int device, const void* fro
     spill();
 }
 
-StagedSender::~StagedSender() { finish(); }
+StagedSender::~StagedSender() {
+  finish();
+}
 
 uint64_t StagedSender::length(uint64_t chunk) const {
   return std::min(offer_.chunk_bytes, bytes_ - chunk * offer_.chunk_bytes);
@@ -94,7 +96,8 @@ uint64_t StagedSender::length(uint64_t chunk) const {
 
 void StagedSender::take_back_consumed() {
   uint64_t consumed = offer_.consumed.load(std::memory_order_acquire);
-  for (; returned_ < consumed; ++returned_) arena().idle.push_back(offer_.chunks[returned_ % chunks_in_flight]);
+  for (; returned_ < consumed; ++returned_)
+    arena().idle.push_back(offer_.chunks[returned_ % chunks_in_flight]);
 }
 
 void StagedSender::advance() {
@@ -134,10 +137,7 @@ void StagedSender::spill() {
   uint64_t from = started_ * offer_.chunk_bytes, bytes = bytes_ - from;
   rest_ = SharedMemory::create(bytes);
   if (!rest_) return;  // no memory: the receiver gets the rest when this rank makes progress again
-  Error error = Error::failed;
-  for (int attempt = 0; error != Error::none && attempt <= retries_allowed; ++attempt)
-    error = device::copy_now(device_, rest_.data(), from_ + from, bytes);
-  if (error != Error::none) return fail();
+  if (device::copy_now(device_, rest_.data(), from_ + from, bytes) != Error::none) return fail();
   offer_.spilled_from = started_;
   offer_.spill_bytes = bytes;
   offer_.spill_fd = rest_.fd();
@@ -153,7 +153,8 @@ void StagedSender::fail() {
 
 void StagedSender::finish() {
   for (device::Copy& copy : copies_) copy.wait();
-  for (; returned_ < started_; ++returned_) arena().idle.push_back(offer_.chunks[returned_ % chunks_in_flight]);
+  for (; returned_ < started_; ++returned_)
+    arena().idle.push_back(offer_.chunks[returned_ % chunks_in_flight]);
 }
 
 StagedReceiver::StagedReceiver(Node& node, int owner, Offer& offer, int device, void* to, uint64_t bytes)
@@ -199,14 +200,13 @@ Error StagedReceiver::advance() {
     SharedMemory rest = SharedMemory::open(node_.block(owner_).pid, offer_.spill_fd, offer_.spill_bytes);
     if (!rest) return Error::failed;
     uint64_t from = finished_ * offer_.chunk_bytes;
-    Error error = Error::failed;
-    for (int attempt = 0; error != Error::none && attempt <= retries_allowed; ++attempt)
-      error = device::copy_now(device_, to_ + from, rest.data(), bytes_ - from);
-    return error;
+    return device::copy_now(device_, to_ + from, rest.data(), bytes_ - from);
   }
   return Error::not_ready;
 }
 
-size_t staged_chunks_in_use() { return arena().chunks - arena().idle.size(); }
+size_t staged_chunks_in_use() {
+  return arena().chunks - arena().idle.size();
+}
 
 }  // namespace fairlead::transport

@@ -10,101 +10,6 @@ using namespace fairlead::mpi;
 
 // clang-format off
 
-extern "C" FAIRLEAD_EXPORT int MPI_Send_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
-    int tag, MPI_Comm comm) {
-  if (!watching()) return real.Send_c(buf, count, datatype, dest, tag, comm);
-  if (is_device(buf)) return refuse(Function::Send_c, comm);
-  Parked parked;
-  return real.Send_c(buf, count, datatype, dest, tag, comm);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Ssend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
-    int tag, MPI_Comm comm) {
-  if (!watching()) return real.Ssend_c(buf, count, datatype, dest, tag, comm);
-  if (is_device(buf)) return refuse(Function::Ssend_c, comm);
-  Parked parked;
-  return real.Ssend_c(buf, count, datatype, dest, tag, comm);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Rsend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
-    int tag, MPI_Comm comm) {
-  if (!watching()) return real.Rsend_c(buf, count, datatype, dest, tag, comm);
-  if (is_device(buf)) return refuse(Function::Rsend_c, comm);
-  Parked parked;
-  return real.Rsend_c(buf, count, datatype, dest, tag, comm);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Bsend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
-    int tag, MPI_Comm comm) {
-  if (!watching()) return real.Bsend_c(buf, count, datatype, dest, tag, comm);
-  if (is_device(buf)) return refuse(Function::Bsend_c, comm);
-  Parked parked;
-  return real.Bsend_c(buf, count, datatype, dest, tag, comm);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Recv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source,
-    int tag, MPI_Comm comm, MPI_Status* status) {
-  if (!watching()) return real.Recv_c(buf, count, datatype, source, tag, comm, status);
-  if (is_device(buf)) return refuse(Function::Recv_c, comm);
-  Parked parked;
-  return real.Recv_c(buf, count, datatype, source, tag, comm, status);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Sendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
-    int dest, int sendtag, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag,
-    MPI_Comm comm, MPI_Status* status) {
-  if (!watching()) return real.Sendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
-      recvtype, source, recvtag, comm, status);
-  if (is_device(sendbuf) || is_device(recvbuf)) return refuse(Function::Sendrecv_c, comm);
-  Parked parked;
-  return real.Sendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
-      recvtag, comm, status);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Sendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype,
-    int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Status* status) {
-  if (!watching()) return real.Sendrecv_replace_c(buf, count, datatype, dest, sendtag, source, recvtag, comm,
-      status);
-  if (is_device(buf)) return refuse(Function::Sendrecv_replace_c, comm);
-  Parked parked;
-  return real.Sendrecv_replace_c(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Isend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
-    int tag, MPI_Comm comm, MPI_Request* request) {
-  if (!watching()) return real.Isend_c(buf, count, datatype, dest, tag, comm, request);
-  if (is_device(buf)) return refuse(Function::Isend_c, comm);
-  return real.Isend_c(buf, count, datatype, dest, tag, comm, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Issend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
-    int tag, MPI_Comm comm, MPI_Request* request) {
-  if (!watching()) return real.Issend_c(buf, count, datatype, dest, tag, comm, request);
-  if (is_device(buf)) return refuse(Function::Issend_c, comm);
-  return real.Issend_c(buf, count, datatype, dest, tag, comm, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Irsend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
-    int tag, MPI_Comm comm, MPI_Request* request) {
-  if (!watching()) return real.Irsend_c(buf, count, datatype, dest, tag, comm, request);
-  if (is_device(buf)) return refuse(Function::Irsend_c, comm);
-  return real.Irsend_c(buf, count, datatype, dest, tag, comm, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Ibsend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
-    int tag, MPI_Comm comm, MPI_Request* request) {
-  if (!watching()) return real.Ibsend_c(buf, count, datatype, dest, tag, comm, request);
-  if (is_device(buf)) return refuse(Function::Ibsend_c, comm);
-  return real.Ibsend_c(buf, count, datatype, dest, tag, comm, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Irecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source,
-    int tag, MPI_Comm comm, MPI_Request* request) {
-  if (!watching()) return real.Irecv_c(buf, count, datatype, source, tag, comm, request);
-  if (is_device(buf)) return refuse(Function::Irecv_c, comm);
-  return real.Irecv_c(buf, count, datatype, source, tag, comm, request);
-}
-
 extern "C" FAIRLEAD_EXPORT int MPI_Isendrecv(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
     int dest, int sendtag, void* recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
     MPI_Comm comm, MPI_Request* request) {
@@ -139,56 +44,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Isendrecv_replace_c(void* buf, MPI_Count coun
       request);
   if (is_device(buf)) return refuse(Function::Isendrecv_replace_c, comm);
   return real.Isendrecv_replace_c(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Mrecv_c(void* buf, MPI_Count count, MPI_Datatype datatype,
-    MPI_Message* message, MPI_Status* status) {
-  if (!watching()) return real.Mrecv_c(buf, count, datatype, message, status);
-  if (is_device(buf)) return refuse(Function::Mrecv_c, MPI_COMM_SELF);
-  Parked parked;
-  return real.Mrecv_c(buf, count, datatype, message, status);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Imrecv_c(void* buf, MPI_Count count, MPI_Datatype datatype,
-    MPI_Message* message, MPI_Request* request) {
-  if (!watching()) return real.Imrecv_c(buf, count, datatype, message, request);
-  if (is_device(buf)) return refuse(Function::Imrecv_c, MPI_COMM_SELF);
-  return real.Imrecv_c(buf, count, datatype, message, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Send_init_c(const void* buf, MPI_Count count, MPI_Datatype datatype,
-    int dest, int tag, MPI_Comm comm, MPI_Request* request) {
-  if (!watching()) return real.Send_init_c(buf, count, datatype, dest, tag, comm, request);
-  if (is_device(buf)) return refuse(Function::Send_init_c, comm);
-  return real.Send_init_c(buf, count, datatype, dest, tag, comm, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Ssend_init_c(const void* buf, MPI_Count count, MPI_Datatype datatype,
-    int dest, int tag, MPI_Comm comm, MPI_Request* request) {
-  if (!watching()) return real.Ssend_init_c(buf, count, datatype, dest, tag, comm, request);
-  if (is_device(buf)) return refuse(Function::Ssend_init_c, comm);
-  return real.Ssend_init_c(buf, count, datatype, dest, tag, comm, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Rsend_init_c(const void* buf, MPI_Count count, MPI_Datatype datatype,
-    int dest, int tag, MPI_Comm comm, MPI_Request* request) {
-  if (!watching()) return real.Rsend_init_c(buf, count, datatype, dest, tag, comm, request);
-  if (is_device(buf)) return refuse(Function::Rsend_init_c, comm);
-  return real.Rsend_init_c(buf, count, datatype, dest, tag, comm, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Bsend_init_c(const void* buf, MPI_Count count, MPI_Datatype datatype,
-    int dest, int tag, MPI_Comm comm, MPI_Request* request) {
-  if (!watching()) return real.Bsend_init_c(buf, count, datatype, dest, tag, comm, request);
-  if (is_device(buf)) return refuse(Function::Bsend_init_c, comm);
-  return real.Bsend_init_c(buf, count, datatype, dest, tag, comm, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Recv_init_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source,
-    int tag, MPI_Comm comm, MPI_Request* request) {
-  if (!watching()) return real.Recv_init_c(buf, count, datatype, source, tag, comm, request);
-  if (is_device(buf)) return refuse(Function::Recv_init_c, comm);
-  return real.Recv_init_c(buf, count, datatype, source, tag, comm, request);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Buffer_attach(void* buffer, int size) {
@@ -1327,6 +1182,12 @@ extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_create_from_groups(MPI_Group local_
       info, errhandler, newintercomm);
 }
 
+extern "C" FAIRLEAD_EXPORT int MPI_Comm_free(MPI_Comm* comm) {
+  if (!watching()) return real.Comm_free(comm);
+  Parked parked;
+  return real.Comm_free(comm);
+}
+
 extern "C" FAIRLEAD_EXPORT int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[],
     const int periods[], int reorder, MPI_Comm* comm_cart) {
   if (!watching()) return real.Cart_create(comm_old, ndims, dims, periods, reorder, comm_cart);
@@ -1777,6 +1638,12 @@ extern "C" FAIRLEAD_EXPORT int MPI_Lookup_name(const char* service_name, MPI_Inf
   if (!watching()) return real.Lookup_name(service_name, info, port_name);
   Parked parked;
   return real.Lookup_name(service_name, info, port_name);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Comm_disconnect(MPI_Comm* comm) {
+  if (!watching()) return real.Comm_disconnect(comm);
+  Parked parked;
+  return real.Comm_disconnect(comm);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_create(void* base, MPI_Aint size, int disp_unit, MPI_Info info,

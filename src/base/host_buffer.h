@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Host memory for messages in passing, kept for reuse by powers of two. Large buffers cost address space
+// only until they are touched, and give their pages back when they are released. Thread-safe.
+
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+namespace fairlead {
+
+class HostBuffer {
+ public:
+  HostBuffer() = default;
+  explicit HostBuffer(size_t bytes);  // data() is null when there is no memory
+  HostBuffer(HostBuffer&& other) noexcept { *this = std::move(other); }
+  HostBuffer& operator=(HostBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_class_, other.size_class_);
+    return *this;
+  }
+  ~HostBuffer();
+
+  unsigned char* data() const { return data_; }
+
+ private:
+  unsigned char* data_ = nullptr;
+  int size_class_ = 0;
+};
+
+}  // namespace fairlead

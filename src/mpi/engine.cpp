@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/engine.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "base/options.h"
+#include "device/buffer_pool.h"
+#include "device/ipc_registry.h"
+#include "mpi/operation.h"
+
+namespace fairlead::mpi {
+
+void Backoff::pause() {
+  // A peer on another core answers within a few microseconds; after that, let others have this core.
+  if (++idle_ < 2000)
+    __builtin_ia32_pause();
+  else
+    sched_yield();
+}
+
+Engine& engine() {
+  // Never destroyed: other threads may still be in MPI calls when the process exits.
+  static auto* only = new Engine;
+  return *only;
+}
+
+void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self) {
+  self_ = self;
+  node_ = std::move(node);
+  nonce_ = nonce;
+  if (node_) last_progress_.resize(static_cast<size_t>(node_->size()));
+}
+
+void Engine::release() {
+  std::lock_guard lock(mutex_);
+  // Whoever has not asked for these bytes by now never will.
+  kept_.clear();
+  adopted_.clear();
+  ended_.clear();
+  device::forget_imports(-1);
+  if (device::runtime()) device::pool_release();
+}
+
+void Engine::add(Operation* operation) {
+  std::lock_guard lock(mutex_);
+  operations_.push_back(operation);
+  keep_busy(1);
+}
+
+void Engine::remove(Operation* operation) {
+  std::lock_guard lock(mutex_);
+  auto found = std::find(operations_.begin(), operations_.end(), operation);
+  if (found == operations_.end()) return;
+  operations_.erase(found);
+  keep_busy(-1);
+  keep(operation->take_unfinished_offer());
+}
+
+void Engine::bind(MPI_Request request, Operation* operation) {
+  std::lock_guard lock(mutex_);
+  by_request_[request] = operation;
+}
+
+void Engine::unbind(MPI_Request request) {
+  std::lock_guard lock(mutex_);
+  by_request_.erase(request);
+}
+
+Operation* Engine::find(MPI_Request request) {
+  if (request == MPI_REQUEST_NULL) return nullptr;
+  std::lock_guard lock(mutex_);
+  auto found = by_request_.find(request);
+  return found == by_request_.end() ? nullptr : found->second;
+}
+
+void Engine::adopt(std::unique_ptr<Operation> operation) {
+  std::lock_guard lock(mutex_);
+  adopted_.push_back(std::move(operation));
+}
+
+void Engine::progress() {
+  // A thread that comes while another makes progress has nothing to add.
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;
+  progress_locked();
+  auto ended = std::move(ended_);
+  ended_.clear();
+  lock.unlock();
+  MPI_Status ignored;
+  for (auto& operation : ended) operation->finish(&ignored);
+}
+
+void Engine::progress_locked() {
+  for (Operation* operation : operations_)
+    if (!operation->complete()) operation->advance();
+  std::erase_if(kept_, [&](auto& offer) {
+    offer->advance();
+    if (offer->finished()) keep_busy(-1);
+    return offer->finished();
+  });
+  for (auto entry = adopted_.begin(); entry != adopted_.end();) {
+    if (!(*entry)->complete()) {
+      ++entry;
+      continue;
+    }
+    std::erase(operations_, entry->get());
+    keep_busy(-1);
+    keep((*entry)->take_unfinished_offer());
+    ended_.push_back(std::move(*entry));
+    entry = adopted_.erase(entry);
+  }
+}
+
+void Engine::wait(Operation& operation) {
+  operation.start_waiting();
+  for (Backoff backoff; !operation.complete(); backoff.pause()) progress();
+}
+
+void Engine::keep(std::unique_ptr<p2p::SendOffer> offer) {
+  if (!offer) return;
+  kept_.push_back(std::move(offer));
+  keep_busy(1);
+}
+
+bool Engine::out_of_patience(int receiver, std::chrono::steady_clock::time_point waiting_since) const {
+  auto since = std::max(waiting_since, last_progress_[static_cast<size_t>(receiver)]);
+  return std::chrono::steady_clock::now() - since > std::chrono::microseconds(options().patience_us);
+}
+
+void Engine::note_progress_of(int receiver) {
+  last_progress_[static_cast<size_t>(receiver)] = std::chrono::steady_clock::now();
+}
+
+void Engine::park() {
+  std::lock_guard lock(mutex_);
+  progress_locked();
+  for (Operation* operation : operations_) operation->settle();
+  for (auto& offer : kept_) offer->flush();
+  ++parked_;
+  if (node_) node_->mine().parked.store(1, std::memory_order_release);
+}
+
+void Engine::unpark() {
+  std::lock_guard lock(mutex_);
+  if (--parked_ == 0 && node_) node_->mine().parked.store(0, std::memory_order_release);
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All device operations of this rank that are not over, and their progress. There is one engine per
+// process; MPI_Init opens it. Its lock guards every operation and everything below src/mpi; it is never held
+// while a host MPI call can block or call back the user's error handler.
+
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "mpi/host_mpi.h"
+#include "node/node.h"
+#include "p2p/send_offer.h"
+
+namespace fairlead::mpi {
+
+class Operation;
+
+// Spins politely: ranks may share cores.
+class Backoff {
+ public:
+  void pause();
+
+ private:
+  int idle_ = 0;
+};
+
+class Engine {
+ public:
+  // `node` may be null: no shared memory with anybody, every message travels plain.
+  void open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self);
+  // MPI_Finalize: `others_done` tells whether all ranks have come here, so that nobody fetches any more.
+  template <class OthersDone>
+  void close(OthersDone others_done) {
+    for (Backoff backoff; !others_done(); backoff.pause()) progress();
+    release();
+  }
+
+  node::Node* node() const { return node_.get(); }
+  const node::Nonce& nonce() const { return nonce_; }
+  MPI_Comm self() const { return self_; }  // a communicator of this process alone, nobody else's
+  std::mutex& mutex() { return mutex_; }
+
+  // Is there any operation, buffered send or stashed message? If not, completion calls forward unchanged.
+  bool busy() const { return busy_.load(std::memory_order_relaxed) != 0; }
+  // For things kept elsewhere that must be looked at (stashed messages, persistent requests).
+  void keep_busy(int change) { busy_.fetch_add(change, std::memory_order_relaxed); }
+
+  // An operation is advanced from add() to remove(). Both take the lock.
+  void add(Operation* operation);
+  void remove(Operation* operation);
+  // The requests the user holds. Null when `request` is not ours.
+  void bind(MPI_Request request, Operation* operation);
+  void unbind(MPI_Request request);
+  Operation* find(MPI_Request request);
+  // The user freed the request: the engine keeps the operation until it is over.
+  void adopt(std::unique_ptr<Operation> operation);
+
+  void progress();
+  void wait(Operation& operation);
+
+  // May a send that is being waited for be buffered now? Not while its receiver is taking up others.
+  bool out_of_patience(int receiver, std::chrono::steady_clock::time_point waiting_since) const;
+  void note_progress_of(int receiver);
+
+  void park();
+  void unpark();
+
+ private:
+  void progress_locked();
+  // A send is over for the user; its receiver may still want the bytes.
+  void keep(std::unique_ptr<p2p::SendOffer> offer);
+  void release();
+
+  std::unique_ptr<node::Node> node_;
+  node::Nonce nonce_{};
+  MPI_Comm self_ = MPI_COMM_NULL;
+  std::mutex mutex_;
+  std::atomic<int> busy_{0};
+  std::atomic<int> parked_{0};
+  std::vector<Operation*> operations_;
+  std::vector<std::unique_ptr<Operation>> adopted_;
+  std::vector<std::unique_ptr<Operation>>
+      ended_;  // adopted and complete; their host message is not freed yet
+  std::vector<std::unique_ptr<p2p::SendOffer>> kept_;
+  std::unordered_map<MPI_Request, Operation*> by_request_;
+  std::vector<std::chrono::steady_clock::time_point> last_progress_;
+};
+
+Engine& engine();
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The front door: what every interposed MPI function asks first. A job in which no rank has a GPU runtime
+// is not watched, and every call goes straight to the host MPI.
+
+#pragma once
+
+#include "mpi/host_mpi.h"
+//
+#include "device/classify.h"
+#include "mpi/real.h"
+
+namespace fairlead::mpi {
+
+namespace detail {
+extern bool watching;  // written in MPI_Init and MPI_Finalize only
+}
+inline bool watching() {
+  return detail::watching;
+}
+
+// Must the host MPI not see this address? MPI_BOTTOM, MPI_IN_PLACE and null are not device memory.
+inline bool is_device(const void* address) {
+  return address != MPI_IN_PLACE && device::is_device_memory(address);
+}
+
+// A device buffer came to a function that does not handle it: says so, raises an error through the handler
+// of the communicator, window or file, and returns its code. (Not overloads: all handles are int in MPICH.)
+int refuse(Function function, MPI_Comm comm);
+int refuse_window(Function function, MPI_Win win);
+int refuse_file(Function function, MPI_File file);
+// Lives while this rank is inside a host MPI call that Fairlead cannot poll. Peers are told not to wait for
+// it, and its own sends are made independent of it first. Nothing happens while no device operation is
+// active. May be nested.
+class Parked {
+ public:
+  Parked();
+  ~Parked();
+  Parked(const Parked&) = delete;
+  Parked& operator=(const Parked&) = delete;
+
+ private:
+  bool raised_ = false;
+};
+
+}  // namespace fairlead::mpi

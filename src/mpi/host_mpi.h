@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The host MPI's header, and the helper functions of it that Fairlead calls without interposing them.
+//
+// All are called by their PMPI name and declared weak, as is the host's data: LD_PRELOAD puts this library
+// into every process of a job, also into shells and launchers that know no MPI, and must load there.
+
+#pragma once
+
+#include <mpi.h>
+
+#pragma weak PMPI_Comm_call_errhandler
+#pragma weak PMPI_Comm_create_keyval
+#pragma weak PMPI_Comm_free_keyval
+#pragma weak PMPI_Comm_get_attr
+#pragma weak PMPI_Comm_group
+#pragma weak PMPI_Comm_rank
+#pragma weak PMPI_Comm_set_attr
+#pragma weak PMPI_Comm_set_errhandler
+#pragma weak PMPI_Comm_size
+#pragma weak PMPI_Comm_test_inter
+#pragma weak PMPI_Error_class
+#pragma weak PMPI_File_call_errhandler
+#pragma weak PMPI_Get_count
+#pragma weak PMPI_Get_elements_x
+#pragma weak PMPI_Get_library_version
+#pragma weak PMPI_Grequest_complete
+#pragma weak PMPI_Grequest_start
+#pragma weak PMPI_Group_free
+#pragma weak PMPI_Group_size
+#pragma weak PMPI_Group_translate_ranks
+#pragma weak PMPI_Request_get_status
+#pragma weak PMPI_Status_set_cancelled
+#pragma weak PMPI_Status_set_elements_x
+#pragma weak PMPI_Test_cancelled
+#pragma weak PMPI_Type_dup
+#pragma weak PMPI_Type_free
+#pragma weak PMPI_Type_get_contents
+#pragma weak PMPI_Type_get_envelope
+#pragma weak PMPI_Type_get_extent_x
+#pragma weak PMPI_Type_get_true_extent_x
+#pragma weak PMPI_Type_size
+#pragma weak PMPI_Type_size_x
+#pragma weak PMPI_Win_call_errhandler
+
+// Open MPI's handles are addresses of its data.
+#if defined(OPEN_MPI)
+#pragma weak ompi_mpi_comm_null
+#pragma weak ompi_mpi_comm_self
+#pragma weak ompi_mpi_comm_world
+#pragma weak ompi_mpi_byte
+#pragma weak ompi_mpi_int
+#pragma weak ompi_mpi_int64_t
+#pragma weak ompi_mpi_uint64_t
+#pragma weak ompi_mpi_op_max
+#pragma weak ompi_mpi_op_min
+#pragma weak ompi_mpi_op_sum
+#pragma weak OMPI_C_MPI_COMM_NULL_COPY_FN
+#pragma weak ompi_request_null
+#pragma weak ompi_message_null
+#pragma weak ompi_mpi_group_null
+#pragma weak ompi_mpi_info_null
+#pragma weak ompi_mpi_datatype_null
+#pragma weak ompi_mpi_errors_return
+#pragma weak ompi_message_no_proc
+#endif

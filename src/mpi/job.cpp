@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MPI_Init and MPI_Finalize: finds out whether any rank of the job has a GPU, and which ranks share a node.
+// Everything the ranks must agree on is agreed here, with the host MPI's own collectives, so that nothing
+// later needs a collective the program did not call.
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/statistics.h"
+#include "mpi/communicator.h"
+#include "mpi/engine.h"
+#include "mpi/front.h"
+#include "mpi/request.h"
+
+namespace fairlead::mpi {
+namespace {
+
+MPI_Comm node_comm = MPI_COMM_NULL;
+MPI_Comm self_comm = MPI_COMM_NULL;
+int world_rank = 0, world_size = 1;
+
+bool any_rank_has_gpu() {
+  int mine = options().enabled && device::runtime() != nullptr, any = 0;
+  real.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  return any != 0;
+}
+
+node::Nonce agree_on_nonce() {
+  node::Nonce nonce{};
+  if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) nonce = {{static_cast<uint64_t>(getpid()), 0}};
+  real.Bcast(&nonce, sizeof nonce, MPI_BYTE, 0, MPI_COMM_WORLD);
+  return nonce;
+}
+
+// Null, on all ranks of the node alike, when one of them cannot map the segment.
+std::unique_ptr<node::Node> open_node(const node::Nonce& nonce) {
+  real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &node_comm);
+  int rank = 0, size = 1;
+  PMPI_Comm_rank(node_comm, &rank);
+  PMPI_Comm_size(node_comm, &size);
+  std::vector<int> world_ranks(size);
+  real.Allgather(&world_rank, 1, MPI_INT, world_ranks.data(), 1, MPI_INT, node_comm);
+
+  node::SharedMemory segment;
+  struct {
+    int pid, fd;
+  } where = {getpid(), -1};
+  if (rank == 0) {
+    segment = node::Node::create_segment(nonce, size);
+    where.fd = segment.fd();
+  }
+  real.Bcast(&where, sizeof where, MPI_BYTE, 0, node_comm);
+  if (rank != 0 && where.fd >= 0) segment = node::Node::open_segment(nonce, size, where.pid, where.fd);
+  int mine = static_cast<bool>(segment), all = 0;
+  real.Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, node_comm);
+  if (!mine)
+    log_line(
+        LogLevel::warn,
+        "the ranks of this node cannot share memory (through /proc/%d/fd), so device messages go through "
+        "the host MPI; give the ranks of a node one user and one PID namespace",
+        where.pid);
+  if (!all) return nullptr;
+  return std::make_unique<node::Node>(std::move(segment), std::move(world_ranks), rank);
+}
+
+void open_job() {
+  PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
+  set_log_rank(world_rank, world_size);
+  if (!any_rank_has_gpu()) return;
+  node::Nonce nonce = agree_on_nonce();
+  std::unique_ptr<node::Node> node = open_node(nonce);
+  real.Comm_dup(MPI_COMM_SELF, &self_comm);
+  open_communicators();
+  engine().open(std::move(node), nonce, self_comm);
+  detail::watching = true;
+  if (world_rank == 0)
+    log_line(LogLevel::info, "device messages are served; this rank's GPUs: %s",
+             device::runtime() ? device::runtime()->name() : "none");
+}
+
+// One table for the job, from what every rank counted.
+void print_statistics() {
+  constexpr int rows = static_cast<int>(Traffic::rows);
+  uint64_t mine[2 * rows], all[2 * rows];
+  for (int row = 0; row < rows; ++row) {
+    mine[2 * row] = traffic(static_cast<Traffic>(row)).messages;
+    mine[2 * row + 1] = traffic(static_cast<Traffic>(row)).bytes;
+  }
+  real.Reduce(mine, all, 2 * rows, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (world_rank != 0 || !options().stats) return;
+  std::fprintf(stderr, "fairlead statistics over %d ranks\n%-26s %12s %16s\n", world_size, "device messages",
+               "count", "bytes");
+  for (int row = 0; row < rows; ++row)
+    std::fprintf(stderr, "%-26s %12llu %16llu\n", to_string(static_cast<Traffic>(row)),
+                 static_cast<unsigned long long>(all[2 * row]),
+                 static_cast<unsigned long long>(all[2 * row + 1]));
+}
+
+void close_job() {
+  if (!watching()) return;
+  // A rank that comes here fetches nothing more; once all have, nobody needs what we buffered.
+  MPI_Request barrier;
+  real.Ibarrier(node_comm, &barrier);
+  engine().close([&] {
+    int all_here = 0;
+    real.Test(&barrier, &all_here, MPI_STATUS_IGNORE);
+    return all_here != 0;
+  });
+  if (const node::Node* node = engine().node(); node && node->rank() == 0 && log_enabled(LogLevel::info)) {
+    std::string paths = node->describe_paths();
+    log_line(LogLevel::info, "transports: %s",
+             paths.empty() ? "no device messages inside this node" : paths.c_str());
+  }
+  print_statistics();
+  detail::watching = false;
+  close_communicators();
+  real.Comm_free(&self_comm);
+  real.Comm_free(&node_comm);
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+extern "C" FAIRLEAD_EXPORT int MPI_Init(int* argc, char*** argv) {
+  int result = real.Init(argc, argv);
+  if (result == MPI_SUCCESS) open_job();
+  return result;
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  int result = real.Init_thread(argc, argv, required, provided);
+  if (result == MPI_SUCCESS) open_job();
+  return result;
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Finalize(void) {
+  close_job();
+  return real.Finalize();
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/layout.h"
+
+#include <algorithm>
+#include <climits>
+#include <vector>
+
+#include "device/copy.h"
+#include "mpi/real.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// Do the bytes of one element lie in order without gaps? Only types that obviously do count: a type that is
+// judged wrongly as scattered is packed, which is slow but right.
+bool is_dense(MPI_Datatype datatype) {
+  MPI_Count lower = 0, extent = 0, size = 0;
+  PMPI_Type_get_extent_x(datatype, &lower, &extent);
+  PMPI_Type_size_x(datatype, &size);
+  if (lower != 0 || extent != size) return false;
+  int integers = 0, addresses = 0, types = 0, combiner = 0;
+  PMPI_Type_get_envelope(datatype, &integers, &addresses, &types, &combiner);
+  if (combiner == MPI_COMBINER_NAMED) return true;
+  if (combiner != MPI_COMBINER_DUP && combiner != MPI_COMBINER_CONTIGUOUS && combiner != MPI_COMBINER_RESIZED)
+    return false;
+  std::vector<int> i(integers);
+  std::vector<MPI_Aint> a(addresses);
+  std::vector<MPI_Datatype> t(types);
+  PMPI_Type_get_contents(datatype, integers, addresses, types, i.data(), a.data(), t.data());
+  bool dense = is_dense(t[0]);
+  PMPI_Type_get_envelope(t[0], &integers, &addresses, &types, &combiner);
+  if (combiner != MPI_COMBINER_NAMED) PMPI_Type_free(&t[0]);
+  return dense;
+}
+
+}  // namespace
+
+MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype) {
+  MPI_Count size = 0;
+  PMPI_Type_size_x(datatype, &size);
+  return size * count;
+}
+
+Layout layout_of(MPI_Count count, MPI_Datatype datatype) {
+  Layout layout;
+  layout.bytes = packed_bytes(count, datatype);
+  if (layout.bytes == 0 || is_dense(datatype)) {
+    layout.contiguous = true;
+    layout.span = layout.bytes;
+    return layout;
+  }
+  MPI_Count lower = 0, extent = 0, true_lower = 0, true_extent = 0;
+  PMPI_Type_get_extent_x(datatype, &lower, &extent);
+  PMPI_Type_get_true_extent_x(datatype, &true_lower, &true_extent);
+  MPI_Count walk = extent * (count - 1);
+  layout.first = true_lower + (walk < 0 ? walk : 0);
+  layout.span = true_extent + (walk < 0 ? -walk : walk);
+  return layout;
+}
+
+bool pack_host(const void* buffer, MPI_Count count, MPI_Datatype datatype, void* packed, MPI_Count bytes) {
+  if (count <= INT_MAX && bytes <= INT_MAX) {
+    int position = 0;
+    return real.Pack(buffer, static_cast<int>(count), datatype, packed, static_cast<int>(bytes), &position,
+                     MPI_COMM_SELF) == MPI_SUCCESS;
+  }
+  MPI_Count position = 0;
+  return real.Pack_c(buffer, count, datatype, packed, bytes, &position, MPI_COMM_SELF) == MPI_SUCCESS;
+}
+
+bool unpack_host(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count, MPI_Datatype datatype) {
+  MPI_Count size = 0;
+  PMPI_Type_size_x(datatype, &size);
+  MPI_Count whole = size ? std::min(count, bytes / size) : 0;
+  if (whole <= INT_MAX && bytes <= INT_MAX) {
+    int position = 0;
+    if (real.Unpack(packed, static_cast<int>(bytes), &position, buffer, static_cast<int>(whole), datatype,
+                    MPI_COMM_SELF) != MPI_SUCCESS)
+      return false;
+  } else {
+    MPI_Count position = 0;
+    if (real.Unpack_c(packed, bytes, &position, buffer, whole, datatype, MPI_COMM_SELF) != MPI_SUCCESS)
+      return false;
+  }
+  MPI_Count tail = bytes - whole * size;
+  if (tail == 0 || whole == count) return true;
+  // A message may end inside an element: complete the packed element from what the buffer holds.
+  MPI_Count lower = 0, extent = 0;
+  PMPI_Type_get_extent_x(datatype, &lower, &extent);
+  char* last = static_cast<char*>(buffer) + whole * extent;
+  std::vector<char> element(static_cast<size_t>(size));
+  if (!pack_host(last, 1, datatype, element.data(), size)) return false;
+  std::copy_n(static_cast<const char*>(packed) + whole * size, tail, element.data());
+  return unpack_host(element.data(), size, last, 1, datatype);
+}
+
+bool pack_from_device(const void* buffer, MPI_Count count, MPI_Datatype datatype, const Layout& layout,
+                      int device, HostBuffer* packed) {
+  HostBuffer span(static_cast<size_t>(layout.span));
+  *packed = HostBuffer(static_cast<size_t>(layout.bytes));
+  if (!span.data() || !packed->data()) return false;
+  const char* from = static_cast<const char*>(buffer) + layout.first;
+  return device::copy_now(device, span.data(), from, static_cast<size_t>(layout.span)) ==
+             device::Error::none &&
+         pack_host(span.data() - layout.first, count, datatype, packed->data(), layout.bytes);
+}
+
+bool unpack_to_device(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count,
+                      MPI_Datatype datatype, const Layout& layout, int device) {
+  HostBuffer span(static_cast<size_t>(layout.span));
+  if (!span.data()) return false;
+  char* at = static_cast<char*>(buffer) + layout.first;
+  size_t length = static_cast<size_t>(layout.span);
+  return device::copy_now(device, span.data(), at, length) == device::Error::none &&
+         unpack_host(packed, bytes, span.data() - layout.first, count, datatype) &&
+         device::copy_now(device, at, span.data(), length) == device::Error::none;
+}
+
+}  // namespace fairlead::mpi

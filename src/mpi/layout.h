@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a (count, datatype) pair means in bytes, and moving non-contiguous device data through the host MPI's
+// own MPI_Pack and MPI_Unpack: correct for every type, slow (the whole span crosses to the host).
+
+#pragma once
+
+#include "mpi/host_mpi.h"
+//
+#include "base/host_buffer.h"
+#include "device/runtime.h"
+
+namespace fairlead::mpi {
+
+struct Layout {
+  MPI_Count bytes = 0;      // that travel
+  bool contiguous = false;  // they lie in order, without gaps, from the buffer's address on
+  MPI_Count first = 0;      // of the span they touch, from the buffer's address
+  MPI_Count span = 0;       // its length
+};
+
+Layout layout_of(MPI_Count count, MPI_Datatype datatype);
+MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype);
+
+// Packs device data into host memory; null data() in `packed` when that is impossible.
+bool pack_from_device(const void* buffer, MPI_Count count, MPI_Datatype datatype, const Layout& layout,
+                      int device, HostBuffer* packed);
+// Unpacks `bytes` bytes, which may be fewer than the layout takes. Bytes in the gaps of the span are read and
+// written back unchanged.
+bool unpack_to_device(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count,
+                      MPI_Datatype datatype, const Layout& layout, int device);
+// The same between two places in host memory.
+bool pack_host(const void* buffer, MPI_Count count, MPI_Datatype datatype, void* packed, MPI_Count bytes);
+bool unpack_host(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count, MPI_Datatype datatype);
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A send or receive that Fairlead has a part in, from the user's call to its completion. Each has exactly one
+// host message with the user's communicator, peer and tag, posted before the user's call returns (M1): the
+// host MPI does the matching. An operation that the user holds a request of is bound to a real host request:
+// the host message itself, a generalised request, or, when persistent, a request to MPI_PROC_NULL.
+//
+// start() and finish() are called without the engine's lock, the rest with it.
+
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "mpi/engine.h"
+#include "mpi/layout.h"
+#include "mpi/real.h"
+#include "p2p/pull.h"
+#include "p2p/send_offer.h"
+
+namespace fairlead::mpi {
+
+// An address and what the call said of it.
+struct UserBuffer {
+  void* address;
+  MPI_Count count;
+  MPI_Datatype datatype;
+};
+
+class Operation {
+ public:
+  explicit Operation(MPI_Comm comm) : comm_(comm) {}
+  virtual ~Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  // Posts the host message. An MPI error code is the call's result, and nothing was started.
+  virtual int start() = 0;
+  virtual void advance() = 0;
+  // Before this rank stops polling: ends what it can alone and makes its peers independent of it.
+  virtual void settle() = 0;
+  // After complete(): frees the host message, fills `status`, raises errors through the communicator's
+  // handler and returns the code.
+  virtual int finish(MPI_Status* status) = 0;
+  // What finish() would say, without ending anything.
+  virtual void describe(MPI_Status* status) = 0;
+  virtual void cancel() {}
+  virtual std::unique_ptr<p2p::SendOffer> take_unfinished_offer() { return nullptr; }
+
+  bool complete() const { return complete_.load(std::memory_order_acquire); }
+  void start_waiting() {
+    if (waiting_since_ == never) waiting_since_ = std::chrono::steady_clock::now();
+  }
+
+  // Of the request the user holds.
+  bool persistent = false;
+  bool active = true;  // persistent: started and not completed
+  bool freed = false;  // by MPI_Request_free
+  MPI_Request handle = MPI_REQUEST_NULL;
+
+ protected:
+  static constexpr std::chrono::steady_clock::time_point never{};
+  int raise(int code);
+  void begin();  // for start(): forgets an earlier round of a persistent operation
+
+  MPI_Comm comm_;
+  MPI_Request message_ = MPI_REQUEST_NULL;
+  std::atomic<bool> complete_{false};
+  std::chrono::steady_clock::time_point waiting_since_ = never;
+};
+
+enum class SendMode { standard, synchronous, ready, buffered };
+
+// A send from device memory.
+class Send : public Operation {
+ public:
+  Send(SendMode mode, const UserBuffer& buffer, int dest, int tag, MPI_Comm comm);
+
+  int start() override;
+  void advance() override;
+  void settle() override;
+  int finish(MPI_Status* status) override;
+  void describe(MPI_Status* status) override;
+  std::unique_ptr<p2p::SendOffer> take_unfinished_offer() override;
+
+  // Takes the bytes away from the user's buffer before start() returns (Sendrecv_replace).
+  void buffer_at_once() { buffer_at_once_ = true; }
+
+ private:
+  int send_plain(const device::Allocation& allocation, const Layout& layout);
+  int post(const void* address, MPI_Count count, MPI_Datatype datatype);
+  void hurry();
+
+  SendMode mode_;
+  UserBuffer buffer_;
+  int dest_, tag_;
+  bool buffer_at_once_ = false;
+  HostBuffer staged_;
+  p2p::Descriptor descriptor_;
+  std::unique_ptr<p2p::SendOffer> offer_;
+};
+
+struct Stashed;
+
+// A receive into device memory, or into host memory that a descriptor may land in.
+class Receive : public Operation {
+ public:
+  Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm);
+  ~Receive() override;
+
+  // A persistent receive into host memory runs on this persistent host request, which it now owns.
+  void own_persistent(MPI_Request message) { message_ = message; }
+  // The message a matched probe gave.
+  void take_matched(MPI_Message message) { matched_ = message; }
+  void take_stashed(std::unique_ptr<Stashed> stashed);
+
+  int start() override;
+  void advance() override;
+  void settle() override;
+  int finish(MPI_Status* status) override;
+  void describe(MPI_Status* status) override;
+  void cancel() override;
+
+  // The host request that stands for this receive itself (host memory only).
+  MPI_Request message() const { return message_; }
+  bool into_device() const { return device_ >= 0; }
+
+ private:
+  int post();
+  void arrived(const unsigned char* bytes, MPI_Count length);
+  void deliver(const unsigned char* bytes, MPI_Count length);
+  bool extract_descriptor(unsigned char* into);
+  void end_pull(device::Error error);
+  void copy_again();
+  void over();
+
+  UserBuffer buffer_;
+  int source_, tag_;
+  int device_ = -1;
+  Layout layout_;
+  bool own_datatype_ = false;
+  MPI_Message matched_ = MPI_MESSAGE_NULL;
+  std::unique_ptr<Stashed> stashed_;
+  HostBuffer bounce_;  // where the host message lands, when that is not the user's buffer
+  HostBuffer packed_;  // where a pull lands, when the user's layout has gaps
+
+  enum class Step { matching, pulling, copying, over } step_ = Step::matching;
+  std::optional<p2p::Pull> pull_;
+  device::Copy copy_;
+  MPI_Count override_bytes_ = -1;  // the true length, when the status of the host message tells another
+  MPI_Count payload_bytes_ = 0;
+  int error_ = MPI_SUCCESS;
+};
+
+// Can a message that fits this buffer be a descriptor?
+inline bool may_hold_descriptor(MPI_Count count, MPI_Datatype datatype) {
+  int size = 0;
+  PMPI_Type_size(datatype, &size);
+  // MPI_UNDEFINED (negative) stands for a size beyond int.
+  return size < 0 || count * size >= static_cast<MPI_Count>(p2p::descriptor_bytes);
+}
+
+// A blocking receive into host memory has returned with `status`: if a descriptor landed in the buffer,
+// fetches the message and corrects the status.
+int complete_host_receive(const UserBuffer& buffer, MPI_Comm comm, MPI_Status* status);
+
+MPI_Count byte_count(const MPI_Status& status);
+void set_byte_count(MPI_Status* status, MPI_Count bytes);
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Persistent sends and receives. A request for a device buffer is, to the host MPI, a persistent request to
+// nobody; a receive into host memory, which a descriptor may reach, stays the host's own request.
+
+#include "mpi/front.h"
+#include "mpi/request.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// A real, never started handle.
+int make_token(MPI_Request* token) {
+  return real.Send_init(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, token);
+}
+
+template <auto slot, SendMode mode, class Count>
+int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  if (!watching() || !is_device(buf)) return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
+  MPI_Request token;
+  if (int result = make_token(&token); result != MPI_SUCCESS) return result;
+  hand_out_persistent(
+      std::make_unique<Send>(mode, UserBuffer{const_cast<void*>(buf), count, datatype}, dest, tag, comm),
+      token, request);
+  return MPI_SUCCESS;
+}
+
+template <auto slot, class Count>
+int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  bool device = watching() && is_device(buf);
+  if (!watching() || (!device && source == MPI_PROC_NULL))
+    return (real.*slot)(buf, count, datatype, source, tag, comm, request);
+  auto operation = std::make_unique<Receive>(UserBuffer{buf, count, datatype}, source, tag, comm);
+  MPI_Request handle;
+  int result = device ? make_token(&handle) : (real.*slot)(buf, count, datatype, source, tag, comm, &handle);
+  if (result != MPI_SUCCESS) return result;
+  if (!device) operation->own_persistent(handle);
+  hand_out_persistent(std::move(operation), handle, request);
+  return MPI_SUCCESS;
+}
+
+int start(MPI_Request* request) {
+  Operation* operation = engine().find(*request);
+  if (!operation) return real.Start(request);
+  int result = operation->start();
+  if (result == MPI_SUCCESS)
+    engine().add(operation);
+  else
+    operation->active = false;
+  return result;
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+#define FAIRLEAD_SEND_INIT(Name, mode)                                                                    \
+  extern "C" FAIRLEAD_EXPORT int MPI_##Name(const void* buf, int count, MPI_Datatype datatype, int dest,  \
+                                            int tag, MPI_Comm comm, MPI_Request* request) {               \
+    return send_init<&Real::Name, mode>(buf, count, datatype, dest, tag, comm, request);                  \
+  }                                                                                                       \
+  extern "C" FAIRLEAD_EXPORT int MPI_##Name##_c(const void* buf, MPI_Count count, MPI_Datatype datatype,  \
+                                                int dest, int tag, MPI_Comm comm, MPI_Request* request) { \
+    return send_init<&Real::Name##_c, mode>(buf, count, datatype, dest, tag, comm, request);              \
+  }
+
+FAIRLEAD_SEND_INIT(Send_init, SendMode::standard)
+FAIRLEAD_SEND_INIT(Ssend_init, SendMode::synchronous)
+FAIRLEAD_SEND_INIT(Rsend_init, SendMode::ready)
+FAIRLEAD_SEND_INIT(Bsend_init, SendMode::buffered)
+
+extern "C" FAIRLEAD_EXPORT int MPI_Recv_init(void* buf, int count, MPI_Datatype datatype, int source, int tag,
+                                             MPI_Comm comm, MPI_Request* request) {
+  return recv_init<&Real::Recv_init>(buf, count, datatype, source, tag, comm, request);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Recv_init_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source,
+                                               int tag, MPI_Comm comm, MPI_Request* request) {
+  return recv_init<&Real::Recv_init_c>(buf, count, datatype, source, tag, comm, request);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Start(MPI_Request* request) {
+  return watching() && engine().busy() ? start(request) : real.Start(request);
+}
+
+// One by one, so that messages are posted in the order of the array (M1).
+extern "C" FAIRLEAD_EXPORT int MPI_Startall(int count, MPI_Request requests[]) {
+  if (!watching() || !engine().busy()) return real.Startall(count, requests);
+  for (int i = 0; i < count; ++i)
+    if (int result = start(&requests[i]); result != MPI_SUCCESS) return result;
+  return MPI_SUCCESS;
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MPI_Recv, MPI_Irecv, MPI_Mrecv, MPI_Imrecv. A receive into host memory is of interest too when a
+// descriptor fits into it: its sender may have used device memory.
+
+#include "mpi/front.h"
+#include "mpi/request.h"
+#include "mpi/stash.h"
+
+namespace fairlead::mpi {
+namespace {
+
+template <auto blocking, class Count>
+int receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+            MPI_Status* status) {
+  UserBuffer buffer{buf, count, datatype};
+  if (!watching()) return (real.*blocking)(buf, count, datatype, source, tag, comm, status);
+  bool device = is_device(buf);
+  if (!device && !engine().busy()) {
+    if (!may_hold_descriptor(count, datatype))
+      return (real.*blocking)(buf, count, datatype, source, tag, comm, status);
+    MPI_Status local;
+    if (status == MPI_STATUS_IGNORE) status = &local;
+    int result = (real.*blocking)(buf, count, datatype, source, tag, comm, status);
+    return result == MPI_SUCCESS ? complete_host_receive(buffer, comm, status) : result;
+  }
+  Receive operation(buffer, source, tag, comm);
+  return run(operation, status);
+}
+
+template <auto start, class Count>
+int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+             MPI_Request* request) {
+  if (!watching() || source == MPI_PROC_NULL) {
+    // Nothing will arrive, so a device address does no harm, but the host MPI need not see it.
+    bool hide = watching() && is_device(buf);
+    return (real.*start)(hide ? nullptr : buf, hide ? 0 : count, datatype, source, tag, comm, request);
+  }
+  MPI_Status ignored;
+  bool stashed = engine().busy() && peek_stashed(source, tag, comm, &ignored);
+  if (!stashed && !is_device(buf) && !may_hold_descriptor(count, datatype))
+    return (real.*start)(buf, count, datatype, source, tag, comm, request);
+  return hand_out(std::make_unique<Receive>(UserBuffer{buf, count, datatype}, source, tag, comm), request);
+}
+
+// Messages of a descriptor's length were looked into when they were matched, so a host buffer is plain
+// unless the handle stands for one of those.
+bool needs_us(const void* buf, MPI_Message* message, std::unique_ptr<Stashed>* stashed) {
+  if (!watching() || *message == MPI_MESSAGE_NO_PROC) return false;
+  if (engine().busy()) *stashed = take_handle(message);
+  return *stashed || is_device(buf);
+}
+
+std::unique_ptr<Receive> matched_receive(const UserBuffer& buffer, MPI_Message* message,
+                                         std::unique_ptr<Stashed> stashed) {
+  // The handle does not tell its communicator; errors go where MPI sends those without one.
+  auto operation =
+      std::make_unique<Receive>(buffer, MPI_ANY_SOURCE, MPI_ANY_TAG, stashed ? stashed->comm : MPI_COMM_SELF);
+  if (stashed)
+    operation->take_stashed(std::move(stashed));
+  else
+    operation->take_matched(*message);
+  *message = MPI_MESSAGE_NULL;
+  return operation;
+}
+
+template <auto blocking, class Count>
+int matched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {
+  std::unique_ptr<Stashed> stashed;
+  if (!needs_us(buf, message, &stashed)) {
+    Parked parked;
+    return (real.*blocking)(buf, count, datatype, message, status);
+  }
+  return run(*matched_receive({buf, count, datatype}, message, std::move(stashed)), status);
+}
+
+template <auto start, class Count>
+int imatched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Request* request) {
+  std::unique_ptr<Stashed> stashed;
+  if (!needs_us(buf, message, &stashed)) return (real.*start)(buf, count, datatype, message, request);
+  return hand_out(matched_receive({buf, count, datatype}, message, std::move(stashed)), request);
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+extern "C" FAIRLEAD_EXPORT int MPI_Recv(void* buf, int count, MPI_Datatype datatype, int source, int tag,
+                                        MPI_Comm comm, MPI_Status* status) {
+  return receive<&Real::Recv>(buf, count, datatype, source, tag, comm, status);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Recv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source,
+                                          int tag, MPI_Comm comm, MPI_Status* status) {
+  return receive<&Real::Recv_c>(buf, count, datatype, source, tag, comm, status);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Irecv(void* buf, int count, MPI_Datatype datatype, int source, int tag,
+                                         MPI_Comm comm, MPI_Request* request) {
+  return ireceive<&Real::Irecv>(buf, count, datatype, source, tag, comm, request);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Irecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source,
+                                           int tag, MPI_Comm comm, MPI_Request* request) {
+  return ireceive<&Real::Irecv_c>(buf, count, datatype, source, tag, comm, request);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Mrecv(void* buf, int count, MPI_Datatype datatype, MPI_Message* message,
+                                         MPI_Status* status) {
+  return matched<&Real::Mrecv>(buf, count, datatype, message, status);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Mrecv_c(void* buf, MPI_Count count, MPI_Datatype datatype,
+                                           MPI_Message* message, MPI_Status* status) {
+  return matched<&Real::Mrecv_c>(buf, count, datatype, message, status);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Imrecv(void* buf, int count, MPI_Datatype datatype, MPI_Message* message,
+                                          MPI_Request* request) {
+  return imatched<&Real::Imrecv>(buf, count, datatype, message, request);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Imrecv_c(void* buf, MPI_Count count, MPI_Datatype datatype,
+                                            MPI_Message* message, MPI_Request* request) {
+  return imatched<&Real::Imrecv_c>(buf, count, datatype, message, request);
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <climits>
+
+#include "base/log.h"
+#include "base/statistics.h"
+#include "device/classify.h"
+#include "mpi/operation.h"
+#include "mpi/stash.h"
+
+namespace fairlead::mpi {
+
+using device::Error;
+
+namespace {
+
+constexpr MPI_Count descriptor_length = p2p::descriptor_bytes;
+
+bool is_named(MPI_Datatype datatype) {
+  int integers, addresses, types, combiner = 0;
+  PMPI_Type_get_envelope(datatype, &integers, &addresses, &types, &combiner);
+  return combiner == MPI_COMBINER_NAMED;
+}
+
+}  // namespace
+
+Receive::Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm)
+    : Operation(comm), buffer_(buffer), source_(source), tag_(tag) {
+  // The user may free a derived type while the message is on its way.
+  if (!is_named(buffer.datatype)) {
+    PMPI_Type_dup(buffer.datatype, &buffer_.datatype);
+    own_datatype_ = true;
+  }
+}
+
+Receive::~Receive() {
+  if (persistent && message_ != MPI_REQUEST_NULL) real.Request_free(&message_);
+  if (own_datatype_) PMPI_Type_free(&buffer_.datatype);
+}
+
+void Receive::take_stashed(std::unique_ptr<Stashed> stashed) {
+  if (stashed->looked_into())
+    stashed_ = std::move(stashed);
+  else
+    matched_ = stashed->message;
+}
+
+int Receive::start() {
+  begin();
+  step_ = Step::matching;
+  override_bytes_ = -1;
+  error_ = MPI_SUCCESS;
+  layout_ = layout_of(buffer_.count, buffer_.datatype);
+  device::Allocation allocation;
+  if (layout_.bytes > 0) allocation = device::classify(static_cast<char*>(buffer_.address) + layout_.first);
+  device_ = allocation.kind == device::MemoryKind::device ? allocation.device : -1;
+  if (!stashed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
+    if (auto earlier = fairlead::mpi::take_stashed(source_, tag_, comm_)) take_stashed(std::move(earlier));
+  if (stashed_) {
+    std::lock_guard lock(engine().mutex());
+    arrived(stashed_->bytes, descriptor_length);
+    return MPI_SUCCESS;
+  }
+  return post();
+}
+
+int Receive::post() {
+  void* landing = buffer_.address;
+  MPI_Count count = buffer_.count;
+  MPI_Datatype datatype = buffer_.datatype;
+  if (into_device()) {
+    bounce_ = HostBuffer(static_cast<size_t>(std::max(layout_.bytes, descriptor_length)));
+    if (!bounce_.data()) {
+      log_line(LogLevel::error, "no host memory to receive %lld bytes",
+               static_cast<long long>(layout_.bytes));
+      return raise(MPI_ERR_OTHER);
+    }
+    landing = bounce_.data();
+    // Room for a descriptor in any case; whether the payload fits is checked when it has come.
+    if (!layout_.contiguous || layout_.bytes < descriptor_length) {
+      count = std::max(layout_.bytes, descriptor_length);
+      datatype = MPI_BYTE;
+    }
+  }
+  if (persistent && !into_device()) return real.Start(&message_);
+  bool fits = count <= INT_MAX;
+  int small = static_cast<int>(count);
+  if (matched_ != MPI_MESSAGE_NULL)
+    return fits ? real.Imrecv(landing, small, datatype, &matched_, &message_)
+                : real.Imrecv_c(landing, count, datatype, &matched_, &message_);
+  return fits ? real.Irecv(landing, small, datatype, source_, tag_, comm_, &message_)
+              : real.Irecv_c(landing, count, datatype, source_, tag_, comm_, &message_);
+}
+
+void Receive::advance() {
+  switch (step_) {
+    case Step::matching: {
+      int matched = 0, cancelled = 0;
+      MPI_Status status;
+      PMPI_Request_get_status(message_, &matched, &status);
+      if (!matched) return;
+      PMPI_Test_cancelled(&status, &cancelled);
+      if (cancelled) return over();
+      arrived(into_device() ? bounce_.data() : nullptr, byte_count(status));
+      return;
+    }
+    case Step::pulling: {
+      Error state = pull_->advance();
+      if (state != Error::not_ready) end_pull(state);
+      return;
+    }
+    case Step::copying: {
+      Error state = copy_.poll();
+      if (state == Error::not_ready) return;
+      if (state != Error::none) copy_again();
+      return over();
+    }
+    case Step::over:
+      return;
+  }
+}
+
+// The host message is here: `bytes` is where it landed, null for the user's own buffer.
+void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
+  unsigned char found[p2p::descriptor_bytes];
+  const unsigned char* start = bytes;
+  if (!bytes && length == descriptor_length) start = extract_descriptor(found) ? found : nullptr;
+  if (!start || !p2p::is_descriptor(start, static_cast<size_t>(length), engine().nonce()))
+    return bytes ? deliver(bytes, length) : over();
+
+  p2p::Descriptor descriptor;
+  std::memcpy(&descriptor, start, sizeof descriptor);
+  void* to = buffer_.address;
+  if (!layout_.contiguous) {
+    packed_ = HostBuffer(static_cast<size_t>(layout_.bytes));
+    to = packed_.data();
+  }
+  override_bytes_ = static_cast<MPI_Count>(descriptor.bytes);
+  pull_.emplace(*engine().node(), descriptor, to, static_cast<uint64_t>(layout_.bytes),
+                layout_.contiguous ? device_ : -1);
+  step_ = Step::pulling;
+  advance();
+}
+
+bool Receive::extract_descriptor(unsigned char* into) {
+  if (layout_.contiguous) {
+    std::memcpy(into, buffer_.address, p2p::descriptor_bytes);
+    return true;
+  }
+  MPI_Count element = packed_bytes(1, buffer_.datatype);
+  MPI_Count elements = (descriptor_length + element - 1) / element;
+  HostBuffer packed(static_cast<size_t>(elements * element));
+  if (!packed.data() ||
+      !pack_host(buffer_.address, elements, buffer_.datatype, packed.data(), elements * element))
+    return false;
+  std::memcpy(into, packed.data(), p2p::descriptor_bytes);
+  return true;
+}
+
+void Receive::end_pull(Error error) {
+  if (error != Error::none) {
+    error_ = MPI_ERR_OTHER;
+  } else if (pull_->truncated()) {
+    error_ = MPI_ERR_TRUNCATE;
+    override_bytes_ = layout_.bytes;
+  } else if (!layout_.contiguous) {
+    MPI_Count bytes = static_cast<MPI_Count>(pull_->bytes());
+    bool unpacked =
+        into_device() ? unpack_to_device(packed_.data(), bytes, buffer_.address, buffer_.count,
+                                         buffer_.datatype, layout_, device_)
+                      : unpack_host(packed_.data(), bytes, buffer_.address, buffer_.count, buffer_.datatype);
+    if (!unpacked) error_ = MPI_ERR_OTHER;
+  }
+  over();
+}
+
+// A plain payload that did not land in the user's buffer goes there now.
+void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
+  if (length > layout_.bytes) {
+    // Only a payload no longer than a descriptor gets here; the host MPI reports all others itself.
+    error_ = MPI_ERR_TRUNCATE;
+    override_bytes_ = layout_.bytes;
+    return over();
+  }
+  if (!into_device()) {
+    if (!unpack_host(bytes, length, buffer_.address, buffer_.count, buffer_.datatype)) error_ = MPI_ERR_OTHER;
+    return over();
+  }
+  if (length == 0) return over();
+  count(Traffic::plain_received, static_cast<uint64_t>(length));
+  if (!layout_.contiguous) {
+    if (!unpack_to_device(bytes, length, buffer_.address, buffer_.count, buffer_.datatype, layout_, device_))
+      error_ = MPI_ERR_OTHER;
+    return over();
+  }
+  payload_bytes_ = length;
+  if (copy_.start(device_, buffer_.address, bytes, static_cast<size_t>(length)) != Error::none) {
+    copy_again();
+    return over();
+  }
+  step_ = Step::copying;
+  advance();
+}
+
+// A copy may fail where the next one does not.
+void Receive::copy_again() {
+  const unsigned char* bytes = stashed_ ? stashed_->bytes : bounce_.data();
+  if (device::copy_now(device_, buffer_.address, bytes, static_cast<size_t>(payload_bytes_)) == Error::none)
+    return;
+  log_line(LogLevel::error, "a received message cannot be written to device memory: %s",
+           device::runtime()->error_text());
+  error_ = MPI_ERR_OTHER;
+}
+
+void Receive::over() {
+  step_ = Step::over;
+  pull_.reset();
+  complete_.store(true, std::memory_order_release);
+}
+
+void Receive::settle() {
+  if (step_ == Step::pulling) {
+    pull_->settle();
+    advance();
+  }
+}
+
+void Receive::cancel() {
+  if (message_ != MPI_REQUEST_NULL) real.Cancel(&message_);
+}
+
+void Receive::describe(MPI_Status* status) {
+  int arrived;
+  if (stashed_)
+    *status = stashed_->status;
+  else
+    PMPI_Request_get_status(message_, &arrived, status);
+  if (override_bytes_ >= 0) set_byte_count(status, override_bytes_);
+}
+
+int Receive::finish(MPI_Status* status) {
+  int result = MPI_SUCCESS;
+  if (stashed_) {
+    *status = stashed_->status;
+    stashed_.reset();
+  } else {
+    result = real.Wait(&message_, status);
+  }
+  if (override_bytes_ >= 0) set_byte_count(status, override_bytes_);
+  bounce_ = HostBuffer();
+  packed_ = HostBuffer();
+  if (result == MPI_SUCCESS && error_ != MPI_SUCCESS) return raise(error_);
+  return result;
+}
+
+int complete_host_receive(const UserBuffer& buffer, MPI_Comm comm, MPI_Status* status) {
+  if (byte_count(*status) != descriptor_length) return MPI_SUCCESS;
+  Layout layout = layout_of(buffer.count, buffer.datatype);
+  if (layout.contiguous && !p2p::is_descriptor(buffer.address, p2p::descriptor_bytes, engine().nonce()))
+    return MPI_SUCCESS;
+  auto stashed = std::make_unique<Stashed>();
+  stashed->comm = comm;
+  stashed->status = *status;
+  MPI_Count element = packed_bytes(1, buffer.datatype);
+  MPI_Count elements = (descriptor_length + element - 1) / element;
+  HostBuffer packed(static_cast<size_t>(elements * element));
+  if (!packed.data() ||
+      !pack_host(buffer.address, elements, buffer.datatype, packed.data(), elements * element))
+    return MPI_SUCCESS;
+  std::memcpy(stashed->bytes, packed.data(), p2p::descriptor_bytes);
+  if (!p2p::is_descriptor(stashed->bytes, p2p::descriptor_bytes, engine().nonce())) return MPI_SUCCESS;
+  Receive receive(buffer, status->MPI_SOURCE, status->MPI_TAG, comm);
+  receive.take_stashed(std::move(stashed));
+  if (int result = receive.start(); result != MPI_SUCCESS) return result;
+  engine().add(&receive);
+  engine().wait(receive);
+  engine().remove(&receive);
+  return receive.finish(status);
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MPI_Send and its family: host buffers go to the host MPI untouched, device buffers become a Send.
+
+#include <climits>
+
+#include "mpi/front.h"
+#include "mpi/request.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// A host send while device operations are active must not keep us from making progress. `start` is the
+// nonblocking form of the same mode.
+template <auto blocking, auto start, SendMode mode, class Count>
+int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+  if (!watching()) return (real.*blocking)(buf, count, datatype, dest, tag, comm);
+  if (is_device(buf)) {
+    Send operation(mode, {const_cast<void*>(buf), count, datatype}, dest, tag, comm);
+    return run(operation, MPI_STATUS_IGNORE);
+  }
+  if (mode == SendMode::buffered || !engine().busy())
+    return (real.*blocking)(buf, count, datatype, dest, tag, comm);
+  MPI_Request request;
+  int result = (real.*start)(buf, count, datatype, dest, tag, comm, &request);
+  return result == MPI_SUCCESS ? poll_until_complete(&request, MPI_STATUS_IGNORE) : result;
+}
+
+template <auto start, SendMode mode, class Count>
+int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+          MPI_Request* request) {
+  if (!watching() || !is_device(buf)) return (real.*start)(buf, count, datatype, dest, tag, comm, request);
+  return hand_out(
+      std::make_unique<Send>(mode, UserBuffer{const_cast<void*>(buf), count, datatype}, dest, tag, comm),
+      request);
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+#define FAIRLEAD_SEND(Name, IName, mode)                                                                   \
+  extern "C" FAIRLEAD_EXPORT int MPI_##Name(const void* buf, int count, MPI_Datatype datatype, int dest,   \
+                                            int tag, MPI_Comm comm) {                                      \
+    return send<&Real::Name, &Real::IName, mode>(buf, count, datatype, dest, tag, comm);                   \
+  }                                                                                                        \
+  extern "C" FAIRLEAD_EXPORT int MPI_##Name##_c(const void* buf, MPI_Count count, MPI_Datatype datatype,   \
+                                                int dest, int tag, MPI_Comm comm) {                        \
+    return send<&Real::Name##_c, &Real::IName##_c, mode>(buf, count, datatype, dest, tag, comm);           \
+  }                                                                                                        \
+  extern "C" FAIRLEAD_EXPORT int MPI_##IName(const void* buf, int count, MPI_Datatype datatype, int dest,  \
+                                             int tag, MPI_Comm comm, MPI_Request* request) {               \
+    return isend<&Real::IName, mode>(buf, count, datatype, dest, tag, comm, request);                      \
+  }                                                                                                        \
+  extern "C" FAIRLEAD_EXPORT int MPI_##IName##_c(const void* buf, MPI_Count count, MPI_Datatype datatype,  \
+                                                 int dest, int tag, MPI_Comm comm, MPI_Request* request) { \
+    return isend<&Real::IName##_c, mode>(buf, count, datatype, dest, tag, comm, request);                  \
+  }
+
+FAIRLEAD_SEND(Send, Isend, SendMode::standard)
+FAIRLEAD_SEND(Ssend, Issend, SendMode::synchronous)
+FAIRLEAD_SEND(Rsend, Irsend, SendMode::ready)
+FAIRLEAD_SEND(Bsend, Ibsend, SendMode::buffered)

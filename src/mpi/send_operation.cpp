@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <climits>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/statistics.h"
+#include "device/classify.h"
+#include "device/copy.h"
+#include "mpi/communicator.h"
+#include "mpi/operation.h"
+
+namespace fairlead::mpi {
+
+void Operation::begin() {
+  complete_ = false;
+  active = true;
+  waiting_since_ = never;
+}
+
+int Operation::raise(int code) {
+  PMPI_Comm_call_errhandler(comm_, code);
+  return code;
+}
+
+MPI_Count byte_count(const MPI_Status& status) {
+  MPI_Count bytes = 0;
+  PMPI_Get_elements_x(&status, MPI_BYTE, &bytes);
+  return bytes;
+}
+
+void set_byte_count(MPI_Status* status, MPI_Count bytes) {
+  PMPI_Status_set_elements_x(status, MPI_BYTE, bytes);
+}
+
+Send::Send(SendMode mode, const UserBuffer& buffer, int dest, int tag, MPI_Comm comm)
+    : Operation(comm), mode_(mode), buffer_(buffer), dest_(dest), tag_(tag) {}
+
+int Send::start() {
+  begin();
+  // A message to nobody moves no bytes; the host MPI must see a buffer it can touch all the same.
+  if (dest_ == MPI_PROC_NULL) return post(this, 0, buffer_.datatype);
+  Layout layout = layout_of(buffer_.count, buffer_.datatype);
+  if (layout.bytes == 0) return post(this, buffer_.count, buffer_.datatype);
+  device::Allocation allocation = device::classify(static_cast<char*>(buffer_.address) + layout.first);
+
+  int receiver = -1;
+  if (mode_ != SendMode::buffered && layout.contiguous &&
+      layout.bytes >= static_cast<MPI_Count>(p2p::descriptor_bytes))
+    receiver = node_rank(comm_, dest_);
+  if (receiver < 0) return send_plain(allocation, layout);
+  {
+    std::lock_guard lock(engine().mutex());
+    offer_ = p2p::SendOffer::open(*engine().node(), receiver, buffer_.address,
+                                  static_cast<uint64_t>(layout.bytes), allocation);
+    if (offer_) descriptor_ = offer_->descriptor();
+    if (offer_ && buffer_at_once_) {
+      offer_->buffer();
+      if (!offer_->buffer_free()) offer_->flush();
+    }
+  }
+  if (!offer_) return send_plain(allocation, layout);
+  int result = post(&descriptor_, p2p::descriptor_bytes, MPI_BYTE);
+  if (result != MPI_SUCCESS) {
+    std::lock_guard lock(engine().mutex());
+    offer_.reset();
+  }
+  return result;
+}
+
+int Send::send_plain(const device::Allocation& allocation, const Layout& layout) {
+  count(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
+  bool copied;
+  if (layout.contiguous) {
+    staged_ = HostBuffer(static_cast<size_t>(layout.bytes));
+    copied = staged_.data() && device::copy_now(allocation.device, staged_.data(), buffer_.address,
+                                                static_cast<size_t>(layout.bytes)) == device::Error::none;
+  } else {
+    copied = pack_from_device(buffer_.address, buffer_.count, buffer_.datatype, layout, allocation.device,
+                              &staged_);
+  }
+  if (!copied) {
+    log_line(LogLevel::error, "a device buffer cannot be read: %s", device::runtime()->error_text());
+    return raise(MPI_ERR_OTHER);
+  }
+  if (layout.contiguous) return post(staged_.data(), buffer_.count, buffer_.datatype);
+  return post(staged_.data(), layout.bytes, MPI_BYTE);
+}
+
+int Send::post(const void* address, MPI_Count count, MPI_Datatype datatype) {
+  bool fits = count <= INT_MAX;
+  int small = static_cast<int>(count);
+  switch (mode_) {
+    case SendMode::standard:
+      return fits ? real.Isend(address, small, datatype, dest_, tag_, comm_, &message_)
+                  : real.Isend_c(address, count, datatype, dest_, tag_, comm_, &message_);
+    case SendMode::synchronous:
+      return fits ? real.Issend(address, small, datatype, dest_, tag_, comm_, &message_)
+                  : real.Issend_c(address, count, datatype, dest_, tag_, comm_, &message_);
+    case SendMode::ready:
+      return fits ? real.Irsend(address, small, datatype, dest_, tag_, comm_, &message_)
+                  : real.Irsend_c(address, count, datatype, dest_, tag_, comm_, &message_);
+    case SendMode::buffered:
+      return fits ? real.Ibsend(address, small, datatype, dest_, tag_, comm_, &message_)
+                  : real.Ibsend_c(address, count, datatype, dest_, tag_, comm_, &message_);
+  }
+  return MPI_ERR_OTHER;
+}
+
+void Send::advance() {
+  if (offer_) {
+    offer_->advance();
+    if (offer_->finished()) {
+      engine().note_progress_of(offer_->receiver());
+    } else {
+      hurry();
+    }
+    if (!offer_->buffer_free() && !offer_->failed()) return;
+  }
+  int sent = 0;
+  PMPI_Request_get_status(message_, &sent, MPI_STATUS_IGNORE);
+  if (sent) complete_.store(true, std::memory_order_release);
+}
+
+// A receiver that cannot come, or does not come to a small message, must not hold up the send.
+void Send::hurry() {
+  if (!offer_->unclaimed()) return;
+  bool late = waiting_since_ != never && offer_->bytes() <= options().eager_limit &&
+              engine().out_of_patience(offer_->receiver(), waiting_since_);
+  if (late || offer_->receiver_parked()) offer_->buffer();
+}
+
+void Send::settle() {
+  if (offer_) offer_->flush();
+}
+
+int Send::finish(MPI_Status* status) {
+  int result = message_ == MPI_REQUEST_NULL ? MPI_SUCCESS : real.Wait(&message_, status);
+  bool lost = offer_ && offer_->failed();
+  staged_ = HostBuffer();
+  if (lost && result == MPI_SUCCESS) return raise(MPI_ERR_OTHER);
+  return result;
+}
+
+void Send::describe(MPI_Status* status) {
+  int sent;
+  PMPI_Request_get_status(message_, &sent, status);
+}
+
+std::unique_ptr<p2p::SendOffer> Send::take_unfinished_offer() {
+  if (offer_ && offer_->finished()) offer_.reset();
+  return std::move(offer_);
+}
+
+}  // namespace fairlead::mpi

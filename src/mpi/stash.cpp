@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/stash.h"
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+
+#include "mpi/engine.h"
+#include "mpi/operation.h"
+#include "mpi/real.h"
+
+namespace fairlead::mpi {
+namespace {
+
+std::mutex mutex;
+auto& stash = *new std::list<std::unique_ptr<Stashed>>;  // in order of arrival, for each source
+struct Handed {
+  MPI_Message handle;
+  std::unique_ptr<Stashed> stashed;
+};
+auto& handed = *new std::list<Handed>;
+
+auto find(int source, int tag, MPI_Comm comm) {
+  return std::find_if(stash.begin(), stash.end(), [&](const auto& entry) {
+    return entry->comm == comm && (source == MPI_ANY_SOURCE || source == entry->status.MPI_SOURCE) &&
+           (tag == MPI_ANY_TAG || tag == entry->status.MPI_TAG);
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Stashed> take_stashed(int source, int tag, MPI_Comm comm) {
+  std::lock_guard lock(mutex);
+  auto found = find(source, tag, comm);
+  if (found == stash.end()) return nullptr;
+  auto entry = std::move(*found);
+  stash.erase(found);
+  engine().keep_busy(-1);
+  return entry;
+}
+
+bool peek_stashed(int source, int tag, MPI_Comm comm, MPI_Status* status) {
+  std::lock_guard lock(mutex);
+  auto found = find(source, tag, comm);
+  if (found == stash.end()) return false;
+  *status = (*found)->status;
+  return true;
+}
+
+std::unique_ptr<Stashed> look_into(MPI_Message message, const MPI_Status& status, MPI_Comm comm) {
+  auto entry = std::make_unique<Stashed>();
+  entry->comm = comm;
+  entry->status = status;
+  real.Mrecv(entry->bytes, sizeof entry->bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+  if (p2p::is_descriptor(entry->bytes, sizeof entry->bytes, engine().nonce())) {
+    p2p::Descriptor descriptor;
+    std::memcpy(&descriptor, entry->bytes, sizeof descriptor);
+    set_byte_count(&entry->status, static_cast<MPI_Count>(descriptor.bytes));
+  }
+  return entry;
+}
+
+bool stash_if_unclear(const MPI_Status& status, MPI_Comm comm) {
+  if (byte_count(status) != static_cast<MPI_Count>(p2p::descriptor_bytes)) return false;
+  std::lock_guard lock(mutex);
+  for (int found = 1; found;) {
+    MPI_Message message;
+    MPI_Status next;
+    real.Improbe(status.MPI_SOURCE, MPI_ANY_TAG, comm, &found, &message, &next);
+    if (!found) break;  // another thread was faster
+    if (next.MPI_TAG == status.MPI_TAG) {
+      stash.push_back(look_into(message, next, comm));
+      engine().keep_busy(1);
+      break;
+    }
+    auto earlier = std::make_unique<Stashed>();
+    earlier->comm = comm;
+    earlier->status = next;
+    earlier->message = message;
+    stash.push_back(std::move(earlier));
+    engine().keep_busy(1);
+  }
+  return true;
+}
+
+// A message to this very process, matched at once, gives a handle that is the host MPI's own.
+int make_handle(std::unique_ptr<Stashed> stashed, MPI_Message* message) {
+  constexpr int tag = 0;
+  std::lock_guard lock(mutex);
+  MPI_Request request;
+  int result = real.Isend(nullptr, 0, MPI_BYTE, 0, tag, engine().self(), &request);
+  if (result == MPI_SUCCESS) result = real.Mprobe(0, tag, engine().self(), message, MPI_STATUS_IGNORE);
+  if (result == MPI_SUCCESS) result = real.Wait(&request, MPI_STATUS_IGNORE);
+  if (result == MPI_SUCCESS) {
+    handed.push_back({*message, std::move(stashed)});
+    engine().keep_busy(1);
+  }
+  return result;
+}
+
+std::unique_ptr<Stashed> take_handle(MPI_Message* message) {
+  std::lock_guard lock(mutex);
+  auto found =
+      std::find_if(handed.begin(), handed.end(), [&](const Handed& h) { return h.handle == *message; });
+  if (found == handed.end()) return nullptr;
+  auto stashed = std::move(found->stashed);
+  handed.erase(found);
+  engine().keep_busy(-1);
+  real.Mrecv(nullptr, 0, MPI_BYTE, message, MPI_STATUS_IGNORE);
+  return stashed;
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages that a probe had to look into. A probe must report the length of the user's message (M2), but a
+// message of a descriptor's length tells it only by its content; so it is taken from the host MPI, together
+// with all earlier messages of the same source on that communicator, which keeps their order (M1). Every
+// later probe or receive looks here first. Empty in programs that do not probe device messages.
+
+#pragma once
+
+#include <memory>
+
+#include "mpi/host_mpi.h"
+#include "p2p/descriptor.h"
+
+namespace fairlead::mpi {
+
+struct Stashed {
+  MPI_Comm comm;
+  MPI_Status status;  // source, tag and the user's byte count
+  // Messages that were in the way are still the host MPI's; the one looked into lies in `bytes`.
+  MPI_Message message = MPI_MESSAGE_NULL;
+  unsigned char bytes[p2p::descriptor_bytes];
+  bool looked_into() const { return message == MPI_MESSAGE_NULL; }
+};
+
+// Takes the first message that matches out of the stash; null when there is none.
+std::unique_ptr<Stashed> take_stashed(int source, int tag, MPI_Comm comm);
+// Its status, without taking it.
+bool peek_stashed(int source, int tag, MPI_Comm comm, MPI_Status* status);
+
+// `status` is what the host MPI's probe said: if the message may be a descriptor, stashes it (and what came
+// before it) and returns true.
+bool stash_if_unclear(const MPI_Status& status, MPI_Comm comm);
+
+// Reads a 64-byte message and notes the true length in its status.
+std::unique_ptr<Stashed> look_into(MPI_Message message, const MPI_Status& status, MPI_Comm comm);
+
+// Gives a matched message that was looked into a real MPI_Message handle, and finds it again.
+int make_handle(std::unique_ptr<Stashed> stashed, MPI_Message* message);
+std::unique_ptr<Stashed> take_handle(MPI_Message* message);
+
+}  // namespace fairlead::mpi
