@@ -116,7 +116,9 @@ function(fairlead_add_device_code target)
   set(kept ${CMAKE_BINARY_DIR}/device-code) # for FAIRLEAD_DEVICE_CODE_DIR of other builds
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${target}-device-code)
   file(MAKE_DIRECTORY ${kept} ${folder})
-  set(includes "$<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>")
+  # The compiler's own folder, named with -I, would come before its C++ headers.
+  set(includes "$<FILTER:$<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>,EXCLUDE,^/usr/include$>")
+  set(definitions "$<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>")
 
   foreach(source IN LISTS argument_SOURCES)
     get_filename_component(source ${source} ABSOLUTE)
@@ -145,6 +147,7 @@ function(fairlead_add_device_code target)
         add_custom_command(
           OUTPUT ${folder}/${object}
           COMMAND ${FAIRLEAD_DEVICE_CLANG} ${flags} "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>"
+                  "$<$<BOOL:${definitions}>:-D$<JOIN:${definitions},;-D>>"
                   -MD -MF ${folder}/${object}.d -MT ${folder}/${object} ${source} -o ${folder}/${object}
           COMMAND ${CMAKE_COMMAND} -E copy ${folder}/${object} ${kept}/${object}
           DEPENDS ${source}
@@ -166,6 +169,7 @@ function(fairlead_add_device_code target)
     target_sources(${target} PRIVATE ${embedded})
   endforeach()
 
+  target_compile_features(${target} PRIVATE cxx_std_20) # kernel.h
   if(NOT target STREQUAL "fairlead-device")
     target_link_libraries(${target} PRIVATE fairlead::device)
   endif()

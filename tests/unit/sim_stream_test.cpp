@@ -123,9 +123,17 @@ TEST_F(SimStream, many_threads_on_streams_of_their_own) {
   EXPECT_EQ(wrong, 0);
 }
 
-// With copies of a tenth of a second, a copy that was just submitted has not happened yet.
+#ifdef __SANITIZE_THREAD__
+constexpr bool races_are_errors = true;
+#else
+constexpr bool races_are_errors = false;
+#endif
+
+// With copies of a fifth of a second, a copy that was just submitted has not happened yet. Two of these
+// tests race with the GPU on purpose, which the thread sanitizer would rightly report.
 
 TEST_F(SimStream, needs_slow_copies_missing_wait_shows_old_bytes) {
+  if (races_are_errors) GTEST_SKIP() << "the race that is tested would be reported";
   char* device = device_memory(4096);
   auto* mapping = static_cast<volatile char*>(gpu.cpu_mapping(device, 4096));
   std::vector<char> host(4096, 1);
@@ -138,6 +146,7 @@ TEST_F(SimStream, needs_slow_copies_missing_wait_shows_old_bytes) {
 }
 
 TEST_F(SimStream, needs_slow_copies_pageable_source_is_read_late) {
+  if (races_are_errors) GTEST_SKIP() << "the race that is tested would be reported";
   char* device = device_memory(1);
   char pinned_like = 1;
   Stream on = stream();
