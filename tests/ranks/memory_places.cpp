@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The harness' buffers: memory of every kind through fairlead/device.h, filled with patterns and compared.
+// With TEST_MEMORY=host all of it is host memory, and no device is touched.
+
+#include <fairlead/device.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "harness.h"
+
+namespace ranks {
+
+namespace {
+
+constexpr unsigned char guard_byte = 0xa5;
+constexpr size_t guard_bytes = 64;
+constexpr int copy_attempts = 4;  // the simulated GPU can be told to fail copies, ours as well
+
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+void device_must(int result, const char* what, size_t bytes) {
+  if (result != FAIRLEAD_DEVICE_SUCCESS)
+    give_up("cannot %s %zu bytes: %s", what, bytes, fairlead_device_error_text());
+}
+
+bool is_plain(Place place) {
+  return place == Place::host || host_oracle;
+}
+
+}  // namespace
+
+const char* to_string(Place place) {
+  switch (place) {
+    case Place::host:
+      return "host";
+    case Place::pinned:
+      return "pinned";
+    case Place::managed:
+      return "managed";
+    case Place::device:
+      return "device";
+    case Place::other_device:
+      return "other device";
+  }
+  return "?";
+}
+
+uint64_t key_of(uint64_t a, uint64_t b, uint64_t c) {
+  return mix(mix(mix(a) + b) + c);
+}
+
+void write_pattern(uint64_t key, void* to, size_t bytes) {
+  char* out = static_cast<char*>(to);
+  for (size_t done = 0; done < bytes; done += 8) {
+    const uint64_t word = mix(key + done);
+    memcpy(out + done, &word, std::min<size_t>(8, bytes - done));
+  }
+}
+
+void* allocate(Place place, size_t bytes) {
+  void* address = nullptr;
+  if (is_plain(place)) {
+    address = malloc(bytes);
+    if (address == nullptr) give_up("cannot allocate %zu bytes of host memory", bytes);
+  } else if (place == Place::pinned) {
+    device_must(fairlead_device_malloc_host(&address, bytes), "allocate pinned", bytes);
+  } else if (place == Place::managed) {
+    device_must(fairlead_device_malloc_managed(&address, bytes), "allocate managed", bytes);
+  } else if (place == Place::device) {
+    device_must(fairlead_device_malloc(&address, bytes), "allocate device", bytes);
+  } else {
+    int current = 0;
+    fairlead_device_get(&current);
+    device_must(fairlead_device_set((current + 1) % fairlead_device_count()), "change device for", bytes);
+    device_must(fairlead_device_malloc(&address, bytes), "allocate device", bytes);
+    fairlead_device_set(current);
+  }
+  return address;
+}
+
+void deallocate(Place place, void* address) {
+  if (is_plain(place))
+    free(address);
+  else if (place == Place::pinned)
+    device_must(fairlead_device_free_host(address), "free pinned", 0);
+  else
+    device_must(fairlead_device_free(address), "free device", 0);
+}
+
+void copy(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  if (host_oracle) {
+    memcpy(to, from, bytes);
+    return;
+  }
+  int result = fairlead_device_copy(to, from, bytes);
+  for (int attempt = 1; result != FAIRLEAD_DEVICE_SUCCESS && attempt < copy_attempts; ++attempt)
+    result = fairlead_device_copy(to, from, bytes);
+  device_must(result, "copy", bytes);
+}
+
+Memory::Memory(Place place, size_t bytes, size_t offset) : place_(place), bytes_(bytes), offset_(offset) {
+  base_ = allocate(place, offset + bytes + guard_bytes);
+  clear();
+}
+
+Memory::Memory(Memory&& other) noexcept
+    : place_(other.place_), base_(other.base_), bytes_(other.bytes_), offset_(other.offset_) {
+  other.base_ = nullptr;
+}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  if (this != &other) {
+    release();
+    place_ = other.place_;
+    base_ = other.base_;
+    bytes_ = other.bytes_;
+    offset_ = other.offset_;
+    other.base_ = nullptr;
+  }
+  return *this;
+}
+
+Memory::~Memory() {
+  release();
+}
+
+void Memory::release() {
+  if (base_ != nullptr) deallocate(place_, base_);
+  base_ = nullptr;
+}
+
+Memory& Memory::clear() {
+  const std::vector<unsigned char> guards(offset_ + bytes_ + guard_bytes, guard_byte);
+  copy(base_, guards.data(), guards.size());
+  return *this;
+}
+
+Memory& Memory::fill(uint64_t key) {
+  std::vector<char> content(bytes_);
+  write_pattern(key, content.data(), bytes_);
+  write(content.data(), bytes_);
+  return *this;
+}
+
+void Memory::write(const void* from, size_t bytes, size_t offset) {
+  copy(data() + offset, from, bytes);
+}
+
+void Memory::read(void* to, size_t bytes, size_t offset) const {
+  copy(to, data() + offset, bytes);
+}
+
+bool Memory::holds(uint64_t key, size_t bytes, std::string* why) const {
+  std::vector<unsigned char> found(offset_ + bytes_ + guard_bytes);
+  copy(found.data(), base_, found.size());
+  std::vector<unsigned char> wanted(found.size(), guard_byte);
+  write_pattern(key, wanted.data() + offset_, bytes);
+  const auto [bad, good] = std::mismatch(found.begin(), found.end(), wanted.begin());
+  if (bad == found.end()) return true;
+  const long position = static_cast<long>(bad - found.begin()) - static_cast<long>(offset_);
+  const bool inside = position >= 0 && position < static_cast<long>(bytes);
+  char text[200];
+  snprintf(text, sizeof(text), "byte %ld is %02x, not %02x: %s a message of %zu bytes in %s memory", position,
+           *bad, *good, inside ? "wrong in" : "changed beyond", bytes, to_string(place_));
+  *why = text;
+  return false;
+}
+
+}  // namespace ranks

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A device buffer given to a function that does not handle device memory yet is refused: an MPI error
+// through the error handler, and a line on stderr that names the function. It never reaches the host MPI.
+// A function that learns to handle device memory leaves the table below.
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+
+#include "harness.h"
+
+using namespace ranks;
+
+namespace {
+
+// Collects what this process writes to stderr while it lives.
+class CapturedErrors {
+ public:
+  CapturedErrors() {
+    fflush(stderr);
+    saved_ = dup(STDERR_FILENO);
+    file_ = tmpfile();
+    if (saved_ < 0 || file_ == nullptr || dup2(fileno(file_), STDERR_FILENO) < 0)
+      give_up("cannot redirect stderr");
+  }
+  ~CapturedErrors() { restore(); }
+
+  std::string text() {
+    restore();
+    std::string all;
+    rewind(file_);
+    for (int c = fgetc(file_); c != EOF; c = fgetc(file_)) all.push_back(static_cast<char>(c));
+    return all;
+  }
+
+ private:
+  void restore() {
+    if (saved_ < 0) return;
+    fflush(stderr);
+    dup2(saved_, STDERR_FILENO);
+    close(saved_);
+    saved_ = -1;
+  }
+
+  int saved_ = -1;
+  FILE* file_ = nullptr;
+};
+
+int handler_calls = 0;
+MPI_Comm handler_comm = MPI_COMM_NULL;
+MPI_Win handler_window = MPI_WIN_NULL;
+
+void note_comm_error(MPI_Comm* comm, int*, ...) {
+  ++handler_calls;
+  handler_comm = *comm;
+}
+
+void note_window_error(MPI_Win* window, int*, ...) {
+  ++handler_calls;
+  handler_window = *window;
+}
+
+struct Attempt {
+  const char* function;
+  std::function<int()> call;
+};
+
+void expect_refused(const Attempt& attempt, const std::function<bool()>& handler_saw_its_object) {
+  handler_calls = 0;
+  handler_comm = MPI_COMM_NULL;
+  handler_window = MPI_WIN_NULL;
+  CapturedErrors errors;
+  at(__FILE__, __LINE__, attempt.function);
+  const int result = attempt.call();
+  const std::string said = errors.text();
+  EXPECT(result != MPI_SUCCESS, "%s took a device buffer", attempt.function);
+  EXPECT(handler_calls == 1, "%s called the error handler %d times", attempt.function, handler_calls);
+  EXPECT(handler_saw_its_object(), "%s called the error handler with another object", attempt.function);
+  EXPECT(said.find(attempt.function) != std::string::npos, "%s is not named on stderr, which says '%s'",
+         attempt.function, said.c_str());
+}
+
+}  // namespace
+
+RANK_TEST(refusal, collectives_on_device_buffers_name_themselves, 2) {
+  if (host_oracle) return;  // there are no device buffers to refuse
+  MPI_Comm comm;
+  MPI_Errhandler handler;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  MUST(MPI_Comm_create_errhandler(note_comm_error, &handler));
+  MUST(MPI_Comm_set_errhandler(comm, handler));
+  Memory memory(Place::device, 1 << 16);
+  Memory host(Place::host, 1 << 16);
+  void *a = memory.data(), *b = memory.data() + (1 << 15), *h = host.data();
+  const std::vector<int> counts(size, 4), offsets(size, 0);
+  MPI_Request request = MPI_REQUEST_NULL;
+  // Every rank gives a device buffer, so every rank is refused and nobody waits for another.
+  const Attempt attempts[] = {
+      {"MPI_Bcast", [&] { return MPI_Bcast(a, 4, MPI_INT, 0, comm); }},
+      {"MPI_Reduce", [&] { return MPI_Reduce(a, b, 4, MPI_INT, MPI_SUM, 0, comm); }},
+      {"MPI_Allreduce", [&] { return MPI_Allreduce(a, b, 4, MPI_INT, MPI_SUM, comm); }},
+      {"MPI_Allreduce", [&] { return MPI_Allreduce(MPI_IN_PLACE, b, 4, MPI_INT, MPI_SUM, comm); }},
+      {"MPI_Allreduce", [&] { return MPI_Allreduce(h, b, 4, MPI_INT, MPI_SUM, comm); }},
+      {"MPI_Scan", [&] { return MPI_Scan(a, b, 4, MPI_INT, MPI_SUM, comm); }},
+      {"MPI_Gather", [&] { return MPI_Gather(a, 4, MPI_INT, b, 4, MPI_INT, 0, comm); }},
+      {"MPI_Scatter", [&] { return MPI_Scatter(a, 4, MPI_INT, b, 4, MPI_INT, 0, comm); }},
+      {"MPI_Allgather", [&] { return MPI_Allgather(h, 4, MPI_INT, b, 4, MPI_INT, comm); }},
+      {"MPI_Allgatherv",
+       [&] { return MPI_Allgatherv(a, 4, MPI_INT, b, counts.data(), offsets.data(), MPI_INT, comm); }},
+      {"MPI_Alltoall", [&] { return MPI_Alltoall(a, 4, MPI_INT, h, 4, MPI_INT, comm); }},
+      {"MPI_Iallreduce", [&] { return MPI_Iallreduce(a, b, 4, MPI_INT, MPI_SUM, comm, &request); }},
+      {"MPI_Ibcast", [&] { return MPI_Ibcast(a, 4, MPI_INT, 0, comm, &request); }},
+  };
+  for (const Attempt& attempt : attempts) expect_refused(attempt, [&] { return handler_comm == comm; });
+  // The communicator still works.
+  int sum = 1;
+  MUST(MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_SUM, comm));
+  EXPECT(sum == size, "sum of ones is %d, not %d", sum, size);
+  MUST(MPI_Comm_free(&comm));
+  MUST(MPI_Errhandler_free(&handler));
+}
+
+RANK_TEST(refusal, packing_device_buffers_names_itself, 1) {
+  if (host_oracle) return;
+  MPI_Comm comm;
+  MPI_Errhandler handler;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  MUST(MPI_Comm_create_errhandler(note_comm_error, &handler));
+  MUST(MPI_Comm_set_errhandler(comm, handler));
+  Memory memory(Place::device, 4096);
+  char packed[4096];
+  int position = 0;
+  const Attempt attempts[] = {
+      {"MPI_Pack", [&] { return MPI_Pack(memory, 4, MPI_INT, packed, sizeof(packed), &position, comm); }},
+      {"MPI_Unpack", [&] { return MPI_Unpack(packed, sizeof(packed), &position, memory, 4, MPI_INT, comm); }},
+  };
+  for (const Attempt& attempt : attempts) expect_refused(attempt, [&] { return handler_comm == comm; });
+  MUST(MPI_Comm_free(&comm));
+  MUST(MPI_Errhandler_free(&handler));
+}
+
+RANK_TEST(refusal, one_sided_calls_on_device_buffers_name_themselves, 1) {
+  if (host_oracle) return;
+  Memory memory(Place::device, 4096);
+  std::vector<int> exposed(1024);
+  MPI_Win window;
+  MPI_Errhandler handler;
+  MUST(MPI_Win_create(exposed.data(), exposed.size() * sizeof(int), sizeof(int), MPI_INFO_NULL,
+                      MPI_COMM_WORLD, &window));
+  MUST(MPI_Win_create_errhandler(note_window_error, &handler));
+  MUST(MPI_Win_set_errhandler(window, handler));
+  MUST(MPI_Win_fence(0, window));
+  const Attempt attempts[] = {
+      {"MPI_Put", [&] { return MPI_Put(memory, 4, MPI_INT, rank, 0, 4, MPI_INT, window); }},
+      {"MPI_Get", [&] { return MPI_Get(memory, 4, MPI_INT, rank, 0, 4, MPI_INT, window); }},
+      {"MPI_Accumulate",
+       [&] { return MPI_Accumulate(memory, 4, MPI_INT, rank, 0, 4, MPI_INT, MPI_SUM, window); }},
+  };
+  for (const Attempt& attempt : attempts) expect_refused(attempt, [&] { return handler_window == window; });
+  MUST(MPI_Win_fence(0, window));
+  MUST(MPI_Win_free(&window));
+  MUST(MPI_Errhandler_free(&handler));
+}
