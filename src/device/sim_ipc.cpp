@@ -23,6 +23,9 @@
 namespace fairlead::device::sim {
 namespace {
 
+// Up to here a block is poisoned in full; touching more would make allocation slow.
+constexpr size_t poisoned_whole = size_t{128} << 10;
+
 constexpr uint64_t seal_magic = 0x6661697273696d31;  // "fairsim1"
 
 struct Seal {
@@ -78,8 +81,8 @@ Error map_alias(Block* block) {
 }
 
 void poison(const Block& block, unsigned char byte) {
-  constexpr size_t whole = size_t{1} << 20, edge = size_t{64} << 10, step = size_t{1} << 20;
-  if (block.mapped <= whole) {
+  constexpr size_t edge = size_t{64} << 10, step = size_t{1} << 20;
+  if (block.mapped <= poisoned_whole) {
     memset(block.alias, byte, block.mapped);
     return;
   }
@@ -90,7 +93,8 @@ void poison(const Block& block, unsigned char byte) {
 
 void destroy_contents(const Block& block) {
   write_seal(block, {});
-  fallocate(block.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(block.mapped));
+  if (block.mapped > poisoned_whole)
+    fallocate(block.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(block.mapped));
   poison(block, 0xDB);
 }
 

@@ -6,7 +6,7 @@
 //
 // Poison makes early reads and late ones show: device and managed memory is filled with 0xA5 when it is
 // allocated; freed device memory loses its contents and is filled with 0xDB, also for other processes that
-// still have it mapped. Blocks above 1 MiB, which may be far larger than the machine's memory, get poison in
+// still have it mapped. Blocks above 128 KiB, which may be far larger than the machine's memory, get poison in
 // the first and last 64 KiB and one word per MiB; the rest reads as zeros.
 //
 // Thread-safe. Whoever holds a BlockRef may use the alias although the block was freed meanwhile.
