@@ -34,11 +34,11 @@ function(_fairlead_inspect_mpicc wrapper)
 
   # Which ABI is it? The header says so.
   set(probe ${CMAKE_BINARY_DIR}/CMakeFiles/fairlead_mpi_probe.c)
-  file(WRITE ${probe} "#include <mpi.h>\n#if defined(OPEN_MPI)\nfairlead-openmpi\n#elif defined(MPICH_VERSION) || defined(I_MPI_VERSION)\nfairlead-mpich\n#elif defined(MPI_ABI_VERSION)\nfairlead-abi\n#endif\n")
+  file(WRITE ${probe} "#include <mpi.h>\n#if defined(OPEN_MPI)\nthe_abi_is openmpi\n#elif defined(MPICH_VERSION) || defined(I_MPI_VERSION)\nthe_abi_is mpich\n#elif defined(MPI_ABI_VERSION)\nthe_abi_is abi\n#endif\n")
   list(TRANSFORM includes PREPEND -I OUTPUT_VARIABLE include_flags)
   execute_process(COMMAND ${CMAKE_C_COMPILER} -E ${include_flags} ${probe}
                   OUTPUT_VARIABLE text RESULT_VARIABLE failed ERROR_QUIET)
-  if(failed OR NOT text MATCHES "fairlead-([a-z]+)")
+  if(failed OR NOT text MATCHES "the_abi_is ([a-z]+)")
     return()
   endif()
   set(abi ${CMAKE_MATCH_1})
