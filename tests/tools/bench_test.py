@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fairlead bench` prints tables of the promised shape, takes the OSU benchmarks' options, and refuses the rest."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+from tool import MPIS, TOOL, ToolTest, example, fairlead, has_library, preload
+
+
+def rows(text):
+    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def header(text):
+    return [line for line in text.splitlines() if line.startswith("# Size")][0].split()
+
+
+class Tables(ToolTest):
+    def sweep(self, abi, name, *more):
+        return self.succeeds("bench", name, "--mpi", abi, "-m", "1:32", "-i", 5, "-x", 1, *preload(abi), *more).stdout
+
+    def test_host_to_host(self):
+        for abi in MPIS:
+            for name, unit in [("latency", "(us)"), ("bw", "(MB/s)"), ("bibw", "(MB/s)")]:
+                with self.subTest(abi=abi, benchmark=name):
+                    text = self.sweep(abi, name, "H", "H")
+                    self.assertEqual(header(text)[-1], unit)
+                    self.assertEqual([row[0] for row in rows(text)], ["1", "2", "4", "8", "16", "32"])
+                    self.assertTrue(all(len(row) == 2 and float(row[1]) > 0 for row in rows(text)))
+
+    def test_validation_column(self):
+        for abi in MPIS:
+            text = self.sweep(abi, "bw", "-c", "-W", 3, "H", "H")
+            self.assertEqual(header(text)[-1], "Validation")
+            self.assertEqual({row[2] for row in rows(text)}, {"Pass"})
+
+    def test_every_placement(self):
+        for abi in filter(has_library, MPIS):
+            for places in ["DD", "HD", "DH", "MD", "DM"]:
+                with self.subTest(abi=abi, places=places):
+                    text = self.succeeds("bench", "latency", "--mpi", abi, "-m", "4:64k", "-i", 2, "-x", 0, "-c",
+                                         "-d", "sim", *places).stdout
+                    self.assertEqual({row[2] for row in rows(text)}, {"Pass"})
+                    self.assertIn("Fairlead loaded", text)
+
+    def test_copy(self):
+        text = self.succeeds("bench", "copy", "-m", "1k:64k", "-i", 5, "-c", FAIRLEAD_SIM_DEVICES="2").stdout
+        self.assertIn("devices 0 -> 1", text)
+        self.assertEqual([row[0] for row in rows(text)], ["1024", "2048", "4096", "8192", "16384", "32768", "65536"])
+        self.assertTrue(all(len(row) == 4 and row[3] == "Pass" for row in rows(text)))
+
+    def test_inside_a_job(self):
+        for abi in MPIS:
+            with self.subTest(abi=abi):
+                text = self.succeeds("run", "-n", 3, "--mpi", abi, *preload(abi), TOOL, "bench", "latency", "-m", "8:8",
+                                     "-i", 5, "H", "H").stdout
+                self.assertIn(f"({abi}), 3 ranks", text)
+                self.assertEqual(len(rows(text)), 1)
+                # The same under the launcher itself.
+                line = self.succeeds("run", "--dry-run", "-n", 2, "--no-preload", example(abi)).stdout.split()
+                launcher = line[:line.index(TOOL)]
+                text = self.succeeds("bench", "bw", *preload(abi), "-m", "8:8", "-i", 2, "H", "H", launcher=launcher).stdout
+                self.assertIn(f"({abi}), 2 ranks", text)
+
+
+class Json(ToolTest):
+    def test_results(self):
+        abi = MPIS[0]
+        result = self.succeeds("bench", "latency", "-m", "8:16", "-i", 20, "-c", *preload(abi), "--json", "-", "H", "H")
+        report = json.loads(result.stdout)
+        self.assertEqual(report["benchmark"], "latency")
+        self.assertEqual(report["placement"], ["H", "H"])
+        self.assertTrue(report["command"].startswith("fairlead bench latency -m 8:16"))
+        self.assertTrue(report["valid"])
+        self.assertTrue(report["hardware"]["cpu"])
+        self.assertEqual([r["bytes"] for r in report["results"]], [8, 16])
+        for r in report["results"]:
+            latency = r["latency_us"]
+            self.assertEqual(r["iterations"], 20)
+            self.assertTrue(latency["min"] <= latency["p50"] <= latency["p99"] <= latency["max"])
+
+    def test_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "copy.json")
+            text = self.succeeds("bench", "copy", "-m", "8:8", "-i", 5, "--json", path).stdout
+            self.assertEqual(len(rows(text)), 1)
+            with open(path) as file:
+                report = json.load(file)
+            self.assertEqual(report["provider"], "sim")
+            self.assertIn("bandwidth_mb_s", report["results"][0])
+
+    def test_host_overhead(self):
+        if not has_library(MPIS[0]):
+            self.skipTest("needs the interposition library")
+        report = json.loads(self.succeeds("bench", "host_overhead", "--rounds", 2, "-i", 500, "--json", "-").stdout)
+        self.assertEqual(len(report["with_ns"]), 2)
+        self.assertEqual(len(report["without_ns"]), 2)
+
+
+class Refusals(ToolTest):
+    def test_bad_arguments(self):
+        self.refuses("bench", "bogus", says=["'bogus'", "latency, bw, bibw, pairs, copy, host_overhead"])
+        self.refuses("bench", "latency", "--bogus", says=["--bogus", "accepted: -m"])
+        self.refuses("bench", "latency", "-m", "8:4", says=["8:4", "above the largest"])
+        self.refuses("bench", "latency", "-m", "many", says=["'many'", "64k"])
+        self.refuses("bench", "bw", "-m", "0:4", says="from 1 byte")
+        self.refuses("bench", "latency", "-i", 0, says=["'0'", "1 or more"])
+        self.refuses("bench", "latency", "-x", -1, says="'-1'")
+        self.refuses("bench", "bw", "-W", 0, says="'0'")
+        self.refuses("bench", "latency", "-d", "intel", says=["'intel'", "cuda, rocm, sim"])
+        self.refuses("bench", "latency", "--via", "pigeon", says=["'pigeon'", "mpi, nccl"])
+        self.refuses("bench", "latency", "--via", "nccl", "H", "H", says="D D")
+        self.refuses("bench", "latency", "--mpi", "bogus", says="'bogus'")
+
+    def test_placement(self):
+        self.refuses("bench", "latency", "Q", "D", says=["'Q'", "D (device), H (host), M (managed)"])
+        self.refuses("bench", "latency", "D", says="1 placement letter")
+        self.refuses("bench", "latency", "D", "D", "D", says="3 placement letters")
+
+    def test_wrong_rank_counts(self):
+        self.refuses("bench", "latency", "-n", 1, says="2 ranks or more")
+        self.refuses("run", "-n", 1, "--mpi", MPIS[0], TOOL, "bench", "latency", says="2 ranks or more")
+        self.refuses("run", "-n", 2, TOOL, "bench", "copy", says="runs by itself")
+
+    def test_unwritable_json(self):
+        self.refuses("bench", "latency", "--json", "/no/such/folder/x", says="cannot write")
+        self.refuses("bench", "copy", "--json", "/no/such/folder/x", says="cannot write")
+
+    def test_sizes_beyond_memory(self):
+        self.refuses("bench", "copy", "-m", "64g:64g", says=["68719476736", "smaller -m"])
+        for abi in MPIS:
+            result = fairlead("bench", "latency", "--mpi", abi, "--no-preload", "-m", "64g:64g", "D", "D")
+            self.assertEqual(result.returncode, 2)
+            self.assertIn("device memory are needed", result.stderr)
+            self.assertEqual(result.stdout, "")
+
+    def test_one_rank_speaks_for_all(self):
+        for abi in MPIS:
+            result = fairlead("run", "-n", 2, "--mpi", abi, "--no-preload", "sh", "-c", f"{TOOL} bench latency --bogus")
+            self.assertEqual(result.returncode, 2)
+            self.assertEqual(result.stderr.count("unknown option --bogus"), 1, result.stderr)
+
+    def test_nccl_cannot_run_on_a_simulated_gpu(self):
+        result = fairlead("bench", "latency", "--via", "nccl")
+        self.assertEqual(result.returncode, 77)
+        self.assertIn("the provider is sim", result.stderr)
+
+    def test_no_gpu(self):
+        result = subprocess.run([TOOL, "bench", "copy", "-m", "8"], env={**os.environ, "FAIRLEAD_DEVICE": "none"},
+                                text=True, capture_output=True)
+        self.assertEqual(result.returncode, 77)
+        self.assertIn("no GPU provider", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

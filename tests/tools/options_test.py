@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fairlead options` tells every option's value and origin; help and version are there for every command."""
+
+import json
+import unittest
+
+from tool import ToolTest, fairlead
+
+COMMANDS = [["run"], ["exec"], ["options"], ["bench", "latency"], ["bench", "bw"], ["bench", "bibw"], ["bench", "pairs"],
+            ["bench", "copy"], ["bench", "host_overhead"]]
+
+
+class Options(ToolTest):
+    def test_json_has_value_and_origin(self):
+        options = {o["variable"]: o for o in json.loads(
+            self.succeeds("options", "--json", FAIRLEAD_EAGER_LIMIT="2m").stdout)}
+        self.assertEqual(options["FAIRLEAD_EAGER_LIMIT"]["value"], "2m")
+        self.assertEqual(options["FAIRLEAD_EAGER_LIMIT"]["origin"], "FAIRLEAD_EAGER_LIMIT")
+        self.assertEqual(options["FAIRLEAD_IPC"]["origin"], "default")
+        self.assertEqual(options["FAIRLEAD_IPC"]["default"], "on")
+
+    def test_table_and_page_list_the_same(self):
+        names = [o["variable"] for o in json.loads(self.succeeds("options", "--json").stdout)]
+        table = self.succeeds("options").stdout.splitlines()
+        self.assertTrue(table[0].startswith("# variable"))
+        self.assertEqual([line.split()[0] for line in table[1:]], names)
+        page = self.succeeds("options", "--markdown").stdout.splitlines()
+        self.assertEqual([line.split("`")[1] for line in page if line.startswith("| `")], names)
+
+    def test_refusals(self):
+        self.refuses("options", "--bogus", says=["--bogus", "--markdown"])
+        self.refuses("options", "--json", "--markdown", says="excludes")
+
+
+class Help(ToolTest):
+    def test_every_command_has_help_and_version(self):
+        for command in COMMANDS:
+            with self.subTest(command=command):
+                text = self.succeeds(*command, "--help").stdout
+                self.assertTrue(text.startswith("Usage: fairlead " + " ".join(command)), text)
+                self.assertIn("Examples:", text)
+                self.assertLessEqual(max(map(len, text.splitlines())), 100)
+                self.assertRegex(self.succeeds(*command, "--version").stdout, r"^fairlead \d")
+
+    def test_no_command_is_a_mistake(self):
+        self.assertEqual(fairlead().returncode, 2)
+        self.assertIn("Commands:", self.succeeds("--help").stdout)
+
+    def test_manual_page_names_every_option(self):
+        page = self.succeeds("--help-man").stdout.replace("\\-", "-")
+        for command in COMMANDS:
+            for line in self.succeeds(*command, "--help").stdout.splitlines():
+                if line.startswith("  -"):
+                    self.assertIn(line.split()[0].rstrip(","), page)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fairlead run` starts the launcher that belongs to the program's MPI, and refuses what makes no sense."""
+
+import os
+import shlex
+import stat
+import tempfile
+import unittest
+
+from tool import MPIS, TOOL, ToolTest, example, fairlead, has_library
+
+
+def script(folder, name, text):
+    path = os.path.join(folder, name)
+    with open(path, "w") as file:
+        file.write(text)
+    os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+    return path
+
+
+class DryRun(ToolTest):
+    def words(self, *arguments, **environment):
+        return shlex.split(self.succeeds("run", "--dry-run", "--no-preload", *arguments, **environment).stdout)
+
+    def test_every_mpi_gets_its_own_launcher(self):
+        for abi in MPIS:
+            with self.subTest(abi=abi):
+                words = self.words("-n", 3, example(abi), "an argument", "--flag")
+                self.assertEqual(words[words.index("-n") + 1], "3")
+                ranks = words[words.index(TOOL):]
+                self.assertEqual(ranks, [TOOL, "exec", "--mpi", abi, "--no-preload", example(abi), "an argument",
+                                         "--flag"])
+                self.assertEqual("--oversubscribe" in words, abi == "openmpi")
+                self.assertEqual("--allow-run-as-root" in words, abi == "openmpi" and os.geteuid() == 0)
+
+    def test_simulated_gpus_reach_the_ranks(self):
+        for abi in MPIS:
+            with self.subTest(abi=abi):
+                line = " ".join(self.words("-n", 1, "--sim", 3, example(abi)))
+                self.assertRegex(line, "FAIRLEAD_SIM_DEVICES[ =]3")
+                self.assertRegex(line, "FAIRLEAD_DEVICE[ =]sim")
+
+    def test_own_variables_reach_the_ranks(self):
+        for abi in MPIS:
+            with self.subTest(abi=abi):
+                line = " ".join(self.words("-n", 1, example(abi), FAIRLEAD_EAGER_LIMIT="1m"))
+                self.assertRegex(line, "FAIRLEAD_EAGER_LIMIT[ =]1m")
+
+    def test_launcher_arguments_replace_ours(self):
+        words = self.words("-n", 1, "--launcher-args", "--bind-to core", "--launcher-args=--map-by 'a b'",
+                           example(MPIS[0]))
+        self.assertEqual(words.count("--bind-to"), 1)
+        self.assertEqual(words[words.index("--bind-to") + 1], "core")
+        self.assertEqual(words[words.index("--map-by") + 1], "a b")
+
+    def test_launcher_by_path(self):
+        launcher = self.words("-n", 1, example(MPIS[0]))[0]
+        self.assertEqual(self.words("-n", 1, "--mpi", launcher, example(MPIS[0]))[0], launcher)
+
+    def test_script_takes_the_mpi_that_is_asked_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = script(folder, "program", "#!/bin/sh\n")
+            for abi in MPIS:
+                words = self.words("-n", 1, "--mpi", abi, path)
+                self.assertEqual(words[words.index("--mpi") + 1], abi)
+
+
+class Ranks(ToolTest):
+    def test_exit_code_passes_through(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = script(folder, "program", "#!/bin/sh\nexit 7\n")
+            for abi in MPIS:
+                with self.subTest(abi=abi):
+                    self.assertEqual(fairlead("run", "-n", 2, "--mpi", abi, "--no-preload", path).returncode, 7)
+
+    def test_device_pointers_arrive(self):
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                result = self.succeeds("run", "-n", 2, "--sim", 2, example(abi), 100000)
+                self.assertEqual(result.stdout.count("all correct"), 2, result.stdout)
+
+    def test_device_pointers_crash_the_mpi_alone(self):
+        for abi in MPIS:
+            with self.subTest(abi=abi):
+                self.assertNotEqual(fairlead("run", "-n", 2, "--no-preload", example(abi)).returncode, 0)
+
+
+class Refusals(ToolTest):
+    def test_bad_arguments(self):
+        program = example(MPIS[0])
+        self.refuses("run", says="ranks is required")
+        self.refuses("run", "-n", 2, says="no PROGRAM")
+        self.refuses("run", "-n", 0, program, says=["'0'", "1 to"])
+        self.refuses("run", "-n", -1, program, says="'-1'")
+        self.refuses("run", "-n", "two", program, says=["'two'", "whole number"])
+        self.refuses("run", "-n", 2, "--sim", 0, program, says=["--sim", "'0'", "1 to 64"])
+        self.refuses("run", "-n", 2, "--bogus", program, says=["--bogus", "--launcher-args"])
+        self.refuses("run", "-n", 2, "--launcher-args", "'open", "--no-preload", program, says="open quote")
+
+    def test_programs_that_cannot_be_run(self):
+        self.refuses("run", "-n", 2, "no-such-program", says="no program no-such-program")
+        self.refuses("run", "-n", 2, "/bin/true", says=["/bin/true", "not linked", "openmpi|mpich|abi"])
+        with tempfile.TemporaryDirectory() as folder:
+            path = script(folder, "junk", "junk")
+            self.refuses("run", "-n", 2, path, says="not a dynamically linked program")
+        self.refuses("run", "-n", 2, TOOL, "options", says="only `fairlead bench NAME`")
+
+    def test_mpi_that_does_not_fit(self):
+        self.refuses("run", "-n", 2, "--mpi", "bogus", example(MPIS[0]), says=["'bogus'", "openmpi, mpich, abi"])
+        self.refuses("run", "-n", 2, "--mpi", "/bin/true", example(MPIS[0]), says="no launcher")
+        for abi in MPIS:
+            for other in MPIS:
+                if abi != other:
+                    self.refuses("run", "-n", 2, "--mpi", other, example(abi), says=[other, f"linked with {abi}"])
+
+    def test_no_launcher_for_a_script(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = script(folder, "program", "#!/bin/sh\n")
+            self.refuses("run", "-n", 2, path, says="no MPI launcher on PATH", PATH=folder)
+
+    def test_no_library_for_this_mpi(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.refuses("run", "-n", 2, example(MPIS[0]), says=["built without a library", "--no-preload"],
+                         FAIRLEAD_HOME=folder)
+
+    def test_unknown_command(self):
+        self.refuses("bogus", says=["'bogus'", "run, exec, bench, options"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the command `fairlead` share: starting it, and what this build has."""
+
+import os
+import subprocess
+import unittest
+
+TREE = os.environ["FAIRLEAD_TEST_TREE"]
+MPIS = os.environ["FAIRLEAD_TEST_MPIS"].split()
+TOOL = os.path.join(TREE, "bin", "fairlead")
+
+
+def fairlead(*arguments, launcher=(), timeout=120, **environment):
+    """Runs `fairlead` with these arguments, on the simulated GPU."""
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
+    variables.update(FAIRLEAD_DEVICE="sim", **environment)
+    return subprocess.run([*launcher, TOOL, *map(str, arguments)], env=variables, text=True, timeout=timeout,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def example(abi):
+    return os.path.join(TREE, "bin", "examples", f"sndrcv-{abi}")
+
+
+def has_library(abi):
+    return os.path.exists(os.path.join(TREE, "lib", f"libfairlead-{abi}.so"))
+
+
+def preload(abi):
+    """Options that make a benchmark run whether or not this build has the library."""
+    return [] if has_library(abi) else ["--no-preload"]
+
+
+class ToolTest(unittest.TestCase):
+    def refuses(self, *arguments, says, **environment):
+        """Exit code 2 and one line on stderr that holds each of these texts; nothing on stdout."""
+        with self.subTest(arguments=arguments):
+            result = fairlead(*arguments, **environment)
+            self.assertEqual(result.returncode, 2, result)
+            self.assertEqual(result.stdout, "")
+            self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+            self.assertTrue(result.stderr.startswith("fairlead"), result.stderr)
+            for text in [says] if isinstance(says, str) else says:
+                self.assertIn(text, result.stderr)
+
+    def succeeds(self, *arguments, **options):
+        result = fairlead(*arguments, **options)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "bench/arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/options.h"
+#include "common/command_line.h"
+#include "common/places.h"
+
+namespace fairlead::tools {
+namespace {
+
+const std::vector<std::string> placements = {"D", "H", "M"};
+
+// "MIN:MAX", "MIN:" or "MAX", sizes in bytes with k, m or g. Returns what is wrong, or nothing.
+std::string read_range(const std::string& text, uint64_t* smallest, uint64_t* largest) {
+  size_t colon = text.find(':');
+  std::string low = colon == std::string::npos ? "" : text.substr(0, colon);
+  std::string high = colon == std::string::npos ? text : text.substr(colon + 1);
+  std::string wrong = low.empty() && high.empty() ? "accepted: MIN:MAX, MIN: or MAX in bytes" : "";
+  if (wrong.empty() && !low.empty()) wrong = parse_bytes(low, smallest);
+  if (wrong.empty() && !high.empty()) wrong = parse_bytes(high, largest);
+  if (!wrong.empty()) return fmt::format("'{}' is not accepted; {}", text, wrong);
+  if (*smallest > *largest)
+    return fmt::format("'{}' is not accepted; the smallest size, {}, is above the largest, {}", text,
+                       *smallest, *largest);
+  return {};
+}
+
+void define_sizes(CLI::App& app, BenchArguments& a) {
+  app.add_option("-m,--message-size", a.size_range,
+                 "Message sizes in bytes, doubling from MIN to MAX; k, m and g may follow a number.")
+      ->type_name("[MIN:]MAX")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            BenchArguments scratch;
+            return read_range(text, &scratch.smallest, &scratch.largest);
+          },
+          ""))
+      ->capture_default_str();
+  bool many = a.kind->id == Benchmark::latency || a.kind->id == Benchmark::copy;
+  std::string usual = many ? "10000 up to 8 KiB, 1000 above" : "100 up to 8 KiB, 20 above";
+  app.add_option("-i,--iterations", a.iterations, "Timed iterations of each size.")
+      ->type_name("N")
+      ->check(whole_number(1))
+      ->default_str(usual + "; fewer where a size would take over 1 s (0.1 s on simulated GPUs)");
+  app.add_option("-x,--warmup", a.warmup, "Iterations before the timed ones, of each size.")
+      ->type_name("N")
+      ->check(whole_number(0))
+      ->default_str("a hundredth of the timed ones, 10 at least");
+  if (a.kind->id != Benchmark::latency)
+    app.add_option("-W,--window-size", a.window, "Messages in flight at once.")
+        ->type_name("N")
+        ->check(whole_number(1, 65536))
+        ->capture_default_str();
+  app.add_flag(
+      "-c,--validation", a.validate,
+      "Check the received bytes of each size, in the timed run and in further iterations with new data; adds "
+      "a column and exits with 1 when bytes are wrong.");
+}
+
+void define_device(CLI::App& app, BenchArguments& a) {
+  app.add_option("-d,--accelerator", a.device, "GPU provider: cuda, rocm or sim. Left out, what there is.")
+      ->type_name("KIND")
+      ->check(one_of({"cuda", "rocm", "sim"}));
+}
+
+void define_launch(CLI::App& app, BenchArguments& a) {
+  app.add_option("-n,--ranks", a.ranks, "Ranks to launch. Inside a launched job its ranks are used instead.")
+      ->type_name("N")
+      ->check(whole_number(1, 65536))
+      ->capture_default_str();
+  app.add_option("--mpi", a.mpi, "MPI to use: openmpi, mpich or abi.")
+      ->type_name("ABI")
+      ->check(one_of(mpi_abis))
+      ->default_str("the first this build has, or the job's own");
+  app.add_flag_callback(
+      "--no-preload", [&a] { a.preload = false; }, "Run on the MPI alone, without Fairlead.");
+}
+
+void define_pairs(CLI::App& app, BenchArguments& a) {
+  app.add_option("COUNT", a.count,
+                 "Message size per iteration in longs (8 bytes each); 0 or less: the default.")
+      ->default_str("134217728 (1 GiB)");
+  app.add_option("ALLOCATOR", a.allocator,
+                 "d: device memory, h: pinned host memory, a: posix_memalign, else: malloc.")
+      ->capture_default_str();
+  app.add_option("MISALIGN", a.misalign, "Longs by which the buffers start late; 0 or less: none.")
+      ->capture_default_str();
+  app.add_option("--timeout", a.timeout_s,
+                 "Seconds; a stride ends with the first iteration that takes longer.")
+      ->type_name("SECONDS")
+      ->check(positive_number())
+      ->capture_default_str();
+}
+
+void define_sweep(CLI::App& app, BenchArguments& a) {
+  // Checked by hand afterwards: the two letters have one meaning each.
+  app.add_option("PLACEMENT", a.placement, "Memory of rank 0 and of rank 1: D device, H host, M managed.")
+      ->default_str("D D");
+  app.add_option(
+         "--via", a.via,
+         "What carries the messages: mpi, or nccl (NCCL or RCCL, found in NCCL_HOME/lib or by the loader).")
+      ->type_name("NAME")
+      ->check(one_of({"mpi", "nccl"}))
+      ->capture_default_str();
+}
+
+void define_json(CLI::App& app, BenchArguments& a) {
+  app.add_option("--json", a.json, "Write the results to FILE as JSON; -: to stdout, in place of the table.")
+      ->type_name("FILE");
+}
+
+const char* usage_of(Benchmark benchmark) {
+  switch (benchmark) {
+    case Benchmark::pairs:
+      return "[options] [COUNT] [ALLOCATOR] [MISALIGN]";
+    case Benchmark::copy:
+    case Benchmark::host_overhead:
+      return "[options]";
+    default:
+      return "[options] [D|H|M D|H|M]";
+  }
+}
+
+const char* examples_of(Benchmark benchmark) {
+  switch (benchmark) {
+    case Benchmark::latency:
+      return "  fairlead bench latency -m 8:64k -c\n  fairlead run -n 2 --sim 2 fairlead bench latency H D";
+    case Benchmark::bandwidth:
+      return "  fairlead bench bw -m 64k:64m D D --json bw.json\n  fairlead bench bw --via nccl";
+    case Benchmark::bidirectional:
+      return "  fairlead bench bibw -W 16 -c";
+    case Benchmark::pairs:
+      return "  fairlead bench pairs -n 4 1048576 d\n  srun -n 16 fairlead bench pairs 0 d > pairs.dat";
+    case Benchmark::copy:
+      return "  fairlead bench copy -m 8:256m";
+    case Benchmark::host_overhead:
+      return "  fairlead bench host_overhead --rounds 9";
+  }
+  return "";
+}
+
+void check_placement(BenchArguments& a) {
+  for (std::string& place : a.placement) {
+    if (place.size() == 1) place[0] = static_cast<char>(std::toupper(place[0]));
+    if (std::find(placements.begin(), placements.end(), place) == placements.end())
+      throw usage(
+          fmt::format("placement '{}' is not accepted; accepted: D (device), H (host), M (managed)", place));
+  }
+  if (a.placement.size() != 2)
+    throw usage(fmt::format("{} placement letter{} given; accepted: two, of rank 0 and of rank 1, as in D H",
+                            a.placement.size(), a.placement.size() == 1 ? "" : "s"));
+  if (a.via == "nccl" && a.placement != std::vector<std::string>{"D", "D"})
+    throw usage("--via nccl takes device memory on both ranks; accepted: D D");
+}
+
+void check_together(BenchArguments& a) {
+  if (a.kind->uses_mpi && a.kind->id != Benchmark::pairs) check_placement(a);
+  if (a.kind->id == Benchmark::pairs) {
+    if (a.count <= 0) a.count = int64_t{128} * 1024 * 1024;
+    a.misalign = std::max<int64_t>(a.misalign, 0);
+    for (auto [name, longs] : {std::pair("COUNT", a.count), std::pair("MISALIGN", a.misalign)})
+      if (longs > INT32_MAX)
+        throw usage(fmt::format("{} {} is not accepted; accepted: up to {} longs, what an MPI count holds",
+                                name, longs, INT32_MAX));
+  }
+  read_range(a.size_range, &a.smallest, &a.largest);
+  if (a.smallest == 0 && a.kind->id != Benchmark::latency)
+    throw usage(fmt::format("-m: '{}' is not accepted; accepted: sizes from 1 byte", a.size_range));
+}
+
+const BenchmarkKind& kind_of(const std::string& name) {
+  std::string accepted;
+  for (const BenchmarkKind& kind : benchmark_kinds) {
+    if (name == kind.name) return kind;
+    accepted += std::string(accepted.empty() ? "" : ", ") + kind.name;
+  }
+  throw usage(fmt::format("no benchmark '{}'; accepted: {}", name, accepted));
+}
+
+}  // namespace
+
+void check_ranks(const BenchmarkKind& kind, int ranks) {
+  if (kind.id == Benchmark::pairs && ranks % 2)
+    throw usage(fmt::format("{}: {} rank{} cannot be paired; accepted: an even number of ranks", kind.name,
+                            ranks, ranks == 1 ? "" : "s"));
+  if (ranks < 2) throw usage(fmt::format("{}: 1 rank has no partner; accepted: 2 ranks or more", kind.name));
+}
+
+bool BenchArguments::needs_device() const {
+  if (kind->id == Benchmark::pairs) return allocator == "d" || allocator == "h";
+  if (kind->id == Benchmark::copy) return true;
+  return placement[0] != "H" || placement[1] != "H";
+}
+
+std::vector<uint64_t> BenchArguments::sizes() const {
+  std::vector<uint64_t> all;
+  for (uint64_t bytes = smallest; bytes <= largest && bytes >= smallest; bytes = bytes ? bytes * 2 : 1) {
+    all.push_back(bytes);
+    if (bytes > largest / 2) break;
+  }
+  return all;
+}
+
+void define_bench(CLI::App& app, BenchArguments& arguments) {
+  Benchmark id = arguments.kind->id;
+  arguments.ranks = arguments.kind->ranks;
+  if (id == Benchmark::pairs)
+    define_pairs(app, arguments);
+  else if (id != Benchmark::host_overhead)
+    define_sizes(app, arguments);
+  if (id == Benchmark::latency || id == Benchmark::bandwidth || id == Benchmark::bidirectional)
+    define_sweep(app, arguments);
+  if (id == Benchmark::host_overhead) {
+    app.add_option("--rounds", arguments.rounds, "Pairs of runs, one with and one without Fairlead.")
+        ->type_name("N")
+        ->check(whole_number(1, 1000))
+        ->capture_default_str();
+    app.add_option("-i,--iterations", arguments.iterations, "Timed round trips of each run.")
+        ->type_name("N")
+        ->check(whole_number(1))
+        ->default_str("50000");
+  }
+  define_device(app, arguments);
+  if (id != Benchmark::pairs) define_json(app, arguments);
+  if (arguments.kind->uses_mpi) define_launch(app, arguments);
+  if (id == Benchmark::host_overhead)
+    app.add_option("--mpi", arguments.mpi, "MPI to use: openmpi, mpich or abi.")
+        ->type_name("ABI")
+        ->check(one_of(mpi_abis))
+        ->default_str("the first this build has");
+  set_up(app, usage_of(id), examples_of(id));
+}
+
+std::optional<BenchArguments> parse_bench(const std::string& benchmark, const Words& words) {
+  BenchArguments arguments;
+  arguments.kind = &kind_of(benchmark);
+  arguments.command = shell_line({"fairlead", "bench", benchmark});
+  if (!words.empty()) arguments.command += " " + shell_line(words);
+  CLI::App app(arguments.kind->summary, fmt::format("fairlead bench {}", benchmark));
+  define_bench(app, arguments);
+  try {
+    if (!parse(app, words)) return std::nullopt;
+    check_together(arguments);
+  } catch (const Failure& failure) {
+    throw Failure(failure.code(), fmt::format("{}: {}", benchmark, failure.what()));
+  }
+  return arguments;
+}
+
+}  // namespace fairlead::tools

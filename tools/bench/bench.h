@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fairlead bench`: checks the request, then runs the benchmark here, in the ranks of the job this process is
+// part of, or in ranks it launches.
+
+#pragma once
+
+#include "bench/arguments.h"
+#include "run/run.h"
+
+namespace fairlead::tools {
+
+int bench_command(const Words& words);
+
+// `fairlead run ... fairlead bench NAME ...`: the benchmark program to start in its place. Fills in the MPI
+// and the provider that the benchmark's own words ask for.
+Words bench_for_ranks(const Words& program, RunArguments& run);
+
+int copy_benchmark(const BenchArguments& arguments);
+int host_overhead_benchmark(const BenchArguments& arguments);
+
+}  // namespace fairlead::tools

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "bench/buffer.h"
+
+#include <fairlead/device.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "bench/machine.h"
+#include "common/failure.h"
+#include "device/runtime.h"
+
+namespace fairlead::tools {
+namespace {
+
+constexpr size_t page = 4096;
+constexpr size_t chunk = 4 << 20;
+
+bool on_host(Place place) {
+  return place == Place::aligned || place == Place::plain;
+}
+
+void require(int error, const char* doing) {
+  if (error != FAIRLEAD_DEVICE_SUCCESS)
+    throw cannot_run(fmt::format("{}: {}", doing, fairlead_device_error_text()));
+}
+
+// Neighbouring words and neighbouring seeds differ in about half of their bits.
+uint64_t pattern_word(uint64_t seed, uint64_t index) {
+  uint64_t word = (seed + 1) * 0x9e3779b97f4a7c15u + index * 0xd1342543de82ef95u;
+  word ^= word >> 29;
+  return word * 0xbf58476d1ce4e5b9u;
+}
+
+void make_pattern(std::vector<uint64_t>& words, size_t first, uint64_t seed) {
+  for (size_t i = 0; i < words.size(); ++i) words[i] = pattern_word(seed, first + i);
+}
+
+// Calls `step(done, length)` over pieces that fit the scratch memory.
+template <class Step>
+void by_chunks(size_t bytes, Step step) {
+  for (size_t done = 0; done < bytes; done += chunk) step(done, std::min(chunk, bytes - done));
+}
+
+}  // namespace
+
+Place place_of(char letter) {
+  return letter == 'D' ? Place::device : letter == 'M' ? Place::managed : Place::aligned;
+}
+
+std::string describe(Place place) {
+  switch (place) {
+    case Place::device:
+      return "device";
+    case Place::managed:
+      return "managed";
+    case Place::pinned:
+      return "pinned host";
+    default:
+      return "host";
+  }
+}
+
+std::string shortage(Place place, uint64_t bytes, int sharers) {
+  uint64_t needed = bytes * static_cast<uint64_t>(std::max(sharers, 1));
+  uint64_t there = available_memory_bytes();
+  if (place == Place::device) {
+    size_t free_bytes = 0, total_bytes = 0;
+    int current = 0;
+    fairlead_device_get(&current);
+    device::Runtime* runtime = device::runtime();
+    if (!runtime || runtime->memory_info(current, &free_bytes, &total_bytes) != device::Error::none)
+      return {};
+    if (bytes > free_bytes)
+      return fmt::format("{} MiB of device memory are needed per rank, {} MiB are free", bytes >> 20,
+                         free_bytes >> 20);
+    // A simulated GPU's memory is the host's.
+    if (std::strcmp(runtime->name(), "sim") != 0) return {};
+  }
+  if (needed <= there) return {};
+  return fmt::format("{} MiB of host memory are needed on this node, {} MiB are available", needed >> 20,
+                     there >> 20);
+}
+
+Buffer::Buffer(Place place, size_t bytes) : place_(place) {
+  bytes = std::max<size_t>(bytes, 1);
+  int refused = 0;
+  switch (place) {
+    case Place::device:
+      refused = fairlead_device_malloc(&address_, bytes);
+      break;
+    case Place::managed:
+      refused = fairlead_device_malloc_managed(&address_, bytes);
+      break;
+    case Place::pinned:
+      refused = fairlead_device_malloc_host(&address_, bytes);
+      break;
+    case Place::aligned:
+      refused = posix_memalign(&address_, page, bytes);
+      break;
+    case Place::plain:
+      address_ = std::malloc(bytes);
+      refused = address_ == nullptr;
+      break;
+  }
+  if (refused)
+    throw usage(fmt::format("cannot allocate {} bytes of {} memory{}{}", bytes, describe(place),
+                            on_host(place) ? "" : ": ", on_host(place) ? "" : fairlead_device_error_text()));
+}
+
+Buffer::~Buffer() {
+  if (place_ == Place::pinned)
+    fairlead_device_free_host(address_);
+  else if (on_host(place_))
+    std::free(address_);
+  else
+    fairlead_device_free(address_);
+}
+
+void Buffer::write_pattern(size_t offset, size_t bytes, uint64_t seed) {
+  std::vector<uint64_t> scratch((std::min(chunk, bytes) + 7) / 8);
+  by_chunks(bytes, [&](size_t done, size_t length) {
+    make_pattern(scratch, done / 8, seed);
+    char* to = static_cast<char*>(address_) + offset + done;
+    if (on_host(place_))
+      std::memcpy(to, scratch.data(), length);
+    else
+      require(fairlead_device_copy(to, scratch.data(), length), "cannot write the message buffer");
+  });
+}
+
+void Buffer::clear(size_t offset, size_t bytes) {
+  char* to = static_cast<char*>(address_) + offset;
+  if (on_host(place_))
+    std::memset(to, 0, bytes);
+  else if (bytes > 0)
+    require(fairlead_device_fill(to, 0, bytes), "cannot clear the message buffer");
+}
+
+bool Buffer::holds_pattern(size_t offset, size_t bytes, uint64_t seed) const {
+  std::vector<uint64_t> expected((std::min(chunk, bytes) + 7) / 8), found(expected.size());
+  bool same = true;
+  by_chunks(bytes, [&](size_t done, size_t length) {
+    make_pattern(expected, done / 8, seed);
+    const char* from = static_cast<const char*>(address_) + offset + done;
+    if (!on_host(place_)) {
+      require(fairlead_device_copy(found.data(), from, length), "cannot read the message buffer");
+      from = reinterpret_cast<const char*>(found.data());
+    }
+    same = same && std::memcmp(from, expected.data(), length) == 0;
+  });
+  return same;
+}
+
+}  // namespace fairlead::tools

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A message buffer in any kind of memory, and the data a benchmark sends: a sequence of 64-bit words that
+// follows from a seed, so that the receiver knows what must arrive and every message differs from the last.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace fairlead::tools {
+
+enum class Place { device, managed, pinned, aligned, plain };
+
+Place place_of(char letter);  // D, M, H as in the benchmarks' arguments
+std::string describe(Place place);
+
+// Empty when `bytes` more fit, in each of `sharers` processes; else what is short.
+std::string shortage(Place place, uint64_t bytes, int sharers);
+
+// Every operation returns when it is done, and throws a Failure (exit_cannot_run) where the GPU refuses it.
+class Buffer {
+ public:
+  Buffer(Place place, size_t bytes);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  void* address() const { return address_; }
+
+  // From `offset` on.
+  void write_pattern(size_t offset, size_t bytes, uint64_t seed);
+  void clear(size_t offset, size_t bytes);
+  bool holds_pattern(size_t offset, size_t bytes, uint64_t seed) const;
+
+ private:
+  Place place_;
+  void* address_ = nullptr;
+};
+
+}  // namespace fairlead::tools

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fairlead bench copy`: the provider's own copy between two devices in one process, as the yardstick for
+// messages. Latency is one copy and the wait for it; bandwidth is a window of copies and one wait. The stream
+// belongs to the destination, as in Fairlead's own transport, where the receiver pulls.
+
+#include <fairlead/device.h>
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "bench/bench.h"
+#include "bench/buffer.h"
+#include "bench/report.h"
+#include "bench/timing.h"
+#include "device/runtime.h"
+
+namespace fairlead::tools {
+namespace {
+
+using device::Error;
+using device::Runtime;
+
+void require(Runtime* runtime, Error error, const char* doing) {
+  if (error != Error::none)
+    throw cannot_run(fmt::format("copy: {}: {} {}", doing, to_string(error), runtime->error_text()));
+}
+
+class OwnedStream {
+ public:
+  OwnedStream(Runtime* runtime, int device) : runtime_(runtime) {
+    require(runtime, runtime->create_stream(device, &stream_), "cannot create a stream");
+  }
+  ~OwnedStream() { runtime_->destroy_stream(stream_); }
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+  device::Stream get() const { return stream_; }
+
+ private:
+  Runtime* runtime_;
+  device::Stream stream_ = nullptr;
+};
+
+Distribution scaled(std::vector<double> seconds, auto scale) {
+  for (double& value : seconds) value = scale(value);
+  return distribution(std::move(seconds));
+}
+
+}  // namespace
+
+int copy_benchmark(const BenchArguments& arguments) {
+  if (!arguments.device.empty()) setenv("FAIRLEAD_DEVICE", arguments.device.c_str(), 1);
+  Runtime* runtime = device::runtime();
+  if (!runtime) throw cannot_run("copy: no GPU provider; FAIRLEAD_DEVICE=sim simulates one");
+  int devices = fairlead_device_count();
+  if (devices == 0) throw cannot_run(fmt::format("copy: provider {} finds no device", runtime->name()));
+  int from = 0, to = devices > 1 ? 1 : 0;
+  if (from != to) runtime->enable_peer(to, from);  // where refused, the driver stages: that is its own copy
+
+  fairlead_device_set(from);
+  if (std::string lacking = shortage(Place::device, arguments.largest * (from == to ? 2 : 1), 1);
+      !lacking.empty())
+    throw usage(fmt::format("copy: size {}: {}; give a smaller -m", arguments.largest, lacking));
+  Buffer source(Place::device, arguments.largest);
+  fairlead_device_set(to);
+  Buffer target(Place::device, arguments.largest);
+  OwnedStream stream(runtime, to);
+
+  bool simulated = std::strcmp(runtime->name(), "sim") == 0;
+  Report report(arguments, {.via = "device copy", .devices = fmt::format("{} -> {}", from, to)});
+  for (uint64_t bytes : arguments.sizes()) {
+    auto copy = [&] {
+      require(runtime, runtime->copy(target.address(), source.address(), bytes, stream.get()), "cannot copy");
+    };
+    auto wait = [&] {
+      require(runtime, runtime->synchronize_stream(stream.get()), "cannot wait for a copy");
+    };
+    auto blocking = [&] { copy(), wait(); };
+    auto window = [&] {
+      for (int i = 0; i < arguments.window; ++i) copy();
+      wait();
+    };
+    source.write_pattern(0, bytes, bytes);
+    target.clear(0, bytes);
+    Measurement m{.bytes = bytes};
+    auto timed = [&](bool many, auto step) {
+      Repetitions wanted = repetitions(arguments, bytes, many);
+      double trial = mean(time_batches(std::min(trial_steps, wanted.warmup), step));
+      wanted = within_budget(arguments, wanted, trial, simulated);
+      time_batches(wanted.warmup - trial_steps, step);
+      m.iterations = std::max(m.iterations, wanted.timed);
+      return time_batches(wanted.timed, step);
+    };
+    m.latency_us = scaled(timed(true, blocking), [](double s) { return s * 1e6; });
+    double window_bytes = double(bytes) * arguments.window;
+    m.bandwidth_mb_s = scaled(timed(false, window), [=](double s) { return window_bytes / s / 1e6; });
+    if (arguments.validate) m.valid = target.holds_pattern(0, bytes, bytes);
+    report.add(m);
+  }
+  return report.finish();
+}
+
+}  // namespace fairlead::tools

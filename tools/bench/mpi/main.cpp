@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// bench-<abi>: the benchmarks that need MPI, one program per MPI ABI. `fairlead bench` and `fairlead run`
+// start it; its arguments are the benchmark's name and options.
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "bench/mpi/ranks.h"
+#include "common/job.h"
+
+namespace fairlead::tools {
+namespace {
+
+int run_in_ranks(const BenchArguments& arguments) {
+  Ranks ranks;
+  try {
+    return arguments.kind->id == Benchmark::pairs ? pairs_benchmark(arguments, ranks)
+                                                  : sweep_benchmark(arguments, ranks);
+  } catch (const AgreedFailure& failure) {
+    if (ranks.rank == 0) std::fprintf(stderr, "fairlead bench: %s\n", failure.what());
+    return failure.code();
+  } catch (const std::exception& failure) {
+    // The others may be waiting for this rank.
+    auto known = dynamic_cast<const Failure*>(&failure);
+    std::fprintf(stderr, "fairlead bench: rank %d: %s\n", ranks.rank, failure.what());
+    std::fflush(nullptr);
+    MPI_Abort(MPI_COMM_WORLD, known ? known->code() : exit_problem);
+    return exit_problem;
+  }
+}
+
+}  // namespace
+}  // namespace fairlead::tools
+
+int main(int argc, char** argv) {
+  using namespace fairlead::tools;
+  std::optional<BenchArguments> arguments;
+  try {
+    if (argc < 2) throw usage("no benchmark named; this program is started by `fairlead bench`");
+    arguments = parse_bench(argv[1], Words(argv + 2, argv + argc));
+  } catch (const Failure& failure) {
+    return complain("fairlead bench", failure);
+  }
+  if (!arguments) return exit_success;
+  // An MPI program's provider is chosen by variable, so that the interposition library sees the same.
+  if (!arguments->device.empty()) setenv("FAIRLEAD_DEVICE", arguments->device.c_str(), 1);
+  MPI_Init(&argc, &argv);
+  int code = run_in_ranks(*arguments);
+  MPI_Finalize();
+  return code;
+}

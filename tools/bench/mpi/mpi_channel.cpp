@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fmt/format.h>
+
+#include <climits>
+#include <vector>
+
+#include "bench/mpi/channel.h"
+
+namespace fairlead::tools {
+namespace {
+
+constexpr int tag = 1;
+
+// Beyond 2 GiB a count of bytes no longer fits: the same bytes as 64-bit words.
+struct Count {
+  explicit Count(uint64_t bytes) {
+    if (bytes <= INT_MAX) {
+      number = static_cast<int>(bytes);
+    } else if (bytes % sizeof(int64_t) == 0 && bytes / sizeof(int64_t) <= INT_MAX) {
+      type = MPI_INT64_T;
+      number = static_cast<int>(bytes / sizeof(int64_t));
+    } else {
+      throw usage(
+          fmt::format("size {} is not accepted; beyond 2 GiB accepted: multiples of 8 up to 16 GiB", bytes));
+    }
+  }
+  MPI_Datatype type = MPI_BYTE;
+  int number = 0;
+};
+
+class MpiChannel : public Channel {
+ public:
+  explicit MpiChannel(int rank) : partner_(1 - rank) {}
+
+  std::string name() const override { return "MPI"; }
+
+  void send(const void* from, uint64_t bytes) override {
+    Count count(bytes);
+    MPI_Send(from, count.number, count.type, partner_, tag, MPI_COMM_WORLD);
+  }
+
+  void receive(void* to, uint64_t bytes) override {
+    Count count(bytes);
+    MPI_Recv(to, count.number, count.type, partner_, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+
+  void window(const void* from, void* to, uint64_t bytes, int messages) override {
+    Count count(bytes);
+    requests_.clear();
+    // Receives first, so that in both directions at once no message comes unexpected.
+    for (int i = 0; to && i < messages; ++i)
+      MPI_Irecv(to, count.number, count.type, partner_, tag, MPI_COMM_WORLD, &requests_.emplace_back());
+    for (int i = 0; from && i < messages; ++i)
+      MPI_Isend(from, count.number, count.type, partner_, tag, MPI_COMM_WORLD, &requests_.emplace_back());
+    MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
+    // The sender of one direction goes on when the receiver has everything.
+    char acknowledged = 0;
+    if (from && !to)
+      MPI_Recv(&acknowledged, 1, MPI_BYTE, partner_, tag + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (to && !from) MPI_Send(&acknowledged, 1, MPI_BYTE, partner_, tag + 1, MPI_COMM_WORLD);
+  }
+
+ private:
+  int partner_;
+  std::vector<MPI_Request> requests_;
+};
+
+}  // namespace
+
+std::unique_ptr<Channel> make_mpi_channel(const Ranks& ranks) {
+  return std::make_unique<MpiChannel>(ranks.rank);
+}
+
+}  // namespace fairlead::tools

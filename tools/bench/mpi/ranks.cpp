@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "bench/mpi/ranks.h"
+
+#include <fairlead/device.h>
+#include <fmt/format.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace fairlead::tools {
+namespace {
+
+bool library_is_loaded(const std::string& name) {
+  struct Search {
+    const std::string& name;
+    bool found = false;
+  } search{name};
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* data) {
+        auto* search = static_cast<Search*>(data);
+        search->found = search->found || std::strstr(object->dlpi_name, search->name.c_str()) != nullptr;
+        return 0;
+      },
+      &search);
+  return search.found;
+}
+
+}  // namespace
+
+Ranks::Ranks() {
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+  MPI_Comm_rank(node, &local_rank);
+  MPI_Comm_size(node, &local_size);
+  MPI_Comm_free(&node);
+  MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &pair);
+}
+
+Ranks::~Ranks() {
+  if (pair != MPI_COMM_NULL) MPI_Comm_free(&pair);
+}
+
+void Ranks::take_device(const BenchArguments& arguments) {
+  std::string provider = fairlead_device_provider();
+  std::string wanted = arguments.device.empty() ? "" : fmt::format(" (-d {})", arguments.device);
+  int devices = fairlead_device_count();
+  if (provider == "none" || devices == 0)
+    throw cannot_run(
+        fmt::format("{}: no GPU here{}; -d sim simulates one, H H needs none", arguments.kind->name, wanted));
+  if (!arguments.device.empty() && provider != arguments.device)
+    throw cannot_run(
+        fmt::format("{}: the provider is {}, not {}", arguments.kind->name, provider, arguments.device));
+  device = local_rank % devices;
+  if (fairlead_device_set(device) != FAIRLEAD_DEVICE_SUCCESS)
+    throw cannot_run(fmt::format("{}: cannot use device {}: {}", arguments.kind->name, device,
+                                 fairlead_device_error_text()));
+}
+
+void Ranks::together(const std::function<void()>& step) const {
+  std::string line;
+  int code = exit_success;
+  try {
+    step();
+  } catch (const Failure& failure) {
+    line = failure.what();
+    code = failure.code();
+  }
+  int mine = code == exit_success ? size : rank, first = size;
+  MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  if (first == size) return;
+  int length = static_cast<int>(line.size());
+  MPI_Bcast(&length, 1, MPI_INT, first, MPI_COMM_WORLD);
+  line.resize(static_cast<size_t>(length));
+  MPI_Bcast(line.data(), length, MPI_CHAR, first, MPI_COMM_WORLD);
+  MPI_Bcast(&code, 1, MPI_INT, first, MPI_COMM_WORLD);
+  throw AgreedFailure(static_cast<ExitCode>(code), line);
+}
+
+void Ranks::wait_for_all() const {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibarrier(MPI_COMM_WORLD, &request);
+  for (int done = 0;;) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (done) return;
+    usleep(1000);
+  }
+}
+
+Context Ranks::context() const {
+  Context context;
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(version, &length);
+  // MPICH's runs over many lines: "MPICH Version:      4.0.2".
+  for (const char* c = version; *c && *c != '\n' && *c != ','; ++c) {
+    char next = *c == '\t' ? ' ' : *c;
+    bool blank_again = next == ' ' && !context.mpi_library.empty() && context.mpi_library.back() == ' ';
+    if (!blank_again) context.mpi_library += next;
+  }
+  context.mpi_abi = FAIRLEAD_MPI_ABI;
+  context.preloaded = library_is_loaded("libfairlead-" FAIRLEAD_MPI_ABI ".so");
+  context.ranks = size;
+  context.via = "MPI";
+  return context;
+}
+
+}  // namespace fairlead::tools

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ranks of a benchmark: who this process is, which GPU it takes, and how all ranks agree to stop.
+
+#pragma once
+
+#include <mpi.h>
+
+#include <functional>
+#include <string>
+
+#include "bench/arguments.h"
+#include "bench/report.h"
+
+namespace fairlead::tools {
+
+// A failure that every rank knows of: all of them can end in order.
+class AgreedFailure : public Failure {
+ public:
+  using Failure::Failure;
+};
+
+struct Ranks {
+  Ranks();
+  ~Ranks();
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  // Local rank modulo the number of GPUs; remembered in `device`. Throws where there is no GPU.
+  void take_device(const BenchArguments& arguments);
+
+  // Runs `step` in every rank; when it throws a Failure in any of them, that of the lowest such rank is
+  // thrown in all, as an AgreedFailure. Collective.
+  void together(const std::function<void()>& step) const;
+
+  // For ranks that take no part: returns when all have come here, without burning a core meanwhile.
+  void wait_for_all() const;
+
+  Context context() const;
+
+  int rank = 0, size = 1;
+  int local_rank = 0, local_size = 1;
+  int device = -1;                // -1: none taken
+  MPI_Comm pair = MPI_COMM_NULL;  // ranks 0 and 1
+};
+
+int sweep_benchmark(const BenchArguments& arguments, Ranks& ranks);
+int pairs_benchmark(const BenchArguments& arguments, Ranks& ranks);
+
+}  // namespace fairlead::tools

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a benchmark prints: a table like the OSU micro-benchmarks' (lines with # are context) or JSON with the
+// same results and more. docs/benchmarks says what each column means.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/arguments.h"
+
+namespace fairlead::tools {
+
+// Of the means of equal batches of iterations.
+struct Distribution {
+  double mean = 0, min = 0, p50 = 0, p99 = 0, max = 0;
+};
+Distribution distribution(std::vector<double> values);
+
+struct Measurement {
+  uint64_t bytes = 0;
+  int64_t iterations = 0;
+  std::optional<Distribution> latency_us = {};
+  std::optional<Distribution> bandwidth_mb_s = {};
+  std::optional<bool> valid = {};
+};
+
+// Who took part, as far as the benchmark program knows more than its arguments.
+struct Context {
+  std::string mpi_abi = {};      // "" without MPI
+  std::string mpi_library = {};  // its own version string, first line
+  bool preloaded = false;
+  int ranks = 1;
+  std::string via = {};      // "MPI", "NCCL 2.28.3", "device copy"
+  std::string devices = {};  // "0 -> 1"
+};
+
+class Report {
+ public:
+  // Opens the JSON file, so that a bad name is found before anything is measured, and prints the context.
+  Report(const BenchArguments& arguments, const Context& context);
+  ~Report();
+
+  void add(const Measurement& measurement);
+  // Writes the JSON; exit_problem when received bytes were wrong.
+  int finish();
+
+ private:
+  bool table() const { return arguments_.json != "-"; }
+
+  BenchArguments arguments_;
+  std::unique_ptr<nlohmann::ordered_json> json_;
+  bool valid_ = true;
+  bool latency_ = false, bandwidth_ = false;
+};
+
+// To a file, or to stdout for "-".
+void write_json(const std::string& where, const nlohmann::ordered_json& json);
+// Throws a usage Failure where write_json() would not succeed.
+void check_json_target(const std::string& where);
+
+// Name of the provider, "none" without one; does not start a GPU unless the benchmark needs it.
+std::string provider_of(const BenchArguments& arguments);
+
+}  // namespace fairlead::tools

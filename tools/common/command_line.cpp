@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "common/command_line.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iostream>
+#include <memory>
+#include <sstream>
+
+namespace fairlead::tools {
+namespace {
+
+// "-n, --ranks N", or "COUNT" for a positional argument.
+std::string spelling(const CLI::Option& option) {
+  if (!option.nonpositional()) return option.get_name(true);
+  Words names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  std::string type = option.get_type_size() == 0 ? "" : option.get_type_name();
+  return fmt::format("{}{}{}", fmt::join(names, ", "), type.empty() ? "" : " ", type);
+}
+
+std::string explanation(const CLI::Option& option) {
+  std::string initial = option.get_default_str();
+  return option.get_description() + (initial.empty() ? "" : fmt::format(" Default: {}.", initial));
+}
+
+std::string wrapped(const std::string& text, size_t indent) {
+  constexpr size_t columns = 100;
+  std::string lines;
+  size_t column = indent;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (column > indent && column + 1 + word.size() > columns) {
+      lines += "\n" + std::string(indent, ' ');
+      column = indent;
+    }
+    if (column > indent) lines += ' ', ++column;
+    lines += word;
+    column += word.size();
+  }
+  return lines;
+}
+
+class HelpText : public CLI::Formatter {
+ public:
+  explicit HelpText(const std::string& usage) : usage(usage) {}
+
+  std::string make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const override {
+    constexpr size_t margin = 26;
+    std::string text =
+        fmt::format("Usage: {} {}\n\n{}\n\n", app->get_name(), usage, wrapped(app->get_description(), 0));
+    for (const CLI::Option* option : app->get_options()) {
+      std::string name = "  " + spelling(*option);
+      bool beside = name.size() + 2 <= margin;
+      text += name + (beside ? std::string(margin - name.size(), ' ') : "\n" + std::string(margin, ' '));
+      text += wrapped(explanation(*option), margin) + "\n";
+    }
+    if (!app->get_footer().empty()) text += fmt::format("\nExamples:\n{}\n", app->get_footer());
+    return text;
+  }
+
+  const std::string usage;
+};
+
+std::string accepted_options(const CLI::App& app) {
+  Words names;
+  for (const CLI::Option* option : app.get_options())
+    if (option->nonpositional())
+      names.push_back(option->get_snames().empty() ? "--" + option->get_lnames().front()
+                                                   : "-" + option->get_snames().front());
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+// CLI11 words its refusals in several sentences and lines; ours take one line.
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+Failure unexpected(const CLI::App& app, const std::string& word) {
+  bool option = word.size() > 1 && word[0] == '-';
+  if (option) return usage(fmt::format("unknown option {}; accepted: {}", word, accepted_options(app)));
+  return usage(fmt::format("unexpected argument '{}'; see {} --help", word, app.get_name()));
+}
+
+std::string roff(const std::string& text) {
+  std::string escaped;
+  bool line_start = true;
+  for (char c : text) {
+    if (line_start && (c == '.' || c == '\'')) escaped += "\\&";
+    if (c == '\\')
+      escaped += "\\e";
+    else if (c == '-')
+      escaped += "\\-";
+    else
+      escaped += c;
+    line_start = c == '\n';
+  }
+  return escaped;
+}
+
+}  // namespace
+
+void set_up(CLI::App& app, const std::string& usage, const std::string& example) {
+  app.set_help_flag("-h,--help", "Print this help and exit.");
+  app.set_version_flag("--version", "fairlead " FAIRLEAD_VERSION, "Print the version and exit.");
+  app.formatter(std::make_shared<HelpText>(usage));
+  app.footer(example);
+}
+
+bool parse(CLI::App& app, const Words& words, Words* rest) {
+  if (rest) app.prefix_command();
+  app.allow_extras();  // refused below, in our words
+  try {
+    app.parse(Words(words.rbegin(), words.rend()));
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return false;
+  } catch (const CLI::CallForVersion& version) {
+    std::cout << version.what() << "\n";
+    return false;
+  } catch (const CLI::ParseError& error) {
+    throw usage(one_line(error.what()));
+  }
+  Words left = app.remaining();
+  if (!rest && !left.empty()) throw unexpected(app, left.front());
+  if (rest) {
+    if (!left.empty() && left.front() == "--")
+      left.erase(left.begin());
+    else if (!left.empty() && left.front()[0] == '-')
+      throw unexpected(app, left.front());
+    *rest = left;
+  }
+  return true;
+}
+
+CLI::Validator whole_number(int64_t low, int64_t high) {
+  bool open = high == std::numeric_limits<int64_t>::max();
+  std::string accepted = open ? fmt::format("a whole number, {} or more", low)
+                              : fmt::format("a whole number from {} to {}", low, high);
+  auto check = [=](const std::string& text) {
+    int64_t value = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    bool good = error == std::errc() && end == text.data() + text.size() && value >= low && value <= high;
+    return good ? std::string() : fmt::format("'{}' is not accepted; accepted: {}", text, accepted);
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator positive_number() {
+  auto check = [](const std::string& text) {
+    char* end = nullptr;
+    double value = std::strtod(text.c_str(), &end);
+    bool good = !text.empty() && !*end && value > 0 && value < 1e9;
+    return good ? std::string() : fmt::format("'{}' is not accepted; accepted: a number above 0", text);
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator one_of(const std::vector<std::string>& accepted) {
+  auto check = [=](const std::string& text) {
+    bool good = std::find(accepted.begin(), accepted.end(), text) != accepted.end();
+    return good ? std::string()
+                : fmt::format("'{}' is not accepted; accepted: {}", text, fmt::join(accepted, ", "));
+  };
+  return CLI::Validator(check, "");
+}
+
+std::string manual_section(const CLI::App& app) {
+  auto help = std::dynamic_pointer_cast<HelpText>(app.get_formatter());
+  std::string text = fmt::format(".SS \"{} {}\"\n{}\n", roff(app.get_name()), roff(help->usage),
+                                 roff(app.get_description()));
+  for (const CLI::Option* option : app.get_options())
+    text += fmt::format(".TP\n.B {}\n{}\n", roff(spelling(*option)), roff(explanation(*option)));
+  if (!app.get_footer().empty())
+    text += fmt::format(".PP\nExamples:\n.PP\n.nf\n{}\n.fi\n", roff(app.get_footer()));
+  return text;
+}
+
+}  // namespace fairlead::tools

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every command of `fairlead` shares: parsing with CLI11, the words used to refuse an argument, --help
+// and --version, and the manual page made from the same definitions.
+
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <limits>
+
+#include "common/failure.h"
+#include "common/words.h"
+
+namespace fairlead::tools {
+
+// Adds --help and --version, and what help and manual page say around the options: `usage` is the words
+// after the command's name, `example` whole command lines, each indented by two blanks.
+void set_up(CLI::App& app, const std::string& usage, const std::string& example);
+
+// False when help or the version was asked for and printed. Throws a usage Failure of one line that names
+// what was wrong and what is accepted. `rest`, where given, takes the words from the first that is neither an
+// option nor its value: the program to start and its arguments.
+bool parse(CLI::App& app, const Words& words, Words* rest = nullptr);
+
+// Validators whose refusals say what is accepted.
+CLI::Validator whole_number(int64_t low, int64_t high = std::numeric_limits<int64_t>::max());
+CLI::Validator positive_number();
+CLI::Validator one_of(const std::vector<std::string>& accepted);
+
+// This command's part of the manual page, in roff with the man macros.
+std::string manual_section(const CLI::App& app);
+
+}  // namespace fairlead::tools

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a command ends badly: it throws a Failure, and main() prints its one line and returns its code.
+
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace fairlead::tools {
+
+enum ExitCode : int {
+  exit_success = 0,
+  exit_problem = 1,     // ran, and found something wrong: failed validation, a rank that crashed
+  exit_usage = 2,       // the request makes no sense; nothing was started
+  exit_cannot_run = 77  // the request is fine, this machine cannot serve it
+};
+
+class Failure : public std::runtime_error {
+ public:
+  Failure(ExitCode code, const std::string& line) : std::runtime_error(line), code_(code) {}
+  ExitCode code() const { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+inline Failure usage(const std::string& line) {
+  return {exit_usage, line};
+}
+inline Failure cannot_run(const std::string& line) {
+  return {exit_cannot_run, line};
+}
+
+}  // namespace fairlead::tools

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "common/places.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "common/process.h"
+
+namespace fairlead::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path home() {
+  if (const char* given = std::getenv("FAIRLEAD_HOME"); given && *given) return fs::path(given);
+  return fs::path(own_path()).parent_path().parent_path();
+}
+
+}  // namespace
+
+std::string own_path() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).string();
+}
+
+std::string preload_library(const std::string& abi) {
+  // FAIRLEAD_LIBDIR is where `make install` puts libraries; a build tree always says lib.
+  for (const char* folder : {"lib", FAIRLEAD_LIBDIR, "lib64"}) {
+    fs::path candidate = home() / folder / ("libfairlead-" + abi + ".so");
+    if (std::error_code error; fs::exists(candidate, error)) return candidate.string();
+  }
+  return {};
+}
+
+std::string bench_program(const std::string& abi) {
+  fs::path candidate = home() / "libexec" / "fairlead" / ("bench-" + abi);
+  return is_executable(candidate.string()) ? candidate.string() : std::string();
+}
+
+std::vector<std::string> bench_abis() {
+  std::vector<std::string> found;
+  for (const std::string& abi : mpi_abis)
+    if (!bench_program(abi).empty()) found.push_back(abi);
+  return found;
+}
+
+std::string preload_with(const std::string& library) {
+  std::string preload = library;
+  const char* given = std::getenv("LD_PRELOAD");
+  std::string rest = given ? given : "";
+  // The loader separates entries by colons or blanks.
+  for (size_t start = 0; start < rest.size();) {
+    size_t end = rest.find_first_of(": ", start);
+    if (end == std::string::npos) end = rest.size();
+    std::string entry = rest.substr(start, end - start);
+    start = end + 1;
+    bool ours = fs::path(entry).filename().string().rfind("libfairlead-", 0) == 0;
+    if (entry.empty() || ours) continue;
+    preload += (preload.empty() ? "" : ":") + entry;
+  }
+  return preload;
+}
+
+}  // namespace fairlead::tools

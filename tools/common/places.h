@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where Fairlead's own files are, relative to this program, so that a build tree, an install tree and a
+// moved install tree all work: bin/fairlead, libexec/fairlead/bench-<abi>, lib/libfairlead-<abi>.so.
+// The variable FAIRLEAD_HOME names another tree.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fairlead::tools {
+
+// The MPI ABIs Fairlead knows, in the order of preference where nothing else decides.
+inline const std::vector<std::string> mpi_abis = {"openmpi", "mpich", "abi"};
+
+std::string own_path();
+std::string preload_library(const std::string& abi);  // empty where this tree has none
+std::string bench_program(const std::string& abi);    // empty where this tree has none
+
+// ABIs whose benchmark program exists here.
+std::vector<std::string> bench_abis();
+
+// LD_PRELOAD with Fairlead's libraries taken out and `library` (may be empty) put in front.
+std::string preload_with(const std::string& library);
+
+}  // namespace fairlead::tools

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command `fairlead`: finds the subcommand and turns its failures into one line and an exit code.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "bench/bench.h"
+#include "common/command_line.h"
+#include "common/job.h"
+#include "options/options.h"
+#include "run/run.h"
+
+namespace fairlead::tools {
+namespace {
+
+struct Command {
+  const char* name;
+  const char* summary;
+  int (*run)(const Words& words);
+};
+
+constexpr Command commands[] = {
+    {"run", "start an MPI program with Fairlead loaded", run_command},
+    {"exec", "become one rank with Fairlead loaded, under mpirun, mpiexec, srun or flux", exec_command},
+    {"bench", "measure latency and bandwidth", bench_command},
+    {"options", "print every option of the library and the value in force", options_command},
+};
+
+constexpr const char* examples =
+    "  fairlead run -n 4 ./my_mpi_program\n"
+    "  fairlead bench latency\n"
+    "  fairlead bench bw -m 1m:64m D H --json -";
+
+std::string help() {
+  std::string text =
+      "Usage: fairlead COMMAND [options]\n\nMakes any MPI GPU-aware: device pointers in MPI calls just "
+      "work.\n\nCommands:\n";
+  for (const Command& command : commands) text += fmt::format("  {:<10}{}\n", command.name, command.summary);
+  return text + fmt::format(
+                    "\n`fairlead COMMAND --help` tells more.\n\nExit codes: 0 fine, 1 a problem was found, 2 "
+                    "the command line makes no "
+                    "sense,\n77 this machine cannot run it. `run` and `exec` pass on the program's "
+                    "own.\n\nExamples:\n{}\n",
+                    examples);
+}
+
+std::string manual_page() {
+  std::string text = ".TH FAIRLEAD 1 \"\" \"fairlead " FAIRLEAD_VERSION
+                     "\"\n.SH NAME\nfairlead \\- makes any MPI GPU\\-aware\n"
+                     ".SH SYNOPSIS\n.B fairlead\n.I command\n.RI [ options ]\n.SH COMMANDS\n";
+  auto add = [&text](const char* name, const std::string& description, auto arguments, auto define) {
+    CLI::App app(description, fmt::format("fairlead {}", name));
+    define(app, arguments);
+    text += manual_section(app);
+  };
+  add("run", commands[0].summary, RunArguments{}, define_run);
+  add("exec", commands[1].summary, ExecArguments{}, define_exec);
+  for (const BenchmarkKind& kind : benchmark_kinds) {
+    BenchArguments arguments;
+    arguments.kind = &kind;
+    add(fmt::format("bench {}", kind.name).c_str(), kind.summary, arguments, define_bench);
+  }
+  add("options", commands[3].summary, OptionsArguments{}, define_options);
+  return text +
+         ".SH EXIT STATUS\n0 fine, 1 a problem was found, 2 the command line makes no sense, 77 this machine "
+         "cannot run it.\n"
+         ".SH ENVIRONMENT\n.B FAIRLEAD_HOME\nnames the tree in which the libraries and benchmark programs "
+         "are looked for;\n"
+         ".B fairlead options\nlists the options of the library.\n";
+}
+
+int dispatch(const Words& words) {
+  std::string first = words.empty() ? "--help" : words.front();
+  if (first == "-h" || first == "--help" || first == "help") {
+    std::cout << help();
+    return words.empty() ? exit_usage : exit_success;
+  }
+  if (first == "--version") {
+    std::cout << "fairlead " FAIRLEAD_VERSION "\n";
+    return exit_success;
+  }
+  if (first == "--help-man") {
+    std::cout << manual_page();
+    return exit_success;
+  }
+  auto command = std::find_if(std::begin(commands), std::end(commands),
+                              [&](const Command& c) { return first == c.name; });
+  if (command == std::end(commands)) {
+    std::string accepted;
+    for (const Command& known : commands) accepted += std::string(accepted.empty() ? "" : ", ") + known.name;
+    throw usage(fmt::format("no command '{}'; accepted: {}", first, accepted));
+  }
+  return command->run(Words(words.begin() + 1, words.end()));
+}
+
+}  // namespace
+}  // namespace fairlead::tools
+
+int main(int argc, char** argv) {
+  using namespace fairlead::tools;
+  Words words(argv + 1, argv + argc);
+  std::string name = "fairlead";
+  for (const Command& command : commands)
+    if (!words.empty() && words[0] == command.name) name += std::string(" ") + command.name;
+  try {
+    return dispatch(words);
+  } catch (const Failure& failure) {
+    return complain(name, failure);
+  }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "run/launcher.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/failure.h"
+#include "common/process.h"
+
+namespace fairlead::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Ranks stay unbound, as Hydra leaves them: GPU libraries and the simulated GPU run threads of their own,
+// which Open MPI's default would press onto the rank's single core.
+const Words open_mpi_arguments = {"--oversubscribe", "--bind-to none"};
+using enum VariableStyle;
+const LauncherKind hydra{"Hydra", "HYDRA", {"mpich", "abi"}, global_two_words, {}, {}, {}};
+const LauncherKind intel{"Intel MPI", "Intel(R) MPI", {"mpich", "abi"}, global_two_words, {}, {}, {}};
+const LauncherKind open_mpi_5{"Open MPI 5", "(Open MPI)",       {"openmpi", "abi"},     export_name_value,
+                              {},           open_mpi_arguments, {"--allow-run-as-root"}};
+const LauncherKind open_mpi{
+    "Open MPI", "OpenRTE", {"openmpi"}, export_name_value, {}, open_mpi_arguments, {"--allow-run-as-root"}};
+const LauncherKind pals{"PALS", "PALS", {"mpich", "abi"}, environment_prefix, {}, {}, {}};
+const LauncherKind slurm{"Slurm", "slurm", {}, environment_prefix, {}, {}, {}};
+const LauncherKind flux{"Flux", "flux-core", {}, environment_prefix, {"run"}, {}, {}};
+
+// In this order: MPICH's Hydra may name other launchers in its build details.
+const LauncherKind* const kinds[] = {&hydra, &intel, &open_mpi_5, &open_mpi, &pals, &slurm, &flux};
+
+constexpr const char* launcher_names[] = {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"};
+
+// Debian installs several MPIs side by side, told apart by a suffix.
+Words names_for(const std::string& abi) {
+  Words names;
+  for (const char* name : {"mpirun", "mpiexec"}) names.push_back(fmt::format("{}.{}", name, abi));
+  names.insert(names.end(), std::begin(launcher_names), std::end(launcher_names));
+  return names;
+}
+
+std::optional<Launcher> launcher_for(const std::string& path, const std::string& abi) {
+  if (path.empty() || !is_executable(path)) return std::nullopt;
+  auto launcher = recognise_launcher(path);
+  return launcher && starts(*launcher->kind, abi) ? launcher : std::nullopt;
+}
+
+const char* remedy(const std::string& abi) {
+  if (abi == "openmpi") return "Debian: openmpi-bin";
+  if (abi == "mpich") return "Debian: mpich";
+  return "MPICH 5 or Open MPI 6";
+}
+
+bool given_by_user(const Words& extra, const std::string& argument) {
+  return std::find(extra.begin(), extra.end(), argument.substr(0, argument.find(' '))) != extra.end();
+}
+
+}  // namespace
+
+bool starts(const LauncherKind& kind, const std::string& abi) {
+  return kind.abis.empty() || std::find(kind.abis.begin(), kind.abis.end(), abi) != kind.abis.end();
+}
+
+std::optional<Launcher> recognise_launcher(const std::string& path) {
+  std::string text = capture({path, "--version"}, Stderr::merge).output;
+  // Open MPI takes what precedes bin/ in its own path for its prefix, so /bin must be the /usr/bin it leads
+  // to.
+  fs::path place(path);
+  std::error_code error;
+  if (fs::path folder = fs::canonical(place.parent_path(), error); !error) place = folder / place.filename();
+  for (const LauncherKind* kind : kinds)
+    if (text.find(kind->version_mark) != std::string::npos) return Launcher{place.string(), kind};
+  return std::nullopt;
+}
+
+Launcher find_launcher(const std::string& abi, const std::string& library) {
+  // Both as the loader found it and where its links lead: a prefix may be assembled from links.
+  std::error_code error;
+  for (const fs::path& place : {fs::path(library), fs::canonical(library, error)}) {
+    if (place.empty()) continue;
+    // lib/, lib/x86_64-linux-gnu/, lib/x86_64-linux-gnu/openmpi/lib/
+    fs::path folder = place.parent_path();
+    for (int up = 0; up < 4 && folder.has_relative_path(); ++up, folder = folder.parent_path())
+      for (const std::string& name : names_for(abi))
+        if (auto launcher = launcher_for((folder.parent_path() / "bin" / name).string(), abi))
+          return *launcher;
+  }
+  for (const std::string& name : names_for(abi))
+    if (auto launcher = launcher_for(find_on_path(name), abi)) return *launcher;
+  throw usage(
+      fmt::format("no launcher of MPI {} found{}{}; install it ({}), put it on PATH, or give --mpi PATH", abi,
+                  library.empty() ? "" : " near ", library, remedy(abi)));
+}
+
+std::optional<Launcher> first_launcher_on_path() {
+  for (const char* name : launcher_names)
+    if (std::string path = find_on_path(name); !path.empty())
+      if (auto launcher = recognise_launcher(path)) return launcher;
+  return std::nullopt;
+}
+
+Words launch_line(const Launcher& launcher, const Launch& launch) {
+  const LauncherKind& kind = *launcher.kind;
+  Words line;
+  auto append = [&line](const Words& words) { line.insert(line.end(), words.begin(), words.end()); };
+  if (kind.variables == environment_prefix && !launch.variables.empty()) {
+    line.push_back("env");
+    for (const auto& [name, value] : launch.variables) line.push_back(name + "=" + value);
+  }
+  line.push_back(launcher.path);
+  append(kind.subcommand);
+  Words arguments = kind.arguments;
+  if (geteuid() == 0)
+    arguments.insert(arguments.end(), kind.arguments_as_root.begin(), kind.arguments_as_root.end());
+  for (const std::string& argument : arguments)
+    if (!given_by_user(launch.extra, argument)) append(shell_split(argument));
+  for (const auto& [name, value] : launch.variables) {
+    if (kind.variables == export_name_value) append({"-x", name + "=" + value});
+    if (kind.variables == global_two_words) append({"-genv", name, value});
+  }
+  append(launch.extra);
+  // Last, because Hydra takes what follows -n as local to this one program.
+  append({"-n", std::to_string(launch.ranks)});
+  append(launch.command);
+  return line;
+}
+
+}  // namespace fairlead::tools

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MPI launchers: how one is found and recognised, and how its command line is written. What differs between
+// launchers is a table of data in launcher.cpp.
+
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/words.h"
+
+namespace fairlead::tools {
+
+// How a variable is given to the ranks.
+enum class VariableStyle {
+  export_name_value,   // -x NAME=VALUE
+  global_two_words,    // -genv NAME VALUE
+  environment_prefix,  // env NAME=VALUE launcher ...: the launcher hands its own environment on
+};
+
+struct LauncherKind {
+  const char* name;
+  const char* version_mark;       // what its --version prints
+  std::vector<std::string> abis;  // the MPI ABIs it starts; empty: any
+  VariableStyle variables;
+  Words subcommand;
+  Words arguments;          // always given, except where the user gives the first word of one himself
+  Words arguments_as_root;  // as well, when the user is root
+};
+
+struct Launcher {
+  std::string path;
+  const LauncherKind* kind = nullptr;
+};
+
+bool starts(const LauncherKind& kind, const std::string& abi);
+
+// What `path` is, from its --version; empty where it is no launcher we know.
+std::optional<Launcher> recognise_launcher(const std::string& path);
+
+// The launcher that belongs to this MPI library: near it (bin/ of its prefix), else on PATH. `library` may be
+// empty. Throws a usage Failure where there is none.
+Launcher find_launcher(const std::string& abi, const std::string& library);
+
+// The first launcher on PATH.
+std::optional<Launcher> first_launcher_on_path();
+
+struct Launch {
+  int ranks = 0;
+  std::vector<std::pair<std::string, std::string>> variables;
+  Words extra;  // the user's own words for the launcher
+  Words command;
+};
+Words launch_line(const Launcher& launcher, const Launch& launch);
+
+}  // namespace fairlead::tools

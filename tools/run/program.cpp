@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "run/program.h"
+
+#include <elf.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "common/failure.h"
+#include "common/process.h"
+
+namespace fairlead::tools {
+namespace {
+
+struct MpiLibrary {
+  const char* soname;
+  const char* abi;
+};
+
+constexpr MpiLibrary mpi_libraries[] = {
+    {"libmpi.so.40", "openmpi"},    {"libmpi.so.12", "mpich"},     {"libmpich.so.12", "mpich"},
+    {"libmpi_cray.so.12", "mpich"}, {"libmpi_gnu.so.12", "mpich"}, {"libmpi_abi.so.0", "abi"},
+    {"libmpi_abi.so.1", "abi"},
+};
+
+// Programs that are asked to run a file of another kind, which then loads MPI.
+constexpr const char* interpreters[] = {"python", "pypy", "bash", "dash",   "sh",
+                                        "julia",  "perl", "ruby", "Rscript"};
+
+bool is_interpreter(const std::string& path) {
+  std::error_code error;
+  std::string name = std::filesystem::path(path).filename().string();
+  return std::any_of(std::begin(interpreters), std::end(interpreters), [&](const char* known) {
+    // python3, python3.11
+    std::string rest = name.rfind(known, 0) == 0 ? name.substr(std::strlen(known)) : "x";
+    return rest.find_first_not_of("0123456789.") == std::string::npos;
+  });
+}
+
+// The loader an ELF program names (PT_INTERP), "" where it names none.
+std::string loader_of(std::ifstream& file) {
+  Elf64_Ehdr header{};
+  file.seekg(0);
+  file.read(reinterpret_cast<char*>(&header), sizeof header);
+  bool elf64 =
+      file && std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64;
+  if (!elf64) return {};
+  for (int i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment{};
+    file.seekg(static_cast<std::streamoff>(header.e_phoff + size_t(i) * header.e_phentsize));
+    file.read(reinterpret_cast<char*>(&segment), sizeof segment);
+    if (!file) break;
+    if (segment.p_type != PT_INTERP || segment.p_filesz == 0 || segment.p_filesz > 4096) continue;
+    std::string path(segment.p_filesz, '\0');
+    file.seekg(static_cast<std::streamoff>(segment.p_offset));
+    file.read(path.data(), static_cast<std::streamsize>(path.size()));
+    return path.c_str();  // ends at the terminating zero
+  }
+  return {};
+}
+
+// Reads the lines "    libmpi.so.40 => /usr/lib/libmpi.so.40 (0x...)" or "... => not found".
+void find_mpi(const std::string& listing, Program* program) {
+  std::istringstream lines(listing);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string soname, arrow, path;
+    words >> soname >> arrow >> path;
+    soname = std::filesystem::path(soname).filename().string();
+    for (const MpiLibrary& known : mpi_libraries) {
+      if (soname != known.soname) continue;
+      if (!program->abi.empty() && program->abi != known.abi)
+        throw usage(fmt::format("{} is linked with two MPIs, {} and {}; link it with one", program->path,
+                                program->mpi_soname, soname));
+      if (!program->abi.empty()) continue;
+      program->abi = known.abi;
+      program->mpi_soname = soname;
+      if (path[0] == '/') program->mpi_library = path;
+    }
+  }
+}
+
+}  // namespace
+
+Program inspect_program(const std::string& name) {
+  Program program;
+  program.path = find_on_path(name);
+  if (program.path.empty())
+    throw usage(fmt::format("no program {}; give a path or a name on PATH of an executable file", name));
+  std::ifstream file(program.path, std::ios::binary);
+  char start[2] = {};
+  file.read(start, 2);
+  if (start[0] == '#' && start[1] == '!') {
+    program.kind = ProgramKind::script;
+    return program;
+  }
+  std::string loader = loader_of(file);
+  if (loader.empty()) return program;
+  program.kind = is_interpreter(program.path) ? ProgramKind::interpreter : ProgramKind::dynamic;
+  find_mpi(capture({loader, "--list", program.path}, Stderr::merge).output, &program);
+  return program;
+}
+
+}  // namespace fairlead::tools

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which MPI a program is linked with, as the dynamic loader itself answers for this environment
+// (RPATH, RUNPATH, LD_LIBRARY_PATH, the loader's cache). Nothing of the program runs.
+
+#pragma once
+
+#include <string>
+
+namespace fairlead::tools {
+
+enum class ProgramKind {
+  dynamic,      // an ELF program with a loader
+  interpreter,  // a dynamic program that runs other programs: python, sh, julia...
+  script,       // starts with #!
+  other,        // statically linked, foreign, or no program
+};
+
+struct Program {
+  std::string path;  // what will be executed
+  ProgramKind kind = ProgramKind::other;
+  std::string abi;          // "openmpi", "mpich", "abi"; "" where no MPI is linked
+  std::string mpi_soname;   // "libmpi.so.40"
+  std::string mpi_library;  // where the loader finds it; "" where it does not
+};
+
+// Throws a usage Failure when there is no such program, or it links two MPIs at once.
+Program inspect_program(const std::string& name);
+
+}  // namespace fairlead::tools

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fairlead run`: finds the MPI a program is linked with, the launcher that belongs to it and the Fairlead
+// library for its ABI, and becomes that launcher. Everything is checked before anything starts.
+
+#include "run/run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <map>
+
+#include "bench/bench.h"
+#include "common/command_line.h"
+#include "common/places.h"
+#include "common/process.h"
+#include "run/launcher.h"
+#include "run/program.h"
+
+extern char** environ;
+
+namespace fairlead::tools {
+namespace {
+
+struct Plan {
+  std::string abi;
+  Launcher launcher;
+};
+
+bool is_abi(const std::string& text) {
+  return std::find(mpi_abis.begin(), mpi_abis.end(), text) != mpi_abis.end();
+}
+
+bool loads_mpi_later(const Program& program) {
+  return program.kind == ProgramKind::script || program.kind == ProgramKind::interpreter;
+}
+
+Launcher given_launcher(const std::string& mpi) {
+  std::string path = find_on_path(mpi);
+  if (path.empty())
+    throw usage(fmt::format("--mpi: '{}' is not accepted; accepted: {}, or the path of a launcher", mpi,
+                            fmt::join(mpi_abis, ", ")));
+  auto launcher = recognise_launcher(path);
+  if (!launcher)
+    throw usage(
+        fmt::format("--mpi: {} is no launcher that answers --version as Open MPI, MPICH, Intel MPI, PALS, "
+                    "Slurm or Flux do",
+                    path));
+  return *launcher;
+}
+
+Plan make_plan(const Program& program, const std::string& mpi) {
+  if (program.kind == ProgramKind::other)
+    throw usage(fmt::format(
+        "{} is not a dynamically linked program of this machine; Fairlead cannot be loaded into it",
+        program.path));
+  if (!program.abi.empty() && program.mpi_library.empty())
+    throw usage(
+        fmt::format("{} needs {}, which the loader does not find; put its folder into LD_LIBRARY_PATH",
+                    program.path, program.mpi_soname));
+  Plan plan;
+  std::optional<Launcher> given;
+  if (is_abi(mpi))
+    plan.abi = mpi;
+  else if (!mpi.empty())
+    given = given_launcher(mpi);
+  if (!plan.abi.empty() && !program.abi.empty() && plan.abi != program.abi)
+    throw usage(fmt::format("--mpi {}, but {} is linked with {} ({}); leave --mpi out or give --mpi {}",
+                            plan.abi, program.path, program.abi, program.mpi_library, program.abi));
+  if (plan.abi.empty()) plan.abi = program.abi;
+
+  if (plan.abi.empty() && loads_mpi_later(program)) {
+    if (!given) given = first_launcher_on_path();
+    if (!given)
+      throw usage(
+          fmt::format("no MPI launcher on PATH to run {} with; install one (Debian: openmpi-bin or mpich), "
+                      "or give --mpi PATH",
+                      program.path));
+    if (given->kind->abis.empty())
+      throw usage(fmt::format(
+          "{} starts any MPI, and {} does not tell which it loads; use: {} fairlead exec --mpi ABI {}",
+          given->path, program.path, given->path, program.path));
+    plan.abi = given->kind->abis.front();
+  }
+  if (plan.abi.empty())
+    throw usage(
+        fmt::format("{} is not linked with an MPI library; for a program that loads MPI later give --mpi {}",
+                    program.path, fmt::join(mpi_abis, "|")));
+  if (given && !starts(*given->kind, plan.abi))
+    throw usage(fmt::format("{} is the launcher of {}, but {} is linked with {} ({})", given->path,
+                            given->kind->name, program.path, plan.abi, program.mpi_library));
+  plan.launcher = given ? *given : find_launcher(plan.abi, program.mpi_library);
+  return plan;
+}
+
+// Open MPI hands to other nodes only what it is told to.
+std::map<std::string, std::string> variables_for_ranks(const RunArguments& arguments) {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; *entry; ++entry) {
+    std::string text = *entry;
+    size_t equals = text.find('=');
+    if (text.rfind("FAIRLEAD_", 0) == 0 && equals != std::string::npos)
+      variables[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  if (!arguments.device.empty()) variables["FAIRLEAD_DEVICE"] = arguments.device;
+  if (arguments.sim > 0) {
+    variables["FAIRLEAD_DEVICE"] = "sim";
+    variables["FAIRLEAD_SIM_DEVICES"] = std::to_string(arguments.sim);
+  }
+  return variables;
+}
+
+bool is_this_tool(const std::string& program) {
+  std::error_code error;
+  std::string path = find_on_path(program);
+  return !path.empty() && std::filesystem::canonical(path, error) == own_path();
+}
+
+}  // namespace
+
+void define_run(CLI::App& app, RunArguments& arguments) {
+  app.add_option("-n,--ranks,--np", arguments.ranks, "Number of ranks.")
+      ->type_name("N")
+      ->required()
+      ->check(whole_number(1, 1 << 20));
+  app.add_option(
+         "--mpi", arguments.mpi,
+         "MPI to use: openmpi, mpich, abi, or the path of a launcher. Left out, the MPI the program is "
+         "linked with decides; for scripts, the first launcher on PATH.")
+      ->type_name("MPI");
+  app.add_option("--sim", arguments.sim, "Run on N simulated GPUs instead of real ones.")
+      ->type_name("N")
+      ->check(whole_number(1, 64));
+  app.add_flag(
+      "--visible", arguments.visible,
+      "Show each rank one GPU only: local rank modulo the number of GPUs. For programs that never choose "
+      "their GPU.");
+  app.add_flag_callback(
+      "--no-preload", [&arguments] { arguments.preload = false; },
+      "Run the program without Fairlead, all else the same.");
+  app.add_flag("--dry-run", arguments.dry_run, "Print the command and stop.");
+  app.add_option("--launcher-args", arguments.launcher_args,
+                 "More words for the launcher, in one argument, split as a shell does. May be repeated.")
+      ->type_name("WORDS")
+      ->allow_extra_args(false);
+  set_up(app, "-n N [options] PROGRAM [arguments]",
+         "  fairlead run -n 4 ./my_mpi_program --its --options\n"
+         "  fairlead run -n 2 --sim 2 --launcher-args '--map-by numa' ./my_mpi_program");
+}
+
+int launch(const RunArguments& arguments, const Words& program_words) {
+  Program program = inspect_program(program_words.front());
+  Plan plan = make_plan(program, arguments.mpi);
+  if (arguments.preload && preload_library(plan.abi).empty())
+    throw usage(
+        fmt::format("this Fairlead was built without a library for MPI {} (libfairlead-{}.so); build it with "
+                    "that MPI's mpicc in FAIRLEAD_MPICC, or give --no-preload",
+                    plan.abi, plan.abi));
+
+  Launch launch;
+  launch.ranks = arguments.ranks;
+  auto variables = variables_for_ranks(arguments);
+  launch.variables.assign(variables.begin(), variables.end());
+  for (const std::string& text : arguments.launcher_args)
+    for (const std::string& word : shell_split(text)) launch.extra.push_back(word);
+  launch.command = {own_path(), "exec", "--mpi", plan.abi};
+  if (!arguments.preload) launch.command.push_back("--no-preload");
+  if (arguments.visible) launch.command.push_back("--visible");
+  launch.command.push_back(program.path);
+  launch.command.insert(launch.command.end(), program_words.begin() + 1, program_words.end());
+
+  Words line = launch_line(plan.launcher, launch);
+  if (arguments.dry_run) {
+    std::cout << shell_line(line) << "\n";
+    return exit_success;
+  }
+  // The launcher itself runs without Fairlead; `fairlead exec` loads it into the ranks.
+  std::string others = preload_with("");
+  if (others.empty())
+    unsetenv("LD_PRELOAD");
+  else
+    setenv("LD_PRELOAD", others.c_str(), 1);
+  std::cout.flush();
+  become(line);
+}
+
+int run_command(const Words& words) {
+  CLI::App app("Run an MPI program with Fairlead loaded into its ranks.", "fairlead run");
+  RunArguments arguments;
+  define_run(app, arguments);
+  Words program;
+  if (!parse(app, words, &program)) return exit_success;
+  if (program.empty())
+    throw usage("no PROGRAM given; usage: fairlead run -n N [options] PROGRAM [arguments]");
+  if (is_this_tool(program.front())) program = bench_for_ranks(program, arguments);
+  return launch(arguments, program);
+}
+
+}  // namespace fairlead::tools

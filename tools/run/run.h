@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fairlead run` and `fairlead exec`: start the ranks of a program with Fairlead loaded, and become one rank.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/words.h"
+
+namespace CLI {
+class App;
+}
+
+namespace fairlead::tools {
+
+struct RunArguments {
+  int ranks = 0;
+  std::string mpi;     // an ABI, or the launcher to use; "" to find out
+  int sim = 0;         // simulated GPUs; 0: not asked for
+  std::string device;  // provider to force, from `bench -d`; "" for none
+  bool preload = true;
+  bool visible = false;
+  bool dry_run = false;
+  std::vector<std::string> launcher_args;
+};
+
+void define_run(CLI::App& app, RunArguments& arguments);
+int run_command(const Words& words);
+
+// Becomes the launcher that starts `program`; returns only after --dry-run.
+int launch(const RunArguments& arguments, const Words& program);
+
+struct ExecArguments {
+  std::string mpi;
+  bool preload = true;
+  bool visible = false;
+};
+
+void define_exec(CLI::App& app, ExecArguments& arguments);
+int exec_command(const Words& words);
+
+}  // namespace fairlead::tools
