@@ -84,6 +84,11 @@ class Walk {
     return receipts_.back();
   }
 
+  // A persistent request that cannot be started is no operation.
+  void start(MPI_Request* request) {
+    if (!MUST(MPI_Start(request))) MUST(MPI_Request_free(request));
+  }
+
   void keep(MPI_Request request, int due, Receipt* receipt, bool persistent) {
     if (request != MPI_REQUEST_NULL) pending_.push_back({request, due, receipt, persistent});
   }
@@ -113,8 +118,7 @@ class Walk {
         MUST(MPI_Ibsend(memory, count, MPI_BYTE, to, m.tag, comm(m), &request));
         break;
       case SendKind::persistent:
-        if (MUST(MPI_Send_init(memory, count, MPI_BYTE, to, m.tag, comm(m), &request)))
-          MUST(MPI_Start(&request));
+        if (MUST(MPI_Send_init(memory, count, MPI_BYTE, to, m.tag, comm(m), &request))) start(&request);
         break;
       case SendKind::sendrecv:
         break;
@@ -173,8 +177,7 @@ class Walk {
         MUST(MPI_Irecv(got.memory, count, MPI_BYTE, from, tag, comm(m), &request));
         break;
       case ReceiveKind::persistent:
-        if (MUST(MPI_Recv_init(got.memory, count, MPI_BYTE, from, tag, comm(m), &request)))
-          MUST(MPI_Start(&request));
+        if (MUST(MPI_Recv_init(got.memory, count, MPI_BYTE, from, tag, comm(m), &request))) start(&request);
         break;
       case ReceiveKind::sendrecv:
         break;
