@@ -1,1 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
+#
+# What `cmake --install` puts where. An installed tree may be moved: programs and libraries find each other by
+# relative RPATHs, the CMake package and the pkg-config files by their own place.
+#
+#   find_package(fairlead)        fairlead::device, fairlead::<abi>, fairlead_add_device_code()
+#   pkg-config                    fairlead-device, fairlead-<abi> (variable `preload`: the library to preload)
+#
+# The tools install themselves (tools/CMakeLists.txt).
+
+include(CMakePackageConfigHelpers)
+set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/fairlead)
+
+set(_libraries fairlead-device)
+foreach(abi IN LISTS FAIRLEAD_MPIS)
+  list(APPEND _libraries fairlead-${abi})
+endforeach()
+install(TARGETS ${_libraries} EXPORT fairlead LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/fairlead DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+# --- CMake package
+install(EXPORT fairlead NAMESPACE fairlead:: FILE fairleadTargets.cmake DESTINATION ${_package_dir})
+configure_package_config_file(cmake/fairleadConfig.cmake.in ${PROJECT_BINARY_DIR}/fairleadConfig.cmake
+  INSTALL_DESTINATION ${_package_dir} NO_SET_AND_CHECK_MACRO)
+# Before 1.0 a minor release may break its users.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/fairleadConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/fairleadConfig.cmake ${PROJECT_BINARY_DIR}/fairleadConfigVersion.cmake
+              cmake/DeviceCode.cmake
+        DESTINATION ${_package_dir})
+
+# --- pkg-config
+# The path from the .pc files up to the prefix; distributions have lib folders of several levels.
+file(RELATIVE_PATH _pc_up /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+foreach(library IN LISTS _libraries)
+  set(_pc_name ${library})
+  set(_pc_variables "")
+  set(_pc_description "Portable device memory and kernels for CUDA, ROCm and simulated GPUs")
+  if(NOT library STREQUAL "fairlead-device")
+    string(REPLACE "fairlead-" "" abi ${library})
+    set(_pc_variables "preload=\${libdir}/lib${library}.so")
+    set(_pc_description "Makes MPI GPU-aware (MPI ABI ${abi}); preload it, or link it before the MPI library")
+  endif()
+  configure_file(cmake/fairlead.pc.in ${PROJECT_BINARY_DIR}/${library}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${library}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
+
+# --- Documentation
+install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The steps ./demo and ./check share: packages, configure, build. Sourced by them, from the repository root.
+#
+# Each step prints one line; what its programs print goes to a log in the build folder, whose end is shown
+# when the step fails. Steps that find nothing to do take no time.
+#
+#   FAIRLEAD_BUILD   build folder (default: build)
+#   FAIRLEAD_MPICC   MPI compiler wrappers to build for, before those found on PATH
+
+build=${FAIRLEAD_BUILD:-build}
+mpicc=${FAIRLEAD_MPICC:-}
+# The library takes FAIRLEAD_* for its options and would warn of these.
+unset FAIRLEAD_BUILD FAIRLEAD_MPICC
+mkdir -p "$build"
+build=$(cd "$build" && pwd)
+
+if [[ -t 1 ]]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
+
+say() { printf '%s\n' "${bold}==>${plain} $*"; }
+die() { printf '%s\n' "$(basename "$0"): $*" >&2; exit 1; }
+
+# logged LOG COMMAND...: runs the command; when it fails, shows the end of its log and stops.
+logged() {
+  local log=$build/$1
+  shift
+  if ! "$@" >"$log" 2>&1; then
+    tail -n 25 "$log" >&2
+    die "'$(basename "$1")' failed; the whole log is $log"
+  fi
+}
+
+has_header() {
+  local prefixes=${CMAKE_PREFIX_PATH:-} flags=() prefix
+  for prefix in ${prefixes//[:;]/ }; do flags+=("-I$prefix/include"); done
+  printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$1" |
+    c++ "${flags[@]}" -x c++ -E - >/dev/null 2>&1
+}
+
+has_mpi() {
+  local wrapper
+  for wrapper in ${mpicc//;/ } mpicc mpicc.openmpi mpicc.mpich mpicc_abi; do
+    command -v "$wrapper" >/dev/null && return
+  done
+  return 1
+}
+
+is_present() { # the words of a requirement's middle column
+  case $1 in
+    command) command -v "$2" >/dev/null ;;
+    header) has_header "$2" ;;
+    mpi) has_mpi ;;
+  esac
+}
+
+# missing_packages USE...: the packages of these uses that are not there, each once.
+missing_packages() {
+  local use probe packages
+  while IFS='|' read -r use probe packages; do
+    [[ $use == \#* || " $* " != *" ${use// /} "* ]] && continue
+    # shellcheck disable=SC2086
+    is_present $probe || printf '%s\n' $packages
+  done <packaging/requirements | sort -u | paste -sd' '
+}
+
+install_packages() {
+  local as_root=()
+  (($(id -u) == 0)) || as_root=(sudo -n)
+  export DEBIAN_FRONTEND=noninteractive
+  "${as_root[@]}" apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=20 update &&
+    "${as_root[@]}" apt-get install -y --no-install-recommends "$@"
+}
+
+may_install() {
+  command -v apt-get >/dev/null || return 1
+  (($(id -u) == 0)) || sudo -n true 2>/dev/null
+}
+
+# need_packages USE...: installs what is missing. Without the right to do so, stops when the build needs it,
+# and otherwise says what will be left out.
+need_packages() {
+  local missing refused=$build/packages-not-installable
+  missing=$(missing_packages "$@")
+  if [[ -n $missing ]] && may_install && [[ $(cat "$refused" 2>/dev/null) != "$missing" ]]; then
+    say "Install $missing ($build/packages.log)"
+    # shellcheck disable=SC2086
+    install_packages $missing >"$build/packages.log" 2>&1 || tail -n 5 "$build/packages.log" >&2
+    missing=$(missing_packages "$@")
+    # What the build can do without is not asked for again each time.
+    [[ -n $(missing_packages build) ]] || echo "$missing" >"$refused"
+  fi
+  if [[ -z $missing ]]; then
+    say "Packages: all present"
+    return
+  fi
+  local remedy="apt-get install $missing"
+  if [[ -n $(missing_packages build) ]]; then
+    die "packages are missing; install them as root, then call again:
+  $remedy"
+  fi
+  say "Packages: going on without $missing (to have all: $remedy)"
+}
+
+# configure [-DNAME=VALUE...]
+configure() {
+  say "Configure ($build/configure.log)"
+  local arguments=(-S . -B "$build" -G Ninja)
+  [[ -z $mpicc ]] || arguments+=("-DFAIRLEAD_MPICC=$mpicc")
+  logged configure.log cmake "${arguments[@]}" "$@"
+  sed -n 's/^-- MPI for ABI \([a-z]*\): \(.*\)$/    MPI \1: \2/p; s/^-- \([^ ]* \)*\(built without device code.*\)/    \2/p' \
+    "$build/configure.log"
+}
+
+build_all() {
+  say "Build ($build/build.log)"
+  logged build.log cmake --build "$build"
+}

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Run by CTest (see CMakeLists.txt). Proves that the installed tree is complete, may be moved, and serves
+# users of find_package() and of pkg-config; every program runs on the simulated GPU.
+
+function(need)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE failed OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(failed)
+    list(JOIN ARGV " " line)
+    message(FATAL_ERROR "${line}\nended with ${failed}:\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+function(need_text text)
+  if(NOT output MATCHES "${text}")
+    message(FATAL_ERROR "expected '${text}' in:\n${output}")
+  endif()
+endfunction()
+
+set(ENV{FAIRLEAD_DEVICE} sim)
+set(ENV{FAIRLEAD_SIM_DEVICES} 2)
+unset(ENV{LD_LIBRARY_PATH})
+unset(ENV{FAIRLEAD_HOME})
+
+file(REMOVE_RECURSE ${WORK})
+need(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/installed)
+file(RENAME ${WORK}/installed ${WORK}/moved)
+set(prefix ${WORK}/moved)
+foreach(file IN ITEMS share/man/man1/fairlead.1 include/fairlead/device.h include/fairlead/kernel.h)
+  if(NOT EXISTS ${prefix}/${file})
+    message(FATAL_ERROR "${file} was not installed")
+  endif()
+endforeach()
+
+# --- find_package, and a kernel of one's own
+need(${CMAKE_COMMAND} -S ${PROJECT} -B ${WORK}/project -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${prefix}
+     -DCMAKE_C_COMPILER=${CC} -DCMAKE_CXX_COMPILER=${CXX} -DMPI_C_COMPILER=${MPICC} -DFAIRLEAD_ABI=${ABI})
+need(${CMAKE_COMMAND} --build ${WORK}/project)
+need(${WORK}/project/kernel)
+need_text("1000 elements were scaled on sim")
+
+# --- pkg-config
+if(PKG_CONFIG)
+  set(ENV{PKG_CONFIG_PATH} ${prefix}/${LIBDIR}/pkgconfig)
+  need(${PKG_CONFIG} --cflags --libs fairlead-device)
+  separate_arguments(flags UNIX_COMMAND "${output}")
+  need(${CC} ${PROJECT}/memory.c ${flags} -Wl,-rpath,${prefix}/${LIBDIR} -o ${WORK}/memory)
+  need(${WORK}/memory)
+  need_text("device memory works on sim")
+  need(${PKG_CONFIG} --variable=preload fairlead-${ABI})
+  string(STRIP "${output}" preload)
+  if(NOT EXISTS "${preload}")
+    message(FATAL_ERROR "pkg-config names ${preload}, which does not exist")
+  endif()
+endif()
+
+# --- The tool: an ordinary MPI program preloaded, one that is linked with Fairlead, and a benchmark
+set(fairlead ${prefix}/${BINDIR}/fairlead)
+need(${fairlead} run -n 2 ${WORK}/project/ring)
+need_text("ring of 2: correct")
+need(${fairlead} run --no-preload -n 2 ${WORK}/project/ring_linked)
+need_text("ring of 2: correct")
+need(${fairlead} bench latency -n 2 --mpi ${ABI} -m 8:64 -i 10 -c)
+need_text("all received bytes are right")
