@@ -5,7 +5,9 @@
 // for both; the answer is the median of the differences.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -57,6 +59,8 @@ Run latency_run(const BenchArguments& arguments, bool preload) {
 int host_overhead_benchmark(const BenchArguments& arguments) {
   check_json_target(arguments.json);
   bool table = arguments.json != "-";
+  if (isatty(2))
+    std::fprintf(stderr, "fairlead bench: %d runs follow, a second or so each\n", 2 * arguments.rounds);
   std::vector<double> with, without, differences;
   nlohmann::json last;
   for (int round = 0; round < arguments.rounds; ++round) {

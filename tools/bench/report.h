@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a benchmark prints: a table like the OSU micro-benchmarks' (lines with # are context) or JSON with the
-// same results and more. docs/benchmarks says what each column means.
+// same results and more. The table shows means, as theirs does.
 
 #pragma once
 

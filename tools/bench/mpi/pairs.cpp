@@ -213,6 +213,11 @@ int pairs_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   });
   print_header(arguments, ranks, allocator_name(allocator, provider));
 
+  constexpr size_t slow_to_prepare = size_t{256} << 20;
+  if (ranks.rank == 0 && bytes >= slow_to_prepare)
+    std::fprintf(
+        stderr, "fairlead bench pairs: writing and checking %zu MiB per rank takes a while around each row\n",
+        bytes >> 20);
   Pairs pairs(arguments, ranks, *ping, *pong);
   bool right = true;
   for (int stride = ranks.size / 2; stride > 0 && right; --stride)
