@@ -12,6 +12,11 @@
 #include "mpi/operation.h"
 
 namespace fairlead::mpi {
+namespace {
+
+constexpr unsigned rounds_between_nudges = 4;
+
+}  // namespace
 
 void Backoff::pause() {
   // A peer on another core answers within a few microseconds; after that, let others have this core.
@@ -93,7 +98,16 @@ void Engine::progress() {
   for (auto& operation : ended) operation->finish(&ignored);
 }
 
+// Operations that wait for shared memory or the GPU ask nothing of the host MPI, but its own messages, which
+// a peer may be waiting for, move only while it is called. Any probe does; nobody ever sends this tag.
+void Engine::nudge_host() {
+  constexpr int unused_tag = 1;
+  int found;
+  PMPI_Iprobe(0, unused_tag, self_, &found, MPI_STATUS_IGNORE);
+}
+
 void Engine::progress_locked() {
+  if (++rounds_ % rounds_between_nudges == 0) nudge_host();
   for (Operation* operation : operations_)
     if (!operation->complete()) operation->advance();
   std::erase_if(kept_, [&](auto& offer) {

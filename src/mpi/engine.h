@@ -73,6 +73,7 @@ class Engine {
 
  private:
   void progress_locked();
+  void nudge_host();
   // A send is over for the user; its receiver may still want the bytes.
   void keep(std::unique_ptr<p2p::SendOffer> offer);
   void release();
@@ -83,6 +84,7 @@ class Engine {
   std::mutex mutex_;
   std::atomic<int> busy_{0};
   std::atomic<int> parked_{0};
+  unsigned rounds_ = 0;
   std::vector<Operation*> operations_;
   std::vector<std::unique_ptr<Operation>> adopted_;
   std::vector<std::unique_ptr<Operation>>

@@ -98,7 +98,7 @@ class Send : public Operation {
   int dest_, tag_;
   bool buffer_at_once_ = false;
   HostBuffer staged_;
-  p2p::Descriptor descriptor_;
+  p2p::DescriptorMessage descriptor_;
   std::unique_ptr<p2p::SendOffer> offer_;
 };
 
@@ -111,7 +111,10 @@ class Receive : public Operation {
   ~Receive() override;
 
   // A persistent receive into host memory runs on this persistent host request, which it now owns.
-  void own_persistent(MPI_Request message) { message_ = message; }
+  void own_persistent(MPI_Request message) {
+    message_ = message;
+    owns_persistent_ = true;
+  }
   // The message a matched probe gave.
   void take_matched(MPI_Message message) { matched_ = message; }
   void take_stashed(std::unique_ptr<Stashed> stashed);
@@ -141,6 +144,7 @@ class Receive : public Operation {
   int device_ = -1;
   Layout layout_;
   bool own_datatype_ = false;
+  bool owns_persistent_ = false;
   MPI_Message matched_ = MPI_MESSAGE_NULL;
   std::unique_ptr<Stashed> stashed_;
   HostBuffer bounce_;  // where the host message lands, when that is not the user's buffer
@@ -166,6 +170,8 @@ inline bool may_hold_descriptor(MPI_Count count, MPI_Datatype datatype) {
 // fetches the message and corrects the status.
 int complete_host_receive(const UserBuffer& buffer, MPI_Comm comm, MPI_Status* status);
 
+// What an inactive or null request gives.
+void set_empty(MPI_Status* status);
 MPI_Count byte_count(const MPI_Status& status);
 void set_byte_count(MPI_Status* status, MPI_Count bytes);
 

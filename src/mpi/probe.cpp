@@ -37,13 +37,17 @@ int improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
   if (!stashed) {
     int result = real.Improbe(source, tag, comm, flag, message, status);
     if (result != MPI_SUCCESS || !*flag || status->MPI_SOURCE == MPI_PROC_NULL) return result;
-    if (byte_count(*status) != static_cast<MPI_Count>(p2p::descriptor_bytes)) return result;
+    if (byte_count(*status) != static_cast<MPI_Count>(p2p::descriptor_bytes)) {
+      note_handle(*message, comm);
+      return result;
+    }
     stashed = look_into(*message, *status, comm);
   }
   *flag = 1;
   *status = stashed->status;
   if (stashed->looked_into()) return make_handle(std::move(stashed), message);
   *message = stashed->message;
+  note_handle(*message, comm);
   return MPI_SUCCESS;
 }
 

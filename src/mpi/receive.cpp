@@ -44,19 +44,16 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
 }
 
 // Messages of a descriptor's length were looked into when they were matched, so a host buffer is plain
-// unless the handle stands for one of those.
-bool needs_us(const void* buf, MPI_Message* message, std::unique_ptr<Stashed>* stashed) {
-  if (!watching() || *message == MPI_MESSAGE_NO_PROC) return false;
-  if (engine().busy()) *stashed = take_handle(message);
-  return *stashed || is_device(buf);
-}
-
-std::unique_ptr<Receive> matched_receive(const UserBuffer& buffer, MPI_Message* message,
-                                         std::unique_ptr<Stashed> stashed) {
-  // The handle does not tell its communicator; errors go where MPI sends those without one.
+// unless the handle stands for one of those. Null: the host MPI can do it alone.
+std::unique_ptr<Receive> matched_receive(const UserBuffer& buffer, MPI_Message* message) {
+  if (!watching() || *message == MPI_MESSAGE_NO_PROC) return nullptr;
+  std::unique_ptr<Stashed> stashed;
+  if (engine().busy()) stashed = take_handle(message);
+  bool looked_into = stashed && stashed->looked_into();
+  if (!looked_into && !is_device(buffer.address)) return nullptr;
   auto operation =
       std::make_unique<Receive>(buffer, MPI_ANY_SOURCE, MPI_ANY_TAG, stashed ? stashed->comm : MPI_COMM_SELF);
-  if (stashed)
+  if (looked_into)
     operation->take_stashed(std::move(stashed));
   else
     operation->take_matched(*message);
@@ -66,19 +63,16 @@ std::unique_ptr<Receive> matched_receive(const UserBuffer& buffer, MPI_Message* 
 
 template <auto blocking, class Count>
 int matched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {
-  std::unique_ptr<Stashed> stashed;
-  if (!needs_us(buf, message, &stashed)) {
-    Parked parked;
-    return (real.*blocking)(buf, count, datatype, message, status);
-  }
-  return run(*matched_receive({buf, count, datatype}, message, std::move(stashed)), status);
+  if (auto operation = matched_receive({buf, count, datatype}, message)) return run(*operation, status);
+  Parked parked;
+  return (real.*blocking)(buf, count, datatype, message, status);
 }
 
 template <auto start, class Count>
 int imatched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Request* request) {
-  std::unique_ptr<Stashed> stashed;
-  if (!needs_us(buf, message, &stashed)) return (real.*start)(buf, count, datatype, message, request);
-  return hand_out(matched_receive({buf, count, datatype}, message, std::move(stashed)), request);
+  if (auto operation = matched_receive({buf, count, datatype}, message))
+    return hand_out(std::move(operation), request);
+  return (real.*start)(buf, count, datatype, message, request);
 }
 
 }  // namespace

@@ -22,6 +22,28 @@ bool is_named(MPI_Datatype datatype) {
   return combiner == MPI_COMBINER_NAMED;
 }
 
+// While it lives, the host MPI returns errors of this communicator's requests instead of raising them. (MPICH
+// raises the errors of a wait on MPI_COMM_WORLD, whatever the communicator.)
+class QuietErrors {
+ public:
+  explicit QuietErrors(MPI_Comm comm) : comms_{comm, MPI_COMM_WORLD} {
+    for (int i = 0; i < 2; ++i) {
+      PMPI_Comm_get_errhandler(comms_[i], &handlers_[i]);
+      PMPI_Comm_set_errhandler(comms_[i], MPI_ERRORS_RETURN);
+    }
+  }
+  ~QuietErrors() {
+    for (int i = 1; i >= 0; --i) {
+      PMPI_Comm_set_errhandler(comms_[i], handlers_[i]);
+      PMPI_Errhandler_free(&handlers_[i]);
+    }
+  }
+
+ private:
+  MPI_Comm comms_[2];
+  MPI_Errhandler handlers_[2];
+};
+
 }  // namespace
 
 Receive::Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm)
@@ -34,15 +56,17 @@ Receive::Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm)
 }
 
 Receive::~Receive() {
-  if (persistent && message_ != MPI_REQUEST_NULL) real.Request_free(&message_);
+  if (owns_persistent_) real.Request_free(&message_);
   if (own_datatype_) PMPI_Type_free(&buffer_.datatype);
 }
 
 void Receive::take_stashed(std::unique_ptr<Stashed> stashed) {
-  if (stashed->looked_into())
-    stashed_ = std::move(stashed);
-  else
+  if (!stashed->looked_into()) {
     matched_ = stashed->message;
+    return;
+  }
+  note_received(*stashed);
+  stashed_ = std::move(stashed);
 }
 
 int Receive::start() {
@@ -51,9 +75,12 @@ int Receive::start() {
   override_bytes_ = -1;
   error_ = MPI_SUCCESS;
   layout_ = layout_of(buffer_.count, buffer_.datatype);
-  device::Allocation allocation;
-  if (layout_.bytes > 0) allocation = device::classify(static_cast<char*>(buffer_.address) + layout_.first);
+  device::Allocation allocation = device::classify(static_cast<char*>(buffer_.address) + layout_.first);
   device_ = allocation.kind == device::MemoryKind::device ? allocation.device : -1;
+  if (source_ == MPI_PROC_NULL && matched_ == MPI_MESSAGE_NULL) {
+    over();
+    return MPI_SUCCESS;
+  }
   if (!stashed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
     if (auto earlier = fairlead::mpi::take_stashed(source_, tag_, comm_)) take_stashed(std::move(earlier));
   if (stashed_) {
@@ -65,6 +92,8 @@ int Receive::start() {
 }
 
 int Receive::post() {
+  log_line(LogLevel::trace, "receive of up to %lld bytes of %s memory from %d with tag %d is posted",
+           static_cast<long long>(layout_.bytes), into_device() ? "device" : "host", source_, tag_);
   void* landing = buffer_.address;
   MPI_Count count = buffer_.count;
   MPI_Datatype datatype = buffer_.datatype;
@@ -82,7 +111,7 @@ int Receive::post() {
       datatype = MPI_BYTE;
     }
   }
-  if (persistent && !into_device()) return real.Start(&message_);
+  if (owns_persistent_) return real.Start(&message_);
   bool fits = count <= INT_MAX;
   int small = static_cast<int>(count);
   if (matched_ != MPI_MESSAGE_NULL)
@@ -124,12 +153,14 @@ void Receive::advance() {
 void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   unsigned char found[p2p::descriptor_bytes];
   const unsigned char* start = bytes;
-  if (!bytes && length == descriptor_length) start = extract_descriptor(found) ? found : nullptr;
+  if (!bytes && length == descriptor_length && layout_.bytes >= length)
+    start = extract_descriptor(found) ? found : nullptr;
   if (!start || !p2p::is_descriptor(start, static_cast<size_t>(length), engine().nonce()))
     return bytes ? deliver(bytes, length) : over();
 
-  p2p::Descriptor descriptor;
-  std::memcpy(&descriptor, start, sizeof descriptor);
+  p2p::Descriptor descriptor = p2p::read_descriptor(start);
+  log_line(LogLevel::trace, "receive from %d with tag %d takes %lld bytes by offer %u of rank %d", source_,
+           tag_, static_cast<long long>(descriptor.bytes), descriptor.offer, descriptor.sender);
   void* to = buffer_.address;
   if (!layout_.contiguous) {
     packed_ = HostBuffer(static_cast<size_t>(layout_.bytes));
@@ -233,7 +264,7 @@ void Receive::describe(MPI_Status* status) {
   int arrived;
   if (stashed_)
     *status = stashed_->status;
-  else
+  else if (source_ != MPI_PROC_NULL)
     PMPI_Request_get_status(message_, &arrived, status);
   if (override_bytes_ >= 0) set_byte_count(status, override_bytes_);
 }
@@ -243,6 +274,17 @@ int Receive::finish(MPI_Status* status) {
   if (stashed_) {
     *status = stashed_->status;
     stashed_.reset();
+  } else if (source_ == MPI_PROC_NULL) {
+    set_empty(status);
+    status->MPI_SOURCE = MPI_PROC_NULL;
+  } else if (override_bytes_ < 0 && (into_device() || handle == MPI_REQUEST_NULL)) {
+    // Where the user would see the host's own wait, its way of raising errors is right.
+    {
+      QuietErrors quiet(comm_);
+      result = real.Wait(&message_, status);
+    }
+    // The host's word for it is better than ours.
+    if (result != MPI_SUCCESS) return raise(error_ = result);
   } else {
     result = real.Wait(&message_, status);
   }

@@ -28,7 +28,4 @@ void release(Operation* operation, MPI_Request* request);
 // Waits for a host request, making progress meanwhile (M7).
 int poll_until_complete(MPI_Request* request, MPI_Status* status);
 
-// What an inactive or null request gives.
-void set_empty(MPI_Status* status);
-
 }  // namespace fairlead::mpi

@@ -53,14 +53,16 @@ int Send::start() {
     std::lock_guard lock(engine().mutex());
     offer_ = p2p::SendOffer::open(*engine().node(), receiver, buffer_.address,
                                   static_cast<uint64_t>(layout.bytes), allocation);
-    if (offer_) descriptor_ = offer_->descriptor();
+    if (offer_) descriptor_ = p2p::DescriptorMessage(offer_->descriptor());
     if (offer_ && buffer_at_once_) {
       offer_->buffer();
       if (!offer_->buffer_free()) offer_->flush();
     }
   }
   if (!offer_) return send_plain(allocation, layout);
-  int result = post(&descriptor_, p2p::descriptor_bytes, MPI_BYTE);
+  log_line(LogLevel::trace, "send of %lld bytes to %d with tag %d is offer %u",
+           static_cast<long long>(layout.bytes), dest_, tag_, offer_->descriptor().offer);
+  int result = post(descriptor_.bytes, p2p::descriptor_bytes, MPI_BYTE);
   if (result != MPI_SUCCESS) {
     std::lock_guard lock(engine().mutex());
     offer_.reset();
@@ -69,6 +71,8 @@ int Send::start() {
 }
 
 int Send::send_plain(const device::Allocation& allocation, const Layout& layout) {
+  log_line(LogLevel::trace, "send of %lld bytes to %d with tag %d travels plain",
+           static_cast<long long>(layout.bytes), dest_, tag_);
   count(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
   bool copied;
   if (layout.contiguous) {
@@ -119,6 +123,7 @@ void Send::advance() {
   }
   int sent = 0;
   PMPI_Request_get_status(message_, &sent, MPI_STATUS_IGNORE);
+  if (mode_ == SendMode::synchronous && offer_ && !offer_->finished() && offer_->matched_by_probe()) return;
   if (sent) complete_.store(true, std::memory_order_release);
 }
 

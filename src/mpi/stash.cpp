@@ -6,6 +6,7 @@
 #include <list>
 #include <mutex>
 
+#include "base/log.h"
 #include "mpi/engine.h"
 #include "mpi/operation.h"
 #include "mpi/real.h"
@@ -26,6 +27,13 @@ auto find(int source, int tag, MPI_Comm comm) {
     return entry->comm == comm && (source == MPI_ANY_SOURCE || source == entry->status.MPI_SOURCE) &&
            (tag == MPI_ANY_TAG || tag == entry->status.MPI_TAG);
   });
+}
+
+// Where the sender sees that its descriptor was only looked at; null for a genuine message.
+std::atomic<uint32_t>* mark_of(const Stashed& stashed) {
+  if (!p2p::is_descriptor(stashed.bytes, sizeof stashed.bytes, engine().nonce())) return nullptr;
+  p2p::Descriptor descriptor = p2p::read_descriptor(stashed.bytes);
+  return &engine().node()->block(descriptor.sender).offers[descriptor.offer].looked_at;
 }
 
 }  // namespace
@@ -52,13 +60,22 @@ std::unique_ptr<Stashed> look_into(MPI_Message message, const MPI_Status& status
   auto entry = std::make_unique<Stashed>();
   entry->comm = comm;
   entry->status = status;
+  // Taking the message completes a synchronous host send; its sender must not see that before the mark.
+  std::atomic<uint32_t>* looking = engine().node() ? &engine().node()->mine().looking : nullptr;
+  if (looking) ++*looking;
   real.Mrecv(entry->bytes, sizeof entry->bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
-  if (p2p::is_descriptor(entry->bytes, sizeof entry->bytes, engine().nonce())) {
-    p2p::Descriptor descriptor;
-    std::memcpy(&descriptor, entry->bytes, sizeof descriptor);
-    set_byte_count(&entry->status, static_cast<MPI_Count>(descriptor.bytes));
+  if (std::atomic<uint32_t>* looked_at = mark_of(*entry)) {
+    log_line(LogLevel::trace, "a probe looks into a message from %d with tag %d", status.MPI_SOURCE,
+             status.MPI_TAG);
+    looked_at->store(1, std::memory_order_release);
+    set_byte_count(&entry->status, static_cast<MPI_Count>(p2p::read_descriptor(entry->bytes).bytes));
   }
+  if (looking) --*looking;
   return entry;
+}
+
+void note_received(const Stashed& stashed) {
+  if (std::atomic<uint32_t>* looked_at = mark_of(stashed)) looked_at->store(0, std::memory_order_release);
 }
 
 bool stash_if_unclear(const MPI_Status& status, MPI_Comm comm) {
@@ -91,12 +108,22 @@ int make_handle(std::unique_ptr<Stashed> stashed, MPI_Message* message) {
   MPI_Request request;
   int result = real.Isend(nullptr, 0, MPI_BYTE, 0, tag, engine().self(), &request);
   if (result == MPI_SUCCESS) result = real.Mprobe(0, tag, engine().self(), message, MPI_STATUS_IGNORE);
-  if (result == MPI_SUCCESS) result = real.Wait(&request, MPI_STATUS_IGNORE);
+  // It completes when the user receives the message.
+  if (result == MPI_SUCCESS) result = real.Request_free(&request);
   if (result == MPI_SUCCESS) {
     handed.push_back({*message, std::move(stashed)});
     engine().keep_busy(1);
   }
   return result;
+}
+
+void note_handle(MPI_Message message, MPI_Comm comm) {
+  std::lock_guard lock(mutex);
+  auto entry = std::make_unique<Stashed>();
+  entry->comm = comm;
+  entry->message = message;
+  handed.push_back({message, std::move(entry)});
+  engine().keep_busy(1);
 }
 
 std::unique_ptr<Stashed> take_handle(MPI_Message* message) {
@@ -107,7 +134,7 @@ std::unique_ptr<Stashed> take_handle(MPI_Message* message) {
   auto stashed = std::move(found->stashed);
   handed.erase(found);
   engine().keep_busy(-1);
-  real.Mrecv(nullptr, 0, MPI_BYTE, message, MPI_STATUS_IGNORE);
+  if (stashed->looked_into()) real.Mrecv(nullptr, 0, MPI_BYTE, message, MPI_STATUS_IGNORE);
   return stashed;
 }
 

@@ -32,11 +32,20 @@ bool peek_stashed(int source, int tag, MPI_Comm comm, MPI_Status* status);
 // before it) and returns true.
 bool stash_if_unclear(const MPI_Status& status, MPI_Comm comm);
 
-// Reads a 64-byte message and notes the true length in its status.
+// Reads a message of a descriptor's length and notes the true length in its status. The sender of a
+// descriptor is told that this is no receive, so that a synchronous send goes on waiting (M4); a genuine
+// synchronous message of exactly this length completes when it is probed.
 std::unique_ptr<Stashed> look_into(MPI_Message message, const MPI_Status& status, MPI_Comm comm);
 
-// Gives a matched message that was looked into a real MPI_Message handle, and finds it again.
+// A receive takes the message now.
+void note_received(const Stashed& stashed);
+
+// Gives a matched message that was looked into a real MPI_Message handle.
 int make_handle(std::unique_ptr<Stashed> stashed, MPI_Message* message);
+// A handle of the host's own, of which only the communicator must be known.
+void note_handle(MPI_Message message, MPI_Comm comm);
+// What the handle stands for, once; null when it was not given out here. If the message was looked into,
+// *message has become null, else it is still to be received.
 std::unique_ptr<Stashed> take_handle(MPI_Message* message);
 
 }  // namespace fairlead::mpi

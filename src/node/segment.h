@@ -55,8 +55,9 @@ const char* to_string(Reason reason);
 
 struct alignas(64) Offer {
   std::atomic<OfferState> state;
-  std::atomic<Reason> reason;  // receiver's, with refused
-  int32_t receiver;            // node rank
+  std::atomic<Reason> reason;       // receiver's, with refused
+  std::atomic<uint32_t> looked_at;  // receiver's: a probe took the descriptor, no receive has yet
+  int32_t receiver;                 // node rank
   uint64_t bytes;
   RemoteMemory source;
 
@@ -75,6 +76,8 @@ struct alignas(64) Offer {
 struct alignas(64) RankBlock {
   // Set while the rank sits in a host MPI call that cannot poll: it will answer no offer.
   alignas(64) std::atomic<uint32_t> parked;
+  // Nonzero while the rank takes a message from the host MPI only to look at it.
+  std::atomic<uint32_t> looking;
 
   alignas(64) int32_t world_rank;
   pid_t pid;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the host message of a larger device send carries in place of the bytes: a fixed-size record that
+// What the host message of a larger device send carries in place of the bytes: a record of fixed length that
 // names the sender's offer in the node's shared segment. A receive knows one by its exact length and the
-// job's nonce, which no user message starts with.
+// job's nonce, which no user message starts with. The length is odd and prime, because a genuine message of
+// that length costs a probe more (see src/mpi/stash.h): few programs send any.
 
 #pragma once
 
@@ -21,14 +22,28 @@ struct Descriptor {
   uint32_t offer;  // index in the sender's block
   uint32_t reserved;
   uint64_t bytes;  // of the user's message
-  uint64_t padding[3];
 };
 constexpr uint32_t descriptor_version = 1;
-constexpr size_t descriptor_bytes = sizeof(Descriptor);
-static_assert(descriptor_bytes == 64 && std::is_trivially_copyable_v<Descriptor>);
+constexpr size_t descriptor_bytes = 61;
+static_assert(sizeof(Descriptor) <= descriptor_bytes && std::is_trivially_copyable_v<Descriptor>);
+
+// As it travels: the record, then zeros.
+struct DescriptorMessage {
+  unsigned char bytes[descriptor_bytes] = {};
+  DescriptorMessage() = default;
+  explicit DescriptorMessage(const Descriptor& descriptor) {
+    std::memcpy(bytes, &descriptor, sizeof descriptor);
+  }
+};
 
 inline bool is_descriptor(const void* bytes, size_t length, const node::Nonce& nonce) {
   return length == descriptor_bytes && std::memcmp(bytes, &nonce, sizeof nonce) == 0;
+}
+
+inline Descriptor read_descriptor(const void* bytes) {
+  Descriptor descriptor;
+  std::memcpy(&descriptor, bytes, sizeof descriptor);
+  return descriptor;
 }
 
 }  // namespace fairlead::p2p

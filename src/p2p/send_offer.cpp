@@ -58,6 +58,7 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
   node::Offer& slot = node.mine().offers[index];
   slot.receiver = receiver;
   slot.bytes = bytes;
+  slot.looked_at.store(0, std::memory_order_relaxed);
   slot.reason.store(Reason::none, std::memory_order_relaxed);
 
   bool exportable = true;
@@ -88,7 +89,7 @@ SendOffer::SendOffer(node::Node& node, int index, int receiver, const void* addr
       device_(device),
       exportable_(exportable),
       allocation_(allocation),
-      descriptor_{node.nonce(), descriptor_version, node.rank(), static_cast<uint32_t>(index), 0, bytes, {}} {
+      descriptor_{node.nonce(), descriptor_version, node.rank(), static_cast<uint32_t>(index), 0, bytes} {
   if (exportable_)
     slot_->state.store(OfferState::offered, std::memory_order_release);
   else
@@ -133,6 +134,10 @@ void SendOffer::close() {
 
 bool SendOffer::buffer_free() const {
   return finished_ || pooled_ || (stream_ && stream_->read_out());
+}
+
+bool SendOffer::matched_by_probe() const {
+  return node_.block(receiver_).looking.load() != 0 || slot_->looked_at.load(std::memory_order_acquire) != 0;
 }
 
 bool SendOffer::proven() const {

@@ -3,6 +3,7 @@
 #include "transport/staged.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <vector>
 
@@ -18,6 +19,7 @@ using node::OfferState;
 using node::RankBlock;
 using node::SharedMemory;
 
+constexpr auto starvation = std::chrono::milliseconds(1);
 constexpr int retries_allowed = 3;
 constexpr uint64_t produced_failed = UINT64_MAX;
 
@@ -32,6 +34,7 @@ struct Arena {
   SharedMemory memory;
   uint64_t chunk_bytes = 0;
   std::vector<uint32_t> idle;
+  std::chrono::steady_clock::time_point last_return{};
   size_t chunks = 0;
 
   bool open(Node& node) {
@@ -96,13 +99,21 @@ uint64_t StagedSender::length(uint64_t chunk) const {
 
 void StagedSender::take_back_consumed() {
   uint64_t consumed = offer_.consumed.load(std::memory_order_acquire);
+  if (returned_ < consumed) arena().last_return = std::chrono::steady_clock::now();
   for (; returned_ < consumed; ++returned_)
     arena().idle.push_back(offer_.chunks[returned_ % chunks_in_flight]);
+}
+
+// All chunks may be held by messages that are received only after this one.
+bool StagedSender::starves() const {
+  return started_ == returned_ && started_ < total_ && !spilled_ && arena().idle.empty() &&
+         std::chrono::steady_clock::now() - arena().last_return > starvation;
 }
 
 void StagedSender::advance() {
   if (failed_) return;
   take_back_consumed();
+  if (starves()) return spill();
   while (!spilled_ && started_ < total_ && started_ - returned_ < chunks_in_flight && !arena().idle.empty()) {
     uint32_t chunk = arena().idle.back();
     int slot = static_cast<int>(started_ % chunks_in_flight);

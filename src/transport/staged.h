@@ -34,6 +34,7 @@ class StagedSender {
  private:
   uint64_t length(uint64_t chunk) const;
   void take_back_consumed();
+  bool starves() const;
   void fail();
 
   Node& node_;
