@@ -112,6 +112,6 @@ configure() {
 }
 
 build_all() {
-  say "Build ($build/build.log)"
+  say "Build: some minutes the first time ($build/build.log)"
   logged build.log cmake --build "$build"
 }
