@@ -32,8 +32,9 @@ Engine& engine() {
   return *only;
 }
 
-void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self) {
+void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent) {
   self_ = self;
+  silent_ = silent;
   node_ = std::move(node);
   nonce_ = nonce;
   if (node_) last_progress_.resize(static_cast<size_t>(node_->size()));
@@ -99,11 +100,11 @@ void Engine::progress() {
 }
 
 // Operations that wait for shared memory or the GPU ask nothing of the host MPI, but its own messages, which
-// a peer may be waiting for, move only while it is called. Any probe does; nobody ever sends this tag.
+// a peer may be waiting for, move only while it is called. A probe on a communicator that nobody sends on does
+// that; it must span the job, because some MPIs look no further than themselves for a message to self.
 void Engine::nudge_host() {
-  constexpr int unused_tag = 1;
   int found;
-  PMPI_Iprobe(0, unused_tag, self_, &found, MPI_STATUS_IGNORE);
+  PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, silent_, &found, MPI_STATUS_IGNORE);
 }
 
 void Engine::progress_locked() {

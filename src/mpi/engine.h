@@ -33,7 +33,9 @@ class Backoff {
 class Engine {
  public:
   // `node` may be null: no shared memory with anybody, every message travels plain.
-  void open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self);
+  // `self` is a communicator of this process alone, `silent` one of the job on which nobody sends; no other code
+  // uses them.
+  void open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent);
   // MPI_Finalize: `others_done` tells whether all ranks have come here, so that nobody fetches any more.
   template <class OthersDone>
   void close(OthersDone others_done) {
@@ -43,7 +45,7 @@ class Engine {
 
   node::Node* node() const { return node_.get(); }
   const node::Nonce& nonce() const { return nonce_; }
-  MPI_Comm self() const { return self_; }  // a communicator of this process alone, nobody else's
+  MPI_Comm self() const { return self_; }
   std::mutex& mutex() { return mutex_; }
 
   // Is there any operation, buffered send or stashed message? If not, completion calls forward unchanged.
@@ -80,7 +82,7 @@ class Engine {
 
   std::unique_ptr<node::Node> node_;
   node::Nonce nonce_{};
-  MPI_Comm self_ = MPI_COMM_NULL;
+  MPI_Comm self_ = MPI_COMM_NULL, silent_ = MPI_COMM_NULL;
   std::mutex mutex_;
   std::atomic<int> busy_{0};
   std::atomic<int> parked_{0};

@@ -22,7 +22,7 @@ namespace fairlead::mpi {
 namespace {
 
 MPI_Comm node_comm = MPI_COMM_NULL;
-MPI_Comm self_comm = MPI_COMM_NULL;
+MPI_Comm self_comm = MPI_COMM_NULL, silent_comm = MPI_COMM_NULL;
 int world_rank = 0, world_size = 1;
 
 bool any_rank_has_gpu() {
@@ -77,8 +77,9 @@ void open_job() {
   node::Nonce nonce = agree_on_nonce();
   std::unique_ptr<node::Node> node = open_node(nonce);
   real.Comm_dup(MPI_COMM_SELF, &self_comm);
+  real.Comm_dup(MPI_COMM_WORLD, &silent_comm);
   open_communicators();
-  engine().open(std::move(node), nonce, self_comm);
+  engine().open(std::move(node), nonce, self_comm, silent_comm);
   detail::watching = true;
   if (world_rank == 0)
     log_line(LogLevel::info, "device messages are served; this rank's GPUs: %s",
@@ -122,6 +123,7 @@ void close_job() {
   detail::watching = false;
   close_communicators();
   real.Comm_free(&self_comm);
+  real.Comm_free(&silent_comm);
   real.Comm_free(&node_comm);
 }
 

@@ -86,17 +86,18 @@ bool stash_if_unclear(const MPI_Status& status, MPI_Comm comm) {
     MPI_Status next;
     real.Improbe(status.MPI_SOURCE, MPI_ANY_TAG, comm, &found, &message, &next);
     if (!found) break;  // another thread was faster
-    if (next.MPI_TAG == status.MPI_TAG) {
+    bool unclear = byte_count(next) == static_cast<MPI_Count>(p2p::descriptor_bytes);
+    if (unclear) {
       stash.push_back(look_into(message, next, comm));
-      engine().keep_busy(1);
-      break;
+    } else {
+      auto earlier = std::make_unique<Stashed>();
+      earlier->comm = comm;
+      earlier->status = next;
+      earlier->message = message;
+      stash.push_back(std::move(earlier));
     }
-    auto earlier = std::make_unique<Stashed>();
-    earlier->comm = comm;
-    earlier->status = next;
-    earlier->message = message;
-    stash.push_back(std::move(earlier));
     engine().keep_busy(1);
+    if (next.MPI_TAG == status.MPI_TAG) break;
   }
   return true;
 }
