@@ -22,8 +22,9 @@ auto& idle = *new std::array<std::vector<unsigned char*>, 64>;
 
 }  // namespace
 
-HostBuffer::HostBuffer(size_t bytes) {
-  size_class_ = std::max(smallest_class, static_cast<int>(std::bit_width(std::max<size_t>(bytes, 1) - 1)));
+HostBuffer::HostBuffer(size_t bytes, size_t reserve) : bytes_(bytes) {
+  size_t room = std::max({bytes, reserve, size_t{1}});
+  size_class_ = std::max(smallest_class, static_cast<int>(std::bit_width(room - 1)));
   {
     std::lock_guard lock(mutex);
     auto& list = idle[size_class_];
@@ -41,7 +42,7 @@ HostBuffer::HostBuffer(size_t bytes) {
 HostBuffer::~HostBuffer() {
   if (!data_) return;
   size_t bytes = size_t{1} << size_class_;
-  if (bytes > kept_bytes) madvise(data_ + kept_bytes, bytes - kept_bytes, MADV_DONTNEED);
+  if (bytes_ > kept_bytes) madvise(data_ + kept_bytes, bytes - kept_bytes, MADV_DONTNEED);
   std::lock_guard lock(mutex);
   auto& list = idle[size_class_];
   if (list.size() < kept_per_class)

@@ -13,11 +13,13 @@ namespace fairlead {
 class HostBuffer {
  public:
   HostBuffer() = default;
-  explicit HostBuffer(size_t bytes);  // data() is null when there is no memory
+  // data() is null when there is no memory. `reserve` bytes of address space are kept apart for it at least.
+  explicit HostBuffer(size_t bytes, size_t reserve = 0);
   HostBuffer(HostBuffer&& other) noexcept { *this = std::move(other); }
   HostBuffer& operator=(HostBuffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_class_, other.size_class_);
+    std::swap(bytes_, other.bytes_);
     return *this;
   }
   ~HostBuffer();
@@ -27,6 +29,7 @@ class HostBuffer {
  private:
   unsigned char* data_ = nullptr;
   int size_class_ = 0;
+  size_t bytes_ = 0;
 };
 
 }  // namespace fairlead

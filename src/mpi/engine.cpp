@@ -32,7 +32,8 @@ Engine& engine() {
   return *only;
 }
 
-void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent) {
+void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self,
+                  MPI_Comm silent) {
   self_ = self;
   silent_ = silent;
   node_ = std::move(node);
@@ -100,8 +101,8 @@ void Engine::progress() {
 }
 
 // Operations that wait for shared memory or the GPU ask nothing of the host MPI, but its own messages, which
-// a peer may be waiting for, move only while it is called. A probe on a communicator that nobody sends on does
-// that; it must span the job, because some MPIs look no further than themselves for a message to self.
+// a peer may be waiting for, move only while it is called. A probe on a communicator that nobody sends on
+// does that; it must span the job, because some MPIs look no further than themselves for a message to self.
 void Engine::nudge_host() {
   int found;
   PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, silent_, &found, MPI_STATUS_IGNORE);
@@ -109,8 +110,8 @@ void Engine::nudge_host() {
 
 void Engine::progress_locked() {
   if (++rounds_ % rounds_between_nudges == 0) nudge_host();
-  for (Operation* operation : operations_)
-    if (!operation->complete()) operation->advance();
+  // Complete ones too: the receiver of a buffered send may still need an answer.
+  for (Operation* operation : operations_) operation->advance();
   std::erase_if(kept_, [&](auto& offer) {
     offer->advance();
     if (offer->finished()) keep_busy(-1);

@@ -33,8 +33,8 @@ class Backoff {
 class Engine {
  public:
   // `node` may be null: no shared memory with anybody, every message travels plain.
-  // `self` is a communicator of this process alone, `silent` one of the job on which nobody sends; no other code
-  // uses them.
+  // `self` is a communicator of this process alone, `silent` one of the job on which nobody sends; no other
+  // code uses them.
   void open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent);
   // MPI_Finalize: `others_done` tells whether all ranks have come here, so that nobody fetches any more.
   template <class OthersDone>

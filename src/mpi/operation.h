@@ -153,6 +153,7 @@ class Receive : public Operation {
   enum class Step { matching, pulling, copying, over } step_ = Step::matching;
   std::optional<p2p::Pull> pull_;
   device::Copy copy_;
+  MPI_Status status_;              // of the host message
   MPI_Count override_bytes_ = -1;  // the true length, when the status of the host message tells another
   MPI_Count payload_bytes_ = 0;
   int error_ = MPI_SUCCESS;

@@ -113,14 +113,13 @@ int Send::post(const void* address, MPI_Count count, MPI_Datatype datatype) {
 
 void Send::advance() {
   if (offer_) {
+    bool was_finished = offer_->finished();
     offer_->advance();
-    if (offer_->finished()) {
-      engine().note_progress_of(offer_->receiver());
-    } else {
-      hurry();
-    }
+    if (offer_->finished() && !was_finished) engine().note_progress_of(offer_->receiver());
+    hurry();
     if (!offer_->buffer_free() && !offer_->failed()) return;
   }
+  if (complete()) return;
   int sent = 0;
   PMPI_Request_get_status(message_, &sent, MPI_STATUS_IGNORE);
   if (mode_ == SendMode::synchronous && offer_ && !offer_->finished() && offer_->matched_by_probe()) return;
@@ -129,7 +128,7 @@ void Send::advance() {
 
 // A receiver that cannot come, or does not come to a small message, must not hold up the send.
 void Send::hurry() {
-  if (!offer_->unclaimed()) return;
+  if (offer_->buffer_free()) return;
   bool late = waiting_since_ != never && offer_->bytes() <= options().eager_limit &&
               engine().out_of_patience(offer_->receiver(), waiting_since_);
   if (late || offer_->receiver_parked()) offer_->buffer();

@@ -2,8 +2,9 @@
 //
 // What the host message of a larger device send carries in place of the bytes: a record of fixed length that
 // names the sender's offer in the node's shared segment. A receive knows one by its exact length and the
-// job's nonce, which no user message starts with. The length is odd and prime, because a genuine message of
-// that length costs a probe more (see src/mpi/stash.h): few programs send any.
+// job's nonce, which no user message starts with. The length is a multiple of the size of every common basic
+// type: a receive of such a type may not see a message that ends inside an element (MPICH 5 asserts it).
+// A genuine message of that length only costs a probe more (see src/mpi/stash.h).
 
 #pragma once
 
@@ -24,7 +25,7 @@ struct Descriptor {
   uint64_t bytes;  // of the user's message
 };
 constexpr uint32_t descriptor_version = 1;
-constexpr size_t descriptor_bytes = 61;
+constexpr size_t descriptor_bytes = 96;
 static_assert(sizeof(Descriptor) <= descriptor_bytes && std::is_trivially_copyable_v<Descriptor>);
 
 // As it travels: the record, then zeros.

@@ -148,8 +148,9 @@ bool SendOffer::proven() const {
 }
 
 void SendOffer::buffer() {
+  if (stream_) return stream_->spill();
   OfferState expected = OfferState::offered;
-  if (pooled_ || stream_ || !slot_->state.compare_exchange_strong(expected, OfferState::moving)) return;
+  if (pooled_ || !slot_->state.compare_exchange_strong(expected, OfferState::moving)) return;
   void* pool = exportable_ ? device::pool_allocate(device_, bytes_) : nullptr;
   if (pool && device::copy_now(device_, pool, address_, bytes_) == device::Error::none) {
     device::Allocation allocation = device::classify(pool);

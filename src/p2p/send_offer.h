@@ -35,13 +35,11 @@ class SendOffer {
   // The receiver is done and the offer is free again.
   bool finished() const { return finished_; }
   bool failed() const { return stream_ && stream_->failed(); }
-  // Not claimed yet by the receiver.
-  bool unclaimed() const { return slot_->state.load(std::memory_order_acquire) == node::OfferState::offered; }
   // The receiver knows of the message from a probe only: a synchronous send is not matched by that.
   bool matched_by_probe() const;
   bool receiver_parked() const { return node_.block(receiver_).parked.load(std::memory_order_acquire) != 0; }
 
-  // Takes the bytes away from the user's buffer if the receiver has not claimed them.
+  // Takes the bytes away from the user's buffer, unless the receiver is fetching them from there now.
   void buffer();
   // Makes the receiver independent of this rank's progress (M6). May wait for a copy in flight.
   void flush();

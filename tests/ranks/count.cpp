@@ -10,7 +10,7 @@ using namespace ranks;
 namespace {
 
 constexpr int tag = 11;
-constexpr size_t sizes[] = {0, 1, 8, 63, 64, 65, 127, 128, 129, 4096, 65536, 65537, 1 << 20};
+constexpr size_t sizes[] = {0, 1, 8, 64, 95, 96, 97, 127, 128, 129, 4096, 65536, 65537, 1 << 20};
 
 // How the receiver meets the message.
 enum class Way { recv, irecv, probe, iprobe, mprobe, improbe, mprobe_imrecv };
@@ -140,7 +140,7 @@ RANK_TEST(count, M2_probed_messages_wait_while_others_are_received, 2) {
   // Probing one message must not disturb receives of others, posted before or after the probe.
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
-  constexpr size_t first = 100000, second = 64, third = 70000;
+  constexpr size_t first = 100000, second = 96, third = 70000;
   for (Place from : host_and_device) {
     if (rank < peer) {
       Memory a(from, first), b(from, second), c(from, third);
@@ -215,7 +215,7 @@ RANK_TEST(count, M2_messages_like_descriptors_in_length_are_payload, 2) {
 RANK_TEST(count, M2_a_forwarded_message_is_not_taken_for_a_descriptor, 3) {
   // Rank 1 receives whatever came from rank 0 into host memory and passes the bytes on as they are.
   constexpr size_t bytes = 4096;
-  for (size_t length : {size_t{63}, size_t{64}, size_t{65}, size_t{128}, bytes}) {
+  for (size_t length : {size_t{95}, size_t{96}, size_t{97}, size_t{128}, bytes}) {
     const uint64_t pattern = key_of(length, 4);
     if (rank == 0) {
       Memory buffer(Place::device, length);

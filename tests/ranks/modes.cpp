@@ -13,7 +13,7 @@ using namespace ranks;
 namespace {
 
 constexpr int tag = 17;
-constexpr size_t sizes[] = {0, 1, 63, 64, 65, 4096, 65536, 1 << 20};
+constexpr size_t sizes[] = {0, 1, 64, 95, 97, 4096, 65536, 1 << 20};
 constexpr int patience = 200;  // polls that a request must survive unmatched
 
 void wait_until_visible(int source) {

@@ -33,7 +33,7 @@ class Dice {
 };
 
 size_t random_size(Dice& dice) {
-  constexpr size_t edges[] = {0, 1, 63, 64, 65, 127, 128, 129, 4096, 65535, 65536, 65537};
+  constexpr size_t edges[] = {0, 1, 64, 95, 96, 97, 127, 128, 129, 4096, 65535, 65536, 65537};
   if (dice.chance(35)) return dice.pick(edges);
   return static_cast<size_t>(std::exp(dice.unit() * std::log(largest)));
 }
