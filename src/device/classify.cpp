@@ -59,16 +59,14 @@ bool on_stack(uintptr_t address) {
   return address >= here && address < stack.end;
 }
 
-// The break when this library was loaded: the heap lies above it and only grows.
-const uintptr_t heap_begin = reinterpret_cast<uintptr_t>(sbrk(0));
-
 }  // namespace
 
 bool certainly_host(const void* address) {
   uintptr_t value = reinterpret_cast<uintptr_t>(address);
   static const Range image = program_image();
   if (value == 0 || image.contains(value)) return true;
-  if (value >= heap_begin && value < reinterpret_cast<uintptr_t>(sbrk(0))) return true;
+  // The heap begins somewhat above the program's image, and nothing is mapped between them.
+  if (value >= image.end && value < reinterpret_cast<uintptr_t>(sbrk(0))) return true;
   return on_stack(value);
 }
 

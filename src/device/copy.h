@@ -25,6 +25,10 @@ class Copy {
   // none: arrived (or never started); not_ready; else the copy failed.
   Error poll();
   Error wait();
+  // The caller saw the bytes arrive: the stream need not be asked.
+  void forget() {
+    if (lane_) release();
+  }
   bool running() const { return lane_ != nullptr; }
 
  private:

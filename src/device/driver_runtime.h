@@ -147,6 +147,8 @@ class DriverRuntime : public Runtime {
     return Error::none;
   }
 
+  bool writes_whole_words() const override { return true; }
+
   Error allocate(int device, size_t bytes, void** address) override {
     return on(device, [&] {
       typename Abi::Address made{};

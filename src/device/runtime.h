@@ -111,6 +111,9 @@ class Runtime {
   virtual Error memory_info(int device, size_t* free_bytes, size_t* total_bytes) = 0;
   // Makes the driver finish its own memory operations on this allocation before they return.
   virtual Error set_sync_memops(const void* address) = 0;
+  // Do copies into page-locked memory write each aligned 32-bit word at once, so that the host may watch them
+  // arrive? True of transfers over PCIe and its kin.
+  virtual bool writes_whole_words() const { return false; }
   // Where the CPU can load and store this device memory directly, or null (DESIGN: transport `bar`).
   virtual void* cpu_mapping(const void* address, size_t bytes) = 0;
 

@@ -100,7 +100,7 @@ int wait_all(int count, MPI_Request* requests, MPI_Status* statuses) {
   for (Backoff backoff;; backoff.pause()) {
     engine().progress();
     if (!selection.all_complete()) continue;
-    result = real.Testall(count, selection.host(), &host_complete, statuses);
+    result = noted(real.Testall(count, selection.host(), &host_complete, statuses));
     if (host_complete || result != MPI_SUCCESS) break;
   }
   return finish_all(selection, count, statuses, result);
@@ -111,7 +111,7 @@ int test_all(int count, MPI_Request* requests, int* flag, MPI_Status* statuses) 
   engine().progress();
   *flag = 0;
   if (!selection.all_complete()) return MPI_SUCCESS;
-  int result = real.Testall(count, selection.host(), flag, statuses);
+  int result = noted(real.Testall(count, selection.host(), flag, statuses));
   if (result == MPI_SUCCESS && !*flag) return result;
   *flag = 1;
   return finish_all(selection, count, statuses, result);
@@ -128,7 +128,7 @@ bool try_any(Selection& selection, int count, int* index, int* flag, MPI_Status*
     return true;
   }
   int host_index = MPI_UNDEFINED, host_flag = 0;
-  *result = real.Testany(count, selection.host(), &host_index, &host_flag, status);
+  *result = noted(real.Testany(count, selection.host(), &host_index, &host_flag, status));
   if ((host_flag && host_index != MPI_UNDEFINED) || *result != MPI_SUCCESS) {
     *index = host_index;
     if (host_index != MPI_UNDEFINED) selection.take_over(host_index);
@@ -144,7 +144,7 @@ bool try_any(Selection& selection, int count, int* index, int* flag, MPI_Status*
 bool try_some(Selection& selection, int count, int* outcount, int* indices, MPI_Status* statuses,
               int* result) {
   engine().progress();
-  *result = real.Testsome(count, selection.host(), outcount, indices, statuses);
+  *result = noted(real.Testsome(count, selection.host(), outcount, indices, statuses));
   bool host_failed = *result == MPI_ERR_IN_STATUS;
   if (*result != MPI_SUCCESS && !host_failed) return true;
   bool host_inactive = *outcount == MPI_UNDEFINED;
@@ -176,7 +176,7 @@ bool try_some(Selection& selection, int count, int* outcount, int* indices, MPI_
 using namespace fairlead::mpi;
 
 extern "C" FAIRLEAD_EXPORT int MPI_Wait(MPI_Request* request, MPI_Status* status) {
-  if (forwards()) return real.Wait(request, status);
+  if (forwards()) return noted(real.Wait(request, status));
   Operation* operation = engine().find(*request);
   if (!operation || !operation->active) {
     if (!operation) return poll_until_complete(request, status);
@@ -188,10 +188,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Wait(MPI_Request* request, MPI_Status* status
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
-  if (forwards()) return real.Test(request, flag, status);
+  if (forwards()) return noted(real.Test(request, flag, status));
   engine().progress();
   Operation* operation = engine().find(*request);
-  if (!operation) return real.Test(request, flag, status);
+  if (!operation) return noted(real.Test(request, flag, status));
   *flag = !operation->active || operation->complete();
   if (!operation->active && status != MPI_STATUS_IGNORE) set_empty(status);
   if (operation->active) operation->start_waiting();
@@ -199,7 +199,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Test(MPI_Request* request, int* flag, MPI_Sta
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-  return forwards() ? real.Waitall(count, requests, statuses) : wait_all(count, requests, statuses);
+  return forwards() ? noted(real.Waitall(count, requests, statuses)) : wait_all(count, requests, statuses);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Testall(int count, MPI_Request requests[], int* flag,
@@ -210,7 +210,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Testall(int count, MPI_Request requests[], in
 
 extern "C" FAIRLEAD_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int* index,
                                            MPI_Status* status) {
-  if (forwards()) return real.Waitany(count, requests, index, status);
+  if (forwards()) return noted(real.Waitany(count, requests, index, status));
   Selection selection(count, requests);
   int flag, result;
   for (Backoff backoff; !try_any(selection, count, index, &flag, status, &result);) backoff.pause();
@@ -219,7 +219,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Waitany(int count, MPI_Request requests[], in
 
 extern "C" FAIRLEAD_EXPORT int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag,
                                            MPI_Status* status) {
-  if (forwards()) return real.Testany(count, requests, index, flag, status);
+  if (forwards()) return noted(real.Testany(count, requests, index, flag, status));
   Selection selection(count, requests);
   int result;
   try_any(selection, count, index, flag, status, &result);
@@ -228,7 +228,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Testany(int count, MPI_Request requests[], in
 
 extern "C" FAIRLEAD_EXPORT int MPI_Waitsome(int count, MPI_Request requests[], int* outcount, int indices[],
                                             MPI_Status statuses[]) {
-  if (forwards()) return real.Waitsome(count, requests, outcount, indices, statuses);
+  if (forwards()) return noted(real.Waitsome(count, requests, outcount, indices, statuses));
   Selection selection(count, requests);
   int result;
   for (Backoff backoff; !try_some(selection, count, outcount, indices, statuses, &result);) backoff.pause();
@@ -237,7 +237,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Waitsome(int count, MPI_Request requests[], i
 
 extern "C" FAIRLEAD_EXPORT int MPI_Testsome(int count, MPI_Request requests[], int* outcount, int indices[],
                                             MPI_Status statuses[]) {
-  if (forwards()) return real.Testsome(count, requests, outcount, indices, statuses);
+  if (forwards()) return noted(real.Testsome(count, requests, outcount, indices, statuses));
   Selection selection(count, requests);
   int result;
   try_some(selection, count, outcount, indices, statuses, &result);

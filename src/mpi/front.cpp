@@ -34,6 +34,11 @@ int refuse_file(Function function, MPI_File file) {
   return MPI_ERR_BUFFER;
 }
 
+int noted(int result) {
+  if (result != MPI_SUCCESS && watching() && engine().node()) ++engine().node()->mine().failed_receives;
+  return result;
+}
+
 Parked::Parked() {
   if (!watching() || !engine().busy()) return;
   engine().park();

@@ -29,6 +29,10 @@ inline bool is_device(const void* address) {
 int refuse(Function function, MPI_Comm comm);
 int refuse_window(Function function, MPI_Win win);
 int refuse_file(Function function, MPI_File file);
+// Passes on the result of a host call that may have received something. When it failed, senders are told: a
+// message that was too long may have been a descriptor, whose offer nobody takes up then (M3).
+int noted(int result);
+
 // Lives while this rank is inside a host MPI call that Fairlead cannot poll. Peers are told not to wait for
 // it, and its own sends are made independent of it first. Nothing happens while no device operation is
 // active. May be nested.

@@ -111,10 +111,7 @@ class Receive : public Operation {
   ~Receive() override;
 
   // A persistent receive into host memory runs on this persistent host request, which it now owns.
-  void own_persistent(MPI_Request message) {
-    message_ = message;
-    owns_persistent_ = true;
-  }
+  void own_persistent(MPI_Request message) { own_request_ = message; }
   // The message a matched probe gave.
   void take_matched(MPI_Message message) { matched_ = message; }
   void take_stashed(std::unique_ptr<Stashed> stashed);
@@ -126,8 +123,11 @@ class Receive : public Operation {
   void describe(MPI_Status* status) override;
   void cancel() override;
 
-  // The host request that stands for this receive itself (host memory only).
-  MPI_Request message() const { return message_; }
+  // The host request that stands for this receive itself (host memory only), or MPI_REQUEST_NULL.
+  MPI_Request own_handle() const {
+    if (own_request_ != MPI_REQUEST_NULL) return own_request_;
+    return into_device() ? MPI_REQUEST_NULL : message_;
+  }
   bool into_device() const { return device_ >= 0; }
 
  private:
@@ -144,7 +144,7 @@ class Receive : public Operation {
   int device_ = -1;
   Layout layout_;
   bool own_datatype_ = false;
-  bool owns_persistent_ = false;
+  MPI_Request own_request_ = MPI_REQUEST_NULL;  // persistent
   MPI_Message matched_ = MPI_MESSAGE_NULL;
   std::unique_ptr<Stashed> stashed_;
   HostBuffer bounce_;  // where the host message lands, when that is not the user's buffer
@@ -156,6 +156,8 @@ class Receive : public Operation {
   MPI_Status status_;              // of the host message
   MPI_Count override_bytes_ = -1;  // the true length, when the status of the host message tells another
   MPI_Count payload_bytes_ = 0;
+  bool descriptor_came_ = false;
+  int host_error_ = MPI_SUCCESS;
   int error_ = MPI_SUCCESS;
 };
 

@@ -18,10 +18,10 @@ int receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, 
   bool device = is_device(buf);
   if (!device && !engine().busy()) {
     if (!may_hold_descriptor(count, datatype))
-      return (real.*blocking)(buf, count, datatype, source, tag, comm, status);
+      return noted((real.*blocking)(buf, count, datatype, source, tag, comm, status));
     MPI_Status local;
     if (status == MPI_STATUS_IGNORE) status = &local;
-    int result = (real.*blocking)(buf, count, datatype, source, tag, comm, status);
+    int result = noted((real.*blocking)(buf, count, datatype, source, tag, comm, status));
     return result == MPI_SUCCESS ? complete_host_receive(buffer, comm, status) : result;
   }
   Receive operation(buffer, source, tag, comm);
@@ -65,7 +65,7 @@ template <auto blocking, class Count>
 int matched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {
   if (auto operation = matched_receive({buf, count, datatype}, message)) return run(*operation, status);
   Parked parked;
-  return (real.*blocking)(buf, count, datatype, message, status);
+  return noted((real.*blocking)(buf, count, datatype, message, status));
 }
 
 template <auto start, class Count>

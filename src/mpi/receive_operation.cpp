@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "base/statistics.h"
 #include "device/classify.h"
+#include "device/small_copy.h"
+#include "mpi/front.h"
 #include "mpi/operation.h"
 #include "mpi/stash.h"
 
@@ -59,7 +61,7 @@ Receive::Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm)
 }
 
 Receive::~Receive() {
-  if (owns_persistent_) real.Request_free(&message_);
+  if (own_request_ != MPI_REQUEST_NULL) real.Request_free(&own_request_);
   if (own_datatype_) PMPI_Type_free(&buffer_.datatype);
 }
 
@@ -76,6 +78,8 @@ int Receive::start() {
   begin();
   step_ = Step::matching;
   override_bytes_ = -1;
+  descriptor_came_ = false;
+  host_error_ = MPI_SUCCESS;
   error_ = MPI_SUCCESS;
   layout_ = layout_of(buffer_.count, buffer_.datatype);
   device::Allocation allocation = device::classify(static_cast<char*>(buffer_.address) + layout_.first);
@@ -118,7 +122,10 @@ int Receive::post() {
       datatype = MPI_BYTE;
     }
   }
-  if (owns_persistent_) return real.Start(&message_);
+  if (own_request_ != MPI_REQUEST_NULL && matched_ == MPI_MESSAGE_NULL) {
+    message_ = own_request_;
+    return real.Start(&message_);
+  }
   bool fits = count <= INT_MAX;
   int small = static_cast<int>(count);
   if (matched_ != MPI_MESSAGE_NULL)
@@ -132,8 +139,10 @@ void Receive::advance() {
   switch (step_) {
     case Step::matching: {
       int matched = 0, cancelled = 0;
-      PMPI_Request_get_status(message_, &matched, &status_);
-      if (!matched) return;
+      // Some MPIs tell a failed receive here, some (MPICH 5) here only.
+      int result = PMPI_Request_get_status(message_, &matched, &status_);
+      if (!matched && result == MPI_SUCCESS) return;
+      host_error_ = result;
       PMPI_Test_cancelled(&status_, &cancelled);
       if (cancelled) return over();
       arrived(into_device() ? bounce_.data() : nullptr, byte_count(status_));
@@ -172,6 +181,7 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
     packed_ = HostBuffer(static_cast<size_t>(layout_.bytes));
     to = packed_.data();
   }
+  descriptor_came_ = true;
   override_bytes_ = static_cast<MPI_Count>(descriptor.bytes);
   pull_.emplace(*engine().node(), descriptor, to, static_cast<uint64_t>(layout_.bytes),
                 layout_.contiguous ? device_ : -1);
@@ -231,6 +241,12 @@ void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
     return over();
   }
   payload_bytes_ = length;
+  if (length <= static_cast<MPI_Count>(device::small_copy_bytes)) {
+    if (device::copy_small_to_device(device_, buffer_.address, bytes, static_cast<size_t>(length)) !=
+        Error::none)
+      copy_again();
+    return over();
+  }
   if (copy_.start(device_, buffer_.address, bytes, static_cast<size_t>(length)) != Error::none) {
     copy_again();
     return over();
@@ -275,20 +291,22 @@ void Receive::describe(MPI_Status* status) {
 
 int Receive::finish(MPI_Status* status) {
   int result = MPI_SUCCESS;
-  if (message_ != MPI_REQUEST_NULL && override_bytes_ < 0 && (into_device() || handle == MPI_REQUEST_NULL)) {
+  if (message_ != MPI_REQUEST_NULL && !descriptor_came_ && (into_device() || handle == MPI_REQUEST_NULL)) {
     // The user does not see the host's own wait here, so it must not raise errors its own way.
     {
       QuietErrors quiet(comm_);
       result = real.Wait(&message_, status);
     }
+    if (result == MPI_SUCCESS) result = host_error_;
     if (result != MPI_SUCCESS) raise(result);
   } else if (message_ != MPI_REQUEST_NULL) {
     result = real.Wait(&message_, status);
   }
+  message_ = MPI_REQUEST_NULL;  // a persistent one stays in own_request_
   stashed_.reset();
   bounce_ = HostBuffer();
   packed_ = HostBuffer();
-  if (result != MPI_SUCCESS) return result;
+  if (result != MPI_SUCCESS) return noted(result);
   // As it was when the message arrived: asking may have made a persistent request inactive (MPICH 5).
   describe(status);
   return error_ == MPI_SUCCESS ? MPI_SUCCESS : raise(error_);

@@ -2,6 +2,8 @@
 
 #include "mpi/request.h"
 
+#include "mpi/front.h"
+
 namespace fairlead::mpi {
 namespace {
 
@@ -17,10 +19,10 @@ int cancel(void*, int) {
   return MPI_SUCCESS;
 }
 
-// Is the host message itself what the user holds?
-bool holds_message(const Operation* operation) {
+// The host request that is both the message and what the user holds, or MPI_REQUEST_NULL.
+MPI_Request own_handle(const Operation* operation) {
   auto receive = dynamic_cast<const Receive*>(operation);
-  return receive && !receive->into_device() && receive->message() != MPI_REQUEST_NULL;
+  return receive ? receive->own_handle() : MPI_REQUEST_NULL;
 }
 
 }  // namespace
@@ -43,8 +45,8 @@ int run(Operation& operation, MPI_Status* status) {
 
 int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request) {
   if (int result = operation->start(); result != MPI_SUCCESS) return result;
-  if (holds_message(operation.get())) {
-    operation->handle = static_cast<Receive*>(operation.get())->message();
+  if (MPI_Request own = own_handle(operation.get()); own != MPI_REQUEST_NULL) {
+    operation->handle = own;
   } else if (int result = PMPI_Grequest_start(query, forget, cancel, nullptr, &operation->handle);
              result != MPI_SUCCESS) {
     return result;
@@ -77,7 +79,7 @@ int finish(Operation* operation, MPI_Request* request, MPI_Status* status) {
   }
   // Before the host frees the handle: it may give the same one to another thread at once.
   engine().unbind(operation->handle);
-  bool message = holds_message(operation);
+  bool message = own_handle(operation) != MPI_REQUEST_NULL;
   MPI_Request handle = operation->handle;
   int result = operation->finish(status);
   if (!message) {
@@ -90,7 +92,7 @@ int finish(Operation* operation, MPI_Request* request, MPI_Status* status) {
 }
 
 void release(Operation* operation, MPI_Request* request) {
-  bool message = holds_message(operation);
+  bool message = own_handle(operation) != MPI_REQUEST_NULL;
   engine().unbind(operation->handle);
   if (operation->persistent) engine().keep_busy(-1);
   if (!message) {
@@ -108,7 +110,7 @@ int poll_until_complete(MPI_Request* request, MPI_Status* status) {
   for (Backoff backoff;; backoff.pause()) {
     int complete = 0;
     int result = real.Test(request, &complete, status);
-    if (complete || result != MPI_SUCCESS) return result;
+    if (complete || result != MPI_SUCCESS) return noted(result);
     engine().progress();
   }
 }

@@ -6,7 +6,7 @@
 #include "base/options.h"
 #include "base/statistics.h"
 #include "device/classify.h"
-#include "device/copy.h"
+#include "device/small_copy.h"
 #include "mpi/communicator.h"
 #include "mpi/operation.h"
 
@@ -77,8 +77,10 @@ int Send::send_plain(const device::Allocation& allocation, const Layout& layout)
   bool copied;
   if (layout.contiguous) {
     staged_ = HostBuffer(static_cast<size_t>(layout.bytes));
-    copied = staged_.data() && device::copy_now(allocation.device, staged_.data(), buffer_.address,
-                                                static_cast<size_t>(layout.bytes)) == device::Error::none;
+    auto copy = layout.bytes <= static_cast<MPI_Count>(device::small_copy_bytes) ? device::copy_small_to_host
+                                                                                 : device::copy_now;
+    copied = staged_.data() && copy(allocation.device, staged_.data(), buffer_.address,
+                                    static_cast<size_t>(layout.bytes)) == device::Error::none;
   } else {
     copied = pack_from_device(buffer_.address, buffer_.count, buffer_.datatype, layout, allocation.device,
                               &staged_);
@@ -131,7 +133,7 @@ void Send::hurry() {
   if (offer_->buffer_free()) return;
   bool late = waiting_since_ != never && offer_->bytes() <= options().eager_limit &&
               engine().out_of_patience(offer_->receiver(), waiting_since_);
-  if (late || offer_->receiver_parked()) offer_->buffer();
+  if (late || offer_->receiver_parked() || offer_->receiver_failed()) offer_->buffer();
 }
 
 void Send::settle() {

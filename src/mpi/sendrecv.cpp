@@ -115,10 +115,10 @@ int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
   };
   if (!watching()) return host(status);
   if (!engine().busy() && !is_device(sendbuf) && !is_device(recvbuf)) {
-    if (!may_hold_descriptor(recvcount, recvtype)) return host(status);
+    if (!may_hold_descriptor(recvcount, recvtype)) return noted(host(status));
     MPI_Status local;
     if (status == MPI_STATUS_IGNORE) status = &local;
-    int result = host(status);
+    int result = noted(host(status));
     return result == MPI_SUCCESS ? complete_host_receive({recvbuf, recvcount, recvtype}, comm, status)
                                  : result;
   }
@@ -134,10 +134,10 @@ int sendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, in
   };
   if (!watching()) return host(status);
   if (!engine().busy() && !is_device(buf)) {
-    if (!may_hold_descriptor(count, datatype)) return host(status);
+    if (!may_hold_descriptor(count, datatype)) return noted(host(status));
     MPI_Status local;
     if (status == MPI_STATUS_IGNORE) status = &local;
-    int result = host(status);
+    int result = noted(host(status));
     return result == MPI_SUCCESS ? complete_host_receive({buf, count, datatype}, comm, status) : result;
   }
   return exchange({{buf, count, datatype}, dest, sendtag}, {{buf, count, datatype}, source, recvtag}, comm,

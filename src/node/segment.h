@@ -76,6 +76,8 @@ struct alignas(64) Offer {
 struct alignas(64) RankBlock {
   // Set while the rank sits in a host MPI call that cannot poll: it will answer no offer.
   alignas(64) std::atomic<uint32_t> parked;
+  // Receives that failed in the host MPI: one of them may have swallowed a descriptor.
+  std::atomic<uint32_t> failed_receives;
   // Nonzero while the rank takes a message from the host MPI only to look at it.
   std::atomic<uint32_t> looking;
 

@@ -39,6 +39,9 @@ class SendOffer {
   bool matched_by_probe() const;
   bool receiver_parked() const { return node_.block(receiver_).parked.load(std::memory_order_acquire) != 0; }
 
+  // A receive too short for a descriptor may have met this one: nobody will claim the offer.
+  bool receiver_failed() const { return node_.block(receiver_).failed_receives.load() != failures_seen_; }
+
   // Takes the bytes away from the user's buffer, unless the receiver is fetching them from there now.
   void buffer();
   // Makes the receiver independent of this rank's progress (M6). May wait for a copy in flight.
@@ -61,6 +64,7 @@ class SendOffer {
   uint64_t allocation_;  // the driver's id of the allocation the bytes lie in
   void* pooled_ = nullptr;
   bool finished_ = false;
+  uint32_t failures_seen_;
   std::unique_ptr<transport::StagedSender> stream_;
   Descriptor descriptor_;
 };
