@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 
 namespace fairlead::device {
 namespace {
@@ -59,15 +60,25 @@ bool on_stack(uintptr_t address) {
   return address >= here && address < stack.end;
 }
 
+// The heap begins somewhat above the program's image, and nothing is mapped between them. Its end is asked
+// for only beyond what was seen of it: MPIs hook sbrk(), which then costs more than all of this.
+bool in_heap(uintptr_t address, const Range& image) {
+  static std::atomic<uintptr_t> seen{0};
+  constexpr uintptr_t largest = uintptr_t{1} << 40;
+  if (address - image.end >= largest) return false;
+  if (address < seen.load(std::memory_order_relaxed)) return true;
+  uintptr_t end = reinterpret_cast<uintptr_t>(sbrk(0));
+  seen.store(end, std::memory_order_relaxed);
+  return address < end;
+}
+
 }  // namespace
 
 bool certainly_host(const void* address) {
   uintptr_t value = reinterpret_cast<uintptr_t>(address);
   static const Range image = program_image();
   if (value == 0 || image.contains(value)) return true;
-  // The heap begins somewhat above the program's image, and nothing is mapped between them.
-  if (value >= image.end && value < reinterpret_cast<uintptr_t>(sbrk(0))) return true;
-  return on_stack(value);
+  return on_stack(value) || in_heap(value, image);
 }
 
 Allocation classify(const void* address) {
