@@ -57,7 +57,6 @@ class Operation {
   // Of the request the user holds.
   bool persistent = false;
   bool active = true;  // persistent: started and not completed
-  bool freed = false;  // by MPI_Request_free
   MPI_Request handle = MPI_REQUEST_NULL;
 
  protected:
@@ -134,7 +133,6 @@ class Receive : public Operation {
   int post();
   void arrived(const unsigned char* bytes, MPI_Count length);
   void deliver(const unsigned char* bytes, MPI_Count length);
-  bool extract_descriptor(unsigned char* into);
   void end_pull(device::Error error);
   void copy_again();
   void over();

@@ -8,6 +8,7 @@
 #include "device/small_copy.h"
 #include "mpi/front.h"
 #include "mpi/operation.h"
+#include "mpi/request.h"
 #include "mpi/stash.h"
 
 namespace fairlead::mpi {
@@ -25,6 +26,23 @@ bool is_named(MPI_Datatype datatype) {
   int integers, addresses, types, combiner = 0;
   PMPI_Type_get_envelope(datatype, &integers, &addresses, &types, &combiner);
   return combiner == MPI_COMBINER_NAMED;
+}
+
+// Reads what may be a descriptor from where the user's layout put its bytes. The message had exactly that
+// length, so the buffer holds at least that many.
+bool extract_descriptor(const UserBuffer& buffer, const Layout& layout, unsigned char* into) {
+  if (layout.contiguous) {
+    std::memcpy(into, buffer.address, p2p::descriptor_bytes);
+    return true;
+  }
+  MPI_Count element = packed_bytes(1, buffer.datatype);
+  MPI_Count elements = (descriptor_length + element - 1) / element;
+  HostBuffer packed(static_cast<size_t>(elements * element));
+  if (!packed.data() ||
+      !pack_host(buffer.address, elements, buffer.datatype, packed.data(), elements * element))
+    return false;
+  std::memcpy(into, packed.data(), p2p::descriptor_bytes);
+  return true;
 }
 
 // While it lives, the host MPI returns errors of this communicator's requests instead of raising them. (MPICH
@@ -169,7 +187,7 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   unsigned char found[p2p::descriptor_bytes];
   const unsigned char* start = bytes;
   if (!bytes && length == descriptor_length && layout_.bytes >= length)
-    start = extract_descriptor(found) ? found : nullptr;
+    start = extract_descriptor(buffer_, layout_, found) ? found : nullptr;
   if (!start || !p2p::is_descriptor(start, static_cast<size_t>(length), engine().nonce()))
     return bytes ? deliver(bytes, length) : over();
 
@@ -187,21 +205,6 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
                 layout_.contiguous ? device_ : -1);
   step_ = Step::pulling;
   advance();
-}
-
-bool Receive::extract_descriptor(unsigned char* into) {
-  if (layout_.contiguous) {
-    std::memcpy(into, buffer_.address, p2p::descriptor_bytes);
-    return true;
-  }
-  MPI_Count element = packed_bytes(1, buffer_.datatype);
-  MPI_Count elements = (descriptor_length + element - 1) / element;
-  HostBuffer packed(static_cast<size_t>(elements * element));
-  if (!packed.data() ||
-      !pack_host(buffer_.address, elements, buffer_.datatype, packed.data(), elements * element))
-    return false;
-  std::memcpy(into, packed.data(), p2p::descriptor_bytes);
-  return true;
 }
 
 void Receive::end_pull(Error error) {
@@ -314,27 +317,15 @@ int Receive::finish(MPI_Status* status) {
 
 int complete_host_receive(const UserBuffer& buffer, MPI_Comm comm, MPI_Status* status) {
   if (byte_count(*status) != descriptor_length) return MPI_SUCCESS;
-  Layout layout = layout_of(buffer.count, buffer.datatype);
-  if (layout.contiguous && !p2p::is_descriptor(buffer.address, p2p::descriptor_bytes, engine().nonce()))
-    return MPI_SUCCESS;
   auto stashed = std::make_unique<Stashed>();
   stashed->comm = comm;
   stashed->status = *status;
-  MPI_Count element = packed_bytes(1, buffer.datatype);
-  MPI_Count elements = (descriptor_length + element - 1) / element;
-  HostBuffer packed(static_cast<size_t>(elements * element));
-  if (!packed.data() ||
-      !pack_host(buffer.address, elements, buffer.datatype, packed.data(), elements * element))
+  if (!extract_descriptor(buffer, layout_of(buffer.count, buffer.datatype), stashed->bytes) ||
+      !p2p::is_descriptor(stashed->bytes, p2p::descriptor_bytes, engine().nonce()))
     return MPI_SUCCESS;
-  std::memcpy(stashed->bytes, packed.data(), p2p::descriptor_bytes);
-  if (!p2p::is_descriptor(stashed->bytes, p2p::descriptor_bytes, engine().nonce())) return MPI_SUCCESS;
   Receive receive(buffer, status->MPI_SOURCE, status->MPI_TAG, comm);
   receive.take_stashed(std::move(stashed));
-  if (int result = receive.start(); result != MPI_SUCCESS) return result;
-  engine().add(&receive);
-  engine().wait(receive);
-  engine().remove(&receive);
-  return receive.finish(status);
+  return run(receive, status);
 }
 
 }  // namespace fairlead::mpi
