@@ -32,8 +32,10 @@ struct Nonce {
 //   free -> offered                  sender: the bytes are where `source` says
 //   offered -> claimed -> done       receiver, which copies them itself
 //              claimed -> refused    receiver, which cannot reach them: the sender shall stage them
+//              refused -> claimed    receiver, which tries again: the sender does not answer
+//              refused -> moving     sender, which answers
 //   offered -> moving -> buffered    sender: `source` now names its own buffer; -> done by the receiver
-//   free | moving | refused -> streaming -> done   chunks through host memory; done by the receiver
+//   free | moving -> streaming -> done   chunks through host memory; done by the receiver
 //   done -> free                     sender
 enum class OfferState : uint32_t { free, offered, claimed, refused, moving, buffered, streaming, done };
 

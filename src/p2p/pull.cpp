@@ -13,6 +13,10 @@ using node::OfferState;
 using node::Path;
 using node::Reason;
 
+namespace {
+constexpr int attempts_allowed = 8;
+}
+
 Pull::Pull(node::Node& node, const Descriptor& descriptor, void* to, uint64_t capacity, int device)
     : node_(node),
       descriptor_(descriptor),
@@ -39,7 +43,7 @@ Error Pull::advance() {
       return state == Error::not_ready ? state : refuse(Reason::copy_failed);
     }
     case Step::refused:  // the sender answers by streaming
-      if (slot_.state.load(std::memory_order_acquire) == OfferState::refused) return Error::not_ready;
+      if (slot_.state.load(std::memory_order_acquire) == OfferState::refused) return insist();
       step_ = Step::looking;
       return advance();
     case Step::streaming: {
@@ -75,6 +79,15 @@ Error Pull::fetch() {
   if (copy_.start(device, to_, from, descriptor_.bytes) != Error::none) return refuse(Reason::copy_failed);
   step_ = Step::copying;
   return advance();
+}
+
+// A sender that had seen this memory fetched before may have stopped polling since: it will not answer, and
+// only trying again can bring the bytes.
+Error Pull::insist() {
+  if (!node_.block(descriptor_.sender).parked.load(std::memory_order_acquire)) return Error::not_ready;
+  OfferState refused = OfferState::refused;
+  if (!slot_.state.compare_exchange_strong(refused, OfferState::claimed)) return Error::not_ready;
+  return ++attempts_ < attempts_allowed ? fetch() : over(Error::failed);
 }
 
 // A pair that was staged because this rank used no GPU may be served better once it does.

@@ -32,6 +32,7 @@ class Pull {
  private:
   device::Error claim(node::OfferState from);
   device::Error fetch();
+  device::Error insist();
   void reconsider();
   device::Error refuse(node::Reason reason);
   device::Error over(device::Error error);
@@ -44,6 +45,7 @@ class Pull {
   int device_;
   enum class Step { looking, copying, refused, streaming, over } step_ = Step::looking;
   device::Error result_ = device::Error::none;
+  int attempts_ = 0;  // at what a parked sender cannot stage
   device::MappedMemory mapped_;  // before copy_: a copy ends before its mapping goes
   device::Copy copy_;
   std::optional<transport::StagedReceiver> stream_;

@@ -107,9 +107,11 @@ void SendOffer::stream() {
 
 void SendOffer::advance() {
   if (finished_) return;
-  switch (slot_->state.load(std::memory_order_acquire)) {
+  OfferState state = slot_->state.load(std::memory_order_acquire);
+  switch (state) {
     case OfferState::refused:
-      stream();
+      // The receiver may be taking it back (pull.cpp, insist).
+      if (slot_->state.compare_exchange_strong(state, OfferState::moving)) stream();
       break;
     case OfferState::streaming:
       stream_->advance();
