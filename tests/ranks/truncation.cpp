@@ -45,6 +45,13 @@ constexpr bool host_mpi_forgets_communicator = true;
 constexpr bool host_mpi_forgets_communicator = false;
 #endif
 
+// MPICH 5 (seen with 5.0.2) reports an error that a user's handler has seen as success.
+#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 50000000
+constexpr bool host_mpi_forgets_handled_errors = true;
+#else
+constexpr bool host_mpi_forgets_handled_errors = false;
+#endif
+
 // Nothing beyond the room may change. What the room itself holds after a truncation is the MPI's business.
 void expect_nothing_beyond(const Memory& buffer, size_t room, Place from) {
   const bool host_ends = host_oracle || (from == Place::host && buffer.place() == Place::host);
@@ -192,7 +199,10 @@ RANK_TEST(truncation, M3_error_handler_of_the_communicator_is_called_once, 2) {
       return;
     }
     Memory buffer(to, l.sent);
-    const auto expect_one_call = [&](const char* where, bool may_be_forgotten) {
+    const auto expect_truncated = [&](const char* where, int result, bool may_be_forgotten) {
+      const bool by_host = host_oracle || to != Place::device;
+      if (!(host_mpi_forgets_handled_errors && by_host && result == MPI_SUCCESS && handler_calls == 1))
+        EXPECT(error_class(result) == MPI_ERR_TRUNCATE, "%s returned %s", where, error_name(result).c_str());
       if (handler_calls == 0 && may_be_forgotten) return;
       EXPECT(handler_calls == 1,
              "%s called the error handler %d times (%zu bytes of %s to room of %zu in %s)", where,
@@ -203,18 +213,16 @@ RANK_TEST(truncation, M3_error_handler_of_the_communicator_is_called_once, 2) {
       handler_calls = 0;
     };
     handler_calls = 0;
-    EXPECT_ERROR(MPI_Recv(buffer, static_cast<int>(l.room), MPI_BYTE, peer, tag, comm, MPI_STATUS_IGNORE),
-                 MPI_ERR_TRUNCATE);
-    expect_one_call("MPI_Recv", false);
+    int result = MPI_Recv(buffer, static_cast<int>(l.room), MPI_BYTE, peer, tag, comm, MPI_STATUS_IGNORE);
+    expect_truncated("MPI_Recv", result, false);
     MPI_Request request;
     MUST(MPI_Irecv(buffer, static_cast<int>(l.room), MPI_BYTE, peer, tag, comm, &request));
-    EXPECT_ERROR(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE);
-    expect_one_call("MPI_Wait", host_mpi_forgets_communicator && (host_oracle || to != Place::device));
+    result = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    expect_truncated("MPI_Wait", result, host_mpi_forgets_communicator && (host_oracle || to != Place::device));
     MPI_Message message;
     MUST(MPI_Mprobe(peer, tag, comm, &message, MPI_STATUS_IGNORE));
-    EXPECT_ERROR(MPI_Mrecv(buffer, static_cast<int>(l.room), MPI_BYTE, &message, MPI_STATUS_IGNORE),
-                 MPI_ERR_TRUNCATE);
-    expect_one_call("MPI_Mrecv", host_mpi_forgets_communicator);
+    result = MPI_Mrecv(buffer, static_cast<int>(l.room), MPI_BYTE, &message, MPI_STATUS_IGNORE);
+    expect_truncated("MPI_Mrecv", result, host_mpi_forgets_communicator);
   });
   MUST(MPI_Comm_free(&comm));
   MUST(MPI_Errhandler_free(&handler));
