@@ -2,7 +2,9 @@
 
 #include "device/copy.h"
 
+#include <atomic>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,63 +14,181 @@
 
 namespace fairlead::device {
 
+struct Lane;
+
+// One call of the driver: a copy, or several that are done together.
+struct Launch {
+  Lane* lane = nullptr;
+  Event event = nullptr;  // recorded once something follows on the lane; before that, the stream itself tells
+  int users = 0;
+  Error state = Error::not_ready;
+  unsigned polls = 0;
+};
+
 struct Lane {
-  int device;
-  Stream stream;
-  int users = 0;  // copies started and not yet released
+  Stream stream = nullptr;
+  std::deque<Launch*> running;  // in the order of the stream
 };
 
 namespace {
 
-struct Lanes {
-  std::vector<std::unique_ptr<Lane>> lanes;
-  std::vector<Event> idle_events;
-  size_t turn = 0;
-};
-
 constexpr int attempts = 3;
+// What a call may carry: the last of its copies tells of all, so that the first must not wait for long.
+constexpr size_t copies_per_launch = 64;
+constexpr size_t bytes_per_launch = size_t{32} << 20;
+// Calls in flight that keep a device busy while the next one gathers copies.
+constexpr size_t launches_in_flight = 2;
+// Asking the driver costs about a microsecond. Only the first launch of a lane can be over, and all its
+// copies share the answer; but its owner may be busy elsewhere, so that now and then others ask, too.
+constexpr unsigned polls_without_asking = 16;
 
 std::mutex mutex;
+std::atomic<int> enqueued = 0;
+
+}  // namespace
+
+// Of one device; the mutex guards all of it.
+struct Lanes {
+  int device = 0;
+  std::vector<std::unique_ptr<Lane>> lanes;
+  std::vector<Event> idle_events;
+  std::vector<Launch*> idle_launches;
+  std::vector<Copy*> queue;
+  size_t turn = 0;
+
+  Error take_lane(Lane** taken);
+  void mark_end(Lane& lane);
+  Launch* make_launch(Lane* lane, size_t users, Error state);
+  Error launch(const CopyItem* items, size_t count, Launch** launched);
+  void end_first(Lane& lane, Error state);
+  void ask(Lane& lane);
+  Error poll(Launch& launch);
+  void start_queue(bool all);
+};
+
+namespace {
+
 // Never destroyed: the driver may be gone before static destructors run.
 auto& all_lanes = *new std::map<int, Lanes>;
 
-Error take_lane(int device, Lane** taken) {
-  std::lock_guard lock(mutex);
-  Lanes& own = all_lanes[device];
-  for (auto& lane : own.lanes) {
-    if (lane->users == 0) {
-      lane->users = 1;
-      *taken = lane.get();
-      return Error::none;
-    }
-  }
-  if (own.lanes.size() < static_cast<size_t>(options().copy_streams)) {
-    auto lane = std::make_unique<Lane>();
-    lane->device = device;
-    if (Error error = runtime()->create_stream(device, &lane->stream); error != Error::none) return error;
-    own.lanes.push_back(std::move(lane));
-    *taken = own.lanes.back().get();
-  } else {
-    *taken = own.lanes[own.turn++ % own.lanes.size()].get();
-  }
-  ++(*taken)->users;
-  return Error::none;
-}
-
-Error take_event(int device, Event* event) {
-  {
-    std::lock_guard lock(mutex);
-    auto& idle = all_lanes[device].idle_events;
-    if (!idle.empty()) {
-      *event = idle.back();
-      idle.pop_back();
-      return Error::none;
-    }
-  }
-  return runtime()->create_event(device, event);
+Lanes& lanes_of(int device) {
+  Lanes& lanes = all_lanes[device];
+  lanes.device = device;
+  return lanes;
 }
 
 }  // namespace
+
+// An idle one if there is one, a new one if there may be more, else one behind whose work to wait.
+Error Lanes::take_lane(Lane** taken) {
+  for (auto& lane : lanes) {
+    if (!lane->running.empty()) continue;
+    *taken = lane.get();
+    return Error::none;
+  }
+  if (lanes.size() < static_cast<size_t>(options().copy_streams)) {
+    auto lane = std::make_unique<Lane>();
+    if (Error error = runtime()->create_stream(device, &lane->stream); error != Error::none) return error;
+    lanes.push_back(std::move(lane));
+    *taken = lanes.back().get();
+  } else {
+    *taken = lanes[turn++ % lanes.size()].get();
+  }
+  return Error::none;
+}
+
+// Something will follow on this lane, so that the stream no longer tells when what runs there now is over.
+// Without an event that is known later, but still known.
+void Lanes::mark_end(Lane& lane) {
+  if (lane.running.empty() || lane.running.back()->event) return;
+  Event event = nullptr;
+  if (!idle_events.empty()) {
+    event = idle_events.back();
+    idle_events.pop_back();
+  } else if (runtime()->create_event(device, &event) != Error::none) {
+    return;
+  }
+  if (runtime()->record_event(event, lane.stream) == Error::none)
+    lane.running.back()->event = event;
+  else
+    idle_events.push_back(event);
+}
+
+Launch* Lanes::make_launch(Lane* lane, size_t users, Error state) {
+  if (idle_launches.empty()) idle_launches.push_back(new Launch);
+  Launch* launch = idle_launches.back();
+  idle_launches.pop_back();
+  *launch = {lane, nullptr, static_cast<int>(users), state, 0};
+  return launch;
+}
+
+Error Lanes::launch(const CopyItem* items, size_t count, Launch** launched) {
+  Lane* lane = nullptr;
+  if (Error error = take_lane(&lane); error != Error::none) return error;
+  mark_end(*lane);
+  Error error = count == 1 ? runtime()->copy(items->to, items->from, items->bytes, lane->stream)
+                           : runtime()->copy_batch(items, count, lane->stream);
+  if (error != Error::none) {
+    // Some of a batch may have started; nobody will wait for them.
+    if (count > 1) runtime()->synchronize_stream(lane->stream);
+    return error;
+  }
+  *launched = make_launch(lane, count, Error::not_ready);
+  lane->running.push_back(*launched);
+  return Error::none;
+}
+
+void Lanes::end_first(Lane& lane, Error state) {
+  Launch* first = lane.running.front();
+  lane.running.pop_front();
+  first->state = state;
+  if (first->event) idle_events.push_back(first->event);
+}
+
+void Lanes::ask(Lane& lane) {
+  while (!lane.running.empty()) {
+    Event event = lane.running.front()->event;
+    Error state = event ? runtime()->query_event(event) : runtime()->query_stream(lane.stream);
+    if (state == Error::not_ready) return;
+    end_first(lane, state);
+  }
+}
+
+Error Lanes::poll(Launch& launch) {
+  if (launch.state != Error::not_ready) return launch.state;
+  bool first = launch.lane->running.front() == &launch;
+  unsigned pause = first ? static_cast<unsigned>(launch.users) : polls_without_asking;
+  if (++launch.polls % pause == 0) ask(*launch.lane);
+  return launch.state;
+}
+
+// All, or as many as keep the device busy.
+void Lanes::start_queue(bool all) {
+  size_t running = 0;
+  for (auto& lane : lanes) {
+    ask(*lane);
+    running += lane->running.size();
+  }
+  size_t done = 0;
+  while (done < queue.size() && (all || running < launches_in_flight)) {
+    CopyItem items[copies_per_launch];
+    size_t count = 0, bytes = 0;
+    while (done + count < queue.size() && count < copies_per_launch) {
+      const CopyItem& item = queue[done + count]->item_;
+      if (count > 0 && bytes + item.bytes > bytes_per_launch) break;
+      items[count++] = item;
+      bytes += item.bytes;
+    }
+    Launch* launched = nullptr;
+    Error error = launch(items, count, &launched);
+    if (error != Error::none) launched = make_launch(nullptr, count, error);  // each learns it when it asks
+    for (size_t i = 0; i < count; ++i) queue[done + i]->launch_ = launched;
+    done += count;
+    ++running;
+  }
+  queue.erase(queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(done));
+  enqueued -= static_cast<int>(done);
+}
 
 Copy::~Copy() {
   wait();
@@ -81,38 +201,70 @@ Error Copy::start(int device, void* to, const void* from, size_t bytes) {
     std::memcpy(to, from, bytes);
     return Error::none;
   }
-  if (Error error = take_lane(device, &lane_); error != Error::none) return error;
-  bool shared = lane_->users > 1;
-  Error error = runtime()->copy(to, from, bytes, lane_->stream);
-  if (error == Error::none && shared) {
-    error = take_event(device, &event_);
-    if (error == Error::none) error = runtime()->record_event(event_, lane_->stream);
-    // Without an event the lane itself tells, only later.
-    if (error != Error::none && error != Error::failed) error = Error::none;
-  }
-  if (error != Error::none) release();
+  std::lock_guard lock(mutex);
+  device_ = device;
+  item_ = {to, from, bytes};
+  Error error = lanes_of(device).launch(&item_, 1, &launch_);
+  active_ = error == Error::none;
   return error;
 }
 
+Error Copy::enqueue(int device, void* to, const void* from, size_t bytes) {
+  if (device < 0 || bytes == 0) return start(device, to, from, bytes);
+  wait();
+  std::lock_guard lock(mutex);
+  device_ = device;
+  item_ = {to, from, bytes};
+  active_ = true;
+  lanes_of(device).queue.push_back(this);
+  ++enqueued;
+  return Error::none;
+}
+
 Error Copy::poll() {
-  if (!lane_) return Error::none;
-  Error state = event_ ? runtime()->query_event(event_) : runtime()->query_stream(lane_->stream);
-  if (state != Error::not_ready) release();
-  return state;
+  if (!active_) return Error::none;
+  std::lock_guard lock(mutex);
+  Lanes& lanes = lanes_of(device_);
+  if (!launch_) lanes.start_queue(false);
+  if (!launch_ || lanes.poll(*launch_) == Error::not_ready) return Error::not_ready;
+  return leave();
 }
 
 Error Copy::wait() {
+  if (!active_) return Error::none;
+  {
+    std::lock_guard lock(mutex);
+    if (!launch_) lanes_of(device_).start_queue(true);
+  }
   Error state;
   while ((state = poll()) == Error::not_ready) __builtin_ia32_pause();
   return state;
 }
 
-void Copy::release() {
+void Copy::forget() {
+  if (!active_) return;
   std::lock_guard lock(mutex);
-  if (event_) all_lanes[lane_->device].idle_events.push_back(event_);
-  event_ = nullptr;
-  --lane_->users;
-  lane_ = nullptr;
+  Lanes& lanes = lanes_of(device_);
+  // What came before it on the lane is over as well; whether it went well, the driver tells.
+  while (launch_->state == Error::not_ready && launch_->lane->running.front() != launch_)
+    lanes.ask(*launch_->lane);
+  if (launch_->state == Error::not_ready) lanes.end_first(*launch_->lane, Error::none);
+  leave();
+}
+
+Error Copy::leave() {
+  Error outcome = launch_->state;
+  if (--launch_->users == 0) lanes_of(device_).idle_launches.push_back(launch_);
+  launch_ = nullptr;
+  active_ = false;
+  return outcome;
+}
+
+void start_enqueued() {
+  if (enqueued.load(std::memory_order_relaxed) == 0) return;
+  std::lock_guard lock(mutex);
+  for (auto& [device, lanes] : all_lanes)
+    if (!lanes.queue.empty()) lanes.start_queue(false);
 }
 
 Error copy_now(int device, void* to, const void* from, size_t bytes) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Copies that run while the caller goes on. Each device has a few streams of its own ("lanes",
-// FAIRLEAD_COPY_STREAMS); a copy takes an idle lane if there is one, whose completion is seen by asking the
-// stream itself, and shares a busy one otherwise, behind an event. Lanes never wait for the application's
-// streams. Thread-safe; a Copy belongs to one thread at a time.
+// FAIRLEAD_COPY_STREAMS). A copy starts at once, or is enqueued and starts together with others in one call of
+// the driver: for small and middle sizes that call costs more than the bytes, and a copy engine that gets
+// one call at a time stands idle between them. Lanes never wait for the application's streams.
+// Thread-safe; a Copy belongs to one thread at a time and stays where it is.
 
 #pragma once
 
@@ -11,7 +12,7 @@
 
 namespace fairlead::device {
 
-struct Lane;
+struct Launch;
 
 class Copy {
  public:
@@ -22,20 +23,25 @@ class Copy {
 
   // `device` runs the copy; -1 when both ends are host memory: then the bytes move at once.
   Error start(int device, void* to, const void* from, size_t bytes);
+  // Starts with the next start_enqueued(), or when it is waited for.
+  Error enqueue(int device, void* to, const void* from, size_t bytes);
   // none: arrived (or never started); not_ready; else the copy failed.
   Error poll();
   Error wait();
-  // The caller saw the bytes arrive: the stream need not be asked.
-  void forget() {
-    if (lane_) release();
-  }
-  bool running() const { return lane_ != nullptr; }
+  // The caller saw the bytes arrive: the stream need not be asked. Only for copies that started at once.
+  void forget();
 
  private:
-  void release();
-  Lane* lane_ = nullptr;
-  Event event_ = nullptr;
+  friend struct Lanes;
+  Error leave();
+  bool active_ = false;  // the owner's; what follows changes under the lock
+  Launch* launch_ = nullptr;  // null while enqueued
+  int device_ = -1;
+  CopyItem item_{};
 };
+
+// Starts what was enqueued, unless so much is in flight that waiting gathers more.
+void start_enqueued();
 
 // A copy that is waited for; tried again a few times if it fails.
 Error copy_now(int device, void* to, const void* from, size_t bytes);

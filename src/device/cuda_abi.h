@@ -37,6 +37,16 @@ struct CudaAbi {
     size_t width, height;
   };
 
+  struct CopyAttributes {
+    struct Location {
+      int type, id;
+    };
+    int source_order;
+    Location from, to;
+    unsigned flags;
+  };
+
+  static constexpr int source_order_stream = 1;
   static constexpr int memory_host = 1;
   static constexpr int memory_device = 2;
   static constexpr int memory_unified = 4;
@@ -55,15 +65,19 @@ struct CudaAbi {
   static constexpr unsigned ipc_lazy_peer_access = 1;
 
 #define FAIRLEAD_DRIVER_FUNCTION(member, name, ...) DriverFunction<__VA_ARGS__> member{#name};
+#define FAIRLEAD_DRIVER_OPTIONAL FAIRLEAD_DRIVER_FUNCTION
 #include "device/cuda_functions.def"
 #undef FAIRLEAD_DRIVER_FUNCTION
+#undef FAIRLEAD_DRIVER_OPTIONAL
 
-  // Null when every function was found, else the symbol that is missing.
+  // Null when every function that is not optional was found, else the symbol that is missing.
   const char* bind(void* library) {
 #define FAIRLEAD_DRIVER_FUNCTION(member, name, ...) \
   if (!member.bind(library)) return member.symbol;
+#define FAIRLEAD_DRIVER_OPTIONAL(member, name, ...) member.bind(library);
 #include "device/cuda_functions.def"
 #undef FAIRLEAD_DRIVER_FUNCTION
+#undef FAIRLEAD_DRIVER_OPTIONAL
     return nullptr;
   }
 };

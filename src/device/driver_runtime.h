@@ -250,6 +250,11 @@ class DriverRuntime : public Runtime {
     return on(record->device, [&] { return copy_on(to, from, bytes, record->handle); });
   }
 
+  Error copy_batch(const CopyItem* items, size_t count, Stream stream) override {
+    auto* record = record_of(stream);
+    return on(record->device, [&] { return copy_batch_on(items, count, record->handle); });
+  }
+
   Error copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
                 Stream stream) override {
     if (width == 0 || height == 0) return Error::none;
@@ -369,6 +374,12 @@ class DriverRuntime : public Runtime {
   // The rest runs while the right device is current.
   virtual Error enable_peer_of_current(int peer) = 0;
   virtual Error copy_on(void* to, const void* from, size_t bytes, typename Abi::Stream stream) = 0;
+  virtual Error copy_batch_on(const CopyItem* items, size_t count, typename Abi::Stream stream) {
+    Error error = Error::none;
+    for (size_t i = 0; i < count && error == Error::none; ++i)
+      error = copy_on(items[i].to, items[i].from, items[i].bytes, stream);
+    return error;
+  }
   virtual Error copy_2d_on(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                            size_t height, typename Abi::Stream stream) = 0;
   virtual Error open_ipc(const typename Abi::IpcMemory& memory, typename Abi::Address* mapped) = 0;

@@ -65,6 +65,12 @@ struct IpcHandle {
   unsigned char bytes[64];
 };
 
+struct CopyItem {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
+
 using Stream = struct OpaqueStream*;
 using Event = struct OpaqueEvent*;
 using Kernel = struct OpaqueKernel*;
@@ -124,6 +130,13 @@ class Runtime {
   virtual Error synchronize_stream(Stream stream) = 0;
   virtual Error query_stream(Stream stream) = 0;  // none or not_ready
   virtual Error copy(void* to, const void* from, size_t bytes, Stream stream) = 0;  // returns at once
+  // All of them, in no order among themselves. At once where the driver can; here, one after the other.
+  virtual Error copy_batch(const CopyItem* items, size_t count, Stream stream) {
+    Error error = Error::none;
+    for (size_t i = 0; i < count && error == Error::none; ++i)
+      error = copy(items[i].to, items[i].from, items[i].bytes, stream);
+    return error;
+  }
   virtual Error copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                         size_t height, Stream stream) = 0;
   virtual Error fill(void* to, int byte, size_t bytes, Stream stream) = 0;

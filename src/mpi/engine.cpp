@@ -8,6 +8,7 @@
 
 #include "base/options.h"
 #include "device/buffer_pool.h"
+#include "device/copy.h"
 #include "device/ipc_registry.h"
 #include "mpi/operation.h"
 
@@ -108,10 +109,25 @@ void Engine::nudge_host() {
   PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, silent_, &found, MPI_STATUS_IGNORE);
 }
 
+// Complete ones too: the receiver of a buffered send may still need an answer. Asking the host MPI for a
+// message costs more than all the rest, so of the receives that wait for one key only the first asks, and
+// one more in turn: what was matched first may take longer to arrive.
+void Engine::advance_operations() {
+  unmatched_.clear();
+  for (size_t i = 0; i < operations_.size(); ++i) {
+    Operation* operation = operations_[i];
+    const MatchKey* key = operation->awaits();
+    bool behind = key && std::find(unmatched_.begin(), unmatched_.end(), *key) != unmatched_.end();
+    if (behind && i != rounds_ % operations_.size()) continue;
+    operation->advance();
+    if (key && !behind && operation->awaits()) unmatched_.push_back(*key);
+  }
+}
+
 void Engine::progress_locked() {
   if (++rounds_ % rounds_between_nudges == 0) nudge_host();
-  // Complete ones too: the receiver of a buffered send may still need an answer.
-  for (Operation* operation : operations_) operation->advance();
+  advance_operations();
+  device::start_enqueued();
   std::erase_if(kept_, [&](auto& offer) {
     offer->advance();
     if (offer->finished()) keep_busy(-1);

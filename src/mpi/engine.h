@@ -20,6 +20,7 @@
 namespace fairlead::mpi {
 
 class Operation;
+struct MatchKey;
 
 // Spins politely: ranks may share cores.
 class Backoff {
@@ -75,6 +76,7 @@ class Engine {
 
  private:
   void progress_locked();
+  void advance_operations();
   void nudge_host();
   // A send is over for the user; its receiver may still want the bytes.
   void keep(std::unique_ptr<p2p::SendOffer> offer);
@@ -88,6 +90,7 @@ class Engine {
   std::atomic<int> parked_{0};
   unsigned rounds_ = 0;
   std::vector<Operation*> operations_;
+  std::vector<MatchKey> unmatched_;  // of the current round
   std::vector<std::unique_ptr<Operation>> adopted_;
   std::vector<std::unique_ptr<Operation>>
       ended_;  // adopted and complete; their host message is not freed yet

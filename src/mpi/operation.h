@@ -29,6 +29,13 @@ struct UserBuffer {
   MPI_Datatype datatype;
 };
 
+// What a posted receive waits for. Of several with one key, the first posted is the first matched.
+struct MatchKey {
+  MPI_Comm comm;
+  int source, tag;
+  bool operator==(const MatchKey&) const = default;
+};
+
 class Operation {
  public:
   explicit Operation(MPI_Comm comm) : comm_(comm) {}
@@ -39,6 +46,8 @@ class Operation {
   // Posts the host message. An MPI error code is the call's result, and nothing was started.
   virtual int start() = 0;
   virtual void advance() = 0;
+  // Set while nothing but a message of this key can bring the operation on.
+  virtual const MatchKey* awaits() const { return nullptr; }
   // Before this rank stops polling: ends what it can alone and makes its peers independent of it.
   virtual void settle() = 0;
   // After complete(): frees the host message, fills `status`, raises errors through the communicator's
@@ -117,6 +126,9 @@ class Receive : public Operation {
 
   int start() override;
   void advance() override;
+  const MatchKey* awaits() const override {
+    return step_ == Step::matching && matched_ == MPI_MESSAGE_NULL ? &key_ : nullptr;
+  }
   void settle() override;
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
@@ -138,7 +150,7 @@ class Receive : public Operation {
   void over();
 
   UserBuffer buffer_;
-  int source_, tag_;
+  MatchKey key_;
   int device_ = -1;
   Layout layout_;
   bool own_datatype_ = false;

@@ -70,7 +70,7 @@ class QuietErrors {
 }  // namespace
 
 Receive::Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm)
-    : Operation(comm), buffer_(buffer), source_(source), tag_(tag) {
+    : Operation(comm), buffer_(buffer), key_{comm, source, tag} {
   // The user may free a derived type while the message is on its way.
   if (!is_named(buffer.datatype)) {
     PMPI_Type_dup(buffer.datatype, &buffer_.datatype);
@@ -102,14 +102,14 @@ int Receive::start() {
   layout_ = layout_of(buffer_.count, buffer_.datatype);
   device::Allocation allocation = device::classify(static_cast<char*>(buffer_.address) + layout_.first);
   device_ = allocation.kind == device::MemoryKind::device ? allocation.device : -1;
-  if (source_ == MPI_PROC_NULL && matched_ == MPI_MESSAGE_NULL) {
+  if (key_.source == MPI_PROC_NULL && matched_ == MPI_MESSAGE_NULL) {
     set_empty(&status_);
     status_.MPI_SOURCE = MPI_PROC_NULL;
     over();
     return MPI_SUCCESS;
   }
   if (!stashed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
-    if (auto earlier = fairlead::mpi::take_stashed(source_, tag_, comm_)) take_stashed(std::move(earlier));
+    if (auto earlier = fairlead::mpi::take_stashed(key_.source, key_.tag, comm_)) take_stashed(std::move(earlier));
   if (stashed_) {
     std::lock_guard lock(engine().mutex());
     status_ = stashed_->status;
@@ -121,7 +121,7 @@ int Receive::start() {
 
 int Receive::post() {
   log_line(LogLevel::trace, "receive of up to %lld bytes of %s memory from %d with tag %d is posted",
-           static_cast<long long>(layout_.bytes), into_device() ? "device" : "host", source_, tag_);
+           static_cast<long long>(layout_.bytes), into_device() ? "device" : "host", key_.source, key_.tag);
   void* landing = buffer_.address;
   MPI_Count count = buffer_.count;
   MPI_Datatype datatype = buffer_.datatype;
@@ -149,8 +149,8 @@ int Receive::post() {
   if (matched_ != MPI_MESSAGE_NULL)
     return fits ? real.Imrecv(landing, small, datatype, &matched_, &message_)
                 : real.Imrecv_c(landing, count, datatype, &matched_, &message_);
-  return fits ? real.Irecv(landing, small, datatype, source_, tag_, comm_, &message_)
-              : real.Irecv_c(landing, count, datatype, source_, tag_, comm_, &message_);
+  return fits ? real.Irecv(landing, small, datatype, key_.source, key_.tag, comm_, &message_)
+              : real.Irecv_c(landing, count, datatype, key_.source, key_.tag, comm_, &message_);
 }
 
 void Receive::advance() {
@@ -192,8 +192,8 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
     return bytes ? deliver(bytes, length) : over();
 
   p2p::Descriptor descriptor = p2p::read_descriptor(start);
-  log_line(LogLevel::trace, "receive from %d with tag %d takes %lld bytes by offer %u of rank %d", source_,
-           tag_, static_cast<long long>(descriptor.bytes), descriptor.offer, descriptor.sender);
+  log_line(LogLevel::trace, "receive from %d with tag %d takes %lld bytes by offer %u of rank %d", key_.source,
+           key_.tag, static_cast<long long>(descriptor.bytes), descriptor.offer, descriptor.sender);
   void* to = buffer_.address;
   if (!layout_.contiguous) {
     packed_ = HostBuffer(static_cast<size_t>(layout_.bytes));

@@ -40,7 +40,7 @@ Error Pull::advance() {
     case Step::copying: {
       Error state = copy_.poll();
       if (state == Error::none) return over(state);
-      return state == Error::not_ready ? state : refuse(Reason::copy_failed);
+      return state == Error::not_ready ? state : copy_again();
     }
     case Step::refused:  // the sender answers by streaming
       if (slot_.state.load(std::memory_order_acquire) == OfferState::refused) return insist();
@@ -76,9 +76,21 @@ Error Pull::fetch() {
     if (reason != Reason::none) return refuse(reason);
     from = mapped_.address();
   }
-  if (copy_.start(device, to_, from, descriptor_.bytes) != Error::none) return refuse(Reason::copy_failed);
+  from_ = from;
+  copying_device_ = device;
+  copied_again_ = false;
   step_ = Step::copying;
-  return advance();
+  // Others that arrive in the same round join it.
+  return copy_.enqueue(device, to_, from, descriptor_.bytes) == Error::none ? Error::not_ready : copy_again();
+}
+
+// The failure may be another's, started together with this one.
+Error Pull::copy_again() {
+  if (copied_again_) return refuse(Reason::copy_failed);
+  copied_again_ = true;
+  if (copy_.start(copying_device_, to_, from_, descriptor_.bytes) != Error::none)
+    return refuse(Reason::copy_failed);
+  return Error::not_ready;
 }
 
 // A sender that had seen this memory fetched before may have stopped polling since: it will not answer, and

@@ -32,6 +32,7 @@ class Pull {
  private:
   device::Error claim(node::OfferState from);
   device::Error fetch();
+  device::Error copy_again();
   device::Error insist();
   void reconsider();
   device::Error refuse(node::Reason reason);
@@ -48,6 +49,9 @@ class Pull {
   int attempts_ = 0;  // at what a parked sender cannot stage
   device::MappedMemory mapped_;  // before copy_: a copy ends before its mapping goes
   device::Copy copy_;
+  const void* from_ = nullptr;
+  int copying_device_ = -1;
+  bool copied_again_ = false;
   std::optional<transport::StagedReceiver> stream_;
 };
 

@@ -16,9 +16,22 @@ using test::SameFunction;
 struct Functions : CudaAbi {
 #define FAIRLEAD_DRIVER_FUNCTION(member, name, ...) \
   static_assert(SameFunction<__VA_ARGS__, decltype(::name)>::value, #name " has another signature");
+// Optional ones are in the headers of the newest release we know, perhaps not in these.
+#if CUDA_VERSION >= 13000
+#define FAIRLEAD_DRIVER_OPTIONAL FAIRLEAD_DRIVER_FUNCTION
+#else
+#define FAIRLEAD_DRIVER_OPTIONAL(member, name, ...)
+#endif
 #include "device/cuda_functions.def"
 #undef FAIRLEAD_DRIVER_FUNCTION
+#undef FAIRLEAD_DRIVER_OPTIONAL
 };
+
+#if CUDA_VERSION >= 13000
+static_assert(CudaAbi::source_order_stream == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
+static_assert(sizeof(CudaAbi::CopyAttributes) == sizeof(CUmemcpyAttributes));
+static_assert(offsetof(CudaAbi::CopyAttributes, flags) == offsetof(CUmemcpyAttributes, flags));
+#endif
 
 static_assert(driver_result::success == CUDA_SUCCESS);
 static_assert(driver_result::invalid_value == CUDA_ERROR_INVALID_VALUE);
