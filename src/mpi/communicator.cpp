@@ -2,6 +2,7 @@
 
 #include "mpi/communicator.h"
 
+#include <mutex>
 #include <numeric>
 #include <vector>
 
@@ -45,6 +46,8 @@ NodeRanks* find_node_ranks(MPI_Comm comm) {
 int node_rank(MPI_Comm comm, int rank) {
   if (!engine().node() || rank < 0) return -1;
   if (comm == MPI_COMM_WORLD) return engine().node()->node_rank_of_world(rank);
+  static auto& mutex = *new std::mutex;
+  std::lock_guard lock(mutex);  // a second set_attr would delete what another thread reads
   NodeRanks* ranks = nullptr;
   int found = 0;
   PMPI_Comm_get_attr(comm, keyval, &ranks, &found);

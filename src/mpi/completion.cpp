@@ -31,6 +31,7 @@ class Selection {
       Operation* operation = engine().find(requests[i]);
       if (!operation) continue;
       host_[i] = MPI_REQUEST_NULL;
+      hidden_.push_back(i);
       if (!operation->active) continue;
       operation->start_waiting();
       ours_.push_back({i, operation});
@@ -50,8 +51,13 @@ class Selection {
   // The host completed this one.
   void take_over(int index) { requests_[index] = host_[index]; }
   void take_over_all() {
-    for (size_t i = 0; i < host_.size(); ++i)
-      if (!engine().find(requests_[i])) requests_[i] = host_[i];
+    // Not asked again whose they are: the host may have given a handle it completed to another thread.
+    for (size_t i = 0, next = 0; i < host_.size(); ++i) {
+      if (next < hidden_.size() && hidden_[next] == static_cast<int>(i))
+        ++next;
+      else
+        requests_[i] = host_[i];
+    }
   }
   int finish(const Ours& one, MPI_Status* status) {
     return fairlead::mpi::finish(one.operation, &requests_[one.index], status);
@@ -60,6 +66,7 @@ class Selection {
  private:
   MPI_Request* requests_;
   std::vector<MPI_Request> host_;
+  std::vector<int> hidden_;  // ours, also the inactive ones
   std::vector<Ours> ours_;
 };
 
@@ -204,7 +211,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MP
 
 extern "C" FAIRLEAD_EXPORT int MPI_Testall(int count, MPI_Request requests[], int* flag,
                                            MPI_Status statuses[]) {
-  return forwards() ? real.Testall(count, requests, flag, statuses)
+  return forwards() ? noted(real.Testall(count, requests, flag, statuses))
                     : test_all(count, requests, flag, statuses);
 }
 

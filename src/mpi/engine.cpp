@@ -33,8 +33,10 @@ Engine& engine() {
   return *only;
 }
 
-void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self,
-                  MPI_Comm silent) {
+void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent,
+                  bool threads) {
+  threads_ = threads;
+  if (threads) keep_busy(1);
   self_ = self;
   silent_ = silent;
   node_ = std::move(node);
@@ -42,13 +44,19 @@ void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MP
   if (node_) last_progress_.resize(static_cast<size_t>(node_->size()));
 }
 
-void Engine::release() {
+void Engine::release_imports() {
   std::lock_guard lock(mutex_);
   // Whoever has not asked for these bytes by now never will.
   kept_.clear();
+  // The host MPI may still be sending their bytes to other nodes.
+  for (auto* operations : {&adopted_, &ended_})
+    for (auto& operation : *operations) operation.release();
   adopted_.clear();
   ended_.clear();
   device::forget_imports(-1);
+}
+
+void Engine::release_exports() {
   if (device::runtime()) device::pool_release();
 }
 
@@ -56,6 +64,8 @@ void Engine::add(Operation* operation) {
   std::lock_guard lock(mutex_);
   operations_.push_back(operation);
   keep_busy(1);
+  // Another thread sits in the host MPI, and this one may join it there, or leave.
+  if (parked_ > 0) operation->settle();
 }
 
 void Engine::remove(Operation* operation) {
@@ -144,6 +154,12 @@ void Engine::progress_locked() {
     ended_.push_back(std::move(*entry));
     entry = adopted_.erase(entry);
   }
+  if (parked_ > 0) settle();
+}
+
+void Engine::settle() {
+  for (Operation* operation : operations_) operation->settle();
+  for (auto& offer : kept_) offer->flush();
 }
 
 void Engine::wait(Operation& operation) {
@@ -169,8 +185,7 @@ void Engine::note_progress_of(int receiver) {
 void Engine::park() {
   std::lock_guard lock(mutex_);
   progress_locked();
-  for (Operation* operation : operations_) operation->settle();
-  for (auto& offer : kept_) offer->flush();
+  settle();
   ++parked_;
   if (node_) node_->mine().parked.store(1, std::memory_order_release);
 }

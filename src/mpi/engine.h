@@ -35,21 +35,26 @@ class Engine {
  public:
   // `node` may be null: no shared memory with anybody, every message travels plain.
   // `self` is a communicator of this process alone, `silent` one of the job on which nobody sends; no other
-  // code uses them.
-  void open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent);
-  // MPI_Finalize: `others_done` tells whether all ranks have come here, so that nobody fetches any more.
+  // code uses them. `threads`: several threads may call MPI at once.
+  void open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent,
+            bool threads);
+  // MPI_Finalize, in this order: makes progress until all ranks of the node have come here, so that nobody
+  // fetches any more; closes the mappings of their memory; and once all have done so, frees what they mapped.
   template <class OthersDone>
-  void close(OthersDone others_done) {
+  void drain(OthersDone others_done) {
     for (Backoff backoff; !others_done(); backoff.pause()) progress();
-    release();
   }
+  void release_imports();
+  void release_exports();
 
   node::Node* node() const { return node_.get(); }
   const node::Nonce& nonce() const { return nonce_; }
   MPI_Comm self() const { return self_; }
   std::mutex& mutex() { return mutex_; }
 
+  bool threads() const { return threads_; }
   // Is there any operation, buffered send or stashed message? If not, completion calls forward unchanged.
+  // Always so where threads share MPI: one may start a device operation while another sits in the host MPI.
   bool busy() const { return busy_.load(std::memory_order_relaxed) != 0; }
   // For things kept elsewhere that must be looked at (stashed messages, persistent requests).
   void keep_busy(int change) { busy_.fetch_add(change, std::memory_order_relaxed); }
@@ -78,9 +83,9 @@ class Engine {
   void progress_locked();
   void advance_operations();
   void nudge_host();
+  void settle();
   // A send is over for the user; its receiver may still want the bytes.
   void keep(std::unique_ptr<p2p::SendOffer> offer);
-  void release();
 
   std::unique_ptr<node::Node> node_;
   node::Nonce nonce_{};
@@ -88,6 +93,7 @@ class Engine {
   std::mutex mutex_;
   std::atomic<int> busy_{0};
   std::atomic<int> parked_{0};
+  bool threads_ = false;
   unsigned rounds_ = 0;
   std::vector<Operation*> operations_;
   std::vector<MatchKey> unmatched_;  // of the current round

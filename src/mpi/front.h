@@ -24,6 +24,14 @@ inline bool is_device(const void* address) {
   return address != MPI_IN_PLACE && device::is_device_memory(address);
 }
 
+// The same for a buffer of this type: from MPI_BOTTOM, or null, its blocks may lie anywhere.
+inline bool is_device(const void* address, MPI_Datatype datatype) {
+  if (address) return is_device(address);
+  MPI_Count lower = 0, extent = 0;
+  PMPI_Type_get_true_extent_x(datatype, &lower, &extent);
+  return lower != 0 && is_device(reinterpret_cast<const void*>(lower));
+}
+
 // A device buffer came to a function that does not handle it: says so, raises an error through the handler
 // of the communicator, window or file, and returns its code. (Not overloads: all handles are int in MPICH.)
 int refuse(Function function, MPI_Comm comm);

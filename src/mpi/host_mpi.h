@@ -30,6 +30,7 @@
 #pragma weak PMPI_Group_size
 #pragma weak PMPI_Group_translate_ranks
 #pragma weak PMPI_Iprobe
+#pragma weak PMPI_Query_thread
 #pragma weak PMPI_Request_get_status
 #pragma weak PMPI_Status_set_cancelled
 #pragma weak PMPI_Status_set_elements_x

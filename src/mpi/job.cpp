@@ -79,7 +79,9 @@ void open_job() {
   real.Comm_dup(MPI_COMM_SELF, &self_comm);
   real.Comm_dup(MPI_COMM_WORLD, &silent_comm);
   open_communicators();
-  engine().open(std::move(node), nonce, self_comm, silent_comm);
+  int threads = MPI_THREAD_SINGLE;
+  PMPI_Query_thread(&threads);
+  engine().open(std::move(node), nonce, self_comm, silent_comm, threads == MPI_THREAD_MULTIPLE);
   detail::watching = true;
   if (world_rank == 0)
     log_line(LogLevel::info, "device messages are served; this rank's GPUs: %s",
@@ -109,11 +111,14 @@ void close_job() {
   // A rank that comes here fetches nothing more; once all have, nobody needs what we buffered.
   MPI_Request barrier;
   real.Ibarrier(node_comm, &barrier);
-  engine().close([&] {
+  engine().drain([&] {
     int all_here = 0;
     real.Test(&barrier, &all_here, MPI_STATUS_IGNORE);
     return all_here != 0;
   });
+  engine().release_imports();
+  real.Barrier(node_comm);
+  engine().release_exports();
   if (const node::Node* node = engine().node(); node && node->rank() == 0 && log_enabled(LogLevel::info)) {
     std::string paths = node->describe_paths();
     log_line(LogLevel::info, "transports: %s",

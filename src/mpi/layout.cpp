@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstring>
+#include <deque>
 #include <vector>
 
 #include "device/copy.h"
@@ -32,6 +34,37 @@ bool is_dense(MPI_Datatype datatype) {
   PMPI_Type_get_envelope(t[0], &integers, &addresses, &types, &combiner);
   if (combiner != MPI_COMBINER_NAMED) PMPI_Type_free(&t[0]);
   return dense;
+}
+
+struct Run {
+  size_t from, bytes;
+  device::Copy copy;
+};
+
+// Copies the bytes that are marked, run by run. What lies between is the program's: kernels may be writing it.
+bool write_touched(char* to, const HostBuffer& span, const HostBuffer& touched, size_t length, int device) {
+  constexpr size_t together = 256;
+  const unsigned char* mark = touched.data();
+  bool copied = true;
+  for (size_t at = 0; at < length && copied;) {
+    std::deque<Run> runs;
+    while (at < length && runs.size() < together) {
+      size_t from = static_cast<size_t>(std::find(mark + at, mark + length, 0xff) - mark);
+      at = static_cast<size_t>(std::find(mark + from, mark + length, 0) - mark);
+      if (at == from) break;
+      Run& run = runs.emplace_back();
+      run.from = from;
+      run.bytes = at - from;
+      copied &= run.copy.start(device, to + from, span.data() + from, run.bytes) == device::Error::none;
+    }
+    for (Run& run : runs) copied &= run.copy.wait() == device::Error::none;
+    if (copied) continue;
+    copied = true;  // a copy may fail where the next one does not
+    for (Run& run : runs)
+      copied &= device::copy_now(device, to + run.from, span.data() + run.from, run.bytes) ==
+                device::Error::none;
+  }
+  return copied;
 }
 
 }  // namespace
@@ -108,13 +141,15 @@ bool pack_from_device(const void* buffer, MPI_Count count, MPI_Datatype datatype
 
 bool unpack_to_device(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count,
                       MPI_Datatype datatype, const Layout& layout, int device) {
-  HostBuffer span(static_cast<size_t>(layout.span));
-  if (!span.data()) return false;
-  char* at = static_cast<char*>(buffer) + layout.first;
-  size_t length = static_cast<size_t>(layout.span);
-  return device::copy_now(device, span.data(), at, length) == device::Error::none &&
-         unpack_host(packed, bytes, span.data() - layout.first, count, datatype) &&
-         device::copy_now(device, at, span.data(), length) == device::Error::none;
+  size_t length = static_cast<size_t>(layout.span), whole = static_cast<size_t>(layout.bytes);
+  HostBuffer span(length), touched(length), ones(whole);
+  if (!span.data() || !touched.data() || !ones.data()) return false;
+  std::memset(touched.data(), 0, length);
+  std::memset(ones.data(), 0xff, whole);
+  if (!unpack_host(packed, bytes, span.data() - layout.first, count, datatype) ||
+      !unpack_host(ones.data(), bytes, touched.data() - layout.first, count, datatype))
+    return false;
+  return write_touched(static_cast<char*>(buffer) + layout.first, span, touched, length, device);
 }
 
 }  // namespace fairlead::mpi

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a (count, datatype) pair means in bytes, and moving non-contiguous device data through the host MPI's
-// own MPI_Pack and MPI_Unpack: correct for every type, slow (the whole span crosses to the host).
+// own MPI_Pack and MPI_Unpack: correct for every type, slow (a send moves the whole span to the host, a
+// receive one piece after the other back).
 
 #pragma once
 
@@ -25,8 +26,7 @@ MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype);
 // Packs device data into host memory; null data() in `packed` when that is impossible.
 bool pack_from_device(const void* buffer, MPI_Count count, MPI_Datatype datatype, const Layout& layout,
                       int device, HostBuffer* packed);
-// Unpacks `bytes` bytes, which may be fewer than the layout takes. Bytes in the gaps of the span are read and
-// written back unchanged.
+// Unpacks `bytes` bytes, which may be fewer than the layout takes. Only bytes of the layout are written.
 bool unpack_to_device(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count,
                       MPI_Datatype datatype, const Layout& layout, int device);
 // The same between two places in host memory.

@@ -36,6 +36,20 @@ struct MatchKey {
   bool operator==(const MatchKey&) const = default;
 };
 
+// A copy of a derived datatype: the program may free its own while the message is on its way.
+class KeptType {
+ public:
+  explicit KeptType(MPI_Datatype datatype);
+  ~KeptType();
+  KeptType(const KeptType&) = delete;
+  KeptType& operator=(const KeptType&) = delete;
+  MPI_Datatype get() const { return datatype_; }
+
+ private:
+  MPI_Datatype datatype_;
+  bool own_ = false;
+};
+
 class Operation {
  public:
   explicit Operation(MPI_Comm comm) : comm_(comm) {}
@@ -60,7 +74,8 @@ class Operation {
 
   bool complete() const { return complete_.load(std::memory_order_acquire); }
   void start_waiting() {
-    if (waiting_since_ == never) waiting_since_ = std::chrono::steady_clock::now();
+    if (waiting_since_.load(std::memory_order_relaxed) == never)
+      waiting_since_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
   }
 
   // Of the request the user holds.
@@ -76,7 +91,7 @@ class Operation {
   MPI_Comm comm_;
   MPI_Request message_ = MPI_REQUEST_NULL;
   std::atomic<bool> complete_{false};
-  std::chrono::steady_clock::time_point waiting_since_ = never;
+  std::atomic<std::chrono::steady_clock::time_point> waiting_since_ = never;
 };
 
 enum class SendMode { standard, synchronous, ready, buffered };
@@ -102,9 +117,11 @@ class Send : public Operation {
   void hurry();
 
   SendMode mode_;
+  KeptType datatype_;
   UserBuffer buffer_;
   int dest_, tag_;
   bool buffer_at_once_ = false;
+  bool lost_ = false;  // the receiver cannot get the bytes
   HostBuffer staged_;
   p2p::DescriptorMessage descriptor_;
   std::unique_ptr<p2p::SendOffer> offer_;
@@ -149,11 +166,11 @@ class Receive : public Operation {
   void copy_again();
   void over();
 
+  KeptType datatype_;
   UserBuffer buffer_;
   MatchKey key_;
   int device_ = -1;
   Layout layout_;
-  bool own_datatype_ = false;
   MPI_Request own_request_ = MPI_REQUEST_NULL;  // persistent
   MPI_Message matched_ = MPI_MESSAGE_NULL;
   std::unique_ptr<Stashed> stashed_;

@@ -17,7 +17,7 @@ int make_token(MPI_Request* token) {
 template <auto slot, SendMode mode, class Count>
 int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
               MPI_Request* request) {
-  if (!watching() || !is_device(buf)) return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
+  if (!watching() || !is_device(buf, datatype)) return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
   MPI_Request token;
   if (int result = make_token(&token); result != MPI_SUCCESS) return result;
   hand_out_persistent(
@@ -29,7 +29,7 @@ int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int
 template <auto slot, class Count>
 int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
               MPI_Request* request) {
-  bool device = watching() && is_device(buf);
+  bool device = watching() && is_device(buf, datatype);
   if (!watching() || (!device && source == MPI_PROC_NULL))
     return (real.*slot)(buf, count, datatype, source, tag, comm, request);
   auto operation = std::make_unique<Receive>(UserBuffer{buf, count, datatype}, source, tag, comm);

@@ -30,10 +30,9 @@ int improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
   MPI_Status local;
   if (status == MPI_STATUS_IGNORE) status = &local;
   std::unique_ptr<Stashed> stashed;
-  if (engine().busy()) {
-    engine().progress();
-    stashed = take_stashed(source, tag, comm);
-  }
+  if (engine().busy()) engine().progress();
+  LookThenAsk together;
+  if (engine().busy()) stashed = take_stashed(source, tag, comm);
   if (!stashed) {
     int result = real.Improbe(source, tag, comm, flag, message, status);
     if (result != MPI_SUCCESS || !*flag || status->MPI_SOURCE == MPI_PROC_NULL) return result;

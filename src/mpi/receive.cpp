@@ -15,7 +15,7 @@ int receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, 
             MPI_Status* status) {
   UserBuffer buffer{buf, count, datatype};
   if (!watching()) return (real.*blocking)(buf, count, datatype, source, tag, comm, status);
-  bool device = is_device(buf);
+  bool device = is_device(buf, datatype);
   if (!device && !engine().busy()) {
     if (!may_hold_descriptor(count, datatype))
       return noted((real.*blocking)(buf, count, datatype, source, tag, comm, status));
@@ -33,13 +33,15 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
              MPI_Request* request) {
   if (!watching() || source == MPI_PROC_NULL) {
     // Nothing will arrive, so a device address does no harm, but the host MPI need not see it.
-    bool hide = watching() && is_device(buf);
+    bool hide = watching() && is_device(buf, datatype);
     return (real.*start)(hide ? nullptr : buf, hide ? 0 : count, datatype, source, tag, comm, request);
   }
-  MPI_Status ignored;
-  bool stashed = engine().busy() && peek_stashed(source, tag, comm, &ignored);
-  if (!stashed && !is_device(buf) && !may_hold_descriptor(count, datatype))
-    return (real.*start)(buf, count, datatype, source, tag, comm, request);
+  if (!is_device(buf, datatype) && !may_hold_descriptor(count, datatype)) {
+    LookThenAsk together;
+    MPI_Status ignored;
+    if (!engine().busy() || !peek_stashed(source, tag, comm, &ignored))
+      return (real.*start)(buf, count, datatype, source, tag, comm, request);
+  }
   return hand_out(std::make_unique<Receive>(UserBuffer{buf, count, datatype}, source, tag, comm), request);
 }
 
@@ -50,7 +52,7 @@ std::unique_ptr<Receive> matched_receive(const UserBuffer& buffer, MPI_Message* 
   std::unique_ptr<Stashed> stashed;
   if (engine().busy()) stashed = take_handle(message);
   bool looked_into = stashed && stashed->looked_into();
-  if (!looked_into && !is_device(buffer.address)) return nullptr;
+  if (!looked_into && !is_device(buffer.address, buffer.datatype)) return nullptr;
   auto operation =
       std::make_unique<Receive>(buffer, MPI_ANY_SOURCE, MPI_ANY_TAG, stashed ? stashed->comm : MPI_COMM_SELF);
   if (looked_into)

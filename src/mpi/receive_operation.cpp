@@ -22,12 +22,6 @@ namespace {
 constexpr size_t landing_reserve = size_t{64} << 20;
 constexpr MPI_Count descriptor_length = p2p::descriptor_bytes;
 
-bool is_named(MPI_Datatype datatype) {
-  int integers, addresses, types, combiner = 0;
-  PMPI_Type_get_envelope(datatype, &integers, &addresses, &types, &combiner);
-  return combiner == MPI_COMBINER_NAMED;
-}
-
 // Reads what may be a descriptor from where the user's layout put its bytes. The message had exactly that
 // length, so the buffer holds at least that many.
 bool extract_descriptor(const UserBuffer& buffer, const Layout& layout, unsigned char* into) {
@@ -46,10 +40,12 @@ bool extract_descriptor(const UserBuffer& buffer, const Layout& layout, unsigned
 }
 
 // While it lives, the host MPI returns errors of this communicator's requests instead of raising them. (MPICH
-// raises the errors of a wait on MPI_COMM_WORLD, whatever the communicator.)
+// raises the errors of a wait on MPI_COMM_WORLD, whatever the communicator.) One at a time: two threads must
+// not take each other's handlers for the program's. Only for a receive that has failed: the communicator of
+// any other may be freed already.
 class QuietErrors {
  public:
-  explicit QuietErrors(MPI_Comm comm) : comms_{comm, MPI_COMM_WORLD} {
+  explicit QuietErrors(MPI_Comm comm) : lock_(mutex()), comms_{comm, MPI_COMM_WORLD} {
     for (int i = 0; i < 2; ++i) {
       PMPI_Comm_get_errhandler(comms_[i], &handlers_[i]);
       PMPI_Comm_set_errhandler(comms_[i], MPI_ERRORS_RETURN);
@@ -63,6 +59,11 @@ class QuietErrors {
   }
 
  private:
+  static std::mutex& mutex() {
+    static auto& only = *new std::mutex;
+    return only;
+  }
+  std::lock_guard<std::mutex> lock_;
   MPI_Comm comms_[2];
   MPI_Errhandler handlers_[2];
 };
@@ -70,17 +71,13 @@ class QuietErrors {
 }  // namespace
 
 Receive::Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm)
-    : Operation(comm), buffer_(buffer), key_{comm, source, tag} {
-  // The user may free a derived type while the message is on its way.
-  if (!is_named(buffer.datatype)) {
-    PMPI_Type_dup(buffer.datatype, &buffer_.datatype);
-    own_datatype_ = true;
-  }
-}
+    : Operation(comm),
+      datatype_(buffer.datatype),
+      buffer_{buffer.address, buffer.count, datatype_.get()},
+      key_{comm, source, tag} {}
 
 Receive::~Receive() {
   if (own_request_ != MPI_REQUEST_NULL) real.Request_free(&own_request_);
-  if (own_datatype_) PMPI_Type_free(&buffer_.datatype);
 }
 
 void Receive::take_stashed(std::unique_ptr<Stashed> stashed) {
@@ -108,6 +105,7 @@ int Receive::start() {
     over();
     return MPI_SUCCESS;
   }
+  LookThenAsk together;
   if (!stashed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
     if (auto earlier = fairlead::mpi::take_stashed(key_.source, key_.tag, comm_)) take_stashed(std::move(earlier));
   if (stashed_) {
@@ -157,10 +155,12 @@ void Receive::advance() {
   switch (step_) {
     case Step::matching: {
       int matched = 0, cancelled = 0;
-      // Some MPIs tell a failed receive here, some (MPICH 5) here only.
+      // Some MPIs tell a failed receive by the result, and MPICH 5 by nothing that comes later.
+      status_.MPI_ERROR = MPI_SUCCESS;
       int result = PMPI_Request_get_status(message_, &matched, &status_);
       if (!matched && result == MPI_SUCCESS) return;
-      host_error_ = result;
+      host_error_ = result != MPI_SUCCESS ? result : status_.MPI_ERROR;
+      if (host_error_ != MPI_SUCCESS) return over();
       PMPI_Test_cancelled(&status_, &cancelled);
       if (cancelled) return over();
       arrived(into_device() ? bounce_.data() : nullptr, byte_count(status_));
@@ -199,16 +199,19 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
     packed_ = HostBuffer(static_cast<size_t>(layout_.bytes));
     to = packed_.data();
   }
+  // Without memory nothing can be taken, but the sender completes.
+  error_ = to || layout_.bytes == 0 ? MPI_SUCCESS : MPI_ERR_OTHER;
   descriptor_came_ = true;
   override_bytes_ = static_cast<MPI_Count>(descriptor.bytes);
-  pull_.emplace(*engine().node(), descriptor, to, static_cast<uint64_t>(layout_.bytes),
+  pull_.emplace(*engine().node(), descriptor, to,
+                static_cast<uint64_t>(error_ == MPI_SUCCESS ? layout_.bytes : 0),
                 layout_.contiguous ? device_ : -1);
   step_ = Step::pulling;
   advance();
 }
 
 void Receive::end_pull(Error error) {
-  if (error != Error::none) {
+  if (error != Error::none || error_ != MPI_SUCCESS) {
     error_ = MPI_ERR_OTHER;
   } else if (pull_->truncated()) {
     error_ = MPI_ERR_TRUNCATE;
@@ -296,12 +299,15 @@ int Receive::finish(MPI_Status* status) {
   int result = MPI_SUCCESS;
   if (message_ != MPI_REQUEST_NULL && !descriptor_came_ && (into_device() || handle == MPI_REQUEST_NULL)) {
     // The user does not see the host's own wait here, so it must not raise errors its own way.
-    {
-      QuietErrors quiet(comm_);
+    if (host_error_ == MPI_SUCCESS) {
       result = real.Wait(&message_, status);
+    } else {
+      {
+        QuietErrors quiet(comm_);
+        result = real.Wait(&message_, status);
+      }
+      raise(result = host_error_);
     }
-    if (result == MPI_SUCCESS) result = host_error_;
-    if (result != MPI_SUCCESS) raise(result);
   } else if (message_ != MPI_REQUEST_NULL) {
     result = real.Wait(&message_, status);
   }

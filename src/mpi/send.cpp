@@ -15,7 +15,7 @@ namespace {
 template <auto blocking, auto start, SendMode mode, class Count>
 int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
   if (!watching()) return (real.*blocking)(buf, count, datatype, dest, tag, comm);
-  if (is_device(buf)) {
+  if (is_device(buf, datatype)) {
     Send operation(mode, {const_cast<void*>(buf), count, datatype}, dest, tag, comm);
     return run(operation, MPI_STATUS_IGNORE);
   }
@@ -29,7 +29,7 @@ int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag,
 template <auto start, SendMode mode, class Count>
 int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
           MPI_Request* request) {
-  if (!watching() || !is_device(buf)) return (real.*start)(buf, count, datatype, dest, tag, comm, request);
+  if (!watching() || !is_device(buf, datatype)) return (real.*start)(buf, count, datatype, dest, tag, comm, request);
   return hand_out(
       std::make_unique<Send>(mode, UserBuffer{const_cast<void*>(buf), count, datatype}, dest, tag, comm),
       request);

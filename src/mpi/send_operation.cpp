@@ -12,6 +12,16 @@
 
 namespace fairlead::mpi {
 
+KeptType::KeptType(MPI_Datatype datatype) : datatype_(datatype) {
+  int integers, addresses, types, combiner = MPI_COMBINER_NAMED;
+  PMPI_Type_get_envelope(datatype, &integers, &addresses, &types, &combiner);
+  own_ = combiner != MPI_COMBINER_NAMED && PMPI_Type_dup(datatype, &datatype_) == MPI_SUCCESS;
+}
+
+KeptType::~KeptType() {
+  if (own_) PMPI_Type_free(&datatype_);
+}
+
 void Operation::begin() {
   complete_ = false;
   active = true;
@@ -34,10 +44,16 @@ void set_byte_count(MPI_Status* status, MPI_Count bytes) {
 }
 
 Send::Send(SendMode mode, const UserBuffer& buffer, int dest, int tag, MPI_Comm comm)
-    : Operation(comm), mode_(mode), buffer_(buffer), dest_(dest), tag_(tag) {}
+    : Operation(comm),
+      mode_(mode),
+      datatype_(buffer.datatype),
+      buffer_{buffer.address, buffer.count, datatype_.get()},
+      dest_(dest),
+      tag_(tag) {}
 
 int Send::start() {
   begin();
+  lost_ = false;
   // A message to nobody moves no bytes; the host MPI must see a buffer it can touch all the same.
   if (dest_ == MPI_PROC_NULL) return post(this, 0, buffer_.datatype);
   Layout layout = layout_of(buffer_.count, buffer_.datatype);
@@ -57,6 +73,7 @@ int Send::start() {
     if (offer_ && buffer_at_once_) {
       offer_->buffer();
       if (!offer_->buffer_free()) offer_->flush();
+      if (!offer_->buffer_free()) offer_.reset();  // no memory for that: the message travels plain
     }
   }
   if (!offer_) return send_plain(allocation, layout);
@@ -131,8 +148,9 @@ void Send::advance() {
 // A receiver that cannot come, or does not come to a small message, must not hold up the send.
 void Send::hurry() {
   if (offer_->buffer_free()) return;
-  bool late = waiting_since_ != never && offer_->bytes() <= options().eager_limit &&
-              engine().out_of_patience(offer_->receiver(), waiting_since_);
+  auto since = waiting_since_.load(std::memory_order_relaxed);
+  bool late = since != never && offer_->bytes() <= options().eager_limit &&
+              engine().out_of_patience(offer_->receiver(), since);
   if (late || offer_->receiver_parked() || offer_->receiver_failed()) offer_->buffer();
 }
 
@@ -142,10 +160,8 @@ void Send::settle() {
 
 int Send::finish(MPI_Status* status) {
   int result = message_ == MPI_REQUEST_NULL ? MPI_SUCCESS : real.Wait(&message_, status);
-  bool lost = offer_ && offer_->failed();
   staged_ = HostBuffer();
-  if (lost && result == MPI_SUCCESS) return raise(MPI_ERR_OTHER);
-  return result;
+  return lost_ && result == MPI_SUCCESS ? raise(MPI_ERR_OTHER) : result;
 }
 
 void Send::describe(MPI_Status* status) {
@@ -154,6 +170,7 @@ void Send::describe(MPI_Status* status) {
 }
 
 std::unique_ptr<p2p::SendOffer> Send::take_unfinished_offer() {
+  lost_ = offer_ && offer_->failed();
   if (offer_ && offer_->finished()) offer_.reset();
   return std::move(offer_);
 }

@@ -45,7 +45,7 @@ int exchange(const Half& from, const Half& to, MPI_Comm comm, MPI_Status* status
   if (status == MPI_STATUS_IGNORE) status = &ignored;
 
   Send sending(SendMode::standard, from.buffer, from.peer, from.tag, comm);
-  bool device = is_device(from.buffer.address);
+  bool device = is_device(from.buffer.address, from.buffer.datatype);
   HostBuffer packed;
   Half host = from;
   if (in_place && device) {
@@ -114,14 +114,11 @@ int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
                         recvtag, comm, into);
   };
   if (!watching()) return host(status);
-  if (!engine().busy() && !is_device(sendbuf) && !is_device(recvbuf)) {
-    if (!may_hold_descriptor(recvcount, recvtype)) return noted(host(status));
-    MPI_Status local;
-    if (status == MPI_STATUS_IGNORE) status = &local;
-    int result = noted(host(status));
-    return result == MPI_SUCCESS ? complete_host_receive({recvbuf, recvcount, recvtype}, comm, status)
-                                 : result;
-  }
+  // A device sender may wait until the receiving half takes its offer up, and so might, through the other
+  // half, a peer: both halves must go on together.
+  if (!engine().busy() && !is_device(sendbuf, sendtype) && !is_device(recvbuf, recvtype) &&
+      !may_hold_descriptor(recvcount, recvtype))
+    return noted(host(status));
   return exchange({{const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag},
                   {{recvbuf, recvcount, recvtype}, source, recvtag}, comm, status, false);
 }
@@ -133,13 +130,8 @@ int sendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, in
     return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, into);
   };
   if (!watching()) return host(status);
-  if (!engine().busy() && !is_device(buf)) {
-    if (!may_hold_descriptor(count, datatype)) return noted(host(status));
-    MPI_Status local;
-    if (status == MPI_STATUS_IGNORE) status = &local;
-    int result = noted(host(status));
-    return result == MPI_SUCCESS ? complete_host_receive({buf, count, datatype}, comm, status) : result;
-  }
+  if (!engine().busy() && !is_device(buf, datatype) && !may_hold_descriptor(count, datatype))
+    return noted(host(status));
   return exchange({{buf, count, datatype}, dest, sendtag}, {{buf, count, datatype}, source, recvtag}, comm,
                   status, true);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <list>
 #include <mutex>
+#include <shared_mutex>
 
 #include "base/log.h"
 #include "mpi/engine.h"
@@ -15,6 +16,7 @@ namespace fairlead::mpi {
 namespace {
 
 std::mutex mutex;
+auto& look_then_ask = *new std::shared_mutex;  // taken before the mutex
 auto& stash = *new std::list<std::unique_ptr<Stashed>>;  // in order of arrival, for each source
 struct Handed {
   MPI_Message handle;
@@ -37,6 +39,14 @@ std::atomic<uint32_t>* mark_of(const Stashed& stashed) {
 }
 
 }  // namespace
+
+LookThenAsk::LookThenAsk() {
+  if (engine().threads()) look_then_ask.lock_shared();
+}
+
+LookThenAsk::~LookThenAsk() {
+  if (engine().threads()) look_then_ask.unlock_shared();
+}
 
 std::unique_ptr<Stashed> take_stashed(int source, int tag, MPI_Comm comm) {
   std::lock_guard lock(mutex);
@@ -80,6 +90,8 @@ void note_received(const Stashed& stashed) {
 
 bool stash_if_unclear(const MPI_Status& status, MPI_Comm comm) {
   if (byte_count(status) != static_cast<MPI_Count>(p2p::descriptor_bytes)) return false;
+  std::unique_lock alone(look_then_ask, std::defer_lock);
+  if (engine().threads()) alone.lock();
   std::lock_guard lock(mutex);
   for (int found = 1; found;) {
     MPI_Message message;

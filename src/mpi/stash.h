@@ -23,6 +23,16 @@ struct Stashed {
   bool looked_into() const { return message == MPI_MESSAGE_NULL; }
 };
 
+// Held while a receive, or a matching probe, looks here and then asks the host MPI: in between, no other
+// thread may bring messages here, which would be missed or overtaken. Costs nothing without threads.
+class LookThenAsk {
+ public:
+  LookThenAsk();
+  ~LookThenAsk();
+  LookThenAsk(const LookThenAsk&) = delete;
+  LookThenAsk& operator=(const LookThenAsk&) = delete;
+};
+
 // Takes the first message that matches out of the stash; null when there is none.
 std::unique_ptr<Stashed> take_stashed(int source, int tag, MPI_Comm comm);
 // Its status, without taking it.

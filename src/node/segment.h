@@ -30,11 +30,11 @@ struct Nonce {
 // Life of an offer (see src/p2p/send_offer.h and pull.h). The side that makes each step:
 //
 //   free -> offered                  sender: the bytes are where `source` says
-//   offered -> claimed -> done       receiver, which copies them itself
-//              claimed -> refused    receiver, which cannot reach them: the sender shall stage them
-//              refused -> claimed    receiver, which tries again: the sender does not answer
-//              refused -> moving     sender, which answers
-//   offered -> moving -> buffered    sender: `source` now names its own buffer; -> done by the receiver
+//   offered -> claimed -> done       receiver, which has mapped them and copies them itself
+//   offered | claimed -> refused     receiver, which cannot: the sender shall stage them
+//   refused -> claimed               receiver, which tries again: the sender does not answer
+//   refused -> moving                sender, which answers
+//   offered -> moving -> buffered    sender: `source` names its own buffer now; then as offered
 //   free | moving -> streaming -> done   chunks through host memory; done by the receiver
 //   done -> free                     sender
 enum class OfferState : uint32_t { free, offered, claimed, refused, moving, buffered, streaming, done };
@@ -58,6 +58,7 @@ const char* to_string(Reason reason);
 struct alignas(64) Offer {
   std::atomic<OfferState> state;
   std::atomic<Reason> reason;       // receiver's, with refused
+  std::atomic<uint32_t> fetched;    // receiver's, with done: it copied the bytes itself
   std::atomic<uint32_t> looked_at;  // receiver's: a probe took the descriptor, no receive has yet
   int32_t receiver;                 // node rank
   uint64_t bytes;

@@ -14,8 +14,14 @@ using node::Path;
 using node::Reason;
 
 namespace {
-constexpr int attempts_allowed = 8;
-}
+
+using Clock = std::chrono::steady_clock;
+
+// How often, and how long, to try what a parked sender cannot help with.
+constexpr auto retry_pause = std::chrono::milliseconds(1);
+constexpr auto retry_time = std::chrono::seconds(5);
+
+}  // namespace
 
 Pull::Pull(node::Node& node, const Descriptor& descriptor, void* to, uint64_t capacity, int device)
     : node_(node),
@@ -56,40 +62,69 @@ Error Pull::advance() {
   return Error::failed;
 }
 
-// The sender may be taking the bytes away at the same moment; only one of us gets them.
+// What is claimed can be fetched: only then is the sender free to stop polling. The sender may be taking the
+// bytes away at the same moment; only one of us gets them.
 Error Pull::claim(OfferState from) {
-  if (!slot_.state.compare_exchange_strong(from, OfferState::claimed)) return Error::not_ready;
-  return truncated() ? over(Error::none) : fetch();
+  const void* address = nullptr;
+  Reason reason = Reason::none;
+  if (!truncated()) {
+    node::RemoteMemory source = slot_.source;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (slot_.state.load(std::memory_order_relaxed) != from) return Error::not_ready;
+    reason = find(source, &address);
+  }
+  OfferState to = reason == Reason::none ? OfferState::claimed : OfferState::refused;
+  if (to == OfferState::refused) slot_.reason.store(reason, std::memory_order_relaxed);
+  if (!slot_.state.compare_exchange_strong(from, to)) {
+    mapped_ = {};
+    return Error::not_ready;
+  }
+  if (truncated()) return over(Error::none);
+  return to == OfferState::claimed ? fetch(address) : refused(reason);
 }
 
-Error Pull::fetch() {
-  const void* from = nullptr;
-  int device = device_ >= 0 ? device_ : device::device_in_use();
+// Where this process sees the sender's bytes.
+Reason Pull::find(const node::RemoteMemory& source, const void** address) {
+  copying_device_ = device_ >= 0 ? device_ : device::device_in_use();
   if (descriptor_.sender == node_.rank()) {
-    from = reinterpret_cast<const void*>(slot_.source.base + slot_.source.offset);
-  } else {
-    if (device < 0) {
-      node_.decide(descriptor_.sender, node_.rank(), Path::staged, Reason::no_context, "");
-      return refuse(Reason::no_context);
-    }
-    Reason reason = transport::reach(node_, descriptor_.sender, device, slot_.source, &mapped_);
-    if (reason != Reason::none) return refuse(reason);
-    from = mapped_.address();
+    *address = reinterpret_cast<const void*>(source.base + source.offset);
+    return Reason::none;
   }
+  if (copying_device_ < 0) {
+    node_.decide(descriptor_.sender, node_.rank(), Path::staged, Reason::no_context, "");
+    return Reason::no_context;
+  }
+  Reason reason = transport::reach(node_, descriptor_.sender, copying_device_, source, &mapped_);
+  *address = mapped_.address();
+  return reason;
+}
+
+Error Pull::fetch(const void* from) {
   from_ = from;
-  copying_device_ = device;
   copied_again_ = false;
   step_ = Step::copying;
   // Others that arrive in the same round join it.
-  return copy_.enqueue(device, to_, from, descriptor_.bytes) == Error::none ? Error::not_ready : copy_again();
+  return copy_.enqueue(copying_device_, to_, from, descriptor_.bytes) == Error::none ? Error::not_ready
+                                                                                     : copy_again();
 }
 
 // The failure may be another's, started together with this one.
 Error Pull::copy_again() {
-  if (copied_again_) return refuse(Reason::copy_failed);
-  copied_again_ = true;
-  if (copy_.start(copying_device_, to_, from_, descriptor_.bytes) != Error::none)
-    return refuse(Reason::copy_failed);
+  if (!copied_again_) {
+    copied_again_ = true;
+    if (copy_.start(copying_device_, to_, from_, descriptor_.bytes) == Error::none) return Error::not_ready;
+  }
+  slot_.reason.store(Reason::copy_failed, std::memory_order_relaxed);
+  slot_.state.store(OfferState::refused, std::memory_order_release);
+  return refused(Reason::copy_failed);
+}
+
+Error Pull::refused(Reason reason) {
+  log_line(LogLevel::debug, "message of rank %d is fetched through host memory: %s %s",
+           node_.world_rank(descriptor_.sender), to_string(reason),
+           reason == Reason::copy_failed ? device::runtime()->error_text() : "");
+  mapped_ = {};
+  step_ = Step::refused;
   return Error::not_ready;
 }
 
@@ -97,9 +132,19 @@ Error Pull::copy_again() {
 // only trying again can bring the bytes.
 Error Pull::insist() {
   if (!node_.block(descriptor_.sender).parked.load(std::memory_order_acquire)) return Error::not_ready;
-  OfferState refused = OfferState::refused;
-  if (!slot_.state.compare_exchange_strong(refused, OfferState::claimed)) return Error::not_ready;
-  return ++attempts_ < attempts_allowed ? fetch() : over(Error::failed);
+  auto now = Clock::now();
+  if (insisting_since_ == Clock::time_point{}) insisting_since_ = now;
+  if (now - insisted_ < retry_pause) return Error::not_ready;
+  insisted_ = now;
+  const void* address = nullptr;
+  bool too_late = now - insisting_since_ > retry_time;
+  bool found = !too_late && find(slot_.source, &address) == Reason::none;
+  OfferState state = OfferState::refused;
+  if ((!found && !too_late) || !slot_.state.compare_exchange_strong(state, OfferState::claimed)) {
+    mapped_ = {};
+    return Error::not_ready;
+  }
+  return found ? fetch(address) : over(Error::failed);
 }
 
 // A pair that was staged because this rank used no GPU may be served better once it does.
@@ -111,20 +156,10 @@ void Pull::reconsider() {
   verdict.path = Path::unknown;
 }
 
-Error Pull::refuse(Reason reason) {
-  log_line(LogLevel::debug, "message of rank %d is fetched through host memory: %s %s",
-           node_.world_rank(descriptor_.sender), to_string(reason),
-           reason == Reason::copy_failed ? device::runtime()->error_text() : "");
-  mapped_ = {};
-  slot_.reason.store(reason, std::memory_order_relaxed);
-  slot_.state.store(OfferState::refused, std::memory_order_release);
-  step_ = Step::refused;
-  return Error::not_ready;
-}
-
 Error Pull::over(Error error) {
-  if (error == Error::none && !truncated())
-    count(stream_ ? Traffic::staged : Traffic::peer, descriptor_.bytes);
+  bool arrived = error == Error::none && !truncated();
+  if (arrived) count(stream_ ? Traffic::staged : Traffic::peer, descriptor_.bytes);
+  slot_.fetched.store(arrived && !stream_, std::memory_order_relaxed);
   mapped_ = {};
   stream_.reset();
   slot_.state.store(OfferState::done, std::memory_order_release);

@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <optional>
 
 #include "node/node.h"
@@ -31,11 +32,12 @@ class Pull {
 
  private:
   device::Error claim(node::OfferState from);
-  device::Error fetch();
+  node::Reason find(const node::RemoteMemory& source, const void** address);
+  device::Error fetch(const void* from);
   device::Error copy_again();
+  device::Error refused(node::Reason reason);
   device::Error insist();
   void reconsider();
-  device::Error refuse(node::Reason reason);
   device::Error over(device::Error error);
 
   node::Node& node_;
@@ -46,12 +48,12 @@ class Pull {
   int device_;
   enum class Step { looking, copying, refused, streaming, over } step_ = Step::looking;
   device::Error result_ = device::Error::none;
-  int attempts_ = 0;  // at what a parked sender cannot stage
   device::MappedMemory mapped_;  // before copy_: a copy ends before its mapping goes
   device::Copy copy_;
   const void* from_ = nullptr;
   int copying_device_ = -1;
   bool copied_again_ = false;
+  std::chrono::steady_clock::time_point insisting_since_{}, insisted_{};
   std::optional<transport::StagedReceiver> stream_;
 };
 

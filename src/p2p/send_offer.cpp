@@ -60,6 +60,7 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
   slot.bytes = bytes;
   slot.looked_at.store(0, std::memory_order_relaxed);
   slot.reason.store(Reason::none, std::memory_order_relaxed);
+  slot.fetched.store(0, std::memory_order_relaxed);
 
   bool exportable = true;
   if (receiver == node.rank()) {
@@ -117,6 +118,8 @@ void SendOffer::advance() {
       stream_->advance();
       break;
     case OfferState::done:
+      if (slot_->fetched.load(std::memory_order_relaxed) && receiver_ != node_.rank())
+        fetched.insert({receiver_, allocation_});
       close();
       break;
     default:
@@ -125,8 +128,6 @@ void SendOffer::advance() {
 }
 
 void SendOffer::close() {
-  // Fetched by the receiver itself, not streamed.
-  if (!stream_ && receiver_ != node_.rank()) fetched.insert({receiver_, allocation_});
   if (stream_) stream_->finish();
   if (pooled_) device::pool_free(pooled_);
   pooled_ = nullptr;
@@ -177,16 +178,18 @@ void SendOffer::buffer() {
 }
 
 void SendOffer::flush() {
-  // A receiver that is pulling now may still find that it cannot.
-  while (!proven() && slot_->state.load(std::memory_order_acquire) == OfferState::claimed)
-    __builtin_ia32_pause();
-  advance();
-  if (finished_) return;
-  if (!proven()) buffer();
-  // Where the pair is not proven either, only host memory is safe.
-  OfferState expected = OfferState::buffered;
-  if (!proven() && slot_->state.compare_exchange_strong(expected, OfferState::moving)) stream();
-  if (stream_) stream_->spill();
+  // Until the receiver has claimed it, or it lies where the receiver can fetch it from. Each step may find
+  // that the receiver was faster.
+  while (!stream_) {
+    advance();
+    OfferState state = slot_->state.load(std::memory_order_acquire);
+    if (finished_ || proven() || state == OfferState::claimed) return;
+    if (state == OfferState::offered) buffer();
+    // Where the pair is not proven, only host memory is safe.
+    state = OfferState::buffered;
+    if (!proven() && slot_->state.compare_exchange_strong(state, OfferState::moving)) stream();
+  }
+  stream_->spill();
 }
 
 int offers_in_use() {

@@ -44,7 +44,7 @@ class SendOffer {
 
   // Takes the bytes away from the user's buffer, unless the receiver is fetching them from there now.
   void buffer();
-  // Makes the receiver independent of this rank's progress (M6). May wait for a copy in flight.
+  // Makes the receiver independent of this rank's progress (M6). Waits for no other process.
   void flush();
 
  private:
