@@ -25,6 +25,10 @@ class HostBuffer {
   ~HostBuffer();
 
   unsigned char* data() const { return data_; }
+  // No more than this was written: the rest need not be given back.
+  void note_used(size_t bytes) {
+    if (bytes < bytes_) bytes_ = bytes;
+  }
 
  private:
   unsigned char* data_ = nullptr;

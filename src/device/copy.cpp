@@ -35,7 +35,7 @@ namespace {
 constexpr int attempts = 3;
 // What a call may carry: the last of its copies tells of all, so that the first must not wait for long.
 constexpr size_t copies_per_launch = 64;
-constexpr size_t bytes_per_launch = size_t{32} << 20;
+constexpr size_t bytes_per_launch = size_t{64} << 20;
 // Calls in flight that keep a device busy while the next one gathers copies.
 constexpr size_t launches_in_flight = 2;
 // Asking the driver costs about a microsecond. Only the first launch of a lane can be over, and all its

@@ -163,7 +163,9 @@ void Receive::advance() {
       if (host_error_ != MPI_SUCCESS) return over();
       PMPI_Test_cancelled(&status_, &cancelled);
       if (cancelled) return over();
-      arrived(into_device() ? bounce_.data() : nullptr, byte_count(status_));
+      MPI_Count length = byte_count(status_);
+      bounce_.note_used(static_cast<size_t>(length));
+      arrived(into_device() ? bounce_.data() : nullptr, length);
       return;
     }
     case Step::pulling: {
