@@ -10,7 +10,7 @@
 namespace fairlead::device {
 namespace {
 
-constexpr size_t slots = 64;
+constexpr size_t slots = 128;
 // Up to here the arriving words are watched one by one.
 constexpr size_t watched_bytes = 256;
 constexpr uint32_t untouched = 0xa7c3195d;  // any value would do, but one that data rarely has
@@ -18,32 +18,6 @@ constexpr uint32_t untouched = 0xa7c3195d;  // any value would do, but one that 
 std::mutex mutex;
 bool tried = false;
 auto& idle = *new std::vector<unsigned char*>;
-
-// A page-locked slot; null data() when there is none.
-class Slot {
- public:
-  Slot() {
-    std::lock_guard lock(mutex);
-    if (!tried) {
-      tried = true;
-      void* slab = nullptr;
-      if (runtime()->allocate_pinned(slots * small_copy_bytes, &slab) == Error::none)
-        for (size_t i = 0; i < slots; ++i)
-          idle.push_back(static_cast<unsigned char*>(slab) + i * small_copy_bytes);
-    }
-    if (idle.empty()) return;
-    data_ = idle.back();
-    idle.pop_back();
-  }
-  ~Slot() {
-    std::lock_guard lock(mutex);
-    if (data_) idle.push_back(data_);
-  }
-  unsigned char* data() const { return data_; }
-
- private:
-  unsigned char* data_ = nullptr;
-};
 
 // Every word was written, unless the data itself is the pattern: then the stream has to tell.
 bool all_touched(const unsigned char* data, size_t bytes) {
@@ -55,8 +29,30 @@ bool all_touched(const unsigned char* data, size_t bytes) {
 
 }  // namespace
 
-Error copy_small_to_host(int device, void* to, const void* from, size_t bytes) {
+Slot Slot::take() {
   Slot slot;
+  std::lock_guard lock(mutex);
+  if (!tried) {
+    tried = true;
+    void* slab = nullptr;
+    if (runtime()->allocate_pinned(slots * small_copy_bytes, &slab) == Error::none)
+      for (size_t i = 0; i < slots; ++i)
+        idle.push_back(static_cast<unsigned char*>(slab) + i * small_copy_bytes);
+  }
+  if (idle.empty()) return slot;
+  slot.data_ = idle.back();
+  idle.pop_back();
+  return slot;
+}
+
+Slot::~Slot() {
+  if (!data_) return;
+  std::lock_guard lock(mutex);
+  idle.push_back(data_);
+}
+
+Error copy_small_to_host(int device, void* to, const void* from, size_t bytes) {
+  Slot slot = Slot::take();
   if (!slot.data()) return copy_now(device, to, from, bytes);
   // From an odd address a word might arrive in two parts.
   bool aligned = reinterpret_cast<uintptr_t>(from) % 4 == 0;
@@ -79,13 +75,6 @@ Error copy_small_to_host(int device, void* to, const void* from, size_t bytes) {
   if (state != Error::none) return copy_now(device, to, from, bytes);
   std::memcpy(to, slot.data(), bytes);
   return Error::none;
-}
-
-Error copy_small_to_device(int device, void* to, const void* from, size_t bytes) {
-  Slot slot;
-  if (!slot.data()) return copy_now(device, to, from, bytes);
-  std::memcpy(slot.data(), from, bytes);
-  return copy_now(device, to, slot.data(), bytes);
 }
 
 }  // namespace fairlead::device

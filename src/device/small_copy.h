@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies of a few bytes between device and ordinary host memory, for messages whose cost is latency alone.
-// They pass through page-locked slots; on the way to the host, their arrival is seen in the slot itself,
-// which is several microseconds earlier than the stream can tell. Thread-safe.
+// Page-locked slots for copies of a few bytes between device and ordinary host memory, for messages whose
+// cost is latency alone. On the way to the host, their arrival is seen in the slot itself, which is several
+// microseconds earlier than the stream can tell. Thread-safe.
 
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 #include "device/copy.h"
 
@@ -14,8 +15,24 @@ namespace fairlead::device {
 
 constexpr size_t small_copy_bytes = 4096;  // larger copies do not gain
 
+// small_copy_bytes bytes of page-locked memory, held while it lives; null when there is none left.
+class Slot {
+ public:
+  Slot() = default;
+  static Slot take();
+  Slot(Slot&& other) noexcept { *this = std::move(other); }
+  Slot& operator=(Slot&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~Slot();
+  unsigned char* data() const { return data_; }
+
+ private:
+  unsigned char* data_ = nullptr;
+};
+
 // At most small_copy_bytes bytes. Falls back to copy_now() where there is no page-locked memory.
 Error copy_small_to_host(int device, void* to, const void* from, size_t bytes);
-Error copy_small_to_device(int device, void* to, const void* from, size_t bytes);
 
 }  // namespace fairlead::device

@@ -17,6 +17,7 @@
 #include "mpi/engine.h"
 #include "mpi/layout.h"
 #include "mpi/real.h"
+#include "device/small_copy.h"
 #include "p2p/pull.h"
 #include "p2p/send_offer.h"
 
@@ -179,6 +180,7 @@ class Receive : public Operation {
 
   enum class Step { matching, pulling, copying, over } step_ = Step::matching;
   std::optional<p2p::Pull> pull_;
+  device::Slot slot_;  // before copy_: a copy ends before its slot goes
   device::Copy copy_;
   MPI_Status status_;              // of the host message
   MPI_Count override_bytes_ = -1;  // the true length, when the status of the host message tells another

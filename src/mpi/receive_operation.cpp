@@ -249,18 +249,16 @@ void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
     return over();
   }
   payload_bytes_ = length;
-  if (length <= static_cast<MPI_Count>(device::small_copy_bytes)) {
-    if (device::copy_small_to_device(device_, buffer_.address, bytes, static_cast<size_t>(length)) !=
-        Error::none)
-      copy_again();
-    return over();
-  }
-  if (copy_.start(device_, buffer_.address, bytes, static_cast<size_t>(length)) != Error::none) {
+  size_t size = static_cast<size_t>(length);
+  if (size <= device::small_copy_bytes) slot_ = device::Slot::take();
+  if (slot_.data()) std::memcpy(slot_.data(), bytes, size);
+  Error error = slot_.data() ? copy_.enqueue(device_, buffer_.address, slot_.data(), size)
+                             : copy_.start(device_, buffer_.address, bytes, size);
+  if (error != Error::none) {
     copy_again();
     return over();
   }
   step_ = Step::copying;
-  advance();
 }
 
 // A copy may fail where the next one does not.
@@ -276,6 +274,7 @@ void Receive::copy_again() {
 void Receive::over() {
   step_ = Step::over;
   pull_.reset();
+  slot_ = device::Slot();
   complete_.store(true, std::memory_order_release);
 }
 
