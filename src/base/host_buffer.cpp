@@ -15,7 +15,8 @@ namespace {
 
 constexpr int smallest_class = 12;              // a page
 constexpr size_t kept_bytes = size_t{1} << 20;  // pages beyond this are given back on release
-constexpr size_t kept_per_class = 64;
+constexpr size_t kept_warm = 64;        // of a class; of further ones only the first page
+constexpr size_t kept_per_class = 1024;
 
 std::mutex mutex;
 auto& idle = *new std::array<std::vector<unsigned char*>, 64>;
@@ -42,9 +43,10 @@ HostBuffer::HostBuffer(size_t bytes, size_t reserve) : bytes_(bytes) {
 HostBuffer::~HostBuffer() {
   if (!data_) return;
   size_t bytes = size_t{1} << size_class_;
-  if (bytes_ > kept_bytes) madvise(data_ + kept_bytes, bytes - kept_bytes, MADV_DONTNEED);
   std::lock_guard lock(mutex);
   auto& list = idle[size_class_];
+  size_t kept = list.size() < kept_warm ? kept_bytes : size_t{1} << smallest_class;
+  if (bytes_ > kept && list.size() < kept_per_class) madvise(data_ + kept, bytes - kept, MADV_DONTNEED);
   if (list.size() < kept_per_class)
     list.push_back(data_);
   else

@@ -11,8 +11,6 @@ namespace fairlead::device {
 namespace {
 
 constexpr size_t slots = 128;
-// Up to here the arriving words are watched one by one.
-constexpr size_t watched_bytes = 256;
 constexpr uint32_t untouched = 0xa7c3195d;  // any value would do, but one that data rarely has
 
 std::mutex mutex;

@@ -14,6 +14,7 @@
 namespace fairlead::device {
 
 constexpr size_t small_copy_bytes = 4096;  // larger copies do not gain
+constexpr size_t watched_bytes = 256;      // up to here the arriving words are watched one by one
 
 // small_copy_bytes bytes of page-locked memory, held while it lives; null when there is none left.
 class Slot {

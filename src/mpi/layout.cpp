@@ -75,10 +75,21 @@ MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype) {
   return size * count;
 }
 
+bool is_plain(MPI_Datatype datatype) {
+  // Handles of predefined types are never given to others.
+  thread_local MPI_Datatype plain = MPI_DATATYPE_NULL;
+  if (datatype == plain) return true;
+  int integers = 0, addresses = 0, types = 0, combiner = 0;
+  PMPI_Type_get_envelope(datatype, &integers, &addresses, &types, &combiner);
+  if (combiner != MPI_COMBINER_NAMED || !is_dense(datatype)) return false;
+  plain = datatype;
+  return true;
+}
+
 Layout layout_of(MPI_Count count, MPI_Datatype datatype) {
   Layout layout;
   layout.bytes = packed_bytes(count, datatype);
-  if (layout.bytes == 0 || is_dense(datatype)) {
+  if (layout.bytes == 0 || is_plain(datatype) || is_dense(datatype)) {
     layout.contiguous = true;
     layout.span = layout.bytes;
     return layout;

@@ -20,6 +20,8 @@ struct Layout {
   MPI_Count span = 0;       // its length
 };
 
+// A predefined datatype without gaps. Quick for the one that this thread asked about last.
+bool is_plain(MPI_Datatype datatype);
 Layout layout_of(MPI_Count count, MPI_Datatype datatype);
 MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype);
 

@@ -9,26 +9,21 @@
 
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <memory>
 #include <optional>
 
 #include "mpi/engine.h"
-#include "mpi/layout.h"
+#include "mpi/first_bytes.h"
 #include "mpi/real.h"
 #include "device/small_copy.h"
 #include "p2p/pull.h"
 #include "p2p/send_offer.h"
 
 namespace fairlead::mpi {
-
-// An address and what the call said of it.
-struct UserBuffer {
-  void* address;
-  MPI_Count count;
-  MPI_Datatype datatype;
-};
 
 // What a posted receive waits for. Of several with one key, the first posted is the first matched.
 struct MatchKey {
@@ -130,14 +125,19 @@ class Send : public Operation {
 
 struct Stashed;
 
-// A receive into device memory, or into host memory that a descriptor may land in.
+// A receive into device memory, or into host memory: its sender may have used device memory.
 class Receive : public Operation {
  public:
   Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm);
   ~Receive() override;
 
-  // A persistent receive into host memory runs on this persistent host request, which it now owns.
-  void own_persistent(MPI_Request message) { own_request_ = message; }
+  // A persistent receive into host memory runs on a persistent host request of its own.
+  template <class Init>
+  int make_persistent(Init init) {
+    Landing place;
+    if (int result = choose_landing(&place); result != MPI_SUCCESS) return result;
+    return init(place.address, place.count, place.datatype, &own_request_);
+  }
   // The message a matched probe gave.
   void take_matched(MPI_Message message) { matched_ = message; }
   void take_stashed(std::unique_ptr<Stashed> stashed);
@@ -160,6 +160,14 @@ class Receive : public Operation {
   bool into_device() const { return device_ >= 0; }
 
  private:
+  // Where the host message goes.
+  struct Landing {
+    void* address;
+    MPI_Count count;
+    MPI_Datatype datatype;
+  };
+  int choose_landing(Landing* landing);
+  bool lands_in_bounce() const;
   int post();
   void arrived(const unsigned char* bytes, MPI_Count length);
   void deliver(const unsigned char* bytes, MPI_Count length);
@@ -176,6 +184,7 @@ class Receive : public Operation {
   MPI_Message matched_ = MPI_MESSAGE_NULL;
   std::unique_ptr<Stashed> stashed_;
   HostBuffer bounce_;  // where the host message lands, when that is not the user's buffer
+  FirstBytes before_;  // of the user's buffer, when the host message lands there
   HostBuffer packed_;  // where a pull lands, when the user's layout has gaps
 
   enum class Step { matching, pulling, copying, over } step_ = Step::matching;
@@ -190,17 +199,28 @@ class Receive : public Operation {
   int error_ = MPI_SUCCESS;
 };
 
-// Can a message that fits this buffer be a descriptor?
-inline bool may_hold_descriptor(MPI_Count count, MPI_Datatype datatype) {
+// Room in bytes, INT_MAX for anything larger.
+inline int room_of(MPI_Count count, MPI_Datatype datatype) {
   int size = 0;
   PMPI_Type_size(datatype, &size);
   // MPI_UNDEFINED (negative) stands for a size beyond int.
-  return size < 0 || count * size >= static_cast<MPI_Count>(p2p::descriptor_bytes);
+  return size < 0 ? INT_MAX : static_cast<int>(std::min<MPI_Count>(count * size, INT_MAX));
+}
+// A device message of any length arrives as a descriptor. Where the user's buffer is too short for one, the
+// host MPI is given another place, so that only a receive of nothing may leave a descriptor truncated.
+inline bool has_room_for_descriptor(int room) {
+  return room >= static_cast<int>(p2p::descriptor_bytes);
 }
 
-// A blocking receive into host memory has returned with `status`: if a descriptor landed in the buffer,
-// fetches the message and corrects the status.
-int complete_host_receive(const UserBuffer& buffer, MPI_Comm comm, MPI_Status* status);
+// A place for messages of up to a descriptor's length, this thread's own.
+unsigned char* short_landing();
+
+// A blocking receive into host memory has returned with `status`. The message is in the user's buffer; if it
+// is a descriptor, puts back what was there `before`, fetches what it stands for and corrects the status.
+int complete_host_receive(const UserBuffer& buffer, const FirstBytes& before, MPI_Comm comm,
+                          MPI_Status* status);
+// The same after a receive into short_landing() for a buffer of `room` bytes; also brings plain bytes there.
+int complete_short_receive(const UserBuffer& buffer, int room, MPI_Comm comm, MPI_Status* status);
 
 // What an inactive or null request gives.
 void set_empty(MPI_Status* status);

@@ -34,9 +34,15 @@ int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag
     return (real.*slot)(buf, count, datatype, source, tag, comm, request);
   auto operation = std::make_unique<Receive>(UserBuffer{buf, count, datatype}, source, tag, comm);
   MPI_Request handle;
-  int result = device ? make_token(&handle) : (real.*slot)(buf, count, datatype, source, tag, comm, &handle);
+  int result = device ? make_token(&handle)
+                      : operation->make_persistent(
+                            [&](void* landing, MPI_Count room, MPI_Datatype type, MPI_Request* own) {
+                              int result = (real.*slot)(landing, static_cast<Count>(room), type, source, tag,
+                                                        comm, own);
+                              handle = *own;
+                              return result;
+                            });
   if (result != MPI_SUCCESS) return result;
-  if (!device) operation->own_persistent(handle);
   hand_out_persistent(std::move(operation), handle, request);
   return MPI_SUCCESS;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI_Recv, MPI_Irecv, MPI_Mrecv, MPI_Imrecv. A receive into host memory is of interest too when a
-// descriptor fits into it: its sender may have used device memory.
+// MPI_Recv, MPI_Irecv, MPI_Mrecv, MPI_Imrecv. A receive into host memory is of interest, too: its sender may
+// have used device memory.
 
 #include "mpi/front.h"
 #include "mpi/request.h"
@@ -17,12 +17,18 @@ int receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, 
   if (!watching()) return (real.*blocking)(buf, count, datatype, source, tag, comm, status);
   bool device = is_device(buf, datatype);
   if (!device && !engine().busy()) {
-    if (!may_hold_descriptor(count, datatype))
-      return noted((real.*blocking)(buf, count, datatype, source, tag, comm, status));
+    int room = room_of(count, datatype);
+    if (room == 0) return noted((real.*blocking)(buf, count, datatype, source, tag, comm, status));
     MPI_Status local;
     if (status == MPI_STATUS_IGNORE) status = &local;
-    int result = noted((real.*blocking)(buf, count, datatype, source, tag, comm, status));
-    return result == MPI_SUCCESS ? complete_host_receive(buffer, comm, status) : result;
+    if (has_room_for_descriptor(room)) {
+      FirstBytes before;
+      before.read(buffer, is_plain(datatype));
+      int result = noted((real.*blocking)(buf, count, datatype, source, tag, comm, status));
+      return result == MPI_SUCCESS ? complete_host_receive(buffer, before, comm, status) : result;
+    }
+    int result = noted(real.Recv(short_landing(), p2p::descriptor_bytes, MPI_BYTE, source, tag, comm, status));
+    return result == MPI_SUCCESS ? complete_short_receive(buffer, room, comm, status) : result;
   }
   Receive operation(buffer, source, tag, comm);
   return run(operation, status);
@@ -36,7 +42,7 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
     bool hide = watching() && is_device(buf, datatype);
     return (real.*start)(hide ? nullptr : buf, hide ? 0 : count, datatype, source, tag, comm, request);
   }
-  if (!is_device(buf, datatype) && !may_hold_descriptor(count, datatype)) {
+  if (!is_device(buf, datatype) && room_of(count, datatype) == 0) {
     LookThenAsk together;
     MPI_Status ignored;
     if (!engine().busy() || !peek_stashed(source, tag, comm, &ignored))

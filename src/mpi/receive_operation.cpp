@@ -22,23 +22,6 @@ namespace {
 constexpr size_t landing_reserve = size_t{64} << 20;
 constexpr MPI_Count descriptor_length = p2p::descriptor_bytes;
 
-// Reads what may be a descriptor from where the user's layout put its bytes. The message had exactly that
-// length, so the buffer holds at least that many.
-bool extract_descriptor(const UserBuffer& buffer, const Layout& layout, unsigned char* into) {
-  if (layout.contiguous) {
-    std::memcpy(into, buffer.address, p2p::descriptor_bytes);
-    return true;
-  }
-  MPI_Count element = packed_bytes(1, buffer.datatype);
-  MPI_Count elements = (descriptor_length + element - 1) / element;
-  HostBuffer packed(static_cast<size_t>(elements * element));
-  if (!packed.data() ||
-      !pack_host(buffer.address, elements, buffer.datatype, packed.data(), elements * element))
-    return false;
-  std::memcpy(into, packed.data(), p2p::descriptor_bytes);
-  return true;
-}
-
 // While it lives, the host MPI returns errors of this communicator's requests instead of raising them. (MPICH
 // raises the errors of a wait on MPI_COMM_WORLD, whatever the communicator.) One at a time: two threads must
 // not take each other's handlers for the program's. Only for a receive that has failed: the communicator of
@@ -117,31 +100,41 @@ int Receive::start() {
   return post();
 }
 
+bool Receive::lands_in_bounce() const {
+  return into_device() || (layout_.bytes < descriptor_length && matched_ == MPI_MESSAGE_NULL);
+}
+
+int Receive::choose_landing(Landing* landing) {
+  layout_ = layout_of(buffer_.count, buffer_.datatype);
+  *landing = {buffer_.address, buffer_.count, buffer_.datatype};
+  if (!lands_in_bounce()) return MPI_SUCCESS;
+  bounce_ = HostBuffer(static_cast<size_t>(std::max(layout_.bytes, descriptor_length)), landing_reserve);
+  if (!bounce_.data()) {
+    log_line(LogLevel::error, "no host memory to receive %lld bytes", static_cast<long long>(layout_.bytes));
+    return raise(MPI_ERR_OTHER);
+  }
+  landing->address = bounce_.data();
+  // Room for a descriptor in any case; whether the payload fits is checked when it has come. Beyond the
+  // reach of int only the user's own type will do where the host MPI has no large counts.
+  if (!layout_.contiguous || layout_.bytes <= INT_MAX) {
+    landing->count = std::max(layout_.bytes, descriptor_length);
+    landing->datatype = MPI_BYTE;
+  }
+  return MPI_SUCCESS;
+}
+
 int Receive::post() {
   log_line(LogLevel::trace, "receive of up to %lld bytes of %s memory from %d with tag %d is posted",
            static_cast<long long>(layout_.bytes), into_device() ? "device" : "host", key_.source, key_.tag);
-  void* landing = buffer_.address;
-  MPI_Count count = buffer_.count;
-  MPI_Datatype datatype = buffer_.datatype;
-  if (into_device()) {
-    bounce_ = HostBuffer(static_cast<size_t>(std::max(layout_.bytes, descriptor_length)), landing_reserve);
-    if (!bounce_.data()) {
-      log_line(LogLevel::error, "no host memory to receive %lld bytes",
-               static_cast<long long>(layout_.bytes));
-      return raise(MPI_ERR_OTHER);
-    }
-    landing = bounce_.data();
-    // Room for a descriptor in any case; whether the payload fits is checked when it has come. Beyond the
-    // reach of int only the user's own type will do where the host MPI has no large counts.
-    if (!layout_.contiguous || layout_.bytes <= INT_MAX) {
-      count = std::max(layout_.bytes, descriptor_length);
-      datatype = MPI_BYTE;
-    }
-  }
   if (own_request_ != MPI_REQUEST_NULL && matched_ == MPI_MESSAGE_NULL) {
+    if (!lands_in_bounce()) before_.read(buffer_, layout_.contiguous);
     message_ = own_request_;
     return real.Start(&message_);
   }
+  Landing place;
+  if (int result = choose_landing(&place); result != MPI_SUCCESS) return result;
+  if (!lands_in_bounce() && matched_ == MPI_MESSAGE_NULL) before_.read(buffer_, layout_.contiguous);
+  auto [landing, count, datatype] = place;
   bool fits = count <= INT_MAX;
   int small = static_cast<int>(count);
   if (matched_ != MPI_MESSAGE_NULL)
@@ -165,7 +158,7 @@ void Receive::advance() {
       if (cancelled) return over();
       MPI_Count length = byte_count(status_);
       bounce_.note_used(static_cast<size_t>(length));
-      arrived(into_device() ? bounce_.data() : nullptr, length);
+      arrived(bounce_.data(), length);
       return;
     }
     case Step::pulling: {
@@ -186,16 +179,16 @@ void Receive::advance() {
 
 // The host message is here: `bytes` is where it landed, null for the user's own buffer.
 void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
-  unsigned char found[p2p::descriptor_bytes];
+  FirstBytes found;
   const unsigned char* start = bytes;
-  if (!bytes && length == descriptor_length && layout_.bytes >= length)
-    start = extract_descriptor(buffer_, layout_, found) ? found : nullptr;
+  if (!bytes && length == descriptor_length && found.read(buffer_, layout_.contiguous)) start = found.data();
   if (!start || !p2p::is_descriptor(start, static_cast<size_t>(length), engine().nonce()))
     return bytes ? deliver(bytes, length) : over();
 
   p2p::Descriptor descriptor = p2p::read_descriptor(start);
   log_line(LogLevel::trace, "receive from %d with tag %d takes %lld bytes by offer %u of rank %d", key_.source,
            key_.tag, static_cast<long long>(descriptor.bytes), descriptor.offer, descriptor.sender);
+  if (!bytes) before_.write(buffer_);
   void* to = buffer_.address;
   if (!layout_.contiguous) {
     packed_ = HostBuffer(static_cast<size_t>(layout_.bytes));
@@ -314,7 +307,7 @@ int Receive::finish(MPI_Status* status) {
   }
   message_ = MPI_REQUEST_NULL;  // a persistent one stays in own_request_
   stashed_.reset();
-  bounce_ = HostBuffer();
+  if (own_request_ == MPI_REQUEST_NULL) bounce_ = HostBuffer();
   packed_ = HostBuffer();
   if (result != MPI_SUCCESS) return noted(result);
   // As it was when the message arrived: asking may have made a persistent request inactive (MPICH 5).
@@ -322,17 +315,54 @@ int Receive::finish(MPI_Status* status) {
   return error_ == MPI_SUCCESS ? MPI_SUCCESS : raise(error_);
 }
 
-int complete_host_receive(const UserBuffer& buffer, MPI_Comm comm, MPI_Status* status) {
-  if (byte_count(*status) != descriptor_length) return MPI_SUCCESS;
+namespace {
+
+// Fetches the message that this descriptor stands for.
+int take_up(const unsigned char* descriptor, const UserBuffer& buffer, MPI_Comm comm, MPI_Status* status) {
   auto stashed = std::make_unique<Stashed>();
   stashed->comm = comm;
   stashed->status = *status;
-  if (!extract_descriptor(buffer, layout_of(buffer.count, buffer.datatype), stashed->bytes) ||
-      !p2p::is_descriptor(stashed->bytes, p2p::descriptor_bytes, engine().nonce()))
-    return MPI_SUCCESS;
+  std::memcpy(stashed->bytes, descriptor, p2p::descriptor_bytes);
   Receive receive(buffer, status->MPI_SOURCE, status->MPI_TAG, comm);
   receive.take_stashed(std::move(stashed));
   return run(receive, status);
+}
+
+}  // namespace
+
+unsigned char* short_landing() {
+  static thread_local HostBuffer landing(p2p::descriptor_bytes, landing_reserve);
+  return landing.data();
+}
+
+int complete_short_receive(const UserBuffer& buffer, int room, MPI_Comm comm, MPI_Status* status) {
+  const unsigned char* landed = short_landing();
+  int length = 0;
+  PMPI_Get_count(status, MPI_BYTE, &length);
+  if (p2p::is_descriptor(landed, static_cast<size_t>(length), engine().nonce()))
+    return take_up(landed, buffer, comm, status);
+  if (length > room) {
+    set_byte_count(status, room);
+    PMPI_Comm_call_errhandler(comm, MPI_ERR_TRUNCATE);
+    return MPI_ERR_TRUNCATE;
+  }
+  if (is_plain(buffer.datatype)) {
+    std::memcpy(buffer.address, landed, static_cast<size_t>(length));
+    return MPI_SUCCESS;
+  }
+  return unpack_host(landed, length, buffer.address, buffer.count, buffer.datatype) ? MPI_SUCCESS
+                                                                                    : MPI_ERR_OTHER;
+}
+
+int complete_host_receive(const UserBuffer& buffer, const FirstBytes& before, MPI_Comm comm,
+                          MPI_Status* status) {
+  if (byte_count(*status) != descriptor_length) return MPI_SUCCESS;
+  FirstBytes found;
+  if (!found.read(buffer, is_plain(buffer.datatype)) ||
+      !p2p::is_descriptor(found.data(), p2p::descriptor_bytes, engine().nonce()))
+    return MPI_SUCCESS;
+  before.write(buffer);
+  return take_up(found.data(), buffer, comm, status);
 }
 
 }  // namespace fairlead::mpi

@@ -61,9 +61,7 @@ int Send::start() {
   device::Allocation allocation = device::classify(static_cast<char*>(buffer_.address) + layout.first);
 
   int receiver = -1;
-  if (mode_ != SendMode::buffered && layout.contiguous &&
-      layout.bytes >= static_cast<MPI_Count>(p2p::descriptor_bytes))
-    receiver = node_rank(comm_, dest_);
+  if (mode_ != SendMode::buffered && layout.contiguous) receiver = node_rank(comm_, dest_);
   if (receiver < 0) return send_plain(allocation, layout);
   {
     std::lock_guard lock(engine().mutex());

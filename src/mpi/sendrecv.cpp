@@ -117,7 +117,7 @@ int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
   // A device sender may wait until the receiving half takes its offer up, and so might, through the other
   // half, a peer: both halves must go on together.
   if (!engine().busy() && !is_device(sendbuf, sendtype) && !is_device(recvbuf, recvtype) &&
-      !may_hold_descriptor(recvcount, recvtype))
+      room_of(recvcount, recvtype) == 0)
     return noted(host(status));
   return exchange({{const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag},
                   {{recvbuf, recvcount, recvtype}, source, recvtag}, comm, status, false);
@@ -130,7 +130,7 @@ int sendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, in
     return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, into);
   };
   if (!watching()) return host(status);
-  if (!engine().busy() && !is_device(buf, datatype) && !may_hold_descriptor(count, datatype))
+  if (!engine().busy() && !is_device(buf, datatype) && room_of(count, datatype) == 0)
     return noted(host(status));
   return exchange({{buf, count, datatype}, dest, sendtag}, {{buf, count, datatype}, source, recvtag}, comm,
                   status, true);

@@ -26,7 +26,7 @@ constexpr auto retry_time = std::chrono::seconds(5);
 Pull::Pull(node::Node& node, const Descriptor& descriptor, void* to, uint64_t capacity, int device)
     : node_(node),
       descriptor_(descriptor),
-      slot_(node.block(descriptor.sender).offers[descriptor.offer]),
+      offer_(node.block(descriptor.sender).offers[descriptor.offer]),
       to_(to),
       capacity_(capacity),
       device_(device) {}
@@ -34,22 +34,23 @@ Pull::Pull(node::Node& node, const Descriptor& descriptor, void* to, uint64_t ca
 Error Pull::advance() {
   switch (step_) {
     case Step::looking: {
-      OfferState state = slot_.state.load(std::memory_order_acquire);
+      OfferState state = offer_.state.load(std::memory_order_acquire);
       if (state == OfferState::offered || state == OfferState::buffered) return claim(state);
       if (state != OfferState::streaming) return Error::not_ready;
       if (truncated()) return over(Error::none);
       reconsider();
-      stream_.emplace(node_, descriptor_.sender, slot_, device_, to_, descriptor_.bytes);
+      stream_.emplace(node_, descriptor_.sender, offer_, device_, to_, descriptor_.bytes);
       step_ = Step::streaming;
       return advance();
     }
     case Step::copying: {
       Error state = copy_.poll();
+      if (state == Error::none && pinned_.data()) std::memcpy(to_, pinned_.data(), descriptor_.bytes);
       if (state == Error::none) return over(state);
       return state == Error::not_ready ? state : copy_again();
     }
     case Step::refused:  // the sender answers by streaming
-      if (slot_.state.load(std::memory_order_acquire) == OfferState::refused) return insist();
+      if (offer_.state.load(std::memory_order_acquire) == OfferState::refused) return insist();
       step_ = Step::looking;
       return advance();
     case Step::streaming: {
@@ -68,14 +69,14 @@ Error Pull::claim(OfferState from) {
   const void* address = nullptr;
   Reason reason = Reason::none;
   if (!truncated()) {
-    node::RemoteMemory source = slot_.source;
+    node::RemoteMemory source = offer_.source;
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (slot_.state.load(std::memory_order_relaxed) != from) return Error::not_ready;
+    if (offer_.state.load(std::memory_order_relaxed) != from) return Error::not_ready;
     reason = find(source, &address);
   }
   OfferState to = reason == Reason::none ? OfferState::claimed : OfferState::refused;
-  if (to == OfferState::refused) slot_.reason.store(reason, std::memory_order_relaxed);
-  if (!slot_.state.compare_exchange_strong(from, to)) {
+  if (to == OfferState::refused) offer_.reason.store(reason, std::memory_order_relaxed);
+  if (!offer_.state.compare_exchange_strong(from, to)) {
     mapped_ = {};
     return Error::not_ready;
   }
@@ -101,21 +102,31 @@ Reason Pull::find(const node::RemoteMemory& source, const void** address) {
 
 Error Pull::fetch(const void* from) {
   from_ = from;
+  target_ = to_;
   copied_again_ = false;
   step_ = Step::copying;
-  // Others that arrive in the same round join it.
-  return copy_.enqueue(copying_device_, to_, from, descriptor_.bytes) == Error::none ? Error::not_ready
-                                                                                     : copy_again();
+  bool to_host = device_ < 0;
+  if (to_host && descriptor_.bytes <= device::watched_bytes &&
+      device::copy_small_to_host(copying_device_, to_, from, descriptor_.bytes) == Error::none)
+    return over(Error::none);
+  if (to_host && descriptor_.bytes <= device::small_copy_bytes) pinned_ = device::Slot::take();
+  if (pinned_.data()) target_ = pinned_.data();
+  // Others that arrive in the same round join it. Pageable memory does not suit that.
+  Error error = to_host && !pinned_.data()
+                    ? copy_.start(copying_device_, target_, from, descriptor_.bytes)
+                    : copy_.enqueue(copying_device_, target_, from, descriptor_.bytes);
+  return error == Error::none ? Error::not_ready : copy_again();
 }
 
 // The failure may be another's, started together with this one.
 Error Pull::copy_again() {
   if (!copied_again_) {
     copied_again_ = true;
-    if (copy_.start(copying_device_, to_, from_, descriptor_.bytes) == Error::none) return Error::not_ready;
+    if (copy_.start(copying_device_, target_, from_, descriptor_.bytes) == Error::none)
+      return Error::not_ready;
   }
-  slot_.reason.store(Reason::copy_failed, std::memory_order_relaxed);
-  slot_.state.store(OfferState::refused, std::memory_order_release);
+  offer_.reason.store(Reason::copy_failed, std::memory_order_relaxed);
+  offer_.state.store(OfferState::refused, std::memory_order_release);
   return refused(Reason::copy_failed);
 }
 
@@ -138,9 +149,9 @@ Error Pull::insist() {
   insisted_ = now;
   const void* address = nullptr;
   bool too_late = now - insisting_since_ > retry_time;
-  bool found = !too_late && find(slot_.source, &address) == Reason::none;
+  bool found = !too_late && find(offer_.source, &address) == Reason::none;
   OfferState state = OfferState::refused;
-  if ((!found && !too_late) || !slot_.state.compare_exchange_strong(state, OfferState::claimed)) {
+  if ((!found && !too_late) || !offer_.state.compare_exchange_strong(state, OfferState::claimed)) {
     mapped_ = {};
     return Error::not_ready;
   }
@@ -159,10 +170,11 @@ void Pull::reconsider() {
 Error Pull::over(Error error) {
   bool arrived = error == Error::none && !truncated();
   if (arrived) count(stream_ ? Traffic::staged : Traffic::peer, descriptor_.bytes);
-  slot_.fetched.store(arrived && !stream_, std::memory_order_relaxed);
+  offer_.fetched.store(arrived && !stream_, std::memory_order_relaxed);
   mapped_ = {};
   stream_.reset();
-  slot_.state.store(OfferState::done, std::memory_order_release);
+  pinned_ = device::Slot();
+  offer_.state.store(OfferState::done, std::memory_order_release);
   step_ = Step::over;
   return result_ = error;
 }

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <optional>
 
+#include "device/small_copy.h"
 #include "node/node.h"
 #include "p2p/descriptor.h"
 #include "transport/peer.h"
@@ -42,15 +43,17 @@ class Pull {
 
   node::Node& node_;
   Descriptor descriptor_;
-  node::Offer& slot_;
+  node::Offer& offer_;
   void* to_;
   uint64_t capacity_;
   int device_;
   enum class Step { looking, copying, refused, streaming, over } step_ = Step::looking;
   device::Error result_ = device::Error::none;
   device::MappedMemory mapped_;  // before copy_: a copy ends before its mapping goes
+  device::Slot pinned_;
   device::Copy copy_;
   const void* from_ = nullptr;
+  void* target_ = nullptr;  // of the copy: the user's buffer, or the pinned slot
   int copying_device_ = -1;
   bool copied_again_ = false;
   std::chrono::steady_clock::time_point insisting_since_{}, insisted_{};

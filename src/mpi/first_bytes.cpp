@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/first_bytes.h"
+
+namespace fairlead::mpi {
+
+bool FirstBytes::read_elements(const UserBuffer& buffer) {
+  constexpr MPI_Count wanted = p2p::descriptor_bytes;
+  element_bytes_ = packed_bytes(1, buffer.datatype);
+  elements_ = (wanted + element_bytes_ - 1) / element_bytes_;
+  MPI_Count bytes = elements_ * element_bytes_;
+  packed_ = HostBuffer(static_cast<size_t>(bytes));
+  return packed_.data() && pack_host(buffer.address, elements_, buffer.datatype, packed_.data(), bytes);
+}
+
+void FirstBytes::write(const UserBuffer& buffer) const {
+  if (elements_)
+    unpack_host(packed_.data(), elements_ * element_bytes_, buffer.address, elements_, buffer.datatype);
+  else
+    std::memcpy(buffer.address, bytes_, sizeof bytes_);
+}
+
+}  // namespace fairlead::mpi
