@@ -40,6 +40,8 @@ int refuse_file(Function function, MPI_File file);
 // Passes on the result of a host call that may have received something. When it failed, senders are told: a
 // message that was too long may have been a descriptor, whose offer nobody takes up then (M3).
 int noted(int result);
+// Errors that this thread noted: MPICH 5 returns MPI_SUCCESS after a handler of the program has seen one.
+extern thread_local int errors_noted;
 
 // Lives while this rank is inside a host MPI call that Fairlead cannot poll. Peers are told not to wait for
 // it, and its own sends are made independent of it first. Nothing happens while no device operation is

@@ -184,6 +184,7 @@ class Receive : public Operation {
   MPI_Message matched_ = MPI_MESSAGE_NULL;
   std::unique_ptr<Stashed> stashed_;
   HostBuffer bounce_;  // where the host message lands, when that is not the user's buffer
+  bool in_bounce_ = false;
   FirstBytes before_;  // of the user's buffer, when the host message lands there
   HostBuffer packed_;  // where a pull lands, when the user's layout has gaps
 

@@ -27,8 +27,10 @@ int receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, 
       int result = noted((real.*blocking)(buf, count, datatype, source, tag, comm, status));
       return result == MPI_SUCCESS ? complete_host_receive(buffer, before, comm, status) : result;
     }
+    int errors_before = errors_noted;
     int result = noted(real.Recv(short_landing(), p2p::descriptor_bytes, MPI_BYTE, source, tag, comm, status));
-    return result == MPI_SUCCESS ? complete_short_receive(buffer, room, comm, status) : result;
+    if (result != MPI_SUCCESS || errors_noted != errors_before) return result;
+    return complete_short_receive(buffer, room, comm, status);
   }
   Receive operation(buffer, source, tag, comm);
   return run(operation, status);

@@ -126,14 +126,15 @@ int Receive::choose_landing(Landing* landing) {
 int Receive::post() {
   log_line(LogLevel::trace, "receive of up to %lld bytes of %s memory from %d with tag %d is posted",
            static_cast<long long>(layout_.bytes), into_device() ? "device" : "host", key_.source, key_.tag);
+  in_bounce_ = lands_in_bounce();
   if (own_request_ != MPI_REQUEST_NULL && matched_ == MPI_MESSAGE_NULL) {
-    if (!lands_in_bounce()) before_.read(buffer_, layout_.contiguous);
+    if (!in_bounce_) before_.read(buffer_, layout_.contiguous);
     message_ = own_request_;
     return real.Start(&message_);
   }
   Landing place;
   if (int result = choose_landing(&place); result != MPI_SUCCESS) return result;
-  if (!lands_in_bounce() && matched_ == MPI_MESSAGE_NULL) before_.read(buffer_, layout_.contiguous);
+  if (!in_bounce_ && matched_ == MPI_MESSAGE_NULL) before_.read(buffer_, layout_.contiguous);
   auto [landing, count, datatype] = place;
   bool fits = count <= INT_MAX;
   int small = static_cast<int>(count);
@@ -158,7 +159,7 @@ void Receive::advance() {
       if (cancelled) return over();
       MPI_Count length = byte_count(status_);
       bounce_.note_used(static_cast<size_t>(length));
-      arrived(bounce_.data(), length);
+      arrived(in_bounce_ ? bounce_.data() : nullptr, length);
       return;
     }
     case Step::pulling: {
