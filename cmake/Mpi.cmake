@@ -7,15 +7,34 @@
 #   FAIRLEAD_MPIRUN_<abi>      its launcher
 #   FAIRLEAD_MPICC_<abi>       the wrapper it was found through
 #
-# FAIRLEAD_MPICC (a list of wrappers, names or paths) is searched first, then the usual names.
+# FAIRLEAD_MPICC (a list of wrappers, names or paths) is searched first, then the usual names. One of the former
+# that cannot be used stops the configuration; one of the latter is left out, and a line says why.
 # FindMPI is not used because it finds one MPI only.
 
 set(FAIRLEAD_MPICC "" CACHE STRING "MPI compiler wrappers to build for, before those found on PATH")
 
-function(_fairlead_inspect_mpicc wrapper)
+# `named`: the user gave it in FAIRLEAD_MPICC.
+function(_fairlead_leave_out wrapper named reason)
+  if(named)
+    message(FATAL_ERROR "FAIRLEAD_MPICC names ${wrapper}, which cannot be used: ${reason}")
+  endif()
+  message(STATUS "MPI wrapper ${wrapper} is left out, because ${reason}")
+endfunction()
+
+function(_fairlead_inspect_mpicc wrapper named)
+  # The usual names are often links to one wrapper.
+  get_filename_component(real ${wrapper} REALPATH)
+  get_filename_component(name ${wrapper} NAME)
+  foreach(abi IN LISTS FAIRLEAD_MPIS)
+    get_filename_component(known ${FAIRLEAD_MPICC_${abi}} REALPATH)
+    if(real STREQUAL known)
+      return()
+    endif()
+  endforeach()
   execute_process(COMMAND ${wrapper} -show OUTPUT_VARIABLE line RESULT_VARIABLE failed
                   ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(failed)
+    _fairlead_leave_out(${wrapper} ${named} "it does not answer -show as MPI compiler wrappers do")
     return()
   endif()
   separate_arguments(words UNIX_COMMAND "${line}")
@@ -39,10 +58,12 @@ function(_fairlead_inspect_mpicc wrapper)
   execute_process(COMMAND ${CMAKE_C_COMPILER} -E ${include_flags} ${probe}
                   OUTPUT_VARIABLE text RESULT_VARIABLE failed ERROR_QUIET)
   if(failed OR NOT text MATCHES "the_abi_is ([a-z]+)")
+    _fairlead_leave_out(${wrapper} ${named} "no mpi.h of Open MPI, MPICH or the standard ABI is found with it")
     return()
   endif()
   set(abi ${CMAKE_MATCH_1})
   if(abi IN_LIST FAIRLEAD_MPIS)
+    _fairlead_leave_out(${wrapper} ${named} "its ABI, ${abi}, is that of ${FAIRLEAD_MPICC_${abi}}")
     return()
   endif()
 
@@ -58,7 +79,6 @@ function(_fairlead_inspect_mpicc wrapper)
   target_link_libraries(fairlead_mpi_${abi} INTERFACE ${libraries})
 
   get_filename_component(bin ${wrapper} DIRECTORY)
-  get_filename_component(name ${wrapper} NAME)
   string(REGEX MATCH "\\..*$" suffix ${name})
   find_program(FAIRLEAD_MPIRUN_${abi} NAMES mpirun${suffix} mpiexec${suffix} HINTS ${bin} NO_DEFAULT_PATH)
   set(FAIRLEAD_MPICC_${abi} ${wrapper} CACHE INTERNAL "")
@@ -71,9 +91,13 @@ foreach(name IN LISTS FAIRLEAD_MPICC ITEMS mpicc mpicc.openmpi mpicc.mpich mpicc
   if(name)
     unset(_wrapper CACHE)
     find_program(_wrapper ${name})
+    set(_named OFF)
+    if(name IN_LIST FAIRLEAD_MPICC)
+      set(_named ON)
+    endif()
     if(_wrapper)
-      _fairlead_inspect_mpicc(${_wrapper})
-    elseif(name IN_LIST FAIRLEAD_MPICC)
+      _fairlead_inspect_mpicc(${_wrapper} ${_named})
+    elseif(_named)
       message(FATAL_ERROR "FAIRLEAD_MPICC names ${name}, which is not an executable; give paths of mpicc wrappers")
     endif()
   endif()

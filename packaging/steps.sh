@@ -12,13 +12,21 @@ build=${FAIRLEAD_BUILD:-build}
 mpicc=${FAIRLEAD_MPICC:-}
 # The library takes FAIRLEAD_* for its options and would warn of these.
 unset FAIRLEAD_BUILD FAIRLEAD_MPICC
-mkdir -p "$build"
-build=$(cd "$build" && pwd)
-
 if [[ -t 1 ]]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
 
 say() { printf '%s\n' "${bold}==>${plain} $*"; }
 die() { printf '%s\n' "$(basename "$0"): $*" >&2; exit 1; }
+mistake() { printf '%s\n' "$(basename "$0"): $*" >&2; exit 2; }
+
+# The comment at the head of the script, from its first sentence on.
+print_help() { sed -n '4,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
+
+open_build_folder() {
+  if ! mkdir -p "$build" 2>/dev/null || [[ ! -w $build ]]; then
+    die "cannot write to the build folder $build; name another in FAIRLEAD_BUILD"
+  fi
+  build=$(cd "$build" && pwd)
+}
 
 # logged LOG COMMAND...: runs the command; when it fails, shows the end of its log and stops.
 logged() {
@@ -101,12 +109,27 @@ need_packages() {
   say "Packages: going on without $missing (to have all: $remedy)"
 }
 
+# What our own CMake files refused, in one line; CMake breaks it into several and adds where it was called.
+cmake_refusal() {
+  awk '/^CMake Error at cmake\// { on = 1; next } on && (/^Call Stack/ || /^--/ || /^[^ ]/) { exit } on { print }' "$1" |
+    tr -s ' \n' ' ' | sed 's/^ //; s/ $//'
+}
+
+# some_test_matches [ctest arguments]
+some_test_matches() { (cd "$build" && ctest -N "$@") 2>/dev/null | grep -q '^Total Tests: [1-9]'; }
+
 # configure [-DNAME=VALUE...]
 configure() {
   say "Configure ($build/configure.log)"
   local arguments=(-S . -B "$build" -G Ninja)
   [[ -z $mpicc ]] || arguments+=("-DFAIRLEAD_MPICC=$mpicc")
-  logged configure.log cmake "${arguments[@]}" "$@"
+  if ! cmake "${arguments[@]}" "$@" >"$build/configure.log" 2>&1; then
+    local reason
+    reason=$(cmake_refusal "$build/configure.log")
+    [[ -n $reason ]] && die "$reason"
+    tail -n 25 "$build/configure.log" >&2
+    die "'cmake' failed; the whole log is $build/configure.log"
+  fi
   sed -n 's/^-- MPI for ABI \([a-z]*\): \(.*\)$/    MPI \1: \2/p; s/^-- \([^ ]* \)*\(built without device code.*\)/    \2/p' \
     "$build/configure.log"
 }

@@ -9,7 +9,6 @@
 
 #include "bench/bench.h"
 #include "common/command_line.h"
-#include "common/job.h"
 #include "options/options.h"
 #include "run/run.h"
 
@@ -40,7 +39,8 @@ std::string help() {
       "work.\n\nCommands:\n";
   for (const Command& command : commands) text += fmt::format("  {:<10}{}\n", command.name, command.summary);
   return text + fmt::format(
-                    "\n`fairlead COMMAND --help` tells more.\n\nExit codes: 0 fine, 1 a problem was found, 2 "
+                    "\n`fairlead COMMAND --help` or `fairlead help COMMAND` tells more.\n\nExit codes: 0 "
+                    "fine, 1 a problem was found, 2 "
                     "the command line makes no "
                     "sense,\n77 this machine cannot run it. `run` and `exec` pass on the program's "
                     "own.\n\nExamples:\n{}\n",
@@ -73,12 +73,21 @@ std::string manual_page() {
 }
 
 int dispatch(const Words& words) {
-  std::string first = words.empty() ? "--help" : words.front();
+  std::string accepted;
+  for (const Command& known : commands) accepted += std::string(accepted.empty() ? "" : ", ") + known.name;
+  if (words.empty())
+    throw usage(fmt::format("no command given; accepted: {}; see fairlead --help", accepted));
+  const std::string& first = words.front();
+  if (first == "help" && words.size() > 1) {
+    Words asked(words.begin() + 1, words.end());
+    asked.push_back("--help");
+    return dispatch(asked);
+  }
   if (first == "-h" || first == "--help" || first == "help") {
     std::cout << help();
-    return words.empty() ? exit_usage : exit_success;
+    return exit_success;
   }
-  if (first == "--version") {
+  if (first == "-V" || first == "--version") {
     std::cout << "fairlead " FAIRLEAD_VERSION "\n";
     return exit_success;
   }
@@ -88,11 +97,8 @@ int dispatch(const Words& words) {
   }
   auto command = std::find_if(std::begin(commands), std::end(commands),
                               [&](const Command& c) { return first == c.name; });
-  if (command == std::end(commands)) {
-    std::string accepted;
-    for (const Command& known : commands) accepted += std::string(accepted.empty() ? "" : ", ") + known.name;
+  if (command == std::end(commands))
     throw usage(fmt::format("no command '{}'; accepted: {}", first, accepted));
-  }
   return command->run(Words(words.begin() + 1, words.end()));
 }
 

@@ -61,6 +61,9 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   size_t bytes = message_bytes(argc, argv);
   int device = choose_device();
+  if (ranks == 1)
+    fprintf(stderr, "sndrcv: this job has one rank, which sends to itself; for more: fairlead run -n 2 %s\n",
+            argv[0]);
   int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
 
   uint8_t* host = malloc(bytes);

@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/launched_job.h"
 #include "base/log.h"
 
 extern char** environ;
@@ -50,7 +51,11 @@ constexpr Alias aliases[] = {
 };
 
 // Variables with our prefix that belong to the tools and the build, not to this table.
-constexpr const char* foreign[] = {"FAIRLEAD_HOME", "FAIRLEAD_TEST_"};
+constexpr const char* foreign[] = {"FAIRLEAD_HOME", "FAIRLEAD_BUILD", "FAIRLEAD_MPICC"};
+constexpr const char* foreign_prefix = "FAIRLEAD_TEST_";
+
+constexpr const char* boolean_words = "on, off, yes, no, true, false, 1, 0";
+constexpr const char* size_words = "a size in bytes such as 4096, 64k, 1m, 2g";
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -64,8 +69,20 @@ std::string variable_of(const std::string& name) {
   return variable;
 }
 
-// `accepted` of an integer row: "", ">= N" or "LOW..HIGH".
-std::string check_range(const char* accepted, int64_t value) {
+// What a row accepts, in the words of warnings and documentation alike.
+std::string accepted_words(const Row& row) {
+  std::string type = row.type, accepted = row.accepted;
+  if (type == "boolean") return boolean_words;
+  if (type == "integer" || type == "bytes")
+    return std::string(type == "bytes" ? size_words : "a whole number") +
+           (accepted.empty() ? "" : ", " + accepted);
+  if (accepted.empty()) return "any text";
+  for (size_t bar; (bar = accepted.find('|')) != std::string::npos;) accepted.replace(bar, 1, ", ");
+  return accepted;
+}
+
+// `accepted` of a row of numbers: "", ">= N" or "LOW..HIGH".
+bool in_range(const char* accepted, int64_t value) {
   int64_t low = std::numeric_limits<int64_t>::min(), high = std::numeric_limits<int64_t>::max();
   if (const char* dots = std::strstr(accepted, "..")) {
     low = std::strtoll(accepted, nullptr, 10);
@@ -77,28 +94,30 @@ std::string check_range(const char* accepted, int64_t value) {
     parse_bytes(text, &bytes);
     low = static_cast<int64_t>(bytes);
   }
-  return value < low || value > high ? std::string("accepted: ") + accepted : std::string();
+  return value >= low && value <= high;
 }
 
-std::string check(const Row& row, const std::string& text, bool* into) {
-  (void)row;
-  return parse_boolean(text, into);
+bool understood(const Row&, const std::string& text, bool* into) {
+  return parse_boolean(text, into).empty();
 }
-std::string check(const Row& row, const std::string& text, int64_t* into) {
-  std::string wrong = parse_integer(text, into);
-  return wrong.empty() ? check_range(row.accepted, *into) : wrong;
+bool understood(const Row& row, const std::string& text, int64_t* into) {
+  return parse_integer(text, into).empty() && in_range(row.accepted, *into);
 }
-std::string check(const Row& row, const std::string& text, uint64_t* into) {
-  std::string wrong = parse_bytes(text, into);
-  return wrong.empty() ? check_range(row.accepted, static_cast<int64_t>(*into)) : wrong;
+bool understood(const Row& row, const std::string& text, uint64_t* into) {
+  return parse_bytes(text, into).empty() && in_range(row.accepted, static_cast<int64_t>(*into));
 }
-std::string check(const Row& row, const std::string& text, std::string* into) {
+bool understood(const Row& row, const std::string& text, std::string* into) {
   *into = text;
-  if (!*row.accepted) return {};
+  if (!*row.accepted) return true;
   *into = lower(text);
   std::string list = std::string("|") + row.accepted + "|";
-  return list.find("|" + *into + "|") != std::string::npos ? std::string()
-                                                           : std::string("accepted: ") + row.accepted;
+  return list.find("|" + *into + "|") != std::string::npos;
+}
+
+// All ranks read the same variables.
+bool speaks_for_the_job() {
+  auto job = job_from_environment();
+  return !job || job->rank <= 0;
 }
 
 size_t edit_distance(const std::string& a, const std::string& b) {
@@ -120,8 +139,8 @@ void report_unknown_variables() {
   for (char** entry = environ; entry && *entry; ++entry) {
     std::string variable = std::string(*entry).substr(0, std::string(*entry).find('='));
     if (variable.rfind("FAIRLEAD_", 0) != 0) continue;
-    if (std::any_of(std::begin(foreign), std::end(foreign),
-                    [&](const char* known) { return variable.rfind(known, 0) == 0; }))
+    if (variable.rfind(foreign_prefix, 0) == 0 ||
+        std::find(std::begin(foreign), std::end(foreign), variable) != std::end(foreign))
       continue;
     std::string nearest;
     size_t best = std::numeric_limits<size_t>::max();
@@ -130,8 +149,10 @@ void report_unknown_variables() {
       if (distance < best) best = distance, nearest = variable_of(row.name);
     }
     if (best == 0) continue;
+    // A misspelling leaves most of the name as it is.
+    bool close = best * 3 <= nearest.size() - std::strlen("FAIRLEAD_");
     log_line(LogLevel::warn, "unknown option %s is ignored%s%s%s", variable.c_str(),
-             best <= 4 ? "; did you mean " : "", best <= 4 ? nearest.c_str() : "", best <= 4 ? "?" : "");
+             close ? "; did you mean " : "", close ? nearest.c_str() : "", close ? "?" : "");
   }
 }
 
@@ -157,11 +178,11 @@ void load(Loaded& loaded, const Row& row, Field* field) {
       break;
     }
   }
-  std::string wrong = check(row, text, field);
-  if (!wrong.empty()) {
-    log_line(LogLevel::warn, "%s=%s is not understood (%s); using %s", origin.c_str(), text.c_str(),
-             wrong.c_str(), row.initial);
-    check(row, text = row.initial, field);
+  if (!understood(row, text, field)) {
+    if (speaks_for_the_job())
+      log_line(LogLevel::warn, "%s=%s is not understood (accepted: %s); using %s", origin.c_str(),
+               text.c_str(), accepted_words(row).c_str(), row.initial);
+    understood(row, text = row.initial, field);
     origin = "default";
   }
   loaded.seen[row.name] = {text, origin};
@@ -177,7 +198,7 @@ const Loaded& loaded() {
 #include "base/options.def"
 #undef FAIRLEAD_OPTION
 #undef FAIRLEAD_ALIAS
-    report_unknown_variables();
+    if (speaks_for_the_job()) report_unknown_variables();
     return fresh;
   }();
   return *once;
@@ -193,8 +214,8 @@ std::vector<OptionReport> describe_options() {
   std::vector<OptionReport> reports;
   for (const Row& row : rows) {
     const auto& [value, origin] = loaded().seen.at(row.name);
-    reports.push_back(
-        {row.name, variable_of(row.name), row.type, row.initial, row.accepted, row.help, value, origin});
+    reports.push_back({row.name, variable_of(row.name), row.type, row.initial, accepted_words(row), row.help,
+                       value, origin});
   }
   return reports;
 }
@@ -205,7 +226,7 @@ std::string parse_boolean(const std::string& text, bool* into) {
     if (word == yes) return *into = true, std::string();
   for (const char* no : {"0", "off", "no", "false"})
     if (word == no) return *into = false, std::string();
-  return "accepted: on off yes no true false 1 0";
+  return std::string("accepted: ") + boolean_words;
 }
 
 std::string parse_integer(const std::string& text, int64_t* into) {
@@ -217,7 +238,7 @@ std::string parse_integer(const std::string& text, int64_t* into) {
 }
 
 std::string parse_bytes(const std::string& text, uint64_t* into) {
-  const std::string accepted = "accepted: a size in bytes such as 4096, 64k, 1m, 2g";
+  const std::string accepted = std::string("accepted: ") + size_words;
   uint64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc()) return accepted;

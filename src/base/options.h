@@ -2,7 +2,8 @@
 //
 // The options of options.def, read from the environment once, at first use. A value that does not parse
 // is reported on stderr with what is accepted, and the default is used; a FAIRLEAD_ variable that no row
-// names is reported with the nearest name. Thread-safe; usable before main().
+// names is reported with the nearest name. Where a launcher tells which rank this is, the first reports for
+// all. Thread-safe; usable before main().
 
 #pragma once
 
@@ -27,13 +28,13 @@ struct Options {
 
 const Options& options();
 
-// One option as people read it: for `fairlead doctor options`, docs/options.md and tests.
+// One option as people read it: for `fairlead options`, docs/options.md and tests.
 struct OptionReport {
   const char* name;      // "eager_limit"
   std::string variable;  // "FAIRLEAD_EAGER_LIMIT"
   const char* type;
-  const char* initial;  // the default, as text
-  const char* accepted;
+  const char* initial;   // the default, as text
+  std::string accepted;  // in words
   const char* help;
   std::string value;   // the text in force
   std::string origin;  // "default", the variable it was read from

@@ -4,12 +4,16 @@
 // Everything the ranks must agree on is agreed here, with the host MPI's own collectives, so that nothing
 // later needs a collective the program did not call.
 
+#include <dlfcn.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
+#include <string>
 #include <vector>
 
+#include "base/launched_job.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/statistics.h"
@@ -18,8 +22,53 @@
 #include "mpi/front.h"
 #include "mpi/request.h"
 
+#pragma weak PMPI_Get_library_version  // as in host_mpi.h
+
 namespace fairlead::mpi {
 namespace {
+
+#if defined(OPEN_MPI)
+constexpr const char* own_abi = "openmpi";
+#elif defined(MPICH_VERSION) || defined(I_MPI_VERSION)
+constexpr const char* own_abi = "mpich";
+#else
+constexpr const char* own_abi = "abi";
+#endif
+
+// The ABI of the MPI that this process has loaded; "" where it is not known. MPICH's relatives (Intel MPI,
+// MVAPICH, Cray MPICH) share MPICH's.
+std::string loaded_abi() {
+  if (!PMPI_Get_library_version) return {};
+  Dl_info library;
+  if (dladdr(reinterpret_cast<void*>(&PMPI_Get_library_version), &library) && library.dli_fname &&
+      std::strstr(library.dli_fname, "mpi_abi.so"))
+    return "abi";
+  // As long as any MPI's, not only ours, may be.
+  static char version[64 * 1024];
+  int length = 0;
+  if (PMPI_Get_library_version(version, &length) != 0) return {};
+  std::string first_line(version, std::strcspn(version, "\n"));
+  if (first_line.find("Open MPI") != std::string::npos) return "openmpi";
+  for (const char* name : {"MPICH", "Intel(R) MPI", "MVAPICH"})
+    if (first_line.find(name) != std::string::npos) return "mpich";
+  return {};
+}
+
+// Handles of another ABI mean nothing to this MPI: with one of them even MPI_Abort would crash.
+void require_own_abi() {
+  std::string loaded = loaded_abi();
+  if (loaded.empty() || loaded == own_abi) return;
+  // Launchers end all ranks when one ends: the others leave the first the time to speak.
+  if (auto job = job_from_environment(); job && job->rank > 0)
+    usleep(300'000);
+  else
+    log_line(
+        LogLevel::error,
+        "this program's MPI is %s, but libfairlead-%s.so is loaded; preload libfairlead-%s.so, or start the "
+        "program with fairlead run or fairlead exec",
+        loaded.c_str(), own_abi, loaded.c_str());
+  _exit(2);
+}
 
 MPI_Comm node_comm = MPI_COMM_NULL;
 MPI_Comm self_comm = MPI_COMM_NULL, silent_comm = MPI_COMM_NULL;
@@ -138,12 +187,14 @@ void close_job() {
 using namespace fairlead::mpi;
 
 extern "C" FAIRLEAD_EXPORT int MPI_Init(int* argc, char*** argv) {
+  require_own_abi();
   int result = real.Init(argc, argv);
   if (result == MPI_SUCCESS) open_job();
   return result;
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  require_own_abi();
   int result = real.Init_thread(argc, argv, required, provided);
   if (result == MPI_SUCCESS) open_job();
   return result;

@@ -86,7 +86,6 @@ struct alignas(64) RankBlock {
 
   alignas(64) int32_t world_rank;
   pid_t pid;
-  char device_name[64];  // of the GPU its first device message came from, "" until then
 
   // A few device bytes of known content: whoever wants to pull from this rank proves with them first that
   // mapped memory really shows the owner's bytes.

@@ -33,9 +33,29 @@ foreach(file IN ITEMS share/man/man1/fairlead.1 include/fairlead/device.h includ
   endif()
 endforeach()
 
+# --- Links between the installed pages lead somewhere
+set(pages ${prefix}/${DOCDIR})
+foreach(page IN ITEMS README.md CONTRIBUTING.md docs/design.md docs/testing.md docs/options.md)
+  file(READ ${pages}/${page} text)
+  string(REPLACE "](" "<link " text "${text}") # brackets have a meaning in CMake's lists
+  string(REGEX MATCHALL "<link [^)#:]+" links "${text}")
+  get_filename_component(folder ${pages}/${page} DIRECTORY)
+  foreach(link IN LISTS links)
+    string(REPLACE "<link " "" link "${link}")
+    if(NOT link MATCHES "^https?$" AND NOT EXISTS ${folder}/${link})
+      message(FATAL_ERROR "the installed ${page} links to ${link}, which is not installed")
+    endif()
+  endforeach()
+endforeach()
+
+# --- The loader finds the device library by a name that changes when its interface may
+if(NOT EXISTS ${prefix}/${LIBDIR}/libfairlead-device.so.${VERSION})
+  message(FATAL_ERROR "libfairlead-device.so.${VERSION} was not installed")
+endif()
+
 # --- find_package, and a kernel of one's own
 need(${CMAKE_COMMAND} -S ${PROJECT} -B ${WORK}/project -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${prefix}
-     -DCMAKE_C_COMPILER=${CC} -DCMAKE_CXX_COMPILER=${CXX} -DMPI_C_COMPILER=${MPICC} -DFAIRLEAD_ABI=${ABI})
+     -DCMAKE_C_COMPILER=${CC} -DCMAKE_CXX_COMPILER=${CXX} -DMPI_C_COMPILER=${MPICC})
 need(${CMAKE_COMMAND} --build ${WORK}/project)
 need(${WORK}/project/kernel)
 need_text("1000 elements were scaled on sim")
@@ -48,6 +68,22 @@ if(PKG_CONFIG)
   need(${CC} ${PROJECT}/memory.c ${flags} -Wl,-rpath,${prefix}/${LIBDIR} -o ${WORK}/memory)
   need(${WORK}/memory)
   need_text("device memory works on sim")
+  # Built without the -rpath hint: the tool names the library and where it is.
+  need(${PKG_CONFIG} --cflags --libs fairlead-device)
+  separate_arguments(flags UNIX_COMMAND "${output}")
+  need(${MPICC} ${PROJECT}/ring.c ${flags} -o ${WORK}/ring_without_rpath)
+  foreach(command IN ITEMS run exec)
+    set(ranks)
+    if(command STREQUAL "run")
+      set(ranks -n 2)
+    endif()
+    execute_process(COMMAND ${prefix}/${BINDIR}/fairlead ${command} ${ranks} ${WORK}/ring_without_rpath
+                    RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    if(NOT code EQUAL 2)
+      message(FATAL_ERROR "fairlead ${command} ended with ${code}, not 2:\n${output}")
+    endif()
+    need_text("libfairlead-device.so[.0-9]* is not found; set LD_LIBRARY_PATH or link with -Wl,-rpath,${prefix}/")
+  endforeach()
   need(${PKG_CONFIG} --variable=preload fairlead-${ABI})
   string(STRIP "${output}" preload)
   if(NOT EXISTS "${preload}")

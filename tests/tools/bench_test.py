@@ -29,7 +29,7 @@ class Tables(ToolTest):
                     text = self.sweep(abi, name, "H", "H")
                     self.assertEqual(header(text)[-1], unit)
                     self.assertEqual([row[0] for row in rows(text)], ["1", "2", "4", "8", "16", "32"])
-                    self.assertTrue(all(len(row) == 2 and float(row[1]) > 0 for row in rows(text)))
+                    self.assertTrue(all(len(row) == 2 and float(row[1]) >= 0 for row in rows(text)))
 
     def test_validation_column(self):
         for abi in MPIS:
@@ -105,10 +105,14 @@ class Refusals(ToolTest):
         self.refuses("bench", "bogus", says=["'bogus'", "latency, bw, bibw, pairs, copy, host_overhead"])
         self.refuses("bench", "latency", "--bogus", says=["--bogus", "accepted: -m"])
         self.refuses("bench", "latency", "-m", "8:4", says=["8:4", "above the largest"])
+        self.refuses("bench", "latency", "-m", 0, says=["'0'", "1 (the default)"])
         self.refuses("bench", "latency", "-m", "many", says=["'many'", "64k"])
         self.refuses("bench", "bw", "-m", "0:4", says="from 1 byte")
-        self.refuses("bench", "latency", "-i", 0, says=["'0'", "1 or more"])
+        self.refuses("bench", "latency", "-i", 0, says=["'0'", "from 1 to"])
+        self.refuses("bench", "latency", "-i", 99999999999, says=["'99999999999'", "1 to 1000000000"])
         self.refuses("bench", "latency", "-x", -1, says="'-1'")
+        self.refuses("bench", "latency", "-m", says=["needs a value", "--message-size MIN:MAX"])
+        self.refuses("bench", "latency", "-i", 1, "-i", 2, says=["more than once", "--iterations N"])
         self.refuses("bench", "bw", "-W", 0, says="'0'")
         self.refuses("bench", "latency", "-d", "intel", says=["'intel'", "cuda, rocm, sim"])
         self.refuses("bench", "latency", "--via", "pigeon", says=["'pigeon'", "mpi, nccl"])
@@ -124,6 +128,15 @@ class Refusals(ToolTest):
         self.refuses("bench", "latency", "-n", 1, says="2 ranks or more")
         self.refuses("run", "-n", 1, "--mpi", MPIS[0], TOOL, "bench", "latency", says="2 ranks or more")
         self.refuses("run", "-n", 2, TOOL, "bench", "copy", says="runs by itself")
+
+    def test_ranks_as_mpi_users_type_them(self):
+        self.refuses("bench", "latency", "-np", 1, says="2 ranks or more")
+
+    def test_no_benchmark(self):
+        self.refuses("bench", says=["no benchmark given", "latency, bw"])
+
+    def test_home_that_holds_nothing(self):
+        self.refuses("bench", "latency", says=["FAIRLEAD_HOME is /nowhere", "libexec"], FAIRLEAD_HOME="/nowhere")
 
     def test_unwritable_json(self):
         self.refuses("bench", "latency", "--json", "/no/such/folder/x", says="cannot write")
@@ -143,10 +156,30 @@ class Refusals(ToolTest):
             self.assertEqual(result.returncode, 2)
             self.assertEqual(result.stderr.count("unknown option --bogus"), 1, result.stderr)
 
+    def refused_by_this_machine(self, *arguments, says, **options):
+        result = fairlead(*arguments, **options)
+        self.assertEqual(result.returncode, 77, result)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        self.assertIn(says, result.stderr)
+
     def test_nccl_cannot_run_on_a_simulated_gpu(self):
-        result = fairlead("bench", "latency", "--via", "nccl")
-        self.assertEqual(result.returncode, 77)
-        self.assertIn("the provider is sim", result.stderr)
+        self.refused_by_this_machine("bench", "latency", "--via", "nccl", says="the provider is sim")
+
+    def test_gpus_that_are_not_there_are_refused_before_anything_starts(self):
+        hidden = {"CUDA_VISIBLE_DEVICES": ""}
+        for abi in MPIS:
+            self.refused_by_this_machine("bench", "latency", "--mpi", abi, "-d", "cuda", says="no cuda GPU here", **hidden)
+            self.refused_by_this_machine("run", "-n", 2, "--mpi", abi, TOOL, "bench", "latency", "-d", "cuda",
+                                         says="no cuda GPU here", **hidden)
+        self.refused_by_this_machine("bench", "copy", "-d", "cuda", says="no cuda GPU here", **hidden)
+
+    def test_ranks_of_a_node_speak_once_of_its_gpus(self):
+        for abi in MPIS:
+            line = self.succeeds("run", "--dry-run", "-n", 2, "--no-preload", example(abi)).stdout.split()
+            result = fairlead("bench", "latency", "-d", "cuda", launcher=line[:line.index(TOOL)], CUDA_VISIBLE_DEVICES="")
+            self.assertNotEqual(result.returncode, 0)
+            self.assertEqual(result.stderr.count("no cuda GPU here"), 1, result.stderr)
 
     def test_no_gpu(self):
         result = subprocess.run([TOOL, "bench", "copy", "-m", "8"], env={**os.environ, "FAIRLEAD_DEVICE": "none"},

@@ -2,10 +2,11 @@
 """`fairlead exec` loads the library of the program's MPI into one rank, whoever launched it."""
 
 import os
+import subprocess
 import tempfile
 import unittest
 
-from tool import MPIS, ToolTest, example, fairlead, has_library
+from tool import MPIS, TOOL, TREE, ToolTest, example, fairlead, has_library
 
 PRINT_PRELOAD = ["sh", "-c", 'echo "$LD_PRELOAD"']
 
@@ -31,7 +32,44 @@ class Exec(ToolTest):
         self.refuses("exec", "--mpi", "bogus", "/bin/true", says=["'bogus'", "openmpi, mpich, abi"])
         self.refuses("exec", "--no-preload", "--visible", "/bin/true", says="local rank")
         with tempfile.TemporaryDirectory() as folder:
-            self.refuses("exec", example(MPIS[0]), says="built without a library", FAIRLEAD_HOME=folder)
+            self.refuses("exec", example(MPIS[0]), says=f"FAIRLEAD_HOME is {folder}", FAIRLEAD_HOME=folder)
+            garbage = os.path.join(folder, "garbage")
+            with open(garbage, "wb") as file:
+                file.write(b"\x7fELF and nothing more")
+            os.chmod(garbage, 0o700)
+            for command in [["exec"], ["exec", "--mpi", MPIS[0]], ["run", "-n", 1]]:
+                self.refuses(*command, garbage, says="not a dynamically linked program of this machine")
+
+
+def launcher(test, abi, ranks):
+    """The words that start this many ranks with this MPI's launcher."""
+    line = test.succeeds("run", "--dry-run", "-n", ranks, "--no-preload", example(abi)).stdout.split()
+    return line[:line.index(TOOL)]
+
+
+class OtherMpi(ToolTest):
+    def test_launcher(self):
+        for abi in MPIS:
+            for other in MPIS:
+                if "abi" in (abi, other):
+                    continue
+                with self.subTest(launcher=abi, program=other):
+                    result = fairlead("exec", "--no-preload", example(other), "junk", launcher=launcher(self, abi, 2))
+                    self.assertEqual(result.stderr.count("each process will be a job of one rank"), int(abi != other),
+                                     result.stderr)
+
+    def test_library_preloaded_by_hand(self):
+        for abi in MPIS:
+            for other in filter(has_library, MPIS):
+                if abi == other:
+                    continue
+                with self.subTest(program=abi, library=other):
+                    library = os.path.join(TREE, "lib", f"libfairlead-{other}.so")
+                    result = subprocess.run([*launcher(self, abi, 2), "env", f"LD_PRELOAD={library}", example(abi)],
+                                            env={**os.environ, "FAIRLEAD_DEVICE": "sim"}, text=True, timeout=60,
+                                            capture_output=True)
+                    self.assertEqual(result.returncode, 2, result)
+                    self.assertEqual(result.stderr.count(f"preload libfairlead-{abi}.so"), 1, result.stderr)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,15 @@ class Pairs(ToolTest):
             self.assertIn("# allocator: pinned host (sim)", lines)
             self.assertRegex(lines[2], r"^# 0: \S+ [\d,-]+ 0\([\d,-]+\)$")
 
+    def test_allocator_letters(self):
+        abi = MPIS[0]
+        self.assertIn("# allocator: posix_memalign", self.pairs(abi, 8, "A", ranks=2))
+        self.assertIn("# allocator: pinned host (sim)", self.pairs(abi, 8, "H", ranks=2))
+        for letter, lines in [("m", 0), ("q", 1)]:
+            result = self.succeeds("bench", "pairs", "--mpi", abi, "-n", 2, "--timeout", 0.02, *preload(abi), 8, letter)
+            self.assertIn("# allocator: malloc", result.stdout)
+            self.assertEqual(result.stderr.count(f"'{letter}' is taken for malloc"), lines, result.stderr)
+
     def test_device_memory(self):
         for abi in filter(has_library, MPIS):
             with self.subTest(abi=abi):
@@ -71,7 +80,8 @@ class Pairs(ToolTest):
     def test_refusals(self):
         self.refuses("bench", "pairs", "-n", 3, says=["3 ranks", "even number"])
         self.refuses("run", "-n", 3, "--mpi", MPIS[0], TOOL, "bench", "pairs", says="even number")
-        self.refuses("bench", "pairs", "many", says="COUNT")
+        self.refuses("bench", "pairs", "many", says=["COUNT", "'many'", "a whole number"])
+        self.refuses("bench", "pairs", 8, "device", says=["'device'", "one letter", "d (device memory)"])
         self.refuses("bench", "pairs", 99999999999, says=["COUNT 99999999999", "2147483647"])
         self.refuses("bench", "pairs", "--timeout", 0, says=["'0'", "above 0"])
 

@@ -3,7 +3,9 @@
 
 import os
 import shlex
+import shutil
 import stat
+import subprocess
 import tempfile
 import unittest
 
@@ -32,6 +34,11 @@ class DryRun(ToolTest):
                                          "--flag"])
                 self.assertEqual("--oversubscribe" in words, abi == "openmpi")
                 self.assertEqual("--allow-run-as-root" in words, abi == "openmpi" and os.geteuid() == 0)
+
+    def test_ranks_as_mpi_users_type_them(self):
+        words = self.words("--mpi", MPIS[0], "-np", 3, example(MPIS[0]), "-np", 5)
+        self.assertEqual(words[words.index("-n") + 1], "3")
+        self.assertEqual(words[-2:], ["-np", "5"])
 
     def test_simulated_gpus_reach_the_ranks(self):
         for abi in MPIS:
@@ -85,17 +92,26 @@ class Ranks(ToolTest):
                 self.assertNotEqual(fairlead("run", "-n", 2, "--no-preload", example(abi)).returncode, 0)
 
 
+    def test_a_rank_alone_says_so(self):
+        for abi in filter(has_library, MPIS):
+            result = self.succeeds("run", "-n", 1, "--sim", 1, example(abi), 1000)
+            self.assertIn("one rank, which sends to itself", result.stderr)
+
+
 class Refusals(ToolTest):
     def test_bad_arguments(self):
         program = example(MPIS[0])
-        self.refuses("run", says="ranks is required")
+        self.refuses("run", says=["-n N, is missing", "usage: fairlead run -n N"])
+        self.refuses("run", program, "-n", 2, says="-n N, is missing before the program")
         self.refuses("run", "-n", 2, says="no PROGRAM")
+        self.refuses("run", "-n", 2, "-np", 3, program, says=["more than once", "--ranks"])
+        self.refuses("run", "--sim", says=["--sim needs a value", "--sim N"])
         self.refuses("run", "-n", 0, program, says=["'0'", "1 to"])
         self.refuses("run", "-n", -1, program, says="'-1'")
         self.refuses("run", "-n", "two", program, says=["'two'", "whole number"])
         self.refuses("run", "-n", 2, "--sim", 0, program, says=["--sim", "'0'", "1 to 64"])
         self.refuses("run", "-n", 2, "--bogus", program, says=["--bogus", "--launcher-args"])
-        self.refuses("run", "-n", 2, "--launcher-args", "'open", "--no-preload", program, says="open quote")
+        self.refuses("run", "-n", 2, "--launcher-args", "'open", "--no-preload", program, says=["--launcher-args", "open quote", "every quote closed"])
 
     def test_programs_that_cannot_be_run(self):
         self.refuses("run", "-n", 2, "no-such-program", says="no program no-such-program")
@@ -120,8 +136,14 @@ class Refusals(ToolTest):
 
     def test_no_library_for_this_mpi(self):
         with tempfile.TemporaryDirectory() as folder:
-            self.refuses("run", "-n", 2, example(MPIS[0]), says=["built without a library", "--no-preload"],
+            self.refuses("run", "-n", 2, example(MPIS[0]), says=[f"FAIRLEAD_HOME is {folder}", "--no-preload"],
                          FAIRLEAD_HOME=folder)
+            # The tool alone, as from a build of other MPIs.
+            os.mkdir(os.path.join(folder, "bin"))
+            lonely = shutil.copy(TOOL, os.path.join(folder, "bin"))
+            result = subprocess.run([lonely, "run", "-n", "2", example(MPIS[0])], text=True, capture_output=True)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn("built without a library", result.stderr)
 
     def test_unknown_command(self):
         self.refuses("bogus", says=["'bogus'", "run, exec, bench, options"])

@@ -49,13 +49,18 @@ TEST(Options, wrong_values_are_reported_with_what_is_accepted_and_not_used) {
   std::string text = printed_with(
       "FAIRLEAD_DEVICE=sim FAIRLEAD_SIM_DEVICES=0 FAIRLEAD_IPC=maybe FAIRLEAD_EAGER_LIMIT=64q "
       "FAIRLEAD_PATIENCE_US=soon FAIRLEAD_SIM_IPC=broken FAIRLEAD_STAGING_CHUNK=1k");
-  EXPECT_TRUE(has(text, "FAIRLEAD_SIM_DEVICES=0 is not understood (accepted: 1..64); using 1"));
-  EXPECT_TRUE(has(text, "FAIRLEAD_IPC=maybe is not understood (accepted: on off yes no true false 1 0)"));
+  EXPECT_TRUE(
+      has(text, "FAIRLEAD_SIM_DEVICES=0 is not understood (accepted: a whole number, 1..64); using 1"));
+  EXPECT_TRUE(
+      has(text, "FAIRLEAD_IPC=maybe is not understood (accepted: on, off, yes, no, true, false, 1, 0)"));
   EXPECT_TRUE(has(text, "FAIRLEAD_EAGER_LIMIT=64q is not understood (accepted: a size in bytes"));
   EXPECT_TRUE(has(text, "FAIRLEAD_PATIENCE_US=soon is not understood (accepted: a whole number"));
   EXPECT_TRUE(
-      has(text, "FAIRLEAD_SIM_IPC=broken is not understood (accepted: on|no_export|no_import|corrupt)"));
-  EXPECT_TRUE(has(text, "FAIRLEAD_STAGING_CHUNK=1k is not understood (accepted: >= 4k); using 512k"));
+      has(text, "FAIRLEAD_SIM_IPC=broken is not understood (accepted: on, no_export, no_import, corrupt)"));
+  EXPECT_TRUE(
+      has(text,
+          "FAIRLEAD_STAGING_CHUNK=1k is not understood (accepted: a size in bytes such as 4096, 64k, 1m, "
+          "2g, >= 4k); using 512k"));
   EXPECT_TRUE(has(text, "sim_devices=1 (default)"));
   EXPECT_TRUE(has(text, "staging_chunk=512k (default)"));
 }
@@ -70,6 +75,22 @@ TEST(Options, unknown_variables_are_reported_with_the_nearest_name) {
   text = printed_with("FAIRLEAD_DEVICE=sim FAIRLEAD_QWERTYUIOPASDF=1");
   EXPECT_TRUE(has(text, "unknown option FAIRLEAD_QWERTYUIOPASDF is ignored"));
   EXPECT_FALSE(has(text, "did you mean"));
+}
+
+TEST(Options, variables_of_the_scripts_are_known_and_far_names_suggest_nothing) {
+  EXPECT_TRUE(silent(printed_with(
+      "FAIRLEAD_DEVICE=sim FAIRLEAD_BUILD=/b FAIRLEAD_MPICC=/m FAIRLEAD_HOME=/h FAIRLEAD_TEST_X=1")));
+  std::string text = printed_with("FAIRLEAD_DEVICE=sim FAIRLEAD_BUILDS=1 FAIRLEAD_FOO=1");
+  EXPECT_TRUE(has(text, "unknown option FAIRLEAD_BUILDS is ignored\n"));
+  EXPECT_TRUE(has(text, "unknown option FAIRLEAD_FOO is ignored\n"));
+}
+
+TEST(Options, the_first_rank_reports_for_all) {
+  const std::string wrong = "FAIRLEAD_DEVICE=sim FAIRLEAD_IPC=maybe FAIRLEAD_FOO=1 ";
+  EXPECT_TRUE(silent(printed_with(wrong + "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1")));
+  std::string text = printed_with(wrong + "PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0");
+  EXPECT_TRUE(has(text, "FAIRLEAD_IPC=maybe"));
+  EXPECT_TRUE(has(text, "FAIRLEAD_FOO"));
 }
 
 TEST(Options, names_of_other_mpis_count_unless_our_own_is_set) {

@@ -5,35 +5,44 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <limits>
+#include <string_view>
 
 #include "base/options.h"
 #include "common/command_line.h"
 #include "common/places.h"
+#include "device/runtime.h"
 
 namespace fairlead::tools {
 namespace {
 
 const std::vector<std::string> placements = {"D", "H", "M"};
+constexpr int64_t most_iterations = 1'000'000'000;
+constexpr int64_t any_number = std::numeric_limits<int64_t>::min();
 
-// "MIN:MAX", "MIN:" or "MAX", sizes in bytes with k, m or g. Returns what is wrong, or nothing.
+// "MIN:MAX", "MIN:", ":MAX" or "MAX", sizes in bytes with k, m or g. Returns what is wrong, or nothing.
 std::string read_range(const std::string& text, uint64_t* smallest, uint64_t* largest) {
   size_t colon = text.find(':');
   std::string low = colon == std::string::npos ? "" : text.substr(0, colon);
   std::string high = colon == std::string::npos ? text : text.substr(colon + 1);
-  std::string wrong = low.empty() && high.empty() ? "accepted: MIN:MAX, MIN: or MAX in bytes" : "";
+  std::string wrong = low.empty() && high.empty() ? "accepted: MIN:MAX, MIN:, :MAX or MAX in bytes" : "";
   if (wrong.empty() && !low.empty()) wrong = parse_bytes(low, smallest);
   if (wrong.empty() && !high.empty()) wrong = parse_bytes(high, largest);
   if (!wrong.empty()) return fmt::format("'{}' is not accepted; {}", text, wrong);
   if (*smallest > *largest)
-    return fmt::format("'{}' is not accepted; the smallest size, {}, is above the largest, {}", text,
-                       *smallest, *largest);
+    return fmt::format("'{}' is not accepted; the smallest size, {}{}, is above the largest, {}{}", text,
+                       *smallest, low.empty() ? " (the default)" : "", *largest,
+                       high.empty() ? " (the default)" : "");
   return {};
 }
 
 void define_sizes(CLI::App& app, BenchArguments& a) {
-  app.add_option("-m,--message-size", a.size_range,
-                 "Message sizes in bytes, doubling from MIN to MAX; k, m and g may follow a number.")
-      ->type_name("[MIN:]MAX")
+  app.add_option(
+         "-m,--message-size", a.size_range,
+         "Message sizes in bytes, doubling from MIN to MAX; k, m and g may follow a number. MIN: ends at "
+         "4m; MAX and :MAX begin at 1; 0:MAX begins with empty messages (latency only).")
+      ->type_name("MIN:MAX")
       ->check(CLI::Validator(
           [](const std::string& text) {
             BenchArguments scratch;
@@ -45,11 +54,11 @@ void define_sizes(CLI::App& app, BenchArguments& a) {
   std::string usual = many ? "10000 up to 8 KiB, 1000 above" : "100 up to 8 KiB, 20 above";
   app.add_option("-i,--iterations", a.iterations, "Timed iterations of each size.")
       ->type_name("N")
-      ->check(whole_number(1))
+      ->check(whole_number(1, most_iterations))
       ->default_str(usual + "; fewer where a size would take over 1 s (0.1 s on simulated GPUs)");
   app.add_option("-x,--warmup", a.warmup, "Iterations before the timed ones, of each size.")
       ->type_name("N")
-      ->check(whole_number(0))
+      ->check(whole_number(0, most_iterations))
       ->default_str("a hundredth of the timed ones, 10 at least");
   if (a.kind->id != Benchmark::latency)
     app.add_option("-W,--window-size", a.window, "Messages in flight at once.")
@@ -69,7 +78,8 @@ void define_device(CLI::App& app, BenchArguments& a) {
 }
 
 void define_launch(CLI::App& app, BenchArguments& a) {
-  app.add_option("-n,--ranks", a.ranks, "Ranks to launch. Inside a launched job its ranks are used instead.")
+  app.add_option("-n,--ranks,--np", a.ranks,
+                 "Ranks to launch; -np N too. Inside a launched job its ranks are used instead.")
       ->type_name("N")
       ->check(whole_number(1, 65536))
       ->capture_default_str();
@@ -84,11 +94,14 @@ void define_launch(CLI::App& app, BenchArguments& a) {
 void define_pairs(CLI::App& app, BenchArguments& a) {
   app.add_option("COUNT", a.count,
                  "Message size per iteration in longs (8 bytes each); 0 or less: the default.")
+      ->check(whole_number(any_number))
       ->default_str("134217728 (1 GiB)");
   app.add_option("ALLOCATOR", a.allocator,
-                 "d: device memory, h: pinned host memory, a: posix_memalign, else: malloc.")
+                 "One letter, d: device memory, h: pinned host memory, a: posix_memalign, any other, as m: "
+                 "malloc. D, H and A are d, h and a.")
       ->capture_default_str();
   app.add_option("MISALIGN", a.misalign, "Longs by which the buffers start late; 0 or less: none.")
+      ->check(whole_number(any_number))
       ->capture_default_str();
   app.add_option("--timeout", a.timeout_s,
                  "Seconds; a stride ends with the first iteration that takes longer.")
@@ -161,6 +174,13 @@ void check_placement(BenchArguments& a) {
 void check_together(BenchArguments& a) {
   if (a.kind->uses_mpi && a.kind->id != Benchmark::pairs) check_placement(a);
   if (a.kind->id == Benchmark::pairs) {
+    if (a.allocator.size() != 1)
+      throw usage(
+          fmt::format("ALLOCATOR '{}' is not accepted; accepted: one letter, d (device memory), h (pinned "
+                      "host memory), a (posix_memalign), any other, as m (malloc)",
+                      a.allocator));
+    if (std::string_view("DHA").find(a.allocator[0]) != std::string_view::npos)
+      a.allocator[0] = static_cast<char>(std::tolower(a.allocator[0]));
     if (a.count <= 0) a.count = int64_t{128} * 1024 * 1024;
     a.misalign = std::max<int64_t>(a.misalign, 0);
     for (auto [name, longs] : {std::pair("COUNT", a.count), std::pair("MISALIGN", a.misalign)})
@@ -174,15 +194,51 @@ void check_together(BenchArguments& a) {
 }
 
 const BenchmarkKind& kind_of(const std::string& name) {
-  std::string accepted;
-  for (const BenchmarkKind& kind : benchmark_kinds) {
+  for (const BenchmarkKind& kind : benchmark_kinds)
     if (name == kind.name) return kind;
-    accepted += std::string(accepted.empty() ? "" : ", ") + kind.name;
-  }
-  throw usage(fmt::format("no benchmark '{}'; accepted: {}", name, accepted));
+  throw usage(fmt::format("no benchmark '{}'; accepted: {}", name, benchmark_names()));
+}
+
+// Why this provider has no GPU here; empty where it has one.
+std::string lacking(device::Runtime* (*make)(const char**)) {
+  const char* why_not = "";
+  device::Runtime* runtime = make(&why_not);
+  if (!runtime) return why_not;
+  int devices = 0;
+  if (device::Error error = runtime->device_count(&devices); error != device::Error::none)
+    return fmt::format("{} {}", to_string(error), runtime->error_text());
+  return devices == 0 ? "the driver shows no device" : "";
 }
 
 }  // namespace
+
+std::string benchmark_names() {
+  std::string names;
+  for (const BenchmarkKind& kind : benchmark_kinds)
+    names += (names.empty() ? "" : ", ") + std::string(kind.name);
+  return names;
+}
+
+void require_gpu(const BenchArguments& arguments) {
+  const std::string& wanted = options().device;
+  const bool nccl = arguments.via == "nccl";
+  std::string why;
+  if (wanted == "cuda") {
+    why = lacking(device::make_cuda);
+  } else if (wanted == "rocm") {
+    why = lacking(device::make_hip);
+  } else if (nccl && wanted != "auto") {
+    why = fmt::format("the provider is {}", wanted);
+  } else if (nccl) {
+    std::string cuda = lacking(device::make_cuda), rocm = cuda.empty() ? "" : lacking(device::make_hip);
+    if (!cuda.empty() && !rocm.empty()) why = fmt::format("no CUDA ({}), no ROCm ({})", cuda, rocm);
+  }
+  if (why.empty()) return;
+  throw cannot_run(fmt::format("{}: {}: {}", arguments.kind->name,
+                               nccl ? "--via nccl: NCCL needs CUDA or ROCm GPUs"
+                                    : fmt::format("no {} GPU here (-d sim simulates one)", wanted),
+                               why));
+}
 
 void check_ranks(const BenchmarkKind& kind, int ranks) {
   if (kind.id == Benchmark::pairs && ranks % 2)
@@ -222,7 +278,7 @@ void define_bench(CLI::App& app, BenchArguments& arguments) {
         ->capture_default_str();
     app.add_option("-i,--iterations", arguments.iterations, "Timed round trips of each run.")
         ->type_name("N")
-        ->check(whole_number(1))
+        ->check(whole_number(1, most_iterations))
         ->default_str("50000");
   }
   define_device(app, arguments);

@@ -83,6 +83,11 @@ struct BenchArguments {
   std::vector<uint64_t> sizes() const;
 };
 
+std::string benchmark_names();  // "latency, bw, ..."
+
+// Throws a cannot_run Failure where the GPUs that FAIRLEAD_DEVICE (or -d) or --via nccl ask for are not here.
+void require_gpu(const BenchArguments& arguments);
+
 // Throws a usage Failure where this benchmark cannot run in that many ranks.
 void check_ranks(const BenchmarkKind& kind, int ranks);
 

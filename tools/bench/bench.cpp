@@ -9,37 +9,32 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "base/launched_job.h"
 #include "bench/report.h"
-#include "common/job.h"
 #include "common/places.h"
 #include "common/process.h"
 
 namespace fairlead::tools {
 namespace {
 
+constexpr const char* allocation_variables[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_URI",
+                                                "COBALT_JOBID"};
+
 // The benchmark program for the MPI that was asked for, else for that of the job, else the first there is.
 std::string choose_abi(const std::string& asked, const std::string& of_job) {
   std::vector<std::string> built = bench_abis();
-  if (built.empty())
-    throw usage(fmt::format(
-        "no benchmark programs (libexec/fairlead/bench-*) belong to {}; build Fairlead with an MPI, "
-        "or set FAIRLEAD_HOME",
-        own_path()));
+  if (built.empty()) {
+    std::string wrong = home_remedy("libexec/fairlead/bench-*");
+    throw usage(!wrong.empty() ? wrong
+                               : fmt::format("no benchmark programs (libexec/fairlead/bench-*) belong to {}; "
+                                             "build Fairlead with an MPI, or set FAIRLEAD_HOME",
+                                             own_path()));
+  }
   std::string abi = !asked.empty() ? asked : !of_job.empty() ? of_job : built.front();
   if (std::find(built.begin(), built.end(), abi) == built.end())
     throw usage(
         fmt::format("this Fairlead was built without MPI {}; it has: {}", abi, fmt::join(built, ", ")));
   return abi;
-}
-
-std::string require_library(const std::string& abi) {
-  std::string library = preload_library(abi);
-  if (library.empty())
-    throw usage(fmt::format(
-        "this Fairlead has no library for MPI {} (libfairlead-{}.so); give --no-preload to measure the "
-        "MPI alone",
-        abi, abi));
-  return library;
 }
 
 Words rank_command(const std::string& abi, const Words& words) {
@@ -53,45 +48,57 @@ bool wants_preload(const BenchArguments& arguments) {
   return arguments.preload && arguments.via != "nccl";
 }
 
+// In a scheduler's allocation the launcher may start ranks on other machines than this one.
+bool ranks_may_be_elsewhere() {
+  return std::any_of(std::begin(allocation_variables), std::end(allocation_variables),
+                     [](const char* variable) { return std::getenv(variable) != nullptr; });
+}
+
 int become_rank(const BenchArguments& arguments, const Job& job, const Words& words) {
+  require_gpu(arguments);
   std::string abi = choose_abi(arguments.mpi, job.abi);
-  std::string preload = preload_with(wants_preload(arguments) ? require_library(abi) : "");
+  std::string preload = preload_with(wants_preload(arguments) ? preload_library(abi) : "");
   if (preload.empty())
     unsetenv("LD_PRELOAD");
   else
     setenv("LD_PRELOAD", preload.c_str(), 1);
-  if (!arguments.device.empty()) setenv("FAIRLEAD_DEVICE", arguments.device.c_str(), 1);
   become(rank_command(abi, words));
 }
 
 }  // namespace
 
 int bench_command(const Words& words) {
-  if (words.empty() || words.front() == "-h" || words.front() == "--help") {
+  if (words.empty()) throw usage(fmt::format("no benchmark given; accepted: {}", benchmark_names()));
+  if (words.front() == "-V" || words.front() == "--version") {
+    std::cout << "fairlead " FAIRLEAD_VERSION "\n";
+    return exit_success;
+  }
+  if (words.front() == "-h" || words.front() == "--help") {
     std::cout << "Usage: fairlead bench NAME [options]\n\nBenchmarks:\n";
     for (const BenchmarkKind& kind : benchmark_kinds)
       std::cout << fmt::format("  {:<15}{}\n", kind.name, kind.summary);
     std::cout << "\n`fairlead bench NAME --help` tells more. Options follow the OSU micro-benchmarks.\n"
                  "\nExample:\n  fairlead bench latency -m 8:1m -c D D\n";
-    return words.empty() ? exit_usage : exit_success;
+    return exit_success;
   }
   auto arguments = parse_bench(words.front(), Words(words.begin() + 1, words.end()));
   if (!arguments) return exit_success;
+  if (!arguments->device.empty()) setenv("FAIRLEAD_DEVICE", arguments->device.c_str(), 1);
   auto job = job_from_environment();
   if (arguments->kind->uses_mpi && job) return become_rank(*arguments, *job, words);
   if (job && job->size > 1)
     throw usage(fmt::format("{} runs by itself, not in the ranks of a job; call it plainly", words.front()));
+  if (arguments->kind->uses_mpi) check_ranks(*arguments->kind, arguments->ranks);
+  check_json_target(arguments->json);
+  if (!arguments->kind->uses_mpi || !ranks_may_be_elsewhere()) require_gpu(*arguments);
   if (arguments->kind->id == Benchmark::copy) return copy_benchmark(*arguments);
   if (arguments->kind->id == Benchmark::host_overhead) return host_overhead_benchmark(*arguments);
 
-  check_ranks(*arguments->kind, arguments->ranks);
-  check_json_target(arguments->json);
   RunArguments run;
   run.ranks = arguments->ranks;
   run.mpi = choose_abi(arguments->mpi, "");
   run.device = arguments->device;
   run.preload = wants_preload(*arguments);
-  if (run.preload) require_library(run.mpi);
   return launch(run, rank_command(run.mpi, words));
 }
 
@@ -108,6 +115,9 @@ Words bench_for_ranks(const Words& program, RunArguments& run) {
   if (abi_given && !arguments->mpi.empty() && arguments->mpi != run.mpi)
     throw usage(fmt::format("run --mpi {} and bench --mpi {} disagree", run.mpi, arguments->mpi));
   std::string abi = choose_abi(abi_given ? run.mpi : arguments->mpi, "");
+  if (!arguments->device.empty()) setenv("FAIRLEAD_DEVICE", arguments->device.c_str(), 1);
+  if (run.launcher_args.empty() && !run.dry_run && run.sim == 0 && !ranks_may_be_elsewhere())
+    require_gpu(*arguments);
   run.device = arguments->device;
   run.preload = run.preload && wants_preload(*arguments);
   return rank_command(abi, words);

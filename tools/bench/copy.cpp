@@ -49,7 +49,6 @@ Distribution scaled(std::vector<double> seconds, auto scale) {
 }  // namespace
 
 int copy_benchmark(const BenchArguments& arguments) {
-  if (!arguments.device.empty()) setenv("FAIRLEAD_DEVICE", arguments.device.c_str(), 1);
   Runtime* runtime = device::runtime();
   if (!runtime) throw cannot_run("copy: no GPU provider; FAIRLEAD_DEVICE=sim simulates one");
   int devices = fairlead_device_count();

@@ -83,6 +83,45 @@ std::string one_line(std::string text) {
   return text;
 }
 
+const CLI::Option* option_named(const CLI::App& app, const std::string& name) {
+  for (const CLI::Option* option : app.get_options())
+    if (option->check_name(name)) return option;
+  return nullptr;
+}
+
+// MPI users type -np, which the parser would take for -n with the value p. What follows the program is left
+// alone.
+Words with_np_as_option(const CLI::App& app, Words words, bool program_follows) {
+  if (!option_named(app, "--np")) return words;
+  for (size_t i = 0; i < words.size(); ++i) {
+    std::string& word = words[i];
+    if (word == "-np") word = "--np";
+    bool is_option = word.size() > 1 && word[0] == '-';
+    if (word == "--" || (!is_option && program_follows)) break;
+    const CLI::Option* option = is_option ? option_named(app, word) : nullptr;
+    if (option && option->get_expected_max() > 0) ++i;  // its value
+  }
+  return words;
+}
+
+// The parser's own words for too many values and too few do not say what is accepted.
+std::string in_our_words(const CLI::App& app, const CLI::ParseError& error) {
+  std::string text = error.what();
+  bool mismatch = dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
+  if (mismatch || dynamic_cast<const CLI::ConversionError*>(&error)) {
+    std::string name = text.substr(0, text.find_first_of(": "));
+    const CLI::Option* option = option_named(app, name);
+    if (option && option->get_expected_max() == 0)
+      return fmt::format("{} takes no value; accepted: {}", name, spelling(*option));
+    if (option && mismatch)
+      return fmt::format("{} {}; accepted: {}", name,
+                         option->results().size() > 1 ? "is given more than once" : "needs a value",
+                         spelling(*option));
+  }
+  if (dynamic_cast<const CLI::ExcludesError*>(&error)) text += "; accepted: one of the two";
+  return one_line(text);
+}
+
 Failure unexpected(const CLI::App& app, const std::string& word) {
   bool option = word.size() > 1 && word[0] == '-';
   if (option) return usage(fmt::format("unknown option {}; accepted: {}", word, accepted_options(app)));
@@ -109,7 +148,7 @@ std::string roff(const std::string& text) {
 
 void set_up(CLI::App& app, const std::string& usage, const std::string& example) {
   app.set_help_flag("-h,--help", "Print this help and exit.");
-  app.set_version_flag("--version", "fairlead " FAIRLEAD_VERSION, "Print the version and exit.");
+  app.set_version_flag("-V,--version", "fairlead " FAIRLEAD_VERSION, "Print the version and exit.");
   app.formatter(std::make_shared<HelpText>(usage));
   app.footer(example);
 }
@@ -118,7 +157,8 @@ bool parse(CLI::App& app, const Words& words, Words* rest) {
   if (rest) app.prefix_command();
   app.allow_extras();  // refused below, in our words
   try {
-    app.parse(Words(words.rbegin(), words.rend()));
+    Words given = with_np_as_option(app, words, rest != nullptr);
+    app.parse(Words(given.rbegin(), given.rend()));
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();
     return false;
@@ -126,7 +166,7 @@ bool parse(CLI::App& app, const Words& words, Words* rest) {
     std::cout << version.what() << "\n";
     return false;
   } catch (const CLI::ParseError& error) {
-    throw usage(one_line(error.what()));
+    throw usage(in_our_words(app, error));
   }
   Words left = app.remaining();
   if (!rest && !left.empty()) throw unexpected(app, left.front());
@@ -142,8 +182,10 @@ bool parse(CLI::App& app, const Words& words, Words* rest) {
 
 CLI::Validator whole_number(int64_t low, int64_t high) {
   bool open = high == std::numeric_limits<int64_t>::max();
-  std::string accepted = open ? fmt::format("a whole number, {} or more", low)
-                              : fmt::format("a whole number from {} to {}", low, high);
+  bool any = open && low == std::numeric_limits<int64_t>::min();
+  std::string accepted = any    ? "a whole number"
+                         : open ? fmt::format("a whole number, {} or more", low)
+                                : fmt::format("a whole number from {} to {}", low, high);
   auto check = [=](const std::string& text) {
     int64_t value = 0;
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -159,6 +201,18 @@ CLI::Validator positive_number() {
     double value = std::strtod(text.c_str(), &end);
     bool good = !text.empty() && !*end && value > 0 && value < 1e9;
     return good ? std::string() : fmt::format("'{}' is not accepted; accepted: a number above 0", text);
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator words_for_a_shell() {
+  auto check = [](const std::string& text) {
+    try {
+      shell_split(text);
+      return std::string();
+    } catch (const Failure& failure) {
+      return fmt::format("{}; accepted: words as a shell takes them, every quote closed", failure.what());
+    }
   };
   return CLI::Validator(check, "");
 }

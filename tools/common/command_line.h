@@ -26,6 +26,7 @@ bool parse(CLI::App& app, const Words& words, Words* rest = nullptr);
 // Validators whose refusals say what is accepted.
 CLI::Validator whole_number(int64_t low, int64_t high = std::numeric_limits<int64_t>::max());
 CLI::Validator positive_number();
+CLI::Validator words_for_a_shell();  // shell_split() takes them
 CLI::Validator one_of(const std::vector<std::string>& accepted);
 
 // This command's part of the manual page, in roff with the man macros.

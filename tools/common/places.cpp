@@ -2,9 +2,12 @@
 
 #include "common/places.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <filesystem>
 
+#include "common/failure.h"
 #include "common/process.h"
 
 namespace fairlead::tools {
@@ -24,13 +27,30 @@ std::string own_path() {
   return fs::read_symlink("/proc/self/exe", error).string();
 }
 
-std::string preload_library(const std::string& abi) {
+std::string library_folder(const std::string& file) {
   // FAIRLEAD_LIBDIR is where `make install` puts libraries; a build tree always says lib.
-  for (const char* folder : {"lib", FAIRLEAD_LIBDIR, "lib64"}) {
-    fs::path candidate = home() / folder / ("libfairlead-" + abi + ".so");
-    if (std::error_code error; fs::exists(candidate, error)) return candidate.string();
-  }
+  for (const char* folder : {"lib", FAIRLEAD_LIBDIR, "lib64"})
+    if (std::error_code error; fs::exists(home() / folder / file, error)) return (home() / folder).string();
   return {};
+}
+
+std::string home_remedy(const std::string& what) {
+  const char* given = std::getenv("FAIRLEAD_HOME");
+  if (!given || !*given) return {};
+  return fmt::format("FAIRLEAD_HOME is {}, which holds no {}; unset it, or set it to an installed Fairlead",
+                     given, what);
+}
+
+std::string preload_library(const std::string& abi) {
+  std::string file = "libfairlead-" + abi + ".so", folder = library_folder(file);
+  if (!folder.empty()) return (fs::path(folder) / file).string();
+  std::string wrong = home_remedy("lib/" + file);
+  if (wrong.empty())
+    wrong = fmt::format(
+        "this Fairlead was built without a library for MPI {} ({}); build it with that MPI's "
+        "mpicc in FAIRLEAD_MPICC",
+        abi, file);
+  throw usage(wrong + ", or give --no-preload");
 }
 
 std::string bench_program(const std::string& abi) {

@@ -15,8 +15,14 @@ namespace fairlead::tools {
 inline const std::vector<std::string> mpi_abis = {"openmpi", "mpich", "abi"};
 
 std::string own_path();
-std::string preload_library(const std::string& abi);  // empty where this tree has none
+std::string preload_library(const std::string& abi);  // throws a usage Failure where this tree has none
 std::string bench_program(const std::string& abi);    // empty where this tree has none
+
+// The folder of this tree that holds the file; empty where none does.
+std::string library_folder(const std::string& file);
+
+// What a refusal says of FAIRLEAD_HOME, where that is set: "FAIRLEAD_HOME is /x, which holds no <what>; ...".
+std::string home_remedy(const std::string& what);
 
 // ABIs whose benchmark program exists here.
 std::vector<std::string> bench_abis();

@@ -58,7 +58,7 @@ Words shell_split(const std::string& text) {
       in_word = true;
     }
   }
-  if (quote) throw usage("open quote in: " + text);
+  if (quote) throw usage(std::string("an open quote, ") + quote + ", in: " + text);
   if (in_word) words.push_back(word);
   return words;
 }

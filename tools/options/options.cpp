@@ -14,19 +14,6 @@
 namespace fairlead::tools {
 namespace {
 
-std::string accepted(const OptionReport& option) {
-  std::string type = option.type;
-  if (type == "boolean") return "on, off";
-  if (type == "bytes")
-    return "a size in bytes: 4096, 64k, 1m, 2g" +
-           (*option.accepted ? fmt::format("; {}", option.accepted) : "");
-  if (type == "integer")
-    return *option.accepted ? fmt::format("a whole number, {}", option.accepted) : "a whole number";
-  std::string choices;
-  for (char c : std::string(option.accepted)) choices += c == '|' ? std::string(", ") : std::string(1, c);
-  return choices.empty() ? "any text" : choices;
-}
-
 // The page documents defaults only, so that it is the same wherever it is made.
 void print_markdown(const std::vector<OptionReport>& options) {
   std::cout << "# Options\n\n"
@@ -37,8 +24,12 @@ void print_markdown(const std::vector<OptionReport>& options) {
                "| Variable | Default | Accepted | Meaning |\n"
                "| --- | --- | --- | --- |\n";
   for (const OptionReport& option : options)
-    std::cout << fmt::format("| `{}` | `{}` | {} | {} |\n", option.variable, option.initial, accepted(option),
+    std::cout << fmt::format("| `{}` | `{}` | {} | {} |\n", option.variable, option.initial, option.accepted,
                              option.help);
+  std::cout << "\nOther variables with this prefix are no options of the library:\n"
+               "`FAIRLEAD_HOME` names the tree in which the tool `fairlead` looks for its libraries and "
+               "benchmark programs (`lib/`, `libexec/`), in place of its own;\n"
+               "`FAIRLEAD_BUILD` and `FAIRLEAD_MPICC` are read by `./demo` and `./check`.\n";
 }
 
 void print_json(const std::vector<OptionReport>& options) {
@@ -50,7 +41,7 @@ void print_json(const std::vector<OptionReport>& options) {
                     {"value", option.value},
                     {"origin", option.origin},
                     {"default", option.initial},
-                    {"accepted", accepted(option)},
+                    {"accepted", option.accepted},
                     {"help", option.help}});
   std::cout << list.dump(2) << "\n";
 }
@@ -68,7 +59,7 @@ void print_table(const std::vector<OptionReport>& options) {
                            "value", value, "origin", origin);
   for (const OptionReport& option : options)
     std::cout << fmt::format("{:<{}}  {:<{}}  {:<{}}  {} ({}; default {})\n", option.variable, name,
-                             option.value, value, option.origin, origin, option.help, accepted(option),
+                             option.value, value, option.origin, origin, option.help, option.accepted,
                              option.initial);
 }
 

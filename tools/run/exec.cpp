@@ -8,13 +8,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 
+#include "base/launched_job.h"
 #include "common/command_line.h"
-#include "common/job.h"
 #include "common/places.h"
 #include "common/process.h"
+#include "run/launcher.h"
 #include "run/program.h"
 #include "run/run.h"
 
@@ -29,6 +31,31 @@ struct VisibleDevices {
 };
 constexpr VisibleDevices visible_devices[] = {{"cuda", "CUDA_VISIBLE_DEVICES"},
                                               {"rocm", "HIP_VISIBLE_DEVICES"}};
+
+// Under the launcher of another MPI each process would be a job of its own, of one rank.
+void warn_of_other_launcher(const Program& program) {
+  if (program.abi.empty() || program.abi == "abi") return;  // several launchers start the standard ABI
+  std::vector<Job> jobs = jobs_from_environment();
+  if (jobs.empty() || jobs.front().abi.empty() || jobs.front().rank > 0) return;
+  // Where one launcher started another, or a scheduler that serves any MPI did, the program's own may be
+  // among them. PMIx's variables, which tell no size, come with Open MPI's.
+  if (std::any_of(jobs.begin(), jobs.end(), [&](const Job& job) {
+        return job.abi == program.abi || (job.abi.empty() && job.size > 0);
+      }))
+    return;
+  std::string remedy;
+  try {
+    remedy = find_launcher(program.abi, program.mpi_library).path;
+  } catch (const Failure&) {
+    remedy = "the launcher of that MPI";
+  }
+  std::fprintf(
+      stderr,
+      "fairlead exec: the launcher is %s, of MPI %s, but %s is linked with %s (%s): each process will "
+      "be a job of one rank; start it with %s\n",
+      jobs.front().launcher, jobs.front().abi.c_str(), program.path.c_str(), program.abi.c_str(),
+      program.mpi_soname.c_str(), remedy.c_str());
+}
 
 std::string choose_abi(const Program& program, const std::string& asked) {
   if (!asked.empty() && !program.abi.empty() && asked != program.abi)
@@ -97,14 +124,10 @@ int exec_command(const Words& words) {
   command.front() = program.path;
   std::string library;
   if (arguments.preload) {
-    std::string abi = choose_abi(program, arguments.mpi);
-    library = preload_library(abi);
-    if (library.empty())
-      throw usage(fmt::format(
-          "this Fairlead was built without a library for MPI {} (libfairlead-{}.so); build it with "
-          "that MPI's mpicc in FAIRLEAD_MPICC, or give --no-preload",
-          abi, abi));
+    require_loadable(program);
+    library = preload_library(choose_abi(program, arguments.mpi));
   }
+  warn_of_other_launcher(program);
   if (arguments.visible) show_one_device();
   std::string preload = preload_with(library);
   if (preload.empty())

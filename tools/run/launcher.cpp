@@ -3,6 +3,7 @@
 #include "run/launcher.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -94,6 +95,18 @@ Launcher find_launcher(const std::string& abi, const std::string& library) {
   throw usage(
       fmt::format("no launcher of MPI {} found{}{}; install it ({}), put it on PATH, or give --mpi PATH", abi,
                   library.empty() ? "" : " near ", library, remedy(abi)));
+}
+
+std::string arguments_added() {
+  std::string text;
+  for (const LauncherKind* kind : kinds) {
+    if (kind->arguments.empty()) continue;
+    text +=
+        fmt::format("{}{} gets {}", text.empty() ? "" : ", ", kind->name, fmt::join(kind->arguments, " "));
+    if (!kind->arguments_as_root.empty())
+      text += fmt::format(" (as root also {})", fmt::join(kind->arguments_as_root, " "));
+  }
+  return text;
 }
 
 std::optional<Launcher> first_launcher_on_path() {

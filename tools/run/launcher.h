@@ -45,6 +45,9 @@ std::optional<Launcher> recognise_launcher(const std::string& path);
 // empty. Throws a usage Failure where there is none.
 Launcher find_launcher(const std::string& abi, const std::string& library);
 
+// What launch_line() adds of its own accord, in words for --help.
+std::string arguments_added();
+
 // The first launcher on PATH.
 std::optional<Launcher> first_launcher_on_path();
 

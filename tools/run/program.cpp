@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/failure.h"
+#include "common/places.h"
 #include "common/process.h"
 
 namespace fairlead::tools {
@@ -65,14 +66,25 @@ std::string loader_of(std::ifstream& file) {
   return {};
 }
 
+// What the loader says it would load.
+std::string listing(const std::string& loader, const std::string& program) {
+  Captured list = capture({loader, "--list", program}, Stderr::merge);
+  if (list.status == 0) return list.output;
+  // glibc's --list gives up at the first library it lacks; its trace names every one. A loader that refuses
+  // --verify does not know the trace either, and would run the program.
+  if (capture({loader, "--verify", program}, Stderr::drop).status != 0) return list.output;
+  return capture({loader, program}, Stderr::merge, {{"LD_TRACE_LOADED_OBJECTS", "1"}}).output;
+}
+
 // Reads the lines "    libmpi.so.40 => /usr/lib/libmpi.so.40 (0x...)" or "... => not found".
-void find_mpi(const std::string& listing, Program* program) {
+void find_libraries(const std::string& listing, Program* program) {
   std::istringstream lines(listing);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string soname, arrow, path;
     words >> soname >> arrow >> path;
     soname = std::filesystem::path(soname).filename().string();
+    if (program->missing.empty() && line.find("=> not found") != std::string::npos) program->missing = soname;
     for (const MpiLibrary& known : mpi_libraries) {
       if (soname != known.soname) continue;
       if (!program->abi.empty() && program->abi != known.abi)
@@ -103,8 +115,19 @@ Program inspect_program(const std::string& name) {
   std::string loader = loader_of(file);
   if (loader.empty()) return program;
   program.kind = is_interpreter(program.path) ? ProgramKind::interpreter : ProgramKind::dynamic;
-  find_mpi(capture({loader, "--list", program.path}, Stderr::merge).output, &program);
+  find_libraries(listing(loader, program.path), &program);
   return program;
+}
+
+void require_loadable(const Program& program) {
+  if (program.kind == ProgramKind::other)
+    throw usage(fmt::format(
+        "{} is not a dynamically linked program of this machine; Fairlead cannot be loaded into it",
+        program.path));
+  if (program.missing.empty()) return;
+  std::string folder = library_folder(program.missing);
+  throw usage(fmt::format("{}: {} is not found; set LD_LIBRARY_PATH or link with -Wl,-rpath,{}", program.path,
+                          program.missing, folder.empty() ? "FOLDER" : folder));
 }
 
 }  // namespace fairlead::tools

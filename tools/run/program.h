@@ -22,9 +22,14 @@ struct Program {
   std::string abi;          // "openmpi", "mpich", "abi"; "" where no MPI is linked
   std::string mpi_soname;   // "libmpi.so.40"
   std::string mpi_library;  // where the loader finds it; "" where it does not
+  std::string missing;      // the first library that the loader does not find; "" where it finds all
 };
 
 // Throws a usage Failure when there is no such program, or it links two MPIs at once.
 Program inspect_program(const std::string& name);
+
+// Throws a usage Failure when no library can be preloaded into this program, or the loader lacks one of its
+// own. A script always passes: what it starts is not known.
+void require_loadable(const Program& program);
 
 }  // namespace fairlead::tools

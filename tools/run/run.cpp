@@ -53,14 +53,7 @@ Launcher given_launcher(const std::string& mpi) {
 }
 
 Plan make_plan(const Program& program, const std::string& mpi) {
-  if (program.kind == ProgramKind::other)
-    throw usage(fmt::format(
-        "{} is not a dynamically linked program of this machine; Fairlead cannot be loaded into it",
-        program.path));
-  if (!program.abi.empty() && program.mpi_library.empty())
-    throw usage(
-        fmt::format("{} needs {}, which the loader does not find; put its folder into LD_LIBRARY_PATH",
-                    program.path, program.mpi_soname));
+  require_loadable(program);
   Plan plan;
   std::optional<Launcher> given;
   if (is_abi(mpi))
@@ -122,9 +115,8 @@ bool is_this_tool(const std::string& program) {
 }  // namespace
 
 void define_run(CLI::App& app, RunArguments& arguments) {
-  app.add_option("-n,--ranks,--np", arguments.ranks, "Number of ranks.")
+  app.add_option("-n,--ranks,--np", arguments.ranks, "Number of ranks; -np N too.")
       ->type_name("N")
-      ->required()
       ->check(whole_number(1, 1 << 20));
   app.add_option(
          "--mpi", arguments.mpi,
@@ -143,8 +135,13 @@ void define_run(CLI::App& app, RunArguments& arguments) {
       "Run the program without Fairlead, all else the same.");
   app.add_flag("--dry-run", arguments.dry_run, "Print the command and stop.");
   app.add_option("--launcher-args", arguments.launcher_args,
-                 "More words for the launcher, in one argument, split as a shell does. May be repeated.")
+                 fmt::format("More words for the launcher, in one argument, split as a shell does. May be "
+                             "repeated. Of itself {}; a word given here takes its place, as in "
+                             "'--bind-to core'.",
+                             arguments_added()))
       ->type_name("WORDS")
+      ->check(words_for_a_shell())
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
   set_up(app, "-n N [options] PROGRAM [arguments]",
          "  fairlead run -n 4 ./my_mpi_program --its --options\n"
@@ -154,11 +151,7 @@ void define_run(CLI::App& app, RunArguments& arguments) {
 int launch(const RunArguments& arguments, const Words& program_words) {
   Program program = inspect_program(program_words.front());
   Plan plan = make_plan(program, arguments.mpi);
-  if (arguments.preload && preload_library(plan.abi).empty())
-    throw usage(
-        fmt::format("this Fairlead was built without a library for MPI {} (libfairlead-{}.so); build it with "
-                    "that MPI's mpicc in FAIRLEAD_MPICC, or give --no-preload",
-                    plan.abi, plan.abi));
+  if (arguments.preload) preload_library(plan.abi);  // throws where there is none
 
   Launch launch;
   launch.ranks = arguments.ranks;
@@ -193,8 +186,16 @@ int run_command(const Words& words) {
   define_run(app, arguments);
   Words program;
   if (!parse(app, words, &program)) return exit_success;
-  if (program.empty())
-    throw usage("no PROGRAM given; usage: fairlead run -n N [options] PROGRAM [arguments]");
+  constexpr const char* form = "usage: fairlead run -n N [options] PROGRAM [arguments]";
+  if (arguments.ranks == 0) {
+    bool behind = std::any_of(program.begin(), program.end(), [](const std::string& word) {
+      return word == "-n" || word == "-np" || word == "--np" || word == "--ranks";
+    });
+    throw usage(fmt::format("the number of ranks, -n N, is missing{}; {}",
+                            behind ? " before the program: what follows the program is the program's" : "",
+                            form));
+  }
+  if (program.empty()) throw usage(fmt::format("no PROGRAM given; {}", form));
   if (is_this_tool(program.front())) program = bench_for_ranks(program, arguments);
   return launch(arguments, program);
 }

@@ -11,7 +11,6 @@
 #include <exception>
 
 #include "bench/mpi/ranks.h"
-#include "common/job.h"
 
 namespace fairlead::tools {
 namespace {

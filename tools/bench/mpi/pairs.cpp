@@ -211,6 +211,12 @@ int pairs_benchmark(const BenchArguments& arguments, Ranks& ranks) {
     ping.emplace(allocator.place, bytes);
     pong.emplace(allocator.place, bytes);
   });
+  if (ranks.rank == 0 && allocator.place == Place::plain && arguments.allocator != "m")
+    std::fprintf(
+        stderr,
+        "fairlead bench pairs: allocator '%s' is taken for malloc; d, h and a are device, pinned host and "
+        "posix_memalign\n",
+        arguments.allocator.c_str());
   print_header(arguments, ranks, allocator_name(allocator, provider));
 
   constexpr size_t slow_to_prepare = size_t{256} << 20;

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "common/job.h"
+#include "base/launched_job.h"
 
-#include <unistd.h>
-
-#include <cstdio>
 #include <cstdlib>
 
-namespace fairlead::tools {
+namespace fairlead {
 namespace {
 
 // A row applies when every variable it names is set; "" where the launcher has no such variable.
@@ -42,25 +39,21 @@ bool missing(const char* variable) {
 
 }  // namespace
 
-std::optional<Job> job_from_environment() {
+std::vector<Job> jobs_from_environment() {
+  std::vector<Job> jobs;
   for (const LauncherVariables& row : launchers) {
     if (missing(row.rank) || missing(row.size) || missing(row.local_rank)) continue;
     Job job{row.launcher, row.abi, number(row.rank), number(row.size), number(row.local_rank)};
     // A scheduler's batch or interactive shell is a job of one task too: not what is asked here.
     bool scheduler_shell = job.abi.empty() && job.size == 1;
-    if (!scheduler_shell) return job;
+    if (!scheduler_shell) jobs.push_back(job);
   }
-  return std::nullopt;
+  return jobs;
 }
 
-int complain(const std::string& command, const Failure& failure) {
-  auto job = job_from_environment();
-  // Launchers end all ranks when one of them fails: the others leave the first the time to speak.
-  if (job && job->rank > 0)
-    usleep(300'000);
-  else
-    std::fprintf(stderr, "%s: %s\n", command.c_str(), failure.what());
-  return failure.code();
+std::optional<Job> job_from_environment() {
+  std::vector<Job> jobs = jobs_from_environment();
+  return jobs.empty() ? std::nullopt : std::optional(jobs.front());
 }
 
-}  // namespace fairlead::tools
+}  // namespace fairlead

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a launcher tells its ranks through the environment, read without MPI: am I a rank, which one, and
-// of which kind of MPI. One row per launcher in job.cpp.
+// of which kind of MPI. One row per launcher in launched_job.cpp.
 
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "common/failure.h"
-
-namespace fairlead::tools {
+namespace fairlead {
 
 struct Job {
   const char* launcher;  // "Open MPI", "Slurm", ...
@@ -20,11 +19,10 @@ struct Job {
   int local_rank = -1;  // -1 where the launcher does not say
 };
 
-// Empty outside a launched job.
+// Every launcher that left its variables here, the most telling first; several where one starts another.
+std::vector<Job> jobs_from_environment();
+
+// The first of them; empty outside a launched job.
 std::optional<Job> job_from_environment();
 
-// Prints the failure as one line on stderr, from one rank only where all of a job find the same thing wrong,
-// and returns the exit code.
-int complain(const std::string& command, const Failure& failure);
-
-}  // namespace fairlead::tools
+}  // namespace fairlead

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""./check, ./demo and run-on-gpu answer --help, refuse what makes no sense in one line, and stop early."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+
+from tool import MPIS, TREE
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def start(*words, **variables):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
+    return subprocess.run(words, cwd=SOURCE, env={**environment, **variables}, text=True, capture_output=True,
+                          stdin=subprocess.DEVNULL, timeout=120)
+
+
+def steps(commands, **variables):
+    """Runs shell commands with the functions that ./check and ./demo share."""
+    return start("bash", "-euo", "pipefail", "-c", "source packaging/steps.sh; open_build_folder; " + commands,
+                 **variables)
+
+
+class Scripts(unittest.TestCase):
+    def refused(self, result, says, code=2):
+        self.assertEqual(result.returncode, code, result)
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        for text in [says] if isinstance(says, str) else says:
+            self.assertIn(text, result.stderr)
+
+    def test_help(self):
+        for words in [["./check", "--help"], ["./check", "-h"], ["./demo", "--help"], ["./demo", "-h"]]:
+            result = start(*words, FAIRLEAD_BUILD="/proc/untouched")
+            self.assertEqual(result.returncode, 0, result)
+            self.assertIn("  " + words[0], result.stdout)
+            self.assertIn("FAIRLEAD_BUILD", result.stdout)
+
+    def test_mistakes(self):
+        self.refused(start("./check", "--bogus"), ["'--bogus'", "--help"])
+        self.refused(start("./check", "unit"), "'unit'")
+        self.refused(start("./check", "-R"), "-R needs a value")
+        self.refused(start("./demo", "--bogus"), "'--bogus'")
+        for script in ["./check", "./demo"]:
+            self.refused(start(script, FAIRLEAD_BUILD="/proc/nowhere"), ["/proc/nowhere", "FAIRLEAD_BUILD"], code=1)
+
+    def test_tests_are_looked_for_before_anything_is_built(self):
+        self.assertNotEqual(steps("some_test_matches -R nosuchtest", FAIRLEAD_BUILD=TREE).returncode, 0)
+        self.assertEqual(steps("some_test_matches -R tools.scripts_test", FAIRLEAD_BUILD=TREE).returncode, 0)
+
+    def test_wrappers_that_cannot_be_used(self):
+        with tempfile.TemporaryDirectory() as folder:
+            first = start("sed", "-n", "s/^FAIRLEAD_MPICC_[a-z]*:INTERNAL=//p", f"{TREE}/CMakeCache.txt").stdout.split()[0]
+            second = os.path.join(folder, "mympicc")
+            with open(second, "w") as file:
+                file.write(f'#!/bin/sh\nexec {first} "$@"\n')
+            os.chmod(second, 0o700)
+            for wrappers, says in [("/no/such/mpicc", "not an executable"), ("/bin/ls", "-show"),
+                                   (f"{first};{second}", [second, "its ABI"])]:
+                with self.subTest(wrappers=wrappers):
+                    self.refused(steps("configure", FAIRLEAD_BUILD=f"{folder}/build", FAIRLEAD_MPICC=wrappers),
+                                 ["FAIRLEAD_MPICC names", *([says] if isinstance(says, str) else says)], code=1)
+
+    def test_run_on_gpu_stops_where_the_launcher_refuses(self):
+        result = start("tests/ranks/run-on-gpu", TREE, MPIS[0], MPIRUN="/bin/false")
+        self.assertEqual(result.returncode, 2, result)
+        self.assertEqual(result.stdout, "")
+        self.assertIn("refuses to start", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

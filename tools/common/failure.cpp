@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "common/failure.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "base/launched_job.h"
+
+namespace fairlead::tools {
+
+int complain(const std::string& command, const Failure& failure) {
+  auto job = job_from_environment();
+  // Every rank was given the same request; what a machine lacks is the same for all ranks of a node.
+  bool of_node = failure.code() == exit_cannot_run && job && job->local_rank >= 0;
+  // Launchers end all ranks when one of them fails: the others leave the first the time to speak.
+  if (job && (of_node ? job->local_rank : job->rank) > 0)
+    usleep(300'000);
+  else
+    std::fprintf(stderr, "%s: %s\n", command.c_str(), failure.what());
+  return failure.code();
+}
+
+}  // namespace fairlead::tools
