@@ -251,21 +251,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Testsome(int count, MPI_Request requests[], i
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
-  if (forwards()) return real.Request_get_status(request, flag, status);
-  engine().progress();
-  Operation* operation = engine().find(request);
-  if (!operation) return real.Request_get_status(request, flag, status);
-  *flag = !operation->active || operation->complete();
-  if (operation->active) operation->start_waiting();
-  if (!*flag || status == MPI_STATUS_IGNORE) return MPI_SUCCESS;
-  if (operation->active)
-    operation->describe(status);
-  else
-    set_empty(status);
-  return MPI_SUCCESS;
-}
-
 extern "C" FAIRLEAD_EXPORT int MPI_Request_free(MPI_Request* request) {
   if (forwards()) return real.Request_free(request);
   Operation* operation = engine().find(*request);

@@ -2,8 +2,9 @@
 //
 // A send or receive that Fairlead has a part in, from the user's call to its completion. Each has exactly one
 // host message with the user's communicator, peer and tag, posted before the user's call returns (M1): the
-// host MPI does the matching. An operation that the user holds a request of is bound to a real host request:
-// the host message itself, a generalised request, or, when persistent, a request to MPI_PROC_NULL.
+// host MPI does the matching. (A SendReceive has two.) An operation that the user holds a request of is bound
+// to a real host request: the host message itself, a generalised request, or, when persistent, a request to
+// MPI_PROC_NULL.
 //
 // start() and finish() are called without the engine's lock, the rest with it.
 
@@ -66,6 +67,8 @@ class Operation {
   // What finish() would say, without ending anything.
   virtual void describe(MPI_Status* status) = 0;
   virtual void cancel() {}
+  // The host request that stands for this operation itself, or MPI_REQUEST_NULL.
+  virtual MPI_Request own_handle() const { return MPI_REQUEST_NULL; }
   virtual std::unique_ptr<p2p::SendOffer> take_unfinished_offer() { return nullptr; }
 
   bool complete() const { return complete_.load(std::memory_order_acquire); }
@@ -152,8 +155,8 @@ class Receive : public Operation {
   void describe(MPI_Status* status) override;
   void cancel() override;
 
-  // The host request that stands for this receive itself (host memory only), or MPI_REQUEST_NULL.
-  MPI_Request own_handle() const {
+  // Of a receive into host memory only.
+  MPI_Request own_handle() const override {
     if (own_request_ != MPI_REQUEST_NULL) return own_request_;
     return into_device() ? MPI_REQUEST_NULL : message_;
   }

@@ -19,12 +19,6 @@ int cancel(void*, int) {
   return MPI_SUCCESS;
 }
 
-// The host request that is both the message and what the user holds, or MPI_REQUEST_NULL.
-MPI_Request own_handle(const Operation* operation) {
-  auto receive = dynamic_cast<const Receive*>(operation);
-  return receive ? receive->own_handle() : MPI_REQUEST_NULL;
-}
-
 }  // namespace
 
 void set_empty(MPI_Status* status) {
@@ -45,7 +39,7 @@ int run(Operation& operation, MPI_Status* status) {
 
 int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request) {
   if (int result = operation->start(); result != MPI_SUCCESS) return result;
-  if (MPI_Request own = own_handle(operation.get()); own != MPI_REQUEST_NULL) {
+  if (MPI_Request own = operation->own_handle(); own != MPI_REQUEST_NULL) {
     operation->handle = own;
   } else if (int result = PMPI_Grequest_start(query, forget, cancel, nullptr, &operation->handle);
              result != MPI_SUCCESS) {
@@ -79,7 +73,7 @@ int finish(Operation* operation, MPI_Request* request, MPI_Status* status) {
   }
   // Before the host frees the handle: it may give the same one to another thread at once.
   engine().unbind(operation->handle);
-  bool message = own_handle(operation) != MPI_REQUEST_NULL;
+  bool message = operation->own_handle() != MPI_REQUEST_NULL;
   MPI_Request handle = operation->handle;
   int result = operation->finish(status);
   if (!message) {
@@ -92,7 +86,7 @@ int finish(Operation* operation, MPI_Request* request, MPI_Status* status) {
 }
 
 void release(Operation* operation, MPI_Request* request) {
-  bool message = own_handle(operation) != MPI_REQUEST_NULL;
+  bool message = operation->own_handle() != MPI_REQUEST_NULL;
   engine().unbind(operation->handle);
   if (operation->persistent) engine().keep_busy(-1);
   if (!message) {

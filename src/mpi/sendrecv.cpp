@@ -1,105 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI_Sendrecv and MPI_Sendrecv_replace: both halves are posted, then both are waited for.
-
-#include <climits>
+// MPI_Sendrecv, MPI_Isendrecv and their replace forms. The nonblocking ones need only Isend and Irecv of the
+// host MPI, so they work too where it has none of its own.
 
 #include "mpi/front.h"
 #include "mpi/request.h"
-
-namespace fairlead::mpi {
-namespace {
-
-struct Half {
-  UserBuffer buffer;
-  int peer;
-  int tag;
-};
-
-// Ends a half whose other half could not be started.
-void abandon(Operation& operation) {
-  operation.cancel();
-  engine().wait(operation);
-  engine().remove(&operation);
-  MPI_Status ignored;
-  operation.finish(&ignored);
-}
-
-int start_receive(Receive& operation) {
-  int result = operation.start();
-  if (result == MPI_SUCCESS) engine().add(&operation);
-  return result;
-}
-
-int isend_host(const Half& half, MPI_Comm comm, MPI_Request* request) {
-  const UserBuffer& buffer = half.buffer;
-  return buffer.count <= INT_MAX ? real.Isend(buffer.address, static_cast<int>(buffer.count), buffer.datatype,
-                                              half.peer, half.tag, comm, request)
-                                 : real.Isend_c(buffer.address, buffer.count, buffer.datatype, half.peer,
-                                                half.tag, comm, request);
-}
-
-// The half that sends is a Send when its bytes are device memory, else the host MPI's own.
-int exchange(const Half& from, const Half& to, MPI_Comm comm, MPI_Status* status, bool in_place) {
-  MPI_Status ignored;
-  if (status == MPI_STATUS_IGNORE) status = &ignored;
-
-  Send sending(SendMode::standard, from.buffer, from.peer, from.tag, comm);
-  bool device = is_device(from.buffer.address, from.buffer.datatype);
-  HostBuffer packed;
-  Half host = from;
-  if (in_place && device) {
-    sending.buffer_at_once();
-  } else if (in_place) {
-    MPI_Count bytes = packed_bytes(from.buffer.count, from.buffer.datatype);
-    packed = HostBuffer(static_cast<size_t>(bytes));
-    if (!packed.data() ||
-        !pack_host(from.buffer.address, from.buffer.count, from.buffer.datatype, packed.data(), bytes))
-      return MPI_ERR_OTHER;
-    host.buffer = {packed.data(), bytes, MPI_BYTE};
-  }
-
-  // In place, the bytes must have left the buffer before anything may arrive in it.
-  MPI_Request request = MPI_REQUEST_NULL;
-  auto send = [&] {
-    int result = device ? sending.start() : isend_host(host, comm, &request);
-    if (device && result == MPI_SUCCESS) engine().add(&sending);
-    return result;
-  };
-  Receive receiving(to.buffer, to.peer, to.tag, comm);
-  auto receive = [&] { return start_receive(receiving); };
-  int result = in_place ? send() : receive();
-  if (result != MPI_SUCCESS) return result;
-  result = in_place ? receive() : send();
-  if (result != MPI_SUCCESS) {
-    if (!in_place) {
-      abandon(receiving);
-    } else if (device) {
-      abandon(sending);
-    } else {
-      poll_until_complete(&request, MPI_STATUS_IGNORE);
-    }
-    return result;
-  }
-
-  int send_result = MPI_SUCCESS;
-  if (device) {
-    receiving.start_waiting();
-    engine().wait(sending);
-    engine().remove(&sending);
-    MPI_Status sent;
-    send_result = sending.finish(&sent);
-  } else {
-    send_result = poll_until_complete(&request, MPI_STATUS_IGNORE);
-  }
-  engine().wait(receiving);
-  engine().remove(&receiving);
-  result = receiving.finish(status);
-  return result == MPI_SUCCESS ? send_result : result;
-}
-
-}  // namespace
-}  // namespace fairlead::mpi
+#include "mpi/sendrecv_operation.h"
 
 using namespace fairlead::mpi;
 
@@ -119,8 +25,9 @@ int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
   if (!engine().busy() && !is_device(sendbuf, sendtype) && !is_device(recvbuf, recvtype) &&
       room_of(recvcount, recvtype) == 0)
     return noted(host(status));
-  return exchange({{const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag},
-                  {{recvbuf, recvcount, recvtype}, source, recvtag}, comm, status, false);
+  SendReceive operation({{const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag},
+                        {{recvbuf, recvcount, recvtype}, source, recvtag}, comm);
+  return run(operation, status);
 }
 
 template <auto slot, class Count>
@@ -132,8 +39,34 @@ int sendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, in
   if (!watching()) return host(status);
   if (!engine().busy() && !is_device(buf, datatype) && room_of(count, datatype) == 0)
     return noted(host(status));
-  return exchange({{buf, count, datatype}, dest, sendtag}, {{buf, count, datatype}, source, recvtag}, comm,
-                  status, true);
+  UserBuffer buffer{buf, count, datatype};
+  SendReceive operation({buffer, dest, sendtag}, {buffer, source, recvtag}, comm);
+  operation.replace();
+  return run(operation, status);
+}
+
+template <auto slot, class Count>
+int isendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+              void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+              MPI_Request* request) {
+  if (!watching())
+    return (real.*slot)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
+                        recvtag, comm, request);
+  return hand_out(
+      std::make_unique<SendReceive>(Half{{const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag},
+                                    Half{{recvbuf, recvcount, recvtype}, source, recvtag}, comm),
+      request);
+}
+
+template <auto slot, class Count>
+int isendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
+                      int recvtag, MPI_Comm comm, MPI_Request* request) {
+  if (!watching()) return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
+  UserBuffer buffer{buf, count, datatype};
+  auto operation =
+      std::make_unique<SendReceive>(Half{buffer, dest, sendtag}, Half{buffer, source, recvtag}, comm);
+  operation->replace();
+  return hand_out(std::move(operation), request);
 }
 
 }  // namespace
@@ -166,4 +99,34 @@ extern "C" FAIRLEAD_EXPORT int MPI_Sendrecv_replace_c(void* buf, MPI_Count count
                                                       MPI_Comm comm, MPI_Status* status) {
   return sendrecv_replace<&Real::Sendrecv_replace_c>(buf, count, datatype, dest, sendtag, source, recvtag,
                                                      comm, status);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Isendrecv(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+                                             int dest, int sendtag, void* recvbuf, int recvcount,
+                                             MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+                                             MPI_Request* request) {
+  return isendrecv<&Real::Isendrecv>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
+                                     recvtype, source, recvtag, comm, request);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Isendrecv_c(const void* sendbuf, MPI_Count sendcount,
+                                               MPI_Datatype sendtype, int dest, int sendtag, void* recvbuf,
+                                               MPI_Count recvcount, MPI_Datatype recvtype, int source,
+                                               int recvtag, MPI_Comm comm, MPI_Request* request) {
+  return isendrecv<&Real::Isendrecv_c>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
+                                       recvtype, source, recvtag, comm, request);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Isendrecv_replace(void* buf, int count, MPI_Datatype datatype, int dest,
+                                                     int sendtag, int source, int recvtag, MPI_Comm comm,
+                                                     MPI_Request* request) {
+  return isendrecv_replace<&Real::Isendrecv_replace>(buf, count, datatype, dest, sendtag, source, recvtag,
+                                                     comm, request);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Isendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype,
+                                                       int dest, int sendtag, int source, int recvtag,
+                                                       MPI_Comm comm, MPI_Request* request) {
+  return isendrecv_replace<&Real::Isendrecv_replace_c>(buf, count, datatype, dest, sendtag, source, recvtag,
+                                                       comm, request);
 }

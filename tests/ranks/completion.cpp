@@ -5,7 +5,10 @@
 
 #include <sched.h>
 
+#include <algorithm>
+
 #include "harness.h"
+#include "mpi4.h"
 
 using namespace ranks;
 
@@ -262,6 +265,64 @@ RANK_TEST(completion, M8_request_get_status_keeps_the_request, 2) {
   });
 }
 
+RANK_TEST(completion, M8_request_get_status_of_arrays_keeps_the_requests, 2) {
+  if (!mpi4::Request_get_status_all || !mpi4::Request_get_status_any || !mpi4::Request_get_status_some)
+    return skip("the MPI has no MPI_Request_get_status_all, _any and _some");
+  on_mixed_array([](MixedArray& array) {
+    // The send of host memory is left out of those that must be told: to Open MPI a send that is over is
+    // inactive.
+    const int told[] = {MixedArray::device, MixedArray::host, MixedArray::generalized,
+                        MixedArray::small_device, MixedArray::device_send};
+    const std::vector<MPI_Request> before(array.requests, array.requests + MixedArray::count);
+    MPI_Status statuses[MixedArray::count];
+    int done = 0, index = 0, completed = 0, indices[MixedArray::count];
+    for (int round = 0; round < 3; ++round) {
+      for (done = 0; !done;) {
+        if (!MUST(mpi4::Request_get_status_all(MixedArray::count, array.requests, &done, statuses))) return;
+        sched_yield();
+      }
+      for (int i = 0; i < MixedArray::count; ++i) array.expect_completed(i, statuses[i]);
+      // All are complete, so one of them is found, and all are counted, as often as one asks.
+      MUST(mpi4::Request_get_status_any(MixedArray::count, array.requests, &index, &done, statuses));
+      EXPECT(done && index == MixedArray::device, "any of the requests: %d, index %d", done, index);
+      if (done && index == MixedArray::device) array.expect_completed(index, statuses[0]);
+      MUST(mpi4::Request_get_status_some(MixedArray::count, array.requests, &completed, indices, statuses));
+      EXPECT(completed >= static_cast<int>(std::size(told)) && completed <= active_count,
+             "some of the requests: %d", completed);
+      if (completed < 0 || completed > active_count) return;
+      for (int n = 0; n < completed; ++n) array.expect_completed(indices[n], statuses[n]);
+      for (int i : told)
+        EXPECT(std::count(indices, indices + completed, i) == 1, "index %d is not told once", i);
+    }
+    EXPECT(std::equal(before.begin(), before.end(), array.requests), "asking changed a request");
+    // Where there is an incomplete one, or none that is active.
+    MPI_Request open;
+    MUST(MPI_Grequest_start(query_nothing, free_nothing, cancel_nothing, nullptr, &open));
+    const MPI_Request with_open[] = {MPI_REQUEST_NULL, open, array.requests[MixedArray::inactive]};
+    MUST(mpi4::Request_get_status_all(3, with_open, &done, MPI_STATUSES_IGNORE));
+    EXPECT(!done, "all are complete while one is open");
+    MUST(mpi4::Request_get_status_any(3, with_open, &index, &done, statuses));
+    EXPECT(!done && index == MPI_UNDEFINED, "any is complete while the only one is open: index %d", index);
+    MUST(mpi4::Request_get_status_some(3, with_open, &completed, indices, statuses));
+    EXPECT(completed == 0, "%d are complete while the only one is open", completed);
+    MUST(MPI_Grequest_complete(open));
+    MUST(MPI_Wait(&open, MPI_STATUS_IGNORE));
+    const MPI_Request none[] = {MPI_REQUEST_NULL, array.requests[MixedArray::inactive]};
+    for (int length : {0, 2}) {
+      MUST(mpi4::Request_get_status_all(length, none, &done, statuses));
+      EXPECT(done, "nothing is not all complete");
+      for (int i = 0; i < length; ++i) EXPECT_EMPTY(statuses[i]);
+      MUST(mpi4::Request_get_status_any(length, none, &index, &done, statuses));
+      EXPECT(done && index == MPI_UNDEFINED, "any of nothing: %d, index %d", done, index);
+      EXPECT_EMPTY(statuses[0]);
+      MUST(mpi4::Request_get_status_some(length, none, &completed, indices, statuses));
+      EXPECT(completed == MPI_UNDEFINED, "some of nothing: %d", completed);
+    }
+    MUST(MPI_Waitall(MixedArray::count, array.requests, statuses));
+    for (int i = 0; i < MixedArray::count; ++i) array.expect_completed(i, statuses[i]);
+  });
+}
+
 RANK_TEST(completion, M8_empty_arrays_and_null_requests, 1) {
   // With a device operation active, so that the calls do not take the way of host-only programs.
   Memory in(Place::device, bytes), out(Place::device, bytes);
@@ -382,6 +443,40 @@ RANK_TEST(completion, M8_persistent_requests_of_all_ends, 2) {
         MUST(MPI_Request_free(&requests[0]));
         MUST(MPI_Request_free(&requests[1]));
       }
+    }
+  }
+}
+
+RANK_TEST(completion, M8_persistent_requests_keep_a_freed_type, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  constexpr int ints = 1000;
+  for (Place from : host_and_device) {
+    for (Place to : host_and_device) {
+      MPI_Datatype gaps;
+      MUST(MPI_Type_vector(ints, 1, 2, MPI_INT, &gaps));
+      MUST(MPI_Type_commit(&gaps));
+      Memory out(from, 2 * ints * sizeof(int)), in(to, 2 * ints * sizeof(int));
+      MPI_Request requests[2];
+      MUST(MPI_Recv_init(in, 1, gaps, peer, tag, MPI_COMM_WORLD, &requests[0]));
+      MUST(MPI_Send_init(out, 1, gaps, peer, tag, MPI_COMM_WORLD, &requests[1]));
+      MUST(MPI_Type_free(&gaps));
+      std::vector<int> values(2 * ints);
+      for (int round = 0; round < 2; ++round) {
+        for (int i = 0; i < 2 * ints; ++i) values[static_cast<size_t>(i)] = 10000 * (rank + round) + i;
+        out.write(values.data(), out.bytes());
+        std::fill(values.begin(), values.end(), -1);
+        in.write(values.data(), in.bytes());
+        MUST(MPI_Startall(2, requests));
+        MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+        in.read(values.data(), in.bytes());
+        for (int i = 0; i < 2 * ints - 1; ++i) {
+          const int wanted = i % 2 == 0 ? 10000 * (peer + round) + i : -1,
+                    found = values[static_cast<size_t>(i)];
+          EXPECT(found == wanted, "int %d is %d, not %d", i, found, wanted);
+        }
+      }
+      for (MPI_Request& request : requests) MUST(MPI_Request_free(&request));
     }
   }
 }

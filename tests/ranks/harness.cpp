@@ -20,6 +20,7 @@ int rank = 0;
 int size = 1;
 bool host_oracle = false;
 bool tolerate_errors = false;
+bool threads = false;
 Options options;
 
 namespace {
@@ -43,6 +44,7 @@ std::vector<Case>& cases() {
 MPI_Comm verdicts = MPI_COMM_NULL;  // the harness' own traffic
 int case_failures = 0;
 int case_tolerated = 0;
+const char* case_skipped = nullptr;
 constexpr int printed_failures = 8;  // of one case on one rank
 
 // Where the program is, for signal handlers: only pointers to string literals.
@@ -125,6 +127,7 @@ bool run(const Case& test) {
   current_call = "none";
   case_failures = 0;
   case_tolerated = 0;
+  case_skipped = nullptr;
   alarm(watchdog_seconds());
   const double start = MPI_Wtime();
   test.body();
@@ -134,7 +137,9 @@ bool run(const Case& test) {
   MPI_Allreduce(MPI_IN_PLACE, counts, 2, MPI_INT, MPI_SUM, verdicts);
   alarm(0);
   if (rank == 0) {
-    printf("%-4s %s.%s (%.2f s)", counts[0] == 0 ? "ok" : "FAIL", test.theme, test.name, MPI_Wtime() - start);
+    const char* verdict = counts[0] > 0 ? "FAIL" : case_skipped ? "skip" : "ok";
+    printf("%-4s %s.%s (%.2f s)", verdict, test.theme, test.name, MPI_Wtime() - start);
+    if (case_skipped) printf(": %s", case_skipped);
     if (counts[1] > 0) printf(", %d MPI errors tolerated", counts[1]);
     printf("\n");
     fflush(stdout);
@@ -221,7 +226,12 @@ int main(int argc, char** argv) {
   install_handlers();
   const CommandLine line = parse(argc, argv);
   alarm(watchdog_seconds());
-  MPI_Init(&argc, &argv);
+  int provided = MPI_THREAD_SINGLE;
+  if (environment_is("TEST_THREADS", "1"))
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  else
+    MPI_Init(&argc, &argv);
+  threads = provided == MPI_THREAD_MULTIPLE;
   install_handlers();  // an MPI library may have put its own in place
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -265,6 +275,10 @@ void fail(const char* file, int line, const char* format, ...) {
 
 int failures() {
   return case_failures;
+}
+
+void skip(const char* why) {
+  case_skipped = why;
 }
 
 void give_up(const char* format, ...) {

@@ -8,6 +8,7 @@
 // Environment:
 //   TEST_MEMORY=host        every "device" buffer is host memory: the tests must pass on a plain MPI
 //   TEST_TOLERATE_ERRORS=1  an MPI error is an acceptable answer; wrong data and hangs are not
+//   TEST_THREADS=1          MPI is initialised with MPI_THREAD_MULTIPLE
 //   TEST_TIMEOUT=seconds    patience of the watchdog with one case (default 60)
 
 #pragma once
@@ -28,6 +29,7 @@ extern int rank;
 extern int size;
 extern bool host_oracle;      // TEST_MEMORY=host
 extern bool tolerate_errors;  // TEST_TOLERATE_ERRORS=1
+extern bool threads;          // TEST_THREADS=1, and the MPI has them
 
 // What the command line asked of randomised cases. seed is the same on every rank.
 struct Options {
@@ -48,6 +50,9 @@ struct Registration {
   static const ranks::Registration theme##_##name##_registration(#theme, #name, ranks_needed, \
                                                                  theme##_##name);             \
   static void theme##_##name()
+
+// The running case cannot say anything here; every rank must come to the same conclusion.
+void skip(const char* why);
 
 // ---- Expectations -----------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@
 #include <list>
 #include <map>
 
+#include "mpi4.h"
 #include "random_plan.h"
 
 using namespace ranks;
@@ -94,7 +95,7 @@ class Walk {
   }
 
   void send(const Message& m) {
-    if (m.send_kind == SendKind::sendrecv || m.source != rank) return;
+    if (m.twin >= 0 || m.source != rank) return;
     Memory& memory = outgoing(m);
     const int count = static_cast<int>(m.bytes), to = in_lane(m.lane, m.destination);
     MPI_Request request = MPI_REQUEST_NULL;
@@ -121,6 +122,7 @@ class Walk {
         if (MUST(MPI_Send_init(memory, count, MPI_BYTE, to, m.tag, comm(m), &request))) start(&request);
         break;
       case SendKind::sendrecv:
+      case SendKind::isendrecv:
         break;
     }
     keep(request, m.send_wait, nullptr, m.send_kind == SendKind::persistent);
@@ -129,7 +131,7 @@ class Walk {
   }
 
   void receive(const Message& m) {
-    if (m.receive_kind == ReceiveKind::sendrecv) {
+    if (m.twin >= 0) {
       exchange(m);
       return;
     }
@@ -180,6 +182,7 @@ class Walk {
         if (MUST(MPI_Recv_init(got.memory, count, MPI_BYTE, from, tag, comm(m), &request))) start(&request);
         break;
       case ReceiveKind::sendrecv:
+      case ReceiveKind::isendrecv:
         break;
     }
     keep(request, m.receive_wait, &got, m.receive_kind == ReceiveKind::persistent);
@@ -194,7 +197,7 @@ class Walk {
     }
   }
 
-  // `m` is the first message of a twin, done by both of its ranks in this step.
+  // `m` is the first message of a twin, started by both of its ranks in this step.
   void exchange(const Message& m) {
     if (m.twin < m.id || (m.source != rank && m.destination != rank)) return;
     const Message& twin = program_.messages[m.twin];
@@ -203,10 +206,17 @@ class Walk {
     Memory& memory = outgoing(out);
     Receipt& got = receipt(in);
     const int tag = in.lane == Lane::any_tag ? MPI_ANY_TAG : in.tag;
-    got.arrived =
-        MUST(MPI_Sendrecv(memory, static_cast<int>(out.bytes), MPI_BYTE, in_lane(out.lane, out.destination),
-                          out.tag, got.memory, static_cast<int>(in.capacity), MPI_BYTE,
-                          in_lane(in.lane, in.source), tag, comm(in), &got.status));
+    const int out_count = static_cast<int>(out.bytes), in_count = static_cast<int>(in.capacity);
+    const int to = in_lane(out.lane, out.destination), from = in_lane(in.lane, in.source);
+    if (in.receive_kind == ReceiveKind::isendrecv && mpi4::isendrecv_works()) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      MUST(mpi4::Isendrecv(memory, out_count, MPI_BYTE, to, out.tag, got.memory, in_count, MPI_BYTE, from,
+                           tag, comm(in), &request));
+      keep(request, in.receive_wait, &got, false);
+    } else {
+      got.arrived = MUST(MPI_Sendrecv(memory, out_count, MPI_BYTE, to, out.tag, got.memory, in_count,
+                                      MPI_BYTE, from, tag, comm(in), &got.status));
+    }
   }
 
   // Completes all that is due, by calls chosen at random, sometimes with others in the array.

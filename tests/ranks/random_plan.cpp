@@ -83,7 +83,7 @@ Program make_program(uint64_t seed, int ranks) {
   Dice dice(seed);
   Program program;
   const int count = dice.between(4, 40);
-  const int steps = count + 2;  // room for the twin of a Sendrecv made last
+  const int steps = count + 2;  // room for the twin of an exchange made last
   std::map<Stream, int> last_post;
   std::vector<size_t> wild_capacity(ranks, 0);
   const auto random_message = [&](int id) {
@@ -116,8 +116,11 @@ Program make_program(uint64_t seed, int ranks) {
       back.tag = back.source * tags_per_source + dice.below(tags_per_source);
       int& back_posted = last_post[stream_of(back)];
       if (back_posted <= id) {
-        m.send_kind = back.send_kind = SendKind::sendrecv;
-        m.receive_kind = back.receive_kind = ReceiveKind::sendrecv;
+        const bool blocking = dice.chance(50);
+        m.send_kind = back.send_kind = blocking ? SendKind::sendrecv : SendKind::isendrecv;
+        m.receive_kind = back.receive_kind = blocking ? ReceiveKind::sendrecv : ReceiveKind::isendrecv;
+        m.receive_wait = dice.between(id, steps - 1);
+        back.receive_wait = dice.between(id, steps - 1);
         m.post = back.post = posted = back_posted = id;
         m.twin = id + 1;
         back.twin = id;
@@ -144,10 +147,11 @@ Program make_program(uint64_t seed, int ranks) {
 
 std::string describe(const Message& m) {
   static const char* const lanes[] = {"tagged", "reversed", "any_tag", "wild"};
-  static const char* const sends[] = {"send",   "ssend",  "bsend",      "isend",
-                                      "issend", "ibsend", "persistent", "sendrecv"};
-  static const char* const receives[] = {"recv",           "probe+recv", "iprobe+recv", "mprobe+mrecv",
-                                         "improbe+imrecv", "irecv",      "persistent",  "sendrecv"};
+  static const char* const sends[] = {"send",   "ssend",      "bsend",    "isend",    "issend",
+                                      "ibsend", "persistent", "sendrecv", "isendrecv"};
+  static const char* const receives[] = {"recv",         "probe+recv",     "iprobe+recv",
+                                         "mprobe+mrecv", "improbe+imrecv", "irecv",
+                                         "persistent",   "sendrecv",       "isendrecv"};
   char text[256];
   snprintf(text, sizeof(text),
            "message %d: %d to %d, lane %s, tag %d, %zu of %zu bytes, %s %s to %s %s, post %d", m.id, m.source,

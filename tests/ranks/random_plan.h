@@ -32,7 +32,7 @@ enum class Lane {
 };
 inline constexpr int lane_count = 4;
 
-enum class SendKind { send, ssend, bsend, isend, issend, ibsend, persistent, sendrecv };
+enum class SendKind { send, ssend, bsend, isend, issend, ibsend, persistent, sendrecv, isendrecv };
 enum class ReceiveKind {
   recv,
   probe_recv,
@@ -41,7 +41,8 @@ enum class ReceiveKind {
   improbe_imrecv,
   irecv,
   persistent,
-  sendrecv
+  sendrecv,
+  isendrecv
 };
 
 struct Message {
@@ -59,7 +60,7 @@ struct Message {
   int post;          // step of the receive
   int send_wait;     // step at which a nonblocking send is waited for
   int receive_wait;
-  int twin;  // of a Sendrecv: the message of the other direction, else -1
+  int twin;  // of a Sendrecv or Isendrecv: the message of the other direction, else -1
   uint64_t key;
 };
 
@@ -68,7 +69,8 @@ inline bool is_blocking(SendKind kind) {
          kind == SendKind::sendrecv;
 }
 inline bool is_blocking(ReceiveKind kind) {
-  return kind != ReceiveKind::improbe_imrecv && kind != ReceiveKind::irecv && kind != ReceiveKind::persistent;
+  return kind != ReceiveKind::improbe_imrecv && kind != ReceiveKind::irecv &&
+         kind != ReceiveKind::persistent && kind != ReceiveKind::isendrecv;
 }
 inline bool is_buffered(SendKind kind) {
   return kind == SendKind::bsend || kind == SendKind::ibsend;

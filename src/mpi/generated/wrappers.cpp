@@ -10,42 +10,6 @@ using namespace fairlead::mpi;
 
 // clang-format off
 
-extern "C" FAIRLEAD_EXPORT int MPI_Isendrecv(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    int dest, int sendtag, void* recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
-    MPI_Comm comm, MPI_Request* request) {
-  if (!watching()) return real.Isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
-      recvtype, source, recvtag, comm, request);
-  if (is_device(sendbuf) || is_device(recvbuf)) return refuse(Function::Isendrecv, comm);
-  return real.Isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
-      recvtag, comm, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Isendrecv_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, int dest, int sendtag, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype,
-    int source, int recvtag, MPI_Comm comm, MPI_Request* request) {
-  if (!watching()) return real.Isendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
-      recvtype, source, recvtag, comm, request);
-  if (is_device(sendbuf) || is_device(recvbuf)) return refuse(Function::Isendrecv_c, comm);
-  return real.Isendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
-      recvtag, comm, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Isendrecv_replace(void* buf, int count, MPI_Datatype datatype, int dest,
-    int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Request* request) {
-  if (!watching()) return real.Isendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm,
-      request);
-  if (is_device(buf)) return refuse(Function::Isendrecv_replace, comm);
-  return real.Isendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Isendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype,
-    int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Request* request) {
-  if (!watching()) return real.Isendrecv_replace_c(buf, count, datatype, dest, sendtag, source, recvtag, comm,
-      request);
-  if (is_device(buf)) return refuse(Function::Isendrecv_replace_c, comm);
-  return real.Isendrecv_replace_c(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
-}
-
 extern "C" FAIRLEAD_EXPORT int MPI_Buffer_attach(void* buffer, int size) {
   if (!watching()) return real.Buffer_attach(buffer, size);
   if (is_device(buffer)) return refuse(Function::Buffer_attach, MPI_COMM_SELF);
@@ -147,20 +111,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_flush_buffer(MPI_Session session) {
   return real.Session_flush_buffer(session);
 }
 #endif
-
-extern "C" FAIRLEAD_EXPORT int MPI_Psend_init(const void* buf, int partitions, MPI_Count count,
-    MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-  if (!watching()) return real.Psend_init(buf, partitions, count, datatype, dest, tag, comm, info, request);
-  if (is_device(buf)) return refuse(Function::Psend_init, comm);
-  return real.Psend_init(buf, partitions, count, datatype, dest, tag, comm, info, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Precv_init(void* buf, int partitions, MPI_Count count,
-    MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-  if (!watching()) return real.Precv_init(buf, partitions, count, datatype, source, tag, comm, info, request);
-  if (is_device(buf)) return refuse(Function::Precv_init, comm);
-  return real.Precv_init(buf, partitions, count, datatype, source, tag, comm, info, request);
-}
 
 extern "C" FAIRLEAD_EXPORT int MPI_Pack(const void* inbuf, int incount, MPI_Datatype datatype, void* outbuf,
     int outsize, int* position, MPI_Comm comm) {

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Partitioned sends and receives of device memory. The host MPI's own partitioned functions move host
+// memory in place of it, so that matching, and peers of any kind, are the host's; the user holds the host's
+// request. MPI_Pready copies its partitions out of the device first. Partitions that have arrived are copied
+// in by MPI_Parrived, the rest when the receive completes, each once a round.
+//
+// Pready and Parrived may be called from several threads at once, and take no lock while they copy.
+
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "base/log.h"
+#include "base/statistics.h"
+#include "device/classify.h"
+#include "device/copy.h"
+#include "device/small_copy.h"
+#include "mpi/front.h"
+#include "mpi/request.h"
+
+namespace fairlead::mpi {
+namespace {
+
+using device::Error;
+
+class Partitioned : public Operation {
+ public:
+  // `buffer` names the first partition.
+  Partitioned(const UserBuffer& buffer, int partitions, MPI_Comm comm)
+      : Operation(comm),
+        partitions_(partitions),
+        datatype_(buffer.datatype),
+        buffer_{buffer.address, buffer.count, datatype_.get()},
+        layout_(layout_of(buffer.count, buffer.datatype)) {
+    MPI_Count lower = 0, extent = 0;
+    PMPI_Type_get_extent_x(buffer_.datatype, &lower, &extent);
+    stride_ = extent * buffer.count;
+    host_ = HostBuffer(static_cast<size_t>(layout_.bytes * partitions));
+  }
+  ~Partitioned() override {
+    if (request_ != MPI_REQUEST_NULL) real.Request_free(&request_);
+  }
+
+  // `init` makes the host's request, given the memory and the type it has to move.
+  template <class Init>
+  int make_request(Init init) {
+    if (!host_.data()) {
+      log_line(LogLevel::error, "no host memory for %d partitions of %lld bytes", partitions_,
+               static_cast<long long>(layout_.bytes));
+      return raise(MPI_ERR_OTHER);
+    }
+    return layout_.contiguous ? init(host_.data(), buffer_.count, buffer_.datatype, &request_)
+                              : init(host_.data(), layout_.bytes, MPI_BYTE, &request_);
+  }
+
+  MPI_Request own_handle() const override { return request_; }
+
+  int start() override {
+    begin();
+    landed_ = false;
+    host_error_ = error_ = MPI_SUCCESS;
+    device_ = device::classify(static_cast<char*>(buffer_.address) + layout_.first).device;
+    return real.Start(&request_);
+  }
+  // Nothing that a peer waits for is ours to do.
+  void settle() override {}
+  int finish(MPI_Status* status) override {
+    MPI_Request request = request_;  // it is persistent
+    int result = real.Wait(&request, MPI_STATUS_IGNORE);
+    if (result == MPI_SUCCESS) result = host_error_;
+    describe(status);
+    if (result != MPI_SUCCESS) return result;
+    return error_ == MPI_SUCCESS ? MPI_SUCCESS : raise(error_);
+  }
+
+ protected:
+  // The host MPI has sent or received all of it. It is asked until it says so, and not again: asking may make
+  // its request inactive (MPICH 5).
+  bool landed() {
+    if (landed_) return true;
+    int done = 0;
+    int result = PMPI_Request_get_status(request_, &done, MPI_STATUS_IGNORE);
+    if (!done && result == MPI_SUCCESS) return false;
+    host_error_ = result;
+    landed_ = true;
+    return true;
+  }
+
+  bool exists(int partition) const { return partition >= 0 && partition < partitions_; }
+  char* in_device(int partition) const { return static_cast<char*>(buffer_.address) + stride_ * partition; }
+  unsigned char* in_host(int partition) const { return host_.data() + layout_.bytes * partition; }
+
+  int partitions_;
+  KeptType datatype_;
+  UserBuffer buffer_;
+  Layout layout_;  // of one partition
+  MPI_Count stride_ = 0;
+  int device_ = -1;
+  HostBuffer host_;  // the partitions without gaps
+  MPI_Request request_ = MPI_REQUEST_NULL;
+  std::atomic<bool> landed_{false};
+  int host_error_ = MPI_SUCCESS;
+  int error_ = MPI_SUCCESS;
+};
+
+class PartitionedSend : public Partitioned {
+ public:
+  PartitionedSend(const UserBuffer& buffer, int partitions, int, int, MPI_Comm comm)
+      : Partitioned(buffer, partitions, comm) {}
+
+  int start() override {
+    ready_ = 0;
+    return Partitioned::start();
+  }
+
+  // Open MPI (seen with 5.0.11) may call a send complete while some of its partitions are not ready, so it is
+  // not asked before.
+  void advance() override {
+    if (!complete() && ready_ >= partitions_ && landed()) complete_.store(true, std::memory_order_release);
+  }
+
+  void describe(MPI_Status* status) override { set_empty(status); }
+
+  // Before the host MPI hears that partitions `low` to `high` are ready. Those that do not exist are left to
+  // its own error handling.
+  int copy_out(int low, int high) {
+    if (!exists(low) || !exists(high) || low > high || layout_.bytes == 0) return MPI_SUCCESS;
+    size_t bytes = static_cast<size_t>(layout_.bytes) * static_cast<size_t>(high - low + 1);
+    count(Traffic::plain_sent, bytes);
+    bool copied = true;
+    if (layout_.contiguous) {
+      auto copy = bytes <= device::small_copy_bytes ? device::copy_small_to_host : device::copy_now;
+      copied = copy(device_, in_host(low), in_device(low), bytes) == Error::none;
+    } else {
+      for (int partition = low; partition <= high && copied; ++partition) copied = pack(partition);
+    }
+    if (copied) return MPI_SUCCESS;
+    log_line(LogLevel::error, "a device buffer cannot be read: %s", device::runtime()->error_text());
+    return raise(MPI_ERR_OTHER);
+  }
+  // After it has heard so.
+  void note_ready(int partitions) { ready_ += partitions; }
+
+ private:
+  bool pack(int partition) {
+    HostBuffer packed;
+    if (!pack_from_device(in_device(partition), buffer_.count, buffer_.datatype, layout_, device_, &packed))
+      return false;
+    std::memcpy(in_host(partition), packed.data(), static_cast<size_t>(layout_.bytes));
+    return true;
+  }
+
+  std::atomic<int> ready_{0};
+};
+
+class PartitionedReceive : public Partitioned {
+ public:
+  PartitionedReceive(const UserBuffer& buffer, int partitions, int source, int tag, MPI_Comm comm)
+      : Partitioned(buffer, partitions, comm),
+        source_(source),
+        tag_(tag),
+        places_(static_cast<size_t>(partitions)) {}
+
+  int start() override {
+    for (auto& place : places_) place = Place::in_host;
+    return Partitioned::start();
+  }
+
+  void advance() override {
+    if (complete() || !landed()) return;
+    do {
+      if (!copying_) continue;
+      Error state = copy_.poll();
+      if (state == Error::not_ready) return;
+      end_copy(state);
+    } while (start_next_copy());
+    for (auto& place : places_)
+      if (place.load(std::memory_order_acquire) != Place::in_device) return;  // a thread is in Parrived
+    complete_.store(true, std::memory_order_release);
+  }
+
+  // There are no wildcards, and both ends have the same length. (The host's own status says less: MPICH 4.0
+  // does not write it.)
+  void describe(MPI_Status* status) override {
+    set_empty(status);
+    status->MPI_SOURCE = source_;
+    if (source_ == MPI_PROC_NULL) return;
+    status->MPI_TAG = tag_;
+    set_byte_count(status, layout_.bytes * partitions_);
+  }
+
+  int arrived(int partition, int* flag) {
+    if (!exists(partition)) return real.Parrived(request_, partition, flag);
+    *flag = 1;
+    if (!active || complete()) return MPI_SUCCESS;
+    std::atomic<Place>& place = places_[static_cast<size_t>(partition)];
+    if (place.load(std::memory_order_acquire) == Place::in_device) return MPI_SUCCESS;
+    if (!landed_)
+      if (int result = real.Parrived(request_, partition, flag); result != MPI_SUCCESS || !*flag)
+        return result;
+    Place expected = Place::in_host;
+    if (place.compare_exchange_strong(expected, Place::moving)) {
+      // What cannot be copied now is tried once more, and reported, when the receive completes.
+      expected = copy_in(partition, 1) ? Place::in_device : Place::in_host;
+      place.store(expected, std::memory_order_release);
+    }
+    *flag = expected == Place::in_device;
+    return MPI_SUCCESS;
+  }
+
+ private:
+  enum class Place : uint8_t { in_host, moving, in_device };
+
+  bool copy_in(int first, int partitions) {
+    size_t bytes = static_cast<size_t>(layout_.bytes) * static_cast<size_t>(partitions);
+    if (bytes == 0) return true;
+    count(Traffic::plain_received, bytes);
+    if (layout_.contiguous)
+      return device::copy_now(device_, in_device(first), in_host(first), bytes) == Error::none;
+    for (int partition = first; partition < first + partitions; ++partition)
+      if (!unpack_to_device(in_host(partition), layout_.bytes, in_device(partition), buffer_.count,
+                            buffer_.datatype, layout_, device_))
+        return false;
+    return true;
+  }
+
+  // Takes the next partitions in a row that nobody has copied.
+  bool claim_run() {
+    auto claim = [&](int partition) {
+      Place expected = Place::in_host;
+      return exists(partition) &&
+             places_[static_cast<size_t>(partition)].compare_exchange_strong(expected, Place::moving);
+    };
+    for (first_ = 0; first_ < partitions_; ++first_)
+      if (claim(first_)) break;
+    if (first_ == partitions_) return false;
+    for (end_ = first_ + 1; claim(end_);) ++end_;
+    return true;
+  }
+
+  bool start_next_copy() {
+    if (!claim_run()) return false;
+    copying_ = true;
+    size_t bytes = static_cast<size_t>(layout_.bytes) * static_cast<size_t>(end_ - first_);
+    if (!layout_.contiguous || bytes == 0) {
+      end_copy(copy_in(first_, end_ - first_) ? Error::none : Error::failed);
+      return true;
+    }
+    count(Traffic::plain_received, bytes);
+    Error state = copy_.start(device_, in_device(first_), in_host(first_), bytes);
+    if (state != Error::none) end_copy(state);
+    return true;
+  }
+
+  void end_copy(Error state) {
+    copying_ = false;
+    // A copy may fail where the next one does not.
+    if (state != Error::none && !copy_in(first_, end_ - first_)) {
+      log_line(LogLevel::error, "a received message cannot be written to device memory: %s",
+               device::runtime()->error_text());
+      error_ = MPI_ERR_OTHER;
+    }
+    for (int partition = first_; partition < end_; ++partition)
+      places_[static_cast<size_t>(partition)].store(Place::in_device, std::memory_order_release);
+  }
+
+  int source_, tag_;
+  std::vector<std::atomic<Place>> places_;
+  device::Copy copy_;
+  bool copying_ = false;
+  int first_ = 0, end_ = 0;  // the partitions that advance() is copying
+};
+
+// Null for what the host MPI can do alone, or refuses.
+template <class Type>
+std::unique_ptr<Type> make(void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int peer,
+                           int tag, MPI_Comm comm) {
+  if (!watching() || partitions <= 0 || count < 0 || !is_device(buf, datatype)) return nullptr;
+  return std::make_unique<Type>(UserBuffer{buf, count, datatype}, partitions, peer, tag, comm);
+}
+
+template <class Type, class Init>
+int hand_out_partitioned(std::unique_ptr<Type> operation, Init init, MPI_Request* request) {
+  if (int result = operation->make_request(init); result != MPI_SUCCESS) return result;
+  MPI_Request handle = operation->own_handle();
+  hand_out_persistent(std::move(operation), handle, request);
+  return MPI_SUCCESS;
+}
+
+// Null when the request is not one of ours.
+template <class Type>
+Type* find(MPI_Request request) {
+  if (!watching() || !engine().busy()) return nullptr;
+  return dynamic_cast<Type*>(engine().find(request));
+}
+
+template <class CopyOut, class TellHost>
+int mark_ready(MPI_Request request, int partitions, CopyOut copy_out, TellHost tell_host) {
+  auto* operation = find<PartitionedSend>(request);
+  if (!operation) return tell_host();
+  int result = copy_out(*operation);
+  if (result == MPI_SUCCESS) result = tell_host();
+  if (result == MPI_SUCCESS) operation->note_ready(partitions);
+  return result;
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+extern "C" FAIRLEAD_EXPORT int MPI_Psend_init(const void* buf, int partitions, MPI_Count count,
+                                              MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+                                              MPI_Info info, MPI_Request* request) {
+  auto init = [&](const void* host, MPI_Count host_count, MPI_Datatype host_type, MPI_Request* into) {
+    return real.Psend_init(host, partitions, host_count, host_type, dest, tag, comm, info, into);
+  };
+  auto operation =
+      make<PartitionedSend>(const_cast<void*>(buf), partitions, count, datatype, dest, tag, comm);
+  return operation ? hand_out_partitioned(std::move(operation), init, request)
+                   : init(buf, count, datatype, request);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Precv_init(void* buf, int partitions, MPI_Count count,
+                                              MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                                              MPI_Info info, MPI_Request* request) {
+  auto init = [&](void* host, MPI_Count host_count, MPI_Datatype host_type, MPI_Request* into) {
+    return real.Precv_init(host, partitions, host_count, host_type, source, tag, comm, info, into);
+  };
+  auto operation = make<PartitionedReceive>(buf, partitions, count, datatype, source, tag, comm);
+  return operation ? hand_out_partitioned(std::move(operation), init, request)
+                   : init(buf, count, datatype, request);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Pready(int partition, MPI_Request request) {
+  return mark_ready(
+      request, 1, [&](PartitionedSend& operation) { return operation.copy_out(partition, partition); },
+      [&] { return real.Pready(partition, request); });
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Pready_range(int low, int high, MPI_Request request) {
+  return mark_ready(
+      request, high - low + 1, [&](PartitionedSend& operation) { return operation.copy_out(low, high); },
+      [&] { return real.Pready_range(low, high, request); });
+}
+
+// MPI_Pready_list. Whether the list is const depends on the header, so the function has another name in C++.
+extern "C" FAIRLEAD_EXPORT int fairlead_pready_list(int length, const int partitions[],
+                                                    MPI_Request request) __asm__("MPI_Pready_list");
+
+int fairlead_pready_list(int length, const int partitions[], MPI_Request request) {
+  auto copy_out = [&](PartitionedSend& operation) {
+    int result = MPI_SUCCESS;
+    for (int i = 0; i < length && result == MPI_SUCCESS; ++i)
+      result = operation.copy_out(partitions[i], partitions[i]);
+    return result;
+  };
+  return mark_ready(request, length, copy_out, [&] { return real.Pready_list(length, partitions, request); });
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Parrived(MPI_Request request, int partition, int* flag) {
+  if (watching() && engine().busy()) engine().progress();
+  if (auto* operation = find<PartitionedReceive>(request)) return operation->arrived(partition, flag);
+  return real.Parrived(request, partition, flag);
+}
