@@ -18,6 +18,7 @@
 #include <tuple>
 
 #include "device/driver_abi.h"
+#include "device/driver_virtual.h"
 #include "device/runtime.h"
 
 namespace fairlead::device {
@@ -167,9 +168,28 @@ class DriverRuntime : public Runtime {
     });
   }
 
+  Error allocate_from_pool(int device, size_t bytes, void** address) override {
+    if (!api_.allocate_async) return refuse(Error::not_supported, api_.allocate_async.symbol);
+    return on(device, [&] {
+      typename Abi::Address made{};
+      typename Abi::Stream default_stream{};
+      Error error = call(api_.allocate_async, &made, bytes, default_stream);
+      if (error == Error::none) error = call(api_.stream_synchronize, default_stream);
+      if (error == Error::none) *address = from_driver(made);
+      return error;
+    });
+  }
+
+  Error allocate_virtual(int device, size_t bytes, void** address) override {
+    return on(device, [&] { return outcome(virtual_.allocate(device, bytes, address)); });
+  }
+
   Error free(void* address) override {
     if (!address) return Error::none;
-    return on(owner(address), [&] { return call(api_.free, to_driver(address)); });
+    return on(owner(address), [&] {
+      if (virtual_.owns(address)) return outcome(virtual_.free(address));
+      return call(api_.free, to_driver(address));
+    });
   }
 
   Error allocate_pinned(size_t bytes, void** address) override {
@@ -364,7 +384,7 @@ class DriverRuntime : public Runtime {
     int previous = -1;
   };
 
-  explicit DriverRuntime(const Abi& api) : api_(api) {}
+  explicit DriverRuntime(const Abi& api) : api_(api), virtual_(api_) {}
 
   // Makes a device that exists current for this thread, and back.
   virtual Error enter(int device, Entered* entered) = 0;
@@ -395,6 +415,8 @@ class DriverRuntime : public Runtime {
     Result result = function(arguments...);
     return result == driver_result::success ? Error::none : outcome(function.symbol, result);
   }
+
+  Error outcome(const DriverOutcome& last) { return outcome(last.symbol, last.result); }
 
   Error outcome(const char* symbol, int result) {
     if (result == driver_result::success) return Error::none;
@@ -440,14 +462,13 @@ class DriverRuntime : public Runtime {
     return error;
   }
 
-  static typename Abi::Address to_driver(const void* address) {
-    return (typename Abi::Address)(address);  // an integer or a pointer, as the driver likes it
-  }
+  static typename Abi::Address to_driver(const void* address) { return Abi::to_driver(address); }
   static void* from_driver(typename Abi::Address address) { return (void*)(address); }
 
   typename Abi::Device handle_of(int device) const { return devices_[device]; }
 
   Abi api_;
+  VirtualMemory<Abi> virtual_;
 
  private:
   struct StreamRecord {

@@ -243,6 +243,7 @@ Runtime* make_hip(const char** why_not) {
     }
   }
   bool rocm_6 = dlsym(library, HipAbi::rocm_6_symbol) != nullptr;
+  if (!rocm_6) api.memory_create.pointer = nullptr, api.memory_retain.pointer = nullptr;
   return new Hip(api, rocm_6 ? HipAbi::rocm_6_types : HipAbi::rocm_5_types, translated);
 }
 

@@ -22,9 +22,9 @@ namespace fairlead::device {
 
 enum class Error : uint8_t {
   none,
-  not_ready,         // the event or stream still has work in flight
-  not_initialized,   // no driver, or the process never initialised it
-  invalid_value,     // an argument the provider refuses
+  not_ready,        // the event or stream still has work in flight
+  not_initialized,  // no driver, or the process never initialised it
+  invalid_value,    // an argument the provider refuses
   out_of_memory,
   not_supported,     // this provider or this device cannot do it
   peer_unavailable,  // two devices cannot reach each other
@@ -109,7 +109,12 @@ class Runtime {
   virtual Error query(const void* address, Allocation* allocation) = 0;
   virtual Error allocate(int device, size_t bytes, void** address) = 0;
   virtual Error allocate_managed(int device, size_t bytes, void** address) = 0;
-  virtual Error free(void* address) = 0;  // device or managed
+  // Stream-ordered memory of the device's default pool (cudaMallocAsync, hipMallocAsync).
+  virtual Error allocate_from_pool(int device, size_t bytes, void** address) = 0;
+  // Virtual memory: pieces of physical memory that can be shared by file descriptor, mapped one behind the
+  // other, as the expandable segments of an application's allocator are. query() describes one piece.
+  virtual Error allocate_virtual(int device, size_t bytes, void** address) = 0;
+  virtual Error free(void* address) = 0;  // whatever the functions above gave
   virtual Error allocate_pinned(size_t bytes, void** address) = 0;
   virtual Error free_pinned(void* address) = 0;
   virtual Error register_host(void* address, size_t bytes) = 0;  // usable by every device
@@ -128,7 +133,7 @@ class Runtime {
   virtual Error create_stream(int device, Stream* stream) = 0;
   virtual Error destroy_stream(Stream stream) = 0;
   virtual Error synchronize_stream(Stream stream) = 0;
-  virtual Error query_stream(Stream stream) = 0;  // none or not_ready
+  virtual Error query_stream(Stream stream) = 0;                                    // none or not_ready
   virtual Error copy(void* to, const void* from, size_t bytes, Stream stream) = 0;  // returns at once
   // All of them, in no order among themselves. At once where the driver can; here, one after the other.
   virtual Error copy_batch(const CopyItem* items, size_t count, Stream stream) {

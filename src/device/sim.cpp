@@ -115,9 +115,7 @@ Error Simulator::query(const void* address, Allocation* allocation) {
     *allocation = {};
     return Error::none;
   }
-  *allocation = {block->kind,   block->kind == MemoryKind::device && !block->imported,
-                 block->device, block->base,
-                 block->size,   block->id};
+  *allocation = block->describe(address);
   return Error::none;
 }
 

@@ -103,6 +103,9 @@ Error Memory::ipc_export(const void* base, IpcHandle* handle) {
   if (!block || block->base != reinterpret_cast<uintptr_t>(base) || block->kind != MemoryKind::device ||
       block->imported)
     return fail(Error::invalid_value, "%p is not the start of device memory allocated here", base);
+  if (block->origin != Origin::plain)
+    return fail(Error::invalid_value, "%p is %s memory, for which there is no handle", base,
+                block->origin == Origin::pool ? "stream-ordered" : "virtual");
   if (!write_seal(*block, seal_of(*block)))
     return fail(Error::failed, "cannot seal the memory object: %s", strerror(errno));
   Handle exported{seal_of(*block), getpid(), block->fd, block->device};

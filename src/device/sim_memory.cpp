@@ -44,6 +44,14 @@ Block::~Block() {
   if (fd >= 0) close(fd);
 }
 
+Allocation Block::describe(const void* address) const {
+  bool exportable = kind == MemoryKind::device && !imported && origin == Origin::plain;
+  if (origin != Origin::pieces) return {kind, exportable, device, base, size, id};
+  size_t piece = (reinterpret_cast<uintptr_t>(address) - base) / piece_bytes;
+  size_t start = piece * piece_bytes;
+  return {kind, exportable, device, base + start, std::min(piece_bytes, size - start), id + piece};
+}
+
 bool Memory::in_region(const void* address) const {
   size_t size = region_size_.load(std::memory_order_acquire);
   return reinterpret_cast<uintptr_t>(address) - region_start_.load(std::memory_order_relaxed) < size;
@@ -90,7 +98,7 @@ Error Memory::place(const BlockRef& block, void** address) {
     return fail(Error::out_of_memory, "cannot map %zu bytes: %s", block->size, strerror(errno));
   }
   block->base = base;
-  block->id = ++last_id_;
+  block->id = last_id_.fetch_add(block->pieces()) + 1;
   if (block->imported) imported_.insert(block->nonce);
   if (block->fd >= 0 && (block->imported || host_accessible)) {
     close(block->fd);
@@ -101,10 +109,11 @@ Error Memory::place(const BlockRef& block, void** address) {
   return Error::none;
 }
 
-Error Memory::allocate(MemoryKind kind, int device, size_t bytes, void** address) {
+Error Memory::allocate(MemoryKind kind, Origin origin, int device, size_t bytes, void** address) {
   if (!bytes) return fail(Error::invalid_value, "an allocation of 0 bytes was asked for");
   auto block = std::make_shared<Block>();
   block->kind = kind;
+  block->origin = origin;
   block->device = device;
   block->size = bytes;
   bool counted = kind != MemoryKind::pinned;

@@ -6,8 +6,8 @@
 //
 // Poison makes early reads and late ones show: device and managed memory is filled with 0xA5 when it is
 // allocated; freed device memory loses its contents and is filled with 0xDB, also for other processes that
-// still have it mapped. Blocks above 128 KiB, which may be far larger than the machine's memory, get poison in
-// the first and last 64 KiB and one word per MiB; the rest reads as zeros.
+// still have it mapped. Blocks above 128 KiB, which may be far larger than the machine's memory, get poison
+// in the first and last 64 KiB and one word per MiB; the rest reads as zeros.
 //
 // Thread-safe. Whoever holds a BlockRef may use the alias although the block was freed meanwhile.
 
@@ -28,24 +28,31 @@ namespace fairlead::device::sim {
 
 constexpr int max_devices = 64;
 
+// Where device memory comes from decides whether and how other processes may map it.
+enum class Origin : uint8_t { plain, pool, pieces };
+constexpr size_t piece_bytes = size_t{256} << 10;  // of virtual memory, like a physical allocation of a GPU
+
 struct Block {
   Block() = default;
   Block(const Block&) = delete;
   ~Block();
 
   MemoryKind kind;
+  Origin origin = Origin::plain;
   int device;
   bool imported = false;
   bool registered = false;  // the user's own host memory: nothing here to unmap
   uintptr_t base = 0;
-  size_t size = 0;    // what was asked for
-  size_t mapped = 0;  // the same in whole pages
-  uint64_t id = 0;
+  size_t size = 0;     // what was asked for
+  size_t mapped = 0;   // the same in whole pages
+  uint64_t id = 0;     // of the first piece, where there are several
   uint64_t nonce = 0;  // drawn at allocation; in handles and in the memfd's seal
   char* alias = nullptr;
   int fd = -1;  // kept open for exports only
   std::atomic<bool> live{true};
 
+  size_t pieces() const { return origin == Origin::pieces ? (size + piece_bytes - 1) / piece_bytes : 1; }
+  Allocation describe(const void* address) const;
   char* at(const void* address) const { return alias + (reinterpret_cast<uintptr_t>(address) - base); }
 };
 using BlockRef = std::shared_ptr<Block>;
@@ -60,7 +67,7 @@ class Memory {
   // Whether the address can only be, or have been, the simulated GPU's.
   bool in_region(const void* address) const;
 
-  Error allocate(MemoryKind kind, int device, size_t bytes, void** address);
+  Error allocate(MemoryKind kind, Origin origin, int device, size_t bytes, void** address);
   // The caller has made sure that no work in flight uses the block.
   Error free(void* address, bool pinned);
   Error register_host(void* address, size_t bytes);

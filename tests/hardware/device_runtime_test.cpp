@@ -190,6 +190,38 @@ TEST(device_runtime, freed_memory_is_unknown_and_a_new_allocation_has_a_new_id) 
   EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end()) << "an id was used twice";
 }
 
+TEST(device_runtime, pool_and_virtual_memory_are_device_memory_with_an_identity) {
+  constexpr size_t bytes = (21 << 20) + 3;
+  StreamScope stream;
+  for (auto allocate : {&Runtime::allocate_from_pool, &Runtime::allocate_virtual}) {
+    std::vector<uint64_t> ids;
+    for (int round = 0; round < 3; ++round) {
+      void* made = nullptr;
+      Error error = (gpu().*allocate)(0, bytes, &made);
+      if (error == Error::not_supported) GTEST_SKIP() << gpu().error_text();
+      ASSERT_SUCCESS(error);
+      auto* start = static_cast<unsigned char*>(made);
+      for (size_t at : {size_t{0}, bytes / 2, bytes - 1}) {
+        Allocation found;
+        ASSERT_SUCCESS(gpu().query(start + at, &found));
+        auto address = reinterpret_cast<uintptr_t>(start) + at;
+        EXPECT_EQ(found.kind, MemoryKind::device);
+        EXPECT_EQ(found.device, 0);
+        EXPECT_LE(found.base, address);
+        EXPECT_LT(address - found.base, found.size);
+        EXPECT_NE(found.id, 0u);
+        if (at == 0) ids.push_back(found.id);
+      }
+      Bytes content = pattern(bytes, round);
+      stream.copy(start, content.data(), bytes);
+      EXPECT_TRUE(bytes_of(start, bytes, stream) == content);
+      EXPECT_SUCCESS(gpu().free(start));
+    }
+    std::sort(ids.begin(), ids.end());
+    EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end()) << "an id was used twice";
+  }
+}
+
 TEST(device_runtime, copies_between_all_kinds_at_any_offset) {
   constexpr size_t room = 70000;
   StreamScope stream;

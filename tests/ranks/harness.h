@@ -96,10 +96,11 @@ void expect_empty(const MPI_Status& status, const char* file, int line);
 
 // ---- Memory -----------------------------------------------------------------------------------------
 
-enum class Place { host, pinned, managed, device, other_device };
+enum class Place { host, pinned, managed, device, other_device, pool, virtual_memory };
 const char* to_string(Place place);
-inline constexpr Place all_places[] = {Place::host, Place::pinned, Place::managed, Place::device,
-                                       Place::other_device};
+inline constexpr Place all_places[] = {Place::host,          Place::pinned,       Place::managed,
+                                       Place::device,        Place::other_device, Place::pool,
+                                       Place::virtual_memory};
 inline constexpr Place host_and_device[] = {Place::host, Place::device};
 
 // The pattern of a message: its bytes follow from a key; a shorter one is a prefix of a longer one.

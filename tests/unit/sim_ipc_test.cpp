@@ -135,6 +135,15 @@ TEST_F(SimIpc, own_and_damaged_handles_are_refused) {
   }
 }
 
+TEST_F(SimIpc, pool_memory_has_no_handle) {
+  void* pool = nullptr;
+  IpcHandle handle;
+  ASSERT_EQ(gpu.allocate_from_pool(0, 4096, &pool), Error::none);
+  EXPECT_EQ(query(pool).kind, MemoryKind::device);
+  EXPECT_FALSE(query(pool).exportable);
+  EXPECT_EQ(gpu.ipc_export(pool, &handle), Error::invalid_value);
+}
+
 TEST_F(SimIpc, copy_in_flight_when_its_import_is_closed_fails_or_had_happened) {
   char* base = imported(exported(17));
   unsigned char seen = 0;
