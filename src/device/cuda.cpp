@@ -183,8 +183,12 @@ class Cuda final : public DriverRuntime<CudaAbi> {
     if (api_.address_range(&base, &size, to_driver(address)) != driver_result::success) return;
     found->base = base;
     found->size = size;
-    if (api_.pointer_attribute(&id, CudaAbi::pointer_block_id, to_driver(address)) == driver_result::success)
-      found->id = id | physical_id;
+    if (api_.pointer_attribute(&id, CudaAbi::pointer_block_id, to_driver(address)) != driver_result::success)
+      return;
+    found->id = id | physical_id;
+    unsigned long long types = 0;
+    api_.pointer_attribute(&types, CudaAbi::pointer_handle_types, to_driver(address));
+    found->exportable = types & driver_flag::handle_file_descriptor;
   }
 
   // Tells ids of physical memory from ids of allocations, which the driver may count alike.

@@ -324,20 +324,33 @@ class DriverRuntime : public Runtime {
   }
 
   // ---- Memory of other processes -------------------------------------------------------------------
-  Error ipc_export(const void* base, IpcHandle* handle) override {
+  Error ipc_export(const void* base, IpcHandle* handle, int* file) override {
     return on(owner(base), [&] {
       typename Abi::IpcMemory memory{};
-      static_assert(sizeof memory == sizeof *handle);
+      static_assert(sizeof memory == sizeof *handle && sizeof(size_t) <= sizeof memory);
+      *file = -1;
       Error error = call(api_.ipc_get, &memory, to_driver(base));
+      if (error != Error::none && api_.memory_retain) {
+        typename Abi::Address start{};
+        size_t size = 0;
+        error = call(api_.address_range, &start, &size, to_driver(base));
+        if (error == Error::none) error = outcome(virtual_.share(base, file));
+        std::memcpy(&memory, &size, sizeof size);
+      }
       if (error == Error::none) std::memcpy(handle, &memory, sizeof memory);
       return error;
     });
   }
 
-  Error ipc_import(int device, const IpcHandle& handle, void** base) override {
+  Error ipc_import(int device, const IpcHandle& handle, int file, void** base) override {
     return on(device, [&] {
       typename Abi::IpcMemory memory;
       std::memcpy(&memory, &handle, sizeof memory);
+      if (file >= 0) {
+        size_t size = 0;
+        std::memcpy(&size, &memory, sizeof size);
+        return outcome(virtual_.adopt(device, file_argument(&file), size, base));
+      }
       typename Abi::Address mapped{};
       Error error = open_ipc(memory, &mapped);
       if (error == Error::none) *base = from_driver(mapped);
@@ -346,7 +359,10 @@ class DriverRuntime : public Runtime {
   }
 
   Error ipc_close(void* base) override {
-    return on(owner(base), [&] { return call(api_.ipc_close, to_driver(base)); });
+    return on(owner(base), [&] {
+      if (virtual_.owns(base)) return outcome(virtual_.free(base));
+      return call(api_.ipc_close, to_driver(base));
+    });
   }
 
   // ---- Kernels -------------------------------------------------------------------------------------
@@ -403,6 +419,8 @@ class DriverRuntime : public Runtime {
   virtual Error copy_2d_on(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                            size_t height, typename Abi::Stream stream) = 0;
   virtual Error open_ipc(const typename Abi::IpcMemory& memory, typename Abi::Address* mapped) = 0;
+  // How memory_import wants a file descriptor.
+  virtual void* file_argument(int* file) { return reinterpret_cast<void*>(static_cast<intptr_t>(*file)); }
   // Is it worth offering this image to the driver? The best fit has the highest rank; 0: do not try.
   virtual int image_rank(int device, const CodeImage& image) = 0;
   // The driver's own name and text for a result.

@@ -32,7 +32,7 @@ class VirtualMemory {
     if (!last) return last;
     Range range{(bytes + granularity - 1) / granularity * granularity, granularity * granules_per_piece};
     typename Abi::Address base{};
-    last = call(api_.address_reserve, &base, range.size, size_t{0}, typename Abi::Address{}, 0ull);
+    last = reserve(range.size, &base);
     if (!last) return last;
     size_t mapped = 0;
     while (last && mapped < range.size) {
@@ -46,13 +46,45 @@ class VirtualMemory {
       release(base, range, mapped);
       return last;
     }
-    *address = (void*)(base);
-    std::lock_guard lock(mutex_);
-    ranges_[*address] = range;
+    *address = keep(base, range);
     return last;
   }
 
-  // Did allocate() make the range that starts here?
+  // A file descriptor of the physical memory mapped at this address.
+  DriverOutcome share(const void* address, int* file) {
+    typename Abi::MemoryHandle handle{};
+    DriverOutcome last = call(api_.memory_retain, &handle, const_cast<void*>(address));
+    if (!last) return last;
+    long long made = -1;  // of which the driver writes an int, or all
+    last = call(api_.memory_export, static_cast<void*>(&made), handle,
+                int{driver_flag::handle_file_descriptor}, 0ull);
+    api_.memory_release(handle);
+    if (last) *file = static_cast<int>(made);
+    return last;
+  }
+
+  // Maps `bytes` bytes of physical memory that another process shared.
+  DriverOutcome adopt(int device, void* file_argument, size_t bytes, void** address) {
+    typename Abi::MemoryHandle handle{};
+    typename Abi::Address base{};
+    DriverOutcome last =
+        call(api_.memory_import, &handle, file_argument, int{driver_flag::handle_file_descriptor});
+    if (!last) return last;
+    last = reserve(bytes, &base);
+    if (!last) {
+      api_.memory_release(handle);
+      return last;
+    }
+    Range range{bytes, bytes};
+    last = map(base, bytes, handle, device);
+    if (last)
+      *address = keep(base, range);
+    else
+      release(base, range, 0);
+    return last;
+  }
+
+  // Did allocate() or adopt() make the range that starts here?
   bool owns(void* address) {
     std::lock_guard lock(mutex_);
     return ranges_.count(address) != 0;
@@ -77,6 +109,16 @@ class VirtualMemory {
   template <class... Parameters, class... Arguments>
   static DriverOutcome call(const DriverFunction<int(Parameters...)>& function, Arguments... arguments) {
     return {function.symbol, function(arguments...)};
+  }
+
+  DriverOutcome reserve(size_t bytes, typename Abi::Address* base) {
+    return call(api_.address_reserve, base, bytes, size_t{0}, typename Abi::Address{}, 0ull);
+  }
+
+  void* keep(typename Abi::Address base, const Range& range) {
+    std::lock_guard lock(mutex_);
+    ranges_[(void*)(base)] = range;
+    return (void*)(base);
   }
 
   static typename Abi::Address at(typename Abi::Address base, size_t offset) {

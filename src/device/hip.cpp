@@ -173,6 +173,11 @@ class Hip final : public DriverRuntime<HipAbi> {
     return outcome(api_.ipc_open.symbol, result);
   }
 
+  // ROCm 7.1 changed it from a pointer to the value, which is CUDA's way.
+  void* file_argument(int* file) override {
+    return version() < 70100000 ? file : DriverRuntime::file_argument(file);
+  }
+
   // There is no stable way to ask for a device's architecture, so its loader decides.
   int image_rank(int, const CodeImage& image) override {
     bool amd = std::strncmp(image.target, "gfx", 3) == 0;

@@ -152,9 +152,12 @@ class Runtime {
   virtual Error wait_event(Stream stream, Event event) = 0;
 
   // ---- Memory of other processes -------------------------------------------------------------------
-  // `base` must be the start of an allocation that query() called exportable.
-  virtual Error ipc_export(const void* base, IpcHandle* handle) = 0;
-  virtual Error ipc_import(int device, const IpcHandle& handle, void** base) = 0;
+  // `base` must be the start of an allocation that query() called exportable. Some memory (virtual memory) is
+  // shared by a file descriptor, which must reach the importer besides the handle: it is the caller's to close,
+  // and -1 where the handle alone will do.
+  virtual Error ipc_export(const void* base, IpcHandle* handle, int* file) = 0;
+  // `file` is a descriptor of the same file, or -1; it stays the caller's.
+  virtual Error ipc_import(int device, const IpcHandle& handle, int file, void** base) = 0;
   virtual Error ipc_close(void* base) = 0;
 
   // ---- Kernels -------------------------------------------------------------------------------------

@@ -111,8 +111,8 @@ class Simulator final : public Runtime {
   Error wait_event(Stream stream, Event event) override;
 
   // ---- Memory of other processes -------------------------------------------------------------------
-  Error ipc_export(const void* base, IpcHandle* handle) override;
-  Error ipc_import(int device, const IpcHandle& handle, void** base) override;
+  Error ipc_export(const void* base, IpcHandle* handle, int* file) override;
+  Error ipc_import(int device, const IpcHandle& handle, int file, void** base) override;
   Error ipc_close(void* base) override {
     Error error = begin();
     return error != Error::none ? error : memory_.ipc_close(base);

@@ -45,7 +45,7 @@ Block::~Block() {
 }
 
 Allocation Block::describe(const void* address) const {
-  bool exportable = kind == MemoryKind::device && !imported && origin == Origin::plain;
+  bool exportable = kind == MemoryKind::device && !imported && origin != Origin::pool;
   if (origin != Origin::pieces) return {kind, exportable, device, base, size, id};
   size_t piece = (reinterpret_cast<uintptr_t>(address) - base) / piece_bytes;
   size_t start = piece * piece_bytes;
@@ -86,7 +86,7 @@ Error Memory::reserve_region() {
 Error Memory::place(const BlockRef& block, void** address) {
   std::unique_lock lock(mutex_);
   if (Error error = reserve_region(); error != Error::none) return error;
-  if (block->imported && imported_.count(block->nonce))
+  if (block->imported && imported_.count({block->nonce, block->offset}))
     return fail(Error::already_mapped, "this process has imported the memory already");
   uintptr_t base = addresses_->take(block->mapped);
   if (!base)
@@ -99,7 +99,7 @@ Error Memory::place(const BlockRef& block, void** address) {
   }
   block->base = base;
   block->id = last_id_.fetch_add(block->pieces()) + 1;
-  if (block->imported) imported_.insert(block->nonce);
+  if (block->imported) imported_.insert({block->nonce, block->offset});
   if (block->fd >= 0 && (block->imported || host_accessible)) {
     close(block->fd);
     block->fd = -1;
@@ -143,7 +143,7 @@ BlockRef Memory::take_out(void* address, bool (*wanted)(const Block&)) {
   BlockRef block = entry->second;
   blocks_.erase(entry);
   block->live = false;
-  if (block->imported) imported_.erase(block->nonce);
+  if (block->imported) imported_.erase({block->nonce, block->offset});
   return block;
 }
 

@@ -20,6 +20,7 @@
 #include <memory>
 #include <set>
 #include <shared_mutex>
+#include <utility>
 
 #include "device/runtime.h"
 #include "device/sim_addresses.h"
@@ -48,7 +49,8 @@ struct Block {
   uint64_t id = 0;     // of the first piece, where there are several
   uint64_t nonce = 0;  // drawn at allocation; in handles and in the memfd's seal
   char* alias = nullptr;
-  int fd = -1;  // kept open for exports only
+  int fd = -1;          // kept open for exports only
+  uint64_t offset = 0;  // in that file: an import may be one piece
   std::atomic<bool> live{true};
 
   size_t pieces() const { return origin == Origin::pieces ? (size + piece_bytes - 1) / piece_bytes : 1; }
@@ -75,8 +77,9 @@ class Memory {
   uint64_t used(int device) const { return used_[device]; }
   uint64_t capacity() const { return capacity_; }
 
-  Error ipc_export(const void* base, IpcHandle* handle);
-  Error ipc_import(int device, const IpcHandle& handle, bool peers_reachable, bool corrupt, void** base);
+  Error ipc_export(const void* base, IpcHandle* handle, int* file);
+  Error ipc_import(int device, const IpcHandle& handle, int file, bool peers_reachable, bool corrupt,
+                   void** base);
   Error ipc_close(void* base);
 
  private:
@@ -96,7 +99,7 @@ class Memory {
   mutable std::shared_mutex mutex_;  // guards what follows
   std::unique_ptr<Addresses> addresses_;
   std::map<uintptr_t, BlockRef> blocks_;
-  std::set<uint64_t> imported_;  // nonces
+  std::set<std::pair<uint64_t, uint64_t>> imported_;  // nonces and offsets
 };
 
 // A memfd of block.mapped bytes plus a page that holds the block's seal; sets fd and alias.

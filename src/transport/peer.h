@@ -18,6 +18,10 @@ using node::Reason;
 
 // Sender: makes this rank's proof, once; false when this process cannot export at all.
 bool offer_proof(Node& node, int device);
+// Sender: gives `receiver` what it needs to map `remote` besides the handle. False: it will not be able to.
+bool hand_over(Node& node, int receiver, const RemoteMemory& remote);
+// Sender: the receiver has fetched bytes from there itself, or could not.
+void note_fetched(int receiver, const RemoteMemory& remote, bool fetched);
 // Sender: publishes what export_memory() found gone.
 void revoke(Node& node, const std::vector<device::GoneExport>& gone);
 

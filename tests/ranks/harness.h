@@ -7,6 +7,7 @@
 //
 // Environment:
 //   TEST_MEMORY=host        every "device" buffer is host memory: the tests must pass on a plain MPI
+//   TEST_MEMORY=pool|virtual  it is stream-ordered or virtual device memory
 //   TEST_TOLERATE_ERRORS=1  an MPI error is an acceptable answer; wrong data and hangs are not
 //   TEST_TIMEOUT=seconds    patience of the watchdog with one case (default 60)
 

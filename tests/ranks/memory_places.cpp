@@ -31,7 +31,16 @@ void device_must(int result, const char* what, size_t bytes) {
     give_up("cannot %s %zu bytes: %s", what, bytes, fairlead_device_error_text());
 }
 
+// What Place::device and Place::other_device are made of.
+fairlead_device_memory kind_of_device_memory() {
+  const char* wanted = getenv("TEST_MEMORY");
+  if (wanted != nullptr && strcmp(wanted, "pool") == 0) return FAIRLEAD_MEMORY_POOL;
+  if (wanted != nullptr && strcmp(wanted, "virtual") == 0) return FAIRLEAD_MEMORY_VIRTUAL;
+  return FAIRLEAD_MEMORY_DEVICE;
+}
+
 fairlead_device_memory kind_of(Place place) {
+  static const fairlead_device_memory device = kind_of_device_memory();
   switch (place) {
     case Place::pinned:
       return FAIRLEAD_MEMORY_PINNED;
@@ -42,7 +51,7 @@ fairlead_device_memory kind_of(Place place) {
     case Place::virtual_memory:
       return FAIRLEAD_MEMORY_VIRTUAL;
     default:
-      return FAIRLEAD_MEMORY_DEVICE;
+      return device;
   }
 }
 
