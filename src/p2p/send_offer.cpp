@@ -104,7 +104,11 @@ SendOffer::~SendOffer() {
 }
 
 void SendOffer::stream() {
-  stream_ = std::make_unique<transport::StagedSender>(node_, *slot_, device_, address_, bytes_);
+  // Peer copies work between the two, only not from this memory.
+  bool proven = node_.verdict(node_.rank(), receiver_).path == Path::peer &&
+                slot_->reason.load(std::memory_order_relaxed) != Reason::copy_failed;
+  stream_ = std::make_unique<transport::StagedSender>(
+      node_, *slot_, device_, address_, bytes_, proven ? transport::Medium::device : transport::Medium::host);
 }
 
 void SendOffer::advance() {

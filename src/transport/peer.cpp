@@ -138,16 +138,19 @@ void follow_revocations(Node& node, int owner) {
   mine = theirs;
 }
 
+Reason judge(Node& node, int owner, int device) {
+  if (node.verdict(owner, node.rank()).path != Path::unknown) return node.verdict(owner, node.rank()).reason;
+  Reason reason = prove(node, owner, device);
+  node.decide(owner, node.rank(), reason == Reason::none ? Path::peer : Path::staged, reason,
+              device::runtime()->error_text());
+  return reason;
+}
+
 Reason reach(Node& node, int owner, int device, const RemoteMemory& remote, device::MappedMemory* mapped) {
   Verdict& verdict = node.verdict(owner, node.rank());
   if (verdict.path == Path::staged) return verdict.reason;
   follow_revocations(node, owner);
-  if (verdict.path == Path::unknown) {
-    Reason reason = prove(node, owner, device);
-    node.decide(owner, node.rank(), reason == Reason::none ? Path::peer : Path::staged, reason,
-                device::runtime()->error_text());
-    if (reason != Reason::none) return reason;
-  }
+  if (Reason reason = judge(node, owner, device); reason != Reason::none) return reason;
   Error error = device::import_memory(owner, device, remote, mapped);
   if (error == Error::not_found && remote.by_file) {
     take_files(node);

@@ -25,6 +25,8 @@ void note_fetched(int receiver, const RemoteMemory& remote, bool fetched);
 // Sender: publishes what export_memory() found gone.
 void revoke(Node& node, const std::vector<device::GoneExport>& gone);
 
+// Receiver: proves the pair if it has no verdict yet. Reason::none when it is served peer to peer.
+Reason judge(Node& node, int owner, int device);
 // Receiver: maps `remote` of node rank `owner` for copies that run on `device`. Reason::none on success;
 // otherwise the pair's verdict is written when it is about the pair and not about this memory.
 Reason reach(Node& node, int owner, int device, const RemoteMemory& remote, device::MappedMemory* mapped);
