@@ -16,6 +16,7 @@
 
 #include "device/cuda_abi.h"
 #include "device/driver_runtime.h"
+#include "device/gdrcopy.h"
 
 namespace fairlead::device {
 namespace {
@@ -54,6 +55,15 @@ class Cuda final : public DriverRuntime<CudaAbi> {
     if (error == Error::none) *device = current;
     return error;
   }
+
+  void* cpu_mapping(const void* address, size_t bytes) override {
+    static Gdrcopy* const gdrcopy = Gdrcopy::open();
+    Allocation allocation;
+    if (!gdrcopy || query(address, &allocation) != Error::none || allocation.kind != MemoryKind::device)
+      return nullptr;
+    return gdrcopy->map(allocation, address, bytes);
+  }
+  bool cpu_stores_are_ordered() const override { return true; }
 
   Error set_current_device(int device) override {
     CudaAbi::Context context = nullptr;

@@ -90,7 +90,8 @@ class Hip final : public DriverRuntime<HipAbi> {
     return error == Error::none ? call(api_.set_device, device) : error;
   }
 
-  // With a large BAR, device memory is mapped for the CPU at its own address.
+  // With a large BAR, device memory is mapped for the CPU at its own address. Stores pass a cache of the GPU
+  // (HDP) that HIP gives no way to flush, so that they are not known to be ordered.
   void* cpu_mapping(const void* address, size_t) override {
     Allocation allocation;
     if (query(address, &allocation) != Error::none || allocation.kind != MemoryKind::device) return nullptr;

@@ -125,8 +125,11 @@ class Runtime {
   // Do copies into page-locked memory write each aligned 32-bit word at once, so that the host may watch them
   // arrive? True of transfers over PCIe and its kin.
   virtual bool writes_whole_words() const { return false; }
-  // Where the CPU can load and store this device memory directly, or null (DESIGN: transport `bar`).
+  // Where the CPU can load and store this device memory directly, or null; a provider may want to be asked a few
+  // times before it maps anything. Valid until the memory is freed or another mapping is asked for.
   virtual void* cpu_mapping(const void* address, size_t bytes) = 0;
+  // Does every kernel launched afterwards see what was stored there, once it is fenced and read back?
+  virtual bool cpu_stores_are_ordered() const { return false; }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
   // Streams never wait for the application's default stream.

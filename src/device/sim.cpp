@@ -141,7 +141,7 @@ Error Simulator::set_sync_memops(const void* address) {
 }
 
 void* Simulator::cpu_mapping(const void* address, size_t bytes) {
-  if (forked_after_use_) return nullptr;
+  if (forked_after_use_ || !options().sim_bar) return nullptr;
   BlockRef block = memory_.find(address);
   if (!block || block->kind != MemoryKind::device) return nullptr;
   char* mapping = block->at(address);

@@ -92,6 +92,7 @@ class Simulator final : public Runtime {
   Error memory_info(int device, size_t* free_bytes, size_t* total_bytes) override;
   Error set_sync_memops(const void* address) override;
   void* cpu_mapping(const void* address, size_t bytes) override;
+  bool cpu_stores_are_ordered() const override { return true; }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
   Error create_stream(int device, Stream* stream) override;
