@@ -34,11 +34,23 @@ const char *fairlead_device_name(int device);
 /* PCI address ("0000:1b:00.0") or "" */
 const char *fairlead_device_pci(int device);
 
+/* The kinds of memory an application may hand to MPI. */
+enum fairlead_device_memory {
+  FAIRLEAD_MEMORY_DEVICE,  /* cudaMalloc, hipMalloc */
+  FAIRLEAD_MEMORY_PINNED,  /* page-locked host memory: cudaMallocHost, hipHostMalloc */
+  FAIRLEAD_MEMORY_MANAGED, /* both the host and the device may dereference it */
+  FAIRLEAD_MEMORY_POOL,    /* stream-ordered: cudaMallocAsync, hipMallocAsync */
+  FAIRLEAD_MEMORY_VIRTUAL  /* virtual memory management in pieces, as expandable segments: cuMemCreate */
+};
+/* Memory of the current device, or for all of them where it is pinned. Freed by fairlead_device_free(), pinned
+ * memory by fairlead_device_free_host(). Not every GPU has every kind. */
+int fairlead_device_allocate(void **address, size_t bytes, enum fairlead_device_memory kind);
+
 /* Memory of the current device. The host must not dereference it. */
 int fairlead_device_malloc(void **address, size_t bytes);
 /* Memory that both the host and the device may dereference. */
 int fairlead_device_malloc_managed(void **address, size_t bytes);
-/* Frees device and managed memory; null is allowed. */
+/* Frees all but pinned memory; null is allowed. */
 int fairlead_device_free(void *address);
 /* Page-locked host memory. */
 int fairlead_device_malloc_host(void **address, size_t bytes);

@@ -13,6 +13,7 @@ namespace fairlead {
 // Rows of the table, in its order. A message counts where its bytes moved.
 enum class Traffic {
   peer,             // received by a peer-to-peer copy
+  bounced,          // received by peer-to-peer copies from the sender's buffer pool
   staged,           // received through host memory of the node
   plain_sent,       // sent as host message: small, another node, or no shared memory
   plain_received,   // host message into device memory

@@ -171,20 +171,32 @@ const char* fairlead_device_pci(int device) {
   return info_of(device).pci;
 }
 
-int fairlead_device_malloc(void** address, size_t bytes) {
+int fairlead_device_allocate(void** address, size_t bytes, enum fairlead_device_memory kind) {
   return allocate(address, bytes, [=] {
     int device;
-    Error error = current_device(&device);
-    return error != Error::none ? error : runtime()->allocate(device, bytes, address);
+    if (Error error = current_device(&device); error != Error::none) return error;
+    switch (kind) {
+      case FAIRLEAD_MEMORY_DEVICE:
+        return runtime()->allocate(device, bytes, address);
+      case FAIRLEAD_MEMORY_PINNED:
+        return runtime()->allocate_pinned(bytes, address);
+      case FAIRLEAD_MEMORY_MANAGED:
+        return runtime()->allocate_managed(device, bytes, address);
+      case FAIRLEAD_MEMORY_POOL:
+        return runtime()->allocate_from_pool(device, bytes, address);
+      case FAIRLEAD_MEMORY_VIRTUAL:
+        return runtime()->allocate_virtual(device, bytes, address);
+    }
+    return Error::invalid_value;
   });
 }
 
+int fairlead_device_malloc(void** address, size_t bytes) {
+  return fairlead_device_allocate(address, bytes, FAIRLEAD_MEMORY_DEVICE);
+}
+
 int fairlead_device_malloc_managed(void** address, size_t bytes) {
-  return allocate(address, bytes, [=] {
-    int device;
-    Error error = current_device(&device);
-    return error != Error::none ? error : runtime()->allocate_managed(device, bytes, address);
-  });
+  return fairlead_device_allocate(address, bytes, FAIRLEAD_MEMORY_MANAGED);
 }
 
 int fairlead_device_free(void* address) {
@@ -193,7 +205,7 @@ int fairlead_device_free(void* address) {
 }
 
 int fairlead_device_malloc_host(void** address, size_t bytes) {
-  return allocate(address, bytes, [=] { return runtime()->allocate_pinned(bytes, address); });
+  return fairlead_device_allocate(address, bytes, FAIRLEAD_MEMORY_PINNED);
 }
 
 int fairlead_device_free_host(void* address) {

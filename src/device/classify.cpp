@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/options.h"
+
 namespace fairlead::device {
 namespace {
 
@@ -85,6 +87,8 @@ Allocation classify(const void* address) {
   Allocation allocation;
   Runtime* gpu = runtime();
   if (gpu && gpu->in_use()) gpu->query(address, &allocation);
+  if (allocation.kind == MemoryKind::managed && options().managed == "device")
+    allocation.kind = MemoryKind::device;
   return allocation;
 }
 

@@ -15,8 +15,8 @@ namespace fairlead::device {
 // True only for addresses that stay host memory as long as the calling thread lives.
 bool certainly_host(const void* address);
 
-// What the driver knows; MemoryKind::host where there is no driver. `allocation` may describe more than
-// the buffer: it is the whole allocation the address lies in.
+// What the driver knows, managed memory as option `managed` says; MemoryKind::host where there is no driver.
+// `allocation` may describe more than the buffer: it is the whole allocation the address lies in.
 Allocation classify(const void* address);
 
 // Must the host not dereference this address?

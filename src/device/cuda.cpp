@@ -16,6 +16,7 @@
 
 #include "device/cuda_abi.h"
 #include "device/driver_runtime.h"
+#include "device/gdrcopy.h"
 
 namespace fairlead::device {
 namespace {
@@ -54,6 +55,15 @@ class Cuda final : public DriverRuntime<CudaAbi> {
     if (error == Error::none) *device = current;
     return error;
   }
+
+  void* cpu_mapping(const void* address, size_t bytes) override {
+    static Gdrcopy* const gdrcopy = Gdrcopy::open();
+    Allocation allocation;
+    if (!gdrcopy || query(address, &allocation) != Error::none || allocation.kind != MemoryKind::device)
+      return nullptr;
+    return gdrcopy->map(allocation, address, bytes);
+  }
+  bool cpu_stores_are_ordered() const override { return true; }
 
   Error set_current_device(int device) override {
     CudaAbi::Context context = nullptr;
@@ -111,6 +121,7 @@ class Cuda final : public DriverRuntime<CudaAbi> {
     found->size = size;
     found->id = id;
     found->exportable = found->kind == MemoryKind::device && legacy_ipc && !pool;
+    if (found->kind == MemoryKind::device && !legacy_ipc && !pool) describe_piece(address, found);
     return Error::none;
   }
 
@@ -173,6 +184,26 @@ class Cuda final : public DriverRuntime<CudaAbi> {
   }
 
  private:
+  // Virtual memory: what was asked about is the reserved range, what matters is the physical memory mapped at
+  // the address. Drivers before CUDA 12 do not tell its identity; it cannot be shared then.
+  void describe_piece(const void* address, Allocation* found) {
+    CudaAbi::Address base = 0;
+    size_t size = 0;
+    unsigned long long id = 0;
+    if (api_.address_range(&base, &size, to_driver(address)) != driver_result::success) return;
+    found->base = base;
+    found->size = size;
+    if (api_.pointer_attribute(&id, CudaAbi::pointer_block_id, to_driver(address)) != driver_result::success)
+      return;
+    found->id = id | physical_id;
+    unsigned long long types = 0;
+    api_.pointer_attribute(&types, CudaAbi::pointer_handle_types, to_driver(address));
+    found->exportable = types & driver_flag::handle_file_descriptor;
+  }
+
+  // Tells ids of physical memory from ids of allocations, which the driver may count alike.
+  static constexpr uint64_t physical_id = uint64_t{1} << 63;
+
   // Retained once for the life of the process: the driver counts, and the application's own use of the
   // primary context is not disturbed.
   Error primary_context(int device, CudaAbi::Context* context) {

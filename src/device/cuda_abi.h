@@ -18,6 +18,7 @@ struct CudaAbi {
   using Event = struct CudaEvent*;
   using Module = struct CudaModule*;
   using Function = struct CudaFunction*;
+  using MemoryHandle = unsigned long long;
   struct Uuid {
     char bytes[16];
   };
@@ -57,12 +58,16 @@ struct CudaAbi {
   static constexpr int pointer_legacy_ipc_capable = 10;
   static constexpr int pointer_range_start = 11;
   static constexpr int pointer_range_size = 12;
+  static constexpr int pointer_handle_types = 14;
   static constexpr int pointer_mempool = 17;
+  static constexpr int pointer_block_id = 20;
 
   static constexpr int device_multiprocessors = 16;
   static constexpr int device_capability_major = 75;
   static constexpr int device_capability_minor = 76;
   static constexpr unsigned ipc_lazy_peer_access = 1;
+
+  static Address to_driver(const void* address) { return reinterpret_cast<Address>(address); }
 
 #define FAIRLEAD_DRIVER_FUNCTION(member, name, ...) DriverFunction<__VA_ARGS__> member{#name};
 #define FAIRLEAD_DRIVER_OPTIONAL FAIRLEAD_DRIVER_FUNCTION

@@ -43,7 +43,34 @@ inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_disable_timing = 2;
 inline constexpr int pointer_sync_memops = 6;
 inline constexpr int pointer_buffer_id = 7;
+inline constexpr int allocation_pinned = 1;  // the only type of physical memory
+inline constexpr int handle_file_descriptor = 1;
+inline constexpr int location_device = 1;
+inline constexpr int access_read_write = 3;
+inline constexpr int granularity_minimum = 0;
 }  // namespace driver_flag
+
+// Structs of the virtual memory management that have one layout in both (in HIP since ROCm 6).
+struct MemoryLocation {
+  int type, id;
+};
+struct AllocationProperties {
+  int type, handle_types;
+  MemoryLocation location;
+  void* for_windows;
+  unsigned char flags[8];
+};
+struct MemoryAccess {
+  MemoryLocation location;
+  int flags;
+};
+
+// What a driver function answered, to be worded by whoever knows the driver's words.
+struct DriverOutcome {
+  const char* symbol = nullptr;
+  int result = driver_result::success;
+  explicit operator bool() const { return result == driver_result::success; }
+};
 
 // One function of a driver's library, with the symbol it was found by.
 template <class Signature>

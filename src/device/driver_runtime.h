@@ -18,6 +18,7 @@
 #include <tuple>
 
 #include "device/driver_abi.h"
+#include "device/driver_virtual.h"
 #include "device/runtime.h"
 
 namespace fairlead::device {
@@ -167,9 +168,28 @@ class DriverRuntime : public Runtime {
     });
   }
 
+  Error allocate_from_pool(int device, size_t bytes, void** address) override {
+    if (!api_.allocate_async) return refuse(Error::not_supported, api_.allocate_async.symbol);
+    return on(device, [&] {
+      typename Abi::Address made{};
+      typename Abi::Stream default_stream{};
+      Error error = call(api_.allocate_async, &made, bytes, default_stream);
+      if (error == Error::none) error = call(api_.stream_synchronize, default_stream);
+      if (error == Error::none) *address = from_driver(made);
+      return error;
+    });
+  }
+
+  Error allocate_virtual(int device, size_t bytes, void** address) override {
+    return on(device, [&] { return outcome(virtual_.allocate(device, bytes, address)); });
+  }
+
   Error free(void* address) override {
     if (!address) return Error::none;
-    return on(owner(address), [&] { return call(api_.free, to_driver(address)); });
+    return on(owner(address), [&] {
+      if (virtual_.owns(address)) return outcome(virtual_.free(address));
+      return call(api_.free, to_driver(address));
+    });
   }
 
   Error allocate_pinned(size_t bytes, void** address) override {
@@ -304,20 +324,33 @@ class DriverRuntime : public Runtime {
   }
 
   // ---- Memory of other processes -------------------------------------------------------------------
-  Error ipc_export(const void* base, IpcHandle* handle) override {
+  Error ipc_export(const void* base, IpcHandle* handle, int* file) override {
     return on(owner(base), [&] {
       typename Abi::IpcMemory memory{};
-      static_assert(sizeof memory == sizeof *handle);
+      static_assert(sizeof memory == sizeof *handle && sizeof(size_t) <= sizeof memory);
+      *file = -1;
       Error error = call(api_.ipc_get, &memory, to_driver(base));
+      if (error != Error::none && api_.memory_retain) {
+        typename Abi::Address start{};
+        size_t size = 0;
+        error = call(api_.address_range, &start, &size, to_driver(base));
+        if (error == Error::none) error = outcome(virtual_.share(base, file));
+        std::memcpy(&memory, &size, sizeof size);
+      }
       if (error == Error::none) std::memcpy(handle, &memory, sizeof memory);
       return error;
     });
   }
 
-  Error ipc_import(int device, const IpcHandle& handle, void** base) override {
+  Error ipc_import(int device, const IpcHandle& handle, int file, void** base) override {
     return on(device, [&] {
       typename Abi::IpcMemory memory;
       std::memcpy(&memory, &handle, sizeof memory);
+      if (file >= 0) {
+        size_t size = 0;
+        std::memcpy(&size, &memory, sizeof size);
+        return outcome(virtual_.adopt(device, file_argument(&file), size, base));
+      }
       typename Abi::Address mapped{};
       Error error = open_ipc(memory, &mapped);
       if (error == Error::none) *base = from_driver(mapped);
@@ -326,7 +359,10 @@ class DriverRuntime : public Runtime {
   }
 
   Error ipc_close(void* base) override {
-    return on(owner(base), [&] { return call(api_.ipc_close, to_driver(base)); });
+    return on(owner(base), [&] {
+      if (virtual_.owns(base)) return outcome(virtual_.free(base));
+      return call(api_.ipc_close, to_driver(base));
+    });
   }
 
   // ---- Kernels -------------------------------------------------------------------------------------
@@ -364,7 +400,7 @@ class DriverRuntime : public Runtime {
     int previous = -1;
   };
 
-  explicit DriverRuntime(const Abi& api) : api_(api) {}
+  explicit DriverRuntime(const Abi& api) : api_(api), virtual_(api_) {}
 
   // Makes a device that exists current for this thread, and back.
   virtual Error enter(int device, Entered* entered) = 0;
@@ -383,6 +419,8 @@ class DriverRuntime : public Runtime {
   virtual Error copy_2d_on(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                            size_t height, typename Abi::Stream stream) = 0;
   virtual Error open_ipc(const typename Abi::IpcMemory& memory, typename Abi::Address* mapped) = 0;
+  // How memory_import wants a file descriptor.
+  virtual void* file_argument(int* file) { return reinterpret_cast<void*>(static_cast<intptr_t>(*file)); }
   // Is it worth offering this image to the driver? The best fit has the highest rank; 0: do not try.
   virtual int image_rank(int device, const CodeImage& image) = 0;
   // The driver's own name and text for a result.
@@ -395,6 +433,8 @@ class DriverRuntime : public Runtime {
     Result result = function(arguments...);
     return result == driver_result::success ? Error::none : outcome(function.symbol, result);
   }
+
+  Error outcome(const DriverOutcome& last) { return outcome(last.symbol, last.result); }
 
   Error outcome(const char* symbol, int result) {
     if (result == driver_result::success) return Error::none;
@@ -440,14 +480,13 @@ class DriverRuntime : public Runtime {
     return error;
   }
 
-  static typename Abi::Address to_driver(const void* address) {
-    return (typename Abi::Address)(address);  // an integer or a pointer, as the driver likes it
-  }
+  static typename Abi::Address to_driver(const void* address) { return Abi::to_driver(address); }
   static void* from_driver(typename Abi::Address address) { return (void*)(address); }
 
   typename Abi::Device handle_of(int device) const { return devices_[device]; }
 
   Abi api_;
+  VirtualMemory<Abi> virtual_;
 
  private:
   struct StreamRecord {

@@ -90,7 +90,8 @@ class Hip final : public DriverRuntime<HipAbi> {
     return error == Error::none ? call(api_.set_device, device) : error;
   }
 
-  // With a large BAR, device memory is mapped for the CPU at its own address.
+  // With a large BAR, device memory is mapped for the CPU at its own address. Stores pass a cache of the GPU
+  // (HDP) that HIP gives no way to flush, so that they are not known to be ordered.
   void* cpu_mapping(const void* address, size_t) override {
     Allocation allocation;
     if (query(address, &allocation) != Error::none || allocation.kind != MemoryKind::device) return nullptr;
@@ -173,6 +174,11 @@ class Hip final : public DriverRuntime<HipAbi> {
     return outcome(api_.ipc_open.symbol, result);
   }
 
+  // ROCm 7.1 changed it from a pointer to the value, which is CUDA's way.
+  void* file_argument(int* file) override {
+    return version() < 70100000 ? file : DriverRuntime::file_argument(file);
+  }
+
   // There is no stable way to ask for a device's architecture, so its loader decides.
   int image_rank(int, const CodeImage& image) override {
     bool amd = std::strncmp(image.target, "gfx", 3) == 0;
@@ -243,6 +249,7 @@ Runtime* make_hip(const char** why_not) {
     }
   }
   bool rocm_6 = dlsym(library, HipAbi::rocm_6_symbol) != nullptr;
+  if (!rocm_6) api.memory_create.pointer = nullptr, api.memory_retain.pointer = nullptr;
   return new Hip(api, rocm_6 ? HipAbi::rocm_6_types : HipAbi::rocm_5_types, translated);
 }
 

@@ -18,6 +18,7 @@ struct HipAbi {
   using Event = struct HipEvent*;
   using Module = struct HipModule*;
   using Function = struct HipFunction*;
+  using MemoryHandle = struct HipMemoryHandle*;
   struct Uuid {
     char bytes[16];
   };
@@ -48,6 +49,8 @@ struct HipAbi {
   static constexpr int copy_default = 4;  // the direction follows from the addresses
   static constexpr int device_multiprocessors = 63;
   static constexpr int device_is_large_bar = 10011;
+
+  static Address to_driver(const void* address) { return const_cast<void*>(address); }
 
 #define FAIRLEAD_DRIVER_FUNCTION(member, name, ...) DriverFunction<__VA_ARGS__> member{#name};
 #define FAIRLEAD_DRIVER_OPTIONAL FAIRLEAD_DRIVER_FUNCTION

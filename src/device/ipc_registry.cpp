@@ -2,6 +2,8 @@
 
 #include "device/ipc_registry.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <list>
 #include <map>
@@ -25,6 +27,13 @@ namespace {
 struct Export {
   uint64_t size, id;
   IpcHandle handle;
+  bool by_file;
+};
+
+struct File {
+  int owner;
+  uint64_t base, id;
+  int descriptor;
 };
 
 std::mutex mutex;
@@ -32,10 +41,20 @@ std::mutex mutex;
 auto& exports = *new std::map<uint64_t, Export>;
 // Most recently used last.
 auto& mappings = *new std::list<Mapping>;
+auto& files = *new std::vector<File>;
 
 void close(std::list<Mapping>::iterator entry) {
   runtime()->ipc_close(entry->address);
   mappings.erase(entry);
+}
+
+template <class Matches>
+void close_files(Matches matches) {
+  std::erase_if(files, [&](const File& file) {
+    if (!matches(file)) return false;
+    ::close(file.descriptor);
+    return true;
+  });
 }
 
 // Forgets what `matches`; closes at once what nobody uses.
@@ -65,6 +84,16 @@ void trim_unused() {
   }
 }
 
+// Maps what another process exported, with its file descriptor where it needs one.
+Error import_once(int owner, int device, const RemoteMemory& remote, void** address) {
+  if (!remote.by_file) return runtime()->ipc_import(device, remote.handle, -1, address);
+  auto file = std::find_if(files.begin(), files.end(), [&](const File& f) {
+    return f.owner == owner && f.base == remote.base && f.id == remote.id;
+  });
+  if (file == files.end()) return Error::not_found;
+  return runtime()->ipc_import(device, remote.handle, file->descriptor, address);
+}
+
 bool exists(uint64_t base, uint64_t id) {
   Allocation now;
   runtime()->query(reinterpret_cast<const void*>(base), &now);
@@ -73,9 +102,10 @@ bool exists(uint64_t base, uint64_t id) {
 
 }  // namespace
 
-Error export_memory(const Allocation& allocation, const void* address, RemoteMemory* remote,
+Error export_memory(const Allocation& allocation, const void* address, uint64_t bytes, RemoteMemory* remote,
                     std::vector<GoneExport>* gone) {
-  if (!allocation.exportable) return Error::not_supported;
+  uint64_t offset = reinterpret_cast<uintptr_t>(address) - allocation.base;
+  if (!allocation.exportable || offset + bytes > allocation.size) return Error::not_supported;
   std::lock_guard lock(mutex);
   auto found = exports.find(allocation.base);
   if (found != exports.end() &&
@@ -85,9 +115,12 @@ Error export_memory(const Allocation& allocation, const void* address, RemoteMem
     found = exports.end();
   }
   if (found == exports.end()) {
-    Export fresh{allocation.size, allocation.id, {}};
-    Error error = runtime()->ipc_export(reinterpret_cast<const void*>(allocation.base), &fresh.handle);
+    Export fresh{allocation.size, allocation.id, {}, false};
+    int file = -1;
+    Error error = runtime()->ipc_export(reinterpret_cast<const void*>(allocation.base), &fresh.handle, &file);
     if (error != Error::none) return error;
+    fresh.by_file = file >= 0;
+    if (fresh.by_file) ::close(file);
     // A new allocation often means that old ones were freed; this is the place to notice.
     for (auto entry = exports.begin(); entry != exports.end();) {
       if (exists(entry->first, entry->second.id)) {
@@ -99,9 +132,22 @@ Error export_memory(const Allocation& allocation, const void* address, RemoteMem
     }
     found = exports.emplace(allocation.base, fresh).first;
   }
-  *remote = {found->second.handle, allocation.base, allocation.size, allocation.id,
-             reinterpret_cast<uintptr_t>(address) - allocation.base};
+  *remote = {found->second.handle, allocation.base, allocation.size,
+             allocation.id,        offset,          found->second.by_file};
   return Error::none;
+}
+
+int export_file(const RemoteMemory& remote) {
+  IpcHandle handle;
+  int file = -1;
+  runtime()->ipc_export(reinterpret_cast<const void*>(remote.base), &handle, &file);
+  return file;
+}
+
+void take_file(int owner, uint64_t base, uint64_t id, int file) {
+  std::lock_guard lock(mutex);
+  close_files([&](const File& f) { return f.owner == owner && f.base == base; });
+  files.push_back({owner, base, id, file});
 }
 
 Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMemory* mapped) {
@@ -118,12 +164,13 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
     };
     forget_if(overlaps);
     Mapping fresh{owner, remote.base, remote.size, remote.id, nullptr, 0, false};
-    Error error = runtime()->ipc_import(device, remote.handle, &fresh.address);
+    Error error = import_once(owner, device, remote, &fresh.address);
     if (error == Error::already_mapped || error == Error::out_of_memory) {
       // A stale mapping may stand in the way, or too many of them.
       forget_if([&](const Mapping& m) { return m.users == 0; });
-      error = runtime()->ipc_import(device, remote.handle, &fresh.address);
+      error = import_once(owner, device, remote, &fresh.address);
     }
+    if (remote.by_file) close_files([&](const File& f) { return f.owner == owner && f.base == remote.base; });
     if (error != Error::none) return error;
     mappings.push_back(fresh);
     found = std::prev(mappings.end());
@@ -152,12 +199,16 @@ MappedMemory::~MappedMemory() {
 
 void forget_import(int owner, uint64_t base, uint64_t id) {
   std::lock_guard lock(mutex);
-  forget_if([&](const Mapping& m) { return m.owner == owner && m.base == base && m.id == id; });
+  auto matches = [&](const auto& m) { return m.owner == owner && m.base == base && m.id == id; };
+  forget_if(matches);
+  close_files(matches);
 }
 
 void forget_imports(int owner) {
   std::lock_guard lock(mutex);
-  forget_if([&](const Mapping& m) { return owner < 0 || m.owner == owner; });
+  auto matches = [&](const auto& m) { return owner < 0 || m.owner == owner; };
+  forget_if(matches);
+  close_files(matches);
 }
 
 RegistryCounts registry_counts() {

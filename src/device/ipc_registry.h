@@ -6,7 +6,10 @@
 // that base stays the same; it is asked at every use, so that freed and re-allocated memory gets a new
 // handle. Importing: a mapping is keyed by (owner, base) and valid for one (size, id); a new id closes the
 // old mapping first. Mappings in use are never closed; unused ones are, oldest first, beyond
-// FAIRLEAD_IPC_CACHE of them, and when their owner says that the memory is gone. Thread-safe.
+// FAIRLEAD_IPC_CACHE of them, and when their owner says that the memory is gone.
+//
+// Memory that is shared by file descriptor (virtual memory) is mapped once for each descriptor that its owner
+// passed on: a descriptor would keep the memory alive, so none is kept longer than needed. Thread-safe.
 
 #pragma once
 
@@ -20,21 +23,25 @@ namespace fairlead::device {
 // Where bytes lie in the device memory of another process. Travels by value.
 struct RemoteMemory {
   IpcHandle handle;
-  uint64_t base;    // in the owner's address space
-  uint64_t size;    // of the allocation
-  uint64_t id;      // of the allocation: tells a new one at the old address
-  uint64_t offset;  // of the bytes, from base
+  uint64_t base;     // in the owner's address space
+  uint64_t size;     // of the allocation
+  uint64_t id;       // of the allocation: tells a new one at the old address
+  uint64_t offset;   // of the bytes, from base
+  uint64_t by_file;  // nonzero: importing needs a file descriptor besides
 };
 
 // ---- Exporting -------------------------------------------------------------------------------------
 
-// Fills `remote` for bytes at `address` inside `allocation` (as classify() just gave it). Appends to
-// `gone` the exports (base and id of each) that were found to exist no more.
+// Fills `remote` for `bytes` bytes at `address` inside `allocation` (as classify() just gave it); refuses
+// bytes that go on in other memory. Appends to `gone` the exports (base and id of each) that were found to
+// exist no more.
 struct GoneExport {
   uint64_t base, id;
 };
-Error export_memory(const Allocation& allocation, const void* address, RemoteMemory* remote,
+Error export_memory(const Allocation& allocation, const void* address, uint64_t bytes, RemoteMemory* remote,
                     std::vector<GoneExport>* gone);
+// A file descriptor to pass on for memory that is exported by_file; the caller closes it. -1 on failure.
+int export_file(const RemoteMemory& remote);
 
 // ---- Importing -------------------------------------------------------------------------------------
 
@@ -57,7 +64,10 @@ class MappedMemory {
   void* address_ = nullptr;
 };
 
-// `owner` is any number that names the exporting process; `device` is where the mapping is made.
+// A file descriptor that `owner` passed on for its memory: ours from now on, for the next import.
+void take_file(int owner, uint64_t base, uint64_t id, int file);
+// `owner` is any number that names the exporting process; `device` is where the mapping is made. not_found:
+// the file descriptor for it has not been taken.
 Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMemory* mapped);
 // The owner says this memory is gone.
 void forget_import(int owner, uint64_t base, uint64_t id);

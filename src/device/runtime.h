@@ -22,9 +22,9 @@ namespace fairlead::device {
 
 enum class Error : uint8_t {
   none,
-  not_ready,         // the event or stream still has work in flight
-  not_initialized,   // no driver, or the process never initialised it
-  invalid_value,     // an argument the provider refuses
+  not_ready,        // the event or stream still has work in flight
+  not_initialized,  // no driver, or the process never initialised it
+  invalid_value,    // an argument the provider refuses
   out_of_memory,
   not_supported,     // this provider or this device cannot do it
   peer_unavailable,  // two devices cannot reach each other
@@ -109,7 +109,12 @@ class Runtime {
   virtual Error query(const void* address, Allocation* allocation) = 0;
   virtual Error allocate(int device, size_t bytes, void** address) = 0;
   virtual Error allocate_managed(int device, size_t bytes, void** address) = 0;
-  virtual Error free(void* address) = 0;  // device or managed
+  // Stream-ordered memory of the device's default pool (cudaMallocAsync, hipMallocAsync).
+  virtual Error allocate_from_pool(int device, size_t bytes, void** address) = 0;
+  // Virtual memory: pieces of physical memory that can be shared by file descriptor, mapped one behind the
+  // other, as the expandable segments of an application's allocator are. query() describes one piece.
+  virtual Error allocate_virtual(int device, size_t bytes, void** address) = 0;
+  virtual Error free(void* address) = 0;  // whatever the functions above gave
   virtual Error allocate_pinned(size_t bytes, void** address) = 0;
   virtual Error free_pinned(void* address) = 0;
   virtual Error register_host(void* address, size_t bytes) = 0;  // usable by every device
@@ -120,15 +125,18 @@ class Runtime {
   // Do copies into page-locked memory write each aligned 32-bit word at once, so that the host may watch them
   // arrive? True of transfers over PCIe and its kin.
   virtual bool writes_whole_words() const { return false; }
-  // Where the CPU can load and store this device memory directly, or null (DESIGN: transport `bar`).
+  // Where the CPU can load and store this device memory directly, or null; a provider may want to be asked a few
+  // times before it maps anything. Valid until the memory is freed or another mapping is asked for.
   virtual void* cpu_mapping(const void* address, size_t bytes) = 0;
+  // Does every kernel launched afterwards see what was stored there, once it is fenced and read back?
+  virtual bool cpu_stores_are_ordered() const { return false; }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
   // Streams never wait for the application's default stream.
   virtual Error create_stream(int device, Stream* stream) = 0;
   virtual Error destroy_stream(Stream stream) = 0;
   virtual Error synchronize_stream(Stream stream) = 0;
-  virtual Error query_stream(Stream stream) = 0;  // none or not_ready
+  virtual Error query_stream(Stream stream) = 0;                                    // none or not_ready
   virtual Error copy(void* to, const void* from, size_t bytes, Stream stream) = 0;  // returns at once
   // All of them, in no order among themselves. At once where the driver can; here, one after the other.
   virtual Error copy_batch(const CopyItem* items, size_t count, Stream stream) {
@@ -147,9 +155,12 @@ class Runtime {
   virtual Error wait_event(Stream stream, Event event) = 0;
 
   // ---- Memory of other processes -------------------------------------------------------------------
-  // `base` must be the start of an allocation that query() called exportable.
-  virtual Error ipc_export(const void* base, IpcHandle* handle) = 0;
-  virtual Error ipc_import(int device, const IpcHandle& handle, void** base) = 0;
+  // `base` must be the start of an allocation that query() called exportable. Some memory (virtual memory) is
+  // shared by a file descriptor, which must reach the importer besides the handle: it is the caller's to close,
+  // and -1 where the handle alone will do.
+  virtual Error ipc_export(const void* base, IpcHandle* handle, int* file) = 0;
+  // `file` is a descriptor of the same file, or -1; it stays the caller's.
+  virtual Error ipc_import(int device, const IpcHandle& handle, int file, void** base) = 0;
   virtual Error ipc_close(void* base) = 0;
 
   // ---- Kernels -------------------------------------------------------------------------------------

@@ -115,9 +115,7 @@ Error Simulator::query(const void* address, Allocation* allocation) {
     *allocation = {};
     return Error::none;
   }
-  *allocation = {block->kind,   block->kind == MemoryKind::device && !block->imported,
-                 block->device, block->base,
-                 block->size,   block->id};
+  *allocation = block->describe(address);
   return Error::none;
 }
 
@@ -143,25 +141,25 @@ Error Simulator::set_sync_memops(const void* address) {
 }
 
 void* Simulator::cpu_mapping(const void* address, size_t bytes) {
-  if (forked_after_use_) return nullptr;
+  if (forked_after_use_ || !options().sim_bar) return nullptr;
   BlockRef block = memory_.find(address);
   if (!block || block->kind != MemoryKind::device) return nullptr;
   char* mapping = block->at(address);
   return bytes <= block->size - static_cast<size_t>(mapping - block->alias) ? mapping : nullptr;
 }
 
-Error Simulator::ipc_export(const void* base, IpcHandle* handle) {
+Error Simulator::ipc_export(const void* base, IpcHandle* handle, int* file) {
   if (Error error = begin(); error != Error::none) return error;
   if (options().sim_ipc == "no_export")
     return fail(Error::not_supported, "simulated fault: exports are refused (FAIRLEAD_SIM_IPC)");
-  return memory_.ipc_export(base, handle);
+  return memory_.ipc_export(base, handle, file);
 }
 
-Error Simulator::ipc_import(int device, const IpcHandle& handle, void** base) {
+Error Simulator::ipc_import(int device, const IpcHandle& handle, int file, void** base) {
   if (Error error = begin(device); error != Error::none) return error;
   if (options().sim_ipc == "no_import")
     return fail(Error::not_supported, "simulated fault: imports are refused (FAIRLEAD_SIM_IPC)");
-  return memory_.ipc_import(device, handle, options().sim_peer, options().sim_ipc == "corrupt", base);
+  return memory_.ipc_import(device, handle, file, options().sim_peer, options().sim_ipc == "corrupt", base);
 }
 
 Error fail(Error error, const char* format, ...) {

@@ -63,17 +63,22 @@ class Simulator final : public Runtime {
   // ---- Memory --------------------------------------------------------------------------------------
   Error query(const void* address, Allocation* allocation) override;
   Error allocate(int device, size_t bytes, void** address) override {
-    Error error = begin(device);
-    return error != Error::none ? error : memory_.allocate(MemoryKind::device, device, bytes, address);
+    return allocate_on(MemoryKind::device, Origin::plain, device, bytes, address);
   }
   Error allocate_managed(int device, size_t bytes, void** address) override {
-    Error error = begin(device);
-    return error != Error::none ? error : memory_.allocate(MemoryKind::managed, device, bytes, address);
+    return allocate_on(MemoryKind::managed, Origin::plain, device, bytes, address);
+  }
+  Error allocate_from_pool(int device, size_t bytes, void** address) override {
+    return allocate_on(MemoryKind::device, Origin::pool, device, bytes, address);
+  }
+  Error allocate_virtual(int device, size_t bytes, void** address) override {
+    return allocate_on(MemoryKind::device, Origin::pieces, device, bytes, address);
   }
   Error free(void* address) override { return free_when_idle(address, false); }
   Error allocate_pinned(size_t bytes, void** address) override {
     Error error = begin();
-    return error != Error::none ? error : memory_.allocate(MemoryKind::pinned, 0, bytes, address);
+    return error != Error::none ? error
+                                : memory_.allocate(MemoryKind::pinned, Origin::plain, 0, bytes, address);
   }
   Error free_pinned(void* address) override { return free_when_idle(address, true); }
   Error register_host(void* address, size_t bytes) override {
@@ -87,6 +92,7 @@ class Simulator final : public Runtime {
   Error memory_info(int device, size_t* free_bytes, size_t* total_bytes) override;
   Error set_sync_memops(const void* address) override;
   void* cpu_mapping(const void* address, size_t bytes) override;
+  bool cpu_stores_are_ordered() const override { return true; }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
   Error create_stream(int device, Stream* stream) override;
@@ -106,8 +112,8 @@ class Simulator final : public Runtime {
   Error wait_event(Stream stream, Event event) override;
 
   // ---- Memory of other processes -------------------------------------------------------------------
-  Error ipc_export(const void* base, IpcHandle* handle) override;
-  Error ipc_import(int device, const IpcHandle& handle, void** base) override;
+  Error ipc_export(const void* base, IpcHandle* handle, int* file) override;
+  Error ipc_import(int device, const IpcHandle& handle, int file, void** base) override;
   Error ipc_close(void* base) override {
     Error error = begin();
     return error != Error::none ? error : memory_.ipc_close(base);
@@ -127,6 +133,10 @@ class Simulator final : public Runtime {
   Error find_queue(Stream stream, QueueRef* queue);
   Error find_event(Event event, std::shared_ptr<RecordedEvent>* found);
   Error resolve(const void* address, size_t bytes, End* end);
+  Error allocate_on(MemoryKind kind, Origin origin, int device, size_t bytes, void** address) {
+    Error error = begin(device);
+    return error != Error::none ? error : memory_.allocate(kind, origin, device, bytes, address);
+  }
   Error free_when_idle(void* address, bool pinned);
   Arguments take_arguments(const fairlead_cpu_kernel& kernel, void** arguments, int device);
   bool reaches(int device, const Block& block) const;

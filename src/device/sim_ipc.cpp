@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The memory objects behind simulated device memory, and how other processes come to them: a handle names
-// the exporter's file descriptor, which the importer opens through /proc. A page behind the block's bytes
-// holds a seal; freeing the block breaks it, so that a stale handle is refused even when the descriptor's
-// number, the process' number or the address has been given to something else.
+// the exporter's file descriptor, which the importer opens through /proc; virtual memory has no such name,
+// and its descriptor must be passed on. A page behind the block's bytes holds a seal; freeing the block
+// breaks it, so that a stale handle is refused even when the descriptor's number, the process' number or the
+// address has been given to something else.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -35,7 +36,8 @@ struct Seal {
 
 struct Handle {
   Seal seal;
-  int32_t pid, fd, device;
+  int32_t pid, fd, device;  // fd: -1 where the descriptor is passed on
+  uint64_t offset, size;    // of what is shared: one piece, or the whole block
 };
 static_assert(sizeof(Handle) <= sizeof(IpcHandle) && std::is_trivially_copyable_v<Handle>);
 
@@ -75,7 +77,8 @@ Error map_alias(Block* block) {
   block->alias = static_cast<char*>(range);
   // Without a descriptor: private memory of the right size, for imports that are to show wrong bytes.
   int flags = block->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
-  if (mmap(range, block->mapped, PROT_READ | PROT_WRITE, flags | MAP_FIXED, block->fd, 0) == MAP_FAILED)
+  if (mmap(range, block->mapped, PROT_READ | PROT_WRITE, flags | MAP_FIXED, block->fd,
+           static_cast<off_t>(block->offset)) == MAP_FAILED)
     return fail(Error::out_of_memory, "cannot map %zu bytes: %s", block->size, strerror(errno));
   return Error::none;
 }
@@ -98,50 +101,61 @@ void destroy_contents(const Block& block) {
   poison(block, 0xDB);
 }
 
-Error Memory::ipc_export(const void* base, IpcHandle* handle) {
+Error Memory::ipc_export(const void* base, IpcHandle* handle, int* file) {
   BlockRef block = find(base);
-  if (!block || block->base != reinterpret_cast<uintptr_t>(base) || block->kind != MemoryKind::device ||
-      block->imported)
-    return fail(Error::invalid_value, "%p is not the start of device memory allocated here", base);
+  Allocation shared;
+  if (block) shared = block->describe(base);
+  if (!shared.exportable || shared.base != reinterpret_cast<uintptr_t>(base))
+    return fail(Error::invalid_value, "%p is not the start of device memory that can be exported", base);
   if (!write_seal(*block, seal_of(*block)))
     return fail(Error::failed, "cannot seal the memory object: %s", strerror(errno));
-  Handle exported{seal_of(*block), getpid(), block->fd, block->device};
+  bool passed_on = block->origin == Origin::pieces;
+  int passed = passed_on ? fcntl(block->fd, F_DUPFD_CLOEXEC, 0) : -1;
+  if (passed_on && passed < 0) return fail(Error::failed, "no file descriptor: %s", strerror(errno));
+  Handle exported{seal_of(*block),           getpid(),   passed_on ? -1 : block->fd, block->device,
+                  shared.base - block->base, shared.size};
   *handle = {};
   memcpy(handle->bytes, &exported, sizeof exported);
+  *file = passed;
   return Error::none;
 }
 
-Error Memory::ipc_import(int device, const IpcHandle& handle, bool peers_reachable, bool corrupt,
+Error Memory::ipc_import(int device, const IpcHandle& handle, int file, bool peers_reachable, bool corrupt,
                          void** base) {
   Handle offered;
   memcpy(&offered, handle.bytes, sizeof offered);
   if (offered.seal.magic != seal_magic) return fail(Error::invalid_value, "not a handle of a simulated GPU");
   if (offered.pid == getpid())
     return fail(Error::invalid_value, "the handle was exported by this process itself");
+  if ((offered.fd < 0) != (file >= 0))
+    return fail(Error::invalid_value, "the handle goes %s a file descriptor", file < 0 ? "with" : "without");
   if (offered.device != device && !peers_reachable)
     return fail(Error::peer_unavailable, "device %d cannot reach device %d, where the memory is", device,
                 offered.device);
 
+  auto pages = [](uint64_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); };
   auto block = std::make_shared<Block>();
   block->kind = MemoryKind::device;
   block->device = device;
   block->imported = true;
-  block->size = offered.seal.size;
-  block->mapped = (block->size + page_size() - 1) / page_size() * page_size();
+  block->size = offered.size;
+  block->offset = offered.offset;
+  block->mapped = pages(block->size);
   block->nonce = offered.seal.nonce;
 
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/fd/%d", offered.pid, offered.fd);
-  block->fd = open(path, O_RDWR | O_CLOEXEC);
+  block->fd = file >= 0 ? fcntl(file, F_DUPFD_CLOEXEC, 0) : open(path, O_RDWR | O_CLOEXEC);
   if (block->fd < 0 && errno != ENOENT)
     return fail(Error::failed, "cannot open %s: %s; both processes must run as the same user", path,
                 strerror(errno));
   struct stat status;
   Seal seal{};
+  uint64_t end = pages(offered.seal.size);
   if (block->fd < 0 || fstat(block->fd, &status) != 0 ||
-      static_cast<size_t>(status.st_size) != block->mapped + page_size() ||
-      pread(block->fd, &seal, sizeof seal, static_cast<off_t>(block->mapped)) != sizeof seal ||
-      seal != offered.seal)
+      static_cast<uint64_t>(status.st_size) != end + page_size() ||
+      pread(block->fd, &seal, sizeof seal, static_cast<off_t>(end)) != sizeof seal || seal != offered.seal ||
+      block->offset % page_size() || block->mapped > end || block->offset > end - block->mapped)
     return fail(Error::invalid_value, "stale handle: process %d has freed this memory", offered.pid);
   if (corrupt) {
     close(block->fd);

@@ -44,6 +44,14 @@ Block::~Block() {
   if (fd >= 0) close(fd);
 }
 
+Allocation Block::describe(const void* address) const {
+  bool exportable = kind == MemoryKind::device && !imported && origin != Origin::pool;
+  if (origin != Origin::pieces) return {kind, exportable, device, base, size, id};
+  size_t piece = (reinterpret_cast<uintptr_t>(address) - base) / piece_bytes;
+  size_t start = piece * piece_bytes;
+  return {kind, exportable, device, base + start, std::min(piece_bytes, size - start), id + piece};
+}
+
 bool Memory::in_region(const void* address) const {
   size_t size = region_size_.load(std::memory_order_acquire);
   return reinterpret_cast<uintptr_t>(address) - region_start_.load(std::memory_order_relaxed) < size;
@@ -78,7 +86,7 @@ Error Memory::reserve_region() {
 Error Memory::place(const BlockRef& block, void** address) {
   std::unique_lock lock(mutex_);
   if (Error error = reserve_region(); error != Error::none) return error;
-  if (block->imported && imported_.count(block->nonce))
+  if (block->imported && imported_.count({block->nonce, block->offset}))
     return fail(Error::already_mapped, "this process has imported the memory already");
   uintptr_t base = addresses_->take(block->mapped);
   if (!base)
@@ -90,8 +98,8 @@ Error Memory::place(const BlockRef& block, void** address) {
     return fail(Error::out_of_memory, "cannot map %zu bytes: %s", block->size, strerror(errno));
   }
   block->base = base;
-  block->id = ++last_id_;
-  if (block->imported) imported_.insert(block->nonce);
+  block->id = last_id_.fetch_add(block->pieces()) + 1;
+  if (block->imported) imported_.insert({block->nonce, block->offset});
   if (block->fd >= 0 && (block->imported || host_accessible)) {
     close(block->fd);
     block->fd = -1;
@@ -101,10 +109,11 @@ Error Memory::place(const BlockRef& block, void** address) {
   return Error::none;
 }
 
-Error Memory::allocate(MemoryKind kind, int device, size_t bytes, void** address) {
+Error Memory::allocate(MemoryKind kind, Origin origin, int device, size_t bytes, void** address) {
   if (!bytes) return fail(Error::invalid_value, "an allocation of 0 bytes was asked for");
   auto block = std::make_shared<Block>();
   block->kind = kind;
+  block->origin = origin;
   block->device = device;
   block->size = bytes;
   bool counted = kind != MemoryKind::pinned;
@@ -134,7 +143,7 @@ BlockRef Memory::take_out(void* address, bool (*wanted)(const Block&)) {
   BlockRef block = entry->second;
   blocks_.erase(entry);
   block->live = false;
-  if (block->imported) imported_.erase(block->nonce);
+  if (block->imported) imported_.erase({block->nonce, block->offset});
   return block;
 }
 

@@ -6,8 +6,8 @@
 //
 // Poison makes early reads and late ones show: device and managed memory is filled with 0xA5 when it is
 // allocated; freed device memory loses its contents and is filled with 0xDB, also for other processes that
-// still have it mapped. Blocks above 128 KiB, which may be far larger than the machine's memory, get poison in
-// the first and last 64 KiB and one word per MiB; the rest reads as zeros.
+// still have it mapped. Blocks above 128 KiB, which may be far larger than the machine's memory, get poison
+// in the first and last 64 KiB and one word per MiB; the rest reads as zeros.
 //
 // Thread-safe. Whoever holds a BlockRef may use the alias although the block was freed meanwhile.
 
@@ -20,6 +20,7 @@
 #include <memory>
 #include <set>
 #include <shared_mutex>
+#include <utility>
 
 #include "device/runtime.h"
 #include "device/sim_addresses.h"
@@ -28,24 +29,32 @@ namespace fairlead::device::sim {
 
 constexpr int max_devices = 64;
 
+// Where device memory comes from decides whether and how other processes may map it.
+enum class Origin : uint8_t { plain, pool, pieces };
+constexpr size_t piece_bytes = size_t{256} << 10;  // of virtual memory, like a physical allocation of a GPU
+
 struct Block {
   Block() = default;
   Block(const Block&) = delete;
   ~Block();
 
   MemoryKind kind;
+  Origin origin = Origin::plain;
   int device;
   bool imported = false;
   bool registered = false;  // the user's own host memory: nothing here to unmap
   uintptr_t base = 0;
-  size_t size = 0;    // what was asked for
-  size_t mapped = 0;  // the same in whole pages
-  uint64_t id = 0;
+  size_t size = 0;     // what was asked for
+  size_t mapped = 0;   // the same in whole pages
+  uint64_t id = 0;     // of the first piece, where there are several
   uint64_t nonce = 0;  // drawn at allocation; in handles and in the memfd's seal
   char* alias = nullptr;
-  int fd = -1;  // kept open for exports only
+  int fd = -1;          // kept open for exports only
+  uint64_t offset = 0;  // in that file: an import may be one piece
   std::atomic<bool> live{true};
 
+  size_t pieces() const { return origin == Origin::pieces ? (size + piece_bytes - 1) / piece_bytes : 1; }
+  Allocation describe(const void* address) const;
   char* at(const void* address) const { return alias + (reinterpret_cast<uintptr_t>(address) - base); }
 };
 using BlockRef = std::shared_ptr<Block>;
@@ -60,7 +69,7 @@ class Memory {
   // Whether the address can only be, or have been, the simulated GPU's.
   bool in_region(const void* address) const;
 
-  Error allocate(MemoryKind kind, int device, size_t bytes, void** address);
+  Error allocate(MemoryKind kind, Origin origin, int device, size_t bytes, void** address);
   // The caller has made sure that no work in flight uses the block.
   Error free(void* address, bool pinned);
   Error register_host(void* address, size_t bytes);
@@ -68,8 +77,9 @@ class Memory {
   uint64_t used(int device) const { return used_[device]; }
   uint64_t capacity() const { return capacity_; }
 
-  Error ipc_export(const void* base, IpcHandle* handle);
-  Error ipc_import(int device, const IpcHandle& handle, bool peers_reachable, bool corrupt, void** base);
+  Error ipc_export(const void* base, IpcHandle* handle, int* file);
+  Error ipc_import(int device, const IpcHandle& handle, int file, bool peers_reachable, bool corrupt,
+                   void** base);
   Error ipc_close(void* base);
 
  private:
@@ -89,7 +99,7 @@ class Memory {
   mutable std::shared_mutex mutex_;  // guards what follows
   std::unique_ptr<Addresses> addresses_;
   std::map<uintptr_t, BlockRef> blocks_;
-  std::set<uint64_t> imported_;  // nonces
+  std::set<std::pair<uint64_t, uint64_t>> imported_;  // nonces and offsets
 };
 
 // A memfd of block.mapped bytes plus a page that holds the block's seal; sets fd and alias.

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <vector>
 
+#include "device/bar.h"
+
 namespace fairlead::device {
 namespace {
 
@@ -49,7 +51,9 @@ Slot::~Slot() {
   idle.push_back(data_);
 }
 
-Error copy_small_to_host(int device, void* to, const void* from, size_t bytes) {
+namespace {
+
+Error engine_to_host(int device, void* to, const void* from, size_t bytes) {
   Slot slot = Slot::take();
   if (!slot.data()) return copy_now(device, to, from, bytes);
   // From an odd address a word might arrive in two parts.
@@ -73,6 +77,25 @@ Error copy_small_to_host(int device, void* to, const void* from, size_t bytes) {
   if (state != Error::none) return copy_now(device, to, from, bytes);
   std::memcpy(to, slot.data(), bytes);
   return Error::none;
+}
+
+Error engine_to_device(int device, void* to, const void* from, size_t bytes) {
+  Slot slot = Slot::take();
+  if (!slot.data()) return copy_now(device, to, from, bytes);
+  std::memcpy(slot.data(), from, bytes);
+  return copy_now(device, to, slot.data(), bytes);
+}
+
+constexpr SmallCopies engine{engine_to_host, engine_to_device};
+
+}  // namespace
+
+Error copy_small_to_host(int device, void* to, const void* from, size_t bytes) {
+  return bar_read(device, to, from, bytes, engine) ? Error::none : engine_to_host(device, to, from, bytes);
+}
+
+bool store_small_to_device(int device, void* to, const void* from, size_t bytes) {
+  return bar_write(device, to, from, bytes, engine);
 }
 
 }  // namespace fairlead::device

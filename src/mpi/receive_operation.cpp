@@ -244,7 +244,10 @@ void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
   }
   payload_bytes_ = length;
   size_t size = static_cast<size_t>(length);
-  if (size <= device::small_copy_bytes) slot_ = device::Slot::take();
+  if (size <= device::small_copy_bytes) {
+    if (device::store_small_to_device(device_, buffer_.address, bytes, size)) return over();
+    slot_ = device::Slot::take();
+  }
   if (slot_.data()) std::memcpy(slot_.data(), bytes, size);
   Error error = slot_.data() ? copy_.enqueue(device_, buffer_.address, slot_.data(), size)
                              : copy_.start(device_, buffer_.address, bytes, size);

@@ -70,7 +70,10 @@ SharedMemory Node::open_segment(const Nonce& nonce, int ranks, pid_t pid, int fd
 }
 
 Node::Node(SharedMemory segment, std::vector<int> world_ranks, int my_rank)
-    : segment_(std::move(segment)), world_ranks_(std::move(world_ranks)), rank_(my_rank) {
+    : segment_(std::move(segment)),
+      world_ranks_(std::move(world_ranks)),
+      rank_(my_rank),
+      files_(nonce(), my_rank) {
   for (size_t i = 0; i < world_ranks_.size(); ++i) {
     size_t world = static_cast<size_t>(world_ranks_[i]);
     if (by_world_.size() <= world) by_world_.resize(world + 1, -1);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "node/file_box.h"
 #include "node/segment.h"
 #include "node/shared_memory.h"
 
@@ -31,6 +32,8 @@ class Node {
     return world_rank >= 0 && world_rank < static_cast<int>(by_world_.size()) ? by_world_[world_rank] : -1;
   }
 
+  const FileBox& files() const { return files_; }
+
   RankBlock& block(int node_rank) const;
   RankBlock& mine() const { return block(rank_); }
   Verdict& verdict(int from, int to) const;
@@ -47,6 +50,7 @@ class Node {
   std::vector<int> world_ranks_;
   std::vector<int> by_world_;
   int rank_;
+  FileBox files_;
 };
 
 }  // namespace fairlead::node

@@ -35,7 +35,7 @@ struct Nonce {
 //   refused -> claimed               receiver, which tries again: the sender does not answer
 //   refused -> moving                sender, which answers
 //   offered -> moving -> buffered    sender: `source` names its own buffer now; then as offered
-//   free | moving -> streaming -> done   chunks through host memory; done by the receiver
+//   free | moving -> streaming -> done   chunks through memory of the sender; done by the receiver
 //   done -> free                     sender
 enum class OfferState : uint32_t { free, offered, claimed, refused, moving, buffered, streaming, done };
 
@@ -55,6 +55,12 @@ enum class Reason : uint8_t {
 };
 const char* to_string(Reason reason);
 
+// The memory that a streamed message passes through.
+enum class Medium : uint32_t {
+  host,    // the sender's arena of pinned host memory
+  device,  // the sender's buffer pool, which `source` names: the receiver copies peer to peer
+};
+
 struct alignas(64) Offer {
   std::atomic<OfferState> state;
   std::atomic<Reason> reason;       // receiver's, with refused
@@ -64,11 +70,13 @@ struct alignas(64) Offer {
   uint64_t bytes;
   RemoteMemory source;
 
-  // Streaming: chunk number k of the message lies in the sender's arena at chunks[k % chunks_in_flight].
+  // Streaming: chunk number k of the message lies at chunks[k % chunks_in_flight], in bytes from the start of
+  // the medium.
+  Medium medium;
   uint64_t chunk_bytes;
   std::atomic<uint64_t> produced;  // chunks the receiver may read
   std::atomic<uint64_t> consumed;  // chunks the sender may use again
-  uint32_t chunks[chunks_in_flight];
+  uint64_t chunks[chunks_in_flight];
   // Once `spilled`, all bytes from chunk number spilled_from on lie in memfd spill_fd of the sender.
   std::atomic<uint32_t> spilled;
   uint64_t spilled_from;

@@ -158,18 +158,26 @@ Error Pull::insist() {
   return found ? fetch(address) : over(Error::failed);
 }
 
-// A pair that was staged because this rank used no GPU may be served better once it does.
+// A pair that was staged because this rank used no GPU may be served better once it does; and a pair without
+// a verdict gets it now, so that its next message from memory that cannot be shared need not see host memory.
 void Pull::reconsider() {
   node::Verdict& verdict = node_.verdict(descriptor_.sender, node_.rank());
-  if (verdict.path != Path::staged || verdict.reason != Reason::no_context || device::device_in_use() < 0)
-    return;
-  verdict.reason = Reason::none;
-  verdict.path = Path::unknown;
+  if (verdict.path == Path::peer || descriptor_.sender == node_.rank()) return;
+  int device = device::device_in_use();
+  if (device < 0) return;
+  if (verdict.path == Path::staged && verdict.reason == Reason::no_context) {
+    verdict.reason = Reason::none;
+    verdict.path = Path::unknown;
+  }
+  transport::judge(node_, descriptor_.sender, device);
 }
 
 Error Pull::over(Error error) {
   bool arrived = error == Error::none && !truncated();
-  if (arrived) count(stream_ ? Traffic::staged : Traffic::peer, descriptor_.bytes);
+  Traffic way = !stream_                    ? Traffic::peer
+                : stream_->through_device() ? Traffic::bounced
+                                            : Traffic::staged;
+  if (arrived) count(way, descriptor_.bytes);
   offer_.fetched.store(arrived && !stream_, std::memory_order_relaxed);
   mapped_ = {};
   stream_.reset();

@@ -38,15 +38,15 @@ int take_index() {
 // can do so again without us.
 auto& fetched = *new std::set<std::pair<int, uint64_t>>;
 
-// Publishes where `address` lies, if it can be mapped by others at all.
-bool describe(node::Node& node, const device::Allocation& allocation, const void* address,
-              node::RemoteMemory* remote) {
+// Publishes where `bytes` bytes at `address` lie, if `receiver` can map that at all.
+bool describe(node::Node& node, int receiver, const device::Allocation& allocation, const void* address,
+              uint64_t bytes, node::RemoteMemory* remote) {
   std::vector<device::GoneExport> gone;
-  device::Error error = device::export_memory(allocation, address, remote, &gone);
+  device::Error error = device::export_memory(allocation, address, bytes, remote, &gone);
   transport::revoke(node, gone);
   for (const auto& entry : gone)
     std::erase_if(fetched, [&](const auto& known) { return known.second == entry.id; });
-  return error == device::Error::none;
+  return error == device::Error::none && transport::hand_over(node, receiver, *remote);
 }
 
 }  // namespace
@@ -73,7 +73,8 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
     if (verdict.path == Path::unknown && !transport::offer_proof(node, allocation.device))
       node.decide(node.rank(), receiver, Path::staged, Reason::not_exportable,
                   device::runtime()->error_text());
-    exportable = verdict.path != Path::staged && describe(node, allocation, address, &slot.source);
+    exportable =
+        verdict.path != Path::staged && describe(node, receiver, allocation, address, bytes, &slot.source);
   }
   return std::unique_ptr<SendOffer>(
       new SendOffer(node, index, receiver, address, bytes, allocation.device, exportable, allocation.id));
@@ -103,7 +104,11 @@ SendOffer::~SendOffer() {
 }
 
 void SendOffer::stream() {
-  stream_ = std::make_unique<transport::StagedSender>(node_, *slot_, device_, address_, bytes_);
+  // Peer copies work between the two, only not from this memory.
+  bool proven = node_.verdict(node_.rank(), receiver_).path == Path::peer &&
+                slot_->reason.load(std::memory_order_relaxed) != Reason::copy_failed;
+  stream_ = std::make_unique<transport::StagedSender>(
+      node_, *slot_, device_, address_, bytes_, proven ? transport::Medium::device : transport::Medium::host);
 }
 
 void SendOffer::advance() {
@@ -112,14 +117,20 @@ void SendOffer::advance() {
   switch (state) {
     case OfferState::refused:
       // The receiver may be taking it back (pull.cpp, insist).
-      if (slot_->state.compare_exchange_strong(state, OfferState::moving)) stream();
+      if (!slot_->state.compare_exchange_strong(state, OfferState::moving)) break;
+      if (slot_->reason.load(std::memory_order_relaxed) == Reason::import_failed)
+        transport::note_fetched(receiver_, slot_->source, false);
+      stream();
       break;
     case OfferState::streaming:
       stream_->advance();
       break;
     case OfferState::done:
-      if (slot_->fetched.load(std::memory_order_relaxed) && receiver_ != node_.rank())
-        fetched.insert({receiver_, allocation_});
+      if (slot_->fetched.load(std::memory_order_relaxed) && receiver_ != node_.rank()) {
+        transport::note_fetched(receiver_, slot_->source, true);
+        // Memory shared by file can be mapped again only with our help.
+        if (!slot_->source.by_file) fetched.insert({receiver_, allocation_});
+      }
       close();
       break;
     default:
@@ -160,7 +171,7 @@ void SendOffer::buffer() {
     device::Allocation allocation = device::classify(pool);
     node::RemoteMemory source{};
     source.base = reinterpret_cast<uintptr_t>(pool);
-    if (receiver_ == node_.rank() || describe(node_, allocation, pool, &source)) {
+    if (receiver_ == node_.rank() || describe(node_, receiver_, allocation, pool, bytes_, &source)) {
       slot_->source = source;
       pooled_ = pool;
       address_ = pool;

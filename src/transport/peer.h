@@ -18,9 +18,15 @@ using node::Reason;
 
 // Sender: makes this rank's proof, once; false when this process cannot export at all.
 bool offer_proof(Node& node, int device);
+// Sender: gives `receiver` what it needs to map `remote` besides the handle. False: it will not be able to.
+bool hand_over(Node& node, int receiver, const RemoteMemory& remote);
+// Sender: the receiver has fetched bytes from there itself, or could not.
+void note_fetched(int receiver, const RemoteMemory& remote, bool fetched);
 // Sender: publishes what export_memory() found gone.
 void revoke(Node& node, const std::vector<device::GoneExport>& gone);
 
+// Receiver: proves the pair if it has no verdict yet. Reason::none when it is served peer to peer.
+Reason judge(Node& node, int owner, int device);
 // Receiver: maps `remote` of node rank `owner` for copies that run on `device`. Reason::none on success;
 // otherwise the pair's verdict is written when it is about the pair and not about this memory.
 Reason reach(Node& node, int owner, int device, const RemoteMemory& remote, device::MappedMemory* mapped);

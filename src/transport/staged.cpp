@@ -3,12 +3,9 @@
 #include "transport/staged.h"
 
 #include <algorithm>
-#include <chrono>
-#include <map>
-#include <vector>
 
 #include "base/log.h"
-#include "base/options.h"
+#include "device/classify.h"
 
 namespace fairlead::transport {
 namespace {
@@ -16,74 +13,30 @@ namespace {
 using device::Error;
 using node::chunks_in_flight;
 using node::OfferState;
-using node::RankBlock;
 using node::SharedMemory;
 
-constexpr auto starvation = std::chrono::milliseconds(1);
 constexpr int retries_allowed = 3;
 constexpr uint64_t produced_failed = UINT64_MAX;
 
-// Pinning is for speed only; a driver that refuses costs bandwidth, not correctness.
-void pin(const SharedMemory& memory) {
-  if (device::runtime()->register_host(memory.data(), memory.size()) != Error::none)
-    log_line(LogLevel::info, "staging memory could not be pinned: %s", device::runtime()->error_text());
-}
-
-// This rank's own arena.
-struct Arena {
-  SharedMemory memory;
-  uint64_t chunk_bytes = 0;
-  std::vector<uint32_t> idle;
-  std::chrono::steady_clock::time_point last_return{};
-  size_t chunks = 0;
-
-  bool open(Node& node) {
-    if (chunk_bytes) return chunks > 0;
-    chunk_bytes = (options().staging_chunk + 4095) / 4096 * 4096;
-    uint64_t count = options().staging_arena / chunk_bytes;
-    if (count == 0) return false;
-    memory = SharedMemory::create(count * chunk_bytes);
-    if (!memory) return false;
-    pin(memory);
-    chunks = count;
-    for (uint64_t i = count; i-- > 0;) idle.push_back(static_cast<uint32_t>(i));
-    node.mine().arena_bytes = memory.size();
-    node.mine().arena_fd.store(memory.fd() + 1, std::memory_order_release);
-    return true;
-  }
-};
-
-Arena& arena() {
-  static auto* own = new Arena;
-  return *own;
-}
-
-// The arena of another rank, mapped and pinned here too at first use; null when that is impossible.
-const unsigned char* arena_of(Node& node, int owner) {
-  if (owner == node.rank()) return arena().memory.data();
-  static auto& opened = *new std::map<int, SharedMemory>;
-  SharedMemory& memory = opened[owner];
-  if (!memory) {
-    RankBlock& block = node.block(owner);
-    int fd = block.arena_fd.load(std::memory_order_acquire) - 1;
-    memory = SharedMemory::open(block.pid, fd, block.arena_bytes);
-    if (memory && device::runtime() && device::runtime()->in_use()) pin(memory);
-  }
-  return memory.data();
-}
-
 }  // namespace
 
-StagedSender::StagedSender(Node& node, Offer& offer, int device, const void* from, uint64_t bytes)
-    : node_(node), offer_(offer), device_(device), from_(static_cast<const char*>(from)), bytes_(bytes) {
-  bool usable = arena().open(node);
-  offer_.chunk_bytes = arena().chunk_bytes;
+StagedSender::StagedSender(Node& node, Offer& offer, int device, const void* from, uint64_t bytes,
+                           Medium medium)
+    : offer_(offer), device_(device), from_(static_cast<const char*>(from)), bytes_(bytes) {
+  if (medium == Medium::device) arena_ = device_arena(node, device, bytes);
+  offer_.medium = arena_ ? Medium::device : Medium::host;
+  if (arena_)
+    offer_.source = node.mine().proof;  // the pool as a whole
+  else
+    arena_ = host_arena(node);
+  // Without any arena all of it is spilled, in one piece.
+  offer_.chunk_bytes = arena_ ? arena_->chunk_bytes() : bytes;
   total_ = (bytes + offer_.chunk_bytes - 1) / offer_.chunk_bytes;
   offer_.produced.store(0, std::memory_order_relaxed);
   offer_.consumed.store(0, std::memory_order_relaxed);
   offer_.spilled.store(0, std::memory_order_relaxed);
   offer_.state.store(OfferState::streaming, std::memory_order_release);
-  if (usable)
+  if (arena_)
     advance();
   else
     spill();
@@ -99,32 +52,29 @@ uint64_t StagedSender::length(uint64_t chunk) const {
 
 void StagedSender::take_back_consumed() {
   uint64_t consumed = offer_.consumed.load(std::memory_order_acquire);
-  if (returned_ < consumed) arena().last_return = std::chrono::steady_clock::now();
-  for (; returned_ < consumed; ++returned_)
-    arena().idle.push_back(offer_.chunks[returned_ % chunks_in_flight]);
-}
-
-// All chunks may be held by messages that are received only after this one.
-bool StagedSender::starves() const {
-  return started_ == returned_ && started_ < total_ && !spilled_ && arena().idle.empty() &&
-         std::chrono::steady_clock::now() - arena().last_return > starvation;
+  for (; returned_ < consumed; ++returned_) arena_->give_back(offer_.chunks[returned_ % chunks_in_flight]);
 }
 
 void StagedSender::advance() {
   if (failed_) return;
+  if (!arena_) return spill();
   take_back_consumed();
-  if (starves()) return spill();
-  while (!spilled_ && started_ < total_ && started_ - returned_ < chunks_in_flight && !arena().idle.empty()) {
-    uint32_t chunk = arena().idle.back();
+  while (!spilled_ && started_ < total_ && started_ - returned_ < chunks_in_flight) {
+    std::optional<uint64_t> chunk = arena_->take(length(started_));
+    if (!chunk) {
+      // All chunks may be held by messages that are received only after this one.
+      if (started_ == returned_ && arena_->stuck()) return spill();
+      break;
+    }
     int slot = static_cast<int>(started_ % chunks_in_flight);
-    Error error = copies_[slot].start(device_, arena().memory.data() + chunk * offer_.chunk_bytes,
-                                      from_ + started_ * offer_.chunk_bytes, length(started_));
+    Error error = copies_[slot].start(device_, arena_->at(*chunk), from_ + started_ * offer_.chunk_bytes,
+                                      length(started_));
     if (error != Error::none) {
+      arena_->give_back(*chunk);
       if (++retries_ > retries_allowed) fail();
       return;
     }
-    arena().idle.pop_back();
-    offer_.chunks[slot] = chunk;
+    offer_.chunks[slot] = *chunk;
     ++started_;
   }
   while (produced_ < started_) {
@@ -133,7 +83,7 @@ void StagedSender::advance() {
     if (error == Error::not_ready) return;
     if (error != Error::none) {
       if (++retries_ > retries_allowed) return fail();
-      error = copies_[slot].start(device_, arena().memory.data() + offer_.chunks[slot] * offer_.chunk_bytes,
+      error = copies_[slot].start(device_, arena_->at(offer_.chunks[slot]),
                                   from_ + produced_ * offer_.chunk_bytes, length(produced_));
       if (error != Error::none) return fail();
       continue;
@@ -164,13 +114,13 @@ void StagedSender::fail() {
 
 void StagedSender::finish() {
   for (device::Copy& copy : copies_) copy.wait();
-  for (; returned_ < started_; ++returned_)
-    arena().idle.push_back(offer_.chunks[returned_ % chunks_in_flight]);
+  for (; returned_ < started_; ++returned_) arena_->give_back(offer_.chunks[returned_ % chunks_in_flight]);
 }
 
 StagedReceiver::StagedReceiver(Node& node, int owner, Offer& offer, int device, void* to, uint64_t bytes)
     : node_(node), owner_(owner), offer_(offer), device_(device), to_(static_cast<char*>(to)), bytes_(bytes) {
   total_ = (bytes + offer_.chunk_bytes - 1) / offer_.chunk_bytes;
+  if (through_device() && device_ < 0) device_ = device::device_in_use();
 }
 
 uint64_t StagedReceiver::length(uint64_t chunk) const {
@@ -183,12 +133,12 @@ Error StagedReceiver::advance() {
   if (produced == produced_failed) return Error::failed;
   produced = std::min(produced, total_);
   if (produced) {
-    const unsigned char* arena = arena_of(node_, owner_);
-    if (!arena) return Error::failed;
+    const char* arena = arena_.open(node_, owner_, offer_, device_);
+    if (!arena) return ++retries_ > retries_allowed ? Error::failed : Error::not_ready;
     auto start = [&](uint64_t chunk) {
-      return copies_[chunk % chunks_in_flight].start(
-          device_, to_ + chunk * offer_.chunk_bytes,
-          arena + offer_.chunks[chunk % chunks_in_flight] * offer_.chunk_bytes, length(chunk));
+      int slot = static_cast<int>(chunk % chunks_in_flight);
+      return copies_[slot].start(device_, to_ + chunk * offer_.chunk_bytes, arena + offer_.chunks[slot],
+                                 length(chunk));
     };
     while (started_ < produced) {
       if (start(started_) == Error::none)
@@ -214,10 +164,6 @@ Error StagedReceiver::advance() {
     return device::copy_now(device_, to_ + from, rest.data(), bytes_ - from);
   }
   return Error::not_ready;
-}
-
-size_t staged_chunks_in_use() {
-  return arena().chunks - arena().idle.size();
 }
 
 }  // namespace fairlead::transport

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Transport `staged` inside a node: the sender copies its device memory by chunks into an arena of pinned
-// host memory that its node can map, the receiver copies them out; both run at once, each at its own pace,
-// with at most chunks_in_flight chunks of a message between them (see node/segment.h, Offer).
+// Transport `staged` inside a node: the sender copies its device memory by chunks into an arena that its node
+// can reach, the receiver copies them out; both run at once, each at its own pace, with at most
+// chunks_in_flight chunks of a message between them (see node/segment.h, Offer). The arena is pinned host
+// memory, or, where the pair is served peer to peer and only this message's memory cannot be shared, device
+// memory of the sender.
 //
 // A sender that must stop making progress spills: the rest of the message goes to host memory of its own
 // that the receiver finds through the offer (invariant M6). Objects belong to one thread at a time.
@@ -11,16 +13,17 @@
 
 #include "device/copy.h"
 #include "node/node.h"
+#include "transport/arena.h"
 
 namespace fairlead::transport {
 
-using node::Node;
-using node::Offer;
+using node::Medium;
 
 class StagedSender {
  public:
-  // Publishes the stream in `offer` (state streaming). `from` is device memory of `device`.
-  StagedSender(Node& node, Offer& offer, int device, const void* from, uint64_t bytes);
+  // Publishes the stream in `offer` (state streaming). `from` is device memory of `device`. Medium::device
+  // asks for a pair that is proven; host memory serves where the pool cannot.
+  StagedSender(Node& node, Offer& offer, int device, const void* from, uint64_t bytes, Medium medium);
   ~StagedSender();
 
   void advance();
@@ -34,10 +37,9 @@ class StagedSender {
  private:
   uint64_t length(uint64_t chunk) const;
   void take_back_consumed();
-  bool starves() const;
   void fail();
 
-  Node& node_;
+  Arena* arena_ = nullptr;
   Offer& offer_;
   int device_;
   const char* from_;
@@ -56,6 +58,7 @@ class StagedReceiver {
 
   // none: all has arrived; not_ready; failed: the sender gave up or a copy failed.
   device::Error advance();
+  bool through_device() const { return offer_.medium == Medium::device; }
 
  private:
   uint64_t length(uint64_t chunk) const;
@@ -68,10 +71,8 @@ class StagedReceiver {
   uint64_t bytes_, total_;
   uint64_t started_ = 0, finished_ = 0;
   int retries_ = 0;
+  ArenaView arena_;  // before copies_: copies end before their mapping goes
   device::Copy copies_[node::chunks_in_flight];
 };
-
-// Chunks of this rank's arena that hold bytes; for leak tests.
-size_t staged_chunks_in_use();
 
 }  // namespace fairlead::transport

@@ -198,9 +198,7 @@ SHIM int hipPointerGetAttribute(void* value, int attribute, void* address) {
   return forward(&CudaAbi::pointer_attribute, value, attribute, number(address));
 }
 SHIM int hipMemGetAddressRange(void** base, size_t* size, void* address) {
-  int names[] = {CudaAbi::pointer_range_start, CudaAbi::pointer_range_size};
-  void* values[] = {base, size};
-  return forward(&CudaAbi::pointer_attributes, unsigned(std::size(names)), +names, +values, number(address));
+  return forward(&CudaAbi::address_range, reinterpret_cast<CudaAbi::Address*>(base), size, number(address));
 }
 SHIM int hipMalloc(void** address, size_t bytes) {
   CudaAbi::Address made = 0;
@@ -228,6 +226,62 @@ SHIM int hipHostUnregister(void* address) {
 SHIM int hipMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   return forward(&CudaAbi::memory_info, free_bytes, total_bytes);
 }
+
+#if FAIRLEAD_SHIM_ROCM >= 6
+using fairlead::device::AllocationProperties;
+using fairlead::device::MemoryAccess;
+
+SHIM int hipMallocAsync(void** address, size_t bytes, HipAbi::Stream stream) {
+  CudaAbi::Address made = 0;
+  return allocation(&made, forward(&CudaAbi::allocate_async, &made, bytes, handle<CudaAbi::Stream>(stream)),
+                    address);
+}
+SHIM int hipMemAddressReserve(void** address, size_t bytes, size_t alignment, void* hint,
+                              unsigned long long flags) {
+  CudaAbi::Address made = 0;
+  return allocation(&made, forward(&CudaAbi::address_reserve, &made, bytes, alignment, number(hint), flags),
+                    address);
+}
+SHIM int hipMemAddressFree(void* address, size_t bytes) {
+  return forward(&CudaAbi::address_free, number(address), bytes);
+}
+SHIM int hipMemGetAllocationGranularity(size_t* granularity, const AllocationProperties* properties,
+                                        int option) {
+  return forward(&CudaAbi::memory_granularity, granularity, properties, option);
+}
+SHIM int hipMemCreate(HipAbi::MemoryHandle* made, size_t bytes, const AllocationProperties* properties,
+                      unsigned long long flags) {
+  return forward(&CudaAbi::memory_create, reinterpret_cast<CudaAbi::MemoryHandle*>(made), bytes, properties,
+                 flags);
+}
+SHIM int hipMemRelease(HipAbi::MemoryHandle memory) {
+  return forward(&CudaAbi::memory_release, reinterpret_cast<CudaAbi::MemoryHandle>(memory));
+}
+SHIM int hipMemRetainAllocationHandle(HipAbi::MemoryHandle* memory, void* address) {
+  return forward(&CudaAbi::memory_retain, reinterpret_cast<CudaAbi::MemoryHandle*>(memory), address);
+}
+SHIM int hipMemMap(void* address, size_t bytes, size_t offset, HipAbi::MemoryHandle memory,
+                   unsigned long long flags) {
+  return forward(&CudaAbi::memory_map, number(address), bytes, offset,
+                 reinterpret_cast<CudaAbi::MemoryHandle>(memory), flags);
+}
+SHIM int hipMemUnmap(void* address, size_t bytes) {
+  return forward(&CudaAbi::memory_unmap, number(address), bytes);
+}
+SHIM int hipMemSetAccess(void* address, size_t bytes, const MemoryAccess* access, size_t count) {
+  return forward(&CudaAbi::memory_access, number(address), bytes, access, count);
+}
+SHIM int hipMemExportToShareableHandle(void* shared, HipAbi::MemoryHandle memory, int type,
+                                       unsigned long long flags) {
+  return forward(&CudaAbi::memory_export, shared, reinterpret_cast<CudaAbi::MemoryHandle>(memory), type,
+                 flags);
+}
+// Before 7.1, HIP wants a pointer to the file descriptor where CUDA wants its value.
+SHIM int hipMemImportFromShareableHandle(HipAbi::MemoryHandle* memory, void* shared, int type) {
+  void* value = reinterpret_cast<void*>(static_cast<intptr_t>(*static_cast<int*>(shared)));
+  return forward(&CudaAbi::memory_import, reinterpret_cast<CudaAbi::MemoryHandle*>(memory), value, type);
+}
+#endif
 
 SHIM int hipStreamCreateWithFlags(HipAbi::Stream* stream, unsigned flags) {
   return forward(&CudaAbi::stream_create, reinterpret_cast<CudaAbi::Stream*>(stream), flags);

@@ -60,6 +60,23 @@ static_assert(driver_flag::event_disable_timing == CU_EVENT_DISABLE_TIMING);
 static_assert(driver_flag::pointer_sync_memops == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
 static_assert(driver_flag::pointer_buffer_id == CU_POINTER_ATTRIBUTE_BUFFER_ID);
 
+static_assert(driver_flag::allocation_pinned == CU_MEM_ALLOCATION_TYPE_PINNED);
+static_assert(driver_flag::handle_file_descriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+static_assert(driver_flag::location_device == CU_MEM_LOCATION_TYPE_DEVICE);
+static_assert(driver_flag::access_read_write == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+static_assert(driver_flag::granularity_minimum == CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+
+static_assert(sizeof(AllocationProperties) == sizeof(CUmemAllocationProp));
+static_assert(offsetof(AllocationProperties, type) == offsetof(CUmemAllocationProp, type));
+static_assert(offsetof(AllocationProperties, handle_types) ==
+              offsetof(CUmemAllocationProp, requestedHandleTypes));
+static_assert(offsetof(AllocationProperties, location) == offsetof(CUmemAllocationProp, location));
+static_assert(offsetof(AllocationProperties, for_windows) ==
+              offsetof(CUmemAllocationProp, win32HandleMetaData));
+static_assert(offsetof(MemoryLocation, id) == offsetof(CUmemLocation, id));
+static_assert(sizeof(MemoryAccess) == sizeof(CUmemAccessDesc));
+static_assert(offsetof(MemoryAccess, flags) == offsetof(CUmemAccessDesc, flags));
+
 static_assert(CudaAbi::memory_host == CU_MEMORYTYPE_HOST);
 static_assert(CudaAbi::memory_device == CU_MEMORYTYPE_DEVICE);
 static_assert(CudaAbi::memory_unified == CU_MEMORYTYPE_UNIFIED);
@@ -69,6 +86,10 @@ static_assert(CudaAbi::pointer_device_ordinal == CU_POINTER_ATTRIBUTE_DEVICE_ORD
 static_assert(CudaAbi::pointer_legacy_ipc_capable == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE);
 static_assert(CudaAbi::pointer_range_start == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
 static_assert(CudaAbi::pointer_range_size == CU_POINTER_ATTRIBUTE_RANGE_SIZE);
+static_assert(CudaAbi::pointer_handle_types == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES);
+#if CUDA_VERSION >= 13000  // the release whose header was at hand
+static_assert(CudaAbi::pointer_block_id == CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID);
+#endif
 static_assert(CudaAbi::pointer_mempool == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
 static_assert(CudaAbi::device_multiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 static_assert(CudaAbi::device_capability_major == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);

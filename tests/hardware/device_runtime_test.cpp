@@ -190,6 +190,38 @@ TEST(device_runtime, freed_memory_is_unknown_and_a_new_allocation_has_a_new_id) 
   EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end()) << "an id was used twice";
 }
 
+TEST(device_runtime, pool_and_virtual_memory_are_device_memory_with_an_identity) {
+  constexpr size_t bytes = (21 << 20) + 3;
+  StreamScope stream;
+  for (auto allocate : {&Runtime::allocate_from_pool, &Runtime::allocate_virtual}) {
+    std::vector<uint64_t> ids;
+    for (int round = 0; round < 3; ++round) {
+      void* made = nullptr;
+      Error error = (gpu().*allocate)(0, bytes, &made);
+      if (error == Error::not_supported) GTEST_SKIP() << gpu().error_text();
+      ASSERT_SUCCESS(error);
+      auto* start = static_cast<unsigned char*>(made);
+      for (size_t at : {size_t{0}, bytes / 2, bytes - 1}) {
+        Allocation found;
+        ASSERT_SUCCESS(gpu().query(start + at, &found));
+        auto address = reinterpret_cast<uintptr_t>(start) + at;
+        EXPECT_EQ(found.kind, MemoryKind::device);
+        EXPECT_EQ(found.device, 0);
+        EXPECT_LE(found.base, address);
+        EXPECT_LT(address - found.base, found.size);
+        EXPECT_NE(found.id, 0u);
+        if (at == 0) ids.push_back(found.id);
+      }
+      Bytes content = pattern(bytes, round);
+      stream.copy(start, content.data(), bytes);
+      EXPECT_TRUE(bytes_of(start, bytes, stream) == content);
+      EXPECT_SUCCESS(gpu().free(start));
+    }
+    std::sort(ids.begin(), ids.end());
+    EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end()) << "an id was used twice";
+  }
+}
+
 TEST(device_runtime, copies_between_all_kinds_at_any_offset) {
   constexpr size_t room = 70000;
   StreamScope stream;
@@ -298,7 +330,7 @@ TEST(device_runtime, absurd_requests_fail_in_words) {
     EXPECT_EQ(gpu().create_stream(device, &stream), Error::invalid_value) << device;
     EXPECT_STRNE(gpu().error_text(), "");
   }
-  EXPECT_NE(gpu().ipc_import(0, IpcHandle{}, &untouched), Error::none);
+  EXPECT_NE(gpu().ipc_import(0, IpcHandle{}, -1, &untouched), Error::none);
   EXPECT_EQ(untouched, &untouched);
   size_t free_bytes = 0, total_bytes = 0;
   EXPECT_SUCCESS(gpu().memory_info(0, &free_bytes, &total_bytes)) << "after errors";
@@ -401,7 +433,7 @@ TEST(device_runtime, kernels_run_in_stream_order) {
 
 // ---- Cases with a second process ---------------------------------------------------------------------
 
-constexpr size_t shared_bytes = 300000;
+constexpr size_t shared_bytes = 200000;  // one piece of the simulated GPU's virtual memory
 
 std::string to_hex(const IpcHandle& handle) {
   std::string text;
@@ -415,13 +447,25 @@ std::string to_hex(const IpcHandle& handle) {
 
 TEST(device_runtime, other_processes_map_its_memory) {
   StreamScope stream;
-  Memory memory(MemoryKind::device, shared_bytes);
-  Bytes mine = pattern(shared_bytes, 17);
-  stream.copy(memory.at(), mine.data(), shared_bytes);
-  IpcHandle handle{};
-  ASSERT_SUCCESS(gpu().ipc_export(memory.at(), &handle));
-  ASSERT_EQ(run_again("--import", to_hex(handle)), 0);
-  EXPECT_EQ(bytes_of(memory.at(), shared_bytes, stream), pattern(shared_bytes, 71)) << "what the other wrote";
+  for (auto allocate : {&Runtime::allocate, &Runtime::allocate_virtual}) {
+    void* memory = nullptr;
+    Error error = (gpu().*allocate)(0, shared_bytes, &memory);
+    if (error == Error::not_supported) GTEST_SKIP() << gpu().error_text();
+    ASSERT_SUCCESS(error);
+    Allocation found;
+    ASSERT_SUCCESS(gpu().query(memory, &found));
+    if (!found.exportable) GTEST_SKIP() << "this driver cannot share virtual memory";
+    Bytes mine = pattern(shared_bytes, 17);
+    stream.copy(memory, mine.data(), shared_bytes);
+    IpcHandle handle{};
+    int file = -1;
+    ASSERT_SUCCESS(gpu().ipc_export(memory, &handle, &file));
+    int inherited = file < 0 ? -1 : dup(file);
+    ASSERT_EQ(run_again("--import", to_hex(handle) + std::to_string(inherited)), 0);
+    EXPECT_EQ(bytes_of(memory, shared_bytes, stream), pattern(shared_bytes, 71)) << "what the other wrote";
+    for (int descriptor : {file, inherited}) close(descriptor);
+    EXPECT_SUCCESS(gpu().free(memory));
+  }
 }
 
 // On the last device, so that two devices take part where there are two.
@@ -430,9 +474,10 @@ int import_in_this_process(const char* text) {
   for (size_t i = 0; i < sizeof handle.bytes; ++i) {
     handle.bytes[i] = static_cast<unsigned char>(std::stoul(std::string(text + 2 * i, 2), nullptr, 16));
   }
+  int file = std::atoi(text + 2 * sizeof handle.bytes);
   int device = devices() - 1;
   void* base = nullptr;
-  Error error = gpu().ipc_import(device, handle, &base);
+  Error error = gpu().ipc_import(device, handle, file, &base);
   if (error != Error::none) {
     std::fprintf(stderr, "ipc_import: %s\n", words(error).c_str());
     return 1;

@@ -57,6 +57,24 @@ static_assert(driver_flag::event_disable_timing == hipEventDisableTiming);
 static_assert(driver_flag::pointer_sync_memops == HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS);
 static_assert(driver_flag::pointer_buffer_id == HIP_POINTER_ATTRIBUTE_BUFFER_ID);
 
+#if HIP_VERSION_MAJOR >= 6
+static_assert(driver_flag::allocation_pinned == hipMemAllocationTypePinned);
+static_assert(driver_flag::handle_file_descriptor == hipMemHandleTypePosixFileDescriptor);
+static_assert(driver_flag::location_device == hipMemLocationTypeDevice);
+static_assert(driver_flag::access_read_write == hipMemAccessFlagsProtReadWrite);
+static_assert(driver_flag::granularity_minimum == hipMemAllocationGranularityMinimum);
+
+static_assert(sizeof(AllocationProperties) == sizeof(hipMemAllocationProp));
+static_assert(offsetof(AllocationProperties, type) == offsetof(hipMemAllocationProp, type));
+static_assert(offsetof(AllocationProperties, handle_types) ==
+              offsetof(hipMemAllocationProp, requestedHandleType));
+static_assert(offsetof(AllocationProperties, location) == offsetof(hipMemAllocationProp, location));
+static_assert(offsetof(AllocationProperties, for_windows) ==
+              offsetof(hipMemAllocationProp, win32HandleMetaData));
+static_assert(sizeof(MemoryAccess) == sizeof(hipMemAccessDesc));
+static_assert(offsetof(MemoryAccess, flags) == offsetof(hipMemAccessDesc, flags));
+#endif
+
 static_assert(HipAbi::copy_default == hipMemcpyDefault);
 static_assert(HipAbi::device_multiprocessors == hipDeviceAttributeMultiprocessorCount);
 static_assert(HipAbi::device_is_large_bar == hipDeviceAttributeIsLargeBar);

@@ -7,6 +7,7 @@
 //
 // Environment:
 //   TEST_MEMORY=host        every "device" buffer is host memory: the tests must pass on a plain MPI
+//   TEST_MEMORY=pool|virtual  it is stream-ordered or virtual device memory
 //   TEST_TOLERATE_ERRORS=1  an MPI error is an acceptable answer; wrong data and hangs are not
 //   TEST_THREADS=1          MPI is initialised with MPI_THREAD_MULTIPLE
 //   TEST_TIMEOUT=seconds    patience of the watchdog with one case (default 60)
@@ -101,10 +102,11 @@ void expect_empty(const MPI_Status& status, const char* file, int line);
 
 // ---- Memory -----------------------------------------------------------------------------------------
 
-enum class Place { host, pinned, managed, device, other_device };
+enum class Place { host, pinned, managed, device, other_device, pool, virtual_memory };
 const char* to_string(Place place);
-inline constexpr Place all_places[] = {Place::host, Place::pinned, Place::managed, Place::device,
-                                       Place::other_device};
+inline constexpr Place all_places[] = {Place::host,          Place::pinned,       Place::managed,
+                                       Place::device,        Place::other_device, Place::pool,
+                                       Place::virtual_memory};
 inline constexpr Place host_and_device[] = {Place::host, Place::device};
 
 // The pattern of a message: its bytes follow from a key; a shorter one is a prefix of a longer one.

@@ -31,6 +31,30 @@ void device_must(int result, const char* what, size_t bytes) {
     give_up("cannot %s %zu bytes: %s", what, bytes, fairlead_device_error_text());
 }
 
+// What Place::device and Place::other_device are made of.
+fairlead_device_memory kind_of_device_memory() {
+  const char* wanted = getenv("TEST_MEMORY");
+  if (wanted != nullptr && strcmp(wanted, "pool") == 0) return FAIRLEAD_MEMORY_POOL;
+  if (wanted != nullptr && strcmp(wanted, "virtual") == 0) return FAIRLEAD_MEMORY_VIRTUAL;
+  return FAIRLEAD_MEMORY_DEVICE;
+}
+
+fairlead_device_memory kind_of(Place place) {
+  static const fairlead_device_memory device = kind_of_device_memory();
+  switch (place) {
+    case Place::pinned:
+      return FAIRLEAD_MEMORY_PINNED;
+    case Place::managed:
+      return FAIRLEAD_MEMORY_MANAGED;
+    case Place::pool:
+      return FAIRLEAD_MEMORY_POOL;
+    case Place::virtual_memory:
+      return FAIRLEAD_MEMORY_VIRTUAL;
+    default:
+      return device;
+  }
+}
+
 bool is_plain(Place place) {
   return place == Place::host || host_oracle;
 }
@@ -49,6 +73,10 @@ const char* to_string(Place place) {
       return "device";
     case Place::other_device:
       return "other device";
+    case Place::pool:
+      return "stream-ordered device";
+    case Place::virtual_memory:
+      return "virtual device";
   }
   return "?";
 }
@@ -70,19 +98,15 @@ void* allocate(Place place, size_t bytes) {
   if (is_plain(place)) {
     address = malloc(bytes);
     if (address == nullptr) give_up("cannot allocate %zu bytes of host memory", bytes);
-  } else if (place == Place::pinned) {
-    device_must(fairlead_device_malloc_host(&address, bytes), "allocate pinned", bytes);
-  } else if (place == Place::managed) {
-    device_must(fairlead_device_malloc_managed(&address, bytes), "allocate managed", bytes);
-  } else if (place == Place::device) {
-    device_must(fairlead_device_malloc(&address, bytes), "allocate device", bytes);
-  } else {
-    int current = 0;
+    return address;
+  }
+  int current = 0;
+  if (place == Place::other_device) {
     fairlead_device_get(&current);
     device_must(fairlead_device_set((current + 1) % fairlead_device_count()), "change device for", bytes);
-    device_must(fairlead_device_malloc(&address, bytes), "allocate device", bytes);
-    fairlead_device_set(current);
   }
+  device_must(fairlead_device_allocate(&address, bytes, kind_of(place)), "allocate", bytes);
+  if (place == Place::other_device) fairlead_device_set(current);
   return address;
 }
 

@@ -40,8 +40,9 @@ size_t random_size(Dice& dice) {
 
 Place random_place(Dice& dice) {
   // Device memory is the subject; the other kinds are its company.
-  constexpr Place places[] = {Place::device, Place::device, Place::device,  Place::other_device,
-                              Place::host,   Place::host,   Place::managed, Place::pinned};
+  constexpr Place places[] = {Place::device, Place::device,        Place::device, Place::other_device,
+                              Place::pool,   Place::host,          Place::host,   Place::managed,
+                              Place::pinned, Place::virtual_memory};
   return dice.pick(places);
 }
 

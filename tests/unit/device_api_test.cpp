@@ -72,6 +72,13 @@ TEST(DeviceApi, every_kind_of_memory_is_filled_copied_and_freed) {
   EXPECT_EQ(fairlead_device_free(device), 0);
   EXPECT_NE(fairlead_device_free(device), 0);
   EXPECT_EQ(fairlead_device_free(managed), 0);
+  for (fairlead_device_memory kind : {FAIRLEAD_MEMORY_POOL, FAIRLEAD_MEMORY_VIRTUAL}) {
+    void* address = nullptr;
+    ASSERT_EQ(fairlead_device_allocate(&address, 100, kind), 0);
+    ASSERT_EQ(fairlead_device_fill(address, 7, 100), 0);
+    EXPECT_EQ(on_host(static_cast<char*>(address), 100), std::vector<char>(100, 7));
+    EXPECT_EQ(fairlead_device_free(address), 0);
+  }
   EXPECT_EQ(fairlead_device_free_host(pinned), 0);
   EXPECT_EQ(fairlead_device_malloc(&nothing, 0), 0);
   EXPECT_EQ(nothing, nullptr);

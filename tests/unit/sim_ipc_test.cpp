@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory of another process: shared both ways while it lives, refused or poisoned when it does not.
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <string>
 
 #include "sim_fixture.h"
 
@@ -50,6 +52,18 @@ class SimIpc : public SimTest {
     ask('a', value, &handle, sizeof handle);
     return handle;
   }
+  // Of one piece of virtual memory, with the file that belongs to it, taken out of the exporter's table.
+  IpcHandle exported_piece(unsigned char piece, int* file) {
+    struct {
+      IpcHandle handle;
+      int file;
+    } shared{};
+    ask('v', piece, &shared, sizeof shared);
+    std::string path = "/proc/" + std::to_string(exporter_) + "/fd/" + std::to_string(shared.file);
+    *file = open(path.c_str(), O_RDWR);
+    EXPECT_GE(*file, 0) << path;
+    return shared.handle;
+  }
   unsigned char exporter_reads(unsigned char hundreds) {
     unsigned char byte = 0;
     ask('r', hundreds, &byte, 1);
@@ -61,7 +75,7 @@ class SimIpc : public SimTest {
   }
   char* imported(const IpcHandle& handle, int device = 0) {
     void* base = nullptr;
-    EXPECT_EQ(gpu.ipc_import(device, handle, &base), Error::none) << gpu.error_text();
+    EXPECT_EQ(gpu.ipc_import(device, handle, -1, &base), Error::none) << gpu.error_text();
     return static_cast<char*>(base);
   }
 
@@ -97,7 +111,7 @@ TEST_F(SimIpc, second_import_is_already_mapped_until_closed) {
   IpcHandle handle = exported(1);
   char* base = imported(handle);
   void* again = nullptr;
-  EXPECT_EQ(gpu.ipc_import(0, handle, &again), Error::already_mapped);
+  EXPECT_EQ(gpu.ipc_import(0, handle, -1, &again), Error::already_mapped);
   ASSERT_EQ(gpu.ipc_close(base), Error::none);
   EXPECT_NE(imported(handle, 1), nullptr);
 }
@@ -110,29 +124,63 @@ TEST_F(SimIpc, memory_freed_by_its_owner_shows_poison_and_its_handle_is_stale) {
   EXPECT_EQ(read(base + 99999, 1)[0], 0xDB);
   ASSERT_EQ(gpu.ipc_close(base), Error::none);
   void* again = nullptr;
-  EXPECT_EQ(gpu.ipc_import(0, handle, &again), Error::invalid_value);
+  EXPECT_EQ(gpu.ipc_import(0, handle, -1, &again), Error::invalid_value);
   EXPECT_NE(strstr(gpu.error_text(), "stale"), nullptr) << gpu.error_text();
 
   // The new block takes the old one's address and descriptor; the old handle must not reach it.
   IpcHandle fresh = exported(18);
-  EXPECT_EQ(gpu.ipc_import(0, handle, &again), Error::invalid_value);
+  EXPECT_EQ(gpu.ipc_import(0, handle, -1, &again), Error::invalid_value);
   EXPECT_EQ(read(imported(fresh), 1)[0], 18);
 }
 
 TEST_F(SimIpc, own_and_damaged_handles_are_refused) {
   IpcHandle handle;
+  int file = -1;
   void* base = nullptr;
   char* own = device_memory(4096);
-  ASSERT_EQ(gpu.ipc_export(own, &handle), Error::none);
-  EXPECT_EQ(gpu.ipc_import(0, handle, &base), Error::invalid_value);
-  EXPECT_EQ(gpu.ipc_export(own + 1, &handle), Error::invalid_value);
-  EXPECT_EQ(gpu.ipc_export(&handle, &handle), Error::invalid_value);
+  ASSERT_EQ(gpu.ipc_export(own, &handle, &file), Error::none);
+  EXPECT_EQ(gpu.ipc_import(0, handle, -1, &base), Error::invalid_value);
+  EXPECT_EQ(gpu.ipc_export(own + 1, &handle, &file), Error::invalid_value);
+  EXPECT_EQ(gpu.ipc_export(&handle, &handle, &file), Error::invalid_value);
   for (size_t at = 0; at < 32; ++at) {
     handle = exported(1);
     handle.bytes[at] ^= 1;
-    EXPECT_NE(gpu.ipc_import(0, handle, &base), Error::none) << "damaged byte " << at;
+    EXPECT_NE(gpu.ipc_import(0, handle, -1, &base), Error::none) << "damaged byte " << at;
     exporter_frees();
   }
+}
+
+TEST_F(SimIpc, virtual_memory_is_shared_piece_by_piece_with_a_file) {
+  int file = -1, second_file = -1;
+  IpcHandle first = exported_piece(0, &file), second = exported_piece(1, &second_file);
+  void *base = nullptr, *next = nullptr;
+  EXPECT_EQ(gpu.ipc_import(0, first, -1, &base), Error::invalid_value);
+  EXPECT_EQ(gpu.ipc_import(0, exported(1), file, &base), Error::invalid_value);
+  exporter_frees();
+  ASSERT_EQ(gpu.ipc_import(0, second, second_file, &next), Error::none) << gpu.error_text();
+  ASSERT_EQ(gpu.ipc_import(0, first, file, &base), Error::none) << gpu.error_text();
+  close(file);
+  EXPECT_EQ(query(base).size, 262144u);
+  EXPECT_EQ(query(next).size, 300000u - 262144u);
+  EXPECT_EQ(read(base, 262144), std::vector<unsigned char>(262144, 'v'));
+  EXPECT_EQ(read(next, 300000 - 262144), std::vector<unsigned char>(300000 - 262144, 'v' + 1));
+  ASSERT_EQ(gpu.ipc_close(base), Error::none);
+  unsigned char freed = 0;
+  ask('w', 0, &freed, 1);
+  EXPECT_EQ(read(next, 1)[0], 0xDB);
+  ASSERT_EQ(gpu.ipc_close(next), Error::none);
+  EXPECT_EQ(gpu.ipc_import(0, second, second_file, &next), Error::invalid_value) << "freed";
+  close(second_file);
+}
+
+TEST_F(SimIpc, pool_memory_has_no_handle) {
+  void* pool = nullptr;
+  IpcHandle handle;
+  int file = -1;
+  ASSERT_EQ(gpu.allocate_from_pool(0, 4096, &pool), Error::none);
+  EXPECT_EQ(query(pool).kind, MemoryKind::device);
+  EXPECT_FALSE(query(pool).exportable);
+  EXPECT_EQ(gpu.ipc_export(pool, &handle, &file), Error::invalid_value);
 }
 
 TEST_F(SimIpc, copy_in_flight_when_its_import_is_closed_fails_or_had_happened) {
@@ -147,14 +195,15 @@ TEST_F(SimIpc, copy_in_flight_when_its_import_is_closed_fails_or_had_happened) {
 
 TEST_F(SimIpc, needs_no_export_exports_are_refused) {
   IpcHandle handle;
+  int file = -1;
   char* own = device_memory(4096);
   EXPECT_TRUE(query(own).exportable);
-  EXPECT_EQ(gpu.ipc_export(own, &handle), Error::not_supported);
+  EXPECT_EQ(gpu.ipc_export(own, &handle, &file), Error::not_supported);
 }
 
 TEST_F(SimIpc, needs_no_import_imports_are_refused) {
   void* base = nullptr;
-  EXPECT_EQ(gpu.ipc_import(0, exported(17), &base), Error::not_supported);
+  EXPECT_EQ(gpu.ipc_import(0, exported(17), -1, &base), Error::not_supported);
 }
 
 TEST_F(SimIpc, needs_corrupt_imports_show_other_bytes) {
@@ -170,7 +219,7 @@ TEST_F(SimIpc, needs_corrupt_imports_show_other_bytes) {
 TEST_F(SimIpc, needs_no_peers_only_the_same_device_can_import) {
   IpcHandle handle = exported(17);
   void* base = nullptr;
-  EXPECT_EQ(gpu.ipc_import(1, handle, &base), Error::peer_unavailable);
+  EXPECT_EQ(gpu.ipc_import(1, handle, -1, &base), Error::peer_unavailable);
   EXPECT_EQ(read(imported(handle, 0), 1)[0], 17);
 }
 

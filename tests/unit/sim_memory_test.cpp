@@ -72,6 +72,27 @@ TEST_F(SimMemory, addresses_of_freed_neighbours_serve_larger_allocations) {
   ASSERT_EQ(gpu.free(whole), Error::none);
 }
 
+TEST_F(SimMemory, virtual_memory_is_made_of_pieces_with_an_identity_each) {
+  void* made = nullptr;
+  ASSERT_EQ(gpu.allocate_virtual(0, 600000, &made), Error::none);
+  char* start = static_cast<char*>(made);
+  Allocation first = query(start), second = query(start + 262144), last = query(start + 599999);
+  EXPECT_EQ(first.kind, MemoryKind::device);
+  EXPECT_EQ(first.base, reinterpret_cast<uintptr_t>(start));
+  EXPECT_EQ(first.size, 262144u);
+  EXPECT_EQ(second.base, first.base + first.size);
+  EXPECT_EQ(last.base, second.base + second.size);
+  EXPECT_EQ(last.size, 600000u - 2 * 262144u);
+  EXPECT_EQ(query(start + 600000).kind, MemoryKind::host);
+  EXPECT_EQ((std::set<uint64_t>{first.id, second.id, last.id, query(device_memory(1)).id}.size()), 4u);
+  fill(start, 7, 600000);
+  EXPECT_EQ(read(start, 600000), std::vector<unsigned char>(600000, 7));
+  ASSERT_EQ(gpu.free(start), Error::none);
+  ASSERT_EQ(gpu.allocate_virtual(0, 600000, &made), Error::none);
+  EXPECT_EQ(made, start);
+  EXPECT_GT(query(made).id, last.id);
+}
+
 TEST_F(SimMemory, query_tells_kind_base_and_size_inside_and_host_outside) {
   char* device = device_memory(1000);
   Allocation found = query(device + 999);

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the chunks of a streamed message lie (see staged.h): memory of the sender that its node can reach,
+// either pinned host memory, or device memory of the buffer pool. One of each kind per rank, opened at first
+// use. Belongs to one thread at a time (the engine's lock).
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "device/ipc_registry.h"
+#include "node/node.h"
+
+namespace fairlead::transport {
+
+using node::Node;
+using node::Offer;
+
+// The sender's side.
+class Arena {
+ public:
+  virtual ~Arena() = default;
+
+  uint64_t chunk_bytes() const { return chunk_bytes_; }
+  // An offset with room for `bytes` bytes, at most chunk_bytes(); none when the rest is in use.
+  virtual std::optional<uint64_t> take(uint64_t bytes) = 0;
+  void give_back(uint64_t offset);
+  virtual char* at(uint64_t offset) const = 0;
+  // Nothing has come back for a while: its holders may be waiting for whoever asks.
+  bool stuck() const;
+
+ protected:
+  virtual void put_back(uint64_t offset) = 0;
+  uint64_t chunk_bytes_ = 0;
+
+ private:
+  std::chrono::steady_clock::time_point last_return_{};
+};
+
+// Null where the kernel gives no memory, or options allow none.
+Arena* host_arena(Node& node);
+// Null where the pool is off, cannot be shared, or has no room for a chunk of `bytes` bytes now.
+Arena* device_arena(Node& node, int device, uint64_t bytes);
+
+// The receiver's side.
+class ArenaView {
+ public:
+  // The arena that this offer of `owner` streams through, for copies that run on `device`; null when it
+  // cannot be reached.
+  const char* open(Node& node, int owner, const Offer& offer, int device);
+
+ private:
+  const char* start_ = nullptr;
+  device::MappedMemory mapped_;
+};
+
+// Chunks of this rank's host arena that hold bytes; for leak tests.
+size_t staged_chunks_in_use();
+
+}  // namespace fairlead::transport
