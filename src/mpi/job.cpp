@@ -38,9 +38,22 @@ node::Nonce agree_on_nonce() {
   return nonce;
 }
 
+// The ranks that share a node; of a node that is split by FAIRLEAD_NODES, those that pretend to.
+MPI_Comm ranks_of_this_node() {
+  MPI_Comm whole = MPI_COMM_NULL, part = MPI_COMM_NULL;
+  real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &whole);
+  if (options().nodes <= 1) return whole;
+  int rank = 0, size = 1;
+  PMPI_Comm_rank(whole, &rank);
+  PMPI_Comm_size(whole, &size);
+  real.Comm_split(whole, static_cast<int>(rank * options().nodes / size), world_rank, &part);
+  real.Comm_free(&whole);
+  return part;
+}
+
 // Null, on all ranks of the node alike, when one of them cannot map the segment.
 std::unique_ptr<node::Node> open_node(const node::Nonce& nonce) {
-  real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &node_comm);
+  node_comm = ranks_of_this_node();
   int rank = 0, size = 1;
   PMPI_Comm_rank(node_comm, &rank);
   PMPI_Comm_size(node_comm, &size);
