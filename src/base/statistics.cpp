@@ -6,8 +6,9 @@ namespace fairlead {
 namespace {
 
 TrafficCount counts[static_cast<int>(Traffic::rows)];
-constexpr const char* names[] = {"peer copies",     "staged in the node",        "plain, sent",
-                                 "plain, received", "buffered in device memory", "buffered in host memory"};
+constexpr const char* names[] = {
+    "peer copies",     "staged in the node",        "staged between nodes",   "plain, sent",
+    "plain, received", "buffered in device memory", "buffered in host memory"};
 
 }  // namespace
 

@@ -14,7 +14,8 @@ namespace fairlead {
 enum class Traffic {
   peer,             // received by a peer-to-peer copy
   staged,           // received through host memory of the node
-  plain_sent,       // sent as host message: small, another node, or no shared memory
+  network,          // received from another node, by chunks through host memory
+  plain_sent,       // sent as host message: small, another node, or unknown to Fairlead
   plain_received,   // host message into device memory
   buffered_device,  // send that was buffered in device memory for a late receiver
   buffered_host,    // the same in host memory

@@ -16,6 +16,7 @@
 #include "mpi/communicator.h"
 #include "mpi/engine.h"
 #include "mpi/front.h"
+#include "mpi/network.h"
 #include "mpi/request.h"
 
 namespace fairlead::mpi {
@@ -92,6 +93,7 @@ void open_job() {
   real.Comm_dup(MPI_COMM_SELF, &self_comm);
   real.Comm_dup(MPI_COMM_WORLD, &silent_comm);
   open_communicators();
+  network::open();
   int threads = MPI_THREAD_SINGLE;
   PMPI_Query_thread(&threads);
   engine().open(std::move(node), nonce, self_comm, silent_comm, threads == MPI_THREAD_MULTIPLE);
@@ -121,10 +123,15 @@ void print_statistics() {
 
 void close_job() {
   if (!watching()) return;
-  // A rank that comes here fetches nothing more; once all have, nobody needs what we buffered.
-  MPI_Request barrier;
-  real.Ibarrier(node_comm, &barrier);
+  // A rank that comes here fetches nothing more; once all have, nobody needs what we buffered. Each joins when
+  // its chunks have been received, be it only to be discarded.
+  MPI_Request barrier = MPI_REQUEST_NULL;
   engine().drain([&] {
+    if (engine().idle()) network::discard_unclaimed();
+    if (barrier == MPI_REQUEST_NULL) {
+      if (!network::all_received()) return false;
+      real.Ibarrier(silent_comm, &barrier);
+    }
     int all_here = 0;
     real.Test(&barrier, &all_here, MPI_STATUS_IGNORE);
     return all_here != 0;
@@ -140,6 +147,7 @@ void close_job() {
   print_statistics();
   detail::watching = false;
   close_communicators();
+  network::close();
   real.Comm_free(&self_comm);
   real.Comm_free(&silent_comm);
   real.Comm_free(&node_comm);

@@ -163,7 +163,12 @@ void Receive::advance() {
     }
     case Step::pulling: {
       Error state = pull_->advance();
-      if (state != Error::not_ready) end_pull(state);
+      if (state != Error::not_ready) end_transfer(state, pull_->bytes(), pull_->truncated());
+      return;
+    }
+    case Step::streaming: {
+      Error state = stream_->advance();
+      if (state != Error::not_ready) end_transfer(state, stream_->bytes(), stream_->truncated());
       return;
     }
     case Step::copying: {
@@ -186,8 +191,10 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
     return bytes ? deliver(bytes, length) : over();
 
   p2p::Descriptor descriptor = p2p::read_descriptor(start);
-  log_line(LogLevel::trace, "receive from %d with tag %d takes %lld bytes by offer %u of rank %d", key_.source,
-           key_.tag, static_cast<long long>(descriptor.bytes), descriptor.offer, descriptor.sender);
+  bool stream = descriptor.kind == p2p::DescriptorKind::stream;
+  log_line(LogLevel::trace, "receive from %d with tag %d takes %lld bytes by %s %u of rank %d", key_.source,
+           key_.tag, static_cast<long long>(descriptor.bytes), stream ? "stream" : "offer", descriptor.number,
+           descriptor.sender);
   if (!bytes) before_.write(buffer_);
   void* to = buffer_.address;
   if (!layout_.contiguous) {
@@ -198,25 +205,30 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   error_ = to || layout_.bytes == 0 ? MPI_SUCCESS : MPI_ERR_OTHER;
   descriptor_came_ = true;
   override_bytes_ = static_cast<MPI_Count>(descriptor.bytes);
-  pull_.emplace(*engine().node(), descriptor, to,
-                static_cast<uint64_t>(error_ == MPI_SUCCESS ? layout_.bytes : 0),
-                layout_.contiguous ? device_ : -1);
-  step_ = Step::pulling;
+  uint64_t capacity = error_ == MPI_SUCCESS ? static_cast<uint64_t>(layout_.bytes) : 0;
+  int device = layout_.contiguous ? device_ : -1;
+  if (stream) {
+    stream_.emplace(descriptor, to, capacity, device);
+    step_ = Step::streaming;
+  } else {
+    pull_.emplace(*engine().node(), descriptor, to, capacity, device);
+    step_ = Step::pulling;
+  }
   advance();
 }
 
-void Receive::end_pull(Error error) {
+void Receive::end_transfer(Error error, uint64_t bytes, bool truncated) {
   if (error != Error::none || error_ != MPI_SUCCESS) {
     error_ = MPI_ERR_OTHER;
-  } else if (pull_->truncated()) {
+  } else if (truncated) {
     error_ = MPI_ERR_TRUNCATE;
     override_bytes_ = layout_.bytes;
   } else if (!layout_.contiguous) {
-    MPI_Count bytes = static_cast<MPI_Count>(pull_->bytes());
+    MPI_Count length = static_cast<MPI_Count>(bytes);
     bool unpacked =
-        into_device() ? unpack_to_device(packed_.data(), bytes, buffer_.address, buffer_.count,
+        into_device() ? unpack_to_device(packed_.data(), length, buffer_.address, buffer_.count,
                                          buffer_.datatype, layout_, device_)
-                      : unpack_host(packed_.data(), bytes, buffer_.address, buffer_.count, buffer_.datatype);
+                      : unpack_host(packed_.data(), length, buffer_.address, buffer_.count, buffer_.datatype);
     if (!unpacked) error_ = MPI_ERR_OTHER;
   }
   over();
@@ -268,12 +280,16 @@ void Receive::over() {
   step_ = Step::over;
   pull_.reset();
   slot_ = device::Slot();
+  stream_.reset();
   complete_.store(true, std::memory_order_release);
 }
 
 void Receive::settle() {
   if (step_ == Step::pulling) {
     pull_->settle();
+    advance();
+  } else if (step_ == Step::streaming) {
+    stream_->settle();
     advance();
   }
 }
