@@ -24,6 +24,7 @@ constexpr uint64_t largest_chunk = uint64_t{1} << 30;  // MPI counts in int
 
 MPI_Comm comm = MPI_COMM_NULL;
 int own_rank = 0;
+bool all_native = false;
 int highest_tag = 0, next_tag = 0;
 auto& tags_in_use = *new std::set<std::pair<int, int>>;  // (receiver, tag)
 auto& last_progress = *new std::unordered_map<int, Time>;
@@ -41,6 +42,14 @@ void open() {
   real.Comm_dup(MPI_COMM_WORLD, &comm);
   PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   PMPI_Comm_rank(comm, &own_rank);
+  int mine = options().network == "native", all = 0, any = 0;
+  real.Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm);
+  real.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, comm);
+  all_native = all != 0;
+  if (any && !all && own_rank == 0)
+    log_line(LogLevel::warn,
+             "FAIRLEAD_NETWORK is native on some ranks only, so device messages between nodes are staged; set "
+             "it for all ranks alike");
   int* bound = nullptr;
   int found = 0;
   PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
@@ -59,6 +68,10 @@ void close() {
 bool reaches(int world_rank) {
   if (world_rank < 0 || world_rank == own_rank) return false;
   return !engine().node() || engine().node()->node_rank_of_world(world_rank) < 0;
+}
+
+bool native() {
+  return all_native;
 }
 
 uint64_t chunk_bytes() {

@@ -27,6 +27,9 @@ void close();
 
 // Is this rank of MPI_COMM_WORLD (-1: unknown) served by this transport? True of ranks outside the node.
 bool reaches(int world_rank);
+// Does the host MPI handle device memory itself (FAIRLEAD_NETWORK=native, on all ranks)? Then device pointers
+// of messages to and from the ranks this transport reaches are handed to it, and no descriptor is sent there.
+bool native();
 // Messages up to this size travel whole.
 uint64_t chunk_bytes();
 

@@ -189,6 +189,7 @@ class Receive : public Operation {
   int device_ = -1;
   Layout layout_;
   MPI_Request own_request_ = MPI_REQUEST_NULL;  // persistent
+  bool native_ = false;                         // the host MPI writes to device memory itself
   MPI_Message matched_ = MPI_MESSAGE_NULL;
   std::unique_ptr<Stashed> stashed_;
   HostBuffer bounce_;  // where the host message lands, when that is not the user's buffer

@@ -3,9 +3,11 @@
 #include <climits>
 
 #include "base/log.h"
+#include "base/options.h"
 #include "base/statistics.h"
 #include "device/classify.h"
 #include "device/small_copy.h"
+#include "mpi/communicator.h"
 #include "mpi/front.h"
 #include "mpi/operation.h"
 #include "mpi/request.h"
@@ -88,6 +90,7 @@ int Receive::start() {
     over();
     return MPI_SUCCESS;
   }
+  if (into_device() && !options().gpu_support) return refuse_device_memory(comm_);
   LookThenAsk together;
   if (!stashed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
     if (auto earlier = fairlead::mpi::take_stashed(key_.source, key_.tag, comm_)) take_stashed(std::move(earlier));
@@ -101,6 +104,7 @@ int Receive::start() {
 }
 
 bool Receive::lands_in_bounce() const {
+  if (native_) return false;
   return into_device() || (layout_.bytes < descriptor_length && matched_ == MPI_MESSAGE_NULL);
 }
 
@@ -114,6 +118,8 @@ int Receive::choose_landing(Landing* landing) {
     return raise(MPI_ERR_OTHER);
   }
   landing->address = bounce_.data();
+  // Of a truncated message nothing may have landed: an earlier descriptor must not be taken for it.
+  std::memset(landing->address, 0, p2p::descriptor_bytes);
   // Room for a descriptor in any case; whether the payload fits is checked when it has come. Beyond the
   // reach of int only the user's own type will do where the host MPI has no large counts.
   if (!layout_.contiguous || layout_.bytes <= INT_MAX) {
@@ -126,6 +132,9 @@ int Receive::choose_landing(Landing* landing) {
 int Receive::post() {
   log_line(LogLevel::trace, "receive of up to %lld bytes of %s memory from %d with tag %d is posted",
            static_cast<long long>(layout_.bytes), into_device() ? "device" : "host", key_.source, key_.tag);
+  // A message from inside the node, where any sender may be, may be a descriptor.
+  native_ = into_device() && network::native() && matched_ == MPI_MESSAGE_NULL &&
+            network::reaches(rank_in_world(comm_, key_.source));
   if (own_request_ != MPI_REQUEST_NULL && matched_ == MPI_MESSAGE_NULL) {
     if (!lands_in_bounce()) before_.read(buffer_, layout_.contiguous);
     message_ = own_request_;
@@ -133,7 +142,7 @@ int Receive::post() {
   }
   Landing place;
   if (int result = choose_landing(&place); result != MPI_SUCCESS) return result;
-  if (!lands_in_bounce() && matched_ == MPI_MESSAGE_NULL) before_.read(buffer_, layout_.contiguous);
+  if (!lands_in_bounce() && !native_ && matched_ == MPI_MESSAGE_NULL) before_.read(buffer_, layout_.contiguous);
   auto [landing, count, datatype] = place;
   bool fits = count <= INT_MAX;
   int small = static_cast<int>(count);
@@ -155,7 +164,7 @@ void Receive::advance() {
       host_error_ = result != MPI_SUCCESS ? result : status_.MPI_ERROR;
       if (host_error_ != MPI_SUCCESS) return over();
       PMPI_Test_cancelled(&status_, &cancelled);
-      if (cancelled) return over();
+      if (cancelled || native_) return over();
       MPI_Count length = byte_count(status_);
       bounce_.note_used(static_cast<size_t>(length));
       arrived(bounce_.data(), length);

@@ -9,6 +9,7 @@
 #include "device/classify.h"
 #include "device/small_copy.h"
 #include "mpi/communicator.h"
+#include "mpi/front.h"
 #include "mpi/operation.h"
 
 namespace fairlead::mpi {
@@ -61,16 +62,24 @@ int Send::start() {
   if (layout.bytes == 0) return post(this, buffer_.count, buffer_.datatype);
   device::Allocation allocation = device::classify(static_cast<char*>(buffer_.address) + layout.first);
 
-  if (mode_ == SendMode::buffered || !layout.contiguous) return send_plain(allocation, layout);
+  if (!options().gpu_support) return refuse_device_memory(comm_);
 
   uint64_t bytes = static_cast<uint64_t>(layout.bytes);
-  int receiver = rank_in_world(comm_, dest_);
+  int receiver = mode_ == SendMode::buffered ? -1 : rank_in_world(comm_, dest_);
+  if (network::native() && network::reaches(receiver) && !buffer_at_once_) {
+    log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is left to the host MPI",
+             static_cast<unsigned long long>(bytes), dest_, tag_);
+    count(Traffic::native, bytes);
+    return post(buffer_.address, buffer_.count, buffer_.datatype);
+  }
+  if (receiver < 0 || !layout.contiguous) return send_plain(allocation, layout);
   if (network::reaches(receiver)) {
     // Synchronous messages travel whole: a probe takes a descriptor from the host MPI, which matches it, and
     // no shared memory could tell its sender that this was no receive (M4).
-    if (bytes > network::chunk_bytes() && mode_ != SendMode::synchronous && !buffer_at_once_)
+    if (!network::native() && bytes > network::chunk_bytes() && mode_ != SendMode::synchronous &&
+        !buffer_at_once_)
       return stream(receiver, allocation, bytes);
-  } else if (engine().node() && receiver >= 0) {
+  } else if (engine().node()) {
     if (offer(engine().node()->node_rank_of_world(receiver), allocation, bytes)) return post_descriptor();
   }
   return send_plain(allocation, layout);
