@@ -7,8 +7,15 @@ namespace {
 
 TrafficCount counts[static_cast<int>(Traffic::rows)];
 constexpr const char* names[] = {
-    "peer copies",     "bounced in device memory",  "staged in the node",     "plain, sent",
-    "plain, received", "buffered in device memory", "buffered in host memory"};
+    "peer copies",
+    "bounced in device memory",
+    "staged in the node",
+    "staged between nodes",
+    "handed to the host MPI",
+    "plain, sent",
+    "plain, received",
+    "buffered in device memory",
+    "buffered in host memory"};
 
 }  // namespace
 

@@ -15,7 +15,9 @@ enum class Traffic {
   peer,             // received by a peer-to-peer copy
   bounced,          // received by peer-to-peer copies from the sender's buffer pool
   staged,           // received through host memory of the node
-  plain_sent,       // sent as host message: small, another node, or no shared memory
+  network,          // received from another node, by chunks through host memory
+  native,           // sent by handing the device pointer to the host MPI
+  plain_sent,       // sent as host message: small, another node, or unknown to Fairlead
   plain_received,   // host message into device memory
   buffered_device,  // send that was buffered in device memory for a late receiver
   buffered_host,    // the same in host memory

@@ -77,6 +77,11 @@ void Engine::remove(Operation* operation) {
   keep(operation->take_unfinished_offer());
 }
 
+bool Engine::idle() {
+  std::lock_guard lock(mutex_);
+  return std::all_of(operations_.begin(), operations_.end(), [](Operation* o) { return o->complete(); });
+}
+
 void Engine::bind(MPI_Request request, Operation* operation) {
   std::lock_guard lock(mutex_);
   by_request_[request] = operation;
@@ -96,6 +101,8 @@ Operation* Engine::find(MPI_Request request) {
 
 void Engine::adopt(std::unique_ptr<Operation> operation) {
   std::lock_guard lock(mutex_);
+  // Nobody will wait for it: from now on it is in a hurry by itself.
+  operation->start_waiting();
   adopted_.push_back(std::move(operation));
 }
 
@@ -137,6 +144,7 @@ void Engine::advance_operations() {
 void Engine::progress_locked() {
   if (++rounds_ % rounds_between_nudges == 0) nudge_host();
   advance_operations();
+  network::advance();
   device::start_enqueued();
   std::erase_if(kept_, [&](auto& offer) {
     offer->advance();

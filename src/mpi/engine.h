@@ -62,6 +62,8 @@ class Engine {
   // An operation is advanced from add() to remove(). Both take the lock.
   void add(Operation* operation);
   void remove(Operation* operation);
+  // Are all operations complete?
+  bool idle();
   // The requests the user holds. Null when `request` is not ours.
   void bind(MPI_Request request, Operation* operation);
   void unbind(MPI_Request request);

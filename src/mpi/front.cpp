@@ -2,7 +2,10 @@
 
 #include "mpi/front.h"
 
+#include <string>
+
 #include "base/log.h"
+#include "base/options.h"
 #include "mpi/engine.h"
 
 namespace fairlead::mpi {
@@ -11,25 +14,39 @@ bool detail::watching = false;
 
 namespace {
 
-constexpr const char* unhandled =
-    "device memory is not handled by this function yet; copy the buffer to host memory first";
+// Why device memory is refused, and what to do about it.
+std::string reason() {
+  if (options().gpu_support)
+    return "device memory is not handled by this function yet; copy the buffer to host memory first";
+  for (const OptionReport& option : describe_options())
+    if (option.name == std::string("gpu_support"))
+      return "device memory was handed to MPI, which " + option.origin +
+             " forbids; unset it or set FAIRLEAD_GPU_SUPPORT=on, or copy the buffer to host memory first";
+  return "";
+}
 
 }  // namespace
 
 int refuse(Function function, MPI_Comm comm) {
-  log_line(LogLevel::error, "%s: %s", to_string(function), unhandled);
+  log_line(LogLevel::error, "%s: %s", to_string(function), reason().c_str());
+  PMPI_Comm_call_errhandler(comm, MPI_ERR_BUFFER);
+  return MPI_ERR_BUFFER;
+}
+
+int refuse_device_memory(MPI_Comm comm) {
+  log_line(LogLevel::error, "%s", reason().c_str());
   PMPI_Comm_call_errhandler(comm, MPI_ERR_BUFFER);
   return MPI_ERR_BUFFER;
 }
 
 int refuse_window(Function function, MPI_Win win) {
-  log_line(LogLevel::error, "%s: %s", to_string(function), unhandled);
+  log_line(LogLevel::error, "%s: %s", to_string(function), reason().c_str());
   PMPI_Win_call_errhandler(win, MPI_ERR_BUFFER);
   return MPI_ERR_BUFFER;
 }
 
 int refuse_file(Function function, MPI_File file) {
-  log_line(LogLevel::error, "%s: %s", to_string(function), unhandled);
+  log_line(LogLevel::error, "%s: %s", to_string(function), reason().c_str());
   PMPI_File_call_errhandler(file, MPI_ERR_BUFFER);
   return MPI_ERR_BUFFER;
 }

@@ -37,6 +37,8 @@ inline bool is_device(const void* address, MPI_Datatype datatype) {
 int refuse(Function function, MPI_Comm comm);
 int refuse_window(Function function, MPI_Win win);
 int refuse_file(Function function, MPI_File file);
+// The same for device memory of any kind that came although FAIRLEAD_GPU_SUPPORT is off.
+int refuse_device_memory(MPI_Comm comm);
 // Passes on the result of a host call that may have received something. When it failed, senders are told: a
 // message that was too long may have been a descriptor, whose offer nobody takes up then (M3).
 int noted(int result);

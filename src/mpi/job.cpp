@@ -20,6 +20,7 @@
 #include "mpi/communicator.h"
 #include "mpi/engine.h"
 #include "mpi/front.h"
+#include "mpi/network.h"
 #include "mpi/request.h"
 
 #pragma weak PMPI_Get_library_version  // as in host_mpi.h
@@ -87,9 +88,22 @@ node::Nonce agree_on_nonce() {
   return nonce;
 }
 
+// The ranks that share a node; of a node that is split by FAIRLEAD_NODES, those that pretend to.
+MPI_Comm ranks_of_this_node() {
+  MPI_Comm whole = MPI_COMM_NULL, part = MPI_COMM_NULL;
+  real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &whole);
+  if (options().nodes <= 1) return whole;
+  int rank = 0, size = 1;
+  PMPI_Comm_rank(whole, &rank);
+  PMPI_Comm_size(whole, &size);
+  real.Comm_split(whole, static_cast<int>(rank * options().nodes / size), world_rank, &part);
+  real.Comm_free(&whole);
+  return part;
+}
+
 // Null, on all ranks of the node alike, when one of them cannot map the segment.
 std::unique_ptr<node::Node> open_node(const node::Nonce& nonce) {
-  real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &node_comm);
+  node_comm = ranks_of_this_node();
   int rank = 0, size = 1;
   PMPI_Comm_rank(node_comm, &rank);
   PMPI_Comm_size(node_comm, &size);
@@ -128,6 +142,7 @@ void open_job() {
   real.Comm_dup(MPI_COMM_SELF, &self_comm);
   real.Comm_dup(MPI_COMM_WORLD, &silent_comm);
   open_communicators();
+  network::open();
   int threads = MPI_THREAD_SINGLE;
   PMPI_Query_thread(&threads);
   engine().open(std::move(node), nonce, self_comm, silent_comm, threads == MPI_THREAD_MULTIPLE);
@@ -157,10 +172,15 @@ void print_statistics() {
 
 void close_job() {
   if (!watching()) return;
-  // A rank that comes here fetches nothing more; once all have, nobody needs what we buffered.
-  MPI_Request barrier;
-  real.Ibarrier(node_comm, &barrier);
+  // A rank that comes here fetches nothing more; once all have, nobody needs what we buffered. Each joins when
+  // its chunks have been received, be it only to be discarded.
+  MPI_Request barrier = MPI_REQUEST_NULL;
   engine().drain([&] {
+    if (engine().idle()) network::discard_unclaimed();
+    if (barrier == MPI_REQUEST_NULL) {
+      if (!network::all_received()) return false;
+      real.Ibarrier(silent_comm, &barrier);
+    }
     int all_here = 0;
     real.Test(&barrier, &all_here, MPI_STATUS_IGNORE);
     return all_here != 0;
@@ -176,6 +196,7 @@ void close_job() {
   print_statistics();
   detail::watching = false;
   close_communicators();
+  network::close();
   real.Comm_free(&self_comm);
   real.Comm_free(&silent_comm);
   real.Comm_free(&node_comm);

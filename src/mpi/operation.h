@@ -19,6 +19,8 @@
 
 #include "mpi/engine.h"
 #include "mpi/first_bytes.h"
+#include "mpi/network_receive.h"
+#include "mpi/network_send.h"
 #include "mpi/real.h"
 #include "device/small_copy.h"
 #include "p2p/pull.h"
@@ -111,9 +113,13 @@ class Send : public Operation {
   void buffer_at_once() { buffer_at_once_ = true; }
 
  private:
+  bool offer(int receiver, const device::Allocation& allocation, uint64_t bytes);
+  int stream(int receiver, const device::Allocation& allocation, uint64_t bytes);
+  int post_descriptor();
   int send_plain(const device::Allocation& allocation, const Layout& layout);
   int post(const void* address, MPI_Count count, MPI_Datatype datatype);
   void hurry();
+  bool let_go();
 
   SendMode mode_;
   KeptType datatype_;
@@ -121,9 +127,11 @@ class Send : public Operation {
   int dest_, tag_;
   bool buffer_at_once_ = false;
   bool lost_ = false;  // the receiver cannot get the bytes
-  HostBuffer staged_;
+  HostBuffer staged_;  // a plain message
+  MPI_Count staged_bytes_ = 0;
   p2p::DescriptorMessage descriptor_;
   std::unique_ptr<p2p::SendOffer> offer_;
+  std::unique_ptr<NetworkSend> stream_;
 };
 
 struct Stashed;
@@ -174,7 +182,7 @@ class Receive : public Operation {
   int post();
   void arrived(const unsigned char* bytes, MPI_Count length);
   void deliver(const unsigned char* bytes, MPI_Count length);
-  void end_pull(device::Error error);
+  void end_transfer(device::Error error, uint64_t bytes, bool truncated);
   void copy_again();
   void over();
 
@@ -184,15 +192,17 @@ class Receive : public Operation {
   int device_ = -1;
   Layout layout_;
   MPI_Request own_request_ = MPI_REQUEST_NULL;  // persistent
+  bool native_ = false;                         // the host MPI writes to device memory itself
   MPI_Message matched_ = MPI_MESSAGE_NULL;
   std::unique_ptr<Stashed> stashed_;
   HostBuffer bounce_;  // where the host message lands, when that is not the user's buffer
   bool in_bounce_ = false;
   FirstBytes before_;  // of the user's buffer, when the host message lands there
-  HostBuffer packed_;  // where a pull lands, when the user's layout has gaps
+  HostBuffer packed_;  // where a pull or a stream lands, when the user's layout has gaps
 
-  enum class Step { matching, pulling, copying, over } step_ = Step::matching;
+  enum class Step { matching, pulling, streaming, copying, over } step_ = Step::matching;
   std::optional<p2p::Pull> pull_;
+  std::optional<NetworkReceive> stream_;
   device::Slot slot_;  // before copy_: a copy ends before its slot goes
   device::Copy copy_;
   MPI_Status status_;              // of the host message

@@ -3,9 +3,11 @@
 #include <climits>
 
 #include "base/log.h"
+#include "base/options.h"
 #include "base/statistics.h"
 #include "device/classify.h"
 #include "device/small_copy.h"
+#include "mpi/communicator.h"
 #include "mpi/front.h"
 #include "mpi/operation.h"
 #include "mpi/request.h"
@@ -88,6 +90,7 @@ int Receive::start() {
     over();
     return MPI_SUCCESS;
   }
+  if (into_device() && !options().gpu_support) return refuse_device_memory(comm_);
   LookThenAsk together;
   if (!stashed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
     if (auto earlier = fairlead::mpi::take_stashed(key_.source, key_.tag, comm_)) take_stashed(std::move(earlier));
@@ -101,6 +104,7 @@ int Receive::start() {
 }
 
 bool Receive::lands_in_bounce() const {
+  if (native_) return false;
   return into_device() || (layout_.bytes < descriptor_length && matched_ == MPI_MESSAGE_NULL);
 }
 
@@ -114,6 +118,8 @@ int Receive::choose_landing(Landing* landing) {
     return raise(MPI_ERR_OTHER);
   }
   landing->address = bounce_.data();
+  // Of a truncated message nothing may have landed: an earlier descriptor must not be taken for it.
+  std::memset(landing->address, 0, p2p::descriptor_bytes);
   // Room for a descriptor in any case; whether the payload fits is checked when it has come. Beyond the
   // reach of int only the user's own type will do where the host MPI has no large counts.
   if (!layout_.contiguous || layout_.bytes <= INT_MAX) {
@@ -126,15 +132,22 @@ int Receive::choose_landing(Landing* landing) {
 int Receive::post() {
   log_line(LogLevel::trace, "receive of up to %lld bytes of %s memory from %d with tag %d is posted",
            static_cast<long long>(layout_.bytes), into_device() ? "device" : "host", key_.source, key_.tag);
+  // A message from inside the node, where any sender may be, may be a descriptor.
+  native_ = into_device() && network::native() && matched_ == MPI_MESSAGE_NULL &&
+            network::reaches(rank_in_world(comm_, key_.source));
   in_bounce_ = lands_in_bounce();
   if (own_request_ != MPI_REQUEST_NULL && matched_ == MPI_MESSAGE_NULL) {
-    if (!in_bounce_) before_.read(buffer_, layout_.contiguous);
+    if (in_bounce_)
+      std::memset(bounce_.data(), 0, p2p::descriptor_bytes);
+    else
+      before_.read(buffer_, layout_.contiguous);
     message_ = own_request_;
     return real.Start(&message_);
   }
   Landing place;
   if (int result = choose_landing(&place); result != MPI_SUCCESS) return result;
-  if (!in_bounce_ && matched_ == MPI_MESSAGE_NULL) before_.read(buffer_, layout_.contiguous);
+  if (!in_bounce_ && !native_ && matched_ == MPI_MESSAGE_NULL)
+    before_.read(buffer_, layout_.contiguous);
   auto [landing, count, datatype] = place;
   bool fits = count <= INT_MAX;
   int small = static_cast<int>(count);
@@ -156,7 +169,7 @@ void Receive::advance() {
       host_error_ = result != MPI_SUCCESS ? result : status_.MPI_ERROR;
       if (host_error_ != MPI_SUCCESS) return over();
       PMPI_Test_cancelled(&status_, &cancelled);
-      if (cancelled) return over();
+      if (cancelled || native_) return over();
       MPI_Count length = byte_count(status_);
       bounce_.note_used(static_cast<size_t>(length));
       arrived(in_bounce_ ? bounce_.data() : nullptr, length);
@@ -164,7 +177,12 @@ void Receive::advance() {
     }
     case Step::pulling: {
       Error state = pull_->advance();
-      if (state != Error::not_ready) end_pull(state);
+      if (state != Error::not_ready) end_transfer(state, pull_->bytes(), pull_->truncated());
+      return;
+    }
+    case Step::streaming: {
+      Error state = stream_->advance();
+      if (state != Error::not_ready) end_transfer(state, stream_->bytes(), stream_->truncated());
       return;
     }
     case Step::copying: {
@@ -187,8 +205,10 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
     return bytes ? deliver(bytes, length) : over();
 
   p2p::Descriptor descriptor = p2p::read_descriptor(start);
-  log_line(LogLevel::trace, "receive from %d with tag %d takes %lld bytes by offer %u of rank %d", key_.source,
-           key_.tag, static_cast<long long>(descriptor.bytes), descriptor.offer, descriptor.sender);
+  bool stream = descriptor.kind == p2p::DescriptorKind::stream;
+  log_line(LogLevel::trace, "receive from %d with tag %d takes %lld bytes by %s %u of rank %d", key_.source,
+           key_.tag, static_cast<long long>(descriptor.bytes), stream ? "stream" : "offer", descriptor.number,
+           descriptor.sender);
   if (!bytes) before_.write(buffer_);
   void* to = buffer_.address;
   if (!layout_.contiguous) {
@@ -199,25 +219,30 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   error_ = to || layout_.bytes == 0 ? MPI_SUCCESS : MPI_ERR_OTHER;
   descriptor_came_ = true;
   override_bytes_ = static_cast<MPI_Count>(descriptor.bytes);
-  pull_.emplace(*engine().node(), descriptor, to,
-                static_cast<uint64_t>(error_ == MPI_SUCCESS ? layout_.bytes : 0),
-                layout_.contiguous ? device_ : -1);
-  step_ = Step::pulling;
+  uint64_t capacity = error_ == MPI_SUCCESS ? static_cast<uint64_t>(layout_.bytes) : 0;
+  int device = layout_.contiguous ? device_ : -1;
+  if (stream) {
+    stream_.emplace(descriptor, to, capacity, device);
+    step_ = Step::streaming;
+  } else {
+    pull_.emplace(*engine().node(), descriptor, to, capacity, device);
+    step_ = Step::pulling;
+  }
   advance();
 }
 
-void Receive::end_pull(Error error) {
+void Receive::end_transfer(Error error, uint64_t bytes, bool truncated) {
   if (error != Error::none || error_ != MPI_SUCCESS) {
     error_ = MPI_ERR_OTHER;
-  } else if (pull_->truncated()) {
+  } else if (truncated) {
     error_ = MPI_ERR_TRUNCATE;
     override_bytes_ = layout_.bytes;
   } else if (!layout_.contiguous) {
-    MPI_Count bytes = static_cast<MPI_Count>(pull_->bytes());
+    MPI_Count length = static_cast<MPI_Count>(bytes);
     bool unpacked =
-        into_device() ? unpack_to_device(packed_.data(), bytes, buffer_.address, buffer_.count,
+        into_device() ? unpack_to_device(packed_.data(), length, buffer_.address, buffer_.count,
                                          buffer_.datatype, layout_, device_)
-                      : unpack_host(packed_.data(), bytes, buffer_.address, buffer_.count, buffer_.datatype);
+                      : unpack_host(packed_.data(), length, buffer_.address, buffer_.count, buffer_.datatype);
     if (!unpacked) error_ = MPI_ERR_OTHER;
   }
   over();
@@ -272,12 +297,16 @@ void Receive::over() {
   step_ = Step::over;
   pull_.reset();
   slot_ = device::Slot();
+  stream_.reset();
   complete_.store(true, std::memory_order_release);
 }
 
 void Receive::settle() {
   if (step_ == Step::pulling) {
     pull_->settle();
+    advance();
+  } else if (step_ == Step::streaming) {
+    stream_->settle();
     advance();
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <climits>
+#include <utility>
 
 #include "base/log.h"
 #include "base/options.h"
@@ -8,6 +9,7 @@
 #include "device/classify.h"
 #include "device/small_copy.h"
 #include "mpi/communicator.h"
+#include "mpi/front.h"
 #include "mpi/operation.h"
 
 namespace fairlead::mpi {
@@ -60,27 +62,67 @@ int Send::start() {
   if (layout.bytes == 0) return post(this, buffer_.count, buffer_.datatype);
   device::Allocation allocation = device::classify(static_cast<char*>(buffer_.address) + layout.first);
 
-  int receiver = -1;
-  if (mode_ != SendMode::buffered && layout.contiguous) receiver = node_rank(comm_, dest_);
-  if (receiver < 0) return send_plain(allocation, layout);
+  if (!options().gpu_support) return refuse_device_memory(comm_);
+
+  uint64_t bytes = static_cast<uint64_t>(layout.bytes);
+  int receiver = mode_ == SendMode::buffered ? -1 : rank_in_world(comm_, dest_);
+  if (network::native() && network::reaches(receiver) && !buffer_at_once_) {
+    log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is left to the host MPI",
+             static_cast<unsigned long long>(bytes), dest_, tag_);
+    count(Traffic::native, bytes);
+    return post(buffer_.address, buffer_.count, buffer_.datatype);
+  }
+  if (receiver < 0 || !layout.contiguous) return send_plain(allocation, layout);
+  if (network::reaches(receiver)) {
+    // Synchronous messages travel whole: a probe takes a descriptor from the host MPI, which matches it, and
+    // no shared memory could tell its sender that this was no receive (M4).
+    if (!network::native() && bytes > network::chunk_bytes() && mode_ != SendMode::synchronous &&
+        !buffer_at_once_)
+      return stream(receiver, allocation, bytes);
+  } else if (engine().node()) {
+    if (offer(engine().node()->node_rank_of_world(receiver), allocation, bytes)) return post_descriptor();
+  }
+  return send_plain(allocation, layout);
+}
+
+// False when no offer is free.
+bool Send::offer(int receiver, const device::Allocation& allocation, uint64_t bytes) {
+  std::lock_guard lock(engine().mutex());
+  offer_ = p2p::SendOffer::open(*engine().node(), receiver, buffer_.address, bytes, allocation);
+  if (!offer_) return false;
+  descriptor_ = p2p::DescriptorMessage(offer_->descriptor());
+  if (buffer_at_once_) {
+    offer_->buffer();
+    if (!offer_->buffer_free()) offer_->flush();
+    if (!offer_->buffer_free()) offer_.reset();  // no memory for that: the message travels plain
+    if (!offer_) return false;
+  }
+  log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is offer %u",
+           static_cast<unsigned long long>(bytes), dest_, tag_, offer_->descriptor().number);
+  return true;
+}
+
+int Send::stream(int receiver, const device::Allocation& allocation, uint64_t bytes) {
   {
     std::lock_guard lock(engine().mutex());
-    offer_ = p2p::SendOffer::open(*engine().node(), receiver, buffer_.address,
-                                  static_cast<uint64_t>(layout.bytes), allocation);
-    if (offer_) descriptor_ = p2p::DescriptorMessage(offer_->descriptor());
-    if (offer_ && buffer_at_once_) {
-      offer_->buffer();
-      if (!offer_->buffer_free()) offer_->flush();
-      if (!offer_->buffer_free()) offer_.reset();  // no memory for that: the message travels plain
-    }
+    stream_ = std::make_unique<NetworkSend>(receiver, buffer_.address, bytes, allocation.device);
+    descriptor_ = p2p::DescriptorMessage(stream_->descriptor());
+    log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is stream %u",
+             static_cast<unsigned long long>(bytes), dest_, tag_, stream_->descriptor().number);
   }
-  if (!offer_) return send_plain(allocation, layout);
-  log_line(LogLevel::trace, "send of %lld bytes to %d with tag %d is offer %u",
-           static_cast<long long>(layout.bytes), dest_, tag_, offer_->descriptor().offer);
+  int result = post_descriptor();
+  if (result != MPI_SUCCESS) return result;
+  std::lock_guard lock(engine().mutex());
+  stream_->advance();
+  return result;
+}
+
+int Send::post_descriptor() {
   int result = post(descriptor_.bytes, p2p::descriptor_bytes, MPI_BYTE);
   if (result != MPI_SUCCESS) {
     std::lock_guard lock(engine().mutex());
     offer_.reset();
+    stream_.reset();
   }
   return result;
 }
@@ -89,6 +131,7 @@ int Send::send_plain(const device::Allocation& allocation, const Layout& layout)
   log_line(LogLevel::trace, "send of %lld bytes to %d with tag %d travels plain",
            static_cast<long long>(layout.bytes), dest_, tag_);
   count(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
+  staged_bytes_ = layout.bytes;
   bool copied;
   if (layout.contiguous) {
     staged_ = HostBuffer(static_cast<size_t>(layout.bytes));
@@ -136,11 +179,30 @@ void Send::advance() {
     hurry();
     if (!offer_->buffer_free() && !offer_->failed()) return;
   }
+  if (stream_) {
+    stream_->advance();
+    if (auto since = waiting_since_.load(std::memory_order_relaxed); since != never) stream_->hurry(since);
+    lost_ = stream_->failed();
+    if (!stream_->read_out()) return;
+    if (stream_->finished()) stream_.reset();
+  }
   if (complete()) return;
   int sent = 0;
   PMPI_Request_get_status(message_, &sent, MPI_STATUS_IGNORE);
   if (mode_ == SendMode::synchronous && offer_ && !offer_->finished() && offer_->matched_by_probe()) return;
-  if (sent) complete_.store(true, std::memory_order_release);
+  if (sent || let_go()) complete_.store(true, std::memory_order_release);
+}
+
+// A small plain message whose receiver is late lies in host memory of ours: its send need not wait.
+bool Send::let_go() {
+  auto since = waiting_since_.load(std::memory_order_relaxed);
+  bool standard = mode_ == SendMode::standard || mode_ == SendMode::ready;
+  if (!standard || !staged_.data() || since == never ||
+      staged_bytes_ > static_cast<MPI_Count>(options().eager_limit) ||
+      std::chrono::steady_clock::now() - since < std::chrono::microseconds(options().patience_us))
+    return false;
+  network::keep(std::move(staged_), std::exchange(message_, MPI_REQUEST_NULL));
+  return true;
 }
 
 // A receiver that cannot come, or does not come to a small message, must not hold up the send.
@@ -154,6 +216,7 @@ void Send::hurry() {
 
 void Send::settle() {
   if (offer_) offer_->flush();
+  if (stream_) stream_->spill();
 }
 
 int Send::finish(MPI_Status* status) {
@@ -168,7 +231,8 @@ void Send::describe(MPI_Status* status) {
 }
 
 std::unique_ptr<p2p::SendOffer> Send::take_unfinished_offer() {
-  lost_ = offer_ && offer_->failed();
+  lost_ |= offer_ && offer_->failed();
+  if (stream_) network::keep(std::move(stream_));
   if (offer_ && offer_->finished()) offer_.reset();
   return std::move(offer_);
 }

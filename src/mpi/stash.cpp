@@ -31,11 +31,13 @@ auto find(int source, int tag, MPI_Comm comm) {
   });
 }
 
-// Where the sender sees that its descriptor was only looked at; null for a genuine message.
+// Where the sender sees that its descriptor was only looked at; null for a genuine message, and for a stream:
+// no synchronous message is one (send_operation.cpp).
 std::atomic<uint32_t>* mark_of(const Stashed& stashed) {
   if (!p2p::is_descriptor(stashed.bytes, sizeof stashed.bytes, engine().nonce())) return nullptr;
   p2p::Descriptor descriptor = p2p::read_descriptor(stashed.bytes);
-  return &engine().node()->block(descriptor.sender).offers[descriptor.offer].looked_at;
+  if (descriptor.kind != p2p::DescriptorKind::offer) return nullptr;
+  return &engine().node()->block(descriptor.sender).offers[descriptor.number].looked_at;
 }
 
 }  // namespace
@@ -74,10 +76,10 @@ std::unique_ptr<Stashed> look_into(MPI_Message message, const MPI_Status& status
   std::atomic<uint32_t>* looking = engine().node() ? &engine().node()->mine().looking : nullptr;
   if (looking) ++*looking;
   real.Mrecv(entry->bytes, sizeof entry->bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
-  if (std::atomic<uint32_t>* looked_at = mark_of(*entry)) {
+  if (p2p::is_descriptor(entry->bytes, sizeof entry->bytes, engine().nonce())) {
     log_line(LogLevel::trace, "a probe looks into a message from %d with tag %d", status.MPI_SOURCE,
              status.MPI_TAG);
-    looked_at->store(1, std::memory_order_release);
+    if (std::atomic<uint32_t>* looked_at = mark_of(*entry)) looked_at->store(1, std::memory_order_release);
     set_byte_count(&entry->status, static_cast<MPI_Count>(p2p::read_descriptor(entry->bytes).bytes));
   }
   if (looking) --*looking;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the host message of a larger device send carries in place of the bytes: a record of fixed length that
-// names the sender's offer in the node's shared segment. A receive knows one by its exact length and the
+// names the sender's offer in the node's shared segment or, between nodes, the stream in which the bytes
+// follow (src/mpi/network_send.h). A receive knows one by its exact length and the
 // job's nonce, which no user message starts with. The length is a multiple of the size of every common basic
 // type: a receive of such a type may not see a message that ends inside an element (MPICH 5 asserts it).
 // A genuine message of that length only costs a probe more (see src/mpi/stash.h).
@@ -16,13 +17,16 @@
 
 namespace fairlead::p2p {
 
+enum class DescriptorKind : uint32_t { offer, stream };
+
 struct Descriptor {
   node::Nonce nonce;
   uint32_t version;
-  int32_t sender;  // node rank
-  uint32_t offer;  // index in the sender's block
-  uint32_t reserved;
-  uint64_t bytes;  // of the user's message
+  int32_t sender;   // node rank; of a stream, rank in MPI_COMM_WORLD
+  uint32_t number;  // of an offer, index in the sender's block; of a stream, the tag of its chunks
+  DescriptorKind kind;
+  uint64_t bytes;        // of the user's message
+  uint64_t chunk_bytes;  // of a stream: all chunks but the last have this length
 };
 constexpr uint32_t descriptor_version = 1;
 constexpr size_t descriptor_bytes = 96;

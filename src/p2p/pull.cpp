@@ -26,7 +26,7 @@ constexpr auto retry_time = std::chrono::seconds(5);
 Pull::Pull(node::Node& node, const Descriptor& descriptor, void* to, uint64_t capacity, int device)
     : node_(node),
       descriptor_(descriptor),
-      offer_(node.block(descriptor.sender).offers[descriptor.offer]),
+      offer_(node.block(descriptor.sender).offers[descriptor.number]),
       to_(to),
       capacity_(capacity),
       device_(device) {}

@@ -92,7 +92,13 @@ SendOffer::SendOffer(node::Node& node, int index, int receiver, const void* addr
       exportable_(exportable),
       allocation_(allocation),
       failures_seen_(node.block(receiver).failed_receives.load()),
-      descriptor_{node.nonce(), descriptor_version, node.rank(), static_cast<uint32_t>(index), 0, bytes} {
+      descriptor_{node.nonce(),
+                  descriptor_version,
+                  node.rank(),
+                  static_cast<uint32_t>(index),
+                  DescriptorKind::offer,
+                  bytes,
+                  0} {
   if (exportable_)
     slot_->state.store(OfferState::offered, std::memory_order_release);
   else

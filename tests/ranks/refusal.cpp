@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 
 #include "harness.h"
@@ -162,4 +163,26 @@ RANK_TEST(refusal, one_sided_calls_on_device_buffers_name_themselves, 1) {
   MUST(MPI_Win_fence(0, window));
   MUST(MPI_Win_free(&window));
   MUST(MPI_Errhandler_free(&handler));
+}
+
+RANK_TEST(refusal, device_buffers_name_the_variable_that_forbids_them, 1) {
+  const char* variable = "MPICH_RDMA_ENABLED_CUDA";
+  if (host_oracle || getenv(variable) == nullptr) return;
+  Memory memory(Place::device, 100000);
+  for (int count : {8, 100000}) {
+    for (int call = 0; call < 4; ++call) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      CapturedErrors errors;
+      int result = MPI_SUCCESS;
+      if (call == 0) result = CALL(MPI_Send(memory, count, MPI_BYTE, rank, 0, MPI_COMM_WORLD));
+      if (call == 1) result = CALL(MPI_Isend(memory, count, MPI_BYTE, rank, 0, MPI_COMM_WORLD, &request));
+      if (call == 2)
+        result = CALL(MPI_Recv(memory, count, MPI_BYTE, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      if (call == 3) result = CALL(MPI_Bcast(memory, count, MPI_BYTE, 0, MPI_COMM_WORLD));
+      const std::string text = errors.text();
+      EXPECT(error_class(result) == MPI_ERR_BUFFER, "call %d returned %s", call, error_name(result).c_str());
+      EXPECT(text.find(variable) != std::string::npos, "call %d does not name the variable: %s", call,
+             text.c_str());
+    }
+  }
 }

@@ -101,6 +101,10 @@ TEST(Options, names_of_other_mpis_count_unless_our_own_is_set) {
   EXPECT_TRUE(has(text, "ipc=on (FAIRLEAD_IPC)"));
   text = printed_with("FAIRLEAD_DEVICE=sim MPICH_GPU_IPC_ENABLED=1");
   EXPECT_TRUE(has(text, "ipc=on (default)"));
+  // GPU support that is switched off is not the same as no Fairlead: device memory must be refused.
+  text = printed_with("FAIRLEAD_DEVICE=sim MPICH_RDMA_ENABLED_CUDA=0 MPICH_G2G_PIPELINE=16");
+  EXPECT_TRUE(has(text, "gpu_support=off (MPICH_RDMA_ENABLED_CUDA)"));
+  EXPECT_TRUE(has(text, "network_depth=16 (MPICH_G2G_PIPELINE)"));
 }
 
 TEST(Options, forced_provider_that_is_not_there_is_named_with_the_remedy) {

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Page-locked host memory for pieces of messages, kept for reuse by size: at most FAIRLEAD_NETWORK_MEMORY
+// bytes. Beyond that, or where the driver refuses, a buffer is ordinary host memory: copies are slower then,
+// but nobody ever waits for a buffer that another message holds. Thread-safe.
+
+#pragma once
+
+#include "base/host_buffer.h"
+
+namespace fairlead::device {
+
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  // data() is null for no bytes, and when there is no memory at all.
+  explicit PinnedBuffer(size_t bytes);
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+  ~PinnedBuffer();
+
+  unsigned char* data() const { return pinned_ ? pinned_ : ordinary_.data(); }
+
+ private:
+  size_t bytes_ = 0;
+  unsigned char* pinned_ = nullptr;
+  HostBuffer ordinary_;
+};
+
+// Gives idle ones back to the driver.
+void release_pinned();
+
+}  // namespace fairlead::device

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/network.h"
+
+#include <algorithm>
+#include <list>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "device/pinned_buffer.h"
+#include "mpi/engine.h"
+#include "mpi/network_send.h"
+#include "mpi/operation.h"
+#include "mpi/real.h"
+
+namespace fairlead::mpi::network {
+namespace {
+
+constexpr uint64_t largest_chunk = uint64_t{1} << 30;  // MPI counts in int
+
+MPI_Comm comm = MPI_COMM_NULL;
+int own_rank = 0;
+bool all_native = false;
+int highest_tag = 0, next_tag = 0;
+auto& tags_in_use = *new std::set<std::pair<int, int>>;  // (receiver, tag)
+auto& last_progress = *new std::unordered_map<int, Time>;
+
+struct PlainMessage {
+  HostBuffer bytes;
+  MPI_Request request;
+};
+auto& kept_streams = *new std::list<std::unique_ptr<NetworkSend>>;
+auto& kept_messages = *new std::list<PlainMessage>;
+
+}  // namespace
+
+void open() {
+  real.Comm_dup(MPI_COMM_WORLD, &comm);
+  PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  PMPI_Comm_rank(comm, &own_rank);
+  int mine = options().network == "native", all = 0, any = 0;
+  real.Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm);
+  real.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, comm);
+  all_native = all != 0;
+  if (any && !all && own_rank == 0)
+    log_line(LogLevel::warn,
+             "FAIRLEAD_NETWORK is native on some ranks only, so device messages between nodes are staged; set "
+             "it for all ranks alike");
+  int* bound = nullptr;
+  int found = 0;
+  PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
+  highest_tag = found ? *bound : 32767;
+}
+
+void close() {
+  // What is still here was never received: nobody is left to do so.
+  for (PlainMessage& message : kept_messages) real.Request_free(&message.request);
+  kept_messages.clear();
+  kept_streams.clear();
+  real.Comm_free(&comm);
+  if (device::runtime()) device::release_pinned();
+}
+
+bool reaches(int world_rank) {
+  if (world_rank < 0 || world_rank == own_rank) return false;
+  return !engine().node() || engine().node()->node_rank_of_world(world_rank) < 0;
+}
+
+bool native() {
+  return all_native;
+}
+
+uint64_t chunk_bytes() {
+  return std::min(options().network_chunk, largest_chunk);
+}
+
+MPI_Comm communicator() {
+  return comm;
+}
+
+int take_tag(int receiver) {
+  do next_tag = next_tag == highest_tag ? 0 : next_tag + 1;
+  while (!tags_in_use.insert({receiver, next_tag}).second);
+  return next_tag;
+}
+
+void give_back_tag(int receiver, int tag) {
+  tags_in_use.erase({receiver, tag});
+}
+
+void note_progress_of(int receiver) {
+  last_progress[receiver] = std::chrono::steady_clock::now();
+}
+
+bool out_of_patience(int receiver, Time waiting_since) {
+  Time since = std::max(waiting_since, last_progress[receiver]);
+  return std::chrono::steady_clock::now() - since > std::chrono::microseconds(options().network_patience_us);
+}
+
+void keep(std::unique_ptr<NetworkSend> stream) {
+  kept_streams.push_back(std::move(stream));
+  engine().keep_busy(1);
+}
+
+void keep(HostBuffer bytes, MPI_Request message) {
+  kept_messages.push_back({std::move(bytes), message});
+  engine().keep_busy(1);
+}
+
+void advance() {
+  size_t ended = std::erase_if(kept_streams, [](auto& stream) {
+    stream->advance();
+    return stream->finished();
+  });
+  ended += std::erase_if(kept_messages, [](PlainMessage& message) {
+    int sent = 0;
+    real.Test(&message.request, &sent, MPI_STATUS_IGNORE);
+    return sent != 0;
+  });
+  if (ended) engine().keep_busy(-static_cast<int>(ended));
+}
+
+bool all_received() {
+  std::lock_guard lock(engine().mutex());
+  return tags_in_use.empty();
+}
+
+void discard_unclaimed() {
+  for (;;) {
+    int found = 0;
+    MPI_Message message;
+    MPI_Status status;
+    real.Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, &message, &status);
+    if (!found) return;
+    int bytes = static_cast<int>(byte_count(status));
+    HostBuffer nowhere(static_cast<size_t>(bytes));
+    real.Mrecv(nowhere.data(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+    log_line(LogLevel::debug, "%d bytes of a message from rank %d that nobody received are discarded", bytes,
+             status.MPI_SOURCE);
+  }
+}
+
+}  // namespace fairlead::mpi::network

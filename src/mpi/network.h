@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the device messages between nodes have in common: the communicator their chunks travel on, the tags
+// that tell streams apart, and the host messages that go on after the user's send is over.
+//
+// Only MPI_Init, MPI_Finalize and reaches() may be used without the engine's lock.
+
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "base/host_buffer.h"
+#include "mpi/host_mpi.h"
+
+namespace fairlead::mpi {
+
+class NetworkSend;
+
+namespace network {
+
+using Time = std::chrono::steady_clock::time_point;
+
+// Collective over MPI_COMM_WORLD.
+void open();
+void close();
+
+// Is this rank of MPI_COMM_WORLD (-1: unknown) served by this transport? True of ranks outside the node.
+bool reaches(int world_rank);
+// Does the host MPI handle device memory itself (FAIRLEAD_NETWORK=native, on all ranks)? Then device pointers
+// of messages to and from the ranks this transport reaches are handed to it, and no descriptor is sent there.
+bool native();
+// Messages up to this size travel whole.
+uint64_t chunk_bytes();
+
+MPI_Comm communicator();
+// A tag that no other stream to this rank uses until it is given back.
+int take_tag(int receiver);
+void give_back_tag(int receiver, int tag);
+
+// A receiver that takes up one stream is not to be despaired of by another.
+void note_progress_of(int receiver);
+bool out_of_patience(int receiver, Time waiting_since);
+
+// The send is over for the user, its host messages are not.
+void keep(std::unique_ptr<NetworkSend> stream);
+void keep(HostBuffer bytes, MPI_Request message);
+void advance();
+
+// For MPI_Finalize. Have all chunks been received?
+bool all_received();
+// Receives and forgets chunks that nobody asked for: of messages that were truncated on the way, or never
+// received. Only once this rank receives nothing any more.
+void discard_unclaimed();
+
+}  // namespace network
+}  // namespace fairlead::mpi

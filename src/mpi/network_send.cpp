@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/network_send.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/statistics.h"
+#include "mpi/engine.h"
+#include "mpi/real.h"
+
+namespace fairlead::mpi {
+
+using device::Error;
+
+NetworkSend::NetworkSend(int receiver, const void* address, uint64_t bytes, int device)
+    : receiver_(receiver), device_(device), from_(static_cast<const char*>(address)) {
+  int world_rank = 0;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  uint32_t tag = static_cast<uint32_t>(network::take_tag(receiver));
+  descriptor_ = {engine().nonce(),          p2p::descriptor_version, world_rank, tag,
+                 p2p::DescriptorKind::stream, bytes,                   network::chunk_bytes()};
+  total_ = (bytes + descriptor_.chunk_bytes - 1) / descriptor_.chunk_bytes;
+}
+
+NetworkSend::~NetworkSend() {
+  network::give_back_tag(receiver_, static_cast<int>(descriptor_.number));
+}
+
+size_t NetworkSend::length(uint64_t chunk) const {
+  return std::min(descriptor_.chunk_bytes, descriptor_.bytes - chunk * descriptor_.chunk_bytes);
+}
+
+void NetworkSend::advance() {
+  while (sent_ < posted_ && first_is_sent()) {
+    chunks_.pop_front();
+    ++sent_;
+    network::note_progress_of(receiver_);
+  }
+  uint64_t depth = static_cast<uint64_t>(options().network_depth);
+  while (started_ < total_ && started_ - posted_ < depth && (unlimited_ || started_ - sent_ < depth) &&
+         start_next())
+    ++started_;
+  while (posted_ < started_ && post_next()) ++posted_;
+}
+
+// False when there is no memory for it now.
+bool NetworkSend::start_next() {
+  Chunk& chunk = chunks_.emplace_back(length(started_));
+  if (!chunk.buffer.data()) {
+    chunks_.pop_back();
+    return false;
+  }
+  if (!failed_)
+    chunk.error = chunk.copy.start(device_, chunk.buffer.data(),
+                                   from_ + started_ * descriptor_.chunk_bytes, length(started_));
+  return true;
+}
+
+// False while its bytes have not been copied.
+bool NetworkSend::post_next() {
+  Chunk& chunk = chunks_[posted_ - sent_];
+  if (chunk.error == Error::none) chunk.error = chunk.copy.poll();
+  if (chunk.error == Error::not_ready) {
+    chunk.error = Error::none;
+    return false;
+  }
+  // A copy may fail where the next one does not.
+  if (chunk.error != Error::none && !failed_ &&
+      device::copy_now(device_, chunk.buffer.data(), from_ + posted_ * descriptor_.chunk_bytes,
+                       length(posted_)) != Error::none)
+    fail("a device buffer cannot be read");
+  // The receiver is expected from now on.
+  if (posted_ == sent_) network::note_progress_of(receiver_);
+  // An empty chunk tells the receiver that the bytes will not come.
+  int bytes = failed_ ? 0 : static_cast<int>(length(posted_));
+  if (real.Issend(chunk.buffer.data(), bytes, MPI_BYTE, receiver_, static_cast<int>(descriptor_.number),
+                  network::communicator(), &chunk.message) != MPI_SUCCESS) {
+    chunk.message = MPI_REQUEST_NULL;
+    fail("the host MPI does not send");
+  }
+  return true;
+}
+
+bool NetworkSend::first_is_sent() {
+  int sent = 0;
+  if (real.Test(&chunks_.front().message, &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS) return sent != 0;
+  fail("the host MPI does not send");
+  return true;
+}
+
+void NetworkSend::fail(const char* what) {
+  if (!failed_)
+    log_line(LogLevel::error, "a device message to rank %d is lost: %s (%s)", receiver_, what,
+             device::runtime()->error_text());
+  failed_ = true;
+}
+
+void NetworkSend::hurry(network::Time waiting_since) {
+  if (unlimited_ || started_ == total_ || posted_ == sent_) return;
+  if (!network::out_of_patience(receiver_, waiting_since)) return;
+  count(Traffic::buffered_host, descriptor_.bytes);
+  unlimited_ = true;
+}
+
+void NetworkSend::spill() {
+  unlimited_ = true;
+  while (posted_ < total_) {
+    uint64_t posted_before = posted_;
+    advance();
+    // Without memory the rest follows when this rank makes progress again.
+    if (posted_ == posted_before && posted_ == started_) return;
+  }
+}
+
+}  // namespace fairlead::mpi
