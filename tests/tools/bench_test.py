@@ -50,7 +50,9 @@ class Tables(ToolTest):
         text = self.succeeds("bench", "copy", "-m", "1k:64k", "-i", 5, "-c", FAIRLEAD_SIM_DEVICES="2").stdout
         self.assertIn("devices 0 -> 1", text)
         self.assertEqual([row[0] for row in rows(text)], ["1024", "2048", "4096", "8192", "16384", "32768", "65536"])
-        self.assertTrue(all(len(row) == 4 and row[3] == "Pass" for row in rows(text)))
+        # Latency, bandwidth between devices, to the host and from it.
+        self.assertTrue(all(len(row) == 6 and row[5] == "Pass" for row in rows(text)))
+        self.assertTrue(all(float(value) > 0 for row in rows(text) for value in row[1:5]))
 
     def test_inside_a_job(self):
         for abi in MPIS:
