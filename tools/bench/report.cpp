@@ -101,6 +101,7 @@ Report::Report(const BenchArguments& arguments, const Context& context) : argume
   if (device::Runtime* runtime = provider == "none" ? nullptr : device::runtime())
     json["driver"] = runtime->version();
   if (!context.mpi_abi.empty()) json["placement"] = arguments.placement;
+  if (arguments.fresh) json["fresh"] = true;
   if (bandwidth_) json["window"] = arguments.window;
   json["results"] = Json::array();
   if (!table()) return;
