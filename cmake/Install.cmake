@@ -44,6 +44,10 @@ foreach(library IN LISTS _libraries)
   install(FILES ${PROJECT_BINARY_DIR}/${library}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endforeach()
 
+# --- The comparison with peers: needs Python 3.9, no build
+install(PROGRAMS bench/compare DESTINATION libexec/fairlead)
+install(DIRECTORY bench/comparison DESTINATION libexec/fairlead FILES_MATCHING PATTERN "*.py")
+
 # --- Documentation
 install(FILES README.md CONTRIBUTING.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

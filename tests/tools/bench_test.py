@@ -46,11 +46,20 @@ class Tables(ToolTest):
                     self.assertEqual({row[2] for row in rows(text)}, {"Pass"})
                     self.assertIn("Fairlead loaded", text)
 
+    def test_fresh_buffers(self):
+        for abi in MPIS:
+            for places in [("H", "H")] + [("D", "D"), ("D", "H")] * has_library(abi):
+                with self.subTest(abi=abi, places=places):
+                    text = self.sweep(abi, "latency", "--fresh", "-c", "-d", "sim", *places)
+                    self.assertEqual({row[2] for row in rows(text)}, {"Pass"})
+
     def test_copy(self):
         text = self.succeeds("bench", "copy", "-m", "1k:64k", "-i", 5, "-c", FAIRLEAD_SIM_DEVICES="2").stdout
         self.assertIn("devices 0 -> 1", text)
         self.assertEqual([row[0] for row in rows(text)], ["1024", "2048", "4096", "8192", "16384", "32768", "65536"])
-        self.assertTrue(all(len(row) == 4 and row[3] == "Pass" for row in rows(text)))
+        # Latency, bandwidth between devices, to the host and from it.
+        self.assertTrue(all(len(row) == 6 and row[5] == "Pass" for row in rows(text)))
+        self.assertTrue(all(float(value) > 0 for row in rows(text) for value in row[1:5]))
 
     def test_inside_a_job(self):
         for abi in MPIS:
@@ -114,6 +123,7 @@ class Refusals(ToolTest):
         self.refuses("bench", "latency", "-m", says=["needs a value", "--message-size MIN:MAX"])
         self.refuses("bench", "latency", "-i", 1, "-i", 2, says=["more than once", "--iterations N"])
         self.refuses("bench", "bw", "-W", 0, says="'0'")
+        self.refuses("bench", "bw", "--fresh", says="--fresh")
         self.refuses("bench", "latency", "-d", "intel", says=["'intel'", "cuda, rocm, sim"])
         self.refuses("bench", "latency", "--via", "pigeon", says=["'pigeon'", "mpi, nccl"])
         self.refuses("bench", "latency", "--via", "nccl", "H", "H", says="D D")

@@ -281,6 +281,9 @@ void define_bench(CLI::App& app, BenchArguments& arguments) {
         ->check(whole_number(1, most_iterations))
         ->default_str("50000");
   }
+  if (id == Benchmark::latency)
+    app.add_flag("--fresh", arguments.fresh,
+                 "Both ranks allocate their buffers anew for every round trip, which is timed without that.");
   define_device(app, arguments);
   if (id != Benchmark::pairs) define_json(app, arguments);
   if (arguments.kind->uses_mpi) define_launch(app, arguments);

@@ -62,6 +62,7 @@ struct BenchArguments {
   int64_t warmup = -1;
   int window = 64;
   bool validate = false;
+  bool fresh = false;  // latency: new buffers for every round trip
   std::string device;  // "cuda", "rocm", "sim"; "" for what there is
   std::vector<std::string> placement = {"D", "D"};
   std::string via = "mpi";

@@ -2,7 +2,8 @@
 //
 // `fairlead bench copy`: the provider's own copy between two devices in one process, as the yardstick for
 // messages. Latency is one copy and the wait for it; bandwidth is a window of copies and one wait. The stream
-// belongs to the destination, as in Fairlead's own transport, where the receiver pulls.
+// belongs to the destination, as in Fairlead's own transport, where the receiver pulls. Windows of copies out
+// of the source to pinned host memory, and from there into the destination, are the yardstick for staging.
 
 #include <fairlead/device.h>
 #include <fmt/format.h>
@@ -63,21 +64,16 @@ int copy_benchmark(const BenchArguments& arguments) {
   Buffer source(Place::device, arguments.largest);
   fairlead_device_set(to);
   Buffer target(Place::device, arguments.largest);
-  OwnedStream stream(runtime, to);
+  Buffer host(Place::pinned, arguments.largest);
+  OwnedStream stream(runtime, to), source_stream(runtime, from);
 
   bool simulated = std::strcmp(runtime->name(), "sim") == 0;
   Report report(arguments, {.via = "device copy", .devices = fmt::format("{} -> {}", from, to)});
   for (uint64_t bytes : arguments.sizes()) {
-    auto copy = [&] {
-      require(runtime, runtime->copy(target.address(), source.address(), bytes, stream.get()), "cannot copy");
-    };
-    auto wait = [&] {
-      require(runtime, runtime->synchronize_stream(stream.get()), "cannot wait for a copy");
-    };
-    auto blocking = [&] { copy(), wait(); };
-    auto window = [&] {
-      for (int i = 0; i < arguments.window; ++i) copy();
-      wait();
+    auto copies = [&](int count, const Buffer& into, const Buffer& out_of, const OwnedStream& on) {
+      for (int i = 0; i < count; ++i)
+        require(runtime, runtime->copy(into.address(), out_of.address(), bytes, on.get()), "cannot copy");
+      require(runtime, runtime->synchronize_stream(on.get()), "cannot wait for a copy");
     };
     source.write_pattern(0, bytes, bytes);
     target.clear(0, bytes);
@@ -90,10 +86,19 @@ int copy_benchmark(const BenchArguments& arguments) {
       m.iterations = std::max(m.iterations, wanted.timed);
       return time_batches(wanted.timed, step);
     };
-    m.latency_us = scaled(timed(true, blocking), [](double s) { return s * 1e6; });
-    double window_bytes = double(bytes) * arguments.window;
-    m.bandwidth_mb_s = scaled(timed(false, window), [=](double s) { return window_bytes / s / 1e6; });
+    auto bandwidth = [&](const Buffer& into, const Buffer& out_of, const OwnedStream& on) {
+      double window_bytes = double(bytes) * arguments.window;
+      return scaled(timed(false, [&] { copies(arguments.window, into, out_of, on); }),
+                    [=](double s) { return window_bytes / s / 1e6; });
+    };
+    m.latency_us =
+        scaled(timed(true, [&] { copies(1, target, source, stream); }), [](double s) { return s * 1e6; });
+    m.bandwidth_mb_s = bandwidth(target, source, stream);
     if (arguments.validate) m.valid = target.holds_pattern(0, bytes, bytes);
+    m.device_to_host_mb_s = bandwidth(host, source, source_stream);
+    if (arguments.validate) target.clear(0, bytes);
+    m.host_to_device_mb_s = bandwidth(target, host, stream);
+    if (arguments.validate) m.valid = *m.valid && target.holds_pattern(0, bytes, bytes);
     report.add(m);
   }
   return report.finish();

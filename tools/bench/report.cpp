@@ -101,6 +101,7 @@ Report::Report(const BenchArguments& arguments, const Context& context) : argume
   if (device::Runtime* runtime = provider == "none" ? nullptr : device::runtime())
     json["driver"] = runtime->version();
   if (!context.mpi_abi.empty()) json["placement"] = arguments.placement;
+  if (arguments.fresh) json["fresh"] = true;
   if (bandwidth_) json["window"] = arguments.window;
   json["results"] = Json::array();
   if (!table()) return;
@@ -120,6 +121,8 @@ Report::Report(const BenchArguments& arguments, const Context& context) : argume
   std::cout << fmt::format("\n{:<{}}", "# Size", size_width);
   if (latency_) std::cout << fmt::format("{:>{}}", "Latency (us)", value_width);
   if (bandwidth_) std::cout << fmt::format("{:>{}}", "Bandwidth (MB/s)", value_width);
+  if (arguments.kind->id == Benchmark::copy)
+    std::cout << fmt::format("{:>{}}{:>{}}", "To host (MB/s)", value_width, "From host (MB/s)", value_width);
   if (arguments.validate) std::cout << fmt::format("{:>{}}", "Validation", value_width);
   std::cout << std::endl;
 }
@@ -130,13 +133,15 @@ void Report::add(const Measurement& m) {
   Json row = {{"bytes", m.bytes}, {"iterations", m.iterations}};
   if (m.latency_us) row["latency_us"] = to_json(*m.latency_us);
   if (m.bandwidth_mb_s) row["bandwidth_mb_s"] = to_json(*m.bandwidth_mb_s);
+  if (m.device_to_host_mb_s) row["device_to_host_mb_s"] = to_json(*m.device_to_host_mb_s);
+  if (m.host_to_device_mb_s) row["host_to_device_mb_s"] = to_json(*m.host_to_device_mb_s);
   if (m.valid) row["valid"] = *m.valid;
   (*json_)["results"].push_back(row);
   valid_ = valid_ && m.valid.value_or(true);
   if (!table()) return;
   std::cout << fmt::format("{:<{}}", m.bytes, size_width);
-  if (m.latency_us) std::cout << fmt::format("{:>{}.2f}", m.latency_us->mean, value_width);
-  if (m.bandwidth_mb_s) std::cout << fmt::format("{:>{}.2f}", m.bandwidth_mb_s->mean, value_width);
+  for (const auto& column : {m.latency_us, m.bandwidth_mb_s, m.device_to_host_mb_s, m.host_to_device_mb_s})
+    if (column) std::cout << fmt::format("{:>{}.2f}", column->mean, value_width);
   if (m.valid) std::cout << fmt::format("{:>{}}", *m.valid ? "Pass" : "Fail", value_width);
   std::cout << std::endl;  // a row at a time: some sizes take long
 }

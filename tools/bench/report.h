@@ -27,6 +27,9 @@ struct Measurement {
   int64_t iterations = 0;
   std::optional<Distribution> latency_us = {};
   std::optional<Distribution> bandwidth_mb_s = {};
+  // copy: between pinned host memory and the device
+  std::optional<Distribution> device_to_host_mb_s = {};
+  std::optional<Distribution> host_to_device_mb_s = {};
   std::optional<bool> valid = {};
 };
 

@@ -5,6 +5,9 @@
 //
 // With validation the timed run ends with a look at what it received, and further steps follow, each with new
 // data and a cleared receive buffer: only that shows that every message is this one and not the last.
+//
+// With --fresh both ranks allocate their buffers anew before each step and free them after it. Only the step
+// is timed: what a message costs that comes from memory nobody has seen, not what allocating costs.
 
 #include <fmt/format.h>
 
@@ -21,20 +24,20 @@ namespace {
 
 class Sweep {
  public:
-  Sweep(const BenchArguments& arguments, const Ranks& ranks, Channel& channel, Buffer& outgoing,
-        Buffer& incoming)
-      : arguments_(arguments), ranks_(ranks), channel_(channel), outgoing_(outgoing), incoming_(incoming) {}
+  Sweep(const BenchArguments& arguments, const Ranks& ranks, Channel& channel, Place place)
+      : arguments_(arguments), ranks_(ranks), channel_(channel), place_(place) {
+    allocate(arguments.largest);
+  }
 
   Measurement measure(uint64_t bytes, bool simulated) {
-    auto step = [&] { run_step(bytes); };
     prepare(bytes, 0);
     Repetitions wanted = repetitions(arguments_, bytes, latency());
     int64_t trials = std::min(trial_steps, wanted.warmup);
-    wanted = agreed(within_budget(arguments_, wanted, mean(time_batches(trials, step)), simulated));
-    time_batches(wanted.warmup - trials, step);
-    incoming_.clear(0, bytes);
+    wanted = agreed(within_budget(arguments_, wanted, mean(timed(trials, bytes)), simulated));
+    timed(wanted.warmup - trials, bytes);
+    incoming_->clear(0, bytes);
     MPI_Barrier(ranks_.pair);
-    std::vector<double> seconds = time_batches(wanted.timed, step);
+    std::vector<double> seconds = timed(wanted.timed, bytes);
     Measurement m{.bytes = bytes, .iterations = wanted.timed};
     for (double& value : seconds) value = in_unit(bytes, value);
     (latency() ? m.latency_us : m.bandwidth_mb_s) = distribution(seconds);
@@ -47,6 +50,26 @@ class Sweep {
   bool receives() const { return arguments_.kind->id != Benchmark::bandwidth || ranks_.rank == 1; }
   bool sends() const { return arguments_.kind->id != Benchmark::bandwidth || ranks_.rank == 0; }
 
+  void allocate(uint64_t bytes) {
+    outgoing_.reset();
+    incoming_.reset();
+    outgoing_.emplace(place_, bytes);
+    incoming_.emplace(place_, bytes);
+  }
+
+  // Seconds per step.
+  std::vector<double> timed(int64_t steps, uint64_t bytes) {
+    auto step = [&] { run_step(bytes); };
+    if (!arguments_.fresh) return time_batches(steps, step);
+    std::vector<double> seconds;
+    for (int64_t i = 0; i < steps; ++i) {
+      allocate(bytes);
+      MPI_Barrier(ranks_.pair);
+      seconds.push_back(time_batches(1, step).front());
+    }
+    return seconds;
+  }
+
   // Each rank's clock differs; rank 0's counts.
   Repetitions agreed(Repetitions r) const {
     MPI_Bcast(&r.timed, 1, MPI_INT64_T, 0, ranks_.pair);
@@ -55,8 +78,8 @@ class Sweep {
   }
 
   void run_step(uint64_t bytes) {
-    void* from = sends() ? outgoing_.address() : nullptr;
-    void* to = receives() ? incoming_.address() : nullptr;
+    void* from = sends() ? outgoing_->address() : nullptr;
+    void* to = receives() ? incoming_->address() : nullptr;
     if (!latency()) {
       channel_.window(from, to, bytes, arguments_.window);
     } else if (ranks_.rank == 0) {
@@ -79,19 +102,21 @@ class Sweep {
   }
 
   void prepare(uint64_t bytes, int64_t iteration) {
-    outgoing_.write_pattern(0, bytes, seed(bytes, iteration, ranks_.rank));
-    incoming_.clear(0, bytes);
+    if (arguments_.fresh) allocate(bytes);
+    outgoing_->write_pattern(0, bytes, seed(bytes, iteration, ranks_.rank));
+    incoming_->clear(0, bytes);
     MPI_Barrier(ranks_.pair);
   }
 
   bool arrived(uint64_t bytes, int64_t iteration) const {
-    return !receives() || incoming_.holds_pattern(0, bytes, seed(bytes, iteration, 1 - ranks_.rank));
+    return !receives() || incoming_->holds_pattern(0, bytes, seed(bytes, iteration, 1 - ranks_.rank));
   }
 
   bool validate(uint64_t bytes) {
     constexpr uint64_t large = 1 << 20;
     const int64_t iterations = bytes < large ? 10 : 3;
-    int right = arrived(bytes, 0), right_everywhere = 0;
+    // Fresh buffers held nothing worth looking at.
+    int right = arguments_.fresh || arrived(bytes, 0), right_everywhere = 0;
     for (int64_t i = 1; i <= iterations; ++i) {
       prepare(bytes, i);
       run_step(bytes);
@@ -104,8 +129,8 @@ class Sweep {
   const BenchArguments& arguments_;
   const Ranks& ranks_;
   Channel& channel_;
-  Buffer& outgoing_;
-  Buffer& incoming_;
+  Place place_;
+  std::optional<Buffer> outgoing_, incoming_;
 };
 
 }  // namespace
@@ -114,7 +139,7 @@ int sweep_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   bool takes_part = ranks.rank < 2;
   Place place = place_of(arguments.placement[ranks.rank == 1][0]);
   std::unique_ptr<Channel> channel;
-  std::optional<Buffer> outgoing, incoming;
+  std::optional<Sweep> sweep;
   std::optional<Report> report;
 
   ranks.together([&] {
@@ -126,9 +151,8 @@ int sweep_benchmark(const BenchArguments& arguments, Ranks& ranks) {
     if (!lacking.empty())
       throw usage(fmt::format("{}: size {}: {}; give a smaller -m", arguments.kind->name, arguments.largest,
                               lacking));
-    outgoing.emplace(place, arguments.largest);
-    incoming.emplace(place, arguments.largest);
     channel = arguments.via == "nccl" ? make_nccl_channel(ranks) : make_mpi_channel(ranks);
+    sweep.emplace(arguments, ranks, *channel, place);
   });
   std::string device_of[2];
   if (takes_part) {
@@ -145,11 +169,10 @@ int sweep_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   });
 
   if (takes_part) {
-    Sweep sweep(arguments, ranks, *channel, *outgoing, *incoming);
     // Host-to-host runs go at full speed on any machine.
     bool simulated = arguments.needs_device() && provider_of(arguments) == "sim";
     for (uint64_t bytes : arguments.sizes()) {
-      Measurement m = sweep.measure(bytes, simulated);
+      Measurement m = sweep->measure(bytes, simulated);
       if (report) report->add(m);
     }
   }
