@@ -344,3 +344,50 @@ RANK_TEST(ends, M11_gaps_on_the_device_give_right_data_or_an_error, 2) {
   }
   MUST(MPI_Type_free(&every_third));
 }
+
+RANK_TEST(ends, M11_absolute_addresses_in_a_datatype, 2) {
+  // MPI_BOTTOM with a type whose blocks name device memory: one block, and two of one allocation.
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  for (size_t bytes : {size_t{8}, size_t{4096}, size_t{300000}}) {
+    for (bool whole : {true, false}) {
+      for (bool nonblocking : {false, true}) {
+        Memory buffer(Place::device, bytes);
+        MPI_Aint address;
+        MUST(MPI_Get_address(buffer, &address));
+        const int half = static_cast<int>(bytes / 2), quarter = half / 2;
+        const int lengths[] = {whole ? static_cast<int>(bytes) : half, quarter};
+        const MPI_Aint addresses[] = {address, address + half + quarter};
+        MPI_Datatype type;
+        MUST(MPI_Type_create_hindexed(whole ? 1 : 2, lengths, addresses, MPI_BYTE, &type));
+        MUST(MPI_Type_commit(&type));
+        const uint64_t key = key_of(bytes, whole, nonblocking);
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (rank < peer) {
+          buffer.fill(key);
+          if (nonblocking)
+            MUST(MPI_Isend(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD, &request));
+          else
+            MUST(MPI_Send(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD));
+          MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        } else {
+          if (nonblocking)
+            MUST(MPI_Irecv(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD, &request));
+          else
+            MUST(MPI_Recv(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+          MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+          std::vector<char> found(bytes), sent(bytes);
+          buffer.read(found.data(), bytes);
+          write_pattern(key, sent.data(), bytes);
+          for (int block = 0; block < (whole ? 1 : 2); ++block) {
+            const MPI_Aint first = addresses[block] - address;
+            EXPECT(std::equal(found.begin() + first, found.begin() + first + lengths[block],
+                              sent.begin() + first),
+                   "block %d of a message of %zu bytes is wrong", block, bytes);
+          }
+        }
+        MUST(MPI_Type_free(&type));
+      }
+    }
+  }
+}

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -42,25 +43,27 @@ std::vector<Case>& cases() {
 }
 
 MPI_Comm verdicts = MPI_COMM_NULL;  // the harness' own traffic
-int case_failures = 0;
-int case_tolerated = 0;
+std::atomic<int> case_failures = 0;
+std::atomic<int> case_tolerated = 0;
 const char* case_skipped = nullptr;
 constexpr int printed_failures = 8;  // of one case on one rank
 
-// Where the program is, for signal handlers: only pointers to string literals.
-const char* volatile current_theme = "";
-const char* volatile current_case = "start-up";
-const char* volatile current_file = "";
-const char* volatile current_call = "no MPI call yet";
-volatile int current_line = 0;
+// Where the program is, for signal handlers: only pointers to string literals. Of several threads, the one
+// that made the last call.
+std::atomic<const char*> current_theme = "";
+std::atomic<const char*> current_case = "start-up";
+std::atomic<const char*> current_file = "";
+std::atomic<const char*> current_call = "no MPI call yet";
+std::atomic<int> current_line = 0;
 
 void print_place(const char* what) {
   char line[512];
   // snprintf is not on the list of async-signal-safe functions, but with these conversions glibc's neither
   // allocates nor locks, and the process ends here anyway.
   const int length =
-      snprintf(line, sizeof(line), "rank %d %s in %s.%s, last call at %s:%d: %s\n", rank, what, current_theme,
-               current_case, current_file, static_cast<int>(current_line), current_call);
+      snprintf(line, sizeof(line), "rank %d %s in %s.%s, last call at %s:%d: %s\n", rank, what,
+               current_theme.load(), current_case.load(), current_file.load(), current_line.load(),
+               current_call.load());
   if (length > 0 && write(STDERR_FILENO, line, std::min<size_t>(length, sizeof(line) - 1)) < 0)
     _exit(exit_hang);
 }
@@ -202,6 +205,11 @@ int run_selected(const CommandLine& line) {
       ++skipped;
       continue;
     }
+    if (!threads && strcmp(test.theme, "threads") == 0) {
+      if (rank == 0) printf("skip %s.%s: needs TEST_THREADS=1\n", test.theme, test.name);
+      ++skipped;
+      continue;
+    }
     ++ran;
     if (!run(test)) ++failed;
   }
@@ -270,7 +278,8 @@ void fail(const char* file, int line, const char* format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof(text), format, arguments);
   va_end(arguments);
-  fprintf(stderr, "%s:%d: rank %d, %s.%s: %s\n", file, line, rank, current_theme, current_case, text);
+  fprintf(stderr, "%s:%d: rank %d, %s.%s: %s\n", file, line, rank, current_theme.load(), current_case.load(),
+          text);
 }
 
 int failures() {
@@ -287,7 +296,7 @@ void give_up(const char* format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof(text), format, arguments);
   va_end(arguments);
-  fprintf(stderr, "rank %d, %s.%s: %s\n", rank, current_theme, current_case, text);
+  fprintf(stderr, "rank %d, %s.%s: %s\n", rank, current_theme.load(), current_case.load(), text);
   MPI_Abort(MPI_COMM_WORLD, 1);
   abort();
 }

@@ -9,8 +9,10 @@
 //   TEST_MEMORY=host        every "device" buffer is host memory: the tests must pass on a plain MPI
 //   TEST_MEMORY=pool|virtual  it is stream-ordered or virtual device memory
 //   TEST_TOLERATE_ERRORS=1  an MPI error is an acceptable answer; wrong data and hangs are not
-//   TEST_THREADS=1          MPI is initialised with MPI_THREAD_MULTIPLE
+//   TEST_THREADS=1          MPI is initialised with MPI_THREAD_MULTIPLE, which the theme `threads` needs
 //   TEST_TIMEOUT=seconds    patience of the watchdog with one case (default 60)
+//
+// Expectations, MUST and Memory may be used by several threads at once.
 
 #pragma once
 

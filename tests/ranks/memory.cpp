@@ -7,7 +7,9 @@
 #include <fairlead/device.h>
 #include <kernels/pattern.h>
 
+#include <atomic>
 #include <random>
+#include <thread>
 
 #include "harness.h"
 
@@ -245,4 +247,51 @@ RANK_TEST(memory, M10_a_buffer_may_be_overwritten_by_a_kernel_after_its_send, 2)
     }
     synchronize();
   }
+}
+
+RANK_TEST(memory, M10_gaps_of_a_receive_are_the_programs, 2) {
+  // While a strided receive lands, the program writes into its gaps; slow copies (ctest `faults.parking`) give
+  // it time to. Nothing it wrote may be undone.
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  constexpr int blocks = 16, stride = 64, rounds = 3;
+  constexpr size_t span = blocks * stride;
+  MPI_Datatype comb;
+  MUST(MPI_Type_vector(blocks, 8, stride, MPI_BYTE, &comb));
+  MUST(MPI_Type_commit(&comb));
+  for (int round = 0; round < rounds; ++round) {
+    Memory buffer(Place::device, span);
+    if (rank < peer) {
+      buffer.fill(key_of(round, 5));
+      MUST(MPI_Recv(nullptr, 0, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      MUST(MPI_Send(buffer, 1, comb, peer, tag, MPI_COMM_WORLD));
+      continue;
+    }
+    MPI_Request request;
+    MUST(MPI_Irecv(buffer, 1, comb, peer, tag, MPI_COMM_WORLD, &request));
+    std::atomic<bool> landed = false;
+    size_t written = 0;
+    std::thread writer([&] {
+      const char mark = 7;
+      for (; !landed && written < span; ++written)
+        if (written % stride >= 8) buffer.write(&mark, 1, written);
+    });
+    MUST(MPI_Send(nullptr, 0, MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    landed = true;
+    writer.join();
+    std::vector<char> found(span), sent(span);
+    buffer.read(found.data(), span);
+    write_pattern(key_of(round, 5), sent.data(), span);
+    size_t undone = 0, wrong = 0;
+    for (size_t i = 0; i < span; ++i) {
+      if (i % stride < 8)
+        wrong += found[i] != sent[i];
+      else
+        undone += i < written && found[i] != 7;
+    }
+    EXPECT(undone == 0, "%zu of %zu bytes written during the receive were undone", undone, written);
+    EXPECT(wrong == 0, "%zu bytes of the message are wrong", wrong);
+  }
+  MUST(MPI_Type_free(&comb));
 }

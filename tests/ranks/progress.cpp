@@ -291,3 +291,59 @@ RANK_TEST(progress, M7_polling_one_request_of_many_completes_all, 2) {
     for (int i = 0; i < messages; ++i) expect_arrived(buffers[i], key_of(i, 10));
   }
 }
+
+RANK_TEST(progress, M7_sendrecv_on_host_memory_takes_device_messages, 2) {
+  // The sender comes to its receive only when its device message has been taken up, which the host MPI's own
+  // Sendrecv could not do: its other half waits for that receive.
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  for (size_t bytes : sizes) {
+    for (bool in_place : {false, true}) {
+      const uint64_t key = key_of(bytes, in_place, 11), answer = key_of(bytes, in_place, 12);
+      if (rank < peer) {
+        Memory out(Place::device, bytes), in(Place::host, bytes);
+        out.fill(key);
+        MUST(MPI_Send(out, count_of(out), MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+        MUST(MPI_Recv(in, count_of(in), MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        expect_arrived(in, answer);
+      } else {
+        Memory out(Place::host, bytes), in(Place::host, bytes);
+        out.fill(answer);
+        if (in_place) {
+          MUST(MPI_Sendrecv_replace(out, count_of(out), MPI_BYTE, peer, tag, peer, tag, MPI_COMM_WORLD,
+                                    MPI_STATUS_IGNORE));
+        } else {
+          MUST(MPI_Sendrecv(out, count_of(out), MPI_BYTE, peer, tag, in, count_of(in), MPI_BYTE, peer, tag,
+                            MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        }
+        expect_arrived(in_place ? out : in, key);
+      }
+    }
+  }
+}
+
+RANK_TEST(progress, M6_two_ranks_leave_for_a_barrier_while_each_fetches_from_the_other, 2) {
+  // After few tests each has claimed the other's message, after more it copies it: slow copies (ctest
+  // `faults.parking`) keep both there.
+  const int peer = partner();
+  constexpr size_t bytes = 1 << 20;
+  Memory known(Place::device, 4096);
+  if (peer != MPI_PROC_NULL)  // the pair knows that it can share memory, but not yet this memory
+    MUST(MPI_Sendrecv_replace(known, 4096, MPI_BYTE, peer, tag, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  for (int round = 0; round < 18; ++round) {
+    const int tests = 1 << round % 6 * 2;
+    Memory out(Place::device, bytes), in(Place::device, bytes);
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    out.fill(key_of(rank, round, 13));
+    MUST(MPI_Barrier(MPI_COMM_WORLD));
+    if (peer != MPI_PROC_NULL) {
+      MUST(MPI_Isend(out, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests[0]));
+      MUST(MPI_Irecv(in, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests[1]));
+    }
+    int done = 0;
+    for (int i = 0; i < tests; ++i) MUST(MPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE));
+    MUST(MPI_Barrier(MPI_COMM_WORLD));
+    MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    if (peer != MPI_PROC_NULL) expect_arrived(in, key_of(peer, round, 13));
+  }
+}
