@@ -21,6 +21,7 @@ auto& stash = *new std::list<std::unique_ptr<Stashed>>;  // in order of arrival,
 struct Handed {
   MPI_Message handle;
   std::unique_ptr<Stashed> stashed;
+  MPI_Request to_self = MPI_REQUEST_NULL;  // the message behind a handle that make_handle() made
 };
 auto& handed = *new std::list<Handed>;
 
@@ -120,13 +121,13 @@ bool stash_if_unclear(const MPI_Status& status, MPI_Comm comm) {
 int make_handle(std::unique_ptr<Stashed> stashed, MPI_Message* message) {
   constexpr int tag = 0;
   std::lock_guard lock(mutex);
+  // Waited for when the user receives the message: MPICH (seen with 4.0.2) completes a request for a message
+  // to self then, even if it was freed before and is another's by now.
   MPI_Request request;
   int result = real.Isend(nullptr, 0, MPI_BYTE, 0, tag, engine().self(), &request);
   if (result == MPI_SUCCESS) result = real.Mprobe(0, tag, engine().self(), message, MPI_STATUS_IGNORE);
-  // It completes when the user receives the message.
-  if (result == MPI_SUCCESS) result = real.Request_free(&request);
   if (result == MPI_SUCCESS) {
-    handed.push_back({*message, std::move(stashed)});
+    handed.push_back({*message, std::move(stashed), request});
     engine().keep_busy(1);
   }
   return result;
@@ -137,7 +138,7 @@ void note_handle(MPI_Message message, MPI_Comm comm) {
   auto entry = std::make_unique<Stashed>();
   entry->comm = comm;
   entry->message = message;
-  handed.push_back({message, std::move(entry)});
+  handed.push_back({message, std::move(entry), MPI_REQUEST_NULL});
   engine().keep_busy(1);
 }
 
@@ -147,9 +148,13 @@ std::unique_ptr<Stashed> take_handle(MPI_Message* message) {
       std::find_if(handed.begin(), handed.end(), [&](const Handed& h) { return h.handle == *message; });
   if (found == handed.end()) return nullptr;
   auto stashed = std::move(found->stashed);
+  MPI_Request to_self = found->to_self;
   handed.erase(found);
   engine().keep_busy(-1);
-  if (stashed->looked_into()) real.Mrecv(nullptr, 0, MPI_BYTE, message, MPI_STATUS_IGNORE);
+  if (stashed->looked_into()) {
+    real.Mrecv(nullptr, 0, MPI_BYTE, message, MPI_STATUS_IGNORE);
+    real.Wait(&to_self, MPI_STATUS_IGNORE);
+  }
   return stashed;
 }
 
