@@ -159,6 +159,10 @@ Error Simulator::ipc_import(int device, const IpcHandle& handle, int file, void*
   if (Error error = begin(device); error != Error::none) return error;
   if (options().sim_ipc == "no_import")
     return fail(Error::not_supported, "simulated fault: imports are refused (FAIRLEAD_SIM_IPC)");
+  uint64_t number = ++imports_, failing = static_cast<uint64_t>(options().sim_ipc_fail);
+  if (failing && number % failing == 0)
+    return fail(Error::failed, "simulated fault: import %llu failed (FAIRLEAD_SIM_IPC_FAIL)",
+                static_cast<unsigned long long>(number));
   return memory_.ipc_import(device, handle, file, options().sim_peer, options().sim_ipc == "corrupt", base);
 }
 

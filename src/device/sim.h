@@ -148,7 +148,7 @@ class Simulator final : public Runtime {
   HandleTable<Event, RecordedEvent> events_;
   std::atomic<bool> contexts_[max_devices] = {};
   std::atomic<uint64_t> peers_[max_devices] = {};  // bit p of entry d: d may access p
-  std::atomic<uint64_t> copies_{0};
+  std::atomic<uint64_t> copies_{0}, imports_{0};
 };
 
 }  // namespace fairlead::device::sim
