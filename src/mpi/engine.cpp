@@ -11,6 +11,7 @@
 #include "device/copy.h"
 #include "device/ipc_registry.h"
 #include "mpi/operation.h"
+#include "transport/arena.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -56,7 +57,13 @@ void Engine::release_imports() {
   device::forget_imports(-1);
 }
 
+Engine::Counts Engine::counts() {
+  std::lock_guard lock(mutex_);
+  return {operations_.size(), by_request_.size(), kept_.size()};
+}
+
 void Engine::release_exports() {
+  transport::unpin_host_arenas();
   if (device::runtime()) device::pool_release();
 }
 

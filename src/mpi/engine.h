@@ -47,6 +47,12 @@ class Engine {
   void release_imports();
   void release_exports();
 
+  // What is left, for leak checks.
+  struct Counts {
+    size_t operations, requests, buffered;
+  };
+  Counts counts();
+
   node::Node* node() const { return node_.get(); }
   const node::Nonce& nonce() const { return nonce_; }
   MPI_Comm self() const { return self_; }

@@ -20,6 +20,7 @@
 #include "mpi/communicator.h"
 #include "mpi/engine.h"
 #include "mpi/front.h"
+#include "mpi/leaks.h"
 #include "mpi/network.h"
 #include "mpi/request.h"
 
@@ -185,9 +186,14 @@ void close_job() {
     real.Test(&barrier, &all_here, MPI_STATUS_IGNORE);
     return all_here != 0;
   });
+  engine().progress();  // the last of them may have been done with an offer since
+  LeakCheck leaks;
+  leaks.count_unfinished();
   engine().release_imports();
   real.Barrier(node_comm);
   engine().release_exports();
+  leaks.count_unreleased();
+  leaks.print();
   if (const node::Node* node = engine().node(); node && node->rank() == 0 && log_enabled(LogLevel::info)) {
     std::string paths = node->describe_paths();
     log_line(LogLevel::info, "transports: %s",

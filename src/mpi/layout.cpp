@@ -36,6 +36,13 @@ bool is_dense(MPI_Datatype datatype) {
   return dense;
 }
 
+// Where the host MPI must think the buffer is for its first byte to lie at the start of `span`. Not by pointer
+// arithmetic: a layout of absolute addresses begins at one of those.
+void* origin_of(const HostBuffer& span, const Layout& layout) {
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(span.data()) -
+                                 static_cast<uintptr_t>(layout.first));
+}
+
 struct Run {
   size_t from, bytes;
   device::Copy copy;
@@ -147,7 +154,7 @@ bool pack_from_device(const void* buffer, MPI_Count count, MPI_Datatype datatype
   const char* from = static_cast<const char*>(buffer) + layout.first;
   return device::copy_now(device, span.data(), from, static_cast<size_t>(layout.span)) ==
              device::Error::none &&
-         pack_host(span.data() - layout.first, count, datatype, packed->data(), layout.bytes);
+         pack_host(origin_of(span, layout), count, datatype, packed->data(), layout.bytes);
 }
 
 bool unpack_to_device(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count,
@@ -157,8 +164,8 @@ bool unpack_to_device(const void* packed, MPI_Count bytes, void* buffer, MPI_Cou
   if (!span.data() || !touched.data() || !ones.data()) return false;
   std::memset(touched.data(), 0, length);
   std::memset(ones.data(), 0xff, whole);
-  if (!unpack_host(packed, bytes, span.data() - layout.first, count, datatype) ||
-      !unpack_host(ones.data(), bytes, touched.data() - layout.first, count, datatype))
+  if (!unpack_host(packed, bytes, origin_of(span, layout), count, datatype) ||
+      !unpack_host(ones.data(), bytes, origin_of(touched, layout), count, datatype))
     return false;
   return write_touched(static_cast<char*>(buffer) + layout.first, span, touched, length, device);
 }

@@ -51,6 +51,11 @@ LookThenAsk::~LookThenAsk() {
   if (engine().threads()) look_then_ask.unlock_shared();
 }
 
+size_t stashed_messages() {
+  std::lock_guard lock(mutex);
+  return stash.size() + handed.size();
+}
+
 std::unique_ptr<Stashed> take_stashed(int source, int tag, MPI_Comm comm) {
   std::lock_guard lock(mutex);
   auto found = find(source, tag, comm);

@@ -33,6 +33,9 @@ class LookThenAsk {
   LookThenAsk& operator=(const LookThenAsk&) = delete;
 };
 
+// Messages taken from the host MPI that no receive has asked for.
+size_t stashed_messages();
+
 // Takes the first message that matches out of the stash; null when there is none.
 std::unique_ptr<Stashed> take_stashed(int source, int tag, MPI_Comm comm);
 // Its status, without taking it.

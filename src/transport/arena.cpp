@@ -22,9 +22,13 @@ using node::SharedMemory;
 
 constexpr auto patience = std::chrono::milliseconds(1);
 
+auto& pinned = *new std::map<void*, size_t>;
+
 // Pinning is for speed only; a driver that refuses costs bandwidth, not correctness.
 void pin(const SharedMemory& memory) {
-  if (device::runtime()->register_host(memory.data(), memory.size()) != Error::none)
+  if (device::runtime()->register_host(memory.data(), memory.size()) == Error::none)
+    pinned[memory.data()] = memory.size();
+  else
     log_line(LogLevel::info, "staging memory could not be pinned: %s", device::runtime()->error_text());
 }
 
@@ -139,6 +143,17 @@ const char* ArenaView::open(Node& node, int owner, const Offer& offer, int devic
     start_ = static_cast<const char*>(mapped_.address());
   }
   return start_;
+}
+
+size_t pinned_bytes() {
+  size_t bytes = 0;
+  for (auto& [address, size] : pinned) bytes += size;
+  return bytes;
+}
+
+void unpin_host_arenas() {
+  std::erase_if(pinned,
+                [](auto& entry) { return device::runtime()->unregister_host(entry.first) == Error::none; });
 }
 
 size_t staged_chunks_in_use() {

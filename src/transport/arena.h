@@ -56,6 +56,9 @@ class ArenaView {
   device::MappedMemory mapped_;
 };
 
+// Host arenas that are pinned here, this rank's own and its peers'; and unpinning them once nobody stages.
+size_t pinned_bytes();
+void unpin_host_arenas();
 // Chunks of this rank's host arena that hold bytes; for leak tests.
 size_t staged_chunks_in_use();
 

@@ -3,6 +3,8 @@
 // M8: what a program may free while a message is under way, it may free: communicators, datatypes and
 // requests of active and inactive operations; and its error handlers stay its own.
 
+#include <cstdlib>
+
 #include "harness.h"
 
 using namespace ranks;
@@ -130,4 +132,12 @@ RANK_TEST(handles, M8_a_datatype_is_freed_while_its_receive_is_pending, 2) {
       }
     }
   }
+}
+
+RANK_TEST(handles, a_persistent_request_is_never_freed, 1) {
+  // For ctest `leaks.are_found`: the check of leaks sees one.
+  if (getenv("TEST_LEAK") == nullptr) return;
+  static const Memory buffer(Place::device, 1000);
+  MPI_Request request;
+  MUST(MPI_Send_init(buffer, 1000, MPI_BYTE, 0, tag, MPI_COMM_WORLD, &request));
 }

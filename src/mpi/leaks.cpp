@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/leaks.h"
+
+#include "base/log.h"
+#include "base/options.h"
+#include "device/buffer_pool.h"
+#include "device/ipc_registry.h"
+#include "mpi/engine.h"
+#include "mpi/stash.h"
+#include "p2p/send_offer.h"
+#include "transport/arena.h"
+
+namespace fairlead::mpi {
+
+void LeakCheck::add(size_t count, const char* what) {
+  if (count > 0) found_ += (found_.empty() ? "" : ", ") + std::to_string(count) + " " + what;
+}
+
+void LeakCheck::count_unfinished() {
+  Engine::Counts engine_counts = engine().counts();
+  add(engine_counts.operations, "operations");
+  add(engine_counts.requests, "requests");
+  add(engine_counts.buffered, "buffered sends");
+  add(stashed_messages(), "stashed messages");
+  add(static_cast<size_t>(p2p::offers_in_use()), "offers");
+  add(transport::staged_chunks_in_use(), "staged chunks");
+  add(device::pool_bytes_in_use(), "pool bytes");
+  add(device::registry_counts().in_use, "mappings in use");
+}
+
+void LeakCheck::count_unreleased() {
+  add(device::registry_counts().mappings, "mappings");
+  add(transport::pinned_bytes(), "pinned bytes");
+}
+
+void LeakCheck::print() const {
+  if (options().check == "leaks")
+    log_line(LogLevel::warn, "leaks: %s", found_.empty() ? "none" : found_.c_str());
+}
+
+}  // namespace fairlead::mpi
