@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <list>
+#include <map>
 #include <set>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,6 +20,7 @@
 namespace fairlead::mpi::network {
 namespace {
 
+constexpr int streams_at_once = 4;
 constexpr uint64_t largest_chunk = uint64_t{1} << 30;  // MPI counts in int
 
 MPI_Comm comm = MPI_COMM_NULL;
@@ -27,7 +28,9 @@ int own_rank = 0;
 bool all_native = false;
 int highest_tag = 0, next_tag = 0;
 auto& tags_in_use = *new std::set<std::pair<int, int>>;  // (receiver, tag)
-auto& last_progress = *new std::unordered_map<int, Time>;
+using Peer = std::pair<Direction, int>;
+auto& last_progress = *new std::map<Peer, Time>;
+auto& turns = *new std::map<Peer, std::list<const Turn*>>;
 
 struct PlainMessage {
   HostBuffer bytes;
@@ -92,13 +95,33 @@ void give_back_tag(int receiver, int tag) {
   tags_in_use.erase({receiver, tag});
 }
 
-void note_progress_of(int receiver) {
-  last_progress[receiver] = std::chrono::steady_clock::now();
+void note_progress(Direction direction, int peer) {
+  last_progress[{direction, peer}] = std::chrono::steady_clock::now();
 }
 
-bool out_of_patience(int receiver, Time waiting_since) {
-  Time since = std::max(waiting_since, last_progress[receiver]);
+bool out_of_patience(Direction direction, int peer, Time waiting_since) {
+  Time since = std::max(waiting_since, last_progress[{direction, peer}]);
   return std::chrono::steady_clock::now() - since > std::chrono::microseconds(options().network_patience_us);
+}
+
+Turn::Turn(Direction direction, int peer)
+    : direction_(direction), peer_(peer), since_(std::chrono::steady_clock::now()) {
+  turns[{direction, peer}].push_back(this);
+}
+
+bool Turn::has_come() const {
+  const auto& queue = turns[{direction_, peer_}];
+  int place = 0;
+  for (const Turn* turn : queue) {
+    if (turn == this) return true;
+    if (++place == streams_at_once) break;
+  }
+  return out_of_patience(direction_, peer_, since_);
+}
+
+void Turn::end() {
+  if (!ended_) turns[{direction_, peer_}].remove(this);
+  ended_ = true;
 }
 
 void keep(std::unique_ptr<NetworkSend> stream) {

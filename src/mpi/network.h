@@ -38,9 +38,30 @@ MPI_Comm communicator();
 int take_tag(int receiver);
 void give_back_tag(int receiver, int tag);
 
-// A receiver that takes up one stream is not to be despaired of by another.
-void note_progress_of(int receiver);
-bool out_of_patience(int receiver, Time waiting_since);
+enum class Direction { sending, receiving };
+
+// Something of a stream to or from this rank has moved: no other stream there is to despair of it.
+void note_progress(Direction direction, int peer);
+bool out_of_patience(Direction direction, int peer, Time waiting_since);
+
+// Streams between two ranks take turns, first come first served: many at once would share the pinned memory
+// and each crawl. A few go on together. Who finds that those before it do not move need not wait for them.
+class Turn {
+ public:
+  Turn(Direction direction, int peer);
+  ~Turn() { end(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  bool has_come() const;
+  // The next one may go on.
+  void end();
+
+ private:
+  Direction direction_;
+  int peer_;
+  Time since_;
+  bool ended_ = false;
+};
 
 // The send is over for the user, its host messages are not.
 void keep(std::unique_ptr<NetworkSend> stream);

@@ -20,6 +20,7 @@ NetworkReceive::NetworkReceive(const p2p::Descriptor& descriptor, void* to, uint
       to_(static_cast<char*>(to)),
       capacity_(capacity),
       device_(device),
+      turn_(network::Direction::receiving, descriptor.sender),
       total_((descriptor.bytes + descriptor.chunk_bytes - 1) / descriptor.chunk_bytes) {}
 
 size_t NetworkReceive::length(uint64_t chunk) const {
@@ -28,12 +29,18 @@ size_t NetworkReceive::length(uint64_t chunk) const {
 
 Error NetworkReceive::advance() {
   uint64_t depth = static_cast<uint64_t>(options().network_depth);
-  while (arrived_ < posted_ && next_has_arrived()) ++arrived_;
+  while (arrived_ < posted_ && next_has_arrived()) {
+    ++arrived_;
+    network::note_progress(network::Direction::receiving, descriptor_.sender);
+  }
   while (copied_ < arrived_ && first_is_copied()) {
     chunks_.pop_front();
     ++copied_;
   }
-  while (posted_ < total_ && (unlimited_ || posted_ - copied_ < depth) && post_next()) ++posted_;
+  while (posted_ < total_ && (unlimited_ || posted_ - copied_ < depth) &&
+         (posted_ > copied_ || unlimited_ || turn_.has_come()) && post_next())
+    ++posted_;
+  if (posted_ == total_) turn_.end();
   if (copied_ < total_) return Error::not_ready;
   if (truncated()) return Error::none;
   if (lost_) return Error::failed;

@@ -12,6 +12,7 @@
 #include "device/copy.h"
 #include "device/pinned_buffer.h"
 #include "mpi/host_mpi.h"
+#include "mpi/network.h"
 #include "p2p/descriptor.h"
 
 namespace fairlead::mpi {
@@ -50,6 +51,7 @@ class NetworkReceive {
   char* to_;
   uint64_t capacity_;
   int device_;
+  network::Turn turn_;
   uint64_t total_;  // chunks; the counts below never fall, and each is at most the one before
   uint64_t posted_ = 0, arrived_ = 0, copied_ = 0;
   std::deque<Chunk> chunks_;  // from copied_ to posted_

@@ -15,7 +15,10 @@ namespace fairlead::mpi {
 using device::Error;
 
 NetworkSend::NetworkSend(int receiver, const void* address, uint64_t bytes, int device)
-    : receiver_(receiver), device_(device), from_(static_cast<const char*>(address)) {
+    : receiver_(receiver),
+      device_(device),
+      turn_(network::Direction::sending, receiver),
+      from_(static_cast<const char*>(address)) {
   int world_rank = 0;
   PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   uint32_t tag = static_cast<uint32_t>(network::take_tag(receiver));
@@ -36,12 +39,13 @@ void NetworkSend::advance() {
   while (sent_ < posted_ && first_is_sent()) {
     chunks_.pop_front();
     ++sent_;
-    network::note_progress_of(receiver_);
+    network::note_progress(network::Direction::sending, receiver_);
   }
   uint64_t depth = static_cast<uint64_t>(options().network_depth);
   while (started_ < total_ && started_ - posted_ < depth && (unlimited_ || started_ - sent_ < depth) &&
-         start_next())
+         (started_ > sent_ || unlimited_ || turn_.has_come()) && start_next())
     ++started_;
+  if (started_ == total_) turn_.end();
   while (posted_ < started_ && post_next()) ++posted_;
 }
 
@@ -72,7 +76,7 @@ bool NetworkSend::post_next() {
                        length(posted_)) != Error::none)
     fail("a device buffer cannot be read");
   // The receiver is expected from now on.
-  if (posted_ == sent_) network::note_progress_of(receiver_);
+  if (posted_ == sent_) network::note_progress(network::Direction::sending, receiver_);
   // An empty chunk tells the receiver that the bytes will not come.
   int bytes = failed_ ? 0 : static_cast<int>(length(posted_));
   if (real.Issend(chunk.buffer.data(), bytes, MPI_BYTE, receiver_, static_cast<int>(descriptor_.number),
@@ -99,7 +103,7 @@ void NetworkSend::fail(const char* what) {
 
 void NetworkSend::hurry(network::Time waiting_since) {
   if (unlimited_ || started_ == total_ || posted_ == sent_) return;
-  if (!network::out_of_patience(receiver_, waiting_since)) return;
+  if (!network::out_of_patience(network::Direction::sending, receiver_, waiting_since)) return;
   count(Traffic::buffered_host, descriptor_.bytes);
   unlimited_ = true;
 }

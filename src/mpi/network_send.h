@@ -58,6 +58,7 @@ class NetworkSend {
 
   p2p::Descriptor descriptor_;
   int receiver_, device_;
+  network::Turn turn_;
   const char* from_;
   uint64_t total_;  // chunks; the counts below never fall, and each is at most the one before
   uint64_t started_ = 0, posted_ = 0, sent_ = 0;

@@ -4,6 +4,7 @@
 
 #include <bitset>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/log.h"
@@ -37,6 +38,18 @@ int take_index() {
 // (receiver, allocation id) pairs whose bytes the receiver has fetched itself: it has the memory mapped and
 // can do so again without us.
 auto& fetched = *new std::set<std::pair<int, uint64_t>>;
+
+// Mapping another process's memory takes about as long as moving 20 MiB, and is paid again for every new
+// allocation: one that is freed after a message or two had better not be mapped at all.
+bool worth_mapping(const device::Allocation& allocation, uint64_t bytes) {
+  constexpr uint64_t bounce_bytes = uint64_t{4} << 20;
+  constexpr size_t remembered = 4096;
+  static auto& messages = *new std::unordered_map<uint64_t, int>;  // by id of the allocation
+  if (options().map_after == 0 || bytes > bounce_bytes) return true;
+  if (messages.size() > remembered) messages.clear();
+  int& count = messages[allocation.id];
+  return count >= options().map_after || ++count > options().map_after;
+}
 
 // Publishes where `bytes` bytes at `address` lie, if `receiver` can map that at all.
 bool describe(node::Node& node, int receiver, const device::Allocation& allocation, const void* address,
@@ -73,8 +86,10 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
     if (verdict.path == Path::unknown && !transport::offer_proof(node, allocation.device))
       node.decide(node.rank(), receiver, Path::staged, Reason::not_exportable,
                   device::runtime()->error_text());
-    exportable =
-        verdict.path != Path::staged && describe(node, receiver, allocation, address, bytes, &slot.source);
+    // Only a pair that is proven can bounce.
+    bool map = verdict.path == Path::unknown ||
+               (verdict.path == Path::peer && worth_mapping(allocation, bytes));
+    exportable = map && describe(node, receiver, allocation, address, bytes, &slot.source);
   }
   return std::unique_ptr<SendOffer>(
       new SendOffer(node, index, receiver, address, bytes, allocation.device, exportable, allocation.id));
