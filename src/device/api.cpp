@@ -5,6 +5,7 @@
 // device, so that copies see what earlier launches wrote, as on the default stream of CUDA and HIP.
 
 #include <cstring>
+#include <initializer_list>
 #include <map>
 #include <mutex>
 #include <string>
@@ -40,29 +41,49 @@ Error current_device(int* device) {
   return runtime()->current_device(device);
 }
 
-// The stream of the calling thread's current device.
-Error current_stream(int* device, Stream* stream) {
+Error stream_of(int device, Stream* stream) {
   static std::mutex mutex;
   static auto* streams = new std::map<int, Stream>;
-  if (Error error = current_device(device); error != Error::none) return error;
   std::lock_guard lock(mutex);
-  if (auto found = streams->find(*device); found != streams->end()) {
+  if (auto found = streams->find(device); found != streams->end()) {
     *stream = found->second;
     return Error::none;
   }
-  Error error = runtime()->create_stream(*device, stream);
-  if (error == Error::none) (*streams)[*device] = *stream;
+  Error error = runtime()->create_stream(device, stream);
+  if (error == Error::none) (*streams)[device] = *stream;
   return error;
 }
 
-// Submits work to that stream and waits for it.
+// The stream of the calling thread's current device.
+Error current_stream(int* device, Stream* stream) {
+  Error error = current_device(device);
+  return error == Error::none ? stream_of(*device, stream) : error;
+}
+
+int owner_of(const void* address) {
+  Allocation allocation;
+  bool known = runtime()->query(address, &allocation) == Error::none;
+  return known && allocation.kind == MemoryKind::device ? allocation.device : -1;
+}
+
+// Submits work to that stream and waits for it. Where the current device does not reach the memory that the
+// work is about (pool and virtual memory belong to one device), a device that owns some of it does it.
 template <class Work>
-int run_now(Work work) {
+int run_now(std::initializer_list<const void*> memory, Work work) {
   if (!runtime()) return no_provider();
   int device;
   Stream stream;
   Error error = current_stream(&device, &stream);
-  if (error == Error::none) error = work(stream);
+  if (error != Error::none) return report(error);
+  error = work(stream);
+  for (const void* address : memory) {
+    if (error != Error::invalid_value) break;
+    int owner = owner_of(address);
+    if (owner < 0 || owner == device) continue;
+    runtime()->synchronize_stream(stream);  // what was submitted before comes first
+    error = stream_of(owner, &stream);
+    if (error == Error::none) error = work(stream);
+  }
   if (error == Error::none) error = runtime()->synchronize_stream(stream);
   return report(error);
 }
@@ -214,11 +235,11 @@ int fairlead_device_free_host(void* address) {
 }
 
 int fairlead_device_copy(void* to, const void* from, size_t bytes) {
-  return run_now([=](Stream stream) { return runtime()->copy(to, from, bytes, stream); });
+  return run_now({to, from}, [=](Stream stream) { return runtime()->copy(to, from, bytes, stream); });
 }
 
 int fairlead_device_fill(void* to, int byte, size_t bytes) {
-  return run_now([=](Stream stream) { return runtime()->fill(to, byte, bytes, stream); });
+  return run_now({to}, [=](Stream stream) { return runtime()->fill(to, byte, bytes, stream); });
 }
 
 int fairlead_device_synchronize(void) {

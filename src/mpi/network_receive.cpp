@@ -40,7 +40,7 @@ Error NetworkReceive::advance() {
   while (posted_ < total_ && (unlimited_ || posted_ - copied_ < depth) &&
          (posted_ > copied_ || unlimited_ || turn_.has_come()) && post_next())
     ++posted_;
-  if (posted_ == total_) turn_.end();
+  if (copied_ == total_) turn_.end();
   if (copied_ < total_) return Error::not_ready;
   if (truncated()) return Error::none;
   if (lost_) return Error::failed;

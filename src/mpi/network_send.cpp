@@ -45,7 +45,7 @@ void NetworkSend::advance() {
   while (started_ < total_ && started_ - posted_ < depth && (unlimited_ || started_ - sent_ < depth) &&
          (started_ > sent_ || unlimited_ || turn_.has_come()) && start_next())
     ++started_;
-  if (started_ == total_) turn_.end();
+  if (sent_ == total_) turn_.end();
   while (posted_ < started_ && post_next()) ++posted_;
 }
 

@@ -20,7 +20,7 @@ using node::Medium;
 using node::RankBlock;
 using node::SharedMemory;
 
-constexpr auto patience = std::chrono::milliseconds(1);
+constexpr auto patience = std::chrono::milliseconds(5);
 
 auto& pinned = *new std::map<void*, size_t>;
 
@@ -49,7 +49,7 @@ class HostArena final : public Arena {
   bool usable() const { return chunks_ > 0; }
   size_t in_use() const { return chunks_ - idle_.size(); }
 
-  std::optional<uint64_t> take(uint64_t) override {
+  std::optional<uint64_t> find_room(uint64_t) override {
     if (idle_.empty()) return std::nullopt;
     uint64_t offset = idle_.back();
     idle_.pop_back();
@@ -75,11 +75,11 @@ class DeviceArena final : public Arena {
   }
 
   bool has_room(uint64_t bytes) {
-    std::optional<uint64_t> room = take(bytes);
+    std::optional<uint64_t> room = find_room(bytes);
     if (room) put_back(*room);
     return room.has_value();
   }
-  std::optional<uint64_t> take(uint64_t bytes) override {
+  std::optional<uint64_t> find_room(uint64_t bytes) override {
     void* piece = device::pool_allocate(device::pool_device(), bytes);
     if (!piece) return std::nullopt;
     return static_cast<char*>(piece) - slab_;
@@ -115,11 +115,17 @@ const char* host_arena_of(Node& node, int owner) {
 
 void Arena::give_back(uint64_t offset) {
   put_back(offset);
-  last_return_ = std::chrono::steady_clock::now();
+  last_change_ = std::chrono::steady_clock::now();
+}
+
+std::optional<uint64_t> Arena::take(uint64_t bytes) {
+  std::optional<uint64_t> room = find_room(bytes);
+  if (room) last_change_ = std::chrono::steady_clock::now();
+  return room;
 }
 
 bool Arena::stuck() const {
-  return std::chrono::steady_clock::now() - last_return_ > patience;
+  return std::chrono::steady_clock::now() - last_change_ > patience;
 }
 
 Arena* host_arena(Node& node) {

@@ -25,18 +25,19 @@ class Arena {
 
   uint64_t chunk_bytes() const { return chunk_bytes_; }
   // An offset with room for `bytes` bytes, at most chunk_bytes(); none when the rest is in use.
-  virtual std::optional<uint64_t> take(uint64_t bytes) = 0;
+  std::optional<uint64_t> take(uint64_t bytes);
   void give_back(uint64_t offset);
   virtual char* at(uint64_t offset) const = 0;
-  // Nothing has come back for a while: its holders may be waiting for whoever asks.
+  // Nothing has been taken or come back for a while: its holders may be waiting for whoever asks.
   bool stuck() const;
 
  protected:
+  virtual std::optional<uint64_t> find_room(uint64_t bytes) = 0;
   virtual void put_back(uint64_t offset) = 0;
   uint64_t chunk_bytes_ = 0;
 
  private:
-  std::chrono::steady_clock::time_point last_return_{};
+  std::chrono::steady_clock::time_point last_change_{};
 };
 
 // Null where the kernel gives no memory, or options allow none.
