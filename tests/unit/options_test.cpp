@@ -60,9 +60,9 @@ TEST(Options, wrong_values_are_reported_with_what_is_accepted_and_not_used) {
   EXPECT_TRUE(
       has(text,
           "FAIRLEAD_STAGING_CHUNK=1k is not understood (accepted: a size in bytes such as 4096, 64k, 1m, "
-          "2g, >= 4k); using 512k"));
+          "2g, >= 4k); using 2m"));
   EXPECT_TRUE(has(text, "sim_devices=1 (default)"));
-  EXPECT_TRUE(has(text, "staging_chunk=512k (default)"));
+  EXPECT_TRUE(has(text, "staging_chunk=2m (default)"));
 }
 
 TEST(Options, unknown_variables_are_reported_with_the_nearest_name) {
