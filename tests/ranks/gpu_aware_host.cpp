@@ -40,15 +40,17 @@ bool is_device(const void* address) {
 }
 
 std::unique_ptr<Copy> copy_of(const void* buffer, int count, MPI_Datatype datatype) {
-  if (count == 0 || !is_device(buffer)) return nullptr;
+  if (count == 0) return nullptr;
   MPI_Aint lower, extent, true_lower, true_extent;
   PMPI_Type_get_extent(datatype, &lower, &extent);
   PMPI_Type_get_true_extent(datatype, &true_lower, &true_extent);
   const MPI_Aint walk = extent * (count - 1);
   auto copy = std::make_unique<Copy>();
   copy->first = true_lower + (walk < 0 ? walk : 0);
-  copy->host.resize(static_cast<size_t>(true_extent + (walk < 0 ? -walk : walk)));
+  // From MPI_BOTTOM, the type alone tells where the bytes are.
   copy->device = static_cast<char*>(const_cast<void*>(buffer)) + copy->first;
+  if (!is_device(copy->device)) return nullptr;
+  copy->host.resize(static_cast<size_t>(true_extent + (walk < 0 ? -walk : walk)));
   fairlead_device_copy(copy->host.data(), copy->device, copy->host.size());
   return copy;
 }
