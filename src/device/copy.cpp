@@ -32,7 +32,7 @@ struct Lane {
 
 namespace {
 
-constexpr int attempts = 3;
+constexpr int attempts_allowed = 3;
 // What a call may carry: the last of its copies tells of all, so that the first must not wait for long.
 constexpr size_t copies_per_launch = 64;
 constexpr size_t bytes_per_launch = size_t{64} << 20;
@@ -196,6 +196,7 @@ Copy::~Copy() {
 
 Error Copy::start(int device, void* to, const void* from, size_t bytes) {
   wait();
+  outcome_ = Error::none;
   if (bytes == 0) return Error::none;
   if (device < 0) {
     std::memcpy(to, from, bytes);
@@ -204,7 +205,17 @@ Error Copy::start(int device, void* to, const void* from, size_t bytes) {
   std::lock_guard lock(mutex);
   device_ = device;
   item_ = {to, from, bytes};
-  Error error = lanes_of(device).launch(&item_, 1, &launch_);
+  attempts_ = 0;
+  return outcome_ = launch();
+}
+
+// Under the lock: tries until the driver takes it.
+Error Copy::launch() {
+  Error error = Error::failed;
+  while (error != Error::none && attempts_ < attempts_allowed) {
+    ++attempts_;
+    error = lanes_of(device_).launch(&item_, 1, &launch_);
+  }
   active_ = error == Error::none;
   return error;
 }
@@ -212,26 +223,29 @@ Error Copy::start(int device, void* to, const void* from, size_t bytes) {
 Error Copy::enqueue(int device, void* to, const void* from, size_t bytes) {
   if (device < 0 || bytes == 0) return start(device, to, from, bytes);
   wait();
+  outcome_ = Error::none;
   std::lock_guard lock(mutex);
   device_ = device;
   item_ = {to, from, bytes};
   active_ = true;
+  attempts_ = 1;
   lanes_of(device).queue.push_back(this);
   ++enqueued;
   return Error::none;
 }
 
 Error Copy::poll() {
-  if (!active_) return Error::none;
+  if (!active_) return outcome_;
   std::lock_guard lock(mutex);
   Lanes& lanes = lanes_of(device_);
   if (!launch_) lanes.start_queue(false);
   if (!launch_ || lanes.poll(*launch_) == Error::not_ready) return Error::not_ready;
-  return leave();
+  outcome_ = leave();
+  return outcome_ != Error::none && launch() == Error::none ? Error::not_ready : outcome_;
 }
 
 Error Copy::wait() {
-  if (!active_) return Error::none;
+  if (!active_) return outcome_;
   {
     std::lock_guard lock(mutex);
     if (!launch_) lanes_of(device_).start_queue(true);
@@ -250,6 +264,7 @@ void Copy::forget() {
     lanes.ask(*launch_->lane);
   if (launch_->state == Error::not_ready) lanes.end_first(*launch_->lane, Error::none);
   leave();
+  outcome_ = Error::none;
 }
 
 Error Copy::leave() {
@@ -268,14 +283,9 @@ void start_enqueued() {
 }
 
 Error copy_now(int device, void* to, const void* from, size_t bytes) {
-  Error error = Error::none;
-  for (int attempt = 0; attempt < attempts; ++attempt) {
-    Copy copy;
-    error = copy.start(device, to, from, bytes);
-    if (error == Error::none) error = copy.wait();
-    if (error == Error::none) break;
-  }
-  return error;
+  Copy copy;
+  copy.start(device, to, from, bytes);
+  return copy.wait();
 }
 
 }  // namespace fairlead::device

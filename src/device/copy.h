@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Copies that run while the caller goes on. Each device has a few streams of its own ("lanes",
-// FAIRLEAD_COPY_STREAMS). A copy starts at once, or is enqueued and starts together with others in one call of
-// the driver: for small and middle sizes that call costs more than the bytes, and a copy engine that gets
+// FAIRLEAD_COPY_STREAMS). A copy starts at once, or is enqueued and starts together with others in one call
+// of the driver: for small and middle sizes that call costs more than the bytes, and a copy engine that gets
 // one call at a time stands idle between them. Lanes never wait for the application's streams.
-// Thread-safe; a Copy belongs to one thread at a time and stays where it is.
+// A copy that fails is tried again, alone, a few times: it may fail where the next one does not, or because
+// of others that started with it. Thread-safe; a Copy belongs to one thread at a time and stays where it is.
 
 #pragma once
 
@@ -25,7 +26,7 @@ class Copy {
   Error start(int device, void* to, const void* from, size_t bytes);
   // Starts with the next start_enqueued(), or when it is waited for.
   Error enqueue(int device, void* to, const void* from, size_t bytes);
-  // none: arrived (or never started); not_ready; else the copy failed.
+  // none: arrived (or never started); not_ready; else the copy failed, also at its start.
   Error poll();
   Error wait();
   // The caller saw the bytes arrive: the stream need not be asked. Only for copies that started at once.
@@ -33,9 +34,12 @@ class Copy {
 
  private:
   friend struct Lanes;
+  Error launch();
   Error leave();
-  bool active_ = false;  // the owner's; what follows changes under the lock
-  Launch* launch_ = nullptr;  // null while enqueued
+  bool active_ = false;          // the owner's, as are the next two
+  Error outcome_ = Error::none;  // when not active
+  int attempts_ = 0;
+  Launch* launch_ = nullptr;  // null while enqueued; changes under the lock, as does the rest
   int device_ = -1;
   CopyItem item_{};
 };
@@ -43,7 +47,7 @@ class Copy {
 // Starts what was enqueued, unless so much is in flight that waiting gathers more.
 void start_enqueued();
 
-// A copy that is waited for; tried again a few times if it fails.
+// A copy that is waited for.
 Error copy_now(int device, void* to, const void* from, size_t bytes);
 
 }  // namespace fairlead::device

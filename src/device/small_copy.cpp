@@ -62,8 +62,8 @@ Error engine_to_host(int device, void* to, const void* from, size_t bytes) {
   if (watch)
     for (size_t i = 0; i < bytes; i += 4) std::memcpy(slot.data() + i, &untouched, 4);
   Copy copy;
-  if (copy.start(device, slot.data(), from, bytes) != Error::none) return copy_now(device, to, from, bytes);
-  Error state = Error::not_ready;
+  Error state = copy.start(device, slot.data(), from, bytes);
+  if (state == Error::none) state = Error::not_ready;
   // The stream is asked now and then only: asking costs more than looking.
   for (unsigned round = 1; state == Error::not_ready; ++round) {
     if (watch && all_touched(slot.data(), bytes)) {
@@ -74,9 +74,8 @@ Error engine_to_host(int device, void* to, const void* from, size_t bytes) {
       state = copy.poll();
     }
   }
-  if (state != Error::none) return copy_now(device, to, from, bytes);
-  std::memcpy(to, slot.data(), bytes);
-  return Error::none;
+  if (state == Error::none) std::memcpy(to, slot.data(), bytes);
+  return state;
 }
 
 Error engine_to_device(int device, void* to, const void* from, size_t bytes) {
@@ -90,7 +89,8 @@ constexpr SmallCopies engine{engine_to_host, engine_to_device};
 
 }  // namespace
 
-Error copy_small_to_host(int device, void* to, const void* from, size_t bytes) {
+Error copy_to_host(int device, void* to, const void* from, size_t bytes) {
+  if (bytes > small_copy_bytes) return copy_now(device, to, from, bytes);
   return bar_read(device, to, from, bytes, engine) ? Error::none : engine_to_host(device, to, from, bytes);
 }
 

@@ -2,8 +2,8 @@
 //
 // Page-locked slots for copies of a few bytes between device and ordinary host memory, for messages whose
 // cost is latency alone. On the way to the host, their arrival is seen in the slot itself, which is several
-// microseconds earlier than the stream can tell. Where the CPU reaches device memory it may copy the bytes itself
-// (bar.h). Thread-safe.
+// microseconds earlier than the stream can tell. Where the CPU reaches device memory it may copy the bytes
+// itself (bar.h). Thread-safe.
 
 #pragma once
 
@@ -34,8 +34,8 @@ class Slot {
   unsigned char* data_ = nullptr;
 };
 
-// At most small_copy_bytes bytes. Falls back to copy_now() where there is no page-locked memory.
-Error copy_small_to_host(int device, void* to, const void* from, size_t bytes);
+// Any number of bytes, waited for; few of them by the shorter way.
+Error copy_to_host(int device, void* to, const void* from, size_t bytes);
 // True when the CPU has stored these bytes in device memory; false when a copy engine should.
 bool store_small_to_device(int device, void* to, const void* from, size_t bytes);
 

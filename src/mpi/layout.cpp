@@ -36,40 +36,27 @@ bool is_dense(MPI_Datatype datatype) {
   return dense;
 }
 
-// Where the host MPI must think the buffer is for its first byte to lie at the start of `span`. Not by pointer
-// arithmetic: a layout of absolute addresses begins at one of those.
+// Where the host MPI must think the buffer is for its first byte to lie at the start of `span`. Not by
+// pointer arithmetic: a layout of absolute addresses begins at one of those.
 void* origin_of(const HostBuffer& span, const Layout& layout) {
   return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(span.data()) -
                                  static_cast<uintptr_t>(layout.first));
 }
 
-struct Run {
-  size_t from, bytes;
-  device::Copy copy;
-};
-
-// Copies the bytes that are marked, run by run. What lies between is the program's: kernels may be writing it.
+// Copies the bytes that are marked, run by run. What lies between is the program's: kernels may be writing
+// it.
 bool write_touched(char* to, const HostBuffer& span, const HostBuffer& touched, size_t length, int device) {
   constexpr size_t together = 256;
   const unsigned char* mark = touched.data();
   bool copied = true;
   for (size_t at = 0; at < length && copied;) {
-    std::deque<Run> runs;
+    std::deque<device::Copy> runs;
     while (at < length && runs.size() < together) {
       size_t from = static_cast<size_t>(std::find(mark + at, mark + length, 0xff) - mark);
       at = static_cast<size_t>(std::find(mark + from, mark + length, 0) - mark);
-      if (at == from) break;
-      Run& run = runs.emplace_back();
-      run.from = from;
-      run.bytes = at - from;
-      copied &= run.copy.start(device, to + from, span.data() + from, run.bytes) == device::Error::none;
+      if (at > from) runs.emplace_back().start(device, to + from, span.data() + from, at - from);
     }
-    for (Run& run : runs) copied &= run.copy.wait() == device::Error::none;
-    if (copied) continue;
-    copied = true;  // a copy may fail where the next one does not
-    for (Run& run : runs)
-      copied &= device::copy_now(device, to + run.from, span.data() + run.from, run.bytes) ==
-                device::Error::none;
+    for (device::Copy& run : runs) copied &= run.wait() == device::Error::none;
   }
   return copied;
 }

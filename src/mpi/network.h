@@ -11,6 +11,8 @@
 #include <memory>
 
 #include "base/host_buffer.h"
+#include "device/copy.h"
+#include "device/pinned_buffer.h"
 #include "mpi/host_mpi.h"
 
 namespace fairlead::mpi {
@@ -34,6 +36,14 @@ bool native();
 uint64_t chunk_bytes();
 
 MPI_Comm communicator();
+// One host message of a stream.
+struct Chunk {
+  explicit Chunk(size_t bytes) : buffer(bytes) {}
+  device::PinnedBuffer buffer;  // none where the bytes land in place
+  device::Copy copy;            // out of or into device memory
+  MPI_Request message = MPI_REQUEST_NULL;
+};
+
 // A tag that no other stream to this rank uses until it is given back.
 int take_tag(int receiver);
 void give_back_tag(int receiver, int tag);

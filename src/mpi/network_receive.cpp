@@ -21,11 +21,7 @@ NetworkReceive::NetworkReceive(const p2p::Descriptor& descriptor, void* to, uint
       capacity_(capacity),
       device_(device),
       turn_(network::Direction::receiving, descriptor.sender),
-      total_((descriptor.bytes + descriptor.chunk_bytes - 1) / descriptor.chunk_bytes) {}
-
-size_t NetworkReceive::length(uint64_t chunk) const {
-  return std::min(descriptor_.chunk_bytes, descriptor_.bytes - chunk * descriptor_.chunk_bytes);
-}
+      total_(descriptor.chunks()) {}
 
 Error NetworkReceive::advance() {
   uint64_t depth = static_cast<uint64_t>(options().network_depth);
@@ -50,9 +46,10 @@ Error NetworkReceive::advance() {
 
 // False when there is no memory for it now.
 bool NetworkReceive::post_next() {
-  Chunk& chunk = chunks_.emplace_back(lands_in_place() ? 0 : length(posted_));
+  size_t bytes = descriptor_.chunk_length(posted_);
+  network::Chunk& chunk = chunks_.emplace_back(lands_in_place() ? 0 : bytes);
   void* landing = lands_in_place() ? place(posted_) : static_cast<void*>(chunk.buffer.data());
-  if (landing && real.Irecv(landing, static_cast<int>(length(posted_)), MPI_BYTE, descriptor_.sender,
+  if (landing && real.Irecv(landing, static_cast<int>(bytes), MPI_BYTE, descriptor_.sender,
                             static_cast<int>(descriptor_.number), network::communicator(),
                             &chunk.message) == MPI_SUCCESS)
     return true;
@@ -61,7 +58,7 @@ bool NetworkReceive::post_next() {
 }
 
 bool NetworkReceive::next_has_arrived() {
-  Chunk& chunk = chunks_[arrived_ - copied_];
+  network::Chunk& chunk = chunks_[arrived_ - copied_];
   int here = 0;
   MPI_Status status;
   if (real.Test(&chunk.message, &here, &status) != MPI_SUCCESS) {
@@ -69,29 +66,23 @@ bool NetworkReceive::next_has_arrived() {
     return true;
   }
   if (!here) return false;
-  if (byte_count(status) != static_cast<MPI_Count>(length(arrived_)))
+  if (byte_count(status) != static_cast<MPI_Count>(descriptor_.chunk_length(arrived_)))
     lose("its sender could not read it");
   else if (!lost_ && !truncated() && !lands_in_place())
-    chunk.error = chunk.copy.start(device_, place(arrived_), chunk.buffer.data(), length(arrived_));
+    chunk.copy.start(device_, place(arrived_), chunk.buffer.data(), descriptor_.chunk_length(arrived_));
   return true;
 }
 
 bool NetworkReceive::first_is_copied() {
-  Chunk& chunk = chunks_.front();
-  if (chunk.error == Error::none) chunk.error = chunk.copy.poll();
-  if (chunk.error == Error::not_ready) {
-    chunk.error = Error::none;
-    return false;
-  }
-  // A copy may fail where the next one does not.
-  if (chunk.error != Error::none &&
-      device::copy_now(device_, place(copied_), chunk.buffer.data(), length(copied_)) != Error::none)
-    lose("it cannot be written to device memory");
+  Error copied = chunks_.front().copy.poll();
+  if (copied == Error::not_ready) return false;
+  if (copied != Error::none) lose("it cannot be written to device memory");
   return true;
 }
 
 void NetworkReceive::lose(const char* what) {
-  if (!lost_) log_line(LogLevel::error, "a device message from rank %d is lost: %s", descriptor_.sender, what);
+  if (!lost_)
+    log_line(LogLevel::error, "a device message from rank %d is lost: %s", descriptor_.sender, what);
   lost_ = true;
 }
 

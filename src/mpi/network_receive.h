@@ -9,8 +9,7 @@
 
 #include <deque>
 
-#include "device/copy.h"
-#include "device/pinned_buffer.h"
+#include "device/runtime.h"
 #include "mpi/host_mpi.h"
 #include "mpi/network.h"
 #include "p2p/descriptor.h"
@@ -31,15 +30,6 @@ class NetworkReceive {
   bool truncated() const { return descriptor_.bytes > capacity_; }
 
  private:
-  struct Chunk {
-    explicit Chunk(size_t bytes) : buffer(bytes) {}
-    device::PinnedBuffer buffer;  // none where the bytes land in place
-    device::Copy copy;
-    device::Error error = device::Error::none;  // of starting the copy
-    MPI_Request message = MPI_REQUEST_NULL;
-  };
-
-  size_t length(uint64_t chunk) const;
   char* place(uint64_t chunk) const { return to_ + chunk * descriptor_.chunk_bytes; }
   bool lands_in_place() const { return device_ < 0 && !truncated(); }
   bool post_next();
@@ -54,8 +44,8 @@ class NetworkReceive {
   network::Turn turn_;
   uint64_t total_;  // chunks; the counts below never fall, and each is at most the one before
   uint64_t posted_ = 0, arrived_ = 0, copied_ = 0;
-  std::deque<Chunk> chunks_;  // from copied_ to posted_
-  bool unlimited_ = false;    // chunks on their way
+  std::deque<network::Chunk> chunks_;  // from copied_ to posted_
+  bool unlimited_ = false;             // chunks on their way
   bool lost_ = false;
 };
 

@@ -22,17 +22,14 @@ NetworkSend::NetworkSend(int receiver, const void* address, uint64_t bytes, int 
   int world_rank = 0;
   PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   uint32_t tag = static_cast<uint32_t>(network::take_tag(receiver));
-  descriptor_ = {engine().nonce(),          p2p::descriptor_version, world_rank, tag,
-                 p2p::DescriptorKind::stream, bytes,                   network::chunk_bytes()};
-  total_ = (bytes + descriptor_.chunk_bytes - 1) / descriptor_.chunk_bytes;
+  descriptor_ = {
+      engine().nonce(),      p2p::descriptor_version, world_rank, tag, p2p::DescriptorKind::stream, bytes,
+      network::chunk_bytes()};
+  total_ = descriptor_.chunks();
 }
 
 NetworkSend::~NetworkSend() {
   network::give_back_tag(receiver_, static_cast<int>(descriptor_.number));
-}
-
-size_t NetworkSend::length(uint64_t chunk) const {
-  return std::min(descriptor_.chunk_bytes, descriptor_.bytes - chunk * descriptor_.chunk_bytes);
 }
 
 void NetworkSend::advance() {
@@ -51,34 +48,27 @@ void NetworkSend::advance() {
 
 // False when there is no memory for it now.
 bool NetworkSend::start_next() {
-  Chunk& chunk = chunks_.emplace_back(length(started_));
+  network::Chunk& chunk = chunks_.emplace_back(descriptor_.chunk_length(started_));
   if (!chunk.buffer.data()) {
     chunks_.pop_back();
     return false;
   }
   if (!failed_)
-    chunk.error = chunk.copy.start(device_, chunk.buffer.data(),
-                                   from_ + started_ * descriptor_.chunk_bytes, length(started_));
+    chunk.copy.start(device_, chunk.buffer.data(), from_ + started_ * descriptor_.chunk_bytes,
+                     descriptor_.chunk_length(started_));
   return true;
 }
 
 // False while its bytes have not been copied.
 bool NetworkSend::post_next() {
-  Chunk& chunk = chunks_[posted_ - sent_];
-  if (chunk.error == Error::none) chunk.error = chunk.copy.poll();
-  if (chunk.error == Error::not_ready) {
-    chunk.error = Error::none;
-    return false;
-  }
-  // A copy may fail where the next one does not.
-  if (chunk.error != Error::none && !failed_ &&
-      device::copy_now(device_, chunk.buffer.data(), from_ + posted_ * descriptor_.chunk_bytes,
-                       length(posted_)) != Error::none)
-    fail("a device buffer cannot be read");
+  network::Chunk& chunk = chunks_[posted_ - sent_];
+  Error copied = chunk.copy.poll();
+  if (copied == Error::not_ready) return false;
+  if (copied != Error::none) fail("a device buffer cannot be read");
   // The receiver is expected from now on.
   if (posted_ == sent_) network::note_progress(network::Direction::sending, receiver_);
   // An empty chunk tells the receiver that the bytes will not come.
-  int bytes = failed_ ? 0 : static_cast<int>(length(posted_));
+  int bytes = failed_ ? 0 : static_cast<int>(descriptor_.chunk_length(posted_));
   if (real.Issend(chunk.buffer.data(), bytes, MPI_BYTE, receiver_, static_cast<int>(descriptor_.number),
                   network::communicator(), &chunk.message) != MPI_SUCCESS) {
     chunk.message = MPI_REQUEST_NULL;

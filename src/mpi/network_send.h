@@ -13,8 +13,6 @@
 
 #include <deque>
 
-#include "device/copy.h"
-#include "device/pinned_buffer.h"
 #include "mpi/network.h"
 #include "p2p/descriptor.h"
 
@@ -42,15 +40,6 @@ class NetworkSend {
   bool failed() const { return failed_; }
 
  private:
-  struct Chunk {
-    explicit Chunk(size_t bytes) : buffer(bytes) {}
-    device::PinnedBuffer buffer;
-    device::Copy copy;
-    device::Error error = device::Error::none;  // of starting the copy
-    MPI_Request message = MPI_REQUEST_NULL;
-  };
-
-  size_t length(uint64_t chunk) const;
   bool start_next();
   bool post_next();
   bool first_is_sent();
@@ -62,8 +51,8 @@ class NetworkSend {
   const char* from_;
   uint64_t total_;  // chunks; the counts below never fall, and each is at most the one before
   uint64_t started_ = 0, posted_ = 0, sent_ = 0;
-  std::deque<Chunk> chunks_;  // from sent_ to started_
-  bool unlimited_ = false;    // chunks on their way
+  std::deque<network::Chunk> chunks_;  // from sent_ to started_
+  bool unlimited_ = false;             // chunks on their way
   bool failed_ = false;
 };
 

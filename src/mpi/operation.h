@@ -17,12 +17,12 @@
 #include <memory>
 #include <optional>
 
+#include "device/small_copy.h"
 #include "mpi/engine.h"
 #include "mpi/first_bytes.h"
 #include "mpi/network_receive.h"
 #include "mpi/network_send.h"
 #include "mpi/real.h"
-#include "device/small_copy.h"
 #include "p2p/pull.h"
 #include "p2p/send_offer.h"
 
@@ -97,6 +97,10 @@ class Operation {
 
 enum class SendMode { standard, synchronous, ready, buffered };
 
+// The host MPI's nonblocking send of this mode, with a large count where it needs one.
+int start_host_send(SendMode mode, const void* address, MPI_Count count, MPI_Datatype datatype, int dest,
+                    int tag, MPI_Comm comm, MPI_Request* request);
+
 // A send from device memory.
 class Send : public Operation {
  public:
@@ -145,6 +149,7 @@ class Receive : public Operation {
   // A persistent receive into host memory runs on a persistent host request of its own.
   template <class Init>
   int make_persistent(Init init) {
+    layout_ = layout_of(buffer_.count, buffer_.datatype);
     Landing place;
     if (int result = choose_landing(&place); result != MPI_SUCCESS) return result;
     return init(place.address, place.count, place.datatype, &own_request_);
@@ -183,7 +188,7 @@ class Receive : public Operation {
   void arrived(const unsigned char* bytes, MPI_Count length);
   void deliver(const unsigned char* bytes, MPI_Count length);
   void end_transfer(device::Error error, uint64_t bytes, bool truncated);
-  void copy_again();
+  void end_copy(device::Error error);
   void over();
 
   KeptType datatype_;
@@ -207,7 +212,6 @@ class Receive : public Operation {
   device::Copy copy_;
   MPI_Status status_;              // of the host message
   MPI_Count override_bytes_ = -1;  // the true length, when the status of the host message tells another
-  MPI_Count payload_bytes_ = 0;
   bool descriptor_came_ = false;
   int host_error_ = MPI_SUCCESS;
   int error_ = MPI_SUCCESS;

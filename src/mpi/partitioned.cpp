@@ -130,8 +130,7 @@ class PartitionedSend : public Partitioned {
     count(Traffic::plain_sent, bytes);
     bool copied = true;
     if (layout_.contiguous) {
-      auto copy = bytes <= device::small_copy_bytes ? device::copy_small_to_host : device::copy_now;
-      copied = copy(device_, in_host(low), in_device(low), bytes) == Error::none;
+      copied = device::copy_to_host(device_, in_host(low), in_device(low), bytes) == Error::none;
     } else {
       for (int partition = low; partition <= high && copied; ++partition) copied = pack(partition);
     }
@@ -255,8 +254,7 @@ class PartitionedReceive : public Partitioned {
 
   void end_copy(Error state) {
     copying_ = false;
-    // A copy may fail where the next one does not.
-    if (state != Error::none && !copy_in(first_, end_ - first_)) {
+    if (state != Error::none) {
       log_line(LogLevel::error, "a received message cannot be written to device memory: %s",
                device::runtime()->error_text());
       error_ = MPI_ERR_OTHER;

@@ -93,7 +93,8 @@ int Receive::start() {
   if (into_device() && !options().gpu_support) return refuse_device_memory(comm_);
   LookThenAsk together;
   if (!stashed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
-    if (auto earlier = fairlead::mpi::take_stashed(key_.source, key_.tag, comm_)) take_stashed(std::move(earlier));
+    if (auto earlier = fairlead::mpi::take_stashed(key_.source, key_.tag, comm_))
+      take_stashed(std::move(earlier));
   if (stashed_) {
     std::lock_guard lock(engine().mutex());
     status_ = stashed_->status;
@@ -109,7 +110,6 @@ bool Receive::lands_in_bounce() const {
 }
 
 int Receive::choose_landing(Landing* landing) {
-  layout_ = layout_of(buffer_.count, buffer_.datatype);
   *landing = {buffer_.address, buffer_.count, buffer_.datatype};
   if (!lands_in_bounce()) return MPI_SUCCESS;
   bounce_ = HostBuffer(static_cast<size_t>(std::max(layout_.bytes, descriptor_length)), landing_reserve);
@@ -146,8 +146,7 @@ int Receive::post() {
   }
   Landing place;
   if (int result = choose_landing(&place); result != MPI_SUCCESS) return result;
-  if (!in_bounce_ && !native_ && matched_ == MPI_MESSAGE_NULL)
-    before_.read(buffer_, layout_.contiguous);
+  if (!in_bounce_ && !native_ && matched_ == MPI_MESSAGE_NULL) before_.read(buffer_, layout_.contiguous);
   auto [landing, count, datatype] = place;
   bool fits = count <= INT_MAX;
   int small = static_cast<int>(count);
@@ -188,8 +187,7 @@ void Receive::advance() {
     case Step::copying: {
       Error state = copy_.poll();
       if (state == Error::not_ready) return;
-      if (state != Error::none) copy_again();
-      return over();
+      return end_copy(state);
     }
     case Step::over:
       return;
@@ -267,7 +265,6 @@ void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
       error_ = MPI_ERR_OTHER;
     return over();
   }
-  payload_bytes_ = length;
   size_t size = static_cast<size_t>(length);
   if (size <= device::small_copy_bytes) {
     if (device::store_small_to_device(device_, buffer_.address, bytes, size)) return over();
@@ -276,21 +273,17 @@ void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
   if (slot_.data()) std::memcpy(slot_.data(), bytes, size);
   Error error = slot_.data() ? copy_.enqueue(device_, buffer_.address, slot_.data(), size)
                              : copy_.start(device_, buffer_.address, bytes, size);
-  if (error != Error::none) {
-    copy_again();
-    return over();
-  }
+  if (error != Error::none) return end_copy(error);
   step_ = Step::copying;
 }
 
-// A copy may fail where the next one does not.
-void Receive::copy_again() {
-  const unsigned char* bytes = stashed_ ? stashed_->bytes : bounce_.data();
-  if (device::copy_now(device_, buffer_.address, bytes, static_cast<size_t>(payload_bytes_)) == Error::none)
-    return;
-  log_line(LogLevel::error, "a received message cannot be written to device memory: %s",
-           device::runtime()->error_text());
-  error_ = MPI_ERR_OTHER;
+void Receive::end_copy(Error error) {
+  if (error != Error::none) {
+    log_line(LogLevel::error, "a received message cannot be written to device memory: %s",
+             device::runtime()->error_text());
+    error_ = MPI_ERR_OTHER;
+  }
+  over();
 }
 
 void Receive::over() {

@@ -135,10 +135,8 @@ int Send::send_plain(const device::Allocation& allocation, const Layout& layout)
   bool copied;
   if (layout.contiguous) {
     staged_ = HostBuffer(static_cast<size_t>(layout.bytes));
-    auto copy = layout.bytes <= static_cast<MPI_Count>(device::small_copy_bytes) ? device::copy_small_to_host
-                                                                                 : device::copy_now;
-    copied = staged_.data() && copy(allocation.device, staged_.data(), buffer_.address,
-                                    static_cast<size_t>(layout.bytes)) == device::Error::none;
+    copied = staged_.data() && device::copy_to_host(allocation.device, staged_.data(), buffer_.address,
+                                                    static_cast<size_t>(layout.bytes)) == device::Error::none;
   } else {
     copied = pack_from_device(buffer_.address, buffer_.count, buffer_.datatype, layout, allocation.device,
                               &staged_);
@@ -152,21 +150,26 @@ int Send::send_plain(const device::Allocation& allocation, const Layout& layout)
 }
 
 int Send::post(const void* address, MPI_Count count, MPI_Datatype datatype) {
+  return start_host_send(mode_, address, count, datatype, dest_, tag_, comm_, &message_);
+}
+
+int start_host_send(SendMode mode, const void* address, MPI_Count count, MPI_Datatype datatype, int dest,
+                    int tag, MPI_Comm comm, MPI_Request* request) {
   bool fits = count <= INT_MAX;
   int small = static_cast<int>(count);
-  switch (mode_) {
+  switch (mode) {
     case SendMode::standard:
-      return fits ? real.Isend(address, small, datatype, dest_, tag_, comm_, &message_)
-                  : real.Isend_c(address, count, datatype, dest_, tag_, comm_, &message_);
+      return fits ? real.Isend(address, small, datatype, dest, tag, comm, request)
+                  : real.Isend_c(address, count, datatype, dest, tag, comm, request);
     case SendMode::synchronous:
-      return fits ? real.Issend(address, small, datatype, dest_, tag_, comm_, &message_)
-                  : real.Issend_c(address, count, datatype, dest_, tag_, comm_, &message_);
+      return fits ? real.Issend(address, small, datatype, dest, tag, comm, request)
+                  : real.Issend_c(address, count, datatype, dest, tag, comm, request);
     case SendMode::ready:
-      return fits ? real.Irsend(address, small, datatype, dest_, tag_, comm_, &message_)
-                  : real.Irsend_c(address, count, datatype, dest_, tag_, comm_, &message_);
+      return fits ? real.Irsend(address, small, datatype, dest, tag, comm, request)
+                  : real.Irsend_c(address, count, datatype, dest, tag, comm, request);
     case SendMode::buffered:
-      return fits ? real.Ibsend(address, small, datatype, dest_, tag_, comm_, &message_)
-                  : real.Ibsend_c(address, count, datatype, dest_, tag_, comm_, &message_);
+      return fits ? real.Ibsend(address, small, datatype, dest, tag, comm, request)
+                  : real.Ibsend_c(address, count, datatype, dest, tag, comm, request);
   }
   return MPI_ERR_OTHER;
 }

@@ -15,16 +15,16 @@ template <auto slot, class Count>
 int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
              void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
              MPI_Status* status) {
-  auto host = [&](MPI_Status* into) {
+  auto host = [&] {
     return (real.*slot)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
-                        recvtag, comm, into);
+                        recvtag, comm, status);
   };
-  if (!watching()) return host(status);
+  if (!watching()) return host();
   // A device sender may wait until the receiving half takes its offer up, and so might, through the other
   // half, a peer: both halves must go on together.
   if (!engine().busy() && !is_device(sendbuf, sendtype) && !is_device(recvbuf, recvtype) &&
       room_of(recvcount, recvtype) == 0)
-    return noted(host(status));
+    return noted(host());
   SendReceive operation({{const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag},
                         {{recvbuf, recvcount, recvtype}, source, recvtag}, comm);
   return run(operation, status);
@@ -33,12 +33,11 @@ int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
 template <auto slot, class Count>
 int sendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
                      int recvtag, MPI_Comm comm, MPI_Status* status) {
-  auto host = [&](MPI_Status* into) {
-    return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, into);
+  auto host = [&] {
+    return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
   };
-  if (!watching()) return host(status);
-  if (!engine().busy() && !is_device(buf, datatype) && room_of(count, datatype) == 0)
-    return noted(host(status));
+  if (!watching()) return host();
+  if (!engine().busy() && !is_device(buf, datatype) && room_of(count, datatype) == 0) return noted(host());
   UserBuffer buffer{buf, count, datatype};
   SendReceive operation({buffer, dest, sendtag}, {buffer, source, recvtag}, comm);
   operation.replace();

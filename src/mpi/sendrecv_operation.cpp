@@ -2,8 +2,6 @@
 
 #include "mpi/sendrecv_operation.h"
 
-#include <climits>
-
 #include "mpi/front.h"
 #include "mpi/request.h"
 
@@ -39,13 +37,13 @@ int SendReceive::start() {
 }
 
 int SendReceive::start_sending() {
-  if (!is_device(from_.buffer.address, from_.buffer.datatype)) return start_host_send();
+  if (!is_device(from_.buffer.address, from_.buffer.datatype)) return send_from_host();
   sending_.emplace(SendMode::standard, from_.buffer, from_.peer, from_.tag, comm_);
   if (in_place_) sending_->buffer_at_once();
   return sending_->start();
 }
 
-int SendReceive::start_host_send() {
+int SendReceive::send_from_host() {
   UserBuffer buffer = from_.buffer;
   if (in_place_ && from_.peer != MPI_PROC_NULL) {
     MPI_Count bytes = packed_bytes(buffer.count, buffer.datatype);
@@ -54,10 +52,8 @@ int SendReceive::start_host_send() {
       return raise(MPI_ERR_OTHER);
     buffer = {packed_.data(), bytes, MPI_BYTE};
   }
-  return buffer.count <= INT_MAX ? real.Isend(buffer.address, static_cast<int>(buffer.count), buffer.datatype,
-                                              from_.peer, from_.tag, comm_, &message_)
-                                 : real.Isend_c(buffer.address, buffer.count, buffer.datatype, from_.peer,
-                                                from_.tag, comm_, &message_);
+  return start_host_send(SendMode::standard, buffer.address, buffer.count, buffer.datatype, from_.peer,
+                         from_.tag, comm_, &message_);
 }
 
 void SendReceive::end_sending() {

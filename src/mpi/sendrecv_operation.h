@@ -35,7 +35,7 @@ class SendReceive : public Operation {
 
  private:
   int start_sending();
-  int start_host_send();
+  int send_from_host();
   void end_sending();
   bool sent() const;
 

@@ -9,6 +9,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -27,6 +28,9 @@ struct Descriptor {
   DescriptorKind kind;
   uint64_t bytes;        // of the user's message
   uint64_t chunk_bytes;  // of a stream: all chunks but the last have this length
+
+  uint64_t chunks() const { return (bytes + chunk_bytes - 1) / chunk_bytes; }
+  size_t chunk_length(uint64_t chunk) const { return std::min(chunk_bytes, bytes - chunk * chunk_bytes); }
 };
 constexpr uint32_t descriptor_version = 1;
 constexpr size_t descriptor_bytes = 96;

@@ -47,7 +47,7 @@ Error Pull::advance() {
       Error state = copy_.poll();
       if (state == Error::none && pinned_.data()) std::memcpy(to_, pinned_.data(), descriptor_.bytes);
       if (state == Error::none) return over(state);
-      return state == Error::not_ready ? state : copy_again();
+      return state == Error::not_ready ? state : cannot_copy();
     }
     case Step::refused:  // the sender answers by streaming
       if (offer_.state.load(std::memory_order_acquire) == OfferState::refused) return insist();
@@ -101,30 +101,24 @@ Reason Pull::find(const node::RemoteMemory& source, const void** address) {
 }
 
 Error Pull::fetch(const void* from) {
-  from_ = from;
-  target_ = to_;
-  copied_again_ = false;
   step_ = Step::copying;
   bool to_host = device_ < 0;
   if (to_host && descriptor_.bytes <= device::watched_bytes &&
-      device::copy_small_to_host(copying_device_, to_, from, descriptor_.bytes) == Error::none)
+      device::copy_to_host(copying_device_, to_, from, descriptor_.bytes) == Error::none)
     return over(Error::none);
   if (to_host && descriptor_.bytes <= device::small_copy_bytes) pinned_ = device::Slot::take();
-  if (pinned_.data()) target_ = pinned_.data();
   // Others that arrive in the same round join it. Pageable memory does not suit that.
-  Error error = to_host && !pinned_.data()
-                    ? copy_.start(copying_device_, target_, from, descriptor_.bytes)
-                    : copy_.enqueue(copying_device_, target_, from, descriptor_.bytes);
-  return error == Error::none ? Error::not_ready : copy_again();
+  Error error = Error::none;
+  if (pinned_.data())
+    error = copy_.enqueue(copying_device_, pinned_.data(), from, descriptor_.bytes);
+  else if (to_host)
+    error = copy_.start(copying_device_, to_, from, descriptor_.bytes);
+  else
+    error = copy_.enqueue(copying_device_, to_, from, descriptor_.bytes);
+  return error == Error::none ? Error::not_ready : cannot_copy();
 }
 
-// The failure may be another's, started together with this one.
-Error Pull::copy_again() {
-  if (!copied_again_) {
-    copied_again_ = true;
-    if (copy_.start(copying_device_, target_, from_, descriptor_.bytes) == Error::none)
-      return Error::not_ready;
-  }
+Error Pull::cannot_copy() {
   offer_.reason.store(Reason::copy_failed, std::memory_order_relaxed);
   offer_.state.store(OfferState::refused, std::memory_order_release);
   return refused(Reason::copy_failed);
@@ -174,9 +168,7 @@ void Pull::reconsider() {
 
 Error Pull::over(Error error) {
   bool arrived = error == Error::none && !truncated();
-  Traffic way = !stream_                    ? Traffic::peer
-                : stream_->through_device() ? Traffic::bounced
-                                            : Traffic::staged;
+  Traffic way = !stream_ ? Traffic::peer : stream_->through_device() ? Traffic::bounced : Traffic::staged;
   if (arrived) count(way, descriptor_.bytes);
   offer_.fetched.store(arrived && !stream_, std::memory_order_relaxed);
   mapped_ = {};

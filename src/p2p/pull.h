@@ -35,7 +35,7 @@ class Pull {
   device::Error claim(node::OfferState from);
   node::Reason find(const node::RemoteMemory& source, const void** address);
   device::Error fetch(const void* from);
-  device::Error copy_again();
+  device::Error cannot_copy();
   device::Error refused(node::Reason reason);
   device::Error insist();
   void reconsider();
@@ -50,12 +50,9 @@ class Pull {
   enum class Step { looking, copying, refused, streaming, over } step_ = Step::looking;
   device::Error result_ = device::Error::none;
   device::MappedMemory mapped_;  // before copy_: a copy ends before its mapping goes
-  device::Slot pinned_;
+  device::Slot pinned_;          // where the copy lands, when that is not the user's buffer
   device::Copy copy_;
-  const void* from_ = nullptr;
-  void* target_ = nullptr;  // of the copy: the user's buffer, or the pinned slot
   int copying_device_ = -1;
-  bool copied_again_ = false;
   std::chrono::steady_clock::time_point insisting_since_{}, insisted_{};
   std::optional<transport::StagedReceiver> stream_;
 };

@@ -21,7 +21,7 @@ uint64_t piece_of(uint64_t bytes) {
   return std::max(smallest, (bytes / pieces + granule - 1) / granule * granule);
 }
 
-constexpr int retries_allowed = 3;
+constexpr int refusals_allowed = 3;
 constexpr uint64_t produced_failed = UINT64_MAX;
 
 }  // namespace
@@ -77,23 +77,15 @@ void StagedSender::advance() {
                                       length(started_));
     if (error != Error::none) {
       arena_->give_back(*chunk);
-      if (++retries_ > retries_allowed) fail();
-      return;
+      return fail();
     }
     offer_.chunks[slot] = *chunk;
     ++started_;
   }
   while (produced_ < started_) {
-    int slot = static_cast<int>(produced_ % chunks_in_flight);
-    Error error = copies_[slot].poll();
+    Error error = copies_[produced_ % chunks_in_flight].poll();
     if (error == Error::not_ready) return;
-    if (error != Error::none) {
-      if (++retries_ > retries_allowed) return fail();
-      error = copies_[slot].start(device_, arena_->at(offer_.chunks[slot]),
-                                  from_ + produced_ * offer_.chunk_bytes, length(produced_));
-      if (error != Error::none) return fail();
-      continue;
-    }
+    if (error != Error::none) return fail();
     offer_.produced.store(++produced_, std::memory_order_release);
   }
 }
@@ -140,25 +132,17 @@ Error StagedReceiver::advance() {
   produced = std::min(produced, total_);
   if (produced) {
     const char* arena = arena_.open(node_, owner_, offer_, device_);
-    if (!arena) return ++retries_ > retries_allowed ? Error::failed : Error::not_ready;
-    auto start = [&](uint64_t chunk) {
-      int slot = static_cast<int>(chunk % chunks_in_flight);
-      return copies_[slot].start(device_, to_ + chunk * offer_.chunk_bytes, arena + offer_.chunks[slot],
-                                 length(chunk));
-    };
-    while (started_ < produced) {
-      if (start(started_) == Error::none)
-        ++started_;
-      else if (++retries_ > retries_allowed)
-        return Error::failed;
+    if (!arena) return ++refusals_ > refusals_allowed ? Error::failed : Error::not_ready;
+    for (; started_ < produced; ++started_) {
+      int slot = static_cast<int>(started_ % chunks_in_flight);
+      Error error = copies_[slot].start(device_, to_ + started_ * offer_.chunk_bytes,
+                                        arena + offer_.chunks[slot], length(started_));
+      if (error != Error::none) return Error::failed;
     }
     while (finished_ < started_) {
       Error error = copies_[finished_ % chunks_in_flight].poll();
       if (error == Error::not_ready) return error;
-      if (error != Error::none) {
-        if (++retries_ > retries_allowed || start(finished_) != Error::none) return Error::failed;
-        continue;
-      }
+      if (error != Error::none) return Error::failed;
       offer_.consumed.store(++finished_, std::memory_order_release);
     }
   }

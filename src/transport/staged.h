@@ -45,7 +45,6 @@ class StagedSender {
   const char* from_;
   uint64_t bytes_, total_;
   uint64_t started_ = 0, produced_ = 0, returned_ = 0;
-  int retries_ = 0;
   bool spilled_ = false, failed_ = false;
   device::Copy copies_[node::chunks_in_flight];
   node::SharedMemory rest_;
@@ -70,8 +69,8 @@ class StagedReceiver {
   char* to_;
   uint64_t bytes_, total_;
   uint64_t started_ = 0, finished_ = 0;
-  int retries_ = 0;
-  ArenaView arena_;  // before copies_: copies end before their mapping goes
+  int refusals_ = 0;  // to map the arena
+  ArenaView arena_;   // before copies_: copies end before their mapping goes
   device::Copy copies_[node::chunks_in_flight];
 };
 
