@@ -116,6 +116,9 @@ void write_pattern(uint64_t key, void* to, size_t bytes);
 // Distinct for distinct arguments, for use as key.
 uint64_t key_of(uint64_t a, uint64_t b = 0, uint64_t c = 0);
 
+// What nobody wrote yet holds this.
+inline constexpr unsigned char guard_byte = 0xa5;
+
 // A buffer somewhere, with guard bytes behind it (and before it, given an offset) that nobody may change.
 class Memory {
  public:
@@ -137,9 +140,13 @@ class Memory {
 
   // Does it hold the first `bytes` bytes of the pattern, and guard bytes in all the rest?
   bool holds(uint64_t key, size_t bytes, std::string* why) const;
+  // Does it hold these bytes, and guard bytes behind them? From `undefined_from` on it may hold anything.
+  bool holds(const std::vector<char>& wanted, std::string* why, size_t undefined_from = SIZE_MAX) const;
 
  private:
   void release();
+  bool equals(const std::vector<unsigned char>& wanted, size_t written, size_t undefined_from,
+              std::string* why) const;
 
   Place place_ = Place::host;
   void* base_ = nullptr;

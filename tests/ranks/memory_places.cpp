@@ -15,7 +15,6 @@ namespace ranks {
 
 namespace {
 
-constexpr unsigned char guard_byte = 0xa5;
 constexpr size_t guard_bytes = 64;
 constexpr int copy_attempts = 4;  // the simulated GPU can be told to fail copies, ours as well
 
@@ -184,17 +183,32 @@ void Memory::read(void* to, size_t bytes, size_t offset) const {
 }
 
 bool Memory::holds(uint64_t key, size_t bytes, std::string* why) const {
-  std::vector<unsigned char> found(offset_ + bytes_ + guard_bytes);
-  copy(found.data(), base_, found.size());
-  std::vector<unsigned char> wanted(found.size(), guard_byte);
+  std::vector<unsigned char> wanted(offset_ + bytes_ + guard_bytes, guard_byte);
   write_pattern(key, wanted.data() + offset_, bytes);
+  return equals(wanted, bytes, bytes_, why);
+}
+
+bool Memory::holds(const std::vector<char>& content, std::string* why, size_t undefined_from) const {
+  std::vector<unsigned char> wanted(offset_ + bytes_ + guard_bytes, guard_byte);
+  std::copy(content.begin(), content.end(), wanted.begin() + static_cast<std::ptrdiff_t>(offset_));
+  return equals(wanted, content.size(), undefined_from, why);
+}
+
+// The memory with all its guard bytes, of which `written` bytes are a message's.
+bool Memory::equals(const std::vector<unsigned char>& wanted, size_t written, size_t undefined_from,
+                    std::string* why) const {
+  std::vector<unsigned char> found(wanted.size());
+  copy(found.data(), base_, found.size());
+  if (undefined_from < bytes_)
+    std::copy_n(wanted.begin() + static_cast<std::ptrdiff_t>(offset_ + undefined_from), bytes_ - undefined_from,
+                found.begin() + static_cast<std::ptrdiff_t>(offset_ + undefined_from));
   const auto [bad, good] = std::mismatch(found.begin(), found.end(), wanted.begin());
   if (bad == found.end()) return true;
   const long position = static_cast<long>(bad - found.begin()) - static_cast<long>(offset_);
-  const bool inside = position >= 0 && position < static_cast<long>(bytes);
+  const bool inside = position >= 0 && position < static_cast<long>(written);
   char text[200];
   snprintf(text, sizeof(text), "byte %ld is %02x, not %02x: %s a message of %zu bytes in %s memory", position,
-           *bad, *good, inside ? "wrong in" : "changed beyond", bytes, to_string(place_));
+           *bad, *good, inside ? "wrong in" : "changed beyond", written, to_string(place_));
   *why = text;
   return false;
 }

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every blocking collective gives every rank the bytes that the standard says, wherever each rank's buffers
+// lie: all on the device, all on the host, any mixture; from every root, in place, for counts from nothing to
+// megabytes, with irregular counts, gaps between blocks and datatypes with gaps.
+
+#include "coll_exercise.h"
+
+using namespace ranks;
+using namespace ranks::coll;
+
+namespace {
+
+// Bytes of a block.
+constexpr int small_blocks[] = {0, 1, 37, 4097};
+constexpr int large_block = 100003;
+constexpr int largest_block = 3 << 20;
+
+int items(int bytes, Types types) {
+  const int item = types == Types::bytes ? 1 : types == Types::integers ? 4 : 12;
+  return bytes < item ? bytes : bytes / item;
+}
+
+Plan plan_of(Kind kind, int root, int bytes, bool in_place, Places places, uint64_t salt) {
+  Plan plan;
+  plan.kind = kind;
+  plan.root = root;
+  plan.in_place = in_place;
+  plan.places = places;
+  plan.key = key_of(options.seed, static_cast<uint64_t>(kind) * 100 + salt, static_cast<uint64_t>(bytes));
+  plan.types = static_cast<Types>(plan.key % types_count);
+  plan.count = items(bytes, is_reduction(kind) ? Types::integers : plan.types);
+  return plan;
+}
+
+template <class Body>
+void for_each_kind(Body body) {
+  for (int kind = 0; kind < kind_count; ++kind)
+    if (!is_neighborhood(static_cast<Kind>(kind))) body(static_cast<Kind>(kind));
+}
+
+// All roots and both values of in_place, where they make a difference; `salt` tells the plans apart.
+template <class Body>
+void for_each_variant(Kind kind, Body body) {
+  uint64_t salt = 0;
+  for (int root = 0; root < (is_rooted(kind) ? size : 1); ++root)
+    for (bool in_place : {false, true})
+      if (!in_place || may_be_in_place(kind)) body(root, in_place, ++salt);
+}
+
+constexpr Places all_mixtures[] = {
+    Places::device,
+    Places::host,
+    Places::root_is_host,
+    Places::root_is_device,
+    Places::odd_ranks_are_host,
+    Places::sends_are_host,
+    Places::receives_are_host,
+    Places::any,
+};
+static_assert(std::size(all_mixtures) == places_count);
+
+}  // namespace
+
+RANK_TEST(collectives, on_device_buffers_from_every_root_and_in_place, 1) {
+  const Team world(MPI_COMM_WORLD);
+  for_each_kind([&](Kind kind) {
+    for_each_variant(kind, [&](int root, bool in_place, uint64_t salt) {
+      for (int bytes : small_blocks) run(world, plan_of(kind, root, bytes, in_place, Places::device, salt));
+    });
+  });
+}
+
+RANK_TEST(collectives, whatever_the_places_of_the_buffers, 1) {
+  const Team world(MPI_COMM_WORLD);
+  for_each_kind([&](Kind kind) {
+    for (Places places : all_mixtures) {
+      // Of roots and sizes each mixture gets one of the seed's choice.
+      const uint64_t dice = key_of(options.seed, static_cast<uint64_t>(kind), static_cast<uint64_t>(places));
+      const int chosen = static_cast<int>(dice % static_cast<uint64_t>(size));
+      for_each_variant(kind, [&](int root, bool in_place, uint64_t salt) {
+        if (is_rooted(kind) && root != chosen) return;
+        const int bytes = small_blocks[(dice + salt) % std::size(small_blocks)];
+        run(world, plan_of(kind, root, bytes, in_place, places, salt + 20));
+        run(world, plan_of(kind, root, 4097, in_place, places, salt + 40));
+      });
+    }
+  });
+}
+
+RANK_TEST(collectives, of_large_buffers, 1) {
+  const Team world(MPI_COMM_WORLD);
+  for_each_kind([&](Kind kind) {
+    const auto last = static_cast<uint64_t>(size - 1);
+    for (Places places : {Places::device, Places::odd_ranks_are_host, Places::any})
+      run(world, plan_of(kind, size - 1, large_block, places == Places::any, places, last + 60));
+  });
+  for (Kind kind :
+       {Kind::bcast, Kind::allreduce, Kind::allgather, Kind::alltoall, Kind::reduce_scatter_block})
+    run(world, plan_of(kind, 0, largest_block, false, Places::device, 80));
+}
+
+// The _c forms of MPI 4.
+RANK_TEST(collectives, with_large_counts, 1) {
+  if (!exists(Kind::bcast, Form::large)) return skip("the MPI has no functions with large counts");
+  const Team world(MPI_COMM_WORLD);
+  for_each_kind([&](Kind kind) {
+    if (!exists(kind, Form::large)) return;
+    for (Places places : {Places::device, Places::odd_ranks_are_host})
+      for_each_variant(kind, [&](int root, bool in_place, uint64_t salt) {
+        run(world, plan_of(kind, root, 1001, in_place, places, salt + 100), Form::large);
+      });
+  });
+}
+
+RANK_TEST(collectives, reduce_local, 1) {
+  for (Place from : host_and_device) {
+    for (Place to : host_and_device) {
+      for (int count : {0, 1, 33, 25000}) {
+        std::vector<long> ours(static_cast<size_t>(count)), theirs(ours), sum(ours);
+        for (size_t i = 0; i < ours.size(); ++i) {
+          ours[i] = static_cast<long>(key_of(i, 1) % 100000);
+          theirs[i] = -static_cast<long>(key_of(i, 2) % 100000);
+          sum[i] = ours[i] + theirs[i];
+        }
+        const size_t bytes = ours.size() * sizeof(long);
+        Memory in(from, bytes), inout(to, bytes);
+        in.write(ours.data(), bytes);
+        inout.write(theirs.data(), bytes);
+        if (!MUST(MPI_Reduce_local(in, inout, count, MPI_LONG, MPI_SUM))) continue;
+        const auto as_bytes = [](const std::vector<long>& values) {
+          const char* first = reinterpret_cast<const char*>(values.data());
+          return std::vector<char>(first, first + values.size() * sizeof(long));
+        };
+        std::string why;
+        EXPECT(in.holds(as_bytes(ours), &why), "the input of Reduce_local changed: %s", why.c_str());
+        EXPECT(inout.holds(as_bytes(sum), &why), "Reduce_local: %s", why.c_str());
+      }
+    }
+  }
+}
+
+// Null pointers where nothing is sent or received, by every function that takes a buffer.
+RANK_TEST(collectives, of_nothing_at_null, 1) {
+  const Team world(MPI_COMM_WORLD);
+  for_each_kind([&](Kind kind) {
+    for (uint64_t salt = 0; salt < 4; ++salt) {
+      Plan plan = plan_of(kind, static_cast<int>(salt) % size, 0, false, Places::device, salt + 200);
+      run(world, plan);
+    }
+  });
+}
