@@ -13,23 +13,34 @@
 // simulated GPU. fairlead_device_launch("scale", ...) of device.h then runs the one that fits.
 //
 // Rules that make one source fit all:
-//  - Kernel names are C names, unique in the process. Parameters are trivially copyable.
-//  - One-dimensional grids; threads of a block cannot wait for each other (no barrier, no shared memory).
-//  - Only pointers that are kernel parameters themselves may be dereferenced. On the simulated GPU these, and
-//    no others, are translated from the address the user holds to one the CPU can reach: a pointer inside a
-//    struct parameter or in device memory faults there.
+//  - Kernel names are C names, unique in the process. Parameters are trivially copyable, 4 KiB in all.
+//  - One-dimensional grids; no shared memory.
+//  - Only pointers that are kernel parameters themselves, or entries of a parameter of type Pointers<N>, may be
+//    dereferenced. On the simulated GPU these, and no others, are translated from the address the user holds
+//    to one the CPU can reach: a pointer inside another struct or in device memory faults there.
+//  - The threads of a block meet at block_barrier(), which all of them reach. On the simulated GPU threads run
+//    one after the other and none waits: what comes behind a barrier and needs what other threads did before
+//    it is done by the block's last thread (is_last_thread()), and by no other. Blocks never wait for blocks.
 //  - No GPU headers; of the standard library, only what needs no device runtime.
+//
+// A library that launches its kernels itself, and wants none of them found by fairlead_device_launch(),
+// defines FAIRLEAD_PRIVATE_KERNELS before it includes this header and takes images_of_this_source.
 
 #pragma once
 
 #if defined(__NVPTX__) || defined(__AMDGCN__)
 #define FAIRLEAD_ON_GPU 1
-#define FAIRLEAD_DEVICE_FUNCTION __attribute__((device)) inline
+// Inlined at any rate: a reference to a kernel's parameter then costs no copy of it.
+#define FAIRLEAD_DEVICE_FUNCTION __attribute__((device, always_inline)) inline
+#define FAIRLEAD_UNROLL _Pragma("unroll")
+#define FAIRLEAD_NO_UNROLL _Pragma("nounroll")
 #elif defined(__CUDA__) || defined(__HIP__)
 #error "compile kernels with --cuda-device-only, as fairlead_add_device_code() does"
 #else
 #define FAIRLEAD_ON_GPU 0
 #define FAIRLEAD_DEVICE_FUNCTION inline
+#define FAIRLEAD_UNROLL
+#define FAIRLEAD_NO_UNROLL
 #endif
 
 #if !FAIRLEAD_ON_GPU
@@ -49,7 +60,7 @@ struct fairlead_code_image {
 
 struct fairlead_cpu_parameter {
   unsigned size;
-  bool is_pointer;
+  unsigned pointers;  // so many addresses, at its start, are memory that the kernel reaches
 };
 
 struct fairlead_cpu_kernel {
@@ -78,6 +89,12 @@ inline thread_local constinit Position position{};
 
 namespace fairlead::kernel {
 
+// A parameter that holds several pointers; those not used are null.
+template <unsigned count>
+struct Pointers {
+  void* at[count];
+};
+
 #if defined(__NVPTX__)
 FAIRLEAD_DEVICE_FUNCTION unsigned thread_index() {
   return __nvvm_read_ptx_sreg_tid_x();
@@ -90,6 +107,18 @@ FAIRLEAD_DEVICE_FUNCTION unsigned block_size() {
 }
 FAIRLEAD_DEVICE_FUNCTION unsigned grid_size() {
   return __nvvm_read_ptx_sreg_nctaid_x();
+}
+FAIRLEAD_DEVICE_FUNCTION void block_barrier() {
+  __syncthreads();
+}
+FAIRLEAD_DEVICE_FUNCTION void system_fence() {
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+// A launch comes after all that its CPU thread has seen: it starts with an empty L1, and the L2 holds no
+// lines of other GPUs' memory, which is cached where it lies.
+FAIRLEAD_DEVICE_FUNCTION void acquire_launch() {}
+FAIRLEAD_DEVICE_FUNCTION void system_store(unsigned long* address, unsigned long value) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
 }
 #elif defined(__AMDGCN__)
 FAIRLEAD_DEVICE_FUNCTION unsigned thread_index() {
@@ -104,6 +133,23 @@ FAIRLEAD_DEVICE_FUNCTION unsigned block_size() {
 FAIRLEAD_DEVICE_FUNCTION unsigned grid_size() {
   return __builtin_amdgcn_grid_size_x() / __builtin_amdgcn_workgroup_size_x();
 }
+// Agent scope: a fence of one wavefront waits for no other one's stores, so each waits for its own first.
+FAIRLEAD_DEVICE_FUNCTION void block_barrier() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
+}
+FAIRLEAD_DEVICE_FUNCTION void system_fence() {
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "");
+}
+// The L2 may hold lines of other GPUs' memory (it does for coarse-grained memory on gfx90a), and HIP starts
+// kernels with an acquire that need not reach further than the device.
+FAIRLEAD_DEVICE_FUNCTION void acquire_launch() {
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
+}
+FAIRLEAD_DEVICE_FUNCTION void system_store(unsigned long* address, unsigned long value) {
+  __atomic_store_n(address, value, __ATOMIC_RELAXED);
+}
 #else
 inline unsigned thread_index() {
   return position.thread;
@@ -117,7 +163,26 @@ inline unsigned block_size() {
 inline unsigned grid_size() {
   return position.grid_size;
 }
+inline void block_barrier() {}
+inline void system_fence() {}
+inline void acquire_launch() {}
+inline void system_store(unsigned long* address, unsigned long value) {
+  __atomic_store_n(address, value, __ATOMIC_RELEASE);
+}
 #endif
+
+// What these four are for:
+//   block_barrier()   the threads of a block meet; a system_fence() of any of them then covers what all of
+//                     them stored before
+//   system_fence()    what was stored before is visible to all GPUs and CPUs before what is stored after
+//   acquire_launch()  first of all in a kernel that reads memory of other GPUs: nothing is read that was
+//                     cached before the launch
+//   system_store()    a store that CPUs may poll; no fence by itself
+
+// The one that does what a block does once, behind a barrier.
+FAIRLEAD_DEVICE_FUNCTION bool is_last_thread() {
+  return thread_index() == block_size() - 1;
+}
 
 // This thread's place among all threads of the launch, and how many there are.
 FAIRLEAD_DEVICE_FUNCTION unsigned long global_index() {
@@ -133,11 +198,55 @@ FAIRLEAD_DEVICE_FUNCTION T atomic_add(T* address, T value) {
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
+// One access to global or page-locked memory, of 1, 2, 4, 8 or 16 bytes, aligned to its size. `Value` is any
+// trivially copyable type. What is loaded is not changed by others while the kernel runs.
+namespace detail {
+template <unsigned bytes>
+struct Word;
+#define FAIRLEAD_WORD(bytes, ...)                        \
+  template <>                                            \
+  struct Word<bytes> {                                   \
+    typedef __VA_ARGS__ __attribute__((may_alias)) Type; \
+  };
+FAIRLEAD_WORD(1, unsigned char)
+FAIRLEAD_WORD(2, unsigned short)
+FAIRLEAD_WORD(4, unsigned)
+FAIRLEAD_WORD(8, unsigned long)
+FAIRLEAD_WORD(16, unsigned __attribute__((vector_size(16))))
+#undef FAIRLEAD_WORD
+}  // namespace detail
+
+#if FAIRLEAD_ON_GPU
+#define FAIRLEAD_GLOBAL __attribute__((address_space(1)))
+#else
+#define FAIRLEAD_GLOBAL
+#endif
+template <class Value>
+FAIRLEAD_DEVICE_FUNCTION Value load(const void* address) {
+  using Word = typename detail::Word<sizeof(Value)>::Type;
+  return __builtin_bit_cast(Value, *(const FAIRLEAD_GLOBAL Word*)address);
+}
+template <class Value>
+FAIRLEAD_DEVICE_FUNCTION void store(void* address, Value value) {
+  using Word = typename detail::Word<sizeof(Value)>::Type;
+  *(FAIRLEAD_GLOBAL Word*)address = __builtin_bit_cast(Word, value);
+}
+#undef FAIRLEAD_GLOBAL
+
 }  // namespace fairlead::kernel
 
 #if FAIRLEAD_ON_GPU
 
 #define FAIRLEAD_KERNEL(name, parameters) extern "C" __attribute__((global)) void name parameters
+
+// The same, never launched with more than so many threads a block: it may use more registers.
+#if defined(__NVPTX__)
+#define FAIRLEAD_BOUNDED_KERNEL(threads, name, parameters) \
+  extern "C" __attribute__((global, launch_bounds(threads))) void name parameters
+#else
+#define FAIRLEAD_BOUNDED_KERNEL(threads, name, parameters) \
+  extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, threads))) void name parameters
+#endif
 
 #else
 
@@ -155,9 +264,14 @@ const fairlead_cpu_kernel* kernels_of_this_source = nullptr;
 const fairlead_code_image images_of_this_source[] = {FAIRLEAD_CODE_IMAGES{
     "cpu", reinterpret_cast<const unsigned char*>(&kernels_of_this_source), sizeof kernels_of_this_source}};
 
+template <class Type>
+constexpr unsigned pointers_in = std::is_pointer_v<Type>;
+template <unsigned count>
+constexpr unsigned pointers_in<Pointers<count>> = count;
+
 template <class... Types>
 struct Signature {
-  static constexpr fairlead_cpu_parameter parameters[] = {{sizeof(Types), std::is_pointer_v<Types>}..., {}};
+  static constexpr fairlead_cpu_parameter parameters[] = {{sizeof(Types), pointers_in<Types>}..., {}};
 
   template <void (*body)(Types...)>
   static void run(unsigned grid, unsigned block, void** arguments) {
@@ -182,8 +296,10 @@ struct Registration<body> {
       : kernel{name, Signature<Types...>::parameters, sizeof...(Types),
                Signature<Types...>::template run<body>, kernels_of_this_source} {
     kernels_of_this_source = &kernel;
+#ifndef FAIRLEAD_PRIVATE_KERNELS
     fairlead_device_add_kernel(name, images_of_this_source,
                                sizeof images_of_this_source / sizeof *images_of_this_source);
+#endif
   }
   fairlead_cpu_kernel kernel;
 };
@@ -195,5 +311,6 @@ struct Registration<body> {
   static void name parameters;                                                        \
   static const ::fairlead::kernel::Registration<&name> fairlead_kernel_##name(#name); \
   static void name parameters
+#define FAIRLEAD_BOUNDED_KERNEL(threads, name, parameters) FAIRLEAD_KERNEL(name, parameters)
 
 #endif

@@ -205,21 +205,23 @@ Arguments Simulator::take_arguments(const fairlead_cpu_kernel& kernel, void** ar
   for (unsigned i = 0; i < kernel.parameter_count; ++i) {
     const auto* bytes = static_cast<const unsigned char*>(arguments[i]);
     taken.values[i].assign(bytes, bytes + kernel.parameters[i].size);
-    void* address;
-    if (!kernel.parameters[i].is_pointer) continue;
-    memcpy(&address, arguments[i], sizeof address);
-    if (!address) continue;
-    std::string parameter = std::string("kernel ") + kernel.name + ": parameter " + std::to_string(i);
-    BlockRef block = memory_.find(address);
-    if (!block) {
-      taken.failure = failure_of(parameter + " is an address that the GPU cannot reach");
-    } else if (!reaches(device, *block)) {
-      taken.failure = failure_of(parameter + " is memory of device " + std::to_string(block->device) +
-                                 ", to which device " + std::to_string(device) + " has no peer access");
-    } else {
-      address = block->at(address);
-      memcpy(taken.values[i].data(), &address, sizeof address);
-      taken.blocks.push_back(block);
+    for (unsigned pointer = 0; pointer < kernel.parameters[i].pointers; ++pointer) {
+      unsigned char* place = taken.values[i].data() + pointer * sizeof(void*);
+      void* address;
+      memcpy(&address, place, sizeof address);
+      if (!address) continue;
+      std::string parameter = std::string("kernel ") + kernel.name + ": parameter " + std::to_string(i);
+      BlockRef block = memory_.find(address);
+      if (!block) {
+        taken.failure = failure_of(parameter + " is an address that the GPU cannot reach");
+      } else if (!reaches(device, *block)) {
+        taken.failure = failure_of(parameter + " is memory of device " + std::to_string(block->device) +
+                                   ", to which device " + std::to_string(device) + " has no peer access");
+      } else {
+        address = block->at(address);
+        memcpy(place, &address, sizeof address);
+        taken.blocks.push_back(block);
+      }
     }
   }
   return taken;

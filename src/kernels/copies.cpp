@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The device code of launch_copies(). Each block moves an equal share of all bytes, wherever items begin and
+// end: vectors of 16 bytes where both sides of an item can be aligned to them together, else words of 4, else
+// bytes.
+
+#define FAIRLEAD_PRIVATE_KERNELS
+#include "kernels/module.h"
+#include "kernels/parameters.h"
+#include "kernels/signal.h"
+
+namespace fairlead::kernels {
+namespace {
+
+inline constexpr unsigned words_at_once = 8;
+
+template <unsigned width>
+FAIRLEAD_DEVICE_FUNCTION void copy_words(char* to, const char* from, unsigned long bytes) {
+  using Word = typename kernel::detail::Word<width>::Type;
+  unsigned long head = -reinterpret_cast<unsigned long>(to) % width;
+  if (head > bytes) head = bytes;
+  const unsigned long words = (bytes - head) / width, singles = bytes - words * width;
+  const unsigned threads = kernel::block_size();
+  for (unsigned long i = kernel::thread_index(); i < words; i += words_at_once * threads) {
+    Word loaded[words_at_once];
+    FAIRLEAD_UNROLL
+    for (unsigned k = 0; k < words_at_once; ++k)
+      if (i + k * threads < words) loaded[k] = kernel::load<Word>(from + head + (i + k * threads) * width);
+    FAIRLEAD_UNROLL
+    for (unsigned k = 0; k < words_at_once; ++k)
+      if (i + k * threads < words) kernel::store(to + head + (i + k * threads) * width, loaded[k]);
+  }
+  // What is left at both ends, beginning with the last thread: the first ones have most words.
+  for (unsigned long i = threads - 1 - kernel::thread_index(); i < singles; i += threads) {
+    unsigned long at = i < head ? i : i + words * width;
+    kernel::store(to + at, kernel::load<unsigned char>(from + at));
+  }
+}
+
+FAIRLEAD_DEVICE_FUNCTION void copy_piece(char* to, const char* from, unsigned long bytes) {
+  unsigned long difference = reinterpret_cast<unsigned long>(to) - reinterpret_cast<unsigned long>(from);
+  if (difference % vector_bytes == 0)
+    copy_words<vector_bytes>(to, from, bytes);
+  else if (difference % 4 == 0)
+    copy_words<4>(to, from, bytes);
+  else
+    copy_words<1>(to, from, bytes);
+}
+
+}  // namespace
+}  // namespace fairlead::kernels
+
+FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, copy_items,
+                        (fairlead::kernels::CopyBuffers to, fairlead::kernels::CopyBuffers from,
+                         fairlead::kernels::CopyWork work, unsigned* counter, unsigned long* flag,
+                         unsigned long value)) {
+  using namespace fairlead;
+  kernel::acquire_launch();
+  const unsigned long begin = work.share * kernel::block_index(), end = begin + work.share;
+  unsigned long start = 0;
+  FAIRLEAD_NO_UNROLL
+  for (unsigned i = 0; i < work.count && start < end; ++i) {
+    const unsigned long stop = work.ends[i];
+    if (stop > begin) {
+      const unsigned long first = (start > begin ? start : begin) - start;
+      const unsigned long last = (stop < end ? stop : end) - start;
+      kernels::copy_piece(static_cast<char*>(to.at[i]) + first, static_cast<const char*>(from.at[i]) + first,
+                          last - first);
+    }
+    start = stop;
+  }
+  kernels::signal_end(counter, flag, value);
+}
+
+FAIRLEAD_MODULE_IMAGES(copies)
