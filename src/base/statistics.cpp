@@ -15,7 +15,9 @@ constexpr const char* names[] = {
     "plain, sent",
     "plain, received",
     "buffered in device memory",
-    "buffered in host memory"};
+    "buffered in host memory",
+    "collectives on the GPU",
+    "collectives staged"};
 
 }  // namespace
 

@@ -21,6 +21,8 @@ enum class Traffic {
   plain_received,   // host message into device memory
   buffered_device,  // send that was buffered in device memory for a late receiver
   buffered_host,    // the same in host memory
+  collective_gpu,     // this rank's part of a collective that ran on the GPU
+  collective_staged,  // the same through host memory and the host MPI
   rows
 };
 

@@ -200,15 +200,71 @@ def wrapper(form):
         body.append(f"if ({device}) return {form.refusal()};")
     if form.row.call == "blocks":
         body.append("Parked parked;")
-    body.append(forward)
+    # The members of a new communicator agree at once where its collectives meet.
+    made = [p.name for p in form.row.parameters if p.type == "MPI_Comm" and p.stars and p.name != "comm"]
+    if made and form.row.call == "blocks":
+        body += [f"int result = real.{form.name}({arguments});", f"if (result == MPI_SUCCESS) meet_on(*{made[0]});",
+                 "return result;"]
+    else:
+        body.append(forward)
     head = wrap(f'extern "C" FAIRLEAD_EXPORT int MPI_{form.name}({form.declarations() or "void"}) {{')
     return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
+
+
+# Functions of these families hand their arguments to src/mpi/collective.h by one pattern.
+COLLECTIVE_FAMILIES = ("collective", "neighborhood")
+# Parameters of a collective: the fields of CollectiveCall they are.
+FIELDS = {"buffer": ["recvbuf"], "count": ["sendcount", "recvcount"], "datatype": ["sendtype", "recvtype"]}
+
+
+def is_collective(form):
+    return (form.row.family in COLLECTIVE_FAMILIES and form.action == "accelerate"
+            and any(p.name == "comm" for p in form.row.parameters))
+
+
+def collective(form):
+    name = form.row.name.removesuffix("_init")
+    persistent, starts = name != form.row.name, form.row.call == "starts"
+    function = name.lower()[1:] if starts else name.lower()
+    fields = [f"CollectiveCall call{{Collective::{function}, comm}};"]
+    passed = []
+    for p in form.row.parameters:
+        passed.append("recvbuf" if p.name == "buffer" else p.name)
+        if p.name in ("comm", "request", "info"):
+            continue
+        names = FIELDS.get(p.name, [p.name])
+        if p.name == "displs":
+            names = ["sdispls" if function == "scatterv" else "rdispls"]
+        if function in ("bcast", "reduce_scatter_block"):
+            names = {"count": ["recvcount"], "datatype": ["recvtype"],
+                     "recvcount": ["sendcount", "recvcount"]}.get(p.name, names)
+        if function == "reduce_scatter_block" and p.name == "datatype":
+            names = ["sendtype", "recvtype"]
+        if function == "reduce_scatter" and p.name == "datatype":
+            names = ["sendtype", "recvtype"]
+        fields += [f"call.{field} = {p.name};" for field in names]
+    verb = "init_collective" if persistent else "start_collective" if starts else "collective"
+    request = ", MPI_Request* request" if persistent or starts else ""
+    head = wrap(f'extern "C" FAIRLEAD_EXPORT int MPI_{form.name}({form.declarations()}) {{')
+    arguments = ", ".join(p.name for p in form.row.parameters)
+    unused = "void*" if "sendbuf" not in passed else "void* sendbuf"
+    call = f"return {verb}(call{', request' if request else ''}, [=](const {unused}, void* recvbuf{request}) {{"
+    body = [f"if (!watching()) return real.{form.name}({arguments});", *fields, call,
+            f"  return real.{form.name}({', '.join(passed)});", "});"]
+    return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
+
+
+def collectives(forms):
+    what = "The collective functions: each names its arguments and how the host MPI is called."
+    return [*opening("//", what), '#include "mpi/collective.h"', "", "using namespace fairlead::mpi;", "",
+            "// clang-format off",
+            *(guarded(form, collective(form)) for form in forms if is_collective(form))]
 
 
 def wrappers(forms):
     what = "The MPI functions that refuse device buffers, or park this rank while they block."
     return [*opening("//", what),
-            '#include "mpi/front.h"', '#include "mpi/real.h"', "",
+            '#include "mpi/front.h"', '#include "mpi/meeting_point.h"', '#include "mpi/real.h"', "",
             "using namespace fairlead::mpi;", "", "// clang-format off",
             *(guarded(form, wrapper(form)) for form in forms if form.action in ("refuse", "park"))]
 
@@ -270,6 +326,7 @@ def outputs(rows):
         generated / "function_ids.inc": function_ids(forms),
         generated / "real_slots.inc": real_slots(forms),
         generated / "wrappers.cpp": wrappers(forms),
+        generated / "collectives.cpp": collectives(forms),
         generated / "exports.map": exports_map(forms),
         ROOT / "docs/coverage.md": coverage(rows),
     }

@@ -9,21 +9,26 @@
 
 #include <mpi.h>
 
+#pragma weak PMPI_Cartdim_get
 #pragma weak PMPI_Comm_call_errhandler
 #pragma weak PMPI_Comm_create_keyval
+#pragma weak PMPI_Comm_delete_attr
 #pragma weak PMPI_Comm_free_keyval
 #pragma weak PMPI_Comm_get_attr
 #pragma weak PMPI_Comm_get_errhandler
 #pragma weak PMPI_Comm_group
 #pragma weak PMPI_Comm_rank
+#pragma weak PMPI_Comm_remote_size
 #pragma weak PMPI_Comm_set_attr
 #pragma weak PMPI_Comm_set_errhandler
 #pragma weak PMPI_Comm_size
 #pragma weak PMPI_Comm_test_inter
+#pragma weak PMPI_Dist_graph_neighbors_count
 #pragma weak PMPI_Errhandler_free
 #pragma weak PMPI_File_call_errhandler
 #pragma weak PMPI_Get_count
 #pragma weak PMPI_Get_elements_x
+#pragma weak PMPI_Graph_neighbors_count
 #pragma weak PMPI_Grequest_complete
 #pragma weak PMPI_Grequest_start
 #pragma weak PMPI_Group_free
@@ -35,6 +40,7 @@
 #pragma weak PMPI_Status_set_cancelled
 #pragma weak PMPI_Status_set_elements_x
 #pragma weak PMPI_Test_cancelled
+#pragma weak PMPI_Topo_test
 #pragma weak PMPI_Type_dup
 #pragma weak PMPI_Type_free
 #pragma weak PMPI_Type_get_contents
@@ -56,6 +62,7 @@
 #pragma weak ompi_mpi_uint64_t
 #pragma weak ompi_mpi_op_max
 #pragma weak ompi_mpi_op_min
+#pragma weak ompi_mpi_op_null
 #pragma weak ompi_mpi_op_sum
 #pragma weak OMPI_C_MPI_COMM_NULL_COPY_FN
 #pragma weak ompi_request_null

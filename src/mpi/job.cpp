@@ -17,11 +17,14 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/statistics.h"
+#include "coll/kernel_run.h"
 #include "mpi/communicator.h"
 #include "mpi/engine.h"
 #include "mpi/front.h"
 #include "mpi/leaks.h"
+#include "mpi/meeting_point.h"
 #include "mpi/network.h"
+#include "mpi/progress_thread.h"
 #include "mpi/request.h"
 
 #pragma weak PMPI_Get_library_version  // as in host_mpi.h
@@ -102,26 +105,23 @@ MPI_Comm ranks_of_this_node() {
   return part;
 }
 
-// Null, on all ranks of the node alike, when one of them cannot map the segment.
-std::unique_ptr<node::Node> open_node(const node::Nonce& nonce) {
-  node_comm = ranks_of_this_node();
-  int rank = 0, size = 1;
+// Memory that the node's first rank makes by `create` and the others open by `open(pid, fd)`; on all of them alike
+// none, when one of them cannot.
+template <class Create, class Open>
+node::SharedMemory share_on_node(Create create, Open open) {
+  int rank = 0;
   PMPI_Comm_rank(node_comm, &rank);
-  PMPI_Comm_size(node_comm, &size);
-  std::vector<int> world_ranks(size);
-  real.Allgather(&world_rank, 1, MPI_INT, world_ranks.data(), 1, MPI_INT, node_comm);
-
-  node::SharedMemory segment;
+  node::SharedMemory memory;
   struct {
     int pid, fd;
   } where = {getpid(), -1};
   if (rank == 0) {
-    segment = node::Node::create_segment(nonce, size);
-    where.fd = segment.fd();
+    memory = create();
+    where.fd = memory.fd();
   }
   real.Bcast(&where, sizeof where, MPI_BYTE, 0, node_comm);
-  if (rank != 0 && where.fd >= 0) segment = node::Node::open_segment(nonce, size, where.pid, where.fd);
-  int mine = static_cast<bool>(segment), all = 0;
+  if (rank != 0 && where.fd >= 0) memory = open(where.pid, where.fd);
+  int mine = static_cast<bool>(memory), all = 0;
   real.Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, node_comm);
   if (!mine)
     log_line(
@@ -129,7 +129,26 @@ std::unique_ptr<node::Node> open_node(const node::Nonce& nonce) {
         "the ranks of this node cannot share memory (through /proc/%d/fd), so device messages go through "
         "the host MPI; give the ranks of a node one user and one PID namespace",
         where.pid);
-  if (!all) return nullptr;
+  return all ? std::move(memory) : node::SharedMemory();
+}
+
+// Null where the ranks cannot share memory. `hall`: where their collectives meet.
+std::unique_ptr<node::Node> open_node(const node::Nonce& nonce, std::unique_ptr<coll::Hall>* hall) {
+  node_comm = ranks_of_this_node();
+  int rank = 0, size = 1;
+  PMPI_Comm_rank(node_comm, &rank);
+  PMPI_Comm_size(node_comm, &size);
+  std::vector<int> world_ranks(size);
+  real.Allgather(&world_rank, 1, MPI_INT, world_ranks.data(), 1, MPI_INT, node_comm);
+
+  node::SharedMemory segment =
+      share_on_node([&] { return node::Node::create_segment(nonce, size); },
+                    [&](pid_t pid, int fd) { return node::Node::open_segment(nonce, size, pid, fd); });
+  if (!segment) return nullptr;
+  node::SharedMemory hall_memory =
+      share_on_node([&] { return coll::Hall::create(size); },
+                    [&](pid_t pid, int fd) { return coll::Hall::open(size, pid, fd); });
+  if (hall_memory) *hall = std::make_unique<coll::Hall>(std::move(hall_memory), size, rank);
   return std::make_unique<node::Node>(std::move(segment), std::move(world_ranks), rank);
 }
 
@@ -139,7 +158,8 @@ void open_job() {
   set_log_rank(world_rank, world_size);
   if (!any_rank_has_gpu()) return;
   node::Nonce nonce = agree_on_nonce();
-  std::unique_ptr<node::Node> node = open_node(nonce);
+  std::unique_ptr<coll::Hall> hall;
+  std::unique_ptr<node::Node> node = open_node(nonce, &hall);
   real.Comm_dup(MPI_COMM_SELF, &self_comm);
   real.Comm_dup(MPI_COMM_WORLD, &silent_comm);
   open_communicators();
@@ -147,6 +167,8 @@ void open_job() {
   int threads = MPI_THREAD_SINGLE;
   PMPI_Query_thread(&threads);
   engine().open(std::move(node), nonce, self_comm, silent_comm, threads == MPI_THREAD_MULTIPLE);
+  open_meetings(std::move(hall));
+  meet_on(MPI_COMM_WORLD);
   detail::watching = true;
   if (world_rank == 0)
     log_line(LogLevel::info, "device messages are served; this rank's GPUs: %s",
@@ -187,10 +209,13 @@ void close_job() {
     return all_here != 0;
   });
   engine().progress();  // the last of them may have been done with an offer since
+  progress_thread().stop();
+  close_meetings();
   LeakCheck leaks;
   leaks.count_unfinished();
   engine().release_imports();
   real.Barrier(node_comm);
+  coll::release_kernel_runs();
   engine().release_exports();
   leaks.count_unreleased();
   leaks.print();

@@ -7,6 +7,7 @@
 #include "device/buffer_pool.h"
 #include "device/ipc_registry.h"
 #include "mpi/engine.h"
+#include "mpi/meeting_point.h"
 #include "mpi/stash.h"
 #include "p2p/send_offer.h"
 #include "transport/arena.h"
@@ -32,6 +33,7 @@ void LeakCheck::count_unfinished() {
 void LeakCheck::count_unreleased() {
   add(device::registry_counts().mappings, "mappings");
   add(transport::pinned_bytes(), "pinned bytes");
+  add(meetings_taken(), "meetings");
 }
 
 void LeakCheck::print() const {

@@ -9,11 +9,6 @@
 namespace fairlead::mpi {
 namespace {
 
-// A real, never started handle.
-int make_token(MPI_Request* token) {
-  return real.Send_init(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, token);
-}
-
 template <auto slot, SendMode mode, class Count>
 int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
               MPI_Request* request) {

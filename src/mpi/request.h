@@ -16,6 +16,8 @@ int run(Operation& operation, MPI_Status* status);
 // Starts the operation and gives the user a request for it.
 int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request);
 
+// A real, never started handle, for a persistent operation.
+int make_token(MPI_Request* token);
 // A persistent operation, not started: `handle` is the real request the user gets for it.
 void hand_out_persistent(std::unique_ptr<Operation> operation, MPI_Request handle, MPI_Request* request);
 

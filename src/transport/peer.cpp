@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -98,6 +99,16 @@ bool hand_over(Node& node, int receiver, const RemoteMemory& remote) {
   state.current = node.files().put(receiver, {node.rank(), 0, remote.base, remote.id}, file);
   close(file);
   return state.current;
+}
+
+bool publish(Node& node, const std::vector<int>& receivers, const device::Allocation& allocation,
+             const void* address, uint64_t bytes, RemoteMemory* remote) {
+  std::vector<device::GoneExport> gone;
+  Error error = device::export_memory(allocation, address, bytes, remote, &gone);
+  revoke(node, gone);
+  return error == Error::none && std::all_of(receivers.begin(), receivers.end(), [&](int receiver) {
+           return receiver == node.rank() || hand_over(node, receiver, *remote);
+         });
 }
 
 // A receiver that could not map the memory may have closed an old mapping, and need the file once more.

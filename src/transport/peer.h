@@ -20,6 +20,9 @@ using node::Reason;
 bool offer_proof(Node& node, int device);
 // Sender: gives `receiver` what it needs to map `remote` besides the handle. False: it will not be able to.
 bool hand_over(Node& node, int receiver, const RemoteMemory& remote);
+// Fills `remote` for memory of this rank that all `receivers` (node ranks) may reach; false where one cannot.
+bool publish(Node& node, const std::vector<int>& receivers, const device::Allocation& allocation,
+             const void* address, uint64_t bytes, RemoteMemory* remote);
 // Sender: the receiver has fetched bytes from there itself, or could not.
 void note_fetched(int receiver, const RemoteMemory& remote, bool fetched);
 // Sender: publishes what export_memory() found gone.

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One rank's execution of a collective that has been decided to run on the GPU (see meeting.h and work.h):
+//
+//   expose   before arriving: publishes where this rank's memory can be reached
+//   map      reaches the memory of the others; if one of them cannot, all of them stage after all
+//   run      a kernel or copies; when all have done so, every byte is where it belongs
+//
+// Ranks meet on the CPU between these steps; no kernel waits for another, so that nothing can deadlock on the
+// GPU, whatever else runs there. Belongs to one thread at a time (the engine's lock).
+
+#pragma once
+
+#include <deque>
+
+#include "coll/kernel_run.h"
+#include "coll/work.h"
+#include "device/copy.h"
+#include "node/node.h"
+
+namespace fairlead::coll {
+
+enum class Progress { waiting, refused, failed, over };
+
+class GpuCollective {
+ public:
+  // `members`: the node rank of each member of the meeting.
+  GpuCollective(node::Node& node, Meeting& meeting, const std::vector<int>& members, uint64_t number, Work work);
+  ~GpuCollective();
+
+  // False: this rank's memory cannot be shown to the others.
+  bool expose();
+  Progress advance();
+  // It will not be refused any more.
+  bool all_have_mapped() const { return step_ > Step::readying; }
+
+ private:
+  bool publish(Exposed& memory, RemoteMemory* remote);
+  bool map_others();
+  bool reach(int member, const RemoteMemory& remote, char** address);
+  void run();
+  void run_reduction();
+  void run_pieces();
+
+  Record& mine() { return meeting_.record(meeting_.me(), number_); }
+
+  node::Node& node_;
+  Meeting& meeting_;
+  const std::vector<int>& members_;
+  uint64_t number_;
+  Work work_;
+
+  enum class Step { mapping, readying, running, joining, bringing_back, over } step_ = Step::mapping;
+  std::deque<device::MappedMemory> mapped_;  // before what uses it
+  std::vector<char*> sources_, targets_;     // of each member, as this process sees them
+  std::vector<void*> pooled_;
+  void* target_copy_ = nullptr;
+  KernelRun kernel_;
+  std::deque<device::Copy> copies_;
+  bool failed_ = false;
+};
+
+}  // namespace fairlead::coll

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "coll/kernel_run.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bitset>
+#include <map>
+
+#include "base/options.h"
+
+namespace fairlead::coll {
+namespace {
+
+using device::Error;
+
+constexpr int places = 256;
+// The stream is asked now and then only, in case the kernel died.
+constexpr unsigned polls_between_questions = 4096;
+constexpr uint64_t bytes_per_block = 16 << 10;
+
+// What kernels of one device share.
+struct Lane {
+  device::Stream stream = nullptr;
+  uint64_t* flags = nullptr;     // page-locked
+  uint32_t* counters = nullptr;  // on the device, zero when no kernel runs
+  std::bitset<places> taken;
+  uint64_t last_value = 0;
+  Error state = Error::not_ready;  // of making it
+};
+
+auto& lanes = *new std::map<int, Lane>;
+
+Error make(Lane& lane, int device) {
+  device::Runtime& runtime = *device::runtime();
+  void *flags = nullptr, *counters = nullptr;
+  Error error = runtime.create_stream(device, &lane.stream);
+  if (error == Error::none) error = runtime.allocate_pinned(places * sizeof *lane.flags, &flags);
+  if (error == Error::none) error = runtime.allocate(device, places * sizeof *lane.counters, &counters);
+  if (error == Error::none)
+    error = runtime.fill(counters, 0, places * sizeof *lane.counters, lane.stream);
+  if (error == Error::none) error = runtime.synchronize_stream(lane.stream);
+  lane.flags = static_cast<uint64_t*>(flags);
+  lane.counters = static_cast<uint32_t*>(counters);
+  if (error == Error::none) std::fill_n(lane.flags, places, uint64_t{0});
+  return error;
+}
+
+Lane& lane_of(int device) {
+  Lane& lane = lanes[device];
+  if (lane.state == Error::not_ready) lane.state = make(lane, device);
+  return lane;
+}
+
+// Few enough to leave most of the GPU to others, many enough for the links.
+unsigned blocks_for(uint64_t bytes) {
+  return static_cast<unsigned>(std::clamp<uint64_t>((bytes + bytes_per_block - 1) / bytes_per_block, 1,
+                                                    static_cast<uint64_t>(options().coll_blocks)));
+}
+
+}  // namespace
+
+bool kernels_run_on(int device) {
+  return device >= 0 && kernels::kernels_available(device) && lane_of(device).state == Error::none;
+}
+
+KernelRun::~KernelRun() {
+  while (poll() == Error::not_ready) __builtin_ia32_pause();
+}
+
+Error KernelRun::prepare(int device) {
+  Lane& lane = lane_of(device);
+  if (lane.state != Error::none) return lane.state;
+  for (place_ = 0; place_ < places && lane.taken[static_cast<size_t>(place_)]; ++place_) {
+  }
+  if (place_ == places) return Error::out_of_memory;
+  device_ = device;
+  value_ = ++lane.last_value;
+  return Error::none;
+}
+
+Error KernelRun::reduce(int device, kernels::ReduceOp op, kernels::Element element, const void* const* from,
+                        int sources, void* const* to, int targets, uint64_t count) {
+  Error error = prepare(device);
+  if (error != Error::none) return error;
+  Lane& lane = lane_of(device);
+  kernels::Signal signal{lane.counters + place_, lane.flags + place_, value_};
+  error = kernels::launch_reduce(device, lane.stream, op, element, from, sources, to, targets, count,
+                                 blocks_for(count * kernels::element_bytes(element)), signal);
+  active_ = error == Error::none;
+  lane.taken[static_cast<size_t>(place_)] = active_;
+  return error;
+}
+
+Error KernelRun::copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes) {
+  Error error = prepare(device);
+  if (error != Error::none) return error;
+  Lane& lane = lane_of(device);
+  kernels::Signal signal{lane.counters + place_, lane.flags + place_, value_};
+  error = kernels::launch_copies(device, lane.stream, items, count, blocks_for(bytes), signal);
+  active_ = error == Error::none;
+  lane.taken[static_cast<size_t>(place_)] = active_;
+  return error;
+}
+
+Error KernelRun::poll() {
+  if (!active_) return Error::none;
+  Lane& lane = lane_of(device_);
+  uint64_t seen = std::atomic_ref(lane.flags[place_]).load(std::memory_order_acquire);
+  Error error = seen == value_ ? Error::none : Error::not_ready;
+  if (error == Error::not_ready && ++polls_ % polls_between_questions == 0) {
+    error = device::runtime()->query_stream(lane.stream);
+    // Over, but without a word: look once more.
+    if (error == Error::none && std::atomic_ref(lane.flags[place_]).load() != value_) error = Error::failed;
+  }
+  if (error == Error::not_ready) return error;
+  active_ = false;
+  lane.taken[static_cast<size_t>(place_)] = false;
+  return error;
+}
+
+void release_kernel_runs() {
+  for (auto& [device, lane] : lanes) {
+    if (lane.stream) device::runtime()->destroy_stream(lane.stream);
+    if (lane.flags) device::runtime()->free_pinned(lane.flags);
+    if (lane.counters) device::runtime()->free(lane.counters);
+  }
+  lanes.clear();
+}
+
+}  // namespace fairlead::coll

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A kernel of this library on its way, and how the CPU learns that it is over: the kernel itself stores a word in
+// page-locked memory, which is seen sooner than any question to the driver would be answered.
+// Kernels run in a stream of high priority, in the order of their launches. Thread-safe under the engine's lock.
+
+#pragma once
+
+#include "device/runtime.h"
+#include "kernels/reduce.h"
+
+namespace fairlead::coll {
+
+// Can kernels of this library run on the device?
+bool kernels_run_on(int device);
+
+class KernelRun {
+ public:
+  KernelRun() = default;
+  ~KernelRun();
+  KernelRun(const KernelRun&) = delete;
+  KernelRun& operator=(const KernelRun&) = delete;
+
+  device::Error reduce(int device, kernels::ReduceOp op, kernels::Element element, const void* const* from,
+                       int sources, void* const* to, int targets, uint64_t count);
+  device::Error copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes);
+  // none: over, or never started.
+  device::Error poll();
+
+ private:
+  device::Error prepare(int device);
+
+  int device_ = -1;
+  int place_ = -1;  // of the word and the counter
+  uint64_t value_ = 0;
+  unsigned polls_ = 0;
+  bool active_ = false;
+};
+
+// In MPI_Finalize.
+void release_kernel_runs();
+
+}  // namespace fairlead::coll

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the ranks of a communicator that lies within one node meet for its collectives: shared memory in which
+// each announces its arrival at every collective, with the kind of memory it brings, and in which all of them
+// come to one decision: on the GPU, or through the host MPI. The collectives of a communicator are numbered
+// from 1 in the order of the calls, which MPI demands to be the same on all ranks.
+//
+// A rank that brings host memory stores one word and goes to the host MPI at once. The others wait until
+// all have arrived, or somebody has brought host memory. Once all have come with device memory the decision is
+// `gpu`; until then any of them may withdraw, which decides `staged`.
+//
+// The rank that is first in the communicator finds a free slot in its part of the hall and tells the others
+// its number. Belongs to one thread at a time, except where said.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "device/ipc_registry.h"
+#include "node/shared_memory.h"
+
+namespace fairlead::coll {
+
+using device::RemoteMemory;
+
+constexpr int max_members = 32;  // of a communicator that meets
+constexpr uint64_t arrivals_kept = 64;
+constexpr uint64_t records_kept = 8;
+
+enum class Vote : uint64_t {
+  none,
+  host,     // takes part through the host MPI, and does so at once
+  nothing,  // brings no bytes: whatever the others do
+  device,   // can do it on the GPU
+  staged,   // device memory, but for the host MPI to handle
+};
+
+enum class Outcome : uint64_t { undecided, gpu, staged };
+
+// What a member lets the others reach during one collective.
+struct alignas(64) Record {
+  RemoteMemory source, target;
+  uint64_t offsets[max_members];  // of what is for each member, in `source`
+  // All of them hold the collective's number in their upper bits, so that they need no clearing.
+  std::atomic<uint64_t> ready;   // * 2, + 1 if this member has mapped what it needs
+  std::atomic<uint64_t> done;    // * steps_allowed + the number of steps this member has done
+  std::atomic<uint64_t> failed;  // the number itself: a step failed
+};
+constexpr uint64_t steps_allowed = 8;
+
+struct alignas(64) MemberArea {
+  std::atomic<uint64_t> arrivals[arrivals_kept];  // number * 8 + vote
+  std::atomic<uint64_t> passed;  // all collectives up to this number are over for this member
+  Record records[records_kept];
+};
+
+struct alignas(64) SlotHeader {
+  std::atomic<uint32_t> left;                      // members that are gone for good
+  uint32_t members;                                // 0: a free slot
+  std::atomic<uint64_t> decisions[arrivals_kept];  // number * 4 + outcome
+};
+
+// All slots of a node: a part for each rank to give away.
+class Hall {
+ public:
+  // Collective over the node's ranks, by two calls: the first rank creates, the others open.
+  static node::SharedMemory create(int ranks);
+  static node::SharedMemory open(int ranks, pid_t pid, int fd);
+
+  Hall(node::SharedMemory memory, int ranks, int my_rank);
+
+  // A cleared slot for this many members, of which this rank is the first; -1 when all are taken.
+  int64_t take(int members);
+  SlotHeader* slot(int64_t number) const;
+  size_t taken_by_me() const;
+
+ private:
+  node::SharedMemory memory_;
+  int ranks_, my_rank_;
+  int64_t search_from_ = 0;
+};
+
+class Meeting {
+ public:
+  Meeting(SlotHeader* slot, int members, int me) : slot_(slot), members_(members), me_(me) {}
+  ~Meeting() { slot_->left.fetch_add(1, std::memory_order_release); }
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  int members() const { return members_; }
+  int me() const { return me_; }
+
+  // May this rank arrive already? Not while somebody is so far behind that its words would be overwritten;
+  // with a record, sooner.
+  bool may_arrive(uint64_t number) { return everybody_passed(number, arrivals_kept); }
+  bool may_use_record(uint64_t number) { return everybody_passed(number, records_kept); }
+  void arrive(uint64_t number, Vote vote) {
+    area(me_).arrivals[number % arrivals_kept].store(number * 8 + static_cast<uint64_t>(vote),
+                                                     std::memory_order_release);
+  }
+  // Decides if that is possible now.
+  Outcome outcome(uint64_t number);
+  // Decides `staged` unless it is decided already; says what it is.
+  Outcome withdraw(uint64_t number) { return decide(number, Outcome::staged); }
+  // This rank looks at nothing of this collective, and of those before it, any more.
+  void pass(uint64_t number) { area(me_).passed.store(number, std::memory_order_release); }
+
+  Record& record(int member, uint64_t number) { return area(member).records[number % records_kept]; }
+  // Members that have not arrived.
+  std::vector<int> missing(uint64_t number);
+
+ private:
+  MemberArea& area(int member) const { return reinterpret_cast<MemberArea*>(slot_ + 1)[member]; }
+  Vote vote(int member, uint64_t number) const;
+  Outcome decide(uint64_t number, Outcome outcome);
+  bool everybody_passed(uint64_t number, uint64_t kept);
+
+  SlotHeader* slot_;
+  int members_, me_;
+  uint64_t all_passed_ = 0;  // a lower bound
+};
+
+}  // namespace fairlead::coll

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/collective.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/statistics.h"
+#include "coll/kernel_run.h"
+#include "mpi/layout.h"
+#include "mpi/reduction_types.h"
+#include "mpi/request.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// Arguments that mean nothing on this rank may be anything.
+void drop_insignificant(CollectiveCall* call, const Place& place) {
+  bool root = place.inter ? call->root == MPI_ROOT : call->root == place.rank;
+  switch (call->function) {
+    case Collective::gather:
+    case Collective::gatherv:
+    case Collective::reduce:
+      if (root) return;
+      call->recvbuf = nullptr;
+      call->recvcount = 0;
+      if (call->function != Collective::reduce) call->recvtype = MPI_DATATYPE_NULL;
+      return;
+    case Collective::scatter:
+    case Collective::scatterv:
+      if (root) return;
+      call->sendbuf = nullptr;
+      call->sendcount = 0;
+      call->sendtype = MPI_DATATYPE_NULL;
+      return;
+    default:
+      return;
+  }
+}
+
+bool maybe_on_device(const CollectiveCall& call) {
+  // Blocks of types of their own, or of a layout that does not begin at the address, may lie anywhere.
+  auto is = [](const void* buffer, MPI_Count count, MPI_Datatype datatype, const MPI_Datatype* datatypes) {
+    if (buffer) return is_device(buffer);
+    return datatypes || (count > 0 && datatype != MPI_DATATYPE_NULL && is_device(buffer, datatype));
+  };
+  return (!call.in_place() && is(call.sendbuf, call.sendcount, call.sendtype, call.sendtypes)) ||
+         is(call.recvbuf, call.recvcount, call.recvtype, call.recvtypes);
+}
+
+// Brings no bytes, as far as a quick look tells.
+bool maybe_empty(const CollectiveCall& call) {
+  return call.sendcount == 0 && call.recvcount == 0;
+}
+
+// True when nothing but host memory is involved and the meeting, if there is one, has been told.
+bool passes_by(const CollectiveCall& call, MeetingPoint& point, bool blocking) {
+  if (maybe_on_device(call)) return false;
+  if (!point.known()) {
+    if (!blocking) return false;
+    point.join();
+  }
+  if (point.open_calls() > 0) return false;
+  if (!point.meeting()) return true;
+  if (maybe_empty(call)) return false;
+  point.pass_by();
+  return true;
+}
+
+int no_image(MPI_Comm comm) {
+  log_line(LogLevel::error, "a device buffer of a collective cannot be copied to or from host memory: %s",
+           device::runtime() ? device::runtime()->error_text() : "out of memory");
+  PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
+  return MPI_ERR_OTHER;
+}
+
+int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInHost& host) {
+  HostImage read, written;
+  if (!make_images(regions, &read, &written) || !load_images(regions, &read, &written))
+    return no_image(call.comm);
+  int result;
+  {
+    Parked parked;
+    result = host(send_argument(call, read), receive_argument(call, read, written));
+  }
+  if (result != MPI_SUCCESS) return result;
+  if (read.stands_for_device() || written.stands_for_device())
+    count(Traffic::collective_staged, static_cast<uint64_t>(regions.read.bytes + regions.written.bytes));
+  return written.store(regions.written) ? MPI_SUCCESS : no_image(call.comm);
+}
+
+}  // namespace
+
+int detail::run_collective(CollectiveCall call, const RunInHost& host) {
+  std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
+  drop_insignificant(&call, point->place());
+  if (passes_by(call, *point, true)) {
+    Parked parked;
+    return host(call.sendbuf, call.recvbuf);
+  }
+  Regions regions = regions_of(call, point->place());
+  point->join();
+  CollectiveOperation operation(point, call, regions, nullptr);
+  int result = run(operation, MPI_STATUS_IGNORE);
+  return operation.must_stage() ? run_in_host(call, regions, host) : result;
+}
+
+int detail::start_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host) {
+  std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
+  drop_insignificant(&call, point->place());
+  if (passes_by(call, *point, false)) return host(call.sendbuf, call.recvbuf, request);
+  Regions regions = regions_of(call, point->place());
+  return hand_out(std::make_unique<CollectiveOperation>(point, call, std::move(regions), host), request);
+}
+
+// The members agree here, once for all starts, whether it can run on the GPU.
+int detail::init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host) {
+  std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
+  drop_insignificant(&call, point->place());
+  Regions regions = regions_of(call, point->place());
+  point->join();
+  CollectiveOperation planned(point, call, regions, host);
+  bool on_gpu = false;
+  int64_t slot = -1;
+  if (point->meeting()) {
+    struct Said {
+      int64_t slot, vote;
+    } mine = {point->place().rank == 0 ? take_slot(point->place().size) : -1,
+              static_cast<int64_t>(planned.vote())};
+    std::vector<Said> all(static_cast<size_t>(point->place().size));
+    Parked parked;
+    real.Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, call.comm);
+    slot = all[0].slot;
+    on_gpu = slot >= 0 && std::all_of(all.begin(), all.end(), [](const Said& said) {
+               auto vote = static_cast<coll::Vote>(said.vote);
+               return vote == coll::Vote::device || vote == coll::Vote::nothing;
+             });
+  }
+  auto own_point = std::make_shared<MeetingPoint>(*point, slot);
+  if (!on_gpu && !regions.read.on_device() && !regions.written.on_device())
+    return host(call.sendbuf, call.recvbuf, request);
+  if (!on_gpu) own_point = std::make_shared<MeetingPoint>(*point, -1);
+  auto operation = std::make_unique<CollectiveOperation>(own_point, call, std::move(regions), host);
+  if (int result = operation->make_persistent(host); result != MPI_SUCCESS) return result;
+  MPI_Request token;
+  if (int result = make_token(&token); result != MPI_SUCCESS) return result;
+  hand_out_persistent(std::move(operation), token, request);
+  return MPI_SUCCESS;
+}
+
+namespace {
+
+// On the GPU; false when that is not possible.
+bool reduce_on_gpu(const void* inbuf, void* inoutbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
+  device::Allocation in = device::classify(inbuf), inout = device::classify(inoutbuf);
+  kernels::ReduceOp kernel;
+  kernels::Element element;
+  if (in.kind != device::MemoryKind::device || inout.kind != in.kind || in.device != inout.device ||
+      !kernel_for(op, datatype, &kernel, &element))
+    return false;
+  std::lock_guard lock(engine().mutex());
+  if (!coll::kernels_run_on(in.device)) return false;
+  coll::KernelRun run;
+  const void* from[] = {inbuf, inoutbuf};
+  if (run.reduce(in.device, kernel, element, from, 2, &inoutbuf, 1, static_cast<uint64_t>(count)) !=
+      device::Error::none)
+    return false;
+  device::Error state;
+  while ((state = run.poll()) == device::Error::not_ready) {
+  }
+  return state == device::Error::none;
+}
+
+template <auto slot, class Count>
+int reduce_local(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype datatype, MPI_Op op) {
+  if (!watching() || (!is_device(inbuf, datatype) && !is_device(inoutbuf, datatype)))
+    return (real.*slot)(inbuf, inoutbuf, count, datatype, op);
+  if (count <= 0 || reduce_on_gpu(inbuf, inoutbuf, count, datatype, op)) return MPI_SUCCESS;
+  Regions regions;
+  regions.read.address = const_cast<void*>(inbuf);
+  regions.written.address = inoutbuf;
+  regions.read.add(0, count, datatype);
+  regions.written.add(0, count, datatype);
+  regions.written_is_read = true;
+  HostImage in, inout;
+  if (!make_images(regions, &in, &inout) || !load_images(regions, &in, &inout)) return no_image(MPI_COMM_SELF);
+  if (int result = (real.*slot)(in.address(), inout.address(), count, datatype, op); result != MPI_SUCCESS)
+    return result;
+  return inout.store(regions.written) ? MPI_SUCCESS : no_image(MPI_COMM_SELF);
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+extern "C" FAIRLEAD_EXPORT int MPI_Reduce_local(const void* inbuf, void* inoutbuf, int count,
+                                                MPI_Datatype datatype, MPI_Op op) {
+  return reduce_local<&Real::Reduce_local>(inbuf, inoutbuf, count, datatype, op);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Reduce_local_c(const void* inbuf, void* inoutbuf, MPI_Count count,
+                                                  MPI_Datatype datatype, MPI_Op op) {
+  return reduce_local<&Real::Reduce_local_c>(inbuf, inoutbuf, count, datatype, op);
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/collective_call.h"
+
+#include <algorithm>
+
+#include "mpi/front.h"
+#include "mpi/layout.h"
+
+namespace fairlead::mpi {
+namespace {
+
+MPI_Aint extent_of(MPI_Datatype datatype) {
+  MPI_Count lower = 0, extent = 0;
+  PMPI_Type_get_extent_x(datatype, &lower, &extent);
+  return static_cast<MPI_Aint>(extent);
+}
+
+// How many neighbours this rank receives from and sends to.
+void count_neighbors(MPI_Comm comm, int rank, int* in, int* out) {
+  int topology = MPI_UNDEFINED, weighted = 0;
+  PMPI_Topo_test(comm, &topology);
+  if (topology == MPI_CART) {
+    int dimensions = 0;
+    PMPI_Cartdim_get(comm, &dimensions);
+    *in = *out = 2 * dimensions;
+  } else if (topology == MPI_GRAPH) {
+    PMPI_Graph_neighbors_count(comm, rank, in);
+    *out = *in;
+  } else if (topology == MPI_DIST_GRAPH) {
+    PMPI_Dist_graph_neighbors_count(comm, in, out, &weighted);
+  }
+}
+
+// The regions of one call. Each method says what one buffer holds.
+class Describer {
+ public:
+  Describer(const CollectiveCall& call, const Place& place)
+      : call_(call), peers_(place.inter ? place.remote_size : place.size), rank_(place.rank) {
+    root_ = place.inter ? call.root == MPI_ROOT : call.root == place.rank;
+    leaf_ = place.inter ? call.root != MPI_ROOT && call.root != MPI_PROC_NULL : true;
+    regions_.read.address = const_cast<void*>(call.sendbuf);
+    regions_.written.address = call.recvbuf;
+  }
+
+  Regions describe() {
+    switch (call_.function) {
+      case Collective::bcast:
+        regions_.read.address = call_.recvbuf;
+        if (root_)
+          regions_.read.add(0, call_.recvcount, call_.recvtype);
+        else if (leaf_)
+          receive(1);
+        break;
+      case Collective::gather:
+      case Collective::gatherv:
+        if (leaf_) send_unless_in_place(1);
+        if (root_) call_.recvcounts ? receive_each(peers_) : receive(peers_);
+        break;
+      case Collective::scatter:
+      case Collective::scatterv:
+        if (root_) call_.sendcounts ? send_each(peers_) : send(peers_);
+        if (leaf_ && call_.recvbuf != MPI_IN_PLACE) receive(1);
+        break;
+      case Collective::allgather:
+      case Collective::allgatherv:
+        send_unless_in_place(1);
+        call_.recvcounts ? receive_each(peers_) : receive(peers_);
+        break;
+      case Collective::alltoall:
+        send_unless_in_place(peers_);
+        receive(peers_);
+        break;
+      case Collective::alltoallv:
+      case Collective::alltoallw:
+        if (call_.in_place())
+          regions_.written_is_read = true;
+        else
+          send_each(peers_);
+        receive_each(peers_);
+        break;
+      case Collective::reduce:
+        if (leaf_) send_unless_in_place(1);
+        if (root_) receive(1);
+        break;
+      case Collective::allreduce:
+      case Collective::scan:
+      case Collective::exscan:
+        send_unless_in_place(1);
+        receive(1);
+        break;
+      case Collective::reduce_scatter_block:
+        // In place, all of the input lies where the result goes.
+        send_unless_in_place(peers_);
+        receive(call_.in_place() ? peers_ : 1);
+        break;
+      case Collective::reduce_scatter: {
+        MPI_Count all = 0;
+        for (int peer = 0; peer < peers_; ++peer) all += call_.recvcounts[peer];
+        regions_.written_is_read = call_.in_place();
+        if (!call_.in_place()) regions_.read.add(0, all, call_.recvtype);
+        regions_.written.add(0, call_.in_place() ? all : call_.recvcounts[rank_], call_.recvtype);
+        break;
+      }
+      default:
+        describe_neighbors();
+    }
+    return std::move(regions_);
+  }
+
+ private:
+  void describe_neighbors() {
+    int in = 0, out = 0;
+    count_neighbors(call_.comm, rank_, &in, &out);
+    bool to_each = call_.function == Collective::neighbor_alltoall;
+    if (call_.sendcounts)
+      send_each(out);
+    else
+      send(to_each ? out : 1);
+    if (call_.recvcounts)
+      receive_each(in);
+    else
+      receive(in);
+  }
+
+  void send(int blocks) { regions_.read.add(0, call_.sendcount * blocks, call_.sendtype); }
+  void receive(int blocks) { regions_.written.add(0, call_.recvcount * blocks, call_.recvtype); }
+  void send_unless_in_place(int blocks) {
+    if (call_.in_place())
+      regions_.written_is_read = true;
+    else
+      send(blocks);
+  }
+
+  void send_each(int blocks) {
+    add_each(regions_.read, blocks, call_.sendcounts, call_.sdispls, call_.sendtype, call_.sendtypes);
+  }
+  void receive_each(int blocks) {
+    add_each(regions_.written, blocks, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes);
+  }
+  // Displacements are in extents of the one type, or in bytes where each block has its own.
+  static void add_each(Region& region, int blocks, Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements,
+                       MPI_Datatype datatype, const MPI_Datatype* datatypes) {
+    MPI_Aint unit = datatypes ? 1 : extent_of(datatype);
+    for (int block = 0; block < blocks; ++block)
+      region.add(displacements[block] * unit, counts[block], datatypes ? datatypes[block] : datatype);
+  }
+
+  const CollectiveCall& call_;
+  int peers_, rank_;
+  bool root_, leaf_;
+  Regions regions_;
+};
+
+}  // namespace
+
+void Region::add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype) {
+  if (count <= 0) return;
+  MPI_Count size = packed_bytes(count, datatype);
+  if (size == 0) return;
+  blocks.push_back({offset, count, datatype});
+  bytes += size;
+}
+
+bool Region::on_device() const {
+  return std::any_of(blocks.begin(), blocks.end(), [&](const Block& block) {
+    char* at = address ? static_cast<char*>(address) + block.offset : nullptr;
+    return is_device(at, block.datatype);
+  });
+}
+
+Place place_in(MPI_Comm comm) {
+  Place place;
+  int inter = 0;
+  PMPI_Comm_rank(comm, &place.rank);
+  PMPI_Comm_size(comm, &place.size);
+  PMPI_Comm_test_inter(comm, &inter);
+  place.inter = inter != 0;
+  if (place.inter) PMPI_Comm_remote_size(comm, &place.remote_size);
+  return place;
+}
+
+Regions regions_of(const CollectiveCall& call, const Place& place) {
+  return Describer(call, place).describe();
+}
+
+}  // namespace fairlead::mpi

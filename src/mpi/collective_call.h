@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The arguments of a collective call, whichever it is and in either count form, and what they mean for the rank
+// that calls: which bytes it reads and which it writes (MPI 4.1, chapters 6 and 8.6).
+
+#pragma once
+
+#include <vector>
+
+#include "mpi/host_mpi.h"
+
+namespace fairlead::mpi {
+
+enum class Collective {
+  bcast,
+  gather,
+  gatherv,
+  scatter,
+  scatterv,
+  allgather,
+  allgatherv,
+  alltoall,
+  alltoallv,
+  alltoallw,
+  reduce,
+  allreduce,
+  reduce_scatter_block,
+  reduce_scatter,
+  scan,
+  exscan,
+  neighbor_allgather,
+  neighbor_allgatherv,
+  neighbor_alltoall,
+  neighbor_alltoallv,
+  neighbor_alltoallw,
+};
+
+// An array of int or of a wider type, as the caller gave it.
+template <class Wide>
+class Numbers {
+ public:
+  Numbers() = default;
+  Numbers(const int* narrow) : narrow_(narrow) {}
+  Numbers(const Wide* wide) : wide_(wide) {}
+  Wide operator[](int index) const { return narrow_ ? narrow_[index] : wide_[index]; }
+  explicit operator bool() const { return narrow_ || wide_; }
+
+ private:
+  const int* narrow_ = nullptr;
+  const Wide* wide_ = nullptr;
+};
+
+struct CollectiveCall {
+  Collective function;
+  MPI_Comm comm;
+  const void* sendbuf = nullptr;
+  void* recvbuf = nullptr;
+  // Of a rank's message where all have the same, else of each in the arrays.
+  MPI_Count sendcount = 0, recvcount = 0;
+  Numbers<MPI_Count> sendcounts = {}, recvcounts = {};
+  Numbers<MPI_Aint> sdispls = {}, rdispls = {};
+  MPI_Datatype sendtype = MPI_DATATYPE_NULL, recvtype = MPI_DATATYPE_NULL;
+  const MPI_Datatype *sendtypes = nullptr, *recvtypes = nullptr;
+  MPI_Op op = MPI_OP_NULL;
+  int root = 0;
+
+  // What a rank gives to or takes from itself, its communicator or its neighbours.
+  bool in_place() const { return sendbuf == MPI_IN_PLACE; }
+};
+
+struct Block {
+  MPI_Aint offset;  // from the buffer's address
+  MPI_Count count;
+  MPI_Datatype datatype;
+};
+
+// A buffer of the call, as far as this rank uses it.
+struct Region {
+  void* address = nullptr;
+  std::vector<Block> blocks;
+  MPI_Count bytes = 0;
+
+  void add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype);
+  bool on_device() const;
+};
+
+struct Regions {
+  Region read, written;
+  // The written region holds input, too: MPI_IN_PLACE.
+  bool written_is_read = false;
+};
+
+// This rank's place in a communicator.
+struct Place {
+  int rank = 0, size = 1;
+  bool inter = false;
+  int remote_size = 0;
+};
+Place place_in(MPI_Comm comm);
+
+Regions regions_of(const CollectiveCall& call, const Place& place);
+
+}  // namespace fairlead::mpi

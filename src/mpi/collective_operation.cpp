@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/collective_operation.h"
+
+#include "base/log.h"
+#include "base/statistics.h"
+#include "mpi/collective_work.h"
+#include "mpi/progress_thread.h"
+#include "mpi/request.h"
+
+namespace fairlead::mpi {
+
+using coll::Outcome;
+using coll::Progress;
+using coll::Vote;
+
+namespace {
+
+constexpr auto patience_with_missing = std::chrono::seconds(10);
+
+Vote vote_of(const Regions& regions, bool device, bool has_work) {
+  if (device) return has_work ? Vote::device : Vote::staged;
+  return regions.read.bytes + regions.written.bytes == 0 ? Vote::nothing : Vote::host;
+}
+
+}  // namespace
+
+CollectiveOperation::CollectiveOperation(std::shared_ptr<MeetingPoint> point, const CollectiveCall& call,
+                                         Regions regions, StartInHost start_in_host)
+    : Operation(call.comm),
+      point_(std::move(point)),
+      call_(call),
+      regions_(std::move(regions)),
+      start_in_host_(std::move(start_in_host)) {
+  bool device = regions_.read.on_device() || regions_.written.on_device();
+  vote_ = vote_of(regions_, device, device && work_for(call_, regions_, point_->place(), &work_));
+}
+
+CollectiveOperation::~CollectiveOperation() {
+  if (persistent_request_ != MPI_REQUEST_NULL) real.Request_free(&persistent_request_);
+}
+
+int CollectiveOperation::make_persistent(const StartInHost& init) {
+  if (!make_images(regions_, &read_, &written_)) return raise(MPI_ERR_NO_MEM);
+  start_in_host_ = init;
+  return init(send_argument(call_, read_), receive_argument(call_, read_, written_), &persistent_request_);
+}
+
+int CollectiveOperation::start() {
+  std::lock_guard lock(engine().mutex());
+  begin();
+  step_ = Step::arriving;
+  cleared_ = false;
+  error_ = MPI_SUCCESS;
+  complained_ = std::chrono::steady_clock::now();
+  number_ = point_->begin_call();
+  if (start_in_host_) point_->start_joining();
+  advance();
+  if (start_in_host_ && step_ != Step::in_host && step_ != Step::over) progress_thread().help(this);
+  return MPI_SUCCESS;
+}
+
+void CollectiveOperation::advance() {
+  if (step_ == Step::arriving && !point_->joined()) return;
+  advance_on_gpu();
+  if (step_ == Step::waiting_for_turn) take_turn();
+  if (step_ == Step::in_host) finish_in_host();
+}
+
+void CollectiveOperation::advance_on_gpu() {
+  if (step_ == Step::arriving) arrive();
+  if (step_ == Step::deciding) decide();
+  if (step_ == Step::on_gpu) run_on_gpu();
+}
+
+void CollectiveOperation::arrive() {
+  if (!point_->known()) return;
+  coll::Meeting* meeting = point_->meeting();
+  if (!meeting) {
+    step_ = Step::waiting_for_turn;
+    return;
+  }
+  if (!meeting->may_arrive(number_)) return;
+  Vote vote = vote_;
+  bool shows = vote == Vote::device || vote == Vote::nothing;
+  if (shows && !meeting->may_use_record(number_)) return;
+  if (shows) {
+    gpu_.emplace(*engine().node(), *meeting, point_->node_ranks(), number_, work_);
+    if (!gpu_->expose()) vote = Vote::staged;
+  }
+  meeting->arrive(number_, vote);
+  step_ = vote == Vote::host ? Step::waiting_for_turn : Step::deciding;
+}
+
+void CollectiveOperation::decide() {
+  Outcome outcome = point_->meeting()->outcome(number_);
+  if (outcome == Outcome::undecided) return complain_of_missing();
+  if (outcome == Outcome::staged) gpu_.reset();
+  step_ = outcome == Outcome::gpu ? Step::on_gpu : Step::waiting_for_turn;
+}
+
+void CollectiveOperation::run_on_gpu() {
+  Progress progress = gpu_->advance();
+  if (progress == Progress::refused) {
+    gpu_.reset();
+    step_ = Step::waiting_for_turn;
+    return;
+  }
+  // From here on it cannot come to the host MPI any more.
+  if (!cleared_ && gpu_->all_have_mapped()) {
+    point_->clear(number_);
+    cleared_ = true;
+  }
+  if (progress == Progress::waiting) return complain_of_missing();
+  count(Traffic::collective_gpu, static_cast<uint64_t>(regions_.read.bytes + regions_.written.bytes));
+  over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
+}
+
+void CollectiveOperation::take_turn() {
+  if (!point_->has_turn(number_)) return;
+  if (!start_in_host_) {
+    must_stage_ = true;
+    point_->clear(number_);
+    return over(MPI_SUCCESS);
+  }
+  int result = start_host();
+  point_->clear(number_);
+  if (result != MPI_SUCCESS) return over(result);
+  step_ = Step::in_host;
+}
+
+int CollectiveOperation::start_host() {
+  if (!persistent && !make_images(regions_, &read_, &written_)) return MPI_ERR_NO_MEM;
+  if (!load_images(regions_, &read_, &written_)) {
+    log_line(LogLevel::error, "a device buffer of a collective cannot be copied to host memory: %s",
+             device::runtime()->error_text());
+    return MPI_ERR_OTHER;
+  }
+  message_ = persistent_request_;
+  return persistent ? real.Start(&message_)
+                    : start_in_host_(send_argument(call_, read_), receive_argument(call_, read_, written_),
+                                     &message_);
+}
+
+void CollectiveOperation::finish_in_host() {
+  int here = 0;
+  int result = real.Test(&message_, &here, MPI_STATUS_IGNORE);
+  if (!here && result == MPI_SUCCESS) return;
+  if (result == MPI_SUCCESS && !written_.store(regions_.written)) result = MPI_ERR_OTHER;
+  if (written_.stands_for_device() || read_.stands_for_device())
+    count(Traffic::collective_staged, static_cast<uint64_t>(regions_.read.bytes + regions_.written.bytes));
+  over(result);
+}
+
+void CollectiveOperation::over(int error) {
+  error_ = error;
+  if (!cleared_ && step_ == Step::on_gpu) point_->clear(number_);
+  gpu_.reset();
+  step_ = Step::over;
+  point_->end_call(number_);
+  progress_thread().forget(this);
+  complete_.store(true, std::memory_order_release);
+}
+
+// A rank that leaves the others waiting should be known by name.
+void CollectiveOperation::complain_of_missing() {
+  auto now = std::chrono::steady_clock::now();
+  if (now - complained_ < patience_with_missing) return;
+  complained_ = now;
+  std::string ranks;
+  for (int member : point_->meeting()->missing(number_))
+    ranks += (ranks.empty() ? "" : ", ") + std::to_string(point_->world_rank(member));
+  if (ranks.empty()) return;
+  log_line(LogLevel::warn,
+           "rank %d has been waiting in collective %llu of a communicator of %d ranks for %lld s; not there yet: "
+           "rank %s",
+           point_->world_rank(point_->place().rank), static_cast<unsigned long long>(number_),
+           point_->place().size, static_cast<long long>(patience_with_missing.count()), ranks.c_str());
+}
+
+// The host MPI will be called, and cannot be polled: what is not decided is handed to it, which goes on with it
+// there; what runs on the GPU is left to the thread that helps.
+void CollectiveOperation::settle() {
+  if (!start_in_host_) return;
+  if (step_ == Step::arriving && point_->known() && point_->meeting() &&
+      point_->meeting()->may_arrive(number_)) {
+    point_->meeting()->arrive(number_, vote_ == Vote::host ? Vote::host : Vote::staged);
+    step_ = Step::deciding;
+  }
+  if (step_ == Step::deciding) point_->meeting()->withdraw(number_);
+  advance();
+}
+
+int CollectiveOperation::finish(MPI_Status* status) {
+  set_empty(status);
+  return error_ == MPI_SUCCESS ? MPI_SUCCESS : raise(error_);
+}
+
+void CollectiveOperation::describe(MPI_Status* status) {
+  set_empty(status);
+}
+
+bool make_images(const Regions& regions, HostImage* read, HostImage* written) {
+  *read = HostImage(regions.read);
+  *written = HostImage(regions.written);
+  return read->valid() && written->valid();
+}
+
+bool load_images(const Regions& regions, HostImage* read, HostImage* written) {
+  return read->load(regions.read) && (!regions.written_is_read || written->load(regions.written));
+}
+
+const void* send_argument(const CollectiveCall& call, const HostImage& read) {
+  return call.in_place() ? MPI_IN_PLACE : read.address();
+}
+
+void* receive_argument(const CollectiveCall& call, const HostImage& read, const HostImage& written) {
+  if (call.recvbuf == MPI_IN_PLACE) return MPI_IN_PLACE;
+  // The one buffer of MPI_Bcast is read at the root.
+  return call.function == Collective::bcast && read.stands_for_device() ? read.address() : written.address();
+}
+
+}  // namespace fairlead::mpi

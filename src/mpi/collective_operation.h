@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A collective with device memory, or one of host memory that must wait for others of its communicator, from the
+// call to its completion. It arrives at the communicator's meeting; then it runs on the GPU, or, with copies
+// of its buffers in host memory, in the host MPI, in the order of the calls.
+//
+// A blocking call cannot be made by the host MPI's nonblocking form, which would not match that of the other
+// ranks: such an operation is complete when it must stage, and the caller goes on (collective.cpp).
+
+#pragma once
+
+#include <functional>
+
+#include "coll/gpu_collective.h"
+#include "mpi/host_image.h"
+#include "mpi/meeting_point.h"
+#include "mpi/operation.h"
+
+namespace fairlead::mpi {
+
+// The call's own nonblocking form in the host MPI, with these buffers.
+using StartInHost = std::function<int(const void* sendbuf, void* recvbuf, MPI_Request* request)>;
+
+class CollectiveOperation : public Operation {
+ public:
+  // `start_in_host`: none for a blocking call.
+  CollectiveOperation(std::shared_ptr<MeetingPoint> point, const CollectiveCall& call, Regions regions,
+                      StartInHost start_in_host);
+  ~CollectiveOperation() override;
+
+  // A persistent one runs, where it must, on a persistent host request with the same buffers each time, which
+  // `init` makes. The point is its own: persistent operations are started in any order.
+  int make_persistent(const StartInHost& init);
+  coll::Vote vote() const { return vote_; }
+
+  int start() override;
+  void advance() override;
+  void settle() override;
+  int finish(MPI_Status* status) override;
+  void describe(MPI_Status* status) override;
+
+  // Of a blocking call that is complete.
+  bool must_stage() const { return must_stage_; }
+  // The same as advance(), but makes no host MPI call: for a thread of ours, while the program's is elsewhere.
+  void advance_on_gpu();
+
+ private:
+  void arrive();
+  void decide();
+  void run_on_gpu();
+  void take_turn();
+  int start_host();
+  void finish_in_host();
+  void over(int error);
+  void complain_of_missing();
+
+  std::shared_ptr<MeetingPoint> point_;
+  CollectiveCall call_;
+  Regions regions_;
+  StartInHost start_in_host_;
+  coll::Vote vote_ = coll::Vote::host;
+  coll::Work work_;
+  uint64_t number_ = 0;
+  bool cleared_ = false;
+
+  enum class Step { arriving, deciding, on_gpu, waiting_for_turn, in_host, over } step_ = Step::arriving;
+  std::optional<coll::GpuCollective> gpu_;
+  HostImage read_, written_;
+  MPI_Request persistent_request_ = MPI_REQUEST_NULL;
+  std::chrono::steady_clock::time_point complained_;
+  int error_ = MPI_SUCCESS;
+  bool must_stage_ = false;
+};
+
+// Copies of the buffers in host memory; false when there is no memory for them.
+bool make_images(const Regions& regions, HostImage* read, HostImage* written);
+// Fills them; false when that is impossible.
+bool load_images(const Regions& regions, HostImage* read, HostImage* written);
+// The send argument for the host MPI, when `read` stands for it.
+const void* send_argument(const CollectiveCall& call, const HostImage& read);
+void* receive_argument(const CollectiveCall& call, const HostImage& read, const HostImage& written);
+
+}  // namespace fairlead::mpi

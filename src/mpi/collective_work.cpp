@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/collective_work.h"
+
+#include <algorithm>
+
+#include "coll/kernel_run.h"
+#include "device/classify.h"
+#include "mpi/layout.h"
+#include "mpi/reduction_types.h"
+
+namespace fairlead::mpi {
+namespace {
+
+using coll::Piece;
+using coll::Reduction;
+using coll::Work;
+
+// Reductions are cut into slices of whole cache lines, and not finer than pays for a kernel.
+constexpr uint64_t slice_grain = 512;
+
+bool contiguous(const Region& region) {
+  return std::all_of(region.blocks.begin(), region.blocks.end(), [](const Block& block) {
+    return layout_of(block.count, block.datatype).contiguous;
+  });
+}
+
+// The device all bytes of the region lie on; -1 when it has none, -2 when some lie elsewhere.
+int device_of(const Region& region) {
+  int device = -1;
+  for (const Block& block : region.blocks) {
+    device::Allocation allocation = device::classify(static_cast<char*>(region.address) + block.offset);
+    if (allocation.kind != device::MemoryKind::device || (device >= 0 && device != allocation.device)) return -2;
+    device = allocation.device;
+  }
+  return device;
+}
+
+class Planner {
+ public:
+  Planner(const CollectiveCall& call, const Place& place, Work* work)
+      : call_(call), work_(*work), me_(place.rank), size_(place.size) {}
+
+  bool plan(const Regions& regions) {
+    root_ = call_.root == me_;
+    switch (call_.function) {
+      case Collective::bcast:
+        expose_source(regions.read);
+        if (!root_) fetch(call_.root, 0, bytes_of(regions.written));
+        return true;
+      case Collective::gather:
+      case Collective::gatherv:
+        expose_source(regions.read);
+        return !root_ || fetch_blocks();
+      case Collective::scatter:
+      case Collective::scatterv:
+        expose_source(regions.read);
+        if (root_) offer_blocks(call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, nullptr);
+        if (call_.recvbuf != MPI_IN_PLACE) fetch(call_.root, 0, bytes_of(regions.written));
+        return true;
+      case Collective::allgather:
+      case Collective::allgatherv:
+        if (call_.in_place())
+          expose_own_block();
+        else
+          expose_source(regions.read);
+        return fetch_blocks();
+      case Collective::alltoall:
+      case Collective::alltoallv:
+      case Collective::alltoallw:
+        if (call_.in_place()) {
+          // Blocks are overwritten while others fetch them.
+          expose_source(regions.written);
+          work_.source.by_copy = true;
+          offer_blocks(call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes);
+        } else {
+          expose_source(regions.read);
+          offer_blocks(call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, call_.sendtypes);
+        }
+        return fetch_blocks();
+      case Collective::reduce:
+      case Collective::allreduce:
+      case Collective::scan:
+      case Collective::exscan:
+      case Collective::reduce_scatter_block:
+      case Collective::reduce_scatter:
+        return plan_reduction(regions);
+      default:
+        return false;
+    }
+  }
+
+ private:
+  static uint64_t bytes_of(const Region& region) { return static_cast<uint64_t>(region.bytes); }
+
+  // All bytes between the first and the last of the region.
+  void expose_source(const Region& region) {
+    if (region.blocks.empty()) return;
+    first_ = PTRDIFF_MAX;
+    MPI_Aint end = 0;
+    for (const Block& block : region.blocks) {
+      first_ = std::min(first_, block.offset);
+      end = std::max<MPI_Aint>(end, block.offset +
+                                        static_cast<MPI_Aint>(packed_bytes(block.count, block.datatype)));
+    }
+    work_.source = {static_cast<char*>(region.address) + first_, static_cast<uint64_t>(end - first_)};
+  }
+
+  // MPI_Allgather in place: this rank's contribution is its block of the result.
+  void expose_own_block() {
+    MPI_Aint offset = 0;
+    uint64_t bytes = 0;
+    block_at(me_, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, nullptr, &offset, &bytes);
+    if (bytes) work_.source = {static_cast<char*>(call_.recvbuf) + offset, bytes};
+  }
+
+  static void block_at(int member, MPI_Count count, Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements,
+                       MPI_Datatype datatype, const MPI_Datatype* datatypes, MPI_Aint* offset,
+                       uint64_t* bytes) {
+    MPI_Count elements = counts ? counts[member] : count;
+    MPI_Aint size = static_cast<MPI_Aint>(packed_bytes(1, datatypes ? datatypes[member] : datatype));
+    *bytes = static_cast<uint64_t>(elements * size);
+    // Contiguous types are as long as they are wide.
+    *offset = !counts ? member * static_cast<MPI_Aint>(count) * size
+                      : displacements[member] * (datatypes ? 1 : size);
+  }
+
+  void offer_blocks(MPI_Count count, Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements,
+                    MPI_Datatype datatype, const MPI_Datatype* datatypes) {
+    for (int member = 0; member < size_; ++member) {
+      MPI_Aint offset = 0;
+      uint64_t bytes = 0;
+      block_at(member, count, counts, displacements, datatype, datatypes, &offset, &bytes);
+      work_.offsets[member] = static_cast<uint64_t>(offset - first_);
+    }
+  }
+
+  void fetch(int member, MPI_Aint to, uint64_t bytes) {
+    if (bytes) work_.pieces.push_back({member, static_cast<char*>(call_.recvbuf) + to, bytes});
+  }
+
+  // One from each member, beginning with the next: not all from the same at once.
+  bool fetch_blocks() {
+    for (int step = 1; step <= size_; ++step) {
+      int member = (me_ + step) % size_;
+      bool stays = call_.in_place() && member == me_;
+      if (stays) continue;
+      MPI_Aint offset = 0;
+      uint64_t bytes = 0;
+      block_at(member, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes,
+               &offset, &bytes);
+      fetch(member, offset, bytes);
+    }
+    return true;
+  }
+
+  bool plan_reduction(const Regions& regions) {
+    Reduction part;
+    if (!kernel_for(call_.op, call_.recvtype, &part.op, &part.element)) return false;
+    if (!coll::kernels_run_on(work_.device)) return false;
+    const Region& input = regions.written_is_read ? regions.written : regions.read;
+    uint64_t size = kernels::element_bytes(part.element);
+    if (!input.blocks.empty())
+      work_.source = {static_cast<char*>(input.address) + input.blocks[0].offset, bytes_of(input)};
+    if (!regions.written.blocks.empty())
+      work_.target = {regions.written.address, bytes_of(regions.written)};
+    part.sources_end = part.targets_end = size_;
+    uint64_t all = bytes_of(input) / size;
+    switch (call_.function) {
+      case Collective::reduce:
+        part.targets_begin = call_.root;
+        part.targets_end = call_.root + 1;
+        cut(all, size, &part);
+        break;
+      case Collective::allreduce:
+        cut(all, size, &part);
+        break;
+      case Collective::scan:
+      case Collective::exscan:
+        part.sources_end = me_ + (call_.function == Collective::scan);
+        part.count = part.sources_end ? all : 0;
+        to_self(&part);
+        // The first rank's result of MPI_Exscan is nothing.
+        if (part.count == 0) work_.target = {};
+        break;
+      default: {
+        for (int member = 0; member < me_; ++member)
+          part.first += static_cast<uint64_t>(count_of(member));
+        part.count = static_cast<uint64_t>(count_of(me_));
+        part.target_first = 0;
+        work_.target.bytes = part.count * size;
+        to_self(&part);
+      }
+    }
+    work_.reduction = part;
+    return true;
+  }
+
+  MPI_Count count_of(int member) const {
+    return call_.recvcounts ? call_.recvcounts[member] : call_.recvcount;
+  }
+
+  // The others still read what the result would overwrite.
+  void to_self(Reduction* part) {
+    part->targets_begin = me_;
+    part->targets_end = me_ + 1;
+    work_.target.by_copy = call_.in_place() && size_ > 1;
+  }
+
+  // This member's slice, of the same places in sources and targets.
+  void cut(uint64_t elements, uint64_t size, Reduction* part) {
+    uint64_t grain = std::max<uint64_t>(slice_grain / size, 1);
+    uint64_t members = static_cast<uint64_t>(size_), me = static_cast<uint64_t>(me_);
+    uint64_t slice = ((elements + members - 1) / members + grain - 1) / grain * grain;
+    part->first = std::min(me * slice, elements);
+    part->count = std::min(slice, elements - part->first);
+    part->target_first = part->first;
+  }
+
+  const CollectiveCall& call_;
+  Work& work_;
+  int me_, size_;
+  bool root_ = false;
+  MPI_Aint first_ = 0;  // of the source, from the buffer's address
+};
+
+}  // namespace
+
+bool work_for(const CollectiveCall& call, const Regions& regions, const Place& place, coll::Work* work) {
+  if (place.size > coll::max_members || !contiguous(regions.read) || !contiguous(regions.written)) return false;
+  int reads = device_of(regions.read), writes = device_of(regions.written);
+  if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;
+  work->device = std::max(reads, writes);
+  return Planner(call, place, work).plan(regions);
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A collective call as work for the GPUs of a node (src/coll/work.h), where it can be: contiguous data on one
+// device, and for reductions a predefined operation on a type that kernels know.
+
+#pragma once
+
+#include "coll/work.h"
+#include "mpi/collective_call.h"
+
+namespace fairlead::mpi {
+
+// False: it is for the host MPI.
+bool work_for(const CollectiveCall& call, const Regions& regions, const Place& place, coll::Work* work);
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/host_image.h"
+
+#include <algorithm>
+#include <climits>
+
+#include "device/classify.h"
+#include "device/small_copy.h"
+#include "mpi/layout.h"
+
+namespace fairlead::mpi {
+
+using device::Error;
+
+HostImage::HostImage(const Region& region)
+    : device_memory_(region.bytes > 0 && region.on_device()), address_(region.address) {
+  if (!device_memory_) return;
+  MPI_Aint first = PTRDIFF_MAX, end = PTRDIFF_MIN;
+  for (const Block& block : region.blocks) {
+    Layout layout = layout_of(block.count, block.datatype);
+    MPI_Aint begin = block.offset + static_cast<MPI_Aint>(layout.first);
+    first = std::min(first, begin);
+    end = std::max(end, begin + static_cast<MPI_Aint>(layout.span));
+  }
+  device_ = device::classify(static_cast<char*>(region.address) + first).device;
+  memory_ = HostBuffer(static_cast<size_t>(end - first));
+  // Not by pointer arithmetic: the first byte need not lie behind the buffer's address.
+  address_ = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory_.data()) - static_cast<uintptr_t>(first));
+}
+
+char* HostImage::at(const Block& block) const {
+  return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(address_) + static_cast<uintptr_t>(block.offset));
+}
+
+bool HostImage::load(const Region& region) {
+  if (!device_memory_) return true;
+  for (const Block& block : region.blocks) {
+    Layout layout = layout_of(block.count, block.datatype);
+    const char* from = static_cast<const char*>(region.address) + block.offset + layout.first;
+    if (device::copy_to_host(device_, at(block) + layout.first, from, static_cast<size_t>(layout.span)) !=
+        Error::none)
+      return false;
+  }
+  return true;
+}
+
+bool HostImage::store(const Region& region) const {
+  if (!device_memory_) return true;
+  for (const Block& block : region.blocks) {
+    Layout layout = layout_of(block.count, block.datatype);
+    char* to = static_cast<char*>(region.address) + block.offset;
+    if (layout.contiguous) {
+      if (device::copy_now(device_, to, at(block), static_cast<size_t>(layout.bytes)) != Error::none)
+        return false;
+      continue;
+    }
+    HostBuffer packed(static_cast<size_t>(layout.bytes));
+    if (!packed.data() || !pack_host(at(block), block.count, block.datatype, packed.data(), layout.bytes) ||
+        !unpack_to_device(packed.data(), layout.bytes, to, block.count, block.datatype, layout, device_))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A copy in host memory of the device buffer of a collective, laid out alike, so that the host MPI can be handed
+// it in place of the buffer with counts, displacements and datatypes as they are.
+
+#pragma once
+
+#include "base/host_buffer.h"
+#include "mpi/collective_call.h"
+
+namespace fairlead::mpi {
+
+class HostImage {
+ public:
+  HostImage() = default;
+  // Of host memory, or of nothing, there is no image: address() is the buffer's own.
+  explicit HostImage(const Region& region);
+
+  // False when there is no memory for it.
+  bool valid() const { return !device_memory_ || memory_.data(); }
+  void* address() const { return address_; }
+  bool stands_for_device() const { return device_memory_; }
+  // Copies the region's bytes in, or back; only these are written. False when a copy fails.
+  bool load(const Region& region);
+  bool store(const Region& region) const;
+
+ private:
+  char* at(const Block& block) const;
+
+  bool device_memory_ = false;
+  int device_ = -1;
+  void* address_ = nullptr;
+  HostBuffer memory_;
+};
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/meeting_point.h"
+
+#include <mutex>
+
+#include "mpi/communicator.h"
+#include "mpi/engine.h"
+#include "mpi/front.h"
+
+namespace fairlead::mpi {
+namespace {
+
+auto& hall = *new std::unique_ptr<coll::Hall>;
+int keyval = MPI_KEYVAL_INVALID;
+
+using Kept = std::shared_ptr<MeetingPoint>;
+
+// The last one a thread asked for. A handle may come back for another communicator once its own is freed.
+std::atomic<uint64_t> freed{0};
+struct Recent {
+  MPI_Comm comm = MPI_COMM_NULL;
+  uint64_t freed = 0;
+  Kept point;
+};
+thread_local Recent recent;
+
+int forget(MPI_Comm, int, void* value, void*) {
+  freed.fetch_add(1, std::memory_order_relaxed);
+  recent.point.reset();
+  delete static_cast<Kept*>(value);
+  return MPI_SUCCESS;
+}
+
+Kept find_or_make(MPI_Comm comm) {
+  static auto& mutex = *new std::mutex;
+  std::lock_guard lock(mutex);  // a second set_attr would delete what another thread reads
+  Kept* kept = nullptr;
+  int found = 0;
+  PMPI_Comm_get_attr(comm, keyval, &kept, &found);
+  if (!found) {
+    kept = new Kept(std::make_shared<MeetingPoint>(comm));
+    PMPI_Comm_set_attr(comm, keyval, kept);
+  }
+  return *kept;
+}
+
+}  // namespace
+
+MeetingPoint::MeetingPoint(MPI_Comm comm) : comm_(comm), place_(place_in(comm)) {
+  if (!hall || place_.inter) return;
+  for (int member = 0; member < place_.size; ++member)
+    node_ranks_.push_back(engine().node()->node_rank_of_world(rank_in_world(comm, member)));
+}
+
+MeetingPoint::MeetingPoint(const MeetingPoint& other, int64_t slot)
+    : comm_(other.comm_), place_(other.place_), node_ranks_(other.node_ranks_) {
+  meet_in(slot);
+}
+
+void MeetingPoint::meet_in(int64_t slot) {
+  join_ = Join::over;
+  if (slot >= 0) meeting_.emplace(hall->slot(slot), place_.size, place_.rank);
+}
+
+int MeetingPoint::world_rank(int member) const {
+  return engine().node()->world_rank(node_ranks_[static_cast<size_t>(member)]);
+}
+
+// All members come to the same answer.
+bool MeetingPoint::may_meet() const {
+  if (node_ranks_.empty() || place_.size > coll::max_members) return false;
+  for (int rank : node_ranks_)
+    if (rank < 0) return false;
+  return true;
+}
+
+void MeetingPoint::start_joining() {
+  if (join_ != Join::not_begun) return;
+  join_ = may_meet() ? Join::begun : Join::over;
+  if (join_ == Join::over) return;
+  if (place_.rank == 0) slot_ = hall->take(place_.size);
+  if (place_.size > 1) real.Ibcast(&slot_, sizeof slot_, MPI_BYTE, 0, comm_, &announcement_);
+}
+
+bool MeetingPoint::joined() {
+  if (join_ == Join::over) return true;
+  start_joining();
+  int here = 1;
+  if (announcement_ != MPI_REQUEST_NULL) real.Test(&announcement_, &here, MPI_STATUS_IGNORE);
+  if (!here) return false;
+  meet_in(slot_);
+  return true;
+}
+
+// With the blocking form: all members are in a blocking call, and the two forms do not match.
+void MeetingPoint::join() {
+  if (join_ == Join::not_begun && may_meet()) {
+    join_ = Join::begun;
+    if (place_.rank == 0) slot_ = hall->take(place_.size);
+    Parked parked;
+    if (place_.size > 1) real.Bcast(&slot_, sizeof slot_, MPI_BYTE, 0, comm_);
+  }
+  for (Backoff backoff; !joined(); backoff.pause()) engine().progress();
+}
+
+void MeetingPoint::end_call(uint64_t number) {
+  ended_.report(number);
+  if (meeting_) meeting_->pass(ended_.all_up_to());
+  --open_;
+}
+
+void MeetingPoint::pass_by() {
+  uint64_t number = ++called_;
+  for (Backoff backoff; !meeting_->may_arrive(number); backoff.pause()) engine().progress();
+  meeting_->arrive(number, coll::Vote::host);
+  cleared_.report(number);
+  ended_.report(number);
+  meeting_->pass(number);
+}
+
+std::shared_ptr<MeetingPoint> meeting_point_of(MPI_Comm comm) {
+  uint64_t now = freed.load(std::memory_order_relaxed);
+  if (recent.comm != comm || recent.freed != now || !recent.point) recent = {comm, now, find_or_make(comm)};
+  return recent.point;
+}
+
+void meet_on(MPI_Comm comm) {
+  if (comm != MPI_COMM_NULL && hall) meeting_point_of(comm)->join();
+}
+
+void open_meetings(std::unique_ptr<coll::Hall> opened) {
+  hall = std::move(opened);
+  PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, nullptr);
+}
+
+void close_meetings() {
+  recent = {};
+  if (keyval == MPI_KEYVAL_INVALID) return;
+  for (MPI_Comm comm : {MPI_COMM_WORLD, MPI_COMM_SELF}) {
+    void* kept = nullptr;
+    int found = 0;
+    PMPI_Comm_get_attr(comm, keyval, &kept, &found);
+    if (found) PMPI_Comm_delete_attr(comm, keyval);
+  }
+  PMPI_Comm_free_keyval(&keyval);
+}
+
+int64_t take_slot(int members) {
+  return hall->take(members);
+}
+
+size_t meetings_taken() {
+  return hall ? hall->taken_by_me() : 0;
+}
+
+}  // namespace fairlead::mpi

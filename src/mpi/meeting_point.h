@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What this process knows of a communicator's collectives: who its members are, whether they meet in shared
+// memory (src/coll/meeting.h), and the order of the calls. Kept as an attribute of the communicator, so that it
+// goes when the communicator goes; an operation that is still under way keeps it alive.
+//
+// A communicator meets if all its members are ranks of this node, known to each other. They agree on a place in
+// the node's hall by one message of the host MPI when the communicator is made, or, of those that Fairlead
+// does not see being made, at its first collective.
+
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "coll/meeting.h"
+#include "mpi/collective_call.h"
+#include "mpi/host_mpi.h"
+
+namespace fairlead::mpi {
+
+// Numbers from 1 on, each reported once, in any order; tells up to which all have been.
+class InOrder {
+ public:
+  void report(uint64_t number) {
+    if (number == all_up_to_ + 1 && early_.empty()) {
+      all_up_to_ = number;
+      return;
+    }
+    early_.insert(number);
+    for (auto next = early_.begin(); next != early_.end() && *next == all_up_to_ + 1;
+         next = early_.erase(next))
+      ++all_up_to_;
+  }
+  uint64_t all_up_to() const { return all_up_to_; }
+
+ private:
+  uint64_t all_up_to_ = 0;
+  std::set<uint64_t> early_;
+};
+
+class MeetingPoint {
+ public:
+  explicit MeetingPoint(MPI_Comm comm);
+  // For one persistent operation on the communicator of `other`: in this slot of the hall, or without a meeting (-1).
+  MeetingPoint(const MeetingPoint& other, int64_t slot);
+
+  // Makes sure that the members know where they meet. The first rank of them tells the others: join() waits
+  // for that, start_joining() and joined() do not.
+  void join();
+  void start_joining();
+  bool joined();
+  // The same without asking the host MPI.
+  bool known() const { return join_ == Join::over; }
+  // Do the collectives of this communicator meet? Known once joined.
+  coll::Meeting* meeting() { return meeting_ ? &*meeting_ : nullptr; }
+  const std::vector<int>& node_ranks() const { return node_ranks_; }
+  const Place& place() const { return place_; }
+  int world_rank(int member) const;
+
+  // The calls, in their order. A call is open until this rank has no part in it any more.
+  uint64_t begin_call() {
+    ++open_;
+    return ++called_;
+  }
+  void end_call(uint64_t number);
+  int open_calls() const { return open_.load(std::memory_order_acquire); }
+  // The host MPI sees the collectives of a communicator in the order of the calls: a call has its turn when each
+  // before it has been handed to the host MPI, or will not be.
+  bool has_turn(uint64_t number) const { return cleared_.all_up_to() + 1 >= number; }
+  void clear(uint64_t number) { cleared_.report(number); }
+
+  // A call with host memory when none is open: the whole of what Fairlead does about it.
+  void pass_by();
+
+ private:
+  bool may_meet() const;
+  void meet_in(int64_t slot);
+
+  MPI_Comm comm_;
+  Place place_;
+  std::vector<int> node_ranks_;
+  enum class Join { not_begun, begun, over } join_ = Join::not_begun;
+  int64_t slot_ = -1;
+  MPI_Request announcement_ = MPI_REQUEST_NULL;
+  std::optional<coll::Meeting> meeting_;
+  uint64_t called_ = 0;
+  std::atomic<int> open_{0};
+  InOrder cleared_, ended_;
+};
+
+// Of this communicator; made if there is none yet.
+std::shared_ptr<MeetingPoint> meeting_point_of(MPI_Comm comm);
+// After the host MPI made a communicator: collective over it. MPI_COMM_NULL is allowed.
+void meet_on(MPI_Comm comm);
+
+// A free slot of the hall, for the first of so many members; -1: none.
+int64_t take_slot(int members);
+
+// In MPI_Init (with the hall of this node, if it has one) and MPI_Finalize.
+void open_meetings(std::unique_ptr<coll::Hall> hall);
+void close_meetings();
+// Communicators whose place this rank gave away and not all members have left.
+size_t meetings_taken();
+
+}  // namespace fairlead::mpi

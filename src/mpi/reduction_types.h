@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Predefined reduction operations and datatypes of MPI, as kernels know them (src/kernels/reduce.h).
+
+#pragma once
+
+#include "kernels/reduce.h"
+#include "mpi/host_mpi.h"
+
+namespace fairlead::mpi {
+
+// False where there is no kernel: user-defined operations, long double, combinations the standard does not allow.
+bool kernel_for(MPI_Op op, MPI_Datatype datatype, kernels::ReduceOp* kernel_op, kernels::Element* element);
+
+}  // namespace fairlead::mpi
