@@ -15,16 +15,27 @@ namespace {
 constexpr size_t alignment = 256;
 
 std::mutex mutex;
-char* slab = nullptr;
-int slab_device = -1;
-bool refused = false;  // asked the driver once and got none
-// Offsets of the free and of the taken pieces; never destroyed with the process.
-auto& free_pieces = *new std::map<size_t, size_t>;
-auto& taken_pieces = *new std::map<size_t, size_t>;
 
-void* slab_locked(int device) {
+struct Pool {
+  char* slab = nullptr;
+  size_t bytes = 0;
+  bool refused = false;  // asked the driver once and got none
+  // By offset, their sizes.
+  std::map<size_t, size_t> free_pieces, taken_pieces;
+
+  bool holds(const void* address) const {
+    return slab && static_cast<size_t>(static_cast<const char*>(address) - slab) < bytes;
+  }
+  void* open(int device);
+  void give_back(size_t offset);
+};
+
+// By device; never destroyed with the process.
+auto& pools = *new std::map<int, Pool>;
+
+void* Pool::open(int device) {
   if (slab || refused) return slab;
-  size_t bytes = pool_proof_bytes + options().buffer_pool;
+  bytes = pool_proof_bytes + options().buffer_pool;
   void* address = nullptr;
   Error error = runtime()->allocate(device, bytes, &address);
   if (error != Error::none && options().buffer_pool) {
@@ -38,41 +49,13 @@ void* slab_locked(int device) {
     return nullptr;
   }
   slab = static_cast<char*>(address);
-  slab_device = device;
   if (bytes > pool_proof_bytes) free_pieces[pool_proof_bytes] = bytes - pool_proof_bytes;
   return slab;
 }
 
-}  // namespace
-
-void* pool_slab(int device) {
-  std::lock_guard lock(mutex);
-  return slab_locked(device);
-}
-
-int pool_device() {
-  std::lock_guard lock(mutex);
-  return slab_device;
-}
-
-void* pool_allocate(int device, size_t bytes) {
-  bytes = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  std::lock_guard lock(mutex);
-  if (!slab_locked(device)) return nullptr;
-  auto piece =
-      std::find_if(free_pieces.begin(), free_pieces.end(), [&](auto& p) { return p.second >= bytes; });
-  if (piece == free_pieces.end()) return nullptr;
-  auto [offset, size] = *piece;
-  free_pieces.erase(piece);
-  if (size > bytes) free_pieces[offset + bytes] = size - bytes;
-  taken_pieces[offset] = bytes;
-  return slab + offset;
-}
-
-void pool_free(void* address) {
-  std::lock_guard lock(mutex);
-  auto taken = taken_pieces.find(static_cast<char*>(address) - slab);
-  auto [offset, size] = *taken;
+void Pool::give_back(size_t offset) {
+  auto taken = taken_pieces.find(offset);
+  size_t size = taken->second;
   taken_pieces.erase(taken);
   auto next = free_pieces.lower_bound(offset);
   if (next != free_pieces.end() && offset + size == next->first) {
@@ -89,19 +72,47 @@ void pool_free(void* address) {
   free_pieces[offset] = size;
 }
 
+}  // namespace
+
+void* pool_slab(int device) {
+  std::lock_guard lock(mutex);
+  return pools[device].open(device);
+}
+
+void* pool_allocate(int device, size_t bytes) {
+  bytes = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  std::lock_guard lock(mutex);
+  Pool& pool = pools[device];
+  if (!pool.open(device)) return nullptr;
+  auto piece = std::find_if(pool.free_pieces.begin(), pool.free_pieces.end(),
+                            [&](auto& p) { return p.second >= bytes; });
+  if (piece == pool.free_pieces.end()) return nullptr;
+  auto [offset, size] = *piece;
+  pool.free_pieces.erase(piece);
+  if (size > bytes) pool.free_pieces[offset + bytes] = size - bytes;
+  pool.taken_pieces[offset] = bytes;
+  return pool.slab + offset;
+}
+
+void pool_free(void* address) {
+  std::lock_guard lock(mutex);
+  for (auto& [device, pool] : pools)
+    if (pool.holds(address)) return pool.give_back(static_cast<size_t>(static_cast<char*>(address) - pool.slab));
+}
+
 size_t pool_bytes_in_use() {
   std::lock_guard lock(mutex);
   size_t bytes = 0;
-  for (auto& [offset, size] : taken_pieces) bytes += size;
+  for (auto& [device, pool] : pools)
+    for (auto& [offset, size] : pool.taken_pieces) bytes += size;
   return bytes;
 }
 
 void pool_release() {
   std::lock_guard lock(mutex);
-  if (slab) runtime()->free(slab);
-  slab = nullptr;
-  slab_device = -1;
-  free_pieces.clear();
+  for (auto& [device, pool] : pools)
+    if (pool.slab) runtime()->free(pool.slab);
+  pools.clear();
 }
 
 }  // namespace fairlead::device

@@ -358,8 +358,8 @@ class DriverRuntime : public Runtime {
     });
   }
 
-  Error ipc_close(void* base) override {
-    return on(owner(base), [&] {
+  Error ipc_close(int device, void* base) override {
+    return on(device, [&] {
       if (virtual_.owns(base)) return outcome(virtual_.free(base));
       return call(api_.ipc_close, to_driver(base));
     });

@@ -15,7 +15,7 @@ namespace fairlead::device {
 
 class Mapping {
  public:
-  int owner;
+  int owner, device;
   uint64_t base, size, id;
   void* address;
   int users = 0;
@@ -44,7 +44,7 @@ auto& mappings = *new std::list<Mapping>;
 auto& files = *new std::vector<File>;
 
 void close(std::list<Mapping>::iterator entry) {
-  runtime()->ipc_close(entry->address);
+  runtime()->ipc_close(entry->device, entry->address);
   mappings.erase(entry);
 }
 
@@ -153,17 +153,20 @@ void take_file(int owner, uint64_t base, uint64_t id, int file) {
 Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMemory* mapped) {
   *mapped = MappedMemory();
   std::lock_guard lock(mutex);
+  auto current = [&](const Mapping& m) {
+    return m.owner == owner && m.base == remote.base && m.id == remote.id && m.size == remote.size;
+  };
   auto found = std::find_if(mappings.begin(), mappings.end(), [&](const Mapping& m) {
-    return m.owner == owner && m.base == remote.base && m.id == remote.id && m.size == remote.size &&
-           !m.forgotten;
+    return current(m) && m.device == device && !m.forgotten;
   });
   if (found == mappings.end()) {
     // Whatever else is mapped from that address range of the owner is stale.
-    auto overlaps = [&](const Mapping& m) {
-      return m.owner == owner && m.base < remote.base + remote.size && remote.base < m.base + m.size;
+    auto stale = [&](const Mapping& m) {
+      bool overlaps = m.owner == owner && m.base < remote.base + remote.size && remote.base < m.base + m.size;
+      return overlaps && !current(m);
     };
-    forget_if(overlaps);
-    Mapping fresh{owner, remote.base, remote.size, remote.id, nullptr, 0, false};
+    forget_if(stale);
+    Mapping fresh{owner, device, remote.base, remote.size, remote.id, nullptr, 0, false};
     Error error = import_once(owner, device, remote, &fresh.address);
     if (error == Error::already_mapped || error == Error::out_of_memory) {
       // A stale mapping may stand in the way, or too many of them.

@@ -4,8 +4,9 @@
 //
 // Exporting: a handle is made once per allocation and is valid while the driver's id of the allocation at
 // that base stays the same; it is asked at every use, so that freed and re-allocated memory gets a new
-// handle. Importing: a mapping is keyed by (owner, base) and valid for one (size, id); a new id closes the
-// old mapping first. Mappings in use are never closed; unused ones are, oldest first, beyond
+// handle. Importing: a mapping belongs to the device that it was made for, because drivers map memory into one
+// context; it is keyed by (owner, base, device) and valid for one (size, id); a new id closes the old mappings
+// first. Mappings in use are never closed; unused ones are, oldest first, beyond
 // FAIRLEAD_IPC_CACHE of them, and when their owner says that the memory is gone.
 //
 // Memory that is shared by file descriptor (virtual memory) is mapped once for each descriptor that its owner
@@ -66,8 +67,8 @@ class MappedMemory {
 
 // A file descriptor that `owner` passed on for its memory: ours from now on, for the next import.
 void take_file(int owner, uint64_t base, uint64_t id, int file);
-// `owner` is any number that names the exporting process; `device` is where the mapping is made. not_found:
-// the file descriptor for it has not been taken.
+// `owner` is any number that names the exporting process; `device` is where the mapping is made, and whose
+// copies may use it. not_found: the file descriptor for it has not been taken.
 Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMemory* mapped);
 // The owner says this memory is gone.
 void forget_import(int owner, uint64_t base, uint64_t id);

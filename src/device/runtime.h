@@ -159,9 +159,10 @@ class Runtime {
   // shared by a file descriptor, which must reach the importer besides the handle: it is the caller's to close,
   // and -1 where the handle alone will do.
   virtual Error ipc_export(const void* base, IpcHandle* handle, int* file) = 0;
-  // `file` is a descriptor of the same file, or -1; it stays the caller's.
+  // `file` is a descriptor of the same file, or -1; it stays the caller's. The mapping serves work on `device`;
+  // for another device the same memory is imported again.
   virtual Error ipc_import(int device, const IpcHandle& handle, int file, void** base) = 0;
-  virtual Error ipc_close(void* base) = 0;
+  virtual Error ipc_close(int device, void* base) = 0;  // the device it was imported for
 
   // ---- Kernels -------------------------------------------------------------------------------------
   // Loads the image that fits the device, once per device and image set; finds `name` in it.

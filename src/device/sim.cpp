@@ -36,7 +36,7 @@ uint64_t node_hash() {
 
 }  // namespace
 
-Simulator::Simulator() : memory_(options().sim_memory) {
+Simulator::Simulator() : memory_(options().sim_memory, options().sim_pinned) {
   pthread_atfork(nullptr, nullptr, [] { forked_after_use_ = used_.load(); });
 }
 
@@ -95,14 +95,14 @@ Error Simulator::synchronize(int device) {
 Error Simulator::can_access_peer(int device, int peer, bool* possible) {
   if (!valid(device) || !valid(peer))
     return fail(Error::invalid_value, "no devices %d and %d: there are %d", device, peer, device_total());
-  *possible = device != peer && options().sim_peer;
+  *possible = device != peer && connected(device, peer);
   return Error::none;
 }
 
 Error Simulator::enable_peer(int device, int peer) {
   if (!valid(peer)) return fail(Error::invalid_value, "no device %d: there are %d", peer, device_total());
   if (Error error = begin(device); error != Error::none) return error;
-  if (device == peer || !options().sim_peer)
+  if (device == peer || !connected(device, peer))
     return fail(Error::peer_unavailable, "device %d cannot access device %d as a peer", device, peer);
   peers_[device] |= uint64_t{1} << peer;
   return Error::none;
@@ -163,7 +163,7 @@ Error Simulator::ipc_import(int device, const IpcHandle& handle, int file, void*
   if (failing && number % failing == 0)
     return fail(Error::failed, "simulated fault: import %llu failed (FAIRLEAD_SIM_IPC_FAIL)",
                 static_cast<unsigned long long>(number));
-  return memory_.ipc_import(device, handle, file, options().sim_peer, options().sim_ipc == "corrupt", base);
+  return memory_.ipc_import(device, handle, file, base);
 }
 
 Error fail(Error error, const char* format, ...) {

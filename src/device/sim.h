@@ -6,7 +6,8 @@
 //
 // How it is meant to be unforgiving, beyond those two files: copies and kernels read their host sources
 // late; work that finds its memory freed fails; a kernel given an address that its device could not reach
-// (pageable host memory, freed memory, a peer without enabled access) fails; a forked child can use nothing.
+// (pageable host memory, freed memory, a peer without enabled access) fails; imported memory serves only the
+// device that it was imported for; a forked child can use nothing.
 
 #pragma once
 
@@ -114,9 +115,9 @@ class Simulator final : public Runtime {
   // ---- Memory of other processes -------------------------------------------------------------------
   Error ipc_export(const void* base, IpcHandle* handle, int* file) override;
   Error ipc_import(int device, const IpcHandle& handle, int file, void** base) override;
-  Error ipc_close(void* base) override {
-    Error error = begin();
-    return error != Error::none ? error : memory_.ipc_close(base);
+  Error ipc_close(int device, void* base) override {
+    Error error = begin(device);
+    return error != Error::none ? error : memory_.ipc_close(device, base);
   }
 
   // ---- Kernels -------------------------------------------------------------------------------------

@@ -16,8 +16,10 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <string>
 #include <type_traits>
 
+#include "base/options.h"
 #include "device/sim_error.h"
 #include "device/sim_memory.h"
 
@@ -120,8 +122,18 @@ Error Memory::ipc_export(const void* base, IpcHandle* handle, int* file) {
   return Error::none;
 }
 
-Error Memory::ipc_import(int device, const IpcHandle& handle, int file, bool peers_reachable, bool corrupt,
-                         void** base) {
+// FAIRLEAD_SIM_NO_PEER names pairs, as in "0-1,2-3".
+bool connected(int device, int peer) {
+  if (device == peer) return true;
+  const char* pairs = options().sim_no_peer.c_str();
+  for (int one, other, length = 0; sscanf(pairs, "%d-%d%n", &one, &other, &length) == 2;) {
+    if ((one == device && other == peer) || (one == peer && other == device)) return false;
+    pairs += length + (pairs[length] == ',');
+  }
+  return options().sim_peer;
+}
+
+Error Memory::ipc_import(int device, const IpcHandle& handle, int file, void** base) {
   Handle offered;
   memcpy(&offered, handle.bytes, sizeof offered);
   if (offered.seal.magic != seal_magic) return fail(Error::invalid_value, "not a handle of a simulated GPU");
@@ -129,10 +141,12 @@ Error Memory::ipc_import(int device, const IpcHandle& handle, int file, bool pee
     return fail(Error::invalid_value, "the handle was exported by this process itself");
   if ((offered.fd < 0) != (file >= 0))
     return fail(Error::invalid_value, "the handle goes %s a file descriptor", file < 0 ? "with" : "without");
-  if (offered.device != device && !peers_reachable)
+  if (!connected(device, offered.device))
     return fail(Error::peer_unavailable, "device %d cannot reach device %d, where the memory is", device,
                 offered.device);
 
+  const std::string& fault = options().sim_ipc;
+  bool corrupt = fault == "corrupt" || (fault == "corrupt_peers" && offered.device != device);
   auto pages = [](uint64_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); };
   auto block = std::make_shared<Block>();
   block->kind = MemoryKind::device;

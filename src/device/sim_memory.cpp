@@ -86,8 +86,8 @@ Error Memory::reserve_region() {
 Error Memory::place(const BlockRef& block, void** address) {
   std::unique_lock lock(mutex_);
   if (Error error = reserve_region(); error != Error::none) return error;
-  if (block->imported && imported_.count({block->nonce, block->offset}))
-    return fail(Error::already_mapped, "this process has imported the memory already");
+  if (block->imported && imported_.count({block->nonce, block->offset, block->device}))
+    return fail(Error::already_mapped, "this device has imported the memory already");
   uintptr_t base = addresses_->take(block->mapped);
   if (!base)
     return fail(Error::out_of_memory, "no simulated device addresses left for %zu bytes", block->size);
@@ -99,7 +99,7 @@ Error Memory::place(const BlockRef& block, void** address) {
   }
   block->base = base;
   block->id = last_id_.fetch_add(block->pieces()) + 1;
-  if (block->imported) imported_.insert({block->nonce, block->offset});
+  if (block->imported) imported_.insert({block->nonce, block->offset, block->device});
   if (block->fd >= 0 && (block->imported || host_accessible)) {
     close(block->fd);
     block->fd = -1;
@@ -109,6 +109,15 @@ Error Memory::place(const BlockRef& block, void** address) {
   return Error::none;
 }
 
+Error Memory::count_pinned(uint64_t bytes) {
+  if (bytes <= pinned_capacity_ && pinned_used_.fetch_add(bytes) + bytes <= pinned_capacity_)
+    return Error::none;
+  if (bytes <= pinned_capacity_) pinned_used_ -= bytes;
+  return fail(Error::out_of_memory, "this process has %llu of %llu page-locked bytes in use; %llu more do not fit",
+              static_cast<unsigned long long>(pinned_used_), static_cast<unsigned long long>(pinned_capacity_),
+              static_cast<unsigned long long>(bytes));
+}
+
 Error Memory::allocate(MemoryKind kind, Origin origin, int device, size_t bytes, void** address) {
   if (!bytes) return fail(Error::invalid_value, "an allocation of 0 bytes was asked for");
   auto block = std::make_shared<Block>();
@@ -116,10 +125,11 @@ Error Memory::allocate(MemoryKind kind, Origin origin, int device, size_t bytes,
   block->origin = origin;
   block->device = device;
   block->size = bytes;
-  bool counted = kind != MemoryKind::pinned;
-  uint64_t limit = counted ? capacity_ : region_wanted;
-  if (bytes > limit || (counted && used_[device].fetch_add(bytes) + bytes > limit)) {
-    if (counted && bytes <= limit) used_[device] -= bytes;
+  bool pinned = kind == MemoryKind::pinned;
+  if (pinned) {
+    if (Error error = count_pinned(bytes); error != Error::none) return error;
+  } else if (bytes > capacity_ || used_[device].fetch_add(bytes) + bytes > capacity_) {
+    if (bytes <= capacity_) used_[device] -= bytes;
     return fail(Error::out_of_memory,
                 "simulated device %d has %llu of %llu bytes in use; %zu more do not fit", device,
                 static_cast<unsigned long long>(used_[device]), static_cast<unsigned long long>(capacity_),
@@ -128,22 +138,23 @@ Error Memory::allocate(MemoryKind kind, Origin origin, int device, size_t bytes,
   block->mapped = whole_pages(bytes);
   Error error = create_object(block.get());
   if (error == Error::none) {
-    if (kind != MemoryKind::pinned) poison(*block, 0xA5);
+    if (!pinned) poison(*block, 0xA5);
     error = place(block, address);
   }
-  if (error != Error::none && counted) used_[device] -= bytes;
+  if (error != Error::none) (pinned ? pinned_used_ : used_[device]) -= bytes;
   return error;
 }
 
 // Makes the block at exactly this address unknown, if it is one that is wanted.
-BlockRef Memory::take_out(void* address, bool (*wanted)(const Block&)) {
+template <class Wanted>
+BlockRef Memory::take_out(void* address, Wanted wanted) {
   std::unique_lock lock(mutex_);
   auto entry = blocks_.find(reinterpret_cast<uintptr_t>(address));
   if (entry == blocks_.end() || !wanted(*entry->second)) return nullptr;
   BlockRef block = entry->second;
   blocks_.erase(entry);
   block->live = false;
-  if (block->imported) imported_.erase({block->nonce, block->offset});
+  if (block->imported) imported_.erase({block->nonce, block->offset, block->device});
   return block;
 }
 
@@ -160,7 +171,7 @@ Error Memory::free(void* address, bool pinned) {
     return fail(Error::invalid_value, "%p is not the start of %s memory allocated here", address,
                 pinned ? "pinned" : "device or managed");
   if (block->kind == MemoryKind::device) destroy_contents(*block);
-  if (!pinned) used_[block->device] -= block->size;
+  (pinned ? pinned_used_ : used_[block->device]) -= block->size;
   release(block);
   return Error::none;
 }
@@ -177,6 +188,7 @@ Error Memory::register_host(void* address, size_t bytes) {
     if (before.base + before.size > start)
       return fail(Error::invalid_value, "%p, %zu bytes: overlaps registered memory", address, bytes);
   }
+  if (Error error = count_pinned(bytes); error != Error::none) return error;
   auto block = std::make_shared<Block>();
   block->kind = MemoryKind::pinned;
   block->device = 0;
@@ -192,13 +204,17 @@ Error Memory::register_host(void* address, size_t bytes) {
 }
 
 Error Memory::unregister_host(void* address) {
-  if (take_out(address, [](const Block& b) { return b.registered; })) return Error::none;
+  if (BlockRef block = take_out(address, [](const Block& b) { return b.registered; })) {
+    pinned_used_ -= block->size;
+    return Error::none;
+  }
   return fail(Error::invalid_value, "%p is not the start of registered memory", address);
 }
 
-Error Memory::ipc_close(void* base) {
-  BlockRef block = take_out(base, [](const Block& b) { return b.imported; });
-  if (!block) return fail(Error::invalid_value, "%p is not the start of imported memory", base);
+Error Memory::ipc_close(int device, void* base) {
+  BlockRef block = take_out(base, [&](const Block& b) { return b.imported && b.device == device; });
+  if (!block)
+    return fail(Error::invalid_value, "%p is not the start of memory that device %d imported", base, device);
   release(block);
   return Error::none;
 }

@@ -20,7 +20,7 @@
 #include <memory>
 #include <set>
 #include <shared_mutex>
-#include <utility>
+#include <tuple>
 
 #include "device/runtime.h"
 #include "device/sim_addresses.h"
@@ -28,6 +28,9 @@
 namespace fairlead::device::sim {
 
 constexpr int max_devices = 64;
+
+// The same device, or two that can reach each other.
+bool connected(int device, int peer);
 
 // Where device memory comes from decides whether and how other processes may map it.
 enum class Origin : uint8_t { plain, pool, pieces };
@@ -61,7 +64,8 @@ using BlockRef = std::shared_ptr<Block>;
 
 class Memory {
  public:
-  explicit Memory(uint64_t bytes_per_device) : capacity_(bytes_per_device) {}
+  Memory(uint64_t bytes_per_device, uint64_t pinned_bytes)
+      : capacity_(bytes_per_device), pinned_capacity_(pinned_bytes) {}
 
   // Null for an address the simulated driver knows nothing of; for plain host memory that costs two
   // comparisons and no lock.
@@ -78,18 +82,19 @@ class Memory {
   uint64_t capacity() const { return capacity_; }
 
   Error ipc_export(const void* base, IpcHandle* handle, int* file);
-  Error ipc_import(int device, const IpcHandle& handle, int file, bool peers_reachable, bool corrupt,
-                   void** base);
-  Error ipc_close(void* base);
+  Error ipc_import(int device, const IpcHandle& handle, int file, void** base);
+  Error ipc_close(int device, void* base);
 
  private:
+  Error count_pinned(uint64_t bytes);
   Error reserve_region();
   Error place(const BlockRef& block, void** address);
-  BlockRef take_out(void* address, bool (*wanted)(const Block&));
+  template <class Wanted>
+  BlockRef take_out(void* address, Wanted wanted);
   void release(const BlockRef& block);
 
-  const uint64_t capacity_;
-  std::atomic<uint64_t> used_[max_devices] = {};
+  const uint64_t capacity_, pinned_capacity_;
+  std::atomic<uint64_t> used_[max_devices] = {}, pinned_used_{0};
   std::atomic<uint64_t> last_id_{0};
 
   std::atomic<uintptr_t> region_start_{0};
@@ -99,7 +104,7 @@ class Memory {
   mutable std::shared_mutex mutex_;  // guards what follows
   std::unique_ptr<Addresses> addresses_;
   std::map<uintptr_t, BlockRef> blocks_;
-  std::set<std::pair<uint64_t, uint64_t>> imported_;  // nonces and offsets
+  std::set<std::tuple<uint64_t, uint64_t, int>> imported_;  // nonces, offsets, devices
 };
 
 // A memfd of block.mapped bytes plus a page that holds the block's seal; sets fd and alias.

@@ -30,6 +30,10 @@ Failure failure_of(std::string text) {
   return std::make_shared<const std::string>(std::move(text));
 }
 
+bool foreign(const BlockRef& block, int device) {
+  return block && block->imported && block->device != device;
+}
+
 Failure freed_in_flight(const BlockRef& block) {
   return failure_of("memory of device " + std::to_string(block->device) + " at " +
                     std::to_string(block->base) + " was freed while work on it was in flight");
@@ -109,6 +113,9 @@ Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t fro
   if (Error error = resolve(to, (height - 1) * to_pitch + width, &target); error != Error::none) return error;
   if (Error error = resolve(from, (height - 1) * from_pitch + width, &source); error != Error::none)
     return error;
+  if (foreign(target.block, queue->device) || foreign(source.block, queue->device))
+    return fail(Error::peer_unavailable, "memory that another device imported is copied by device %d",
+                queue->device);
 
   queue->submit([this, target, source, span = Span{width, height, to_pitch, from_pitch}]() -> Failure {
     sleep_us(options().sim_copy_us);
@@ -196,7 +203,8 @@ Error Simulator::find_kernel(int device, const CodeImage* images, size_t count, 
 }
 
 bool Simulator::reaches(int device, const Block& block) const {
-  return block.kind != MemoryKind::device || block.device == device || peers_[device] >> block.device & 1;
+  if (block.kind != MemoryKind::device || block.device == device) return true;
+  return !block.imported && peers_[device] >> block.device & 1;
 }
 
 Arguments Simulator::take_arguments(const fairlead_cpu_kernel& kernel, void** arguments, int device) {

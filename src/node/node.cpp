@@ -4,6 +4,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/log.h"
 
 namespace fairlead::node {
@@ -12,7 +15,7 @@ namespace {
 constexpr size_t header_bytes = 4096;
 
 size_t segment_bytes(int ranks) {
-  return header_bytes + sizeof(RankBlock) * ranks + sizeof(Verdict) * ranks * ranks;
+  return header_bytes + sizeof(RankBlock) * ranks + sizeof(Verdict) * ranks * ranks * devices_per_rank;
 }
 
 }  // namespace
@@ -87,30 +90,41 @@ RankBlock& Node::block(int node_rank) const {
   return *reinterpret_cast<RankBlock*>(segment_.data() + header_bytes + sizeof(RankBlock) * node_rank);
 }
 
-Verdict& Node::verdict(int from, int to) const {
+Verdict& Node::verdict(int from, int device, int to) const {
   auto* table =
       reinterpret_cast<Verdict*>(segment_.data() + header_bytes + sizeof(RankBlock) * world_ranks_.size());
-  return table[from * size() + to];
+  return table[(from * size() + to) * devices_per_rank + device];
 }
 
-void Node::decide(int from, int to, Path path, Reason reason, const char* detail) const {
-  Verdict& verdict = this->verdict(from, to);
+void Node::decide(int from, int device, int to, Path path, Reason reason, const char* detail) const {
+  Verdict& verdict = this->verdict(from, device, to);
   verdict.reason = reason;
   verdict.path = path;
   if (path == Path::staged && reason != Reason::switched_off && reason != Reason::no_context)
-    log_line(LogLevel::info, "device messages from rank %d to rank %d are staged through host memory: %s%s%s",
-             world_rank(from), world_rank(to), to_string(reason), *detail ? ": " : "", detail);
+    log_line(LogLevel::info,
+             "device messages from rank %d (device %d) to rank %d are staged through host memory: %s%s%s",
+             world_rank(from), device, world_rank(to), to_string(reason), *detail ? ": " : "", detail);
 }
 
 std::string Node::describe_paths() const {
   std::string text;
   for (int from = 0; from < size(); ++from) {
     for (int to = 0; to < size(); ++to) {
-      const Verdict& pair = verdict(from, to);
-      if (pair.path == Path::unknown) continue;
-      text += (text.empty() ? "" : ", ") + std::to_string(world_rank(from)) + "->" +
-              std::to_string(world_rank(to)) + " " + to_string(pair.path.load());
-      if (pair.reason != Reason::none) text += std::string(" (") + to_string(pair.reason.load()) + ")";
+      std::vector<std::pair<int, std::string>> found;  // of each device that was used
+      for (int device = 0; device < devices_per_rank; ++device) {
+        const Verdict& verdict = this->verdict(from, device, to);
+        if (verdict.path == Path::unknown) continue;
+        std::string path = to_string(verdict.path.load());
+        if (verdict.reason != Reason::none) path += std::string(" (") + to_string(verdict.reason.load()) + ")";
+        found.emplace_back(device, path);
+      }
+      bool alike = std::all_of(found.begin(), found.end(),
+                               [&](const auto& entry) { return entry.second == found.front().second; });
+      if (alike && !found.empty()) found.resize(1);
+      for (const auto& [device, path] : found)
+        text += (text.empty() ? "" : ", ") + std::to_string(world_rank(from)) +
+                (alike ? "" : " device " + std::to_string(device)) + "->" + std::to_string(world_rank(to)) +
+                " " + path;
     }
   }
   return text;

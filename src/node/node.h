@@ -36,11 +36,12 @@ class Node {
 
   RankBlock& block(int node_rank) const;
   RankBlock& mine() const { return block(rank_); }
-  Verdict& verdict(int from, int to) const;
+  // About memory of `device`, as rank `from` counts its devices.
+  Verdict& verdict(int from, int device, int to) const;
   // Writes the verdict, and tells the user once why a pair is not served peer to peer.
-  void decide(int from, int to, Path path, Reason reason, const char* detail) const;
+  void decide(int from, int device, int to, Path path, Reason reason, const char* detail) const;
 
-  // One line: which transport each pair used, and why it is not `peer`.
+  // One line: which transport each pair used, and why it is not `peer`; by device where they differ.
   std::string describe_paths() const;
 
  private:

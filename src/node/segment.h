@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the ranks of one node share: one block for each rank, written by its owner except where said, and
-// the table of verdicts about each pair of ranks. Everything here is trivially copyable or atomic, lies in
+// the table of verdicts about each rank's devices and each other rank. Everything here is trivially copyable or atomic, lies in
 // memory that starts as zeros, and means the same in every process (no pointers).
 
 #pragma once
@@ -18,6 +18,7 @@ namespace fairlead::node {
 using device::RemoteMemory;
 
 constexpr int offers_per_rank = 256;
+constexpr int devices_per_rank = 64;  // as many as a provider counts
 constexpr int chunks_in_flight = 8;
 constexpr int revocations_kept = 64;
 
@@ -39,7 +40,7 @@ struct Nonce {
 //   done -> free                     sender
 enum class OfferState : uint32_t { free, offered, claimed, refused, moving, buffered, streaming, done };
 
-// How the bytes from one rank's device memory to another rank travel.
+// How the bytes from one rank's memory of one device to another rank travel.
 enum class Path : uint8_t { unknown, peer, staged };
 const char* to_string(Path path);
 
@@ -67,6 +68,7 @@ struct alignas(64) Offer {
   std::atomic<uint32_t> fetched;    // receiver's, with done: it copied the bytes itself
   std::atomic<uint32_t> looked_at;  // receiver's: a probe took the descriptor, no receive has yet
   int32_t receiver;                 // node rank
+  int32_t device;                   // whose memory the bytes lie in, as the sender counts
   uint64_t bytes;
   RemoteMemory source;
 
@@ -84,6 +86,12 @@ struct alignas(64) Offer {
   int32_t spill_fd;
 };
 
+// A few bytes of known content in the memory of one device.
+struct Proof {
+  RemoteMemory memory;
+  std::atomic<uint32_t> ready;
+};
+
 struct alignas(64) RankBlock {
   // Set while the rank sits in a host MPI call that cannot poll: it will answer no offer.
   alignas(64) std::atomic<uint32_t> parked;
@@ -95,10 +103,9 @@ struct alignas(64) RankBlock {
   alignas(64) int32_t world_rank;
   pid_t pid;
 
-  // A few device bytes of known content: whoever wants to pull from this rank proves with them first that
+  // By device, as this rank counts them: whoever wants to pull from that device proves with them first that
   // mapped memory really shows the owner's bytes.
-  RemoteMemory proof;
-  std::atomic<uint32_t> proof_ready;
+  Proof proofs[devices_per_rank];
 
   // Allocations that were exported and exist no more; importers close their mappings. The k-th one lies
   // at [k % revocations_kept]; who falls behind drops everything of this owner.
@@ -114,6 +121,7 @@ struct alignas(64) RankBlock {
   Offer offers[offers_per_rank];
 };
 
+// About memory of one device of one rank, and another rank: `peer` when some device of that rank reaches it.
 struct Verdict {
   std::atomic<Path> path;
   std::atomic<Reason> reason;

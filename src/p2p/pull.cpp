@@ -92,10 +92,11 @@ Reason Pull::find(const node::RemoteMemory& source, const void** address) {
     return Reason::none;
   }
   if (copying_device_ < 0) {
-    node_.decide(descriptor_.sender, node_.rank(), Path::staged, Reason::no_context, "");
+    node_.decide(descriptor_.sender, offer_.device, node_.rank(), Path::staged, Reason::no_context, "");
     return Reason::no_context;
   }
-  Reason reason = transport::reach(node_, descriptor_.sender, copying_device_, source, &mapped_);
+  Reason reason =
+      transport::reach(node_, descriptor_.sender, offer_.device, &copying_device_, source, &mapped_);
   *address = mapped_.address();
   return reason;
 }
@@ -152,18 +153,14 @@ Error Pull::insist() {
   return found ? fetch(address) : over(Error::failed);
 }
 
-// A pair that was staged because this rank used no GPU may be served better once it does; and a pair without
-// a verdict gets it now, so that its next message from memory that cannot be shared need not see host memory.
+// A pair that was staged because this rank used no GPU, or another one, may be served better now; and a pair
+// without a verdict gets it now, so that its next message from memory that cannot be shared need not see host
+// memory.
 void Pull::reconsider() {
-  node::Verdict& verdict = node_.verdict(descriptor_.sender, node_.rank());
-  if (verdict.path == Path::peer || descriptor_.sender == node_.rank()) return;
-  int device = device::device_in_use();
-  if (device < 0) return;
-  if (verdict.path == Path::staged && verdict.reason == Reason::no_context) {
-    verdict.reason = Reason::none;
-    verdict.path = Path::unknown;
-  }
-  transport::judge(node_, descriptor_.sender, device);
+  if (descriptor_.sender == node_.rank()) return;
+  if (node_.verdict(descriptor_.sender, offer_.device, node_.rank()).path == Path::peer) return;
+  int device = device_ >= 0 ? device_ : device::device_in_use();
+  if (device >= 0) transport::judge(node_, descriptor_.sender, offer_.device, device);
 }
 
 Error Pull::over(Error error) {

@@ -66,10 +66,13 @@ bool describe(node::Node& node, int receiver, const device::Allocation& allocati
 
 std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const void* address,
                                            uint64_t bytes, const device::Allocation& allocation) {
+  int device = allocation.device;
+  if (device < 0 || device >= node::devices_per_rank) return nullptr;
   int index = take_index();
   if (index < 0) return nullptr;
   node::Offer& slot = node.mine().offers[index];
   slot.receiver = receiver;
+  slot.device = device;
   slot.bytes = bytes;
   slot.looked_at.store(0, std::memory_order_relaxed);
   slot.reason.store(Reason::none, std::memory_order_relaxed);
@@ -80,11 +83,11 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
     slot.source = {};
     slot.source.base = reinterpret_cast<uintptr_t>(address);
   } else {
-    node::Verdict& verdict = node.verdict(node.rank(), receiver);
+    node::Verdict& verdict = node.verdict(node.rank(), device, receiver);
     if (verdict.path == Path::unknown && !options().ipc)
-      node.decide(node.rank(), receiver, Path::staged, Reason::switched_off, "");
-    if (verdict.path == Path::unknown && !transport::offer_proof(node, allocation.device))
-      node.decide(node.rank(), receiver, Path::staged, Reason::not_exportable,
+      node.decide(node.rank(), device, receiver, Path::staged, Reason::switched_off, "");
+    if (verdict.path == Path::unknown && !transport::offer_proof(node, device))
+      node.decide(node.rank(), device, receiver, Path::staged, Reason::not_exportable,
                   device::runtime()->error_text());
     // Only a pair that is proven can bounce.
     bool map = verdict.path == Path::unknown ||
@@ -92,7 +95,7 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
     exportable = map && describe(node, receiver, allocation, address, bytes, &slot.source);
   }
   return std::unique_ptr<SendOffer>(
-      new SendOffer(node, index, receiver, address, bytes, allocation.device, exportable, allocation.id));
+      new SendOffer(node, index, receiver, address, bytes, device, exportable, allocation.id));
 }
 
 SendOffer::SendOffer(node::Node& node, int index, int receiver, const void* address, uint64_t bytes,
@@ -126,7 +129,7 @@ SendOffer::~SendOffer() {
 
 void SendOffer::stream() {
   // Peer copies work between the two, only not from this memory.
-  bool proven = node_.verdict(node_.rank(), receiver_).path == Path::peer &&
+  bool proven = node_.verdict(node_.rank(), device_, receiver_).path == Path::peer &&
                 slot_->reason.load(std::memory_order_relaxed) != Reason::copy_failed;
   stream_ = std::make_unique<transport::StagedSender>(
       node_, *slot_, device_, address_, bytes_, proven ? transport::Medium::device : transport::Medium::host);
@@ -178,8 +181,8 @@ bool SendOffer::matched_by_probe() const {
 
 bool SendOffer::proven() const {
   if (receiver_ == node_.rank()) return true;
-  // The pool is the memory the pair was proven with.
-  if (pooled_) return node_.verdict(node_.rank(), receiver_).path == Path::peer;
+  // The pool is the memory that was proven with.
+  if (pooled_) return node_.verdict(node_.rank(), device_, receiver_).path == Path::peer;
   return fetched.contains({receiver_, allocation_});
 }
 
@@ -196,7 +199,6 @@ void SendOffer::buffer() {
       slot_->source = source;
       pooled_ = pool;
       address_ = pool;
-      device_ = allocation.device;
       allocation_ = allocation.id;
       slot_->state.store(OfferState::buffered, std::memory_order_release);
       count(Traffic::buffered_device, bytes_);

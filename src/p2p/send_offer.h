@@ -19,8 +19,8 @@ namespace fairlead::p2p {
 
 class SendOffer {
  public:
-  // Offers `bytes` at `address` to `receiver` (a node rank). Null when all offers of this rank are in use:
-  // the message must travel plain then.
+  // Offers `bytes` at `address` to `receiver` (a node rank). Null when all offers of this rank are in use, or
+  // the memory belongs to no device: the message must travel plain then.
   static std::unique_ptr<SendOffer> open(node::Node& node, int receiver, const void* address, uint64_t bytes,
                                          const device::Allocation& allocation);
   ~SendOffer();

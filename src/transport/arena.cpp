@@ -68,7 +68,7 @@ class HostArena final : public Arena {
 // Chunks are pieces of the pool, which buffered sends use as well.
 class DeviceArena final : public Arena {
  public:
-  explicit DeviceArena(char* slab) : slab_(slab) {
+  DeviceArena(int device, char* slab) : device_(device), slab_(slab) {
     constexpr uint64_t least = 4096;
     chunk_bytes_ =
         std::max(least, std::min(options().bounce_chunk, options().buffer_pool / chunks_in_flight));
@@ -80,7 +80,7 @@ class DeviceArena final : public Arena {
     return room.has_value();
   }
   std::optional<uint64_t> find_room(uint64_t bytes) override {
-    void* piece = device::pool_allocate(device::pool_device(), bytes);
+    void* piece = device::pool_allocate(device_, bytes);
     if (!piece) return std::nullopt;
     return static_cast<char*>(piece) - slab_;
   }
@@ -89,6 +89,7 @@ class DeviceArena final : public Arena {
  private:
   void put_back(uint64_t offset) override { device::pool_free(slab_ + offset); }
 
+  int device_;
   char* slab_;
 };
 
@@ -135,17 +136,18 @@ Arena* host_arena(Node& node) {
 }
 
 Arena* device_arena(Node& node, int device, uint64_t bytes) {
-  static DeviceArena* opened = nullptr;
+  static auto& arenas = *new std::map<int, DeviceArena*>;
   if (!options().buffer_pool || !offer_proof(node, device)) return nullptr;
-  if (!opened) opened = new DeviceArena(static_cast<char*>(device::pool_slab(device)));
+  DeviceArena*& opened = arenas[device];
+  if (!opened) opened = new DeviceArena(device, static_cast<char*>(device::pool_slab(device)));
   return opened->has_room(std::min(bytes, opened->chunk_bytes())) ? opened : nullptr;
 }
 
-const char* ArenaView::open(Node& node, int owner, const Offer& offer, int device) {
+const char* ArenaView::open(Node& node, int owner, const Offer& offer, int* device) {
   if (start_) return start_;
   if (offer.medium == Medium::host) {
     start_ = host_arena_of(node, owner);
-  } else if (reach(node, owner, device, offer.source, &mapped_) == Reason::none) {
+  } else if (reach(node, owner, offer.device, device, offer.source, &mapped_) == Reason::none) {
     start_ = static_cast<const char*>(mapped_.address());
   }
   return start_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where the chunks of a streamed message lie (see staged.h): memory of the sender that its node can reach,
-// either pinned host memory, or device memory of the buffer pool. One of each kind per rank, opened at first
-// use. Belongs to one thread at a time (the engine's lock).
+// either pinned host memory, or device memory of a buffer pool. Each rank has one of host memory, and one for
+// each of its devices, opened at first use. Belongs to one thread at a time (the engine's lock).
 
 #pragma once
 
@@ -48,9 +48,9 @@ Arena* device_arena(Node& node, int device, uint64_t bytes);
 // The receiver's side.
 class ArenaView {
  public:
-  // The arena that this offer of `owner` streams through, for copies that run on `device`; null when it
-  // cannot be reached.
-  const char* open(Node& node, int owner, const Offer& offer, int device);
+  // The arena that this offer of `owner` streams through, for copies that run on `device`, which changes where
+  // only another one reaches it; null when none does.
+  const char* open(Node& node, int owner, const Offer& offer, int* device);
 
  private:
   const char* start_ = nullptr;

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 #include <cstring>
 #include <map>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "base/options.h"
@@ -24,10 +27,11 @@ using node::Path;
 using node::RankBlock;
 using node::Verdict;
 
-// What the proof of a rank reads: tied to the job and the rank, so that no other memory looks like it.
-std::array<uint64_t, device::pool_proof_bytes / 8> proof_content(const Node& node, int owner) {
+// What a proof reads: tied to the job, the rank and its device, so that no other memory looks like it.
+std::array<uint64_t, device::pool_proof_bytes / 8> proof_content(const Node& node, int owner, int device) {
   std::array<uint64_t, device::pool_proof_bytes / 8> words;
-  uint64_t state = node.nonce().words[0] ^ (node.nonce().words[1] + static_cast<uint64_t>(owner));
+  uint64_t number = static_cast<uint64_t>(owner) * node::devices_per_rank + static_cast<uint64_t>(device);
+  uint64_t state = node.nonce().words[0] ^ (node.nonce().words[1] + number);
   for (uint64_t& word : words) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     word = state;
@@ -35,12 +39,12 @@ std::array<uint64_t, device::pool_proof_bytes / 8> proof_content(const Node& nod
   return words;
 }
 
-Reason prove(Node& node, int owner, int device) {
-  RankBlock& block = node.block(owner);
-  if (!block.proof_ready.load(std::memory_order_acquire)) return Reason::not_exportable;
+Reason prove(Node& node, int owner, int owner_device, int device) {
+  const node::Proof& proof = node.block(owner).proofs[owner_device];
+  if (!proof.ready.load(std::memory_order_acquire)) return Reason::not_exportable;
   device::MappedMemory mapped;
-  if (device::import_memory(owner, device, block.proof, &mapped) != Error::none) return Reason::import_failed;
-  auto expected = proof_content(node, owner), seen = expected;
+  if (device::import_memory(owner, device, proof.memory, &mapped) != Error::none) return Reason::import_failed;
+  auto expected = proof_content(node, owner, owner_device), seen = expected;
   seen.fill(0);
   if (device::copy_now(device, seen.data(), mapped.address(), sizeof seen) != Error::none)
     return Reason::copy_failed;
@@ -69,24 +73,36 @@ void take_files(Node& node) {
   }
 }
 
+// Which device of which rank this rank's own devices reach, as far as they have tried.
+struct Judged {
+  int device;
+  Reason reason;
+};
+auto& judged = *new std::map<std::pair<int, int>, std::vector<Judged>>;
+
+Error map_for(Node& node, int owner, int device, const RemoteMemory& remote, device::MappedMemory* mapped) {
+  Error error = device::import_memory(owner, device, remote, mapped);
+  if (error != Error::not_found || !remote.by_file) return error;
+  take_files(node);
+  return device::import_memory(owner, device, remote, mapped);
+}
+
 }  // namespace
 
 bool offer_proof(Node& node, int device) {
-  static int state = 0;  // 0: not tried, 1: offered, -1: cannot
-  if (state == 0) {
-    state = -1;
+  static auto& tried = *new std::bitset<node::devices_per_rank>;
+  node::Proof& proof = node.mine().proofs[device];
+  if (!tried[device]) {
+    tried[device] = true;
     void* slab = device::pool_slab(device);
-    auto content = proof_content(node, node.rank());
+    auto content = proof_content(node, node.rank(), device);
     std::vector<device::GoneExport> gone;
-    RankBlock& mine = node.mine();
     if (slab && device::copy_now(device, slab, content.data(), sizeof content) == Error::none &&
-        device::export_memory(device::classify(slab), slab, sizeof content, &mine.proof, &gone) ==
-            Error::none) {
-      mine.proof_ready.store(1, std::memory_order_release);
-      state = 1;
-    }
+        device::export_memory(device::classify(slab), slab, sizeof content, &proof.memory, &gone) ==
+            Error::none)
+      proof.ready.store(1, std::memory_order_release);
   }
-  return state == 1;
+  return proof.ready.load(std::memory_order_relaxed) != 0;
 }
 
 bool hand_over(Node& node, int receiver, const RemoteMemory& remote) {
@@ -149,28 +165,39 @@ void follow_revocations(Node& node, int owner) {
   mine = theirs;
 }
 
-Reason judge(Node& node, int owner, int device) {
-  if (node.verdict(owner, node.rank()).path != Path::unknown) return node.verdict(owner, node.rank()).reason;
-  Reason reason = prove(node, owner, device);
-  node.decide(owner, node.rank(), reason == Reason::none ? Path::peer : Path::staged, reason,
-              device::runtime()->error_text());
+Reason judge(Node& node, int owner, int owner_device, int device) {
+  Verdict& verdict = node.verdict(owner, owner_device, node.rank());
+  Reason known = verdict.path == Path::staged ? verdict.reason.load() : Reason::none;
+  if (known == Reason::switched_off || known == Reason::not_exportable) return known;  // its owner's word
+  auto& tried = judged[{owner, owner_device}];
+  auto found = std::find_if(tried.begin(), tried.end(), [&](const Judged& j) { return j.device == device; });
+  if (found != tried.end()) return found->reason;
+  Reason reason = prove(node, owner, owner_device, device);
+  tried.push_back({device, reason});
+  if (reason == Reason::none)
+    node.decide(owner, owner_device, node.rank(), Path::peer, reason, "");
+  else if (verdict.path == Path::unknown || known == Reason::no_context)
+    node.decide(owner, owner_device, node.rank(), Path::staged, reason, device::runtime()->error_text());
   return reason;
 }
 
-Reason reach(Node& node, int owner, int device, const RemoteMemory& remote, device::MappedMemory* mapped) {
-  Verdict& verdict = node.verdict(owner, node.rank());
-  if (verdict.path == Path::staged) return verdict.reason;
+Reason reach(Node& node, int owner, int owner_device, int* device, const RemoteMemory& remote,
+             device::MappedMemory* mapped) {
   follow_revocations(node, owner);
-  if (Reason reason = judge(node, owner, device); reason != Reason::none) return reason;
-  Error error = device::import_memory(owner, device, remote, mapped);
-  if (error == Error::not_found && remote.by_file) {
-    take_files(node);
-    error = device::import_memory(owner, device, remote, mapped);
+  Reason reason = judge(node, owner, owner_device, *device);
+  if (reason == Reason::none) {
+    if (map_for(node, owner, *device, remote, mapped) == Error::none) return reason;
+    reason = Reason::import_failed;
+    log_line(LogLevel::debug, "memory of rank %d cannot be mapped: %s", node.world_rank(owner),
+             device::runtime()->error_text());
   }
-  if (error == Error::none) return Reason::none;
-  log_line(LogLevel::debug, "memory of rank %d cannot be mapped: %s", node.world_rank(owner),
-           device::runtime()->error_text());
-  return Reason::import_failed;
+  for (const Judged& other : judged[{owner, owner_device}]) {
+    if (other.device == *device || other.reason != Reason::none) continue;
+    if (map_for(node, owner, other.device, remote, mapped) != Error::none) continue;
+    *device = other.device;
+    return Reason::none;
+  }
+  return reason;
 }
 
 }  // namespace fairlead::transport

@@ -32,7 +32,7 @@ StagedSender::StagedSender(Node& node, Offer& offer, int device, const void* fro
   if (medium == Medium::device) arena_ = device_arena(node, device, bytes);
   offer_.medium = arena_ ? Medium::device : Medium::host;
   if (arena_)
-    offer_.source = node.mine().proof;  // the pool as a whole
+    offer_.source = node.mine().proofs[device].memory;  // the pool as a whole
   else
     arena_ = host_arena(node);
   // Without any arena all of it is spilled, in one piece.
@@ -131,7 +131,7 @@ Error StagedReceiver::advance() {
   if (produced == produced_failed) return Error::failed;
   produced = std::min(produced, total_);
   if (produced) {
-    const char* arena = arena_.open(node_, owner_, offer_, device_);
+    const char* arena = arena_.open(node_, owner_, offer_, &device_);
     if (!arena) return ++refusals_ > refusals_allowed ? Error::failed : Error::not_ready;
     for (; started_ < produced; ++started_) {
       int slot = static_cast<int>(started_ % chunks_in_flight);

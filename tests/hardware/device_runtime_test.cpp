@@ -490,7 +490,7 @@ int import_in_this_process(const char* text) {
     Bytes mine = pattern(shared_bytes, 71);
     stream.copy(base, mine.data(), shared_bytes);
   }
-  error = gpu().ipc_close(base);
+  error = gpu().ipc_close(device, base);
   if (error != Error::none) std::fprintf(stderr, "ipc_close: %s\n", words(error).c_str());
   return error == Error::none ? 0 : 4;
 }

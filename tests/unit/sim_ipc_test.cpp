@@ -96,9 +96,9 @@ TEST_F(SimIpc, bytes_travel_both_ways) {
   EXPECT_EQ(found.size, 100000u);
   EXPECT_NE(gpu.cpu_mapping(base, 100000), nullptr);
   EXPECT_EQ(gpu.free(base), Error::invalid_value);
-  ASSERT_EQ(gpu.ipc_close(base), Error::none);
+  ASSERT_EQ(gpu.ipc_close(0, base), Error::none);
   EXPECT_EQ(query(base).kind, MemoryKind::host);
-  EXPECT_EQ(gpu.ipc_close(base), Error::invalid_value);
+  EXPECT_EQ(gpu.ipc_close(0, base), Error::invalid_value);
 }
 
 TEST_F(SimIpcDeathTest, imported_memory_cannot_be_dereferenced) {
@@ -112,8 +112,24 @@ TEST_F(SimIpc, second_import_is_already_mapped_until_closed) {
   char* base = imported(handle);
   void* again = nullptr;
   EXPECT_EQ(gpu.ipc_import(0, handle, -1, &again), Error::already_mapped);
-  ASSERT_EQ(gpu.ipc_close(base), Error::none);
-  EXPECT_NE(imported(handle, 1), nullptr);
+  ASSERT_EQ(gpu.ipc_close(0, base), Error::none);
+  EXPECT_NE(imported(handle), nullptr);
+}
+
+TEST_F(SimIpc, each_device_imports_for_itself) {
+  IpcHandle handle = exported(17);
+  char* first = imported(handle, 0);
+  char* second = imported(handle, 1);
+  EXPECT_NE(first, second);
+  unsigned char seen = 0;
+  Stream on = stream(1);
+  EXPECT_EQ(gpu.copy(&seen, first, 1, on), Error::peer_unavailable);
+  ASSERT_EQ(gpu.copy(&seen, second, 1, on), Error::none);
+  ASSERT_EQ(gpu.synchronize_stream(on), Error::none);
+  EXPECT_EQ(seen, 17);
+  EXPECT_EQ(gpu.ipc_close(1, first), Error::invalid_value);
+  ASSERT_EQ(gpu.ipc_close(0, first), Error::none);
+  ASSERT_EQ(gpu.ipc_close(1, second), Error::none);
 }
 
 TEST_F(SimIpc, memory_freed_by_its_owner_shows_poison_and_its_handle_is_stale) {
@@ -122,7 +138,7 @@ TEST_F(SimIpc, memory_freed_by_its_owner_shows_poison_and_its_handle_is_stale) {
   exporter_frees();
   EXPECT_EQ(read(base, 1)[0], 0xDB);
   EXPECT_EQ(read(base + 99999, 1)[0], 0xDB);
-  ASSERT_EQ(gpu.ipc_close(base), Error::none);
+  ASSERT_EQ(gpu.ipc_close(0, base), Error::none);
   void* again = nullptr;
   EXPECT_EQ(gpu.ipc_import(0, handle, -1, &again), Error::invalid_value);
   EXPECT_NE(strstr(gpu.error_text(), "stale"), nullptr) << gpu.error_text();
@@ -164,11 +180,11 @@ TEST_F(SimIpc, virtual_memory_is_shared_piece_by_piece_with_a_file) {
   EXPECT_EQ(query(next).size, 300000u - 262144u);
   EXPECT_EQ(read(base, 262144), std::vector<unsigned char>(262144, 'v'));
   EXPECT_EQ(read(next, 300000 - 262144), std::vector<unsigned char>(300000 - 262144, 'v' + 1));
-  ASSERT_EQ(gpu.ipc_close(base), Error::none);
+  ASSERT_EQ(gpu.ipc_close(0, base), Error::none);
   unsigned char freed = 0;
   ask('w', 0, &freed, 1);
   EXPECT_EQ(read(next, 1)[0], 0xDB);
-  ASSERT_EQ(gpu.ipc_close(next), Error::none);
+  ASSERT_EQ(gpu.ipc_close(0, next), Error::none);
   EXPECT_EQ(gpu.ipc_import(0, second, second_file, &next), Error::invalid_value) << "freed";
   close(second_file);
 }
@@ -188,7 +204,7 @@ TEST_F(SimIpc, copy_in_flight_when_its_import_is_closed_fails_or_had_happened) {
   unsigned char seen = 0;
   Stream on = stream();
   ASSERT_EQ(gpu.copy(&seen, base, 1, on), Error::none);
-  ASSERT_EQ(gpu.ipc_close(base), Error::none);
+  ASSERT_EQ(gpu.ipc_close(0, base), Error::none);
   Error error = gpu.synchronize_stream(on);
   EXPECT_TRUE(error == Error::failed || (error == Error::none && seen == 17));
 }
@@ -213,7 +229,31 @@ TEST_F(SimIpc, needs_corrupt_imports_show_other_bytes) {
   EXPECT_NE(read(base + 99999, 1)[0], 17);
   fill(base, 99, 100000);
   EXPECT_EQ(exporter_reads(0), 17);
-  ASSERT_EQ(gpu.ipc_close(base), Error::none);
+  ASSERT_EQ(gpu.ipc_close(0, base), Error::none);
+}
+
+TEST_F(SimIpc, needs_a_missing_pair_only_that_pair_cannot_import) {
+  IpcHandle handle = exported(17);
+  void* base = nullptr;
+  bool possible = false;
+  EXPECT_EQ(gpu.ipc_import(1, handle, -1, &base), Error::peer_unavailable);
+  EXPECT_EQ(gpu.ipc_import(2, handle, -1, &base), Error::none) << gpu.error_text();
+  ASSERT_EQ(gpu.can_access_peer(1, 0, &possible), Error::none);
+  EXPECT_FALSE(possible);
+  ASSERT_EQ(gpu.can_access_peer(3, 2, &possible), Error::none);
+  EXPECT_FALSE(possible);
+  ASSERT_EQ(gpu.can_access_peer(1, 2, &possible), Error::none);
+  EXPECT_TRUE(possible);
+}
+
+TEST_F(SimIpc, needs_wrong_peers_only_other_devices_show_other_bytes) {
+  IpcHandle handle = exported(17);
+  EXPECT_EQ(read(imported(handle, 0), 1)[0], 17);
+  unsigned char seen = 17;
+  Stream on = stream(1);
+  ASSERT_EQ(gpu.copy(&seen, imported(handle, 1), 1, on), Error::none) << gpu.error_text();
+  ASSERT_EQ(gpu.synchronize_stream(on), Error::none);
+  EXPECT_NE(seen, 17);
 }
 
 TEST_F(SimIpc, needs_no_peers_only_the_same_device_can_import) {

@@ -198,5 +198,21 @@ TEST_F(SimMemory, needs_small_memory_allocations_beyond_it_fail_and_leave_the_re
   pinned_memory(2 << 20);
 }
 
+TEST_F(SimMemory, needs_little_pinned_memory_allocations_and_registrations_share_it) {
+  void* address = nullptr;
+  std::vector<char> own(1 << 19);
+  EXPECT_EQ(gpu.allocate_pinned((1 << 20) + 1, &address), Error::out_of_memory);
+  ASSERT_EQ(gpu.allocate_pinned(1 << 19, &address), Error::none) << gpu.error_text();
+  ASSERT_EQ(gpu.register_host(own.data(), own.size()), Error::none) << gpu.error_text();
+  void* more = nullptr;
+  EXPECT_EQ(gpu.allocate_pinned(1, &more), Error::out_of_memory);
+  ASSERT_EQ(gpu.free_pinned(address), Error::none);
+  EXPECT_EQ(gpu.allocate_pinned(1, &more), Error::none);
+  EXPECT_EQ(gpu.register_host(&own, 1 << 19), Error::out_of_memory);
+  ASSERT_EQ(gpu.unregister_host(own.data()), Error::none);
+  EXPECT_EQ(gpu.allocate_pinned(1 << 19, &more), Error::none);
+  device_memory(2 << 20);
+}
+
 }  // namespace
 }  // namespace fairlead::device
