@@ -5,7 +5,9 @@
 #include "harness.h"
 
 #include <fairlead/device.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -359,9 +361,22 @@ void expect_empty(const MPI_Status& status, const char* file, int line) {
          count);
 }
 
+constexpr int flag_count = 64;
+
 SharedFlags::SharedFlags() {
-  constexpr int flag_count = 64;
   MPI_Aint bytes = rank == 0 ? flag_count * sizeof(int) : 0;
+  if (const char* path = getenv("TEST_FLAGS_FILE")) {
+    const int file = open(path, O_RDWR);
+    void* mapped = MAP_FAILED;
+    if (file >= 0 && ftruncate(file, flag_count * sizeof(int)) == 0)
+      mapped = mmap(nullptr, flag_count * sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (mapped == MAP_FAILED) give_up("no flags in %s", path);
+    close(file);
+    flags_ = static_cast<volatile int*>(mapped);
+    if (rank == 0) std::fill(flags_, flags_ + flag_count, 0);
+    MPI_Barrier(verdicts);
+    return;
+  }
   void* mine = nullptr;
   if (MPI_Win_allocate_shared(bytes, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &window_) !=
       MPI_SUCCESS)
@@ -375,7 +390,10 @@ SharedFlags::SharedFlags() {
 }
 
 SharedFlags::~SharedFlags() {
-  MPI_Win_free(&window_);
+  if (window_ != MPI_WIN_NULL)
+    MPI_Win_free(&window_);
+  else
+    munmap(const_cast<int*>(flags_), flag_count * sizeof(int));
 }
 
 void SharedFlags::raise(int flag) {

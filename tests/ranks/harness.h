@@ -10,6 +10,7 @@
 //   TEST_MEMORY=pool|virtual  it is stream-ordered or virtual device memory
 //   TEST_TOLERATE_ERRORS=1  an MPI error is an acceptable answer; wrong data and hangs are not
 //   TEST_THREADS=1          MPI is initialised with MPI_THREAD_MULTIPLE, which the theme `threads` needs
+//   TEST_FLAGS_FILE=path    where SharedFlags lie when the ranks are on several nodes of one machine
 //   TEST_TIMEOUT=seconds    patience of the watchdog with one case (default 60)
 //
 // Expectations, MUST and Memory may be used by several threads at once.
