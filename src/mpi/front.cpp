@@ -2,6 +2,7 @@
 
 #include "mpi/front.h"
 
+#include <atomic>
 #include <string>
 
 #include "base/log.h"
@@ -52,12 +53,18 @@ int refuse_file(Function function, MPI_File file) {
 }
 
 thread_local int errors_noted = 0;
+static std::atomic<bool> receives_failed{false};
 
 int noted(int result) {
   if (result == MPI_SUCCESS) return result;
   ++errors_noted;
+  receives_failed.store(true, std::memory_order_relaxed);
   if (watching() && engine().node()) ++engine().node()->mine().failed_receives;
   return result;
+}
+
+bool may_swallow_offers(int room) {
+  return room == 0 && !receives_failed.load(std::memory_order_relaxed);
 }
 
 Parked::Parked() {

@@ -18,7 +18,8 @@ int receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, 
   bool device = is_device(buf, datatype);
   if (!device && !engine().busy()) {
     int room = room_of(count, datatype);
-    if (room == 0) return noted((real.*blocking)(buf, count, datatype, source, tag, comm, status));
+    if (may_swallow_offers(room))
+      return noted((real.*blocking)(buf, count, datatype, source, tag, comm, status));
     MPI_Status local;
     if (status == MPI_STATUS_IGNORE) status = &local;
     if (has_room_for_descriptor(room)) {
@@ -44,7 +45,7 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
     bool hide = watching() && is_device(buf, datatype);
     return (real.*start)(hide ? nullptr : buf, hide ? 0 : count, datatype, source, tag, comm, request);
   }
-  if (!is_device(buf, datatype) && room_of(count, datatype) == 0) {
+  if (!is_device(buf, datatype) && may_swallow_offers(room_of(count, datatype))) {
     LookThenAsk together;
     MPI_Status ignored;
     if (!engine().busy() || !peek_stashed(source, tag, comm, &ignored))

@@ -254,11 +254,11 @@ void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
     override_bytes_ = layout_.bytes;
     return over();
   }
+  if (length == 0) return over();
   if (!into_device()) {
     if (!unpack_host(bytes, length, buffer_.address, buffer_.count, buffer_.datatype)) error_ = MPI_ERR_OTHER;
     return over();
   }
-  if (length == 0) return over();
   count(Traffic::plain_received, static_cast<uint64_t>(length));
   if (!layout_.contiguous) {
     if (!unpack_to_device(bytes, length, buffer_.address, buffer_.count, buffer_.datatype, layout_, device_))
@@ -372,6 +372,7 @@ int complete_short_receive(const UserBuffer& buffer, int room, MPI_Comm comm, MP
     PMPI_Comm_call_errhandler(comm, MPI_ERR_TRUNCATE);
     return MPI_ERR_TRUNCATE;
   }
+  if (length == 0) return MPI_SUCCESS;
   if (is_plain(buffer.datatype)) {
     std::memcpy(buffer.address, landed, static_cast<size_t>(length));
     return MPI_SUCCESS;

@@ -23,7 +23,7 @@ int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
   // A device sender may wait until the receiving half takes its offer up, and so might, through the other
   // half, a peer: both halves must go on together.
   if (!engine().busy() && !is_device(sendbuf, sendtype) && !is_device(recvbuf, recvtype) &&
-      room_of(recvcount, recvtype) == 0)
+      may_swallow_offers(room_of(recvcount, recvtype)))
     return noted(host());
   SendReceive operation({{const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag},
                         {{recvbuf, recvcount, recvtype}, source, recvtag}, comm);
@@ -37,7 +37,8 @@ int sendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, in
     return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
   };
   if (!watching()) return host();
-  if (!engine().busy() && !is_device(buf, datatype) && room_of(count, datatype) == 0) return noted(host());
+  if (!engine().busy() && !is_device(buf, datatype) && may_swallow_offers(room_of(count, datatype)))
+    return noted(host());
   UserBuffer buffer{buf, count, datatype};
   SendReceive operation({buffer, dest, sendtag}, {buffer, source, recvtag}, comm);
   operation.replace();

@@ -282,6 +282,58 @@ RANK_TEST(truncation, M3_the_sender_completes_whatever_call_meets_the_truncation
   }
 }
 
+RANK_TEST(truncation, M3_a_thousand_swallowed_messages_take_nothing_away, 2) {
+  // A rank has 256 offers; ctest `leaks.swallowed` counts what is left of them.
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  constexpr int messages = 1000, bytes = 3000;
+  if (rank < peer) {
+    Memory buffer(Place::device, bytes);
+    buffer.fill(key_of(7));
+    for (int i = 0; i < messages; ++i) MUST(MPI_Send(buffer, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+  } else {
+    Memory buffer(Place::host, bytes);  // room for all of it: Open MPI may write it
+    for (int i = 0; i < messages; ++i) {
+      MPI_Request request;
+      switch (i % 4) {
+        case 0:
+          EXPECT_ERROR(MPI_Recv(buffer, 0, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+                       MPI_ERR_TRUNCATE);
+          break;
+        case 1:
+          MUST(MPI_Irecv(buffer, 0, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+          EXPECT_ERROR(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE);
+          break;
+        case 2:
+          EXPECT_ERROR(MPI_Sendrecv(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, tag, buffer, 0, MPI_BYTE, peer, tag,
+                                    MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+                       MPI_ERR_TRUNCATE);
+          break;
+        case 3:
+          EXPECT_ERROR(MPI_Recv(buffer, 4, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+                       MPI_ERR_TRUNCATE);
+          break;
+      }
+    }
+  }
+  // Receives of nothing still take what they are meant for.
+  for (int i = 0; i < 3; ++i) {
+    MPI_Status status;
+    MPI_Request request;
+    if (rank < peer) {
+      MUST(MPI_Send(nullptr, 0, MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+      MUST(MPI_Send(nullptr, 0, MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+    } else {
+      MUST(MPI_Recv(nullptr, 0, MPI_DOUBLE, peer, tag, MPI_COMM_WORLD, &status));
+      EXPECT_STATUS(status, peer, tag, 0);
+      MUST(MPI_Irecv(nullptr, 0, MPI_DOUBLE, peer, tag, MPI_COMM_WORLD, &request));
+      MUST(MPI_Wait(&request, &status));
+      EXPECT_STATUS(status, peer, tag, 0);
+    }
+    expect_traffic(MPI_COMM_WORLD, peer, rank < peer, Place::device, Place::device);
+  }
+}
+
 RANK_TEST(truncation, M3_a_truncated_message_proves_no_path, 2) {
   // The receiver has not fetched anything from this allocation, and may not be able to (ctest
   // `faults.first_is_truncated`): before the sender leaves for the barrier, the second message must be where the
