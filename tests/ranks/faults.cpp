@@ -66,6 +66,27 @@ class RestOfDevice {
   std::vector<void*> held_;
 };
 
+// All page-locked memory that simulated GPUs have left: of a real machine's it would be too much.
+class RestOfPageLocked {
+ public:
+  RestOfPageLocked() {
+    if (host_oracle || getenv("FAIRLEAD_SIM_PINNED") == nullptr) return;
+    for (size_t bytes = size_t{1} << 30; bytes > 0;) {
+      void* address = nullptr;
+      if (fairlead_device_malloc_host(&address, bytes) == FAIRLEAD_DEVICE_SUCCESS)
+        held_.push_back(address);
+      else
+        bytes /= 2;
+    }
+  }
+  ~RestOfPageLocked() {
+    for (void* address : held_) fairlead_device_free_host(address);
+  }
+
+ private:
+  std::vector<void*> held_;
+};
+
 // Runs `body` in a child, and returns what waitpid() tells.
 template <class Body>
 int run_child(Body body) {
@@ -132,6 +153,27 @@ RANK_TEST(faults, no_device_memory_is_left, 2) {
   }
 }
 
+RANK_TEST(faults, no_page_locked_memory_is_left, 2) {
+  // The library gets none for itself either: arenas, slots and pieces of messages are ordinary memory then.
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  const RestOfPageLocked nothing_left;
+  constexpr size_t bytes = 3 << 20;
+  Memory out(Place::device, bytes), in(Place::device, bytes), host(Place::host, bytes);
+  for (int round = 0; round < 3; ++round) {
+    exchange(peer, round);
+    exchange(peer, round);
+    for (const Memory* to : {&in, &host}) {
+      MPI_Request requests[2];
+      out.fill(key_of(rank, round));
+      MUST(MPI_Irecv(*to, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests[0]));
+      MUST(MPI_Isend(out, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests[1]));
+      MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+      EXPECT_HOLDS(*to, key_of(peer, round), bytes);
+    }
+  }
+}
+
 RANK_TEST(faults, M12_ten_thousand_allocations_at_the_same_address, 2) {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
@@ -161,6 +203,7 @@ RANK_TEST(faults, children_do_no_harm, 2) {
     else
       MUST(MPI_Irecv(buffer, count_of(buffer), MPI_BYTE, peer, tag + 1, MPI_COMM_WORLD, &request));
     EXPECT(run_child([] { return 7; }) == 7 << 8, "a child that leaves at once fails");
+    EXPECT(run_child([]() -> int { exit(0); }) == 0, "a child that leaves by exit() fails");
     EXPECT(run_child([] { return execl("/bin/true", "true", nullptr); }) == 0, "a child that runs a program fails");
     EXPECT(run_child([&] {
              if (host_oracle) return 0;
