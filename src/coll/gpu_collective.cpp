@@ -42,11 +42,12 @@ bool GpuCollective::expose() {
   record.source = record.target = {};
   std::copy(std::begin(work_.offsets), std::end(work_.offsets), record.offsets);
   if (work_.device < 0) return true;
-  bool others = meeting_.members() > 1;
-  for (size_t member = 0; others && member < members_.size(); ++member) {
-    int rank = members_[member];
-    if (rank == node_.rank() || node_.verdict(node_.rank(), rank).path != Path::unknown) continue;
-    if (!transport::offer_proof(node_, work_.device)) return false;
+  record.device = work_.device;
+  for (int rank : members_) {
+    if (rank == node_.rank()) continue;
+    Path path = node_.verdict(node_.rank(), work_.device, rank).path;
+    if (!options().ipc || path == Path::staged) return false;
+    if (path == Path::unknown && !transport::offer_proof(node_, work_.device)) return false;
   }
   return publish(work_.source, &record.source) && publish(work_.target, &record.target);
 }
@@ -71,17 +72,18 @@ bool GpuCollective::publish(Exposed& memory, RemoteMemory* remote) {
 }
 
 bool GpuCollective::reach(int member, const RemoteMemory& remote, char** address) {
-  if (remote.size == 0 && remote.base == 0) return true;
-  if (members_[static_cast<size_t>(member)] == node_.rank()) {
+  int rank = members_[static_cast<size_t>(member)];
+  if (rank == node_.rank()) {
     *address = reinterpret_cast<char*>(remote.base + remote.offset);
     return true;
   }
+  int owner_device = meeting_.record(member, number_).device, device = work_.device;
   mapped_.emplace_back();
-  if (transport::reach(node_, members_[static_cast<size_t>(member)], work_.device, remote, &mapped_.back()) !=
-      node::Reason::none)
+  if (transport::reach(node_, rank, owner_device, &device, remote, &mapped_.back()) != node::Reason::none)
     return false;
   *address = static_cast<char*>(mapped_.back().address());
-  return true;
+  // Kernels run on this one.
+  return device == work_.device;
 }
 
 bool GpuCollective::map_others() {

@@ -42,6 +42,7 @@ enum class Outcome : uint64_t { undecided, gpu, staged };
 // What a member lets the others reach during one collective.
 struct alignas(64) Record {
   RemoteMemory source, target;
+  int32_t device;                 // on which both lie, in the member's numbering
   uint64_t offsets[max_members];  // of what is for each member, in `source`
   // All of them hold the collective's number in their upper bits, so that they need no clearing.
   std::atomic<uint64_t> ready;   // * 2, + 1 if this member has mapped what it needs
