@@ -239,11 +239,12 @@ class DriverRuntime : public Runtime {
   void* cpu_mapping(const void*, size_t) override { return nullptr; }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
-  Error create_stream(int device, Stream* stream) override {
+  Error create_stream(int device, Stream* stream, StreamOwner owner) override {
     return on(device, [&] {
       auto record = std::make_unique<StreamRecord>();
       record->device = device;
-      Error error = call(api_.stream_create, &record->handle, driver_flag::stream_non_blocking);
+      unsigned flags = owner == StreamOwner::library ? driver_flag::stream_non_blocking : 0;
+      Error error = call(api_.stream_create, &record->handle, flags);
       if (error == Error::none) *stream = reinterpret_cast<Stream>(record.release());
       return error;
     });
@@ -262,6 +263,21 @@ class DriverRuntime : public Runtime {
   Error query_stream(Stream stream) override {
     auto* record = record_of(stream);
     return on(record->device, [&] { return call(api_.stream_query, record->handle); });
+  }
+
+  // What is asked about the default stream is asked about all that wait for it. An event recorded there would
+  // say the same, but only after the GPU came to it, and would make these streams wait for each other. While
+  // one of them is being captured into a graph, the question itself would end the capture.
+  Error query_application(int device) override {
+    if (Error error = check_device(device); error != Error::none) return error;
+    if (!has_context(device)) return Error::none;
+    return on(device, [&] {
+      typename Abi::Stream default_stream{};
+      int capturing = 0;
+      Error error =
+          api_.stream_capturing ? call(api_.stream_capturing, default_stream, &capturing) : Error::none;
+      return error == Error::none ? call(api_.stream_query, default_stream) : error;
+    });
   }
 
   Error copy(void* to, const void* from, size_t bytes, Stream stream) override {

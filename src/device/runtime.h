@@ -71,6 +71,10 @@ struct CopyItem {
   size_t bytes;
 };
 
+// Whose work a stream carries. An application's stream is one as cudaStreamCreate and hipStreamCreate make
+// them: it and the default stream wait for each other. The library's never wait for an application's.
+enum class StreamOwner : uint8_t { library, application };
+
 using Stream = struct OpaqueStream*;
 using Event = struct OpaqueEvent*;
 using Kernel = struct OpaqueKernel*;
@@ -132,11 +136,14 @@ class Runtime {
   virtual bool cpu_stores_are_ordered() const { return false; }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
-  // Streams never wait for the application's default stream.
-  virtual Error create_stream(int device, Stream* stream) = 0;
+  virtual Error create_stream(int device, Stream* stream, StreamOwner owner = StreamOwner::library) = 0;
   virtual Error destroy_stream(Stream stream) = 0;
   virtual Error synchronize_stream(Stream stream) = 0;
-  virtual Error query_stream(Stream stream) = 0;                                    // none or not_ready
+  virtual Error query_stream(Stream stream) = 0;  // none or not_ready
+  // The same about all work of the application on this device: in the default stream and in those that wait for
+  // it. (Its other streams escape a driver, and so do contexts besides the primary one.) Waits for nothing, and
+  // creates no context.
+  virtual Error query_application(int device) = 0;
   virtual Error copy(void* to, const void* from, size_t bytes, Stream stream) = 0;  // returns at once
   // All of them, in no order among themselves. At once where the driver can; here, one after the other.
   virtual Error copy_batch(const CopyItem* items, size_t count, Stream stream) {

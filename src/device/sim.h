@@ -96,10 +96,11 @@ class Simulator final : public Runtime {
   bool cpu_stores_are_ordered() const override { return true; }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
-  Error create_stream(int device, Stream* stream) override;
+  Error create_stream(int device, Stream* stream, StreamOwner owner) override;
   Error destroy_stream(Stream stream) override;
   Error synchronize_stream(Stream stream) override;
   Error query_stream(Stream stream) override;
+  Error query_application(int device) override;
   Error copy(void* to, const void* from, size_t bytes, Stream stream) override {
     return copy_2d(to, bytes, from, bytes, bytes, 1, stream);
   }

@@ -93,6 +93,11 @@ Error WorkQueue::poll() {
   return completions_ < submissions_ ? Error::not_ready : report(lock);
 }
 
+bool WorkQueue::idle() {
+  std::lock_guard lock(mutex_);
+  return completions_ == submissions_;
+}
+
 void WorkQueue::wait_idle() {
   std::unique_lock lock(mutex_);
   progressed_.wait(lock, [this, target = submissions_] { return completions_ >= target; });

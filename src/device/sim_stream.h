@@ -47,7 +47,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  public:
   using Work = std::function<Failure()>;
 
-  explicit WorkQueue(int device) : device(device) {}
+  WorkQueue(int device, StreamOwner owner) : device(device), owner(owner) {}
   void start();  // the thread; it lives until close() and holds on to the queue
   void close();  // work already submitted is still done
 
@@ -58,9 +58,11 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   Error drain();  // waits for all work submitted so far
   Error poll();
   void wait_idle();                       // the same as drain(), reports nothing
+  bool idle();
   void reported(const Failure& failure);  // takes it off
 
   const int device;
+  const StreamOwner owner;
 
  private:
   void work_off();

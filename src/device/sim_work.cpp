@@ -41,9 +41,9 @@ Failure freed_in_flight(const BlockRef& block) {
 
 }  // namespace
 
-Error Simulator::create_stream(int device, Stream* stream) {
+Error Simulator::create_stream(int device, Stream* stream, StreamOwner owner) {
   if (Error error = begin(device); error != Error::none) return error;
-  auto queue = std::make_shared<WorkQueue>(device);
+  auto queue = std::make_shared<WorkQueue>(device, owner);
   try {
     queue->start();
   } catch (const std::system_error& error) {
@@ -84,6 +84,15 @@ Error Simulator::query_stream(Stream stream) {
   QueueRef queue;
   Error error = find_queue(stream, &queue);
   return error != Error::none ? error : queue->poll();
+}
+
+Error Simulator::query_application(int device) {
+  if (!valid(device)) return fail(Error::invalid_value, "no device %d: there are %d", device, device_total());
+  if (Error error = usable(); error != Error::none) return error;
+  for (const QueueRef& queue : streams_.all())
+    if (queue->device == device && queue->owner == StreamOwner::application && !queue->idle())
+      return Error::not_ready;
+  return Error::none;
 }
 
 Error Simulator::resolve(const void* address, size_t bytes, End* end) {

@@ -295,6 +295,9 @@ SHIM int hipStreamSynchronize(HipAbi::Stream stream) {
 SHIM int hipStreamQuery(HipAbi::Stream stream) {
   return forward(&CudaAbi::stream_query, handle<CudaAbi::Stream>(stream));
 }
+SHIM int hipStreamIsCapturing(HipAbi::Stream stream, int* status) {
+  return forward(&CudaAbi::stream_capturing, handle<CudaAbi::Stream>(stream), status);
+}
 SHIM int hipStreamWaitEvent(HipAbi::Stream stream, HipAbi::Event event, unsigned flags) {
   return forward(&CudaAbi::stream_wait_event, handle<CudaAbi::Stream>(stream), handle<CudaAbi::Event>(event),
                  flags);

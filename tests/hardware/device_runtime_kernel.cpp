@@ -10,10 +10,15 @@ FAIRLEAD_KERNEL(count_up, (unsigned* numbers, unsigned first, unsigned long coun
   }
 }
 
+FAIRLEAD_KERNEL(run_until, (const volatile int* over)) {
+  while (!*over) {
+  }
+}
+
 #if !FAIRLEAD_ON_GPU
 #include "device_runtime_kernel.h"
 
-std::vector<fairlead::device::CodeImage> fairlead::test::count_up_images() {
+std::vector<fairlead::device::CodeImage> fairlead::test::kernel_images() {
   std::vector<device::CodeImage> images;
   for (const fairlead_code_image& image : kernel::images_of_this_source) {
     images.push_back({image.target, image.bytes, image.size});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel of device_runtime_test.cpp, and its code for every target of this build.
+// The kernels of device_runtime_test.cpp: their code for every target of this build.
 
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace fairlead::test {
 
-// numbers[i] = first + i, for i below count: kernel "count_up"(unsigned* numbers, unsigned first, unsigned
-// long count).
-std::vector<device::CodeImage> count_up_images();
+// "count_up"(unsigned* numbers, unsigned first, unsigned long count): numbers[i] = first + i, for i below
+// count. "run_until"(const volatile int* over): runs until *over is not 0.
+std::vector<device::CodeImage> kernel_images();
 
 }  // namespace fairlead::test

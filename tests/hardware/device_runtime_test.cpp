@@ -96,7 +96,9 @@ class Memory {
 
 class StreamScope {
  public:
-  explicit StreamScope(int device = 0) { EXPECT_SUCCESS(gpu().create_stream(device, &stream_)); }
+  explicit StreamScope(int device = 0, StreamOwner owner = StreamOwner::library) {
+    EXPECT_SUCCESS(gpu().create_stream(device, &stream_, owner));
+  }
   ~StreamScope() { EXPECT_SUCCESS(gpu().destroy_stream(stream_)); }
   StreamScope(const StreamScope&) = delete;
   StreamScope& operator=(const StreamScope&) = delete;
@@ -406,7 +408,7 @@ TEST(device_runtime, copies_between_devices) {
 }
 
 TEST(device_runtime, kernels_run_in_stream_order) {
-  static const std::vector<CodeImage> images = test::count_up_images();
+  static const std::vector<CodeImage> images = test::kernel_images();
   bool simulated = std::strcmp(gpu().name(), "sim") == 0;
   if (!simulated && images.size() < 2) GTEST_SKIP() << "built without device code";
   for (int device = 0; device < devices(); ++device) {
@@ -429,6 +431,37 @@ TEST(device_runtime, kernels_run_in_stream_order) {
     stream.copy(read.data(), numbers, count * sizeof(unsigned));
     for (unsigned long i = 0; i < count; ++i) ASSERT_EQ(read[i], first + i) << "at " << i;
   }
+}
+
+TEST(device_runtime, tells_whether_work_of_the_application_is_in_flight) {
+  static const std::vector<CodeImage> images = test::kernel_images();
+  bool simulated = std::strcmp(gpu().name(), "sim") == 0;
+  if (!simulated && images.size() < 2) GTEST_SKIP() << "built without device code";
+  for (int device = 0; device < devices(); ++device) {
+    Kernel kernel = nullptr;
+    ASSERT_SUCCESS(gpu().find_kernel(device, images.data(), images.size(), "run_until", &kernel));
+    StreamScope library(device), application(device, StreamOwner::application);
+    Memory flag(MemoryKind::pinned, sizeof(int), device);
+    auto& over = *reinterpret_cast<volatile int*>(flag.at());
+    void* address = flag.at();
+    void* arguments[] = {&address};
+    for (int round = 0; round < 10; ++round) {
+      bool seen = round % 2 == 0;
+      const StreamScope& stream = seen ? application : library;
+      over = 0;
+      EXPECT_SUCCESS(gpu().query_application(device)) << "round " << round;
+      ASSERT_SUCCESS(gpu().launch(kernel, 1, 1, arguments, stream));
+      for (int again = 0; again < 10; ++again) {
+        for (int other = 0; other < devices(); ++other)
+          EXPECT_EQ(gpu().query_application(other), seen && other == device ? Error::not_ready : Error::none)
+              << "round " << round << ", device " << other << ", kernel on " << device;
+      }
+      over = 1;
+      EXPECT_SUCCESS(gpu().synchronize_stream(stream));
+    }
+    EXPECT_SUCCESS(gpu().query_application(device));
+  }
+  EXPECT_EQ(gpu().query_application(devices()), Error::invalid_value);
 }
 
 // ---- Cases with a second process ---------------------------------------------------------------------
@@ -513,6 +546,7 @@ int ask_in_this_process() {
       if (gpu().query(address, &found) != Error::none || found.kind != MemoryKind::host) return 2;
     }
     for (int device = 0; device < devices(); ++device) {
+      if (gpu().query_application(device) != Error::none) return 6;
       if (gpu().has_context(device)) return 3;
     }
   }

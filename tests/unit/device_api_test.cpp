@@ -124,6 +124,22 @@ TEST(DeviceKernels, arguments_are_taken_by_their_types_at_the_time_of_the_launch
   EXPECT_EQ(on_host(x, 3), (std::vector<double>{4, 7, 3}));
 }
 
+TEST(DeviceKernels, launches_are_work_of_the_application) {
+  using fairlead::device::Error;
+  fairlead::device::Runtime& gpu = *fairlead::device::runtime();
+  void* memory = nullptr;
+  ASSERT_EQ(fairlead_device_malloc_host(&memory, sizeof(int)), 0);
+  auto* over = static_cast<volatile int*>(memory);
+  *over = 0;
+  ASSERT_EQ(launch("run_until", 1, 1, over), 0) << fairlead_device_error_text();
+  EXPECT_EQ(gpu.query_application(0), Error::not_ready);
+  EXPECT_EQ(gpu.query_application(1), Error::none);
+  *over = 1;
+  ASSERT_EQ(fairlead_device_synchronize(), 0);
+  EXPECT_EQ(gpu.query_application(0), Error::none);
+  EXPECT_EQ(fairlead_device_free_host(memory), 0);
+}
+
 TEST(DeviceKernels, threads_know_their_place) {
   auto* out = device_array<unsigned>(12);
   ASSERT_EQ(launch("write_positions", 3, 4, out), 0) << fairlead_device_error_text();
