@@ -78,7 +78,7 @@ std::string accepted_words(const Row& row) {
            (accepted.empty() ? "" : ", " + accepted);
   if (accepted.empty()) return "any text";
   for (size_t bar; (bar = accepted.find('|')) != std::string::npos;) accepted.replace(bar, 1, ", ");
-  return accepted;
+  return type == "list" ? "off, or any of " + accepted + ", separated by commas" : accepted;
 }
 
 // `accepted` of a row of numbers: "", ">= N" or "LOW..HIGH".
@@ -111,7 +111,18 @@ bool understood(const Row& row, const std::string& text, std::string* into) {
   if (!*row.accepted) return true;
   *into = lower(text);
   std::string list = std::string("|") + row.accepted + "|";
-  return list.find("|" + *into + "|") != std::string::npos;
+  return into->find('|') == std::string::npos && list.find("|" + *into + "|") != std::string::npos;
+}
+bool understood(const Row& row, const std::string& text, std::set<std::string>* into) {
+  into->clear();
+  if (lower(text) == "off") return true;
+  for (size_t start = 0, comma = 0; comma != std::string::npos; start = comma + 1) {
+    comma = text.find(',', start);
+    std::string word;
+    if (!understood(row, text.substr(start, comma - start), &word)) return false;
+    into->insert(word);
+  }
+  return true;
 }
 
 // All ranks read the same variables.

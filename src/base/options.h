@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct Options {
   using bytes = uint64_t;
   using text = std::string;
   using choice = std::string;
+  using list = std::set<std::string>;
 #define FAIRLEAD_OPTION(name, type, initial, accepted, help) type name{};
 #define FAIRLEAD_ALIAS(name, variable, value, means)
 #include "base/options.def"

@@ -37,7 +37,7 @@ void LeakCheck::count_unreleased() {
 }
 
 void LeakCheck::print() const {
-  if (options().check == "leaks")
+  if (options().check.contains("leaks"))
     log_line(LogLevel::warn, "leaks: %s", found_.empty() ? "none" : found_.c_str());
 }
 

@@ -18,6 +18,7 @@
 #include "device/small_copy.h"
 #include "mpi/front.h"
 #include "mpi/request.h"
+#include "mpi/stream_check.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -126,6 +127,7 @@ class PartitionedSend : public Partitioned {
   // its own error handling.
   int copy_out(int low, int high) {
     if (!exists(low) || !exists(high) || low > high || layout_.bytes == 0) return MPI_SUCCESS;
+    check_streams(device_, BufferUse::sent);
     size_t bytes = static_cast<size_t>(layout_.bytes) * static_cast<size_t>(high - low + 1);
     count(Traffic::plain_sent, bytes);
     bool copied = true;
@@ -163,7 +165,9 @@ class PartitionedReceive : public Partitioned {
 
   int start() override {
     for (auto& place : places_) place = Place::in_host;
-    return Partitioned::start();
+    int result = Partitioned::start();
+    if (layout_.bytes > 0) check_streams(device_, BufferUse::received);
+    return result;
   }
 
   void advance() override {

@@ -12,6 +12,7 @@
 #include "mpi/operation.h"
 #include "mpi/request.h"
 #include "mpi/stash.h"
+#include "mpi/stream_check.h"
 
 namespace fairlead::mpi {
 
@@ -91,6 +92,7 @@ int Receive::start() {
     return MPI_SUCCESS;
   }
   if (into_device() && !options().gpu_support) return refuse_device_memory(comm_);
+  if (layout_.bytes > 0) check_streams(device_, BufferUse::received);
   LookThenAsk together;
   if (!stashed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
     if (auto earlier = fairlead::mpi::take_stashed(key_.source, key_.tag, comm_))

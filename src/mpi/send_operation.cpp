@@ -11,6 +11,7 @@
 #include "mpi/communicator.h"
 #include "mpi/front.h"
 #include "mpi/operation.h"
+#include "mpi/stream_check.h"
 
 namespace fairlead::mpi {
 
@@ -63,6 +64,7 @@ int Send::start() {
   device::Allocation allocation = device::classify(static_cast<char*>(buffer_.address) + layout.first);
 
   if (!options().gpu_support) return refuse_device_memory(comm_);
+  check_streams(allocation.device, BufferUse::sent);
 
   uint64_t bytes = static_cast<uint64_t>(layout.bytes);
   int receiver = mode_ == SendMode::buffered ? -1 : rank_in_world(comm_, dest_);

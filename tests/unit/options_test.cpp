@@ -65,6 +65,17 @@ TEST(Options, wrong_values_are_reported_with_what_is_accepted_and_not_used) {
   EXPECT_TRUE(has(text, "staging_chunk=2m (default)"));
 }
 
+TEST(Options, lists_take_any_of_their_words) {
+  for (const char* right : {"off", "OFF", "leaks", "streams", "leaks,streams", "Streams,leaks"})
+    EXPECT_TRUE(silent(printed_with(std::string("FAIRLEAD_DEVICE=sim FAIRLEAD_CHECK=") + right))) << right;
+  for (const char* wrong : {"", ",", "leak", "leaks,", "off,leaks", "leaks|streams", "leaks;streams"})
+    EXPECT_TRUE(has(printed_with(std::string("FAIRLEAD_DEVICE=sim FAIRLEAD_CHECK='") + wrong + "'"),
+                    std::string("FAIRLEAD_CHECK=") + wrong +
+                        " is not understood (accepted: off, or any of leaks, streams, separated by commas); "
+                        "using off"))
+        << wrong;
+}
+
 TEST(Options, unknown_variables_are_reported_with_the_nearest_name) {
   std::string text =
       printed_with("FAIRLEAD_DEVICE=sim FAIRLEAD_SIM_DEVISES=4 FAIRLEAD_TEST_X=1 FAIRLEAD_HOME=/");
