@@ -1,0 +1,580 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernels of collectives (src/kernels/reduce.h) against plain loops on the host, which know nothing of
+// vectors, blocks or alignment: every operation on every element, in place and not, 1 to 8 and max_ranks
+// buffers, any alignment and count; and copies of random pieces. Bytes outside the targets, padding among
+// them, stay. FAIRLEAD_DEVICE says on which provider; exits with 77 where that has no device.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <complex>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "device/runtime.h"
+#include "kernels/half.h"
+#include "kernels/reduce.h"
+
+namespace fairlead::kernels {
+namespace {
+
+using device::CopyItem;
+using device::Error;
+using device::Stream;
+using Bytes = std::vector<unsigned char>;
+
+device::Runtime& gpu() {
+  return *device::runtime();
+}
+
+testing::AssertionResult succeeded(const char* call, Error error) {
+  if (error == Error::none) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << call << ": " << to_string(error) << ": " << gpu().error_text();
+}
+#define ASSERT_SUCCESS(call) ASSERT_PRED_FORMAT1(succeeded, call)
+#define EXPECT_SUCCESS(call) EXPECT_PRED_FORMAT1(succeeded, call)
+
+// ---- The oracle -------------------------------------------------------------------------------------------
+
+struct Half {
+  unsigned short bits;
+};
+struct Brain {
+  unsigned short bits;
+};
+template <class Value, class Index>
+struct Located {
+  Value value;
+  Index index;
+};
+
+float widened(Half value) {
+  return float16_to_float(value.bits);
+}
+float widened(Brain value) {
+  return bfloat16_to_float(value.bits);
+}
+template <class Type>
+Type widened(Type value) {
+  return value;
+}
+template <class Type, class Number>
+Type narrowed(Number value) {
+  if constexpr (std::is_same_v<Type, Half>)
+    return {float_to_float16(value)};
+  else if constexpr (std::is_same_v<Type, Brain>)
+    return {float_to_bfloat16(value)};
+  else
+    return static_cast<Type>(value);
+}
+
+template <class Type>
+Type product(Type a, Type b) {
+  return a * b;
+}
+template <class Part>
+std::complex<Part> product(std::complex<Part> a, std::complex<Part> b) {  // operator* looks after infinities
+  return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+}
+
+template <class Type>
+Type expected(ReduceOp op, Type a, Type b) {
+  if (op == ReduceOp::replace) return b;
+  if constexpr (requires { a.index; }) {
+    bool first = op == ReduceOp::minloc ? a.value < b.value : a.value > b.value;
+    if (a.value == b.value) return a.index <= b.index ? a : b;
+    return first ? a : b;
+  } else {
+    auto x = widened(a), y = widened(b);
+    using Number = decltype(x);
+    if constexpr (std::is_integral_v<Number>) {
+      using Unsigned = unsigned long;
+      switch (op) {
+        case ReduceOp::sum:
+          return static_cast<Type>(static_cast<Unsigned>(x) + static_cast<Unsigned>(y));
+        case ReduceOp::prod:
+          return static_cast<Type>(static_cast<Unsigned>(x) * static_cast<Unsigned>(y));
+        case ReduceOp::land:
+          return x != 0 && y != 0;
+        case ReduceOp::lor:
+          return x != 0 || y != 0;
+        case ReduceOp::lxor:
+          return (x != 0) != (y != 0);
+        case ReduceOp::band:
+          return static_cast<Type>(x & y);
+        case ReduceOp::bor:
+          return static_cast<Type>(x | y);
+        case ReduceOp::bxor:
+          return static_cast<Type>(x ^ y);
+        default:
+          break;
+      }
+    }
+    if (op == ReduceOp::sum) return narrowed<Type>(x + y);
+    if (op == ReduceOp::prod) return narrowed<Type>(product(x, y));
+    if constexpr (requires { x < y; }) return narrowed<Type>(op == ReduceOp::min ? std::min(x, y) : std::max(x, y));
+    ADD_FAILURE() << "no oracle for " << to_string(op);
+    return a;
+  }
+}
+
+// Calls `work` with a value of the C++ type of an element.
+template <class Work>
+void with_type(Element element, Work work) {
+  switch (element) {
+    case Element::int8: return work(int8_t{});
+    case Element::uint8: case Element::byte: case Element::boolean: case Element::logical8: return work(uint8_t{});
+    case Element::int16: return work(int16_t{});
+    case Element::uint16: case Element::logical16: return work(uint16_t{});
+    case Element::int32: case Element::logical32: return work(int32_t{});
+    case Element::uint32: return work(uint32_t{});
+    case Element::int64: case Element::logical64: return work(int64_t{});
+    case Element::uint64: return work(uint64_t{});
+    case Element::float16: return work(Half{});
+    case Element::bfloat16: return work(Brain{});
+    case Element::float32: return work(float{});
+    case Element::float64: return work(double{});
+    case Element::complex_float: return work(std::complex<float>{});
+    case Element::complex_double: return work(std::complex<double>{});
+    case Element::float_int: return work(Located<float, int>{});
+    case Element::double_int: return work(Located<double, int>{});
+    case Element::long_int: return work(Located<long, int>{});
+    case Element::int_int: return work(Located<int, int>{});
+    case Element::short_int: return work(Located<short, int>{});
+    case Element::float_float: return work(Located<float, float>{});
+    case Element::double_double: return work(Located<double, double>{});
+  }
+}
+
+std::mt19937_64& random_bits() {
+  static std::mt19937_64 generator(20260);
+  return generator;
+}
+unsigned long below(unsigned long limit) {
+  return random_bits()() % limit;
+}
+
+// Never infinite after 32 factors, never a NaN; pairs with equal values and all kinds of truth among them.
+template <class Type>
+void draw(Type* value) {
+  auto small = [] { return (static_cast<double>(below(4096)) - 2048) / 1024; };
+  if constexpr (std::is_same_v<Type, Half>)
+    value->bits = float_to_float16(static_cast<float>(small()));
+  else if constexpr (std::is_same_v<Type, Brain>)
+    value->bits = float_to_bfloat16(static_cast<float>(small()));
+  else if constexpr (requires { value->index; }) {
+    value->value = static_cast<decltype(value->value)>(below(5));
+    value->index = static_cast<decltype(value->index)>(below(7));
+  } else if constexpr (std::is_integral_v<Type>)
+    *value = static_cast<Type>(below(3) ? random_bits()() : below(3));
+  else if constexpr (std::is_floating_point_v<Type>)
+    *value = static_cast<Type>(small());
+  else
+    *value = {static_cast<typename Type::value_type>(small()), static_cast<typename Type::value_type>(small())};
+}
+
+// ---- What runs on the device ------------------------------------------------------------------------------
+
+// Device memory, a stream, a counter and a flag.
+class Device {
+ public:
+  explicit Device(size_t bytes) : bytes_(bytes) {
+    EXPECT_SUCCESS(gpu().create_stream(0, &stream_));
+    EXPECT_SUCCESS(gpu().allocate(0, bytes + 256, &memory_));
+    void* flag = nullptr;
+    EXPECT_SUCCESS(gpu().allocate_pinned(sizeof(uint64_t), &flag));
+    signal_.flag = static_cast<uint64_t*>(flag);
+    *signal_.flag = 0;
+    signal_.counter = reinterpret_cast<uint32_t*>(at(bytes));
+    EXPECT_SUCCESS(gpu().fill(signal_.counter, 0, sizeof(uint32_t), stream_));
+  }
+  ~Device() {
+    uint32_t counter = 1;
+    EXPECT_SUCCESS(gpu().copy(&counter, signal_.counter, sizeof counter, stream_));
+    EXPECT_SUCCESS(gpu().synchronize_stream(stream_));
+    EXPECT_EQ(counter, 0u) << "left behind";
+    EXPECT_SUCCESS(gpu().destroy_stream(stream_));
+    EXPECT_SUCCESS(gpu().free(memory_));
+    EXPECT_SUCCESS(gpu().free_pinned(signal_.flag));
+  }
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  unsigned char* at(size_t offset) const { return static_cast<unsigned char*>(memory_) + offset; }
+  Stream stream() const { return stream_; }
+
+  void write(const Bytes& content) const { EXPECT_SUCCESS(gpu().copy(memory_, content.data(), bytes_, stream_)); }
+  Bytes read() const {
+    Bytes content(bytes_);
+    EXPECT_SUCCESS(gpu().copy(content.data(), memory_, bytes_, stream_));
+    EXPECT_SUCCESS(gpu().synchronize_stream(stream_));
+    return content;
+  }
+
+  const Signal& next_signal() {
+    ++signal_.value;
+    return signal_;
+  }
+  // Waits for the flag, as those do who use the kernels.
+  void await_flag() const {
+    while (__atomic_load_n(signal_.flag, __ATOMIC_ACQUIRE) != signal_.value) {
+      Error state = gpu().query_stream(stream_);
+      ASSERT_TRUE(state == Error::none || state == Error::not_ready) << gpu().error_text();
+      if (state == Error::none) {
+        ASSERT_EQ(__atomic_load_n(signal_.flag, __ATOMIC_ACQUIRE), signal_.value) << "the kernel said nothing";
+      }
+      std::this_thread::yield();
+    }
+  }
+
+ private:
+  size_t bytes_;
+  void* memory_ = nullptr;
+  Stream stream_ = nullptr;
+  Signal signal_;
+};
+
+struct Case {
+  int sources, targets;
+  size_t count;
+  bool in_place;
+  std::vector<size_t> shifts;  // of the buffers from a boundary of 64 bytes, taken in turn
+  unsigned blocks;
+};
+
+Bytes random_bytes(size_t count) {
+  Bytes bytes(count);
+  for (auto& byte : bytes) byte = static_cast<unsigned char>(random_bits()());
+  return bytes;
+}
+
+// Runs the case on a device whose memory holds all its buffers, and compares every byte of it.
+template <class Type>
+void check_reduce(Device& device, size_t room, ReduceOp op, Element element, const Case& the) {
+  size_t stride = (the.count * sizeof(Type) + 64 + 63) / 64 * 64;
+  int buffers = the.in_place ? std::max(the.sources, the.targets) : the.sources + the.targets;
+  ASSERT_LE(stride * static_cast<size_t>(buffers), room);
+  auto offset = [&](int buffer) {
+    return stride * static_cast<size_t>(buffer) + the.shifts[static_cast<size_t>(buffer) % the.shifts.size()];
+  };
+  int first_target = the.in_place ? 0 : the.sources;
+  Bytes content = random_bytes(room);
+  std::vector<const void*> from;
+  std::vector<void*> to;
+  for (int source = 0; source < the.sources; ++source) {
+    from.push_back(device.at(offset(source)));
+    for (size_t i = 0; i < the.count; ++i) {
+      auto* place = content.data() + offset(source) + i * sizeof(Type);
+      Type value;
+      std::memcpy(&value, place, sizeof value);  // padding is of any bits
+      draw(&value);
+      std::memcpy(place, &value, sizeof value);
+    }
+  }
+  for (int target = 0; target < the.targets; ++target) to.push_back(device.at(offset(first_target + target)));
+  device.write(content);
+
+  for (size_t i = 0; i < the.count; ++i) {
+    auto value_of = [&](int source) {
+      Type value;
+      std::memcpy(&value, content.data() + offset(source) + i * sizeof(Type), sizeof value);
+      return value;
+    };
+    Type result = value_of(0);
+    for (int source = 1; source < the.sources; ++source) result = expected(op, result, value_of(source));
+    for (int target = 0; target < the.targets; ++target) {
+      auto* place = content.data() + offset(first_target + target) + i * sizeof(Type);
+      if constexpr (requires { result.index; }) {
+        std::memcpy(place, &result.value, sizeof result.value);
+        std::memcpy(place + offsetof(Type, index), &result.index, sizeof result.index);
+      } else {
+        std::memcpy(place, &result, sizeof result);
+      }
+    }
+  }
+  ASSERT_SUCCESS(launch_reduce(0, device.stream(), op, element, from.data(), the.sources, to.data(), the.targets,
+                               the.count, the.blocks, device.next_signal()));
+  device.await_flag();
+  if (testing::Test::HasFatalFailure()) return;
+  Bytes found = device.read();
+  auto wrong = std::mismatch(content.begin(), content.end(), found.begin()).first;
+  ASSERT_TRUE(wrong == content.end()) << to_string(op) << " of " << to_string(element) << ", " << the.sources
+                                      << " sources, " << the.targets << " targets, " << the.count
+                                      << " elements" << (the.in_place ? " in place" : "") << ", shift "
+                                      << the.shifts[0] << ", " << the.blocks << " blocks: wrong at byte "
+                                      << wrong - content.begin() << ", buffers are " << stride << " apart";
+}
+
+void check_reduce(Device& device, size_t room, ReduceOp op, Element element, const Case& the) {
+  with_type(element, [&]<class Type>(Type) {
+    static_assert(std::is_trivially_copyable_v<Type>);
+    ASSERT_EQ(sizeof(Type), element_bytes(element));
+    ASSERT_EQ(alignof(Type), traits_of(element).alignment);
+    check_reduce<Type>(device, room, op, element, the);
+  });
+}
+
+template <class Work>
+void for_each_kernel(Work work) {
+  for (size_t op = 0; op < op_count; ++op)
+    for (size_t element = 0; element < element_count; ++element)
+      if (has_kernel(static_cast<ReduceOp>(op), static_cast<Element>(element)))
+        work(static_cast<ReduceOp>(op), static_cast<Element>(element));
+}
+
+constexpr size_t room = 1 << 18;
+
+TEST(kernels, every_operation_on_every_element) {
+  Device device(room);
+  int kernels = 0;
+  for_each_kernel([&](ReduceOp op, Element element) {
+    size_t size = element_bytes(element), alignment = traits_of(element).alignment;
+    auto check = [&](const Case& the) {
+      if (!HasFatalFailure()) check_reduce(device, room, op, element, the);
+    };
+    check({3, 2, 1001, false, {0}, 3});
+    check({8, 8, 129, true, {alignment}, 2});                     // vectors behind a head, or none
+    check({2, 1, 97, false, {0, alignment}, 1});                  // aligned, but not to each other
+    check({4, 3, 61, true, {size > 1 ? size_t{1} : 0, 3, 0}, 2});  // not aligned at all
+    ++kernels;
+  });
+  EXPECT_EQ(kernels, 8 * 11 + 4 + 4 * 5 + 2 * 3 + 5 * 4 + 7 * 3);
+}
+
+TEST(kernels, any_number_of_sources_and_targets) {
+  Device device(room);
+  for (int sources = 1; sources <= max_ranks; sources += sources < 9 ? 1 : 7)
+    for (int targets : {0, 1, 2, 7, 8, max_ranks})
+      for (bool in_place : {false, true})
+        for (auto [op, element] : {std::pair{ReduceOp::sum, Element::float32}, {ReduceOp::prod, Element::int8},
+                                   {ReduceOp::maxloc, Element::double_int}}) {
+          check_reduce(device, room, op, element, {sources, targets, 83, in_place, {0}, 2});
+          if (HasFatalFailure()) return;
+        }
+}
+
+TEST(kernels, any_count_and_any_alignment) {
+  Device device(room);
+  for (int round = 0; round < 400; ++round) {
+    auto op = static_cast<ReduceOp>(below(op_count));
+    auto element = static_cast<Element>(below(element_count));
+    if (!has_kernel(op, element)) continue;
+    bool together = below(2);
+    std::vector<size_t> shifts;
+    for (size_t i = 0; i < (together ? 1 : 5); ++i)
+      shifts.push_back(below(2) ? below(64) : below(64) / traits_of(element).alignment * traits_of(element).alignment);
+    check_reduce(device, room, op, element,
+                 {1 + static_cast<int>(below(8)), 1 + static_cast<int>(below(8)), below(3) ? below(200) : below(4),
+                  below(2) == 0, shifts, 1 + static_cast<unsigned>(below(5))});
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Sums of floats depend on their order: the oracle's is that of the ranks.
+TEST(kernels, the_grid_makes_no_difference) {
+  constexpr size_t large = 8 << 20;
+  Device device(large);
+  for (unsigned blocks : {1u, 2u, 33u, 1000u})
+    for (auto [op, element] : {std::pair{ReduceOp::sum, Element::float32}, {ReduceOp::prod, Element::float16},
+                               {ReduceOp::prod, Element::complex_double}}) {
+      check_reduce(device, large, op, element, {5, 2, 60001, true, {16}, blocks});
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(kernels, refuses_what_the_standard_does_not_allow) {
+  Device device(room);
+  const void* from[] = {device.at(0)};
+  void* to[] = {device.at(0)};
+  auto launch = [&](ReduceOp op, Element element, int sources, int targets) {
+    return launch_reduce(0, device.stream(), op, element, from, sources, to, targets, 1, 1, Signal{});
+  };
+  EXPECT_SUCCESS(launch(ReduceOp::sum, Element::int32, 1, 1));
+  EXPECT_EQ(launch(ReduceOp::band, Element::float32, 1, 1), Error::invalid_value);
+  EXPECT_EQ(launch(ReduceOp::sum, Element::byte, 1, 1), Error::invalid_value);
+  EXPECT_EQ(launch(ReduceOp::max, Element::complex_float, 1, 1), Error::invalid_value);
+  EXPECT_EQ(launch(ReduceOp::sum, Element::boolean, 1, 1), Error::invalid_value);
+  EXPECT_EQ(launch(ReduceOp::minloc, Element::int32, 1, 1), Error::invalid_value);
+  EXPECT_EQ(launch(ReduceOp::sum, Element::int32, 0, 1), Error::invalid_value);
+  EXPECT_EQ(launch(ReduceOp::sum, Element::int32, max_ranks + 1, 1), Error::invalid_value);
+  EXPECT_EQ(launch(ReduceOp::sum, Element::int32, 1, max_ranks + 1), Error::invalid_value);
+}
+
+// 16-bit numbers round to nearest even, overflow to infinity and keep subnormals.
+TEST(kernels, halves_round_as_ieee_754_says) {
+  for (unsigned bits = 0; bits < 0x10000; ++bits) {
+    auto half = static_cast<unsigned short>(bits);
+    float value = float16_to_float(half);
+    if (std::isnan(value)) {
+      ASSERT_TRUE(std::isnan(float16_to_float(float_to_float16(value))));
+      continue;
+    }
+    int exponent = static_cast<int>(bits >> 10 & 31), fraction = static_cast<int>(bits & 1023);
+    float magnitude = exponent == 31  ? INFINITY
+                      : exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                                      : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
+    ASSERT_EQ(value, bits & 0x8000 ? -magnitude : magnitude) << bits;
+    ASSERT_EQ(float_to_float16(value), half);
+    if ((bits & 0x7fff) >= 0x7bff) continue;
+    float next = float16_to_float(static_cast<unsigned short>(half + 1)), middle = (value + next) / 2;
+    ASSERT_EQ(float_to_float16(middle), half + (half & 1)) << "a tie goes to the even one";
+    ASSERT_EQ(float_to_float16(std::nextafter(middle, value)), half);
+    ASSERT_EQ(float_to_float16(std::nextafter(middle, next)), half + 1);
+  }
+  EXPECT_EQ(float_to_float16(65519.996f), 0x7bff);
+  EXPECT_EQ(float_to_float16(65520.0f), 0x7c00);
+  EXPECT_EQ(float_to_float16(1e30f), 0x7c00);
+  EXPECT_EQ(float_to_bfloat16(1.00390625f), 0x3f80);  // ties
+  EXPECT_EQ(float_to_bfloat16(1.01171875f), 0x3f82);
+  EXPECT_EQ(float_to_bfloat16(1.0039063f), 0x3f81);
+  EXPECT_EQ(float_to_bfloat16(3.4e38f), 0x7f80);
+  EXPECT_TRUE(std::isnan(bfloat16_to_float(float_to_bfloat16(std::bit_cast<float>(0x7f800001u)))));
+}
+
+// The GPU's own conversions give the same bits as ours, for every number.
+TEST(kernels, halves_are_the_same_on_every_gpu) {
+  constexpr size_t numbers = 0x10000;
+  for (Element element : {Element::float16, Element::bfloat16}) {
+    Device device(3 * numbers * 2);
+    Bytes content(3 * numbers * 2);
+    auto* values = reinterpret_cast<unsigned short*>(content.data());
+    for (size_t i = 0; i < numbers; ++i) {
+      values[i] = static_cast<unsigned short>(i);
+      values[numbers + i] = static_cast<unsigned short>(random_bits()());
+    }
+    for (ReduceOp op : {ReduceOp::sum, ReduceOp::prod}) {
+      device.write(content);
+      const void* from[] = {device.at(0), device.at(2 * numbers)};
+      void* to[] = {device.at(4 * numbers)};
+      ASSERT_SUCCESS(
+          launch_reduce(0, device.stream(), op, element, from, 2, to, 1, numbers, 16, device.next_signal()));
+      device.await_flag();
+      Bytes found = device.read();
+      auto* results = reinterpret_cast<const unsigned short*>(found.data()) + 2 * numbers;
+      for (size_t i = 0; i < numbers; ++i) {
+        bool brain = element == Element::bfloat16;
+        auto [a, b] = std::pair(values[i], values[numbers + i]);
+        unsigned short right = brain ? expected(op, Brain{a}, Brain{b}).bits : expected(op, Half{a}, Half{b}).bits;
+        float value = brain ? bfloat16_to_float(right) : float16_to_float(right);
+        float result = brain ? bfloat16_to_float(results[i]) : float16_to_float(results[i]);
+        if (std::isnan(value))
+          ASSERT_TRUE(std::isnan(result)) << a << " and " << b;
+        else
+          ASSERT_EQ(results[i], right) << to_string(op) << " of " << a << " and " << b;
+      }
+    }
+  }
+}
+
+TEST(kernels, copies_any_pieces) {
+  constexpr size_t side = 1 << 18;
+  Device device(2 * side);
+  for (int round = 0; round < 60; ++round) {
+    size_t count = round == 0 ? 0 : round == 1 ? max_copies : 1 + below(max_copies);
+    size_t longest = below(2) ? 2 * side / max_copies / 2 : 40;
+    Bytes content = random_bytes(2 * side);
+    device.write(content);
+    std::vector<CopyItem> items;
+    size_t to = side, from = 0;
+    for (size_t i = 0; i < count; ++i) {
+      size_t bytes = below(longest);
+      to += below(3) ? below(20) : 16 - to % 16;
+      from += below(3) ? below(20) : 16 - from % 16;
+      if (to + bytes > 2 * side || from + bytes > side) break;
+      items.push_back({device.at(to), device.at(from), bytes});
+      std::copy_n(content.begin() + static_cast<ptrdiff_t>(from), bytes, content.begin() + static_cast<ptrdiff_t>(to));
+      to += bytes;
+      from += bytes;
+    }
+    auto blocks = 1 + static_cast<unsigned>(below(40));
+    ASSERT_SUCCESS(launch_copies(0, device.stream(), items.data(), items.size(), blocks, device.next_signal()));
+    device.await_flag();
+    if (HasFatalFailure()) return;
+    Bytes found = device.read();
+    auto wrong = std::mismatch(content.begin(), content.end(), found.begin()).first;
+    ASSERT_TRUE(wrong == content.end()) << "round " << round << ": " << items.size() << " items in " << blocks
+                                        << " blocks: wrong at byte " << wrong - content.begin();
+  }
+  std::vector<CopyItem> too_many(max_copies + 1);
+  EXPECT_EQ(launch_copies(0, device.stream(), too_many.data(), too_many.size(), 1, Signal{}), Error::invalid_value);
+}
+
+// All that a kernel stored to page-locked memory is there once its flag is.
+TEST(kernels, the_flag_comes_last) {
+  constexpr size_t bytes = 4 << 20;
+  Device device(bytes);
+  void* pinned = nullptr;
+  ASSERT_SUCCESS(gpu().allocate_pinned(bytes, &pinned));
+  for (unsigned round = 1; round <= 20; ++round) {
+    ASSERT_SUCCESS(gpu().fill(device.at(0), static_cast<int>(round), bytes, device.stream()));
+    CopyItem item{pinned, device.at(0), bytes};
+    ASSERT_SUCCESS(launch_copies(0, device.stream(), &item, 1, 48, device.next_signal()));
+    device.await_flag();
+    if (HasFatalFailure()) break;
+    auto* first = static_cast<const unsigned char*>(pinned);
+    ASSERT_TRUE(std::all_of(first, first + bytes, [&](unsigned char byte) { return byte == round; })) << round;
+  }
+  EXPECT_SUCCESS(gpu().synchronize_stream(device.stream()));
+  EXPECT_SUCCESS(gpu().free_pinned(pinned));
+}
+
+TEST(kernels, peers_memory_is_read_and_written) {
+  int devices = 0;
+  bool possible = false;
+  ASSERT_SUCCESS(gpu().device_count(&devices));
+  if (devices < 2) GTEST_SKIP() << "needs 2 devices, has " << devices;
+  ASSERT_SUCCESS(gpu().can_access_peer(0, 1, &possible));
+  if (!possible) GTEST_SKIP() << "devices 0 and 1 cannot reach each other";
+  ASSERT_SUCCESS(gpu().enable_peer(0, 1));
+  constexpr size_t count = 100001;
+  Device device(count * sizeof(int));
+  void* peer = nullptr;
+  ASSERT_SUCCESS(gpu().allocate(1, count * sizeof(int), &peer));
+  std::vector<int> mine(count), theirs(count), found(count);
+  for (size_t i = 0; i < count; ++i) {
+    mine[i] = static_cast<int>(i);
+    theirs[i] = static_cast<int>(7 * i + 1);
+  }
+  ASSERT_SUCCESS(gpu().copy(device.at(0), mine.data(), count * sizeof(int), device.stream()));
+  ASSERT_SUCCESS(gpu().copy(peer, theirs.data(), count * sizeof(int), device.stream()));
+  const void* from[] = {device.at(0), peer};
+  void* to[] = {device.at(0), peer};
+  ASSERT_SUCCESS(launch_reduce(0, device.stream(), ReduceOp::sum, Element::int32, from, 2, to, 2, count, 20,
+                               device.next_signal()));
+  device.await_flag();
+  for (const void* result : from) {
+    ASSERT_SUCCESS(gpu().copy(found.data(), result, count * sizeof(int), device.stream()));
+    ASSERT_SUCCESS(gpu().synchronize_stream(device.stream()));
+    for (size_t i = 0; i < count; ++i) ASSERT_EQ(found[i], mine[i] + theirs[i]) << i;
+  }
+  EXPECT_SUCCESS(gpu().free(peer));
+}
+
+}  // namespace
+}  // namespace fairlead::kernels
+
+int main(int argc, char** argv) {
+  using namespace fairlead;
+  testing::InitGoogleTest(&argc, argv);
+  int devices = 0;
+  if (device::runtime()) device::runtime()->device_count(&devices);
+  if (!devices) {
+    std::fprintf(stderr, "skipped: no device of this provider\n");
+    return 77;
+  }
+  if (!kernels::kernels_available(0)) {
+    std::fprintf(stderr, "%s: kernels cannot run: %s\n", device::runtime()->name(), device::runtime()->error_text());
+    return 1;
+  }
+  return RUN_ALL_TESTS();
+}
