@@ -34,7 +34,7 @@ auto& lanes = *new std::map<int, Lane>;
 Error make(Lane& lane, int device) {
   device::Runtime& runtime = *device::runtime();
   void *flags = nullptr, *counters = nullptr;
-  Error error = runtime.create_stream(device, &lane.stream);
+  Error error = runtime.create_stream(device, &lane.stream, device::StreamKind::urgent);
   if (error == Error::none) error = runtime.allocate_pinned(places * sizeof *lane.flags, &flags);
   if (error == Error::none) error = runtime.allocate(device, places * sizeof *lane.counters, &counters);
   if (error == Error::none)

@@ -49,7 +49,7 @@ Error stream_of(int device, Stream* stream) {
     *stream = found->second;
     return Error::none;
   }
-  Error error = runtime()->create_stream(device, stream, StreamOwner::application);
+  Error error = runtime()->create_stream(device, stream, StreamKind::application);
   if (error == Error::none) (*streams)[device] = *stream;
   return error;
 }

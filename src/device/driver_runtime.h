@@ -239,12 +239,15 @@ class DriverRuntime : public Runtime {
   void* cpu_mapping(const void*, size_t) override { return nullptr; }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
-  Error create_stream(int device, Stream* stream, StreamOwner owner) override {
+  Error create_stream(int device, Stream* stream, StreamKind kind) override {
     return on(device, [&] {
       auto record = std::make_unique<StreamRecord>();
       record->device = device;
-      unsigned flags = owner == StreamOwner::library ? driver_flag::stream_non_blocking : 0;
-      Error error = call(api_.stream_create, &record->handle, flags);
+      unsigned flags = kind == StreamKind::application ? 0 : driver_flag::stream_non_blocking;
+      int least = 0, greatest = 0;
+      Error error =
+          kind == StreamKind::urgent ? call(api_.stream_priorities, &least, &greatest) : Error::none;
+      if (error == Error::none) error = call(api_.stream_create, &record->handle, flags, greatest);
       if (error == Error::none) *stream = reinterpret_cast<Stream>(record.release());
       return error;
     });

@@ -72,8 +72,9 @@ struct CopyItem {
 };
 
 // Whose work a stream carries. An application's stream is one as cudaStreamCreate and hipStreamCreate make
-// them: it and the default stream wait for each other. The library's never wait for an application's.
-enum class StreamOwner : uint8_t { library, application };
+// them: it and the default stream wait for each other. The library's never wait for an application's. Kernels
+// of an urgent one start as soon as any block of another kernel ends, not behind all of them.
+enum class StreamKind : uint8_t { library, urgent, application };
 
 using Stream = struct OpaqueStream*;
 using Event = struct OpaqueEvent*;
@@ -136,7 +137,7 @@ class Runtime {
   virtual bool cpu_stores_are_ordered() const { return false; }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
-  virtual Error create_stream(int device, Stream* stream, StreamOwner owner = StreamOwner::library) = 0;
+  virtual Error create_stream(int device, Stream* stream, StreamKind kind = StreamKind::library) = 0;
   virtual Error destroy_stream(Stream stream) = 0;
   virtual Error synchronize_stream(Stream stream) = 0;
   virtual Error query_stream(Stream stream) = 0;  // none or not_ready

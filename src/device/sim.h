@@ -96,7 +96,7 @@ class Simulator final : public Runtime {
   bool cpu_stores_are_ordered() const override { return true; }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
-  Error create_stream(int device, Stream* stream, StreamOwner owner) override;
+  Error create_stream(int device, Stream* stream, StreamKind kind) override;
   Error destroy_stream(Stream stream) override;
   Error synchronize_stream(Stream stream) override;
   Error query_stream(Stream stream) override;

@@ -47,7 +47,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  public:
   using Work = std::function<Failure()>;
 
-  WorkQueue(int device, StreamOwner owner) : device(device), owner(owner) {}
+  WorkQueue(int device, StreamKind kind) : device(device), kind(kind) {}
   void start();  // the thread; it lives until close() and holds on to the queue
   void close();  // work already submitted is still done
 
@@ -62,7 +62,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void reported(const Failure& failure);  // takes it off
 
   const int device;
-  const StreamOwner owner;
+  const StreamKind kind;
 
  private:
   void work_off();

@@ -41,9 +41,9 @@ Failure freed_in_flight(const BlockRef& block) {
 
 }  // namespace
 
-Error Simulator::create_stream(int device, Stream* stream, StreamOwner owner) {
+Error Simulator::create_stream(int device, Stream* stream, StreamKind kind) {
   if (Error error = begin(device); error != Error::none) return error;
-  auto queue = std::make_shared<WorkQueue>(device, owner);
+  auto queue = std::make_shared<WorkQueue>(device, kind);
   try {
     queue->start();
   } catch (const std::system_error& error) {
@@ -90,7 +90,7 @@ Error Simulator::query_application(int device) {
   if (!valid(device)) return fail(Error::invalid_value, "no device %d: there are %d", device, device_total());
   if (Error error = usable(); error != Error::none) return error;
   for (const QueueRef& queue : streams_.all())
-    if (queue->device == device && queue->owner == StreamOwner::application && !queue->idle())
+    if (queue->device == device && queue->kind == StreamKind::application && !queue->idle())
       return Error::not_ready;
   return Error::none;
 }

@@ -283,8 +283,11 @@ SHIM int hipMemImportFromShareableHandle(HipAbi::MemoryHandle* memory, void* sha
 }
 #endif
 
-SHIM int hipStreamCreateWithFlags(HipAbi::Stream* stream, unsigned flags) {
-  return forward(&CudaAbi::stream_create, reinterpret_cast<CudaAbi::Stream*>(stream), flags);
+SHIM int hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  return forward(&CudaAbi::stream_priorities, least, greatest);
+}
+SHIM int hipStreamCreateWithPriority(HipAbi::Stream* stream, unsigned flags, int priority) {
+  return forward(&CudaAbi::stream_create, reinterpret_cast<CudaAbi::Stream*>(stream), flags, priority);
 }
 SHIM int hipStreamDestroy(HipAbi::Stream stream) {
   return forward(&CudaAbi::stream_destroy, handle<CudaAbi::Stream>(stream));

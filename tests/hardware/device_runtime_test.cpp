@@ -96,8 +96,8 @@ class Memory {
 
 class StreamScope {
  public:
-  explicit StreamScope(int device = 0, StreamOwner owner = StreamOwner::library) {
-    EXPECT_SUCCESS(gpu().create_stream(device, &stream_, owner));
+  explicit StreamScope(int device = 0, StreamKind kind = StreamKind::library) {
+    EXPECT_SUCCESS(gpu().create_stream(device, &stream_, kind));
   }
   ~StreamScope() { EXPECT_SUCCESS(gpu().destroy_stream(stream_)); }
   StreamScope(const StreamScope&) = delete;
@@ -421,15 +421,17 @@ TEST(device_runtime, kernels_run_in_stream_order) {
 
     unsigned long count = 100003;
     unsigned first = 42;
-    StreamScope stream(device);
-    Memory memory(MemoryKind::device, count * sizeof(unsigned), device);
-    void* numbers = memory.at();
-    void* arguments[] = {&numbers, &first, &count};
-    ASSERT_SUCCESS(gpu().fill(numbers, 0, count * sizeof(unsigned), stream));
-    ASSERT_SUCCESS(gpu().launch(kernel, 64, 128, arguments, stream));
-    std::vector<unsigned> read(count);
-    stream.copy(read.data(), numbers, count * sizeof(unsigned));
-    for (unsigned long i = 0; i < count; ++i) ASSERT_EQ(read[i], first + i) << "at " << i;
+    for (StreamKind kind : {StreamKind::library, StreamKind::urgent}) {
+      StreamScope stream(device, kind);
+      Memory memory(MemoryKind::device, count * sizeof(unsigned), device);
+      void* numbers = memory.at();
+      void* arguments[] = {&numbers, &first, &count};
+      ASSERT_SUCCESS(gpu().fill(numbers, 0, count * sizeof(unsigned), stream));
+      ASSERT_SUCCESS(gpu().launch(kernel, 64, 128, arguments, stream));
+      std::vector<unsigned> read(count);
+      stream.copy(read.data(), numbers, count * sizeof(unsigned));
+      for (unsigned long i = 0; i < count; ++i) ASSERT_EQ(read[i], first + i) << "at " << i;
+    }
   }
 }
 
@@ -440,7 +442,7 @@ TEST(device_runtime, tells_whether_work_of_the_application_is_in_flight) {
   for (int device = 0; device < devices(); ++device) {
     Kernel kernel = nullptr;
     ASSERT_SUCCESS(gpu().find_kernel(device, images.data(), images.size(), "run_until", &kernel));
-    StreamScope library(device), application(device, StreamOwner::application);
+    StreamScope library(device), application(device, StreamKind::application);
     Memory flag(MemoryKind::pinned, sizeof(int), device);
     auto& over = *reinterpret_cast<volatile int*>(flag.at());
     void* address = flag.at();

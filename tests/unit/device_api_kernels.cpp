@@ -22,6 +22,15 @@ FAIRLEAD_KERNEL(touch, (char* bytes)) {
   bytes[0] = 1;
 }
 
+// out[0] += what each thread finds at the start of each array; the block's last thread writes the sum to out[1].
+FAIRLEAD_KERNEL(add_firsts, (unsigned* out, fairlead::kernel::Pointers<3> arrays)) {
+  using namespace fairlead::kernel;
+  for (void* array : arrays.at)
+    if (array) atomic_add(out, load<unsigned>(array));
+  block_barrier();
+  if (is_last_thread()) store(out + 1, atomic_add(out, 0u));
+}
+
 // What each thread of a small grid takes itself for.
 FAIRLEAD_KERNEL(write_positions, (unsigned* out)) {
   using namespace fairlead::kernel;

@@ -147,6 +147,24 @@ TEST(DeviceKernels, threads_know_their_place) {
   for (unsigned i = 0; i < 12; ++i) EXPECT_EQ(positions[i], i / 4 * 1000000 + i % 4 * 10000 + 4 * 100 + 3);
 }
 
+TEST(DeviceKernels, pointers_in_a_parameter_reach_their_memory) {
+  auto* out = device_array<unsigned>(2);
+  auto* first = device_array<unsigned>(1);
+  auto* third = device_array<unsigned>(5);
+  for (auto [array, bytes] : {std::pair{out, 8}, {first, 4}, {third, 20}})
+    ASSERT_EQ(fairlead_device_fill(array, 0, static_cast<size_t>(bytes)), 0);
+  unsigned five = 5, seven = 7;
+  ASSERT_EQ(fairlead_device_copy(first, &five, sizeof five), 0);
+  ASSERT_EQ(fairlead_device_copy(third + 4, &seven, sizeof seven), 0);
+  ASSERT_EQ(launch("add_firsts", 1, 32, out, fairlead::kernel::Pointers<3>{{first, nullptr, third + 4}}), 0);
+  EXPECT_EQ(on_host(out, 2), (std::vector<unsigned>{32 * 12, 32 * 12}));
+
+  unsigned local = 0;
+  ASSERT_EQ(launch("add_firsts", 1, 1, out, fairlead::kernel::Pointers<3>{{first, &local, nullptr}}), 0);
+  EXPECT_NE(fairlead_device_synchronize(), 0);
+  EXPECT_NE(strstr(fairlead_device_error_text(), "add_firsts"), nullptr) << fairlead_device_error_text();
+}
+
 TEST(DeviceKernels, addresses_that_the_gpu_cannot_reach_fail_the_launch) {
   char local = 0;
   ASSERT_EQ(launch("touch", 1, 1, &local), 0);
