@@ -15,12 +15,13 @@
 // Rules that make one source fit all:
 //  - Kernel names are C names, unique in the process. Parameters are trivially copyable, 4 KiB in all.
 //  - One-dimensional grids; no shared memory.
-//  - Only pointers that are kernel parameters themselves, or entries of a parameter of type Pointers<N>, may be
-//    dereferenced. On the simulated GPU these, and no others, are translated from the address the user holds
-//    to one the CPU can reach: a pointer inside another struct or in device memory faults there.
-//  - The threads of a block meet at block_barrier(), which all of them reach. On the simulated GPU threads run
-//    one after the other and none waits: what comes behind a barrier and needs what other threads did before
-//    it is done by the block's last thread (is_last_thread()), and by no other. Blocks never wait for blocks.
+//  - Only pointers that are kernel parameters themselves, or entries of a parameter of type Pointers<N>, may
+//    be dereferenced. On the simulated GPU these, and no others, are translated from the address the user
+//    holds to one the CPU can reach: a pointer inside another struct or in device memory faults there.
+//  - The threads of a block meet at block_barrier(), which all of them reach. On the simulated GPU threads
+//    run one after the other and none waits: what comes behind a barrier and needs what other threads did
+//    before it is done by the block's last thread (is_last_thread()), and by no other. Blocks never wait for
+//    blocks.
 //  - No GPU headers; of the standard library, only what needs no device runtime.
 //
 // A library that launches its kernels itself, and wants none of them found by fairlead_device_launch(),
