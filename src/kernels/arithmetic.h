@@ -95,10 +95,14 @@ struct Wide<element::float16> {
 };
 template <>
 struct Wide<element::bfloat16> {
-  static FAIRLEAD_DEVICE_FUNCTION float from(element::bfloat16 value) { return bfloat16_to_float(value.bits); }
+  static FAIRLEAD_DEVICE_FUNCTION float from(element::bfloat16 value) {
+    return bfloat16_to_float(value.bits);
+  }
   static FAIRLEAD_DEVICE_FUNCTION element::bfloat16 to(float value) { return {float_to_bfloat16(value)}; }
 };
 
+// clang-format takes these for declarations of pointers and references.
+// clang-format off
 // An operation, whether it treats all bits alike, and its result for a, of the lower rank, and b.
 #define FAIRLEAD_OPERATION(name, on_bits, ...)                   \
   struct name {                                                  \
@@ -124,6 +128,7 @@ FAIRLEAD_OPERATION(minloc, false, b.value < a.value || (a.value == b.value && b.
 FAIRLEAD_OPERATION(maxloc, false, a.value < b.value || (a.value == b.value && b.index < a.index) ? b : a)
 }  // namespace operation
 #undef FAIRLEAD_OPERATION
+// clang-format on
 
 template <class Operation, class Type>
 FAIRLEAD_DEVICE_FUNCTION Type combine(Type a, Type b) {

@@ -71,11 +71,15 @@ struct Plan {
 };
 
 constexpr Element unsigned_of(size_t bytes) {
-  return bytes == 1 ? Element::uint8 : bytes == 2 ? Element::uint16 : bytes == 4 ? Element::uint32 : Element::uint64;
+  return bytes == 1   ? Element::uint8
+         : bytes == 2 ? Element::uint16
+         : bytes == 4 ? Element::uint32
+                      : Element::uint64;
 }
 
 constexpr Plan plan_of(ReduceOp op, Element element) {
-  const auto& [name, bytes, family] = std::tuple(to_string(element), element_bytes(element), traits_of(element).family);
+  const auto& [name, bytes, family] =
+      std::tuple(to_string(element), element_bytes(element), traits_of(element).family);
   if (op == ReduceOp::replace) {
     // Of one source any kernel makes a copy.
     if (family == ElementFamily::pair) return {ReduceOp::minloc, element};
@@ -92,15 +96,17 @@ class KernelTable {
   Error find_reduce(int device, const Plan& plan, Kernel* kernel) {
     for (const auto& module : modules) {
       if (module.group != group_of(plan.op) || module.element != plan.element) continue;
-      return find(device, module.images,
-                  [&] { return std::string("reduce_") + to_string(plan.op) + "_" + to_string(plan.element); },
-                  static_cast<int>(plan.op), kernel);
+      return find(
+          device, module.images,
+          [&] { return std::string("reduce_") + to_string(plan.op) + "_" + to_string(plan.element); },
+          static_cast<int>(plan.op), kernel);
     }
     return Error::invalid_value;
   }
 
   Error find_copies(int device, Kernel* kernel) {
-    return find(device, copies, [] { return std::string("copy_items"); }, 0, kernel);
+    return find(
+        device, copies, [] { return std::string("copy_items"); }, 0, kernel);
   }
 
  private:

@@ -23,13 +23,13 @@ struct ModuleImages {
 
 }  // namespace fairlead::kernels
 
-#define FAIRLEAD_MODULE_IMAGES(function)                                     \
-  namespace fairlead::kernels {                                              \
-  ModuleImages function();                                                   \
-  ModuleImages function() {                                                  \
-    return {kernel::images_of_this_source,                                   \
+#define FAIRLEAD_MODULE_IMAGES(function)                                         \
+  namespace fairlead::kernels {                                                  \
+  ModuleImages function();                                                       \
+  ModuleImages function() {                                                      \
+    return {kernel::images_of_this_source,                                       \
             sizeof kernel::images_of_this_source / sizeof(fairlead_code_image)}; \
-  }                                                                          \
+  }                                                                              \
   }
 
 #endif

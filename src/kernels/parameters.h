@@ -22,8 +22,8 @@ struct ReduceWork {
   bool aligned;  // each element of each buffer, to what its type needs
 };
 
-// The items follow each other: item i is the bytes from ends[i - 1] to ends[i] of the whole, of which each block
-// copies `share` bytes.
+// The items follow each other: item i is the bytes from ends[i - 1] to ends[i] of the whole, of which each
+// block copies `share` bytes.
 struct CopyWork {
   unsigned long ends[copy_items_at_most];
   unsigned long share;

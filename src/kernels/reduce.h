@@ -51,8 +51,8 @@ enum class Element : uint8_t {
   float64,
   complex_float,
   complex_double,
-  boolean,    // bool of C and C++
-  logical8,   // LOGICAL of Fortran, by its size: zero is false, and true is stored as 1
+  boolean,   // bool of C and C++
+  logical8,  // LOGICAL of Fortran, by its size: zero is false, and true is stored as 1
   logical16,
   logical32,
   logical64,
@@ -106,8 +106,8 @@ inline constexpr ElementTraits elements[] = {
     {Element::double_double, "double_double", 16, 8, ElementFamily::pair},
 };
 
-inline constexpr const char* op_names[] = {"sum", "prod", "min",  "max",    "land",   "lor",    "lxor",
-                                           "band", "bor", "bxor", "minloc", "maxloc", "replace"};
+inline constexpr const char* op_names[] = {"sum",  "prod", "min",  "max",    "land",   "lor",    "lxor",
+                                           "band", "bor",  "bxor", "minloc", "maxloc", "replace"};
 
 inline constexpr size_t element_count = sizeof elements / sizeof *elements;
 inline constexpr size_t op_count = sizeof op_names / sizeof *op_names;

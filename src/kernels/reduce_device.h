@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device code of launch_reduce(). A thread takes a packet (a vector of 16 bytes, or one element), loads it
-// from up to eight sources before it uses the first, so that their latencies overlap, combines them in rank
-// order, and stores the result to every target. No element is loaded after it was stored to, so that targets
-// may be sources.
+// The device code of launch_reduce(). A thread takes a packet (a vector of 16 bytes, or one element), loads
+// it from up to eight sources before it uses the first, so that their latencies overlap, combines them in
+// rank order, and stores the result to every target. No element is loaded after it was stored to, so that
+// targets may be sources.
 //
-// Each row of modules.def is a module: the driver of the GPU compiles PTX when a module is first used, and takes
-// tens of milliseconds for each kernel of it.
+// Each row of modules.def is a module: the driver of the GPU compiles PTX when a module is first used, and
+// takes tens of milliseconds for each kernel of it.
 
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace fairlead::kernels {
 
-// ---- Packets: how they are loaded, stored and combined ------------------------------------------------------
+// ---- Packets: how they are loaded, stored and combined ----------------------------------------------
 
 using Words = kernel::detail::Word<vector_bytes>::Type;
 
@@ -149,7 +149,7 @@ inline constexpr bool has_vectors = true;
 template <class Number, class Index>
 inline constexpr bool has_vectors<Pair<Number, Index>> = false;
 
-// ---- The loops ----------------------------------------------------------------------------------------------
+// ---- The loops --------------------------------------------------------------------------------------
 
 // How many loads of a thread are on their way together.
 inline constexpr unsigned loads_at_once = 8;
@@ -229,17 +229,17 @@ FAIRLEAD_DEVICE_FUNCTION void reduce(const Buffers& from, const Buffers& to, con
 
 }  // namespace fairlead::kernels
 
-// ---- The kernels of a module --------------------------------------------------------------------------------
+// ---- The kernels of a module ------------------------------------------------------------------------
 
-#define FAIRLEAD_REDUCE(op, type)                                                                          \
-  FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, reduce_##op##_##type,                      \
-                          (fairlead::kernels::Buffers from, fairlead::kernels::Buffers to,                 \
-                           fairlead::kernels::ReduceWork work, unsigned* counter, unsigned long* flag,     \
-                           unsigned long value)) {                                                         \
-    fairlead::kernel::acquire_launch();                                                                    \
+#define FAIRLEAD_REDUCE(op, type)                                                                           \
+  FAIRLEAD_BOUNDED_KERNEL(                                                                                  \
+      fairlead::kernels::threads_per_block, reduce_##op##_##type,                                           \
+      (fairlead::kernels::Buffers from, fairlead::kernels::Buffers to, fairlead::kernels::ReduceWork work,  \
+       unsigned* counter, unsigned long* flag, unsigned long value)) {                                      \
+    fairlead::kernel::acquire_launch();                                                                     \
     fairlead::kernels::reduce<fairlead::kernels::operation::op, fairlead::kernels::element::type>(from, to, \
-                                                                                                  work);   \
-    fairlead::kernels::signal_end(counter, flag, value);                                                   \
+                                                                                                  work);    \
+    fairlead::kernels::signal_end(counter, flag, value);                                                    \
   }
 
 #define FAIRLEAD_REDUCE_arithmetic(type) FAIRLEAD_REDUCE(sum, type) FAIRLEAD_REDUCE(prod, type)

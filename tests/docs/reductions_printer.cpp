@@ -10,7 +10,8 @@ int main() {
   using namespace fairlead::kernels;
   std::printf(
       "# Reductions on the GPU\n\n"
-      "Which predefined operation runs on which type of element on the GPU: all that MPI 4.1 allows (sections "
+      "Which predefined operation runs on which type of element on the GPU: all that MPI 4.1 allows "
+      "(sections "
       "6.9.2 and 6.9.4) for types that GPUs have.\n"
       "This page is made by `reductions_printer`, from `src/kernels/reduce.h`.\n\n"
       "| Element | Bytes |");
@@ -24,14 +25,17 @@ int main() {
   }
   std::printf(
       "\n\n"
-      "- The result is that of the ranks in their order, `((v0 op v1) op v2) ...`: the same bits on every rank, in "
+      "- The result is that of the ranks in their order, `((v0 op v1) op v2) ...`: the same bits on every "
+      "rank, in "
       "every run, on any number of GPU blocks.\n"
       "- `float16` and `bfloat16` are computed in `float` and rounded to nearest even after each operation.\n"
       "- Integers wrap around when they overflow.\n"
       "- Complex products are the four plain ones; infinities and NaNs get no special care.\n"
       "- The minimum or maximum of a NaN and a number is either of them.\n"
-      "- Of equal values, `minloc` and `maxloc` take the lower index. Padding inside pairs is never written.\n"
-      "- `boolean` is `bool` of C and C++, `logicalN` is Fortran's `LOGICAL` of N bits: zero is false, all else is "
+      "- Of equal values, `minloc` and `maxloc` take the lower index. Padding inside pairs is never "
+      "written.\n"
+      "- `boolean` is `bool` of C and C++, `logicalN` is Fortran's `LOGICAL` of N bits: zero is false, all "
+      "else is "
       "true, and true is stored as 1.\n"
       "- `float_float` and `double_double` are Fortran's `2REAL` and `2DOUBLE PRECISION`.\n"
       "- `replace` is `MPI_REPLACE`: the last rank's value.\n");

@@ -44,7 +44,7 @@ testing::AssertionResult succeeded(const char* call, Error error) {
 #define ASSERT_SUCCESS(call) ASSERT_PRED_FORMAT1(succeeded, call)
 #define EXPECT_SUCCESS(call) EXPECT_PRED_FORMAT1(succeeded, call)
 
-// ---- The oracle -------------------------------------------------------------------------------------------
+// ---- The oracle -------------------------------------------------------------------------------------
 
 struct Half {
   unsigned short bits;
@@ -122,18 +122,21 @@ Type expected(ReduceOp op, Type a, Type b) {
     }
     if (op == ReduceOp::sum) return narrowed<Type>(x + y);
     if (op == ReduceOp::prod) return narrowed<Type>(product(x, y));
-    if constexpr (requires { x < y; }) return narrowed<Type>(op == ReduceOp::min ? std::min(x, y) : std::max(x, y));
+    if constexpr (requires { x < y; })
+      return narrowed<Type>(op == ReduceOp::min ? std::min(x, y) : std::max(x, y));
     ADD_FAILURE() << "no oracle for " << to_string(op);
     return a;
   }
 }
 
 // Calls `work` with a value of the C++ type of an element.
+// clang-format off
 template <class Work>
 void with_type(Element element, Work work) {
   switch (element) {
     case Element::int8: return work(int8_t{});
-    case Element::uint8: case Element::byte: case Element::boolean: case Element::logical8: return work(uint8_t{});
+    case Element::uint8: case Element::byte: return work(uint8_t{});
+    case Element::boolean: case Element::logical8: return work(uint8_t{});
     case Element::int16: return work(int16_t{});
     case Element::uint16: case Element::logical16: return work(uint16_t{});
     case Element::int32: case Element::logical32: return work(int32_t{});
@@ -155,6 +158,7 @@ void with_type(Element element, Work work) {
     case Element::double_double: return work(Located<double, double>{});
   }
 }
+// clang-format on
 
 std::mt19937_64& random_bits() {
   static std::mt19937_64 generator(20260);
@@ -180,10 +184,11 @@ void draw(Type* value) {
   else if constexpr (std::is_floating_point_v<Type>)
     *value = static_cast<Type>(small());
   else
-    *value = {static_cast<typename Type::value_type>(small()), static_cast<typename Type::value_type>(small())};
+    *value = {static_cast<typename Type::value_type>(small()),
+              static_cast<typename Type::value_type>(small())};
 }
 
-// ---- What runs on the device ------------------------------------------------------------------------------
+// ---- What runs on the device ------------------------------------------------------------------------
 
 // Device memory, a stream, a counter and a flag.
 class Device {
@@ -234,7 +239,8 @@ class Device {
       Error state = gpu().query_stream(stream_);
       ASSERT_TRUE(state == Error::none || state == Error::not_ready) << gpu().error_text();
       if (state == Error::none) {
-        ASSERT_EQ(__atomic_load_n(signal_.flag, __ATOMIC_ACQUIRE), signal_.value) << "the kernel said nothing";
+        ASSERT_EQ(__atomic_load_n(signal_.flag, __ATOMIC_ACQUIRE), signal_.value)
+            << "the kernel said nothing";
       }
       std::this_thread::yield();
     }
@@ -305,17 +311,17 @@ void check_reduce(Device& device, size_t room, ReduceOp op, Element element, con
       }
     }
   }
-  ASSERT_SUCCESS(launch_reduce(0, device.stream(), op, element, from.data(), the.sources, to.data(), the.targets,
-                               the.count, the.blocks, device.next_signal()));
+  ASSERT_SUCCESS(launch_reduce(0, device.stream(), op, element, from.data(), the.sources, to.data(),
+                               the.targets, the.count, the.blocks, device.next_signal()));
   device.await_flag();
   if (testing::Test::HasFatalFailure()) return;
   Bytes found = device.read();
   auto wrong = std::mismatch(content.begin(), content.end(), found.begin()).first;
-  ASSERT_TRUE(wrong == content.end()) << to_string(op) << " of " << to_string(element) << ", " << the.sources
-                                      << " sources, " << the.targets << " targets, " << the.count
-                                      << " elements" << (the.in_place ? " in place" : "") << ", shift "
-                                      << the.shifts[0] << ", " << the.blocks << " blocks: wrong at byte "
-                                      << wrong - content.begin() << ", buffers are " << stride << " apart";
+  ASSERT_TRUE(wrong == content.end())
+      << to_string(op) << " of " << to_string(element) << ", " << the.sources << " sources, " << the.targets
+      << " targets, " << the.count << " elements" << (the.in_place ? " in place" : "") << ", shift "
+      << the.shifts[0] << ", " << the.blocks << " blocks: wrong at byte " << wrong - content.begin()
+      << ", buffers are " << stride << " apart";
 }
 
 void check_reduce(Device& device, size_t room, ReduceOp op, Element element, const Case& the) {
@@ -346,8 +352,8 @@ TEST(kernels, every_operation_on_every_element) {
       if (!HasFatalFailure()) check_reduce(device, room, op, element, the);
     };
     check({3, 2, 1001, false, {0}, 3});
-    check({8, 8, 129, true, {alignment}, 2});                     // vectors behind a head, or none
-    check({2, 1, 97, false, {0, alignment}, 1});                  // aligned, but not to each other
+    check({8, 8, 129, true, {alignment}, 2});                      // vectors behind a head, or none
+    check({2, 1, 97, false, {0, alignment}, 1});                   // aligned, but not to each other
     check({4, 3, 61, true, {size > 1 ? size_t{1} : 0, 3, 0}, 2});  // not aligned at all
     ++kernels;
   });
@@ -359,7 +365,8 @@ TEST(kernels, any_number_of_sources_and_targets) {
   for (int sources = 1; sources <= max_ranks; sources += sources < 9 ? 1 : 7)
     for (int targets : {0, 1, 2, 7, 8, max_ranks})
       for (bool in_place : {false, true})
-        for (auto [op, element] : {std::pair{ReduceOp::sum, Element::float32}, {ReduceOp::prod, Element::int8},
+        for (auto [op, element] : {std::pair{ReduceOp::sum, Element::float32},
+                                   {ReduceOp::prod, Element::int8},
                                    {ReduceOp::maxloc, Element::double_int}}) {
           check_reduce(device, room, op, element, {sources, targets, 83, in_place, {0}, 2});
           if (HasFatalFailure()) return;
@@ -375,10 +382,12 @@ TEST(kernels, any_count_and_any_alignment) {
     bool together = below(2);
     std::vector<size_t> shifts;
     for (size_t i = 0; i < (together ? 1 : 5); ++i)
-      shifts.push_back(below(2) ? below(64) : below(64) / traits_of(element).alignment * traits_of(element).alignment);
-    check_reduce(device, room, op, element,
-                 {1 + static_cast<int>(below(8)), 1 + static_cast<int>(below(8)), below(3) ? below(200) : below(4),
-                  below(2) == 0, shifts, 1 + static_cast<unsigned>(below(5))});
+      shifts.push_back(below(2) ? below(64)
+                                : below(64) / traits_of(element).alignment * traits_of(element).alignment);
+    check_reduce(
+        device, room, op, element,
+        {1 + static_cast<int>(below(8)), 1 + static_cast<int>(below(8)), below(3) ? below(200) : below(4),
+         below(2) == 0, shifts, 1 + static_cast<unsigned>(below(5))});
     if (HasFatalFailure()) return;
   }
 }
@@ -388,7 +397,8 @@ TEST(kernels, the_grid_makes_no_difference) {
   constexpr size_t large = 8 << 20;
   Device device(large);
   for (unsigned blocks : {1u, 2u, 33u, 1000u})
-    for (auto [op, element] : {std::pair{ReduceOp::sum, Element::float32}, {ReduceOp::prod, Element::float16},
+    for (auto [op, element] : {std::pair{ReduceOp::sum, Element::float32},
+                               {ReduceOp::prod, Element::float16},
                                {ReduceOp::prod, Element::complex_double}}) {
       check_reduce(device, large, op, element, {5, 2, 60001, true, {16}, blocks});
       if (HasFatalFailure()) return;
@@ -467,7 +477,8 @@ TEST(kernels, halves_are_the_same_on_every_gpu) {
       for (size_t i = 0; i < numbers; ++i) {
         bool brain = element == Element::bfloat16;
         auto [a, b] = std::pair(values[i], values[numbers + i]);
-        unsigned short right = brain ? expected(op, Brain{a}, Brain{b}).bits : expected(op, Half{a}, Half{b}).bits;
+        unsigned short right =
+            brain ? expected(op, Brain{a}, Brain{b}).bits : expected(op, Half{a}, Half{b}).bits;
         float value = brain ? bfloat16_to_float(right) : float16_to_float(right);
         float result = brain ? bfloat16_to_float(results[i]) : float16_to_float(results[i]);
         if (std::isnan(value))
@@ -495,12 +506,14 @@ TEST(kernels, copies_any_pieces) {
       from += below(3) ? below(20) : 16 - from % 16;
       if (to + bytes > 2 * side || from + bytes > side) break;
       items.push_back({device.at(to), device.at(from), bytes});
-      std::copy_n(content.begin() + static_cast<ptrdiff_t>(from), bytes, content.begin() + static_cast<ptrdiff_t>(to));
+      std::copy_n(content.begin() + static_cast<ptrdiff_t>(from), bytes,
+                  content.begin() + static_cast<ptrdiff_t>(to));
       to += bytes;
       from += bytes;
     }
     auto blocks = 1 + static_cast<unsigned>(below(40));
-    ASSERT_SUCCESS(launch_copies(0, device.stream(), items.data(), items.size(), blocks, device.next_signal()));
+    ASSERT_SUCCESS(
+        launch_copies(0, device.stream(), items.data(), items.size(), blocks, device.next_signal()));
     device.await_flag();
     if (HasFatalFailure()) return;
     Bytes found = device.read();
@@ -509,7 +522,8 @@ TEST(kernels, copies_any_pieces) {
                                         << " blocks: wrong at byte " << wrong - content.begin();
   }
   std::vector<CopyItem> too_many(max_copies + 1);
-  EXPECT_EQ(launch_copies(0, device.stream(), too_many.data(), too_many.size(), 1, Signal{}), Error::invalid_value);
+  EXPECT_EQ(launch_copies(0, device.stream(), too_many.data(), too_many.size(), 1, Signal{}),
+            Error::invalid_value);
 }
 
 // All that a kernel stored to page-locked memory is there once its flag is.
@@ -525,7 +539,8 @@ TEST(kernels, the_flag_comes_last) {
     device.await_flag();
     if (HasFatalFailure()) break;
     auto* first = static_cast<const unsigned char*>(pinned);
-    ASSERT_TRUE(std::all_of(first, first + bytes, [&](unsigned char byte) { return byte == round; })) << round;
+    ASSERT_TRUE(std::all_of(first, first + bytes, [&](unsigned char byte) { return byte == round; }))
+        << round;
   }
   EXPECT_SUCCESS(gpu().synchronize_stream(device.stream()));
   EXPECT_SUCCESS(gpu().free_pinned(pinned));
@@ -576,7 +591,8 @@ int main(int argc, char** argv) {
     return 77;
   }
   if (!kernels::kernels_available(0)) {
-    std::fprintf(stderr, "%s: kernels cannot run: %s\n", device::runtime()->name(), device::runtime()->error_text());
+    std::fprintf(stderr, "%s: kernels cannot run: %s\n", device::runtime()->name(),
+                 device::runtime()->error_text());
     return 1;
   }
   return RUN_ALL_TESTS();

@@ -22,7 +22,8 @@ FAIRLEAD_KERNEL(touch, (char* bytes)) {
   bytes[0] = 1;
 }
 
-// out[0] += what each thread finds at the start of each array; the block's last thread writes the sum to out[1].
+// out[0] += what each thread finds at the start of each array; the block's last thread writes the sum to
+// out[1].
 FAIRLEAD_KERNEL(add_firsts, (unsigned* out, fairlead::kernel::Pointers<3> arrays)) {
   using namespace fairlead::kernel;
   for (void* array : arrays.at)
