@@ -24,7 +24,7 @@ struct Command {
 constexpr Command commands[] = {
     {"run", "start an MPI program with Fairlead loaded", run_command},
     {"exec", "become one rank with Fairlead loaded, under mpirun, mpiexec, srun or flux", exec_command},
-    {"bench", "measure latency and bandwidth", bench_command},
+    {"bench", "measure messages, collectives and the GPU's own copy", bench_command},
     {"options", "print every option of the library and the value in force", options_command},
 };
 
@@ -61,7 +61,7 @@ std::string manual_page() {
   for (const BenchmarkKind& kind : benchmark_kinds) {
     BenchArguments arguments;
     arguments.kind = &kind;
-    add(fmt::format("bench {}", kind.name).c_str(), kind.summary, arguments, define_bench);
+    add(fmt::format("bench {}", kind.name).c_str(), description_of(kind), arguments, define_bench);
   }
   add("options", commands[3].summary, OptionsArguments{}, define_options);
   return text +

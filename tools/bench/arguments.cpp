@@ -37,11 +37,30 @@ std::string read_range(const std::string& text, uint64_t* smallest, uint64_t* la
   return {};
 }
 
-void define_sizes(CLI::App& app, BenchArguments& a) {
+bool is_collective(const BenchArguments& a) {
+  return a.kind->collective.has_value();
+}
+bool is_barrier(const BenchArguments& a) {
+  return a.kind->collective == Collective::barrier;
+}
+// Sends messages between two ranks, with the placement letters of both.
+bool is_sweep(const BenchArguments& a) {
+  return a.kind->uses_mpi && a.kind->id != Benchmark::pairs && !is_collective(a);
+}
+
+UsualIterations usual_of(const BenchArguments& a) {
+  if (is_collective(a)) return usual_collectives;
+  return a.kind->id == Benchmark::latency || a.kind->id == Benchmark::copy ? usual_messages : usual_windows;
+}
+
+void define_range(CLI::App& app, BenchArguments& a) {
+  std::string smallest = is_collective(a) ? "Sizes below one element begin with that."
+                                          : "0:MAX begins with empty messages (latency only).";
   app.add_option(
          "-m,--message-size", a.size_range,
-         "Message sizes in bytes, doubling from MIN to MAX; k, m and g may follow a number. MIN: ends at "
-         "4m; MAX and :MAX begin at 1; 0:MAX begins with empty messages (latency only).")
+         "Message sizes in bytes, doubling from MIN to MAX; k, m and g may follow a number. MIN: ends "
+         "at 4m; MAX and :MAX begin at 1. " +
+             smallest)
       ->type_name("MIN:MAX")
       ->check(CLI::Validator(
           [](const std::string& text) {
@@ -50,25 +69,85 @@ void define_sizes(CLI::App& app, BenchArguments& a) {
           },
           ""))
       ->capture_default_str();
-  bool many = a.kind->id == Benchmark::latency || a.kind->id == Benchmark::copy;
-  std::string usual = many ? "10000 up to 8 KiB, 1000 above" : "100 up to 8 KiB, 20 above";
+}
+
+void define_iterations(CLI::App& app, BenchArguments& a) {
+  UsualIterations usual = usual_of(a);
+  std::string times = is_barrier(a) ? std::to_string(usual.small)
+                                    : fmt::format("{} up to 8 KiB, {} above", usual.small, usual.large);
   app.add_option("-i,--iterations", a.iterations, "Timed iterations of each size.")
       ->type_name("N")
       ->check(whole_number(1, most_iterations))
-      ->default_str(usual + "; fewer where a size would take over 1 s (0.1 s on simulated GPUs)");
+      ->default_str(times + "; fewer where a size would take over 1 s (0.1 s on simulated GPUs)");
   app.add_option("-x,--warmup", a.warmup, "Iterations before the timed ones, of each size.")
       ->type_name("N")
       ->check(whole_number(0, most_iterations))
       ->default_str("a hundredth of the timed ones, 10 at least");
-  if (a.kind->id != Benchmark::latency)
+  if (a.kind->id != Benchmark::latency && !is_collective(a))
     app.add_option("-W,--window-size", a.window, "Messages in flight at once.")
         ->type_name("N")
         ->check(whole_number(1, 65536))
         ->capture_default_str();
+}
+
+void define_validation(CLI::App& app, BenchArguments& a) {
   app.add_flag(
       "-c,--validation", a.validate,
       "Check the received bytes of each size, in the timed run and in further iterations with new data; adds "
       "a column and exits with 1 when bytes are wrong.");
+}
+
+void define_via(CLI::App& app, BenchArguments& a) {
+  app.add_option(
+         "--via", a.via,
+         "What carries the messages: mpi, or nccl (NCCL or RCCL, found in NCCL_HOME/lib or by the loader).")
+      ->type_name("NAME")
+      ->check(one_of({"mpi", "nccl"}))
+      ->capture_default_str();
+}
+
+void define_collective(CLI::App& app, BenchArguments& a) {
+  const CollectiveKind& kind = a.collective();
+  app.add_flag("-f,--full", a.full,
+               a.kind->id == Benchmark::overlap
+                   ? "Full statistics: also the times of starting, testing and waiting, the least and the "
+                     "greatest pure communication time of a rank, and the iterations."
+                   : "Full statistics: also the least and the greatest mean of a rank, percentiles of the "
+                     "means over the ranks, and the iterations.");
+  if (a.kind->id == Benchmark::overlap)
+    app.add_option("-t,--num-test-calls", a.tests, "Calls of MPI_Test during the computation.")
+        ->type_name("N")
+        ->check(whole_number(0, most_iterations))
+        ->capture_default_str();
+  define_via(app, a);
+  if (is_barrier(a)) return;  // of ranks, not of memory
+  a.element = kind.reduces ? "float" : "char";
+  app.add_option("PLACEMENT", a.placement,
+                 "Memory of rank 0 and of all other ranks: D device, H host, M managed.")
+      ->default_str("D D");
+  app.add_option("-T,--type", a.element, "Elements: char, int, float or double.")
+      ->type_name("TYPE")
+      ->check(one_of({"char", "int", "float", "double"}))
+      ->capture_default_str();
+  if (kind.reduces)
+    app.add_option("-o,--operation", a.reduction, "Reduction: sum, prod, min or max.")
+        ->type_name("OP")
+        ->check(one_of({"sum", "prod", "min", "max"}))
+        ->capture_default_str();
+  if (rooted(kind))
+    app.add_option("-k,--root-rank", a.root_text, "The root; rotate: the next rank in every call.")
+        ->type_name("RANK")
+        ->capture_default_str();
+  app.add_option("-M,--mem-limit", a.memory_text,
+                 "Bytes that the buffers of a rank may take; sizes that need more are left out.")
+      ->type_name("SIZE")
+      ->capture_default_str();
+}
+
+void define_sizes(CLI::App& app, BenchArguments& a) {
+  if (!is_barrier(a)) define_range(app, a);
+  define_iterations(app, a);
+  if (!is_barrier(a)) define_validation(app, a);
 }
 
 void define_device(CLI::App& app, BenchArguments& a) {
@@ -114,12 +193,7 @@ void define_sweep(CLI::App& app, BenchArguments& a) {
   // Checked by hand afterwards: the two letters have one meaning each.
   app.add_option("PLACEMENT", a.placement, "Memory of rank 0 and of rank 1: D device, H host, M managed.")
       ->default_str("D D");
-  app.add_option(
-         "--via", a.via,
-         "What carries the messages: mpi, or nccl (NCCL or RCCL, found in NCCL_HOME/lib or by the loader).")
-      ->type_name("NAME")
-      ->check(one_of({"mpi", "nccl"}))
-      ->capture_default_str();
+  define_via(app, a);
 }
 
 void define_json(CLI::App& app, BenchArguments& a) {
@@ -127,8 +201,9 @@ void define_json(CLI::App& app, BenchArguments& a) {
       ->type_name("FILE");
 }
 
-const char* usage_of(Benchmark benchmark) {
-  switch (benchmark) {
+const char* usage_of(const BenchArguments& a) {
+  if (is_barrier(a)) return "[options]";
+  switch (a.kind->id) {
     case Benchmark::pairs:
       return "[options] [COUNT] [ALLOCATOR] [MISALIGN]";
     case Benchmark::copy:
@@ -139,8 +214,12 @@ const char* usage_of(Benchmark benchmark) {
   }
 }
 
-const char* examples_of(Benchmark benchmark) {
-  switch (benchmark) {
+std::string examples_of(const BenchArguments& a) {
+  switch (a.kind->id) {
+    case Benchmark::collective:
+    case Benchmark::overlap:
+      return fmt::format("  fairlead bench {0} -n 8 -f\n  fairlead run -n 4 --sim 4 fairlead bench {0}{1}",
+                         a.kind->name, is_barrier(a) ? "" : " -m 4:1m -c D D");
     case Benchmark::latency:
       return "  fairlead bench latency -m 8:64k -c\n  fairlead run -n 2 --sim 2 fairlead bench latency H D";
     case Benchmark::bandwidth:
@@ -165,14 +244,52 @@ void check_placement(BenchArguments& a) {
           fmt::format("placement '{}' is not accepted; accepted: D (device), H (host), M (managed)", place));
   }
   if (a.placement.size() != 2)
-    throw usage(fmt::format("{} placement letter{} given; accepted: two, of rank 0 and of rank 1, as in D H",
-                            a.placement.size(), a.placement.size() == 1 ? "" : "s"));
+    throw usage(fmt::format("{} placement letter{} given; accepted: two, of rank 0 and of {}, as in D H",
+                            a.placement.size(), a.placement.size() == 1 ? "" : "s",
+                            is_collective(a) ? "the others" : "rank 1"));
   if (a.via == "nccl" && a.placement != std::vector<std::string>{"D", "D"})
-    throw usage("--via nccl takes device memory on both ranks; accepted: D D");
+    throw usage("--via nccl takes device memory on all ranks; accepted: D D");
+}
+
+std::string names_in_nccl() {
+  std::string names;
+  for (const BenchmarkKind& kind : benchmark_kinds)
+    if (kind.id == Benchmark::collective && collective_kind(*kind.collective).in_nccl)
+      names += (names.empty() ? "" : ", ") + std::string(kind.name);
+  return names;
+}
+
+void check_collective(BenchArguments& a) {
+  if (a.via == "nccl" && (a.kind->id == Benchmark::overlap || !a.collective().in_nccl))
+    throw usage(fmt::format("--via nccl: NCCL has no such call; accepted: {}", names_in_nccl()));
+  if (is_barrier(a)) {
+    a.placement = {"H", "H"};
+    a.smallest = a.largest = 0;
+    return;
+  }
+  if (std::string wrong = parse_bytes(a.memory_text, &a.memory_limit); !wrong.empty())
+    throw usage(fmt::format("-M: '{}' is not accepted; {}", a.memory_text, wrong));
+  if (a.root_text == "rotate") {
+    a.root = -1;
+  } else if (std::string wrong = whole_number(0, INT32_MAX)(a.root_text); !wrong.empty()) {
+    throw usage(fmt::format("-k: '{}' is not accepted; accepted: a rank, or rotate", a.root_text));
+  } else {
+    a.root = std::stoi(a.root_text);
+  }
+  const ElementType& type = element_type(a.element);
+  a.smallest = std::max(a.smallest, type.bytes);
+  if (a.largest < a.smallest)
+    throw usage(
+        fmt::format("-m: '{}' is not accepted; one {} takes {} bytes", a.size_range, type.name, type.bytes));
+  if (a.smallest % type.bytes)
+    throw usage(
+        fmt::format("-m: '{}' is not accepted; accepted: sizes that begin with a multiple of {} bytes, "
+                    "the size of a {}",
+                    a.size_range, type.bytes, type.name));
 }
 
 void check_together(BenchArguments& a) {
-  if (a.kind->uses_mpi && a.kind->id != Benchmark::pairs) check_placement(a);
+  if (is_sweep(a) || is_collective(a)) check_placement(a);
   if (a.kind->id == Benchmark::pairs) {
     if (a.allocator.size() != 1)
       throw usage(
@@ -189,8 +306,9 @@ void check_together(BenchArguments& a) {
                                 name, longs, INT32_MAX));
   }
   read_range(a.size_range, &a.smallest, &a.largest);
-  if (a.smallest == 0 && a.kind->id != Benchmark::latency)
+  if (a.smallest == 0 && a.kind->id != Benchmark::latency && !is_collective(a))
     throw usage(fmt::format("-m: '{}' is not accepted; accepted: sizes from 1 byte", a.size_range));
+  if (is_collective(a)) check_collective(a);
 }
 
 const BenchmarkKind& kind_of(const std::string& name) {
@@ -219,6 +337,20 @@ std::string benchmark_names() {
   return names;
 }
 
+std::string description_of(const BenchmarkKind& kind) {
+  if (!kind.collective) return kind.summary;
+  const CollectiveKind& collective = collective_kind(*kind.collective);
+  const char* times = " Time is that of one call from its start to its completion, the mean over the ranks.";
+  if (kind.id == Benchmark::overlap)
+    times =
+        " Pure communication is the call and its MPI_Wait. Then each rank computes for as long between the "
+        "two; "
+        "overall is the time of both together, overlap the part of the pure communication that the "
+        "computation "
+        "hides. Times are means over the ranks.";
+  return kind.summary + std::string(times) + explain(collective, kind.id == Benchmark::collective);
+}
+
 void require_gpu(const BenchArguments& arguments) {
   const std::string& wanted = options().device;
   const bool nccl = arguments.via == "nccl";
@@ -240,11 +372,16 @@ void require_gpu(const BenchArguments& arguments) {
                                why));
 }
 
-void check_ranks(const BenchmarkKind& kind, int ranks) {
+void check_ranks(const BenchArguments& arguments, int ranks) {
+  const BenchmarkKind& kind = *arguments.kind;
   if (kind.id == Benchmark::pairs && ranks % 2)
     throw usage(fmt::format("{}: {} rank{} cannot be paired; accepted: an even number of ranks", kind.name,
                             ranks, ranks == 1 ? "" : "s"));
-  if (ranks < 2) throw usage(fmt::format("{}: 1 rank has no partner; accepted: 2 ranks or more", kind.name));
+  if (ranks < 2 && !kind.collective)
+    throw usage(fmt::format("{}: 1 rank has no partner; accepted: 2 ranks or more", kind.name));
+  if (arguments.root >= ranks)
+    throw usage(fmt::format("{}: -k: there is no rank {} in {} rank{}", kind.name, arguments.root, ranks,
+                            ranks == 1 ? "" : "s"));
 }
 
 bool BenchArguments::needs_device() const {
@@ -269,8 +406,8 @@ void define_bench(CLI::App& app, BenchArguments& arguments) {
     define_pairs(app, arguments);
   else if (id != Benchmark::host_overhead)
     define_sizes(app, arguments);
-  if (id == Benchmark::latency || id == Benchmark::bandwidth || id == Benchmark::bidirectional)
-    define_sweep(app, arguments);
+  if (is_sweep(arguments)) define_sweep(app, arguments);
+  if (is_collective(arguments)) define_collective(app, arguments);
   if (id == Benchmark::host_overhead) {
     app.add_option("--rounds", arguments.rounds, "Pairs of runs, one with and one without Fairlead.")
         ->type_name("N")
@@ -292,7 +429,7 @@ void define_bench(CLI::App& app, BenchArguments& arguments) {
         ->type_name("ABI")
         ->check(one_of(mpi_abis))
         ->default_str("the first this build has");
-  set_up(app, usage_of(id), examples_of(id));
+  set_up(app, usage_of(arguments), examples_of(arguments));
 }
 
 std::optional<BenchArguments> parse_bench(const std::string& benchmark, const Words& words) {
@@ -300,7 +437,7 @@ std::optional<BenchArguments> parse_bench(const std::string& benchmark, const Wo
   arguments.kind = &kind_of(benchmark);
   arguments.command = shell_line({"fairlead", "bench", benchmark});
   if (!words.empty()) arguments.command += " " + shell_line(words);
-  CLI::App app(arguments.kind->summary, fmt::format("fairlead bench {}", benchmark));
+  CLI::App app(description_of(*arguments.kind), fmt::format("fairlead bench {}", benchmark));
   define_bench(app, arguments);
   try {
     if (!parse(app, words)) return std::nullopt;

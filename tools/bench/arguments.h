@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/collective.h"
 #include "common/failure.h"
 #include "common/words.h"
 
@@ -21,7 +22,8 @@ class App;
 
 namespace fairlead::tools {
 
-enum class Benchmark { latency, bandwidth, bidirectional, pairs, copy, host_overhead };
+// Collectives are two: blocking calls, and nonblocking ones with computation meanwhile.
+enum class Benchmark { latency, bandwidth, bidirectional, pairs, copy, host_overhead, collective, overlap };
 
 struct BenchmarkKind {
   Benchmark id;
@@ -29,6 +31,7 @@ struct BenchmarkKind {
   const char* summary;
   bool uses_mpi;  // runs in ranks; the others run by themselves
   int ranks;      // launched when called plainly
+  std::optional<Collective> collective = {};
 };
 
 inline constexpr BenchmarkKind benchmark_kinds[] = {
@@ -50,7 +53,50 @@ inline constexpr BenchmarkKind benchmark_kinds[] = {
      "Measure what loading Fairlead adds to an 8-byte host-to-host message: alternates runs with and without "
      "it.",
      false, 2},
+    {Benchmark::collective, "allreduce", "Measure MPI_Allreduce.", true, 2, Collective::allreduce},
+    {Benchmark::collective, "bcast", "Measure MPI_Bcast.", true, 2, Collective::bcast},
+    {Benchmark::collective, "reduce", "Measure MPI_Reduce.", true, 2, Collective::reduce},
+    {Benchmark::collective, "allgather", "Measure MPI_Allgather.", true, 2, Collective::allgather},
+    {Benchmark::collective, "allgatherv", "Measure MPI_Allgatherv.", true, 2, Collective::allgatherv},
+    {Benchmark::collective, "alltoall", "Measure MPI_Alltoall.", true, 2, Collective::alltoall},
+    {Benchmark::collective, "alltoallv", "Measure MPI_Alltoallv.", true, 2, Collective::alltoallv},
+    {Benchmark::collective, "gather", "Measure MPI_Gather.", true, 2, Collective::gather},
+    {Benchmark::collective, "scatter", "Measure MPI_Scatter.", true, 2, Collective::scatter},
+    {Benchmark::collective, "reduce_scatter", "Measure MPI_Reduce_scatter.", true, 2,
+     Collective::reduce_scatter},
+    {Benchmark::collective, "barrier", "Measure MPI_Barrier.", true, 2, Collective::barrier},
+    {Benchmark::overlap, "iallreduce", "Measure MPI_Iallreduce, and how much of it computation hides.", true,
+     2, Collective::allreduce},
+    {Benchmark::overlap, "ibcast", "Measure MPI_Ibcast, and how much of it computation hides.", true, 2,
+     Collective::bcast},
+    {Benchmark::overlap, "ireduce", "Measure MPI_Ireduce, and how much of it computation hides.", true, 2,
+     Collective::reduce},
+    {Benchmark::overlap, "iallgather", "Measure MPI_Iallgather, and how much of it computation hides.", true,
+     2, Collective::allgather},
+    {Benchmark::overlap, "iallgatherv", "Measure MPI_Iallgatherv, and how much of it computation hides.",
+     true, 2, Collective::allgatherv},
+    {Benchmark::overlap, "ialltoall", "Measure MPI_Ialltoall, and how much of it computation hides.", true, 2,
+     Collective::alltoall},
+    {Benchmark::overlap, "ialltoallv", "Measure MPI_Ialltoallv, and how much of it computation hides.", true,
+     2, Collective::alltoallv},
+    {Benchmark::overlap, "igather", "Measure MPI_Igather, and how much of it computation hides.", true, 2,
+     Collective::gather},
+    {Benchmark::overlap, "iscatter", "Measure MPI_Iscatter, and how much of it computation hides.", true, 2,
+     Collective::scatter},
+    {Benchmark::overlap, "ireduce_scatter",
+     "Measure MPI_Ireduce_scatter, and how much of it computation hides.", true, 2,
+     Collective::reduce_scatter},
+    {Benchmark::overlap, "ibarrier", "Measure MPI_Ibarrier, and how much of it computation hides.", true, 2,
+     Collective::barrier},
 };
+
+// Timed iterations of each size where the user gives none, up to 8 KiB and above: the OSU micro-benchmarks'.
+struct UsualIterations {
+  int64_t small, large;
+};
+inline constexpr uint64_t largest_small_size = 8192;
+inline constexpr UsualIterations usual_messages = {10000, 1000}, usual_windows = {100, 20},
+                                 usual_collectives = {1000, 100};
 
 struct BenchArguments {
   const BenchmarkKind* kind = nullptr;
@@ -77,20 +123,33 @@ struct BenchArguments {
   double timeout_s = 1;
   // host_overhead
   int rounds = 5;
+  // collectives
+  bool full = false;
+  std::string element = "char";
+  std::string reduction = "sum";
+  std::string memory_text = "512m";
+  uint64_t memory_limit = 0;
+  std::string root_text = "0";
+  int root = 0;  // -1: another one for every call
+  int tests = 0;
 
   std::string command;  // as the user typed it
 
   bool needs_device() const;
+  const CollectiveKind& collective() const { return collective_kind(*kind->collective); }
   std::vector<uint64_t> sizes() const;
 };
 
 std::string benchmark_names();  // "latency, bw, ..."
 
+// Its summary and, for collectives, what the columns mean.
+std::string description_of(const BenchmarkKind& kind);
+
 // Throws a cannot_run Failure where the GPUs that FAIRLEAD_DEVICE (or -d) or --via nccl ask for are not here.
 void require_gpu(const BenchArguments& arguments);
 
 // Throws a usage Failure where this benchmark cannot run in that many ranks.
-void check_ranks(const BenchmarkKind& kind, int ranks);
+void check_ranks(const BenchArguments& arguments, int ranks);
 
 void define_bench(CLI::App& app, BenchArguments& arguments);
 

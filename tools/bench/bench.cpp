@@ -76,7 +76,7 @@ int bench_command(const Words& words) {
   if (words.front() == "-h" || words.front() == "--help") {
     std::cout << "Usage: fairlead bench NAME [options]\n\nBenchmarks:\n";
     for (const BenchmarkKind& kind : benchmark_kinds)
-      std::cout << fmt::format("  {:<15}{}\n", kind.name, kind.summary);
+      std::cout << fmt::format("  {:<17}{}\n", kind.name, kind.summary);
     std::cout << "\n`fairlead bench NAME --help` tells more. Options follow the OSU micro-benchmarks.\n"
                  "\nExample:\n  fairlead bench latency -m 8:1m -c D D\n";
     return exit_success;
@@ -88,7 +88,7 @@ int bench_command(const Words& words) {
   if (arguments->kind->uses_mpi && job) return become_rank(*arguments, *job, words);
   if (job && job->size > 1)
     throw usage(fmt::format("{} runs by itself, not in the ranks of a job; call it plainly", words.front()));
-  if (arguments->kind->uses_mpi) check_ranks(*arguments->kind, arguments->ranks);
+  if (arguments->kind->uses_mpi) check_ranks(*arguments, arguments->ranks);
   check_json_target(arguments->json);
   if (!arguments->kind->uses_mpi || !ranks_may_be_elsewhere()) require_gpu(*arguments);
   if (arguments->kind->id == Benchmark::copy) return copy_benchmark(*arguments);
@@ -110,7 +110,7 @@ Words bench_for_ranks(const Words& program, RunArguments& run) {
   if (!arguments) std::exit(exit_success);  // its help was printed
   if (!arguments->kind->uses_mpi)
     throw usage(fmt::format("{} runs by itself, not in the ranks of a job; call it plainly", words.front()));
-  check_ranks(*arguments->kind, run.ranks);
+  check_ranks(*arguments, run.ranks);
   bool abi_given = std::find(mpi_abis.begin(), mpi_abis.end(), run.mpi) != mpi_abis.end();
   if (abi_given && !arguments->mpi.empty() && arguments->mpi != run.mpi)
     throw usage(fmt::format("run --mpi {} and bench --mpi {} disagree", run.mpi, arguments->mpi));

@@ -121,15 +121,27 @@ Buffer::~Buffer() {
     fairlead_device_free(address_);
 }
 
+void Buffer::write(size_t offset, const void* data, size_t bytes) {
+  char* to = static_cast<char*>(address_) + offset;
+  if (on_host(place_))
+    std::memcpy(to, data, bytes);
+  else if (bytes > 0)
+    require(fairlead_device_copy(to, data, bytes), "cannot write the message buffer");
+}
+
+void Buffer::read(size_t offset, void* data, size_t bytes) const {
+  const char* from = static_cast<const char*>(address_) + offset;
+  if (on_host(place_))
+    std::memcpy(data, from, bytes);
+  else if (bytes > 0)
+    require(fairlead_device_copy(data, from, bytes), "cannot read the message buffer");
+}
+
 void Buffer::write_pattern(size_t offset, size_t bytes, uint64_t seed) {
   std::vector<uint64_t> scratch((std::min(chunk, bytes) + 7) / 8);
   by_chunks(bytes, [&](size_t done, size_t length) {
     make_pattern(scratch, done / 8, seed);
-    char* to = static_cast<char*>(address_) + offset + done;
-    if (on_host(place_))
-      std::memcpy(to, scratch.data(), length);
-    else
-      require(fairlead_device_copy(to, scratch.data(), length), "cannot write the message buffer");
+    write(offset + done, scratch.data(), length);
   });
 }
 
@@ -141,19 +153,21 @@ void Buffer::clear(size_t offset, size_t bytes) {
     require(fairlead_device_fill(to, 0, bytes), "cannot clear the message buffer");
 }
 
-bool Buffer::holds_pattern(size_t offset, size_t bytes, uint64_t seed) const {
+std::optional<size_t> Buffer::first_wrong(size_t offset, size_t bytes, uint64_t seed) const {
   std::vector<uint64_t> expected((std::min(chunk, bytes) + 7) / 8), found(expected.size());
-  bool same = true;
+  std::optional<size_t> wrong;
   by_chunks(bytes, [&](size_t done, size_t length) {
+    if (wrong) return;
     make_pattern(expected, done / 8, seed);
-    const char* from = static_cast<const char*>(address_) + offset + done;
-    if (!on_host(place_)) {
-      require(fairlead_device_copy(found.data(), from, length), "cannot read the message buffer");
-      from = reinterpret_cast<const char*>(found.data());
-    }
-    same = same && std::memcmp(from, expected.data(), length) == 0;
+    read(offset + done, found.data(), length);
+    if (std::memcmp(found.data(), expected.data(), length) == 0) return;
+    auto as_bytes = [](const std::vector<uint64_t>& words) {
+      return reinterpret_cast<const char*>(words.data());
+    };
+    auto at = std::mismatch(as_bytes(found), as_bytes(found) + length, as_bytes(expected)).first;
+    wrong = offset + done + static_cast<size_t>(at - as_bytes(found));
   });
-  return same;
+  return wrong;
 }
 
 }  // namespace fairlead::tools

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace fairlead::tools {
@@ -30,9 +31,15 @@ class Buffer {
   void* address() const { return address_; }
 
   // From `offset` on.
+  void write(size_t offset, const void* data, size_t bytes);
+  void read(size_t offset, void* data, size_t bytes) const;
   void write_pattern(size_t offset, size_t bytes, uint64_t seed);
   void clear(size_t offset, size_t bytes);
-  bool holds_pattern(size_t offset, size_t bytes, uint64_t seed) const;
+  bool holds_pattern(size_t offset, size_t bytes, uint64_t seed) const {
+    return !first_wrong(offset, bytes, seed);
+  }
+  // Where in the buffer the pattern is broken first.
+  std::optional<size_t> first_wrong(size_t offset, size_t bytes, uint64_t seed) const;
 
  private:
   Place place_;

@@ -78,8 +78,8 @@ int copy_benchmark(const BenchArguments& arguments) {
     source.write_pattern(0, bytes, bytes);
     target.clear(0, bytes);
     Measurement m{.bytes = bytes};
-    auto timed = [&](bool many, auto step) {
-      Repetitions wanted = repetitions(arguments, bytes, many);
+    auto timed = [&](UsualIterations usual, auto step) {
+      Repetitions wanted = repetitions(arguments, bytes, usual);
       double trial = mean(time_batches(std::min(trial_steps, wanted.warmup), step));
       wanted = within_budget(arguments, wanted, trial, simulated);
       time_batches(wanted.warmup - trial_steps, step);
@@ -88,11 +88,11 @@ int copy_benchmark(const BenchArguments& arguments) {
     };
     auto bandwidth = [&](const Buffer& into, const Buffer& out_of, const OwnedStream& on) {
       double window_bytes = double(bytes) * arguments.window;
-      return scaled(timed(false, [&] { copies(arguments.window, into, out_of, on); }),
+      return scaled(timed(usual_windows, [&] { copies(arguments.window, into, out_of, on); }),
                     [=](double s) { return window_bytes / s / 1e6; });
     };
-    m.latency_us =
-        scaled(timed(true, [&] { copies(1, target, source, stream); }), [](double s) { return s * 1e6; });
+    m.latency_us = scaled(timed(usual_messages, [&] { copies(1, target, source, stream); }),
+                          [](double s) { return s * 1e6; });
     m.bandwidth_mb_s = bandwidth(target, source, stream);
     if (arguments.validate) m.valid = target.holds_pattern(0, bytes, bytes);
     m.device_to_host_mb_s = bandwidth(host, source, source_stream);

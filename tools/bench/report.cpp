@@ -23,8 +23,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int size_width = 12, value_width = 18;
-
 Json hardware(const BenchArguments& arguments) {
   auto gpus = Json::array();
   if (provider_of(arguments) != "none")
@@ -34,10 +32,6 @@ Json hardware(const BenchArguments& arguments) {
           {"logical_cpus", logical_cpus()},
           {"memory_bytes", memory_bytes()},
           {"gpus", gpus}};
-}
-
-Json to_json(const Distribution& d) {
-  return {{"mean", d.mean}, {"min", d.min}, {"p50", d.p50}, {"p99", d.p99}, {"max", d.max}};
 }
 
 std::string place_name(const std::string& letter) {
@@ -78,47 +72,64 @@ void write_json(const std::string& where, const nlohmann::ordered_json& json) {
     throw Failure(exit_problem, fmt::format("--json: cannot write {}: {}", where, std::strerror(errno)));
 }
 
+Json to_json(const Distribution& d) {
+  return {{"mean", d.mean}, {"min", d.min}, {"p50", d.p50}, {"p99", d.p99}, {"max", d.max}};
+}
+
+Json context_json(const BenchArguments& arguments, const Context& context) {
+  std::string provider = provider_of(arguments);
+  Json json = {{"schema", 1},
+               {"benchmark", arguments.kind->name},
+               {"command", arguments.command},
+               {"date", utc_date()},
+               {"fairlead", FAIRLEAD_VERSION},
+               {"preloaded", context.preloaded},
+               {"mpi", {{"abi", context.mpi_abi}, {"library", context.mpi_library}}},
+               {"via", context.via},
+               {"provider", provider},
+               {"ranks", context.ranks},
+               {"devices", context.devices},
+               {"hardware", hardware(arguments)}};
+  if (device::Runtime* runtime = provider == "none" ? nullptr : device::runtime())
+    json["driver"] = runtime->version();
+  if (!context.mpi_abi.empty()) json["placement"] = arguments.placement;
+  return json;
+}
+
+void print_context(const BenchArguments& arguments, const Context& context) {
+  std::cout << fmt::format("# fairlead bench {} {}\n", arguments.kind->name, FAIRLEAD_VERSION);
+  std::cout << fmt::format("# command: {}\n", arguments.command);
+  if (!context.mpi_abi.empty()) {
+    std::cout << fmt::format("# MPI: {} ({}), {} ranks, Fairlead {}\n", context.mpi_library, context.mpi_abi,
+                             context.ranks, context.preloaded ? "loaded" : "not loaded");
+    if (arguments.kind->collective != Collective::barrier)
+      std::cout << fmt::format("# rank 0: {}, {}: {}\n", place_name(arguments.placement[0]),
+                               arguments.kind->collective ? "other ranks" : "rank 1",
+                               place_name(arguments.placement[1]));
+  }
+  if (context.via != "MPI") std::cout << fmt::format("# via: {}\n", context.via);
+  std::string provider = provider_of(arguments);
+  std::cout << fmt::format("# provider: {}", provider);
+  if (provider != "none")
+    std::cout << fmt::format(", {}, devices {}", fairlead_device_name(0), context.devices);
+  std::cout << "\n";
+}
+
 Report::Report(const BenchArguments& arguments, const Context& context) : arguments_(arguments) {
   check_json_target(arguments.json);
   Benchmark id = arguments.kind->id;
   latency_ = id == Benchmark::latency || id == Benchmark::copy;
   bandwidth_ = id != Benchmark::latency;
 
-  std::string provider = provider_of(arguments);
-  json_ = std::make_unique<Json>(Json{{"schema", 1},
-                                      {"benchmark", arguments.kind->name},
-                                      {"command", arguments.command},
-                                      {"date", utc_date()},
-                                      {"fairlead", FAIRLEAD_VERSION},
-                                      {"preloaded", context.preloaded},
-                                      {"mpi", {{"abi", context.mpi_abi}, {"library", context.mpi_library}}},
-                                      {"via", context.via},
-                                      {"provider", provider},
-                                      {"ranks", context.ranks},
-                                      {"devices", context.devices},
-                                      {"hardware", hardware(arguments)}});
+  json_ = std::make_unique<Json>(context_json(arguments, context));
   Json& json = *json_;
-  if (device::Runtime* runtime = provider == "none" ? nullptr : device::runtime())
-    json["driver"] = runtime->version();
-  if (!context.mpi_abi.empty()) json["placement"] = arguments.placement;
   if (arguments.fresh) json["fresh"] = true;
   if (bandwidth_) json["window"] = arguments.window;
   json["results"] = Json::array();
   if (!table()) return;
 
-  std::cout << fmt::format("# fairlead bench {} {}\n", arguments.kind->name, FAIRLEAD_VERSION);
-  std::cout << fmt::format("# command: {}\n", arguments.command);
-  if (!context.mpi_abi.empty()) {
-    std::cout << fmt::format("# MPI: {} ({}), {} ranks, Fairlead {}\n", context.mpi_library, context.mpi_abi,
-                             context.ranks, context.preloaded ? "loaded" : "not loaded");
-    std::cout << fmt::format("# rank 0: {}, rank 1: {}\n", place_name(arguments.placement[0]),
-                             place_name(arguments.placement[1]));
-  }
-  if (context.via != "MPI") std::cout << fmt::format("# via: {}\n", context.via);
-  std::cout << fmt::format("# provider: {}", provider);
-  if (provider != "none")
-    std::cout << fmt::format(", {}, devices {}", fairlead_device_name(0), context.devices);
-  std::cout << fmt::format("\n{:<{}}", "# Size", size_width);
+  print_context(arguments, context);
+  std::cout << fmt::format("{:<{}}", "# Size", size_width);
   if (latency_) std::cout << fmt::format("{:>{}}", "Latency (us)", value_width);
   if (bandwidth_) std::cout << fmt::format("{:>{}}", "Bandwidth (MB/s)", value_width);
   if (arguments.kind->id == Benchmark::copy)

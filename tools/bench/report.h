@@ -43,6 +43,13 @@ struct Context {
   std::string devices = {};  // "0 -> 1"
 };
 
+inline constexpr int size_width = 12, value_width = 18;
+
+// What every report says before its results, as JSON and as the table's first lines.
+nlohmann::ordered_json context_json(const BenchArguments& arguments, const Context& context);
+void print_context(const BenchArguments& arguments, const Context& context);
+nlohmann::ordered_json to_json(const Distribution& distribution);
+
 class Report {
  public:
   // Opens the JSON file, so that a bad name is found before anything is measured, and prints the context.

@@ -19,14 +19,12 @@ struct Repetitions {
   int64_t timed = 0, warmup = 0;
 };
 
-// The OSU micro-benchmarks' defaults, or what the user asks for. `many` for single messages, which are
-// repeated more often than windows of them.
-inline Repetitions repetitions(const BenchArguments& arguments, uint64_t bytes, bool many) {
-  constexpr uint64_t largest_small = 8192;
-  bool small = bytes <= largest_small;
-  int64_t usual = many ? (small ? 10000 : 1000) : (small ? 100 : 20);
+// What the user asks for, else what is usual.
+inline Repetitions repetitions(const BenchArguments& arguments, uint64_t bytes, UsualIterations usual) {
   Repetitions r;
-  r.timed = arguments.iterations >= 0 ? arguments.iterations : usual;
+  r.timed = arguments.iterations >= 0     ? arguments.iterations
+            : bytes <= largest_small_size ? usual.small
+                                          : usual.large;
   r.warmup = arguments.warmup >= 0 ? arguments.warmup : std::max<int64_t>(r.timed / 100, 10);
   return r;
 }
@@ -50,20 +48,27 @@ inline double mean(const std::vector<double>& values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
 }
 
-// Seconds per step, one value a batch.
-template <class Step>
-std::vector<double> time_batches(int64_t iterations, Step step) {
-  using Clock = std::chrono::steady_clock;
-  constexpr int64_t batches = 100;
-  int64_t batch = (iterations + batches - 1) / batches;
+// Seconds per step, one value a batch; `seconds_of(steps)` does a batch.
+template <class Batch>
+std::vector<double> batches(int64_t iterations, Batch seconds_of) {
+  constexpr int64_t most = 100;
+  int64_t batch = (iterations + most - 1) / most;
   std::vector<double> seconds;
   for (int64_t done = 0; done < iterations; done += batch) {
     int64_t steps = std::min(batch, iterations - done);
-    auto start = Clock::now();
-    for (int64_t i = 0; i < steps; ++i) step();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count() / double(steps));
+    seconds.push_back(seconds_of(steps) / double(steps));
   }
   return seconds;
+}
+
+template <class Step>
+std::vector<double> time_batches(int64_t iterations, Step step) {
+  using Clock = std::chrono::steady_clock;
+  return batches(iterations, [&](int64_t steps) {
+    auto start = Clock::now();
+    for (int64_t i = 0; i < steps; ++i) step();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  });
 }
 
 }  // namespace fairlead::tools

@@ -18,6 +18,7 @@ namespace {
 int run_in_ranks(const BenchArguments& arguments) {
   Ranks ranks;
   try {
+    if (arguments.kind->collective) return collective_benchmark(arguments, ranks);
     return arguments.kind->id == Benchmark::pairs ? pairs_benchmark(arguments, ranks)
                                                   : sweep_benchmark(arguments, ranks);
   } catch (const AgreedFailure& failure) {

@@ -199,7 +199,7 @@ int pairs_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   std::optional<Buffer> ping, pong;
   std::string provider = "none";
   ranks.together([&] {
-    check_ranks(*arguments.kind, ranks.size);
+    check_ranks(arguments, ranks.size);
     if (arguments.needs_device() || !arguments.device.empty()) {
       ranks.take_device(arguments);
       provider = fairlead_device_provider();

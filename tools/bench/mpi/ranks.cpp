@@ -7,6 +7,7 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 
 namespace fairlead::tools {
@@ -25,6 +26,18 @@ bool library_is_loaded(const std::string& name) {
       },
       &search);
   return search.found;
+}
+
+// Soon, that is.
+bool completes(MPI_Request* request) {
+  constexpr auto patience = std::chrono::seconds(10);
+  auto start = std::chrono::steady_clock::now();
+  for (int done = 0; std::chrono::steady_clock::now() - start < patience;) {
+    MPI_Test(request, &done, MPI_STATUS_IGNORE);
+    if (done) return true;
+    usleep(1000);
+  }
+  return false;
 }
 
 }  // namespace
@@ -70,7 +83,12 @@ void Ranks::together(const std::function<void()>& step) const {
     code = failure.code();
   }
   int mine = code == exit_success ? size : rank, first = size;
-  MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  MPI_Request agreement = MPI_REQUEST_NULL;
+  MPI_Iallreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD, &agreement);
+  if (code == exit_success)
+    MPI_Wait(&agreement, MPI_STATUS_IGNORE);
+  else if (!completes(&agreement))  // the others wait for this rank inside the step
+    throw Failure(static_cast<ExitCode>(code), line);
   if (first == size) return;
   int length = static_cast<int>(line.size());
   MPI_Bcast(&length, 1, MPI_INT, first, MPI_COMM_WORLD);

@@ -30,7 +30,8 @@ struct Ranks {
   void take_device(const BenchArguments& arguments);
 
   // Runs `step` in every rank; when it throws a Failure in any of them, that of the lowest such rank is
-  // thrown in all, as an AgreedFailure. Collective.
+  // thrown in all, as an AgreedFailure. Where the others do not come, because they wait for the rank that
+  // failed, it throws its own Failure. Collective.
   void together(const std::function<void()>& step) const;
 
   // For ranks that take no part: returns when all have come here, without burning a core meanwhile.
@@ -46,5 +47,6 @@ struct Ranks {
 
 int sweep_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int pairs_benchmark(const BenchArguments& arguments, Ranks& ranks);
+int collective_benchmark(const BenchArguments& arguments, Ranks& ranks);
 
 }  // namespace fairlead::tools

@@ -31,7 +31,7 @@ class Sweep {
 
   Measurement measure(uint64_t bytes, bool simulated) {
     prepare(bytes, 0);
-    Repetitions wanted = repetitions(arguments_, bytes, latency());
+    Repetitions wanted = repetitions(arguments_, bytes, latency() ? usual_messages : usual_windows);
     int64_t trials = std::min(trial_steps, wanted.warmup);
     wanted = agreed(within_budget(arguments_, wanted, mean(timed(trials, bytes)), simulated));
     timed(wanted.warmup - trials, bytes);
@@ -143,7 +143,7 @@ int sweep_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   std::optional<Report> report;
 
   ranks.together([&] {
-    check_ranks(*arguments.kind, ranks.size);
+    check_ranks(arguments, ranks.size);
     if (!takes_part) return;
     // Without this a host-to-host run starts no GPU, as the program it stands for would not.
     if (provider_of(arguments) != "none" || arguments.needs_device()) ranks.take_device(arguments);

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fairlead bench allreduce` and the other collectives: columns, JSON, what -c finds, and what is refused."""
+
+import json
+import os
+import unittest
+
+from tool import MPIS, TREE, ToolTest, fairlead, has_library, preload
+
+MOVED = ["bcast", "allgather", "allgatherv", "alltoall", "alltoallv", "gather", "scatter"]
+REDUCED = ["allreduce", "reduce", "reduce_scatter"]
+ROOTED = ["bcast", "reduce", "gather", "scatter"]
+
+
+def rows(text):
+    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def headings(text):
+    """Of the columns, which are separated by two blanks or more."""
+    line = [line for line in text.splitlines() if line.startswith("#")]
+    line = [words for words in line if "(us)" in words][0]
+    return [heading.strip() for heading in line.split("  ") if heading.strip()]
+
+
+class CollectiveTest(ToolTest):
+    def measure(self, abi, name, *more, **options):
+        return self.succeeds("bench", name, "--mpi", abi, "-i", 3, "-x", 1, *preload(abi), *more, **options).stdout
+
+    def report(self, abi, name, *more):
+        return json.loads(self.measure(abi, name, "--json", "-", *more))
+
+
+class Tables(CollectiveTest):
+    def test_every_collective_is_right(self):
+        for abi in MPIS:
+            for name in MOVED + REDUCED:
+                for form in (name, "i" + name):
+                    with self.subTest(abi=abi, benchmark=form):
+                        text = self.measure(abi, form, "-n", 3, "-m", "4:8", "-c", "H", "H")
+                        self.assertEqual([row[0] for row in rows(text)], ["4", "8"])
+                        self.assertEqual({row[-1] for row in rows(text)}, {"Pass"})
+
+    def test_columns(self):
+        abi = MPIS[0]
+        usual = ["# Size", "Avg Latency(us)", "algbw(GB/s)", "busbw(GB/s)"]
+        text = self.measure(abi, "allreduce", "-m", "8:8", "H", "H")
+        self.assertEqual(headings(text), usual)
+        text = self.measure(abi, "allreduce", "-m", "8:8", "-f", "-c", "H", "H")
+        self.assertEqual(headings(text), usual[:2] + ["Min Latency(us)", "Max Latency(us)", "P50(us)", "P99(us)",
+                                                      "Iterations"] + usual[2:] + ["Validation"])
+        row, = rows(text)
+        self.assertEqual(len(row), len(headings(text)))
+        self.assertLessEqual(float(row[2]), float(row[3]))
+        self.assertEqual(row[6], "3")
+        text = self.measure(abi, "iallreduce", "-m", "8:8", "H", "H")
+        self.assertEqual(headings(text), ["# Size", "Overall(us)", "Compute(us)", "Pure Comm.(us)", "Overlap(%)"])
+        text = self.measure(abi, "iallreduce", "-m", "8:8", "-f", "-t", 2, "H", "H")
+        self.assertEqual(headings(text), ["# Size", "Overall(us)", "Compute(us)", "Coll. Init(us)", "MPI_Test(us)",
+                                          "MPI_Wait(us)", "Pure Comm.(us)", "Min Comm.(us)", "Max Comm.(us)",
+                                          "Overlap(%)", "Iterations"])
+        self.assertEqual(len(rows(text)[0]), 11)
+
+    def test_a_barrier_has_no_sizes(self):
+        for abi in MPIS:
+            text = self.measure(abi, "barrier", "-n", 3)
+            self.assertEqual(headings(text), ["#", "Avg Latency(us)"])
+            self.assertEqual(len(rows(text)[0]), 1)
+            self.assertEqual(len(rows(self.measure(abi, "ibarrier", "-n", 3))[0]), 4)
+
+    def test_device_memory(self):
+        for abi in filter(has_library, MPIS):
+            for name, *words in [("allreduce", "D", "D"), ("allgather", "M", "D"), ("bcast", "-k", "rotate", "H", "D")]:
+                with self.subTest(abi=abi, benchmark=name):
+                    text = self.measure(abi, name, "-n", 3, "-m", "8:16", "-c", "-d", "sim", *words)
+                    self.assertEqual({row[-1] for row in rows(text)}, {"Pass"})
+                    self.assertIn("Fairlead loaded", text)
+
+    def test_one_rank(self):
+        for abi in MPIS:
+            row, = rows(self.measure(abi, "allreduce", "-n", 1, "-m", "8:8", "-c", "H", "H"))
+            self.assertEqual((row[-2], row[-1]), ("0.00", "Pass"))
+
+    def test_elements_and_operations(self):
+        for abi in MPIS:
+            for element, smallest, operation in [("char", "1", "sum"), ("int", "4", "max"), ("float", "4", "min"),
+                                                 ("double", "8", "prod")]:
+                with self.subTest(abi=abi, element=element, operation=operation):
+                    text = self.measure(abi, "reduce_scatter", "-n", 3, "-T", element, "-o", operation, "-m", "1:64",
+                                        "-c", "H", "H")
+                    self.assertEqual(rows(text)[0][0], smallest)
+                    self.assertEqual({row[-1] for row in rows(text)}, {"Pass"})
+
+    def test_roots(self):
+        for abi in MPIS:
+            for name in ROOTED:
+                for root in ["2", "rotate"] if abi == MPIS[0] else ["rotate"]:
+                    with self.subTest(abi=abi, benchmark=name, root=root):
+                        text = self.measure(abi, name, "-n", 3, "-k", root, "-m", "8:16", "-c", "H", "H")
+                        self.assertEqual({row[-1] for row in rows(text)}, {"Pass"})
+                        self.assertIn(f"root: {root}", text)
+
+    def test_sizes_beyond_the_memory_limit_are_left_out(self):
+        text = self.measure(MPIS[0], "alltoall", "-M", 1024, "-m", "128:1k", "H", "H")
+        self.assertEqual([row[0] for row in rows(text)], ["128", "256"])
+        self.assertIn("# left out: sizes from 512 on: buffers take 2048 bytes of a rank, -M allows 1024", text)
+
+
+class Json(CollectiveTest):
+    def test_results(self):
+        report = self.report(MPIS[0], "allgather", "-n", 3, "-m", "8:16", "-c", "H", "H")
+        self.assertEqual((report["benchmark"], report["ranks"], report["type"]), ("allgather", 3, "char"))
+        self.assertTrue(report["valid"])
+        self.assertNotIn("operation", report)
+        self.assertEqual([row["bytes"] for row in report["results"]], [8, 16])
+        for row in report["results"]:
+            time = row["latency_us"]
+            self.assertTrue(time["min"] <= time["p50"] <= time["p99"] <= time["max"])
+            self.assertTrue(row["rank_mean_us"]["min"] <= time["mean"] * 1.001)
+            self.assertTrue(row["rank_mean_us"]["max"] >= time["mean"] * 0.999)
+
+    def test_bandwidths_are_those_of_nccl_tests(self):
+        # What moves in all, and busbw by algbw, as factors of the size for three ranks.
+        for name, moved, factor in [("allreduce", 1, 4 / 3), ("bcast", 1, 1), ("reduce", 1, 1),
+                                    ("allgather", 3, 2 / 3), ("alltoall", 3, 2 / 3), ("reduce_scatter", 1, 2 / 3)]:
+            with self.subTest(benchmark=name):
+                row, = self.report(MPIS[0], name, "-n", 3, "-m", "1k:1k", "H", "H")["results"]
+                self.assertAlmostEqual(row["algbw_gb_s"] * row["latency_us"]["mean"] / (moved * 1.024), 1)
+                self.assertAlmostEqual(row["busbw_gb_s"] / row["algbw_gb_s"], factor)
+
+    def test_overlap(self):
+        report = self.report(MPIS[0], "ireduce", "-m", "8:8", "-t", 4, "H", "H")
+        row, = report["results"]
+        self.assertEqual((report["operation"], report["test_calls"]), ("sum", 4))
+        self.assertTrue(0 <= row["overlap_percent"] <= 100)
+        parts = row["compute_us"] + row["start_us"] + row["test_us"] + row["wait_us"]
+        self.assertLessEqual(parts, row["overall_us"] * 1.001)
+
+
+class Problems(CollectiveTest):
+    def with_faults(self, abi, name, sizes, *more):
+        """On an MPI with the faults of faulty_mpi.cpp."""
+        faults = os.path.join(TREE, "lib", "tests", f"faulty-mpi-{abi}.so")
+        return fairlead("bench", name, "--mpi", abi, "-i", 3, "-m", sizes, *preload(abi), *more, "H", "H",
+                        LD_PRELOAD=faults)
+
+    def test_wrong_data_is_found(self):
+        for abi in MPIS:
+            with self.subTest(abi=abi):
+                result = self.with_faults(abi, "allreduce", "8:16", "-c")
+                self.assertEqual(result.returncode, 1, result)
+                self.assertEqual([row[-1] for row in rows(result.stdout)], ["Pass", "Fail"])
+                self.assertIn("allreduce: size 16: rank 1 has wrong data from byte 8 on", result.stderr)
+
+    def test_a_call_that_fails_is_one_line(self):
+        for abi in MPIS:
+            with self.subTest(abi=abi):
+                result = self.with_faults(abi, "allgather", "40:40")
+                self.assertEqual(result.returncode, 1, result)
+                ours = [line for line in result.stderr.splitlines() if line.startswith("fairlead bench: ")]
+                self.assertEqual(len(ours), 1, result.stderr)
+                self.assertIn("allgather: size 40: MPI_Allgather: ", ours[0])
+                self.assertIn("count", ours[0])  # of the MPI's own text
+
+    def test_a_rank_that_fails_alone_ends_all(self):
+        for abi in MPIS:
+            with self.subTest(abi=abi):
+                result = self.with_faults(abi, "allgather", "48:48")
+                self.assertNotEqual(result.returncode, 0, result)
+                self.assertIn("fairlead bench: rank 1: allgather: size 48: MPI_Allgather: ", result.stderr)
+
+
+class Refusals(CollectiveTest):
+    def test_bad_arguments(self):
+        self.refuses("bench", "allreduce", "-T", "half", says=["'half'", "char, int, float, double"])
+        self.refuses("bench", "allreduce", "-o", "average", says=["'average'", "sum, prod, min, max"])
+        self.refuses("bench", "allreduce", "-m", "6:64", says=["'6:64'", "multiple of 4 bytes"])
+        self.refuses("bench", "allreduce", "-m", "1:2", says=["'1:2'", "one float takes 4 bytes"])
+        self.refuses("bench", "allreduce", "-M", "much", says=["-M", "'much'"])
+        self.refuses("bench", "allreduce", "-t", 1, says="unknown option -t")
+        self.refuses("bench", "allreduce", "-k", 1, says="unknown option -k")
+        self.refuses("bench", "allreduce", "-W", 1, says="unknown option -W")
+        self.refuses("bench", "iallreduce", "-t", -1, says="'-1'")
+        self.refuses("bench", "allgather", "-o", "sum", says="unknown option -o")
+        self.refuses("bench", "bcast", "-k", "first", says=["'first'", "a rank, or rotate"])
+        self.refuses("bench", "bcast", "-k", 2, says="no rank 2 in 2 ranks")
+        self.refuses("bench", "barrier", "-m", 8, says="unknown option -m")
+        self.refuses("bench", "barrier", "D", "D", says="unexpected argument 'D'")
+        self.refuses("bench", "allreduce", "D", says=["1 placement letter", "of the others"])
+
+    def test_what_nccl_has_not(self):
+        for name in ["allgatherv", "alltoallv", "barrier", "iallreduce"]:
+            self.refuses("bench", name, "--via", "nccl", says=["NCCL has no such call", "allreduce, bcast, reduce"])
+        self.refuses("bench", "allreduce", "--via", "nccl", "H", "H", says="D D")
+        self.refuses("bench", "allreduce", "--via", "raw", says=["'raw'", "mpi, nccl"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "bench/mpi/collective_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+namespace fairlead::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The part of the pure communication that computation hid; testing is not computing.
+double overlap_percent(const CollectiveMeasurement& m) {
+  double shown = m.overlap->overall_us - m.overlap->compute_us;
+  return m.latency_us.mean > 0 ? std::clamp(100 * (1 - shown / m.latency_us.mean), 0.0, 100.0) : 0;
+}
+
+std::string number(double value) {
+  return fmt::format("{:.2f}", value);
+}
+
+}  // namespace
+
+CollectiveReport::CollectiveReport(const BenchArguments& arguments, const Context& context)
+    : arguments_(arguments), ranks_(context.ranks) {
+  check_json_target(arguments.json);
+  json_ = std::make_unique<Json>(context_json(arguments, context));
+  Json& json = *json_;
+  const CollectiveKind& kind = arguments.collective();
+  if (sized()) json["type"] = arguments.element;
+  if (kind.reduces) json["operation"] = arguments.reduction;
+  if (rooted(kind)) json["root"] = arguments.root_text;
+  if (arguments.kind->id == Benchmark::overlap) json["test_calls"] = arguments.tests;
+  json["results"] = Json::array();
+  if (!table()) return;
+
+  print_context(arguments, context);
+  if (sized())
+    std::cout << fmt::format("# elements: {}{}{}\n", arguments.element,
+                             kind.reduces ? ", operation: " + arguments.reduction : "",
+                             rooted(kind) ? ", root: " + arguments.root_text : "");
+  std::string line = sized() ? fmt::format("{:<{}}", "# Size", size_width) : "#";
+  for (const Column& column : columns({.overlap = Overlap{}}))
+    line += fmt::format("{:>{}}", column.heading, value_width);
+  std::cout << line << std::endl;
+}
+
+CollectiveReport::~CollectiveReport() = default;
+
+bool CollectiveReport::sized() const {
+  return arguments_.collective().sender != Owner::nobody;
+}
+
+std::vector<CollectiveReport::Column> CollectiveReport::columns(const CollectiveMeasurement& m) const {
+  std::vector<Column> all;
+  if (arguments_.kind->id == Benchmark::overlap) {
+    all = {{"Overall(us)", number(m.overlap->overall_us)}, {"Compute(us)", number(m.overlap->compute_us)}};
+    if (arguments_.full)
+      all.insert(all.end(), {{"Coll. Init(us)", number(m.overlap->start_us)},
+                             {"MPI_Test(us)", number(m.overlap->test_us)},
+                             {"MPI_Wait(us)", number(m.overlap->wait_us)}});
+    all.push_back({"Pure Comm.(us)", number(m.latency_us.mean)});
+    if (arguments_.full)
+      all.insert(all.end(),
+                 {{"Min Comm.(us)", number(m.least_us)}, {"Max Comm.(us)", number(m.greatest_us)}});
+    all.push_back({"Overlap(%)", number(overlap_percent(m))});
+  } else {
+    all.push_back({"Avg Latency(us)", number(m.latency_us.mean)});
+    if (arguments_.full)
+      all.insert(all.end(), {{"Min Latency(us)", number(m.least_us)},
+                             {"Max Latency(us)", number(m.greatest_us)},
+                             {"P50(us)", number(m.latency_us.p50)},
+                             {"P99(us)", number(m.latency_us.p99)}});
+  }
+  if (arguments_.full) all.push_back({"Iterations", std::to_string(m.iterations)});
+  if (sized() && arguments_.kind->id == Benchmark::collective) {
+    const CollectiveKind& kind = arguments_.collective();
+    double seconds = m.latency_us.mean / 1e6;
+    all.push_back({"algbw(GB/s)", number(algorithm_bandwidth(kind, m.bytes, ranks_, seconds))});
+    all.push_back({"busbw(GB/s)", number(bus_bandwidth(kind, m.bytes, ranks_, seconds))});
+  }
+  if (arguments_.validate) all.push_back({"Validation", m.wrong ? "Fail" : "Pass"});
+  return all;
+}
+
+void CollectiveReport::add(const CollectiveMeasurement& m) {
+  Json row;
+  if (sized()) row["bytes"] = m.bytes;
+  row["iterations"] = m.iterations;
+  row["latency_us"] = to_json(m.latency_us);
+  row["rank_mean_us"] = {{"min", m.least_us}, {"max", m.greatest_us}};
+  if (m.overlap) {
+    row["overall_us"] = m.overlap->overall_us;
+    row["compute_us"] = m.overlap->compute_us;
+    row["start_us"] = m.overlap->start_us;
+    row["test_us"] = m.overlap->test_us;
+    row["wait_us"] = m.overlap->wait_us;
+    row["overlap_percent"] = overlap_percent(m);
+  } else if (sized()) {
+    double seconds = m.latency_us.mean / 1e6;
+    row["algbw_gb_s"] = algorithm_bandwidth(arguments_.collective(), m.bytes, ranks_, seconds);
+    row["busbw_gb_s"] = bus_bandwidth(arguments_.collective(), m.bytes, ranks_, seconds);
+  }
+  if (arguments_.validate) row["valid"] = !m.wrong;
+  if (m.wrong) row["wrong"] = {{"rank", m.wrong->rank}, {"byte", m.wrong->byte}};
+  (*json_)["results"].push_back(row);
+  valid_ = valid_ && !m.wrong;
+  if (m.wrong)
+    std::cerr << fmt::format("fairlead bench: {}: size {}: rank {} has wrong data from byte {} on\n",
+                             arguments_.kind->name, m.bytes, m.wrong->rank, m.wrong->byte);
+  if (!table()) return;
+  std::string line = fmt::format("{:<{}}", sized() ? std::to_string(m.bytes) : "", sized() ? size_width : 1);
+  for (const Column& column : columns(m)) line += fmt::format("{:>{}}", column.text, value_width);
+  std::cout << line << std::endl;  // a row at a time: some sizes take long
+}
+
+void CollectiveReport::leave_out(const std::string& line) {
+  (*json_)["left_out"].push_back(line);
+  if (table()) std::cout << fmt::format("# left out: {}", line) << std::endl;
+}
+
+int CollectiveReport::finish() {
+  if (arguments_.validate) (*json_)["valid"] = valid_;
+  if (!arguments_.json.empty()) write_json(arguments_.json, *json_);
+  if (table() && arguments_.validate)
+    std::cout << fmt::format("# validation: {}\n",
+                             valid_ ? "all received bytes are right" : "received bytes are WRONG");
+  return valid_ ? exit_success : exit_problem;
+}
+
+}  // namespace fairlead::tools

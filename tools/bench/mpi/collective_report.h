@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the collective benchmarks print: the columns of the OSU micro-benchmarks' collectives with bandwidths
+// as in nccl-tests, and JSON with the same results.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/report.h"
+
+namespace fairlead::tools {
+
+// Means over the ranks, of one call each.
+struct Overlap {
+  double overall_us = 0, compute_us = 0, start_us = 0, test_us = 0, wait_us = 0;
+};
+
+struct WrongData {
+  int rank;  // the first that has any
+  int64_t byte;
+};
+
+struct CollectiveMeasurement {
+  uint64_t bytes = 0;
+  int64_t iterations = 0;
+  Distribution latency_us = {};          // of the means over the ranks; of the pure communication
+  double least_us = 0, greatest_us = 0;  // mean of a rank
+  std::optional<Overlap> overlap = {};   // nonblocking ones
+  std::optional<WrongData> wrong = {};   // with validation
+};
+
+class CollectiveReport {
+ public:
+  CollectiveReport(const BenchArguments& arguments, const Context& context);
+  ~CollectiveReport();
+
+  void add(const CollectiveMeasurement& measurement);
+  void leave_out(const std::string& line);
+  // Writes the JSON; exit_problem when received bytes were wrong.
+  int finish();
+
+ private:
+  struct Column {
+    const char* heading;
+    std::string text;
+  };
+  bool table() const { return arguments_.json != "-"; }
+  bool sized() const;
+  std::vector<Column> columns(const CollectiveMeasurement& m) const;
+
+  BenchArguments arguments_;
+  int ranks_;
+  std::unique_ptr<nlohmann::ordered_json> json_;
+  bool valid_ = true;
+};
+
+}  // namespace fairlead::tools
