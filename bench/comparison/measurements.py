@@ -22,9 +22,10 @@ class Measurement:
     placement: tuple[str, ...] = ("D", "D")
     variables: dict[str, str] = field(default_factory=dict)
     option: str = ""  # the option of the library that must exist
+    blocks: bool = False  # the size is that of a block for each rank
 
 
-STAGE = "point to point"
+POINT_TO_POINT, IN_ALL_RANKS = "point to point", "collectives"
 MEASUREMENTS = (
     Measurement("copy", "raw copies", ("copy",), (1, 128 * MIB), (8, KIB, 64 * KIB, MIB, 64 * MIB), ("raw",), ()),
     Measurement("latency", "latency", ("latency",), (1, 4 * MIB), (8, KIB, 64 * KIB, MIB),
@@ -44,6 +45,15 @@ MEASUREMENTS = (
     Measurement("host_overhead", "cost for host messages", ("host_overhead",), placement=()),
     Measurement("pairs", "pairs of ranks", ("pairs",), roles=("fairlead", "peer"), placement=()),
 )
+
+
+def collective(name, blocks=False):
+    return Measurement(name, name, (name, "-M", "64g"), (8, 128 * MIB), (8, KIB, 64 * KIB, MIB, 16 * MIB),
+                       ("fairlead", "peer", "nccl"), blocks=blocks)
+
+
+COLLECTIVES = (collective("allreduce"), collective("allgather", True), collective("alltoall", True),
+               collective("bcast"), collective("reduce_scatter"))
 PAIRS_GPUS = 4
 PAIRS_BYTES, PAIRS_QUICK_BYTES = 128 * MIB, 8 * MIB
 
@@ -94,6 +104,10 @@ def ranges(measurement, quick, largest):
     return [(low, min(high, largest))] if low <= largest else []
 
 
+def ranks_of(measurement, gpus):
+    return max(gpus, 2) if measurement in COLLECTIVES else 2
+
+
 def run_of(tool, measurement, contender, sizes, gpus, quick, largest):
     words = list(measurement.benchmark)
     if sizes:
@@ -112,14 +126,14 @@ def run_of(tool, measurement, contender, sizes, gpus, quick, largest):
     count = (sizes[1] // sizes[0]).bit_length()
     if contender.role == "raw":
         return alone(tool, contender, words), 1 + 2 * count
-    return in_ranks(tool, contender, 2, words, measurement.variables), 2 + count
+    return in_ranks(tool, contender, ranks_of(measurement, gpus), words, measurement.variables), 2 + count
 
 
-def plan(tool, contenders, options, gpus, quick, largest):
+def plan(tool, contenders, options, gpus, quick, largest, measurements=MEASUREMENTS):
     """The runs, and why measurements are left out. Contenders of one measurement follow each other, so that a
     machine that changes meanwhile changes for all of them."""
     runs, left_out = [], []
-    for measurement in MEASUREMENTS:
+    for measurement in measurements:
         if measurement.option and measurement.option not in options:
             left_out.append(f"{measurement.about}: this Fairlead has no option {measurement.option}")
             continue
@@ -129,7 +143,7 @@ def plan(tool, contenders, options, gpus, quick, largest):
         for contender in contenders:
             if contender.role not in measurement.roles:
                 continue
-            parts = ranges(measurement, quick, largest)
+            parts = ranges(measurement, quick, largest // ranks_of(measurement, gpus) if measurement.blocks else largest)
             for sizes in parts:
                 command, seconds = run_of(tool, measurement, contender, sizes, gpus, quick, largest)
                 span = "" if not sizes else size(sizes[0]) + ("" if sizes[0] == sizes[1] else f" to {size(sizes[1])}")

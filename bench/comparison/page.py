@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 
-from comparison.measurements import size
+from comparison.measurements import COLLECTIVES, IN_ALL_RANKS, size
 from comparison.results import goal_text, seen_text
 
 # A table of sizes: heading, measurement, quantity, divisor, digits, smallest and largest size.
@@ -16,6 +16,10 @@ TABLES = (
      (64 << 10, 1 << 40)),
     ("Message rate, window 64 (millions a second)", "message_rate.png", "bw", "rate", 1e6, 3, (8, 32 << 10)),
 )
+# Of collectives the first stands beside the plot of both.
+COLLECTIVE_TABLES = tuple(line for c in COLLECTIVES for line in (
+    (f"{c.about.capitalize()}, time (us)", f"{c.id}.png", c.id, "latency_us", 1, 2, (0, 1 << 40)),
+    (f"{c.about.capitalize()}, busbw (GB/s)", "", c.id, "busbw", 1, 2, (64 << 10, 1 << 40))))
 
 
 def table(head, rows, text_columns=1):
@@ -25,7 +29,8 @@ def table(head, rows, text_columns=1):
 
 
 def of_sizes(results, measurement, quantity, divisor, digits, span):
-    """One row a size, one column a contender, and the first Fairlead's ratios to peer and raw copy."""
+    """One row a size, one column a contender, and the first Fairlead's ratios to peer, raw copy and, of
+    collectives, NCCL."""
     columns = {c.name: {b: v for b, v in results.values(measurement, c.name, quantity).items()
                         if span[0] <= b <= span[1]} for c in results.measured(measurement)}
     columns = {name: values for name, values in columns.items() if values}
@@ -33,7 +38,8 @@ def of_sizes(results, measurement, quantity, divisor, digits, span):
     if not first:
         return ""
     titles = {c.name: "raw copy" if c.role == "raw" else c.title for c in results.contenders}
-    yardsticks = [c.name for c in results.of_role("peer", "raw") if c.name in columns]
+    roles = ("peer", "nccl") if measurement in [c.id for c in COLLECTIVES] else ("peer", "raw")
+    yardsticks = [c.name for c in results.of_role(*roles) if c.name in columns]
     head = ["size", *(titles[name] for name in columns), *(f"{first} of {titles[name]}" for name in yardsticks)]
     rows = []
     for number in sorted(set(columns[first]).union(*(columns[c.name] for c in results.of_role("fairlead", "peer")
@@ -59,6 +65,8 @@ def goals_table(results, goals):
 
 
 def show_goals(results, goals):
+    if not goals:
+        return
     head, rows = goals_table(results, goals)
     try:
         from rich.console import Console
@@ -143,13 +151,17 @@ def write(results, goals, about, commands, drawn, path):
     parts.append("\n".join(machine) + "\n")
     parts.append(versions(results))
 
-    head, rows = goals_table(results, goals)
-    parts.append("## Goals\n")
-    parts.append("\n".join(f"![{alt}]({name})" for name, alt in drawn if name in ("goals.png", "ratios.png")) + "\n")
-    parts.append(table(head, rows, len(head)))
-    parts.append("Seen is the worst ratio over the sizes of the goal, with its size; both ways, the raw copy counts "
-                 "twice.\n")
-    for heading, plot, *which in TABLES:
+    if goals:
+        head, rows = goals_table(results, goals)
+        parts.append("## Goals\n")
+        parts.append("\n".join(f"![{alt}]({name})" for name, alt in drawn if name in ("goals.png", "ratios.png")) + "\n")
+        parts.append(table(head, rows, len(head)))
+        parts.append("Seen is the worst ratio over the sizes of the goal, with its size; both ways, the raw copy "
+                     "counts twice.\n")
+    else:
+        parts.append("Sizes are the bytes of each rank's vector or message, of allgather and alltoall those of a block; "
+                     "busbw is that of nccl-tests.\n")
+    for heading, plot, *which in COLLECTIVE_TABLES if about["stage"] == IN_ALL_RANKS else TABLES:
         found = [f"![{alt}]({name})\n" for name, alt in drawn if name == plot]
         found += filter(None, [of_sizes(results, *which)])
         if found:

@@ -14,7 +14,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from comparison.measurements import size
+from comparison.measurements import COLLECTIVES, size
 from comparison.results import AT_MOST, Goal, goal_text, seen_text
 
 COLOURS = {"fairlead": ("#0b5cad", "#12a39a", "#7b4fc0", "#4a4a8a"), "peer": ("#d8572a",), "nccl": ("#6c9a1f",),
@@ -95,14 +95,14 @@ def between(ratios):
     return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
 
 
-def finding(results, measurement, quantity, span, what):
-    """Fairlead's ratios on all MPIs, to the peer, else to the raw copy, in words."""
-    for against in ("peer", "raw"):
+def finding(results, measurement, quantity, span, what, yardsticks=("peer", "raw")):
+    """Fairlead's ratios on all MPIs, to the first yardstick there is, in words."""
+    for against in yardsticks:
         goal = Goal(measurement, quantity, span, AT_MOST, 1, against, "")
         ratios = [ratio for v in results.verdicts((goal,)) for ratio in v.values.values()]
         if ratios:
             numbers = [b for v in results.verdicts((goal,)) for b in v.values]
-            whose = results.peer if against == "peer" else "the raw copy"
+            whose = {"peer": results.peer, "nccl": "NCCL", "raw": "the raw copy"}[against]
             time = quantity == "latency_us"
             sizes = " to ".join(dict.fromkeys(size(b) for b in (min(numbers), max(numbers))))
             said = f"takes {between(ratios)} of {whose}'s time" if time else f"reaches {between(ratios)} times {whose}'s"
@@ -182,6 +182,45 @@ def ratio_panels(results, goals, about, folder):
     return "ratios.png", title
 
 
+def collective(results, about, folder, measurement):
+    """Time, bus bandwidth and Fairlead's time relative to the others', one below the other."""
+    drawn = results.measured(measurement)
+    numbers = sorted({b for c in drawn for b in results.values(measurement, c.name, "latency_us")})
+    if len(numbers) < 2:
+        return None
+    title = finding(results, measurement, "latency_us", (1, 1 << 40), measurement.capitalize(), ("peer", "nccl"))
+    ratios = [(c, against, verdict.values) for against in ("peer", "nccl") for c in results.of_role("fairlead")
+              for verdict in [results.verdict(every_size(measurement, "latency_us", against), c.name)] if verdict.values]
+    panels = 3 if ratios else 2
+    figure, grid = canvas(title, subtitle(results, about), rows=panels, height=1.2 + 2.7 * panels)
+    times, bandwidths = grid.flat[:2]
+    for axes, quantity, label in ((times, "latency_us", "time (us)"), (bandwidths, "busbw", "busbw (GB/s)")):
+        for contender in drawn:
+            values = sorted(results.values(measurement, contender.name, quantity).items())
+            axes.plot(*zip(*values), zorder=FRONT[contender.role], **look(results, contender))
+        axes.set_ylabel(label)
+    log_y(times)
+    bandwidths.set_ylim(bottom=0)
+    if ratios:
+        axes = grid.flat[2]
+        for contender, against, values in ratios:
+            of_peer = against == "peer"
+            style = look(results, contender)
+            axes.plot(list(values), list(values.values()), **{**style, "linestyle": "-" if of_peer else ":",
+                                                              "label": "_"}, zorder=3)
+            whose = f" of {results.peer if of_peer else 'NCCL'}"  # once, at the end of the first line
+            if whose not in [text.get_text() for text in axes.texts]:
+                axes.annotate(whose, (max(values), values[max(values)]), fontsize=9, color=INK, va="center")
+        axes.axhline(1, color="#999999", linewidth=0.8, zorder=1)
+        axes.set_ylim(0, max(1.15, axes.get_ylim()[1] * 1.05))
+        axes.set_ylabel("Fairlead's time,\nrelative")
+    for axes in grid.flat:
+        size_axis(axes, numbers, 14)
+    grid.flat[-1].set_xlabel("size (bytes)")
+    save(figure, folder, f"{measurement}.png")
+    return f"{measurement}.png", title
+
+
 def every_size(measurement, quantity, against):
     return Goal(measurement, quantity, (1, 1 << 40), AT_MOST, 1, against, "")
 
@@ -254,7 +293,8 @@ def draw(results, goals, about, folder):
     """Returns [(file name, what it shows)] of the plots there was something for."""
     small, large = (8, 2 << 10), (64 << 10, 1 << 40)  # messages below show as message rate
     with pyplot.rc_context(STYLE):
-        made = [
+        made = [collective(results, about, folder, c.id) for c in COLLECTIVES]
+        made += [
             goal_marks(results, goals, about, folder),
             ratio_panels(results, goals, about, folder),
             lines(results, about, folder, "latency.png", "latency", "latency_us", 1, "latency (us)", (1, 4 << 20),

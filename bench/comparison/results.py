@@ -13,7 +13,7 @@ AT_MOST, AT_LEAST = "at most", "at least"
 @dataclass(frozen=True)
 class Goal:
     """`quantity` of a measurement, over a range of sizes, as a ratio to that of `against`: the peer, the raw copy,
-    the slower of the copies to and from the host (pcie), host buffers (host), a used buffer (used); "" for a plain
+    NCCL, the slower of the copies to and from the host (pcie), host buffers (host), a used buffer (used); "" for a plain
     number."""
 
     measurement: str
@@ -47,7 +47,7 @@ class Verdict:
         return self.worst is not None and self.goal.margin(self.worst[1]) >= 1
 
 
-AGAINST = {"peer": "of {peer}", "raw": "of the raw copy", "pcie": "of the slower host copy",
+AGAINST = {"peer": "of {peer}", "raw": "of the raw copy", "nccl": "of NCCL", "pcie": "of the slower host copy",
            "host": "of host buffers", "used": "of a used buffer", "": ""}
 
 
@@ -83,11 +83,15 @@ class Results:
                 or self.values(measurement, c.name, "bandwidth_mb_s")]
 
     def values(self, measurement, contender, quantity):
-        """{bytes: value}. The quantity `rate` is messages per second, that of the raw copy copies."""
+        """{bytes: value}. The quantity `rate` is messages per second, that of the raw copy copies; `busbw` is the bus
+        bandwidth of a collective in GB/s."""
         raw = any(c.name == contender and c.role == "raw" for c in self.contenders)
         rows = self.rows.get(("copy" if raw else measurement, contender), {})
         if raw and measurement not in ("copy", "latency", "bw", "bibw"):
             return {}
+        if quantity == "busbw":  # from the medians, as all numbers here
+            return {b: row["busbw_gb_s"] * row["latency_us"]["mean"] / row["latency_us"]["p50"]
+                    for b, row in rows.items() if "busbw_gb_s" in row and row["latency_us"]["p50"] > 0}
         if quantity == "rate":
             return {b: row["bandwidth_mb_s"]["p50"] * 1e6 / b for b, row in rows.items() if "bandwidth_mb_s" in row}
         # Both ways at once a copy engine of each GPU works.
@@ -98,6 +102,9 @@ class Results:
         """{bytes: value} of what the goal compares with."""
         if goal.against == "peer":
             return self.values(goal.measurement, self.peer, goal.quantity)
+        if goal.against == "nccl":
+            nccl = next((c.name for c in self.of_role("nccl")), "")
+            return self.values(goal.measurement, nccl, goal.quantity)
         raw = next((c.name for c in self.of_role("raw")), "")
         if goal.against == "raw":
             return self.values(goal.measurement, raw, goal.quantity)
@@ -170,7 +177,9 @@ def goal_text(goal, peer):
 def as_json(results, goals, about):
     quantities = ("latency_us", "bandwidth_mb_s", "device_to_host_mb_s", "host_to_device_mb_s")
     series = [{"measurement": measurement, "contender": contender,
-               "results": [{"bytes": b, **{q: row[q]["p50"] for q in quantities if q in row}}
+               "results": [{"bytes": b, **{q: row[q]["p50"] for q in quantities if q in row},
+                            **{"busbw_gb_s": values[b] for values in [results.values(measurement, contender, "busbw")]
+                               if b in values}}
                            for b, row in sorted(rows.items())]}
               for (measurement, contender), rows in results.rows.items()]
     return {

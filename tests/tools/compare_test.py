@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, BENCH)
 
 from comparison.contenders import Contender  # noqa: E402
-from comparison.measurements import plan, size  # noqa: E402
+from comparison.measurements import COLLECTIVES, plan, size  # noqa: E402
 from comparison.results import AT_LEAST, AT_MOST, Goal, Results, seen_text  # noqa: E402
 from comparison.runner import read_pairs  # noqa: E402
 
@@ -104,6 +104,37 @@ class Comparison(unittest.TestCase):
             self.assertEqual(again.stdout.count("elapsed, about"), 1, again.stdout)
             self.assertEqual(read(out, "results.json")["host_overhead_ns"], results["host_overhead_ns"])
 
+    def test_collectives(self):
+        with tempfile.TemporaryDirectory() as folder:
+            # The runs are there already: of host buffers, of which one serves for both sizes and all collectives.
+            runs = os.path.join(folder, "out", "runs")
+            os.makedirs(runs)
+            with open(os.path.join(folder, "out", "call.json"), "w") as file:
+                json.dump({"arguments": ["--collectives", "--quick", "--largest", "2k", "--mpi", ABI, "--fairlead", TOOL,
+                                         "-o", "out"], "directory": folder}, file)
+            line = [TOOL, "bench", "allreduce", "--mpi", ABI, "-i", "5", "-m", "8:1k", "--json", "-", "H", "H"]
+            report = json.loads(subprocess.run(line, text=True, capture_output=True, check=True).stdout)
+            rows = {row["bytes"]: row for row in report["results"]}
+            for collective in COLLECTIVES:
+                for number in (8, 1024):
+                    with open(os.path.join(runs, f"{collective.id}-{ABI}-{number}.json"), "w") as file:
+                        json.dump({**report, "results": [rows[number]]}, file)
+            result = script("--resume", "out", folder=folder, FAIRLEAD_SIM_DEVICES="2")
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertEqual(result.stdout.count("there already"), 2 * len(COLLECTIVES))
+            results = read(folder, "out", "results.json")
+            self.assertEqual(results["stage"], "collectives")
+            self.assertEqual([series["measurement"] for series in results["series"]], [c.id for c in COLLECTIVES])
+            self.assertEqual([row["bytes"] for row in results["series"][0]["results"]], [8, 1024])
+            self.assertTrue(all(row["busbw_gb_s"] > 0 for row in results["series"][0]["results"]))
+            page = read(folder, "out", "README.md")
+            self.assertIn("## Reduce_scatter, time (us)", page)
+            self.assertNotIn("## Goals", page)
+            if importlib.util.find_spec("matplotlib"):
+                for collective in COLLECTIVES:
+                    self.assertTrue(os.path.exists(os.path.join(folder, "out", f"{collective.id}.png")))
+                    self.assertIn(f"]({collective.id}.png)", page)
+
     def test_who_is_absent_is_left_out(self):
         with tempfile.TemporaryDirectory() as folder:
             # This peer knows nothing of GPUs and dies.
@@ -159,6 +190,16 @@ class Plan(unittest.TestCase):
         self.assertNotIn("nodes-a", runs)
         self.assertEqual(sum("no option FAIRLEAD_NODES" in line for line in left_out), 2)
 
+    def test_collectives_run_in_a_rank_for_each_gpu(self):
+        contenders = [Contender("a", "fairlead", abi="mpich"), Contender("nccl", "nccl", abi="mpich")]
+        runs, _ = plan("fairlead", contenders, (), 4, False, 1 << 20, COLLECTIVES)
+        commands = {run.id: " ".join(run.command) for run in runs}
+        self.assertEqual(set(commands), {f"{c.id}-{name}" for c in COLLECTIVES for name in ("a", "nccl")})
+        self.assertIn("run -n 4 fairlead bench allreduce --mpi mpich -M 64g -m 8:1048576 --json {json} D D",
+                      commands["allreduce-a"])
+        self.assertIn("--no-preload fairlead bench alltoall --mpi mpich -M 64g -m 8:262144 --via nccl ",
+                      commands["alltoall-nccl"])
+
     def test_pairs_need_four_gpus(self):
         self.assertNotIn("pairs-a", self.plan(gpus=3)[0])
         self.assertIn("run -n 4 ", self.plan(gpus=5)[0]["pairs-a"])
@@ -213,6 +254,14 @@ class Verdicts(unittest.TestCase):
 
     def test_staging_is_compared_with_the_slower_host_copy(self):
         self.assertEqual(self.worst("staged", "bandwidth_mb_s", AT_LEAST, 0.9, "pcie").worst, (1024, 0.9))
+
+    def test_busbw_is_that_of_the_median(self):
+        results = self.results()
+        results.add("allreduce", "a", {"results": [{"bytes": 8, "latency_us": {"p50": 2.0, "mean": 3.0},
+                                                    "busbw_gb_s": 10.0}]})
+        results.add("allreduce", "raw", {"results": [{"bytes": 8, "latency_us": {"p50": 2.0, "mean": 3.0}}]})
+        self.assertEqual(results.values("allreduce", "a", "busbw"), {8: 15.0})
+        self.assertEqual(results.values("allreduce", "raw", "latency_us"), {})
 
     def test_message_rate(self):
         self.assertEqual(self.results().values("bw", "a", "rate"), {1024: 1e6})
