@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/options.h"
 #include "base/statistics.h"
 #include "coll/kernel_run.h"
 #include "mpi/layout.h"
@@ -67,6 +68,10 @@ bool passes_by(const CollectiveCall& call, MeetingPoint& point, bool blocking) {
   return true;
 }
 
+bool is_refused(const Regions& regions) {
+  return !options().gpu_support && (regions.read.on_device() || regions.written.on_device());
+}
+
 int no_image(MPI_Comm comm) {
   log_line(LogLevel::error, "a device buffer of a collective cannot be copied to or from host memory: %s",
            device::runtime() ? device::runtime()->error_text() : "out of memory");
@@ -99,6 +104,7 @@ int detail::run_collective(CollectiveCall call, const RunInHost& host) {
     return host(call.sendbuf, call.recvbuf);
   }
   Regions regions = regions_of(call, point->place());
+  if (is_refused(regions)) return refuse_device_memory(call.comm);
   point->join();
   CollectiveOperation operation(point, call, regions, nullptr);
   int result = run(operation, MPI_STATUS_IGNORE);
@@ -110,6 +116,7 @@ int detail::start_collective(CollectiveCall call, MPI_Request* request, const St
   drop_insignificant(&call, point->place());
   if (passes_by(call, *point, false)) return host(call.sendbuf, call.recvbuf, request);
   Regions regions = regions_of(call, point->place());
+  if (is_refused(regions)) return refuse_device_memory(call.comm);
   return hand_out(std::make_unique<CollectiveOperation>(point, call, std::move(regions), host), request);
 }
 
@@ -118,6 +125,7 @@ int detail::init_collective(CollectiveCall call, MPI_Request* request, const Sta
   std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
   drop_insignificant(&call, point->place());
   Regions regions = regions_of(call, point->place());
+  if (is_refused(regions)) return refuse_device_memory(call.comm);
   point->join();
   CollectiveOperation planned(point, call, regions, host);
   bool on_gpu = false;
@@ -175,6 +183,7 @@ template <auto slot, class Count>
 int reduce_local(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype datatype, MPI_Op op) {
   if (!watching() || (!is_device(inbuf, datatype) && !is_device(inoutbuf, datatype)))
     return (real.*slot)(inbuf, inoutbuf, count, datatype, op);
+  if (!options().gpu_support) return refuse_device_memory(MPI_COMM_SELF);
   if (count <= 0 || reduce_on_gpu(inbuf, inoutbuf, count, datatype, op)) return MPI_SUCCESS;
   Regions regions;
   regions.read.address = const_cast<void*>(inbuf);

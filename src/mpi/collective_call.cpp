@@ -162,11 +162,20 @@ void Region::add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype) {
   bytes += size;
 }
 
-bool Region::on_device() const {
-  return std::any_of(blocks.begin(), blocks.end(), [&](const Block& block) {
-    char* at = address ? static_cast<char*>(address) + block.offset : nullptr;
-    return is_device(at, block.datatype);
-  });
+int Region::device() const {
+  for (const Block& block : blocks) {
+    // From a null address, a block of absolute addresses begins at one of those.
+    const char* at = static_cast<const char*>(address) + block.offset;
+    if (!address && block.offset == 0) {
+      MPI_Count lower = 0, extent = 0;
+      PMPI_Type_get_true_extent_x(block.datatype, &lower, &extent);
+      at = reinterpret_cast<const char*>(lower);
+    }
+    if (device::certainly_host(at)) continue;
+    device::Allocation allocation = device::classify(at);
+    if (allocation.kind == device::MemoryKind::device) return allocation.device;
+  }
+  return -1;
 }
 
 Place place_in(MPI_Comm comm) {

@@ -81,7 +81,9 @@ struct Region {
   MPI_Count bytes = 0;
 
   void add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype);
-  bool on_device() const;
+  bool on_device() const { return device() >= 0; }
+  // Of its first block that lies on one; -1 where none does.
+  int device() const;
 };
 
 struct Regions {

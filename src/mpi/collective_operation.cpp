@@ -7,6 +7,7 @@
 #include "mpi/collective_work.h"
 #include "mpi/progress_thread.h"
 #include "mpi/request.h"
+#include "mpi/stream_check.h"
 
 namespace fairlead::mpi {
 
@@ -47,6 +48,8 @@ int CollectiveOperation::make_persistent(const StartInHost& init) {
 }
 
 int CollectiveOperation::start() {
+  check_streams(regions_.read.device(), BufferUse::sent);
+  check_streams(regions_.written.device(), BufferUse::received);
   std::lock_guard lock(engine().mutex());
   begin();
   step_ = Step::arriving;

@@ -85,44 +85,6 @@ void expect_refused(const Attempt& attempt, const std::function<bool()>& handler
 
 }  // namespace
 
-RANK_TEST(refusal, collectives_on_device_buffers_name_themselves, 2) {
-  if (host_oracle) return;  // there are no device buffers to refuse
-  MPI_Comm comm;
-  MPI_Errhandler handler;
-  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-  MUST(MPI_Comm_create_errhandler(note_comm_error, &handler));
-  MUST(MPI_Comm_set_errhandler(comm, handler));
-  Memory memory(Place::device, 1 << 16);
-  Memory host(Place::host, 1 << 16);
-  void *a = memory.data(), *b = memory.data() + (1 << 15), *h = host.data();
-  const std::vector<int> counts(size, 4), offsets(size, 0);
-  MPI_Request request = MPI_REQUEST_NULL;
-  // Every rank gives a device buffer, so every rank is refused and nobody waits for another.
-  const Attempt attempts[] = {
-      {"MPI_Bcast", [&] { return MPI_Bcast(a, 4, MPI_INT, 0, comm); }},
-      {"MPI_Reduce", [&] { return MPI_Reduce(a, b, 4, MPI_INT, MPI_SUM, 0, comm); }},
-      {"MPI_Allreduce", [&] { return MPI_Allreduce(a, b, 4, MPI_INT, MPI_SUM, comm); }},
-      {"MPI_Allreduce", [&] { return MPI_Allreduce(MPI_IN_PLACE, b, 4, MPI_INT, MPI_SUM, comm); }},
-      {"MPI_Allreduce", [&] { return MPI_Allreduce(h, b, 4, MPI_INT, MPI_SUM, comm); }},
-      {"MPI_Scan", [&] { return MPI_Scan(a, b, 4, MPI_INT, MPI_SUM, comm); }},
-      {"MPI_Gather", [&] { return MPI_Gather(a, 4, MPI_INT, b, 4, MPI_INT, 0, comm); }},
-      {"MPI_Scatter", [&] { return MPI_Scatter(a, 4, MPI_INT, b, 4, MPI_INT, 0, comm); }},
-      {"MPI_Allgather", [&] { return MPI_Allgather(h, 4, MPI_INT, b, 4, MPI_INT, comm); }},
-      {"MPI_Allgatherv",
-       [&] { return MPI_Allgatherv(a, 4, MPI_INT, b, counts.data(), offsets.data(), MPI_INT, comm); }},
-      {"MPI_Alltoall", [&] { return MPI_Alltoall(a, 4, MPI_INT, h, 4, MPI_INT, comm); }},
-      {"MPI_Iallreduce", [&] { return MPI_Iallreduce(a, b, 4, MPI_INT, MPI_SUM, comm, &request); }},
-      {"MPI_Ibcast", [&] { return MPI_Ibcast(a, 4, MPI_INT, 0, comm, &request); }},
-  };
-  for (const Attempt& attempt : attempts) expect_refused(attempt, [&] { return handler_comm == comm; });
-  // The communicator still works.
-  int sum = 1;
-  MUST(MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_SUM, comm));
-  EXPECT(sum == size, "sum of ones is %d, not %d", sum, size);
-  MUST(MPI_Comm_free(&comm));
-  MUST(MPI_Errhandler_free(&handler));
-}
-
 RANK_TEST(refusal, packing_device_buffers_names_itself, 1) {
   if (host_oracle) return;
   MPI_Comm comm;
