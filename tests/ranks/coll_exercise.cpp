@@ -130,8 +130,20 @@ bool is_neighborhood(Kind kind) {
   return kind >= Kind::neighbor_allgather;
 }
 
-bool may_be_in_place(Kind kind) {
+bool may_be_in_place(Kind kind, [[maybe_unused]] Form form) {
+#ifdef OPEN_MPI
+  // Open MPI 4.1.4 mixes up the blocks of Ialltoallv in place, or hangs.
+  if ((kind == Kind::alltoallv || kind == Kind::alltoallw) && form != Form::blocking) return false;
+#endif
   return kind != Kind::barrier && kind != Kind::bcast && !is_neighborhood(kind);
+}
+
+int count_for([[maybe_unused]] Kind kind, [[maybe_unused]] Form form, int wanted) {
+#ifdef MPICH_NUMVERSION
+  // MPICH (4.0.2, 5.0.2) hangs in Iallgatherv, or loses data, where it pipelines irregular blocks.
+  if (kind == Kind::allgatherv && form != Form::blocking) return std::min(wanted, 100);
+#endif
+  return wanted;
 }
 
 bool allows_intercommunicators(Kind kind) {
@@ -208,6 +220,11 @@ Collective::Collective(const Team& team, const Plan& plan) : team_(team), plan_(
     side->counts = {no_count};
     side->large_counts = {no_count};
     side->types = {MPI_DATATYPE_NULL};
+  }
+  if (idle_ && plan.kind == Kind::bcast) {  // MPICH looks at its arguments all the same
+    in_.counts = {0};
+    in_.large_counts = {0};
+    in_.types = {MPI_BYTE};
   }
   if (plan.kind == Kind::barrier || idle_) return;
   if (is_reduction(plan.kind))
@@ -401,7 +418,9 @@ void Collective::finish(Side& side, const std::vector<Block>& blocks, bool sendi
   // Any address that is aligned for the datatype.
   const size_t offset = plan_.types == Types::bytes && !is_reduction(plan_.kind) ? dice % 64 : dice % 4 * 16;
   side.memory = Memory(place(sending), side.bytes, offset);
-  side.address = side.bytes == 0 && dice % 2 == 0 ? nullptr : side.memory.data();
+  // Null at both ends is one buffer at both, which Open MPI's Reduce_init refuses.
+  const bool may_be_null = side.bytes == 0 && (sending || !is_reduction(plan_.kind));
+  side.address = may_be_null && dice % 2 == 0 ? nullptr : side.memory.data();
   side.used = true;
   const bool in_bytes = plan_.kind == Kind::alltoallw || plan_.kind == Kind::neighbor_alltoallw;
   side.counts.clear();
@@ -415,10 +434,6 @@ void Collective::finish(Side& side, const std::vector<Block>& blocks, bool sendi
     side.large_offsets.push_back(static_cast<MPI_Aint>(block.offset / unit));
     side.types.push_back(block.layout->type);
   }
-  if (!blocks.empty()) return;
-  side.counts = {0};  // no neighbours
-  side.large_counts = {0};
-  side.types = {MPI_BYTE};
 }
 
 Place Collective::place(bool sending) const {
@@ -569,7 +584,9 @@ void run(const Team& team, const Plan& plan, Form form) {
   MPI_Request request = MPI_REQUEST_NULL;
   if (!collective.call(form, &request)) return;
   if (is_persistent(form)) MUST(MPI_Start(&request));
-  if (request != MPI_REQUEST_NULL && !MUST(MPI_Wait(&request, MPI_STATUS_IGNORE))) return;
+  const char* name = function_name(plan.kind, form);
+  at(__FILE__, __LINE__, name);  // for the watchdog, rather than MPI_Wait
+  if (!succeeded(MPI_Wait(&request, MPI_STATUS_IGNORE), __FILE__, __LINE__, name)) return;
   if (is_persistent(form)) MUST(MPI_Request_free(&request));
   collective.check();
 }

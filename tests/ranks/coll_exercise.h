@@ -46,12 +46,15 @@ inline constexpr int kind_count = 22;
 bool is_rooted(Kind kind);
 bool is_reduction(Kind kind);
 bool is_neighborhood(Kind kind);
-bool may_be_in_place(Kind kind);
 // The parts of Reduce_scatter would have to add up to the same in both groups; they are left out.
 bool allows_intercommunicators(Kind kind);
 
 enum class Form { blocking, nonblocking, persistent, large, large_nonblocking, large_persistent };
 inline constexpr int form_count = 6;
+// Allowed, and right in the MPIs at hand.
+bool may_be_in_place(Kind kind, Form form = Form::blocking);
+// The largest count that the MPIs at hand get right, up to `wanted`.
+int count_for(Kind kind, Form form, int wanted);
 // Does the MPI have the function?
 bool exists(Kind kind, Form form);
 const char* function_name(Kind kind, Form form);

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives of device buffers on every kind of communicator: of one rank, duplicates, uneven and reversed
+// parts, groups, topologies with their neighbours, intercommunicators, and thousands of them in turn.
+
+#include "coll_exercise.h"
+
+using namespace ranks;
+using namespace ranks::coll;
+
+namespace {
+
+constexpr int tag = 52;
+// Of one rank, and of all: there a duplicate costs milliseconds where ranks share processors, so --rounds
+// asks for more.
+constexpr int made_in_turn = 3000, made_together = 100;
+constexpr int alive_at_once = 300, alive_together = 20;
+
+Plan plan_of(Kind kind, int root, uint64_t salt, Places places = Places::device) {
+  constexpr int counts[] = {1, 100, 3001};
+  Plan plan;
+  plan.kind = kind;
+  plan.root = root;
+  plan.key = key_of(options.seed, static_cast<uint64_t>(kind), salt);
+  plan.count = counts[plan.key % std::size(counts)];
+  plan.in_place = key_of(plan.key) % 4 == 0;
+  plan.places = places;
+  plan.types = static_cast<Types>(key_of(plan.key, 1) % types_count);
+  return plan;
+}
+
+// What the MPIs at hand get right.
+bool works(const Team& team, Kind kind, Form form) {
+  // Open MPI 4.1.4 and 5.0.11 and MPICH 5.0.2 hang in Iallgather between groups.
+  if (team.inter && form != Form::blocking) return false;
+#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40200000
+  // MPICH 4.0.2 loses blocks of Neighbor_alltoallw in graphs.
+  if (kind == Kind::neighbor_alltoallw) return false;
+#endif
+  return team.local > 0 && exists(kind, form);
+}
+
+// Every collective that this communicator can have, blocking and not.
+void run_all(MPI_Comm comm, int side = 0) {
+  const Team team(comm, side);
+  const int roots = team.inter ? 1 : team.local;
+  for (int k = 0; k < kind_count; ++k) {
+    const auto kind = static_cast<Kind>(k);
+    if (is_neighborhood(kind) && !team.has_neighbors) continue;
+    if (team.inter && !allows_intercommunicators(kind)) continue;
+    if (!works(team, kind, Form::blocking)) continue;
+    const uint64_t dice = key_of(options.seed, static_cast<uint64_t>(k));
+    const int root = static_cast<int>(dice % static_cast<uint64_t>(roots));
+    run(team, plan_of(kind, root, 1));
+    run(team, plan_of(kind, root, 2, static_cast<Places>(dice / 16 % places_count)));
+    if (!works(team, kind, Form::nonblocking)) continue;
+    Plan plan = plan_of(kind, root, 3);
+    plan.in_place = plan.in_place && may_be_in_place(kind, Form::nonblocking);
+    plan.count = count_for(kind, Form::nonblocking, plan.count);
+    plan.root_side = team.inter ? 1 : 0;
+    run(team, plan, Form::nonblocking);
+  }
+}
+
+void run_all_and_free(MPI_Comm comm) {
+  if (comm == MPI_COMM_NULL) return;
+  run_all(comm);
+  MUST(MPI_Comm_free(&comm));
+}
+
+// One small collective of device memory, whose result tells the communicator from others.
+void sum_up(MPI_Comm comm, Memory& buffer, int which) {
+  int members;
+  MPI_Comm_size(comm, &members);
+  const int mine = which;
+  buffer.write(&mine, sizeof(mine));
+  if (!MUST(MPI_Allreduce(MPI_IN_PLACE, buffer, 1, MPI_INT, MPI_SUM, comm))) return;
+  int sum;
+  buffer.read(&sum, sizeof(sum));
+  EXPECT(sum == members * which, "the sum on communicator %d is %d, not %d", which, sum, members * which);
+}
+
+}  // namespace
+
+RANK_TEST(communicators, of_one_rank, 1) {
+  run_all(MPI_COMM_SELF);
+}
+
+RANK_TEST(communicators, duplicates, 1) {
+  MPI_Comm duplicate, with_info, later;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &duplicate));
+  MUST(MPI_Comm_dup_with_info(duplicate, MPI_INFO_NULL, &with_info));
+  MPI_Request request = MPI_REQUEST_NULL;
+  MUST(MPI_Comm_idup(duplicate, &later, &request));
+  // While one is made, others work; also the one that it is made from.
+  run(Team(with_info), plan_of(Kind::allreduce, 0, 5));
+  run(Team(duplicate), plan_of(Kind::alltoall, 0, 6));
+  MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  run_all_and_free(later);
+  run_all_and_free(with_info);
+  run_all_and_free(duplicate);
+}
+
+RANK_TEST(communicators, parts_of_the_world, 1) {
+  MPI_Comm part;
+  MUST(MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? 0 : 1, rank, &part));  // one rank, and the others
+  run_all_and_free(part);
+  MUST(MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &part));
+  run_all_and_free(part);
+  MUST(MPI_Comm_split(MPI_COMM_WORLD, rank == 1 ? MPI_UNDEFINED : 0, rank % 2 * 100 - rank, &part));
+  run_all_and_free(part);
+  MPI_Group world, some;
+  MUST(MPI_Comm_group(MPI_COMM_WORLD, &world));
+  std::vector<int> members;  // in reverse order, without rank 0 where there are others
+  for (int member = size - 1; member >= (size > 1 ? 1 : 0); --member) members.push_back(member);
+  MUST(MPI_Group_incl(world, static_cast<int>(members.size()), members.data(), &some));
+  if (size == 1 || rank > 0) {
+    MUST(MPI_Comm_create_group(MPI_COMM_WORLD, some, tag, &part));
+    run_all_and_free(part);
+  }
+  MUST(MPI_Comm_create(MPI_COMM_WORLD, some, &part));
+  run_all_and_free(part);
+  MUST(MPI_Group_free(&some));
+  MUST(MPI_Group_free(&world));
+}
+
+RANK_TEST(communicators, grids_and_their_neighbors, 1) {
+  MPI_Comm grid;
+  // A ring of two ranks has one neighbour on both sides: which block is whose then depends on the standard's
+  // edition, so a ring needs three.
+  const int ring[] = {size}, around[] = {size > 2};
+  MUST(MPI_Cart_create(MPI_COMM_WORLD, 1, ring, around, 0, &grid));
+  run_all_and_free(grid);
+  int edges[] = {0, 0};
+  constexpr int open[] = {0, 0};
+  MUST(MPI_Dims_create(size, 2, edges));
+  MUST(MPI_Cart_create(MPI_COMM_WORLD, 2, edges, open, 0, &grid));
+  run_all_and_free(grid);
+}
+
+RANK_TEST(communicators, graphs_and_their_neighbors, 2) {
+  // A star around rank 0.
+  MPI_Comm graph;
+  std::vector<int> ends, neighbors;
+  for (int other = 1; other < size; ++other) neighbors.push_back(other);
+  for (int member = 0; member < size; ++member) ends.push_back(size - 1 + member);
+  neighbors.insert(neighbors.end(), static_cast<size_t>(size - 1), 0);
+  MUST(MPI_Graph_create(MPI_COMM_WORLD, size, ends.data(), neighbors.data(), 0, &graph));
+  run_all_and_free(graph);
+  // Even ranks send to all, themselves included, and odd ones to the next. Everybody has a neighbour both
+  // ways: without one, Open MPI takes a count of nothing for nothing to receive.
+  std::vector<int> sources, destinations;
+  for (int other = 0; other < size; ++other) {
+    if (other % 2 == 0 || (other + 1) % size == rank) sources.push_back(other);
+    if (rank % 2 == 0 || (rank + 1) % size == other) destinations.push_back(other);
+  }
+  MUST(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, static_cast<int>(sources.size()), sources.data(),
+                                      MPI_UNWEIGHTED, static_cast<int>(destinations.size()),
+                                      destinations.data(), MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &graph));
+  run_all_and_free(graph);
+}
+
+RANK_TEST(communicators, between_two_groups, 2) {
+  for (bool uneven : {false, true}) {
+    const int side = uneven ? rank > 0 : rank % 2;
+    const int other_leader = uneven ? 1 - side : 1 - rank % 2;
+    MPI_Comm half, inter;
+    MUST(MPI_Comm_split(MPI_COMM_WORLD, side, rank, &half));
+    MUST(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, other_leader, tag, &inter));
+    run_all(inter, side);
+    MPI_Comm merged;
+    MUST(MPI_Intercomm_merge(inter, side, &merged));
+    run(Team(merged), plan_of(Kind::allgather, 0, 9));
+    MUST(MPI_Comm_free(&merged));
+    MUST(MPI_Comm_free(&inter));
+    MUST(MPI_Comm_free(&half));
+  }
+}
+
+RANK_TEST(communicators, thousands_in_turn, 1) {
+  Memory buffer(Place::device, sizeof(int));
+  const int together = options.rounds > 0 ? static_cast<int>(options.rounds) : made_together;
+  for (int i = 0; i < made_in_turn + together; ++i) {
+    if (i % 50 == 0) rearm_watchdog();
+    MPI_Comm comm;
+    if (!MUST(MPI_Comm_dup(i < made_in_turn ? MPI_COMM_SELF : MPI_COMM_WORLD, &comm))) return;
+    sum_up(comm, buffer, i);
+    MUST(MPI_Comm_free(&comm));
+  }
+}
+
+RANK_TEST(communicators, hundreds_at_once, 1) {
+  Memory buffer(Place::device, sizeof(int));
+  std::vector<MPI_Comm> comms(alive_at_once + alive_together, MPI_COMM_NULL);
+  for (size_t i = 0; i < comms.size(); ++i)
+    MUST(MPI_Comm_dup(i < alive_at_once ? MPI_COMM_SELF : MPI_COMM_WORLD, &comms[i]));
+  for (size_t i = comms.size(); i-- > 0;) sum_up(comms[i], buffer, static_cast<int>(i));
+  for (MPI_Comm& comm : comms) MUST(MPI_Comm_free(&comm));
+}

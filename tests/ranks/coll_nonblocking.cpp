@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Nonblocking collectives: started in the same order on all ranks, on one communicator and on several, they
+// complete in any order, by any completion call, together with point-to-point requests; none of them waits
+// for what a rank does on another communicator.
+
+#include <sched.h>
+
+#include <algorithm>
+#include <list>
+#include <random>
+
+#include "coll_exercise.h"
+
+using namespace ranks;
+using namespace ranks::coll;
+
+namespace {
+
+constexpr int tag = 51;
+constexpr int in_flight = 8;
+
+Kind random_kind(uint64_t dice) {
+  const auto kind = static_cast<Kind>(dice % kind_count);
+  return is_neighborhood(kind) ? random_kind(key_of(dice)) : kind;
+}
+
+Plan random_plan(Kind kind, uint64_t dice) {
+  Plan plan;
+  plan.kind = kind;
+  plan.root = static_cast<int>(key_of(dice, 1) % static_cast<uint64_t>(size));
+  constexpr int counts[] = {0, 1, 65, 1000, 30000};
+  plan.count = count_for(kind, Form::nonblocking, counts[key_of(dice, 2) % std::size(counts)]);
+  plan.in_place = key_of(dice, 3) % 4 == 0 && may_be_in_place(plan.kind, Form::nonblocking);
+  plan.places = static_cast<Places>(key_of(dice, 4) % places_count);
+  plan.types = static_cast<Types>(key_of(dice, 5) % types_count);
+  plan.key = key_of(dice, 6);
+  return plan;
+}
+
+Plan random_plan(uint64_t dice) {
+  return random_plan(random_kind(key_of(dice, 0, 1)), dice);
+}
+
+// A message of device memory around a ring of ranks.
+struct RingMessage {
+  RingMessage(uint64_t salt) : key_of_left(key_of(static_cast<uint64_t>((rank + size - 1) % size), salt)) {
+    out.fill(key_of(static_cast<uint64_t>(rank), salt));
+  }
+  void start(MPI_Request* requests) {
+    const int count = static_cast<int>(out.bytes());
+    MUST(MPI_Irecv(in, count, MPI_BYTE, (rank + size - 1) % size, tag, MPI_COMM_WORLD, &requests[0]));
+    MUST(MPI_Isend(out, count, MPI_BYTE, (rank + 1) % size, tag, MPI_COMM_WORLD, &requests[1]));
+  }
+  uint64_t key_of_left;
+  Memory out{Place::device, 20000}, in{Place::device, 20000};
+};
+
+// Completes all requests in an order of this rank's own.
+enum class Completion { wait, test, waitany, waitsome, waitall, testall };
+constexpr Completion completions[] = {Completion::wait,     Completion::test,    Completion::waitany,
+                                      Completion::waitsome, Completion::waitall, Completion::testall};
+
+void complete(std::vector<MPI_Request>& requests, Completion way, std::mt19937_64& random) {
+  const int count = static_cast<int>(requests.size());
+  std::vector<size_t> order(requests.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::shuffle(order.begin(), order.end(), random);
+  std::vector<int> indices(requests.size());
+  int done = 0, index = 0;
+  switch (way) {
+    case Completion::wait:
+      for (size_t i : order) MUST(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
+      break;
+    case Completion::test:
+      for (size_t i : order)
+        for (done = 0; !done && MUST(MPI_Test(&requests[i], &done, MPI_STATUS_IGNORE));) sched_yield();
+      break;
+    case Completion::waitany:
+      while (MUST(MPI_Waitany(count, requests.data(), &index, MPI_STATUS_IGNORE)) && index != MPI_UNDEFINED)
+        continue;
+      break;
+    case Completion::waitsome:
+      while (MUST(MPI_Waitsome(count, requests.data(), &done, indices.data(), MPI_STATUSES_IGNORE)) &&
+             done != MPI_UNDEFINED)
+        continue;
+      break;
+    case Completion::waitall:
+      MUST(MPI_Waitall(count, requests.data(), MPI_STATUSES_IGNORE));
+      break;
+    case Completion::testall:
+      while (!done && MUST(MPI_Testall(count, requests.data(), &done, MPI_STATUSES_IGNORE))) sched_yield();
+      break;
+  }
+  for (const MPI_Request& request : requests)
+    EXPECT(request == MPI_REQUEST_NULL, "a completed nonblocking collective left its request");
+}
+
+// Several collectives on these communicators at once, among point-to-point messages.
+void run_together(const std::vector<Team>& teams, Completion way, uint64_t seed) {
+  std::list<Collective> collectives;
+  std::vector<MPI_Request> requests(in_flight, MPI_REQUEST_NULL);
+  RingMessage message(seed);
+  for (int i = 0; i < in_flight; ++i) {
+    const uint64_t dice = key_of(seed, static_cast<uint64_t>(i));
+    collectives.emplace_back(teams[dice % teams.size()], random_plan(dice)).prepare();
+  }
+  size_t next = 0;
+  for (Collective& collective : collectives) collective.call(Form::nonblocking, &requests[next++]);
+  requests.resize(in_flight + 2, MPI_REQUEST_NULL);
+  message.start(&requests[in_flight]);
+  std::mt19937_64 random(seed + static_cast<uint64_t>(rank));
+  complete(requests, way, random);
+  for (const Collective& collective : collectives) collective.check();
+  EXPECT_HOLDS(message.in, message.key_of_left, message.in.bytes());
+}
+
+}  // namespace
+
+RANK_TEST(icollectives, each_alone_in_all_mixtures, 1) {
+  const Team world(MPI_COMM_WORLD);
+  for (int kind = 0; kind < kind_count; ++kind) {
+    if (is_neighborhood(static_cast<Kind>(kind))) continue;
+    for (int places = 0; places < places_count; ++places) {
+      Plan plan = random_plan(static_cast<Kind>(kind), key_of(options.seed, static_cast<uint64_t>(kind),
+                                                              static_cast<uint64_t>(places)));
+      plan.places = static_cast<Places>(places);
+      run(world, plan, Form::nonblocking);
+    }
+  }
+}
+
+RANK_TEST(icollectives, many_at_once_complete_in_any_order, 1) {
+  const std::vector<Team> one = {Team(MPI_COMM_WORLD)};
+  for (Completion way : completions)
+    for (uint64_t round = 0; round < 3; ++round)
+      run_together(one, way, key_of(options.seed, round, static_cast<uint64_t>(way)));
+}
+
+RANK_TEST(icollectives, many_at_once_on_several_communicators, 1) {
+  MPI_Comm duplicate, reversed;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &duplicate));
+  MUST(MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed));
+  {
+    const std::vector<Team> several = {Team(MPI_COMM_WORLD), Team(duplicate), Team(reversed)};
+    for (Completion way : completions)
+      for (uint64_t round = 0; round < 3; ++round)
+        run_together(several, way, key_of(options.seed + 1, round, static_cast<uint64_t>(way)));
+  }
+  MUST(MPI_Comm_free(&duplicate));
+  MUST(MPI_Comm_free(&reversed));
+}
+
+// Some ranks start, pass a barrier elsewhere and wait; the others wait before they enter the barrier, or come
+// late.
+RANK_TEST(icollectives, do_not_wait_for_other_communicators, 2) {
+  MPI_Comm other;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &other));
+  const Team world(MPI_COMM_WORLD);
+  for (int variant = 0; variant < 4; ++variant) {
+    for (Kind kind : {Kind::allreduce, Kind::bcast, Kind::alltoall, Kind::allgather}) {
+      for (Places places : {Places::device, Places::odd_ranks_are_host}) {
+        Plan plan = random_plan(
+            kind, key_of(options.seed, static_cast<uint64_t>(variant), static_cast<uint64_t>(places)));
+        plan.places = places;
+        Collective collective(world, plan);
+        collective.prepare();
+        MPI_Request request = MPI_REQUEST_NULL;
+        // Half of the ranks wait before they enter the barrier, which they can if all have started.
+        const bool waits_first = (rank + variant) % 2 == 0;
+        const bool late = variant >= 2 && waits_first;
+        if (late) MUST(MPI_Barrier(other));  // the others have started, and are in the barrier
+        if (!collective.call(Form::nonblocking, &request)) continue;
+        if (waits_first && !late) MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        if (!late) MUST(MPI_Barrier(other));
+        if (request != MPI_REQUEST_NULL) MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        collective.check();
+      }
+    }
+  }
+  MUST(MPI_Comm_free(&other));
+}
+
+// What completed belongs to the user: the buffers hold something else at once, and serve the next round.
+RANK_TEST(icollectives, give_their_buffers_back, 1) {
+  const Team world(MPI_COMM_WORLD);
+  for (Kind kind :
+       {Kind::bcast, Kind::allreduce, Kind::alltoallv, Kind::gather, Kind::reduce_scatter_block}) {
+    for (int count : {1, 100, 40000}) {
+      Plan plan;
+      plan.kind = kind;
+      plan.count = count;
+      plan.key = key_of(options.seed, static_cast<uint64_t>(kind), static_cast<uint64_t>(count));
+      Collective collective(world, plan);
+      for (uint64_t round = 0; round < 10; ++round) {
+        collective.prepare(round);
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (!collective.call(Form::nonblocking, &request)) continue;
+        MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        collective.check();
+      }
+    }
+  }
+}
+
+// Blocking and nonblocking ones on one communicator are in one order, too.
+RANK_TEST(icollectives, overlap_blocking_ones, 1) {
+  const Team world(MPI_COMM_WORLD);
+  for (uint64_t round = 0; round < 20; ++round) {
+    Collective outer(world, random_plan(key_of(options.seed, round, 7)));
+    outer.prepare();
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (!outer.call(Form::nonblocking, &request)) continue;
+    run(world, random_plan(key_of(options.seed, round, 8)));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    outer.check();
+  }
+}
