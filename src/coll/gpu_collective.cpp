@@ -13,14 +13,6 @@ namespace fairlead::coll {
 using device::Error;
 using node::Path;
 
-namespace {
-
-// Copy engines take a call to the driver for a batch, and one GPU's memory at a time; kernels take a share of
-// the GPU.
-constexpr uint64_t kernel_copies_up_to = uint64_t{256} << 10;
-
-}  // namespace
-
 GpuCollective::GpuCollective(node::Node& node, Meeting& meeting, const std::vector<int>& members,
                              uint64_t number, Work work)
     : node_(node),
@@ -185,12 +177,13 @@ void GpuCollective::run_pieces() {
   uint64_t bytes = 0;
   for (const Piece& piece : work_.pieces) {
     const Record& record = meeting_.record(piece.member, number_);
-    const char* from = sources_[static_cast<size_t>(piece.member)] +
-                       record.offsets[static_cast<size_t>(meeting_.me())];
+    const char* from =
+        sources_[static_cast<size_t>(piece.member)] + record.offsets[static_cast<size_t>(meeting_.me())];
     items.push_back({piece.to, from, piece.bytes});
     bytes += piece.bytes;
   }
-  if (bytes <= kernel_copies_up_to && items.size() <= kernels::max_copies && kernels_run_on(work_.device) &&
+  if (bytes < static_cast<uint64_t>(options().coll_engine_from) && items.size() <= kernels::max_copies &&
+      kernels_run_on(work_.device) &&
       kernel_.copy(work_.device, items.data(), items.size(), bytes) == Error::none)
     return;
   for (const device::CopyItem& item : items)

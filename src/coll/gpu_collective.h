@@ -25,7 +25,8 @@ enum class Progress { waiting, refused, failed, over };
 class GpuCollective {
  public:
   // `members`: the node rank of each member of the meeting.
-  GpuCollective(node::Node& node, Meeting& meeting, const std::vector<int>& members, uint64_t number, Work work);
+  GpuCollective(node::Node& node, Meeting& meeting, const std::vector<int>& members, uint64_t number,
+                Work work);
   ~GpuCollective();
 
   // False: this rank's memory cannot be shown to the others.

@@ -37,8 +37,7 @@ Error make(Lane& lane, int device) {
   Error error = runtime.create_stream(device, &lane.stream, device::StreamKind::urgent);
   if (error == Error::none) error = runtime.allocate_pinned(places * sizeof *lane.flags, &flags);
   if (error == Error::none) error = runtime.allocate(device, places * sizeof *lane.counters, &counters);
-  if (error == Error::none)
-    error = runtime.fill(counters, 0, places * sizeof *lane.counters, lane.stream);
+  if (error == Error::none) error = runtime.fill(counters, 0, places * sizeof *lane.counters, lane.stream);
   if (error == Error::none) error = runtime.synchronize_stream(lane.stream);
   lane.flags = static_cast<uint64_t*>(flags);
   lane.counters = static_cast<uint32_t*>(counters);

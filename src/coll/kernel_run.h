@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A kernel of this library on its way, and how the CPU learns that it is over: the kernel itself stores a word in
-// page-locked memory, which is seen sooner than any question to the driver would be answered.
-// Kernels run in a stream of high priority, in the order of their launches. Thread-safe under the engine's lock.
+// A kernel of this library on its way, and how the CPU learns that it is over: the kernel itself stores a
+// word in page-locked memory, which is seen sooner than any question to the driver would be answered. Kernels
+// run in a stream of high priority, in the order of their launches. Thread-safe under the engine's lock.
 
 #pragma once
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the ranks of a communicator that lies within one node meet for its collectives: shared memory in which
-// each announces its arrival at every collective, with the kind of memory it brings, and in which all of them
-// come to one decision: on the GPU, or through the host MPI. The collectives of a communicator are numbered
-// from 1 in the order of the calls, which MPI demands to be the same on all ranks.
+// Where the ranks of a communicator that lies within one node meet for its collectives: shared memory in
+// which each announces its arrival at every collective, with the kind of memory it brings, and in which all
+// of them come to one decision: on the GPU, or through the host MPI. The collectives of a communicator are
+// numbered from 1 in the order of the calls, which MPI demands to be the same on all ranks.
 //
 // A rank that brings host memory stores one word and goes to the host MPI at once. The others wait until
-// all have arrived, or somebody has brought host memory. Once all have come with device memory the decision is
-// `gpu`; until then any of them may withdraw, which decides `staged`.
+// all have arrived, or somebody has brought host memory. Once all have come with device memory the decision
+// is `gpu`; until then any of them may withdraw, which decides `staged`.
 //
 // The rank that is first in the communicator finds a free slot in its part of the hall and tells the others
 // its number. Belongs to one thread at a time, except where said.

@@ -3,10 +3,11 @@
 // One rank's part of a collective on the GPU, in terms of memory only. Made by src/mpi from the arguments of
 // the call; executed by gpu_collective.h.
 //
-// There are two shapes, and neither needs one GPU to wait for another while it runs. Data movement: each member
-// fetches its pieces from the sources of the others. Reduction: each member reduces a slice of the elements,
-// reading it from the sources of several members in rank order and writing the result to the targets of several;
-// an element is read from everywhere before it is written anywhere, so sources and targets may be the same.
+// There are two shapes, and neither needs one GPU to wait for another while it runs. Data movement: each
+// member fetches its pieces from the sources of the others. Reduction: each member reduces a slice of the
+// elements, reading it from the sources of several members in rank order and writing the result to the
+// targets of several; an element is read from everywhere before it is written anywhere, so sources and
+// targets may be the same.
 
 #pragma once
 
@@ -23,8 +24,8 @@ namespace fairlead::coll {
 struct Exposed {
   void* address = nullptr;
   uint64_t bytes = 0;
-  // Others must not see this memory itself, as this rank's part writes where they still read: a source is copied
-  // away first, a target is written elsewhere and copied back when all are done.
+  // Others must not see this memory itself, as this rank's part writes where they still read: a source is
+  // copied away first, a target is written elsewhere and copied back when all are done.
   bool by_copy = false;
 };
 
@@ -37,10 +38,10 @@ struct Piece {
 struct Reduction {
   kernels::ReduceOp op;
   kernels::Element element;
-  uint64_t first = 0, count = 0;             // this member's slice, in elements of the sources
-  int sources_begin = 0, sources_end = 0;    // members that are read, in this order
-  int targets_begin = 0, targets_end = 0;    // members that are written
-  uint64_t target_first = 0;                 // where the slice lies in the targets, in elements
+  uint64_t first = 0, count = 0;           // this member's slice, in elements of the sources
+  int sources_begin = 0, sources_end = 0;  // members that are read, in this order
+  int targets_begin = 0, targets_end = 0;  // members that are written
+  uint64_t target_first = 0;               // where the slice lies in the targets, in elements
 };
 
 struct Work {

@@ -51,7 +51,7 @@ bool maybe_on_device(const CollectiveCall& call) {
 
 // Brings no bytes, as far as a quick look tells.
 bool maybe_empty(const CollectiveCall& call) {
-  return call.sendcount == 0 && call.recvcount == 0;
+  return call.function != Collective::barrier && call.sendcount == 0 && call.recvcount == 0;
 }
 
 // True when nothing but host memory is involved and the meeting, if there is one, has been told.
@@ -127,6 +127,7 @@ int detail::init_collective(CollectiveCall call, MPI_Request* request, const Sta
   Regions regions = regions_of(call, point->place());
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   point->join();
+  await_turn(call.comm);
   CollectiveOperation planned(point, call, regions, host);
   bool on_gpu = false;
   int64_t slot = -1;
@@ -192,7 +193,8 @@ int reduce_local(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype da
   regions.written.add(0, count, datatype);
   regions.written_is_read = true;
   HostImage in, inout;
-  if (!make_images(regions, &in, &inout) || !load_images(regions, &in, &inout)) return no_image(MPI_COMM_SELF);
+  if (!make_images(regions, &in, &inout) || !load_images(regions, &in, &inout))
+    return no_image(MPI_COMM_SELF);
   if (int result = (real.*slot)(in.address(), inout.address(), count, datatype, op); result != MPI_SUCCESS)
     return result;
   return inout.store(regions.written) ? MPI_SUCCESS : no_image(MPI_COMM_SELF);

@@ -16,20 +16,37 @@ MPI_Aint extent_of(MPI_Datatype datatype) {
   return static_cast<MPI_Aint>(extent);
 }
 
-// How many neighbours this rank receives from and sends to.
-void count_neighbors(MPI_Comm comm, int rank, int* in, int* out) {
-  int topology = MPI_UNDEFINED, weighted = 0;
+// The neighbours this rank receives from and sends to: which of its blocks there are. At the edge of a grid a
+// neighbour is missing, and its block is left alone.
+struct Neighbors {
+  std::vector<bool> in, out;
+};
+
+Neighbors neighbors_in(MPI_Comm comm, int rank) {
+  Neighbors neighbors;
+  int topology = MPI_UNDEFINED, weighted = 0, in = 0, out = 0;
   PMPI_Topo_test(comm, &topology);
   if (topology == MPI_CART) {
     int dimensions = 0;
     PMPI_Cartdim_get(comm, &dimensions);
-    *in = *out = 2 * dimensions;
-  } else if (topology == MPI_GRAPH) {
-    PMPI_Graph_neighbors_count(comm, rank, in);
-    *out = *in;
-  } else if (topology == MPI_DIST_GRAPH) {
-    PMPI_Dist_graph_neighbors_count(comm, in, out, &weighted);
+    for (int dimension = 0; dimension < dimensions; ++dimension) {
+      int below = MPI_PROC_NULL, above = MPI_PROC_NULL;
+      PMPI_Cart_shift(comm, dimension, 1, &below, &above);
+      neighbors.in.push_back(below != MPI_PROC_NULL);
+      neighbors.in.push_back(above != MPI_PROC_NULL);
+    }
+    neighbors.out = neighbors.in;
+    return neighbors;
   }
+  if (topology == MPI_GRAPH) {
+    PMPI_Graph_neighbors_count(comm, rank, &in);
+    out = in;
+  } else if (topology == MPI_DIST_GRAPH) {
+    PMPI_Dist_graph_neighbors_count(comm, &in, &out, &weighted);
+  }
+  neighbors.in.assign(static_cast<size_t>(in), true);
+  neighbors.out.assign(static_cast<size_t>(out), true);
+  return neighbors;
 }
 
 // The regions of one call. Each method says what one buffer holds.
@@ -45,6 +62,8 @@ class Describer {
 
   Regions describe() {
     switch (call_.function) {
+      case Collective::barrier:
+        break;
       case Collective::bcast:
         regions_.read.address = call_.recvbuf;
         if (root_)
@@ -110,17 +129,16 @@ class Describer {
 
  private:
   void describe_neighbors() {
-    int in = 0, out = 0;
-    count_neighbors(call_.comm, rank_, &in, &out);
-    bool to_each = call_.function == Collective::neighbor_alltoall;
-    if (call_.sendcounts)
-      send_each(out);
+    Neighbors neighbors = neighbors_in(call_.comm, rank_);
+    bool to_each =
+        call_.function != Collective::neighbor_allgather && call_.function != Collective::neighbor_allgatherv;
+    if (!to_each)
+      send(1);
     else
-      send(to_each ? out : 1);
-    if (call_.recvcounts)
-      receive_each(in);
-    else
-      receive(in);
+      add_blocks(regions_.read, neighbors.out, call_.sendcount, call_.sendcounts, call_.sdispls,
+                 call_.sendtype, call_.sendtypes);
+    add_blocks(regions_.written, neighbors.in, call_.recvcount, call_.recvcounts, call_.rdispls,
+               call_.recvtype, call_.recvtypes);
   }
 
   void send(int blocks) { regions_.read.add(0, call_.sendcount * blocks, call_.sendtype); }
@@ -133,17 +151,26 @@ class Describer {
   }
 
   void send_each(int blocks) {
-    add_each(regions_.read, blocks, call_.sendcounts, call_.sdispls, call_.sendtype, call_.sendtypes);
+    add_blocks(regions_.read, all(blocks), 0, call_.sendcounts, call_.sdispls, call_.sendtype,
+               call_.sendtypes);
   }
   void receive_each(int blocks) {
-    add_each(regions_.written, blocks, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes);
+    add_blocks(regions_.written, all(blocks), 0, call_.recvcounts, call_.rdispls, call_.recvtype,
+               call_.recvtypes);
   }
-  // Displacements are in extents of the one type, or in bytes where each block has its own.
-  static void add_each(Region& region, int blocks, Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements,
-                       MPI_Datatype datatype, const MPI_Datatype* datatypes) {
+  static std::vector<bool> all(int blocks) { return std::vector<bool>(static_cast<size_t>(blocks), true); }
+
+  // The blocks that are there. Displacements are in extents of the one type, or in bytes where each block has
+  // its own; without them blocks of one count lie behind each other.
+  static void add_blocks(Region& region, const std::vector<bool>& there, MPI_Count count,
+                         Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements, MPI_Datatype datatype,
+                         const MPI_Datatype* datatypes) {
     MPI_Aint unit = datatypes ? 1 : extent_of(datatype);
-    for (int block = 0; block < blocks; ++block)
-      region.add(displacements[block] * unit, counts[block], datatypes ? datatypes[block] : datatype);
+    for (int block = 0; block < static_cast<int>(there.size()); ++block) {
+      if (!there[static_cast<size_t>(block)]) continue;
+      MPI_Aint offset = counts ? displacements[block] * unit : block * static_cast<MPI_Aint>(count) * unit;
+      region.add(offset, counts ? counts[block] : count, datatypes ? datatypes[block] : datatype);
+    }
   }
 
   const CollectiveCall& call_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arguments of a collective call, whichever it is and in either count form, and what they mean for the rank
-// that calls: which bytes it reads and which it writes (MPI 4.1, chapters 6 and 8.6).
+// The arguments of a collective call, whichever it is and in either count form, and what they mean for the
+// rank that calls: which bytes it reads and which it writes (MPI 4.1, chapters 6 and 8.6).
 
 #pragma once
 
@@ -12,6 +12,7 @@
 namespace fairlead::mpi {
 
 enum class Collective {
+  barrier,
   bcast,
   gather,
   gatherv,

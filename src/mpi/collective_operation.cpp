@@ -19,8 +19,9 @@ namespace {
 
 constexpr auto patience_with_missing = std::chrono::seconds(10);
 
-Vote vote_of(const Regions& regions, bool device, bool has_work) {
+Vote vote_of(const CollectiveCall& call, const Regions& regions, bool device, bool has_work) {
   if (device) return has_work ? Vote::device : Vote::staged;
+  if (call.function == Collective::barrier) return Vote::host;
   return regions.read.bytes + regions.written.bytes == 0 ? Vote::nothing : Vote::host;
 }
 
@@ -34,7 +35,7 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<MeetingPoint> point, co
       regions_(std::move(regions)),
       start_in_host_(std::move(start_in_host)) {
   bool device = regions_.read.on_device() || regions_.written.on_device();
-  vote_ = vote_of(regions_, device, device && work_for(call_, regions_, point_->place(), &work_));
+  vote_ = vote_of(call_, regions_, device, device && work_for(call_, regions_, point_->place(), &work_));
 }
 
 CollectiveOperation::~CollectiveOperation() {
@@ -174,15 +175,16 @@ void CollectiveOperation::complain_of_missing() {
   for (int member : point_->meeting()->missing(number_))
     ranks += (ranks.empty() ? "" : ", ") + std::to_string(point_->world_rank(member));
   if (ranks.empty()) return;
-  log_line(LogLevel::warn,
-           "rank %d has been waiting in collective %llu of a communicator of %d ranks for %lld s; not there yet: "
-           "rank %s",
-           point_->world_rank(point_->place().rank), static_cast<unsigned long long>(number_),
-           point_->place().size, static_cast<long long>(patience_with_missing.count()), ranks.c_str());
+  log_line(
+      LogLevel::warn,
+      "rank %d has been waiting in collective %llu of a communicator of %d ranks for %lld s; not there yet: "
+      "rank %s",
+      point_->world_rank(point_->place().rank), static_cast<unsigned long long>(number_),
+      point_->place().size, static_cast<long long>(patience_with_missing.count()), ranks.c_str());
 }
 
-// The host MPI will be called, and cannot be polled: what is not decided is handed to it, which goes on with it
-// there; what runs on the GPU is left to the thread that helps.
+// The host MPI will be called, and cannot be polled: what is not decided is handed to it, which goes on with
+// it there; what runs on the GPU is left to the thread that helps.
 void CollectiveOperation::settle() {
   if (!start_in_host_) return;
   if (step_ == Step::arriving && point_->known() && point_->meeting() &&

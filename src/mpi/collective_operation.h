@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A collective with device memory, or one of host memory that must wait for others of its communicator, from the
-// call to its completion. It arrives at the communicator's meeting; then it runs on the GPU, or, with copies
-// of its buffers in host memory, in the host MPI, in the order of the calls.
+// A collective with device memory, or one of host memory that must wait for others of its communicator, from
+// the call to its completion. It arrives at the communicator's meeting; then it runs on the GPU, or, with
+// copies of its buffers in host memory, in the host MPI, in the order of the calls.
 //
 // A blocking call cannot be made by the host MPI's nonblocking form, which would not match that of the other
 // ranks: such an operation is complete when it must stage, and the caller goes on (collective.cpp).
@@ -41,7 +41,8 @@ class CollectiveOperation : public Operation {
 
   // Of a blocking call that is complete.
   bool must_stage() const { return must_stage_; }
-  // The same as advance(), but makes no host MPI call: for a thread of ours, while the program's is elsewhere.
+  // The same as advance(), but makes no host MPI call: for a thread of ours, while the program's is
+  // elsewhere.
   void advance_on_gpu();
 
  private:

@@ -20,9 +20,8 @@ using coll::Work;
 constexpr uint64_t slice_grain = 512;
 
 bool contiguous(const Region& region) {
-  return std::all_of(region.blocks.begin(), region.blocks.end(), [](const Block& block) {
-    return layout_of(block.count, block.datatype).contiguous;
-  });
+  return std::all_of(region.blocks.begin(), region.blocks.end(),
+                     [](const Block& block) { return layout_of(block.count, block.datatype).contiguous; });
 }
 
 // The device all bytes of the region lie on; -1 when it has none, -2 when some lie elsewhere.
@@ -30,7 +29,8 @@ int device_of(const Region& region) {
   int device = -1;
   for (const Block& block : region.blocks) {
     device::Allocation allocation = device::classify(static_cast<char*>(region.address) + block.offset);
-    if (allocation.kind != device::MemoryKind::device || (device >= 0 && device != allocation.device)) return -2;
+    if (allocation.kind != device::MemoryKind::device || (device >= 0 && device != allocation.device))
+      return -2;
     device = allocation.device;
   }
   return device;
@@ -100,8 +100,8 @@ class Planner {
     MPI_Aint end = 0;
     for (const Block& block : region.blocks) {
       first_ = std::min(first_, block.offset);
-      end = std::max<MPI_Aint>(end, block.offset +
-                                        static_cast<MPI_Aint>(packed_bytes(block.count, block.datatype)));
+      end = std::max<MPI_Aint>(
+          end, block.offset + static_cast<MPI_Aint>(packed_bytes(block.count, block.datatype)));
     }
     work_.source = {static_cast<char*>(region.address) + first_, static_cast<uint64_t>(end - first_)};
   }
@@ -114,9 +114,9 @@ class Planner {
     if (bytes) work_.source = {static_cast<char*>(call_.recvbuf) + offset, bytes};
   }
 
-  static void block_at(int member, MPI_Count count, Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements,
-                       MPI_Datatype datatype, const MPI_Datatype* datatypes, MPI_Aint* offset,
-                       uint64_t* bytes) {
+  static void block_at(int member, MPI_Count count, Numbers<MPI_Count> counts,
+                       Numbers<MPI_Aint> displacements, MPI_Datatype datatype, const MPI_Datatype* datatypes,
+                       MPI_Aint* offset, uint64_t* bytes) {
     MPI_Count elements = counts ? counts[member] : count;
     MPI_Aint size = static_cast<MPI_Aint>(packed_bytes(1, datatypes ? datatypes[member] : datatype));
     *bytes = static_cast<uint64_t>(elements * size);
@@ -162,8 +162,7 @@ class Planner {
     uint64_t size = kernels::element_bytes(part.element);
     if (!input.blocks.empty())
       work_.source = {static_cast<char*>(input.address) + input.blocks[0].offset, bytes_of(input)};
-    if (!regions.written.blocks.empty())
-      work_.target = {regions.written.address, bytes_of(regions.written)};
+    if (!regions.written.blocks.empty()) work_.target = {regions.written.address, bytes_of(regions.written)};
     part.sources_end = part.targets_end = size_;
     uint64_t all = bytes_of(input) / size;
     switch (call_.function) {
@@ -184,8 +183,7 @@ class Planner {
         if (part.count == 0) work_.target = {};
         break;
       default: {
-        for (int member = 0; member < me_; ++member)
-          part.first += static_cast<uint64_t>(count_of(member));
+        for (int member = 0; member < me_; ++member) part.first += static_cast<uint64_t>(count_of(member));
         part.count = static_cast<uint64_t>(count_of(me_));
         part.target_first = 0;
         work_.target.bytes = part.count * size;
@@ -227,7 +225,8 @@ class Planner {
 }  // namespace
 
 bool work_for(const CollectiveCall& call, const Regions& regions, const Place& place, coll::Work* work) {
-  if (place.size > coll::max_members || !contiguous(regions.read) || !contiguous(regions.written)) return false;
+  if (place.size > coll::max_members || !contiguous(regions.read) || !contiguous(regions.written))
+    return false;
   int reads = device_of(regions.read), writes = device_of(regions.written);
   if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;
   work->device = std::max(reads, writes);

@@ -199,6 +199,7 @@ def wrapper(form):
         device = " || ".join(f"is_device({name})" for name in form.buffers())
         body.append(f"if ({device}) return {form.refusal()};")
     if form.row.call == "blocks":
+        body += [f"await_turn({p.name});" for p in form.row.parameters if p.type == "MPI_Comm" and not p.stars]
         body.append("Parked parked;")
     # The members of a new communicator agree at once where its collectives meet.
     made = [p.name for p in form.row.parameters if p.type == "MPI_Comm" and p.stars and p.name != "comm"]
@@ -247,8 +248,9 @@ def collective(form):
     request = ", MPI_Request* request" if persistent or starts else ""
     head = wrap(f'extern "C" FAIRLEAD_EXPORT int MPI_{form.name}({form.declarations()}) {{')
     arguments = ", ".join(p.name for p in form.row.parameters)
-    unused = "void*" if "sendbuf" not in passed else "void* sendbuf"
-    call = f"return {verb}(call{', request' if request else ''}, [=](const {unused}, void* recvbuf{request}) {{"
+    buffers = " ".join(["const void*", *(["sendbuf"] if "sendbuf" in passed else [])])
+    buffers += ", " + " ".join(["void*", *(["recvbuf"] if "recvbuf" in passed else [])])
+    call = f"return {verb}(call{', request' if request else ''}, [=]({buffers}{request}) {{"
     body = [f"if (!watching()) return real.{form.name}({arguments});", *fields, call,
             f"  return real.{form.name}({', '.join(passed)});", "});"]
     return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])

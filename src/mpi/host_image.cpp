@@ -26,11 +26,13 @@ HostImage::HostImage(const Region& region)
   device_ = device::classify(static_cast<char*>(region.address) + first).device;
   memory_ = HostBuffer(static_cast<size_t>(end - first));
   // Not by pointer arithmetic: the first byte need not lie behind the buffer's address.
-  address_ = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory_.data()) - static_cast<uintptr_t>(first));
+  address_ =
+      reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory_.data()) - static_cast<uintptr_t>(first));
 }
 
 char* HostImage::at(const Block& block) const {
-  return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(address_) + static_cast<uintptr_t>(block.offset));
+  return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(address_) +
+                                 static_cast<uintptr_t>(block.offset));
 }
 
 bool HostImage::load(const Region& region) {

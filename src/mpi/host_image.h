@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A copy in host memory of the device buffer of a collective, laid out alike, so that the host MPI can be handed
-// it in place of the buffer with counts, displacements and datatypes as they are.
+// A copy in host memory of the device buffer of a collective, laid out alike, so that the host MPI can be
+// handed it in place of the buffer with counts, displacements and datatypes as they are.
 
 #pragma once
 

@@ -9,6 +9,7 @@
 
 #include <mpi.h>
 
+#pragma weak PMPI_Cart_shift
 #pragma weak PMPI_Cartdim_get
 #pragma weak PMPI_Comm_call_errhandler
 #pragma weak PMPI_Comm_create_keyval

@@ -105,8 +105,8 @@ MPI_Comm ranks_of_this_node() {
   return part;
 }
 
-// Memory that the node's first rank makes by `create` and the others open by `open(pid, fd)`; on all of them alike
-// none, when one of them cannot.
+// Memory that the node's first rank makes by `create` and the others open by `open(pid, fd)`; on all of them
+// alike none, when one of them cannot.
 template <class Create, class Open>
 node::SharedMemory share_on_node(Create create, Open open) {
   int rank = 0;
@@ -195,8 +195,8 @@ void print_statistics() {
 
 void close_job() {
   if (!watching()) return;
-  // A rank that comes here fetches nothing more; once all have, nobody needs what we buffered. Each joins when
-  // its chunks have been received, be it only to be discarded.
+  // A rank that comes here fetches nothing more; once all have, nobody needs what we buffered. Each joins
+  // when its chunks have been received, be it only to be discarded.
   MPI_Request barrier = MPI_REQUEST_NULL;
   engine().drain([&] {
     if (engine().idle()) network::discard_unclaimed();

@@ -125,6 +125,16 @@ std::shared_ptr<MeetingPoint> meeting_point_of(MPI_Comm comm) {
   return recent.point;
 }
 
+// What is undecided is withdrawn; what is decided to run on the GPU needs the others, who have all come, to
+// map its memory, before it is sure that the host MPI will never see it.
+void await_turn(MPI_Comm comm) {
+  if (comm == MPI_COMM_NULL || !engine().busy()) return;
+  std::shared_ptr<MeetingPoint> point = meeting_point_of(comm);
+  if (point->open_calls() == 0) return;
+  Parked parked;
+  for (Backoff backoff; !point->all_cleared(); backoff.pause()) engine().progress();
+}
+
 void meet_on(MPI_Comm comm) {
   if (comm != MPI_COMM_NULL && hall) meeting_point_of(comm)->join();
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What this process knows of a communicator's collectives: who its members are, whether they meet in shared
-// memory (src/coll/meeting.h), and the order of the calls. Kept as an attribute of the communicator, so that it
-// goes when the communicator goes; an operation that is still under way keeps it alive.
+// memory (src/coll/meeting.h), and the order of the calls. Kept as an attribute of the communicator, so that
+// it goes when the communicator goes; an operation that is still under way keeps it alive.
 //
-// A communicator meets if all its members are ranks of this node, known to each other. They agree on a place in
-// the node's hall by one message of the host MPI when the communicator is made, or, of those that Fairlead
+// A communicator meets if all its members are ranks of this node, known to each other. They agree on a place
+// in the node's hall by one message of the host MPI when the communicator is made, or, of those that Fairlead
 // does not see being made, at its first collective.
 
 #pragma once
@@ -45,7 +45,8 @@ class InOrder {
 class MeetingPoint {
  public:
   explicit MeetingPoint(MPI_Comm comm);
-  // For one persistent operation on the communicator of `other`: in this slot of the hall, or without a meeting (-1).
+  // For one persistent operation on the communicator of `other`: in this slot of the hall, or without a
+  // meeting (-1).
   MeetingPoint(const MeetingPoint& other, int64_t slot);
 
   // Makes sure that the members know where they meet. The first rank of them tells the others: join() waits
@@ -68,9 +69,10 @@ class MeetingPoint {
   }
   void end_call(uint64_t number);
   int open_calls() const { return open_.load(std::memory_order_acquire); }
-  // The host MPI sees the collectives of a communicator in the order of the calls: a call has its turn when each
-  // before it has been handed to the host MPI, or will not be.
+  // The host MPI sees the collectives of a communicator in the order of the calls: a call has its turn when
+  // each before it has been handed to the host MPI, or will not be.
   bool has_turn(uint64_t number) const { return cleared_.all_up_to() + 1 >= number; }
+  bool all_cleared() const { return cleared_.all_up_to() == called_; }
   void clear(uint64_t number) { cleared_.report(number); }
 
   // A call with host memory when none is open: the whole of what Fairlead does about it.
@@ -94,6 +96,9 @@ class MeetingPoint {
 
 // Of this communicator; made if there is none yet.
 std::shared_ptr<MeetingPoint> meeting_point_of(MPI_Comm comm);
+// Before the host MPI does anything else that is collective over it: waits until it has seen all collectives
+// that were called before.
+void await_turn(MPI_Comm comm);
 // After the host MPI made a communicator: collective over it. MPI_COMM_NULL is allowed.
 void meet_on(MPI_Comm comm);
 

@@ -2,8 +2,8 @@
 
 #include "mpi/progress_thread.h"
 
-#include <csignal>
 #include <chrono>
+#include <csignal>
 
 #include "device/copy.h"
 #include "mpi/collective_operation.h"

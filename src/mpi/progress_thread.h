@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A thread that brings nonblocking collectives on the GPU forward while the program computes, or sits in a
-// host MPI call that cannot be polled (M6). It makes no host MPI call itself, so the MPI's thread level does not
-// matter. It is started by the first such collective, sleeps while there is none, and leaves most of its core
-// to the program.
+// host MPI call that cannot be polled (M6). It makes no host MPI call itself, so the MPI's thread level does
+// not matter. It is started by the first such collective, sleeps while there is none, and leaves most of its
+// core to the program.
 
 #pragma once
 

@@ -2,7 +2,8 @@
 
 #include "mpi/reduction_types.h"
 
-// Handles that a host MPI's header promises and its library may lack (host_mpi.h says why this must not hurt).
+// Handles that a host MPI's header promises and its library may lack (host_mpi.h says why this must not
+// hurt).
 #if defined(OPEN_MPI)
 #pragma weak ompi_mpi_2dblprec
 #pragma weak ompi_mpi_2int
@@ -77,18 +78,10 @@ const struct {
   MPI_Op op;
   ReduceOp kernel;
 } operations[] = {
-    {MPI_SUM, ReduceOp::sum},
-    {MPI_PROD, ReduceOp::prod},
-    {MPI_MIN, ReduceOp::min},
-    {MPI_MAX, ReduceOp::max},
-    {MPI_LAND, ReduceOp::land},
-    {MPI_LOR, ReduceOp::lor},
-    {MPI_LXOR, ReduceOp::lxor},
-    {MPI_BAND, ReduceOp::band},
-    {MPI_BOR, ReduceOp::bor},
-    {MPI_BXOR, ReduceOp::bxor},
-    {MPI_MINLOC, ReduceOp::minloc},
-    {MPI_MAXLOC, ReduceOp::maxloc},
+    {MPI_SUM, ReduceOp::sum},   {MPI_PROD, ReduceOp::prod},     {MPI_MIN, ReduceOp::min},
+    {MPI_MAX, ReduceOp::max},   {MPI_LAND, ReduceOp::land},     {MPI_LOR, ReduceOp::lor},
+    {MPI_LXOR, ReduceOp::lxor}, {MPI_BAND, ReduceOp::band},     {MPI_BOR, ReduceOp::bor},
+    {MPI_BXOR, ReduceOp::bxor}, {MPI_MINLOC, ReduceOp::minloc}, {MPI_MAXLOC, ReduceOp::maxloc},
 };
 
 const struct {
@@ -127,7 +120,7 @@ const struct {
     {MPI_LONG_INT, Element::long_int},
     {MPI_2INT, Element::int_int},
     {MPI_SHORT_INT, Element::short_int},
-    // Of Fortran and C++, where this MPI has them.
+// Of Fortran and C++, where this MPI has them.
 #ifdef MPI_CXX_BOOL
     {MPI_CXX_BOOL, Element::boolean},
 #endif

@@ -9,7 +9,8 @@
 
 namespace fairlead::mpi {
 
-// False where there is no kernel: user-defined operations, long double, combinations the standard does not allow.
+// False where there is no kernel: user-defined operations, long double, combinations the standard does not
+// allow.
 bool kernel_for(MPI_Op op, MPI_Datatype datatype, kernels::ReduceOp* kernel_op, kernels::Element* element);
 
 }  // namespace fairlead::mpi

@@ -9,6 +9,14 @@ using namespace fairlead::mpi;
 
 // clang-format off
 
+extern "C" FAIRLEAD_EXPORT int MPI_Barrier(MPI_Comm comm) {
+  if (!watching()) return real.Barrier(comm);
+  CollectiveCall call{Collective::barrier, comm};
+  return collective(call, [=](const void*, void*) {
+    return real.Barrier(comm);
+  });
+}
+
 extern "C" FAIRLEAD_EXPORT int MPI_Bcast(void* buffer, int count, MPI_Datatype datatype, int root,
     MPI_Comm comm) {
   if (!watching()) return real.Bcast(buffer, count, datatype, root, comm);
@@ -541,6 +549,14 @@ extern "C" FAIRLEAD_EXPORT int MPI_Exscan_c(const void* sendbuf, void* recvbuf, 
   call.op = op;
   return collective(call, [=](const void* sendbuf, void* recvbuf) {
     return real.Exscan_c(sendbuf, recvbuf, count, datatype, op, comm);
+  });
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) {
+  if (!watching()) return real.Ibarrier(comm, request);
+  CollectiveCall call{Collective::barrier, comm};
+  return start_collective(call, request, [=](const void*, void*, MPI_Request* request) {
+    return real.Ibarrier(comm, request);
   });
 }
 

@@ -66,12 +66,14 @@ extern "C" FAIRLEAD_EXPORT int MPI_Buffer_detach_c(void* buffer_addr, MPI_Count*
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer(MPI_Comm comm, void* buffer_addr, int* size) {
   if (!watching()) return real.Comm_detach_buffer(comm, buffer_addr, size);
+  await_turn(comm);
   Parked parked;
   return real.Comm_detach_buffer(comm, buffer_addr, size);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer_c(MPI_Comm comm, void* buffer_addr, MPI_Count* size) {
   if (!watching()) return real.Comm_detach_buffer_c(comm, buffer_addr, size);
+  await_turn(comm);
   Parked parked;
   return real.Comm_detach_buffer_c(comm, buffer_addr, size);
 }
@@ -101,6 +103,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Buffer_flush(void) {
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_flush_buffer(MPI_Comm comm) {
   if (!watching()) return real.Comm_flush_buffer(comm);
+  await_turn(comm);
   Parked parked;
   return real.Comm_flush_buffer(comm);
 }
@@ -170,20 +173,16 @@ extern "C" FAIRLEAD_EXPORT int MPI_Unpack_external_c(const char datarep[], const
   return real.Unpack_external_c(datarep, inbuf, insize, position, outbuf, outcount, datatype);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Barrier(MPI_Comm comm) {
-  if (!watching()) return real.Barrier(comm);
-  Parked parked;
-  return real.Barrier(comm);
-}
-
 extern "C" FAIRLEAD_EXPORT int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request* request) {
   if (!watching()) return real.Barrier_init(comm, info, request);
+  await_turn(comm);
   Parked parked;
   return real.Barrier_init(comm, info, request);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
   if (!watching()) return real.Comm_dup(comm, newcomm);
+  await_turn(comm);
   Parked parked;
   int result = real.Comm_dup(comm, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -192,6 +191,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
   if (!watching()) return real.Comm_create(comm, group, newcomm);
+  await_turn(comm);
   Parked parked;
   int result = real.Comm_create(comm, group, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -200,6 +200,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_create(MPI_Comm comm, MPI_Group group, M
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
   if (!watching()) return real.Comm_split(comm, color, key, newcomm);
+  await_turn(comm);
   Parked parked;
   int result = real.Comm_split(comm, color, key, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -210,6 +211,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_create(MPI_Comm local_comm, int loc
     int remote_leader, int tag, MPI_Comm* newintercomm) {
   if (!watching()) return real.Intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag,
       newintercomm);
+  await_turn(local_comm);
+  await_turn(peer_comm);
   Parked parked;
   int result = real.Intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm);
   if (result == MPI_SUCCESS) meet_on(*newintercomm);
@@ -218,6 +221,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_create(MPI_Comm local_comm, int loc
 
 extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
   if (!watching()) return real.Intercomm_merge(intercomm, high, newintracomm);
+  await_turn(intercomm);
   Parked parked;
   int result = real.Intercomm_merge(intercomm, high, newintracomm);
   if (result == MPI_SUCCESS) meet_on(*newintracomm);
@@ -226,6 +230,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_merge(MPI_Comm intercomm, int high,
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
   if (!watching()) return real.Comm_dup_with_info(comm, info, newcomm);
+  await_turn(comm);
   Parked parked;
   int result = real.Comm_dup_with_info(comm, info, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -235,6 +240,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info in
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag,
     MPI_Comm* newcomm) {
   if (!watching()) return real.Comm_create_group(comm, group, tag, newcomm);
+  await_turn(comm);
   Parked parked;
   int result = real.Comm_create_group(comm, group, tag, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -244,6 +250,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_create_group(MPI_Comm comm, MPI_Group gr
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info,
     MPI_Comm* newcomm) {
   if (!watching()) return real.Comm_split_type(comm, split_type, key, info, newcomm);
+  await_turn(comm);
   Parked parked;
   int result = real.Comm_split_type(comm, split_type, key, info, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -252,6 +259,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_split_type(MPI_Comm comm, int split_type
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
   if (!watching()) return real.Comm_set_info(comm, info);
+  await_turn(comm);
   Parked parked;
   return real.Comm_set_info(comm, info);
 }
@@ -286,6 +294,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_free(MPI_Comm* comm) {
 extern "C" FAIRLEAD_EXPORT int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[],
     const int periods[], int reorder, MPI_Comm* comm_cart) {
   if (!watching()) return real.Cart_create(comm_old, ndims, dims, periods, reorder, comm_cart);
+  await_turn(comm_old);
   Parked parked;
   int result = real.Cart_create(comm_old, ndims, dims, periods, reorder, comm_cart);
   if (result == MPI_SUCCESS) meet_on(*comm_cart);
@@ -294,6 +303,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Cart_create(MPI_Comm comm_old, int ndims, con
 
 extern "C" FAIRLEAD_EXPORT int MPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm) {
   if (!watching()) return real.Cart_sub(comm, remain_dims, newcomm);
+  await_turn(comm);
   Parked parked;
   int result = real.Cart_sub(comm, remain_dims, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -303,6 +313,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Cart_sub(MPI_Comm comm, const int remain_dims
 extern "C" FAIRLEAD_EXPORT int MPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int periods[],
     int* newrank) {
   if (!watching()) return real.Cart_map(comm, ndims, dims, periods, newrank);
+  await_turn(comm);
   Parked parked;
   return real.Cart_map(comm, ndims, dims, periods, newrank);
 }
@@ -310,6 +321,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Cart_map(MPI_Comm comm, int ndims, const int 
 extern "C" FAIRLEAD_EXPORT int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int index[],
     const int edges[], int reorder, MPI_Comm* comm_graph) {
   if (!watching()) return real.Graph_create(comm_old, nnodes, index, edges, reorder, comm_graph);
+  await_turn(comm_old);
   Parked parked;
   int result = real.Graph_create(comm_old, nnodes, index, edges, reorder, comm_graph);
   if (result == MPI_SUCCESS) meet_on(*comm_graph);
@@ -319,6 +331,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Graph_create(MPI_Comm comm_old, int nnodes, c
 extern "C" FAIRLEAD_EXPORT int MPI_Graph_map(MPI_Comm comm, int nnodes, const int index[], const int edges[],
     int* newrank) {
   if (!watching()) return real.Graph_map(comm, nnodes, index, edges, newrank);
+  await_turn(comm);
   Parked parked;
   return real.Graph_map(comm, nnodes, index, edges, newrank);
 }
@@ -328,6 +341,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Dist_graph_create(MPI_Comm comm_old, int n, c
     MPI_Comm* comm_dist_graph) {
   if (!watching()) return real.Dist_graph_create(comm_old, n, sources, degrees, destinations, weights, info,
       reorder, comm_dist_graph);
+  await_turn(comm_old);
   Parked parked;
   int result = real.Dist_graph_create(comm_old, n, sources, degrees, destinations, weights, info, reorder,
       comm_dist_graph);
@@ -340,6 +354,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old,
     const int destweights[], MPI_Info info, int reorder, MPI_Comm* comm_dist_graph) {
   if (!watching()) return real.Dist_graph_create_adjacent(comm_old, indegree, sources, sourceweights,
       outdegree, destinations, destweights, info, reorder, comm_dist_graph);
+  await_turn(comm_old);
   Parked parked;
   int result = real.Dist_graph_create_adjacent(comm_old, indegree, sources, sourceweights, outdegree,
       destinations, destweights, info, reorder, comm_dist_graph);
@@ -368,6 +383,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_spawn(const char* command, char* argv[],
     int root, MPI_Comm comm, MPI_Comm* intercomm, int array_of_errcodes[]) {
   if (!watching()) return real.Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm,
       array_of_errcodes);
+  await_turn(comm);
   Parked parked;
   int result = real.Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes);
   if (result == MPI_SUCCESS) meet_on(*intercomm);
@@ -379,6 +395,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_spawn_multiple(int count, char* array_of
     MPI_Comm comm, MPI_Comm* intercomm, int array_of_errcodes[]) {
   if (!watching()) return real.Comm_spawn_multiple(count, array_of_commands, array_of_argv, array_of_maxprocs,
       array_of_info, root, comm, intercomm, array_of_errcodes);
+  await_turn(comm);
   Parked parked;
   int result = real.Comm_spawn_multiple(count, array_of_commands, array_of_argv, array_of_maxprocs,
       array_of_info, root, comm, intercomm, array_of_errcodes);
@@ -389,6 +406,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_spawn_multiple(int count, char* array_of
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_accept(const char* port_name, MPI_Info info, int root, MPI_Comm comm,
     MPI_Comm* newcomm) {
   if (!watching()) return real.Comm_accept(port_name, info, root, comm, newcomm);
+  await_turn(comm);
   Parked parked;
   int result = real.Comm_accept(port_name, info, root, comm, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -398,6 +416,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_accept(const char* port_name, MPI_Info i
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_connect(const char* port_name, MPI_Info info, int root, MPI_Comm comm,
     MPI_Comm* newcomm) {
   if (!watching()) return real.Comm_connect(port_name, info, root, comm, newcomm);
+  await_turn(comm);
   Parked parked;
   int result = real.Comm_connect(port_name, info, root, comm, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -454,6 +473,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_create(void* base, MPI_Aint size, int dis
     MPI_Comm comm, MPI_Win* win) {
   if (!watching()) return real.Win_create(base, size, disp_unit, info, comm, win);
   if (is_device(base)) return refuse(Function::Win_create, comm);
+  await_turn(comm);
   Parked parked;
   return real.Win_create(base, size, disp_unit, info, comm, win);
 }
@@ -462,6 +482,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_create_c(void* base, MPI_Aint size, MPI_A
     MPI_Comm comm, MPI_Win* win) {
   if (!watching()) return real.Win_create_c(base, size, disp_unit, info, comm, win);
   if (is_device(base)) return refuse(Function::Win_create_c, comm);
+  await_turn(comm);
   Parked parked;
   return real.Win_create_c(base, size, disp_unit, info, comm, win);
 }
@@ -475,6 +496,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_attach(MPI_Win win, void* base, MPI_Aint 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
     void* baseptr, MPI_Win* win) {
   if (!watching()) return real.Win_allocate(size, disp_unit, info, comm, baseptr, win);
+  await_turn(comm);
   Parked parked;
   return real.Win_allocate(size, disp_unit, info, comm, baseptr, win);
 }
@@ -482,6 +504,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate(MPI_Aint size, int disp_unit, MP
 extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
     MPI_Comm comm, void* baseptr, MPI_Win* win) {
   if (!watching()) return real.Win_allocate_c(size, disp_unit, info, comm, baseptr, win);
+  await_turn(comm);
   Parked parked;
   return real.Win_allocate_c(size, disp_unit, info, comm, baseptr, win);
 }
@@ -489,6 +512,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_u
 extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info,
     MPI_Comm comm, void* baseptr, MPI_Win* win) {
   if (!watching()) return real.Win_allocate_shared(size, disp_unit, info, comm, baseptr, win);
+  await_turn(comm);
   Parked parked;
   return real.Win_allocate_shared(size, disp_unit, info, comm, baseptr, win);
 }
@@ -496,12 +520,14 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared(MPI_Aint size, int disp_u
 extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
     MPI_Comm comm, void* baseptr, MPI_Win* win) {
   if (!watching()) return real.Win_allocate_shared_c(size, disp_unit, info, comm, baseptr, win);
+  await_turn(comm);
   Parked parked;
   return real.Win_allocate_shared_c(size, disp_unit, info, comm, baseptr, win);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* win) {
   if (!watching()) return real.Win_create_dynamic(info, comm, win);
+  await_turn(comm);
   Parked parked;
   return real.Win_create_dynamic(info, comm, win);
 }
@@ -787,6 +813,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_local_all(MPI_Win win) {
 extern "C" FAIRLEAD_EXPORT int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info,
     MPI_File* fh) {
   if (!watching()) return real.File_open(comm, filename, amode, info, fh);
+  await_turn(comm);
   Parked parked;
   return real.File_open(comm, filename, amode, info, fh);
 }
