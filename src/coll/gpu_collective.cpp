@@ -24,8 +24,9 @@ GpuCollective::GpuCollective(node::Node& node, Meeting& meeting, const std::vect
       targets_(members.size()) {}
 
 GpuCollective::~GpuCollective() {
-  while (kernel_.poll() == Error::not_ready) __builtin_ia32_pause();
+  kernels_.clear();
   for (device::Copy& copy : copies_) copy.wait();
+  bringing_back_.wait();
   for (void* memory : pooled_) device::pool_free(memory);
 }
 
@@ -80,19 +81,38 @@ bool GpuCollective::reach(int member, const RemoteMemory& remote, char** address
 
 bool GpuCollective::map_others() {
   if (work_.device < 0) return true;
+  auto source = [&](int member) {
+    char** address = &sources_[static_cast<size_t>(member)];
+    return *address || reach(member, meeting_.record(member, number_).source, address);
+  };
+  auto target = [&](int member) {
+    char** address = &targets_[static_cast<size_t>(member)];
+    return *address || reach(member, meeting_.record(member, number_).target, address);
+  };
   for (const Piece& piece : work_.pieces)
-    if (!sources_[piece.member] &&
-        !reach(piece.member, meeting_.record(piece.member, number_).source, &sources_[piece.member]))
-      return false;
-  if (!work_.reduction || work_.reduction->count == 0) return true;
-  for (int member = work_.reduction->sources_begin; member < work_.reduction->sources_end; ++member)
-    if (!reach(member, meeting_.record(member, number_).source, &sources_[member])) return false;
-  for (int member = work_.reduction->targets_begin; member < work_.reduction->targets_end; ++member)
-    if (!reach(member, meeting_.record(member, number_).target, &targets_[member])) return false;
+    if (!(piece.from_target ? target(piece.member) : source(piece.member))) return false;
+  for (const Reduction& part : work_.reductions) {
+    for (int member = part.sources_begin; member < part.sources_end; ++member)
+      if (!source(member)) return false;
+    for (int member = part.targets_begin; member < part.targets_end; ++member)
+      if (!target(member)) return false;
+  }
   return true;
 }
 
+bool GpuCollective::has_done(int member, uint64_t step) {
+  return meeting_.record(member, number_).done.load(std::memory_order_acquire) >=
+         number_ * steps_allowed + step;
+}
+
+void GpuCollective::announce(uint64_t step) {
+  std::atomic<uint64_t>& done = mine().done;
+  if (done.load(std::memory_order_relaxed) < number_ * steps_allowed + step)
+    done.store(number_ * steps_allowed + step, std::memory_order_release);
+}
+
 Progress GpuCollective::advance() {
+  constexpr uint64_t all = steps_allowed - 1;
   switch (step_) {
     case Step::mapping:
       mine().ready.store(number_ * 2 + map_others(), std::memory_order_release);
@@ -109,57 +129,74 @@ Progress GpuCollective::advance() {
         mapped_.clear();
         return Progress::refused;
       }
-      run();
+      started_.resize(work_.pieces.size());
+      for (const Reduction& part : work_.reductions) start_reduction(part);
+      if (!start_as_one_kernel()) copies_.resize(work_.pieces.size());
       step_ = Step::running;
       [[fallthrough]];
     }
-    case Step::running: {
-      Error state = kernel_.poll();
-      for (device::Copy& copy : copies_)
-        if (state == Error::none) state = copy.poll();
-      if (state == Error::not_ready) return Progress::waiting;
-      if (state != Error::none || failed_) {
+    case Step::running:
+      if (!run()) return Progress::waiting;
+      if (failed_) {
         log_line(LogLevel::error, "a collective on the GPU failed: %s", device::runtime()->error_text());
         mine().failed.store(number_, std::memory_order_relaxed);
       }
-      copies_.clear();
-      mine().done.store(number_ * steps_allowed + 1, std::memory_order_release);
+      announce(all);
       step_ = Step::joining;
       [[fallthrough]];
-    }
     case Step::joining:
       for (int member = 0; member < meeting_.members(); ++member) {
-        Record& record = meeting_.record(member, number_);
-        if (record.done.load(std::memory_order_acquire) < number_ * steps_allowed + 1)
-          return Progress::waiting;
-        failed_ |= record.failed.load(std::memory_order_relaxed) == number_;
+        if (!has_done(member, all)) return Progress::waiting;
+        failed_ |= meeting_.record(member, number_).failed.load(std::memory_order_relaxed) == number_;
       }
       if (target_copy_ && !failed_)
-        copies_.emplace_back().start(work_.device, work_.target.address, target_copy_, work_.target.bytes);
+        bringing_back_.start(work_.device, work_.target.address, target_copy_, work_.target.bytes);
       step_ = Step::bringing_back;
       [[fallthrough]];
-    case Step::bringing_back:
-      for (device::Copy& copy : copies_) {
-        Error state = copy.poll();
-        if (state == Error::not_ready) return Progress::waiting;
-        failed_ |= state != Error::none;
-      }
+    case Step::bringing_back: {
+      Error state = bringing_back_.poll();
+      if (state == Error::not_ready) return Progress::waiting;
+      failed_ |= state != Error::none;
       mapped_.clear();
       step_ = Step::over;
       [[fallthrough]];
+    }
     case Step::over:
       return failed_ ? Progress::failed : Progress::over;
   }
   return Progress::failed;
 }
 
-void GpuCollective::run() {
-  if (work_.reduction && work_.reduction->count > 0) run_reduction();
-  if (!work_.pieces.empty()) run_pieces();
+// Starts what can start and tells the others what is done; true when all is.
+bool GpuCollective::run() {
+  while (reduced_ < work_.reductions.size()) {
+    Error state = kernels_[reduced_].poll();
+    if (state == Error::not_ready) break;
+    failed_ |= state != Error::none;
+    announce(work_.reductions[reduced_++].completes);
+  }
+  bool over = reduced_ == work_.reductions.size();
+  if (copies_.empty()) {
+    // One kernel has all the pieces.
+    for (size_t kernel = work_.reductions.size(); kernel < kernels_.size(); ++kernel) {
+      Error state = kernels_[kernel].poll();
+      over &= state != Error::not_ready;
+      failed_ |= state != Error::none && state != Error::not_ready;
+    }
+    return over;
+  }
+  start_ready_pieces();
+  bool before = true;  // all pieces so far are over
+  for (size_t i = 0; i < copies_.size(); ++i) {
+    Error state = started_[i] ? copies_[i].poll() : Error::not_ready;
+    if (state != Error::not_ready) failed_ |= state != Error::none;
+    before &= state != Error::not_ready;
+    if (before && work_.pieces[i].completes) announce(work_.pieces[i].completes);
+  }
+  return over && before;
 }
 
-void GpuCollective::run_reduction() {
-  const Reduction& part = *work_.reduction;
+void GpuCollective::start_reduction(const Reduction& part) {
   uint64_t size = kernels::element_bytes(part.element);
   const void* from[max_members];
   void* to[max_members];
@@ -168,26 +205,42 @@ void GpuCollective::run_reduction() {
     from[sources++] = sources_[static_cast<size_t>(member)] + part.first * size;
   for (int member = part.targets_begin; member < part.targets_end; ++member)
     to[targets++] = targets_[static_cast<size_t>(member)] + part.target_first * size;
-  failed_ |= kernel_.reduce(work_.device, part.op, part.element, from, sources, to, targets, part.count) !=
-             Error::none;
+  failed_ |= kernels_.emplace_back().reduce(work_.device, part.op, part.element, from, sources, to, targets,
+                                            part.count) != Error::none;
 }
 
-void GpuCollective::run_pieces() {
+// One kernel fetches many small pieces sooner than copy engines do; one piece, an engine sooner than a
+// kernel.
+bool GpuCollective::start_as_one_kernel() {
+  if (work_.pieces.size() < 2 || work_.pieces.size() > kernels::max_copies) return work_.pieces.empty();
   std::vector<device::CopyItem> items;
   uint64_t bytes = 0;
   for (const Piece& piece : work_.pieces) {
-    const Record& record = meeting_.record(piece.member, number_);
-    const char* from =
-        sources_[static_cast<size_t>(piece.member)] + record.offsets[static_cast<size_t>(meeting_.me())];
-    items.push_back({piece.to, from, piece.bytes});
+    if (piece.after || piece.completes) return false;
+    items.push_back({piece.to, address_of(piece), piece.bytes});
     bytes += piece.bytes;
   }
-  if (bytes < static_cast<uint64_t>(options().coll_engine_from) && items.size() <= kernels::max_copies &&
-      kernels_run_on(work_.device) &&
-      kernel_.copy(work_.device, items.data(), items.size(), bytes) == Error::none)
-    return;
-  for (const device::CopyItem& item : items)
-    copies_.emplace_back().enqueue(work_.device, item.to, item.from, item.bytes);
+  if (bytes >= static_cast<uint64_t>(options().coll_engine_from) || !kernels_run_on(work_.device))
+    return false;
+  KernelRun& kernel = kernels_.emplace_back();
+  if (kernel.copy(work_.device, items.data(), items.size(), bytes) == Error::none) return true;
+  kernels_.pop_back();
+  return false;
+}
+
+const char* GpuCollective::address_of(const Piece& piece) {
+  size_t member = static_cast<size_t>(piece.member);
+  if (piece.from_target) return targets_[member] + piece.from;
+  return sources_[member] + meeting_.record(piece.member, number_).offsets[meeting_.me()] + piece.from;
+}
+
+void GpuCollective::start_ready_pieces() {
+  for (size_t i = 0; i < work_.pieces.size(); ++i) {
+    const Piece& piece = work_.pieces[i];
+    if (started_[i] || (piece.after && !has_done(piece.member, piece.after))) continue;
+    copies_[i].enqueue(work_.device, piece.to, address_of(piece), piece.bytes);
+    started_[i] = true;
+  }
 }
 
 }  // namespace fairlead::coll

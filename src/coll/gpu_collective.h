@@ -39,9 +39,13 @@ class GpuCollective {
   bool publish(Exposed& memory, RemoteMemory* remote);
   bool map_others();
   bool reach(int member, const RemoteMemory& remote, char** address);
-  void run();
-  void run_reduction();
-  void run_pieces();
+  bool run();
+  void start_reduction(const Reduction& part);
+  bool start_as_one_kernel();
+  const char* address_of(const Piece& piece);
+  void start_ready_pieces();
+  bool has_done(int member, uint64_t step);
+  void announce(uint64_t step);
 
   Record& mine() { return meeting_.record(meeting_.me(), number_); }
 
@@ -56,8 +60,11 @@ class GpuCollective {
   std::vector<char*> sources_, targets_;     // of each member, as this process sees them
   std::vector<void*> pooled_;
   void* target_copy_ = nullptr;
-  KernelRun kernel_;
-  std::deque<device::Copy> copies_;
+  std::deque<KernelRun> kernels_;    // of the reductions, or of all pieces
+  std::deque<device::Copy> copies_;  // of each piece, where they are not one kernel's
+  std::vector<bool> started_;        // pieces
+  size_t reduced_ = 0;               // reductions that are over
+  device::Copy bringing_back_;
   bool failed_ = false;
 };
 

@@ -49,7 +49,7 @@ struct alignas(64) Record {
   std::atomic<uint64_t> done;    // * steps_allowed + the number of steps this member has done
   std::atomic<uint64_t> failed;  // the number itself: a step failed
 };
-constexpr uint64_t steps_allowed = 8;
+constexpr uint64_t steps_allowed = 256;  // the last of them: all is done
 
 struct alignas(64) MemberArea {
   std::atomic<uint64_t> arrivals[arrivals_kept];  // number * 8 + vote

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "coll/meeting.h"
@@ -29,27 +28,34 @@ struct Exposed {
   bool by_copy = false;
 };
 
+// Work that others wait for counts steps: they may use what a step has made as soon as it is done. Steps are
+// numbered from 1 in each member; 0 stands for none.
 struct Piece {
-  int member;  // from whose source, where it says that our bytes are
+  int member;                // from whose memory
+  bool from_target = false;  // from its target, else from where its source says that our bytes are
+  uint64_t from = 0;         // the place there
   void* to;
   uint64_t bytes;
+  uint64_t after = 0;      // not before `member` has done this step
+  uint64_t completes = 0;  // the step that is done when this and all pieces of lower steps are
 };
 
 struct Reduction {
   kernels::ReduceOp op;
   kernels::Element element;
-  uint64_t first = 0, count = 0;           // this member's slice, in elements of the sources
+  uint64_t first = 0, count = 0;           // elements of the sources
   int sources_begin = 0, sources_end = 0;  // members that are read, in this order
   int targets_begin = 0, targets_end = 0;  // members that are written
-  uint64_t target_first = 0;               // where the slice lies in the targets, in elements
+  uint64_t target_first = 0;               // where the result lies in the targets, in elements
+  uint64_t completes = 0;
 };
 
 struct Work {
   int device = -1;  // on which this rank's part runs; -1: it brings no bytes
   Exposed source, target;
   uint64_t offsets[max_members] = {};  // of what is for each member, in `source`
-  std::vector<Piece> pieces;
-  std::optional<Reduction> reduction;
+  std::vector<Reduction> reductions;   // one after the other
+  std::vector<Piece> pieces;           // at once
 };
 
 }  // namespace fairlead::coll

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device code of launch_copies(). Each block moves an equal share of all bytes, wherever items begin and
-// end: vectors of 16 bytes where both sides of an item can be aligned to them together, else words of 4, else
+// The device code of launch_copies(). Each block moves a share of one item, so that all items are under way at
+// once: vectors of 16 bytes where both sides of an item can be aligned to them together, else words of 4, else
 // bytes.
 
 #define FAIRLEAD_PRIVATE_KERNELS
@@ -56,19 +56,13 @@ FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, copy_items,
                          unsigned long value)) {
   using namespace fairlead;
   kernel::acquire_launch();
-  const unsigned long begin = work.share * kernel::block_index(), end = begin + work.share;
-  unsigned long start = 0;
-  FAIRLEAD_NO_UNROLL
-  for (unsigned i = 0; i < work.count && start < end; ++i) {
-    const unsigned long stop = work.ends[i];
-    if (stop > begin) {
-      const unsigned long first = (start > begin ? start : begin) - start;
-      const unsigned long last = (stop < end ? stop : end) - start;
-      kernels::copy_piece(static_cast<char*>(to.at[i]) + first, static_cast<const char*>(from.at[i]) + first,
-                          last - first);
-    }
-    start = stop;
-  }
+  unsigned item = 0;
+  while (kernel::block_index() >= work.ends[item]) ++item;
+  const unsigned long number = kernel::block_index() - (item ? work.ends[item - 1] : 0);
+  const unsigned long first = number * work.share, bytes = work.bytes[item];
+  const unsigned long last = first + work.share < bytes ? first + work.share : bytes;
+  kernels::copy_piece(static_cast<char*>(to.at[item]) + first, static_cast<const char*>(from.at[item]) + first,
+                      last - first);
   kernels::signal_end(counter, flag, value);
 }
 

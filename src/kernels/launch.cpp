@@ -224,17 +224,21 @@ Error launch_copies(int device, Stream stream, const device::CopyItem* items, si
   CopyBuffers to{}, from{};
   CopyWork work{};
   uint64_t total = 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (!items[i].bytes) continue;
-    to.at[work.count] = items[i].to;
-    from.at[work.count] = const_cast<void*>(items[i].from);
-    work.ends[work.count++] = total += items[i].bytes;
-  }
+  for (size_t i = 0; i < count; ++i) total += items[i].bytes;
   uint64_t vectors = (total + vector_bytes - 1) / vector_bytes;
   uint64_t useful = std::max<uint64_t>((vectors + threads_per_block - 1) / threads_per_block, 1);
-  auto grid = std::min<uint64_t>(blocks, useful);
-  work.share = (vectors + grid - 1) / grid * vector_bytes;
-  return launch(kernel, static_cast<unsigned>(grid), vectors, &to, &from, &work, signal, stream);
+  uint64_t shares = std::min<uint64_t>(blocks, useful);
+  work.share = std::max<uint64_t>((vectors + shares - 1) / shares, 1) * vector_bytes;
+  unsigned grid = 0, used = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (!items[i].bytes) continue;
+    to.at[used] = items[i].to;
+    from.at[used] = const_cast<void*>(items[i].from);
+    work.bytes[used] = items[i].bytes;
+    work.ends[used++] = grid += static_cast<unsigned>((items[i].bytes + work.share - 1) / work.share);
+  }
+  if (grid == 0) work.ends[0] = grid = 1;  // for the signal alone
+  return launch(kernel, grid, uint64_t{grid} * threads_per_block, &to, &from, &work, signal, stream);
 }
 
 }  // namespace fairlead::kernels

@@ -22,12 +22,11 @@ struct ReduceWork {
   bool aligned;  // each element of each buffer, to what its type needs
 };
 
-// The items follow each other: item i is the bytes from ends[i - 1] to ends[i] of the whole, of which each
-// block copies `share` bytes.
+// Blocks ends[i - 1] to ends[i] copy item i, each `share` bytes of it, the last one what is left.
 struct CopyWork {
-  unsigned long ends[copy_items_at_most];
+  unsigned long bytes[copy_items_at_most];
   unsigned long share;
-  unsigned count;
+  unsigned ends[copy_items_at_most];
 };
 
 }  // namespace fairlead::kernels

@@ -176,7 +176,7 @@ device::Error launch_reduce(int device, device::Stream stream, ReduceOp op, Elem
                             const void* const* from, int sources, void* const* to, int targets,
                             uint64_t count, unsigned blocks, const Signal& signal);
 
-// Copies up to max_copies items, spread evenly over the blocks by bytes. Items do not overlap.
+// Copies up to max_copies items, by about so many blocks, but at least one for each. Items do not overlap.
 device::Error launch_copies(int device, device::Stream stream, const device::CopyItem* items, size_t count,
                             unsigned blocks, const Signal& signal);
 

@@ -185,11 +185,17 @@ void Region::add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype) {
   if (count <= 0) return;
   MPI_Count size = packed_bytes(count, datatype);
   if (size == 0) return;
+  device_ = unknown;
   blocks.push_back({offset, count, datatype});
   bytes += size;
 }
 
 int Region::device() const {
+  if (device_ == unknown) device_ = find_device();
+  return device_;
+}
+
+int Region::find_device() const {
   for (const Block& block : blocks) {
     // From a null address, a block of absolute addresses begins at one of those.
     const char* at = static_cast<const char*>(address) + block.offset;

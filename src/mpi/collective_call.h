@@ -83,8 +83,13 @@ struct Region {
 
   void add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype);
   bool on_device() const { return device() >= 0; }
-  // Of its first block that lies on one; -1 where none does.
+  // Of its first block that lies on one; -1 where none does. Asked once.
   int device() const;
+
+ private:
+  int find_device() const;
+  static constexpr int unknown = -2;
+  mutable int device_ = unknown;
 };
 
 struct Regions {

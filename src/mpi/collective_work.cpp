@@ -19,6 +19,11 @@ using coll::Work;
 // Reductions are cut into slices of whole cache lines, and not finer than pays for a kernel.
 constexpr uint64_t slice_grain = 512;
 
+// From how many bytes on a collective is done in chunks, and how large these are; measured on H200s.
+constexpr uint64_t pipelined_from = uint64_t{32} << 20, pipeline_chunk = uint64_t{4} << 20;
+constexpr uint64_t relayed_from = uint64_t{8} << 20, relay_chunk = uint64_t{8} << 20;
+constexpr uint64_t chunks_allowed = 32;
+
 bool contiguous(const Region& region) {
   return std::all_of(region.blocks.begin(), region.blocks.end(),
                      [](const Block& block) { return layout_of(block.count, block.datatype).contiguous; });
@@ -26,6 +31,7 @@ bool contiguous(const Region& region) {
 
 // The device all bytes of the region lie on; -1 when it has none, -2 when some lie elsewhere.
 int device_of(const Region& region) {
+  if (region.blocks.size() == 1) return region.on_device() ? region.device() : -2;
   int device = -1;
   for (const Block& block : region.blocks) {
     device::Allocation allocation = device::classify(static_cast<char*>(region.address) + block.offset);
@@ -46,7 +52,7 @@ class Planner {
     switch (call_.function) {
       case Collective::bcast:
         expose_source(regions.read);
-        if (!root_) fetch(call_.root, 0, bytes_of(regions.written));
+        plan_bcast(static_cast<uint64_t>(packed_bytes(call_.recvcount, call_.recvtype)));
         return true;
       case Collective::gather:
       case Collective::gatherv:
@@ -136,7 +142,9 @@ class Planner {
   }
 
   void fetch(int member, MPI_Aint to, uint64_t bytes) {
-    if (bytes) work_.pieces.push_back({member, static_cast<char*>(call_.recvbuf) + to, bytes});
+    if (!bytes) return;
+    Piece piece{.member = member, .to = static_cast<char*>(call_.recvbuf) + to, .bytes = bytes};
+    work_.pieces.push_back(piece);
   }
 
   // One from each member, beginning with the next: not all from the same at once.
@@ -169,10 +177,16 @@ class Planner {
       case Collective::reduce:
         part.targets_begin = call_.root;
         part.targets_end = call_.root + 1;
-        cut(all, size, &part);
+        // Not by the root, where all bytes must go already.
+        if (size_ > 1)
+          cut(all, size, size_ - 1, me_ - (me_ > call_.root), &part);
+        else
+          cut(all, size, 1, 0, &part);
+        if (root_ && size_ > 1) part.count = 0;
         break;
       case Collective::allreduce:
-        cut(all, size, &part);
+        cut(all, size, size_, me_, &part);
+        if (size_ > 1 && all * size >= pipelined_from) return plan_pipeline(part, all, size);
         break;
       case Collective::scan:
       case Collective::exscan:
@@ -190,7 +204,7 @@ class Planner {
         to_self(&part);
       }
     }
-    work_.reduction = part;
+    if (part.count) work_.reductions.push_back(part);
     return true;
   }
 
@@ -205,14 +219,88 @@ class Planner {
     work_.target.by_copy = call_.in_place() && size_ > 1;
   }
 
-  // This member's slice, of the same places in sources and targets.
-  void cut(uint64_t elements, uint64_t size, Reduction* part) {
+  // Slice number `mine` of so many, in the same place in sources and targets.
+  static void cut(uint64_t elements, uint64_t size, int slices, int mine, Reduction* part) {
     uint64_t grain = std::max<uint64_t>(slice_grain / size, 1);
-    uint64_t members = static_cast<uint64_t>(size_), me = static_cast<uint64_t>(me_);
-    uint64_t slice = ((elements + members - 1) / members + grain - 1) / grain * grain;
-    part->first = std::min(me * slice, elements);
+    uint64_t count = static_cast<uint64_t>(slices), number = static_cast<uint64_t>(mine);
+    uint64_t slice = ((elements + count - 1) / count + grain - 1) / grain * grain;
+    part->first = std::min(number * slice, elements);
     part->count = std::min(slice, elements - part->first);
     part->target_first = part->first;
+  }
+
+  // MPI_Allreduce of much: each member reduces its slice for itself, in chunks, and copy engines, which are
+  // faster than kernels that write to all, fetch the others' chunks as they become ready.
+  bool plan_pipeline(const Reduction& slice, uint64_t elements, uint64_t size) {
+    uint64_t chunks = std::clamp<uint64_t>(slice.count * size / pipeline_chunk, 1, chunks_allowed);
+    for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+      for (int step = 0; step < size_; ++step) {
+        int member = (me_ + step) % size_;
+        Reduction part = slice;
+        cut(elements, size, size_, member, &part);
+        uint64_t length = (part.count + chunks - 1) / chunks, from = std::min(chunk * length, part.count);
+        part.first += from;
+        part.target_first += from;
+        part.count = std::min(length, part.count - from);
+        part.completes = chunk + 1;
+        part.targets_begin = me_;
+        part.targets_end = me_ + 1;
+        if (member == me_) {
+          work_.reductions.push_back(part);
+        } else if (part.count) {
+          work_.pieces.push_back({.member = member,
+                                  .from_target = true,
+                                  .from = part.first * size,
+                                  .to = static_cast<char*>(call_.recvbuf) + part.first * size,
+                                  .bytes = part.count * size,
+                                  .after = chunk + 1});
+        }
+      }
+    }
+    return true;
+  }
+
+  // MPI_Bcast of little: everybody fetches it from the root. Of much: the root's links would carry every byte
+  // to each member, so each fetches another part of every chunk, and the rest from those who have it.
+  void plan_bcast(uint64_t bytes) {
+    if (!root_) work_.target = {call_.recvbuf, bytes};
+    if (size_ < 3 || bytes < relayed_from) {
+      work_.target = {};
+      if (!root_) fetch(call_.root, 0, bytes);
+      return;
+    }
+    if (root_) return;
+    uint64_t chunks = std::clamp<uint64_t>(bytes / relay_chunk, 2, chunks_allowed);
+    uint64_t chunk_bytes = (bytes / chunks / slice_grain + 1) * slice_grain;
+    for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+      uint64_t begin = std::min(chunk * chunk_bytes, bytes), end = std::min(begin + chunk_bytes, bytes);
+      relay(begin, end, me_, chunk + 1);
+    }
+    for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+      uint64_t begin = std::min(chunk * chunk_bytes, bytes), end = std::min(begin + chunk_bytes, bytes);
+      for (int step = 1; step < size_; ++step)
+        if (int member = (me_ + step) % size_; member != call_.root) relay(begin, end, member, chunk + 1);
+    }
+  }
+
+  // The part of a chunk that `member` fetches from the root: by it, or from it.
+  void relay(uint64_t begin, uint64_t end, int member, uint64_t step) {
+    uint64_t parts = static_cast<uint64_t>(size_ - 1);
+    uint64_t number = static_cast<uint64_t>(member - (member > call_.root));
+    uint64_t part = ((end - begin) / parts / slice_grain + 1) * slice_grain;
+    uint64_t from = std::min(begin + number * part, end), to = std::min(from + part, end);
+    Piece piece{.member = member,
+                .from_target = member != me_,
+                .from = from,
+                .to = static_cast<char*>(call_.recvbuf) + from,
+                .bytes = to - from};
+    if (member == me_) {
+      piece.member = call_.root;
+      piece.completes = step;
+    } else {
+      piece.after = step;
+    }
+    if (piece.bytes || piece.completes) work_.pieces.push_back(piece);
   }
 
   const CollectiveCall& call_;
