@@ -13,6 +13,12 @@ namespace fairlead::coll {
 using device::Error;
 using node::Path;
 
+namespace {
+
+constexpr size_t steps_under_way = 2;
+
+}  // namespace
+
 GpuCollective::GpuCollective(node::Node& node, Meeting& meeting, const std::vector<int>& members,
                              uint64_t number, Work work)
     : node_(node),
@@ -91,12 +97,11 @@ bool GpuCollective::map_others() {
   };
   for (const Piece& piece : work_.pieces)
     if (!(piece.from_target ? target(piece.member) : source(piece.member))) return false;
-  for (const Reduction& part : work_.reductions) {
-    for (int member = part.sources_begin; member < part.sources_end; ++member)
-      if (!source(member)) return false;
-    for (int member = part.targets_begin; member < part.targets_end; ++member)
-      if (!target(member)) return false;
-  }
+  if (!work_.reduction) return true;
+  for (int member = work_.reduction->sources_begin; member < work_.reduction->sources_end; ++member)
+    if (!source(member)) return false;
+  for (int member = work_.reduction->targets_begin; member < work_.reduction->targets_end; ++member)
+    if (!target(member)) return false;
   return true;
 }
 
@@ -129,9 +134,9 @@ Progress GpuCollective::advance() {
         mapped_.clear();
         return Progress::refused;
       }
-      started_.resize(work_.pieces.size());
-      for (const Reduction& part : work_.reductions) start_reduction(part);
-      if (!start_as_one_kernel()) copies_.resize(work_.pieces.size());
+      if (work_.reduction) start_reduction(*work_.reduction);
+      ways_.resize(work_.pieces.size());
+      one_kernel_ = start_as_one_kernel();
       step_ = Step::running;
       [[fallthrough]];
     }
@@ -169,31 +174,21 @@ Progress GpuCollective::advance() {
 
 // Starts what can start and tells the others what is done; true when all is.
 bool GpuCollective::run() {
-  while (reduced_ < work_.reductions.size()) {
-    Error state = kernels_[reduced_].poll();
-    if (state == Error::not_ready) break;
-    failed_ |= state != Error::none;
-    announce(work_.reductions[reduced_++].completes);
+  if (!one_kernel_) start_ready_pieces();
+  bool over = true;
+  for (size_t i = 0; i < ways_.size() && !one_kernel_; ++i) {
+    const Way& way = ways_[i];
+    over &= way.started && note(way.kernel ? way.kernel->poll() : copies_[way.copy].poll());
+    if (over && work_.pieces[i].completes) announce(work_.pieces[i].completes);
   }
-  bool over = reduced_ == work_.reductions.size();
-  if (copies_.empty()) {
-    // One kernel has all the pieces.
-    for (size_t kernel = work_.reductions.size(); kernel < kernels_.size(); ++kernel) {
-      Error state = kernels_[kernel].poll();
-      over &= state != Error::not_ready;
-      failed_ |= state != Error::none && state != Error::not_ready;
-    }
-    return over;
-  }
-  start_ready_pieces();
-  bool before = true;  // all pieces so far are over
-  for (size_t i = 0; i < copies_.size(); ++i) {
-    Error state = started_[i] ? copies_[i].poll() : Error::not_ready;
-    if (state != Error::not_ready) failed_ |= state != Error::none;
-    before &= state != Error::not_ready;
-    if (before && work_.pieces[i].completes) announce(work_.pieces[i].completes);
-  }
-  return over && before;
+  for (KernelRun& kernel : kernels_) over &= note(kernel.poll());
+  return over;
+}
+
+// Is it over?
+bool GpuCollective::note(Error state) {
+  failed_ |= state != Error::none && state != Error::not_ready;
+  return state != Error::not_ready;
 }
 
 void GpuCollective::start_reduction(const Reduction& part) {
@@ -234,13 +229,41 @@ const char* GpuCollective::address_of(const Piece& piece) {
   return sources_[member] + meeting_.record(piece.member, number_).offsets[meeting_.me()] + piece.from;
 }
 
+// A copy engine does one thing after the other: what waits for a step of others, and is ready early or late,
+// is left to kernels. A piece that makes a step starts by itself, since of copies that start together none is
+// known to be over before all are; few are under way at once.
 void GpuCollective::start_ready_pieces() {
-  for (size_t i = 0; i < work_.pieces.size(); ++i) {
+  size_t making_steps = 0;
+  std::vector<device::CopyItem> items;
+  std::vector<size_t> of_kernel;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < ways_.size(); ++i) {
     const Piece& piece = work_.pieces[i];
-    if (started_[i] || (piece.after && !has_done(piece.member, piece.after))) continue;
-    copies_[i].enqueue(work_.device, piece.to, address_of(piece), piece.bytes);
-    started_[i] = true;
+    Way& way = ways_[i];
+    if (way.started) {
+      making_steps += piece.completes && copies_[way.copy].poll() == Error::not_ready;
+      continue;
+    }
+    if (piece.completes && ++making_steps > steps_under_way) continue;
+    if (piece.after && !has_done(piece.member, piece.after)) continue;
+    device::CopyItem item{piece.to, address_of(piece), piece.bytes};
+    if (piece.after && items.size() < kernels::max_copies && kernels_run_on(work_.device)) {
+      items.push_back(item);
+      of_kernel.push_back(i);
+      bytes += piece.bytes;
+      continue;
+    }
+    way = {true, copies_.size(), nullptr};
+    device::Copy& copy = copies_.emplace_back();
+    if (piece.completes || piece.after)
+      copy.start(work_.device, item.to, item.from, item.bytes);
+    else
+      copy.enqueue(work_.device, item.to, item.from, item.bytes);
   }
+  if (items.empty()) return;
+  KernelRun& kernel = kernels_.emplace_back();
+  failed_ |= kernel.copy(work_.device, items.data(), items.size(), bytes) != Error::none;
+  for (size_t i : of_kernel) ways_[i] = {true, 0, &kernel};
 }
 
 }  // namespace fairlead::coll

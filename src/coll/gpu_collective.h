@@ -40,6 +40,7 @@ class GpuCollective {
   bool map_others();
   bool reach(int member, const RemoteMemory& remote, char** address);
   bool run();
+  bool note(device::Error state);
   void start_reduction(const Reduction& part);
   bool start_as_one_kernel();
   const char* address_of(const Piece& piece);
@@ -60,10 +61,16 @@ class GpuCollective {
   std::vector<char*> sources_, targets_;     // of each member, as this process sees them
   std::vector<void*> pooled_;
   void* target_copy_ = nullptr;
-  std::deque<KernelRun> kernels_;    // of the reductions, or of all pieces
-  std::deque<device::Copy> copies_;  // of each piece, where they are not one kernel's
-  std::vector<bool> started_;        // pieces
-  size_t reduced_ = 0;               // reductions that are over
+  std::deque<KernelRun> kernels_;
+  std::deque<device::Copy> copies_;
+  // How each piece is fetched: by a kernel, or else by a copy.
+  struct Way {
+    bool started = false;
+    size_t copy = 0;
+    KernelRun* kernel = nullptr;
+  };
+  std::vector<Way> ways_;
+  bool one_kernel_ = false;  // for all pieces
   device::Copy bringing_back_;
   bool failed_ = false;
 };

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "coll/meeting.h"
@@ -47,15 +48,14 @@ struct Reduction {
   int sources_begin = 0, sources_end = 0;  // members that are read, in this order
   int targets_begin = 0, targets_end = 0;  // members that are written
   uint64_t target_first = 0;               // where the result lies in the targets, in elements
-  uint64_t completes = 0;
 };
 
 struct Work {
   int device = -1;  // on which this rank's part runs; -1: it brings no bytes
   Exposed source, target;
   uint64_t offsets[max_members] = {};  // of what is for each member, in `source`
-  std::vector<Reduction> reductions;   // one after the other
-  std::vector<Piece> pieces;           // at once
+  std::optional<Reduction> reduction;
+  std::vector<Piece> pieces;
 };
 
 }  // namespace fairlead::coll

@@ -2,8 +2,6 @@
 
 #include "mpi/collective.h"
 
-#include <algorithm>
-
 #include "base/log.h"
 #include "base/options.h"
 #include "base/statistics.h"
@@ -81,8 +79,7 @@ int no_image(MPI_Comm comm) {
 
 int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInHost& host) {
   HostImage read, written;
-  if (!make_images(regions, &read, &written) || !load_images(regions, &read, &written))
-    return no_image(call.comm);
+  if (!load_images(regions, &read, &written)) return no_image(call.comm);
   int result;
   {
     Parked parked;
@@ -120,40 +117,18 @@ int detail::start_collective(CollectiveCall call, MPI_Request* request, const St
   return hand_out(std::make_unique<CollectiveOperation>(point, call, std::move(regions), host), request);
 }
 
-// The members agree here, once for all starts, whether it can run on the GPU.
+// Each start is a nonblocking call. Not on a persistent request of the host MPI: completion calls poll, and
+// polling those does not complete them in MPICH 5.0.
 int detail::init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host) {
   std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
   drop_insignificant(&call, point->place());
   Regions regions = regions_of(call, point->place());
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   point->join();
-  await_turn(call.comm);
-  CollectiveOperation planned(point, call, regions, host);
-  bool on_gpu = false;
-  int64_t slot = -1;
-  if (point->meeting()) {
-    struct Said {
-      int64_t slot, vote;
-    } mine = {point->place().rank == 0 ? take_slot(point->place().size) : -1,
-              static_cast<int64_t>(planned.vote())};
-    std::vector<Said> all(static_cast<size_t>(point->place().size));
-    Parked parked;
-    real.Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, call.comm);
-    slot = all[0].slot;
-    on_gpu = slot >= 0 && std::all_of(all.begin(), all.end(), [](const Said& said) {
-               auto vote = static_cast<coll::Vote>(said.vote);
-               return vote == coll::Vote::device || vote == coll::Vote::nothing;
-             });
-  }
-  auto own_point = std::make_shared<MeetingPoint>(*point, slot);
-  if (!on_gpu && !regions.read.on_device() && !regions.written.on_device())
-    return host(call.sendbuf, call.recvbuf, request);
-  if (!on_gpu) own_point = std::make_shared<MeetingPoint>(*point, -1);
-  auto operation = std::make_unique<CollectiveOperation>(own_point, call, std::move(regions), host);
-  if (int result = operation->make_persistent(host); result != MPI_SUCCESS) return result;
   MPI_Request token;
   if (int result = make_token(&token); result != MPI_SUCCESS) return result;
-  hand_out_persistent(std::move(operation), token, request);
+  hand_out_persistent(std::make_unique<CollectiveOperation>(point, call, std::move(regions), host), token,
+                      request);
   return MPI_SUCCESS;
 }
 
@@ -193,8 +168,7 @@ int reduce_local(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype da
   regions.written.add(0, count, datatype);
   regions.written_is_read = true;
   HostImage in, inout;
-  if (!make_images(regions, &in, &inout) || !load_images(regions, &in, &inout))
-    return no_image(MPI_COMM_SELF);
+  if (!load_images(regions, &in, &inout)) return no_image(MPI_COMM_SELF);
   if (int result = (real.*slot)(in.address(), inout.address(), count, datatype, op); result != MPI_SUCCESS)
     return result;
   return inout.store(regions.written) ? MPI_SUCCESS : no_image(MPI_COMM_SELF);

@@ -38,16 +38,6 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<MeetingPoint> point, co
   vote_ = vote_of(call_, regions_, device, device && work_for(call_, regions_, point_->place(), &work_));
 }
 
-CollectiveOperation::~CollectiveOperation() {
-  if (persistent_request_ != MPI_REQUEST_NULL) real.Request_free(&persistent_request_);
-}
-
-int CollectiveOperation::make_persistent(const StartInHost& init) {
-  if (!make_images(regions_, &read_, &written_)) return raise(MPI_ERR_NO_MEM);
-  start_in_host_ = init;
-  return init(send_argument(call_, read_), receive_argument(call_, read_, written_), &persistent_request_);
-}
-
 int CollectiveOperation::start() {
   check_streams(regions_.read.device(), BufferUse::sent);
   check_streams(regions_.written.device(), BufferUse::received);
@@ -134,16 +124,12 @@ void CollectiveOperation::take_turn() {
 }
 
 int CollectiveOperation::start_host() {
-  if (!persistent && !make_images(regions_, &read_, &written_)) return MPI_ERR_NO_MEM;
   if (!load_images(regions_, &read_, &written_)) {
     log_line(LogLevel::error, "a device buffer of a collective cannot be copied to host memory: %s",
-             device::runtime()->error_text());
+             device::runtime() ? device::runtime()->error_text() : "out of memory");
     return MPI_ERR_OTHER;
   }
-  message_ = persistent_request_;
-  return persistent ? real.Start(&message_)
-                    : start_in_host_(send_argument(call_, read_), receive_argument(call_, read_, written_),
-                                     &message_);
+  return start_in_host_(send_argument(call_, read_), receive_argument(call_, read_, written_), &message_);
 }
 
 void CollectiveOperation::finish_in_host() {
@@ -160,6 +146,8 @@ void CollectiveOperation::over(int error) {
   error_ = error;
   if (!cleared_ && step_ == Step::on_gpu) point_->clear(number_);
   gpu_.reset();
+  read_ = HostImage();
+  written_ = HostImage();
   step_ = Step::over;
   point_->end_call(number_);
   progress_thread().forget(this);
@@ -205,14 +193,11 @@ void CollectiveOperation::describe(MPI_Status* status) {
   set_empty(status);
 }
 
-bool make_images(const Regions& regions, HostImage* read, HostImage* written) {
+bool load_images(const Regions& regions, HostImage* read, HostImage* written) {
   *read = HostImage(regions.read);
   *written = HostImage(regions.written);
-  return read->valid() && written->valid();
-}
-
-bool load_images(const Regions& regions, HostImage* read, HostImage* written) {
-  return read->load(regions.read) && (!regions.written_is_read || written->load(regions.written));
+  return read->valid() && written->valid() && read->load(regions.read) &&
+         (!regions.written_is_read || written->load(regions.written));
 }
 
 const void* send_argument(const CollectiveCall& call, const HostImage& read) {

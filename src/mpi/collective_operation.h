@@ -26,13 +26,6 @@ class CollectiveOperation : public Operation {
   // `start_in_host`: none for a blocking call.
   CollectiveOperation(std::shared_ptr<MeetingPoint> point, const CollectiveCall& call, Regions regions,
                       StartInHost start_in_host);
-  ~CollectiveOperation() override;
-
-  // A persistent one runs, where it must, on a persistent host request with the same buffers each time, which
-  // `init` makes. The point is its own: persistent operations are started in any order.
-  int make_persistent(const StartInHost& init);
-  coll::Vote vote() const { return vote_; }
-
   int start() override;
   void advance() override;
   void settle() override;
@@ -67,15 +60,12 @@ class CollectiveOperation : public Operation {
   enum class Step { arriving, deciding, on_gpu, waiting_for_turn, in_host, over } step_ = Step::arriving;
   std::optional<coll::GpuCollective> gpu_;
   HostImage read_, written_;
-  MPI_Request persistent_request_ = MPI_REQUEST_NULL;
   std::chrono::steady_clock::time_point complained_;
   int error_ = MPI_SUCCESS;
   bool must_stage_ = false;
 };
 
-// Copies of the buffers in host memory; false when there is no memory for them.
-bool make_images(const Regions& regions, HostImage* read, HostImage* written);
-// Fills them; false when that is impossible.
+// Copies of the buffers in host memory, filled; false when that is impossible.
 bool load_images(const Regions& regions, HostImage* read, HostImage* written);
 // The send argument for the host MPI, when `read` stands for it.
 const void* send_argument(const CollectiveCall& call, const HostImage& read);

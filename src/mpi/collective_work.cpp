@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "coll/algorithms.h"
 #include "coll/kernel_run.h"
 #include "device/classify.h"
 #include "mpi/layout.h"
@@ -19,10 +20,7 @@ using coll::Work;
 // Reductions are cut into slices of whole cache lines, and not finer than pays for a kernel.
 constexpr uint64_t slice_grain = 512;
 
-// From how many bytes on a collective is done in chunks, and how large these are; measured on H200s.
-constexpr uint64_t pipelined_from = uint64_t{32} << 20, pipeline_chunk = uint64_t{4} << 20;
-constexpr uint64_t relayed_from = uint64_t{8} << 20, relay_chunk = uint64_t{8} << 20;
-constexpr uint64_t chunks_allowed = 32;
+constexpr uint64_t relay_chunk = uint64_t{8} << 20, chunks_allowed = 32;
 
 bool contiguous(const Region& region) {
   return std::all_of(region.blocks.begin(), region.blocks.end(),
@@ -186,7 +184,6 @@ class Planner {
         break;
       case Collective::allreduce:
         cut(all, size, size_, me_, &part);
-        if (size_ > 1 && all * size >= pipelined_from) return plan_pipeline(part, all, size);
         break;
       case Collective::scan:
       case Collective::exscan:
@@ -204,7 +201,7 @@ class Planner {
         to_self(&part);
       }
     }
-    if (part.count) work_.reductions.push_back(part);
+    if (part.count) work_.reduction = part;
     return true;
   }
 
@@ -229,42 +226,11 @@ class Planner {
     part->target_first = part->first;
   }
 
-  // MPI_Allreduce of much: each member reduces its slice for itself, in chunks, and copy engines, which are
-  // faster than kernels that write to all, fetch the others' chunks as they become ready.
-  bool plan_pipeline(const Reduction& slice, uint64_t elements, uint64_t size) {
-    uint64_t chunks = std::clamp<uint64_t>(slice.count * size / pipeline_chunk, 1, chunks_allowed);
-    for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
-      for (int step = 0; step < size_; ++step) {
-        int member = (me_ + step) % size_;
-        Reduction part = slice;
-        cut(elements, size, size_, member, &part);
-        uint64_t length = (part.count + chunks - 1) / chunks, from = std::min(chunk * length, part.count);
-        part.first += from;
-        part.target_first += from;
-        part.count = std::min(length, part.count - from);
-        part.completes = chunk + 1;
-        part.targets_begin = me_;
-        part.targets_end = me_ + 1;
-        if (member == me_) {
-          work_.reductions.push_back(part);
-        } else if (part.count) {
-          work_.pieces.push_back({.member = member,
-                                  .from_target = true,
-                                  .from = part.first * size,
-                                  .to = static_cast<char*>(call_.recvbuf) + part.first * size,
-                                  .bytes = part.count * size,
-                                  .after = chunk + 1});
-        }
-      }
-    }
-    return true;
-  }
-
   // MPI_Bcast of little: everybody fetches it from the root. Of much: the root's links would carry every byte
   // to each member, so each fetches another part of every chunk, and the rest from those who have it.
   void plan_bcast(uint64_t bytes) {
     if (!root_) work_.target = {call_.recvbuf, bytes};
-    if (size_ < 3 || bytes < relayed_from) {
+    if (size_ < 3 || !coll::takes("bcast", "relayed", bytes, size_)) {
       work_.target = {};
       if (!root_) fetch(call_.root, 0, bytes);
       return;
@@ -313,7 +279,8 @@ class Planner {
 }  // namespace
 
 bool work_for(const CollectiveCall& call, const Regions& regions, const Place& place, coll::Work* work) {
-  if (place.size > coll::max_members || !contiguous(regions.read) || !contiguous(regions.written))
+  if (coll::all_staged() || place.size > coll::max_members || !contiguous(regions.read) ||
+      !contiguous(regions.written))
     return false;
   int reads = device_of(regions.read), writes = device_of(regions.written);
   if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;

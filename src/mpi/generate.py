@@ -248,11 +248,16 @@ def collective(form):
     request = ", MPI_Request* request" if persistent or starts else ""
     head = wrap(f'extern "C" FAIRLEAD_EXPORT int MPI_{form.name}({form.declarations()}) {{')
     arguments = ", ".join(p.name for p in form.row.parameters)
+    in_host = form.name
+    if persistent:
+        # Each start is a call of the nonblocking form.
+        in_host = "I" + name[0].lower() + name[1:] + ("_c" if form.large else "")
+        passed.remove("info")
     buffers = " ".join(["const void*", *(["sendbuf"] if "sendbuf" in passed else [])])
     buffers += ", " + " ".join(["void*", *(["recvbuf"] if "recvbuf" in passed else [])])
     call = f"return {verb}(call{', request' if request else ''}, [=]({buffers}{request}) {{"
     body = [f"if (!watching()) return real.{form.name}({arguments});", *fields, call,
-            f"  return real.{form.name}({', '.join(passed)});", "});"]
+            f"  return real.{in_host}({', '.join(passed)});", "});"]
     return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
 
 

@@ -53,16 +53,6 @@ MeetingPoint::MeetingPoint(MPI_Comm comm) : comm_(comm), place_(place_in(comm)) 
     node_ranks_.push_back(engine().node()->node_rank_of_world(rank_in_world(comm, member)));
 }
 
-MeetingPoint::MeetingPoint(const MeetingPoint& other, int64_t slot)
-    : comm_(other.comm_), place_(other.place_), node_ranks_(other.node_ranks_) {
-  meet_in(slot);
-}
-
-void MeetingPoint::meet_in(int64_t slot) {
-  join_ = Join::over;
-  if (slot >= 0) meeting_.emplace(hall->slot(slot), place_.size, place_.rank);
-}
-
 int MeetingPoint::world_rank(int member) const {
   return engine().node()->world_rank(node_ranks_[static_cast<size_t>(member)]);
 }
@@ -89,7 +79,8 @@ bool MeetingPoint::joined() {
   int here = 1;
   if (announcement_ != MPI_REQUEST_NULL) real.Test(&announcement_, &here, MPI_STATUS_IGNORE);
   if (!here) return false;
-  meet_in(slot_);
+  join_ = Join::over;
+  if (slot_ >= 0) meeting_.emplace(hall->slot(slot_), place_.size, place_.rank);
   return true;
 }
 
@@ -154,10 +145,6 @@ void close_meetings() {
     if (found) PMPI_Comm_delete_attr(comm, keyval);
   }
   PMPI_Comm_free_keyval(&keyval);
-}
-
-int64_t take_slot(int members) {
-  return hall->take(members);
 }
 
 size_t meetings_taken() {

@@ -45,9 +45,6 @@ class InOrder {
 class MeetingPoint {
  public:
   explicit MeetingPoint(MPI_Comm comm);
-  // For one persistent operation on the communicator of `other`: in this slot of the hall, or without a
-  // meeting (-1).
-  MeetingPoint(const MeetingPoint& other, int64_t slot);
 
   // Makes sure that the members know where they meet. The first rank of them tells the others: join() waits
   // for that, start_joining() and joined() do not.
@@ -80,7 +77,6 @@ class MeetingPoint {
 
  private:
   bool may_meet() const;
-  void meet_in(int64_t slot);
 
   MPI_Comm comm_;
   Place place_;
@@ -101,9 +97,6 @@ std::shared_ptr<MeetingPoint> meeting_point_of(MPI_Comm comm);
 void await_turn(MPI_Comm comm);
 // After the host MPI made a communicator: collective over it. MPI_COMM_NULL is allowed.
 void meet_on(MPI_Comm comm);
-
-// A free slot of the hall, for the first of so many members; -1: none.
-int64_t take_slot(int members);
 
 // In MPI_Init (with the hall of this node, if it has one) and MPI_Finalize.
 void open_meetings(std::unique_ptr<coll::Hall> hall);

@@ -1114,6 +1114,14 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iexscan_c(const void* sendbuf, void* recvbuf,
   });
 }
 
+extern "C" FAIRLEAD_EXPORT int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  if (!watching()) return real.Barrier_init(comm, info, request);
+  CollectiveCall call{Collective::barrier, comm};
+  return init_collective(call, request, [=](const void*, void*, MPI_Request* request) {
+    return real.Ibarrier(comm, request);
+  });
+}
+
 extern "C" FAIRLEAD_EXPORT int MPI_Bcast_init(void* buffer, int count, MPI_Datatype datatype, int root,
     MPI_Comm comm, MPI_Info info, MPI_Request* request) {
   if (!watching()) return real.Bcast_init(buffer, count, datatype, root, comm, info, request);
@@ -1123,7 +1131,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Bcast_init(void* buffer, int count, MPI_Datat
   call.recvtype = datatype;
   call.root = root;
   return init_collective(call, request, [=](const void*, void* recvbuf, MPI_Request* request) {
-    return real.Bcast_init(recvbuf, count, datatype, root, comm, info, request);
+    return real.Ibcast(recvbuf, count, datatype, root, comm, request);
   });
 }
 
@@ -1136,7 +1144,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Bcast_init_c(void* buffer, MPI_Count count, M
   call.recvtype = datatype;
   call.root = root;
   return init_collective(call, request, [=](const void*, void* recvbuf, MPI_Request* request) {
-    return real.Bcast_init_c(recvbuf, count, datatype, root, comm, info, request);
+    return real.Ibcast_c(recvbuf, count, datatype, root, comm, request);
   });
 }
 
@@ -1154,8 +1162,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gather_init(const void* sendbuf, int sendcoun
   call.recvtype = recvtype;
   call.root = root;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Gather_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info,
-      request);
+    return real.Igather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
 
@@ -1173,8 +1180,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gather_init_c(const void* sendbuf, MPI_Count 
   call.recvtype = recvtype;
   call.root = root;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Gather_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info,
-      request);
+    return real.Igather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
 
@@ -1193,8 +1199,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gatherv_init(const void* sendbuf, int sendcou
   call.recvtype = recvtype;
   call.root = root;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Gatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm,
-      info, request);
+    return real.Igatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm,
+      request);
   });
 }
 
@@ -1213,8 +1219,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gatherv_init_c(const void* sendbuf, MPI_Count
   call.recvtype = recvtype;
   call.root = root;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Gatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root,
-      comm, info, request);
+    return real.Igatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm,
+      request);
   });
 }
 
@@ -1232,8 +1238,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatter_init(const void* sendbuf, int sendcou
   call.recvtype = recvtype;
   call.root = root;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Scatter_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info,
-      request);
+    return real.Iscatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
 
@@ -1251,8 +1256,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatter_init_c(const void* sendbuf, MPI_Count
   call.recvtype = recvtype;
   call.root = root;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Scatter_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info,
-      request);
+    return real.Iscatter_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
 
@@ -1271,8 +1275,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatterv_init(const void* sendbuf, const int 
   call.recvtype = recvtype;
   call.root = root;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Scatterv_init(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm,
-      info, request);
+    return real.Iscatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm,
+      request);
   });
 }
 
@@ -1291,8 +1295,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatterv_init_c(const void* sendbuf, const MP
   call.recvtype = recvtype;
   call.root = root;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Scatterv_init_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root,
-      comm, info, request);
+    return real.Iscatterv_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm,
+      request);
   });
 }
 
@@ -1308,8 +1312,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgather_init(const void* sendbuf, int sendc
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Allgather_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info,
-      request);
+    return real.Iallgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
 
@@ -1326,8 +1329,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgather_init_c(const void* sendbuf, MPI_Cou
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Allgather_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info,
-      request);
+    return real.Iallgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
 
@@ -1345,8 +1347,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv_init(const void* sendbuf, int send
   call.rdispls = displs;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Allgatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
-      info, request);
+    return real.Iallgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
+      request);
   });
 }
 
@@ -1364,8 +1366,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv_init_c(const void* sendbuf, MPI_Co
   call.rdispls = displs;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Allgatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
-      info, request);
+    return real.Iallgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
+      request);
   });
 }
 
@@ -1381,8 +1383,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoall_init(const void* sendbuf, int sendco
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Alltoall_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info,
-      request);
+    return real.Ialltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
 
@@ -1399,8 +1400,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoall_init_c(const void* sendbuf, MPI_Coun
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Alltoall_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info,
-      request);
+    return real.Ialltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
 
@@ -1419,8 +1419,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv_init(const void* sendbuf, const int
   call.rdispls = rdispls;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Alltoallv_init(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype,
-      comm, info, request);
+    return real.Ialltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype,
+      comm, request);
   });
 }
 
@@ -1439,8 +1439,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv_init_c(const void* sendbuf, const M
   call.rdispls = rdispls;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Alltoallv_init_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
-      recvtype, comm, info, request);
+    return real.Ialltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype,
+      comm, request);
   });
 }
 
@@ -1459,8 +1459,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw_init(const void* sendbuf, const int
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Alltoallw_init(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
-      recvtypes, comm, info, request);
+    return real.Ialltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes,
+      comm, request);
   });
 }
 
@@ -1480,8 +1480,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw_init_c(const void* sendbuf, const M
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Alltoallw_init_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
-      recvtypes, comm, info, request);
+    return real.Ialltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes,
+      comm, request);
   });
 }
 
@@ -1498,7 +1498,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_init(const void* sendbuf, void* recvbu
   call.op = op;
   call.root = root;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Reduce_init(sendbuf, recvbuf, count, datatype, op, root, comm, info, request);
+    return real.Ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request);
   });
 }
 
@@ -1516,7 +1516,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_init_c(const void* sendbuf, void* recv
   call.op = op;
   call.root = root;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Reduce_init_c(sendbuf, recvbuf, count, datatype, op, root, comm, info, request);
+    return real.Ireduce_c(sendbuf, recvbuf, count, datatype, op, root, comm, request);
   });
 }
 
@@ -1532,7 +1532,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allreduce_init(const void* sendbuf, void* rec
   call.recvtype = datatype;
   call.op = op;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Allreduce_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
+    return real.Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
 
@@ -1548,7 +1548,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allreduce_init_c(const void* sendbuf, void* r
   call.recvtype = datatype;
   call.op = op;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Allreduce_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request);
+    return real.Iallreduce_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
 
@@ -1565,7 +1565,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_block_init(const void* sendbuf
   call.recvtype = datatype;
   call.op = op;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Reduce_scatter_block_init(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request);
+    return real.Ireduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, request);
   });
 }
 
@@ -1583,7 +1583,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_block_init_c(const void* sendb
   call.recvtype = datatype;
   call.op = op;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Reduce_scatter_block_init_c(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request);
+    return real.Ireduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm, request);
   });
 }
 
@@ -1600,7 +1600,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_init(const void* sendbuf, void
   call.recvtype = datatype;
   call.op = op;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Reduce_scatter_init(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request);
+    return real.Ireduce_scatter(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
   });
 }
 
@@ -1617,7 +1617,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_init_c(const void* sendbuf, vo
   call.recvtype = datatype;
   call.op = op;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Reduce_scatter_init_c(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request);
+    return real.Ireduce_scatter_c(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
   });
 }
 
@@ -1633,7 +1633,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scan_init(const void* sendbuf, void* recvbuf,
   call.recvtype = datatype;
   call.op = op;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Scan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
+    return real.Iscan(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
 
@@ -1649,7 +1649,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scan_init_c(const void* sendbuf, void* recvbu
   call.recvtype = datatype;
   call.op = op;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Scan_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request);
+    return real.Iscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
 
@@ -1665,7 +1665,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Exscan_init(const void* sendbuf, void* recvbu
   call.recvtype = datatype;
   call.op = op;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Exscan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
+    return real.Iexscan(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
 
@@ -1681,7 +1681,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Exscan_init_c(const void* sendbuf, void* recv
   call.recvtype = datatype;
   call.op = op;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Exscan_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request);
+    return real.Iexscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
 
@@ -2069,8 +2069,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgather_init(const void* sendbuf, 
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Neighbor_allgather_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-      info, request);
+    return real.Ineighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+      request);
   });
 }
 
@@ -2087,8 +2087,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgather_init_c(const void* sendbuf
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Neighbor_allgather_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-      info, request);
+    return real.Ineighbor_allgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+      request);
   });
 }
 
@@ -2106,8 +2106,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv_init(const void* sendbuf,
   call.rdispls = displs;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Neighbor_allgatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
-      comm, info, request);
+    return real.Ineighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
+      comm, request);
   });
 }
 
@@ -2125,8 +2125,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv_init_c(const void* sendbu
   call.rdispls = displs;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Neighbor_allgatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
-      recvtype, comm, info, request);
+    return real.Ineighbor_allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
+      comm, request);
   });
 }
 
@@ -2143,8 +2143,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoall_init(const void* sendbuf, i
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Neighbor_alltoall_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info,
-      request);
+    return real.Ineighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
 
@@ -2161,8 +2160,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoall_init_c(const void* sendbuf,
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Neighbor_alltoall_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-      info, request);
+    return real.Ineighbor_alltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+      request);
   });
 }
 
@@ -2181,8 +2180,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv_init(const void* sendbuf, 
   call.rdispls = rdispls;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Neighbor_alltoallv_init(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
-      recvtype, comm, info, request);
+    return real.Ineighbor_alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
+      recvtype, comm, request);
   });
 }
 
@@ -2202,8 +2201,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv_init_c(const void* sendbuf
   call.rdispls = rdispls;
   call.recvtype = recvtype;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Neighbor_alltoallv_init_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
-      rdispls, recvtype, comm, info, request);
+    return real.Ineighbor_alltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
+      recvtype, comm, request);
   });
 }
 
@@ -2223,8 +2222,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw_init(const void* sendbuf, 
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Neighbor_alltoallw_init(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
-      recvtypes, comm, info, request);
+    return real.Ineighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
+      recvtypes, comm, request);
   });
 }
 
@@ -2244,7 +2243,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw_init_c(const void* sendbuf
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
   return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Neighbor_alltoallw_init_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
-      rdispls, recvtypes, comm, info, request);
+    return real.Ineighbor_alltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
+      recvtypes, comm, request);
   });
 }

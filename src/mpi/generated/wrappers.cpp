@@ -173,13 +173,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Unpack_external_c(const char datarep[], const
   return real.Unpack_external_c(datarep, inbuf, insize, position, outbuf, outcount, datatype);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request* request) {
-  if (!watching()) return real.Barrier_init(comm, info, request);
-  await_turn(comm);
-  Parked parked;
-  return real.Barrier_init(comm, info, request);
-}
-
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
   if (!watching()) return real.Comm_dup(comm, newcomm);
   await_turn(comm);
