@@ -184,6 +184,12 @@ void CollectiveOperation::settle() {
   advance();
 }
 
+// One that runs on the GPU may still be refused, and holds up those behind it until all have mapped its memory.
+bool CollectiveOperation::settled() const {
+  if (!start_in_host_ || step_ == Step::arriving) return true;
+  return cleared_ || step_ == Step::in_host || step_ == Step::over;
+}
+
 int CollectiveOperation::finish(MPI_Status* status) {
   set_empty(status);
   return error_ == MPI_SUCCESS ? MPI_SUCCESS : raise(error_);

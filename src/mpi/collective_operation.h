@@ -29,6 +29,7 @@ class CollectiveOperation : public Operation {
   int start() override;
   void advance() override;
   void settle() override;
+  bool settled() const override;
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
 

@@ -20,7 +20,7 @@ using coll::Work;
 // Reductions are cut into slices of whole cache lines, and not finer than pays for a kernel.
 constexpr uint64_t slice_grain = 512;
 
-constexpr uint64_t relay_chunk = uint64_t{8} << 20, chunks_allowed = 32;
+constexpr uint64_t relay_chunk = uint64_t{16} << 20, chunks_allowed = 8;
 
 bool contiguous(const Region& region) {
   return std::all_of(region.blocks.begin(), region.blocks.end(),

@@ -198,9 +198,16 @@ void Engine::note_progress_of(int receiver) {
 }
 
 void Engine::park() {
-  std::lock_guard lock(mutex_);
-  progress_locked();
-  settle();
+  std::unique_lock lock(mutex_);
+  auto unsettled = [](Operation* operation) { return !operation->settled(); };
+  for (Backoff backoff;;) {
+    progress_locked();
+    settle();
+    if (std::none_of(operations_.begin(), operations_.end(), unsettled)) break;
+    lock.unlock();
+    backoff.pause();
+    lock.lock();
+  }
   ++parked_;
   if (node_) node_->mine().parked.store(1, std::memory_order_release);
 }

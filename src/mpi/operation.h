@@ -63,6 +63,9 @@ class Operation {
   virtual const MatchKey* awaits() const { return nullptr; }
   // Before this rank stops polling: ends what it can alone and makes its peers independent of it.
   virtual void settle() = 0;
+  // False while it may still need a call of the host MPI that only this rank can make: others, who have come to the
+  // same operation, bring it on in a moment.
+  virtual bool settled() const { return true; }
   // After complete(): frees the host message, fills `status`, raises errors through the communicator's
   // handler and returns the code.
   virtual int finish(MPI_Status* status) = 0;
