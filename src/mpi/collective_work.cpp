@@ -279,7 +279,7 @@ class Planner {
 }  // namespace
 
 bool work_for(const CollectiveCall& call, const Regions& regions, const Place& place, coll::Work* work) {
-  if (coll::all_staged() || place.size > coll::max_members || !contiguous(regions.read) ||
+  if (coll::all_staged() || place.inter || place.size > coll::max_members || !contiguous(regions.read) ||
       !contiguous(regions.written))
     return false;
   int reads = device_of(regions.read), writes = device_of(regions.written);

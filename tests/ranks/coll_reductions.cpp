@@ -72,7 +72,9 @@ void user_function(void* in, void* inout, int* count, MPI_Datatype*) {
   ++calls;
   if (*count <= 0) return;
   const int bytes = *count * static_cast<int>(sizeof(T));
-  const bool reachable = is_host_memory(in, bytes) && is_host_memory(inout, bytes);
+  // The last one may end where its data ends.
+  const int reach = bytes - static_cast<int>(sizeof(T)) + 1;
+  const bool reachable = is_host_memory(in, reach) && is_host_memory(inout, reach);
   EXPECT(reachable, "a user's operation is called with addresses that are not the host's");
   if (!reachable) return;
   T* to = static_cast<T*>(inout);

@@ -55,8 +55,9 @@ TEST(Options, wrong_values_are_reported_with_what_is_accepted_and_not_used) {
       has(text, "FAIRLEAD_IPC=maybe is not understood (accepted: on, off, yes, no, true, false, 1, 0)"));
   EXPECT_TRUE(has(text, "FAIRLEAD_EAGER_LIMIT=64q is not understood (accepted: a size in bytes"));
   EXPECT_TRUE(has(text, "FAIRLEAD_PATIENCE_US=soon is not understood (accepted: a whole number"));
-  EXPECT_TRUE(
-      has(text, "FAIRLEAD_SIM_IPC=broken is not understood (accepted: on, no_export, no_import, corrupt)"));
+  EXPECT_TRUE(has(text,
+                  "FAIRLEAD_SIM_IPC=broken is not understood (accepted: on, no_export, no_import, corrupt, "
+                  "corrupt_peers)"));
   EXPECT_TRUE(
       has(text,
           "FAIRLEAD_STAGING_CHUNK=1k is not understood (accepted: a size in bytes such as 4096, 64k, 1m, "
