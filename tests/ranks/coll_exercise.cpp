@@ -138,10 +138,10 @@ bool may_be_in_place(Kind kind, [[maybe_unused]] Form form) {
   return kind != Kind::barrier && kind != Kind::bcast && !is_neighborhood(kind);
 }
 
-int count_for([[maybe_unused]] Kind kind, [[maybe_unused]] Form form, int wanted) {
+int count_for([[maybe_unused]] Kind kind, Form, int wanted) {
 #ifdef MPICH_NUMVERSION
-  // MPICH (4.0.2, 5.0.2) hangs in Iallgatherv, or loses data, where it pipelines irregular blocks.
-  if (kind == Kind::allgatherv && form != Form::blocking) return std::min(wanted, 100);
+  // MPICH (4.0.2, 5.0.2) hangs in Allgatherv and Iallgatherv, or loses data, where it pipelines irregular blocks.
+  if (kind == Kind::allgatherv) return std::min(wanted, 100);
 #endif
   return wanted;
 }
