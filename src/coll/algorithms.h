@@ -23,8 +23,6 @@ struct Algorithm {
 
 // Limits measured on H200s (docs/benchmarks).
 inline constexpr Algorithm algorithms[] = {
-    // Each member reduces a slice of all sources and writes it to all targets, by one kernel.
-    {"allreduce", "direct", 0, 1},
     // Each fetches all of it from the root.
     {"bcast", "direct", 0, 1},
     // Each fetches another part of every chunk from the root, and the rest from those that have it.

@@ -136,7 +136,7 @@ Progress GpuCollective::advance() {
       }
       if (work_.reduction) start_reduction(*work_.reduction);
       ways_.resize(work_.pieces.size());
-      one_kernel_ = start_as_one_kernel();
+      start_as_one_kernel();
       step_ = Step::running;
       [[fallthrough]];
     }
@@ -174,11 +174,10 @@ Progress GpuCollective::advance() {
 
 // Starts what can start and tells the others what is done; true when all is.
 bool GpuCollective::run() {
-  if (!one_kernel_) start_ready_pieces();
+  start_ready_pieces();
   bool over = true;
-  for (size_t i = 0; i < ways_.size() && !one_kernel_; ++i) {
-    const Way& way = ways_[i];
-    over &= way.started && note(way.kernel ? way.kernel->poll() : copies_[way.copy].poll());
+  for (size_t i = 0; i < ways_.size(); ++i) {
+    over &= ways_[i].started() && note(ways_[i].poll());
     if (over && work_.pieces[i].completes) announce(work_.pieces[i].completes);
   }
   for (KernelRun& kernel : kernels_) over &= note(kernel.poll());
@@ -206,21 +205,33 @@ void GpuCollective::start_reduction(const Reduction& part) {
 
 // One kernel fetches many small pieces sooner than copy engines do; one piece, an engine sooner than a
 // kernel.
-bool GpuCollective::start_as_one_kernel() {
-  if (work_.pieces.size() < 2 || work_.pieces.size() > kernels::max_copies) return work_.pieces.empty();
-  std::vector<device::CopyItem> items;
+void GpuCollective::start_as_one_kernel() {
+  if (work_.pieces.size() < 2 || work_.pieces.size() > kernels::max_copies) return;
+  std::vector<size_t> all;
   uint64_t bytes = 0;
   for (const Piece& piece : work_.pieces) {
-    if (piece.after || piece.completes) return false;
-    items.push_back({piece.to, address_of(piece), piece.bytes});
+    if (piece.after || piece.completes) return;
+    all.push_back(all.size());
     bytes += piece.bytes;
   }
-  if (bytes >= static_cast<uint64_t>(options().coll_engine_from) || !kernels_run_on(work_.device))
-    return false;
-  KernelRun& kernel = kernels_.emplace_back();
-  if (kernel.copy(work_.device, items.data(), items.size(), bytes) == Error::none) return true;
+  if (bytes >= static_cast<uint64_t>(options().coll_engine_from) || !kernels_run_on(work_.device)) return;
+  if (fetch_by_kernel(all)) return;
+  ways_.assign(ways_.size(), {});
   kernels_.pop_back();
-  return false;
+}
+
+// Their way is that kernel, also when it could not start.
+bool GpuCollective::fetch_by_kernel(const std::vector<size_t>& pieces) {
+  KernelRun& kernel = kernels_.emplace_back();
+  std::vector<device::CopyItem> items;
+  uint64_t bytes = 0;
+  for (size_t i : pieces) {
+    const Piece& piece = work_.pieces[i];
+    items.push_back({piece.to, address_of(piece), piece.bytes});
+    bytes += piece.bytes;
+    ways_[i].kernel = &kernel;
+  }
+  return kernel.copy(work_.device, items.data(), items.size(), bytes) == Error::none;
 }
 
 const char* GpuCollective::address_of(const Piece& piece) {
@@ -234,36 +245,26 @@ const char* GpuCollective::address_of(const Piece& piece) {
 // known to be over before all are; few are under way at once.
 void GpuCollective::start_ready_pieces() {
   size_t making_steps = 0;
-  std::vector<device::CopyItem> items;
   std::vector<size_t> of_kernel;
-  uint64_t bytes = 0;
   for (size_t i = 0; i < ways_.size(); ++i) {
     const Piece& piece = work_.pieces[i];
-    Way& way = ways_[i];
-    if (way.started) {
-      making_steps += piece.completes && copies_[way.copy].poll() == Error::not_ready;
+    if (ways_[i].started()) {
+      making_steps += piece.completes && ways_[i].poll() == Error::not_ready;
       continue;
     }
     if (piece.completes && ++making_steps > steps_under_way) continue;
     if (piece.after && !has_done(piece.member, piece.after)) continue;
-    device::CopyItem item{piece.to, address_of(piece), piece.bytes};
-    if (piece.after && items.size() < kernels::max_copies && kernels_run_on(work_.device)) {
-      items.push_back(item);
+    if (piece.after && of_kernel.size() < kernels::max_copies && kernels_run_on(work_.device)) {
       of_kernel.push_back(i);
-      bytes += piece.bytes;
       continue;
     }
-    way = {true, copies_.size(), nullptr};
-    device::Copy& copy = copies_.emplace_back();
+    ways_[i].copy = &copies_.emplace_back();
     if (piece.completes || piece.after)
-      copy.start(work_.device, item.to, item.from, item.bytes);
+      ways_[i].copy->start(work_.device, piece.to, address_of(piece), piece.bytes);
     else
-      copy.enqueue(work_.device, item.to, item.from, item.bytes);
+      ways_[i].copy->enqueue(work_.device, piece.to, address_of(piece), piece.bytes);
   }
-  if (items.empty()) return;
-  KernelRun& kernel = kernels_.emplace_back();
-  failed_ |= kernel.copy(work_.device, items.data(), items.size(), bytes) != Error::none;
-  for (size_t i : of_kernel) ways_[i] = {true, 0, &kernel};
+  if (!of_kernel.empty()) failed_ |= !fetch_by_kernel(of_kernel);
 }
 
 }  // namespace fairlead::coll

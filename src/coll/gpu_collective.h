@@ -42,7 +42,8 @@ class GpuCollective {
   bool run();
   bool note(device::Error state);
   void start_reduction(const Reduction& part);
-  bool start_as_one_kernel();
+  void start_as_one_kernel();
+  bool fetch_by_kernel(const std::vector<size_t>& pieces);
   const char* address_of(const Piece& piece);
   void start_ready_pieces();
   bool has_done(int member, uint64_t step);
@@ -63,14 +64,14 @@ class GpuCollective {
   void* target_copy_ = nullptr;
   std::deque<KernelRun> kernels_;
   std::deque<device::Copy> copies_;
-  // How each piece is fetched: by a kernel, or else by a copy.
+  // How each piece is fetched; by neither before it starts.
   struct Way {
-    bool started = false;
-    size_t copy = 0;
+    device::Copy* copy = nullptr;
     KernelRun* kernel = nullptr;
+    bool started() const { return copy || kernel; }
+    device::Error poll() const { return kernel ? kernel->poll() : copy->poll(); }
   };
   std::vector<Way> ways_;
-  bool one_kernel_ = false;  // for all pieces
   device::Copy bringing_back_;
   bool failed_ = false;
 };

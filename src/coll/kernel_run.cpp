@@ -67,7 +67,9 @@ KernelRun::~KernelRun() {
   while (poll() == Error::not_ready) __builtin_ia32_pause();
 }
 
-Error KernelRun::prepare(int device) {
+// `launch` gets the stream and the signal that the kernel shall give.
+template <class Launch>
+Error KernelRun::start(int device, Launch launch) {
   Lane& lane = lane_of(device);
   if (lane.state != Error::none) return lane.state;
   for (place_ = 0; place_ < places && lane.taken[static_cast<size_t>(place_)]; ++place_) {
@@ -75,31 +77,24 @@ Error KernelRun::prepare(int device) {
   if (place_ == places) return Error::out_of_memory;
   device_ = device;
   value_ = ++lane.last_value;
-  return Error::none;
+  Error error = launch(lane.stream, kernels::Signal{lane.counters + place_, lane.flags + place_, value_});
+  active_ = error == Error::none;
+  lane.taken[static_cast<size_t>(place_)] = active_;
+  return error;
 }
 
 Error KernelRun::reduce(int device, kernels::ReduceOp op, kernels::Element element, const void* const* from,
                         int sources, void* const* to, int targets, uint64_t count) {
-  Error error = prepare(device);
-  if (error != Error::none) return error;
-  Lane& lane = lane_of(device);
-  kernels::Signal signal{lane.counters + place_, lane.flags + place_, value_};
-  error = kernels::launch_reduce(device, lane.stream, op, element, from, sources, to, targets, count,
-                                 blocks_for(count * kernels::element_bytes(element)), signal);
-  active_ = error == Error::none;
-  lane.taken[static_cast<size_t>(place_)] = active_;
-  return error;
+  return start(device, [&](device::Stream stream, const kernels::Signal& signal) {
+    return kernels::launch_reduce(device, stream, op, element, from, sources, to, targets, count,
+                                  blocks_for(count * kernels::element_bytes(element)), signal);
+  });
 }
 
 Error KernelRun::copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes) {
-  Error error = prepare(device);
-  if (error != Error::none) return error;
-  Lane& lane = lane_of(device);
-  kernels::Signal signal{lane.counters + place_, lane.flags + place_, value_};
-  error = kernels::launch_copies(device, lane.stream, items, count, blocks_for(bytes), signal);
-  active_ = error == Error::none;
-  lane.taken[static_cast<size_t>(place_)] = active_;
-  return error;
+  return start(device, [&](device::Stream stream, const kernels::Signal& signal) {
+    return kernels::launch_copies(device, stream, items, count, blocks_for(bytes), signal);
+  });
 }
 
 Error KernelRun::poll() {

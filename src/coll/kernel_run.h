@@ -28,7 +28,8 @@ class KernelRun {
   device::Error poll();
 
  private:
-  device::Error prepare(int device);
+  template <class Launch>
+  device::Error start(int device, Launch launch);
 
   int device_ = -1;
   int place_ = -1;  // of the word and the counter

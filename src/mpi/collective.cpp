@@ -2,9 +2,7 @@
 
 #include "mpi/collective.h"
 
-#include "base/log.h"
 #include "base/options.h"
-#include "base/statistics.h"
 #include "coll/kernel_run.h"
 #include "mpi/layout.h"
 #include "mpi/reduction_types.h"
@@ -52,54 +50,46 @@ bool maybe_empty(const CollectiveCall& call) {
   return call.function != Collective::barrier && call.sendcount == 0 && call.recvcount == 0;
 }
 
-// True when nothing but host memory is involved and the meeting, if there is one, has been told.
-bool passes_by(const CollectiveCall& call, MeetingPoint& point, bool blocking) {
-  if (maybe_on_device(call)) return false;
-  if (!point.known()) {
-    if (!blocking) return false;
-    point.join();
-  }
-  if (point.open_calls() > 0) return false;
-  if (!point.meeting()) return true;
-  if (maybe_empty(call)) return false;
-  point.pass_by();
-  return true;
-}
-
 bool is_refused(const Regions& regions) {
   return !options().gpu_support && (regions.read.on_device() || regions.written.on_device());
 }
 
-int no_image(MPI_Comm comm) {
-  log_line(LogLevel::error, "a device buffer of a collective cannot be copied to or from host memory: %s",
-           device::runtime() ? device::runtime()->error_text() : "out of memory");
+int raise(MPI_Comm comm) {
   PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
   return MPI_ERR_OTHER;
 }
 
 int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInHost& host) {
-  HostImage read, written;
-  if (!load_images(regions, &read, &written)) return no_image(call.comm);
+  StagedBuffers staged;
+  if (!staged.load(regions)) return raise(call.comm);
   int result;
   {
     Parked parked;
-    result = host(send_argument(call, read), receive_argument(call, read, written));
+    result = host(staged.send_argument(call), staged.receive_argument(call));
   }
   if (result != MPI_SUCCESS) return result;
-  if (read.stands_for_device() || written.stands_for_device())
-    count(Traffic::collective_staged, static_cast<uint64_t>(regions.read.bytes + regions.written.bytes));
-  return written.store(regions.written) ? MPI_SUCCESS : no_image(call.comm);
+  return staged.store(regions) ? MPI_SUCCESS : raise(call.comm);
 }
 
 }  // namespace
 
-int detail::run_collective(CollectiveCall call, const RunInHost& host) {
-  std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
-  drop_insignificant(&call, point->place());
-  if (passes_by(call, *point, true)) {
-    Parked parked;
-    return host(call.sendbuf, call.recvbuf);
+bool detail::passes_by(CollectiveCall* call, bool blocking) {
+  std::shared_ptr<MeetingPoint> point = meeting_point_of(call->comm);
+  drop_insignificant(call, point->place());
+  if (maybe_on_device(*call)) return false;
+  if (!point->known()) {
+    if (!blocking) return false;
+    point->join();
   }
+  if (point->open_calls() > 0) return false;
+  if (!point->meeting()) return true;
+  if (maybe_empty(*call)) return false;
+  point->pass_by();
+  return true;
+}
+
+int detail::run_collective(const CollectiveCall& call, const RunInHost& host) {
+  std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
   Regions regions = regions_of(call, point->place());
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   point->join();
@@ -108,10 +98,8 @@ int detail::run_collective(CollectiveCall call, const RunInHost& host) {
   return operation.must_stage() ? run_in_host(call, regions, host) : result;
 }
 
-int detail::start_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host) {
+int detail::start_collective(const CollectiveCall& call, MPI_Request* request, const StartInHost& host) {
   std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
-  drop_insignificant(&call, point->place());
-  if (passes_by(call, *point, false)) return host(call.sendbuf, call.recvbuf, request);
   Regions regions = regions_of(call, point->place());
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   return hand_out(std::make_unique<CollectiveOperation>(point, call, std::move(regions), host), request);
@@ -119,7 +107,7 @@ int detail::start_collective(CollectiveCall call, MPI_Request* request, const St
 
 // Each start is a nonblocking call. Not on a persistent request of the host MPI: completion calls poll, and
 // polling those does not complete them in MPICH 5.0.
-int detail::init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host) {
+int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host) {
   std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
   drop_insignificant(&call, point->place());
   Regions regions = regions_of(call, point->place());
@@ -167,11 +155,11 @@ int reduce_local(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype da
   regions.read.add(0, count, datatype);
   regions.written.add(0, count, datatype);
   regions.written_is_read = true;
-  HostImage in, inout;
-  if (!load_images(regions, &in, &inout)) return no_image(MPI_COMM_SELF);
-  if (int result = (real.*slot)(in.address(), inout.address(), count, datatype, op); result != MPI_SUCCESS)
+  StagedBuffers staged;
+  if (!staged.load(regions)) return raise(MPI_COMM_SELF);
+  if (int result = (real.*slot)(staged.read(), staged.written(), count, datatype, op); result != MPI_SUCCESS)
     return result;
-  return inout.store(regions.written) ? MPI_SUCCESS : no_image(MPI_COMM_SELF);
+  return staged.store(regions) ? MPI_SUCCESS : raise(MPI_COMM_SELF);
 }
 
 }  // namespace

@@ -13,27 +13,29 @@ namespace fairlead::mpi {
 using RunInHost = std::function<int(const void* sendbuf, void* recvbuf)>;
 
 namespace detail {
-int run_collective(CollectiveCall call, const RunInHost& host);
-int start_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host);
-int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host);
+// True when nothing but host memory is involved and the meeting, if there is one, has been told. Drops
+// arguments that mean nothing on this rank.
+bool passes_by(CollectiveCall* call, bool blocking);
+int run_collective(const CollectiveCall& call, const RunInHost& host);
+int start_collective(const CollectiveCall& call, MPI_Request* request, const StartInHost& host);
 }  // namespace detail
 
 // The blocking form. `host` calls it in the host MPI with these buffers.
 template <class Host>
-int collective(const CollectiveCall& call, const Host& host) {
-  return detail::run_collective(call, std::ref(host));
+int collective(CollectiveCall call, const Host& host) {
+  if (!detail::passes_by(&call, true)) return detail::run_collective(call, std::ref(host));
+  Parked parked;
+  return host(call.sendbuf, call.recvbuf);
 }
 
 // The nonblocking form.
 template <class Host>
-int start_collective(const CollectiveCall& call, MPI_Request* request, const Host& host) {
-  return detail::start_collective(call, request, host);
+int start_collective(CollectiveCall call, MPI_Request* request, const Host& host) {
+  if (!detail::passes_by(&call, false)) return detail::start_collective(call, request, host);
+  return host(call.sendbuf, call.recvbuf, request);
 }
 
-// The persistent form.
-template <class Host>
-int init_collective(const CollectiveCall& call, MPI_Request* request, const Host& host) {
-  return detail::init_collective(call, request, host);
-}
+// The persistent form; `host` is the nonblocking one, which each start calls.
+int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host);
 
 }  // namespace fairlead::mpi

@@ -117,28 +117,19 @@ void CollectiveOperation::take_turn() {
     point_->clear(number_);
     return over(MPI_SUCCESS);
   }
-  int result = start_host();
+  int result = MPI_ERR_OTHER;
+  if (staged_.load(regions_))
+    result = start_in_host_(staged_.send_argument(call_), staged_.receive_argument(call_), &message_);
   point_->clear(number_);
   if (result != MPI_SUCCESS) return over(result);
   step_ = Step::in_host;
-}
-
-int CollectiveOperation::start_host() {
-  if (!load_images(regions_, &read_, &written_)) {
-    log_line(LogLevel::error, "a device buffer of a collective cannot be copied to host memory: %s",
-             device::runtime() ? device::runtime()->error_text() : "out of memory");
-    return MPI_ERR_OTHER;
-  }
-  return start_in_host_(send_argument(call_, read_), receive_argument(call_, read_, written_), &message_);
 }
 
 void CollectiveOperation::finish_in_host() {
   int here = 0;
   int result = real.Test(&message_, &here, MPI_STATUS_IGNORE);
   if (!here && result == MPI_SUCCESS) return;
-  if (result == MPI_SUCCESS && !written_.store(regions_.written)) result = MPI_ERR_OTHER;
-  if (written_.stands_for_device() || read_.stands_for_device())
-    count(Traffic::collective_staged, static_cast<uint64_t>(regions_.read.bytes + regions_.written.bytes));
+  if (result == MPI_SUCCESS && !staged_.store(regions_)) result = MPI_ERR_OTHER;
   over(result);
 }
 
@@ -146,8 +137,7 @@ void CollectiveOperation::over(int error) {
   error_ = error;
   if (!cleared_ && step_ == Step::on_gpu) point_->clear(number_);
   gpu_.reset();
-  read_ = HostImage();
-  written_ = HostImage();
+  staged_ = {};
   step_ = Step::over;
   point_->end_call(number_);
   progress_thread().forget(this);
@@ -184,7 +174,8 @@ void CollectiveOperation::settle() {
   advance();
 }
 
-// One that runs on the GPU may still be refused, and holds up those behind it until all have mapped its memory.
+// One that runs on the GPU may still be refused, and holds up those behind it until all have mapped its
+// memory.
 bool CollectiveOperation::settled() const {
   if (!start_in_host_ || step_ == Step::arriving) return true;
   return cleared_ || step_ == Step::in_host || step_ == Step::over;
@@ -197,23 +188,6 @@ int CollectiveOperation::finish(MPI_Status* status) {
 
 void CollectiveOperation::describe(MPI_Status* status) {
   set_empty(status);
-}
-
-bool load_images(const Regions& regions, HostImage* read, HostImage* written) {
-  *read = HostImage(regions.read);
-  *written = HostImage(regions.written);
-  return read->valid() && written->valid() && read->load(regions.read) &&
-         (!regions.written_is_read || written->load(regions.written));
-}
-
-const void* send_argument(const CollectiveCall& call, const HostImage& read) {
-  return call.in_place() ? MPI_IN_PLACE : read.address();
-}
-
-void* receive_argument(const CollectiveCall& call, const HostImage& read, const HostImage& written) {
-  if (call.recvbuf == MPI_IN_PLACE) return MPI_IN_PLACE;
-  // The one buffer of MPI_Bcast is read at the root.
-  return call.function == Collective::bcast && read.stands_for_device() ? read.address() : written.address();
 }
 
 }  // namespace fairlead::mpi

@@ -26,6 +26,7 @@ class CollectiveOperation : public Operation {
   // `start_in_host`: none for a blocking call.
   CollectiveOperation(std::shared_ptr<MeetingPoint> point, const CollectiveCall& call, Regions regions,
                       StartInHost start_in_host);
+
   int start() override;
   void advance() override;
   void settle() override;
@@ -44,7 +45,6 @@ class CollectiveOperation : public Operation {
   void decide();
   void run_on_gpu();
   void take_turn();
-  int start_host();
   void finish_in_host();
   void over(int error);
   void complain_of_missing();
@@ -60,16 +60,10 @@ class CollectiveOperation : public Operation {
 
   enum class Step { arriving, deciding, on_gpu, waiting_for_turn, in_host, over } step_ = Step::arriving;
   std::optional<coll::GpuCollective> gpu_;
-  HostImage read_, written_;
+  StagedBuffers staged_;
   std::chrono::steady_clock::time_point complained_;
   int error_ = MPI_SUCCESS;
   bool must_stage_ = false;
 };
-
-// Copies of the buffers in host memory, filled; false when that is impossible.
-bool load_images(const Regions& regions, HostImage* read, HostImage* written);
-// The send argument for the host MPI, when `read` stands for it.
-const void* send_argument(const CollectiveCall& call, const HostImage& read);
-void* receive_argument(const CollectiveCall& call, const HostImage& read, const HostImage& written);
 
 }  // namespace fairlead::mpi

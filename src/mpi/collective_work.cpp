@@ -229,13 +229,9 @@ class Planner {
   // MPI_Bcast of little: everybody fetches it from the root. Of much: the root's links would carry every byte
   // to each member, so each fetches another part of every chunk, and the rest from those who have it.
   void plan_bcast(uint64_t bytes) {
-    if (!root_) work_.target = {call_.recvbuf, bytes};
-    if (size_ < 3 || !coll::takes("bcast", "relayed", bytes, size_)) {
-      work_.target = {};
-      if (!root_) fetch(call_.root, 0, bytes);
-      return;
-    }
     if (root_) return;
+    if (size_ < 3 || !coll::takes("bcast", "relayed", bytes, size_)) return fetch(call_.root, 0, bytes);
+    work_.target = {call_.recvbuf, bytes};
     uint64_t chunks = std::clamp<uint64_t>(bytes / relay_chunk, 2, chunks_allowed);
     uint64_t chunk_bytes = (bytes / chunks / slice_grain + 1) * slice_grain;
     for (uint64_t chunk = 0; chunk < chunks; ++chunk) {

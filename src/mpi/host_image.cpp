@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <climits>
 
+#include "base/log.h"
+#include "base/statistics.h"
 #include "device/classify.h"
 #include "device/small_copy.h"
 #include "mpi/layout.h"
@@ -63,6 +65,41 @@ bool HostImage::store(const Region& region) const {
       return false;
   }
   return true;
+}
+
+namespace {
+
+bool complain_unless(bool done) {
+  if (!done)
+    log_line(LogLevel::error, "a device buffer of a collective cannot be copied to or from host memory: %s",
+             device::runtime() ? device::runtime()->error_text() : "out of memory");
+  return done;
+}
+
+}  // namespace
+
+bool StagedBuffers::load(const Regions& regions) {
+  read_ = HostImage(regions.read);
+  written_ = HostImage(regions.written);
+  return complain_unless(read_.valid() && written_.valid() && read_.load(regions.read) &&
+                         (!regions.written_is_read || written_.load(regions.written)));
+}
+
+bool StagedBuffers::store(const Regions& regions) const {
+  if (read_.stands_for_device() || written_.stands_for_device())
+    count(Traffic::collective_staged, static_cast<uint64_t>(regions.read.bytes + regions.written.bytes));
+  return complain_unless(written_.store(regions.written));
+}
+
+const void* StagedBuffers::send_argument(const CollectiveCall& call) const {
+  return call.in_place() ? MPI_IN_PLACE : read_.address();
+}
+
+void* StagedBuffers::receive_argument(const CollectiveCall& call) const {
+  if (call.recvbuf == MPI_IN_PLACE) return MPI_IN_PLACE;
+  // The one buffer of MPI_Bcast is read at the root.
+  bool root_of_bcast = call.function == Collective::bcast && read_.stands_for_device();
+  return root_of_bcast ? read_.address() : written_.address();
 }
 
 }  // namespace fairlead::mpi

@@ -33,4 +33,21 @@ class HostImage {
   HostBuffer memory_;
 };
 
+// The images of both buffers of a call.
+class StagedBuffers {
+ public:
+  // Makes and fills them; false, with a line in the log, when that is impossible.
+  bool load(const Regions& regions);
+  // Writes back what the host MPI has done; false, with a line in the log, when that is impossible.
+  bool store(const Regions& regions) const;
+  // What the host MPI is handed.
+  const void* send_argument(const CollectiveCall& call) const;
+  void* receive_argument(const CollectiveCall& call) const;
+  void* read() const { return read_.address(); }
+  void* written() const { return written_.address(); }
+
+ private:
+  HostImage read_, written_;
+};
+
 }  // namespace fairlead::mpi

@@ -96,8 +96,12 @@ RANK_TEST(collectives, of_large_buffers, 1) {
       run(world, plan_of(kind, size - 1, large_block, places == Places::any, places, last + 60));
   });
   for (Kind kind :
-       {Kind::bcast, Kind::allreduce, Kind::allgather, Kind::alltoall, Kind::reduce_scatter_block})
-    run(world, plan_of(kind, 0, largest_block, false, Places::device, 80));
+       {Kind::bcast, Kind::allreduce, Kind::allgather, Kind::alltoall, Kind::reduce_scatter_block}) {
+    Plan plan = plan_of(kind, 0, largest_block, false, Places::device, 80);
+    plan.types = Types::integers;
+    plan.count = items(largest_block, plan.types);
+    run(world, plan);
+  }
 }
 
 // The _c forms of MPI 4.

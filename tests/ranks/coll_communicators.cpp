@@ -56,7 +56,6 @@ void run_all(MPI_Comm comm, int side = 0) {
     if (!works(team, kind, Form::nonblocking)) continue;
     Plan plan = plan_of(kind, root, 3);
     plan.in_place = plan.in_place && may_be_in_place(kind, Form::nonblocking);
-    plan.count = count_for(kind, Form::nonblocking, plan.count);
     plan.root_side = team.inter ? 1 : 0;
     run(team, plan, Form::nonblocking);
   }

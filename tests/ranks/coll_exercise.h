@@ -53,8 +53,6 @@ enum class Form { blocking, nonblocking, persistent, large, large_nonblocking, l
 inline constexpr int form_count = 6;
 // Allowed, and right in the MPIs at hand.
 bool may_be_in_place(Kind kind, Form form = Form::blocking);
-// The largest count that the MPIs at hand get right, up to `wanted`.
-int count_for(Kind kind, Form form, int wanted);
 // Does the MPI have the function?
 bool exists(Kind kind, Form form);
 const char* function_name(Kind kind, Form form);
@@ -80,6 +78,8 @@ enum class Types {
             // rank
 };
 inline constexpr int types_count = 3;
+// None, few or many elements; fewer of derived types, whose blocks are written to a device one by one.
+int some_count(Types types, uint64_t dice);
 
 // A communicator as its collectives see it. Of an intercommunicator, each group is a side, 0 or 1.
 struct Team {

@@ -29,11 +29,10 @@ Plan random_plan(Kind kind, uint64_t dice) {
   Plan plan;
   plan.kind = kind;
   plan.root = static_cast<int>(key_of(dice, 1) % static_cast<uint64_t>(size));
-  constexpr int counts[] = {0, 1, 65, 1000, 30000};
-  plan.count = count_for(kind, Form::nonblocking, counts[key_of(dice, 2) % std::size(counts)]);
   plan.in_place = key_of(dice, 3) % 4 == 0 && may_be_in_place(plan.kind, Form::nonblocking);
   plan.places = static_cast<Places>(key_of(dice, 4) % places_count);
   plan.types = static_cast<Types>(key_of(dice, 5) % types_count);
+  plan.count = some_count(plan.types, key_of(dice, 2));
   plan.key = key_of(dice, 6);
   return plan;
 }

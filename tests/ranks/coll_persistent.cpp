@@ -29,14 +29,13 @@ bool missing() {
 }
 
 Plan plan_of(Kind kind, uint64_t dice) {
-  constexpr int counts[] = {0, 1, 65, 1000, 20000};
   Plan plan;
   plan.kind = kind;
   plan.root = static_cast<int>(dice % static_cast<uint64_t>(size));
-  plan.count = count_for(kind, Form::persistent, counts[key_of(dice, 1) % std::size(counts)]);
   plan.in_place = key_of(dice, 2) % 3 == 0 && may_be_in_place(kind, Form::persistent);
   plan.places = static_cast<Places>(key_of(dice, 3) % places_count);
   plan.types = static_cast<Types>(key_of(dice, 4) % types_count);
+  plan.count = some_count(plan.types, key_of(dice, 1));
   plan.key = key_of(dice, 5);
   return plan;
 }

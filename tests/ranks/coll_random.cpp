@@ -38,7 +38,7 @@ Plan random_plan(Dice& dice, const Team& team, Form form) {
   do plan.kind = static_cast<Kind>(dice.below(kind_count));
   while (is_neighborhood(plan.kind));
   plan.root = static_cast<int>(dice.below(static_cast<uint64_t>(team.local)));
-  plan.count = count_for(plan.kind, form, static_cast<int>(dice.below(uint64_t{1} << dice.below(15))));
+  plan.count = static_cast<int>(dice.below(uint64_t{1} << dice.below(15)));
   plan.in_place = dice.chance(25) && may_be_in_place(plan.kind, form);
   plan.places = static_cast<Places>(dice.below(places_count));
   plan.types = static_cast<Types>(dice.below(types_count));
