@@ -17,7 +17,8 @@ constexpr const char* names[] = {
     "buffered in device memory",
     "buffered in host memory",
     "collectives on the GPU",
-    "collectives staged"};
+    "collectives staged",
+    "collectives between nodes"};
 
 }  // namespace
 

@@ -12,17 +12,18 @@ namespace fairlead {
 
 // Rows of the table, in its order. A message counts where its bytes moved.
 enum class Traffic {
-  peer,             // received by a peer-to-peer copy
-  bounced,          // received by peer-to-peer copies from the sender's buffer pool
-  staged,           // received through host memory of the node
-  network,          // received from another node, by chunks through host memory
-  native,           // sent by handing the device pointer to the host MPI
-  plain_sent,       // sent as host message: small, another node, or unknown to Fairlead
-  plain_received,   // host message into device memory
-  buffered_device,  // send that was buffered in device memory for a late receiver
-  buffered_host,    // the same in host memory
-  collective_gpu,     // this rank's part of a collective that ran on the GPU
-  collective_staged,  // the same through host memory and the host MPI
+  peer,                      // received by a peer-to-peer copy
+  bounced,                   // received by peer-to-peer copies from the sender's buffer pool
+  staged,                    // received through host memory of the node
+  network,                   // received from another node, by chunks through host memory
+  native,                    // sent by handing the device pointer to the host MPI
+  plain_sent,                // sent as host message: small, another node, or unknown to Fairlead
+  plain_received,            // host message into device memory
+  buffered_device,           // send that was buffered in device memory for a late receiver
+  buffered_host,             // the same in host memory
+  collective_gpu,            // this rank's part of a collective that ran on the GPU
+  collective_staged,         // the same through host memory and the host MPI
+  collective_between_nodes,  // the same on the GPU in each node, and through the host MPI between them
   rows
 };
 

@@ -20,6 +20,8 @@ class PinnedBuffer {
   ~PinnedBuffer();
 
   unsigned char* data() const { return pinned_ ? pinned_ : ordinary_.data(); }
+  // Can devices read and write it themselves?
+  bool pinned() const { return pinned_ != nullptr; }
 
  private:
   size_t bytes_ = 0;

@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "coll/kernel_run.h"
+#include "mpi/between_nodes.h"
 #include "mpi/layout.h"
 #include "mpi/reduction_types.h"
 #include "mpi/request.h"
@@ -92,6 +93,10 @@ int detail::run_collective(const CollectiveCall& call, const RunInHost& host) {
   std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
   Regions regions = regions_of(call, point->place());
   if (is_refused(regions)) return refuse_device_memory(call.comm);
+  if (maybe_on_device(call) && runs_between_nodes(call, *point)) {
+    int result = run_between_nodes(call, *point);
+    return result == MPI_SUCCESS ? result : raise(call.comm);
+  }
   point->join();
   CollectiveOperation operation(point, call, regions, nullptr);
   int result = run(operation, MPI_STATUS_IGNORE);

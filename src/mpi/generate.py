@@ -203,15 +203,21 @@ def wrapper(form):
         body.append("Parked parked;")
     # The members of a new communicator agree at once where its collectives meet.
     made = [p.name for p in form.row.parameters if p.type == "MPI_Comm" and p.stars and p.name != "comm"]
-    if made and form.row.call == "blocks":
-        body += [f"int result = real.{form.name}({arguments});", f"if (result == MPI_SUCCESS) meet_on(*{made[0]});",
-                 "return result;"]
+    after = [f"meet_on(*{made[0]});"] if made and form.row.call == "blocks" else []
+    if form.name in TAKING_MEMORY_KINDS:
+        after.append(f"note_memory_kinds({f'*{made[0]}' if made else 'comm'}, info);")
+    if after:
+        body.append(f"int result = real.{form.name}({arguments});")
+        body += [f"if (result == MPI_SUCCESS) {statement}" for statement in after]
+        body.append("return result;")
     else:
         body.append(forward)
     head = wrap(f'extern "C" FAIRLEAD_EXPORT int MPI_{form.name}({form.declarations() or "void"}) {{')
     return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
 
 
+# Their info may say which kinds of memory the collectives of the communicator bring.
+TAKING_MEMORY_KINDS = ("Comm_set_info", "Comm_dup_with_info", "Comm_split_type")
 # Functions of these families hand their arguments to src/mpi/collective.h by one pattern.
 COLLECTIVE_FAMILIES = ("collective", "neighborhood")
 # Parameters of a collective: the fields of CollectiveCall they are.
@@ -271,7 +277,7 @@ def collectives(forms):
 def wrappers(forms):
     what = "The MPI functions that refuse device buffers, or park this rank while they block."
     return [*opening("//", what),
-            '#include "mpi/front.h"', '#include "mpi/meeting_point.h"', '#include "mpi/real.h"', "",
+            '#include "mpi/between_nodes.h"', '#include "mpi/front.h"', '#include "mpi/real.h"', "",
             "using namespace fairlead::mpi;", "", "// clang-format off",
             *(guarded(form, wrapper(form)) for form in forms if form.action in ("refuse", "park"))]
 

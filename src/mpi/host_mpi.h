@@ -35,6 +35,7 @@
 #pragma weak PMPI_Group_free
 #pragma weak PMPI_Group_size
 #pragma weak PMPI_Group_translate_ranks
+#pragma weak PMPI_Info_get
 #pragma weak PMPI_Iprobe
 #pragma weak PMPI_Query_thread
 #pragma weak PMPI_Request_get_status

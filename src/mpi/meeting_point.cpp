@@ -2,8 +2,10 @@
 
 #include "mpi/meeting_point.h"
 
+#include <algorithm>
 #include <mutex>
 
+#include "base/options.h"
 #include "mpi/communicator.h"
 #include "mpi/engine.h"
 #include "mpi/front.h"
@@ -28,7 +30,9 @@ thread_local Recent recent;
 int forget(MPI_Comm, int, void* value, void*) {
   freed.fetch_add(1, std::memory_order_relaxed);
   recent.point.reset();
-  delete static_cast<Kept*>(value);
+  Kept* kept = static_cast<Kept*>(value);
+  (*kept)->free_levels();
+  delete kept;
   return MPI_SUCCESS;
 }
 
@@ -47,7 +51,8 @@ Kept find_or_make(MPI_Comm comm) {
 
 }  // namespace
 
-MeetingPoint::MeetingPoint(MPI_Comm comm) : comm_(comm), place_(place_in(comm)) {
+MeetingPoint::MeetingPoint(MPI_Comm comm)
+    : comm_(comm), place_(place_in(comm)), uniform_kinds_(options().coll_uniform) {
   if (!hall || place_.inter) return;
   for (int member = 0; member < place_.size; ++member)
     node_ranks_.push_back(engine().node()->node_rank_of_world(rank_in_world(comm, member)));
@@ -108,6 +113,16 @@ void MeetingPoint::pass_by() {
   cleared_.report(number);
   ended_.report(number);
   meeting_->pass(number);
+}
+
+Levels& MeetingPoint::levels() {
+  if (!levels_) {
+    await_turn(comm_);
+    auto first = std::find_if(node_ranks_.begin(), node_ranks_.end(), [](int rank) { return rank >= 0; });
+    int first_of_node = node_ranks_.empty() ? place_.rank : static_cast<int>(first - node_ranks_.begin());
+    levels_ = std::make_unique<Levels>(comm_, first_of_node);
+  }
+  return *levels_;
 }
 
 std::shared_ptr<MeetingPoint> meeting_point_of(MPI_Comm comm) {

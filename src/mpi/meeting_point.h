@@ -19,6 +19,7 @@
 #include "coll/meeting.h"
 #include "mpi/collective_call.h"
 #include "mpi/host_mpi.h"
+#include "mpi/levels.h"
 
 namespace fairlead::mpi {
 
@@ -75,6 +76,16 @@ class MeetingPoint {
   // A call with host memory when none is open: the whole of what Fairlead does about it.
   void pass_by();
 
+  // Of a communicator that may have members elsewhere: its nodes. The first question is collective over it,
+  // and asks the host MPI.
+  bool may_span_nodes() const { return !place_.inter && !may_meet(); }
+  Levels& levels();
+  // The communicator goes, an operation may still keep this.
+  void free_levels() { levels_.reset(); }
+  // In each collective all members pass device memory, or none does.
+  void assert_uniform_kinds(bool uniform) { uniform_kinds_ = uniform; }
+  bool has_uniform_kinds() const { return uniform_kinds_; }
+
  private:
   bool may_meet() const;
 
@@ -85,6 +96,8 @@ class MeetingPoint {
   int64_t slot_ = -1;
   MPI_Request announcement_ = MPI_REQUEST_NULL;
   std::optional<coll::Meeting> meeting_;
+  std::unique_ptr<Levels> levels_;
+  bool uniform_kinds_;
   uint64_t called_ = 0;
   std::atomic<int> open_{0};
   InOrder cleared_, ended_;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/levels.h"
+
+#include <algorithm>
+#include <map>
+
+#include "mpi/front.h"
+#include "mpi/real.h"
+
+namespace fairlead::mpi {
+
+Levels::Levels(MPI_Comm comm, int first_of_node) {
+  Parked parked;
+  int rank = 0, size = 0;
+  PMPI_Comm_rank(comm, &rank);
+  PMPI_Comm_size(comm, &size);
+  std::vector<int> first_of(static_cast<size_t>(size));
+  real.Allgather(&first_of_node, 1, MPI_INT, first_of.data(), 1, MPI_INT, comm);
+
+  std::map<int, std::vector<int>> nodes;
+  for (int member = 0; member < size; ++member) {
+    std::vector<int>& node = nodes[first_of[static_cast<size_t>(member)]];
+    place_of_.push_back(static_cast<int>(node.size()));
+    node.push_back(member);
+  }
+  slices_ = size;
+  for (auto& [first, node] : nodes) {
+    if (first == first_of_node) my_node_ = static_cast<int>(members_.size());
+    slices_ = std::min(slices_, static_cast<int>(node.size()));
+    members_.push_back(std::move(node));
+  }
+  node_of_.resize(static_cast<size_t>(size));
+  for (size_t node = 0; node < members_.size(); ++node) {
+    regular_ &= members_[node].size() == members_[0].size();
+    for (int member : members_[node]) node_of_[static_cast<size_t>(member)] = static_cast<int>(node);
+  }
+  my_place_ = place_of(rank);
+
+  real.Comm_split(comm, my_node_, my_place_, &node_);
+  real.Comm_split(comm, has_slice() ? my_place_ : MPI_UNDEFINED, my_node_, &spreading.comm);
+  if (has_slice()) real.Comm_dup(spreading.comm, &collecting.comm);
+  for (MPI_Comm made : {spreading.comm, collecting.comm})
+    if (made != MPI_COMM_NULL) PMPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
+}
+
+Levels::~Levels() {
+  for (MPI_Comm made : {collecting.comm, spreading.comm, node_})
+    if (made != MPI_COMM_NULL) real.Comm_free(&made);
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives of a program that asserts that in each of them either all ranks bring device memory or none:
+// over several nodes they use the GPU in each then (src/mpi/between_nodes.h). Run on pretended nodes, with
+// short pieces.
+
+#include <list>
+
+#include "coll_exercise.h"
+
+using namespace ranks;
+using namespace ranks::coll;
+
+namespace {
+
+constexpr int tag = 53;
+// Less than a piece, about one, and some of them.
+constexpr int counts[] = {0, 1, 37, 1001, 4099};
+
+Plan plan_of(Kind kind, int root, int count, uint64_t salt, Places places = Places::device) {
+  Plan plan;
+  plan.kind = kind;
+  plan.root = root;
+  plan.count = count;
+  plan.places = places;
+  plan.key = key_of(options.seed, static_cast<uint64_t>(kind), salt);
+  plan.in_place = key_of(plan.key) % 3 == 0 && may_be_in_place(kind);
+  plan.types = static_cast<Types>(key_of(plan.key, 1) % types_count);
+  return plan;
+}
+
+void run_all(MPI_Comm comm) {
+  const Team team(comm);
+  uint64_t salt = 0;
+  for (int k = 0; k < kind_count; ++k) {
+    const auto kind = static_cast<Kind>(k);
+    if (is_neighborhood(kind)) continue;
+    for (int count : counts)
+      for (int root = 0; root < (is_rooted(kind) ? team.local : 1); ++root)
+        run(team, plan_of(kind, root, count, ++salt));
+  }
+}
+
+// A duplicate that carries the assertion.
+MPI_Comm asserting_duplicate(MPI_Comm comm) {
+  MPI_Info info;
+  MPI_Comm made;
+  MUST(MPI_Info_create(&info));
+  MUST(MPI_Info_set(info, "mpi_assert_memory_alloc_kinds", "cuda:device"));
+  MUST(MPI_Comm_dup_with_info(comm, info, &made));
+  MUST(MPI_Info_free(&info));
+  return made;
+}
+
+}  // namespace
+
+RANK_TEST(betweennodes, every_collective_of_device_buffers, 1) {
+  MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
+  run_all(comm);
+  MUST(MPI_Comm_free(&comm));
+}
+
+RANK_TEST(betweennodes, uneven_and_reversed_parts, 1) {
+  MPI_Comm part, comm;
+  MUST(MPI_Comm_split(MPI_COMM_WORLD, rank == 1 ? 1 : 0, -rank, &part));
+  comm = asserting_duplicate(part);
+  run_all(comm);
+  MUST(MPI_Comm_free(&comm));
+  MUST(MPI_Comm_free(&part));
+}
+
+RANK_TEST(betweennodes, the_assertion_may_come_later_and_go, 1) {
+  MPI_Comm comm;
+  MPI_Info info;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  MUST(MPI_Info_create(&info));
+  for (const char* kinds : {"cuda:device", "cuda:device,system"}) {
+    const Team team(comm);
+    MUST(MPI_Info_set(info, "mpi_assert_memory_alloc_kinds", kinds));
+    MUST(MPI_Comm_set_info(comm, info));
+    run(team, plan_of(Kind::allreduce, 0, 4099, 1));
+    // Without the assertion any mixture is right.
+    const bool asserted = kinds == std::string("cuda:device");
+    run(team, plan_of(Kind::allreduce, 0, 4099, 2, asserted ? Places::host : Places::odd_ranks_are_host));
+  }
+  MUST(MPI_Info_free(&info));
+  MUST(MPI_Comm_free(&comm));
+}
+
+RANK_TEST(betweennodes, one_end_of_each_rank_is_host_memory, 1) {
+  MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
+  const Team team(comm);
+  uint64_t salt = 1000;
+  for (Kind kind : {Kind::allreduce, Kind::allgather, Kind::alltoall, Kind::reduce_scatter_block})
+    for (Places places : {Places::sends_are_host, Places::receives_are_host, Places::host})
+      for (int count : counts) {
+        Plan plan = plan_of(kind, 0, count, ++salt, places);
+        plan.in_place = false;
+        run(team, plan);
+      }
+  MUST(MPI_Comm_free(&comm));
+}
+
+// Others of the same communicator are under way, and messages.
+RANK_TEST(betweennodes, among_nonblocking_ones_and_messages, 2) {
+  MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
+  const Team team(comm);
+  for (uint64_t round = 0; round < 4; ++round) {
+    Collective before(team, plan_of(Kind::allreduce, 0, 1001, 2000 + round));
+    before.prepare();
+    MPI_Request requests[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    Memory out(Place::device, 20000), in(Place::device, 20000);
+    out.fill(key_of(static_cast<uint64_t>(rank), round));
+    const int left = (rank + size - 1) % size;
+    before.call(Form::nonblocking, &requests[0]);
+    MUST(MPI_Irecv(in, 20000, MPI_BYTE, left, tag, comm, &requests[1]));
+    MUST(MPI_Isend(out, 20000, MPI_BYTE, (rank + 1) % size, tag, comm, &requests[2]));
+    for (Kind kind : {Kind::allreduce, Kind::bcast, Kind::reduce, Kind::allgather})
+      run(team, plan_of(kind, static_cast<int>(round) % size, 4099, 3000 + round));
+    MUST(MPI_Waitall(3, requests, MPI_STATUSES_IGNORE));
+    before.check();
+    EXPECT_HOLDS(in, key_of(static_cast<uint64_t>(left), round), 20000);
+  }
+  MUST(MPI_Comm_free(&comm));
+}
