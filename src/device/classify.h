@@ -24,6 +24,13 @@ inline bool is_device_memory(const void* address) {
   return !certainly_host(address) && classify(address).kind == MemoryKind::device;
 }
 
+// The device whose memory this is; -1 for memory that the host may dereference.
+inline int device_at(const void* address) {
+  if (certainly_host(address)) return -1;
+  Allocation allocation = classify(address);
+  return allocation.kind == MemoryKind::device ? allocation.device : -1;
+}
+
 // Some device this process already uses, for copies between host memory and a peer; -1 if it uses none.
 int device_in_use();
 

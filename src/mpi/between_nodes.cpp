@@ -31,11 +31,6 @@ uint64_t bytes_of(MPI_Count count, MPI_Datatype datatype) {
   return static_cast<uint64_t>(packed_bytes(count, datatype));
 }
 
-int device_at(const void* address) {
-  device::Allocation allocation = device::classify(address);
-  return allocation.kind == device::MemoryKind::device ? allocation.device : -1;
-}
-
 // Memory on the device if there is some left, else of the host: collectives in a node take either.
 class Scratch {
  public:
@@ -73,13 +68,13 @@ class Packed {
   }
   bool load() {
     if (layout_.contiguous) return true;
-    int device = device_at(static_cast<char*>(address_) + layout_.first);
+    int device = device::device_at(static_cast<char*>(address_) + layout_.first);
     if (device >= 0) return pack_from_device(address_, count_, datatype_, layout_, device, &copy_);
     return pack_host(address_, count_, datatype_, copy_.data(), layout_.bytes);
   }
   bool store() const {
     if (layout_.contiguous) return true;
-    int device = device_at(static_cast<char*>(address_) + layout_.first);
+    int device = device::device_at(static_cast<char*>(address_) + layout_.first);
     if (device >= 0)
       return unpack_to_device(copy_.data(), layout_.bytes, address_, count_, datatype_, layout_, device);
     return unpack_host(copy_.data(), layout_.bytes, address_, count_, datatype_);
@@ -172,7 +167,7 @@ class BetweenNodes {
     const char* from = static_cast<const char*>(call_.in_place() ? call_.recvbuf : call_.sendbuf);
     char* result = static_cast<char*>(call_.recvbuf);
     auto begin = [&](Segment& segment) {
-      segment.scratch = Scratch(device_at(from), segment.my_bytes);
+      segment.scratch = Scratch(device::device_at(from), segment.my_bytes);
       if (segment.my_bytes && !segment.scratch.data()) return MPI_ERR_NO_MEM;
       int error = node_reduce_scatter(from + segment.begin, segment.scratch.data(), segment.counts);
       Slice slice{.kind = to_all ? ExchangeKind::allreduce : ExchangeKind::reduce,
@@ -336,7 +331,7 @@ class BetweenNodes {
   }
 
   static int copy(void* to, const void* from, int bytes) {
-    int device = std::max(device_at(to), device_at(from));
+    int device = std::max(device::device_at(to), device::device_at(from));
     return device::copy_now(device, to, from, static_cast<size_t>(bytes)) == device::Error::none
                ? MPI_SUCCESS
                : MPI_ERR_OTHER;

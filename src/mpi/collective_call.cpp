@@ -204,9 +204,7 @@ int Region::find_device() const {
       PMPI_Type_get_true_extent_x(block.datatype, &lower, &extent);
       at = reinterpret_cast<const char*>(lower);
     }
-    if (device::certainly_host(at)) continue;
-    device::Allocation allocation = device::classify(at);
-    if (allocation.kind == device::MemoryKind::device) return allocation.device;
+    if (int device = device::device_at(at); device >= 0) return device;
   }
   return -1;
 }

@@ -3,7 +3,6 @@
 #include "mpi/communicator.h"
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 #include <vector>
 
@@ -45,15 +44,7 @@ WorldRanks* find_world_ranks(MPI_Comm comm) {
 int rank_in_world(MPI_Comm comm, int rank) {
   if (rank < 0) return -1;
   if (comm == MPI_COMM_WORLD) return rank;
-  static auto& mutex = *new std::mutex;
-  std::lock_guard lock(mutex);  // a second set_attr would delete what another thread reads
-  WorldRanks* ranks = nullptr;
-  int found = 0;
-  PMPI_Comm_get_attr(comm, keyval, &ranks, &found);
-  if (!found) {
-    ranks = find_world_ranks(comm);
-    PMPI_Comm_set_attr(comm, keyval, ranks);
-  }
+  WorldRanks* ranks = attribute_of<WorldRanks>(comm, keyval, [&] { return find_world_ranks(comm); });
   return rank < static_cast<int>(ranks->size()) ? (*ranks)[rank] : -1;
 }
 

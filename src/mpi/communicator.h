@@ -5,9 +5,27 @@
 
 #pragma once
 
+#include <mutex>
+
 #include "mpi/host_mpi.h"
 
 namespace fairlead::mpi {
+
+// What is kept as an attribute of a communicator under this key; `make` gives it where there is none yet. A
+// second thread that sets the attribute would delete what the first one reads, so all wait for each other.
+template <class Value, class Make>
+Value* attribute_of(MPI_Comm comm, int keyval, const Make& make) {
+  static auto& mutex = *new std::mutex;
+  std::lock_guard lock(mutex);
+  Value* value = nullptr;
+  int found = 0;
+  PMPI_Comm_get_attr(comm, keyval, &value, &found);
+  if (!found) {
+    value = make();
+    PMPI_Comm_set_attr(comm, keyval, value);
+  }
+  return value;
+}
 
 // Rank in MPI_COMM_WORLD of `rank` of `comm`; -1 when it is in another job, or unknown: messages to it travel
 // plain. (MPI_PROC_NULL and wildcards give -1.)

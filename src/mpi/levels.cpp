@@ -40,7 +40,7 @@ Levels::Levels(MPI_Comm comm, int first_of_node) {
   real.Comm_split(comm, my_node_, my_place_, &node_);
   real.Comm_split(comm, has_slice() ? my_place_ : MPI_UNDEFINED, my_node_, &spreading.comm);
   if (has_slice()) real.Comm_dup(spreading.comm, &collecting.comm);
-  for (MPI_Comm made : {spreading.comm, collecting.comm})
+  for (MPI_Comm made : {node_, spreading.comm, collecting.comm})
     if (made != MPI_COMM_NULL) PMPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
 }
 

@@ -3,7 +3,6 @@
 #include "mpi/meeting_point.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "base/options.h"
 #include "mpi/communicator.h"
@@ -37,16 +36,7 @@ int forget(MPI_Comm, int, void* value, void*) {
 }
 
 Kept find_or_make(MPI_Comm comm) {
-  static auto& mutex = *new std::mutex;
-  std::lock_guard lock(mutex);  // a second set_attr would delete what another thread reads
-  Kept* kept = nullptr;
-  int found = 0;
-  PMPI_Comm_get_attr(comm, keyval, &kept, &found);
-  if (!found) {
-    kept = new Kept(std::make_shared<MeetingPoint>(comm));
-    PMPI_Comm_set_attr(comm, keyval, kept);
-  }
-  return *kept;
+  return *attribute_of<Kept>(comm, keyval, [&] { return new Kept(std::make_shared<MeetingPoint>(comm)); });
 }
 
 }  // namespace
@@ -70,12 +60,17 @@ bool MeetingPoint::may_meet() const {
   return true;
 }
 
-void MeetingPoint::start_joining() {
-  if (join_ != Join::not_begun) return;
+// Does the slot's number have to be told to others?
+bool MeetingPoint::begin_joining() {
+  if (join_ != Join::not_begun) return false;
   join_ = may_meet() ? Join::begun : Join::over;
-  if (join_ == Join::over) return;
+  if (join_ == Join::over) return false;
   if (place_.rank == 0) slot_ = hall->take(place_.size);
-  if (place_.size > 1) real.Ibcast(&slot_, sizeof slot_, MPI_BYTE, 0, comm_, &announcement_);
+  return place_.size > 1;
+}
+
+void MeetingPoint::start_joining() {
+  if (begin_joining()) real.Ibcast(&slot_, sizeof slot_, MPI_BYTE, 0, comm_, &announcement_);
 }
 
 bool MeetingPoint::joined() {
@@ -91,11 +86,9 @@ bool MeetingPoint::joined() {
 
 // With the blocking form: all members are in a blocking call, and the two forms do not match.
 void MeetingPoint::join() {
-  if (join_ == Join::not_begun && may_meet()) {
-    join_ = Join::begun;
-    if (place_.rank == 0) slot_ = hall->take(place_.size);
+  if (begin_joining()) {
     Parked parked;
-    if (place_.size > 1) real.Bcast(&slot_, sizeof slot_, MPI_BYTE, 0, comm_);
+    real.Bcast(&slot_, sizeof slot_, MPI_BYTE, 0, comm_);
   }
   for (Backoff backoff; !joined(); backoff.pause()) engine().progress();
 }

@@ -88,6 +88,7 @@ class MeetingPoint {
 
  private:
   bool may_meet() const;
+  bool begin_joining();
 
   MPI_Comm comm_;
   Place place_;

@@ -16,11 +16,6 @@ namespace {
 // Elements that are not taken apart: whole cache lines of every type.
 constexpr uint64_t part_grain = 256;
 
-int device_at(const void* address) {
-  device::Allocation allocation = device::classify(address);
-  return allocation.kind == device::MemoryKind::device ? allocation.device : -1;
-}
-
 // Can kernels on this device read and write the buffers?
 bool kernels_reach(int device, std::initializer_list<const device::PinnedBuffer*> buffers) {
   return coll::kernels_run_on(device) &&
@@ -60,7 +55,7 @@ int SliceExchange::start() {
   step_ = Step::leaving;
   error_ = MPI_SUCCESS;
   if (is_reduction() || is_root())
-    note(copy_.start(device_at(slice_.from), slice_copy_.data(), slice_.from, slice_.bytes));
+    note(copy_.start(device::device_at(slice_.from), slice_copy_.data(), slice_.from, slice_.bytes));
   advance();
   return MPI_SUCCESS;
 }
@@ -101,7 +96,7 @@ bool SliceExchange::step() {
     case Step::collecting:
       if (!arrived()) return false;
       if (wants_result())
-        note(copy_.start(device_at(slice_.to), slice_.to, slice_copy_.data(), slice_.bytes));
+        note(copy_.start(device::device_at(slice_.to), slice_.to, slice_copy_.data(), slice_.bytes));
       step_ = Step::landing;
       return true;
     case Step::landing:
@@ -137,7 +132,8 @@ void SliceExchange::reduce() {
   uint64_t bytes = part_bytes(levels_.my_node()), count = bytes / element_bytes();
   if (count == 0) return;
   unsigned char* to = slice_copy_.data() + part_begin(levels_.my_node());
-  int nodes = levels_.nodes(), device = std::max(device_at(slice_.from), device_at(slice_.to));
+  int nodes = levels_.nodes(),
+      device = std::max(device::device_at(slice_.from), device::device_at(slice_.to));
   kernels::ReduceOp op;
   kernels::Element element;
   if (nodes <= static_cast<int>(kernels::reduce_buffers) && kernels_reach(device, {&slice_copy_, &parts_}) &&

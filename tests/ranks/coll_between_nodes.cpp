@@ -35,9 +35,12 @@ void run_all(MPI_Comm comm) {
   for (int k = 0; k < kind_count; ++k) {
     const auto kind = static_cast<Kind>(k);
     if (is_neighborhood(kind)) continue;
+    const bool is_one_of_these =
+        kind == Kind::bcast || kind == Kind::allgather || kind == Kind::reduce || kind == Kind::allreduce;
     for (int count : counts)
-      for (int root = 0; root < (is_rooted(kind) ? team.local : 1); ++root)
-        run(team, plan_of(kind, root, count, ++salt));
+      if (is_one_of_these || count == 37)
+        for (int root = 0; root < (is_rooted(kind) ? team.local : 1); ++root)
+          run(team, plan_of(kind, root, count, ++salt));
   }
 }
 

@@ -57,12 +57,12 @@ Matrix times(Matrix x, Matrix y) {
 // A sum that remembers the largest operand, in a type with a gap.
 struct Tally {
   short largest;
-  double sum;
   int untouched;  // no part of the datatype
+  double sum;
 };
 
 Tally plus(Tally x, Tally y) {
-  return {std::max(x.largest, y.largest), x.sum + y.sum, x.untouched};
+  return {std::max(x.largest, y.largest), x.untouched, x.sum + y.sum};
 }
 
 int calls = 0;
@@ -94,7 +94,7 @@ void make_matrix(uint64_t dice, void* element) {
 
 void make_tally(uint64_t dice, void* element) {
   memset(element, 0, sizeof(Tally));
-  const Tally tally = {static_cast<short>(dice % 1000), static_cast<double>(dice / 1000 % 1000), 0};
+  const Tally tally = {static_cast<short>(dice % 1000), 0, static_cast<double>(dice / 1000 % 1000)};
   memcpy(element, &tally, sizeof(tally));
 }
 
