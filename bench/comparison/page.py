@@ -65,8 +65,6 @@ def goals_table(results, goals):
 
 
 def show_goals(results, goals):
-    if not goals:
-        return
     head, rows = goals_table(results, goals)
     try:
         from rich.console import Console
@@ -151,17 +149,17 @@ def write(results, goals, about, commands, drawn, path):
     parts.append("\n".join(machine) + "\n")
     parts.append(versions(results))
 
-    if goals:
-        head, rows = goals_table(results, goals)
-        parts.append("## Goals\n")
-        parts.append("\n".join(f"![{alt}]({name})" for name, alt in drawn if name in ("goals.png", "ratios.png")) + "\n")
-        parts.append(table(head, rows, len(head)))
-        parts.append("Seen is the worst ratio over the sizes of the goal, with its size; both ways, the raw copy "
-                     "counts twice.\n")
-    else:
+    in_all_ranks = about["stage"] == IN_ALL_RANKS
+    head, rows = goals_table(results, goals)
+    parts.append("## Goals\n")
+    parts.append("\n".join(f"![{alt}]({name})" for name, alt in drawn if name in ("goals.png", "ratios.png")) + "\n")
+    parts.append(table(head, rows, len(head)))
+    parts.append("Seen is the worst ratio over the sizes of the goal, with its size"
+                 + (".\n" if in_all_ranks else "; both ways, the raw copy counts twice.\n"))
+    if in_all_ranks:
         parts.append("Sizes are the bytes of each rank's vector or message, of allgather and alltoall those of a block; "
                      "busbw is that of nccl-tests.\n")
-    for heading, plot, *which in COLLECTIVE_TABLES if about["stage"] == IN_ALL_RANKS else TABLES:
+    for heading, plot, *which in COLLECTIVE_TABLES if in_all_ranks else TABLES:
         found = [f"![{alt}]({name})\n" for name, alt in drawn if name == plot]
         found += filter(None, [of_sizes(results, *which)])
         if found:

@@ -129,7 +129,7 @@ class Comparison(unittest.TestCase):
             self.assertTrue(all(row["busbw_gb_s"] > 0 for row in results["series"][0]["results"]))
             page = read(folder, "out", "README.md")
             self.assertIn("## Reduce_scatter, time (us)", page)
-            self.assertNotIn("## Goals", page)
+            self.assertIn("| allreduce 8 B to 256 K: at most 0.55 of NCCL | not measured |", page)
             if importlib.util.find_spec("matplotlib"):
                 for collective in COLLECTIVES:
                     self.assertTrue(os.path.exists(os.path.join(folder, "out", f"{collective.id}.png")))
