@@ -48,7 +48,13 @@ bool GpuCollective::expose() {
     if (!options().ipc || path == Path::staged) return false;
     if (path == Path::unknown && !transport::offer_proof(node_, work_.device)) return false;
   }
-  return publish(work_.source, &record.source) && publish(work_.target, &record.target);
+  if (!publish(work_.source, &record.source) || !publish(work_.target, &record.target)) return false;
+  // Others fetch what the pieces brought from where they see the target.
+  if (target_copy_)
+    for (Piece& piece : work_.pieces)
+      piece.to = static_cast<char*>(target_copy_) +
+                 (static_cast<char*>(piece.to) - static_cast<char*>(work_.target.address));
+  return true;
 }
 
 // Memory that cannot be shown itself is replaced by a piece of the pool.

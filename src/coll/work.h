@@ -35,7 +35,7 @@ struct Piece {
   int member;                // from whose memory
   bool from_target = false;  // from its target, else from where its source says that our bytes are
   uint64_t from = 0;         // the place there
-  void* to;
+  void* to;                  // in the target, where there is one
   uint64_t bytes;
   uint64_t after = 0;      // not before `member` has done this step
   uint64_t completes = 0;  // the step that is done when this and all pieces of lower steps are
