@@ -63,7 +63,7 @@ bool GpuCollective::publish(Exposed& memory, RemoteMemory* remote) {
   bool is_target = &memory == &work_.target;
   auto show = [&](void* address) {
     remote->base = reinterpret_cast<uintptr_t>(address);  // for this rank's own use
-    if (meeting_.members() == 1) return true;
+    if (memory.own || meeting_.members() == 1) return true;
     return transport::publish(node_, members_, device::classify(address), address, memory.bytes, remote);
   };
   if (!memory.by_copy && show(memory.address)) return true;
@@ -209,19 +209,15 @@ void GpuCollective::start_reduction(const Reduction& part) {
                                             part.count) != Error::none;
 }
 
-// One kernel fetches many small pieces sooner than copy engines do; one piece, an engine sooner than a
-// kernel.
+// A copy engine fetches a single piece sooner than a kernel does.
 void GpuCollective::start_as_one_kernel() {
-  if (work_.pieces.size() < 2 || work_.pieces.size() > kernels::max_copies) return;
+  if (!work_.by_kernel || work_.pieces.size() < 2 || work_.pieces.size() > kernels::max_copies) return;
   std::vector<size_t> all;
-  uint64_t bytes = 0;
   for (const Piece& piece : work_.pieces) {
     if (piece.after || piece.completes) return;
     all.push_back(all.size());
-    bytes += piece.bytes;
   }
-  if (bytes >= static_cast<uint64_t>(options().coll_engine_from) || !kernels_run_on(work_.device)) return;
-  if (fetch_by_kernel(all)) return;
+  if (!kernels_run_on(work_.device) || fetch_by_kernel(all)) return;
   ways_.assign(ways_.size(), {});
   kernels_.pop_back();
 }

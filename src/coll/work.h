@@ -27,6 +27,8 @@ struct Exposed {
   // Others must not see this memory itself, as this rank's part writes where they still read: a source is
   // copied away first, a target is written elsewhere and copied back when all are done.
   bool by_copy = false;
+  // Only this rank's part uses it: it need not be shown.
+  bool own = false;
 };
 
 // Work that others wait for counts steps: they may use what a step has made as soon as it is done. Steps are
@@ -56,6 +58,7 @@ struct Work {
   uint64_t offsets[max_members] = {};  // of what is for each member, in `source`
   std::optional<Reduction> reduction;
   std::vector<Piece> pieces;
+  bool by_kernel = false;  // one of them for all pieces, where no piece waits for another
 };
 
 }  // namespace fairlead::coll
