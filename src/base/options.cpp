@@ -27,6 +27,15 @@ struct Row {
   const char* help;
 };
 
+// Those of FAIRLEAD_COLL.
+constexpr const char collective_words[] = "auto|staged"
+#define FAIRLEAD_FAMILY(name, collectives)
+#define FAIRLEAD_ALGORITHM(family, name, members, what) "|" #family ":" #name
+#include "coll/algorithms.def"
+#undef FAIRLEAD_FAMILY
+#undef FAIRLEAD_ALGORITHM
+    ;
+
 constexpr Row rows[] = {
 #define FAIRLEAD_OPTION(name, type, initial, accepted, help) {#name, #type, initial, accepted, help},
 #define FAIRLEAD_ALIAS(name, variable, value, means)

@@ -1,50 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ways in which a collective runs on the GPU, where there are several. All members choose alike: by what
-// all of them know, the message's length and their number, or by FAIRLEAD_COLL, which must be the same on all
-// ranks.
+// The rows of algorithms.def as constants. Which of them a call takes is decided in choice.h, what it does in
+// src/mpi/collective_work.cpp.
 
 #pragma once
 
-#include <cstdint>
-#include <string>
-
-#include "base/options.h"
+#include <cstddef>
+#include <iterator>
+#include <string_view>
 
 namespace fairlead::coll {
 
-struct Algorithm {
-  const char* collective;
-  const char* name;
-  // It is taken from so many bytes and members on; of several, the last.
-  uint64_t bytes;
+enum class Family {
+#define FAIRLEAD_FAMILY(name, collectives) name,
+#define FAIRLEAD_ALGORITHM(family, name, members, what)
+#include "coll/algorithms.def"
+#undef FAIRLEAD_FAMILY
+#undef FAIRLEAD_ALGORITHM
+};
+
+enum class Algorithm {
+#define FAIRLEAD_FAMILY(name, collectives)
+#define FAIRLEAD_ALGORITHM(family, name, members, what) family##_##name,
+#include "coll/algorithms.def"
+#undef FAIRLEAD_FAMILY
+#undef FAIRLEAD_ALGORITHM
+};
+
+struct FamilyRow {
+  Family id;
+  std::string_view name;
+  std::string_view collectives;
+};
+
+struct AlgorithmRow {
+  Algorithm id;
+  Family family;
+  std::string_view name;
   int members;
+  std::string_view what;
 };
 
-// Limits measured on H200s (docs/benchmarks).
-inline constexpr Algorithm algorithms[] = {
-    // Each fetches all of it from the root.
-    {"bcast", "direct", 0, 1},
-    // Each fetches another part of every chunk from the root, and the rest from those that have it.
-    {"bcast", "relayed", uint64_t{16} << 20, 3},
+inline constexpr FamilyRow families[] = {
+#define FAIRLEAD_FAMILY(name, collectives) {Family::name, #name, collectives},
+#define FAIRLEAD_ALGORITHM(family, name, members, what)
+#include "coll/algorithms.def"
+#undef FAIRLEAD_FAMILY
+#undef FAIRLEAD_ALGORITHM
 };
 
-// Does FAIRLEAD_COLL say that no collective runs on the GPU?
-inline bool all_staged() {
-  return options().coll.contains("staged");
+inline constexpr AlgorithmRow algorithms[] = {
+#define FAIRLEAD_FAMILY(name, collectives)
+#define FAIRLEAD_ALGORITHM(family, name, members, what) \
+  {Algorithm::family##_##name, Family::family, #name, members, what},
+#include "coll/algorithms.def"
+#undef FAIRLEAD_FAMILY
+#undef FAIRLEAD_ALGORITHM
+};
+
+constexpr const FamilyRow& row_of(Family family) {
+  return families[static_cast<size_t>(family)];
 }
-
-inline bool takes(const char* collective, const char* name, uint64_t bytes, int members) {
-  const Algorithm* best = nullptr;
-  for (const Algorithm& row : algorithms) {
-    if (std::string(row.collective) != collective) continue;
-    if (options().coll.contains(std::string(collective) + ":" + row.name)) {
-      best = &row;
-      break;
-    }
-    if (bytes >= row.bytes && members >= row.members) best = &row;
-  }
-  return best && best->name == std::string(name);
+constexpr const AlgorithmRow& row_of(Algorithm algorithm) {
+  return algorithms[static_cast<size_t>(algorithm)];
 }
 
 }  // namespace fairlead::coll

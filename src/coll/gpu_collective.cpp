@@ -48,7 +48,13 @@ bool GpuCollective::expose() {
     if (!options().ipc || path == Path::staged) return false;
     if (path == Path::unknown && !transport::offer_proof(node_, work_.device)) return false;
   }
-  return publish(work_.source, &record.source) && publish(work_.target, &record.target);
+  if (!publish(work_.source, &record.source) || !publish(work_.target, &record.target)) return false;
+  // Others fetch what the pieces brought from where they see the target.
+  if (target_copy_)
+    for (Piece& piece : work_.pieces)
+      piece.to = static_cast<char*>(target_copy_) +
+                 (static_cast<char*>(piece.to) - static_cast<char*>(work_.target.address));
+  return true;
 }
 
 // Memory that cannot be shown itself is replaced by a piece of the pool.
@@ -57,7 +63,7 @@ bool GpuCollective::publish(Exposed& memory, RemoteMemory* remote) {
   bool is_target = &memory == &work_.target;
   auto show = [&](void* address) {
     remote->base = reinterpret_cast<uintptr_t>(address);  // for this rank's own use
-    if (meeting_.members() == 1) return true;
+    if (memory.own || meeting_.members() == 1) return true;
     return transport::publish(node_, members_, device::classify(address), address, memory.bytes, remote);
   };
   if (!memory.by_copy && show(memory.address)) return true;
@@ -203,19 +209,15 @@ void GpuCollective::start_reduction(const Reduction& part) {
                                             part.count) != Error::none;
 }
 
-// One kernel fetches many small pieces sooner than copy engines do; one piece, an engine sooner than a
-// kernel.
+// A copy engine fetches a single piece sooner than a kernel does.
 void GpuCollective::start_as_one_kernel() {
-  if (work_.pieces.size() < 2 || work_.pieces.size() > kernels::max_copies) return;
+  if (!work_.by_kernel || work_.pieces.size() < 2 || work_.pieces.size() > kernels::max_copies) return;
   std::vector<size_t> all;
-  uint64_t bytes = 0;
   for (const Piece& piece : work_.pieces) {
     if (piece.after || piece.completes) return;
     all.push_back(all.size());
-    bytes += piece.bytes;
   }
-  if (bytes >= static_cast<uint64_t>(options().coll_engine_from) || !kernels_run_on(work_.device)) return;
-  if (fetch_by_kernel(all)) return;
+  if (!kernels_run_on(work_.device) || fetch_by_kernel(all)) return;
   ways_.assign(ways_.size(), {});
   kernels_.pop_back();
 }

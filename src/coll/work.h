@@ -27,6 +27,8 @@ struct Exposed {
   // Others must not see this memory itself, as this rank's part writes where they still read: a source is
   // copied away first, a target is written elsewhere and copied back when all are done.
   bool by_copy = false;
+  // Only this rank's part uses it: it need not be shown.
+  bool own = false;
 };
 
 // Work that others wait for counts steps: they may use what a step has made as soon as it is done. Steps are
@@ -35,7 +37,7 @@ struct Piece {
   int member;                // from whose memory
   bool from_target = false;  // from its target, else from where its source says that our bytes are
   uint64_t from = 0;         // the place there
-  void* to;
+  void* to;                  // in the target, where there is one
   uint64_t bytes;
   uint64_t after = 0;      // not before `member` has done this step
   uint64_t completes = 0;  // the step that is done when this and all pieces of lower steps are
@@ -56,6 +58,7 @@ struct Work {
   uint64_t offsets[max_members] = {};  // of what is for each member, in `source`
   std::optional<Reduction> reduction;
   std::vector<Piece> pieces;
+  bool by_kernel = false;  // one of them for all pieces, where no piece waits for another
 };
 
 }  // namespace fairlead::coll

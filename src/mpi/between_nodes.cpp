@@ -9,10 +9,10 @@
 
 #include "base/options.h"
 #include "base/statistics.h"
-#include "coll/algorithms.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
 #include "mpi/collective.h"
+#include "mpi/collective_choice.h"
 #include "mpi/layout.h"
 #include "mpi/reduction_types.h"
 #include "mpi/slice_exchange.h"
@@ -370,7 +370,7 @@ bool names_device_memory_only(const std::string& kinds) {
 }  // namespace
 
 bool runs_between_nodes(const CollectiveCall& call, MeetingPoint& point) {
-  if (!point.has_uniform_kinds() || !point.may_span_nodes() || coll::all_staged()) return false;
+  if (!point.has_uniform_kinds() || !point.may_span_nodes() || must_stage(call.function)) return false;
   uint64_t bytes = message_bytes(call, point.place());
   if (bytes == 0 || bytes < static_cast<uint64_t>(options().coll_nodes_from)) return false;
   kernels::ReduceOp op;

@@ -4,15 +4,16 @@
 
 #include <algorithm>
 
-#include "coll/algorithms.h"
 #include "coll/kernel_run.h"
 #include "device/classify.h"
+#include "mpi/collective_choice.h"
 #include "mpi/layout.h"
 #include "mpi/reduction_types.h"
 
 namespace fairlead::mpi {
 namespace {
 
+using coll::Algorithm;
 using coll::Piece;
 using coll::Reduction;
 using coll::Work;
@@ -42,8 +43,8 @@ int device_of(const Region& region) {
 
 class Planner {
  public:
-  Planner(const CollectiveCall& call, const Place& place, Work* work)
-      : call_(call), work_(*work), me_(place.rank), size_(place.size) {}
+  Planner(const CollectiveCall& call, const Place& place, Algorithm algorithm, Work* work)
+      : call_(call), work_(*work), me_(place.rank), size_(place.size), algorithm_(algorithm) {}
 
   bool plan(const Regions& regions) {
     root_ = call_.root == me_;
@@ -175,15 +176,22 @@ class Planner {
       case Collective::reduce:
         part.targets_begin = call_.root;
         part.targets_end = call_.root + 1;
-        // Not by the root, where all bytes must go already.
-        if (size_ > 1)
+        if (algorithm_ == Algorithm::reduce_oneshot) {
+          part.count = root_ ? all : 0;
+          work_.source.own = work_.target.own = root_;
+        } else {
+          // Not by the root, where all bytes must go already.
           cut(all, size, size_ - 1, me_ - (me_ > call_.root), &part);
-        else
-          cut(all, size, 1, 0, &part);
-        if (root_ && size_ > 1) part.count = 0;
+          if (root_) part.count = 0;
+        }
         break;
       case Collective::allreduce:
-        cut(all, size, size_, me_, &part);
+        if (algorithm_ == Algorithm::allreduce_oneshot) {
+          part.count = all;
+          to_self(&part);
+        } else {
+          cut(all, size, size_, me_, &part);
+        }
         break;
       case Collective::scan:
       case Collective::exscan:
@@ -214,6 +222,7 @@ class Planner {
     part->targets_begin = me_;
     part->targets_end = me_ + 1;
     work_.target.by_copy = call_.in_place() && size_ > 1;
+    work_.target.own = true;
   }
 
   // Slice number `mine` of so many, in the same place in sources and targets.
@@ -230,7 +239,7 @@ class Planner {
   // to each member, so each fetches another part of every chunk, and the rest from those who have it.
   void plan_bcast(uint64_t bytes) {
     if (root_) return;
-    if (size_ < 3 || !coll::takes("bcast", "relayed", bytes, size_)) return fetch(call_.root, 0, bytes);
+    if (algorithm_ != Algorithm::bcast_relayed) return fetch(call_.root, 0, bytes);
     work_.target = {call_.recvbuf, bytes};
     uint64_t chunks = std::clamp<uint64_t>(bytes / relay_chunk, 2, chunks_allowed);
     uint64_t chunk_bytes = (bytes / chunks / slice_grain + 1) * slice_grain;
@@ -268,6 +277,7 @@ class Planner {
   const CollectiveCall& call_;
   Work& work_;
   int me_, size_;
+  Algorithm algorithm_;
   bool root_ = false;
   MPI_Aint first_ = 0;  // of the source, from the buffer's address
 };
@@ -275,13 +285,16 @@ class Planner {
 }  // namespace
 
 bool work_for(const CollectiveCall& call, const Regions& regions, const Place& place, coll::Work* work) {
-  if (coll::all_staged() || place.inter || place.size > coll::max_members || !contiguous(regions.read) ||
+  if (place.inter || place.size > coll::max_members || !contiguous(regions.read) ||
       !contiguous(regions.written))
     return false;
   int reads = device_of(regions.read), writes = device_of(regions.written);
   if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;
+  Algorithm algorithm = algorithm_for(call, regions, place);
+  if (coll::row_of(algorithm).name == "staged") return false;
   work->device = std::max(reads, writes);
-  return Planner(call, place, work).plan(regions);
+  work->by_kernel = coll::row_of(algorithm).name == "kernel";
+  return Planner(call, place, algorithm, work).plan(regions);
 }
 
 }  // namespace fairlead::mpi

@@ -18,6 +18,7 @@
 #include "base/options.h"
 #include "base/statistics.h"
 #include "coll/kernel_run.h"
+#include "mpi/collective_choice.h"
 #include "mpi/communicator.h"
 #include "mpi/engine.h"
 #include "mpi/front.h"
@@ -167,6 +168,7 @@ void open_job() {
   int threads = MPI_THREAD_SINGLE;
   PMPI_Query_thread(&threads);
   engine().open(std::move(node), nonce, self_comm, silent_comm, threads == MPI_THREAD_MULTIPLE);
+  agree_on_algorithms(world_rank);
   open_meetings(std::move(hall));
   meet_on(MPI_COMM_WORLD);
   detail::watching = true;

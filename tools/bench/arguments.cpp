@@ -3,6 +3,7 @@
 #include "bench/arguments.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -10,6 +11,8 @@
 #include <string_view>
 
 #include "base/options.h"
+#include "coll/algorithms.h"
+#include "coll/meeting.h"
 #include "common/command_line.h"
 #include "common/places.h"
 #include "device/runtime.h"
@@ -48,14 +51,24 @@ bool is_sweep(const BenchArguments& a) {
   return a.kind->uses_mpi && a.kind->id != Benchmark::pairs && !is_collective(a);
 }
 
+// Collectives that have a benchmark and algorithms.
+std::vector<std::string> tunable() {
+  std::vector<std::string> names;
+  for (const coll::FamilyRow& family : coll::families)
+    for (const BenchmarkKind& kind : benchmark_kinds)
+      if (family.name == kind.name) names.push_back(kind.name);
+  return names;
+}
+
 UsualIterations usual_of(const BenchArguments& a) {
-  if (is_collective(a)) return usual_collectives;
+  if (is_collective(a) || a.kind->id == Benchmark::tune) return usual_collectives;
   return a.kind->id == Benchmark::latency || a.kind->id == Benchmark::copy ? usual_messages : usual_windows;
 }
 
 void define_range(CLI::App& app, BenchArguments& a) {
-  std::string smallest = is_collective(a) ? "Sizes below one element begin with that."
-                                          : "0:MAX begins with empty messages (latency only).";
+  std::string smallest = is_collective(a) || a.kind->id == Benchmark::tune
+                             ? "Sizes below one element begin with that."
+                             : "0:MAX begins with empty messages (latency only).";
   app.add_option(
          "-m,--message-size", a.size_range,
          "Message sizes in bytes, doubling from MIN to MAX; k, m and g may follow a number. MIN: ends "
@@ -83,7 +96,7 @@ void define_iterations(CLI::App& app, BenchArguments& a) {
       ->type_name("N")
       ->check(whole_number(0, most_iterations))
       ->default_str("a hundredth of the timed ones, 10 at least");
-  if (a.kind->id != Benchmark::latency && !is_collective(a))
+  if (a.kind->id != Benchmark::latency && a.kind->id != Benchmark::tune && !is_collective(a))
     app.add_option("-W,--window-size", a.window, "Messages in flight at once.")
         ->type_name("N")
         ->check(whole_number(1, 65536))
@@ -103,6 +116,13 @@ void define_via(CLI::App& app, BenchArguments& a) {
          "What carries the messages: mpi, or nccl (NCCL or RCCL, found in NCCL_HOME/lib or by the loader).")
       ->type_name("NAME")
       ->check(one_of({"mpi", "nccl"}))
+      ->capture_default_str();
+}
+
+void define_memory_limit(CLI::App& app, BenchArguments& a) {
+  app.add_option("-M,--mem-limit", a.memory_text,
+                 "Bytes that the buffers of a rank may take; sizes that need more are left out.")
+      ->type_name("SIZE")
       ->capture_default_str();
 }
 
@@ -138,10 +158,7 @@ void define_collective(CLI::App& app, BenchArguments& a) {
     app.add_option("-k,--root-rank", a.root_text, "The root; rotate: the next rank in every call.")
         ->type_name("RANK")
         ->capture_default_str();
-  app.add_option("-M,--mem-limit", a.memory_text,
-                 "Bytes that the buffers of a rank may take; sizes that need more are left out.")
-      ->type_name("SIZE")
-      ->capture_default_str();
+  define_memory_limit(app, a);
 }
 
 void define_sizes(CLI::App& app, BenchArguments& a) {
@@ -168,6 +185,34 @@ void define_launch(CLI::App& app, BenchArguments& a) {
       ->default_str("the first this build has, or the job's own");
   app.add_flag_callback(
       "--no-preload", [&a] { a.preload = false; }, "Run on the MPI alone, without Fairlead.");
+}
+
+void define_abi(CLI::App& app, BenchArguments& a) {
+  app.add_option("--mpi", a.mpi, "MPI to use: openmpi, mpich or abi.")
+      ->type_name("ABI")
+      ->check(one_of(mpi_abis))
+      ->default_str("the first this build has");
+}
+
+void define_tune(CLI::App& app, BenchArguments& a) {
+  a.size_range = "8:64m";
+  define_range(app, a);
+  define_iterations(app, a);
+  define_memory_limit(app, a);
+  app.add_option("COLLECTIVE", a.collectives,
+                 "What to tune: " + fmt::format("{}.", fmt::join(tunable(), ", ")))
+      ->check(one_of(tunable()))
+      ->default_str("all");
+  app.add_option("-o,--output", a.output, "The file to write.")->type_name("FILE")->capture_default_str();
+  app.add_option(
+         "-n,--ranks,--np", a.rank_counts,
+         "Numbers of ranks to measure with, separated by commas; the rules of each hold up to the next.")
+      ->type_name("N,...")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(whole_number(2, coll::max_members))
+      ->default_str("a rank for each GPU, 2 at least");
+  define_abi(app, a);
 }
 
 void define_pairs(CLI::App& app, BenchArguments& a) {
@@ -209,6 +254,8 @@ const char* usage_of(const BenchArguments& a) {
     case Benchmark::copy:
     case Benchmark::host_overhead:
       return "[options]";
+    case Benchmark::tune:
+      return "[options] [COLLECTIVE ...]";
     default:
       return "[options] [D|H|M D|H|M]";
   }
@@ -232,6 +279,8 @@ std::string examples_of(const BenchArguments& a) {
       return "  fairlead bench copy -m 8:256m";
     case Benchmark::host_overhead:
       return "  fairlead bench host_overhead --rounds 9";
+    case Benchmark::tune:
+      return "  fairlead bench tune -o my.tuning\n  fairlead bench tune -n 2,4 -m 8:1m allreduce bcast";
   }
   return "";
 }
@@ -288,6 +337,18 @@ void check_collective(BenchArguments& a) {
                     a.size_range, type.bytes, type.name));
 }
 
+// Collectives that reduce take floats, the others bytes.
+void check_tune(BenchArguments& a) {
+  uint64_t element = element_type("float").bytes;
+  if (a.largest < element || (a.smallest > element && a.smallest % element))
+    throw usage(
+        fmt::format("-m: '{}' is not accepted; accepted: sizes that begin with {} bytes or a multiple",
+                    a.size_range, element));
+  if (std::string wrong = parse_bytes(a.memory_text, &a.memory_limit); !wrong.empty())
+    throw usage(fmt::format("-M: '{}' is not accepted; {}", a.memory_text, wrong));
+  if (a.collectives.empty()) a.collectives = tunable();
+}
+
 void check_together(BenchArguments& a) {
   if (is_sweep(a) || is_collective(a)) check_placement(a);
   if (a.kind->id == Benchmark::pairs) {
@@ -309,6 +370,7 @@ void check_together(BenchArguments& a) {
   if (a.smallest == 0 && a.kind->id != Benchmark::latency && !is_collective(a))
     throw usage(fmt::format("-m: '{}' is not accepted; accepted: sizes from 1 byte", a.size_range));
   if (is_collective(a)) check_collective(a);
+  if (a.kind->id == Benchmark::tune) check_tune(a);
 }
 
 const BenchmarkKind& kind_of(const std::string& name) {
@@ -404,6 +466,8 @@ void define_bench(CLI::App& app, BenchArguments& arguments) {
   arguments.ranks = arguments.kind->ranks;
   if (id == Benchmark::pairs)
     define_pairs(app, arguments);
+  else if (id == Benchmark::tune)
+    define_tune(app, arguments);
   else if (id != Benchmark::host_overhead)
     define_sizes(app, arguments);
   if (is_sweep(arguments)) define_sweep(app, arguments);
@@ -424,11 +488,7 @@ void define_bench(CLI::App& app, BenchArguments& arguments) {
   define_device(app, arguments);
   if (id != Benchmark::pairs) define_json(app, arguments);
   if (arguments.kind->uses_mpi) define_launch(app, arguments);
-  if (id == Benchmark::host_overhead)
-    app.add_option("--mpi", arguments.mpi, "MPI to use: openmpi, mpich or abi.")
-        ->type_name("ABI")
-        ->check(one_of(mpi_abis))
-        ->default_str("the first this build has");
+  if (id == Benchmark::host_overhead) define_abi(app, arguments);
   set_up(app, usage_of(arguments), examples_of(arguments));
 }
 

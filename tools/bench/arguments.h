@@ -23,7 +23,17 @@ class App;
 namespace fairlead::tools {
 
 // Collectives are two: blocking calls, and nonblocking ones with computation meanwhile.
-enum class Benchmark { latency, bandwidth, bidirectional, pairs, copy, host_overhead, collective, overlap };
+enum class Benchmark {
+  latency,
+  bandwidth,
+  bidirectional,
+  pairs,
+  copy,
+  host_overhead,
+  collective,
+  overlap,
+  tune
+};
 
 struct BenchmarkKind {
   Benchmark id;
@@ -88,6 +98,11 @@ inline constexpr BenchmarkKind benchmark_kinds[] = {
      Collective::reduce_scatter},
     {Benchmark::overlap, "ibarrier", "Measure MPI_Ibarrier, and how much of it computation hides.", true, 2,
      Collective::barrier},
+    {Benchmark::tune, "tune",
+     "Measure every algorithm of the collectives on device memory, and write the rules by which "
+     "FAIRLEAD_TUNING "
+     "chooses the fastest.",
+     false, 2},
 };
 
 // Timed iterations of each size where the user gives none, up to 8 KiB and above: the OSU micro-benchmarks'.
@@ -132,6 +147,10 @@ struct BenchArguments {
   std::string root_text = "0";
   int root = 0;  // -1: another one for every call
   int tests = 0;
+  // tune
+  std::vector<int> rank_counts;
+  std::vector<std::string> collectives;
+  std::string output = "fairlead.tuning";
 
   std::string command;  // as the user typed it
 

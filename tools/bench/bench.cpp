@@ -93,6 +93,7 @@ int bench_command(const Words& words) {
   if (!arguments->kind->uses_mpi || !ranks_may_be_elsewhere()) require_gpu(*arguments);
   if (arguments->kind->id == Benchmark::copy) return copy_benchmark(*arguments);
   if (arguments->kind->id == Benchmark::host_overhead) return host_overhead_benchmark(*arguments);
+  if (arguments->kind->id == Benchmark::tune) return tune_benchmark(*arguments);
 
   RunArguments run;
   run.ranks = arguments->ranks;

@@ -18,5 +18,6 @@ Words bench_for_ranks(const Words& program, RunArguments& run);
 
 int copy_benchmark(const BenchArguments& arguments);
 int host_overhead_benchmark(const BenchArguments& arguments);
+int tune_benchmark(const BenchArguments& arguments);
 
 }  // namespace fairlead::tools

@@ -7,13 +7,6 @@
 #include "common/failure.h"
 
 namespace fairlead::tools {
-namespace {
-
-bool moves_blocks(const CollectiveKind& kind) {
-  return kind.sent == Extent::block_each || kind.received == Extent::block_each;
-}
-
-}  // namespace
 
 const ElementType& element_type(const std::string& name) {
   for (const ElementType& type : element_types)
@@ -26,6 +19,10 @@ Reduction reduction_named(const std::string& name) {
          : name == "prod" ? Reduction::prod
          : name == "min"  ? Reduction::min
                           : Reduction::max;
+}
+
+bool moves_blocks(const CollectiveKind& kind) {
+  return kind.sent == Extent::block_each || kind.received == Extent::block_each;
 }
 
 uint64_t share_of(uint64_t elements, int rank, int ranks) {

@@ -94,6 +94,9 @@ Reduction reduction_named(const std::string& name);
 // the first ranks one more where it does not divide.
 uint64_t share_of(uint64_t elements, int rank, int ranks);
 
+// The size is that of a block, of which the largest buffer holds one for each rank.
+bool moves_blocks(const CollectiveKind& kind);
+
 // GB/s for a call of this size that takes `seconds`.
 double algorithm_bandwidth(const CollectiveKind& kind, uint64_t bytes, int ranks, double seconds);
 // The same times what every link must carry of it at least, which does not depend on the number of ranks.

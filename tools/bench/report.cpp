@@ -55,9 +55,12 @@ Distribution distribution(std::vector<double> values) {
 }
 
 void check_json_target(const std::string& where) {
-  if (where.empty() || where == "-") return;
-  if (!std::ofstream(where, std::ios::app))
-    throw usage(fmt::format("--json: cannot write {}: {}", where, std::strerror(errno)));
+  if (!where.empty() && where != "-") check_file_target("--json", where);
+}
+
+void check_file_target(const char* option, const std::string& file) {
+  if (!std::ofstream(file, std::ios::app))
+    throw usage(fmt::format("{}: cannot write {}: {}", option, file, std::strerror(errno)));
 }
 
 void write_json(const std::string& where, const nlohmann::ordered_json& json) {

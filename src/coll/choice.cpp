@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "coll/choice.h"
+
+#include "base/options.h"
+
+namespace fairlead::coll {
+namespace {
+
+Choice& in_force = *new Choice;
+
+std::string word_for(const AlgorithmRow& row) {
+  return std::string(row_of(row.family).name) + ":" + std::string(row.name);
+}
+
+bool possible(Algorithm algorithm, int members) {
+  return members >= row_of(algorithm).members;
+}
+
+}  // namespace
+
+// What is said of one family counts more than what is said of all.
+Choice::Choice(const std::set<std::string>& words, const Rules& rules) {
+  for (const AlgorithmRow& row : algorithms) {
+    std::optional<Algorithm>& forced = families_[static_cast<size_t>(row.family)].forced;
+    bool named = words.contains(word_for(row)), for_all = words.contains(std::string(row.name));
+    if (!forced && (named || for_all)) forced = row.id;
+  }
+  for (const Rules& some : {rules, shipped_rules()})
+    for (const Rule& rule : some)
+      families_[static_cast<size_t>(row_of(rule.algorithm).family)].rules.push_back(rule);
+}
+
+Algorithm Choice::of(Family family, uint64_t bytes, int members) const {
+  const OfFamily& here = families_[static_cast<size_t>(family)];
+  if (here.forced && possible(*here.forced, members)) return *here.forced;
+  for (const Rule& rule : here.rules)
+    if (rule.ranks.holds(static_cast<uint64_t>(members)) && rule.bytes.holds(bytes) &&
+        possible(rule.algorithm, members))
+      return rule.algorithm;
+  return here.rules.back().algorithm;
+}
+
+bool Choice::must_stage(Family family) const {
+  const std::optional<Algorithm>& forced = families_[static_cast<size_t>(family)].forced;
+  return forced && row_of(*forced).name == "staged";
+}
+
+// FNV-1a.
+uint64_t Choice::digest() const {
+  uint64_t digest = 0xcbf29ce484222325;
+  auto include = [&digest](const std::string& text) {
+    for (unsigned char byte : text + "\n") digest = (digest ^ byte) * 0x100000001b3;
+  };
+  for (const OfFamily& family : families_) {
+    include(family.forced ? word_for(row_of(*family.forced)) : "auto");
+    for (const Rule& rule : family.rules) include(to_text(rule));
+  }
+  return digest;
+}
+
+Choice wanted_choice(std::vector<std::string>* wrong) {
+  std::set<std::string> words = options().coll;
+  std::string taken[std::size(families)];
+  for (const AlgorithmRow& row : algorithms) {
+    std::string& first = taken[static_cast<size_t>(row.family)];
+    if (!words.contains(word_for(row))) continue;
+    if (!first.empty()) {
+      words.erase(word_for(row));
+      wrong->push_back("FAIRLEAD_COLL names " + first + " and " + word_for(row) + "; using " + first);
+    } else {
+      first = word_for(row);
+    }
+  }
+  Rules rules;
+  if (const std::string& file = options().tuning; file != "off")
+    if (std::string reason = read_rules(file, &rules); !reason.empty())
+      wrong->push_back("FAIRLEAD_TUNING: " + reason + "; using the shipped rules");
+  return Choice(words, rules);
+}
+
+const Choice& choice() {
+  return in_force;
+}
+
+void set_choice(Choice choice) {
+  in_force = std::move(choice);
+}
+
+}  // namespace fairlead::coll

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules of a tuning file are read as they are written, what is wrong in one is named with its place and what
+// is accepted; of the rules and the words of FAIRLEAD_COLL, the first that fits a call and is possible
+// counts.
+
+#include "coll/tuning.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "base/options.h"
+#include "coll/choice.h"
+
+namespace fairlead::coll {
+namespace {
+
+Rules rules_in(const std::string& text) {
+  Rules rules;
+  EXPECT_EQ(parse_rules(text, "text", &rules), "");
+  return rules;
+}
+
+std::string wrong_in(const std::string& text) {
+  Rules rules = {{Algorithm::bcast_direct, {}, {}}};
+  std::string wrong = parse_rules(text, "some/file", &rules);
+  EXPECT_EQ(rules.size(), 1u) << "rules of a file that is wrong were taken";
+  return wrong;
+}
+
+constexpr uint64_t no_end = UINT64_MAX;
+
+TEST(Rules, are_read_with_comments_blanks_and_every_kind_of_range) {
+  Rules rules = rules_in(
+      "# collective algorithm ranks bytes\n\n"
+      "allreduce oneshot 4 ..64k\n"
+      "  bcast\trelayed   3..8 1m..2m # a comment\r\n"
+      "gather engine .. 8m..\n"
+      "reduce staged ..2 4096\n");
+  Rules expected = {{Algorithm::allreduce_oneshot, {4, 4}, {0, 64 << 10}},
+                    {Algorithm::bcast_relayed, {3, 8}, {1 << 20, 2 << 20}},
+                    {Algorithm::gather_engine, {0, no_end}, {8 << 20, no_end}},
+                    {Algorithm::reduce_staged, {0, 2}, {4096, 4096}}};
+  EXPECT_EQ(rules, expected);
+  EXPECT_TRUE(rules_in("").empty());
+  EXPECT_EQ(rules_in("scan oneshot .. ..").size(), 1u) << "without an end of line";
+}
+
+TEST(Rules, are_written_as_they_are_read) {
+  for (const Range& ranks : {Range{}, Range{4, 4}, Range{2, 3}, Range{5, no_end}, Range{0, 7}})
+    for (const Range& bytes :
+         {Range{}, Range{0, 65536}, Range{12345, 3 << 20}, Range{uint64_t{1} << 30, no_end}})
+      for (const AlgorithmRow& row : algorithms) {
+        Rule rule{row.id, ranks, bytes};
+        EXPECT_EQ(rules_in(to_text(rule)), Rules{rule}) << to_text(rule);
+      }
+  EXPECT_EQ(to_text(Rule{Algorithm::reduce_scatter_oneshot, {2, 3}, {0, 64 << 10}}),
+            "reduce_scatter  oneshot  2..3   ..64k");
+}
+
+TEST(Rules, that_are_wrong_are_named_with_their_place_and_what_is_accepted) {
+  EXPECT_EQ(wrong_in("bcast direct .. ..\n\nallreduce ring .. ..\n"),
+            "some/file:3: 'ring' is no algorithm of allreduce; accepted: oneshot, sliced, staged");
+  EXPECT_EQ(
+      wrong_in("broadcast direct .. .."),
+      "some/file:1: 'broadcast' is no collective; accepted: allgather, allreduce, alltoall, bcast, gather, "
+      "reduce, reduce_scatter, scan, scatter");
+  EXPECT_EQ(wrong_in("bcast direct .."), "some/file:1: 3 words; accepted: COLLECTIVE ALGORITHM RANKS BYTES");
+  EXPECT_EQ(wrong_in("bcast direct .. .. .."),
+            "some/file:1: 5 words; accepted: COLLECTIVE ALGORITHM RANKS BYTES");
+  for (const char* range : {"4..2", "-1", "2..x", "2...4", "2-4", "4k", "1.5..", "2..4..6"})
+    EXPECT_EQ(wrong_in(std::string("bcast direct ") + range + " .."),
+              std::string("some/file:1: '") + range +
+                  "' is no range of ranks; accepted: N, LOW.., ..HIGH, LOW..HIGH or .. with whole numbers");
+  EXPECT_EQ(
+      wrong_in("bcast direct .. 64q.."),
+      "some/file:1: '64q..' is no range of bytes; accepted: N, LOW.., ..HIGH, LOW..HIGH or .. with sizes "
+      "such as 4096, 64k, 1m, 2g");
+}
+
+TEST(Rules, of_a_file_that_cannot_be_read) {
+  Rules rules;
+  EXPECT_EQ(read_rules("/nowhere/tuning", &rules), "cannot read /nowhere/tuning: No such file or directory");
+  EXPECT_EQ(read_rules("/", &rules), "cannot read /: Is a directory");
+  EXPECT_EQ(read_rules("/dev/null", &rules), "");
+  EXPECT_TRUE(rules.empty());
+}
+
+TEST(Rules, that_are_shipped_fit_every_call) {
+  EXPECT_FALSE(shipped_rules().empty());
+  for (const FamilyRow& family : families)
+    for (int members : {1, 2, 3, 4, 32, 1000})
+      for (uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{16} << 20, no_end}) {
+        Algorithm taken = Choice().of(family.id, bytes, members);
+        EXPECT_EQ(row_of(taken).family, family.id);
+        EXPECT_LE(row_of(taken).members, members);
+        EXPECT_NE(row_of(taken).name, "staged");
+      }
+  EXPECT_EQ(Choice().of(Family::bcast, (16 << 20) - 1, 4), Algorithm::bcast_direct);
+  EXPECT_EQ(Choice().of(Family::bcast, 16 << 20, 4), Algorithm::bcast_relayed);
+  EXPECT_EQ(Choice().of(Family::bcast, 16 << 20, 2), Algorithm::bcast_direct);
+}
+
+TEST(ChoiceOf, the_first_rule_that_fits_counts_and_then_the_shipped_ones) {
+  Choice choice({}, rules_in("allreduce oneshot 2..4 ..64k\n"
+                             "allreduce staged 2 ..\n"
+                             "bcast relayed .. ..\n"));
+  EXPECT_EQ(choice.of(Family::allreduce, 64 << 10, 2), Algorithm::allreduce_oneshot);
+  EXPECT_EQ(choice.of(Family::allreduce, (64 << 10) + 1, 2), Algorithm::allreduce_staged);
+  EXPECT_EQ(choice.of(Family::allreduce, 8, 5), Choice().of(Family::allreduce, 8, 5));
+  EXPECT_EQ(choice.of(Family::bcast, 8, 3), Algorithm::bcast_relayed);
+  EXPECT_EQ(choice.of(Family::bcast, 8, 2), Algorithm::bcast_direct) << "relayed needs three";
+}
+
+TEST(ChoiceOf, words_come_before_rules_and_those_of_one_collective_before_those_of_all) {
+  Rules rules = rules_in("bcast staged .. ..\nallreduce sliced .. ..\n");
+  Choice choice({"bcast:relayed", "allreduce:oneshot"}, rules);
+  EXPECT_EQ(choice.of(Family::bcast, 8, 3), Algorithm::bcast_relayed);
+  EXPECT_EQ(choice.of(Family::bcast, 8, 2), Algorithm::bcast_staged) << "relayed needs three";
+  EXPECT_EQ(choice.of(Family::allreduce, 8, 2), Algorithm::allreduce_oneshot);
+  Choice staged({"staged", "bcast:direct"}, {});
+  EXPECT_EQ(staged.of(Family::bcast, 8, 2), Algorithm::bcast_direct);
+  for (const FamilyRow& family : families)
+    if (family.id != Family::bcast) {
+      EXPECT_EQ(row_of(staged.of(family.id, 8, 2)).name, "staged");
+    }
+  EXPECT_TRUE(staged.must_stage(Family::reduce));
+  EXPECT_FALSE(staged.must_stage(Family::bcast));
+  EXPECT_FALSE(choice.must_stage(Family::bcast));
+  EXPECT_EQ(Choice({"auto"}, {}).digest(), Choice().digest());
+}
+
+TEST(ChoiceOf, ranks_that_would_choose_differently_have_different_digests) {
+  Rules rules = rules_in("bcast relayed .. 1m..\n");
+  const uint64_t digest = Choice({}, rules).digest();
+  EXPECT_EQ(Choice({}, rules_in("# the same\nbcast   relayed  ..  1024k..")).digest(), digest);
+  EXPECT_NE(Choice({}, rules_in("bcast relayed .. 2m..")).digest(), digest);
+  EXPECT_NE(Choice({}, rules_in("bcast relayed 4.. 1m..")).digest(), digest);
+  EXPECT_NE(Choice({}, {}).digest(), digest);
+  EXPECT_NE(Choice({"bcast:direct"}, rules).digest(), digest);
+  EXPECT_NE(Choice({"bcast:relayed"}, rules).digest(), Choice({"bcast:direct"}, rules).digest());
+}
+
+TEST(ChoiceOf, every_algorithm_has_a_word) {
+  std::string accepted;
+  for (const OptionReport& option : describe_options())
+    if (option.variable == "FAIRLEAD_COLL") accepted = option.accepted + ",";
+  EXPECT_NE(accepted.find("auto, staged,"), std::string::npos);
+  for (const AlgorithmRow& row : algorithms) {
+    const std::string word = std::string(row_of(row.family).name) + ":" + std::string(row.name);
+    EXPECT_NE(accepted.find(" " + word + ","), std::string::npos) << word;
+    EXPECT_EQ(row_of(Choice({word}, {}).of(row.family, 8, 4)).name, row.name);
+  }
+}
+
+TEST(Page, holds_every_algorithm_and_the_shipped_rules) {
+  std::ostringstream page;
+  page << std::ifstream(PAGE).rdbuf();
+  auto has = [&](const std::string& line) { return page.str().find(line + "\n") != std::string::npos; };
+  for (const AlgorithmRow& row : algorithms) {
+    if (row.name == "staged") continue;
+    std::string line = "| `" + std::string(row_of(row.family).name) + ":" + std::string(row.name) + "` | ";
+    line += std::string(row_of(row.family).collectives) + " | " + std::string(row.what) + " |";
+    EXPECT_TRUE(has(line)) << line;
+  }
+  for (const Rule& rule : shipped_rules()) EXPECT_TRUE(has(to_text(rule))) << to_text(rule);
+}
+
+}  // namespace
+}  // namespace fairlead::coll
