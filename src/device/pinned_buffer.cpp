@@ -16,6 +16,14 @@ std::mutex mutex;
 auto& idle = *new std::map<size_t, std::vector<unsigned char*>>;
 size_t total = 0;  // bytes, in use or idle
 
+void release_idle() {
+  for (auto& [bytes, list] : idle) {
+    for (unsigned char* address : list) runtime()->free_pinned(address);
+    total -= bytes * list.size();
+  }
+  idle.clear();
+}
+
 }  // namespace
 
 PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(bytes) {
@@ -26,6 +34,7 @@ PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(bytes) {
     list.pop_back();
     return;
   }
+  if (total + bytes > options().network_memory) release_idle();
   void* fresh = nullptr;
   if (total + bytes <= options().network_memory && runtime() && runtime()->in_use() &&
       runtime()->allocate_pinned(bytes, &fresh) == Error::none) {
@@ -44,11 +53,7 @@ PinnedBuffer::~PinnedBuffer() {
 
 void release_pinned() {
   std::lock_guard lock(mutex);
-  for (auto& [bytes, list] : idle) {
-    for (unsigned char* address : list) runtime()->free_pinned(address);
-    total -= bytes * list.size();
-  }
-  idle.clear();
+  release_idle();
 }
 
 }  // namespace fairlead::device

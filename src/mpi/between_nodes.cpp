@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <climits>
 #include <deque>
+#include <optional>
 #include <string>
 
 #include "base/options.h"
@@ -21,11 +22,15 @@ namespace fairlead::mpi {
 namespace {
 
 // Pieces of a message that are on their way between nodes at once.
-constexpr size_t segments_under_way = 4;
+constexpr uint64_t segments_under_way = 4;
+// Their counts and offsets in bytes are handed to the host MPI as int.
+constexpr int64_t longest_segment = 1 << 30;
 
-void keep_first(int* error, int result) {
-  if (*error == MPI_SUCCESS) *error = result;
-}
+// Those of the first rank, on all: the choice depends on them.
+struct Limits {
+  int64_t uniform, from, segment;
+};
+Limits limits;
 
 uint64_t bytes_of(MPI_Count count, MPI_Datatype datatype) {
   return static_cast<uint64_t>(packed_bytes(count, datatype));
@@ -34,23 +39,20 @@ uint64_t bytes_of(MPI_Count count, MPI_Datatype datatype) {
 // Memory on the device if there is some left, else of the host: collectives in a node take either.
 class Scratch {
  public:
-  Scratch() = default;
-  Scratch(int device, uint64_t bytes)
-      : on_device_(device < 0 ? nullptr : device::pool_allocate(device, bytes)) {
+  Scratch(int device, uint64_t bytes) : bytes_(bytes) {
+    if (bytes && device >= 0) on_device_ = device::pool_allocate(device, bytes);
     if (!on_device_) in_host_ = HostBuffer(bytes);
   }
-  Scratch(Scratch&& other) noexcept { *this = std::move(other); }
-  Scratch& operator=(Scratch&& other) noexcept {
-    std::swap(on_device_, other.on_device_);
-    std::swap(in_host_, other.in_host_);
-    return *this;
-  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
   ~Scratch() {
     if (on_device_) device::pool_free(on_device_);
   }
+  bool valid() const { return bytes_ == 0 || data(); }
   void* data() const { return on_device_ ? on_device_ : in_host_.data(); }
 
  private:
+  uint64_t bytes_;
   void* on_device_ = nullptr;
   HostBuffer in_host_;
 };
@@ -63,6 +65,7 @@ class Packed {
       : address_(address), count_(count), datatype_(datatype), layout_(layout_of(count, datatype)) {
     if (!layout_.contiguous) copy_ = HostBuffer(static_cast<size_t>(layout_.bytes));
   }
+  bool valid() const { return layout_.contiguous || layout_.bytes == 0 || copy_.data(); }
   char* data() const {
     return layout_.contiguous ? static_cast<char*>(address_) : reinterpret_cast<char*>(copy_.data());
   }
@@ -88,28 +91,39 @@ class Packed {
   HostBuffer copy_;
 };
 
+// What one piece of the message needs, and the next one after it.
+struct Room {
+  Room(int device, uint64_t scratch_bytes, ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes)
+      : scratch(device, scratch_bytes), exchange(kind, bytes, element, nodes) {}
+  bool valid() const { return scratch.valid() && exchange.valid(); }
+
+  Scratch scratch;
+  ExchangeRoom exchange;
+};
+
 // A piece of the message, cut into slices: by place, how many elements, and from which one on.
 struct Segment {
-  Segment(const Levels& levels, uint64_t from, uint64_t length, uint64_t element)
-      : begin(from), bytes(length) {
-    constexpr uint64_t grain = 256;
-    uint64_t elements = length / element, slices = static_cast<uint64_t>(levels.slices());
-    uint64_t slice = (elements / slices / grain + 1) * grain;
+  Segment(const Levels& levels, Room& its_room, uint64_t from, uint64_t length, uint64_t element)
+      : room(its_room), begin(from), bytes(length) {
+    coll::Slices slices = slices_of(levels, length, element);
     for (uint64_t place = 0; place < levels.neighbors().size(); ++place) {
-      uint64_t first = std::min(place * slice, elements);
-      offsets.push_back(static_cast<int>(first));
-      counts.push_back(place < slices ? static_cast<int>(std::min(slice, elements - first)) : 0);
+      offsets.push_back(static_cast<int>(slices.begin(place)));
+      counts.push_back(static_cast<int>(slices.length(place)));
     }
-    size_t place = static_cast<size_t>(levels.my_place());
-    my_begin = static_cast<uint64_t>(offsets[place]) * element;
-    my_bytes = static_cast<uint64_t>(counts[place]) * element;
+    auto place = static_cast<uint64_t>(levels.my_place());
+    my_begin = slices.begin(place) * element;
+    my_bytes = slices.length(place) * element;
+  }
+  static coll::Slices slices_of(const Levels& levels, uint64_t bytes, uint64_t element) {
+    constexpr uint64_t grain = 256;
+    return {bytes / element, static_cast<uint64_t>(levels.slices()), grain};
   }
 
+  Room& room;
   uint64_t begin, bytes;  // in the message
   std::vector<int> counts, offsets;
   uint64_t my_begin, my_bytes;  // this rank's slice, in the segment
-  Scratch scratch;
-  std::deque<SliceExchange> exchanges;
+  std::optional<SliceExchange> exchange;
 };
 
 class BetweenNodes {
@@ -122,11 +136,8 @@ class BetweenNodes {
         return bcast();
       case Collective::allgather:
         return allgather();
-      case Collective::reduce:
-      case Collective::allreduce:
-        return reduce();
       default:
-        return MPI_ERR_INTERN;
+        return reduce();
     }
   }
 
@@ -134,141 +145,162 @@ class BetweenNodes {
   // The members at the root's node have all of it; the others get a slice each, and the rest from each other.
   int bcast() {
     Packed buffer(call_.recvbuf, call_.recvcount, call_.recvtype);
+    const int root_node = levels_.node_of(call_.root);
+    const bool has_it = levels_.my_node() == root_node;
     const bool is_root = levels_.neighbors()[place()] == call_.root;
-    if (is_root && !buffer.load()) return MPI_ERR_OTHER;
-    uint64_t bytes = bytes_of(call_.recvcount, call_.recvtype);
-    const bool has_it = levels_.my_node() == levels_.node_of(call_.root);
+    if (!ready(buffer.valid() && (!is_root || buffer.load()), bytes_of(call_.recvcount, call_.recvtype), 1,
+               ExchangeKind::bcast))
+      return MPI_ERR_NO_MEM;
     auto begin = [&](Segment& segment) {
       char* data = buffer.data() + segment.begin;
-      int error = has_it ? node_bcast(data, static_cast<int>(segment.bytes)) : MPI_SUCCESS;
       char* slice = data + segment.my_begin;
-      keep_first(&error, exchange(segment, {.kind = ExchangeKind::bcast,
-                                            .from = slice,
-                                            .to = slice,
-                                            .bytes = segment.my_bytes,
-                                            .root_node = levels_.node_of(call_.root)}));
-      return error;
+      if (has_it) note(node_bcast(data, static_cast<int>(segment.bytes)));
+      exchange(segment, {.kind = ExchangeKind::bcast,
+                         .from = slice,
+                         .to = has_it ? std::vector<void*>{} : std::vector<void*>{slice},
+                         .bytes = segment.my_bytes,
+                         .root_node = root_node});
     };
     auto end = [&](Segment& segment) {
-      if (has_it) return MPI_SUCCESS;
-      return node_allgather(MPI_IN_PLACE, 0, buffer.data() + segment.begin, segment.counts, segment.offsets,
-                            MPI_BYTE);
+      if (!has_it)
+        note(node_allgather(buffer.data() + segment.begin, segment.counts, segment.offsets, MPI_BYTE));
     };
-    int error = by_segments(bytes, 1, begin, end);
-    if (error == MPI_SUCCESS && !is_root && !buffer.store()) error = MPI_ERR_OTHER;
-    return error;
+    by_segments(begin, end);
+    if (!is_root && !buffer.store()) note(MPI_ERR_OTHER);
+    return agreed_error();
   }
 
   // In each node a slice of the sum for each member; of it the sum over the nodes; and all of that to the
   // root, or to all.
   int reduce() {
     const bool to_all = call_.function == Collective::allreduce;
-    const bool at_root_node = !to_all && levels_.my_node() == levels_.node_of(call_.root);
+    const int root_node = to_all ? 0 : levels_.node_of(call_.root);
+    const bool at_root_node = !to_all && levels_.my_node() == root_node;
+    const ExchangeKind kind = to_all ? ExchangeKind::allreduce : ExchangeKind::reduce;
     const char* from = static_cast<const char*>(call_.in_place() ? call_.recvbuf : call_.sendbuf);
     char* result = static_cast<char*>(call_.recvbuf);
+    if (!ready(true, bytes_of(call_.sendcount, call_.recvtype), bytes_of(1, call_.recvtype), kind))
+      return MPI_ERR_NO_MEM;
     auto begin = [&](Segment& segment) {
-      segment.scratch = Scratch(device::device_at(from), segment.my_bytes);
-      if (segment.my_bytes && !segment.scratch.data()) return MPI_ERR_NO_MEM;
-      int error = node_reduce_scatter(from + segment.begin, segment.scratch.data(), segment.counts);
-      Slice slice{.kind = to_all ? ExchangeKind::allreduce : ExchangeKind::reduce,
-                  .from = segment.scratch.data(),
-                  .to = to_all ? result + segment.begin + segment.my_begin : segment.scratch.data(),
+      void* scratch = segment.room.scratch.data();
+      note(node_reduce_scatter(from + segment.begin, scratch, segment.counts));
+      Slice slice{.kind = kind,
+                  .from = scratch,
+                  .to = {},
                   .bytes = segment.my_bytes,
-                  .root_node = to_all ? 0 : levels_.node_of(call_.root),
+                  .root_node = root_node,
                   .datatype = call_.recvtype,
                   .op = call_.op};
-      keep_first(&error, exchange(segment, slice));
-      return error;
+      if (to_all) slice.to = {result + segment.begin + segment.my_begin};
+      if (at_root_node) slice.to = {scratch};
+      exchange(segment, slice);
     };
     auto end = [&](Segment& segment) {
       if (to_all)
-        return node_allgather(MPI_IN_PLACE, 0, result + segment.begin, segment.counts, segment.offsets,
-                              call_.recvtype);
-      if (!at_root_node) return MPI_SUCCESS;
-      return node_gather(segment.scratch.data(), result ? result + segment.begin : nullptr, segment.counts,
-                         segment.offsets);
+        note(node_allgather(result + segment.begin, segment.counts, segment.offsets, call_.recvtype));
+      if (at_root_node)
+        note(node_gather(segment.room.scratch.data(), result ? result + segment.begin : nullptr,
+                         segment.counts, segment.offsets));
     };
-    return by_segments(bytes_of(call_.sendcount, call_.recvtype), bytes_of(1, call_.recvtype), begin, end);
+    by_segments(begin, end);
+    return agreed_error();
   }
 
-  // Each sends its block to those at its place in the other nodes, and they tell their neighbours.
+  // Each tells its block to those at its place in the other nodes, and they tell their neighbours.
   int allgather() {
     int size = 0;
     PMPI_Comm_size(call_.comm, &size);
     Packed result(call_.recvbuf, size * call_.recvcount, call_.recvtype);
     Packed own(const_cast<void*>(call_.sendbuf), call_.in_place() ? 0 : call_.sendcount, call_.sendtype);
-    if (!(call_.in_place() ? result.load() : own.load())) return MPI_ERR_OTHER;
     uint64_t block = bytes_of(call_.recvcount, call_.recvtype);
+    bool loaded = result.valid() && own.valid() && (call_.in_place() ? result.load() : own.load());
+    if (!ready(loaded, block, 1, ExchangeKind::allgather)) return MPI_ERR_NO_MEM;
     auto block_of = [&](int node, int place) {
       return static_cast<uint64_t>(levels_.members(node)[static_cast<size_t>(place)]) * block;
     };
     char* mine =
         call_.in_place() ? result.data() + block_of(levels_.my_node(), levels_.my_place()) : own.data();
     auto begin = [&](Segment& segment) {
-      int error = MPI_SUCCESS;
+      Slice slice{
+          .kind = ExchangeKind::allgather, .from = mine + segment.begin, .to = {}, .bytes = segment.bytes};
       for (int node = 0; node < levels_.nodes(); ++node)
-        keep_first(&error, exchange(segment,
-                                    {.kind = ExchangeKind::bcast,
-                                     .from = mine + segment.begin,
-                                     .to = result.data() + block_of(node, levels_.my_place()) + segment.begin,
-                                     .bytes = segment.bytes,
-                                     .root_node = node}));
-      return error;
+        slice.to.push_back(result.data() + block_of(node, levels_.my_place()) + segment.begin);
+      exchange(segment, slice);
     };
     auto end = [&](Segment& segment) {
-      int error = MPI_SUCCESS, bytes = static_cast<int>(segment.bytes);
-      std::vector<int> counts(levels_.neighbors().size(), bytes), offsets;
+      std::vector<int> counts(levels_.neighbors().size(), static_cast<int>(segment.bytes)), offsets;
       for (int node = 0; node < levels_.nodes(); ++node) {
         offsets.clear();
         for (int place = 0; place < static_cast<int>(counts.size()); ++place)
           offsets.push_back(static_cast<int>(block_of(node, place)));
-        const bool from_result = call_.in_place() || node != levels_.my_node();
-        keep_first(&error, node_allgather(from_result ? MPI_IN_PLACE : mine + segment.begin, bytes,
-                                          result.data() + segment.begin, counts, offsets, MPI_BYTE));
+        note(node_allgather(result.data() + segment.begin, counts, offsets, MPI_BYTE));
       }
-      return error;
     };
-    int error = by_segments(block, 1, begin, end);
-    if (error == MPI_SUCCESS && !result.store()) error = MPI_ERR_OTHER;
-    return error;
+    by_segments(begin, end);
+    if (!result.store()) note(MPI_ERR_OTHER);
+    return agreed_error();
   }
 
-  // `begin` puts a segment on its way between the nodes, `end` comes when it has arrived. All ranks call them
-  // in the same order.
+  // Takes the memory for a message of so many bytes. Are all members so far? Who is not must not leave alone.
+  bool ready(bool so_far, uint64_t bytes, uint64_t element, ExchangeKind kind) {
+    bytes_ = bytes;
+    element_ = element;
+    segment_bytes_ = std::max(static_cast<uint64_t>(limits.segment) / element, uint64_t{1}) * element;
+    uint64_t longest = std::min(segment_bytes_, bytes);
+    uint64_t slice = Segment::slices_of(levels_, longest, element).longest() * element;
+    const bool gathers = kind == ExchangeKind::allgather, reduces = kind != ExchangeKind::bcast && !gathers;
+    int device = std::max(device::device_at(call_.in_place() ? nullptr : call_.sendbuf),
+                          device::device_at(call_.recvbuf));
+    for (uint64_t n = 0; n < std::min((bytes + longest - 1) / longest, segments_under_way); ++n)
+      rooms_.emplace_back(device, reduces ? slice : 0, kind, gathers ? longest : slice, element,
+                          levels_.nodes());
+    so_far &= std::all_of(rooms_.begin(), rooms_.end(), [](const Room& room) { return room.valid(); });
+    note(so_far ? MPI_SUCCESS : MPI_ERR_NO_MEM);
+    return agreed_error() == MPI_SUCCESS;
+  }
+
+  // `begin` puts a segment on its way between the nodes, `end` comes when it has arrived. All members call
+  // them in the same order, and go on after an error: the others count on them.
   template <class Begin, class End>
-  int by_segments(uint64_t bytes, uint64_t element, Begin begin, End end) {
-    uint64_t length =
-        std::max<uint64_t>(static_cast<uint64_t>(options().coll_segment) / element, 1) * element;
-    int error = MPI_SUCCESS;
+  void by_segments(Begin begin, End end) {
     std::deque<Segment> under_way;
     auto finish_first = [&] {
-      for (SliceExchange& exchange : under_way.front().exchanges) {
+      if (std::optional<SliceExchange>& exchange = under_way.front().exchange) {
         MPI_Status ignored;
-        engine().wait(exchange);
-        engine().remove(&exchange);
-        keep_first(&error, exchange.finish(&ignored));
+        engine().wait(*exchange);
+        engine().remove(&*exchange);
+        note(exchange->finish(&ignored));
       }
-      keep_first(&error, end(under_way.front()));
+      end(under_way.front());
       under_way.pop_front();
     };
-    for (uint64_t at = 0; at < bytes && error != MPI_ERR_NO_MEM; at += length) {
-      if (under_way.size() == segments_under_way) finish_first();
-      Segment& segment = under_way.emplace_back(levels_, at, std::min(length, bytes - at), element);
-      keep_first(&error, begin(segment));
+    size_t next_room = 0;
+    for (uint64_t at = 0; at < bytes_; at += segment_bytes_) {
+      if (under_way.size() == rooms_.size()) finish_first();
+      Room& room = rooms_[next_room++ % rooms_.size()];
+      begin(under_way.emplace_back(levels_, room, at, std::min(segment_bytes_, bytes_ - at), element_));
     }
     while (!under_way.empty()) finish_first();
-    return error;
   }
 
-  int exchange(Segment& segment, const Slice& slice) {
-    if (!levels_.has_slice() || slice.bytes == 0) return MPI_SUCCESS;
-    SliceExchange& started = segment.exchanges.emplace_back(levels_, slice);
-    if (int result = started.start(); result != MPI_SUCCESS) {
-      segment.exchanges.pop_back();
-      return result;
-    }
-    engine().add(&started);
-    return MPI_SUCCESS;
+  void exchange(Segment& segment, const Slice& slice) {
+    if (!levels_.has_slice() || slice.bytes == 0) return;
+    segment.exchange.emplace(levels_, segment.room.exchange, slice);
+    segment.exchange->start();
+    engine().add(&*segment.exchange);
+  }
+
+  void note(int result) {
+    if (error_ == MPI_SUCCESS) error_ = result;
+  }
+
+  // An error of any member is one of all.
+  int agreed_error() {
+    int worst = error_ == MPI_SUCCESS ? 0 : 1;
+    Parked parked;
+    real.Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, levels_.all());
+    if (worst) note(MPI_ERR_OTHER);
+    return error_;
   }
 
   // Within the node, on the GPU where that is possible.
@@ -296,20 +328,19 @@ class BetweenNodes {
     });
   }
 
-  int node_allgather(const void* from, int count, void* to, const std::vector<int>& counts,
-                     const std::vector<int>& offsets, MPI_Datatype datatype) {
+  // In place.
+  int node_allgather(void* buffer, const std::vector<int>& counts, const std::vector<int>& offsets,
+                     MPI_Datatype datatype) {
     // MPICH 4.0.2 heeds no displacement in a communicator of one rank.
-    if (counts.size() == 1)
-      return from == MPI_IN_PLACE ? MPI_SUCCESS : copy(static_cast<char*>(to) + offsets[0], from, count);
+    if (counts.size() == 1) return MPI_SUCCESS;
     CollectiveCall call{Collective::allgatherv, levels_.node()};
-    call.sendbuf = from;
-    call.sendcount = count;
-    call.recvbuf = to;
+    call.sendbuf = MPI_IN_PLACE;
+    call.recvbuf = buffer;
     call.recvcounts = counts.data();
     call.rdispls = offsets.data();
     call.sendtype = call.recvtype = datatype;
-    return collective(call, [&](const void* sendbuf, void* recvbuf) {
-      return real.Allgatherv(sendbuf, count, datatype, recvbuf, counts.data(), offsets.data(), datatype,
+    return collective(call, [&](const void*, void* recvbuf) {
+      return real.Allgatherv(MPI_IN_PLACE, 0, datatype, recvbuf, counts.data(), offsets.data(), datatype,
                              call.comm);
     });
   }
@@ -330,28 +361,25 @@ class BetweenNodes {
     });
   }
 
-  static int copy(void* to, const void* from, int bytes) {
-    int device = std::max(device::device_at(to), device::device_at(from));
-    return device::copy_now(device, to, from, static_cast<size_t>(bytes)) == device::Error::none
-               ? MPI_SUCCESS
-               : MPI_ERR_OTHER;
-  }
-
   size_t place() const { return static_cast<size_t>(levels_.my_place()); }
 
   const CollectiveCall& call_;
   Levels& levels_;
+  uint64_t bytes_ = 0, element_ = 1, segment_bytes_ = 0;
+  std::deque<Room> rooms_;
+  int error_ = MPI_SUCCESS;
 };
 
-uint64_t message_bytes(const CollectiveCall& call, const Place& place) {
+// Of the whole message; 0 or less where nothing is to be done, or the arguments are wrong.
+MPI_Count message_bytes(const CollectiveCall& call, const Place& place) {
   switch (call.function) {
     case Collective::bcast:
-      return bytes_of(call.recvcount, call.recvtype);
+      return packed_bytes(call.recvcount, call.recvtype);
     case Collective::allgather:
-      return static_cast<uint64_t>(place.size) * bytes_of(call.recvcount, call.recvtype);
+      return place.size * packed_bytes(call.recvcount, call.recvtype);
     case Collective::reduce:
     case Collective::allreduce:
-      return bytes_of(call.sendcount, call.recvtype);
+      return packed_bytes(call.sendcount, call.recvtype);
     default:
       return 0;
   }
@@ -361,7 +389,9 @@ uint64_t message_bytes(const CollectiveCall& call, const Place& place) {
 bool names_device_memory_only(const std::string& kinds) {
   for (size_t at = 0; at <= kinds.size();) {
     size_t end = std::min(kinds.find(',', at), kinds.size());
-    if (!kinds.substr(at, end - at).ends_with(":device")) return false;
+    std::string kind = kinds.substr(at, end - at);
+    if (size_t colon = kind.find(':'); colon == std::string::npos || kind.substr(colon) != ":device")
+      return false;
     at = end + 1;
   }
   return true;
@@ -371,19 +401,24 @@ bool names_device_memory_only(const std::string& kinds) {
 
 bool runs_between_nodes(const CollectiveCall& call, MeetingPoint& point) {
   if (!point.has_uniform_kinds() || !point.may_span_nodes() || must_stage(call.function)) return false;
-  uint64_t bytes = message_bytes(call, point.place());
-  if (bytes == 0 || bytes < static_cast<uint64_t>(options().coll_nodes_from)) return false;
+  const Place& place = point.place();
+  MPI_Count bytes = message_bytes(call, place);
+  if (bytes <= 0 || bytes < limits.from || call.root < 0 || call.root >= place.size) return false;
   kernels::ReduceOp op;
   kernels::Element element;
-  if (call.op != MPI_OP_NULL && !kernel_for(call.op, call.recvtype, &op, &element)) return false;
+  // MPI_DOUBLE_INT, for example, has a gap.
+  if (call.op != MPI_OP_NULL &&
+      !(kernel_for(call.op, call.recvtype, &op, &element) && layout_of(1, call.recvtype).contiguous))
+    return false;
   const bool gathers = call.function == Collective::allgather;
   if (gathers && bytes > INT_MAX) return false;
-  return point.levels().nodes() > 1 && (!gathers || point.levels().regular());
+  return point.levels().usable() && (!gathers || point.levels().regular());
 }
 
 int run_between_nodes(const CollectiveCall& call, MeetingPoint& point) {
   int error = BetweenNodes(call, point.levels()).run();
-  if (error == MPI_SUCCESS) count(Traffic::collective_between_nodes, message_bytes(call, point.place()));
+  if (error == MPI_SUCCESS)
+    count(Traffic::collective_between_nodes, static_cast<uint64_t>(message_bytes(call, point.place())));
   return error;
 }
 
@@ -395,11 +430,20 @@ void note_memory_kinds(MPI_Comm comm, MPI_Info info) {
   int found = 0;
   if (info != MPI_INFO_NULL)
     PMPI_Info_get(info, "mpi_assert_memory_alloc_kinds", sizeof kinds - 1, kinds, &found);
-  int uniform = found && names_device_memory_only(kinds);
+  int uniform = found ? names_device_memory_only(kinds) : point->has_uniform_kinds();
   Parked parked;
   real.Allreduce(MPI_IN_PLACE, &uniform, 1, MPI_INT, MPI_MIN, comm);
-  // Where nothing is said the option holds.
-  point->assert_uniform_kinds(uniform || options().coll_uniform);
+  point->assert_uniform_kinds(uniform);
+}
+
+bool kinds_are_uniform() {
+  return limits.uniform;
+}
+
+void agree_on_limits() {
+  limits = {options().coll_uniform, static_cast<int64_t>(options().coll_nodes_from),
+            std::min(static_cast<int64_t>(options().coll_segment), longest_segment)};
+  real.Bcast(&limits, sizeof limits, MPI_BYTE, 0, MPI_COMM_WORLD);
 }
 
 }  // namespace fairlead::mpi

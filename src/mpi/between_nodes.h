@@ -15,12 +15,17 @@
 
 namespace fairlead::mpi {
 
-// Of a call with device memory.
+// May a call with device memory take this way? All members get the same answer; the first time on a
+// communicator they ask the host MPI for communicators of their own.
 bool runs_between_nodes(const CollectiveCall& call, MeetingPoint& point);
-// The call's result; errors have not been raised yet.
+// The call's result, the same on all members as to whether it is an error; errors have not been raised yet.
 int run_between_nodes(const CollectiveCall& call, MeetingPoint& point);
 
 // After the host MPI gave this info to a communicator: collective over it. MPI_COMM_NULL is allowed.
 void note_memory_kinds(MPI_Comm comm, MPI_Info info);
+// What holds for a communicator of which no info says anything.
+bool kinds_are_uniform();
+// In MPI_Init, by all ranks: the options that all must have alike are those of the first.
+void agree_on_limits();
 
 }  // namespace fairlead::mpi

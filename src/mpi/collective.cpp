@@ -8,6 +8,7 @@
 #include "mpi/layout.h"
 #include "mpi/reduction_types.h"
 #include "mpi/request.h"
+#include "mpi/stream_check.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -94,6 +95,8 @@ int detail::run_collective(const CollectiveCall& call, const RunInHost& host) {
   Regions regions = regions_of(call, point->place());
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   if (maybe_on_device(call) && runs_between_nodes(call, *point)) {
+    mpi::check_streams(regions.read.device(), BufferUse::sent);
+    mpi::check_streams(regions.written.device(), BufferUse::received);
     int result = run_between_nodes(call, *point);
     return result == MPI_SUCCESS ? result : raise(call.comm);
   }

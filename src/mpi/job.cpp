@@ -18,6 +18,7 @@
 #include "base/options.h"
 #include "base/statistics.h"
 #include "coll/kernel_run.h"
+#include "mpi/between_nodes.h"
 #include "mpi/collective_choice.h"
 #include "mpi/communicator.h"
 #include "mpi/engine.h"
@@ -169,6 +170,7 @@ void open_job() {
   PMPI_Query_thread(&threads);
   engine().open(std::move(node), nonce, self_comm, silent_comm, threads == MPI_THREAD_MULTIPLE);
   agree_on_algorithms(world_rank);
+  agree_on_limits();
   open_meetings(std::move(hall));
   meet_on(MPI_COMM_WORLD);
   detail::watching = true;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "coll/meeting.h"
 #include "mpi/front.h"
 #include "mpi/real.h"
 
@@ -37,16 +38,30 @@ Levels::Levels(MPI_Comm comm, int first_of_node) {
   }
   my_place_ = place_of(rank);
 
-  real.Comm_split(comm, my_node_, my_place_, &node_);
-  real.Comm_split(comm, has_slice() ? my_place_ : MPI_UNDEFINED, my_node_, &spreading.comm);
-  if (has_slice()) real.Comm_dup(spreading.comm, &collecting.comm);
-  for (MPI_Comm made : {node_, spreading.comm, collecting.comm})
-    if (made != MPI_COMM_NULL) PMPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
+  bool fit = members_.size() > 1 &&
+             std::all_of(members_.begin(), members_.end(),
+                         [](const std::vector<int>& node) { return node.size() <= coll::max_members; });
+  if (!fit) return;
+  int made = make_communicators(comm);
+  real.Allreduce(MPI_IN_PLACE, &made, 1, MPI_INT, MPI_MIN, comm);
+  usable_ = made;
+}
+
+bool Levels::make_communicators(MPI_Comm comm) {
+  int color = has_slice() ? my_place_ : MPI_UNDEFINED;
+  // No duplicate: that would call the program's functions that copy its attributes.
+  bool made = real.Comm_split(comm, 0, 0, &all_) == MPI_SUCCESS;
+  made &= real.Comm_split(comm, my_node_, my_place_, &node_) == MPI_SUCCESS;
+  for (Lane* lane : {&spreading, &collecting})
+    made &= real.Comm_split(comm, color, my_node_, &lane->comm) == MPI_SUCCESS;
+  for (MPI_Comm each : {all_, node_, spreading.comm, collecting.comm})
+    if (each != MPI_COMM_NULL) PMPI_Comm_set_errhandler(each, MPI_ERRORS_RETURN);
+  return made;
 }
 
 Levels::~Levels() {
-  for (MPI_Comm made : {collecting.comm, spreading.comm, node_})
-    if (made != MPI_COMM_NULL) real.Comm_free(&made);
+  for (MPI_Comm each : {collecting.comm, spreading.comm, node_, all_})
+    if (each != MPI_COMM_NULL) real.Comm_free(&each);
 }
 
 }  // namespace fairlead::mpi

@@ -6,6 +6,8 @@
 //
 // Made and freed collectively over the communicator. Belongs to the thread that calls its collectives, except
 // the turns, which are used with the engine's lock.
+//
+// Fit for use are only nodes whose members can meet; elsewhere nothing is made.
 
 #pragma once
 
@@ -36,6 +38,8 @@ class Levels {
   Levels(const Levels&) = delete;
   Levels& operator=(const Levels&) = delete;
 
+  // Several nodes, and all that is needed could be made: the same answer on all members.
+  bool usable() const { return usable_; }
   int nodes() const { return static_cast<int>(members_.size()); }
   int my_node() const { return my_node_; }
   int my_place() const { return my_place_; }
@@ -49,7 +53,8 @@ class Levels {
   int node_of(int member) const { return node_of_[static_cast<size_t>(member)]; }
   int place_of(int member) const { return place_of_[static_cast<size_t>(member)]; }
 
-  // The members of this node, by place.
+  // All members, as in the communicator itself; and those of this node, by place.
+  MPI_Comm all() const { return all_; }
   MPI_Comm node() const { return node_; }
   // Twice the members at this place, by node: for collectives that begin in turn. Only for who has a slice.
   struct Lane {
@@ -59,11 +64,13 @@ class Levels {
   Lane spreading, collecting;
 
  private:
-  MPI_Comm node_ = MPI_COMM_NULL;
+  bool make_communicators(MPI_Comm comm);
+
+  MPI_Comm all_ = MPI_COMM_NULL, node_ = MPI_COMM_NULL;
   std::vector<std::vector<int>> members_;
   std::vector<int> node_of_, place_of_;
   int my_node_ = 0, my_place_ = 0, slices_ = 0;
-  bool regular_ = true;
+  bool regular_ = true, usable_ = false;
 };
 
 }  // namespace fairlead::mpi

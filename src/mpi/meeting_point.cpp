@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/options.h"
+#include "mpi/between_nodes.h"
 #include "mpi/communicator.h"
 #include "mpi/engine.h"
 #include "mpi/front.h"
@@ -42,7 +42,7 @@ Kept find_or_make(MPI_Comm comm) {
 }  // namespace
 
 MeetingPoint::MeetingPoint(MPI_Comm comm)
-    : comm_(comm), place_(place_in(comm)), uniform_kinds_(options().coll_uniform) {
+    : comm_(comm), place_(place_in(comm)), uniform_kinds_(kinds_are_uniform()) {
   if (!hall || place_.inter) return;
   for (int member = 0; member < place_.size; ++member)
     node_ranks_.push_back(engine().node()->node_rank_of_world(rank_in_world(comm, member)));

@@ -3,6 +3,7 @@
 #include "mpi/slice_exchange.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/log.h"
 #include "device/classify.h"
@@ -16,46 +17,52 @@ namespace {
 // Elements that are not taken apart: whole cache lines of every type.
 constexpr uint64_t part_grain = 256;
 
-// Can kernels on this device read and write the buffers?
-bool kernels_reach(int device, std::initializer_list<const device::PinnedBuffer*> buffers) {
-  return coll::kernels_run_on(device) &&
-         std::all_of(buffers.begin(), buffers.end(), [](auto* buffer) { return buffer->pinned(); });
+coll::Slices parts_of(uint64_t bytes, uint64_t element, int nodes) {
+  return {bytes / element, static_cast<uint64_t>(nodes), part_grain};
+}
+
+uint64_t size_of(MPI_Datatype datatype) {
+  MPI_Count size = 0;
+  PMPI_Type_size_x(datatype, &size);
+  return static_cast<uint64_t>(size);
+}
+
+// Sizes that many messages have in common: idle buffers are found by size.
+uint64_t common_size(uint64_t bytes) {
+  return bytes ? std::bit_ceil(bytes) : 0;
 }
 
 }  // namespace
 
-SliceExchange::SliceExchange(Levels& levels, const Slice& slice)
+ExchangeRoom::ExchangeRoom(ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes)
+    : parts_bytes(kind == ExchangeKind::reduce || kind == ExchangeKind::allreduce
+                      ? static_cast<uint64_t>(nodes) * parts_of(bytes, element, nodes).longest() * element
+                      : 0),
+      slices(common_size(kind == ExchangeKind::allgather ? static_cast<uint64_t>(nodes) * bytes : bytes)),
+      parts(common_size(parts_bytes)) {}
+
+SliceExchange::SliceExchange(Levels& levels, ExchangeRoom& room, const Slice& slice)
     : Operation(levels.spreading.comm),
       levels_(levels),
+      room_(room),
       slice_(slice),
-      slice_copy_(slice.bytes),
-      parts_(is_reduction() ? levels.nodes() * part_bytes(levels.my_node()) : 0) {
-  spreading_turn_ = levels_.spreading.turns.take();
-  if (is_reduction()) collecting_turn_ = levels_.collecting.turns.take();
-}
+      element_(size_of(slice.datatype)),
+      parts_(parts_of(slice.bytes, element_, levels.nodes())) {}
 
-uint64_t SliceExchange::element_bytes() const {
-  MPI_Count size = 0;
-  PMPI_Type_size_x(slice_.datatype, &size);
-  return static_cast<uint64_t>(size);
-}
-
-// Equal parts of whole elements, the last ones shorter.
-uint64_t SliceExchange::part_begin(int node) const {
-  uint64_t grain = part_grain * element_bytes(), nodes = static_cast<uint64_t>(levels_.nodes());
-  uint64_t part = (slice_.bytes / nodes / grain + 1) * grain;
-  return std::min(static_cast<uint64_t>(node) * part, slice_.bytes);
+unsigned char* SliceExchange::own_slice() const {
+  uint64_t before = slice_.kind == ExchangeKind::allgather ? static_cast<uint64_t>(levels_.my_node()) : 0;
+  return room_.slices.data() + before * slice_.bytes;
 }
 
 int SliceExchange::start() {
-  if (!slice_copy_.data() || (is_reduction() && part_bytes(levels_.my_node()) && !parts_.data()))
-    return MPI_ERR_NO_MEM;
   std::lock_guard lock(engine().mutex());
   begin();
   step_ = Step::leaving;
   error_ = MPI_SUCCESS;
-  if (is_reduction() || is_root())
-    note(copy_.start(device::device_at(slice_.from), slice_copy_.data(), slice_.from, slice_.bytes));
+  spreading_turn_ = levels_.spreading.turns.take();
+  if (is_reduction()) collecting_turn_ = levels_.collecting.turns.take();
+  if (slice_.kind != ExchangeKind::bcast || is_root())
+    note(leaving_.start(device::device_at(slice_.from), own_slice(), slice_.from, slice_.bytes));
   advance();
   return MPI_SUCCESS;
 }
@@ -69,7 +76,7 @@ void SliceExchange::advance() {
 bool SliceExchange::step() {
   switch (step_) {
     case Step::leaving:
-      if (!note(copy_.poll())) return false;
+      if (!note(leaving_.poll())) return false;
       step_ = Step::before_spreading;
       return true;
     case Step::before_spreading:
@@ -95,12 +102,11 @@ bool SliceExchange::step() {
       return true;
     case Step::collecting:
       if (!arrived()) return false;
-      if (wants_result())
-        note(copy_.start(device::device_at(slice_.to), slice_.to, slice_copy_.data(), slice_.bytes));
+      land();
       step_ = Step::landing;
       return true;
     case Step::landing:
-      if (!note(copy_.poll())) return false;
+      if (!landed()) return false;
       step_ = Step::over;
       complete_.store(true, std::memory_order_release);
       return false;
@@ -110,56 +116,73 @@ bool SliceExchange::step() {
   return false;
 }
 
-// MPI_Bcast from the root node; else each node gets its part from all.
+// Broadcasts and all-gathers are over then; of a reduction each node gets its part from all.
 int SliceExchange::spread() {
   MPI_Comm comm = levels_.spreading.comm;
-  if (!is_reduction())
-    return real.Ibcast(slice_copy_.data(), static_cast<int>(slice_.bytes), MPI_BYTE, slice_.root_node, comm,
-                       &message_);
-  int mine = static_cast<int>(part_bytes(levels_.my_node()));
+  unsigned char* slices = room_.slices.data();
+  int bytes = static_cast<int>(slice_.bytes), mine = static_cast<int>(part_bytes(levels_.my_node()));
+  if (slice_.kind == ExchangeKind::bcast)
+    return real.Ibcast(slices, bytes, MPI_BYTE, slice_.root_node, comm, &message_);
+  if (slice_.kind == ExchangeKind::allgather)
+    return real.Iallgather(MPI_IN_PLACE, 0, MPI_BYTE, slices, bytes, MPI_BYTE, comm, &message_);
   for (int node = 0; node < levels_.nodes(); ++node) {
     counts_.push_back(static_cast<int>(part_bytes(node)));
     offsets_.push_back(static_cast<int>(part_begin(node)));
     arriving_counts_.push_back(mine);
     arriving_offsets_.push_back(node * mine);
   }
-  return real.Ialltoallv(slice_copy_.data(), counts_.data(), offsets_.data(), MPI_BYTE, parts_.data(),
+  return real.Ialltoallv(slices, counts_.data(), offsets_.data(), MPI_BYTE, room_.parts.data(),
                          arriving_counts_.data(), arriving_offsets_.data(), MPI_BYTE, comm, &message_);
 }
 
 // The parts of all nodes, in their order, to the place of this node's part in the slice.
 void SliceExchange::reduce() {
-  uint64_t bytes = part_bytes(levels_.my_node()), count = bytes / element_bytes();
+  uint64_t bytes = part_bytes(levels_.my_node()), count = bytes / element_;
   if (count == 0) return;
-  unsigned char* to = slice_copy_.data() + part_begin(levels_.my_node());
-  int nodes = levels_.nodes(),
-      device = std::max(device::device_at(slice_.from), device::device_at(slice_.to));
+  unsigned char *to = room_.slices.data() + part_begin(levels_.my_node()), *parts = room_.parts.data();
+  const auto nodes = static_cast<size_t>(levels_.nodes());
+  int device = device::device_at(slice_.from);
   kernels::ReduceOp op;
   kernels::Element element;
-  if (nodes <= static_cast<int>(kernels::reduce_buffers) && kernels_reach(device, {&slice_copy_, &parts_}) &&
-      kernel_for(slice_.op, slice_.datatype, &op, &element)) {
+  if (nodes <= kernels::reduce_buffers && room_.slices.pinned() && room_.parts.pinned() &&
+      coll::kernels_run_on(device) && kernel_for(slice_.op, slice_.datatype, &op, &element)) {
     std::vector<const void*> from;
-    for (int node = 0; node < nodes; ++node)
-      from.push_back(parts_.data() + static_cast<uint64_t>(node) * bytes);
+    for (size_t node = 0; node < nodes; ++node) from.push_back(parts + node * bytes);
     void* target = to;
-    if (kernel_.reduce(device, op, element, from.data(), nodes, &target, 1, count) == device::Error::none)
+    if (kernel_.reduce(device, op, element, from.data(), static_cast<int>(nodes), &target, 1, count) ==
+        device::Error::none)
       return;
   }
-  std::copy_n(parts_.data(), bytes, to);
-  for (int node = 1; node < nodes; ++node)
-    note_host(real.Reduce_local(parts_.data() + static_cast<uint64_t>(node) * bytes, to,
-                                static_cast<int>(count), slice_.datatype, slice_.op));
+  std::copy_n(parts, bytes, to);
+  for (size_t node = 1; node < nodes; ++node)
+    note_host(
+        real.Reduce_local(parts + node * bytes, to, static_cast<int>(count), slice_.datatype, slice_.op));
 }
 
+// All nodes, or the root node, get the parts of all.
 int SliceExchange::collect() {
   MPI_Comm comm = levels_.collecting.comm;
-  unsigned char* slice = slice_copy_.data();
+  unsigned char* slice = room_.slices.data();
   if (slice_.kind == ExchangeKind::allreduce)
     return real.Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, slice, counts_.data(), offsets_.data(), MPI_BYTE, comm,
                             &message_);
   const void* own = is_root() ? MPI_IN_PLACE : slice + part_begin(levels_.my_node());
   return real.Igatherv(own, static_cast<int>(part_bytes(levels_.my_node())), MPI_BYTE, slice, counts_.data(),
                        offsets_.data(), MPI_BYTE, slice_.root_node, comm, &message_);
+}
+
+void SliceExchange::land() {
+  const unsigned char* from = room_.slices.data();
+  for (void* to : slice_.to) {
+    note(landing_.emplace_back().start(device::device_at(to), to, from, slice_.bytes));
+    from += slice_.bytes;
+  }
+}
+
+bool SliceExchange::landed() {
+  bool over = true;
+  for (device::Copy& copy : landing_) over &= note(copy.poll());
+  return over;
 }
 
 // Is it over?

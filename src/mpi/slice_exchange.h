@@ -7,9 +7,11 @@
 
 #pragma once
 
+#include <deque>
 #include <vector>
 
 #include "coll/kernel_run.h"
+#include "coll/slices.h"
 #include "device/copy.h"
 #include "device/pinned_buffer.h"
 #include "mpi/levels.h"
@@ -19,24 +21,35 @@ namespace fairlead::mpi {
 
 enum class ExchangeKind {
   bcast,      // from the root node to all others
+  allgather,  // of all nodes, to all
   reduce,     // of all nodes, to the root node
   allreduce,  // of all nodes, to all
 };
 
 struct Slice {
   ExchangeKind kind;
-  const void* from;  // in device or host memory; of MPI_Bcast, at the root node only
-  void* to;          // where it is wanted
-  uint64_t bytes;    // the same at all nodes
+  const void* from;       // in device or host memory; of a broadcast, at the root node only
+  std::vector<void*> to;  // where it is wanted; of an all-gather, that of each node
+  uint64_t bytes;         // the same at all nodes
   int root_node = 0;
-  // Of reductions, of a type that kernels may know.
+  // Of reductions, of a type that kernels may know and that has no gaps.
   MPI_Datatype datatype = MPI_BYTE;
   MPI_Op op = MPI_OP_NULL;
 };
 
+// The host memory of an exchange, for one after the other.
+struct ExchangeRoom {
+  ExchangeRoom(ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes);
+  bool valid() const { return slices.data() && (parts_bytes == 0 || parts.data()); }
+
+  uint64_t parts_bytes;
+  device::PinnedBuffer slices;  // as they leave and as they return
+  device::PinnedBuffer parts;   // of reductions: this node's part of the slice of each node
+};
+
 class SliceExchange : public Operation {
  public:
-  SliceExchange(Levels& levels, const Slice& slice);
+  SliceExchange(Levels& levels, ExchangeRoom& room, const Slice& slice);
 
   int start() override;
   void advance() override;
@@ -50,25 +63,28 @@ class SliceExchange : public Operation {
   int spread();
   void reduce();
   int collect();
+  void land();
+  bool landed();
   bool arrived();
   bool note(device::Error state);
   void note_host(int result);
-  uint64_t element_bytes() const;
-  uint64_t part_begin(int node) const;
-  uint64_t part_bytes(int node) const { return part_begin(node + 1) - part_begin(node); }
-  bool is_reduction() const { return slice_.kind != ExchangeKind::bcast; }
-  bool is_root() const { return levels_.my_node() == slice_.root_node; }
-  bool wants_result() const {
-    return slice_.kind == ExchangeKind::allreduce || is_root() == (slice_.kind == ExchangeKind::reduce);
+  uint64_t part_begin(int node) const { return parts_.begin(static_cast<uint64_t>(node)) * element_; }
+  uint64_t part_bytes(int node) const { return parts_.length(static_cast<uint64_t>(node)) * element_; }
+  bool is_reduction() const {
+    return slice_.kind == ExchangeKind::reduce || slice_.kind == ExchangeKind::allreduce;
   }
+  bool is_root() const { return levels_.my_node() == slice_.root_node; }
+  unsigned char* own_slice() const;
 
   Levels& levels_;
+  ExchangeRoom& room_;
   Slice slice_;
+  uint64_t element_;
+  coll::Slices parts_;
   uint64_t spreading_turn_ = 0, collecting_turn_ = 0;
-  // The slice as it leaves and as it returns; and this node's part of it, of all nodes.
-  device::PinnedBuffer slice_copy_, parts_;
   std::vector<int> counts_, offsets_, arriving_counts_, arriving_offsets_;
-  device::Copy copy_;
+  device::Copy leaving_;
+  std::deque<device::Copy> landing_;
   coll::KernelRun kernel_;
   enum class Step {
     leaving,
