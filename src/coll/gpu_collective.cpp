@@ -40,6 +40,7 @@ bool GpuCollective::expose() {
   Record& record = mine();
   record.source = record.target = {};
   std::copy(std::begin(work_.offsets), std::end(work_.offsets), record.offsets);
+  std::copy(std::begin(work_.first_offer), std::end(work_.first_offer), record.first_offer);
   if (work_.device < 0) return true;
   record.device = work_.device;
   for (int rank : members_) {
@@ -239,7 +240,9 @@ bool GpuCollective::fetch_by_kernel(const std::vector<size_t>& pieces) {
 const char* GpuCollective::address_of(const Piece& piece) {
   size_t member = static_cast<size_t>(piece.member);
   if (piece.from_target) return targets_[member] + piece.from;
-  return sources_[member] + meeting_.record(piece.member, number_).offsets[meeting_.me()] + piece.from;
+  const Record& record = meeting_.record(piece.member, number_);
+  int offer = record.first_offer[meeting_.me()] + piece.offer;
+  return sources_[member] + record.offsets[offer] + piece.from;
 }
 
 // A copy engine does one thing after the other: what waits for a step of others, and is ready early or late,

@@ -26,6 +26,7 @@ namespace fairlead::coll {
 using device::RemoteMemory;
 
 constexpr int max_members = 32;  // of a communicator that meets
+constexpr int max_offers = 64;   // of what one member shows to others, each with a place of its own
 constexpr uint64_t arrivals_kept = 64;
 constexpr uint64_t records_kept = 8;
 
@@ -42,8 +43,9 @@ enum class Outcome : uint64_t { undecided, gpu, staged };
 // What a member lets the others reach during one collective.
 struct alignas(64) Record {
   RemoteMemory source, target;
-  int32_t device;                 // on which both lie, in the member's numbering
-  uint64_t offsets[max_members];  // of what is for each member, in `source`
+  int32_t device;                    // on which both lie, in the member's numbering
+  uint8_t first_offer[max_members];  // for each member
+  uint64_t offsets[max_offers];      // of what is for others, in `source`
   // All of them hold the collective's number in their upper bits, so that they need no clearing.
   std::atomic<uint64_t> ready;   // * 2, + 1 if this member has mapped what it needs
   std::atomic<uint64_t> done;    // * steps_allowed + the number of steps this member has done

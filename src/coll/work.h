@@ -36,6 +36,7 @@ struct Exposed {
 struct Piece {
   int member;                // from whose memory
   bool from_target = false;  // from its target, else from where its source says that our bytes are
+  int offer = 0;             // of several things that its source holds for us
   uint64_t from = 0;         // the place there
   void* to;                  // in the target, where there is one
   uint64_t bytes;
@@ -55,7 +56,9 @@ struct Reduction {
 struct Work {
   int device = -1;  // on which this rank's part runs; -1: it brings no bytes
   Exposed source, target;
-  uint64_t offsets[max_members] = {};  // of what is for each member, in `source`
+  // Where in `source` that lies which is for others, and where in this list those for each member begin.
+  uint64_t offsets[max_offers] = {};
+  uint8_t first_offer[max_members] = {};
   std::optional<Reduction> reduction;
   std::vector<Piece> pieces;
   bool by_kernel = false;  // one of them for all pieces, where no piece waits for another

@@ -48,7 +48,8 @@ bool maybe_on_device(const CollectiveCall& call) {
 }
 
 // Brings no bytes, as far as a quick look tells.
-bool maybe_empty(const CollectiveCall& call) {
+bool maybe_empty(const CollectiveCall& call, const Place& place) {
+  if (call.among_neighbors() && place.neighbors.none()) return true;
   return call.function != Collective::barrier && call.sendcount == 0 && call.recvcount == 0;
 }
 
@@ -85,7 +86,7 @@ bool detail::passes_by(CollectiveCall* call, bool blocking) {
   }
   if (point->open_calls() > 0) return false;
   if (!point->meeting()) return true;
-  if (maybe_empty(*call)) return false;
+  if (maybe_empty(*call, point->place())) return false;
   point->pass_by();
   return true;
 }

@@ -16,44 +16,11 @@ MPI_Aint extent_of(MPI_Datatype datatype) {
   return static_cast<MPI_Aint>(extent);
 }
 
-// The neighbours this rank receives from and sends to: which of its blocks there are. At the edge of a grid a
-// neighbour is missing, and its block is left alone.
-struct Neighbors {
-  std::vector<bool> in, out;
-};
-
-Neighbors neighbors_in(MPI_Comm comm, int rank) {
-  Neighbors neighbors;
-  int topology = MPI_UNDEFINED, weighted = 0, in = 0, out = 0;
-  PMPI_Topo_test(comm, &topology);
-  if (topology == MPI_CART) {
-    int dimensions = 0;
-    PMPI_Cartdim_get(comm, &dimensions);
-    for (int dimension = 0; dimension < dimensions; ++dimension) {
-      int below = MPI_PROC_NULL, above = MPI_PROC_NULL;
-      PMPI_Cart_shift(comm, dimension, 1, &below, &above);
-      neighbors.in.push_back(below != MPI_PROC_NULL);
-      neighbors.in.push_back(above != MPI_PROC_NULL);
-    }
-    neighbors.out = neighbors.in;
-    return neighbors;
-  }
-  if (topology == MPI_GRAPH) {
-    PMPI_Graph_neighbors_count(comm, rank, &in);
-    out = in;
-  } else if (topology == MPI_DIST_GRAPH) {
-    PMPI_Dist_graph_neighbors_count(comm, &in, &out, &weighted);
-  }
-  neighbors.in.assign(static_cast<size_t>(in), true);
-  neighbors.out.assign(static_cast<size_t>(out), true);
-  return neighbors;
-}
-
 // The regions of one call. Each method says what one buffer holds.
 class Describer {
  public:
   Describer(const CollectiveCall& call, const Place& place)
-      : call_(call), peers_(place.inter ? place.remote_size : place.size), rank_(place.rank) {
+      : call_(call), place_(place), peers_(place.inter ? place.remote_size : place.size), rank_(place.rank) {
     root_ = place.inter ? call.root == MPI_ROOT : call.root == place.rank;
     leaf_ = place.inter ? call.root != MPI_ROOT && call.root != MPI_PROC_NULL : true;
     regions_.read.address = const_cast<void*>(call.sendbuf);
@@ -129,16 +96,16 @@ class Describer {
 
  private:
   void describe_neighbors() {
-    Neighbors neighbors = neighbors_in(call_.comm, rank_);
-    bool to_each =
-        call_.function != Collective::neighbor_allgather && call_.function != Collective::neighbor_allgatherv;
-    if (!to_each)
+    std::vector<bool> in, out;
+    for (const Neighbors::Source& source : place_.neighbors.in) in.push_back(source.rank != MPI_PROC_NULL);
+    for (int destination : place_.neighbors.out) out.push_back(destination != MPI_PROC_NULL);
+    if (!call_.gathers_from_neighbors())
+      add_blocks(regions_.read, out, call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype,
+                 call_.sendtypes);
+    else if (std::find(out.begin(), out.end(), true) != out.end())
       send(1);
-    else
-      add_blocks(regions_.read, neighbors.out, call_.sendcount, call_.sendcounts, call_.sdispls,
-                 call_.sendtype, call_.sendtypes);
-    add_blocks(regions_.written, neighbors.in, call_.recvcount, call_.recvcounts, call_.rdispls,
-               call_.recvtype, call_.recvtypes);
+    add_blocks(regions_.written, in, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype,
+               call_.recvtypes);
   }
 
   void send(int blocks) { regions_.read.add(0, call_.sendcount * blocks, call_.sendtype); }
@@ -174,6 +141,7 @@ class Describer {
   }
 
   const CollectiveCall& call_;
+  const Place& place_;
   int peers_, rank_;
   bool root_, leaf_;
   Regions regions_;
@@ -216,7 +184,10 @@ Place place_in(MPI_Comm comm) {
   PMPI_Comm_size(comm, &place.size);
   PMPI_Comm_test_inter(comm, &inter);
   place.inter = inter != 0;
-  if (place.inter) PMPI_Comm_remote_size(comm, &place.remote_size);
+  if (place.inter)
+    PMPI_Comm_remote_size(comm, &place.remote_size);
+  else
+    place.neighbors = neighbors_of(comm, place.rank);
   return place;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mpi/host_mpi.h"
+#include "mpi/neighbors.h"
 
 namespace fairlead::mpi {
 
@@ -67,6 +68,11 @@ struct CollectiveCall {
 
   // What a rank gives to or takes from itself, its communicator or its neighbours.
   bool in_place() const { return sendbuf == MPI_IN_PLACE; }
+  bool among_neighbors() const { return function >= Collective::neighbor_allgather; }
+  // One block goes to all neighbours, not one to each.
+  bool gathers_from_neighbors() const {
+    return function == Collective::neighbor_allgather || function == Collective::neighbor_allgatherv;
+  }
 };
 
 struct Block {
@@ -103,6 +109,7 @@ struct Place {
   int rank = 0, size = 1;
   bool inter = false;
   int remote_size = 0;
+  Neighbors neighbors;
 };
 Place place_in(MPI_Comm comm);
 

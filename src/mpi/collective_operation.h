@@ -13,6 +13,7 @@
 
 #include "coll/gpu_collective.h"
 #include "mpi/host_image.h"
+#include "mpi/kept_handles.h"
 #include "mpi/meeting_point.h"
 #include "mpi/operation.h"
 
@@ -53,6 +54,7 @@ class CollectiveOperation : public Operation {
   CollectiveCall call_;
   Regions regions_;
   StartInHost start_in_host_;
+  std::optional<KeptHandles> kept_;
   coll::Vote vote_ = coll::Vote::host;
   coll::Work work_;
   uint64_t number_ = 0;

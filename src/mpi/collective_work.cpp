@@ -44,7 +44,12 @@ int device_of(const Region& region) {
 class Planner {
  public:
   Planner(const CollectiveCall& call, const Place& place, Algorithm algorithm, Work* work)
-      : call_(call), work_(*work), me_(place.rank), size_(place.size), algorithm_(algorithm) {}
+      : call_(call),
+        neighbors_(place.neighbors),
+        work_(*work),
+        me_(place.rank),
+        size_(place.size),
+        algorithm_(algorithm) {}
 
   bool plan(const Regions& regions) {
     root_ = call_.root == me_;
@@ -90,6 +95,15 @@ class Planner {
       case Collective::reduce_scatter_block:
       case Collective::reduce_scatter:
         return plan_reduction(regions);
+      case Collective::neighbor_allgather:
+      case Collective::neighbor_allgatherv:
+        expose_source(regions.read);
+        return fetch_from_neighbors();
+      case Collective::neighbor_alltoall:
+      case Collective::neighbor_alltoallv:
+      case Collective::neighbor_alltoallw:
+        expose_source(regions.read);
+        return offer_to_neighbors() && fetch_from_neighbors();
       default:
         return false;
     }
@@ -137,12 +151,14 @@ class Planner {
       uint64_t bytes = 0;
       block_at(member, count, counts, displacements, datatype, datatypes, &offset, &bytes);
       work_.offsets[member] = static_cast<uint64_t>(offset - first_);
+      work_.first_offer[member] = static_cast<uint8_t>(member);
     }
   }
 
-  void fetch(int member, MPI_Aint to, uint64_t bytes) {
+  void fetch(int member, MPI_Aint to, uint64_t bytes, int offer = 0) {
     if (!bytes) return;
-    Piece piece{.member = member, .to = static_cast<char*>(call_.recvbuf) + to, .bytes = bytes};
+    Piece piece{
+        .member = member, .offer = offer, .to = static_cast<char*>(call_.recvbuf) + to, .bytes = bytes};
     work_.pieces.push_back(piece);
   }
 
@@ -157,6 +173,37 @@ class Planner {
       block_at(member, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes,
                &offset, &bytes);
       fetch(member, offset, bytes);
+    }
+    return true;
+  }
+
+  // To each member its blocks, in their order.
+  bool offer_to_neighbors() {
+    if (neighbors_.out.size() > coll::max_offers) return false;
+    int offers = 0;
+    for (int member = 0; member < size_; ++member) {
+      work_.first_offer[member] = static_cast<uint8_t>(offers);
+      for (int block = 0; block < static_cast<int>(neighbors_.out.size()); ++block) {
+        if (neighbors_.out[static_cast<size_t>(block)] != member) continue;
+        MPI_Aint offset = 0;
+        uint64_t bytes = 0;
+        block_at(block, call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, call_.sendtypes,
+                 &offset, &bytes);
+        work_.offsets[offers++] = static_cast<uint64_t>(offset - first_);
+      }
+    }
+    return true;
+  }
+
+  bool fetch_from_neighbors() {
+    for (int block = 0; block < static_cast<int>(neighbors_.in.size()); ++block) {
+      const Neighbors::Source& source = neighbors_.in[static_cast<size_t>(block)];
+      if (source.rank == MPI_PROC_NULL) continue;
+      MPI_Aint offset = 0;
+      uint64_t bytes = 0;
+      block_at(block, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes,
+               &offset, &bytes);
+      fetch(source.rank, offset, bytes, call_.gathers_from_neighbors() ? 0 : source.message);
     }
     return true;
   }
@@ -275,6 +322,7 @@ class Planner {
   }
 
   const CollectiveCall& call_;
+  const Neighbors& neighbors_;
   Work& work_;
   int me_, size_;
   Algorithm algorithm_;

@@ -24,11 +24,13 @@
 #pragma weak PMPI_Comm_set_errhandler
 #pragma weak PMPI_Comm_size
 #pragma weak PMPI_Comm_test_inter
+#pragma weak PMPI_Dist_graph_neighbors
 #pragma weak PMPI_Dist_graph_neighbors_count
 #pragma weak PMPI_Errhandler_free
 #pragma weak PMPI_File_call_errhandler
 #pragma weak PMPI_Get_count
 #pragma weak PMPI_Get_elements_x
+#pragma weak PMPI_Graph_neighbors
 #pragma weak PMPI_Graph_neighbors_count
 #pragma weak PMPI_Grequest_complete
 #pragma weak PMPI_Grequest_start

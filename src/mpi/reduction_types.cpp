@@ -2,6 +2,11 @@
 
 #include "mpi/reduction_types.h"
 
+// Open MPI declares its own types, among them that of 16-bit floating point, in a header of their own.
+#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
+
 // Handles that a host MPI's header promises and its library may lack (host_mpi.h says why this must not
 // hurt).
 #if defined(OPEN_MPI)
@@ -56,6 +61,7 @@
 #pragma weak ompi_mpi_real4
 #pragma weak ompi_mpi_real8
 #pragma weak ompi_mpi_short
+#pragma weak ompi_mpi_short_float
 #pragma weak ompi_mpi_short_int
 #pragma weak ompi_mpi_signed_char
 #pragma weak ompi_mpi_uint16_t
@@ -120,7 +126,15 @@ const struct {
     {MPI_LONG_INT, Element::long_int},
     {MPI_2INT, Element::int_int},
     {MPI_SHORT_INT, Element::short_int},
-// Of Fortran and C++, where this MPI has them.
+// Where this MPI has them: MPI's proposed types, and those of Fortran and C++.
+#ifdef MPIX_C_FLOAT16
+    {MPIX_C_FLOAT16, Element::float16},
+#elif defined(MPIX_SHORT_FLOAT)
+    {MPIX_SHORT_FLOAT, Element::float16},
+#endif
+#ifdef MPIX_BFLOAT16
+    {MPIX_BFLOAT16, Element::bfloat16},
+#endif
 #ifdef MPI_CXX_BOOL
     {MPI_CXX_BOOL, Element::boolean},
 #endif

@@ -29,6 +29,8 @@ int main() {
       "rank, in "
       "every run, on any number of GPU blocks.\n"
       "- `float16` and `bfloat16` are computed in `float` and rounded to nearest even after each operation.\n"
+      "  MPI has no names for them: they are `MPIX_C_FLOAT16` of MPICH and Open MPI, and `MPIX_BFLOAT16` of "
+      "MPICH.\n"
       "- Integers wrap around when they overflow.\n"
       "- Complex products are the four plain ones; infinities and NaNs get no special care.\n"
       "- The minimum or maximum of a NaN and a number is either of them.\n"

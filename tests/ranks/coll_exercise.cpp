@@ -106,6 +106,14 @@ bool may_reduce_in_place_at(int root) {
 #endif
 }
 
+// Each edge between two ranks, in a graph, has the same number at both.
+std::vector<Team::Neighbor> numbered(const std::vector<int>& ranks) {
+  std::vector<Team::Neighbor> neighbors;
+  for (auto rank = ranks.begin(); rank != ranks.end(); ++rank)
+    neighbors.push_back({*rank, static_cast<int>(std::count(ranks.begin(), rank, *rank))});
+  return neighbors;
+}
+
 template <class... Arguments>
 int invoke(const Function& function, Form form, MPI_Request* request, Arguments... arguments) {
   if (is_persistent(form))
@@ -188,23 +196,26 @@ Team::Team(MPI_Comm comm, int side) : comm(comm), side(side) {
     for (int d = 0; d < dimensions; ++d) {
       int before, after;
       MUST(MPI_Cart_shift(comm, d, 1, &before, &after));
-      sources.insert(sources.end(), {before, after});
+      // By dimension and direction: what goes up comes from below.
+      const int down = 2 * d, up = 2 * d + 1;
+      destinations.insert(destinations.end(), {{before, down}, {after, up}});
+      sources.insert(sources.end(), {{before, up}, {after, down}});
     }
-    destinations = sources;
   } else if (topology == MPI_GRAPH) {
     int neighbors = 0;
     MUST(MPI_Graph_neighbors_count(comm, position, &neighbors));
-    sources.resize(static_cast<size_t>(neighbors));
-    MUST(MPI_Graph_neighbors(comm, position, neighbors, sources.data()));
-    destinations = sources;
+    std::vector<int> ranks(static_cast<size_t>(neighbors));
+    MUST(MPI_Graph_neighbors(comm, position, neighbors, ranks.data()));
+    sources = destinations = numbered(ranks);
   } else if (topology == MPI_DIST_GRAPH) {
     int in = 0, out = 0, weighted = 0;
     MUST(MPI_Dist_graph_neighbors_count(comm, &in, &out, &weighted));
-    sources.resize(static_cast<size_t>(in));
-    destinations.resize(static_cast<size_t>(out));
-    std::vector<int> in_weights(sources.size() + 1), out_weights(destinations.size() + 1);
-    MUST(MPI_Dist_graph_neighbors(comm, in, sources.data(), in_weights.data(), out, destinations.data(),
+    std::vector<int> from(static_cast<size_t>(in)), to(static_cast<size_t>(out));
+    std::vector<int> in_weights(from.size() + 1), out_weights(to.size() + 1);
+    MUST(MPI_Dist_graph_neighbors(comm, in, from.data(), in_weights.data(), out, to.data(),
                                   out_weights.data()));
+    sources = numbered(from);
+    destinations = numbered(to);
   }
 }
 
@@ -236,13 +247,14 @@ Collective::Collective(const Team& team, const Plan& plan) : team_(team), plan_(
     lay_out_movement();
 }
 
-int Collective::items(int source, int destination) const {
+int Collective::items(int source, int destination, int message) const {
   if (!has_irregular_counts(plan_.kind)) return plan_.count;
   // With MPI_IN_PLACE, what two ranks exchange is equally long both ways.
   const auto [low, high] = std::minmax(source, destination);
-  const uint64_t dice =
-      plan_.in_place ? key_of(plan_.key, static_cast<uint64_t>(low), static_cast<uint64_t>(high))
-                     : key_of(plan_.key, static_cast<uint64_t>(source), static_cast<uint64_t>(destination));
+  const uint64_t dice = plan_.in_place
+                            ? key_of(plan_.key, static_cast<uint64_t>(low), static_cast<uint64_t>(high))
+                            : key_of(plan_.key + static_cast<uint64_t>(message),
+                                     static_cast<uint64_t>(source), static_cast<uint64_t>(destination));
   switch (dice % 4) {
     case 0:
       return 0;
@@ -277,12 +289,12 @@ std::vector<Block> Collective::spread(std::vector<Block> blocks) const {
   return blocks;
 }
 
-Block Collective::send_block(int peer, int destination) const {
-  return {me_, 1, destination, 0, items(me_, destination), &layout(true, peer), 0};
+Block Collective::send_block(int peer, int destination, int message) const {
+  return {me_, 1, destination, 0, items(me_, destination, message), &layout(true, peer), 0, message};
 }
 
-Block Collective::receive_block(int peer, int destination) const {
-  return {peer, 1, destination, 0, items(peer, destination), &layout(false, peer), 0};
+Block Collective::receive_block(int peer, int destination, int message) const {
+  return {peer, 1, destination, 0, items(peer, destination, message), &layout(false, peer), 0, message};
 }
 
 void Collective::lay_out_movement() {
@@ -353,9 +365,12 @@ void Collective::lay_out_movement() {
 
 void Collective::lay_out_neighborhood() {
   const bool personal = plan_.kind >= Kind::neighbor_alltoall;
-  for (int peer : team_.sources) in_.after.push_back(receive_block(peer, personal ? me_ : everyone));
+  for (const Team::Neighbor& source : team_.sources)
+    in_.after.push_back(personal ? receive_block(source.rank, me_, source.message)
+                                 : receive_block(source.rank, everyone));
   if (personal)
-    for (int peer : team_.destinations) out_.before.push_back(send_block(peer, peer));
+    for (const Team::Neighbor& destination : team_.destinations)
+      out_.before.push_back(send_block(destination.rank, destination.rank, destination.message));
   else
     out_.before.push_back(send_block(0, everyone));
   in_.after = spread(in_.after);
@@ -435,6 +450,14 @@ void Collective::finish(Side& side, const std::vector<Block>& blocks, bool sendi
     side.large_offsets.push_back(static_cast<MPI_Aint>(block.offset / unit));
     side.types.push_back(block.layout->type);
   }
+  if (!blocks.empty()) return;
+  // Who has no neighbours passes what others do; both MPIs refuse null.
+  side.address = nowhere;
+  side.counts = {plan_.count};
+  side.large_counts = {plan_.count};
+  side.offsets = {0};
+  side.large_offsets = {0};
+  side.types = {layout(sending, 0).type};
 }
 
 Place Collective::place(bool sending) const {
@@ -464,7 +487,7 @@ std::vector<char> Collective::image(const Side& side, const std::vector<Block>& 
   std::vector<char> bytes(side.bytes, static_cast<char>(guard_byte));
   for (const Block& block : blocks) {
     if (block.source < 0) continue;  // from MPI_PROC_NULL
-    const uint64_t key = key_of(plan_.key, round_);
+    const uint64_t key = key_of(plan_.key, round_, static_cast<uint64_t>(block.message));
     if (is_reduction(plan_.kind))
       reduce_into(bytes.data() + block.offset, arithmetic(plan_.key), key, block.source, block.sources,
                   block.first_item, block.count);

@@ -92,7 +92,13 @@ struct Team {
   int far = 0;       // of the other group; of an intracommunicator, the same
   bool inter = false;
   bool has_neighbors = false;
-  std::vector<int> sources, destinations;  // MPI_PROC_NULL among them
+  // MPI_PROC_NULL among them. A rank may be a neighbour several times; what tells such messages apart is the
+  // same at both ends.
+  struct Neighbor {
+    int rank;
+    int message = 0;
+  };
+  std::vector<Neighbor> sources, destinations;
 };
 
 struct Plan {
@@ -125,7 +131,8 @@ struct Block {
   int first_item;   // of all that `source` contributes; not 0 in reductions only
   int count;
   const Layout* layout;
-  size_t offset;  // bytes into the buffer
+  size_t offset;    // bytes into the buffer
+  int message = 0;  // of several between two neighbours
 };
 
 class Collective {
@@ -161,10 +168,10 @@ class Collective {
   void lay_out_reduction();
   void lay_out_neighborhood();
   bool has_parts() const;
-  int items(int source, int destination) const;
+  int items(int source, int destination, int message = 0) const;
   const Layout& layout(bool sending, int peer) const;
-  Block send_block(int peer, int destination) const;
-  Block receive_block(int peer, int destination) const;
+  Block send_block(int peer, int destination, int message = 0) const;
+  Block receive_block(int peer, int destination, int message = 0) const;
   std::vector<Block> spread(std::vector<Block> blocks) const;
   void finish(Side& side, const std::vector<Block>& blocks, bool sending);
   Place place(bool sending) const;

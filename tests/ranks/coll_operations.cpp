@@ -2,10 +2,16 @@
 
 #include "coll_operations.h"
 
+#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
+
 #include <complex>
 #include <cstdio>
 #include <cstring>
 #include <type_traits>
+
+#include "kernels/half.h"
 
 namespace ranks::coll {
 
@@ -22,6 +28,17 @@ template <class T>
 struct Twins {
   T value, where;
 };
+
+// Floating point of 16 bits, computed as float.
+template <auto widen, auto narrow>
+struct Half {
+  Half() = default;
+  Half(float value) : bits(narrow(value)) {}
+  operator float() const { return widen(bits); }
+  unsigned short bits;
+};
+using Float16 = Half<fairlead::kernels::float16_to_float, fairlead::kernels::float_to_float16>;
+using BFloat16 = Half<fairlead::kernels::bfloat16_to_float, fairlead::kernels::float_to_bfloat16>;
 
 // ---- Operations, by their meaning ---------------------------------------------------------------------
 
@@ -264,6 +281,10 @@ class Table {
     add<T, Maximum, Minimum, Sum, Product>(name, type);
   }
   template <class T>
+  void sums(const char* name, MPI_Datatype type) {
+    add<T, Sum>(name, type);
+  }
+  template <class T>
   void bits(const char* name, MPI_Datatype type) {
     add<T, BitAnd, BitOr, BitXor>(name, type);
   }
@@ -367,6 +388,14 @@ std::vector<Operation> predefined_operations() {
   EACH(floating, float, MPI_FLOAT);
   EACH(floating, double, MPI_DOUBLE);
   EACH(floating, long double, MPI_LONG_DOUBLE);
+// MPICH 4.0.2 has the type, but aborts in its reductions.
+#if defined(MPIX_C_FLOAT16) && (!defined(MPICH_NUMVERSION) || MPICH_NUMVERSION >= 50000000)
+  EACH(floating, Float16, MPIX_C_FLOAT16);
+#endif
+// MPICH 5.0.2 aborts in all others.
+#ifdef MPIX_BFLOAT16
+  EACH(sums, BFloat16, MPIX_BFLOAT16);
+#endif
   EACH(floating, float, MPI_REAL);
   EACH(floating, double, MPI_DOUBLE_PRECISION);
   EACH(floating, float, MPI_REAL4);

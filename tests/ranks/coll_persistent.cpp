@@ -3,6 +3,8 @@
 // Persistent collectives (MPI 4): made in one order, started in one order per communicator and in any order
 // on different ones, they move each round's data, in as many rounds as one likes.
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <list>
 #include <random>
@@ -38,6 +40,20 @@ Plan plan_of(Kind kind, uint64_t dice) {
   plan.count = some_count(plan.types, key_of(dice, 1));
   plan.key = key_of(dice, 5);
   return plan;
+}
+
+void add_integers(void* in, void* inout, int* count, MPI_Datatype*) {
+  for (int i = 0; i < *count; ++i) static_cast<int*>(inout)[i] += static_cast<const int*>(in)[i];
+}
+
+// Functions that the MPI at hand may lack.
+using AllgatherInit = int (*)(const void*, int, MPI_Datatype, void*, int, MPI_Datatype, MPI_Comm, MPI_Info,
+                              MPI_Request*);
+using AllreduceInit = int (*)(const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info,
+                              MPI_Request*);
+template <class Init>
+Init init(const char* name) {
+  return reinterpret_cast<Init>(dlsym(RTLD_DEFAULT, name));
 }
 
 }  // namespace
@@ -143,4 +159,47 @@ RANK_TEST(pcollectives, may_never_be_started, 1) {
     MUST(MPI_Request_free(&request));
     EXPECT(request == MPI_REQUEST_NULL, "Request_free left a handle");
   }
+}
+
+// What an inactive request uses may be freed; its starts go on using it.
+RANK_TEST(pcollectives, keep_what_the_program_frees, 2) {
+  if (missing()) return;
+  MPI_Comm comm;
+  MPI_Datatype contiguous;
+  MPI_Op op;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  MUST(MPI_Type_contiguous(3, MPI_INT, &contiguous));
+  MUST(MPI_Type_commit(&contiguous));
+  MUST(MPI_Op_create(add_integers, 1, &op));
+  const Place place = rank % 2 == 0 ? Place::device : Place::host;
+  Memory mine(place, 3 * sizeof(int)), all(place, 3 * sizeof(int) * static_cast<size_t>(size));
+  Memory sum(place, 3 * sizeof(int));
+  MPI_Request requests[2];
+  if (!MUST(init<AllgatherInit>("MPI_Allgather_init")(mine, 1, contiguous, all, 1, contiguous, comm,
+                                                      MPI_INFO_NULL, &requests[0])) ||
+      !MUST(init<AllreduceInit>("MPI_Allreduce_init")(mine, sum, 3, MPI_INT, op, comm, MPI_INFO_NULL,
+                                                      &requests[1])))
+    return;
+  // The MPIs at hand need not keep what they use.
+  const auto free_all = [&] {
+    MUST(MPI_Type_free(&contiguous));
+    MUST(MPI_Op_free(&op));
+    MUST(MPI_Comm_free(&comm));
+  };
+  if (!host_oracle) free_all();
+  for (int round = 0; round < 10; ++round) {
+    const int triple[] = {rank, round, 1};
+    mine.write(triple, sizeof(triple));
+    MUST(MPI_Startall(2, requests));
+    MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    std::vector<int> triples(3 * static_cast<size_t>(size)), sums(3);
+    all.read(triples.data(), all.bytes());
+    sum.read(sums.data(), sum.bytes());
+    for (size_t other = 0; other < static_cast<size_t>(size); ++other)
+      EXPECT(triples[3 * other] == static_cast<int>(other) && triples[3 * other + 1] == round,
+             "round %d: triple %zu is wrong", round, other);
+    EXPECT(sums[1] == size * round && sums[2] == size, "round %d: a sum is wrong", round);
+  }
+  for (MPI_Request& request : requests) MUST(MPI_Request_free(&request));
+  if (host_oracle) free_all();
 }

@@ -161,6 +161,20 @@ class Memory {
     EXPECT((memory).holds(key, bytes, &expect_holds_why), "%s: %s", #memory, expect_holds_why.c_str()); \
   } while (0)
 
+// A kernel of the current device that is in flight until end(), which any thread may call, or the end of its
+// life. Memory is neither made nor freed meanwhile: these wait for the device.
+class KernelInFlight {
+ public:
+  explicit KernelInFlight(unsigned blocks = 1, unsigned threads = 1);
+  ~KernelInFlight();
+  KernelInFlight(const KernelInFlight&) = delete;
+  KernelInFlight& operator=(const KernelInFlight&) = delete;
+  void end();
+
+ private:
+  Memory over_;
+};
+
 // Raw allocation in a place, for tests of the life of allocations.
 void* allocate(Place place, size_t bytes);
 void deallocate(Place place, void* address);

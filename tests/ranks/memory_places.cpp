@@ -200,7 +200,8 @@ bool Memory::equals(const std::vector<unsigned char>& wanted, size_t written, si
   std::vector<unsigned char> found(wanted.size());
   copy(found.data(), base_, found.size());
   if (undefined_from < bytes_)
-    std::copy_n(wanted.begin() + static_cast<std::ptrdiff_t>(offset_ + undefined_from), bytes_ - undefined_from,
+    std::copy_n(wanted.begin() + static_cast<std::ptrdiff_t>(offset_ + undefined_from),
+                bytes_ - undefined_from,
                 found.begin() + static_cast<std::ptrdiff_t>(offset_ + undefined_from));
   const auto [bad, good] = std::mismatch(found.begin(), found.end(), wanted.begin());
   if (bad == found.end()) return true;
@@ -211,6 +212,26 @@ bool Memory::equals(const std::vector<unsigned char>& wanted, size_t written, si
            *bad, *good, inside ? "wrong in" : "changed beyond", written, to_string(place_));
   *why = text;
   return false;
+}
+
+KernelInFlight::KernelInFlight(unsigned blocks, unsigned threads) : over_(Place::pinned, sizeof(int)) {
+  if (host_oracle) return;
+  *reinterpret_cast<volatile int*>(over_.data()) = 0;
+  void* over = over_.data();
+  void* arguments[] = {&over};
+  if (fairlead_device_launch("run_until", blocks, threads, arguments) != FAIRLEAD_DEVICE_SUCCESS)
+    give_up("cannot launch run_until: %s", fairlead_device_error_text());
+}
+
+KernelInFlight::~KernelInFlight() {
+  if (host_oracle) return;
+  end();
+  if (fairlead_device_synchronize() != FAIRLEAD_DEVICE_SUCCESS)
+    give_up("cannot synchronize: %s", fairlead_device_error_text());
+}
+
+void KernelInFlight::end() {
+  *reinterpret_cast<volatile int*>(over_.data()) = 1;
 }
 
 }  // namespace ranks

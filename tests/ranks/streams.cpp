@@ -85,32 +85,6 @@ class Overheard {
   EXPECT((overheard).count(warning) == expected(warnings), "%zu warnings, not %zu:\n%s", \
          (overheard).count(warning), expected(warnings), (overheard).text().c_str())
 
-// A kernel of the current device that is in flight until the end of its life. Memory is neither made nor
-// freed meanwhile: these wait for the device.
-class KernelInFlight {
- public:
-  KernelInFlight() : over_(Place::pinned, sizeof(int)) {
-    if (host_oracle) return;
-    set_over(0);
-    void* over = over_.data();
-    void* arguments[] = {&over};
-    if (fairlead_device_launch("run_until", 1, 1, arguments) != FAIRLEAD_DEVICE_SUCCESS)
-      give_up("cannot launch run_until: %s", fairlead_device_error_text());
-  }
-  ~KernelInFlight() {
-    if (host_oracle) return;
-    set_over(1);
-    if (fairlead_device_synchronize() != FAIRLEAD_DEVICE_SUCCESS)
-      give_up("cannot synchronize: %s", fairlead_device_error_text());
-  }
-  KernelInFlight(const KernelInFlight&) = delete;
-  KernelInFlight& operator=(const KernelInFlight&) = delete;
-
- private:
-  void set_over(int value) { *reinterpret_cast<volatile int*>(over_.data()) = value; }
-  Memory over_;
-};
-
 // One place of a call each. (A call that ends its function may become a jump, and have no place.)
 [[gnu::noinline]] void send_here(const Memory& buffer, int peer) {
   MUST(MPI_Send(buffer, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD));

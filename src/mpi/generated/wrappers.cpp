@@ -282,12 +282,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_create_from_groups(MPI_Group local_
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_free(MPI_Comm* comm) {
-  if (!watching()) return real.Comm_free(comm);
-  Parked parked;
-  return real.Comm_free(comm);
-}
-
 extern "C" FAIRLEAD_EXPORT int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[],
     const int periods[], int reorder, MPI_Comm* comm_cart) {
   if (!watching()) return real.Cart_create(comm_old, ndims, dims, periods, reorder, comm_cart);

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/kept_handles.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+#include "mpi/front.h"
+#include "mpi/layout.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// The handles of one kind that are in use.
+template <class Handle>
+class InUse {
+ public:
+  void add_user(Handle handle) {
+    std::lock_guard lock(mutex_);
+    ++handles_[handle].users;
+  }
+  // False where nobody uses it: it may be freed at once.
+  bool leave_to_users(Handle handle) {
+    std::lock_guard lock(mutex_);
+    auto found = handles_.find(handle);
+    if (found == handles_.end()) return false;
+    found->second.left = true;
+    return true;
+  }
+  // True where this was the last user, and the program has left the handle to it.
+  bool remove_user(Handle handle) {
+    std::lock_guard lock(mutex_);
+    auto found = handles_.find(handle);
+    if (--found->second.users > 0) return false;
+    bool left = found->second.left;
+    handles_.erase(found);
+    return left;
+  }
+
+ private:
+  struct State {
+    int users = 0;
+    bool left = false;
+  };
+  std::mutex mutex_;
+  std::unordered_map<Handle, State> handles_;
+};
+
+auto& communicators = *new InUse<MPI_Comm>;
+auto& operations = *new InUse<MPI_Op>;
+auto& datatypes = *new InUse<MPI_Datatype>;
+
+}  // namespace
+
+KeptHandles::KeptHandles(const CollectiveCall& call, const Regions& regions)
+    : comm_(call.comm), op_(call.op) {
+  for (const Region* region : {&regions.read, &regions.written})
+    for (const Block& block : region->blocks)
+      if (!is_plain(block.datatype) && (types_.empty() || types_.back() != block.datatype))
+        types_.push_back(block.datatype);
+  communicators.add_user(comm_);
+  operations.add_user(op_);
+  for (MPI_Datatype type : types_) datatypes.add_user(type);
+}
+
+// The last free of a handle may call functions of the program: no lock is held.
+KeptHandles::~KeptHandles() {
+  for (MPI_Datatype type : types_)
+    if (datatypes.remove_user(type)) real.Type_free(&type);
+  if (operations.remove_user(op_)) real.Op_free(&op_);
+  if (communicators.remove_user(comm_)) real.Comm_free(&comm_);
+}
+
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+extern "C" FAIRLEAD_EXPORT int MPI_Type_free(MPI_Datatype* datatype) {
+  if (!watching() || !datatypes.leave_to_users(*datatype)) return real.Type_free(datatype);
+  *datatype = MPI_DATATYPE_NULL;
+  return MPI_SUCCESS;
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Op_free(MPI_Op* op) {
+  if (!watching() || !operations.leave_to_users(*op)) return real.Op_free(op);
+  *op = MPI_OP_NULL;
+  return MPI_SUCCESS;
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Comm_free(MPI_Comm* comm) {
+  if (!watching()) return real.Comm_free(comm);
+  if (!communicators.leave_to_users(*comm)) {
+    Parked parked;
+    return real.Comm_free(comm);
+  }
+  *comm = MPI_COMM_NULL;
+  return MPI_SUCCESS;
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a nonblocking or persistent collective uses until it is over: the communicator, datatypes, the
+// reduction operation. A program may free them right after its call, but Fairlead may hand the call to the
+// host MPI only later, at each start of a persistent one. So MPI_Comm_free, MPI_Type_free and MPI_Op_free of
+// what is in use leave the handle to its last user, who frees it for the program.
+
+#pragma once
+
+#include <vector>
+
+#include "mpi/collective_call.h"
+
+namespace fairlead::mpi {
+
+class KeptHandles {
+ public:
+  KeptHandles(const CollectiveCall& call, const Regions& regions);
+  ~KeptHandles();
+  KeptHandles(const KeptHandles&) = delete;
+  KeptHandles& operator=(const KeptHandles&) = delete;
+
+ private:
+  MPI_Comm comm_;
+  MPI_Op op_;
+  std::vector<MPI_Datatype> types_;
+};
+
+}  // namespace fairlead::mpi
