@@ -71,7 +71,7 @@ Limits measure(int device, const SmallCopies& engine) {
     log_line(LogLevel::info, "the CPU reads up to %zu and writes up to %zu bytes of device %d itself",
              limits.read, limits.write, device);
   }
-  runtime()->free(memory);
+  // The memory stays: freeing it would wait for all that runs on the device, kernels of the program included.
   return limits;
 }
 

@@ -16,25 +16,21 @@ std::mutex mutex;
 auto& idle = *new std::map<size_t, std::vector<unsigned char*>>;
 size_t total = 0;  // bytes, in use or idle
 
-void release_idle() {
-  for (auto& [bytes, list] : idle) {
-    for (unsigned char* address : list) runtime()->free_pinned(address);
-    total -= bytes * list.size();
-  }
-  idle.clear();
-}
-
 }  // namespace
 
+// An idle one that is larger serves as well. None is freed on the way: that would wait for all that runs on
+// the devices, kernels of the program included.
 PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   std::lock_guard lock(mutex);
-  if (auto& list = idle[bytes]; !list.empty()) {
+  for (auto fitting = idle.lower_bound(bytes); fitting != idle.end(); ++fitting) {
+    auto& [size, list] = *fitting;
+    if (list.empty()) continue;
+    bytes_ = size;
     pinned_ = list.back();
     list.pop_back();
     return;
   }
-  if (total + bytes > options().network_memory) release_idle();
   void* fresh = nullptr;
   if (total + bytes <= options().network_memory && runtime() && runtime()->in_use() &&
       runtime()->allocate_pinned(bytes, &fresh) == Error::none) {
@@ -53,7 +49,11 @@ PinnedBuffer::~PinnedBuffer() {
 
 void release_pinned() {
   std::lock_guard lock(mutex);
-  release_idle();
+  for (auto& [bytes, list] : idle) {
+    for (unsigned char* address : list) runtime()->free_pinned(address);
+    total -= bytes * list.size();
+  }
+  idle.clear();
 }
 
 }  // namespace fairlead::device

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Page-locked host memory for pieces of messages, kept for reuse by size: at most FAIRLEAD_NETWORK_MEMORY
+// Page-locked host memory for pieces of messages, kept for reuse: at most FAIRLEAD_NETWORK_MEMORY
 // bytes. Beyond that, or where the driver refuses, a buffer is ordinary host memory: copies are slower then,
 // but nobody ever waits for a buffer that another message holds. Thread-safe.
 

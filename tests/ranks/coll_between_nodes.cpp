@@ -4,9 +4,7 @@
 // over several nodes they use the GPU in each then (src/mpi/between_nodes.h). Run on pretended nodes, with
 // short pieces.
 
-#include <list>
-
-#include "coll_exercise.h"
+#include "coll_operations.h"
 
 using namespace ranks;
 using namespace ranks::coll;
@@ -70,6 +68,24 @@ RANK_TEST(betweennodes, uneven_and_reversed_parts, 1) {
   run_all(comm);
   MUST(MPI_Comm_free(&comm));
   MUST(MPI_Comm_free(&part));
+}
+
+// Types with gaps, such as MPI_DOUBLE_INT, among them.
+RANK_TEST(betweennodes, reductions_by_every_operation_on_every_type, 1) {
+  MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
+  uint64_t salt = 0;
+  for (const Operation& operation : predefined_operations()) {
+    const uint64_t key = key_of(options.seed, ++salt);
+    check_reduction(operation, {.kind = key % 2 == 0 ? Kind::allreduce : Kind::reduce,
+                                .comm = comm,
+                                .root = static_cast<int>(key / 2 % static_cast<uint64_t>(size)),
+                                .count = key % 3 == 0 ? 7 : 2000,
+                                .in_place = key % 5 == 0,
+                                .from = Place::device,
+                                .to = Place::device,
+                                .key = key});
+  }
+  MUST(MPI_Comm_free(&comm));
 }
 
 RANK_TEST(betweennodes, the_assertion_may_come_later_and_go, 1) {
