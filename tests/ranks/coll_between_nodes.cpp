@@ -76,14 +76,17 @@ RANK_TEST(betweennodes, reductions_by_every_operation_on_every_type, 1) {
   uint64_t salt = 0;
   for (const Operation& operation : predefined_operations()) {
     const uint64_t key = key_of(options.seed, ++salt);
-    check_reduction(operation, {.kind = key % 2 == 0 ? Kind::allreduce : Kind::reduce,
-                                .comm = comm,
-                                .root = static_cast<int>(key / 2 % static_cast<uint64_t>(size)),
-                                .count = key % 3 == 0 ? 7 : 2000,
-                                .in_place = key % 5 == 0,
-                                .from = Place::device,
-                                .to = Place::device,
-                                .key = key});
+    const bool in_place = key % 5 == 0;
+    check_reduction(operation,
+                    {.kind = key % 2 == 0 ? Kind::allreduce : Kind::reduce,
+                     .comm = comm,
+                     // In place at another root than 0, MPICH 4.0.2 crashes.
+                     .root = in_place ? 0 : static_cast<int>(key / 2 % static_cast<uint64_t>(size)),
+                     .count = key % 3 == 0 ? 7 : 2000,
+                     .in_place = in_place,
+                     .from = Place::device,
+                     .to = Place::device,
+                     .key = key});
   }
   MUST(MPI_Comm_free(&comm));
 }

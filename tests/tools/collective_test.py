@@ -36,7 +36,7 @@ class Tables(CollectiveTest):
         # A launch costs a second or two, and the code is the same for every MPI.
         for abi in MPIS:
             for name in MOVED + REDUCED if abi == MPIS[0] else ["alltoallv", "reduce_scatter"]:
-                for form in (name, "i" + name):
+                for form in (name, "i" + name) if name in REDUCED else ("i" + name,):
                     with self.subTest(abi=abi, benchmark=form):
                         text = self.measure(abi, form, "-n", 3, "-m", "4:8", "-c", "H", "H")
                         self.assertEqual([row[0] for row in rows(text)], ["4", "8"])
