@@ -64,5 +64,9 @@ constexpr const FamilyRow& row_of(Family family) {
 constexpr const AlgorithmRow& row_of(Algorithm algorithm) {
   return algorithms[static_cast<size_t>(algorithm)];
 }
+// By the host MPI; each family has such a one.
+constexpr bool is_staged(Algorithm algorithm) {
+  return row_of(algorithm).name == "staged";
+}
 
 }  // namespace fairlead::coll

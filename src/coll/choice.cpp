@@ -7,7 +7,11 @@
 namespace fairlead::coll {
 namespace {
 
-Choice& in_force = *new Choice;
+// Made when it is asked for: this library is loaded into processes that never do.
+Choice& in_force() {
+  static auto& made = *new Choice;
+  return made;
+}
 
 std::string word_for(const AlgorithmRow& row) {
   return std::string(row_of(row.family).name) + ":" + std::string(row.name);
@@ -43,7 +47,7 @@ Algorithm Choice::of(Family family, uint64_t bytes, int members) const {
 
 bool Choice::must_stage(Family family) const {
   const std::optional<Algorithm>& forced = families_[static_cast<size_t>(family)].forced;
-  return forced && row_of(*forced).name == "staged";
+  return forced && is_staged(*forced);
 }
 
 // FNV-1a.
@@ -80,11 +84,11 @@ Choice wanted_choice(std::vector<std::string>* wrong) {
 }
 
 const Choice& choice() {
-  return in_force;
+  return in_force();
 }
 
 void set_choice(Choice choice) {
-  in_force = std::move(choice);
+  in_force() = std::move(choice);
 }
 
 }  // namespace fairlead::coll

@@ -54,7 +54,7 @@ bool maybe_empty(const CollectiveCall& call, const Place& place) {
 }
 
 bool is_refused(const Regions& regions) {
-  return !options().gpu_support && (regions.read.on_device() || regions.written.on_device());
+  return !options().gpu_support && regions.on_device();
 }
 
 int raise(MPI_Comm comm) {
@@ -95,7 +95,7 @@ int detail::run_collective(const CollectiveCall& call, const RunInHost& host) {
   std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
   Regions regions = regions_of(call, point->place());
   if (is_refused(regions)) return refuse_device_memory(call.comm);
-  if (maybe_on_device(call) && runs_between_nodes(call, *point)) {
+  if (regions.on_device() && runs_between_nodes(call, *point)) {
     mpi::check_streams(regions.read.device(), BufferUse::sent);
     mpi::check_streams(regions.written.device(), BufferUse::received);
     int result = run_between_nodes(call, *point);

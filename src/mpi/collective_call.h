@@ -102,6 +102,8 @@ struct Regions {
   Region read, written;
   // The written region holds input, too: MPI_IN_PLACE.
   bool written_is_read = false;
+
+  bool on_device() const { return read.on_device() || written.on_device(); }
 };
 
 // This rank's place in a communicator.

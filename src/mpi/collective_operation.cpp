@@ -35,7 +35,7 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<MeetingPoint> point, co
       regions_(std::move(regions)),
       start_in_host_(std::move(start_in_host)) {
   if (start_in_host_) kept_.emplace(call_, regions_);
-  bool device = regions_.read.on_device() || regions_.written.on_device();
+  bool device = regions_.on_device();
   vote_ = vote_of(call_, regions_, device, device && work_for(call_, regions_, point_->place(), &work_));
 }
 

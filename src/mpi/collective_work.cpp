@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "coll/kernel_run.h"
+#include "coll/slices.h"
 #include "device/classify.h"
 #include "mpi/collective_choice.h"
 #include "mpi/layout.h"
@@ -274,12 +275,9 @@ class Planner {
 
   // Slice number `mine` of so many, in the same place in sources and targets.
   static void cut(uint64_t elements, uint64_t size, int slices, int mine, Reduction* part) {
-    uint64_t grain = std::max<uint64_t>(slice_grain / size, 1);
-    uint64_t count = static_cast<uint64_t>(slices), number = static_cast<uint64_t>(mine);
-    uint64_t slice = ((elements + count - 1) / count + grain - 1) / grain * grain;
-    part->first = std::min(number * slice, elements);
-    part->count = std::min(slice, elements - part->first);
-    part->target_first = part->first;
+    coll::Slices cuts{elements, static_cast<uint64_t>(slices), std::max<uint64_t>(slice_grain / size, 1)};
+    part->first = part->target_first = cuts.begin(static_cast<uint64_t>(mine));
+    part->count = cuts.length(static_cast<uint64_t>(mine));
   }
 
   // MPI_Bcast of little: everybody fetches it from the root. Of much: the root's links would carry every byte
@@ -339,7 +337,7 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const Place& p
   int reads = device_of(regions.read), writes = device_of(regions.written);
   if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;
   Algorithm algorithm = algorithm_for(call, regions, place);
-  if (coll::row_of(algorithm).name == "staged") return false;
+  if (coll::is_staged(algorithm)) return false;
   work->device = std::max(reads, writes);
   work->by_kernel = coll::row_of(algorithm).name == "kernel";
   return Planner(call, place, algorithm, work).plan(regions);

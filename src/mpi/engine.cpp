@@ -22,7 +22,7 @@ constexpr unsigned rounds_between_nudges = 4;
 
 void Backoff::pause() {
   // A peer on another core answers within a few microseconds; after that, let others have this core.
-  if (++idle_ < 2000)
+  if (++idle_ < 100)
     __builtin_ia32_pause();
   else
     sched_yield();

@@ -27,7 +27,7 @@ uint64_t size_of(MPI_Datatype datatype) {
   return static_cast<uint64_t>(size);
 }
 
-// Sizes that many messages have in common: idle buffers are found by size.
+// Sizes that many messages have in common, so that what one leaves idle is large enough for the next.
 uint64_t common_size(uint64_t bytes) {
   return bytes ? std::bit_ceil(bytes) : 0;
 }
@@ -56,9 +56,6 @@ unsigned char* SliceExchange::own_slice() const {
 
 int SliceExchange::start() {
   std::lock_guard lock(engine().mutex());
-  begin();
-  step_ = Step::leaving;
-  error_ = MPI_SUCCESS;
   spreading_turn_ = levels_.spreading.turns.take();
   if (is_reduction()) collecting_turn_ = levels_.collecting.turns.take();
   if (slice_.kind != ExchangeKind::bcast || is_root())

@@ -55,10 +55,10 @@ void run_all(MPI_Comm comm, int side = 0) {
     if (!works(team, kind, Form::blocking)) continue;
     const uint64_t dice = key_of(options.seed, static_cast<uint64_t>(k));
     const int root = static_cast<int>(dice % static_cast<uint64_t>(roots));
-    run(team, plan_of(kind, root, 1));
-    run(team, plan_of(kind, root, 2, static_cast<Places>(dice / 16 % places_count)));
+    run(team, plan_of(kind, root, 1,
+                      dice / 16 % 2 ? Places::device : static_cast<Places>(dice / 32 % places_count)));
     if (!works(team, kind, Form::nonblocking)) continue;
-    Plan plan = plan_of(kind, root, 3);
+    Plan plan = plan_of(kind, root, 2);
     plan.in_place = plan.in_place && may_be_in_place(kind, Form::nonblocking);
     plan.root_side = team.inter ? 1 : 0;
     run(team, plan, Form::nonblocking);

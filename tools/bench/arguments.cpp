@@ -43,6 +43,10 @@ std::string read_range(const std::string& text, uint64_t* smallest, uint64_t* la
 bool is_collective(const BenchArguments& a) {
   return a.kind->collective.has_value();
 }
+// One of them, or all in turn.
+bool measures_collectives(const BenchArguments& a) {
+  return is_collective(a) || a.kind->id == Benchmark::tune;
+}
 bool is_barrier(const BenchArguments& a) {
   return a.kind->collective == Collective::barrier;
 }
@@ -61,14 +65,13 @@ std::vector<std::string> tunable() {
 }
 
 UsualIterations usual_of(const BenchArguments& a) {
-  if (is_collective(a) || a.kind->id == Benchmark::tune) return usual_collectives;
+  if (measures_collectives(a)) return usual_collectives;
   return a.kind->id == Benchmark::latency || a.kind->id == Benchmark::copy ? usual_messages : usual_windows;
 }
 
 void define_range(CLI::App& app, BenchArguments& a) {
-  std::string smallest = is_collective(a) || a.kind->id == Benchmark::tune
-                             ? "Sizes below one element begin with that."
-                             : "0:MAX begins with empty messages (latency only).";
+  std::string smallest = measures_collectives(a) ? "Sizes below one element begin with that."
+                                                 : "0:MAX begins with empty messages (latency only).";
   app.add_option(
          "-m,--message-size", a.size_range,
          "Message sizes in bytes, doubling from MIN to MAX; k, m and g may follow a number. MIN: ends "
@@ -96,7 +99,7 @@ void define_iterations(CLI::App& app, BenchArguments& a) {
       ->type_name("N")
       ->check(whole_number(0, most_iterations))
       ->default_str("a hundredth of the timed ones, 10 at least");
-  if (a.kind->id != Benchmark::latency && a.kind->id != Benchmark::tune && !is_collective(a))
+  if (a.kind->id != Benchmark::latency && !measures_collectives(a))
     app.add_option("-W,--window-size", a.window, "Messages in flight at once.")
         ->type_name("N")
         ->check(whole_number(1, 65536))
