@@ -8,7 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "base/log.h"
 #include "base/options.h"
+#include "base/patience.h"
 #include "base/statistics.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
@@ -294,11 +296,23 @@ class BetweenNodes {
     if (error_ == MPI_SUCCESS) error_ = result;
   }
 
-  // An error of any member is one of all.
+  // An error of any member is one of all. Here members wait for those that are late, which the host MPI does
+  // not name.
   int agreed_error() {
-    int worst = error_ == MPI_SUCCESS ? 0 : 1;
-    Parked parked;
-    real.Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, levels_.all());
+    int worst = error_ == MPI_SUCCESS ? 0 : 1, here = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    int result = real.Iallreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, levels_.all(), &request);
+    Patience patience;
+    for (Backoff backoff; result == MPI_SUCCESS; backoff.pause()) {
+      result = real.Test(&request, &here, MPI_STATUS_IGNORE);
+      if (here) break;
+      engine().progress();
+      if (patience.is_over())
+        log_line(LogLevel::warn,
+                 "a collective over %d nodes has been waiting for %d s; not there yet: some of the %zu ranks",
+                 levels_.nodes(), static_cast<int>(options().coll_late_s), ranks());
+    }
+    note(result);
     if (worst) note(MPI_ERR_OTHER);
     return error_;
   }
@@ -361,6 +375,11 @@ class BetweenNodes {
     });
   }
 
+  size_t ranks() const {
+    size_t sum = 0;
+    for (int node = 0; node < levels_.nodes(); ++node) sum += levels_.members(node).size();
+    return sum;
+  }
   size_t place() const { return static_cast<size_t>(levels_.my_place()); }
 
   const CollectiveCall& call_;

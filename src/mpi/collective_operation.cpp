@@ -3,6 +3,7 @@
 #include "mpi/collective_operation.h"
 
 #include "base/log.h"
+#include "base/options.h"
 #include "base/statistics.h"
 #include "mpi/collective_work.h"
 #include "mpi/progress_thread.h"
@@ -16,8 +17,6 @@ using coll::Progress;
 using coll::Vote;
 
 namespace {
-
-constexpr auto patience_with_missing = std::chrono::seconds(10);
 
 Vote vote_of(const CollectiveCall& call, const Regions& regions, bool device, bool has_work) {
   if (device) return has_work ? Vote::device : Vote::staged;
@@ -47,7 +46,7 @@ int CollectiveOperation::start() {
   step_ = Step::arriving;
   cleared_ = false;
   error_ = MPI_SUCCESS;
-  complained_ = std::chrono::steady_clock::now();
+  patience_.restart();
   number_ = point_->begin_call();
   if (start_in_host_) point_->start_joining();
   advance();
@@ -147,19 +146,17 @@ void CollectiveOperation::over(int error) {
 
 // A rank that leaves the others waiting should be known by name.
 void CollectiveOperation::complain_of_missing() {
-  auto now = std::chrono::steady_clock::now();
-  if (now - complained_ < patience_with_missing) return;
-  complained_ = now;
+  if (!patience_.is_over()) return;
   std::string ranks;
   for (int member : point_->meeting()->missing(number_))
     ranks += (ranks.empty() ? "" : ", ") + std::to_string(point_->world_rank(member));
   if (ranks.empty()) return;
   log_line(
       LogLevel::warn,
-      "rank %d has been waiting in collective %llu of a communicator of %d ranks for %lld s; not there yet: "
+      "rank %d has been waiting in collective %llu of a communicator of %d ranks for %d s; not there yet: "
       "rank %s",
       point_->world_rank(point_->place().rank), static_cast<unsigned long long>(number_),
-      point_->place().size, static_cast<long long>(patience_with_missing.count()), ranks.c_str());
+      point_->place().size, static_cast<int>(options().coll_late_s), ranks.c_str());
 }
 
 // The host MPI will be called, and cannot be polled: what is not decided is handed to it, which goes on with

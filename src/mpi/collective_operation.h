@@ -11,6 +11,7 @@
 
 #include <functional>
 
+#include "base/patience.h"
 #include "coll/gpu_collective.h"
 #include "mpi/host_image.h"
 #include "mpi/kept_handles.h"
@@ -63,7 +64,7 @@ class CollectiveOperation : public Operation {
   enum class Step { arriving, deciding, on_gpu, waiting_for_turn, in_host, over } step_ = Step::arriving;
   std::optional<coll::GpuCollective> gpu_;
   StagedBuffers staged_;
-  std::chrono::steady_clock::time_point complained_;
+  Patience patience_;
   int error_ = MPI_SUCCESS;
   bool must_stage_ = false;
 };

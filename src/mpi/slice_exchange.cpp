@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 
 #include "base/log.h"
+#include "base/options.h"
 #include "device/classify.h"
 #include "kernels/parameters.h"
 #include "mpi/reduction_types.h"
@@ -203,7 +205,25 @@ bool SliceExchange::arrived() {
   int here = 0;
   int result = real.Test(&message_, &here, MPI_STATUS_IGNORE);
   note_host(result);
-  return here || result != MPI_SUCCESS;
+  if (here || result != MPI_SUCCESS) return true;
+  complain_of_missing();
+  return false;
+}
+
+// The host MPI does not tell which of them it is.
+void SliceExchange::complain_of_missing() {
+  if (!patience_.is_over()) return;
+  std::string ranks;
+  for (int node = 0; node < levels_.nodes(); ++node) {
+    if (node == levels_.my_node()) continue;
+    int member = levels_.members(node)[static_cast<size_t>(levels_.my_place())];
+    ranks += (ranks.empty() ? "" : ", ") + std::to_string(member);
+  }
+  log_line(
+      LogLevel::warn,
+      "a collective between %d nodes has been waiting for %d s for ranks of other nodes: for one or more "
+      "of %s in its communicator, or others in their nodes",
+      levels_.nodes(), static_cast<int>(options().coll_late_s), ranks.c_str());
 }
 
 int SliceExchange::finish(MPI_Status* status) {

@@ -10,6 +10,7 @@
 #include <deque>
 #include <vector>
 
+#include "base/patience.h"
 #include "coll/kernel_run.h"
 #include "coll/slices.h"
 #include "device/copy.h"
@@ -66,6 +67,7 @@ class SliceExchange : public Operation {
   void land();
   bool landed();
   bool arrived();
+  void complain_of_missing();
   bool note(device::Error state);
   void note_host(int result);
   uint64_t part_begin(int node) const { return parts_.begin(static_cast<uint64_t>(node)) * element_; }
@@ -98,6 +100,7 @@ class SliceExchange : public Operation {
   };
   Step step_ = Step::leaving;
   int error_ = MPI_SUCCESS;
+  Patience patience_;
 };
 
 }  // namespace fairlead::mpi

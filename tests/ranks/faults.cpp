@@ -204,7 +204,8 @@ RANK_TEST(faults, children_do_no_harm, 2) {
       MUST(MPI_Irecv(buffer, count_of(buffer), MPI_BYTE, peer, tag + 1, MPI_COMM_WORLD, &request));
     EXPECT(run_child([] { return 7; }) == 7 << 8, "a child that leaves at once fails");
     EXPECT(run_child([]() -> int { exit(0); }) == 0, "a child that leaves by exit() fails");
-    EXPECT(run_child([] { return execl("/bin/true", "true", nullptr); }) == 0, "a child that runs a program fails");
+    EXPECT(run_child([] { return execl("/bin/true", "true", nullptr); }) == 0,
+           "a child that runs a program fails");
     EXPECT(run_child([&] {
              if (host_oracle) return 0;
              char byte;  // refused: a child has no GPU
@@ -247,4 +248,16 @@ RANK_TEST(faults, a_rank_is_killed_in_mid_transfer, 2) {
   at(__FILE__, __LINE__, "Waitall for a rank that is gone");
   MPI_Waitall(count, requests.data(), MPI_STATUSES_IGNORE);
   MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+RANK_TEST(faults, a_rank_is_late_for_a_collective, 2) {
+  // For ctest `faults.late`: the others say whom they wait for.
+  const char* seconds = getenv("TEST_LATE_S");
+  if (seconds == nullptr) return;
+  Memory buffer(Place::device, 4 << 20);
+  buffer.fill(0);
+  // The first makes communicators.
+  MUST(MPI_Allreduce(MPI_IN_PLACE, buffer, count_of(buffer) / 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  if (rank == 0) sleep(static_cast<unsigned>(atoi(seconds)));
+  MUST(MPI_Allreduce(MPI_IN_PLACE, buffer, count_of(buffer) / 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
 }
