@@ -9,6 +9,7 @@
 
 #include "bench/bench.h"
 #include "common/command_line.h"
+#include "doctor/doctor.h"
 #include "options/options.h"
 #include "run/run.h"
 
@@ -25,11 +26,13 @@ constexpr Command commands[] = {
     {"run", "start an MPI program with Fairlead loaded", run_command},
     {"exec", "become one rank with Fairlead loaded, under mpirun, mpiexec, srun or flux", exec_command},
     {"bench", "measure messages, collectives and the GPU's own copy", bench_command},
+    {"doctor", "find out whether this MPI is GPU-aware, why not, and what to do", doctor_command},
     {"options", "print every option of the library and the value in force", options_command},
 };
 
 constexpr const char* examples =
     "  fairlead run -n 4 ./my_mpi_program\n"
+    "  fairlead doctor ./my_mpi_program\n"
     "  fairlead bench latency\n"
     "  fairlead bench bw -m 1m:64m D H --json -";
 
@@ -63,7 +66,8 @@ std::string manual_page() {
     arguments.kind = &kind;
     add(fmt::format("bench {}", kind.name).c_str(), description_of(kind), arguments, define_bench);
   }
-  add("options", commands[3].summary, OptionsArguments{}, define_options);
+  add("doctor", commands[3].summary, DoctorArguments{}, define_doctor);
+  add("options", commands[4].summary, OptionsArguments{}, define_options);
   return text +
          ".SH EXIT STATUS\n0 fine, 1 a problem was found, 2 the command line makes no sense, 77 this machine "
          "cannot run it.\n"

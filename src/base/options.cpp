@@ -62,6 +62,7 @@ constexpr Alias aliases[] = {
 // Variables with our prefix that belong to the tools and the build, not to this table.
 constexpr const char* foreign[] = {"FAIRLEAD_HOME", "FAIRLEAD_BUILD", "FAIRLEAD_MPICC"};
 constexpr const char* foreign_prefix = "FAIRLEAD_TEST_";
+constexpr const char* prefix = "FAIRLEAD_";
 
 constexpr const char* boolean_words = "on, off, yes, no, true, false, 1, 0";
 constexpr const char* size_words = "a size in bytes such as 4096, 64k, 1m, 2g";
@@ -72,7 +73,7 @@ std::string lower(std::string text) {
 }
 
 std::string variable_of(const std::string& name) {
-  std::string variable = "FAIRLEAD_" + name;
+  std::string variable = prefix + name;
   std::transform(variable.begin(), variable.end(), variable.begin(),
                  [](unsigned char c) { return std::toupper(c); });
   return variable;
@@ -134,6 +135,11 @@ bool understood(const Row& row, const std::string& text, std::set<std::string>* 
   return true;
 }
 
+std::string not_understood(const Row& row, const std::string& variable, const std::string& text) {
+  return variable + "=" + text + " is not understood (accepted: " + accepted_words(row) + "); using " +
+         row.initial;
+}
+
 // All ranks read the same variables.
 bool speaks_for_the_job() {
   auto job = job_from_environment();
@@ -155,24 +161,27 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return line[b.size()];
 }
 
+bool is_ours(const std::string& variable) {
+  return variable.rfind(prefix, 0) == 0 && variable.rfind(foreign_prefix, 0) != 0 &&
+         std::find(std::begin(foreign), std::end(foreign), variable) == std::end(foreign);
+}
+
+// "" for the name of an option, and for what is not ours.
+std::string complaint_about_name(const std::string& variable) {
+  if (!is_ours(variable)) return {};
+  std::vector<std::string> known;
+  for (const Row& row : rows) known.push_back(variable_of(row.name));
+  if (std::find(known.begin(), known.end(), variable) != known.end()) return {};
+  std::string nearest = nearest_name(variable, known, std::strlen(prefix));
+  return "unknown option " + variable + " is ignored" +
+         (nearest.empty() ? "" : "; did you mean " + nearest + "?");
+}
+
 void report_unknown_variables() {
   for (char** entry = environ; entry && *entry; ++entry) {
     std::string variable = std::string(*entry).substr(0, std::string(*entry).find('='));
-    if (variable.rfind("FAIRLEAD_", 0) != 0) continue;
-    if (variable.rfind(foreign_prefix, 0) == 0 ||
-        std::find(std::begin(foreign), std::end(foreign), variable) != std::end(foreign))
-      continue;
-    std::string nearest;
-    size_t best = std::numeric_limits<size_t>::max();
-    for (const Row& row : rows) {
-      size_t distance = edit_distance(variable, variable_of(row.name));
-      if (distance < best) best = distance, nearest = variable_of(row.name);
-    }
-    if (best == 0) continue;
-    // A misspelling leaves most of the name as it is.
-    bool close = best * 3 <= nearest.size() - std::strlen("FAIRLEAD_");
-    log_line(LogLevel::warn, "unknown option %s is ignored%s%s%s", variable.c_str(),
-             close ? "; did you mean " : "", close ? nearest.c_str() : "", close ? "?" : "");
+    std::string complaint = complaint_about_name(variable);
+    if (!complaint.empty()) log_line(LogLevel::warn, "%s", complaint.c_str());
   }
 }
 
@@ -199,9 +208,7 @@ void load(Loaded& loaded, const Row& row, Field* field) {
     }
   }
   if (!understood(row, text, field)) {
-    if (speaks_for_the_job())
-      log_line(LogLevel::warn, "%s=%s is not understood (accepted: %s); using %s", origin.c_str(),
-               text.c_str(), accepted_words(row).c_str(), row.initial);
+    if (speaks_for_the_job()) log_line(LogLevel::warn, "%s", not_understood(row, origin, text).c_str());
     understood(row, text = row.initial, field);
     origin = "default";
   }
@@ -238,6 +245,30 @@ std::vector<OptionReport> describe_options() {
                        value, origin});
   }
   return reports;
+}
+
+std::string nearest_name(const std::string& name, const std::vector<std::string>& candidates, size_t prefix) {
+  std::string nearest;
+  size_t best = std::numeric_limits<size_t>::max();
+  for (const std::string& candidate : candidates) {
+    size_t distance = edit_distance(name, candidate);
+    if (distance < best) best = distance, nearest = candidate;
+  }
+  // A misspelling leaves most of the name as it is.
+  bool close = !nearest.empty() && best * 3 <= nearest.size() - std::min(prefix, nearest.size());
+  return close ? nearest : "";
+}
+
+std::string complaint_about(const std::string& variable, const std::string& value) {
+  [[maybe_unused]] Options scratch;
+#define FAIRLEAD_OPTION(field, type, initial, accepted, help)                             \
+  if (Row row{#field, #type, initial, accepted, help}; variable == variable_of(row.name)) \
+    return understood(row, value, &scratch.field) ? "" : not_understood(row, variable, value);
+#define FAIRLEAD_ALIAS(name, variable, value, means)
+#include "base/options.def"
+#undef FAIRLEAD_OPTION
+#undef FAIRLEAD_ALIAS
+  return complaint_about_name(variable);
 }
 
 std::string parse_boolean(const std::string& text, bool* into) {

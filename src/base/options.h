@@ -43,6 +43,14 @@ struct OptionReport {
 };
 std::vector<OptionReport> describe_options();
 
+// What is wrong with a variable of this name and value: that no option has the name, or does not take the
+// value, and what is accepted. "" where nothing is; also for variables that are none of ours.
+std::string complaint_about(const std::string& variable, const std::string& value);
+
+// The candidate that `name` is most likely a misspelling of; "" where none is near. `prefix`: how much of the
+// names all of them share.
+std::string nearest_name(const std::string& name, const std::vector<std::string>& candidates, size_t prefix);
+
 // Parses into `into` and returns an empty string, or says what is wrong and what is accepted.
 std::string parse_boolean(const std::string& text, bool* into);
 std::string parse_integer(const std::string& text, int64_t* into);

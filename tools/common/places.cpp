@@ -20,6 +20,11 @@ fs::path home() {
   return fs::path(own_path()).parent_path().parent_path();
 }
 
+std::string rank_program(const std::string& name) {
+  fs::path candidate = home() / "libexec" / "fairlead" / name;
+  return is_executable(candidate.string()) ? candidate.string() : std::string();
+}
+
 }  // namespace
 
 std::string own_path() {
@@ -54,8 +59,10 @@ std::string preload_library(const std::string& abi) {
 }
 
 std::string bench_program(const std::string& abi) {
-  fs::path candidate = home() / "libexec" / "fairlead" / ("bench-" + abi);
-  return is_executable(candidate.string()) ? candidate.string() : std::string();
+  return rank_program("bench-" + abi);
+}
+std::string probe_program(const std::string& abi) {
+  return rank_program("probe-" + abi);
 }
 
 std::vector<std::string> bench_abis() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where Fairlead's own files are, relative to this program, so that a build tree, an install tree and a
-// moved install tree all work: bin/fairlead, libexec/fairlead/bench-<abi>, lib/libfairlead-<abi>.so.
+// moved install tree all work: bin/fairlead, libexec/fairlead/{bench,probe}-<abi>,
+// lib/libfairlead-<abi>.so.
 // The variable FAIRLEAD_HOME names another tree.
 
 #pragma once
@@ -17,6 +18,7 @@ inline const std::vector<std::string> mpi_abis = {"openmpi", "mpich", "abi"};
 std::string own_path();
 std::string preload_library(const std::string& abi);  // throws a usage Failure where this tree has none
 std::string bench_program(const std::string& abi);    // empty where this tree has none
+std::string probe_program(const std::string& abi);    // the same
 
 // The folder of this tree that holds the file; empty where none does.
 std::string library_folder(const std::string& file);

@@ -3,6 +3,8 @@
 #include "common/process.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,16 +26,47 @@ std::vector<char*> argument_vector(const Words& command) {
   return arguments;
 }
 
+// Ends a process group when its time is over; a group of 0 has all the time there is.
+class Deadline {
+ public:
+  Deadline(pid_t group, std::chrono::seconds limit) : group(group), end(Clock::now() + limit) {}
+
+  // Waits until there is something to read, or the end of it; false when the group had to be killed.
+  bool readable(int file) {
+    while (group > 0) {
+      auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+      pollfd waiting{file, POLLIN, 0};
+      if (left > 0 && poll(&waiting, 1, static_cast<int>(left)) != 0) break;
+      if (left > 0) continue;
+      kill(-group, asked ? SIGKILL : SIGTERM);
+      if (asked) return false;
+      asked = true;
+      end = Clock::now() + std::chrono::seconds(2);
+    }
+    return true;
+  }
+  bool passed() const { return asked; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  pid_t group;
+  Clock::time_point end;
+  bool asked = false;
+};
+
 }  // namespace
 
 Captured capture(const Words& command, Stderr errors,
-                 const std::vector<std::pair<std::string, std::string>>& environment) {
+                 const std::vector<std::pair<std::string, std::string>>& environment,
+                 std::chrono::seconds limit) {
   Captured captured;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return captured;
   std::vector<char*> arguments = argument_vector(command);
   pid_t child = fork();
+  bool limited = limit.count() > 0;
   if (child == 0) {
+    if (limited) setpgid(0, 0);
     int null = open("/dev/null", O_RDWR);
     dup2(null, 0);
     dup2(ends[1], 1);
@@ -44,8 +77,11 @@ Captured capture(const Words& command, Stderr errors,
     _exit(127);
   }
   close(ends[1]);
+  if (child > 0 && limited) setpgid(child, child);
+  Deadline deadline(limited ? child : 0, limit);
   char block[4096];
-  for (ssize_t got; child > 0 && (got = read(ends[0], block, sizeof block)) != 0;) {
+  for (ssize_t got;
+       child > 0 && deadline.readable(ends[0]) && (got = read(ends[0], block, sizeof block)) != 0;) {
     if (got > 0)
       captured.output.append(block, static_cast<size_t>(got));
     else if (errno != EINTR)
@@ -55,6 +91,7 @@ Captured capture(const Words& command, Stderr errors,
   int status = 0;
   if (child > 0 && waitpid(child, &status, 0) == child)
     captured.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (deadline.passed()) captured.status = timed_out;
   return captured;
 }
 

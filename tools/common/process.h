@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -11,16 +12,21 @@
 
 namespace fairlead::tools {
 
+constexpr int timed_out = 124;
+
 struct Captured {
-  int status = -1;  // exit code; 128 + signal where one ended it; 127 where it could not start
+  // Exit code; 128 + signal where one ended it; 127 where it could not start; timed_out where it was ended.
+  int status = -1;
   std::string output;
 };
 
 enum class Stderr { merge, pass, drop };
 
-// Runs a program to its end. stdin is empty.
+// Runs a program to its end; stdin is empty. With a limit it runs in a process group of its own, which is
+// ended when the time is over: first asked to, as launchers need to end their ranks, then killed.
 Captured capture(const Words& command, Stderr errors,
-                 const std::vector<std::pair<std::string, std::string>>& environment = {});
+                 const std::vector<std::pair<std::string, std::string>>& environment = {},
+                 std::chrono::seconds limit = {});
 
 // Replaces this process; returns only by throwing a usage Failure.
 [[noreturn]] void become(const Words& command);

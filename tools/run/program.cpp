@@ -25,9 +25,8 @@ struct MpiLibrary {
 };
 
 constexpr MpiLibrary mpi_libraries[] = {
-    {"libmpi.so.40", "openmpi"},    {"libmpi.so.12", "mpich"},     {"libmpich.so.12", "mpich"},
-    {"libmpi_cray.so.12", "mpich"}, {"libmpi_gnu.so.12", "mpich"}, {"libmpi_abi.so.0", "abi"},
-    {"libmpi_abi.so.1", "abi"},
+    {"libmpi.so.40", "openmpi"}, {"libmpi.so.12", "mpich"},  {"libmpich.so.12", "mpich"},
+    {"libmpi_abi.so.0", "abi"},  {"libmpi_abi.so.1", "abi"},
 };
 
 // Programs that are asked to run a file of another kind, which then loads MPI.
@@ -76,8 +75,26 @@ std::string listing(const std::string& loader, const std::string& program) {
   return capture({loader, program}, Stderr::merge, {{"LD_TRACE_LOADED_OBJECTS", "1"}}).output;
 }
 
-// Reads the lines "    libmpi.so.40 => /usr/lib/libmpi.so.40 (0x...)" or "... => not found".
-void find_libraries(const std::string& listing, Program* program) {
+}  // namespace
+
+std::string abi_of_library(const std::string& soname) {
+  for (const MpiLibrary& known : mpi_libraries)
+    if (soname == known.soname) return known.abi;
+  // Cray's, one for each compiler: libmpi_cray.so.12, libmpi_gnu_123.so.12. Its GPU library is none.
+  size_t end = soname.find(".so.12");
+  bool cray = soname.rfind("libmpi_", 0) == 0 && end != std::string::npos && end + 6 == soname.size() &&
+              soname.rfind("libmpi_gtl", 0) != 0;
+  return cray ? "mpich" : "";
+}
+
+std::string library_listing(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string loader = loader_of(file);
+  return loader.empty() ? "" : listing(loader, path);
+}
+
+// The lines "    libmpi.so.40 => /usr/lib/libmpi.so.40 (0x...)" or "... => not found".
+void read_listing(const std::string& listing, Program* program) {
   std::istringstream lines(listing);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
@@ -85,20 +102,17 @@ void find_libraries(const std::string& listing, Program* program) {
     words >> soname >> arrow >> path;
     soname = std::filesystem::path(soname).filename().string();
     if (program->missing.empty() && line.find("=> not found") != std::string::npos) program->missing = soname;
-    for (const MpiLibrary& known : mpi_libraries) {
-      if (soname != known.soname) continue;
-      if (!program->abi.empty() && program->abi != known.abi)
-        throw usage(fmt::format("{} is linked with two MPIs, {} and {}; link it with one", program->path,
-                                program->mpi_soname, soname));
-      if (!program->abi.empty()) continue;
-      program->abi = known.abi;
-      program->mpi_soname = soname;
-      if (path[0] == '/') program->mpi_library = path;
-    }
+    std::string abi = abi_of_library(soname);
+    if (abi.empty()) continue;
+    if (!program->abi.empty() && program->abi != abi)
+      throw usage(fmt::format("{} is linked with two MPIs, {} and {}; link it with one", program->path,
+                              program->mpi_soname, soname));
+    if (!program->abi.empty()) continue;
+    program->abi = abi;
+    program->mpi_soname = soname;
+    if (path[0] == '/') program->mpi_library = path;
   }
 }
-
-}  // namespace
 
 Program inspect_program(const std::string& name) {
   Program program;
@@ -115,7 +129,7 @@ Program inspect_program(const std::string& name) {
   std::string loader = loader_of(file);
   if (loader.empty()) return program;
   program.kind = is_interpreter(program.path) ? ProgramKind::interpreter : ProgramKind::dynamic;
-  find_libraries(listing(loader, program.path), &program);
+  read_listing(listing(loader, program.path), &program);
   return program;
 }
 

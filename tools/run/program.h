@@ -28,6 +28,14 @@ struct Program {
 // Throws a usage Failure when there is no such program, or it links two MPIs at once.
 Program inspect_program(const std::string& name);
 
+// What the loader says it would load into the program at `path`, a line each; "" where it has no loader.
+std::string library_listing(const std::string& path);
+// Reads such lines: the MPI among them, and what is missing.
+void read_listing(const std::string& listing, Program* program);
+
+// The MPI ABI a library belongs to by its name, such as libmpi.so.40; "" where it is no MPI library.
+std::string abi_of_library(const std::string& soname);
+
 // Throws a usage Failure when no library can be preloaded into this program, or the loader lacks one of its
 // own. A script always passes: what it starts is not known.
 void require_loadable(const Program& program);

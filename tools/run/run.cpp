@@ -148,7 +148,7 @@ void define_run(CLI::App& app, RunArguments& arguments) {
          "  fairlead run -n 2 --sim 2 --launcher-args '--map-by numa' ./my_mpi_program");
 }
 
-int launch(const RunArguments& arguments, const Words& program_words) {
+Words launcher_line(const RunArguments& arguments, const Words& program_words) {
   Program program = inspect_program(program_words.front());
   Plan plan = make_plan(program, arguments.mpi);
   if (arguments.preload) preload_library(plan.abi);  // throws where there is none
@@ -165,7 +165,11 @@ int launch(const RunArguments& arguments, const Words& program_words) {
   launch.command.push_back(program.path);
   launch.command.insert(launch.command.end(), program_words.begin() + 1, program_words.end());
 
-  Words line = launch_line(plan.launcher, launch);
+  return launch_line(plan.launcher, launch);
+}
+
+int launch(const RunArguments& arguments, const Words& program) {
+  Words line = launcher_line(arguments, program);
   if (arguments.dry_run) {
     std::cout << shell_line(line) << "\n";
     return exit_success;

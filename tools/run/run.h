@@ -29,6 +29,10 @@ struct RunArguments {
 void define_run(CLI::App& app, RunArguments& arguments);
 int run_command(const Words& words);
 
+// The launcher's command line that starts `program` in ranks. The launcher itself must run without Fairlead:
+// preload_with("") is what LD_PRELOAD must be for it.
+Words launcher_line(const RunArguments& arguments, const Words& program);
+
 // Becomes the launcher that starts `program`; returns only after --dry-run.
 int launch(const RunArguments& arguments, const Words& program);
 

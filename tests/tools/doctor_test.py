@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fairlead doctor` judges recorded machines, and this one by letting two ranks move bytes."""
+
+import json
+import os
+import tempfile
+import unittest
+
+from tool import MPIS, ToolTest, example, fairlead, has_library
+
+MACHINES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "doctor")
+VERDICTS = ["ok", "warn", "fail", "skip"]
+
+
+def examined(*arguments, **environment):
+    """Exit code and checks by key."""
+    result = fairlead("doctor", "--json", *arguments, **environment)
+    report = json.loads(result.stdout)
+    checks = {check["key"]: check for check in report["checks"]}
+    assert len(checks) == len(report["checks"]), "two checks of one key"
+    return result.returncode, report, checks
+
+
+class Recorded(ToolTest):
+    def judges(self, machine, expected, *arguments):
+        """Each line: key, verdict, and words that its fact or its remedy holds."""
+        code, report, checks = examined("--from", os.path.join(MACHINES, machine), *arguments)
+        self.assertEqual(code, 1 if report["fail"] else 0)
+        for line in expected.strip().splitlines():
+            key, verdict, *words = line.split(None, 2)
+            check = checks[key]
+            found = check["verdict"] if check["applies"] else "away"
+            with self.subTest(machine=machine, key=key):
+                self.assertEqual(found, verdict, check)
+                self.assertIn("".join(words), check["fact"] + " > " + check["remedy"])
+        return report
+
+    def test_dgx_h200(self):
+        self.judges("dgx-h200", """
+            mpi.which      ok    Open MPI 5.0.7, /opt/openmpi/lib/libmpi.so.40
+            mpi.launcher   ok    /opt/openmpi/bin/mpirun is Open MPI's
+            mpi.abi        ok    ABI openmpi
+            mpi.configured ok    --with-cuda=/usr/local/cuda --with-ucx=/opt/ucx --with-ucc=/opt/ucc
+            mpi.gpu        ok    Open MPI handles CUDA memory itself: accelerator components: cuda, null
+            mpi.switch     ok    opal_cuda_support is true
+            ucx.found      ok    UCX 1.18.0
+            ucx.gpu        ok    built with CUDA
+            ucx.transports ok    cuda_copy cuda_ipc gdr_copy
+            ucx.slow       warn  UCX_TLS=rc,sm,self leaves cuda_copy out
+            ucx.cache      ok    UCX_MEMTYPE_CACHE=try
+            libfabric.gpu  away
+            gpu.found      ok    8 x NVIDIA H200, driver 550.90.12, CUDA 12.4
+            gpu.library    ok    /lib/x86_64-linux-gnu/libcuda.so.1
+            gpu.visible    ok    no variable hides a GPU
+            gpu.mode       ok    compute mode Default
+            gpu.mig        ok    off
+            gpu.mps        ok    does not run
+            gpu.migration  ok    neither HMM nor ATS
+            gpu.ecc        ok    on
+            link.pairs     ok    28 pairs by NVLink (18 links)
+            link.bar       ok    large: 256 GiB of 140 GiB
+            link.gdrcopy   ok    gdrdrv is loaded
+            link.rdma      ok    nvidia-peermem is loaded
+            link.near      ok    2 adapters for 8 GPUs, each with one in its NUMA node
+            link.cpus      ok    0-223
+            limit.gpus     ok    all 8 GPUs
+            limit.shm      ok    1007.7 GiB
+            limit.memlock  ok    unlimited
+            env.fairlead   warn  did you mean FAIRLEAD_EAGER_LIMIT?
+            env.ucx        warn  UCX_RNDV_TRESH (did you mean UCX_RNDV_THRESH?)
+            env.conflicts  ok    none of
+            live.start     skip  recorded machine
+            live.send      away
+            """)
+
+    def test_a_dma_buf_for_each_message_is_found(self):
+        fact = examined("--from", os.path.join(MACHINES, "dgx-h200"))[2]["ucx.slow"]
+        self.assertIn("UCX_CUDA_COPY_DMABUF=try: UCX may make a dma-buf for each message", fact["fact"])
+        self.assertIn("export UCX_CUDA_COPY_DMABUF=no", fact["remedy"])
+
+    def test_mi250x_with_gtl(self):
+        self.judges("mi250x", """
+            mpi.which      ok    Cray MPICH 8.1.29, /opt/cray/pe/mpich/8.1.29/ofi/gnu/12.3/lib/libmpi_gnu_123.so.12
+            mpi.launcher   ok    /usr/bin/srun starts any MPI
+            mpi.abi        ok    ABI mpich
+            mpi.configured skip  Cray MPICH does not tell
+            mpi.gpu        ok    Cray MPICH handles ROCm memory itself: libmpi_gtl_hsa.so.0
+            mpi.switch     ok    MPICH_GPU_SUPPORT_ENABLED=1
+            ucx.found      away
+            libfabric.gpu  ok    libfabric 1.15.2.0: providers cxi tcp; with device memory cxi
+            gpu.found      ok    4 x AMD Instinct MI250X, driver 6.3.6, ROCm 6.0.3-100
+            gpu.library    ok    /opt/rocm-6.0.3/lib/libamdhip64.so.6
+            gpu.mig        away
+            gpu.migration  ok    XNACK is off
+            link.pairs     ok    6 pairs by xGMI
+            link.bar       ok    large: 64 GiB of 64 GiB
+            link.near      ok    2 adapters for 4 GPUs
+            limit.ptrace   ok    ptrace_scope 0
+            """, "/work/with-gtl")
+
+    def test_mi250x_without_gtl(self):
+        report = self.judges("mi250x", """
+            mpi.gpu        warn  fairlead run -n N ./program
+            mpi.switch     fail  MPICH_GPU_SUPPORT_ENABLED=1, but GTL is not linked: MPI_Init aborts
+            """, "/work/host-only")
+        self.assertIn("Cray MPICH 8.1.29 is not GPU-aware itself", report["conclusion"])
+        self.judges("mi250x", "mpi.gpu fail  a device pointer crashes it", "/work/host-only", "--no-preload")
+
+    def test_mi300a(self):
+        self.judges("mi300a", """
+            mpi.which      ok    MPICH 4.3.0, /opt/mpich/lib/libmpi.so.12
+            mpi.launcher   ok    is MPICH's
+            mpi.configured ok    device ch4:ofi --with-hip=/opt/rocm
+            mpi.gpu        ok    MPICH handles ROCm memory itself: configured --with-hip
+            mpi.switch     ok    MPIR_CVAR_ENABLE_GPU is not 0
+            libfabric.gpu  skip  fi_info is not on PATH
+            libfabric.slow warn  MPIR_CVAR_CH4_OFI_ENABLE_HMEM is not 1
+            gpu.found      ok    4 x AMD Instinct MI300A, driver 6.12.12, ROCm 6.4.1-83
+            gpu.visible    warn  HIP counts its devices among those that ROCR shows
+            gpu.migration  ok    XNACK is on
+            link.pairs     ok    6 pairs by xGMI
+            link.bar       ok    large: 128 GiB of 128 GiB
+            link.near      away
+            """)
+
+    def test_laptop(self):
+        report = self.judges("laptop", """
+            mpi.which      ok    Open MPI 4.1.4, /lib/x86_64-linux-gnu/libmpi.so.40
+            mpi.launcher   warn  /usr/bin/mpirun is MPICH's, but mpicc on PATH means Open MPI
+            mpi.gpu        warn  Open MPI is not GPU-aware: opal_built_with_cuda_support is false
+            mpi.switch     skip  host-only
+            ucx.found      ok    ucx_info, which tells its version, is not on PATH
+            ucx.gpu        ok    host memory only, which is all that this MPI hands it
+            ucx.transports away
+            gpu.found      skip  no GPU on the PCI bus
+            gpu.library    away
+            link.pairs     away
+            limit.shm      ok    7.8 GiB
+            limit.memlock  ok    8 MiB (hard limit 8 MiB); no RDMA adapter needs more
+            env.openmpi    warn  OMPI_MCA_btl_tcp_if_inclde (did you mean OMPI_MCA_btl_tcp_if_include?)
+            env.conflicts  warn  FAIRLEAD_NETWORK=native, but this MPI does not handle device memory
+            """)
+        self.assertEqual(report["fail"], 0)
+
+    def test_container(self):
+        self.judges("container", """
+            mpi.gpu        ok    opal_built_with_cuda_support is true
+            mpi.switch     warn  opal_cuda_support is false by default > export OMPI_MCA_opal_cuda_support=true
+            ucx.gpu        fail  built with neither CUDA nor ROCm: it knows host memory only, but its MPI hands it device memory
+            ucx.transports skip  ucx_info is not on PATH
+            gpu.found      ok    1 x NVIDIA A100 80GB PCIe
+            gpu.library    fail  the loader does not find libcuda.so.1
+            gpu.mode       warn  compute mode Exclusive_Process, and MPS does not run
+            gpu.mig        warn  on for GPU 0
+            gpu.ecc        warn  off for GPU 0
+            link.pairs     away
+            link.bar       warn  small: 256 MiB of 80 GiB
+            link.gdrcopy   warn  gdrdrv is not loaded
+            link.rdma      warn  neither nvidia-peermem nor dma-buf (closed driver on Linux 5.4.0-150-generic)
+            link.near      warn  none in the NUMA node of GPU 0
+            link.cpus      warn  bound to CPU 12 alone
+            limit.shm      fail  64 MiB in all
+            limit.memlock  warn  registering memory with RDMA adapters fails
+            limit.ptrace   warn  ptrace_scope 2
+            limit.container warn Docker, without CAP_SYS_PTRACE
+            limit.gpus     warn  1 of 4 GPUs are open to this process
+            limit.memory   warn  512 MiB of
+            env.fairlead   warn  FAIRLEAD_BAR=maybe is not understood
+            env.conflicts  warn  LD_PRELOAD holds libfairlead-mpich.so, but the MPI's ABI is openmpi
+            """)
+
+
+class Report(ToolTest):
+    def test_every_check_is_complete(self):
+        _, report, checks = examined("--from", os.path.join(MACHINES, "laptop"))
+        self.assertEqual(set(report), {"version", "subject", "conclusion", *VERDICTS, "checks"})
+        self.assertEqual(sum(report[verdict] for verdict in VERDICTS), sum(c["applies"] for c in checks.values()))
+        for key, check in checks.items():
+            with self.subTest(key=key):
+                self.assertEqual(set(check), {"key", "area", "what", "when", "applies", "verdict", "fact", "remedy", "details"})
+                self.assertIn(check["verdict"], VERDICTS)
+                self.assertTrue(check["fact"])
+                self.assertTrue(check["what"].endswith("."))
+                if check["verdict"] in ["warn", "fail"]:
+                    self.assertTrue(check["remedy"])
+
+    def test_text_fits_a_terminal(self):
+        for machine in sorted(os.listdir(MACHINES)):
+            if machine == "README.md":
+                continue
+            result = fairlead("doctor", "--from", os.path.join(MACHINES, machine))
+            self.assertNotIn("\033", result.stdout)
+            for line in result.stdout.splitlines():
+                # A path or a variable may be longer than what is left of the line; it stands alone then.
+                self.assertTrue(len(line) <= 80 or len(line.split()) == 1, line)
+
+    def test_verbose_shows_all(self):
+        folder = os.path.join(MACHINES, "laptop")
+        brief, full = (fairlead("doctor", "--from", folder, *words).stdout for words in [(), ("-v",)])
+        self.assertNotIn("gpu.mig", brief)
+        self.assertIn("do not apply here (-v shows them)", brief)
+        for key in examined("--from", folder)[2]:
+            self.assertIn(key, full)
+        self.assertIn("OMPI_MCA_btl_tcp_if_inclde=eth0", full)
+
+    def test_the_page_has_the_table(self):
+        source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        with open(os.path.join(source, "docs", "doctor.md")) as page:
+            self.assertIn(self.succeeds("doctor", "--markdown").stdout, page.read())
+
+    def test_options(self):
+        self.assertEqual(self.succeeds("doctor", "options").stdout, self.succeeds("options").stdout)
+        self.succeeds("doctor", "options", "--json")
+
+    def test_refusals(self):
+        self.refuses("doctor", "--bogus", says=["--bogus", "--json"])
+        self.refuses("doctor", "--from", "/no/such/folder", says=["/no/such/folder", "--record"])
+        self.refuses("doctor", "--from", MACHINES, "--record", "x", says="excludes")
+        self.refuses("doctor", "--record", "/proc", says="/proc is not a new or empty folder")
+        self.refuses("doctor", "--sim", "0", says=["--sim", "1 to 64"])
+        self.refuses("doctor", "no-such-program", says="no program no-such-program")
+
+
+class Live(ToolTest):
+    def test_fairlead_makes_an_mpi_aware(self):
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                code, report, checks = examined(example(abi), "--sim", 2, FAIRLEAD_STATS="1")
+                live = {key: check["verdict"] for key, check in checks.items() if key.startswith("live.")}
+                self.assertEqual(set(live.values()), {"ok"}, report)
+                self.assertIn(f"libfairlead-{abi}.so", checks["live.loaded"]["fact"])
+                self.assertIn("0->1 peer", checks["live.send"]["fact"])
+                self.assertIn("With Fairlead device pointers work here (on simulated GPUs)", report["conclusion"])
+
+    def test_without_fairlead_it_tells_what_device_pointers_meet(self):
+        abi = MPIS[0]
+        code, report, checks = examined(example(abi), "--sim", 2, "--no-preload")
+        self.assertEqual(code, 1)
+        self.assertEqual(checks["mpi.gpu"]["verdict"], "fail")
+        self.assertEqual(checks["live.start"]["verdict"], "ok", checks["live.start"])
+        self.assertEqual(checks["live.ipc"]["verdict"], "ok", checks["live.ipc"])
+        self.assertEqual(checks["live.send"]["verdict"], "fail")
+        self.assertIn("a rank died by SIGSEGV", checks["live.send"]["fact"])
+        self.assertIn("fairlead run", checks["live.send"]["remedy"])
+        self.assertEqual(checks["live.tohost"]["verdict"], "skip")
+        self.assertIn("Device pointers do not work without Fairlead", report["conclusion"])
+
+    def test_refused_ipc_is_told_with_its_reason(self):
+        abi = next(filter(has_library, MPIS), None)
+        if not abi:
+            self.skipTest("no library")
+        code, report, checks = examined(example(abi), "--sim", 2, FAIRLEAD_SIM_IPC="no_import")
+        self.assertEqual(checks["live.ipc"]["verdict"], "warn")
+        self.assertIn("cannot be mapped", checks["live.ipc"]["fact"])
+        self.assertEqual(checks["live.send"]["verdict"], "warn")
+        self.assertIn("0->1 staged (", checks["live.send"]["fact"])
+
+    def test_a_recording_judges_as_the_machine(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = os.path.join(folder, "here")
+            _, _, here = examined("--no-launch", "--record", copy, example(MPIS[0]))
+            _, _, there = examined("--from", copy, example(MPIS[0]))
+            for key, check in here.items():
+                # A recording has no libraries of Fairlead, and tells another why nothing was started.
+                if key not in ["mpi.abi", "live.start"]:
+                    self.assertEqual(there[key], check)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which GPUs a machine has, from the vendors' tools, and from the PCI bus where there are no tools.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "doctor/machine.h"
+
+namespace fairlead::tools::doctor {
+namespace {
+
+// "00000000:1B:00.0" and "0000:1B:00.0" alike.
+std::string pci_address(const std::string& text) {
+  std::string address = lower(trimmed(text));
+  return address.size() > 12 ? address.substr(address.size() - 12) : address;
+}
+
+// "65536 MiB"
+uint64_t mebibytes(const std::string& text) {
+  return holds(text, "MiB") ? std::strtoull(text.c_str(), nullptr, 10) << 20 : 0;
+}
+
+int numa_node(const System& system, const std::string& pci) {
+  std::string node = system.first_line("/sys/bus/pci/devices/" + pci + "/numa_node");
+  return node.empty() ? -1 : std::atoi(node.c_str());
+}
+
+// What `nvidia-smi -q` says of one GPU: keys in sections, told apart by their indentation, as "section/key".
+std::map<std::string, std::string> nvidia_keys(const std::vector<std::string>& lines) {
+  std::map<std::string, std::string> keys;
+  std::string section;
+  for (const std::string& line : lines) {
+    size_t indent = line.find_first_not_of(' ');
+    if (indent == std::string::npos) continue;
+    size_t colon = line.find(" : ");
+    std::string name = lower(trimmed(line.substr(0, colon)));
+    if (indent <= 4) section.clear();
+    if (colon == std::string::npos && indent <= 4) section = name + "/";
+    if (colon != std::string::npos && indent <= 8)
+      keys.emplace(section + name, trimmed(line.substr(colon + 3)));
+  }
+  return keys;
+}
+
+bool find_nvidia(const System& system, Gpus* gpus) {
+  if (system.program("nvidia-smi").empty()) return false;
+  std::string text = system.run({"nvidia-smi", "-q"}).value_or("");
+  std::vector<std::vector<std::string>> blocks;
+  for (const std::string& line : lines_of(text)) {
+    if (line.rfind("GPU ", 0) == 0) blocks.emplace_back();
+    if (!blocks.empty()) blocks.back().push_back(line);
+  }
+  if (blocks.empty()) {
+    gpus->tool_words = text.empty() ? "nvidia-smi -q did not answer" : lines_of(trimmed(text)).front();
+    return false;
+  }
+  gpus->vendor = Vendor::nvidia;
+  gpus->source = "nvidia-smi";
+  auto behind_colon = [&](const char* key) {
+    std::string value = value_of(text, key);
+    return value.empty() ? value : trimmed(value.substr(1));
+  };
+  gpus->driver = behind_colon("Driver Version");
+  gpus->runtime = behind_colon("CUDA Version");
+  for (const auto& block : blocks) {
+    auto keys = nvidia_keys(block);
+    Gpu gpu;
+    gpu.index = static_cast<int>(gpus->list.size());
+    gpu.name = keys["product name"];
+    gpu.pci = pci_address(block.front().substr(4));
+    gpu.compute_mode = keys["compute mode"];
+    gpu.mig = keys["mig mode/current"];
+    gpu.ecc = keys["ecc mode/current"];
+    gpu.addressing = keys["addressing mode"];
+    gpu.memory = mebibytes(keys["fb memory usage/total"]);
+    gpu.bar = mebibytes(keys["bar1 memory usage/total"]);
+    gpu.numa = numa_node(system, gpu.pci);
+    gpus->list.push_back(gpu);
+  }
+  return true;
+}
+
+// "GPU[0]          : Card Series:          AMD Instinct MI250X": the value of `key` for each GPU.
+std::map<int, std::string> rocm_values(const std::string& text, const std::string& key) {
+  std::map<int, std::string> values;
+  for (const std::string& line : lines_of(text)) {
+    size_t at = lower(line).find(key + ":");
+    if (line.rfind("GPU[", 0) != 0 || at == std::string::npos) continue;
+    values[std::atoi(line.c_str() + 4)] = trimmed(line.substr(at + key.size() + 1));
+  }
+  return values;
+}
+
+bool find_by_rocm_smi(const System& system, Gpus* gpus) {
+  if (system.program("rocm-smi").empty()) return false;
+  std::string text =
+      system.run({"rocm-smi", "--showproductname", "--showbus", "--showdriverversion"}).value_or("");
+  auto names = rocm_values(text, "card series");
+  for (const auto& [index, pci] : rocm_values(text, "pci bus")) {
+    Gpu gpu;
+    gpu.index = index;
+    gpu.name = names[index];
+    gpu.pci = pci_address(pci);
+    gpus->list.push_back(gpu);
+  }
+  gpus->source = "rocm-smi";
+  std::string driver = value_of(text, "Driver version:");
+  if (!driver.empty()) gpus->driver = driver;
+  return !gpus->list.empty();
+}
+
+// Blocks that start with "GPU: 0", with lines "BDF: 0000:01:00.0" in one command and "MARKET_NAME: ..." in
+// another.
+bool find_by_amd_smi(const System& system, Gpus* gpus) {
+  if (system.program("amd-smi").empty()) return false;
+  auto values = [&](const Words& command, const std::string& key) {
+    std::map<int, std::string> found;
+    int index = -1;
+    for (const std::string& line : lines_of(system.run(command).value_or(""))) {
+      if (line.rfind("GPU:", 0) == 0) index = std::atoi(line.c_str() + 4);
+      if (std::string words = trimmed(line); words.rfind(key, 0) == 0)
+        found.emplace(index, trimmed(words.substr(key.size())));
+    }
+    return found;
+  };
+  auto names = values({"amd-smi", "static", "--asic"}, "MARKET_NAME:");
+  for (const auto& [index, pci] : values({"amd-smi", "list"}, "BDF:")) {
+    Gpu gpu;
+    gpu.index = index;
+    gpu.name = names[index];
+    gpu.pci = pci_address(pci);
+    gpus->list.push_back(gpu);
+  }
+  gpus->source = "amd-smi";
+  return !gpus->list.empty();
+}
+
+bool find_amd(const System& system, Gpus* gpus) {
+  gpus->driver = system.first_line("/sys/module/amdgpu/version");
+  if (!find_by_rocm_smi(system, gpus) && !find_by_amd_smi(system, gpus)) return false;
+  gpus->vendor = Vendor::amd;
+  gpus->runtime = system.first_line("/opt/rocm/.info/version");
+  for (Gpu& gpu : gpus->list) {
+    std::string device = "/sys/bus/pci/devices/" + gpu.pci;
+    gpu.memory = std::strtoull(system.first_line(device + "/mem_info_vram_total").c_str(), nullptr, 10);
+    gpu.bar = std::strtoull(system.first_line(device + "/mem_info_vis_vram_total").c_str(), nullptr, 10);
+    gpu.numa = numa_node(system, gpu.pci);
+  }
+  return true;
+}
+
+// Devices that compute: NVIDIA's displays and 3D controllers, AMD's accelerators; not an AMD processor's
+// display.
+int on_bus(const System& system, Vendor* vendor) {
+  int nvidia = 0, amd = 0;
+  for (const std::string& pci : system.list("/sys/bus/pci/devices")) {
+    // "pci:v000010DEd00002335sv000010DEsd000018BEbc03sc02i00": vendor and class.
+    std::string alias = system.first_line("/sys/bus/pci/devices/" + pci + "/modalias");
+    auto is_class = [&](const char* kind) { return holds(alias, kind); };
+    bool controller = is_class("bc03sc02") || is_class("bc03sc80") || is_class("bc12sc00");
+    nvidia += holds(alias, "v000010DE") && (controller || is_class("bc03sc00"));
+    amd += holds(alias, "v00001002") && controller;
+  }
+  *vendor = nvidia ? Vendor::nvidia : amd ? Vendor::amd : Vendor::none;
+  return nvidia ? nvidia : amd;
+}
+
+}  // namespace
+
+const char* to_string(Vendor vendor) {
+  return vendor == Vendor::nvidia ? "NVIDIA" : vendor == Vendor::amd ? "AMD" : "none";
+}
+
+Gpus find_gpus(const System& system) {
+  Gpus gpus;
+  Vendor by_bus = Vendor::none;
+  gpus.on_bus = on_bus(system, &by_bus);
+  if (!find_nvidia(system, &gpus) && !find_amd(system, &gpus)) gpus.vendor = by_bus;
+  return gpus;
+}
+
+std::string Gpus::summary() const {
+  if (list.empty())
+    return vendor == Vendor::none
+               ? "no GPU"
+               : fmt::format("{} {} GPU{}", on_bus, to_string(vendor), on_bus == 1 ? "" : "s");
+  std::string text;
+  for (size_t i = 0; i < list.size();) {
+    size_t count =
+        std::count_if(list.begin(), list.end(), [&](const Gpu& gpu) { return gpu.name == list[i].name; });
+    if (std::any_of(list.begin(), list.begin() + i,
+                    [&](const Gpu& gpu) { return gpu.name == list[i].name; })) {
+      ++i;
+      continue;
+    }
+    text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count,
+                        list[i].name.empty() ? "GPU" : list[i].name);
+    ++i;
+  }
+  return text;
+}
+
+}  // namespace fairlead::tools::doctor

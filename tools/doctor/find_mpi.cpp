@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which MPI is meant, and what its own tools tell of it.
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <sstream>
+
+#include "common/failure.h"
+#include "doctor/machine.h"
+#include "run/program.h"
+
+namespace fairlead::tools::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The name of an MPI from what one of its programs prints about itself.
+struct Mark {
+  const char* text;
+  const char* name;
+  const char* abi;
+};
+constexpr Mark marks[] = {
+    {"Open MPI", "Open MPI", "openmpi"},   {"OpenRTE", "Open MPI", "openmpi"},
+    {"CRAY MPICH", "Cray MPICH", "mpich"}, {"Intel(R) MPI", "Intel MPI", "mpich"},
+    {"MVAPICH", "MVAPICH", "mpich"},       {"HYDRA", "MPICH", "mpich"},
+    {"MPICH", "MPICH", "mpich"},
+};
+
+const Mark* mark_in(const std::string& text) {
+  for (const Mark& mark : marks)
+    if (holds(text, mark.text)) return &mark;
+  return nullptr;
+}
+
+// Folders given by -L, in order.
+std::vector<std::string> library_folders(const std::string& compiler_line) {
+  std::vector<std::string> folders;
+  std::istringstream words(compiler_line);
+  for (std::string word; words >> word;)
+    if (word.rfind("-L", 0) == 0 && word.size() > 2) folders.push_back(word.substr(2));
+  return folders;
+}
+
+// The library a wrapper compiler would link: in its folders, else where the loader looks.
+void library_of_wrapper(const System& system, const std::string& line, Mpi* mpi) {
+  for (const std::string& folder : library_folders(line))
+    for (const std::string& name : system.list(folder)) {
+      std::string abi = abi_of_library(name);
+      if (abi.empty() || (!mpi->abi.empty() && abi != mpi->abi)) continue;
+      mpi->abi = abi;
+      mpi->library = folder + "/" + name;
+      return;
+    }
+  for (const char* soname : {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1"})
+    if (abi_of_library(soname) == mpi->abi && mpi->library.empty()) mpi->library = system.library(soname);
+}
+
+// A program of the MPI that the library belongs to: in bin/ of its prefix, else on PATH.
+std::string companion(const System& system, const std::string& library,
+                      const std::vector<std::string>& names) {
+  for (fs::path folder = fs::path(library).parent_path(); folder.has_relative_path();
+       folder = folder.parent_path())
+    for (const std::string& name : names)
+      if (std::string path = system.program((folder / "bin" / name).string()); !path.empty()) return path;
+  for (const std::string& name : names)
+    if (std::string path = system.program(name); !path.empty()) return path;
+  return {};
+}
+
+// "4.0.2" in "MPICH Version:    4.0.2", "CRAY MPICH version 8.1.29.8 (ANL base 3.4a2)".
+std::string version_in(const std::string& text, const std::string& behind) {
+  size_t at = lower(text).find(lower(behind));
+  if (at == std::string::npos) return {};
+  size_t start = text.find_first_of("0123456789", at + behind.size());
+  if (start == std::string::npos) return {};
+  return text.substr(start, text.find_first_not_of("0123456789.abrc", start) - start);
+}
+
+void read_open_mpi(const System& system, Mpi* mpi) {
+  mpi->info_tool = companion(system, mpi->library, {"ompi_info"});
+  if (mpi->info_tool.empty()) return;
+  mpi->info = system.run({mpi->info_tool, "--parsable", "--all"}).value_or("");
+  mpi->version = value_of(mpi->info, "ompi:version:full:");
+  mpi->configure = value_of(mpi->info, "config:cli:");
+}
+
+void read_mpich(const System& system, Mpi* mpi) {
+  mpi->info_tool = companion(system, mpi->library, {"mpichversion", "impi_info"});
+  if (mpi->info_tool.empty()) return;
+  mpi->info = system.run({mpi->info_tool}).value_or("");
+  if (const Mark* mark = mark_in(mpi->info); mark && mpi->name != "Cray MPICH") mpi->name = mark->name;
+  mpi->version = version_in(mpi->info, mpi->is_cray() ? "CRAY MPICH version" : "Version:");
+  mpi->configure = value_of(mpi->info, "MPICH configure:");
+}
+
+void read_cray(const System& system, Mpi* mpi) {
+  // /opt/cray/pe/mpich/8.1.29/ofi/gnu/12.3/lib; the modules set CRAY_MPICH_VERSION too.
+  std::string version = system.variable("CRAY_MPICH_VERSION");
+  mpi->version = version.empty() ? version_in(mpi->library, "/mpich/") : version;
+  mpi->configure = {};
+}
+
+bool is_cray_library(const std::string& path) {
+  std::string name = fs::path(path).filename().string();
+  return holds(path, "/cray/") || name.rfind("libmpi_cray", 0) == 0 || name.rfind("libmpi_gnu", 0) == 0;
+}
+
+void meant_by_program(const System& system, const std::string& program, Mpi* mpi) {
+  mpi->meant_by = program;
+  std::string path = system.program(program);
+  if (path.empty()) throw usage(fmt::format("no program {}; give the path of an executable file", program));
+  Program linked;
+  linked.path = path;
+  mpi->linked = system.libraries_of(path);
+  try {
+    read_listing(mpi->linked, &linked);
+  } catch (const Failure& failure) {
+    mpi->trouble = failure.what();
+    return;
+  }
+  mpi->abi = linked.abi;
+  mpi->library = linked.mpi_library;
+  if (linked.abi.empty()) mpi->trouble = fmt::format("{} is not linked with an MPI library", path);
+  if (!linked.abi.empty() && linked.mpi_library.empty())
+    mpi->trouble =
+        fmt::format("{} is linked with {}, which the loader does not find", path, linked.mpi_soname);
+}
+
+// Open MPI's wrapper compilers know one option, MPICH's and its kin's another.
+void recognise_wrapper(const System& system, const std::string& wrapper, Mpi* mpi) {
+  for (const char* option : {"--showme:version", "-v"})
+    if (const Mark* mark = mark_in(system.run({wrapper, option}).value_or(""))) {
+      mpi->name = mark->name;
+      mpi->abi = mark->abi;
+      return;
+    }
+}
+
+// `mpicc`, as it says what it would do, else `mpirun` by its version.
+void meant_by_path(const System& system, Mpi* mpi) {
+  for (const char* wrapper : {"mpicc", "cc"}) {
+    if (system.program(wrapper).empty()) continue;
+    std::string line =
+        system.run({wrapper, wrapper[0] == 'm' ? "-show" : "--cray-print-opts=libs"}).value_or("");
+    // `cc` is every compiler; only Cray's knows that option.
+    if (wrapper[0] == 'c' && !holds(line, "-lmpi")) continue;
+    mpi->meant_by = std::string(wrapper) + " on PATH";
+    if (wrapper[0] == 'm') recognise_wrapper(system, wrapper, mpi);
+    library_of_wrapper(system, line, mpi);
+    if (!mpi->library.empty()) return;
+  }
+  if (mpi->launcher.empty()) {
+    if (!mpi->meant_by.empty()) mpi->trouble = "mpicc does not say which library it links (mpicc -show)";
+    return;
+  }
+  if (mpi->launcher_of.empty()) return;
+  mpi->meant_by = "mpirun on PATH";
+  mpi->abi = mpi->launcher_abi;
+  mpi->name = mpi->launcher_of;
+  library_of_wrapper(system, "-L" + (fs::path(mpi->launcher).parent_path().parent_path() / "lib").string(),
+                     mpi);
+}
+
+}  // namespace
+
+Mpi find_mpi(const System& system, const std::string& program) {
+  Mpi mpi;
+  for (const char* name : {"mpirun", "mpiexec", "srun"})
+    if (mpi.launcher.empty()) mpi.launcher = system.program(name);
+  if (!mpi.launcher.empty())
+    if (const Mark* mark = mark_in(system.run({mpi.launcher, "--version"}).value_or(""))) {
+      mpi.launcher_of = mark->name;
+      mpi.launcher_abi = mark->abi;
+    }
+  if (!program.empty())
+    meant_by_program(system, program, &mpi);
+  else
+    meant_by_path(system, &mpi);
+  if (!mpi.found()) return mpi;
+  if (is_cray_library(mpi.library))
+    mpi.name = "Cray MPICH";
+  else if (mpi.abi == "openmpi")
+    mpi.name = "Open MPI";
+  else if (mpi.name.empty() || mpi.name == "Open MPI")
+    mpi.name = mpi.abi == "mpich" ? "MPICH" : mpi.name;
+  if (mpi.is_cray())
+    read_cray(system, &mpi);
+  else if (mpi.is_open_mpi())
+    read_open_mpi(system, &mpi);
+  else
+    read_mpich(system, &mpi);
+  return mpi;
+}
+
+}  // namespace fairlead::tools::doctor

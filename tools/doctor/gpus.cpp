@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Area `gpu`: the GPUs, their driver and modes.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "doctor/check.h"
+
+namespace fairlead::tools::doctor {
+namespace {
+
+bool has_list(const Machine& machine) {
+  return !machine.gpus.list.empty();
+}
+bool has_nvidia_list(const Machine& machine) {
+  return has_nvidia(machine) && has_list(machine);
+}
+
+// "0, 1" of the GPUs for which it holds.
+template <class Condition>
+std::string indices(const Gpus& gpus, Condition condition) {
+  std::string text;
+  for (const Gpu& gpu : gpus.list)
+    if (condition(gpu)) text += (text.empty() ? "" : ", ") + std::to_string(gpu.index);
+  return text;
+}
+
+// One value for all GPUs, or each GPU's.
+template <class Field>
+std::string told(const Gpus& gpus, Field field) {
+  bool alike = std::all_of(gpus.list.begin(), gpus.list.end(),
+                           [&](const Gpu& gpu) { return gpu.*field == gpus.list.front().*field; });
+  if (alike) return gpus.list.front().*field;
+  std::string text;
+  for (const Gpu& gpu : gpus.list)
+    text += fmt::format("{}GPU {} {}", text.empty() ? "" : ", ", gpu.index, gpu.*field);
+  return text;
+}
+
+Finding found(const Machine& machine) {
+  const Gpus& gpus = machine.gpus;
+  std::vector<std::string> details;
+  for (const Gpu& gpu : gpus.list)
+    details.push_back(fmt::format("GPU {}: {} at {}, NUMA node {}", gpu.index, gpu.name, gpu.pci,
+                                  gpu.numa < 0 ? "unknown" : std::to_string(gpu.numa)));
+  std::string driver = gpus.driver.empty() ? "" : fmt::format(", driver {}", gpus.driver);
+  std::string runtime =
+      gpus.runtime.empty() ? "" : fmt::format(", {} {}", has_nvidia(machine) ? "CUDA" : "ROCm", gpus.runtime);
+  if (!gpus.list.empty()) return ok(gpus.summary() + driver + runtime, details);
+  if (gpus.vendor == Vendor::none) {
+    if (!gpus.tool_words.empty())
+      return fail(fmt::format("nvidia-smi: {}", gpus.tool_words),
+                  "load the driver (modprobe nvidia), or give the container its GPUs (--nv, --gpus all)");
+    return skip("no GPU on the PCI bus and none that nvidia-smi, rocm-smi or amd-smi lists",
+                "fairlead run --sim 2 tries programs on simulated GPUs");
+  }
+  std::string tool = gpus.vendor == Vendor::nvidia ? "nvidia-smi" : "rocm-smi or amd-smi";
+  if (!gpus.tool_words.empty())
+    return fail(fmt::format("{} on the PCI bus, but nvidia-smi: {}", gpus.summary(), gpus.tool_words),
+                "load the driver of the installed version: modprobe nvidia");
+  return fail(fmt::format("{} on the PCI bus, but {} lists none", gpus.summary(), tool),
+              "load the driver, or give the container or the job its GPUs");
+}
+
+Finding library(const Machine& machine) {
+  std::vector<const char*> names = has_nvidia(machine)
+                                       ? std::vector<const char*>{"libcuda.so.1"}
+                                       : std::vector<const char*>{"libamdhip64.so.7", "libamdhip64.so.6",
+                                                                  "libamdhip64.so.5", "libamdhip64.so"};
+  for (const char* name : names)
+    if (std::string path = machine.system.library(name); !path.empty()) return ok(path);
+  return fail(
+      fmt::format("the loader does not find {}", names.front()),
+      has_nvidia(machine)
+          ? "install the driver's libraries (in containers: --nv, or the NVIDIA container toolkit), or set "
+            "LD_LIBRARY_PATH to their folder"
+          : "load the ROCm module, or set LD_LIBRARY_PATH to /opt/rocm/lib");
+}
+
+bool mps_runs(const Machine& machine) {
+  std::string pipes = machine.system.variable("CUDA_MPS_PIPE_DIRECTORY");
+  return machine.system.exists((pipes.empty() ? "/tmp/nvidia-mps" : pipes) + "/control.lock");
+}
+
+Finding compute_mode(const Machine& machine) {
+  const Gpus& gpus = machine.gpus;
+  std::string mode = told(gpus, &Gpu::compute_mode);
+  if (std::string which = indices(gpus, [](const Gpu& gpu) { return gpu.compute_mode == "Prohibited"; });
+      !which.empty())
+    return fail(fmt::format("compute mode Prohibited on GPU {}: no program may use it", which),
+                "nvidia-smi -c DEFAULT, as root");
+  bool exclusive = std::any_of(gpus.list.begin(), gpus.list.end(),
+                               [](const Gpu& gpu) { return gpu.compute_mode.rfind("Exclusive", 0) == 0; });
+  if (exclusive && !mps_runs(machine))
+    return warn(
+        fmt::format("compute mode {}, and MPS does not run: a second rank on a GPU is refused", mode),
+        "start one rank a GPU, start MPS (nvidia-cuda-mps-control -d), or nvidia-smi -c DEFAULT as root");
+  return ok(exclusive ? fmt::format("compute mode {}, shared through MPS", mode)
+                      : fmt::format("compute mode {}", mode));
+}
+
+Finding mig(const Machine& machine) {
+  std::string on = indices(machine.gpus, [](const Gpu& gpu) { return gpu.mig == "Enabled"; });
+  if (on.empty()) return ok("off");
+  return warn(
+      fmt::format(
+          "on for GPU {}: a process sees one instance, and instances cannot reach each other's memory", on),
+      "nvidia-smi -mig 0 as root for jobs of several ranks; with MIG their messages are staged through host "
+      "memory");
+}
+
+Finding mps(const Machine& machine) {
+  if (!mps_runs(machine)) return ok("does not run: ranks that share a GPU take turns on it");
+  return ok("runs: ranks that share a GPU run on it together");
+}
+
+// XNACK from rocminfo: a line of its own, or the suffix of the target, gfx90a:sramecc+:xnack-.
+std::string xnack(const System& system) {
+  std::string text = system.run({"rocminfo"}).value_or("");
+  std::string line = value_of(text, "XNACK enabled:");
+  if (!line.empty()) return line == "YES" ? "on" : "off";
+  return holds(text, ":xnack+") ? "on" : holds(text, ":xnack-") ? "off" : "";
+}
+
+Finding page_migration(const Machine& machine) {
+  if (has_nvidia(machine)) {
+    std::string mode = told(machine.gpus, &Gpu::addressing);
+    if (mode.empty() || mode == "N/A" || mode == "None")
+      return ok("neither HMM nor ATS: GPUs reach host memory only if CUDA allocated or registered it");
+    return ok(fmt::format("{}: GPUs reach all host memory, which stays host memory for MPI", mode));
+  }
+  std::string asked = machine.system.variable("HSA_XNACK"), state = xnack(machine.system);
+  if (state.empty()) return skip("rocminfo does not tell the state of XNACK", "put /opt/rocm/bin on PATH");
+  if (asked == "1" && state == "off")
+    return warn("HSA_XNACK=1, but rocminfo says XNACK is off: managed memory does not migrate",
+                "boot with amdgpu.noretry=0, or unset HSA_XNACK");
+  return ok(fmt::format("XNACK is {}: {}", state,
+                        state == "on" ? "GPUs reach all host memory, which stays host memory for MPI"
+                                      : "GPUs reach host memory only if HIP allocated or registered it"));
+}
+
+Finding ecc(const Machine& machine) {
+  std::string mode = told(machine.gpus, &Gpu::ecc);
+  if (mode.empty() || mode == "N/A" || mode == "[N/A]") return skip("these GPUs have no ECC to switch");
+  std::string off = indices(machine.gpus, [](const Gpu& gpu) { return gpu.ecc == "Disabled"; });
+  if (off.empty()) return ok("on");
+  return warn(fmt::format("off for GPU {}: wrong bits go unnoticed", off),
+              "nvidia-smi -e 1 as root, and reboot");
+}
+
+// What a scheduler and the user leave of the GPUs.
+Finding visible(const Machine& machine) {
+  std::vector<std::string> set;
+  auto names = has_nvidia(machine) ? std::vector<const char*>{"CUDA_VISIBLE_DEVICES"}
+                                   : std::vector<const char*>{"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+                                                              "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"};
+  auto environment = machine.system.environment();
+  for (const char* name : names)
+    if (auto found = environment.find(name); found != environment.end())
+      set.push_back(fmt::format("{}={}", name, found->second));
+  for (const std::string& entry : set)
+    if (entry.back() == '=' || holds(entry, "=-1") || holds(entry, "NoDevFiles"))
+      return fail(fmt::format("{} hides all GPUs", entry),
+                  fmt::format("unset {}, or ask the scheduler for a GPU", entry.substr(0, entry.find('='))));
+  if (set.size() > 1)
+    return warn(
+        fmt::format("{}: each selects among what the other left", fmt::format("{} and {}", set[0], set[1])),
+        "set one of them: HIP counts its devices among those that ROCR shows");
+  return ok(set.empty() ? "no variable hides a GPU" : set.front());
+}
+
+}  // namespace
+
+std::vector<Check> gpu_checks() {
+  return {
+      {"gpu.found",
+       "GPUs, their driver and its version of CUDA or ROCm; and whether the tools list what is on the bus.",
+       "", "Load the driver, or give the container or the job its GPUs.", always, found},
+      {"gpu.library", "The driver's library that programs and Fairlead open: libcuda.so.1, libamdhip64.so.",
+       "a GPU", "Install it, or set LD_LIBRARY_PATH to its folder.", has_gpu, library},
+      {"gpu.visible", "What CUDA_VISIBLE_DEVICES and its kin leave of the GPUs.", "a GPU",
+       "Unset the variable that the line names.", has_gpu, visible},
+      {"gpu.mode", "Compute mode: whether several ranks may share a GPU.", "NVIDIA GPUs",
+       "One rank a GPU, MPS, or nvidia-smi -c DEFAULT.", has_nvidia_list, compute_mode},
+      {"gpu.mig", "MIG: whether GPUs are split into instances, between which no memory is shared.",
+       "NVIDIA GPUs", "nvidia-smi -mig 0 for jobs of several ranks.", has_nvidia_list, mig},
+      {"gpu.mps", "MPS: whether ranks that share a GPU run on it together.", "NVIDIA GPUs",
+       "nvidia-cuda-mps-control -d.", has_nvidia_list, mps},
+      {"gpu.migration", "HMM, ATS or XNACK: whether GPUs reach memory of the host's own allocators.", "a GPU",
+       "As the line says.", has_list, page_migration},
+      {"gpu.ecc", "Whether memory errors are noticed.", "NVIDIA GPUs", "nvidia-smi -e 1.", has_nvidia_list,
+       ecc},
+  };
+}
+
+}  // namespace fairlead::tools::doctor

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Area `link`: how GPUs reach each other, the CPU, and the network's adapters.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "doctor/check.h"
+#include "doctor/matrix.h"
+
+namespace fairlead::tools::doctor {
+namespace {
+
+bool has_two(const Machine& machine) {
+  return machine.gpus.list.size() > 1;
+}
+bool has_list(const Machine& machine) {
+  return !machine.gpus.list.empty();
+}
+
+std::vector<std::string> adapters(const System& system) {
+  return system.list("/sys/class/infiniband");
+}
+bool has_adapter(const Machine& machine) {
+  return has_list(machine) &&
+         (!adapters(machine.system).empty() || !machine.system.list("/sys/class/cxi").empty());
+}
+bool has_adapter_and_nvidia(const Machine& machine) {
+  return has_nvidia(machine) && !adapters(machine.system).empty();
+}
+
+// The vendor's table; rows and columns of GPUs come first.
+Matrix link_table(const Machine& machine) {
+  const System& system = machine.system;
+  if (has_nvidia(machine)) return read_matrix(system.run({"nvidia-smi", "topo", "-m"}).value_or(""), "");
+  if (machine.gpus.source == "rocm-smi")
+    return read_matrix(system.run({"rocm-smi", "--showtopotype"}).value_or(""), "link type");
+  return read_matrix(system.run({"amd-smi", "topology", "--link-type"}).value_or(""), "link type");
+}
+
+// "NV18" of a table is an NVLink of 18; anything else that is not xGMI crosses PCIe.
+enum class LinkKind { fast, bridged, socket };
+LinkKind kind_of(const std::string& cell) {
+  if (cell.rfind("NV", 0) == 0 || cell == "XGMI") return LinkKind::fast;
+  return cell == "SYS" || cell == "NODE" ? LinkKind::socket : LinkKind::bridged;
+}
+
+const char* in_words(const std::string& cell) {
+  if (cell == "PIX" || cell == "PXB") return "PCIe, by a switch";
+  if (cell == "PHB") return "PCIe, by the host bridge";
+  if (cell == "NODE") return "PCIe, between host bridges of a NUMA node";
+  if (cell == "SYS") return "PCIe, between CPU sockets";
+  if (cell == "PCIE") return "PCIe";
+  return "";
+}
+
+std::string named(const std::string& cell) {
+  if (cell.rfind("NV", 0) == 0) return fmt::format("NVLink ({} links)", cell.substr(2));
+  if (cell == "XGMI") return "xGMI";
+  std::string words = in_words(cell);
+  return words.empty() ? cell : fmt::format("{} ({})", words, cell);
+}
+
+Finding pairs(const Machine& machine) {
+  Matrix table = link_table(machine);
+  size_t count = machine.gpus.list.size();
+  if (table.rows.size() < count)
+    return skip(fmt::format("{} prints no table of links",
+                            has_nvidia(machine) ? "nvidia-smi topo -m" : machine.gpus.source + " topology"));
+  std::map<std::string, int> kinds;
+  std::string slowest, slow_pair;
+  for (size_t a = 0; a < count; ++a)
+    for (size_t b = a + 1; b < count; ++b) {
+      std::string cell = table.at(a, b);
+      ++kinds[cell];
+      if (kind_of(cell) == LinkKind::fast) continue;
+      if (slow_pair.empty() || kind_of(cell) > kind_of(slowest))
+        slow_pair = fmt::format("GPU {} and {}", a, b), slowest = cell;
+    }
+  std::vector<std::string> parts;
+  for (const auto& [cell, pairs] : kinds)
+    parts.push_back(fmt::format("{} pair{} by {}", pairs, pairs == 1 ? "" : "s", named(cell)));
+  std::string fact = fmt::format("{}", fmt::join(parts, ", "));
+  if (slow_pair.empty()) return ok(fact, table.lines);
+  if (kind_of(slowest) == LinkKind::socket)
+    return warn(
+        fmt::format("{}; {} are apart as far as can be", fact, slow_pair),
+        "let ranks that talk most use GPUs that are close; where the driver gives no peer access there, "
+        "messages are staged through host memory",
+        table.lines);
+  return ok(fact, table.lines);
+}
+
+std::string size_in_words(uint64_t bytes) {
+  return bytes >= 1u << 30 ? fmt::format("{:.0f} GiB", static_cast<double>(bytes) / (1u << 30))
+                           : fmt::format("{} MiB", bytes >> 20);
+}
+
+Finding bar(const Machine& machine) {
+  const Gpu& gpu = *std::min_element(machine.gpus.list.begin(), machine.gpus.list.end(),
+                                     [](const Gpu& a, const Gpu& b) { return a.bar < b.bar; });
+  if (gpu.bar == 0 || gpu.memory == 0)
+    return skip(fmt::format("{} does not tell the size of the BAR", machine.gpus.source));
+  std::string fact = fmt::format("{} of {} device memory", size_in_words(gpu.bar), size_in_words(gpu.memory));
+  if (gpu.bar >= gpu.memory) return ok("large: " + fact);
+  return warn(
+      fmt::format("small: {} is within reach of the CPU and of adapters (GPU {})", fact, gpu.index),
+      "switch \"above 4G decoding\" and \"resizable BAR\" on in the BIOS; until then large registrations for "
+      "RDMA fail and messages are staged");
+}
+
+bool module_loaded(const System& system, const char* name) {
+  for (const std::string& line : lines_of(system.read("/proc/modules").value_or("")))
+    if (line.rfind(std::string(name) + " ", 0) == 0) return true;
+  return system.exists(std::string("/sys/module/") + name);
+}
+
+Finding gdrcopy(const Machine& machine) {
+  bool loaded = module_loaded(machine.system, "gdrdrv");
+  std::string library = machine.system.library("libgdrapi.so.2");
+  if (loaded && !library.empty()) return ok(fmt::format("gdrdrv is loaded, {}", library));
+  return warn(loaded ? "gdrdrv is loaded, but the loader does not find libgdrapi.so.2"
+                     : "gdrdrv is not loaded: small messages need the copy engine",
+              loaded ? "install gdrcopy's library"
+                     : "install gdrcopy and load its module (modprobe gdrdrv), for latency");
+}
+
+// The first two numbers of "5.15.0-91-generic".
+bool kernel_at_least(const System& system, int major, int minor) {
+  std::string release = system.first_line("/proc/sys/kernel/osrelease");
+  int found_major = 0, found_minor = 0;
+  std::sscanf(release.c_str(), "%d.%d", &found_major, &found_minor);
+  return found_major > major || (found_major == major && found_minor >= minor);
+}
+
+Finding rdma(const Machine& machine) {
+  const System& system = machine.system;
+  if (module_loaded(system, "nvidia_peermem")) return ok("nvidia-peermem is loaded");
+  if (module_loaded(system, "nv_peer_mem")) return ok("nv_peer_mem is loaded");
+  std::string driver = system.read("/proc/driver/nvidia/version").value_or("");
+  if (driver.empty())
+    return skip("nvidia-peermem is not loaded, and /proc/driver/nvidia/version does not tell the driver");
+  bool open = holds(driver, "Open Kernel Module");
+  std::string release = system.first_line("/proc/sys/kernel/osrelease");
+  if (open && kernel_at_least(system, 5, 12))
+    return ok(fmt::format("by dma-buf: the open driver on Linux {}", release));
+  return warn(
+      fmt::format(
+          "neither nvidia-peermem nor dma-buf ({} driver on Linux {}): adapters cannot reach GPU memory",
+          open ? "open" : "closed", release),
+      "modprobe nvidia-peermem, or the open driver on Linux 5.12 or newer");
+}
+
+struct Adapter {
+  std::string name;
+  int numa = -1;
+};
+
+std::vector<Adapter> adapters_with_nodes(const System& system) {
+  std::vector<Adapter> found;
+  for (const char* folder : {"/sys/class/infiniband/", "/sys/class/cxi/"})
+    for (const std::string& name : system.list(folder)) {
+      std::string node = system.first_line(folder + name + "/device/numa_node");
+      found.push_back({name, node.empty() ? -1 : std::atoi(node.c_str())});
+    }
+  return found;
+}
+
+Finding near(const Machine& machine) {
+  std::vector<Adapter> all = adapters_with_nodes(machine.system);
+  std::vector<std::string> details;
+  std::string far;
+  for (const Gpu& gpu : machine.gpus.list) {
+    std::vector<std::string> close;
+    for (const Adapter& adapter : all)
+      if (adapter.numa == gpu.numa) close.push_back(adapter.name);
+    if (close.empty()) far += (far.empty() ? "" : ", ") + std::to_string(gpu.index);
+    details.push_back(fmt::format("GPU {}, NUMA node {}: {}", gpu.index, gpu.numa,
+                                  close.empty() ? "no adapter" : fmt::format("{}", fmt::join(close, " "))));
+  }
+  if (std::all_of(machine.gpus.list.begin(), machine.gpus.list.end(),
+                  [](const Gpu& gpu) { return gpu.numa < 0; }))
+    return skip("the kernel does not tell the NUMA nodes of the GPUs");
+  size_t gpus = machine.gpus.list.size();
+  std::string fact = fmt::format("{} adapter{} for {} GPU{}", all.size(), all.size() == 1 ? "" : "s", gpus,
+                                 gpus == 1 ? "" : "s");
+  if (far.empty()) return ok(fact + ", each with one in its NUMA node", details);
+  return warn(fmt::format("{}; none in the NUMA node of GPU {}", fact, far),
+              "bind ranks of those GPUs to the adapter that -v shows nearest (UCX_NET_DEVICES, or the "
+              "launcher's policy)",
+              details);
+}
+
+Finding cpus(const Machine& machine) {
+  std::string allowed = value_of(machine.system.read("/proc/self/status").value_or(""), "Cpus_allowed_list:");
+  std::string all = machine.system.first_line("/sys/devices/system/cpu/online");
+  if (allowed.empty()) return skip("/proc/self/status does not tell the CPUs of this process");
+  std::vector<std::string> details;
+  for (const Gpu& gpu : machine.gpus.list)
+    if (std::string near = machine.system.first_line("/sys/bus/pci/devices/" + gpu.pci + "/local_cpulist");
+        !near.empty())
+      details.push_back(fmt::format("GPU {}: CPUs {}", gpu.index, near));
+  if (allowed == all) return ok(fmt::format("this process may use all CPUs, {}", all), details);
+  bool one = allowed.find_first_of(",-") == std::string::npos;
+  if (one)
+    return warn(fmt::format("this process is bound to CPU {} alone", allowed),
+                "bind ranks to a NUMA node or leave them unbound: the driver and Fairlead run threads beside "
+                "the rank's",
+                details);
+  return ok(fmt::format("this process may use CPUs {} of {}", allowed, all), details);
+}
+
+}  // namespace
+
+std::vector<Check> link_checks() {
+  return {
+      {"link.pairs", "What connects each pair of GPUs: NVLink, xGMI, PCIe and across what.", "two GPUs",
+       "Let ranks that talk most use GPUs that are close.", has_two, pairs},
+      {"link.bar", "How much device memory the CPU and adapters reach directly.", "a GPU",
+       "Resizable BAR and above 4G decoding in the BIOS.", has_list, bar},
+      {"link.gdrcopy", "gdrcopy, by which the CPU copies small messages.", "NVIDIA GPUs",
+       "Install gdrcopy and load gdrdrv.", has_nvidia, gdrcopy},
+      {"link.rdma", "Whether network adapters reach GPU memory: nvidia-peermem or dma-buf.",
+       "NVIDIA GPUs and RDMA adapters", "modprobe nvidia-peermem, or the open driver on Linux 5.12.",
+       has_adapter_and_nvidia, rdma},
+      {"link.near", "Which adapters share a NUMA node with each GPU.", "a GPU and a network adapter",
+       "Bind ranks to near adapters.", has_adapter, near},
+      {"link.cpus", "The CPUs this process may use, and those near each GPU.", "",
+       "Bind ranks to NUMA nodes, not to single CPUs.", always, cpus},
+  };
+}
+
+}  // namespace fairlead::tools::doctor

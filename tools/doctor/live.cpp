@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Area `live`: what two ranks of this MPI found by trying.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include "doctor/check.h"
+#include "doctor/probe/steps.h"
+
+namespace fairlead::tools::doctor {
+namespace {
+
+bool launched(const Machine& machine) {
+  return machine.live.started();
+}
+bool preloaded(const Machine& machine) {
+  return launched(machine) && machine.preload;
+}
+bool have_devices(const Machine& machine) {
+  return machine.live.both(step_device);
+}
+
+// Steps that move bytes, in the order in which the probe takes them.
+constexpr const char* moving_steps[] = {step_host,        step_ipc,         step_device_device,
+                                        step_device_host, step_host_device, step_allreduce};
+
+bool done_by_both(const LiveReport& live, const char* step) {
+  return !live.fact(step, 0).empty() && !live.fact(step, 1).empty();
+}
+
+// How a job ended that did not come to its end.
+std::string end_of_job(const LiveReport& live) {
+  if (live.timed_out || holds(live.output, "Alarm clock") || live.status == 142) return "the ranks hang";
+  if (holds(live.output, "Segmentation fault") || holds(live.output, "signal 11") || live.status == 139 ||
+      live.status == 11)
+    return "a rank died by SIGSEGV";
+  return fmt::format("the job ended with status {}", live.status);
+}
+
+std::vector<std::string> words_of_job(const LiveReport& live) {
+  std::vector<std::string> lines;
+  for (const std::string& line : lines_of(live.output))
+    if (!trimmed(line).empty() && lines.size() < 12) lines.push_back(trimmed(line));
+  return lines;
+}
+
+// What both ranks say, once where they say the same.
+std::string both_words(const LiveReport& live, const char* step) {
+  std::string first = live.fact(step, 0), second = live.fact(step, 1);
+  return first == second ? first : fmt::format("rank 0 {}; rank 1 {}", first, second);
+}
+
+Finding start(const Machine& machine) {
+  const LiveReport& live = machine.live;
+  if (!live.started()) return skip(live.why_not);
+  std::vector<std::string> details = {"command: " + shell_line(live.command)};
+  if (live.ranks.size() == 2 && done_by_both(live, step_host) && live.both(step_host)) {
+    std::error_code error;
+    if (machine.mpi.library.empty() || std::filesystem::equivalent(live.library, machine.mpi.library, error))
+      return ok(fmt::format("two ranks talk, by {}", live.library), details);
+    return warn(fmt::format("two ranks talk, but by {}, not by {}: what follows is about that one",
+                            live.library, machine.mpi.library),
+                "build Fairlead with the MPI that is meant: cmake -DFAIRLEAD_MPICC=/path/to/mpicc", details);
+  }
+  for (const std::string& line : words_of_job(live)) details.push_back(line);
+  if (live.ranks.empty())
+    return fail(fmt::format("the two ranks did not start: {}",
+                            live.timed_out ? "nothing came for 40 s" : end_of_job(live)),
+                "run the command that -v shows, and read what the MPI prints", details);
+  if (live.ranks.size() < 2)
+    return fail("of two ranks one spoke: each process is a job of its own",
+                "use the launcher that belongs to the MPI", details);
+  return fail(fmt::format("host messages between two ranks fail: {}",
+                          done_by_both(live, step_host) ? both_words(live, step_host) : end_of_job(live)),
+              "run the command that -v shows, and read what the MPI prints", details);
+}
+
+Finding interposed(const Machine& machine) {
+  const LiveReport& live = machine.live;
+  if (!live.seen(step_loaded)) return skip("no rank came so far");
+  if (live.both(step_loaded)) return ok(fmt::format("in both ranks, {}", live.fact(step_loaded, 0)));
+  int without = live.ranks.count(0) && live.ranks.at(0).at(step_loaded).good ? 1 : 0;
+  return fail(fmt::format("not in rank {}: MPI_Send is that of {}", without, live.fact(step_loaded, without)),
+              "look for what clears or overrides LD_PRELOAD there: a wrapper script, a setuid program, the "
+              "launcher's own settings");
+}
+
+Finding query(const Machine& machine) {
+  const LiveReport& live = machine.live;
+  if (!live.seen(step_query)) return skip("no rank came so far");
+  std::string fact = live.fact(step_query, 0);
+  if (live.both(step_query) || holds(fact, "no function")) return ok(fact);
+  return ok(fact + (machine.preload ? "; programs that ask it must be told by an option of their own" : ""));
+}
+
+Finding namespaces(const Machine& machine) {
+  const LiveReport& live = machine.live;
+  std::string first = live.fact(step_namespaces, 0), second = live.fact(step_namespaces, 1);
+  if (first.empty() || second.empty()) return skip("not both ranks came so far");
+  if (first == second) return ok("both ranks share PID and IPC namespaces and user");
+  return warn(
+      fmt::format("rank 0 is in {}, rank 1 in {}: neither CMA nor IPC works between them, and device "
+                  "messages go through the host MPI",
+                  first, second),
+      "start all ranks of a node in one container, or give containers --pid=host --ipc=host and one user");
+}
+
+Finding device(const Machine& machine) {
+  const LiveReport& live = machine.live;
+  if (!done_by_both(live, step_device)) return skip("not both ranks came so far");
+  if (live.both(step_device)) return ok(both_words(live, step_device));
+  return fail(both_words(live, step_device),
+              "ask the scheduler for GPUs, unset CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES; "
+              "--sim 2 tries simulated ones");
+}
+
+Finding not_done(const Machine& machine, const char* step) {
+  const LiveReport& live = machine.live;
+  for (const char* before : moving_steps) {
+    if (before == step) break;
+    if (!done_by_both(live, before)) return skip(fmt::format("not reached, because of: {}", before));
+  }
+  std::string fact = fmt::format("{} at it", end_of_job(live));
+  std::string remedy = machine.preload ? "report it with the output of: FAIRLEAD_LOG=trace fairlead doctor -v"
+                                       : "start programs by `fairlead run -n N ./program`";
+  return fail(fact, remedy, words_of_job(live));
+}
+
+Finding ipc(const Machine& machine) {
+  const LiveReport& live = machine.live;
+  if (!done_by_both(live, step_ipc)) return not_done(machine, step_ipc);
+  if (live.both(step_ipc)) return ok(both_words(live, step_ipc));
+  return warn(both_words(live, step_ipc),
+              "messages are staged through host memory; let each rank see all GPUs of its node (Slurm: "
+              "--gpu-bind=none), one PID "
+              "and IPC namespace, no MIG");
+}
+
+Finding moved(const Machine& machine, const char* step) {
+  const LiveReport& live = machine.live;
+  if (!done_by_both(live, step)) return not_done(machine, step);
+  if (!live.both(step))
+    return fail(both_words(live, step),
+                machine.preload ? "report it with the output of: FAIRLEAD_LOG=trace fairlead doctor -v"
+                                : "start programs by `fairlead run -n N ./program`");
+  return ok(both_words(live, step));
+}
+
+Finding device_device(const Machine& machine) {
+  const LiveReport& live = machine.live;
+  Finding found = moved(machine, step_device_device);
+  if (found.verdict != Verdict::ok || live.paths.empty()) return found;
+  found.fact += fmt::format("; transports {}", live.paths);
+  if (holds(live.paths, "staged"))
+    return warn(found.fact, "the reason is in brackets; see live.ipc and gpu.visible");
+  return found;
+}
+
+}  // namespace
+
+std::vector<Check> live_checks() {
+  return {
+      {"live.start", "Whether two ranks of the MPI start and exchange messages of host memory.", "",
+       "Run the command that -v shows, and read what the MPI prints.", always, start},
+      {"live.loaded", "Whether Fairlead answers MPI calls in every rank.", "started ranks, with Fairlead",
+       "Look for what clears LD_PRELOAD.", preloaded, interposed},
+      {"live.query", "What the MPI says of itself: MPIX_Query_cuda_support, MPIX_GPU_query_support.",
+       "started ranks", "Programs that ask it must be told by an option of their own.", launched, query},
+      {"live.spaces", "Whether the ranks share PID and IPC namespaces and the user.", "started ranks",
+       "One container for all ranks of a node.", launched, namespaces},
+      {"live.device", "The GPUs that each rank sees under the visibility its launcher sets.", "started ranks",
+       "Ask the scheduler for GPUs.", launched, device},
+      {"live.ipc", "Whether each rank can map and read the other's device memory.", "ranks with GPUs",
+       "Let each rank see all GPUs of its node.", have_devices, ipc},
+      {"live.send", "Messages from device to device memory, and the transport Fairlead proved for them.",
+       "ranks with GPUs", "Without Fairlead: `fairlead run`.", have_devices, device_device},
+      {"live.tohost", "Messages from device to host memory.", "ranks with GPUs",
+       "Without Fairlead: `fairlead run`.", have_devices,
+       [](const Machine& machine) { return moved(machine, step_device_host); }},
+      {"live.fromhost", "Messages from host to device memory.", "ranks with GPUs",
+       "Without Fairlead: `fairlead run`.", have_devices,
+       [](const Machine& machine) { return moved(machine, step_host_device); }},
+      {"live.allreduce", "A sum over device memory of both ranks.", "ranks with GPUs",
+       "Without Fairlead: `fairlead run`.", have_devices,
+       [](const Machine& machine) { return moved(machine, step_allreduce); }},
+  };
+}
+
+}  // namespace fairlead::tools::doctor

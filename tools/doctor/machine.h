@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What several checks need to know of a machine, found out once: its MPI, its GPUs, the UCX its MPI uses, and
+// what two ranks reported that were started on it.
+
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "doctor/live.h"
+#include "doctor/system.h"
+
+namespace fairlead::tools::doctor {
+
+// The MPI that a program is linked with, or that mpicc and mpirun on PATH belong to.
+struct Mpi {
+  std::string meant_by;  // "./program", "mpicc on PATH"; "" where there is none
+  std::string name;      // "Open MPI", "MPICH", "Cray MPICH", "Intel MPI", "MVAPICH"
+  std::string version;
+  std::string abi;       // "openmpi", "mpich", "abi"; "" where it is not known
+  std::string library;   // where the loader finds it
+  std::string linked;    // the loader's list of the program's libraries; "" without a program
+  std::string launcher;  // mpirun, mpiexec or srun of PATH
+  std::string launcher_of, launcher_abi;  // the MPI it belongs to; "" where it is not known, or starts any
+  std::string configure;                  // the words it was configured with
+  std::string info;  // what ompi_info or mpichversion prints; "" where there is no such program
+  std::string info_tool;
+  std::string trouble;  // why `meant_by` could not be read
+
+  bool found() const { return !meant_by.empty() && trouble.empty(); }
+  bool is_open_mpi() const { return name == "Open MPI"; }
+  bool is_cray() const { return name == "Cray MPICH"; }
+  bool is_mpich() const { return name == "MPICH"; }
+};
+Mpi find_mpi(const System& system, const std::string& program);
+
+enum class Vendor { none, nvidia, amd };
+const char* to_string(Vendor vendor);
+
+struct Gpu {
+  int index = 0;
+  std::string name;
+  std::string pci;           // "0000:1b:00.0", lower case
+  std::string compute_mode;  // NVIDIA: "Default", "Exclusive_Process", "Prohibited"
+  std::string mig, ecc, addressing;
+  uint64_t memory = 0, bar = 0;  // bytes; 0 where it is not known
+  int numa = -1;
+};
+
+struct Gpus {
+  Vendor vendor = Vendor::none;
+  std::vector<Gpu> list;
+  std::string driver, runtime;  // versions; "" where not known
+  std::string source;           // which tool or file told
+  std::string tool_words;       // what the tool said instead of a list, where it failed
+  int on_bus = 0;               // GPUs that the kernel sees on the PCI bus, whether a tool lists them or not
+
+  std::string summary() const;  // "8 x NVIDIA H200"
+};
+Gpus find_gpus(const System& system);
+
+struct Ucx {
+  std::string library;     // libucp.so.0
+  std::string version;     // "" where ucx_info is missing
+  std::string build;       // ucx_info -v
+  std::string modules;     // names in the module folder next to the library, blanks between
+  std::string transports;  // ucx_info -d: names, blanks between and around
+  std::string config;      // ucx_info -c
+};
+Ucx find_ucx(const System& system);
+
+struct Machine {
+  const System& system;
+  Mpi mpi;
+  Gpus gpus;
+  Ucx ucx;
+  LiveReport live;
+  bool preload = true;  // is it asked how programs fare with Fairlead, or without?
+};
+
+// The settings of the library that an MPI moves messages with.
+bool uses_ucx(const Machine& machine);
+bool uses_libfabric(const Machine& machine);
+
+// Which GPUs this MPI was built to handle itself, as its own tools tell.
+struct Awareness {
+  bool known = false;
+  bool cuda = false, rocm = false;
+  std::string evidence;  // "accelerator components: null", "--with-cuda is in its configure line"
+};
+Awareness awareness(const Machine& machine);
+// Of this machine's GPUs; of any where it has none.
+bool handles_gpus(const Machine& machine);
+
+}  // namespace fairlead::tools::doctor

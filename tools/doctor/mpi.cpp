@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Area `mpi`: whether the MPI handles device memory itself.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "common/places.h"
+#include "doctor/check.h"
+
+namespace fairlead::tools::doctor {
+namespace {
+
+bool has_mpi(const Machine& machine) {
+  return machine.mpi.found();
+}
+
+// Components of one of Open MPI's frameworks, as ompi_info lists them: "mca:accelerator:cuda:version:...".
+std::set<std::string> components(const std::string& info, const std::string& framework) {
+  std::set<std::string> names;
+  std::string key = "mca:" + framework + ":";
+  for (const std::string& line : lines_of(info)) {
+    if (line.rfind(key, 0) != 0 || !holds(line, ":version:")) continue;
+    names.insert(line.substr(key.size(), line.find(':', key.size()) - key.size()));
+  }
+  return names;
+}
+
+// The value of "...:built_with_cuda_support:value:true", whatever the prefix.
+std::string parameter(const std::string& info, const std::string& name) {
+  std::string key = ":param:" + name + ":value:";
+  size_t at = info.find(key);
+  if (at == std::string::npos) return {};
+  size_t start = at + key.size();
+  return info.substr(start, info.find('\n', start) - start);
+}
+
+// GTL is a library beside Cray MPICH; a program has it or not.
+std::string gtl_in(const Machine& machine) {
+  for (const std::string& line : lines_of(machine.mpi.linked))
+    if (std::string words = trimmed(line); words.rfind("libmpi_gtl", 0) == 0) return words;
+  return {};
+}
+
+Awareness of_open_mpi(const Mpi& mpi) {
+  Awareness found;
+  if (mpi.info.empty()) return found;
+  found.known = true;
+  std::set<std::string> accelerators = components(mpi.info, "accelerator");
+  found.cuda = accelerators.count("cuda") > 0;
+  found.rocm = accelerators.count("rocm") > 0;
+  if (!accelerators.empty()) {
+    found.evidence = fmt::format("accelerator components: {}", fmt::join(accelerators, ", "));
+    return found;
+  }
+  // Before 5.0 there were no components, and ROCm was left to UCX.
+  std::string built = parameter(mpi.info, "opal_built_with_cuda_support");
+  found.cuda = built == "true";
+  found.evidence =
+      built.empty() ? "no accelerator component" : fmt::format("opal_built_with_cuda_support is {}", built);
+  return found;
+}
+
+Awareness of_mpich(const Mpi& mpi) {
+  Awareness found;
+  if (mpi.configure.empty()) return found;
+  found.known = true;
+  auto asked = [&](const char* option) {
+    return holds(mpi.configure, std::string("--with-") + option) &&
+           !holds(mpi.configure, std::string("--with-") + option + "=no");
+  };
+  found.cuda = asked("cuda");
+  found.rocm = asked("hip") || asked("rocm");
+  found.evidence = found.cuda   ? "configured --with-cuda"
+                   : found.rocm ? "configured --with-hip"
+                                : "neither --with-cuda nor --with-hip in its configure line";
+  return found;
+}
+
+Awareness of_cray(const Machine& machine) {
+  Awareness found;
+  std::string gtl = gtl_in(machine);
+  found.known = !machine.mpi.linked.empty();
+  bool loads = !gtl.empty() && !holds(gtl, "not found");
+  found.cuda = loads && holds(gtl, "libmpi_gtl_cuda");
+  found.rocm = loads && holds(gtl, "libmpi_gtl_hsa");
+  found.evidence = gtl.empty() ? "no libmpi_gtl_* is linked" : gtl.substr(0, gtl.find(" ("));
+  return found;
+}
+
+Finding which_mpi(const Machine& machine) {
+  const Mpi& mpi = machine.mpi;
+  if (mpi.meant_by.empty())
+    return fail(
+        "no MPI: neither mpicc nor mpirun on PATH",
+        "install one (Debian: openmpi-bin libopenmpi-dev, or mpich), load its module, or name a program: "
+        "fairlead doctor ./program");
+  if (!mpi.trouble.empty())
+    return fail(mpi.trouble,
+                holds(mpi.trouble, "not find")
+                    ? "set LD_LIBRARY_PATH to the folder of that MPI's libraries"
+                    : "name a program that is linked with MPI; for scripts and Python leave the program out");
+  std::vector<std::string> details = {fmt::format("meant by: {}", mpi.meant_by)};
+  if (!mpi.launcher.empty()) details.push_back(fmt::format("launcher on PATH: {}", mpi.launcher));
+  std::string fact =
+      fmt::format("{}{}{}, {}", mpi.name, mpi.version.empty() ? "" : " ", mpi.version,
+                  mpi.library.empty() ? "whose library the loader does not find" : mpi.library);
+  if (mpi.library.empty())
+    return warn(fact, "set LD_LIBRARY_PATH to the folder of its libmpi, or name a program", details);
+  return ok(fact, details);
+}
+
+Finding launcher_fits(const Machine& machine) {
+  const Mpi& mpi = machine.mpi;
+  if (mpi.launcher.empty())
+    return skip("no mpirun, mpiexec or srun on PATH", "put the MPI's bin folder on PATH");
+  std::string name = mpi.launcher.substr(mpi.launcher.rfind('/') + 1);
+  if (mpi.launcher_of.empty()) {
+    if (name == "srun") return ok(fmt::format("{} starts any MPI", mpi.launcher));
+    return skip(fmt::format("{} does not say whose it is (--version)", mpi.launcher));
+  }
+  if (mpi.launcher_abi == mpi.abi) return ok(fmt::format("{} is {}'s", mpi.launcher, mpi.launcher_of));
+  return warn(fmt::format("{} is {}'s, but {} means {}: each process would be a job of one rank",
+                          mpi.launcher, mpi.launcher_of, mpi.meant_by, mpi.name),
+              "start programs by `fairlead run`, which finds the launcher that belongs to them");
+}
+
+Finding abi_is_served(const Machine& machine) {
+  const Mpi& mpi = machine.mpi;
+  if (mpi.abi.empty()) return skip("the ABI of this MPI is not known");
+  std::string file = fmt::format("libfairlead-{}.so", mpi.abi);
+  if (!machine.system.live()) return ok(fmt::format("ABI {}, which {} serves", mpi.abi, file));
+  std::string folder = library_folder(file);
+  if (folder.empty())
+    return fail(fmt::format("ABI {}, but this Fairlead was built without {}", mpi.abi, file),
+                fmt::format("build Fairlead with that MPI: cmake -DFAIRLEAD_MPICC=/path/to/mpicc"));
+  return ok(fmt::format("ABI {}, served by {}/{}", mpi.abi, folder, file));
+}
+
+Finding configured(const Machine& machine) {
+  const Mpi& mpi = machine.mpi;
+  if (mpi.configure.empty()) {
+    if (mpi.is_cray()) return skip("Cray MPICH does not tell how it was configured");
+    return skip(
+        fmt::format("{} is not found, which would tell", mpi.is_open_mpi() ? "ompi_info" : "mpichversion"),
+        "install the MPI's tools, or put them on PATH");
+  }
+  std::vector<std::string> told;
+  std::string device = value_of(mpi.info, "MPICH Device:");
+  if (!device.empty()) told.push_back("device " + device);
+  for (const char* word : {"cuda", "rocm", "hip", "ucx", "libfabric", "ofi", "ucc"}) {
+    for (std::string line = mpi.configure; holds(line, std::string("--with-") + word);) {
+      size_t at = line.find(std::string("--with-") + word);
+      std::string option = line.substr(at, line.find_first_of("' ", at) - at);
+      std::string name = option.substr(0, option.find('='));
+      bool exact = name == std::string("--with-") + word;
+      if (exact && std::find(told.begin(), told.end(), option) == told.end()) told.push_back(option);
+      line = line.substr(at + option.size());
+    }
+  }
+  return ok(fmt::format("{}", told.empty() ? "no word about GPUs or networks"
+                                           : fmt::format("{}", fmt::join(told, " "))),
+            {mpi.info_tool + ": " + mpi.configure});
+}
+
+Finding gpu_aware(const Machine& machine) {
+  const Mpi& mpi = machine.mpi;
+  Awareness found = awareness(machine);
+  if (!found.known) {
+    if (mpi.is_cray())
+      return skip("GTL is linked into programs, and none is named", "name one: fairlead doctor ./program");
+    return skip(fmt::format("{} does not tell, and its tools are not found", mpi.name),
+                "put ompi_info or mpichversion on PATH; the live checks below find out by trying");
+  }
+  if (handles_gpus(machine)) {
+    const char* kind = found.cuda && found.rocm ? "CUDA and ROCm" : found.cuda ? "CUDA" : "ROCm";
+    return ok(fmt::format("{} handles {} memory itself: {}", mpi.name, kind, found.evidence));
+  }
+  std::string other = found.cuda || found.rocm
+                          ? fmt::format(" (it handles {}, these GPUs are {}'s)", found.cuda ? "CUDA" : "ROCm",
+                                        to_string(machine.gpus.vendor))
+                          : "";
+  std::string fact = fmt::format("{} is not GPU-aware: {}{}", mpi.name, found.evidence, other);
+  if (mpi.is_cray() && holds(found.evidence, "not found"))
+    return fail(fmt::format("GTL cannot be loaded: {}", found.evidence),
+                "load the ROCm or CUDA module of the version that GTL was built for, and relink");
+  std::string rebuild =
+      mpi.is_cray()       ? "link with the module craype-accel-* loaded (-lmpi_gtl_cuda, -lmpi_gtl_hsa)"
+      : mpi.is_open_mpi() ? "build Open MPI with --with-cuda or --with-rocm, and a UCX that has them"
+                          : "build MPICH with --with-cuda or --with-hip";
+  std::string remedy = fmt::format(
+      "start programs by `fairlead run -n N ./program`, which needs no other MPI; or {}", rebuild);
+  return machine.preload ? warn(fact, remedy)
+                         : fail(fact + ": a device pointer crashes it, or gives wrong data", remedy);
+}
+
+// Built with it is not yet switched on.
+Finding switched_on(const Machine& machine) {
+  const Mpi& mpi = machine.mpi;
+  const System& system = machine.system;
+  if (mpi.is_cray()) {
+    std::string asked = system.variable("MPICH_GPU_SUPPORT_ENABLED");
+    bool linked = handles_gpus(machine);
+    if (asked == "1" && !linked && !mpi.linked.empty())
+      return fail(
+          "MPICH_GPU_SUPPORT_ENABLED=1, but GTL is not linked: MPI_Init aborts",
+          "relink with the module craype-accel-* loaded, or unset MPICH_GPU_SUPPORT_ENABLED and start the "
+          "program by `fairlead run`");
+    if (asked != "1" && linked)
+      return warn("GTL is linked, but MPICH_GPU_SUPPORT_ENABLED is not 1: device pointers crash",
+                  "export MPICH_GPU_SUPPORT_ENABLED=1");
+    if (asked != "1") return skip("GTL is not known to be linked, and MPICH_GPU_SUPPORT_ENABLED is not 1");
+    return ok("MPICH_GPU_SUPPORT_ENABLED=1");
+  }
+  if (!handles_gpus(machine)) return skip("there is nothing to switch on: this MPI is host-only");
+  if (mpi.is_mpich()) {
+    std::string off = system.variable("MPIR_CVAR_ENABLE_GPU");
+    if (off == "0")
+      return warn("MPIR_CVAR_ENABLE_GPU=0 switches GPU support off", "unset MPIR_CVAR_ENABLE_GPU");
+    return ok("MPIR_CVAR_ENABLE_GPU is not 0");
+  }
+  std::string given = system.variable("OMPI_MCA_opal_cuda_support");
+  std::string value = given.empty() ? parameter(mpi.info, "opal_cuda_support") : given;
+  if (value == "false" || value == "0")
+    return warn(fmt::format("opal_cuda_support is {}{}", value,
+                            given.empty() ? " by default" : ", from the environment"),
+                "export OMPI_MCA_opal_cuda_support=true");
+  std::string chosen = system.variable("OMPI_MCA_accelerator");
+  if (chosen == "null")
+    return warn("OMPI_MCA_accelerator=null switches GPU support off", "unset OMPI_MCA_accelerator");
+  return ok(value.empty() ? "the accelerator component is chosen when MPI starts"
+                          : "opal_cuda_support is true");
+}
+
+}  // namespace
+
+Awareness awareness(const Machine& machine) {
+  if (!machine.mpi.found()) return {};
+  if (machine.mpi.is_cray()) return of_cray(machine);
+  return machine.mpi.is_open_mpi() ? of_open_mpi(machine.mpi) : of_mpich(machine.mpi);
+}
+
+bool handles_gpus(const Machine& machine) {
+  Awareness found = awareness(machine);
+  if (machine.gpus.vendor == Vendor::nvidia) return found.cuda;
+  if (machine.gpus.vendor == Vendor::amd) return found.rocm;
+  return found.cuda || found.rocm;
+}
+
+bool uses_ucx(const Machine& machine) {
+  const Mpi& mpi = machine.mpi;
+  if (mpi.is_open_mpi()) return components(mpi.info, "pml").count("ucx") > 0;
+  return holds(value_of(mpi.info, "MPICH Device:"), "ucx") || holds(mpi.configure, "--with-device=ch4:ucx");
+}
+
+bool uses_libfabric(const Machine& machine) {
+  const Mpi& mpi = machine.mpi;
+  if (mpi.is_cray() || mpi.name == "Intel MPI") return true;
+  if (mpi.is_open_mpi()) return components(mpi.info, "mtl").count("ofi") > 0 && !uses_ucx(machine);
+  return holds(value_of(mpi.info, "MPICH Device:"), "ofi");
+}
+
+std::vector<Check> mpi_checks() {
+  return {
+      {"mpi.which",
+       "The MPI that the named program is linked with, or that mpicc and mpirun on PATH belong to.", "",
+       "Install an MPI, load its module, set LD_LIBRARY_PATH, or name a program.", always, which_mpi},
+      {"mpi.launcher", "Whether mpirun on PATH belongs to that MPI.", "an MPI",
+       "Start programs by `fairlead run`, which finds the launcher that belongs to them.", has_mpi,
+       launcher_fits},
+      {"mpi.abi", "The ABI of that MPI, and the Fairlead library that serves it.", "an MPI",
+       "Build Fairlead with that MPI's mpicc.", has_mpi, abi_is_served},
+      {"mpi.configured", "How it was configured, as far as GPUs and networks go.", "an MPI",
+       "Put ompi_info or mpichversion on PATH.", has_mpi, configured},
+      {"mpi.gpu",
+       "Whether it handles device memory itself: accelerator components of Open MPI, the configure line of "
+       "MPICH, "
+       "GTL of Cray MPICH.",
+       "an MPI", "Start programs by `fairlead run`, or build the MPI for these GPUs.", has_mpi, gpu_aware},
+      {"mpi.switch", "Whether GPU support that was built in is also switched on.", "an MPI",
+       "Set the variable that the line names.", has_mpi, switched_on},
+  };
+}
+
+}  // namespace fairlead::tools::doctor

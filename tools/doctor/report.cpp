@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "doctor/report.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+namespace fairlead::tools::doctor {
+namespace {
+
+constexpr size_t key_width = 15, indent = 2 + 5 + key_width + 1;
+
+// `text` in lines of at most `columns`, all but the first indented.
+std::string wrapped(const std::string& text, size_t column, size_t margin, size_t columns) {
+  std::string lines;
+  bool first = true;
+  std::istringstream words(text);
+  for (std::string word; words >> word; first = false) {
+    if (!first && column + 1 + word.size() > columns) {
+      lines += "\n" + std::string(margin, ' ');
+      column = margin;
+    } else if (!first) {
+      lines += ' ';
+      ++column;
+    }
+    lines += word;
+    column += word.size();
+  }
+  return lines;
+}
+
+const char* colour_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::ok:
+      return "\033[32m";
+    case Verdict::warn:
+      return "\033[33m";
+    case Verdict::fail:
+      return "\033[31m";
+    default:
+      return "\033[2m";
+  }
+}
+
+std::string coloured(const std::string& text, const char* colour, const Paper& paper) {
+  return paper.colour ? colour + text + "\033[0m" : text;
+}
+
+std::string row_text(const Row& row, const Paper& paper) {
+  std::string verdict = to_string(row.finding.verdict);
+  std::string text = "  " + coloured(verdict, colour_of(row.finding.verdict), paper) +
+                     std::string(5 - verdict.size(), ' ') + fmt::format("{:<{}} ", row.check->key, key_width);
+  text += wrapped(row.finding.fact, indent, indent, paper.columns) + "\n";
+  if (!row.finding.remedy.empty())
+    text += std::string(indent, ' ') + "> " +
+            wrapped(row.finding.remedy, indent + 2, indent + 2, paper.columns) + "\n";
+  if (paper.verbose)
+    for (const std::string& line : row.finding.details)
+      text += std::string(indent, ' ') + wrapped(line, indent, indent + 2, paper.columns) + "\n";
+  return text;
+}
+
+}  // namespace
+
+const char* to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::ok:
+      return "ok";
+    case Verdict::warn:
+      return "warn";
+    case Verdict::fail:
+      return "fail";
+    default:
+      return "skip";
+  }
+}
+
+int Report::count(Verdict verdict) const {
+  return static_cast<int>(std::count_if(rows.begin(), rows.end(), [&](const Row& row) {
+    return row.applies && row.finding.verdict == verdict;
+  }));
+}
+
+Paper paper_of_stdout() {
+  Paper paper;
+  winsize size{};
+  if (!isatty(STDOUT_FILENO)) return paper;
+  const char* plain = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  paper.colour = !(plain && *plain) && terminal && std::string(terminal) != "dumb";
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    paper.columns = std::clamp<size_t>(size.ws_col, 60, 120);
+  return paper;
+}
+
+std::string as_text(const Report& report, const Paper& paper) {
+  std::string text = wrapped(report.subject, 0, 2, paper.columns) + "\n";
+  const Area* area = nullptr;
+  int left_out = 0;
+  for (const Row& row : report.rows) {
+    if (!row.applies && !paper.verbose) {
+      ++left_out;
+      continue;
+    }
+    if (row.area != area) text += "\n" + coloured(row.area->name, "\033[1m", paper) + "\n";
+    area = row.area;
+    text += row_text(row, paper);
+  }
+  text += fmt::format("\n{} ok, {} warn, {} fail, {} skip", report.count(Verdict::ok),
+                      report.count(Verdict::warn), report.count(Verdict::fail), report.count(Verdict::skip));
+  if (left_out) text += fmt::format("; {} more do not apply here (-v shows them)", left_out);
+  return text + "\n" + wrapped(report.conclusion, 0, 0, paper.columns) + "\n";
+}
+
+nlohmann::ordered_json as_json(const Report& report) {
+  auto checks = nlohmann::ordered_json::array();
+  for (const Row& row : report.rows)
+    checks.push_back({{"key", row.check->key},
+                      {"area", row.area->name},
+                      {"what", row.check->what},
+                      {"when", row.check->when},
+                      {"applies", row.applies},
+                      {"verdict", to_string(row.finding.verdict)},
+                      {"fact", row.finding.fact},
+                      {"remedy", row.finding.remedy},
+                      {"details", row.finding.details}});
+  return {{"version", FAIRLEAD_VERSION},         {"subject", report.subject},
+          {"conclusion", report.conclusion},     {"ok", report.count(Verdict::ok)},
+          {"warn", report.count(Verdict::warn)}, {"fail", report.count(Verdict::fail)},
+          {"skip", report.count(Verdict::skip)}, {"checks", checks}};
+}
+
+std::string as_markdown(const std::vector<Area>& areas) {
+  std::string text = "| Check | What it looks at | Applies to | What to do |\n| --- | --- | --- | --- |\n";
+  for (const Area& area : areas)
+    for (const Check& check : area.checks)
+      text += fmt::format("| `{}` | {} | {} | {} |\n", check.key, check.what,
+                          *check.when ? check.when : "always", check.remedy);
+  return text;
+}
+
+}  // namespace fairlead::tools::doctor

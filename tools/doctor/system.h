@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one way in which `fairlead doctor` looks at a machine, so that a recorded machine can take its place:
+// files, folders, programs and what they print, environment variables, libraries. Nothing here throws; what
+// is not there is empty. Every answer is for this user, in this environment.
+//
+// A recorded machine is a folder:
+//   commands/NAME ARGUMENTS   what the program printed; NAME without its folder, a slash in arguments as '%'
+//   programs                  the paths of programs, one a line
+//   libraries                 "soname => path", what the loader would find
+//   environment               NAME=value, one a line
+//   any other path            the file of that path on the machine
+
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/words.h"
+
+namespace fairlead::tools::doctor {
+
+class System {
+ public:
+  virtual ~System() = default;
+
+  virtual std::optional<std::string> read(const std::string& path) const = 0;
+  virtual std::vector<std::string> list(const std::string& folder) const = 0;  // names, sorted
+  // stdout and stderr together, whatever the exit code; empty where there is no such program or it hangs.
+  virtual std::optional<std::string> run(const Words& command) const = 0;
+  virtual std::map<std::string, std::string> environment() const = 0;
+  virtual std::string program(const std::string& name) const = 0;    // a name is looked for on PATH
+  virtual std::string library(const std::string& soname) const = 0;  // where the loader finds it
+  // What the loader would load into a program, as ldd prints it.
+  virtual std::string libraries_of(const std::string& program) const = 0;
+  virtual bool live() const = 0;  // can anything be tried here?
+
+  std::string variable(const std::string& name) const;  // "" where it is not set
+  std::string first_line(const std::string& path) const;
+  bool exists(const std::string& path) const { return read(path).has_value() || !list(path).empty(); }
+};
+
+std::unique_ptr<System> this_system();
+// Throws a usage Failure where `folder` is none.
+std::unique_ptr<System> recorded_system(const std::string& folder);
+// Passes every question on and writes the answers to `folder`, which becomes a recorded machine. Throws a
+// usage Failure where it cannot be written, or holds something.
+std::unique_ptr<System> recording_system(std::unique_ptr<System> asked, const std::string& folder);
+
+// ---- Small readers of text, for all that programs print
+// ------------------------------------------------------
+
+std::vector<std::string> lines_of(const std::string& text);
+std::string trimmed(const std::string& text);
+std::string lower(std::string text);
+// What stands behind `key` on the first line that starts with it, blanks apart; "" where none does.
+std::string value_of(const std::string& text, const std::string& key);
+bool holds(const std::string& text, const std::string& part);
+
+}  // namespace fairlead::tools::doctor

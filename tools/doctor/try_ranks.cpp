@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Starts the probe's two ranks and reads what they print.
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "common/failure.h"
+#include "common/places.h"
+#include "common/process.h"
+#include "doctor/live.h"
+#include "doctor/machine.h"
+#include "doctor/probe/steps.h"
+#include "run/program.h"
+#include "run/run.h"
+
+namespace fairlead::tools::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto patience = std::chrono::seconds(40);  // the ranks give up before
+
+// A variable of this process for as long as the ranks are started.
+class Set {
+ public:
+  Set(const char* name, const std::string& value) : name(name) {
+    if (const char* now = std::getenv(name)) before = now;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Set() { before ? setenv(name, before->c_str(), 1) : unsetenv(name); }
+  Set(const Set&) = delete;
+  Set& operator=(const Set&) = delete;
+
+ private:
+  const char* name;
+  std::optional<std::string> before;
+};
+
+// The probe was built with one MPI of each ABI. This machine's takes its place where it bears the same name;
+// where it does not (libmpich.so.12 of one MPICH is libmpi.so.12 of another), the ranks run what the probe
+// was built with.
+bool takes_its_place(const Mpi& mpi, const std::string& probe) {
+  std::error_code error;
+  Program program = inspect_program(probe);
+  return !mpi.library.empty() && !fs::equivalent(program.mpi_library, mpi.library, error) &&
+         fs::exists(fs::path(mpi.library).parent_path() / program.mpi_soname, error);
+}
+
+// {"rank": 0, "step": "ipc", "good": true, "fact": "..."}
+bool read_step(const std::string& line, LiveReport* report) {
+  size_t at = line.find(probe_mark);
+  if (at == std::string::npos) return false;
+  auto step = nlohmann::json::parse(line.substr(at + std::string(probe_mark).size()), nullptr, false);
+  if (!step.is_object()) return false;
+  report->ranks[step.value("rank", -1)][step.value("step", "")] = {step.value("good", false),
+                                                                   step.value("fact", "")};
+  return true;
+}
+
+void read_output(const std::string& output, LiveReport* report) {
+  for (const std::string& line : lines_of(output)) {
+    if (read_step(line, report)) continue;
+    size_t at = line.find("info transports: ");
+    if (at != std::string::npos) report->paths = line.substr(at + 17);
+    if (!holds(line, " info ")) report->output += line + "\n";
+  }
+}
+
+}  // namespace
+
+bool LiveReport::both(const std::string& step) const {
+  return ranks.size() == 2 && std::all_of(ranks.begin(), ranks.end(), [&](const auto& rank) {
+           auto found = rank.second.find(step);
+           return found != rank.second.end() && found->second.good;
+         });
+}
+
+bool LiveReport::seen(const std::string& step) const {
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [&](const auto& rank) { return rank.second.count(step) > 0; });
+}
+
+std::string LiveReport::fact(const std::string& step, int rank) const {
+  auto found = ranks.find(rank);
+  if (found == ranks.end()) return {};
+  auto row = found->second.find(step);
+  return row == found->second.end() ? "" : row->second.fact;
+}
+
+LiveReport try_ranks(const System& system, const Mpi& mpi, const LiveRequest& request) {
+  LiveReport report;
+  if (!request.wanted) report.why_not = "--no-launch was given";
+  if (!system.live()) report.why_not = "nothing can be started on a recorded machine";
+  if (!mpi.found() || mpi.abi.empty()) report.why_not = "there is no MPI to start ranks of";
+  if (!report.why_not.empty()) return report;
+  std::string probe = probe_program(mpi.abi);
+  if (probe.empty()) {
+    report.why_not =
+        fmt::format("this Fairlead was built without MPI {} (libexec/fairlead/probe-{})", mpi.abi, mpi.abi);
+    return report;
+  }
+  RunArguments run;
+  run.ranks = 2;
+  run.mpi = mpi.abi;
+  run.sim = request.sim;
+  run.preload = request.preload;
+  Set log("FAIRLEAD_LOG", "info");
+  std::optional<Set> path;
+  try {
+    if (takes_its_place(mpi, probe)) {
+      const char* given = std::getenv("LD_LIBRARY_PATH");
+      std::string rest = given && *given ? ":" + std::string(given) : "";
+      path.emplace("LD_LIBRARY_PATH", fs::path(mpi.library).parent_path().string() + rest);
+    }
+    report.command = launcher_line(run, {probe});
+  } catch (const Failure& failure) {
+    report.why_not = failure.what();
+    return report;
+  }
+  // Without a hand-over the launcher itself would be preloaded, and Open MPI passes on only what it is told
+  // to.
+  Captured captured = capture(report.command, Stderr::merge, {{"LD_PRELOAD", preload_with("")}}, patience);
+  report.status = captured.status;
+  report.timed_out = captured.status == timed_out;
+  read_output(captured.output, &report);
+  report.library = report.fact(step_library, 0);
+  return report;
+}
+
+}  // namespace fairlead::tools::doctor
