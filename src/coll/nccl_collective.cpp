@@ -45,6 +45,14 @@ Result state_of(NcclLibrary::Communicator communicator) {
   return asked == nccl_result::success ? state : asked;
 }
 
+std::string words(const char* symbol, Result result) {
+  return std::string(symbol) + ": " + nccl()->describe(result);
+}
+template <class Function>
+std::string words(const Function& function, Result result) {
+  return words(function.symbol, result);
+}
+
 void free_stream(device::Stream stream, device::Event event) {
   if (event) device::runtime()->destroy_event(event);
   if (stream) device::runtime()->destroy_stream(stream);
@@ -154,7 +162,7 @@ void NcclMember::tell_id(uint64_t number) {
   end_those_that_all_have_left();
   if (meeting_.me() != 0) return;
   Result result = call_on(device_, [&] { return nccl()->unique_id(&meeting_.slot().nccl_id); });
-  if (is_error(result)) return cannot_make(number, nccl()->unique_id.symbol, nccl()->describe(result));
+  if (is_error(result)) return cannot_make(number, words(nccl()->unique_id, result));
   tell(number, Stage::told_id);
 }
 
@@ -169,21 +177,21 @@ void NcclMember::begin_making(uint64_t number) {
   device::Runtime& runtime = *device::runtime();
   Error error = runtime.create_stream(device_, &stream_, device::StreamKind::urgent);
   if (error == Error::none) error = runtime.create_event(device_, &event_);
-  if (error != Error::none) return cannot_make(number, "making a stream", runtime.error_text());
+  if (error != Error::none) return cannot_make(number, runtime.error_text());
   NcclConfig config;
   config.blocking = 0;
   Result result = call_on(device_, [&] {
     return nccl()->init_rank(&communicator_, meeting_.members(), meeting_.slot().nccl_id, meeting_.me(),
                              &config);
   });
-  if (is_error(result)) return cannot_make(number, nccl()->init_rank.symbol, nccl()->describe(result));
+  if (is_error(result)) return cannot_make(number, words(nccl()->init_rank, result));
   step_ = Step::making;
 }
 
 // It needs all members: if one of them gives up the others would wait for ever.
 void NcclMember::go_on_making(uint64_t number) {
   Result state = state_of(communicator_);
-  if (is_error(state)) return cannot_make(number, nccl()->init_rank.symbol, nccl()->describe(state));
+  if (is_error(state)) return cannot_make(number, words(nccl()->init_rank, state));
   bool hopeless = false;
   for (int member = 0; member < meeting_.members(); ++member)
     hopeless |= stage_of(member, number) == Stage::not_made;
@@ -192,10 +200,10 @@ void NcclMember::go_on_making(uint64_t number) {
   step_ = Step::agreeing;
 }
 
-void NcclMember::cannot_make(uint64_t number, const char* call, const std::string& why) {
+void NcclMember::cannot_make(uint64_t number, const std::string& why) {
   log_line(LogLevel::warn,
-           "NCCL makes no communicator of %d ranks: %s: %s; its collectives take other algorithms",
-           meeting_.members(), call, why.c_str());
+           "NCCL makes no communicator of %d ranks: %s; its collectives take other algorithms",
+           meeting_.members(), why.c_str());
   tell(number, Stage::not_made);
   step_ = Step::agreeing;
 }
@@ -271,7 +279,7 @@ Progress NcclMember::start(const NcclCall& call) {
         return exchange_blocks(call, meeting_.members(), communicator_, stream);
     }
   });
-  if (is_error(result)) return failed(what, library.describe(result));
+  if (is_error(result)) return failed(words(what, result));
   step_ = Step::starting;
   return go_on_starting(call);
 }
@@ -284,7 +292,7 @@ Progress NcclMember::go_on_starting(const NcclCall& call) {
   if (call.afterwards.bytes)
     error = runtime.copy(call.afterwards.to, call.afterwards.from, call.afterwards.bytes, stream_);
   if (error == Error::none) error = runtime.record_event(event_, stream_);
-  if (error != Error::none) return failed("what follows in the stream", runtime.error_text());
+  if (error != Error::none) return failed(runtime.error_text());
   step_ = Step::running;
   return run();
 }
@@ -292,22 +300,20 @@ Progress NcclMember::go_on_starting(const NcclCall& call) {
 Progress NcclMember::run() {
   Error state = device::runtime()->query_event(event_);
   if (state == Error::not_ready) return ++polls_ % polls_between_questions ? Progress::waiting : check();
-  if (state != Error::none) return failed("running", device::runtime()->error_text());
+  if (state != Error::none) return failed(device::runtime()->error_text());
   step_ = Step::ready;
   return Progress::over;
 }
 
 // Is there still hope?
 Progress NcclMember::check() {
-  if (Result state = state_of(communicator_); is_error(state))
-    return failed("running", nccl()->describe(state));
-  if (meeting_.slot().nccl_failed.load(std::memory_order_acquire))
-    return failed("running", "it failed on another rank");
+  if (Result state = state_of(communicator_); is_error(state)) return failed(words(nccl()->state, state));
+  if (meeting_.slot().nccl_failed.load(std::memory_order_acquire)) return failed("it failed on another rank");
   return Progress::waiting;
 }
 
-Progress NcclMember::failed(const char* call, const std::string& why) {
-  log_line(LogLevel::error, "a collective by NCCL failed: %s: %s; this communicator uses it no more", call,
+Progress NcclMember::failed(const std::string& why) {
+  log_line(LogLevel::error, "a collective by NCCL failed: %s; this communicator uses it no more",
            why.c_str());
   meeting_.slot().nccl_failed.store(1, std::memory_order_release);
   abandon();

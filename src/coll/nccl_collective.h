@@ -48,12 +48,12 @@ class NcclMember {
   void tell_id(uint64_t number);
   void begin_making(uint64_t number);
   void go_on_making(uint64_t number);
-  void cannot_make(uint64_t number, const char* call, const std::string& why);
+  void cannot_make(uint64_t number, const std::string& why);
   bool all_have_made(uint64_t number);
   Progress start(const NcclCall& call);
   Progress go_on_starting(const NcclCall& call);
   Progress run();
-  Progress failed(const char* call, const std::string& why);
+  Progress failed(const std::string& why);
   Progress check();
   void abandon();
 

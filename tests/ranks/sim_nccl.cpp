@@ -399,7 +399,7 @@ constexpr const char* words[] = {"no error",
                                  "internal error",
                                  "invalid argument",
                                  "invalid usage",
-                                 "a remote process",
+                                 "a remote process failed",
                                  "in progress"};
 
 }  // namespace
