@@ -93,6 +93,7 @@ class Communicator {
     changed_.notify_one();
     thread_.join();
     for (device::Stream stream : streams_) device::runtime()->synchronize_stream(stream);
+    forget_name();
     munmap(segment_, sizeof *segment_);
     --alive.communicators;
   }
@@ -111,8 +112,7 @@ class Communicator {
            found.kind == device::MemoryKind::device && found.device == device_;
   }
 
-  // `sent` for each rank from device memory, `received` from each into it, where `combine` has made one of
-  // all.
+  // `sent` to each rank, from device memory, and so many bytes `received` from each, which `deliver` uploads.
   int start(device::Stream stream, std::vector<std::span<const char>> sent, std::vector<size_t> received,
             std::function<void(std::vector<Bytes>&)> deliver) {
     if (state() != result::success) return result::invalid_usage;
@@ -133,6 +133,10 @@ class Communicator {
   }
 
  private:
+  void forget_name() {
+    if (rank_ == 0) shm_unlink(name_.c_str());
+  }
+
   void do_later(std::function<int()> job) {
     state_ = result::in_progress;
     {
@@ -171,7 +175,7 @@ class Communicator {
     std::memcpy(segment_->gpus[rank_], info.uuid, sizeof info.uuid);
     ++segment_->joined;
     if (!wait([this] { return segment_->joined == size_; })) return remote_error;
-    if (rank_ == 0) shm_unlink(name_.c_str());
+    forget_name();
     for (int other = 0; other < size_; ++other)
       if (other != rank_ && std::memcmp(segment_->gpus[other], info.uuid, sizeof info.uuid) == 0)
         return result::invalid_usage;
