@@ -69,8 +69,8 @@ struct alignas(64) SlotHeader {
   std::atomic<uint32_t> left;                      // members that are gone for good
   uint32_t members;                                // 0: a free slot
   std::atomic<uint64_t> decisions[arrivals_kept];  // number * 4 + outcome
-  NcclId nccl_id;                                  // of the members' communicator of NCCL, by the first of them
-  std::atomic<uint32_t> nccl_failed;               // on some member: none uses NCCL any more
+  NcclId nccl_id;                     // of the members' communicator of NCCL, by the first of them
+  std::atomic<uint32_t> nccl_failed;  // on some member: none uses NCCL any more
 };
 
 // All slots of a node: a part for each rank to give away.

@@ -5,9 +5,9 @@
 // NCCL's kernels wait for each other on their GPUs, as nothing else of Fairlead does. That cannot deadlock,
 // for NCCL is used by blocking collectives only, in processes in which one thread at a time calls MPI. Such a
 // process has at most one kernel of NCCL on its way, and launches it when all members have come and have
-// decided for it; each of them does nothing then but launch its own and poll. So two of them never meet in
-// different orders. What else of Fairlead is on these GPUs ends by itself: kernels and copies wait for no
-// kernel, have bounded grids, and run in other streams.
+// decided for it; each of them does nothing then but launch its own and poll. So none waits for one whose
+// launch waits for another of them. What else of Fairlead is on these GPUs ends by itself: kernels and copies
+// wait for no kernel, have bounded grids, and run in other streams.
 //
 // The communicator is made at the first such collective; then it turns out whether each member has a GPU of
 // its own, which NCCL demands. What fails on one member is learnt by all through the meeting's memory, and

@@ -12,7 +12,6 @@
 // Bytes travel through a segment of shared memory that the unique id names, between threads of the processes.
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -161,9 +160,10 @@ class Communicator {
 
   template <class Condition>
   bool wait(Condition condition) {
+    // Ranks and their threads may share few processors.
     while (!condition()) {
       if (aborted_) return false;
-      sched_yield();
+      usleep(20);
     }
     return true;
   }
