@@ -17,6 +17,7 @@ constexpr const char* names[] = {
     "buffered in device memory",
     "buffered in host memory",
     "collectives on the GPU",
+    "collectives by NCCL",
     "collectives staged",
     "collectives between nodes"};
 

@@ -68,5 +68,8 @@ constexpr const AlgorithmRow& row_of(Algorithm algorithm) {
 constexpr bool is_staged(Algorithm algorithm) {
   return row_of(algorithm).name == "staged";
 }
+constexpr bool is_nccl(Algorithm algorithm) {
+  return row_of(algorithm).name == "nccl";
+}
 
 }  // namespace fairlead::coll

@@ -2,6 +2,8 @@
 
 #include "coll/choice.h"
 
+#include <algorithm>
+
 #include "base/options.h"
 
 namespace fairlead::coll {
@@ -17,8 +19,9 @@ std::string word_for(const AlgorithmRow& row) {
   return std::string(row_of(row.family).name) + ":" + std::string(row.name);
 }
 
-bool possible(Algorithm algorithm, int members) {
-  return members >= row_of(algorithm).members;
+bool possible(Algorithm algorithm, int members, Choice::Among among) {
+  const AlgorithmRow& row = row_of(algorithm);
+  return members >= row.members && (among == Choice::Among::all || !is_nccl(algorithm));
 }
 
 }  // namespace
@@ -35,14 +38,22 @@ Choice::Choice(const std::set<std::string>& words, const Rules& rules) {
       families_[static_cast<size_t>(row_of(rule.algorithm).family)].rules.push_back(rule);
 }
 
-Algorithm Choice::of(Family family, uint64_t bytes, int members) const {
+Algorithm Choice::of(Family family, uint64_t bytes, int members, Among among) const {
   const OfFamily& here = families_[static_cast<size_t>(family)];
-  if (here.forced && possible(*here.forced, members)) return *here.forced;
+  if (here.forced && possible(*here.forced, members, among)) return *here.forced;
   for (const Rule& rule : here.rules)
     if (rule.ranks.holds(static_cast<uint64_t>(members)) && rule.bytes.holds(bytes) &&
-        possible(rule.algorithm, members))
+        possible(rule.algorithm, members, among))
       return rule.algorithm;
   return here.rules.back().algorithm;
+}
+
+bool Choice::names_nccl() const {
+  auto named_by = [](const Rule& rule) { return is_nccl(rule.algorithm); };
+  return std::any_of(families_.begin(), families_.end(), [&](const OfFamily& family) {
+    return (family.forced && is_nccl(*family.forced)) ||
+           std::any_of(family.rules.begin(), family.rules.end(), named_by);
+  });
 }
 
 bool Choice::must_stage(Family family) const {

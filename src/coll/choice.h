@@ -5,7 +5,8 @@
 //
 // All members of a communicator must choose alike. So a choice depends on what all of them know, and in
 // MPI_Init the ranks compare their words and rules; where they differ all use the shipped rules. Only
-// `staged` may be chosen by some alone: then the meeting decides it for all (meeting.h).
+// `staged` may be chosen by some alone, and `nccl` be possible for some alone: then the meeting decides it
+// for all (meeting.h).
 
 #pragma once
 
@@ -26,7 +27,11 @@ class Choice {
   // Words of FAIRLEAD_COLL, and rules that come before the shipped ones.
   Choice(const std::set<std::string>& words, const Rules& rules);
 
-  Algorithm of(Family family, uint64_t bytes, int members) const;
+  // Which of NCCL's and Fairlead's own may be taken?
+  enum class Among { all, own };
+  Algorithm of(Family family, uint64_t bytes, int members, Among among = Among::all) const;
+  // May it come to NCCL at all?
+  bool names_nccl() const;
   // Do the words say `staged`?
   bool must_stage(Family family) const;
   // The same for the same words and rules, on any rank.

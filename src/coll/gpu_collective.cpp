@@ -36,7 +36,13 @@ GpuCollective::~GpuCollective() {
   for (void* memory : pooled_) device::pool_free(memory);
 }
 
-bool GpuCollective::expose() {
+bool GpuCollective::expose(bool possible) {
+  bool shown = possible && show_memory();
+  mine().shown.store(number_ * 2 + shown, std::memory_order_release);
+  return shown;
+}
+
+bool GpuCollective::show_memory() {
   Record& record = mine();
   record.source = record.target = {};
   std::copy(std::begin(work_.offsets), std::end(work_.offsets), record.offsets);
@@ -126,7 +132,12 @@ void GpuCollective::announce(uint64_t step) {
 Progress GpuCollective::advance() {
   constexpr uint64_t all = steps_allowed - 1;
   switch (step_) {
-    case Step::mapping:
+    case Step::meeting:
+      for (int member = 0; member < meeting_.members(); ++member) {
+        uint64_t shown = meeting_.record(member, number_).shown.load(std::memory_order_acquire);
+        if (shown / 2 != number_) return Progress::waiting;
+        if (shown % 2 == 0) return Progress::refused;
+      }
       mine().ready.store(number_ * 2 + map_others(), std::memory_order_release);
       step_ = Step::readying;
       [[fallthrough]];

@@ -2,7 +2,9 @@
 //
 // One rank's execution of a collective that has been decided to run on the GPU (see meeting.h and work.h):
 //
-//   expose   before arriving: publishes where this rank's memory can be reached
+//   expose   publishes where this rank's memory can be reached: before arriving, so that it may still say
+//   that
+//            it cannot; or later, by a rank that hoped for NCCL
 //   map      reaches the memory of the others; if one of them cannot, all of them stage after all
 //   run      a kernel or copies; when all have done so, every byte is where it belongs
 //
@@ -29,13 +31,14 @@ class GpuCollective {
                 Work work);
   ~GpuCollective();
 
-  // False: this rank's memory cannot be shown to the others.
-  bool expose();
+  // False: this rank's memory cannot be shown to the others. `possible`: may it be tried?
+  bool expose(bool possible = true);
   Progress advance();
   // It will not be refused any more.
   bool all_have_mapped() const { return step_ > Step::readying; }
 
  private:
+  bool show_memory();
   bool publish(Exposed& memory, RemoteMemory* remote);
   bool map_others();
   bool reach(int member, const RemoteMemory& remote, char** address);
@@ -57,7 +60,7 @@ class GpuCollective {
   uint64_t number_;
   Work work_;
 
-  enum class Step { mapping, readying, running, joining, bringing_back, over } step_ = Step::mapping;
+  enum class Step { meeting, readying, running, joining, bringing_back, over } step_ = Step::meeting;
   std::deque<device::MappedMemory> mapped_;  // before what uses it
   std::vector<char*> sources_, targets_;     // of each member, as this process sees them
   std::vector<void*> pooled_;

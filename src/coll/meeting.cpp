@@ -83,14 +83,16 @@ Outcome Meeting::decide(uint64_t number, Outcome outcome) {
 Outcome Meeting::outcome(uint64_t number) {
   uint64_t seen = slot_->decisions[number % arrivals_kept].load(std::memory_order_acquire);
   if (seen / 4 == number) return static_cast<Outcome>(seen % 4);
-  bool all_here = true, device = false;
+  bool all_here = true, device = false, nccl = true;
   for (int member = 0; member < members_; ++member) {
     Vote its = vote(member, number);
     if (its == Vote::host || its == Vote::staged) return decide(number, Outcome::staged);
     all_here &= its != Vote::none;
-    device |= its == Vote::device;
+    device |= its == Vote::device || its == Vote::nccl;
+    nccl &= its == Vote::nccl;
   }
   if (!all_here) return Outcome::undecided;
+  if (nccl) return decide(number, Outcome::nccl);
   return decide(number, device ? Outcome::gpu : Outcome::staged);
 }
 

@@ -7,7 +7,8 @@
 //
 // A rank that brings host memory stores one word and goes to the host MPI at once. The others wait until
 // all have arrived, or somebody has brought host memory. Once all have come with device memory the decision
-// is `gpu`; until then any of them may withdraw, which decides `staged`.
+// is `gpu`, or `nccl` where all of them have said that they can; until then any of them may withdraw, which
+// decides `staged`.
 //
 // The rank that is first in the communicator finds a free slot in its part of the hall and tells the others
 // its number. Belongs to one thread at a time, except where said.
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "coll/nccl_abi.h"
 #include "device/ipc_registry.h"
 #include "node/shared_memory.h"
 
@@ -36,9 +38,10 @@ enum class Vote : uint64_t {
   nothing,  // brings no bytes: whatever the others do
   device,   // can do it on the GPU
   staged,   // device memory, but for the host MPI to handle
+  nccl,     // can do it by NCCL, and shows its memory only where it comes to something else
 };
 
-enum class Outcome : uint64_t { undecided, gpu, staged };
+enum class Outcome : uint64_t { undecided, gpu, staged, nccl };
 
 // What a member lets the others reach during one collective.
 struct alignas(64) Record {
@@ -46,7 +49,10 @@ struct alignas(64) Record {
   int32_t device;                    // on which both lie, in the member's numbering
   uint8_t first_offer[max_members];  // for each member
   uint64_t offsets[max_offers];      // of what is for others, in `source`
+  unsigned char gpu[16];             // with which NCCL would run, by its UUID
   // All of them hold the collective's number in their upper bits, so that they need no clearing.
+  std::atomic<uint64_t> nccl;    // * 4 + how far this member is with its communicator of NCCL
+  std::atomic<uint64_t> shown;   // * 2, + 1 if source and target are here to be mapped
   std::atomic<uint64_t> ready;   // * 2, + 1 if this member has mapped what it needs
   std::atomic<uint64_t> done;    // * steps_allowed + the number of steps this member has done
   std::atomic<uint64_t> failed;  // the number itself: a step failed
@@ -63,6 +69,8 @@ struct alignas(64) SlotHeader {
   std::atomic<uint32_t> left;                      // members that are gone for good
   uint32_t members;                                // 0: a free slot
   std::atomic<uint64_t> decisions[arrivals_kept];  // number * 4 + outcome
+  NcclId nccl_id;                     // of the members' communicator of NCCL, by the first of them
+  std::atomic<uint32_t> nccl_failed;  // on some member: none uses NCCL any more
 };
 
 // All slots of a node: a part for each rank to give away.
@@ -111,6 +119,7 @@ class Meeting {
   void pass(uint64_t number) { area(me_).passed.store(number, std::memory_order_release); }
 
   Record& record(int member, uint64_t number) { return area(member).records[number % records_kept]; }
+  SlotHeader& slot() { return *slot_; }
   // Members that have not arrived.
   std::vector<int> missing(uint64_t number);
 

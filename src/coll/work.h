@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "coll/algorithms.h"
 #include "coll/meeting.h"
 #include "kernels/reduce.h"
 
@@ -53,6 +54,19 @@ struct Reduction {
   uint64_t target_first = 0;               // where the result lies in the targets, in elements
 };
 
+// The same as one call of NCCL, with its rules for buffers in place (nccl_collective.h).
+struct NcclCall {
+  Family family;
+  int device;
+  const void* from = nullptr;
+  void* to = nullptr;
+  uint64_t count = 0;  // of elements; of one block where there is one for each member
+  NcclType type = NcclType::int8;
+  NcclOp op = NcclOp::sum;
+  int root = 0;
+  device::CopyItem afterwards{};  // in the device; no bytes: nothing
+};
+
 struct Work {
   int device = -1;  // on which this rank's part runs; -1: it brings no bytes
   Exposed source, target;
@@ -61,7 +75,8 @@ struct Work {
   uint8_t first_offer[max_members] = {};
   std::optional<Reduction> reduction;
   std::vector<Piece> pieces;
-  bool by_kernel = false;  // one of them for all pieces, where no piece waits for another
+  bool by_kernel = false;        // one of them for all pieces, where no piece waits for another
+  std::optional<NcclCall> nccl;  // where that is chosen, and everybody can
 };
 
 }  // namespace fairlead::coll

@@ -113,6 +113,13 @@ class DriverRuntime : public Runtime {
     return Error::none;
   }
 
+  Error run_on(int device, const std::function<void()>& work) override {
+    return on(device, [&] {
+      work();
+      return Error::none;
+    });
+  }
+
   Error synchronize(int device) override {
     if (Error error = check_device(device); error != Error::none) return error;
     if (!has_context(device)) return Error::none;  // then it was given nothing to do
@@ -257,6 +264,8 @@ class DriverRuntime : public Runtime {
     std::unique_ptr<StreamRecord> record(record_of(stream));
     return on(record->device, [&] { return call(api_.stream_destroy, record->handle); });
   }
+
+  void* native(Stream stream) const override { return record_of(stream)->handle; }
 
   Error synchronize_stream(Stream stream) override {
     auto* record = record_of(stream);

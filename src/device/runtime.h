@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 namespace fairlead::device {
 
@@ -105,6 +106,8 @@ class Runtime {
   virtual bool has_context(int device) = 0;  // without creating one
   virtual Error current_device(int* device) = 0;
   virtual Error set_current_device(int device) = 0;  // for the application's use, not the library's
+  // Calls `work`, of a library that sees the current device of this thread, while `device` is that.
+  virtual Error run_on(int device, const std::function<void()>& work) = 0;
   virtual Error synchronize(int device) = 0;
   virtual Error can_access_peer(int device, int peer, bool* possible) = 0;
   virtual Error enable_peer(int device, int peer) = 0;  // none as well when it was enabled already
@@ -139,6 +142,7 @@ class Runtime {
   // ---- Streams, copies, events ---------------------------------------------------------------------
   virtual Error create_stream(int device, Stream* stream, StreamKind kind = StreamKind::library) = 0;
   virtual Error destroy_stream(Stream stream) = 0;
+  virtual void* native(Stream stream) const = 0;  // cudaStream_t, hipStream_t
   virtual Error synchronize_stream(Stream stream) = 0;
   virtual Error query_stream(Stream stream) = 0;  // none or not_ready
   // The same about all work of the application on this device: in the default stream and in those that wait for

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "base/options.h"
 #include "device/sim_error.h"
@@ -80,6 +81,14 @@ Error Simulator::current_device(int* device) {
 Error Simulator::set_current_device(int device) {
   if (Error error = begin(device); error != Error::none) return error;
   current = device;
+  return Error::none;
+}
+
+Error Simulator::run_on(int device, const std::function<void()>& work) {
+  if (Error error = begin(device); error != Error::none) return error;
+  const int before = std::exchange(current, device);
+  work();
+  current = before;
   return Error::none;
 }
 

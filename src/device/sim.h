@@ -57,6 +57,7 @@ class Simulator final : public Runtime {
   bool has_context(int device) override { return valid(device) && contexts_[device]; }
   Error current_device(int* device) override;
   Error set_current_device(int device) override;
+  Error run_on(int device, const std::function<void()>& work) override;
   Error synchronize(int device) override;
   Error can_access_peer(int device, int peer, bool* possible) override;
   Error enable_peer(int device, int peer) override;
@@ -98,6 +99,7 @@ class Simulator final : public Runtime {
   // ---- Streams, copies, events ---------------------------------------------------------------------
   Error create_stream(int device, Stream* stream, StreamKind kind) override;
   Error destroy_stream(Stream stream) override;
+  void* native(Stream stream) const override { return stream; }
   Error synchronize_stream(Stream stream) override;
   Error query_stream(Stream stream) override;
   Error query_application(int device) override;

@@ -3,8 +3,11 @@
 #include "mpi/collective_choice.h"
 
 #include <algorithm>
+#include <climits>
 
 #include "base/log.h"
+#include "coll/nccl_library.h"
+#include "mpi/engine.h"
 #include "mpi/real.h"
 
 namespace fairlead::mpi {
@@ -47,17 +50,42 @@ uint64_t bytes_of(const CollectiveCall& call, const Regions& regions, const Plac
   return bytes * static_cast<uint64_t>(a_block_of_the_roots ? place.size : 1);
 }
 
+// Why this rank cannot use NCCL; nothing where it can.
+std::string reason_against_nccl(const coll::NcclLibrary** library) {
+  std::string why_not;
+  if (engine().threads())
+    return "several threads may call MPI; initialise it with less than MPI_THREAD_MULTIPLE";
+  *library = coll::open_nccl(&why_not);
+  return why_not;
+}
+
+// All ranks use it, or none; the first that cannot says why.
+void agree_on_nccl(int world_rank) {
+  if (!coll::choice().names_nccl()) return;
+  const coll::NcclLibrary* library = nullptr;
+  const std::string reason = reason_against_nccl(&library);
+  int mine = library ? INT_MAX : world_rank, first = 0;
+  real.Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  if (first == INT_MAX) return coll::use_nccl(library);
+  if (first == world_rank)
+    log_line(LogLevel::warn, "no collective is by NCCL: %s; they take other algorithms", reason.c_str());
+}
+
 }  // namespace
 
-coll::Algorithm algorithm_for(const CollectiveCall& call, const Regions& regions, const Place& place) {
+ChosenAlgorithm algorithm_for(const CollectiveCall& call, const Regions& regions, const Place& place,
+                              bool nccl) {
   const coll::Family family = family_of(call.function);
   const uint64_t bytes = bytes_of(call, regions, place);
-  const coll::Algorithm algorithm = coll::choice().of(family, bytes, place.size);
+  ChosenAlgorithm chosen;
+  chosen.algorithm = coll::choice().of(family, bytes, place.size, coll::Choice::Among::own);
+  chosen.nccl_first = nccl && coll::is_nccl(coll::choice().of(family, bytes, place.size));
   if (place.rank == 0 && log_enabled(LogLevel::trace))
-    log_line(LogLevel::trace, "collective of %d ranks and %llu bytes: %s:%s", place.size,
+    log_line(LogLevel::trace, "collective of %d ranks and %llu bytes: %s:%s%s", place.size,
              static_cast<unsigned long long>(bytes), coll::row_of(family).name.data(),
-             coll::row_of(algorithm).name.data());
-  return algorithm;
+             coll::row_of(chosen.algorithm).name.data(),
+             chosen.nccl_first ? ", if it cannot be by NCCL" : "");
+  return chosen;
 }
 
 bool must_stage(Collective function) {
@@ -71,10 +99,13 @@ void agree_on_algorithms(int world_rank) {
     for (const std::string& line : wrong) log_line(LogLevel::warn, "%s", line.c_str());
   uint64_t digest = wanted.digest(), mine[] = {digest, ~digest}, most[2];
   real.Allreduce(mine, most, 2, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
-  if (most[0] == ~most[1]) return coll::set_choice(std::move(wanted));
-  if (world_rank == 0)
+  if (most[0] == ~most[1]) {
+    coll::set_choice(std::move(wanted));
+    agree_on_nccl(world_rank);
+  } else if (world_rank == 0) {
     log_line(LogLevel::warn,
              "FAIRLEAD_COLL, or the file of FAIRLEAD_TUNING, is not the same on all ranks; neither is used");
+  }
 }
 
 }  // namespace fairlead::mpi

@@ -9,7 +9,13 @@
 
 namespace fairlead::mpi {
 
-coll::Algorithm algorithm_for(const CollectiveCall& call, const Regions& regions, const Place& place);
+struct ChosenAlgorithm {
+  coll::Algorithm algorithm;  // one of Fairlead's own
+  bool nccl_first;            // that only where not all members can take NCCL
+};
+// `nccl`: this rank could.
+ChosenAlgorithm algorithm_for(const CollectiveCall& call, const Regions& regions, const Place& place,
+                              bool nccl);
 
 // Does FAIRLEAD_COLL say so? The rules are those of one node.
 bool must_stage(Collective function);

@@ -35,7 +35,8 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<MeetingPoint> point, co
       start_in_host_(std::move(start_in_host)) {
   if (start_in_host_) kept_.emplace(call_, regions_);
   bool device = regions_.on_device();
-  vote_ = vote_of(call_, regions_, device, device && work_for(call_, regions_, point_->place(), &work_));
+  has_work_ = device && work_for(call_, regions_, point_->place(), !start_in_host_, &work_);
+  vote_ = vote_of(call_, regions_, device, has_work_);
 }
 
 int CollectiveOperation::start() {
@@ -64,6 +65,7 @@ void CollectiveOperation::advance() {
 void CollectiveOperation::advance_on_gpu() {
   if (step_ == Step::arriving) arrive();
   if (step_ == Step::deciding) decide();
+  if (step_ == Step::by_nccl) run_by_nccl();
   if (step_ == Step::on_gpu) run_on_gpu();
 }
 
@@ -77,20 +79,52 @@ void CollectiveOperation::arrive() {
   if (!meeting->may_arrive(number_)) return;
   Vote vote = vote_;
   bool shows = vote == Vote::device || vote == Vote::nothing;
-  if (shows && !meeting->may_use_record(number_)) return;
-  if (shows) {
+  if ((shows || work_.nccl) && !meeting->may_use_record(number_)) return;
+  if (work_.nccl && point_->nccl().may_run(number_, work_.device)) {
+    vote = Vote::nccl;
+  } else if (shows) {
     gpu_.emplace(*engine().node(), *meeting, point_->node_ranks(), number_, work_);
     if (!gpu_->expose()) vote = Vote::staged;
   }
+  arrived_with_ = vote;
   meeting->arrive(number_, vote);
   step_ = vote == Vote::host ? Step::waiting_for_turn : Step::deciding;
 }
 
 void CollectiveOperation::decide() {
   Outcome outcome = point_->meeting()->outcome(number_);
-  if (outcome == Outcome::undecided) return complain_of_missing();
-  if (outcome == Outcome::staged) gpu_.reset();
-  step_ = outcome == Outcome::gpu ? Step::on_gpu : Step::waiting_for_turn;
+  switch (outcome) {
+    case Outcome::undecided:
+      return complain_of_missing();
+    case Outcome::staged:
+      gpu_.reset();
+      step_ = Step::waiting_for_turn;
+      return;
+    case Outcome::gpu:
+      if (arrived_with_ == Vote::nccl) show_late();
+      step_ = Step::on_gpu;
+      return;
+    case Outcome::nccl:
+      step_ = Step::by_nccl;
+  }
+}
+
+void CollectiveOperation::show_late() {
+  gpu_.emplace(*engine().node(), *point_->meeting(), point_->node_ranks(), number_, work_);
+  gpu_->expose(has_work_);
+}
+
+void CollectiveOperation::run_by_nccl() {
+  Progress progress = point_->nccl().advance(number_, *work_.nccl);
+  if (progress == Progress::waiting) return;
+  if (progress == Progress::refused) {
+    show_late();
+    step_ = Step::on_gpu;
+    return;
+  }
+  if (progress == Progress::over)
+    count(Traffic::collective_nccl, static_cast<uint64_t>(regions_.read.bytes + regions_.written.bytes));
+  over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
 }
 
 void CollectiveOperation::run_on_gpu() {
@@ -135,7 +169,7 @@ void CollectiveOperation::finish_in_host() {
 
 void CollectiveOperation::over(int error) {
   error_ = error;
-  if (!cleared_ && step_ == Step::on_gpu) point_->clear(number_);
+  if (!cleared_ && (step_ == Step::on_gpu || step_ == Step::by_nccl)) point_->clear(number_);
   gpu_.reset();
   staged_ = {};
   step_ = Step::over;

@@ -45,6 +45,8 @@ class CollectiveOperation : public Operation {
  private:
   void arrive();
   void decide();
+  void show_late();
+  void run_by_nccl();
   void run_on_gpu();
   void take_turn();
   void finish_in_host();
@@ -56,12 +58,21 @@ class CollectiveOperation : public Operation {
   Regions regions_;
   StartInHost start_in_host_;
   std::optional<KeptHandles> kept_;
-  coll::Vote vote_ = coll::Vote::host;
+  coll::Vote vote_ = coll::Vote::host, arrived_with_ = coll::Vote::none;
   coll::Work work_;
+  bool has_work_ = false;
   uint64_t number_ = 0;
   bool cleared_ = false;
 
-  enum class Step { arriving, deciding, on_gpu, waiting_for_turn, in_host, over } step_ = Step::arriving;
+  enum class Step {
+    arriving,
+    deciding,
+    by_nccl,
+    on_gpu,
+    waiting_for_turn,
+    in_host,
+    over
+  } step_ = Step::arriving;
   std::optional<coll::GpuCollective> gpu_;
   StagedBuffers staged_;
   Patience patience_;

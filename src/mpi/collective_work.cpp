@@ -8,6 +8,7 @@
 #include "coll/slices.h"
 #include "device/classify.h"
 #include "mpi/collective_choice.h"
+#include "mpi/collective_nccl.h"
 #include "mpi/layout.h"
 #include "mpi/reduction_types.h"
 
@@ -330,15 +331,18 @@ class Planner {
 
 }  // namespace
 
-bool work_for(const CollectiveCall& call, const Regions& regions, const Place& place, coll::Work* work) {
+bool work_for(const CollectiveCall& call, const Regions& regions, const Place& place, bool blocking,
+              coll::Work* work) {
   if (place.inter || place.size > coll::max_members || !contiguous(regions.read) ||
       !contiguous(regions.written))
     return false;
   int reads = device_of(regions.read), writes = device_of(regions.written);
   if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;
-  Algorithm algorithm = algorithm_for(call, regions, place);
-  if (coll::is_staged(algorithm)) return false;
   work->device = std::max(reads, writes);
+  if (blocking) work->nccl = nccl_call_for(call, regions, place, work->device);
+  auto [algorithm, nccl_first] = algorithm_for(call, regions, place, work->nccl.has_value());
+  if (!nccl_first) work->nccl.reset();
+  if (coll::is_staged(algorithm)) return false;
   work->by_kernel = coll::row_of(algorithm).name == "kernel";
   return Planner(call, place, algorithm, work).plan(regions);
 }

@@ -10,7 +10,8 @@
 
 namespace fairlead::mpi {
 
-// False: it is for the host MPI.
-bool work_for(const CollectiveCall& call, const Regions& regions, const Place& place, coll::Work* work);
+// False: it is for the host MPI, unless NCCL can do it, which only a blocking call asks for.
+bool work_for(const CollectiveCall& call, const Regions& regions, const Place& place, bool blocking,
+              coll::Work* work);
 
 }  // namespace fairlead::mpi

@@ -18,6 +18,7 @@
 #include "base/options.h"
 #include "base/statistics.h"
 #include "coll/kernel_run.h"
+#include "coll/nccl_collective.h"
 #include "mpi/between_nodes.h"
 #include "mpi/collective_choice.h"
 #include "mpi/communicator.h"
@@ -215,6 +216,7 @@ void close_job() {
   engine().progress();  // the last of them may have been done with an offer since
   progress_thread().stop();
   close_meetings();
+  coll::release_nccl();
   LeakCheck leaks;
   leaks.count_unfinished();
   engine().release_imports();

@@ -30,7 +30,7 @@ int forget(MPI_Comm, int, void* value, void*) {
   freed.fetch_add(1, std::memory_order_relaxed);
   recent.point.reset();
   Kept* kept = static_cast<Kept*>(value);
-  (*kept)->free_levels();
+  (*kept)->free_communicators();
   delete kept;
   return MPI_SUCCESS;
 }

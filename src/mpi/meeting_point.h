@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "coll/meeting.h"
+#include "coll/nccl_collective.h"
 #include "mpi/collective_call.h"
 #include "mpi/host_mpi.h"
 #include "mpi/levels.h"
@@ -56,6 +57,8 @@ class MeetingPoint {
   bool known() const { return join_ == Join::over; }
   // Do the collectives of this communicator meet? Known once joined.
   coll::Meeting* meeting() { return meeting_ ? &*meeting_ : nullptr; }
+  // Of those that meet.
+  coll::NcclMember& nccl() { return nccl_ ? *nccl_ : nccl_.emplace(*meeting_); }
   const std::vector<int>& node_ranks() const { return node_ranks_; }
   const Place& place() const { return place_; }
   int world_rank(int member) const;
@@ -81,7 +84,10 @@ class MeetingPoint {
   bool may_span_nodes() const { return !place_.inter && !may_meet(); }
   Levels& levels();
   // The communicator goes, an operation may still keep this.
-  void free_levels() { levels_.reset(); }
+  void free_communicators() {
+    levels_.reset();
+    nccl_.reset();
+  }
   // In each collective all members pass device memory, or none does.
   void assert_uniform_kinds(bool uniform) { uniform_kinds_ = uniform; }
   bool has_uniform_kinds() const { return uniform_kinds_; }
@@ -97,6 +103,7 @@ class MeetingPoint {
   int64_t slot_ = -1;
   MPI_Request announcement_ = MPI_REQUEST_NULL;
   std::optional<coll::Meeting> meeting_;
+  std::optional<coll::NcclMember> nccl_;
   std::unique_ptr<Levels> levels_;
   bool uniform_kinds_;
   uint64_t called_ = 0;

@@ -380,10 +380,15 @@ TEST(device_runtime, the_current_device_stays) {
       Memory memory(MemoryKind::device, 4096, other);
       EXPECT_SUCCESS(gpu().fill(memory.at(), 1, 4096, stream));
       EXPECT_SUCCESS(gpu().synchronize(other));
+      EXPECT_NE(gpu().native(stream), nullptr);
+      int meanwhile = -1;
+      EXPECT_SUCCESS(gpu().run_on(other, [&] { gpu().current_device(&meanwhile); }));
+      EXPECT_EQ(meanwhile, other);
     }
     ASSERT_SUCCESS(gpu().current_device(&after));
     EXPECT_EQ(after, device);
   }
+  EXPECT_EQ(gpu().run_on(devices(), [] { FAIL() << "there is no such device"; }), Error::invalid_value);
   EXPECT_SUCCESS(gpu().set_current_device(0));
   EXPECT_EQ(gpu().set_current_device(devices()), Error::invalid_value);
 }

@@ -63,7 +63,7 @@ class Rules(TuneTest):
             file.write("bcast relayed .. ..\nallreduce ring .. ..\n")
         result = self.succeeds("bench", "bcast", "--mpi", self.abi, "-n", 3, "-m", "8:8", "-i", 1, "-x", 0,
                                FAIRLEAD_TUNING=self.file, FAIRLEAD_LOG="trace")
-        self.assertIn(self.file + ":2: 'ring' is no algorithm of allreduce; accepted: oneshot, sliced, staged",
+        self.assertIn(self.file + ":2: 'ring' is no algorithm of allreduce; accepted: oneshot, sliced, nccl, staged",
                       result.stderr)
         self.assertEqual(result.stderr.count(" warn "), 1, result.stderr)
         self.assertIn("collective of 3 ranks and 8 bytes: bcast:direct", result.stderr)

@@ -62,7 +62,7 @@ TEST(Rules, are_written_as_they_are_read) {
 
 TEST(Rules, that_are_wrong_are_named_with_their_place_and_what_is_accepted) {
   EXPECT_EQ(wrong_in("bcast direct .. ..\n\nallreduce ring .. ..\n"),
-            "some/file:3: 'ring' is no algorithm of allreduce; accepted: oneshot, sliced, staged");
+            "some/file:3: 'ring' is no algorithm of allreduce; accepted: oneshot, sliced, nccl, staged");
   EXPECT_EQ(
       wrong_in("broadcast direct .. .."),
       "some/file:1: 'broadcast' is no collective; accepted: allgather, allreduce, alltoall, bcast, gather, "
@@ -130,6 +130,23 @@ TEST(ChoiceOf, words_come_before_rules_and_those_of_one_collective_before_those_
   EXPECT_FALSE(staged.must_stage(Family::bcast));
   EXPECT_FALSE(choice.must_stage(Family::bcast));
   EXPECT_EQ(Choice({"auto"}, {}).digest(), Choice().digest());
+}
+
+TEST(ChoiceOf, what_is_chosen_for_nccl_is_known_also_without_it) {
+  Choice by_rules({}, rules_in("allreduce nccl 4.. 1m..\nallreduce oneshot .. 1m..\nreduce nccl .. ..\n"));
+  Choice by_words({"allreduce:nccl", "staged"}, {});
+  for (const Choice* choice : {&by_rules, &by_words}) {
+    EXPECT_TRUE(choice->names_nccl());
+    EXPECT_EQ(choice->of(Family::allreduce, 1 << 20, 4), Algorithm::allreduce_nccl);
+    EXPECT_FALSE(choice->must_stage(Family::allreduce));
+  }
+  EXPECT_EQ(by_rules.of(Family::allreduce, 1 << 20, 4, Choice::Among::own), Algorithm::allreduce_oneshot);
+  EXPECT_EQ(by_rules.of(Family::allreduce, 1 << 20, 3), Algorithm::allreduce_oneshot);
+  EXPECT_EQ(by_rules.of(Family::reduce, 8, 1), Algorithm::reduce_oneshot) << "NCCL needs two";
+  EXPECT_EQ(by_words.of(Family::allreduce, 8, 4, Choice::Among::own), Choice().of(Family::allreduce, 8, 4));
+  EXPECT_EQ(by_words.of(Family::bcast, 8, 4), Algorithm::bcast_staged);
+  EXPECT_FALSE(Choice().names_nccl()) << "it is not shipped";
+  EXPECT_FALSE(Choice({"allreduce:sliced"}, rules_in("bcast direct .. ..")).names_nccl());
 }
 
 TEST(ChoiceOf, ranks_that_would_choose_differently_have_different_digests) {

@@ -26,6 +26,7 @@
 #include "bench/machine.h"
 #include "bench/report.h"
 #include "coll/meeting.h"
+#include "coll/nccl_library.h"
 #include "coll/tuning.h"
 #include "common/places.h"
 #include "common/process.h"
@@ -54,6 +55,13 @@ std::vector<int> rank_counts(const BenchArguments& arguments) {
   return {counts.begin(), counts.end()};
 }
 
+// NCCL is measured where it can run: with a GPU for each rank.
+bool can_run(const AlgorithmRow& row, int ranks) {
+  std::string why_not;
+  return row.members <= ranks &&
+         (!coll::is_nccl(row.id) || (ranks <= fairlead_device_count() && coll::open_nccl(&why_not)));
+}
+
 std::vector<Table> tables_for(const BenchArguments& arguments) {
   std::vector<Table> tables;
   for (const coll::FamilyRow& family : coll::families) {
@@ -65,7 +73,7 @@ std::vector<Table> tables_for(const BenchArguments& arguments) {
     for (int ranks : rank_counts(arguments)) {
       Table& table = tables.emplace_back(Table{.kind = kind, .ranks = ranks});
       for (const AlgorithmRow& row : coll::algorithms)
-        if (row.family == family.id && row.members <= ranks) table.algorithms.push_back(row);
+        if (row.family == family.id && can_run(row, ranks)) table.algorithms.push_back(row);
     }
   }
   return tables;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The declarations of NCCL 2 that Fairlead uses, as numbers and layouts: RCCL has the same. No header of
+// either is needed to build.
+
+#pragma once
+
+#include <cstddef>
+
+namespace fairlead::coll {
+
+// ncclResult_t
+namespace nccl_result {
+inline constexpr int success = 0;
+inline constexpr int system_error = 2;
+inline constexpr int invalid_argument = 4;
+inline constexpr int invalid_usage = 5;
+inline constexpr int in_progress = 7;
+}  // namespace nccl_result
+
+// ncclDataType_t
+enum class NcclType : int {
+  int8 = 0,
+  uint8 = 1,
+  int32 = 2,
+  uint32 = 3,
+  int64 = 4,
+  uint64 = 5,
+  float16 = 6,
+  float32 = 7,
+  float64 = 8,
+  bfloat16 = 9,
+};
+
+// ncclRedOp_t
+enum class NcclOp : int { sum = 0, prod = 1, max = 2, min = 3 };
+
+// ncclUniqueId, which is passed by value.
+struct NcclId {
+  char bytes[128];
+};
+
+// ncclConfig_t of NCCL 2.14; later ones take what it lacks as undefined, which they tell by its size and
+// version.
+struct NcclConfig {
+  size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21400;
+  int blocking = 1;
+};
+
+}  // namespace fairlead::coll

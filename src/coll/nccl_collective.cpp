@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "coll/nccl_collective.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <list>
+#include <set>
+
+#include "base/log.h"
+
+namespace fairlead::coll {
+namespace {
+
+using device::Error;
+using Result = NcclLibrary::Result;
+
+// A communicator that this rank has given back; the others may still have to.
+struct Leaving {
+  int device;
+  NcclLibrary::Communicator communicator;
+  device::Stream stream;
+  device::Event event;
+};
+auto& leaving = *new std::list<Leaving>;
+auto& members = *new std::set<NcclMember*>;
+
+bool is_error(Result result) {
+  return result != nccl_result::success && result != nccl_result::in_progress;
+}
+
+// A call that NCCL wants to be made while the device is current.
+template <class Call>
+Result call_on(int device, Call call) {
+  Result result = nccl_result::system_error;
+  device::runtime()->run_on(device, [&] { result = call(); });
+  return result;
+}
+
+Result state_of(NcclLibrary::Communicator communicator) {
+  Result state = nccl_result::success;
+  Result asked = nccl()->state(communicator, &state);
+  return asked == nccl_result::success ? state : asked;
+}
+
+std::string words(const char* symbol, Result result) {
+  return std::string(symbol) + ": " + nccl()->describe(result);
+}
+template <class Function>
+std::string words(const Function& function, Result result) {
+  return words(function.symbol, result);
+}
+
+void free_stream(device::Stream stream, device::Event event) {
+  if (event) device::runtime()->destroy_event(event);
+  if (stream) device::runtime()->destroy_stream(stream);
+}
+
+void end_those_that_all_have_left() {
+  std::erase_if(leaving, [](const Leaving& one) {
+    Result state = state_of(one.communicator);
+    if (state == nccl_result::in_progress) return false;
+    call_on(one.device, [&] {
+      return is_error(state) ? nccl()->abort(one.communicator) : nccl()->destroy(one.communicator);
+    });
+    free_stream(one.stream, one.event);
+    return true;
+  });
+}
+
+// Of so many bytes, between all.
+Result exchange_blocks(const NcclCall& call, int ranks, NcclLibrary::Communicator communicator,
+                       void* stream) {
+  Result first = nccl()->group_start();
+  auto note = [&first](Result result) {
+    if (!is_error(first)) first = result;
+  };
+  for (int member = 0; member < ranks && !is_error(first); ++member) {
+    uint64_t offset = static_cast<uint64_t>(member) * call.count;
+    note(nccl()->send(static_cast<const char*>(call.from) + offset, call.count, call.type, member,
+                      communicator, stream));
+    note(nccl()->receive(static_cast<char*>(call.to) + offset, call.count, call.type, member, communicator,
+                         stream));
+  }
+  note(nccl()->group_end());
+  return first;
+}
+
+}  // namespace
+
+NcclMember::NcclMember(Meeting& meeting) : meeting_(meeting) {
+  members.insert(this);
+}
+
+NcclMember::~NcclMember() {
+  give_back();
+  members.erase(this);
+}
+
+bool NcclMember::may_run(uint64_t number, int device) {
+  if (!nccl() || step_ == Step::never) return false;
+  if (meeting_.slot().nccl_failed.load(std::memory_order_acquire)) {
+    abandon();
+    return false;
+  }
+  if (step_ == Step::ready) return device == device_;
+  device::DeviceInfo info;
+  if (device::runtime()->device_info(device, &info) != Error::none) return false;
+  Record& record = meeting_.record(meeting_.me(), number);
+  static_assert(sizeof record.gpu == sizeof info.uuid);
+  std::memcpy(record.gpu, info.uuid, sizeof info.uuid);
+  device_ = device;
+  return true;
+}
+
+Progress NcclMember::advance(uint64_t number, const NcclCall& call) {
+  if (step_ == Step::none) {
+    if (!each_has_a_gpu_of_its_own(number)) {
+      step_ = Step::never;
+      return Progress::refused;
+    }
+    tell_id(number);
+  }
+  if (step_ == Step::learning_id) begin_making(number);
+  if (step_ == Step::making) go_on_making(number);
+  if (step_ == Step::agreeing && all_have_made(number) && step_ == Step::never) return Progress::refused;
+  if (step_ == Step::ready) return start(call);
+  if (step_ == Step::starting) return go_on_starting(call);
+  if (step_ == Step::running) return run();
+  return Progress::waiting;
+}
+
+// ---- The communicator ---------------------------------------------------------------------------------
+
+NcclMember::Stage NcclMember::stage_of(int member, uint64_t number) {
+  uint64_t word = meeting_.record(member, number).nccl.load(std::memory_order_acquire);
+  return word / 4 == number ? static_cast<Stage>(word % 4) : Stage::none;
+}
+
+void NcclMember::tell(uint64_t number, Stage stage) {
+  meeting_.record(meeting_.me(), number)
+      .nccl.store(number * 4 + static_cast<uint64_t>(stage), std::memory_order_release);
+}
+
+bool NcclMember::each_has_a_gpu_of_its_own(uint64_t number) {
+  for (int one = 0; one < meeting_.members(); ++one)
+    for (int other = 0; other < one; ++other)
+      if (std::memcmp(meeting_.record(one, number).gpu, meeting_.record(other, number).gpu,
+                      sizeof Record::gpu) == 0) {
+        if (meeting_.me() == 0)
+          log_line(LogLevel::info, "not by NCCL, which wants a GPU for each rank: %d and %d of %d share one",
+                   other, one, meeting_.members());
+        return false;
+      }
+  return true;
+}
+
+void NcclMember::tell_id(uint64_t number) {
+  step_ = Step::learning_id;
+  end_those_that_all_have_left();
+  if (meeting_.me() != 0) return;
+  Result result = call_on(device_, [&] { return nccl()->unique_id(&meeting_.slot().nccl_id); });
+  if (is_error(result)) return cannot_make(number, words(nccl()->unique_id, result));
+  tell(number, Stage::told_id);
+}
+
+void NcclMember::begin_making(uint64_t number) {
+  Stage first = stage_of(0, number);
+  if (first == Stage::none) return;
+  if (first == Stage::not_made) {
+    tell(number, Stage::not_made);
+    step_ = Step::agreeing;
+    return;
+  }
+  device::Runtime& runtime = *device::runtime();
+  Error error = runtime.create_stream(device_, &stream_, device::StreamKind::urgent);
+  if (error == Error::none) error = runtime.create_event(device_, &event_);
+  if (error != Error::none) return cannot_make(number, runtime.error_text());
+  NcclConfig config;
+  config.blocking = 0;
+  Result result = call_on(device_, [&] {
+    return nccl()->init_rank(&communicator_, meeting_.members(), meeting_.slot().nccl_id, meeting_.me(),
+                             &config);
+  });
+  if (is_error(result)) return cannot_make(number, words(nccl()->init_rank, result));
+  step_ = Step::making;
+}
+
+// It needs all members: if one of them gives up the others would wait for ever.
+void NcclMember::go_on_making(uint64_t number) {
+  Result state = state_of(communicator_);
+  if (is_error(state)) return cannot_make(number, words(nccl()->init_rank, state));
+  bool hopeless = false;
+  for (int member = 0; member < meeting_.members(); ++member)
+    hopeless |= stage_of(member, number) == Stage::not_made;
+  if (state == nccl_result::in_progress && !hopeless) return;
+  tell(number, hopeless ? Stage::not_made : Stage::made);
+  step_ = Step::agreeing;
+}
+
+void NcclMember::cannot_make(uint64_t number, const std::string& why) {
+  log_line(LogLevel::warn,
+           "NCCL makes no communicator of %d ranks: %s; its collectives take other algorithms",
+           meeting_.members(), why.c_str());
+  tell(number, Stage::not_made);
+  step_ = Step::agreeing;
+}
+
+// Has everybody told whether it has? Then this is over, one way or the other.
+bool NcclMember::all_have_made(uint64_t number) {
+  bool all = true;
+  for (int member = 0; member < meeting_.members(); ++member) {
+    Stage stage = stage_of(member, number);
+    if (stage != Stage::made && stage != Stage::not_made) return false;
+    all &= stage == Stage::made;
+  }
+  if (!all) {
+    abandon();
+    return true;
+  }
+  step_ = Step::ready;
+  if (meeting_.me() == 0)
+    log_line(LogLevel::info, "%s runs collectives of %d ranks", nccl()->name.c_str(), meeting_.members());
+  return true;
+}
+
+void NcclMember::give_back() {
+  if (!communicator_) return;
+  if (meeting_.slot().nccl_failed.load(std::memory_order_acquire)) return abandon();
+  call_on(device_, [&] { return nccl()->finalize(communicator_); });
+  leaving.push_back({device_, communicator_, stream_, event_});
+  communicator_ = nullptr;
+  step_ = Step::never;
+  end_those_that_all_have_left();
+}
+
+// What still runs on it ends, in whatever state.
+void NcclMember::abandon() {
+  if (communicator_) call_on(device_, [&] { return nccl()->abort(communicator_); });
+  if (stream_) device::runtime()->synchronize_stream(stream_);
+  free_stream(stream_, event_);
+  communicator_ = nullptr;
+  stream_ = nullptr;
+  event_ = nullptr;
+  step_ = Step::never;
+}
+
+void release_nccl() {
+  for (NcclMember* member : members) member->give_back();
+  for (; !leaving.empty(); sched_yield()) end_those_that_all_have_left();
+}
+
+// ---- One collective ------------------------------------------------------------------------------------
+
+Progress NcclMember::start(const NcclCall& call) {
+  const NcclLibrary& library = *nccl();
+  const char* what = nullptr;
+  Result result = call_on(device_, [&] {
+    void* stream = device::runtime()->native(stream_);
+    auto made = [&](const auto& function, auto... arguments) {
+      what = function.symbol;
+      return function(arguments..., communicator_, stream);
+    };
+    switch (call.family) {
+      case Family::allreduce:
+        return made(library.all_reduce, call.from, call.to, call.count, call.type, call.op);
+      case Family::reduce:
+        return made(library.reduce, call.from, call.to, call.count, call.type, call.op, call.root);
+      case Family::bcast:
+        return made(library.broadcast, call.from, call.to, call.count, call.type, call.root);
+      case Family::allgather:
+        return made(library.all_gather, call.from, call.to, call.count, call.type);
+      case Family::reduce_scatter:
+        return made(library.reduce_scatter, call.from, call.to, call.count, call.type, call.op);
+      default:
+        what = library.group_end.symbol;
+        return exchange_blocks(call, meeting_.members(), communicator_, stream);
+    }
+  });
+  if (is_error(result)) return failed(words(what, result));
+  step_ = Step::starting;
+  return go_on_starting(call);
+}
+
+// Nothing is in the stream for sure before NCCL says so.
+Progress NcclMember::go_on_starting(const NcclCall& call) {
+  if (Result state = state_of(communicator_); state != nccl_result::success) return check();
+  device::Runtime& runtime = *device::runtime();
+  Error error = Error::none;
+  if (call.afterwards.bytes)
+    error = runtime.copy(call.afterwards.to, call.afterwards.from, call.afterwards.bytes, stream_);
+  if (error == Error::none) error = runtime.record_event(event_, stream_);
+  if (error != Error::none) return failed(runtime.error_text());
+  step_ = Step::running;
+  return run();
+}
+
+Progress NcclMember::run() {
+  Error state = device::runtime()->query_event(event_);
+  if (state == Error::not_ready) return ++polls_ % polls_between_questions ? Progress::waiting : check();
+  if (state != Error::none) return failed(device::runtime()->error_text());
+  step_ = Step::ready;
+  return Progress::over;
+}
+
+// Is there still hope?
+Progress NcclMember::check() {
+  if (Result state = state_of(communicator_); is_error(state)) return failed(words(nccl()->state, state));
+  if (meeting_.slot().nccl_failed.load(std::memory_order_acquire)) return failed("it failed on another rank");
+  return Progress::waiting;
+}
+
+Progress NcclMember::failed(const std::string& why) {
+  log_line(LogLevel::error, "a collective by NCCL failed: %s; this communicator uses it no more",
+           why.c_str());
+  meeting_.slot().nccl_failed.store(1, std::memory_order_release);
+  abandon();
+  return Progress::failed;
+}
+
+}  // namespace fairlead::coll

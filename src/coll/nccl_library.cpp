@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "coll/nccl_library.h"
+
+#include <dlfcn.h>
+
+#include <memory>
+
+#include "base/options.h"
+#include "device/runtime.h"
+
+namespace fairlead::coll {
+namespace {
+
+const NcclLibrary* in_use = nullptr;
+
+// Empty: there is none for this GPU.
+std::string file_name() {
+  if (options().nccl != "auto") return options().nccl;
+  std::string provider = device::runtime() ? device::runtime()->name() : "none";
+  return provider == "cuda" ? "libnccl.so.2" : provider == "rocm" ? "librccl.so.1" : "";
+}
+
+struct Opened {
+  const NcclLibrary* library = nullptr;
+  std::string why_not;
+};
+
+Opened open() {
+  std::string file = file_name();
+  if (file == "off") return {nullptr, "FAIRLEAD_NCCL is off"};
+  if (file.empty())
+    return {nullptr, "there is none for this GPU; set FAIRLEAD_NCCL to the path of a library that is"};
+  void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return {nullptr, std::string(dlerror()) + "; set FAIRLEAD_NCCL to the path of libnccl.so.2"};
+  auto made = std::make_unique<NcclLibrary>();
+  const char* missing = nullptr;
+#define FAIRLEAD_NCCL_FUNCTION(member, symbol, ...) \
+  if (!made->member.bind(handle)) missing = #symbol;
+#include "coll/nccl_functions.def"
+#undef FAIRLEAD_NCCL_FUNCTION
+  if (missing) return {nullptr, file + " has no " + missing + "; NCCL 2.14 or later is needed"};
+  int version = 0;
+  made->version(&version);
+  made->name = (file.find("rccl") == std::string::npos ? "NCCL " : "RCCL ") +
+               std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+               std::to_string(version % 100);
+  return {made.release(), {}};  // lives as long as the process: it has threads of its own
+}
+
+}  // namespace
+
+std::string NcclLibrary::describe(Result result) const {
+  const char* last = last_error(nullptr);
+  return std::string(error_string(result)) + (last && *last ? std::string(": ") + last : "");
+}
+
+const NcclLibrary* open_nccl(std::string* why_not) {
+  static const Opened& once = *new Opened(open());
+  *why_not = once.why_not;
+  return once.library;
+}
+
+const NcclLibrary* nccl() {
+  return in_use;
+}
+
+void use_nccl(const NcclLibrary* library) {
+  in_use = library;
+}
+
+}  // namespace fairlead::coll

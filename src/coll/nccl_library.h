@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NCCL, or AMD's RCCL, opened at run time where FAIRLEAD_COLL or a file of rules names it. Never needed:
+// without it collectives take other algorithms.
+
+#pragma once
+
+#include <string>
+
+#include "coll/nccl_abi.h"
+#include "device/driver_abi.h"
+
+namespace fairlead::coll {
+
+struct NcclLibrary {
+  using Result = int;
+  using Communicator = struct OpaqueNcclCommunicator*;
+  using Stream = void*;  // cudaStream_t, hipStream_t
+
+#define FAIRLEAD_NCCL_FUNCTION(member, symbol, ...) device::DriverFunction<__VA_ARGS__> member{#symbol};
+#include "coll/nccl_functions.def"
+#undef FAIRLEAD_NCCL_FUNCTION
+
+  std::string name;  // "NCCL 2.28.3"
+  std::string describe(Result result) const;
+};
+
+// The library that FAIRLEAD_NCCL names, opened once; null where it cannot be used, with the reason and the
+// remedy.
+const NcclLibrary* open_nccl(std::string* why_not);
+
+// The one that all ranks of the job use, set in MPI_Init; null: they do not.
+const NcclLibrary* nccl();
+void use_nccl(const NcclLibrary* library);
+
+}  // namespace fairlead::coll

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives that FAIRLEAD_COLL gives to NCCL give the same bytes as any others: by NCCL, where it can, or
+// where some rank's memory lies on another GPU than before, or where NCCL is missing; while nonblocking
+// collectives of other kinds are under way; and on communicators that come and go. Nobody waits for NCCL's
+// end of a communicator that is freed.
+
+#include "coll_operations.h"
+
+using namespace ranks;
+using namespace ranks::coll;
+
+namespace {
+
+constexpr Kind kinds[] = {Kind::allreduce,           Kind::reduce,   Kind::bcast,
+                          Kind::allgather,           Kind::alltoall, Kind::reduce_scatter,
+                          Kind::reduce_scatter_block};
+constexpr int tag = 61;
+
+Plan plan_of(Kind kind, int root, int count, uint64_t salt, bool in_place = false) {
+  Plan plan;
+  plan.kind = kind;
+  plan.root = root;
+  plan.count = count;
+  plan.in_place = in_place;
+  plan.types = Types::integers;
+  plan.key = key_of(options.seed, static_cast<uint64_t>(kind) * 1000 + static_cast<uint64_t>(count), salt);
+  return plan;
+}
+
+void sum_up(MPI_Comm comm, const Memory& buffer, int value) {
+  int members = 0, sum = 0;
+  MPI_Comm_size(comm, &members);
+  copy(buffer, &value, sizeof value);
+  if (!MUST(MPI_Allreduce(MPI_IN_PLACE, buffer, 1, MPI_INT, MPI_SUM, comm))) return;
+  copy(&sum, buffer, sizeof sum);
+  EXPECT(sum == members * value, "the sum is %d, not %d", sum, members * value);
+}
+
+}  // namespace
+
+RANK_TEST(nccl, runs_every_collective_that_it_has, 2) {
+  const Team world(MPI_COMM_WORLD);
+  uint64_t salt = 0;
+  for (Kind kind : kinds)
+    for (int root : {0, size - 1})
+      for (int count : {1, 5000})
+        for (bool in_place : {false, true})
+          if (!in_place || may_be_in_place(kind)) run(world, plan_of(kind, root, count, ++salt, in_place));
+  for (Kind kind : kinds) run(world, plan_of(kind, 0, 100003, ++salt));
+}
+
+// Some types and operations NCCL has, of the others it must not be asked.
+RANK_TEST(nccl, reduces_every_type_by_every_operation, 2) {
+  uint64_t salt = 0;
+  for (const Operation& operation : predefined_operations())
+    check_reduction(operation,
+                    {Kind::allreduce, MPI_COMM_WORLD, 0, 7, false, Place::device, Place::device, ++salt});
+}
+
+// Each communicator has its own of NCCL; the first calls on them come in another order than their making.
+RANK_TEST(nccl, among_others_on_many_communicators, 2) {
+  constexpr int alive = 4;
+  MPI_Comm comms[alive];
+  for (int round = 0; round < 2; ++round) {
+    MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comms[0]));
+    MUST(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &comms[1]));
+    MUST(MPI_Comm_split(MPI_COMM_WORLD, rank / 2, -rank, &comms[2]));
+    MUST(MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comms[3]));
+    for (int which = alive; which-- > 0;) {
+      const Team team(comms[which]), world(MPI_COMM_WORLD);
+      Collective meanwhile(world, plan_of(Kind::allreduce, 0, 3000, static_cast<uint64_t>(round)));
+      meanwhile.prepare();
+      MPI_Request request = MPI_REQUEST_NULL;
+      if (!meanwhile.call(Form::nonblocking, &request)) return;
+      for (Kind kind : kinds) run(team, plan_of(kind, 0, 100, static_cast<uint64_t>(which)));
+      MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+      meanwhile.check();
+    }
+    for (MPI_Comm& comm : comms) MUST(MPI_Comm_free(&comm));
+  }
+}
+
+RANK_TEST(nccl, and_then_with_memory_of_another_device, 2) {
+  MPI_Comm comm;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  Memory here(Place::device, sizeof(int)), there(Place::other_device, sizeof(int));
+  for (int value = 0; value < 4; ++value) {
+    sum_up(comm, here, value);
+    sum_up(comm, rank == 1 ? there : here, value);
+  }
+  MUST(MPI_Comm_free(&comm));
+}
+
+// The first rank is through with the communicator while the next still has a call on it.
+RANK_TEST(nccl, ends_with_its_communicator_and_holds_up_nobody, 2) {
+  Memory buffer(Place::device, sizeof(int)), message(Place::device, sizeof(int));
+  for (int round = 0; round < 5; ++round) {
+    MPI_Comm comm;
+    MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    sum_up(comm, buffer, round);
+    MPI_Request request = MPI_REQUEST_NULL;
+    MUST(MPI_Ibcast(buffer, 1, MPI_INT, 0, comm, &request));
+    if (rank != 1) MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    MUST(MPI_Comm_free(&comm));
+    if (rank == 0) MUST(MPI_Send(message, 1, MPI_INT, 1, tag, MPI_COMM_WORLD));
+    if (rank == 1) {
+      MUST(MPI_Recv(message, 1, MPI_INT, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
+  }
+}
+
+// It ends in MPI_Finalize.
+RANK_TEST(nccl, a_communicator_is_never_freed, 2) {
+  Memory buffer(Place::device, sizeof(int));
+  MPI_Comm comm;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  sum_up(comm, buffer, 7);
+}
