@@ -11,6 +11,7 @@
 #include "common/command_line.h"
 #include "doctor/doctor.h"
 #include "options/options.h"
+#include "plot/plot.h"
 #include "run/run.h"
 
 namespace fairlead::tools {
@@ -27,6 +28,7 @@ constexpr Command commands[] = {
     {"exec", "become one rank with Fairlead loaded, under mpirun, mpiexec, srun or flux", exec_command},
     {"bench", "measure messages, collectives and the GPU's own copy", bench_command},
     {"doctor", "find out whether this MPI is GPU-aware, why not, and what to do", doctor_command},
+    {"plot", "draw what the benchmarks wrote, as a picture or in the terminal", plot_command},
     {"options", "print every option of the library and the value in force", options_command},
 };
 
@@ -67,7 +69,8 @@ std::string manual_page() {
     add(fmt::format("bench {}", kind.name).c_str(), description_of(kind), arguments, define_bench);
   }
   add("doctor", commands[3].summary, DoctorArguments{}, define_doctor);
-  add("options", commands[4].summary, OptionsArguments{}, define_options);
+  add("plot", commands[4].summary, PlotArguments{}, define_plot);
+  add("options", commands[5].summary, OptionsArguments{}, define_options);
   return text +
          ".SH EXIT STATUS\n0 fine, 1 a problem was found, 2 the command line makes no sense, 77 this machine "
          "cannot run it.\n"

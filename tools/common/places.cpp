@@ -65,6 +65,14 @@ std::string probe_program(const std::string& abi) {
   return rank_program("probe-" + abi);
 }
 
+std::string drawing_program() {
+  fs::path folder = home() / "libexec" / "fairlead" / "plot";
+  if (std::error_code error; fs::exists(folder / "__main__.py", error)) return folder.string();
+  std::string wrong = home_remedy("libexec/fairlead/plot");
+  if (wrong.empty()) wrong = fmt::format("{} is missing; `cmake --install` puts it there", folder.string());
+  throw usage(wrong);
+}
+
 std::vector<std::string> bench_abis() {
   std::vector<std::string> found;
   for (const std::string& abi : mpi_abis)

@@ -2,7 +2,7 @@
 //
 // Where Fairlead's own files are, relative to this program, so that a build tree, an install tree and a
 // moved install tree all work: bin/fairlead, libexec/fairlead/{bench,probe}-<abi>,
-// lib/libfairlead-<abi>.so.
+// libexec/fairlead/plot, lib/libfairlead-<abi>.so.
 // The variable FAIRLEAD_HOME names another tree.
 
 #pragma once
@@ -19,6 +19,7 @@ std::string own_path();
 std::string preload_library(const std::string& abi);  // throws a usage Failure where this tree has none
 std::string bench_program(const std::string& abi);    // empty where this tree has none
 std::string probe_program(const std::string& abi);    // the same
+std::string drawing_program();  // what `fairlead plot` starts; throws a usage Failure where it is missing
 
 // The folder of this tree that holds the file; empty where none does.
 std::string library_folder(const std::string& file);

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fairlead plot` draws what the benchmarks write, says on the picture what it shows, and refuses the rest."""
+
+import fcntl
+import functools
+import json
+import os
+import pty
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import unittest
+from xml.etree import ElementTree
+
+from tool import MPIS, TOOL, ToolTest, fairlead
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/plot/drawing"))
+
+from failure import Failure  # noqa: E402
+from picture import compose  # noqa: E402
+from quantities import QUANTITIES  # noqa: E402
+from runs import read_runs  # noqa: E402
+
+SAMPLES = tempfile.TemporaryDirectory()
+
+
+def sample(name):
+    return os.path.join(SAMPLES.name, name)
+
+
+def setUpModule():
+    """The real benchmarks' files, of messages in host memory."""
+    for name in ("latency", "bw", "allreduce"):
+        made = fairlead("bench", name, "--mpi", MPIS[0], "--no-preload", "-m", "8:2k", "-i", 20, "--json", sample(name),
+                        "H", "H")
+        assert made.returncode == 0, made.stderr
+    made = fairlead("bench", "pairs", "--mpi", MPIS[0], "--no-preload", "-n", 4, "--timeout", 0.01, 1024)
+    assert made.returncode == 0, made.stderr
+    with open(sample("pairs"), "w") as file:
+        file.write(made.stdout)
+    with open(sample("latency")) as file:
+        slower = json.load(file)
+    slower["preloaded"] = True
+    for row in slower["results"]:
+        row["latency_us"] = {key: 2 * value for key, value in row["latency_us"].items()}
+    with open(sample("slower"), "w") as file:
+        json.dump(slower, file)
+
+
+def tearDownModule():
+    SAMPLES.cleanup()
+
+
+@functools.cache
+def path_to(library):
+    """A PATH whose python3 has the library; none where there is no such Python."""
+    for python in (shutil.which("python3"), "/usr/bin/python3"):
+        if python and subprocess.run([python, "-c", f"import {library}"], capture_output=True).returncode == 0:
+            return f"{os.path.dirname(python)}:{os.environ['PATH']}"
+    return None
+
+
+def needs(library, remedy):
+    return unittest.skipUnless(path_to(library), f"no python3 here has {library}; to run this: {remedy}")
+
+
+def texts(svg):
+    return [" ".join("".join(node.itertext()).split()) for node in ElementTree.fromstring(svg).iter()
+            if node.tag.endswith("text")]
+
+
+class PlotTest(ToolTest):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def file(self, name, content=None):
+        path = os.path.join(self.folder.name, name)
+        if content is not None:
+            with open(path, "w") as file:
+                file.write(content)
+        return path
+
+
+class Values(unittest.TestCase):
+    """What is drawn is what was measured, in the units of the axes."""
+
+    def picture(self, *names, asked=()):
+        benchmark, runs = read_runs([sample(name) for name in names], [])
+        return compose(benchmark, runs, list(asked))
+
+    def test_ratios_are_to_the_first(self):
+        picture = self.picture("latency", "slower")
+        ((_, ratios),) = picture.columns[0].ratios(picture.compared)
+        self.assertEqual(list(ratios), [8 << power for power in range(9)])
+        for ratio in ratios.values():
+            self.assertAlmostEqual(ratio, 2)
+        self.assertIsNone(self.picture("latency").compared)
+
+    def test_units(self):
+        with open(sample("bw")) as file:
+            rows = json.load(file)["results"]
+        (bw,) = self.picture("bw", asked=["bandwidth", "rate"]).columns[0].series
+        for row in rows:
+            bytes_a_second = 1e6 * row["bandwidth_mb_s"]["p50"]
+            self.assertAlmostEqual(bw.values["bandwidth"][row["bytes"]].middle * 1e9 / bytes_a_second, 1)
+            self.assertAlmostEqual(bw.values["rate"][row["bytes"]].middle * 1e6 * row["bytes"] / bytes_a_second, 1)
+        with open(sample("allreduce")) as file:
+            rows = json.load(file)["results"]
+        for row in rows:  # in two ranks, an allreduce's bus bandwidth is bytes over time
+            self.assertAlmostEqual(
+                QUANTITIES["busbw"].of(row).middle * 1e9 * row["latency_us"]["p50"] / 1e6 / row["bytes"], 1)
+
+    def test_pairs(self):
+        picture = self.picture("pairs")
+        self.assertEqual([series.stride for series in picture.columns[0].series], [1, 2])
+        with open(sample("pairs")) as file:
+            row = next(line.split() for line in file if line[0] not in "#\n")  # the largest message, stride 2
+        drawn = picture.columns[0].series[1].values["bandwidth"][int(row[1]) * 8]
+        for value, text in zip((drawn.least, drawn.middle, drawn.greatest), row[5:8]):
+            self.assertAlmostEqual(value, float(text) * 2**30 / 1e9)
+        beside = self.picture("pairs", "pairs")
+        self.assertEqual([column.title for column in beside.columns], ["partner 1 rank away", "partner 2 ranks away"])
+
+    def test_labels_tell_runs_apart(self):
+        mpi = self.picture("latency").first
+        self.assertEqual(list(self.picture("latency", "slower").labels.values()), [mpi, f"Fairlead on {mpi}"])
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as other:
+            with open(sample("latency")) as file:
+                json.dump({**json.load(file), "placement": ["H", "M"]}, other)
+            other.flush()
+            _, runs = read_runs([sample("latency"), other.name], [])
+        self.assertEqual([run.label for run in runs], [f"{mpi}, host to host", f"{mpi}, host to managed"])
+
+
+@needs("matplotlib", "apt install python3-matplotlib")
+class Pictures(PlotTest):
+    def plot(self, *arguments):
+        return self.succeeds("plot", *arguments, PATH=path_to("matplotlib"))
+
+    def read(self, name):
+        with open(self.file(name), encoding="utf-8") as file:
+            return file.read()
+
+    def test_svg_says_what_it_shows(self):
+        labels = ["--label", "_one", "--label", "$2 $"]
+        self.plot(sample("latency"), sample("slower"), *labels, "-o", self.file("a.svg"))
+        said = texts(self.read("a.svg"))
+        for text in ("Latency of a message", "latency (µs)", "message size (bytes)", "8", "1 KiB", "_one", "$2 $",
+                     "latency, ratio", "relative to _one (lower is better)"):
+            self.assertIn(text, said)
+        with open(sample("latency")) as file:
+            about = json.load(file)
+        caption = " ".join(said)
+        for text in (about["hardware"]["cpu"], "Fairlead " + about["fairlead"], "2 ranks", about["date"][:10],
+                     "_one: Fairlead not loaded — fairlead bench latency --mpi", "$2 $: Fairlead loaded — fairlead bench"):
+            self.assertIn(text, caption)
+
+    def test_strides_of_one_run_have_a_heat_map_and_no_ratios(self):
+        self.plot(sample("pairs"), "-o", self.file("a.svg"))
+        said = texts(self.read("a.svg"))
+        for text in ("partner 1 rank away", "partner 2 ranks away", "stride", "bandwidth (GB/s)",
+                     "bandwidth (GB/s) at each stride (ranks)"):
+            self.assertIn(text, said)
+        self.assertIn("allocator: malloc", " ".join(said))
+        self.assertNotIn("relative to", " ".join(said))
+
+    def test_png(self):
+        self.plot(sample("allreduce"), "-o", self.file("a.PNG"))
+        with open(self.file("a.PNG"), "rb") as file:
+            self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
+
+    def test_page_stands_alone_and_has_the_values(self):
+        self.file("a.html", "<!DOCTYPE html>\n")  # of the same kind: written over
+        self.plot(sample("bw"), "--quantity", "rate", "--label", "<mine>", "-o", self.file("a.html"))
+        page = self.read("a.html")
+        for text in ("<svg", "<caption>message rate (million/s)</caption>", '<th scope="col">&lt;mine&gt;</th>',
+                     '<th scope="row">1 KiB</th>'):
+            self.assertIn(text, page)
+        self.assertEqual(page.count("<tr>"), 10)
+        for elsewhere in ("<script", "src=", "<link", "@import"):
+            self.assertNotIn(elsewhere, page)
+
+
+@needs("plotext", "python3 -m pip install plotext")
+class Terminal(PlotTest):
+    def on_terminal(self, **variables):
+        """What a terminal of 100 columns is given."""
+        reader, writer = pty.openpty()
+        fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")}
+        with open(reader, "rb", buffering=0) as screen:
+            environment = {**environment, "PATH": path_to("plotext"), **variables}
+            process = subprocess.Popen([TOOL, "plot", sample("latency"), "--terminal"], stdout=writer,
+                                       stdin=subprocess.DEVNULL, env=environment)
+            os.close(writer)
+            shown = b""
+            try:
+                while block := screen.read(4096):
+                    shown += block
+            except OSError:  # how a terminal ends
+                pass
+            self.assertEqual(process.wait(), 0, shown)
+        return shown.decode()
+
+    def test_terminals_have_colour_and_their_own_width(self):
+        shown = self.on_terminal()
+        self.assertIn("\x1b[", shown)
+        plain = self.on_terminal(NO_COLOR="1")
+        self.assertNotIn("\x1b", plain)
+        self.assertEqual(max(map(len, plain.splitlines())), 100)
+
+    def test_fits_and_is_plain_where_there_is_no_terminal(self):
+        for names in (["latency", "slower"], ["bw"], ["allreduce"], ["pairs"], ["pairs", "pairs"]):
+            screen = self.succeeds("plot", *map(sample, names), "--terminal", PATH=path_to("plotext")).stdout
+            self.assertNotIn("\x1b", screen)
+            self.assertLessEqual(max(map(len, screen.splitlines())), 80, screen)
+            self.assertRegex(screen, r"\b[12] KiB")
+            self.assertIn("message size (bytes)", screen)
+            self.assertEqual("relative to" in screen, len(names) > 1)
+
+
+class Refusals(PlotTest):
+    def test_missing_libraries_are_named_with_their_remedy(self):
+        for library, options, remedy in (("matplotlib", ["-o", self.file("a.svg")], "apt install python3-matplotlib"),
+                                         ("plotext", ["--terminal"], "pip install plotext")):
+            self.file(f"{library}.py", "raise ImportError('hidden by a test')\n")
+            result = fairlead("plot", sample("latency"), *options, PYTHONPATH=self.folder.name)
+            self.assertEqual(result.returncode, 77, result)
+            self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+            for text in (library, "hidden by a test", remedy):
+                self.assertIn(text, result.stderr)
+        self.assertFalse(os.path.exists(self.file("a.svg")))
+
+    def test_no_python(self):
+        result = fairlead("plot", sample("latency"), "--terminal", PATH=self.folder.name)
+        self.assertEqual(result.returncode, 77, result)
+        self.assertIn("apt install python3", result.stderr)
+
+    def test_no_drawing(self):
+        self.refuses("plot", sample("latency"), "--terminal", says=["FAIRLEAD_HOME", "libexec/fairlead/plot"],
+                     FAIRLEAD_HOME=self.folder.name)
+
+    def test_command_lines(self):
+        self.refuses("plot", says=["no file given", "--json FILE"])
+        self.refuses("plot", sample("bw"), says=["-o FILE.png", "--terminal"])
+        self.refuses("plot", sample("bw"), "-o", "a.svg", "--terminal", says="one of the two")
+        self.refuses("plot", sample("bw"), "-o", "a.pdf", says=["'a.pdf'", ".png, .svg, .html"])
+        self.refuses("plot", sample("bw"), "--terminal", "--label", "a", "--label", "b", says=["--label", "one for each"])
+        self.refuses("plot", sample("bw"), "--terminal", "--quantity", "busbw", says=["'busbw'", "bandwidth, rate"])
+
+    def test_files(self):
+        accepted = "fairlead bench NAME --json FILE"
+        self.refuses("plot", self.file("none"), "--terminal", says=["cannot read", "none", accepted])
+        cut = {"benchmark": "latency", "results": [{"bytes": 8, "latency_us": {"p50": "fast"}}]}
+        with open(sample("pairs")) as file:
+            pairs = file.read()
+        for content, *says in (("no benchmark", "neither JSON nor pairs", accepted), ("[1]", "no benchmark", accepted),
+                               ('{"benchmark": "sleep"}', "'sleep'", accepted),
+                               ('{"benchmark": ["bw"]}', "benchmark ['bw']", accepted),
+                               ('{"benchmark": "bw", "results": []}', "no results", accepted),
+                               (json.dumps(cut), "does not write", accepted),
+                               ('{"benchmark": "barrier"}', "barrier", "no sizes"),
+                               (pairs.partition("# stride")[0], "no results", accepted),
+                               (pairs + "1 2 3\n", "'1 2 3'", "no row of `fairlead bench pairs`")):
+            with self.subTest(content=content), self.assertRaises(Failure) as refused:
+                read_runs([self.file("bad", content)], [])
+            self.assertEqual(refused.exception.code, 2)
+            for text in says:
+                self.assertIn(text, str(refused.exception))
+
+    def test_a_folder_that_is_not_there(self):
+        self.refuses("plot", sample("bw"), "-o", self.file("none/a.svg"), says=["none/a.svg", "a folder that exists"])
+
+    def test_mixed_benchmarks(self):
+        self.refuses("plot", sample("latency"), sample("bw"), "--terminal",
+                     says=[f"{sample('latency')} is of latency", f"{sample('bw')} of bw", "call fairlead plot for each"])
+
+    def test_files_of_another_kind_are_not_written_over(self):
+        mine = self.file("thesis.svg", "not a picture")
+        self.refuses("plot", sample("bw"), "-o", mine, says=["is no SVG", "another file"])
+        with open(mine) as file:
+            self.assertEqual(file.read(), "not a picture")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `fairlead plot` starts: draws what its only argument, a request in JSON, asks for.
+
+tools/plot/plot.cpp has read the command line and says there what can be asked.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+
+from failure import Failure, cannot_run, problem, usage
+from page import as_page
+from picture import compose
+from runs import read_runs
+
+# How files of each kind begin: one that begins otherwise is somebody's, and not written over.
+OPENINGS = {".png": (b"\x89PNG",), ".svg": (b"<?xml", b"<svg"), ".html": (b"<!DOCTYPE html", b"<html")}
+
+
+def need(library, package):
+    try:
+        importlib.import_module(library)
+    except ImportError as error:
+        raise cannot_run(f"{sys.executable} cannot load {library} ({error}); {package}") from None
+
+
+def kind_of(output):
+    kind = os.path.splitext(output)[1].lower()
+    if kind not in OPENINGS:
+        raise usage(f"--output: '{output}' is not accepted; accepted: a name that ends in {', '.join(OPENINGS)}")
+    try:
+        with open(output, "rb") as file:
+            start = file.read(16)
+    except FileNotFoundError:
+        start = b""
+        if not os.access(os.path.dirname(output) or ".", os.W_OK):
+            raise usage(f"--output: cannot write {output}; name a folder that exists and that you may write") from None
+    except OSError as error:
+        raise usage(f"--output: cannot write {output}: {error.strerror}") from None
+    if start and not start.startswith(OPENINGS[kind]):
+        raise usage(f"--output: {output} exists and is no {kind[1:].upper()}; name another file, or remove it")
+    return kind
+
+
+def write(output, content):
+    try:
+        with open(output, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        raise problem(f"--output: cannot write {output}: {error.strerror}") from None
+
+
+def main():
+    request = json.loads(sys.argv[1])
+    output = request["output"]
+    kind = kind_of(output) if output else None
+    picture = compose(*read_runs(request["files"], request["labels"]), request["quantities"])
+    if request["terminal"]:
+        need("plotext", "install it: python3 -m pip install plotext")
+        screen = importlib.import_module("screen")
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads may stop
+        sys.stdout.reconfigure(errors="replace")
+        print(screen.draw(picture, sys.stdout))
+        return
+    need("matplotlib", "install it: apt install python3-matplotlib, or python3 -m pip install matplotlib; "
+         "--terminal needs plotext instead")
+    figure = importlib.import_module("figure")
+    drawn = figure.as_bytes(figure.draw(picture), "png" if kind == ".png" else "svg")
+    write(output, as_page(picture, drawn.decode()).encode() if kind == ".html" else drawn)
+
+
+try:
+    main()
+except Failure as failure:
+    print(f"fairlead plot: {failure}", file=sys.stderr)
+    sys.exit(failure.code)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be drawn: the quantities in a row of results, and which of them each benchmark has.
+
+Values are medians with the least and the greatest, in the units that the axes name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, NamedTuple
+
+
+class Value(NamedTuple):
+    middle: float
+    least: float
+    greatest: float
+
+
+@dataclass(frozen=True)
+class Quantity:
+    name: str  # the word for --quantity
+    title: str
+    unit: str
+    better: str
+    of: Callable[[dict], Value]  # KeyError where the row has none
+    logarithmic: bool = True
+
+    @property
+    def label(self):
+        return f"{self.title} ({self.unit})"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    title: str
+    usual: tuple[str, ...]  # drawn where --quantity does not say
+    more: tuple[str, ...] = ()
+
+    @property
+    def quantities(self):
+        return self.usual + self.more
+
+
+def spread(distribution, factor=1.0):
+    middle = distribution.get("p50", distribution["mean"])
+    return Value(*(factor * value for value in (middle, distribution["min"], distribution["max"])))
+
+
+def bus_bandwidth(row):
+    """The benchmark gives the one of the mean time; the others follow, since bandwidth is bytes over time."""
+    time = row["latency_us"]
+    scale = row["busbw_gb_s"] * time["mean"]
+    return Value(*(scale / time[key] if time[key] > 0 else 0.0 for key in ("p50", "max", "min")))
+
+
+def overlap(row):
+    return Value(*[row["overlap_percent"]] * 3)
+
+
+QUANTITIES = {quantity.name: quantity for quantity in (
+    Quantity("latency", "latency", "µs", "lower", lambda row: spread(row["latency_us"])),
+    Quantity("time", "time", "µs", "lower", lambda row: spread(row["latency_us"])),
+    Quantity("bandwidth", "bandwidth", "GB/s", "higher", lambda row: spread(row["bandwidth_mb_s"], 1e-3)),
+    Quantity("rate", "message rate", "million/s", "higher",
+             lambda row: spread(row["bandwidth_mb_s"], 1 / row["bytes"])),
+    Quantity("busbw", "bus bandwidth", "GB/s", "higher", bus_bandwidth),
+    Quantity("overlap", "overlap", "%", "higher", overlap, logarithmic=False),
+)}
+
+COLLECTIVES = ("allreduce", "bcast", "reduce", "allgather", "allgatherv", "alltoall", "alltoallv", "gather", "scatter",
+               "reduce_scatter")
+
+BENCHMARKS = {
+    "latency": Benchmark("Latency of a message", ("latency",)),
+    "bw": Benchmark("Messages in one direction", ("bandwidth",), ("rate",)),
+    "bibw": Benchmark("Messages in both directions at once", ("bandwidth",), ("rate",)),
+    "copy": Benchmark("The GPU's own copy", ("latency", "bandwidth"), ("rate",)),
+    "pairs": Benchmark("Messages between pairs of ranks", ("bandwidth",), ("latency", "rate")),
+    **{name: Benchmark(f"MPI_{name.capitalize()}", ("time", "busbw")) for name in COLLECTIVES},
+    **{f"i{name}": Benchmark(f"MPI_I{name}", ("time", "overlap")) for name in COLLECTIVES},
+}
+
+# The copy is what a message can at best reach: it may stand beside these.
+YARDSTICK, MEASURED_BY_IT = "copy", ("latency", "bw")

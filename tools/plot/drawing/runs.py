@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runs to draw: files that the benchmarks wrote, read, checked, and each with a label that tells it from others."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from dataclasses import dataclass, field
+
+from failure import usage
+from quantities import BENCHMARKS, MEASURED_BY_IT, QUANTITIES, YARDSTICK
+
+ACCEPTED = "accepted: the JSON of `fairlead bench NAME --json FILE`, and what `fairlead bench pairs` prints"
+GIB = 1 << 30
+PAIRS_OPENING = "# pairs: strided parallel pairs"
+PAIRS_COLUMNS = 11
+
+
+@dataclass
+class Run:
+    file: str
+    benchmark: str
+    about: dict  # what the file says beside its results
+    rows: list[dict]
+    label: str = ""
+    facts: list[str] = field(default_factory=list)
+
+    @property
+    def strides(self):
+        return list(dict.fromkeys(row["stride"] for row in self.rows if "stride" in row))
+
+    def values(self, quantity, stride=None):
+        """{bytes: Value}, ascending; what is not there, and what has no place on the quantity's axis, is left out."""
+        found = {}
+        for row in self.rows:
+            try:
+                value = quantity.of(row)
+            except (KeyError, ZeroDivisionError):
+                continue
+            drawable = all(map(math.isfinite, value)) and (value.middle > 0 or not quantity.logarithmic)
+            if row.get("stride") == stride and drawable:
+                found[row["bytes"]] = value
+        return dict(sorted(found.items()))
+
+
+def read_pairs(lines):
+    """The rows of a gnuplot file, in the form of the other benchmarks' JSON."""
+    rows, stride = [], None
+    for number, line in enumerate(lines, 1):
+        if match := re.match(r"# stride between partners: (\d+)$", line):
+            stride = int(match[1])
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            words = [float(word) for word in line.split()]
+        except ValueError:
+            words = []
+        if stride is None or len(words) != PAIRS_COLUMNS:
+            raise usage(f"line {number} is no row of `fairlead bench pairs`: '{line[:40]}'")
+        longs, time, bandwidth = words[1], words[2:5], words[5:8]
+        rows.append({"stride": stride, "bytes": int(longs) * 8,
+                     "latency_us": dict(zip(("max", "mean", "min"), time)),
+                     "bandwidth_mb_s": dict(zip(("min", "mean", "max"), (GIB / 1e6 * b for b in bandwidth)))})
+    return rows
+
+
+def read_text(file):
+    try:
+        with open(file, encoding="utf-8") as opened:
+            return opened.read()
+    except OSError as error:
+        raise usage(f"cannot read {file}: {error.strerror}; {ACCEPTED}") from None
+    except UnicodeDecodeError:
+        raise usage(f"{file} is no text; {ACCEPTED}") from None
+
+
+def read_run(file):
+    text = read_text(file)
+    if text.startswith(PAIRS_OPENING):
+        lines = text.splitlines()
+        header = [line[2:] for line in lines if line.startswith("# ")]
+        return checked(Run(file, "pairs", {"header": header}, read_pairs(lines)))
+    try:
+        about = json.loads(text)
+    except ValueError:
+        raise usage(f"{file} is neither JSON nor pairs' data; {ACCEPTED}") from None
+    name = about.get("benchmark") if isinstance(about, dict) else None
+    if name in ("barrier", "ibarrier", "host_overhead"):
+        raise usage(f"{file} is of {name}, which has one value and no sizes to draw it against")
+    if not isinstance(name, str) or name not in BENCHMARKS:
+        raise usage(f"{file} holds {'no benchmark' if name is None else f'benchmark {name!r}'}; {ACCEPTED}")
+    rows = about.pop("results", None)
+    if name == "pairs":  # as bench/compare keeps them
+        about["header"] = [line.removeprefix("# ") for line in about.get("header", [])]
+        rows = [{"latency_us": row.get("time_us"), **row} for row in rows or []]
+    return checked(Run(file, name, about, rows))
+
+
+def checked(run):
+    """A file that was cut short or edited is refused here, not in the middle of drawing."""
+    if not isinstance(run.rows, list) or not run.rows:
+        raise usage(f"{run.file} holds no results; {ACCEPTED}")
+    try:
+        if not all(isinstance(row["bytes"], int) and row["bytes"] > 0 for row in run.rows):
+            raise ValueError
+        if not any(run.values(QUANTITIES[name], stride) for name in BENCHMARKS[run.benchmark].quantities
+                   for stride in run.strides or [None]):
+            raise ValueError
+        run.facts = facts(run.about)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise usage(f"{run.file} has results that `fairlead bench {run.benchmark}` does not write; {ACCEPTED}") from None
+    return run
+
+
+def common_benchmark(runs):
+    """The one that all are of; a copy counts as what it is compared with."""
+    names = dict.fromkeys(run.benchmark for run in runs)
+    others = [name for name in names if name != YARDSTICK] or [YARDSTICK]
+    if len(others) == 1 and (len(names) == 1 or others[0] in MEASURED_BY_IT):
+        return others[0]
+    first = runs[0]
+    other = next(run for run in runs if run.benchmark != first.benchmark)
+    raise usage(f"{first.file} is of {first.benchmark} and {other.file} of {other.benchmark}; one picture draws one "
+                f"benchmark (copy may stand beside {' or '.join(MEASURED_BY_IT)}); call fairlead plot for each")
+
+
+def mpi_name(about):
+    """Open MPI 5.0.11, MPICH 4.0.2: the version strings of the MPIs say more, each in its way."""
+    library = about.get("mpi", {}).get("library", "")
+    return re.sub(r"\s+", " ", re.sub(r"\bv(?=\d)|\bVersion:|[,;].*", "", library)).strip()
+
+
+def name_of(run):
+    about, via = run.about, run.about.get("via", "MPI")
+    if run.benchmark == "pairs":
+        return os.path.splitext(os.path.basename(run.file))[0]
+    if via != "MPI":
+        return via
+    mpi = mpi_name(about) or "MPI"
+    return f"Fairlead on {mpi}" if about.get("preloaded") else mpi
+
+
+def placement(about):
+    words = {"D": "device", "H": "host", "M": "managed"}
+    return " to ".join(words.get(letter, letter) for letter in about.get("placement", []))
+
+
+def hardware(about):
+    """One line each: GPUs, driver, processor."""
+    machine, provider = about.get("hardware", {}), about.get("provider", "none")
+    gpus = machine.get("gpus", [])
+    lines = [f"{gpus.count(name)} × {name}" for name in dict.fromkeys(gpus)]
+    if provider == "sim":
+        lines = [f"{len(gpus)} simulated GPU{'s' * (len(gpus) != 1)}, whose times mean nothing"]
+    driver = about.get("driver")
+    if driver and provider == "cuda":
+        lines.append(f"CUDA {driver // 1000}.{driver % 1000 // 10}")
+    if driver and provider == "rocm":
+        lines.append(f"ROCm {driver // 10_000_000}.{driver // 100_000 % 100}")
+    if machine.get("cpu"):
+        memory = f"{machine['memory_bytes'] / GIB:.0f} GiB"
+        lines.append(f"{machine['cpu']} ({machine['logical_cpus']} logical CPUs, {memory})")
+    return lines
+
+
+def facts(about):
+    """What the caption says of a run beside its command, most telling first."""
+    lines = hardware(about)
+    if "header" in about:
+        return lines + pairs_facts(about["header"])
+    lines += [mpi_name(about), about.get("via", "MPI").replace("MPI", "")]
+    if "fairlead" in about:
+        lines.append(f"Fairlead {about['fairlead']}")
+    if about.get("mpi", {}).get("abi"):
+        lines.append("Fairlead loaded" if about.get("preloaded") else "Fairlead not loaded")
+        lines.append(f"{about['ranks']} ranks")
+    lines += [placement(about), about.get("date", "")[:10]]
+    return [line for line in lines if line]
+
+
+def pairs_facts(header):
+    ranks = [line.split()[1] for line in header if re.match(r"\d+: \S", line)]
+    hosts = list(dict.fromkeys(ranks))
+    where = hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts"
+    lines = [f"{len(ranks)} ranks on {where}"] if ranks else []
+    return lines + [line for line in header if re.match(r"(allocator|total count): ", line)]
+
+
+def label(runs, given):
+    """Each run gets the label that was given, or its MPI and as much more as tells it from the others."""
+    if given and len(given) != len(runs):
+        raise usage(f"--label: {len(given)} given for {len(runs)} file{'s' * (len(runs) != 1)}; accepted: one for each "
+                    "file, in their order")
+    for run, text in zip(runs, given or map(name_of, runs)):
+        run.label = text
+    if given:
+        return
+    for telling in (lambda run: placement(run.about), lambda run: f"{run.about.get('ranks')} ranks",
+                    lambda run: ", ".join(hardware(run.about)[:1]), lambda run: os.path.basename(run.file),
+                    lambda run: run.file):
+        for text in {run.label for run in runs}:
+            alike = [run for run in runs if run.label == text]
+            if len({telling(run) for run in alike}) > 1:
+                for run in alike:
+                    run.label = f"{text}, {telling(run)}"
+
+
+def read_runs(files, labels):
+    runs = [read_run(file) for file in files]
+    benchmark = common_benchmark(runs)
+    label(runs, labels)
+    return benchmark, runs

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "plot/plot.h"
+
+#include <nlohmann/json.hpp>
+
+#include "common/command_line.h"
+#include "common/places.h"
+#include "common/process.h"
+
+namespace fairlead::tools {
+
+namespace {
+
+constexpr const char* summary =
+    "Draw the results of benchmarks against message size: latency, bandwidth, message rate, or the time and "
+    "bus "
+    "bandwidth of a collective. Several files are drawn side by side, with their ratios to the first.";
+
+}  // namespace
+
+void define_plot(CLI::App& app, PlotArguments& arguments) {
+  app.add_option(
+      "FILE", arguments.files,
+      "Files of one benchmark: what `fairlead bench NAME --json FILE` or `fairlead bench pairs` wrote. "
+      "Files of copy may stand beside those of latency or bw.");
+  auto output =
+      app.add_option("-o,--output", arguments.output,
+                     "The picture to write: .png, .svg, or .html, a page with the values as tables.")
+          ->type_name("FILE");
+  app.add_flag("--terminal", arguments.terminal, "Draw in the terminal instead.")->excludes(output);
+  app.add_option(
+         "--label", arguments.labels,
+         "Name of a run in the legend, for each file in their order. Default: its MPI, with or without "
+         "Fairlead.")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  app.add_option(
+         "--quantity", arguments.quantities,
+         "What to draw, where the benchmark has several: latency, bandwidth, rate (messages a second), time, "
+         "busbw or overlap; may be repeated.")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  set_up(app, "FILE... -o FILE | --terminal [options]",
+         "  fairlead plot latency.json other.json -o latency.png\n"
+         "  fairlead plot allreduce.json --terminal\n"
+         "  fairlead plot bw.json --quantity rate -o rate.html\n"
+         "  fairlead plot pairs.txt -o pairs.svg");
+}
+
+int plot_command(const Words& words) {
+  CLI::App app(summary, "fairlead plot");
+  PlotArguments arguments;
+  define_plot(app, arguments);
+  if (!parse(app, words)) return exit_success;
+  if (arguments.files.empty())
+    throw usage(
+        "no file given; accepted: what `fairlead bench NAME --json FILE` or `fairlead bench pairs` wrote");
+  if (arguments.output.empty() && !arguments.terminal)
+    throw usage("where to draw? accepted: -o FILE.png, -o FILE.svg, -o FILE.html or --terminal");
+
+  std::string drawing = drawing_program();
+  if (find_on_path("python3").empty())
+    throw cannot_run("no python3 on PATH, which draws; install it: apt install python3 python3-matplotlib");
+  nlohmann::ordered_json request = {{"files", arguments.files},
+                                    {"labels", arguments.labels},
+                                    {"quantities", arguments.quantities},
+                                    {"output", arguments.output},
+                                    {"terminal", arguments.terminal}};
+  // -B: Fairlead's folders are not for caches of Python.
+  become({"python3", "-B", drawing, request.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)});
+}
+
+}  // namespace fairlead::tools

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fairlead plot`: pictures of what the benchmarks wrote. The drawing is Python, with matplotlib and plotext.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/words.h"
+
+namespace CLI {
+class App;
+}
+
+namespace fairlead::tools {
+
+struct PlotArguments {
+  std::vector<std::string> files;
+  std::vector<std::string> labels;
+  std::vector<std::string> quantities;
+  std::string output;
+  bool terminal = false;
+};
+
+void define_plot(CLI::App& app, PlotArguments& arguments);
+int plot_command(const Words& words);
+
+}  // namespace fairlead::tools
