@@ -45,14 +45,6 @@ has_header() {
     c++ "${flags[@]}" -x c++ -E - >/dev/null 2>&1
 }
 
-has_module() { # in the Python on PATH, or in the one that packages are for
-  local python
-  for python in python3 /usr/bin/python3; do
-    "$python" -c "import $1" 2>/dev/null && return
-  done
-  return 1
-}
-
 has_mpi() {
   local wrapper
   for wrapper in ${mpicc//;/ } mpicc mpicc.openmpi mpicc.mpich mpicc_abi; do
@@ -65,7 +57,6 @@ is_present() { # the words of a requirement's middle column
   case $1 in
     command) command -v "$2" >/dev/null ;;
     header) has_header "$2" ;;
-    module) has_module "$2" ;;
     mpi) has_mpi ;;
   esac
 }
