@@ -3,8 +3,7 @@
 // One rank's execution of a collective that has been decided to run on the GPU (see meeting.h and work.h):
 //
 //   expose   publishes where this rank's memory can be reached: before arriving, so that it may still say
-//   that
-//            it cannot; or later, by a rank that hoped for NCCL
+//            that it cannot; or later, by a rank that hoped for NCCL
 //   map      reaches the memory of the others; if one of them cannot, all of them stage after all
 //   run      a kernel or copies; when all have done so, every byte is where it belongs
 //

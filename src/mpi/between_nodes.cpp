@@ -309,8 +309,8 @@ class BetweenNodes {
       engine().progress();
       if (patience.is_over())
         log_line(LogLevel::warn,
-                 "a collective over %d nodes has been waiting for %d s; not there yet: some of the %zu ranks",
-                 levels_.nodes(), static_cast<int>(options().coll_late_s), ranks());
+                 "a collective over %d nodes has been waiting for %d s; not there yet: some of the %d ranks",
+                 levels_.nodes(), static_cast<int>(options().coll_late_s), levels_.ranks());
     }
     note(result);
     if (worst) note(MPI_ERR_OTHER);
@@ -375,11 +375,6 @@ class BetweenNodes {
     });
   }
 
-  size_t ranks() const {
-    size_t sum = 0;
-    for (int node = 0; node < levels_.nodes(); ++node) sum += levels_.members(node).size();
-    return sum;
-  }
   size_t place() const { return static_cast<size_t>(levels_.my_place()); }
 
   const CollectiveCall& call_;

@@ -40,6 +40,7 @@ class Levels {
 
   // Several nodes, and all that is needed could be made: the same answer on all members.
   bool usable() const { return usable_; }
+  int ranks() const { return static_cast<int>(node_of_.size()); }
   int nodes() const { return static_cast<int>(members_.size()); }
   int my_node() const { return my_node_; }
   int my_place() const { return my_place_; }

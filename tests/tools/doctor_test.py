@@ -96,15 +96,15 @@ class Recorded(ToolTest):
             link.bar       ok    large: 64 GiB of 64 GiB
             link.near      ok    2 adapters for 4 GPUs
             limit.ptrace   ok    ptrace_scope 0
-            """, "/work/with-gtl")
+            """, "/opt/apps/with-gtl")
 
     def test_mi250x_without_gtl(self):
         report = self.judges("mi250x", """
             mpi.gpu        warn  fairlead run -n N ./program
             mpi.switch     fail  MPICH_GPU_SUPPORT_ENABLED=1, but GTL is not linked: MPI_Init aborts
-            """, "/work/host-only")
+            """, "/opt/apps/host-only")
         self.assertIn("Cray MPICH 8.1.29 is not GPU-aware itself", report["conclusion"])
-        self.judges("mi250x", "mpi.gpu fail  a device pointer crashes it", "/work/host-only", "--no-preload")
+        self.judges("mi250x", "mpi.gpu fail  a device pointer crashes it", "/opt/apps/host-only", "--no-preload")
 
     def test_mi300a(self):
         self.judges("mi300a", """

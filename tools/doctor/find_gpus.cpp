@@ -94,18 +94,23 @@ std::map<int, std::string> rocm_values(const std::string& text, const std::strin
   return values;
 }
 
+// GPUs by their indices, which those with an address have.
+std::vector<Gpu> listed(std::map<int, std::string> names, const std::map<int, std::string>& addresses) {
+  std::vector<Gpu> gpus;
+  for (const auto& [index, pci] : addresses) {
+    Gpu& gpu = gpus.emplace_back();
+    gpu.index = index;
+    gpu.name = names[index];
+    gpu.pci = pci_address(pci);
+  }
+  return gpus;
+}
+
 bool find_by_rocm_smi(const System& system, Gpus* gpus) {
   if (system.program("rocm-smi").empty()) return false;
   std::string text =
       system.run({"rocm-smi", "--showproductname", "--showbus", "--showdriverversion"}).value_or("");
-  auto names = rocm_values(text, "card series");
-  for (const auto& [index, pci] : rocm_values(text, "pci bus")) {
-    Gpu gpu;
-    gpu.index = index;
-    gpu.name = names[index];
-    gpu.pci = pci_address(pci);
-    gpus->list.push_back(gpu);
-  }
+  gpus->list = listed(rocm_values(text, "card series"), rocm_values(text, "pci bus"));
   gpus->source = "rocm-smi";
   std::string driver = value_of(text, "Driver version:");
   if (!driver.empty()) gpus->driver = driver;
@@ -126,14 +131,8 @@ bool find_by_amd_smi(const System& system, Gpus* gpus) {
     }
     return found;
   };
-  auto names = values({"amd-smi", "static", "--asic"}, "MARKET_NAME:");
-  for (const auto& [index, pci] : values({"amd-smi", "list"}, "BDF:")) {
-    Gpu gpu;
-    gpu.index = index;
-    gpu.name = names[index];
-    gpu.pci = pci_address(pci);
-    gpus->list.push_back(gpu);
-  }
+  gpus->list =
+      listed(values({"amd-smi", "static", "--asic"}, "MARKET_NAME:"), values({"amd-smi", "list"}, "BDF:"));
   gpus->source = "amd-smi";
   return !gpus->list.empty();
 }

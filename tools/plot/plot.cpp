@@ -14,8 +14,7 @@ namespace {
 
 constexpr const char* summary =
     "Draw the results of benchmarks against message size: latency, bandwidth, message rate, or the time and "
-    "bus "
-    "bandwidth of a collective. Several files are drawn side by side, with their ratios to the first.";
+    "bus bandwidth of a collective. Several files are drawn side by side, with their ratios to the first.";
 
 }  // namespace
 
