@@ -146,7 +146,7 @@ class Refusals(ToolTest):
             self.assertIn("built without a library", result.stderr)
 
     def test_unknown_command(self):
-        self.refuses("bogus", says=["'bogus'", "run, exec, bench, doctor, options"])
+        self.refuses("bogus", says=["'bogus'", "run, exec, bench, doctor, plot, options"])
 
 
 if __name__ == "__main__":
