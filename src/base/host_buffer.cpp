@@ -13,13 +13,21 @@
 namespace fairlead {
 namespace {
 
-constexpr int smallest_class = 12;              // a page
-constexpr size_t kept_bytes = size_t{1} << 20;  // pages beyond this are given back on release
-constexpr size_t kept_warm = 64;        // of a class; of further ones only the first page
+// Fresh pages cost more than a copy, so released buffers keep theirs up to a limit.
+constexpr size_t kept_in_all = size_t{256} << 20;
+constexpr size_t kept_at_least = size_t{1} << 20;  // of each buffer, beyond that limit
+constexpr int smallest_class = 12;                 // a page
+constexpr size_t kept_warm = 64;                   // of a class; of further ones only the first page
 constexpr size_t kept_per_class = 1024;
 
+struct Idle {
+  unsigned char* data;
+  size_t touched;
+};
+
 std::mutex mutex;
-auto& idle = *new std::array<std::vector<unsigned char*>, 64>;
+auto& idle = *new std::array<std::vector<Idle>, 64>;
+size_t touched_in_all = 0;  // of idle buffers
 
 }  // namespace
 
@@ -30,7 +38,9 @@ HostBuffer::HostBuffer(size_t bytes, size_t reserve) : bytes_(bytes) {
     std::lock_guard lock(mutex);
     auto& list = idle[size_class_];
     if (!list.empty()) {
-      data_ = list.back();
+      data_ = list.back().data;
+      touched_before_ = list.back().touched;
+      touched_in_all -= touched_before_;
       list.pop_back();
       return;
     }
@@ -42,15 +52,23 @@ HostBuffer::HostBuffer(size_t bytes, size_t reserve) : bytes_(bytes) {
 
 HostBuffer::~HostBuffer() {
   if (!data_) return;
-  size_t bytes = size_t{1} << size_class_;
+  size_t room = size_t{1} << size_class_;
+  size_t touched = std::max(bytes_, touched_before_);
   std::lock_guard lock(mutex);
   auto& list = idle[size_class_];
-  size_t kept = list.size() < kept_warm ? kept_bytes : size_t{1} << smallest_class;
-  if (bytes_ > kept && list.size() < kept_per_class) madvise(data_ + kept, bytes - kept, MADV_DONTNEED);
-  if (list.size() < kept_per_class)
-    list.push_back(data_);
-  else
-    munmap(data_, bytes);
+  if (list.size() >= kept_per_class) {
+    munmap(data_, room);
+    return;
+  }
+  size_t kept = list.size() >= kept_warm                  ? size_t{1} << smallest_class
+                : touched_in_all + touched <= kept_in_all ? room
+                                                          : kept_at_least;
+  if (touched > kept) {
+    madvise(data_ + kept, room - kept, MADV_DONTNEED);
+    touched = kept;
+  }
+  touched_in_all += touched;
+  list.push_back({data_, touched});
 }
 
 }  // namespace fairlead

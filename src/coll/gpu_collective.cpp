@@ -229,7 +229,7 @@ void GpuCollective::start_as_one_kernel() {
     if (piece.after || piece.completes) return;
     all.push_back(all.size());
   }
-  if (!kernels_run_on(work_.device) || fetch_by_kernel(all)) return;
+  if (!copies_run_on(work_.device) || fetch_by_kernel(all)) return;
   ways_.assign(ways_.size(), {});
   kernels_.pop_back();
 }
@@ -270,7 +270,7 @@ void GpuCollective::start_ready_pieces() {
     }
     if (piece.completes && ++making_steps > steps_under_way) continue;
     if (piece.after && !has_done(piece.member, piece.after)) continue;
-    if (piece.after && of_kernel.size() < kernels::max_copies && kernels_run_on(work_.device)) {
+    if (piece.after && of_kernel.size() < kernels::max_copies && copies_run_on(work_.device)) {
       of_kernel.push_back(i);
       continue;
     }

@@ -37,12 +37,13 @@ Error make(Lane& lane, int device) {
   Error error = runtime.create_stream(device, &lane.stream, device::StreamKind::urgent);
   if (error == Error::none) error = runtime.allocate_pinned(places * sizeof *lane.flags, &flags);
   if (error == Error::none) error = runtime.allocate(device, places * sizeof *lane.counters, &counters);
-  if (error == Error::none) error = runtime.fill(counters, 0, places * sizeof *lane.counters, lane.stream);
-  if (error == Error::none) error = runtime.synchronize_stream(lane.stream);
   lane.flags = static_cast<uint64_t*>(flags);
   lane.counters = static_cast<uint32_t*>(counters);
-  if (error == Error::none) std::fill_n(lane.flags, places, uint64_t{0});
-  return error;
+  if (error != Error::none) return error;
+  std::fill_n(lane.flags, places, uint64_t{0});
+  // Not filled: that takes a kernel, which may find no place beside the program's.
+  error = runtime.copy(counters, flags, places * sizeof *lane.counters, lane.stream);
+  return error == Error::none ? runtime.synchronize_stream(lane.stream) : error;
 }
 
 Lane& lane_of(int device) {
@@ -59,8 +60,13 @@ unsigned blocks_for(uint64_t bytes) {
 
 }  // namespace
 
-bool kernels_run_on(int device) {
-  return device >= 0 && kernels::kernels_available(device) && lane_of(device).state == Error::none;
+bool copies_run_on(int device) {
+  return device >= 0 && kernels::copies_available(device) && lane_of(device).state == Error::none;
+}
+
+bool reductions_run_on(int device, kernels::ReduceOp op, kernels::Element element) {
+  return device >= 0 && kernels::reduce_available(device, op, element) &&
+         lane_of(device).state == Error::none;
 }
 
 KernelRun::~KernelRun() {

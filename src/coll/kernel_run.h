@@ -11,8 +11,9 @@
 
 namespace fairlead::coll {
 
-// Can kernels of this library run on the device?
-bool kernels_run_on(int device);
+// Can this library's kernels run on the device now? Their code is loaded when it has nothing else to do.
+bool copies_run_on(int device);
+bool reductions_run_on(int device, kernels::ReduceOp op, kernels::Element element);
 
 class KernelRun {
  public:

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -53,6 +54,27 @@ class Cuda final : public DriverRuntime<CudaAbi> {
     CudaAbi::Device current = 0;
     Error error = context ? call(api_.context_device, &current) : Error::none;
     if (error == Error::none) *device = current;
+    return error;
+  }
+
+  // A GPU that idles comes to a new event within a few microseconds.
+  Error query_device(int device) override {
+    constexpr std::chrono::microseconds patience{20};
+    if (!api_.context_record_event) return query_application(device);
+    if (Error error = check_device(device); error != Error::none) return error;
+    if (!has_context(device)) return Error::none;
+    std::lock_guard lock(idle_mutex_);
+    Event& event = idle_events_[device];
+    if (Error error = event ? Error::none : create_event(device, &event); error != Error::none) return error;
+    Error error = on(device, [&] {
+      return call(api_.context_record_event, contexts_[device].load(), record_of(event)->handle);
+    });
+    const auto start = std::chrono::steady_clock::now();
+    while (error == Error::none) {
+      error = query_event(event);
+      if (error != Error::not_ready || std::chrono::steady_clock::now() - start > patience) break;
+      error = Error::none;
+    }
     return error;
   }
 
@@ -220,6 +242,8 @@ class Cuda final : public DriverRuntime<CudaAbi> {
   std::atomic<bool> in_use_ = false;
   std::mutex context_mutex_;
   std::array<std::atomic<CudaAbi::Context>, max_devices> contexts_{};
+  std::mutex idle_mutex_;
+  std::array<Event, max_devices> idle_events_{};
 };
 
 // cuInit costs up to a second on a large node, so whether there is a GPU is told by the driver's files. A

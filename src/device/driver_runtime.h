@@ -255,6 +255,10 @@ class DriverRuntime : public Runtime {
       Error error =
           kind == StreamKind::urgent ? call(api_.stream_priorities, &least, &greatest) : Error::none;
       if (error == Error::none) error = call(api_.stream_create, &record->handle, flags, greatest);
+      if (error == Error::out_of_memory) {
+        record->handle = {};
+        error = Error::none;
+      }
       if (error == Error::none) *stream = reinterpret_cast<Stream>(record.release());
       return error;
     });
@@ -262,6 +266,7 @@ class DriverRuntime : public Runtime {
 
   Error destroy_stream(Stream stream) override {
     std::unique_ptr<StreamRecord> record(record_of(stream));
+    if (record->handle == typename Abi::Stream{}) return Error::none;
     return on(record->device, [&] { return call(api_.stream_destroy, record->handle); });
   }
 
@@ -512,6 +517,11 @@ class DriverRuntime : public Runtime {
   static void* from_driver(typename Abi::Address address) { return (void*)(address); }
 
   typename Abi::Device handle_of(int device) const { return devices_[device]; }
+  struct EventRecord {
+    typename Abi::Event handle{};
+    int device = 0;
+  };
+  static EventRecord* record_of(Event event) { return reinterpret_cast<EventRecord*>(event); }
 
   Abi api_;
   VirtualMemory<Abi> virtual_;
@@ -521,17 +531,12 @@ class DriverRuntime : public Runtime {
     typename Abi::Stream handle{};
     int device = 0;
   };
-  struct EventRecord {
-    typename Abi::Event handle{};
-    int device = 0;
-  };
   struct KernelRecord {
     typename Abi::Function function{};
     int device = 0;
   };
 
   static StreamRecord* record_of(Stream stream) { return reinterpret_cast<StreamRecord*>(stream); }
-  static EventRecord* record_of(Event event) { return reinterpret_cast<EventRecord*>(event); }
 
   // Without the version that a symbol ends in: people know cuMemAlloc, not cuMemAlloc_v2.
   static int plain_length(const char* symbol) {

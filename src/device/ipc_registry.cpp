@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <list>
 #include <map>
 #include <mutex>
@@ -26,6 +28,7 @@ namespace {
 
 struct Export {
   uint64_t size, id;
+  uint64_t known_as;  // the id that importers know the memory by
   IpcHandle handle;
   bool by_file;
 };
@@ -43,9 +46,26 @@ auto& exports = *new std::map<uint64_t, Export>;
 auto& mappings = *new std::list<Mapping>;
 auto& files = *new std::vector<File>;
 
+// Mappings that nobody may use any more. Drivers close one only when its device has done all its work, so
+// that waits for a good moment: a kernel of the program may not end before this rank goes on.
+auto& closing = *new std::list<Mapping>;
+std::atomic<bool> any_closing = false;
+
 void close(std::list<Mapping>::iterator entry) {
-  runtime()->ipc_close(entry->device, entry->address);
-  mappings.erase(entry);
+  closing.splice(closing.end(), mappings, entry);
+  any_closing = true;
+}
+
+// Or everywhere, after waiting.
+void close_where_idle(bool wait) {
+  std::map<int, bool> idle;
+  std::erase_if(closing, [&](const Mapping& mapping) {
+    auto [entry, unknown] = idle.try_emplace(mapping.device, wait);
+    if (unknown && !wait) entry->second = runtime()->query_device(mapping.device) == Error::none;
+    if (entry->second) runtime()->ipc_close(mapping.device, mapping.address);
+    return entry->second;
+  });
+  any_closing = !closing.empty();
 }
 
 template <class Matches>
@@ -100,6 +120,19 @@ bool exists(uint64_t base, uint64_t id) {
   return now.kind == MemoryKind::device && now.base == base && now.id == id;
 }
 
+// The driver hands out small allocations as parts of larger blocks. While such a block lives, memory that is
+// freed and allocated again has the same handle, and what others mapped of it shows the new bytes.
+bool is_same_memory(const Export& old, const Export& fresh) {
+  return !fresh.by_file && old.size == fresh.size &&
+         std::memcmp(&old.handle, &fresh.handle, sizeof fresh.handle) == 0;
+}
+
+Error describe(const std::pair<const uint64_t, Export>& entry, uint64_t offset, RemoteMemory* remote) {
+  const auto& [base, exported] = entry;
+  *remote = {exported.handle, base, exported.size, exported.known_as, offset, exported.by_file};
+  return Error::none;
+}
+
 }  // namespace
 
 Error export_memory(const Allocation& allocation, const void* address, uint64_t bytes, RemoteMemory* remote,
@@ -108,33 +141,33 @@ Error export_memory(const Allocation& allocation, const void* address, uint64_t 
   if (!allocation.exportable || offset + bytes > allocation.size) return Error::not_supported;
   std::lock_guard lock(mutex);
   auto found = exports.find(allocation.base);
-  if (found != exports.end() &&
-      (found->second.id != allocation.id || found->second.size != allocation.size)) {
-    gone->push_back({found->first, found->second.id});
-    exports.erase(found);
-    found = exports.end();
-  }
-  if (found == exports.end()) {
-    Export fresh{allocation.size, allocation.id, {}, false};
+  if (found == exports.end() || found->second.id != allocation.id || found->second.size != allocation.size) {
+    Export fresh{allocation.size, allocation.id, allocation.id, {}, false};
     int file = -1;
     Error error = runtime()->ipc_export(reinterpret_cast<const void*>(allocation.base), &fresh.handle, &file);
     if (error != Error::none) return error;
     fresh.by_file = file >= 0;
     if (fresh.by_file) ::close(file);
+    if (found != exports.end() && is_same_memory(found->second, fresh)) {
+      found->second.id = fresh.id;
+      return describe(*found, offset, remote);
+    }
+    if (found != exports.end()) {
+      gone->push_back({found->first, found->second.known_as});
+      exports.erase(found);
+    }
     // A new allocation often means that old ones were freed; this is the place to notice.
     for (auto entry = exports.begin(); entry != exports.end();) {
       if (exists(entry->first, entry->second.id)) {
         ++entry;
       } else {
-        gone->push_back({entry->first, entry->second.id});
+        gone->push_back({entry->first, entry->second.known_as});
         entry = exports.erase(entry);
       }
     }
     found = exports.emplace(allocation.base, fresh).first;
   }
-  *remote = {found->second.handle, allocation.base, allocation.size,
-             allocation.id,        offset,          found->second.by_file};
-  return Error::none;
+  return describe(*found, offset, remote);
 }
 
 int export_file(const RemoteMemory& remote) {
@@ -171,6 +204,7 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
     if (error == Error::already_mapped || error == Error::out_of_memory) {
       // A stale mapping may stand in the way, or too many of them.
       forget_if([&](const Mapping& m) { return m.users == 0; });
+      close_where_idle(false);
       error = import_once(owner, device, remote, &fresh.address);
     }
     if (remote.by_file) close_files([&](const File& f) { return f.owner == owner && f.base == remote.base; });
@@ -214,11 +248,17 @@ void forget_imports(int owner) {
   close_files(matches);
 }
 
+void close_forgotten(bool wait) {
+  if (!any_closing.load(std::memory_order_relaxed)) return;
+  std::lock_guard lock(mutex);
+  close_where_idle(wait);
+}
+
 RegistryCounts registry_counts() {
   std::lock_guard lock(mutex);
   size_t in_use =
       std::count_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.users > 0; });
-  return {mappings.size(), in_use, exports.size()};
+  return {mappings.size() + closing.size(), in_use, exports.size()};
 }
 
 }  // namespace fairlead::device

@@ -4,10 +4,11 @@
 //
 // Exporting: a handle is made once per allocation and is valid while the driver's id of the allocation at
 // that base stays the same; it is asked at every use, so that freed and re-allocated memory gets a new
-// handle. Importing: a mapping belongs to the device that it was made for, because drivers map memory into one
+// handle. If that is the same as before, so is the memory, and importers need not notice. Importing: a mapping belongs to the device that it was made for, because drivers map memory into one
 // context; it is keyed by (owner, base, device) and valid for one (size, id); a new id closes the old mappings
-// first. Mappings in use are never closed; unused ones are, oldest first, beyond
-// FAIRLEAD_IPC_CACHE of them, and when their owner says that the memory is gone.
+// first. Mappings in use are never closed; unused ones are forgotten, oldest first, beyond FAIRLEAD_IPC_CACHE of
+// them, and when their owner says that the memory is gone. What is forgotten is closed when its device idles,
+// because drivers wait for that, and the program's kernels may wait for us.
 //
 // Memory that is shared by file descriptor (virtual memory) is mapped once for each descriptor that its owner
 // passed on: a descriptor would keep the memory alive, so none is kept longer than needed. Thread-safe.
@@ -26,7 +27,7 @@ struct RemoteMemory {
   IpcHandle handle;
   uint64_t base;     // in the owner's address space
   uint64_t size;     // of the allocation
-  uint64_t id;       // of the allocation: tells a new one at the old address
+  uint64_t id;       // tells new memory at the old address
   uint64_t offset;   // of the bytes, from base
   uint64_t by_file;  // nonzero: importing needs a file descriptor besides
 };
@@ -74,6 +75,9 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
 void forget_import(int owner, uint64_t base, uint64_t id);
 // Everything of this owner, or of all owners (-1). Mappings in use close when they are released.
 void forget_imports(int owner);
+
+// Closes what is forgotten, and in use no more; if not `wait`, only where that waits for no kernel.
+void close_forgotten(bool wait);
 
 struct RegistryCounts {
   size_t mappings, in_use, exports;

@@ -140,6 +140,7 @@ class Runtime {
   virtual bool cpu_stores_are_ordered() const { return false; }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
+  // A driver without memory for another one gives the default stream, which waits for the application's.
   virtual Error create_stream(int device, Stream* stream, StreamKind kind = StreamKind::library) = 0;
   virtual Error destroy_stream(Stream stream) = 0;
   virtual void* native(Stream stream) const = 0;  // cudaStream_t, hipStream_t
@@ -149,6 +150,9 @@ class Runtime {
   // it. (Its other streams escape a driver, and so do contexts besides the primary one.) Waits for nothing, and
   // creates no context.
   virtual Error query_application(int device) = 0;
+  // The same about all work on this device, the library's included, where a driver tells; else the above. Takes some
+  // microseconds, and ends what another thread captures into a graph at that moment.
+  virtual Error query_device(int device) { return query_application(device); }
   virtual Error copy(void* to, const void* from, size_t bytes, Stream stream) = 0;  // returns at once
   // All of them, in no order among themselves. At once where the driver can; here, one after the other.
   virtual Error copy_batch(const CopyItem* items, size_t count, Stream stream) {
@@ -174,7 +178,8 @@ class Runtime {
   // `file` is a descriptor of the same file, or -1; it stays the caller's. The mapping serves work on `device`;
   // for another device the same memory is imported again.
   virtual Error ipc_import(int device, const IpcHandle& handle, int file, void** base) = 0;
-  virtual Error ipc_close(int device, void* base) = 0;  // the device it was imported for
+  // The device it was imported for. Waits until that has done all work it was given, of whatever stream.
+  virtual Error ipc_close(int device, void* base) = 0;
 
   // ---- Kernels -------------------------------------------------------------------------------------
   // Loads the image that fits the device, once per device and image set; finds `name` in it.

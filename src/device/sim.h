@@ -103,6 +103,7 @@ class Simulator final : public Runtime {
   Error synchronize_stream(Stream stream) override;
   Error query_stream(Stream stream) override;
   Error query_application(int device) override;
+  Error query_device(int device) override;
   Error copy(void* to, const void* from, size_t bytes, Stream stream) override {
     return copy_2d(to, bytes, from, bytes, bytes, 1, stream);
   }
@@ -120,7 +121,10 @@ class Simulator final : public Runtime {
   Error ipc_import(int device, const IpcHandle& handle, int file, void** base) override;
   Error ipc_close(int device, void* base) override {
     Error error = begin(device);
-    return error != Error::none ? error : memory_.ipc_close(device, base);
+    if (error != Error::none) return error;
+    for (const QueueRef& queue : streams_.all())
+      if (queue->device == device) queue->wait_idle();
+    return memory_.ipc_close(device, base);
   }
 
   // ---- Kernels -------------------------------------------------------------------------------------
@@ -129,6 +133,8 @@ class Simulator final : public Runtime {
   Error launch(Kernel kernel, unsigned grid, unsigned block, void** arguments, Stream stream) override;
 
  private:
+  template <class Matches>
+  Error query_streams(int device, Matches matches);
   static int device_total() { return static_cast<int>(options().sim_devices); }
   static bool valid(int device) { return device >= 0 && device < device_total(); }
   static Error usable();

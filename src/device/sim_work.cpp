@@ -86,13 +86,21 @@ Error Simulator::query_stream(Stream stream) {
   return error != Error::none ? error : queue->poll();
 }
 
-Error Simulator::query_application(int device) {
+template <class Matches>
+Error Simulator::query_streams(int device, Matches matches) {
   if (!valid(device)) return fail(Error::invalid_value, "no device %d: there are %d", device, device_total());
   if (Error error = usable(); error != Error::none) return error;
   for (const QueueRef& queue : streams_.all())
-    if (queue->device == device && queue->kind == StreamKind::application && !queue->idle())
-      return Error::not_ready;
+    if (queue->device == device && matches(queue->kind) && !queue->idle()) return Error::not_ready;
   return Error::none;
+}
+
+Error Simulator::query_application(int device) {
+  return query_streams(device, [](StreamKind kind) { return kind == StreamKind::application; });
+}
+
+Error Simulator::query_device(int device) {
+  return query_streams(device, [](StreamKind) { return true; });
 }
 
 Error Simulator::resolve(const void* address, size_t bytes, End* end) {

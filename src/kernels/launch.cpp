@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "base/log.h"
 #include "kernels/module.h"
 #include "kernels/parameters.h"
 #include "kernels/reduce.h"
@@ -90,7 +92,7 @@ constexpr Plan plan_of(ReduceOp op, Element element) {
   return {op, numbers_have_signs ? element : unsigned_of(bytes)};
 }
 
-// Loads a module for a device at the first look for one of its kernels.
+// Loads a module for a device at the first look for one of its kernels, or later if the device has work then.
 class KernelTable {
  public:
   Error find_reduce(int device, const Plan& plan, Kernel* kernel) {
@@ -109,21 +111,40 @@ class KernelTable {
         device, copies, [] { return std::string("copy_items"); }, 0, kernel);
   }
 
+  void load_missed() {
+    if (!any_missed_.load(std::memory_order_relaxed)) return;
+    std::lock_guard lock(mutex_);
+    std::erase_if(missed_, [&](const auto& missed) {
+      const auto& [key, name] = missed;
+      return load(key, name, &kernels_[key]) != Error::not_ready;
+    });
+    any_missed_ = !missed_.empty();
+  }
+
  private:
   using Images = ModuleImages (*)();
+  using Key = std::tuple<int, Images, int>;  // the device, and which kernel of which module
 
   template <class Name>
   Error find(int device, Images images, Name name, int number, Kernel* kernel) {
     std::lock_guard lock(mutex_);
-    auto [entry, added] = kernels_.try_emplace({device, images, number}, nullptr);
-    if (!entry->second) {
-      const std::vector<device::CodeImage>& code = code_of(images);
-      Error error =
-          device::runtime()->find_kernel(device, code.data(), code.size(), name().c_str(), &entry->second);
-      if (error != Error::none) return error;
+    Key key{device, images, number};
+    auto [entry, added] = kernels_.try_emplace(key, nullptr);
+    Error error = entry->second ? Error::none : load(key, name(), &entry->second);
+    if (error == Error::not_ready) {
+      if (missed_.try_emplace(key, name()).second)
+        log_line(LogLevel::info, "device %d is busy: %s is loaded when it is not", device, name().c_str());
+      any_missed_ = true;
     }
     *kernel = entry->second;
-    return Error::none;
+    return error;
+  }
+
+  Error load(const Key& key, const std::string& name, Kernel* kernel) {
+    auto [device, images, number] = key;
+    if (Error error = device::runtime()->query_device(device); error != Error::none) return error;
+    const std::vector<device::CodeImage>& code = code_of(images);
+    return device::runtime()->find_kernel(device, code.data(), code.size(), name.c_str(), kernel);
   }
 
   // A runtime knows what it has loaded by the address of the images.
@@ -139,7 +160,9 @@ class KernelTable {
 
   std::mutex mutex_;
   std::map<Images, std::vector<device::CodeImage>> code_;
-  std::map<std::tuple<int, Images, int>, Kernel> kernels_;
+  std::map<Key, Kernel> kernels_;
+  std::map<Key, std::string> missed_;  // with their names
+  std::atomic<bool> any_missed_ = false;
 };
 
 KernelTable& kernel_table() {
@@ -181,9 +204,19 @@ Error launch(Kernel kernel, unsigned blocks, uint64_t threads, void* first, void
 
 }  // namespace
 
-bool kernels_available(int device) {
+bool copies_available(int device) {
   Kernel kernel;
   return device::runtime() && kernel_table().find_copies(device, &kernel) == Error::none;
+}
+
+bool reduce_available(int device, ReduceOp op, Element element) {
+  Kernel kernel;
+  return device::runtime() && has_kernel(op, element) &&
+         kernel_table().find_reduce(device, plan_of(op, element), &kernel) == Error::none;
+}
+
+void load_missed_code() {
+  kernel_table().load_missed();
 }
 
 Error launch_reduce(int device, Stream stream, ReduceOp op, Element element, const void* const* from,

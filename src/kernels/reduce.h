@@ -164,8 +164,12 @@ struct Signal {
   uint64_t value = 0;
 };
 
-// Can kernels run on this device? Loads device code the first time.
-bool kernels_available(int device);
+// Can the kernel of launch_copies() or launch_reduce() run on this device? Loads its code the first time, but not
+// while the device has other work: loading waits for all of that, and so do other calls of the driver meanwhile.
+bool copies_available(int device);
+bool reduce_available(int device, ReduceOp op, Element element);
+// Loads code that was asked for while its device was busy. Costs next to nothing when there is none.
+void load_missed_code();
 
 // to[j][i] = op(... op(op(from[0][i], from[1][i]), from[2][i]) ...) for every j and every i below count, the
 // same bits whatever the number of blocks. Of one source it is a copy. A target may be one of the sources;

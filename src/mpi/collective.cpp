@@ -140,7 +140,7 @@ bool reduce_on_gpu(const void* inbuf, void* inoutbuf, MPI_Count count, MPI_Datat
       !kernel_for(op, datatype, &kernel, &element))
     return false;
   std::lock_guard lock(engine().mutex());
-  if (!coll::kernels_run_on(in.device)) return false;
+  if (!coll::reductions_run_on(in.device, kernel, element)) return false;
   coll::KernelRun run;
   const void* from[] = {inbuf, inoutbuf};
   if (run.reduce(in.device, kernel, element, from, 2, &inoutbuf, 1, static_cast<uint64_t>(count)) !=

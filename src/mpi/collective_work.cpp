@@ -213,7 +213,7 @@ class Planner {
   bool plan_reduction(const Regions& regions) {
     Reduction part;
     if (!kernel_for(call_.op, call_.recvtype, &part.op, &part.element)) return false;
-    if (!coll::kernels_run_on(work_.device)) return false;
+    if (!coll::reductions_run_on(work_.device, part.op, part.element)) return false;
     const Region& input = regions.written_is_read ? regions.written : regions.read;
     uint64_t size = kernels::element_bytes(part.element);
     if (!input.blocks.empty())

@@ -10,6 +10,7 @@
 #include "device/buffer_pool.h"
 #include "device/copy.h"
 #include "device/ipc_registry.h"
+#include "kernels/reduce.h"
 #include "mpi/operation.h"
 #include "transport/arena.h"
 
@@ -22,10 +23,17 @@ constexpr unsigned rounds_between_nudges = 4;
 
 void Backoff::pause() {
   // A peer on another core answers within a few microseconds; after that, let others have this core.
-  if (++idle_ < 100)
-    __builtin_ia32_pause();
-  else
+  constexpr int patient_rounds = 100;
+  if (idle_ == 0) {
+    device::close_forgotten(false);
+    kernels::load_missed_code();
+  }
+  if (idle_ >= patient_rounds) {
     sched_yield();
+  } else {
+    ++idle_;
+    __builtin_ia32_pause();
+  }
 }
 
 Engine& engine() {
@@ -55,6 +63,7 @@ void Engine::release_imports() {
   adopted_.clear();
   ended_.clear();
   device::forget_imports(-1);
+  device::close_forgotten(true);
 }
 
 Engine::Counts Engine::counts() {

@@ -22,7 +22,8 @@ namespace fairlead::mpi {
 class Operation;
 struct MatchKey;
 
-// Spins politely: ranks may share cores.
+// Between two rounds of a blocking call: spins politely, because ranks may share cores, and does what is best
+// done while there is nothing else to do.
 class Backoff {
  public:
   void pause();

@@ -35,21 +35,9 @@ int take_index() {
   return -1;
 }
 
-// (receiver, allocation id) pairs whose bytes the receiver has fetched itself: it has the memory mapped and
-// can do so again without us.
+// (receiver, id of RemoteMemory) pairs whose bytes the receiver has fetched itself: it has the memory mapped
+// and can do so again without us.
 auto& fetched = *new std::set<std::pair<int, uint64_t>>;
-
-// Mapping another process's memory takes about as long as moving 20 MiB, and is paid again for every new
-// allocation: one that is freed after a message or two had better not be mapped at all.
-bool worth_mapping(const device::Allocation& allocation, uint64_t bytes) {
-  constexpr uint64_t bounce_bytes = uint64_t{4} << 20;
-  constexpr size_t remembered = 4096;
-  static auto& messages = *new std::unordered_map<uint64_t, int>;  // by id of the allocation
-  if (options().map_after == 0 || bytes > bounce_bytes) return true;
-  if (messages.size() > remembered) messages.clear();
-  int& count = messages[allocation.id];
-  return count >= options().map_after || ++count > options().map_after;
-}
 
 // Publishes where `bytes` bytes at `address` lie, if `receiver` can map that at all.
 bool describe(node::Node& node, int receiver, const device::Allocation& allocation, const void* address,
@@ -60,6 +48,49 @@ bool describe(node::Node& node, int receiver, const device::Allocation& allocati
   for (const auto& entry : gone)
     std::erase_if(fetched, [&](const auto& known) { return known.second == entry.id; });
   return error == device::Error::none && transport::hand_over(node, receiver, *remote);
+}
+
+// What was sent from an address of the device. Each allocation there begins anew.
+struct Sent {
+  uint64_t allocation = 0;
+  int messages = 0;
+  uint64_t exported_as = 0;
+  int exported_otherwise = 0;  // how often in turn
+  bool lives_on = false;
+};
+
+// Mapping another process's memory takes about as long as moving 20 MiB, and is paid again for new memory:
+// what is freed after a message or two had better not be mapped at all. Except where the driver takes new
+// allocations from a block that lives on: that stays mapped, and its handle tells.
+bool describe_if_worth(node::Node& node, int receiver, const device::Allocation& allocation,
+                       const void* address, uint64_t bytes, node::RemoteMemory* remote) {
+  constexpr uint64_t bounce_bytes = uint64_t{4} << 20;
+  constexpr size_t remembered = 4096;
+  constexpr int tries = 3;
+  static auto& by_base = *new std::unordered_map<uint64_t, Sent>;
+  if (options().map_after == 0 || bytes > bounce_bytes)
+    return describe(node, receiver, allocation, address, bytes, remote);
+  if (by_base.size() > remembered) by_base.clear();
+  Sent& sent = by_base[allocation.base];
+  auto describe_it = [&] {
+    if (!describe(node, receiver, allocation, address, bytes, remote)) return false;
+    sent.lives_on |= remote->id == sent.exported_as;
+    sent.exported_as = remote->id;
+    return true;
+  };
+  if (sent.allocation != allocation.id) {
+    bool again = sent.allocation != 0;
+    sent.allocation = allocation.id;
+    sent.messages = 0;
+    sent.lives_on = false;
+    if (again && sent.exported_otherwise < tries) {
+      if (!describe_it()) return false;
+      sent.exported_otherwise = sent.lives_on ? 0 : sent.exported_otherwise + 1;
+      if (sent.lives_on) return true;
+    }
+  }
+  bool worth = sent.lives_on || sent.messages >= options().map_after || ++sent.messages > options().map_after;
+  return worth && describe_it();
 }
 
 }  // namespace
@@ -90,16 +121,17 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
       node.decide(node.rank(), device, receiver, Path::staged, Reason::not_exportable,
                   device::runtime()->error_text());
     // Only a pair that is proven can bounce.
-    bool map = verdict.path == Path::unknown ||
-               (verdict.path == Path::peer && worth_mapping(allocation, bytes));
-    exportable = map && describe(node, receiver, allocation, address, bytes, &slot.source);
+    if (verdict.path == Path::unknown)
+      exportable = describe(node, receiver, allocation, address, bytes, &slot.source);
+    else
+      exportable = verdict.path == Path::peer &&
+                   describe_if_worth(node, receiver, allocation, address, bytes, &slot.source);
   }
-  return std::unique_ptr<SendOffer>(
-      new SendOffer(node, index, receiver, address, bytes, device, exportable, allocation.id));
+  return std::unique_ptr<SendOffer>(new SendOffer(node, index, receiver, address, bytes, device, exportable));
 }
 
 SendOffer::SendOffer(node::Node& node, int index, int receiver, const void* address, uint64_t bytes,
-                     int device, bool exportable, uint64_t allocation)
+                     int device, bool exportable)
     : node_(node),
       index_(index),
       receiver_(receiver),
@@ -108,7 +140,6 @@ SendOffer::SendOffer(node::Node& node, int index, int receiver, const void* addr
       bytes_(bytes),
       device_(device),
       exportable_(exportable),
-      allocation_(allocation),
       failures_seen_(node.block(receiver).failed_receives.load()),
       descriptor_{node.nonce(),
                   descriptor_version,
@@ -153,7 +184,7 @@ void SendOffer::advance() {
       if (slot_->fetched.load(std::memory_order_relaxed) && receiver_ != node_.rank()) {
         transport::note_fetched(receiver_, slot_->source, true);
         // Memory shared by file can be mapped again only with our help.
-        if (!slot_->source.by_file) fetched.insert({receiver_, allocation_});
+        if (!slot_->source.by_file) fetched.insert({receiver_, slot_->source.id});
       }
       close();
       break;
@@ -183,7 +214,7 @@ bool SendOffer::proven() const {
   if (receiver_ == node_.rank()) return true;
   // The pool is the memory that was proven with.
   if (pooled_) return node_.verdict(node_.rank(), device_, receiver_).path == Path::peer;
-  return fetched.contains({receiver_, allocation_});
+  return exportable_ && fetched.contains({receiver_, slot_->source.id});
 }
 
 void SendOffer::buffer() {
@@ -199,7 +230,6 @@ void SendOffer::buffer() {
       slot_->source = source;
       pooled_ = pool;
       address_ = pool;
-      allocation_ = allocation.id;
       slot_->state.store(OfferState::buffered, std::memory_order_release);
       count(Traffic::buffered_device, bytes_);
       return;

@@ -49,7 +49,7 @@ class SendOffer {
 
  private:
   SendOffer(node::Node& node, int index, int receiver, const void* address, uint64_t bytes, int device,
-            bool exportable, uint64_t allocation);
+            bool exportable);
   void stream();
   void close();
   bool proven() const;
@@ -61,7 +61,6 @@ class SendOffer {
   uint64_t bytes_;
   int device_;
   bool exportable_;
-  uint64_t allocation_;  // the driver's id of the allocation the bytes lie in
   void* pooled_ = nullptr;
   bool finished_ = false;
   uint32_t failures_seen_;

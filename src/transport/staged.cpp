@@ -15,9 +15,11 @@ using node::chunks_in_flight;
 using node::OfferState;
 using node::SharedMemory;
 
-// Both copies of a message overlap by pieces. Each costs some microseconds of its own.
-uint64_t piece_of(uint64_t bytes) {
+// Both copies of a message overlap by pieces. Each costs some microseconds of its own, which is longer than a
+// copy inside the device takes: through its memory, pieces are as long as they may be.
+uint64_t piece_of(uint64_t bytes, Medium medium) {
   constexpr uint64_t smallest = uint64_t{256} << 10, pieces = 8, granule = 4096;
+  if (medium == Medium::device) return std::max(bytes, uint64_t{1});
   return std::max(smallest, (bytes / pieces + granule - 1) / granule * granule);
 }
 
@@ -36,7 +38,7 @@ StagedSender::StagedSender(Node& node, Offer& offer, int device, const void* fro
   else
     arena_ = host_arena(node);
   // Without any arena all of it is spilled, in one piece.
-  offer_.chunk_bytes = arena_ ? std::min(arena_->chunk_bytes(), piece_of(bytes)) : bytes;
+  offer_.chunk_bytes = arena_ ? std::min(arena_->chunk_bytes(), piece_of(bytes, offer_.medium)) : bytes;
   total_ = (bytes + offer_.chunk_bytes - 1) / offer_.chunk_bytes;
   offer_.produced.store(0, std::memory_order_relaxed);
   offer_.consumed.store(0, std::memory_order_relaxed);

@@ -590,7 +590,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "skipped: no device of this provider\n");
     return 77;
   }
-  if (!kernels::kernels_available(0)) {
+  if (!kernels::copies_available(0)) {
     std::fprintf(stderr, "%s: kernels cannot run: %s\n", device::runtime()->name(),
                  device::runtime()->error_text());
     return 1;

@@ -36,13 +36,22 @@ bool has_kernel(int variant) {
   return variant == 0 || (rank == 0) == (variant == 1);
 }
 
+// Each plan while its kernels may not be loaded yet, and again when they are.
 template <class Body>
 void for_each_plan(Body body) {
+  const Team world(MPI_COMM_WORLD);
   int variant = 0;
   for (Kind kind : kinds)
     for (int count : {1, 50000}) {
       rearm_watchdog();
-      body(plan_of(kind, count, static_cast<uint64_t>(count)), variant++ % 3);
+      const Plan plan = plan_of(kind, count, static_cast<uint64_t>(count));
+      body(world, plan, variant % 3);
+      {
+        Collective loads(world, plan);
+        loads.prepare();
+        if (loads.call(Form::blocking)) loads.check();
+      }
+      body(world, plan, variant++ % 3);
     }
 }
 
@@ -50,8 +59,7 @@ void for_each_plan(Body body) {
 
 // Another thread, which makes no MPI call, ends the kernel while the collective waits.
 RANK_TEST(collectives, while_a_kernel_fills_the_gpu, 1) {
-  const Team world(MPI_COMM_WORLD);
-  for_each_plan([&](const Plan& plan, int variant) {
+  for_each_plan([](const Team& world, const Plan& plan, int variant) {
     Collective collective(world, plan);
     collective.prepare();
     if (!has_kernel(variant)) {
@@ -76,8 +84,7 @@ RANK_TEST(collectives, while_a_kernel_fills_the_gpu, 1) {
 }
 
 RANK_TEST(icollectives, while_a_kernel_fills_the_gpu, 1) {
-  const Team world(MPI_COMM_WORLD);
-  for_each_plan([&](const Plan& plan, int variant) {
+  for_each_plan([](const Team& world, const Plan& plan, int variant) {
     Collective collective(world, plan);
     collective.prepare();
     MPI_Request request = MPI_REQUEST_NULL;

@@ -4,6 +4,7 @@
 
 #include "harness.h"
 
+#include <execinfo.h>
 #include <fairlead/device.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -62,16 +63,17 @@ void print_place(const char* what) {
   char line[512];
   // snprintf is not on the list of async-signal-safe functions, but with these conversions glibc's neither
   // allocates nor locks, and the process ends here anyway.
-  const int length =
-      snprintf(line, sizeof(line), "rank %d %s in %s.%s, last call at %s:%d: %s\n", rank, what,
-               current_theme.load(), current_case.load(), current_file.load(), current_line.load(),
-               current_call.load());
+  const int length = snprintf(line, sizeof(line), "rank %d %s in %s.%s, last call at %s:%d: %s\n", rank, what,
+                              current_theme.load(), current_case.load(), current_file.load(),
+                              current_line.load(), current_call.load());
   if (length > 0 && write(STDERR_FILENO, line, std::min<size_t>(length, sizeof(line) - 1)) < 0)
     _exit(exit_hang);
 }
 
 void on_alarm(int) {
   print_place("hangs");
+  void* frames[64];
+  backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
   sleep(1);  // lets the other ranks say where they are before the launcher ends them
   _exit(exit_hang);
 }
@@ -83,6 +85,8 @@ void on_crash(int signal_number) {
 }
 
 void install_handlers() {
+  void* frame;
+  backtrace(&frame, 1);  // the first call loads a library, which a signal handler must not
   signal(SIGALRM, on_alarm);
   for (int crash : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT}) signal(crash, on_crash);
 }
@@ -226,8 +230,8 @@ void agree_on_seed() {
   options.seed = seed;
 }
 
-// MPICH (4.0.2, 5.0.2) cuts Allgatherv into pieces whose number depends on the extent of each rank's own receive
-// type, so ranks whose types differ lose data or hang. Pieces of this length are never cut.
+// MPICH (4.0.2, 5.0.2) cuts Allgatherv into pieces whose number depends on the extent of each rank's own
+// receive type, so ranks whose types differ lose data or hang. Pieces of this length are never cut.
 void keep_allgatherv_whole() {
   setenv("MPIR_CVAR_ALLGATHERV_PIPELINE_MSG_SIZE", "2147483647", 1);
 }
