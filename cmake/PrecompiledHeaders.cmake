@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Half of a build goes into parsing the same headers again. With FAIRLEAD_PRECOMPILED_HEADERS each target does that
+# once. Sources include what they use all the same; a build without it shows whether they do.
+
+option(FAIRLEAD_PRECOMPILED_HEADERS "Parse the headers of libraries once per target" ON)
+
+# fairlead_precompile(<target> [<header>...])
+# The standard library's, and these.
+function(fairlead_precompile target)
+  if(NOT FAIRLEAD_PRECOMPILED_HEADERS)
+    return()
+  endif()
+  set(headers algorithm atomic chrono cstdint cstdio cstring functional map memory mutex optional set string
+      unordered_map utility vector ${ARGN})
+  list(TRANSFORM headers REPLACE "(.+)" "$<$<COMPILE_LANGUAGE:CXX>:<\\1$<ANGLE-R>>")
+  target_precompile_headers(${target} PRIVATE ${headers})
+endfunction()
