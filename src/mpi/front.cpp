@@ -52,7 +52,7 @@ int refuse_file(Function function, MPI_File file) {
   return MPI_ERR_BUFFER;
 }
 
-thread_local int errors_noted = 0;
+constinit thread_local int errors_noted = 0;
 static std::atomic<bool> receives_failed{false};
 
 int noted(int result) {

@@ -42,12 +42,12 @@ int refuse_device_memory(MPI_Comm comm);
 // Passes on the result of a host call that may have received something. When it failed, senders are told: a
 // message that was too long may have been a descriptor, whose offer nobody takes up then (M3).
 int noted(int result);
-// A receive of nothing has no room for a descriptor: one that truncates a device message loses its offer. That is
-// a mistake of the program, and most end there; one that goes on and makes it again loses no more offers, because
-// once a receive has failed, such receives get a place to land like other short ones.
+// A receive of nothing has no room for a descriptor: one that truncates a device message loses its offer.
+// That is a mistake of the program, and most end there; one that goes on and makes it again loses no more
+// offers, because once a receive has failed, such receives get a place to land like other short ones.
 bool may_swallow_offers(int room);
 // Errors that this thread noted: MPICH 5 returns MPI_SUCCESS after a handler of the program has seen one.
-extern thread_local int errors_noted;
+extern constinit thread_local int errors_noted;
 
 // Lives while this rank is inside a host MPI call that Fairlead cannot poll. Peers are told not to wait for
 // it, and its own sends are made independent of it first. Nothing happens while no device operation is

@@ -69,15 +69,17 @@ MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype) {
   return size * count;
 }
 
-bool is_plain(MPI_Datatype datatype) {
+int plain_size(MPI_Datatype datatype) {
   // Handles of predefined types are never given to others.
   thread_local MPI_Datatype plain = MPI_DATATYPE_NULL;
-  if (datatype == plain) return true;
+  thread_local int size = 0;
+  if (datatype == plain) return size;
   int integers = 0, addresses = 0, types = 0, combiner = 0;
   PMPI_Type_get_envelope(datatype, &integers, &addresses, &types, &combiner);
-  if (combiner != MPI_COMBINER_NAMED || !is_dense(datatype)) return false;
+  if (combiner != MPI_COMBINER_NAMED || !is_dense(datatype)) return 0;
   plain = datatype;
-  return true;
+  PMPI_Type_size(datatype, &size);
+  return size;
 }
 
 Layout layout_of(MPI_Count count, MPI_Datatype datatype) {

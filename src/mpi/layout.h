@@ -20,8 +20,12 @@ struct Layout {
   MPI_Count span = 0;       // its length
 };
 
-// A predefined datatype without gaps. Quick for the one that this thread asked about last.
-bool is_plain(MPI_Datatype datatype);
+// The bytes of a predefined datatype without gaps, 0 of any other. Quick for the one that this thread asked
+// about last.
+int plain_size(MPI_Datatype datatype);
+inline bool is_plain(MPI_Datatype datatype) {
+  return plain_size(datatype) > 0;
+}
 Layout layout_of(MPI_Count count, MPI_Datatype datatype);
 MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype);
 

@@ -20,6 +20,7 @@
 #include "device/small_copy.h"
 #include "mpi/engine.h"
 #include "mpi/first_bytes.h"
+#include "mpi/layout.h"
 #include "mpi/network_receive.h"
 #include "mpi/network_send.h"
 #include "mpi/real.h"
@@ -63,8 +64,8 @@ class Operation {
   virtual const MatchKey* awaits() const { return nullptr; }
   // Before this rank stops polling: ends what it can alone and makes its peers independent of it.
   virtual void settle() = 0;
-  // False while it may still need a call of the host MPI that only this rank can make: others, who have come to the
-  // same operation, bring it on in a moment.
+  // False while it may still need a call of the host MPI that only this rank can make: others, who have come
+  // to the same operation, bring it on in a moment.
   virtual bool settled() const { return true; }
   // After complete(): frees the host message, fills `status`, raises errors through the communicator's
   // handler and returns the code.
@@ -222,8 +223,8 @@ class Receive : public Operation {
 
 // Room in bytes, INT_MAX for anything larger.
 inline int room_of(MPI_Count count, MPI_Datatype datatype) {
-  int size = 0;
-  PMPI_Type_size(datatype, &size);
+  int size = plain_size(datatype);
+  if (size == 0) PMPI_Type_size(datatype, &size);
   // MPI_UNDEFINED (negative) stands for a size beyond int.
   return size < 0 ? INT_MAX : static_cast<int>(std::min<MPI_Count>(count * size, INT_MAX));
 }
