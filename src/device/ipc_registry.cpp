@@ -189,9 +189,16 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
   auto current = [&](const Mapping& m) {
     return m.owner == owner && m.base == remote.base && m.id == remote.id && m.size == remote.size;
   };
-  auto found = std::find_if(mappings.begin(), mappings.end(), [&](const Mapping& m) {
-    return current(m) && m.device == device && !m.forgotten;
-  });
+  auto wanted = [&](const Mapping& m) { return current(m) && m.device == device; };
+  auto found = std::find_if(mappings.begin(), mappings.end(), wanted);
+  if (found == mappings.end()) {
+    // It may have been forgotten too soon: an id that the owner revoked never comes again.
+    auto kept = std::find_if(closing.begin(), closing.end(), wanted);
+    if (kept != closing.end()) {
+      mappings.splice(mappings.end(), closing, kept);
+      found = kept;
+    }
+  }
   if (found == mappings.end()) {
     // Whatever else is mapped from that address range of the owner is stale.
     auto stale = [&](const Mapping& m) {
@@ -214,6 +221,7 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
   } else {
     mappings.splice(mappings.end(), mappings, found);
   }
+  found->forgotten = false;
   ++found->users;
   mapped->mapping_ = &*found;
   mapped->address_ = static_cast<char*>(found->address) + remote.offset;
