@@ -24,6 +24,7 @@
 #include "mpi/network_receive.h"
 #include "mpi/network_send.h"
 #include "mpi/real.h"
+#include "mpi/record.h"
 #include "p2p/pull.h"
 #include "p2p/send_offer.h"
 
@@ -97,6 +98,7 @@ class Operation {
   MPI_Request message_ = MPI_REQUEST_NULL;
   std::atomic<bool> complete_{false};
   std::atomic<std::chrono::steady_clock::time_point> waiting_since_ = never;
+  MessageRecord record_;
 };
 
 enum class SendMode { standard, synchronous, ready, buffered };
@@ -121,10 +123,11 @@ class Send : public Operation {
   void buffer_at_once() { buffer_at_once_ = true; }
 
  private:
+  Fallback why_plain(int receiver, const Layout& layout) const;
   bool offer(int receiver, const device::Allocation& allocation, uint64_t bytes);
   int stream(int receiver, const device::Allocation& allocation, uint64_t bytes);
   int post_descriptor();
-  int send_plain(const device::Allocation& allocation, const Layout& layout);
+  int send_plain(const device::Allocation& allocation, const Layout& layout, Fallback why);
   int post(const void* address, MPI_Count count, MPI_Datatype datatype);
   void hurry();
   bool let_go();
@@ -191,7 +194,7 @@ class Receive : public Operation {
   int post();
   void arrived(const unsigned char* bytes, MPI_Count length);
   void deliver(const unsigned char* bytes, MPI_Count length);
-  void end_transfer(device::Error error, uint64_t bytes, bool truncated);
+  void end_transfer(device::Error error, Traffic way, uint64_t bytes, bool truncated);
   void end_copy(device::Error error);
   void over();
 

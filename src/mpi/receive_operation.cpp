@@ -170,6 +170,7 @@ void Receive::advance() {
       host_error_ = result != MPI_SUCCESS ? result : status_.MPI_ERROR;
       if (host_error_ != MPI_SUCCESS) return over();
       PMPI_Test_cancelled(&status_, &cancelled);
+      if (native_ && !cancelled) record_.went(Traffic::native, static_cast<uint64_t>(byte_count(status_)));
       if (cancelled || native_) return over();
       MPI_Count length = byte_count(status_);
       bounce_.note_used(static_cast<size_t>(length));
@@ -178,12 +179,13 @@ void Receive::advance() {
     }
     case Step::pulling: {
       Error state = pull_->advance();
-      if (state != Error::not_ready) end_transfer(state, pull_->bytes(), pull_->truncated());
+      if (state != Error::not_ready) end_transfer(state, pull_->way(), pull_->bytes(), pull_->truncated());
       return;
     }
     case Step::streaming: {
       Error state = stream_->advance();
-      if (state != Error::not_ready) end_transfer(state, stream_->bytes(), stream_->truncated());
+      if (state != Error::not_ready)
+        end_transfer(state, Traffic::network, stream_->bytes(), stream_->truncated());
       return;
     }
     case Step::copying: {
@@ -231,7 +233,8 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   advance();
 }
 
-void Receive::end_transfer(Error error, uint64_t bytes, bool truncated) {
+void Receive::end_transfer(Error error, Traffic way, uint64_t bytes, bool truncated) {
+  if (error == Error::none && !truncated) record_.went(way, bytes);
   if (error != Error::none || error_ != MPI_SUCCESS) {
     error_ = MPI_ERR_OTHER;
   } else if (truncated) {
@@ -262,6 +265,7 @@ void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
     return over();
   }
   count(Traffic::plain_received, static_cast<uint64_t>(length));
+  record_.went(Traffic::plain_received, static_cast<uint64_t>(length));
   if (!layout_.contiguous) {
     if (!unpack_to_device(bytes, length, buffer_.address, buffer_.count, buffer_.datatype, layout_, device_))
       error_ = MPI_ERR_OTHER;
@@ -318,6 +322,7 @@ void Receive::describe(MPI_Status* status) {
 }
 
 int Receive::finish(MPI_Status* status) {
+  record_.end();
   int result = MPI_SUCCESS;
   if (message_ != MPI_REQUEST_NULL && !descriptor_came_ && (into_device() || handle == MPI_REQUEST_NULL)) {
     // The user does not see the host's own wait here, so it must not raise errors its own way.

@@ -29,6 +29,7 @@ void Operation::begin() {
   complete_ = false;
   active = true;
   waiting_since_ = never;
+  record_.begin();
 }
 
 int Operation::raise(int code) {
@@ -72,9 +73,10 @@ int Send::start() {
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is left to the host MPI",
              static_cast<unsigned long long>(bytes), dest_, tag_);
     count(Traffic::native, bytes);
+    record_.went(Traffic::native, bytes);
     return post(buffer_.address, buffer_.count, buffer_.datatype);
   }
-  if (receiver < 0 || !layout.contiguous) return send_plain(allocation, layout);
+  if (receiver < 0 || !layout.contiguous) return send_plain(allocation, layout, why_plain(receiver, layout));
   if (network::reaches(receiver)) {
     // Synchronous messages travel whole: a probe takes a descriptor from the host MPI, which matches it, and
     // no shared memory could tell its sender that this was no receive (M4).
@@ -84,7 +86,14 @@ int Send::start() {
   } else if (engine().node()) {
     if (offer(engine().node()->node_rank_of_world(receiver), allocation, bytes)) return post_descriptor();
   }
-  return send_plain(allocation, layout);
+  return send_plain(allocation, layout, why_plain(receiver, layout));
+}
+
+Fallback Send::why_plain(int receiver, const Layout& layout) const {
+  if (mode_ == SendMode::buffered) return Fallback::buffered_mode;
+  if (receiver < 0) return Fallback::unknown_peer;
+  if (!layout.contiguous) return Fallback::gaps;
+  return network::reaches(receiver) ? Fallback::other_node : Fallback::no_offer;
 }
 
 // False when no offer is free.
@@ -108,6 +117,7 @@ int Send::stream(int receiver, const device::Allocation& allocation, uint64_t by
   {
     std::lock_guard lock(engine().mutex());
     stream_ = std::make_unique<NetworkSend>(receiver, buffer_.address, bytes, allocation.device);
+    record_.went(Traffic::network, bytes);
     descriptor_ = p2p::DescriptorMessage(stream_->descriptor());
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is stream %u",
              static_cast<unsigned long long>(bytes), dest_, tag_, stream_->descriptor().number);
@@ -129,10 +139,12 @@ int Send::post_descriptor() {
   return result;
 }
 
-int Send::send_plain(const device::Allocation& allocation, const Layout& layout) {
+int Send::send_plain(const device::Allocation& allocation, const Layout& layout, Fallback why) {
   log_line(LogLevel::trace, "send of %lld bytes to %d with tag %d travels plain",
            static_cast<long long>(layout.bytes), dest_, tag_);
+  count(why);
   count(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
+  record_.went(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
   staged_bytes_ = layout.bytes;
   bool copied;
   if (layout.contiguous) {
@@ -225,6 +237,7 @@ void Send::settle() {
 }
 
 int Send::finish(MPI_Status* status) {
+  record_.end();
   int result = message_ == MPI_REQUEST_NULL ? MPI_SUCCESS : real.Wait(&message_, status);
   staged_ = HostBuffer();
   return lost_ && result == MPI_SUCCESS ? raise(MPI_ERR_OTHER) : result;
@@ -238,6 +251,7 @@ void Send::describe(MPI_Status* status) {
 std::unique_ptr<p2p::SendOffer> Send::take_unfinished_offer() {
   lost_ |= offer_ && offer_->failed();
   if (stream_) network::keep(std::move(stream_));
+  if (offer_) record_.went(offer_->way(), offer_->bytes());
   if (offer_ && offer_->finished()) offer_.reset();
   return std::move(offer_);
 }

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/observation.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "mpi/host_mpi.h"
+#include "mpi/real.h"
+#include "observe/recorder.h"
+#include "observe/report.h"
+#include "observe/signal.h"
+
+namespace fairlead::mpi {
+namespace {
+
+using observe::Key;
+using observe::Report;
+using observe::Tally;
+
+constexpr int functions = 0
+#define FAIRLEAD_FUNCTION(name) +1
+#include "mpi/generated/function_ids.inc"
+    ;
+constexpr int ways = static_cast<int>(Traffic::rows) + 1;
+
+int world_rank = 0, world_size = 1;
+uint64_t started = 0;
+
+const char* name_of(int function) {
+  return to_string(static_cast<Function>(function));
+}
+
+bool wants_statistics() {
+  return options().stats || options().stats_file != "off";
+}
+
+double seconds_since_start() {
+  return static_cast<double>(observe::now() - started) * 1e-9;
+}
+
+// The sums over all ranks, on the first one.
+std::vector<uint64_t> sum(const std::vector<uint64_t>& mine) {
+  std::vector<uint64_t> all(mine.size());
+  real.Reduce(mine.data(), all.data(), static_cast<int>(mine.size()), MPI_UINT64_T, MPI_SUM, 0,
+              MPI_COMM_WORLD);
+  return all;
+}
+
+// The rows that any rank has.
+std::vector<Key> all_keys(const observe::Tallies& mine) {
+  std::vector<int> here(functions * ways), anywhere(here.size());
+  for (const auto& [key, tally] : mine)
+    here[static_cast<size_t>(key.function * ways + static_cast<int>(key.way))] = 1;
+  real.Allreduce(here.data(), anywhere.data(), functions * ways, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  std::vector<Key> keys;
+  for (int i = 0; i < functions * ways; ++i)
+    if (anywhere[static_cast<size_t>(i)]) keys.push_back({i / ways, static_cast<Traffic>(i % ways)});
+  return keys;
+}
+
+observe::Tallies reduce(observe::Tallies mine) {
+  std::vector<Key> keys = all_keys(mine);
+  std::vector<uint64_t> sums, longest;
+  for (const Key& key : keys) {
+    const Tally& tally = mine[key];
+    sums.insert(sums.end(), {tally.count, tally.bytes, tally.nanoseconds});
+    sums.insert(sums.end(), tally.histogram.begin(), tally.histogram.end());
+    longest.push_back(tally.longest);
+  }
+  sums = sum(sums);
+  std::vector<uint64_t> longest_of_all(longest.size());
+  real.Reduce(longest.data(), longest_of_all.data(), static_cast<int>(longest.size()), MPI_UINT64_T, MPI_MAX,
+              0, MPI_COMM_WORLD);
+  observe::Tallies all;
+  const uint64_t* next = sums.data();
+  for (size_t i = 0; i < keys.size(); ++i) {
+    Tally& tally = all[keys[i]];
+    tally = {next[0], next[1], next[2], longest_of_all[i], {}};
+    std::copy_n(next + 3, tally.histogram.size(), tally.histogram.begin());
+    next += 3 + tally.histogram.size();
+  }
+  return all;
+}
+
+Report report_of_the_job() {
+  Report report = observe::own_report();
+  report.whose = std::to_string(world_size) + " ranks";
+  report.ranks = world_size;
+  report.seconds = seconds_since_start();
+  report.messages = sum(report.messages);
+  report.bytes = sum(report.bytes);
+  report.fallbacks = sum(report.fallbacks);
+  report.tallies = reduce(std::move(report.tallies));
+  return report;
+}
+
+// In one piece, so that those of several ranks do not mix.
+void print(const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    ssize_t length = write(STDERR_FILENO, text.data() + done, text.size() - done);
+    if (length <= 0) return;
+    done += static_cast<size_t>(length);
+  }
+}
+
+void print_own_report() {
+  Report report = observe::own_report();
+  report.whose = "rank " + std::to_string(world_rank) + " of " + std::to_string(world_size) + " so far";
+  report.seconds = seconds_since_start();
+  print(as_table(report, name_of));
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file)
+    log_line(LogLevel::warn, "the statistics cannot be written to %s: %s", path.c_str(),
+             std::strerror(errno));
+}
+
+}  // namespace
+
+void start_observing() {
+  PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
+  // Whatever the environments of the ranks say, all must do the same.
+  int mine = wants_statistics(), any = 0;
+  real.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  if (!any) return;
+  started = observe::now();
+  observe::open(functions);
+  observe::start_listening(print_own_report);
+}
+
+void stop_observing() {
+  if (!observe::recording()) return;
+  observe::stop_listening();
+  observe::close();
+  Report report = report_of_the_job();
+  if (world_rank != 0) return;
+  if (options().stats) print(as_table(report, name_of));
+  if (options().stats_file != "off") write_file(options().stats_file, as_json(report, name_of));
+}
+
+}  // namespace fairlead::mpi
