@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ranks recorded becomes one report of the job: FAIRLEAD_STATS and FAIRLEAD_STATS_FILE. Both
-// functions are collective over MPI_COMM_WORLD, on which they call the host MPI only.
+// What the ranks recorded becomes one report and one trace of the job: FAIRLEAD_STATS, FAIRLEAD_STATS_FILE
+// and FAIRLEAD_TRACE. Both functions are collective over MPI_COMM_WORLD, and call the host MPI only.
 
 #pragma once
 

@@ -126,6 +126,7 @@ class Send : public Operation {
   Fallback why_plain(int receiver, const Layout& layout) const;
   bool offer(int receiver, const device::Allocation& allocation, uint64_t bytes);
   int stream(int receiver, const device::Allocation& allocation, uint64_t bytes);
+  void describe_by(p2p::Descriptor descriptor);
   int post_descriptor();
   int send_plain(const device::Allocation& allocation, const Layout& layout, Fallback why);
   int post(const void* address, MPI_Count count, MPI_Datatype datatype);
@@ -197,10 +198,13 @@ class Receive : public Operation {
   void end_transfer(device::Error error, Traffic way, uint64_t bytes, bool truncated);
   void end_copy(device::Error error);
   void over();
+  void end_arrow();
 
   KeptType datatype_;
   UserBuffer buffer_;
   MatchKey key_;
+  uint64_t arrow_ = 0;   // of the trace: the descriptor's
+  int from_world_ = -1;  // its sender, while something is traced and it is known
   int device_ = -1;
   Layout layout_;
   MPI_Request own_request_ = MPI_REQUEST_NULL;  // persistent

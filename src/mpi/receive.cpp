@@ -42,7 +42,7 @@ template <auto blocking, class Count>
 int receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
             MPI_Status* status) {
   CallRecord record(function_of<blocking>);
-  return record_receive(record, status, [&](MPI_Status* wanted) {
+  return record_receive(record, comm, status, [&](MPI_Status* wanted) {
     return take<blocking>(buf, count, datatype, source, tag, comm, wanted);
   });
 }
@@ -86,7 +86,7 @@ std::unique_ptr<Receive> matched_receive(const UserBuffer& buffer, MPI_Message* 
 template <auto blocking, class Count>
 int matched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {
   CallRecord record(function_of<blocking>);
-  return record_receive(record, status, [&](MPI_Status* wanted) {
+  return record_receive(record, MPI_COMM_NULL, status, [&](MPI_Status* wanted) {
     if (auto operation = matched_receive({buf, count, datatype}, message)) return run(*operation, wanted);
     Parked parked;
     return noted((real.*blocking)(buf, count, datatype, message, wanted));

@@ -80,6 +80,9 @@ int Receive::start() {
   step_ = Step::matching;
   override_bytes_ = -1;
   descriptor_came_ = false;
+  arrow_ = 0;
+  // The communicator may be freed before the message comes.
+  from_world_ = observe::tracing() ? rank_in_world(comm_, key_.source) : -1;
   host_error_ = MPI_SUCCESS;
   error_ = MPI_SUCCESS;
   layout_ = layout_of(buffer_.count, buffer_.datatype);
@@ -220,6 +223,7 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   // Without memory nothing can be taken, but the sender completes.
   error_ = to || layout_.bytes == 0 ? MPI_SUCCESS : MPI_ERR_OTHER;
   descriptor_came_ = true;
+  arrow_ = descriptor.arrow;
   override_bytes_ = static_cast<MPI_Count>(descriptor.bytes);
   uint64_t capacity = error_ == MPI_SUCCESS ? static_cast<uint64_t>(layout_.bytes) : 0;
   int device = layout_.contiguous ? device_ : -1;
@@ -321,8 +325,15 @@ void Receive::describe(MPI_Status* status) {
   if (override_bytes_ >= 0) set_byte_count(status, override_bytes_);
 }
 
+void Receive::end_arrow() {
+  if (descriptor_came_) return observe::trace_received(arrow_);
+  int from = comm_ == MPI_COMM_WORLD ? status_.MPI_SOURCE : from_world_;
+  trace_received(from, status_.MPI_TAG, byte_count(status_));
+}
+
 int Receive::finish(MPI_Status* status) {
   record_.end();
+  if (observe::tracing()) end_arrow();
   int result = MPI_SUCCESS;
   if (message_ != MPI_REQUEST_NULL && !descriptor_came_ && (into_device() || handle == MPI_REQUEST_NULL)) {
     // The user does not see the host's own wait here, so it must not raise errors its own way.

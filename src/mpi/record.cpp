@@ -2,6 +2,8 @@
 
 #include "mpi/record.h"
 
+#include "mpi/communicator.h"
+
 namespace fairlead::mpi {
 
 void CallRecord::add(MPI_Count count, MPI_Datatype datatype) {
@@ -13,10 +15,38 @@ void CallRecord::add(MPI_Count count, MPI_Datatype datatype) {
   if (size > 0) call->bytes += static_cast<uint64_t>(count * size);
 }
 
-void CallRecord::add_received(const MPI_Status& status) const {
+namespace {
+
+int rank_of_this_process() {
+  int rank = 0;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+}  // namespace
+
+void CallRecord::add_received(const MPI_Status& status, MPI_Comm comm) const {
   MPI_Count bytes = 0;
   PMPI_Get_elements_x(&status, MPI_BYTE, &bytes);
   add(bytes, MPI_BYTE);
+  // A receive that became an operation has done so itself.
+  if (observe::tracing() && comm != MPI_COMM_NULL && !observe::current_call()->received)
+    trace_received(rank_in_world(comm, status.MPI_SOURCE), status.MPI_TAG, bytes);
+}
+
+void trace_sent_now(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+  MPI_Count size = 0;
+  PMPI_Type_size_x(datatype, &size);
+  int to = rank_in_world(comm, dest);
+  if (to >= 0 && count > 0 && size > 0)
+    observe::trace_sent(
+        observe::arrow_of(rank_of_this_process(), to, tag, static_cast<uint64_t>(count * size)));
+}
+
+void trace_received(int from, int tag, MPI_Count bytes) {
+  if (from >= 0 && bytes > 0)
+    observe::trace_received(
+        observe::arrow_of(from, rank_of_this_process(), tag, static_cast<uint64_t>(bytes)));
 }
 
 void MessageRecord::start() {

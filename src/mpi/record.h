@@ -11,6 +11,7 @@
 #include "mpi/host_mpi.h"
 #include "mpi/real.h"
 #include "observe/recorder.h"
+#include "observe/trace.h"
 
 namespace fairlead::mpi {
 
@@ -36,7 +37,7 @@ class CallRecord {
     if (recorded_) [[unlikely]]
       add(count, datatype);
   }
-  void add_received(const MPI_Status& status) const;
+  void add_received(const MPI_Status& status, MPI_Comm comm) const;
 
  private:
   static void add(MPI_Count count, MPI_Datatype datatype);
@@ -48,14 +49,24 @@ template <auto slot>
 constexpr Function function_of = std::remove_reference_t<decltype(real.*slot)>::id;
 
 // A blocking receive: how much has come is known from its status, which the program may not want.
+// `comm`: the message's, or MPI_COMM_NULL where that is not known.
 template <class Receive>
-int record_receive(const CallRecord& record, MPI_Status* status, Receive receive) {
+int record_receive(const CallRecord& record, MPI_Comm comm, MPI_Status* status, Receive receive) {
   MPI_Status own;
   if (record.on() && status == MPI_STATUS_IGNORE) status = &own;
   int result = receive(status);
-  if (record.on() && result == MPI_SUCCESS) record.add_received(*status);
+  if (record.on() && result == MPI_SUCCESS) record.add_received(*status, comm);
   return result;
 }
+
+// Ends of arrows of the trace, in the call that is being recorded; of messages without a descriptor.
+void trace_sent_now(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
+inline void trace_sent(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+  if (observe::tracing()) [[unlikely]]
+    trace_sent_now(count, datatype, dest, tag, comm);
+}
+// `from`: in MPI_COMM_WORLD; negative where it is not known.
+void trace_received(int from, int tag, MPI_Count bytes);
 
 // A device message, or a rank's part of a collective, from its start to its completion. It counts for the
 // function in which it was started.

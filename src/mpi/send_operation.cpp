@@ -74,6 +74,7 @@ int Send::start() {
              static_cast<unsigned long long>(bytes), dest_, tag_);
     count(Traffic::native, bytes);
     record_.went(Traffic::native, bytes);
+    trace_sent(buffer_.count, buffer_.datatype, dest_, tag_, comm_);
     return post(buffer_.address, buffer_.count, buffer_.datatype);
   }
   if (receiver < 0 || !layout.contiguous) return send_plain(allocation, layout, why_plain(receiver, layout));
@@ -101,13 +102,13 @@ bool Send::offer(int receiver, const device::Allocation& allocation, uint64_t by
   std::lock_guard lock(engine().mutex());
   offer_ = p2p::SendOffer::open(*engine().node(), receiver, buffer_.address, bytes, allocation);
   if (!offer_) return false;
-  descriptor_ = p2p::DescriptorMessage(offer_->descriptor());
   if (buffer_at_once_) {
     offer_->buffer();
     if (!offer_->buffer_free()) offer_->flush();
     if (!offer_->buffer_free()) offer_.reset();  // no memory for that: the message travels plain
     if (!offer_) return false;
   }
+  describe_by(offer_->descriptor());
   log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is offer %u",
            static_cast<unsigned long long>(bytes), dest_, tag_, offer_->descriptor().number);
   return true;
@@ -118,7 +119,7 @@ int Send::stream(int receiver, const device::Allocation& allocation, uint64_t by
     std::lock_guard lock(engine().mutex());
     stream_ = std::make_unique<NetworkSend>(receiver, buffer_.address, bytes, allocation.device);
     record_.went(Traffic::network, bytes);
-    descriptor_ = p2p::DescriptorMessage(stream_->descriptor());
+    describe_by(stream_->descriptor());
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is stream %u",
              static_cast<unsigned long long>(bytes), dest_, tag_, stream_->descriptor().number);
   }
@@ -127,6 +128,12 @@ int Send::stream(int receiver, const device::Allocation& allocation, uint64_t by
   std::lock_guard lock(engine().mutex());
   stream_->advance();
   return result;
+}
+
+void Send::describe_by(p2p::Descriptor descriptor) {
+  descriptor.arrow = observe::next_arrow();
+  observe::trace_sent(descriptor.arrow);
+  descriptor_ = p2p::DescriptorMessage(descriptor);
 }
 
 int Send::post_descriptor() {
@@ -145,6 +152,7 @@ int Send::send_plain(const device::Allocation& allocation, const Layout& layout,
   count(why);
   count(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
   record_.went(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
+  trace_sent(layout.bytes, MPI_BYTE, dest_, tag_, comm_);
   staged_bytes_ = layout.bytes;
   bool copied;
   if (layout.contiguous) {

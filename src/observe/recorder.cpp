@@ -4,9 +4,11 @@
 
 #include <time.h>
 
-#include <memory>
-#include <mutex>
 #include <vector>
+
+#include "observe/per_thread.h"
+#include "observe/ranges.h"
+#include "observe/trace.h"
 
 namespace fairlead::observe {
 
@@ -18,6 +20,7 @@ constexpr int ways = static_cast<int>(Traffic::rows) + 1;
 constexpr size_t nesting = 16;
 
 int functions = 0;
+NameOf name_of_function = nullptr;
 
 // Written by one thread, read by any.
 class Cell {
@@ -53,41 +56,8 @@ struct Thread {
   size_t depth = 0;
 };
 
-std::mutex mutex;
-// Never freed: what a thread that is gone did is told at the end.
-auto& threads = *new std::vector<Thread*>;
-auto& idle_threads = *new std::vector<Thread*>;
-
-// A new thread goes on where one that ended left off.
-class Mine {
- public:
-  Thread& get() {
-    if (!thread_) take();
-    return *thread_;
-  }
-  ~Mine() {
-    if (!thread_) return;
-    std::lock_guard lock(mutex);
-    idle_threads.push_back(thread_);
-  }
-
- private:
-  void take() {
-    std::lock_guard lock(mutex);
-    if (idle_threads.empty()) {
-      threads.push_back(new Thread);
-      idle_threads.push_back(threads.back());
-    }
-    thread_ = idle_threads.back();
-    idle_threads.pop_back();
-    thread_->depth = 0;
-  }
-  Thread* thread_ = nullptr;
-};
-
 Thread& mine() {
-  static thread_local Mine only;
-  return only.get();
+  return PerThread<Thread>::mine();
 }
 
 void add(Thread& thread, const Key& key, uint64_t bytes, uint64_t nanoseconds) {
@@ -107,8 +77,9 @@ void Tally::add(uint64_t more_bytes, uint64_t more_nanoseconds) {
   ++histogram[static_cast<size_t>(bucket_of(more_nanoseconds))];
 }
 
-void open(int number) {
+void open(int number, NameOf name_of) {
   functions = number;
+  name_of_function = name_of;
   detail::recording = true;
 }
 
@@ -129,14 +100,18 @@ OpenCall* current_call() {
 
 void begin_call(int function) {
   Thread& thread = mine();
-  if (thread.depth++ < nesting) thread.open[thread.depth - 1] = {function, now(), 0};
+  if (thread.depth++ < nesting) thread.open[thread.depth - 1] = {function, now(), 0, false};
+  if (ranges()) begin_range(name_of_function(function));
 }
 
 void end_call() {
   Thread& thread = mine();
+  if (ranges()) end_range();
   if (thread.depth-- > nesting) return;
   const OpenCall& call = thread.open[thread.depth];
-  add(thread, {call.function, calls}, call.bytes, now() - call.since);
+  uint64_t end = now();
+  add(thread, {call.function, calls}, call.bytes, end - call.since);
+  if (tracing()) trace({EventKind::call, call.function, call.since, end, call.bytes});
 }
 
 void add(const Key& key, uint64_t bytes, uint64_t nanoseconds) {
@@ -145,14 +120,13 @@ void add(const Key& key, uint64_t bytes, uint64_t nanoseconds) {
 
 Tallies tallies() {
   Tallies sum;
-  std::lock_guard lock(mutex);
-  for (Thread* thread : threads) {
-    for (size_t i = 0; i < thread->cells.size(); ++i) {
-      const Cell* cell = thread->cells[i].load(std::memory_order_acquire);
+  PerThread<Thread>::visit_all([&](const Thread& thread, int) {
+    for (size_t i = 0; i < thread.cells.size(); ++i) {
+      const Cell* cell = thread.cells[i].load(std::memory_order_acquire);
       int number = static_cast<int>(i);
       if (cell) cell->add_to(&sum[{number / ways, static_cast<Traffic>(number % ways)}]);
     }
-  }
+  });
   return sum;
 }
 

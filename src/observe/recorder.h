@@ -24,7 +24,8 @@ inline bool recording() {
   return detail::recording;
 }
 
-void open(int functions);
+using NameOf = const char* (*)(int function);
+void open(int functions, NameOf name_of);
 // Ends recording; what was recorded stays.
 void close();
 
@@ -36,6 +37,7 @@ struct OpenCall {
   int function;
   uint64_t since;
   uint64_t bytes;
+  bool received;  // a flow of the trace ended in it
 };
 
 // The call of this thread that is being recorded; null outside of any.

@@ -141,6 +141,7 @@ Report own_report() {
   for (int row = 0; row < static_cast<int>(Fallback::rows); ++row)
     report.fallbacks.push_back(fallbacks(static_cast<Fallback>(row)));
   report.tallies = tallies();
+  report.phases = add_up({encode(own_phases())});
   return report;
 }
 
@@ -154,6 +155,7 @@ std::string as_table(const Report& report, NameOf name_of) {
   append_fallbacks(&text, report);
   append_messages(&text, report, name_of);
   append_calls(&text, report, name_of);
+  text += as_table(report.phases, report.ranks);
   return text;
 }
 
@@ -183,6 +185,9 @@ std::string as_json(const Report& report, NameOf name_of) {
   text += array_of("calls", [&](auto next) {
     for (const auto& [key, tally] : report.tallies)
       if (key.way == calls) next("\"function\": " + quoted(name_of(key.function)) + ", " + json_of(tally));
+  });
+  text += array_of("phases", [&](auto next) {
+    for (const std::string& element : as_json(report.phases, report.ranks)) next(element);
   });
   return text + "\n}\n";
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "observe/phases.h"
 #include "observe/recorder.h"
 
 namespace fairlead::observe {
@@ -18,12 +19,12 @@ struct Report {
   std::vector<uint64_t> messages, bytes;  // by Traffic
   std::vector<uint64_t> fallbacks;        // by Fallback
   Tallies tallies;
+  Phase phases;
 };
 
 // Of this process.
 Report own_report();
 
-using NameOf = const char* (*)(int function);
 std::string as_table(const Report& report, NameOf name_of);
 std::string as_json(const Report& report, NameOf name_of);
 
