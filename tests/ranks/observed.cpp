@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fairlead/device.h"
+#include "fairlead/phases.h"
 
 namespace {
 
@@ -89,12 +90,20 @@ int main(int argc, char** argv) {
   require(size == 3, "needs 3 ranks");
   void* one = device_memory(large_bytes);
   void* other = device_memory(large_bytes);
-  send_large(one);
-  if (rank == 0) raise(SIGUSR1);
-  send_small(static_cast<char*>(one));
-  send_host();
-  send_with_gaps(one);
-  reduce(one, other);
+  {
+    fairlead::Phase phase("messages");
+    send_large(one);
+    if (rank == 0) raise(SIGUSR1);
+    fairlead_phase_begin("small \"ones\"");
+    send_small(static_cast<char*>(one));
+    fairlead_phase_end();
+    send_host();
+    send_with_gaps(one);
+  }
+  for (int i = 0; i <= rank; ++i) {
+    fairlead::Phase phase("reductions");
+    if (i == rank) reduce(one, other);
+  }
   fairlead_device_free(one);
   fairlead_device_free(other);
   MPI_Finalize();

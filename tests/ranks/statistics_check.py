@@ -33,6 +33,8 @@ MESSAGES = {
     ("MPI_Irecv", "peer copies"): (5, 5 * 1024),
     ("MPI_Allreduce", "collectives on the GPU"): (9, 9 * 2 * 8000),
 }
+# By path: how often all ranks were in it.
+PHASES = {("messages",): 3, ("messages", 'small "ones"'): 3, ("reductions",): 1 + 2 + 3}
 FALLBACKS = {"the layout has gaps, so the bytes are packed": 2}
 
 
@@ -46,6 +48,12 @@ def check_json(report):
     expect("calls", {c["function"]: (c["count"], c["bytes"]) for c in report["calls"]}, CALLS)
     expect("messages", {(m["function"], m["way"]): (m["count"], m["bytes"]) for m in report["messages"]}, MESSAGES)
     expect("fallbacks", {f["reason"]: f["count"] for f in report["fallbacks"]}, FALLBACKS)
+    phases = {tuple(p["path"]): p for p in report["phases"]}
+    expect("phases", {path: p["count"] for path, p in phases.items()}, PHASES)
+    for p in phases.values():
+        expect(f"times of the phase {p}", p["min"] <= p["mean"] <= p["max"] and p["self"] <= p["seconds"], True)
+    outer, inner = phases[("messages",)], phases[("messages", 'small "ones"')]
+    expect("what an outer phase took itself", abs(outer["seconds"] - inner["seconds"] - outer["self"]) < 1e-6, True)
     for row in report["calls"] + report["messages"]:
         times = [row[name] for name in ("p50_us", "p90_us", "p99_us", "max_us")]
         expect(f"order of the percentiles of {row}", times, sorted(times))
@@ -58,6 +66,7 @@ def check_table(stderr):
     expect("the table of the job", len(re.findall("^fairlead statistics over 3 ranks, ", stderr, re.M)), 1)
     expect("the table of one rank", len(re.findall("^fairlead statistics over rank 0 of 3 so far, ", stderr, re.M)), 1)
     expect("lines too wide for a terminal", [line for line in stderr.splitlines() if len(line) > COLUMNS], [])
+    expect("inner phases", len(re.findall('^  small "ones" +3 ', stderr, re.M)), 1)
     own = stderr.split("fairlead statistics over rank 0")[1].split("fairlead statistics")[0]
     sent = re.findall(r"^MPI_Send +(\d+) ", own, re.M)
     expect(f"MPI_Send of rank 0 so far, {sent}, is what it had sent by then, or a little later",
