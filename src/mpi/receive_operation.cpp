@@ -328,7 +328,7 @@ void Receive::describe(MPI_Status* status) {
 void Receive::end_arrow() {
   if (descriptor_came_) return observe::trace_received(arrow_);
   int from = comm_ == MPI_COMM_WORLD ? status_.MPI_SOURCE : from_world_;
-  trace_received(from, status_.MPI_TAG, byte_count(status_));
+  mpi::end_arrow(from, status_.MPI_TAG, byte_count(status_));
 }
 
 int Receive::finish(MPI_Status* status) {

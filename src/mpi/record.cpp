@@ -31,10 +31,11 @@ void CallRecord::add_received(const MPI_Status& status, MPI_Comm comm) const {
   add(bytes, MPI_BYTE);
   // A receive that became an operation has done so itself.
   if (observe::tracing() && comm != MPI_COMM_NULL && !observe::current_call()->received)
-    trace_received(rank_in_world(comm, status.MPI_SOURCE), status.MPI_TAG, bytes);
+    end_arrow(rank_in_world(comm, status.MPI_SOURCE), status.MPI_TAG, bytes);
 }
 
-void trace_sent_now(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+void begin_arrow(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+  if (!observe::tracing()) return;
   MPI_Count size = 0;
   PMPI_Type_size_x(datatype, &size);
   int to = rank_in_world(comm, dest);
@@ -43,7 +44,7 @@ void trace_sent_now(MPI_Count count, MPI_Datatype datatype, int dest, int tag, M
         observe::arrow_of(rank_of_this_process(), to, tag, static_cast<uint64_t>(count * size)));
 }
 
-void trace_received(int from, int tag, MPI_Count bytes) {
+void end_arrow(int from, int tag, MPI_Count bytes) {
   if (from >= 0 && bytes > 0)
     observe::trace_received(
         observe::arrow_of(from, rank_of_this_process(), tag, static_cast<uint64_t>(bytes)));

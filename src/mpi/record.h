@@ -17,6 +17,11 @@ namespace fairlead::mpi {
 
 using observe::recording;
 
+// Ends of arrows of messages without a descriptor, in the call that is being recorded. `from`: in
+// MPI_COMM_WORLD; negative where it is not known.
+void begin_arrow(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
+void end_arrow(int from, int tag, MPI_Count bytes);
+
 // A call of the program, for as long as it lives.
 class CallRecord {
  public:
@@ -36,6 +41,11 @@ class CallRecord {
   void add_bytes(MPI_Count count, MPI_Datatype datatype) const {
     if (recorded_) [[unlikely]]
       add(count, datatype);
+  }
+  // An arrow of the trace begins here: a message without a descriptor.
+  void trace_sent(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) const {
+    if (recorded_) [[unlikely]]
+      begin_arrow(count, datatype, dest, tag, comm);
   }
   void add_received(const MPI_Status& status, MPI_Comm comm) const;
 
@@ -58,15 +68,6 @@ int record_receive(const CallRecord& record, MPI_Comm comm, MPI_Status* status, 
   if (record.on() && result == MPI_SUCCESS) record.add_received(*status, comm);
   return result;
 }
-
-// Ends of arrows of the trace, in the call that is being recorded; of messages without a descriptor.
-void trace_sent_now(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
-inline void trace_sent(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
-  if (observe::tracing()) [[unlikely]]
-    trace_sent_now(count, datatype, dest, tag, comm);
-}
-// `from`: in MPI_COMM_WORLD; negative where it is not known.
-void trace_received(int from, int tag, MPI_Count bytes);
 
 // A device message, or a rank's part of a collective, from its start to its completion. It counts for the
 // function in which it was started.

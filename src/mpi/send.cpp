@@ -22,7 +22,7 @@ int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag,
     Send operation(mode, {const_cast<void*>(buf), count, datatype}, dest, tag, comm);
     return run(operation, MPI_STATUS_IGNORE);
   }
-  trace_sent(count, datatype, dest, tag, comm);
+  record.trace_sent(count, datatype, dest, tag, comm);
   if (mode == SendMode::buffered || !engine().busy())
     return (real.*blocking)(buf, count, datatype, dest, tag, comm);
   MPI_Request request;
@@ -36,7 +36,7 @@ int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag
   CallRecord record(function_of<start>);
   record.add_bytes(count, datatype);
   if (!watching() || !is_device(buf, datatype)) {
-    trace_sent(count, datatype, dest, tag, comm);
+    record.trace_sent(count, datatype, dest, tag, comm);
     return (real.*start)(buf, count, datatype, dest, tag, comm, request);
   }
   return hand_out(

@@ -74,7 +74,7 @@ int Send::start() {
              static_cast<unsigned long long>(bytes), dest_, tag_);
     count(Traffic::native, bytes);
     record_.went(Traffic::native, bytes);
-    trace_sent(buffer_.count, buffer_.datatype, dest_, tag_, comm_);
+    begin_arrow(buffer_.count, buffer_.datatype, dest_, tag_, comm_);
     return post(buffer_.address, buffer_.count, buffer_.datatype);
   }
   if (receiver < 0 || !layout.contiguous) return send_plain(allocation, layout, why_plain(receiver, layout));
@@ -152,7 +152,7 @@ int Send::send_plain(const device::Allocation& allocation, const Layout& layout,
   count(why);
   count(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
   record_.went(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
-  trace_sent(layout.bytes, MPI_BYTE, dest_, tag_, comm_);
+  begin_arrow(layout.bytes, MPI_BYTE, dest_, tag_, comm_);
   staged_bytes_ = layout.bytes;
   bool copied;
   if (layout.contiguous) {

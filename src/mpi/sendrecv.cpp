@@ -13,9 +13,9 @@ using namespace fairlead::mpi;
 namespace {
 
 // A half in device memory tells the trace itself.
-void trace_host_half(const UserBuffer& buffer, int dest, int tag, MPI_Comm comm) {
-  if (recording() && !is_device(buffer.address, buffer.datatype))
-    trace_sent(buffer.count, buffer.datatype, dest, tag, comm);
+void trace_host_half(const CallRecord& record, const UserBuffer& buffer, int dest, int tag, MPI_Comm comm) {
+  if (record.on() && !is_device(buffer.address, buffer.datatype))
+    record.trace_sent(buffer.count, buffer.datatype, dest, tag, comm);
 }
 
 template <auto slot, class Count>
@@ -58,7 +58,7 @@ int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
              MPI_Status* status) {
   CallRecord record(function_of<slot>);
   record.add_bytes(sendcount, sendtype);
-  trace_host_half({const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag, comm);
+  trace_host_half(record, {const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag, comm);
   return record_receive(record, comm, status, [&](MPI_Status* wanted) {
     return exchange<slot>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
                           recvtag, comm, wanted);
@@ -70,7 +70,7 @@ int sendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, in
                      int recvtag, MPI_Comm comm, MPI_Status* status) {
   CallRecord record(function_of<slot>);
   record.add_bytes(count, datatype);
-  trace_host_half({buf, count, datatype}, dest, sendtag, comm);
+  trace_host_half(record, {buf, count, datatype}, dest, sendtag, comm);
   return record_receive(record, comm, status, [&](MPI_Status* wanted) {
     return exchange_in_place<slot>(buf, count, datatype, dest, sendtag, source, recvtag, comm, wanted);
   });
@@ -82,7 +82,7 @@ int isendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int d
               MPI_Request* request) {
   CallRecord record(function_of<slot>);
   record.add_bytes(sendcount, sendtype);
-  trace_host_half({const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag, comm);
+  trace_host_half(record, {const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag, comm);
   if (!watching())
     return (real.*slot)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
                         recvtag, comm, request);
@@ -97,7 +97,7 @@ int isendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, i
                       int recvtag, MPI_Comm comm, MPI_Request* request) {
   CallRecord record(function_of<slot>);
   record.add_bytes(count, datatype);
-  trace_host_half({buf, count, datatype}, dest, sendtag, comm);
+  trace_host_half(record, {buf, count, datatype}, dest, sendtag, comm);
   if (!watching()) return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
   UserBuffer buffer{buf, count, datatype};
   auto operation =

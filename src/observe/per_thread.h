@@ -6,6 +6,7 @@
 #pragma once
 
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace fairlead::observe {
@@ -14,9 +15,9 @@ template <class Data>
 class PerThread {
  public:
   static Data& mine() {
-    static thread_local Loan loan;
-    if (!loan.data) loan.take();
-    return *loan.data;
+    if (!mine_) [[unlikely]]
+      borrow();
+    return *mine_;
   }
 
   // All of them, in the order in which they were made; `visit` gets its number, too.
@@ -27,23 +28,26 @@ class PerThread {
   }
 
  private:
-  struct Loan {
-    void take() {
+  struct GiveBack {
+    ~GiveBack() {
       std::lock_guard lock(mutex_);
-      if (idle_.empty()) {
-        all_.push_back(new Data);
-        idle_.push_back(all_.back());
-      }
-      data = idle_.back();
-      idle_.pop_back();
+      idle_.push_back(std::exchange(mine_, nullptr));
     }
-    ~Loan() {
-      if (!data) return;
-      std::lock_guard lock(mutex_);
-      idle_.push_back(data);
-    }
-    Data* data = nullptr;
   };
+  [[gnu::noinline]] static void borrow() {
+    std::lock_guard lock(mutex_);
+    if (idle_.empty()) {
+      all_.push_back(new Data);
+      idle_.push_back(all_.back());
+    }
+    mine_ = idle_.back();
+    idle_.pop_back();
+    // Not made again for what comes while the thread ends: that one is kept.
+    static thread_local GiveBack when_the_thread_ends;
+  }
+
+  // A plain pointer, so that reading it needs no question whether it was made.
+  inline static thread_local constinit Data* mine_ = nullptr;
 
   // Never destroyed: threads may end after static objects are gone.
   inline static std::mutex& mutex_ = *new std::mutex;
