@@ -207,7 +207,7 @@ Phase add_up(const std::vector<std::string>& encoded) {
 std::string as_table(const Phase& root, int ranks) {
   if (root.inner.empty()) return {};
   char heading[128];
-  std::snprintf(heading, sizeof heading, "%-27s %8s %8s %8s %7s %7s %7s\n", "phases, and of a rank", "count",
+  std::snprintf(heading, sizeof heading, "%-27s %8s %8s %8s %7s %7s %7s\n", "phases (mean: per rank)", "count",
                 "total", "self", "mean", "min", "max");
   std::string text = heading;
   append_rows(root, 0, ranks, &text);
