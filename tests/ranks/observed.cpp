@@ -14,6 +14,18 @@
 #include "fairlead/device.h"
 #include "fairlead/phases.h"
 
+#ifdef WITH_FORTRAN  // observed_phases.f90
+extern "C" void begin_reductions();
+extern "C" void end_reductions();
+#else
+static void begin_reductions() {
+  fairlead_phase_begin("reductions");
+}
+static void end_reductions() {
+  fairlead_phase_end();
+}
+#endif
+
 namespace {
 
 constexpr int large_count = 7, large_bytes = 65536;
@@ -101,8 +113,9 @@ int main(int argc, char** argv) {
     send_with_gaps(one);
   }
   for (int i = 0; i <= rank; ++i) {
-    fairlead::Phase phase("reductions");
+    begin_reductions();
     if (i == rank) reduce(one, other);
+    end_reductions();
   }
   fairlead_device_free(one);
   fairlead_device_free(other);
