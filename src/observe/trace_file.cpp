@@ -52,6 +52,19 @@ void append_name(std::string* text, const char* what, int rank, int track, const
   *text += quoted(name) + "}},\n";
 }
 
+// Viewers show what has a lower number further up.
+std::string place_of(const char* what, int rank, int track, int number) {
+  std::string text;
+  append(&text, "{\"ph\": \"M\", \"name\": \"%s\", \"pid\": %d, \"tid\": %d, \"args\": {\"sort_index\": %d}}",
+         what, rank, track, number);
+  return text;
+}
+
+void append_track(std::string* text, int rank, int track, const std::string& name) {
+  append_name(text, "thread_name", rank, track, name);
+  *text += place_of("thread_sort_index", rank, track, track) + ",\n";
+}
+
 }  // namespace
 
 std::string head_of_trace() {
@@ -61,22 +74,19 @@ std::string head_of_trace() {
 std::string detail::names_of_tracks(const TraceOfRank& rank, const std::vector<Log>& logs) {
   std::string text;
   append_name(&text, "process_name", rank.rank, 0, "rank " + std::to_string(rank.rank) + " on " + rank.host);
-  append(&text,
-         "{\"ph\": \"M\", \"name\": \"process_sort_index\", \"pid\": %d, \"tid\": 0, \"args\": "
-         "{\"sort_index\": %d}},\n",
-         rank.rank, rank.rank);
+  text += place_of("process_sort_index", rank.rank, 0, rank.rank) + ",\n";
   std::set<int> streams;
   for (const Log& log : logs) {
-    append_name(&text, "thread_name", rank.rank, log.thread + 1,
-                log.thread == 0 ? "MPI" : "MPI, thread " + std::to_string(log.thread));
+    append_track(&text, rank.rank, log.thread + 1,
+                 log.thread == 0 ? "MPI" : "MPI, thread " + std::to_string(log.thread));
     for (const Event& event : log.events)
       if (on_stream(event)) streams.insert(event.what);
   }
   for (int stream : streams) {
     int number = stream % streams_per_device;
-    append_name(&text, "thread_name", rank.rank, first_stream_track + stream,
-                "GPU " + std::to_string(device_of_stream(stream)) +
-                    (number == kernel_stream ? ", kernels" : ", stream " + std::to_string(number)));
+    append_track(&text, rank.rank, first_stream_track + stream,
+                 "GPU " + std::to_string(device_of_stream(stream)) +
+                     (number == kernel_stream ? ", kernels" : ", stream " + std::to_string(number)));
   }
   return text;
 }
@@ -148,16 +158,14 @@ Arrows draw_arrows(std::vector<ArrowEnd> ends) {
   return arrows;
 }
 
-// The list ends with an element of its own, because all others end with a comma.
+// All elements end with a comma but the last, which says once more where the first rank is.
 std::string tail_of_trace(int ranks, uint64_t dropped, const Arrows& arrows) {
-  std::string text;
-  append(
-      &text,
-      "{\"ph\": \"M\", \"name\": \"process_labels\", \"pid\": 0, \"tid\": 0, \"args\": {\"labels\": \"\"}}\n"
-      "], \"otherData\": {\"ranks\": %d, \"dropped_events\": %llu, \"arrows\": %llu, "
-      "\"arrow_ends_left_out\": %llu}}\n",
-      ranks, static_cast<unsigned long long>(dropped), static_cast<unsigned long long>(arrows.drawn),
-      static_cast<unsigned long long>(arrows.left_out));
+  std::string text = place_of("process_sort_index", 0, 0, 0);
+  append(&text,
+         "\n], \"otherData\": {\"ranks\": %d, \"dropped_events\": %llu, \"arrows\": %llu, "
+         "\"arrow_ends_left_out\": %llu}}\n",
+         ranks, static_cast<unsigned long long>(dropped), static_cast<unsigned long long>(arrows.drawn),
+         static_cast<unsigned long long>(arrows.left_out));
   return text;
 }
 

@@ -22,8 +22,8 @@ REQUIRED = {
     "f": {**COMMON, "cat": TEXT, "id": INTEGER, "ts": NUMBER, "bp": TEXT},
 }
 OPTIONAL = {"X": {"args": dict}}
-METADATA = {"process_name": "name", "process_sort_index": "sort_index", "process_labels": "labels",
-            "thread_name": "name"}
+METADATA = {"process_name": "name", "process_sort_index": "sort_index", "thread_name": "name",
+            "thread_sort_index": "sort_index"}
 
 RANKS = 3
 # Of each rank.
