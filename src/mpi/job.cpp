@@ -159,7 +159,7 @@ void open_job() {
   PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
   set_log_rank(world_rank, world_size);
-  if (options().enabled) start_observing();
+  start_observing();
   if (!any_rank_has_gpu()) return;
   node::Nonce nonce = agree_on_nonce();
   std::unique_ptr<coll::Hall> hall;

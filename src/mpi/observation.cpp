@@ -49,6 +49,7 @@ const char* name_of(int function) {
 }
 
 Wanted asked_for() {
+  if (!options().enabled) return {};
   return {options().stats || options().stats_file != "off", options().trace != "off",
           options().ranges != "off"};
 }

@@ -3,6 +3,7 @@
 #include "mpi/record.h"
 
 #include "mpi/communicator.h"
+#include "mpi/front.h"
 
 namespace fairlead::mpi {
 
@@ -30,12 +31,12 @@ void CallRecord::add_received(const MPI_Status& status, MPI_Comm comm) const {
   PMPI_Get_elements_x(&status, MPI_BYTE, &bytes);
   add(bytes, MPI_BYTE);
   // A receive that became an operation has done so itself.
-  if (observe::tracing() && comm != MPI_COMM_NULL && !observe::current_call()->received)
+  if (watching() && observe::tracing() && comm != MPI_COMM_NULL && !observe::current_call()->received)
     end_arrow(rank_in_world(comm, status.MPI_SOURCE), status.MPI_TAG, bytes);
 }
 
 void begin_arrow(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
-  if (!observe::tracing()) return;
+  if (!watching() || !observe::tracing()) return;
   MPI_Count size = 0;
   PMPI_Type_size_x(datatype, &size);
   int to = rank_in_world(comm, dest);
