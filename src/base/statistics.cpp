@@ -21,6 +21,13 @@ constexpr const char* names[] = {
     "collectives staged",
     "collectives between nodes"};
 
+std::atomic<uint64_t> fallback_counts[static_cast<int>(Fallback::rows)];
+constexpr const char* fallback_words[] = {
+#define FAIRLEAD_FALLBACK(name, words) words,
+#include "base/fallbacks.def"
+#undef FAIRLEAD_FALLBACK
+};
+
 }  // namespace
 
 TrafficCount& traffic(Traffic row) {
@@ -28,6 +35,13 @@ TrafficCount& traffic(Traffic row) {
 }
 const char* to_string(Traffic row) {
   return names[static_cast<int>(row)];
+}
+
+std::atomic<uint64_t>& fallbacks(Fallback row) {
+  return fallback_counts[static_cast<int>(row)];
+}
+const char* to_string(Fallback row) {
+  return fallback_words[static_cast<int>(row)];
 }
 
 }  // namespace fairlead

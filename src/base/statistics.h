@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this rank's device messages did, counted for FAIRLEAD_STATS and the public query functions. Counting
-// is a relaxed atomic addition; reading is safe at any time.
+// What this rank's device messages did, and why some took a longer way, counted for FAIRLEAD_STATS. Counting
+// is a relaxed atomic addition; reading is safe at any time. How long each took is in src/observe.
 
 #pragma once
 
@@ -34,6 +34,20 @@ struct TrafficCount {
 
 TrafficCount& traffic(Traffic row);
 const char* to_string(Traffic row);
+
+enum class Fallback {
+#define FAIRLEAD_FALLBACK(name, words) name,
+#include "base/fallbacks.def"
+#undef FAIRLEAD_FALLBACK
+  rows
+};
+
+std::atomic<uint64_t>& fallbacks(Fallback row);
+const char* to_string(Fallback row);
+
+inline void count(Fallback row) {
+  fallbacks(row).fetch_add(1, std::memory_order_relaxed);
+}
 
 inline void count(Traffic row, uint64_t bytes) {
   traffic(row).messages.fetch_add(1, std::memory_order_relaxed);

@@ -8,6 +8,8 @@
 #include <map>
 
 #include "base/options.h"
+#include "observe/recorder.h"
+#include "observe/trace.h"
 
 namespace fairlead::coll {
 namespace {
@@ -26,6 +28,7 @@ struct Lane {
   uint32_t* counters = nullptr;  // on the device, zero when no kernel runs
   std::bitset<places> taken;
   uint64_t last_value = 0;
+  uint64_t over_at = 0;  // the last kernel, for the trace
   Error state = Error::not_ready;  // of making it
 };
 
@@ -83,6 +86,7 @@ Error KernelRun::start(int device, Launch launch) {
   if (place_ == places) return Error::out_of_memory;
   device_ = device;
   value_ = ++lane.last_value;
+  if (observe::tracing()) since_ = observe::now();
   Error error = launch(lane.stream, kernels::Signal{lane.counters + place_, lane.flags + place_, value_});
   active_ = error == Error::none;
   lane.taken[static_cast<size_t>(place_)] = active_;
@@ -114,6 +118,12 @@ Error KernelRun::poll() {
     if (error == Error::none && std::atomic_ref(lane.flags[place_]).load() != value_) error = Error::failed;
   }
   if (error == Error::not_ready) return error;
+  if (observe::tracing()) {
+    uint64_t begin = std::max(since_, lane.over_at);
+    lane.over_at = observe::now();
+    int stream = observe::number_of_stream(device_, observe::kernel_stream);
+    observe::trace({observe::EventKind::kernel, stream, begin, lane.over_at, 0});
+  }
   active_ = false;
   lane.taken[static_cast<size_t>(place_)] = false;
   return error;

@@ -36,6 +36,7 @@ class KernelRun {
   int place_ = -1;  // of the word and the counter
   uint64_t value_ = 0;
   unsigned polls_ = 0;
+  uint64_t since_ = 0;  // for the trace
   bool active_ = false;
 };
 

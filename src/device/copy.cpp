@@ -2,6 +2,7 @@
 
 #include "device/copy.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include "base/options.h"
+#include "observe/recorder.h"
+#include "observe/trace.h"
 
 namespace fairlead::device {
 
@@ -23,9 +26,12 @@ struct Launch {
   int users = 0;
   Error state = Error::not_ready;
   unsigned polls = 0;
+  uint64_t since = 0, bytes = 0;  // for the trace
 };
 
 struct Lane {
+  int number = 0;
+  uint64_t over_at = 0;  // the launch before `running`, for the trace
   Stream stream = nullptr;
   std::deque<Launch*> running;  // in the order of the stream
 };
@@ -89,6 +95,7 @@ Error Lanes::take_lane(Lane** taken) {
   if (lanes.size() < static_cast<size_t>(options().copy_streams)) {
     auto lane = std::make_unique<Lane>();
     if (Error error = runtime()->create_stream(device, &lane->stream); error != Error::none) return error;
+    lane->number = static_cast<int>(lanes.size());
     lanes.push_back(std::move(lane));
     *taken = lanes.back().get();
   } else {
@@ -118,7 +125,7 @@ Launch* Lanes::make_launch(Lane* lane, size_t users, Error state) {
   if (idle_launches.empty()) idle_launches.push_back(new Launch);
   Launch* launch = idle_launches.back();
   idle_launches.pop_back();
-  *launch = {lane, nullptr, static_cast<int>(users), state, 0};
+  *launch = {lane, nullptr, static_cast<int>(users), state};
   return launch;
 }
 
@@ -134,6 +141,10 @@ Error Lanes::launch(const CopyItem* items, size_t count, Launch** launched) {
     return error;
   }
   *launched = make_launch(lane, count, Error::not_ready);
+  if (observe::tracing()) {
+    (*launched)->since = observe::now();
+    for (size_t i = 0; i < count; ++i) (*launched)->bytes += items[i].bytes;
+  }
   lane->running.push_back(*launched);
   return Error::none;
 }
@@ -142,6 +153,12 @@ void Lanes::end_first(Lane& lane, Error state) {
   Launch* first = lane.running.front();
   lane.running.pop_front();
   first->state = state;
+  if (first->since > 0 && observe::tracing()) {
+    uint64_t begin = std::max(first->since, lane.over_at);
+    lane.over_at = observe::now();
+    int stream = observe::number_of_stream(device, lane.number);
+    observe::trace({observe::EventKind::copy, stream, begin, lane.over_at, first->bytes});
+  }
   if (first->event) idle_events.push_back(first->event);
 }
 

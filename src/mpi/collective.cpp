@@ -6,6 +6,7 @@
 #include "coll/kernel_run.h"
 #include "mpi/between_nodes.h"
 #include "mpi/layout.h"
+#include "mpi/record.h"
 #include "mpi/reduction_types.h"
 #include "mpi/request.h"
 #include "mpi/stream_check.h"
@@ -53,6 +54,12 @@ bool maybe_empty(const CollectiveCall& call, const Place& place) {
   return call.function != Collective::barrier && call.sendcount == 0 && call.recvcount == 0;
 }
 
+void add_bytes_of(const CollectiveCall& call, const Place& place) {
+  Regions regions = regions_of(call, place);
+  if (observe::OpenCall* open = observe::current_call())
+    open->bytes += static_cast<uint64_t>(regions.read.bytes + regions.written.bytes);
+}
+
 bool is_refused(const Regions& regions) {
   return !options().gpu_support && regions.on_device();
 }
@@ -79,6 +86,7 @@ int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInH
 bool detail::passes_by(CollectiveCall* call, bool blocking) {
   std::shared_ptr<MeetingPoint> point = meeting_point_of(call->comm);
   drop_insignificant(call, point->place());
+  if (recording()) add_bytes_of(*call, point->place());
   if (maybe_on_device(*call)) return false;
   if (!point->known()) {
     if (!blocking) return false;
@@ -98,13 +106,21 @@ int detail::run_collective(const CollectiveCall& call, const RunInHost& host) {
   if (regions.on_device() && runs_between_nodes(call, *point)) {
     mpi::check_streams(regions.read.device(), BufferUse::sent);
     mpi::check_streams(regions.written.device(), BufferUse::received);
+    MessageRecord record;
+    record.begin();
     int result = run_between_nodes(call, *point);
+    record.went(Traffic::collective_between_nodes,
+                static_cast<uint64_t>(regions.read.bytes + regions.written.bytes));
+    record.end();
     return result == MPI_SUCCESS ? result : raise(call.comm);
   }
   point->join();
   CollectiveOperation operation(point, call, regions, nullptr);
   int result = run(operation, MPI_STATUS_IGNORE);
-  return operation.must_stage() ? run_in_host(call, regions, host) : result;
+  if (!operation.must_stage()) return result;
+  result = run_in_host(call, regions, host);
+  operation.note_staged();
+  return result;
 }
 
 int detail::start_collective(const CollectiveCall& call, MPI_Request* request, const StartInHost& host) {
@@ -154,6 +170,8 @@ bool reduce_on_gpu(const void* inbuf, void* inoutbuf, MPI_Count count, MPI_Datat
 
 template <auto slot, class Count>
 int reduce_local(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype datatype, MPI_Op op) {
+  CallRecord record(function_of<slot>);
+  record.add_bytes(count, datatype);
   if (!watching() || (!is_device(inbuf, datatype) && !is_device(inoutbuf, datatype)))
     return (real.*slot)(inbuf, inoutbuf, count, datatype, op);
   if (!options().gpu_support) return refuse_device_memory(MPI_COMM_SELF);

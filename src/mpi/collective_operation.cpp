@@ -47,6 +47,7 @@ int CollectiveOperation::start() {
   step_ = Step::arriving;
   cleared_ = false;
   error_ = MPI_SUCCESS;
+  why_staged_ = Fallback::chosen_staged;
   patience_.restart();
   number_ = point_->begin_call();
   if (start_in_host_) point_->start_joining();
@@ -73,6 +74,7 @@ void CollectiveOperation::arrive() {
   if (!point_->known()) return;
   coll::Meeting* meeting = point_->meeting();
   if (!meeting) {
+    why_staged_ = Fallback::no_shared_node;
     step_ = Step::waiting_for_turn;
     return;
   }
@@ -97,6 +99,7 @@ void CollectiveOperation::decide() {
     case Outcome::undecided:
       return complain_of_missing();
     case Outcome::staged:
+      if (arrived_with_ != Vote::staged) why_staged_ = Fallback::others_staged;
       gpu_.reset();
       step_ = Step::waiting_for_turn;
       return;
@@ -122,14 +125,17 @@ void CollectiveOperation::run_by_nccl() {
     step_ = Step::on_gpu;
     return;
   }
-  if (progress == Progress::over)
+  if (progress == Progress::over) {
     count(Traffic::collective_nccl, static_cast<uint64_t>(regions_.read.bytes + regions_.written.bytes));
+    went(Traffic::collective_nccl);
+  }
   over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
 }
 
 void CollectiveOperation::run_on_gpu() {
   Progress progress = gpu_->advance();
   if (progress == Progress::refused) {
+    why_staged_ = Fallback::others_staged;
     gpu_.reset();
     step_ = Step::waiting_for_turn;
     return;
@@ -141,11 +147,13 @@ void CollectiveOperation::run_on_gpu() {
   }
   if (progress == Progress::waiting) return complain_of_missing();
   count(Traffic::collective_gpu, static_cast<uint64_t>(regions_.read.bytes + regions_.written.bytes));
+  went(Traffic::collective_gpu);
   over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
 }
 
 void CollectiveOperation::take_turn() {
   if (!point_->has_turn(number_)) return;
+  if (regions_.on_device()) count(why_staged_);
   if (!start_in_host_) {
     must_stage_ = true;
     point_->clear(number_);
@@ -164,6 +172,7 @@ void CollectiveOperation::finish_in_host() {
   int result = real.Test(&message_, &here, MPI_STATUS_IGNORE);
   if (!here && result == MPI_SUCCESS) return;
   if (result == MPI_SUCCESS && !staged_.store(regions_)) result = MPI_ERR_OTHER;
+  went(Traffic::collective_staged);
   over(result);
 }
 
@@ -213,7 +222,18 @@ bool CollectiveOperation::settled() const {
   return cleared_ || step_ == Step::in_host || step_ == Step::over;
 }
 
+// Host memory alone is no device message.
+void CollectiveOperation::went(Traffic way) {
+  if (regions_.on_device()) record_.went(way, static_cast<uint64_t>(regions_.read.bytes + regions_.written.bytes));
+}
+
+void CollectiveOperation::note_staged() {
+  went(Traffic::collective_staged);
+  record_.end();
+}
+
 int CollectiveOperation::finish(MPI_Status* status) {
+  if (!must_stage_) record_.end();
   set_empty(status);
   return error_ == MPI_SUCCESS ? MPI_SUCCESS : raise(error_);
 }

@@ -38,6 +38,8 @@ class CollectiveOperation : public Operation {
 
   // Of a blocking call that is complete.
   bool must_stage() const { return must_stage_; }
+  // The caller has staged it.
+  void note_staged();
   // The same as advance(), but makes no host MPI call: for a thread of ours, while the program's is
   // elsewhere.
   void advance_on_gpu();
@@ -51,6 +53,7 @@ class CollectiveOperation : public Operation {
   void take_turn();
   void finish_in_host();
   void over(int error);
+  void went(Traffic way);
   void complain_of_missing();
 
   std::shared_ptr<MeetingPoint> point_;
@@ -78,6 +81,7 @@ class CollectiveOperation : public Operation {
   Patience patience_;
   int error_ = MPI_SUCCESS;
   bool must_stage_ = false;
+  Fallback why_staged_ = Fallback::chosen_staged;
 };
 
 }  // namespace fairlead::mpi

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mpi/front.h"
+#include "mpi/record.h"
 #include "mpi/request.h"
 
 namespace fairlead::mpi {
@@ -183,6 +184,7 @@ bool try_some(Selection& selection, int count, int* outcount, int* indices, MPI_
 using namespace fairlead::mpi;
 
 extern "C" FAIRLEAD_EXPORT int MPI_Wait(MPI_Request* request, MPI_Status* status) {
+  CallRecord record(Function::Wait);
   if (forwards()) return noted(real.Wait(request, status));
   Operation* operation = engine().find(*request);
   if (!operation || !operation->active) {
@@ -195,6 +197,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Wait(MPI_Request* request, MPI_Status* status
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
+  CallRecord record(Function::Test);
   if (forwards()) return noted(real.Test(request, flag, status));
   engine().progress();
   Operation* operation = engine().find(*request);
@@ -206,17 +209,20 @@ extern "C" FAIRLEAD_EXPORT int MPI_Test(MPI_Request* request, int* flag, MPI_Sta
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+  CallRecord record(Function::Waitall);
   return forwards() ? noted(real.Waitall(count, requests, statuses)) : wait_all(count, requests, statuses);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Testall(int count, MPI_Request requests[], int* flag,
                                            MPI_Status statuses[]) {
+  CallRecord record(Function::Testall);
   return forwards() ? noted(real.Testall(count, requests, flag, statuses))
                     : test_all(count, requests, flag, statuses);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int* index,
                                            MPI_Status* status) {
+  CallRecord record(Function::Waitany);
   if (forwards()) return noted(real.Waitany(count, requests, index, status));
   Selection selection(count, requests);
   int flag, result;
@@ -226,6 +232,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Waitany(int count, MPI_Request requests[], in
 
 extern "C" FAIRLEAD_EXPORT int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag,
                                            MPI_Status* status) {
+  CallRecord record(Function::Testany);
   if (forwards()) return noted(real.Testany(count, requests, index, flag, status));
   Selection selection(count, requests);
   int result;
@@ -235,6 +242,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Testany(int count, MPI_Request requests[], in
 
 extern "C" FAIRLEAD_EXPORT int MPI_Waitsome(int count, MPI_Request requests[], int* outcount, int indices[],
                                             MPI_Status statuses[]) {
+  CallRecord record(Function::Waitsome);
   if (forwards()) return noted(real.Waitsome(count, requests, outcount, indices, statuses));
   Selection selection(count, requests);
   int result;
@@ -244,6 +252,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Waitsome(int count, MPI_Request requests[], i
 
 extern "C" FAIRLEAD_EXPORT int MPI_Testsome(int count, MPI_Request requests[], int* outcount, int indices[],
                                             MPI_Status statuses[]) {
+  CallRecord record(Function::Testsome);
   if (forwards()) return noted(real.Testsome(count, requests, outcount, indices, statuses));
   Selection selection(count, requests);
   int result;
@@ -252,6 +261,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Testsome(int count, MPI_Request requests[], i
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Request_free(MPI_Request* request) {
+  CallRecord record(Function::Request_free);
   if (forwards()) return real.Request_free(request);
   Operation* operation = engine().find(*request);
   if (!operation) return real.Request_free(request);
@@ -260,6 +270,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Request_free(MPI_Request* request) {
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Cancel(MPI_Request* request) {
+  CallRecord record(Function::Cancel);
   if (forwards()) return real.Cancel(request);
   Operation* operation = engine().find(*request);
   if (!operation) return real.Cancel(request);

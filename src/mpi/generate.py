@@ -194,7 +194,7 @@ def real_slots(forms):
 def wrapper(form):
     arguments = ", ".join(p.name for p in form.row.parameters)
     forward = f"return real.{form.name}({arguments});"
-    body = [f"if (!watching()) {forward}"]
+    body = [f"CallRecord record(Function::{form.name});", f"if (!watching()) {forward}"]
     if form.action == "refuse":
         device = " || ".join(f"is_device({name})" for name in form.buffers())
         body.append(f"if ({device}) return {form.refusal()};")
@@ -262,14 +262,15 @@ def collective(form):
     buffers = " ".join(["const void*", *(["sendbuf"] if "sendbuf" in passed else [])])
     buffers += ", " + " ".join(["void*", *(["recvbuf"] if "recvbuf" in passed else [])])
     call = f"return {verb}(call{', request' if request else ''}, [=]({buffers}{request}) {{"
-    body = [f"if (!watching()) return real.{form.name}({arguments});", *fields, call,
+    body = [f"CallRecord record(Function::{form.name});",
+            f"if (!watching()) return real.{form.name}({arguments});", *fields, call,
             f"  return real.{in_host}({', '.join(passed)});", "});"]
     return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
 
 
 def collectives(forms):
     what = "The collective functions: each names its arguments and how the host MPI is called."
-    return [*opening("//", what), '#include "mpi/collective.h"', "", "using namespace fairlead::mpi;", "",
+    return [*opening("//", what), '#include "mpi/collective.h"', '#include "mpi/record.h"', "", "using namespace fairlead::mpi;", "",
             "// clang-format off",
             *(guarded(form, collective(form)) for form in forms if is_collective(form))]
 
@@ -277,7 +278,8 @@ def collectives(forms):
 def wrappers(forms):
     what = "The MPI functions that refuse device buffers, or park this rank while they block."
     return [*opening("//", what),
-            '#include "mpi/between_nodes.h"', '#include "mpi/front.h"', '#include "mpi/real.h"', "",
+            '#include "mpi/between_nodes.h"', '#include "mpi/front.h"', '#include "mpi/real.h"',
+            '#include "mpi/record.h"', "",
             "using namespace fairlead::mpi;", "", "// clang-format off",
             *(guarded(form, wrapper(form)) for form in forms if form.action in ("refuse", "park"))]
 

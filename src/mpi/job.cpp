@@ -16,7 +16,6 @@
 #include "base/launched_job.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "base/statistics.h"
 #include "coll/kernel_run.h"
 #include "coll/nccl_collective.h"
 #include "mpi/between_nodes.h"
@@ -27,6 +26,7 @@
 #include "mpi/leaks.h"
 #include "mpi/meeting_point.h"
 #include "mpi/network.h"
+#include "mpi/observation.h"
 #include "mpi/progress_thread.h"
 #include "mpi/request.h"
 
@@ -159,6 +159,7 @@ void open_job() {
   PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
   set_log_rank(world_rank, world_size);
+  start_observing();
   if (!any_rank_has_gpu()) return;
   node::Nonce nonce = agree_on_nonce();
   std::unique_ptr<coll::Hall> hall;
@@ -178,24 +179,6 @@ void open_job() {
   if (world_rank == 0)
     log_line(LogLevel::info, "device messages are served; this rank's GPUs: %s",
              device::runtime() ? device::runtime()->name() : "none");
-}
-
-// One table for the job, from what every rank counted.
-void print_statistics() {
-  constexpr int rows = static_cast<int>(Traffic::rows);
-  uint64_t mine[2 * rows], all[2 * rows];
-  for (int row = 0; row < rows; ++row) {
-    mine[2 * row] = traffic(static_cast<Traffic>(row)).messages;
-    mine[2 * row + 1] = traffic(static_cast<Traffic>(row)).bytes;
-  }
-  real.Reduce(mine, all, 2 * rows, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (world_rank != 0 || !options().stats) return;
-  std::fprintf(stderr, "fairlead statistics over %d ranks\n%-26s %12s %16s\n", world_size, "device messages",
-               "count", "bytes");
-  for (int row = 0; row < rows; ++row)
-    std::fprintf(stderr, "%-26s %12llu %16llu\n", to_string(static_cast<Traffic>(row)),
-                 static_cast<unsigned long long>(all[2 * row]),
-                 static_cast<unsigned long long>(all[2 * row + 1]));
 }
 
 void close_job() {
@@ -230,7 +213,6 @@ void close_job() {
     log_line(LogLevel::info, "transports: %s",
              paths.empty() ? "no device messages inside this node" : paths.c_str());
   }
-  print_statistics();
   detail::watching = false;
   close_communicators();
   network::close();
@@ -260,5 +242,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Init_thread(int* argc, char*** argv, int requ
 
 extern "C" FAIRLEAD_EXPORT int MPI_Finalize(void) {
   close_job();
+  stop_observing();
   return real.Finalize();
 }

@@ -24,6 +24,7 @@
 #include "mpi/network_receive.h"
 #include "mpi/network_send.h"
 #include "mpi/real.h"
+#include "mpi/record.h"
 #include "p2p/pull.h"
 #include "p2p/send_offer.h"
 
@@ -97,6 +98,7 @@ class Operation {
   MPI_Request message_ = MPI_REQUEST_NULL;
   std::atomic<bool> complete_{false};
   std::atomic<std::chrono::steady_clock::time_point> waiting_since_ = never;
+  MessageRecord record_;
 };
 
 enum class SendMode { standard, synchronous, ready, buffered };
@@ -121,10 +123,12 @@ class Send : public Operation {
   void buffer_at_once() { buffer_at_once_ = true; }
 
  private:
+  Fallback why_plain(int receiver, const Layout& layout) const;
   bool offer(int receiver, const device::Allocation& allocation, uint64_t bytes);
   int stream(int receiver, const device::Allocation& allocation, uint64_t bytes);
+  void describe_by(p2p::Descriptor descriptor);
   int post_descriptor();
-  int send_plain(const device::Allocation& allocation, const Layout& layout);
+  int send_plain(const device::Allocation& allocation, const Layout& layout, Fallback why);
   int post(const void* address, MPI_Count count, MPI_Datatype datatype);
   void hurry();
   bool let_go();
@@ -191,13 +195,16 @@ class Receive : public Operation {
   int post();
   void arrived(const unsigned char* bytes, MPI_Count length);
   void deliver(const unsigned char* bytes, MPI_Count length);
-  void end_transfer(device::Error error, uint64_t bytes, bool truncated);
+  void end_transfer(device::Error error, Traffic way, uint64_t bytes, bool truncated);
   void end_copy(device::Error error);
   void over();
+  void end_arrow();
 
   KeptType datatype_;
   UserBuffer buffer_;
   MatchKey key_;
+  uint64_t arrow_ = 0;   // of the trace: the descriptor's
+  int from_world_ = -1;  // its sender, while something is traced and it is known
   int device_ = -1;
   Layout layout_;
   MPI_Request own_request_ = MPI_REQUEST_NULL;  // persistent

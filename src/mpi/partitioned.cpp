@@ -17,6 +17,7 @@
 #include "device/copy.h"
 #include "device/small_copy.h"
 #include "mpi/front.h"
+#include "mpi/record.h"
 #include "mpi/request.h"
 #include "mpi/stream_check.h"
 
@@ -28,8 +29,9 @@ using device::Error;
 class Partitioned : public Operation {
  public:
   // `buffer` names the first partition.
-  Partitioned(const UserBuffer& buffer, int partitions, MPI_Comm comm)
+  Partitioned(const UserBuffer& buffer, int partitions, MPI_Comm comm, Traffic way)
       : Operation(comm),
+        way_(way),
         partitions_(partitions),
         datatype_(buffer.datatype),
         buffer_{buffer.address, buffer.count, datatype_.get()},
@@ -59,6 +61,7 @@ class Partitioned : public Operation {
 
   int start() override {
     begin();
+    record_.went(way_, static_cast<uint64_t>(layout_.bytes * partitions_));
     landed_ = false;
     host_error_ = error_ = MPI_SUCCESS;
     device_ = device::classify(static_cast<char*>(buffer_.address) + layout_.first).device;
@@ -67,6 +70,7 @@ class Partitioned : public Operation {
   // Nothing that a peer waits for is ours to do.
   void settle() override {}
   int finish(MPI_Status* status) override {
+    record_.end();
     MPI_Request request = request_;  // it is persistent
     int result = real.Wait(&request, MPI_STATUS_IGNORE);
     if (result == MPI_SUCCESS) result = host_error_;
@@ -92,6 +96,7 @@ class Partitioned : public Operation {
   char* in_device(int partition) const { return static_cast<char*>(buffer_.address) + stride_ * partition; }
   unsigned char* in_host(int partition) const { return host_.data() + layout_.bytes * partition; }
 
+  Traffic way_;
   int partitions_;
   KeptType datatype_;
   UserBuffer buffer_;
@@ -108,7 +113,7 @@ class Partitioned : public Operation {
 class PartitionedSend : public Partitioned {
  public:
   PartitionedSend(const UserBuffer& buffer, int partitions, int, int, MPI_Comm comm)
-      : Partitioned(buffer, partitions, comm) {}
+      : Partitioned(buffer, partitions, comm, Traffic::plain_sent) {}
 
   int start() override {
     ready_ = 0;
@@ -158,7 +163,7 @@ class PartitionedSend : public Partitioned {
 class PartitionedReceive : public Partitioned {
  public:
   PartitionedReceive(const UserBuffer& buffer, int partitions, int source, int tag, MPI_Comm comm)
-      : Partitioned(buffer, partitions, comm),
+      : Partitioned(buffer, partitions, comm, Traffic::plain_received),
         source_(source),
         tag_(tag),
         places_(static_cast<size_t>(partitions)) {}
@@ -315,6 +320,7 @@ using namespace fairlead::mpi;
 extern "C" FAIRLEAD_EXPORT int MPI_Psend_init(const void* buf, int partitions, MPI_Count count,
                                               MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
                                               MPI_Info info, MPI_Request* request) {
+  CallRecord record(Function::Psend_init);
   auto init = [&](const void* host, MPI_Count host_count, MPI_Datatype host_type, MPI_Request* into) {
     return real.Psend_init(host, partitions, host_count, host_type, dest, tag, comm, info, into);
   };
@@ -327,6 +333,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Psend_init(const void* buf, int partitions, M
 extern "C" FAIRLEAD_EXPORT int MPI_Precv_init(void* buf, int partitions, MPI_Count count,
                                               MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                                               MPI_Info info, MPI_Request* request) {
+  CallRecord record(Function::Precv_init);
   auto init = [&](void* host, MPI_Count host_count, MPI_Datatype host_type, MPI_Request* into) {
     return real.Precv_init(host, partitions, host_count, host_type, source, tag, comm, info, into);
   };
@@ -336,12 +343,14 @@ extern "C" FAIRLEAD_EXPORT int MPI_Precv_init(void* buf, int partitions, MPI_Cou
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Pready(int partition, MPI_Request request) {
+  CallRecord record(Function::Pready);
   return mark_ready(
       request, 1, [&](PartitionedSend& operation) { return operation.copy_out(partition, partition); },
       [&] { return real.Pready(partition, request); });
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Pready_range(int low, int high, MPI_Request request) {
+  CallRecord record(Function::Pready_range);
   return mark_ready(
       request, high - low + 1, [&](PartitionedSend& operation) { return operation.copy_out(low, high); },
       [&] { return real.Pready_range(low, high, request); });
@@ -352,6 +361,7 @@ extern "C" FAIRLEAD_EXPORT int fairlead_pready_list(int length, const int partit
                                                     MPI_Request request) __asm__("MPI_Pready_list");
 
 int fairlead_pready_list(int length, const int partitions[], MPI_Request request) {
+  CallRecord record(Function::Pready_list);
   auto copy_out = [&](PartitionedSend& operation) {
     int result = MPI_SUCCESS;
     for (int i = 0; i < length && result == MPI_SUCCESS; ++i)
@@ -362,6 +372,7 @@ int fairlead_pready_list(int length, const int partitions[], MPI_Request request
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Parrived(MPI_Request request, int partition, int* flag) {
+  CallRecord record(Function::Parrived);
   if (watching() && engine().busy()) engine().progress();
   if (auto* operation = find<PartitionedReceive>(request)) return operation->arrived(partition, flag);
   return real.Parrived(request, partition, flag);

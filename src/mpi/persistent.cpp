@@ -4,6 +4,7 @@
 // nobody; a receive into host memory, which a descriptor may reach, stays the host's own request.
 
 #include "mpi/front.h"
+#include "mpi/record.h"
 #include "mpi/request.h"
 
 namespace fairlead::mpi {
@@ -12,6 +13,7 @@ namespace {
 template <auto slot, SendMode mode, class Count>
 int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
               MPI_Request* request) {
+  CallRecord record(function_of<slot>);
   if (!watching() || !is_device(buf, datatype)) return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
   MPI_Request token;
   if (int result = make_token(&token); result != MPI_SUCCESS) return result;
@@ -24,6 +26,7 @@ int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int
 template <auto slot, class Count>
 int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
               MPI_Request* request) {
+  CallRecord record(function_of<slot>);
   bool device = watching() && is_device(buf, datatype);
   if (!watching() || (!device && source == MPI_PROC_NULL))
     return (real.*slot)(buf, count, datatype, source, tag, comm, request);
@@ -84,11 +87,13 @@ extern "C" FAIRLEAD_EXPORT int MPI_Recv_init_c(void* buf, MPI_Count count, MPI_D
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Start(MPI_Request* request) {
+  CallRecord record(Function::Start);
   return watching() && engine().busy() ? start(request) : real.Start(request);
 }
 
 // One by one, so that messages are posted in the order of the array (M1).
 extern "C" FAIRLEAD_EXPORT int MPI_Startall(int count, MPI_Request requests[]) {
+  CallRecord record(Function::Startall);
   if (!watching() || !engine().busy()) return real.Startall(count, requests);
   for (int i = 0; i < count; ++i)
     if (int result = start(&requests[i]); result != MPI_SUCCESS) return result;

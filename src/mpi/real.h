@@ -39,6 +39,8 @@ class Slot;
 template <Function function, class... Parameters>
 class Slot<function, int(Parameters...)> {
  public:
+  static constexpr Function id = function;
+
   int operator()(Parameters... parameters) {
     Address address = address_.load(std::memory_order_relaxed);
     if (!address && !(address = bind())) return detail::report_missing(function);

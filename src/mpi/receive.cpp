@@ -4,6 +4,7 @@
 // have used device memory.
 
 #include "mpi/front.h"
+#include "mpi/record.h"
 #include "mpi/request.h"
 #include "mpi/stash.h"
 
@@ -11,8 +12,8 @@ namespace fairlead::mpi {
 namespace {
 
 template <auto blocking, class Count>
-int receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
-            MPI_Status* status) {
+int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+         MPI_Status* status) {
   UserBuffer buffer{buf, count, datatype};
   if (!watching()) return (real.*blocking)(buf, count, datatype, source, tag, comm, status);
   bool device = is_device(buf, datatype);
@@ -37,9 +38,19 @@ int receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, 
   return run(operation, status);
 }
 
+template <auto blocking, class Count>
+int receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+            MPI_Status* status) {
+  CallRecord record(function_of<blocking>);
+  return record_receive(record, comm, status, [&](MPI_Status* wanted) {
+    return take<blocking>(buf, count, datatype, source, tag, comm, wanted);
+  });
+}
+
 template <auto start, class Count>
 int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
              MPI_Request* request) {
+  CallRecord record(function_of<start>);
   if (!watching() || source == MPI_PROC_NULL) {
     // Nothing will arrive, so a device address does no harm, but the host MPI need not see it.
     bool hide = watching() && is_device(buf, datatype);
@@ -74,13 +85,17 @@ std::unique_ptr<Receive> matched_receive(const UserBuffer& buffer, MPI_Message* 
 
 template <auto blocking, class Count>
 int matched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {
-  if (auto operation = matched_receive({buf, count, datatype}, message)) return run(*operation, status);
-  Parked parked;
-  return noted((real.*blocking)(buf, count, datatype, message, status));
+  CallRecord record(function_of<blocking>);
+  return record_receive(record, MPI_COMM_NULL, status, [&](MPI_Status* wanted) {
+    if (auto operation = matched_receive({buf, count, datatype}, message)) return run(*operation, wanted);
+    Parked parked;
+    return noted((real.*blocking)(buf, count, datatype, message, wanted));
+  });
 }
 
 template <auto start, class Count>
 int imatched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Request* request) {
+  CallRecord record(function_of<start>);
   if (auto operation = matched_receive({buf, count, datatype}, message))
     return hand_out(std::move(operation), request);
   return (real.*start)(buf, count, datatype, message, request);

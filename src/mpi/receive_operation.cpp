@@ -80,6 +80,9 @@ int Receive::start() {
   step_ = Step::matching;
   override_bytes_ = -1;
   descriptor_came_ = false;
+  arrow_ = 0;
+  // The communicator may be freed before the message comes.
+  from_world_ = observe::tracing() ? rank_in_world(comm_, key_.source) : -1;
   host_error_ = MPI_SUCCESS;
   error_ = MPI_SUCCESS;
   layout_ = layout_of(buffer_.count, buffer_.datatype);
@@ -170,6 +173,7 @@ void Receive::advance() {
       host_error_ = result != MPI_SUCCESS ? result : status_.MPI_ERROR;
       if (host_error_ != MPI_SUCCESS) return over();
       PMPI_Test_cancelled(&status_, &cancelled);
+      if (native_ && !cancelled) record_.went(Traffic::native, static_cast<uint64_t>(byte_count(status_)));
       if (cancelled || native_) return over();
       MPI_Count length = byte_count(status_);
       bounce_.note_used(static_cast<size_t>(length));
@@ -178,12 +182,13 @@ void Receive::advance() {
     }
     case Step::pulling: {
       Error state = pull_->advance();
-      if (state != Error::not_ready) end_transfer(state, pull_->bytes(), pull_->truncated());
+      if (state != Error::not_ready) end_transfer(state, pull_->way(), pull_->bytes(), pull_->truncated());
       return;
     }
     case Step::streaming: {
       Error state = stream_->advance();
-      if (state != Error::not_ready) end_transfer(state, stream_->bytes(), stream_->truncated());
+      if (state != Error::not_ready)
+        end_transfer(state, Traffic::network, stream_->bytes(), stream_->truncated());
       return;
     }
     case Step::copying: {
@@ -218,6 +223,7 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   // Without memory nothing can be taken, but the sender completes.
   error_ = to || layout_.bytes == 0 ? MPI_SUCCESS : MPI_ERR_OTHER;
   descriptor_came_ = true;
+  arrow_ = descriptor.arrow;
   override_bytes_ = static_cast<MPI_Count>(descriptor.bytes);
   uint64_t capacity = error_ == MPI_SUCCESS ? static_cast<uint64_t>(layout_.bytes) : 0;
   int device = layout_.contiguous ? device_ : -1;
@@ -231,7 +237,8 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   advance();
 }
 
-void Receive::end_transfer(Error error, uint64_t bytes, bool truncated) {
+void Receive::end_transfer(Error error, Traffic way, uint64_t bytes, bool truncated) {
+  if (error == Error::none && !truncated) record_.went(way, bytes);
   if (error != Error::none || error_ != MPI_SUCCESS) {
     error_ = MPI_ERR_OTHER;
   } else if (truncated) {
@@ -262,6 +269,7 @@ void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
     return over();
   }
   count(Traffic::plain_received, static_cast<uint64_t>(length));
+  record_.went(Traffic::plain_received, static_cast<uint64_t>(length));
   if (!layout_.contiguous) {
     if (!unpack_to_device(bytes, length, buffer_.address, buffer_.count, buffer_.datatype, layout_, device_))
       error_ = MPI_ERR_OTHER;
@@ -317,7 +325,15 @@ void Receive::describe(MPI_Status* status) {
   if (override_bytes_ >= 0) set_byte_count(status, override_bytes_);
 }
 
+void Receive::end_arrow() {
+  if (descriptor_came_) return observe::trace_received(arrow_);
+  int from = comm_ == MPI_COMM_WORLD ? status_.MPI_SOURCE : from_world_;
+  mpi::end_arrow(from, status_.MPI_TAG, byte_count(status_));
+}
+
 int Receive::finish(MPI_Status* status) {
+  record_.end();
+  if (observe::tracing()) end_arrow();
   int result = MPI_SUCCESS;
   if (message_ != MPI_REQUEST_NULL && !descriptor_came_ && (into_device() || handle == MPI_REQUEST_NULL)) {
     // The user does not see the host's own wait here, so it must not raise errors its own way.

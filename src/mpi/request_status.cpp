@@ -5,6 +5,7 @@
 // first, so that they work with every host MPI.
 
 #include "mpi/front.h"
+#include "mpi/record.h"
 #include "mpi/request.h"
 
 namespace fairlead::mpi {
@@ -58,6 +59,7 @@ void progress() {
 using namespace fairlead::mpi;
 
 extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
+  CallRecord record(Function::Request_get_status);
   if (!watching() || !engine().busy()) return real.Request_get_status(request, flag, status);
   engine().progress();
   Operation* operation = engine().find(request);
@@ -69,6 +71,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status(MPI_Request request, int* 
 
 extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status_all(int count, const MPI_Request requests[], int* flag,
                                                           MPI_Status statuses[]) {
+  CallRecord record(Function::Request_get_status_all);
   if (!watching()) return real.Request_get_status_all(count, requests, flag, statuses);
   progress();
   *flag = 1;
@@ -84,6 +87,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status_all(int count, const MPI_R
 
 extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status_any(int count, const MPI_Request requests[], int* index,
                                                           int* flag, MPI_Status* status) {
+  CallRecord record(Function::Request_get_status_any);
   if (!watching()) return real.Request_get_status_any(count, requests, index, flag, status);
   progress();
   MPI_Status ignored;
@@ -107,6 +111,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status_any(int count, const MPI_R
 extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status_some(int count, const MPI_Request requests[],
                                                            int* outcount, int indices[],
                                                            MPI_Status statuses[]) {
+  CallRecord record(Function::Request_get_status_some);
   if (!watching()) return real.Request_get_status_some(count, requests, outcount, indices, statuses);
   progress();
   int complete = 0;

@@ -5,6 +5,7 @@
 #include <climits>
 
 #include "mpi/front.h"
+#include "mpi/record.h"
 #include "mpi/request.h"
 
 namespace fairlead::mpi {
@@ -14,11 +15,14 @@ namespace {
 // nonblocking form of the same mode.
 template <auto blocking, auto start, SendMode mode, class Count>
 int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+  CallRecord record(function_of<blocking>);
+  record.add_bytes(count, datatype);
   if (!watching()) return (real.*blocking)(buf, count, datatype, dest, tag, comm);
   if (is_device(buf, datatype)) {
     Send operation(mode, {const_cast<void*>(buf), count, datatype}, dest, tag, comm);
     return run(operation, MPI_STATUS_IGNORE);
   }
+  record.trace_sent(count, datatype, dest, tag, comm);
   if (mode == SendMode::buffered || !engine().busy())
     return (real.*blocking)(buf, count, datatype, dest, tag, comm);
   MPI_Request request;
@@ -29,7 +33,12 @@ int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag,
 template <auto start, SendMode mode, class Count>
 int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
           MPI_Request* request) {
-  if (!watching() || !is_device(buf, datatype)) return (real.*start)(buf, count, datatype, dest, tag, comm, request);
+  CallRecord record(function_of<start>);
+  record.add_bytes(count, datatype);
+  if (!watching() || !is_device(buf, datatype)) {
+    record.trace_sent(count, datatype, dest, tag, comm);
+    return (real.*start)(buf, count, datatype, dest, tag, comm, request);
+  }
   return hand_out(
       std::make_unique<Send>(mode, UserBuffer{const_cast<void*>(buf), count, datatype}, dest, tag, comm),
       request);

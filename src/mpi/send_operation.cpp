@@ -29,6 +29,7 @@ void Operation::begin() {
   complete_ = false;
   active = true;
   waiting_since_ = never;
+  record_.begin();
 }
 
 int Operation::raise(int code) {
@@ -72,9 +73,11 @@ int Send::start() {
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is left to the host MPI",
              static_cast<unsigned long long>(bytes), dest_, tag_);
     count(Traffic::native, bytes);
+    record_.went(Traffic::native, bytes);
+    begin_arrow(buffer_.count, buffer_.datatype, dest_, tag_, comm_);
     return post(buffer_.address, buffer_.count, buffer_.datatype);
   }
-  if (receiver < 0 || !layout.contiguous) return send_plain(allocation, layout);
+  if (receiver < 0 || !layout.contiguous) return send_plain(allocation, layout, why_plain(receiver, layout));
   if (network::reaches(receiver)) {
     // Synchronous messages travel whole: a probe takes a descriptor from the host MPI, which matches it, and
     // no shared memory could tell its sender that this was no receive (M4).
@@ -84,7 +87,14 @@ int Send::start() {
   } else if (engine().node()) {
     if (offer(engine().node()->node_rank_of_world(receiver), allocation, bytes)) return post_descriptor();
   }
-  return send_plain(allocation, layout);
+  return send_plain(allocation, layout, why_plain(receiver, layout));
+}
+
+Fallback Send::why_plain(int receiver, const Layout& layout) const {
+  if (mode_ == SendMode::buffered) return Fallback::buffered_mode;
+  if (receiver < 0) return Fallback::unknown_peer;
+  if (!layout.contiguous) return Fallback::gaps;
+  return network::reaches(receiver) ? Fallback::other_node : Fallback::no_offer;
 }
 
 // False when no offer is free.
@@ -92,13 +102,13 @@ bool Send::offer(int receiver, const device::Allocation& allocation, uint64_t by
   std::lock_guard lock(engine().mutex());
   offer_ = p2p::SendOffer::open(*engine().node(), receiver, buffer_.address, bytes, allocation);
   if (!offer_) return false;
-  descriptor_ = p2p::DescriptorMessage(offer_->descriptor());
   if (buffer_at_once_) {
     offer_->buffer();
     if (!offer_->buffer_free()) offer_->flush();
     if (!offer_->buffer_free()) offer_.reset();  // no memory for that: the message travels plain
     if (!offer_) return false;
   }
+  describe_by(offer_->descriptor());
   log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is offer %u",
            static_cast<unsigned long long>(bytes), dest_, tag_, offer_->descriptor().number);
   return true;
@@ -108,7 +118,8 @@ int Send::stream(int receiver, const device::Allocation& allocation, uint64_t by
   {
     std::lock_guard lock(engine().mutex());
     stream_ = std::make_unique<NetworkSend>(receiver, buffer_.address, bytes, allocation.device);
-    descriptor_ = p2p::DescriptorMessage(stream_->descriptor());
+    record_.went(Traffic::network, bytes);
+    describe_by(stream_->descriptor());
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is stream %u",
              static_cast<unsigned long long>(bytes), dest_, tag_, stream_->descriptor().number);
   }
@@ -117,6 +128,12 @@ int Send::stream(int receiver, const device::Allocation& allocation, uint64_t by
   std::lock_guard lock(engine().mutex());
   stream_->advance();
   return result;
+}
+
+void Send::describe_by(p2p::Descriptor descriptor) {
+  descriptor.arrow = observe::next_arrow();
+  observe::trace_sent(descriptor.arrow);
+  descriptor_ = p2p::DescriptorMessage(descriptor);
 }
 
 int Send::post_descriptor() {
@@ -129,10 +146,13 @@ int Send::post_descriptor() {
   return result;
 }
 
-int Send::send_plain(const device::Allocation& allocation, const Layout& layout) {
+int Send::send_plain(const device::Allocation& allocation, const Layout& layout, Fallback why) {
   log_line(LogLevel::trace, "send of %lld bytes to %d with tag %d travels plain",
            static_cast<long long>(layout.bytes), dest_, tag_);
+  count(why);
   count(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
+  record_.went(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
+  begin_arrow(layout.bytes, MPI_BYTE, dest_, tag_, comm_);
   staged_bytes_ = layout.bytes;
   bool copied;
   if (layout.contiguous) {
@@ -225,6 +245,7 @@ void Send::settle() {
 }
 
 int Send::finish(MPI_Status* status) {
+  record_.end();
   int result = message_ == MPI_REQUEST_NULL ? MPI_SUCCESS : real.Wait(&message_, status);
   staged_ = HostBuffer();
   return lost_ && result == MPI_SUCCESS ? raise(MPI_ERR_OTHER) : result;
@@ -238,6 +259,7 @@ void Send::describe(MPI_Status* status) {
 std::unique_ptr<p2p::SendOffer> Send::take_unfinished_offer() {
   lost_ |= offer_ && offer_->failed();
   if (stream_) network::keep(std::move(stream_));
+  if (offer_) record_.went(offer_->way(), offer_->bytes());
   if (offer_ && offer_->finished()) offer_.reset();
   return std::move(offer_);
 }

@@ -4,6 +4,7 @@
 // host MPI, so they work too where it has none of its own.
 
 #include "mpi/front.h"
+#include "mpi/record.h"
 #include "mpi/request.h"
 #include "mpi/sendrecv_operation.h"
 
@@ -11,8 +12,14 @@ using namespace fairlead::mpi;
 
 namespace {
 
+// A half in device memory tells the trace itself.
+void trace_host_half(const CallRecord& record, const UserBuffer& buffer, int dest, int tag, MPI_Comm comm) {
+  if (record.on() && !is_device(buffer.address, buffer.datatype))
+    record.trace_sent(buffer.count, buffer.datatype, dest, tag, comm);
+}
+
 template <auto slot, class Count>
-int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+int exchange(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
              void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
              MPI_Status* status) {
   auto host = [&] {
@@ -31,7 +38,7 @@ int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
 }
 
 template <auto slot, class Count>
-int sendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
+int exchange_in_place(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
                      int recvtag, MPI_Comm comm, MPI_Status* status) {
   auto host = [&] {
     return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
@@ -46,9 +53,36 @@ int sendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, in
 }
 
 template <auto slot, class Count>
+int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+             void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+             MPI_Status* status) {
+  CallRecord record(function_of<slot>);
+  record.add_bytes(sendcount, sendtype);
+  trace_host_half(record, {const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag, comm);
+  return record_receive(record, comm, status, [&](MPI_Status* wanted) {
+    return exchange<slot>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
+                          recvtag, comm, wanted);
+  });
+}
+
+template <auto slot, class Count>
+int sendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
+                     int recvtag, MPI_Comm comm, MPI_Status* status) {
+  CallRecord record(function_of<slot>);
+  record.add_bytes(count, datatype);
+  trace_host_half(record, {buf, count, datatype}, dest, sendtag, comm);
+  return record_receive(record, comm, status, [&](MPI_Status* wanted) {
+    return exchange_in_place<slot>(buf, count, datatype, dest, sendtag, source, recvtag, comm, wanted);
+  });
+}
+
+template <auto slot, class Count>
 int isendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
               void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
               MPI_Request* request) {
+  CallRecord record(function_of<slot>);
+  record.add_bytes(sendcount, sendtype);
+  trace_host_half(record, {const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag, comm);
   if (!watching())
     return (real.*slot)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
                         recvtag, comm, request);
@@ -61,6 +95,9 @@ int isendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int d
 template <auto slot, class Count>
 int isendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
                       int recvtag, MPI_Comm comm, MPI_Request* request) {
+  CallRecord record(function_of<slot>);
+  record.add_bytes(count, datatype);
+  trace_host_half(record, {buf, count, datatype}, dest, sendtag, comm);
   if (!watching()) return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
   UserBuffer buffer{buf, count, datatype};
   auto operation =

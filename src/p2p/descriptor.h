@@ -28,6 +28,7 @@ struct Descriptor {
   DescriptorKind kind;
   uint64_t bytes;        // of the user's message
   uint64_t chunk_bytes;  // of a stream: all chunks but the last have this length
+  uint64_t arrow = 0;    // of the trace (src/observe/trace.h); 0: none
 
   uint64_t chunks() const { return (bytes + chunk_bytes - 1) / chunk_bytes; }
   size_t chunk_length(uint64_t chunk) const { return std::min(chunk_bytes, bytes - chunk * chunk_bytes); }

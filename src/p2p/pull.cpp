@@ -3,7 +3,6 @@
 #include "p2p/pull.h"
 
 #include "base/log.h"
-#include "base/statistics.h"
 #include "device/classify.h"
 
 namespace fairlead::p2p {
@@ -165,8 +164,8 @@ void Pull::reconsider() {
 
 Error Pull::over(Error error) {
   bool arrived = error == Error::none && !truncated();
-  Traffic way = !stream_ ? Traffic::peer : stream_->through_device() ? Traffic::bounced : Traffic::staged;
-  if (arrived) count(way, descriptor_.bytes);
+  if (stream_) way_ = stream_->through_device() ? Traffic::bounced : Traffic::staged;
+  if (arrived) count(way_, descriptor_.bytes);
   offer_.fetched.store(arrived && !stream_, std::memory_order_relaxed);
   mapped_ = {};
   stream_.reset();

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <optional>
 
+#include "base/statistics.h"
 #include "device/small_copy.h"
 #include "node/node.h"
 #include "p2p/descriptor.h"
@@ -30,6 +31,7 @@ class Pull {
 
   uint64_t bytes() const { return descriptor_.bytes; }
   bool truncated() const { return descriptor_.bytes > capacity_; }
+  Traffic way() const { return way_; }  // of one that is over
 
  private:
   device::Error claim(node::OfferState from);
@@ -49,6 +51,7 @@ class Pull {
   int device_;
   enum class Step { looking, copying, refused, streaming, over } step_ = Step::looking;
   device::Error result_ = device::Error::none;
+  Traffic way_ = Traffic::peer;
   device::MappedMemory mapped_;  // before copy_: a copy ends before its mapping goes
   device::Slot pinned_;          // where the copy lands, when that is not the user's buffer
   device::Copy copy_;

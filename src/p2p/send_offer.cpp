@@ -61,15 +61,17 @@ struct Sent {
 
 // Mapping another process's memory takes about as long as moving 20 MiB, and is paid again for new memory:
 // what is freed after a message or two had better not be mapped at all. Except where the driver takes new
-// allocations from a block that lives on: that stays mapped, and its handle tells.
-bool describe_if_worth(node::Node& node, int receiver, const device::Allocation& allocation,
-                       const void* address, uint64_t bytes, node::RemoteMemory* remote) {
+// allocations from a block that lives on: that stays mapped, and its handle tells. Says why it was not done.
+std::optional<Fallback> describe_if_worth(node::Node& node, int receiver,
+                                          const device::Allocation& allocation, const void* address,
+                                          uint64_t bytes, node::RemoteMemory* remote) {
   constexpr uint64_t bounce_bytes = uint64_t{4} << 20;
   constexpr size_t remembered = 4096;
   constexpr int tries = 3;
+  constexpr std::optional<Fallback> done;
   static auto& by_base = *new std::unordered_map<uint64_t, Sent>;
   if (options().map_after == 0 || bytes > bounce_bytes)
-    return describe(node, receiver, allocation, address, bytes, remote);
+    return describe(node, receiver, allocation, address, bytes, remote) ? done : Fallback::not_exportable;
   if (by_base.size() > remembered) by_base.clear();
   Sent& sent = by_base[allocation.base];
   auto describe_it = [&] {
@@ -84,13 +86,33 @@ bool describe_if_worth(node::Node& node, int receiver, const device::Allocation&
     sent.messages = 0;
     sent.lives_on = false;
     if (again && sent.exported_otherwise < tries) {
-      if (!describe_it()) return false;
+      if (!describe_it()) return Fallback::not_exportable;
       sent.exported_otherwise = sent.lives_on ? 0 : sent.exported_otherwise + 1;
-      if (sent.lives_on) return true;
+      if (sent.lives_on) return done;
     }
   }
   bool worth = sent.lives_on || sent.messages >= options().map_after || ++sent.messages > options().map_after;
-  return worth && describe_it();
+  if (!worth) return Fallback::not_mapped_yet;
+  return describe_it() ? done : Fallback::not_exportable;
+}
+
+Fallback fallback_of(Reason reason) {
+  switch (reason) {
+    case Reason::switched_off:
+      return Fallback::ipc_off;
+    case Reason::no_context:
+      return Fallback::no_context;
+    case Reason::import_failed:
+      return Fallback::import_failed;
+    case Reason::wrong_bytes:
+      return Fallback::wrong_bytes;
+    case Reason::copy_failed:
+      return Fallback::copy_failed;
+    case Reason::none:
+    case Reason::not_exportable:
+      return Fallback::not_exportable;
+  }
+  return Fallback::not_exportable;
 }
 
 }  // namespace
@@ -109,7 +131,7 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
   slot.reason.store(Reason::none, std::memory_order_relaxed);
   slot.fetched.store(0, std::memory_order_relaxed);
 
-  bool exportable = true;
+  std::optional<Fallback> unreachable;
   if (receiver == node.rank()) {
     slot.source = {};
     slot.source.base = reinterpret_cast<uintptr_t>(address);
@@ -121,17 +143,19 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
       node.decide(node.rank(), device, receiver, Path::staged, Reason::not_exportable,
                   device::runtime()->error_text());
     // Only a pair that is proven can bounce.
-    if (verdict.path == Path::unknown)
-      exportable = describe(node, receiver, allocation, address, bytes, &slot.source);
-    else
-      exportable = verdict.path == Path::peer &&
-                   describe_if_worth(node, receiver, allocation, address, bytes, &slot.source);
+    if (verdict.path == Path::staged)
+      unreachable = fallback_of(verdict.reason);
+    else if (verdict.path == Path::peer)
+      unreachable = describe_if_worth(node, receiver, allocation, address, bytes, &slot.source);
+    else if (!describe(node, receiver, allocation, address, bytes, &slot.source))
+      unreachable = Fallback::not_exportable;
   }
-  return std::unique_ptr<SendOffer>(new SendOffer(node, index, receiver, address, bytes, device, exportable));
+  return std::unique_ptr<SendOffer>(
+      new SendOffer(node, index, receiver, address, bytes, device, unreachable));
 }
 
 SendOffer::SendOffer(node::Node& node, int index, int receiver, const void* address, uint64_t bytes,
-                     int device, bool exportable)
+                     int device, std::optional<Fallback> unreachable)
     : node_(node),
       index_(index),
       receiver_(receiver),
@@ -139,7 +163,7 @@ SendOffer::SendOffer(node::Node& node, int index, int receiver, const void* addr
       address_(address),
       bytes_(bytes),
       device_(device),
-      exportable_(exportable),
+      exportable_(!unreachable),
       failures_seen_(node.block(receiver).failed_receives.load()),
       descriptor_{node.nonce(),
                   descriptor_version,
@@ -148,10 +172,12 @@ SendOffer::SendOffer(node::Node& node, int index, int receiver, const void* addr
                   DescriptorKind::offer,
                   bytes,
                   0} {
-  if (exportable_)
+  if (exportable_) {
     slot_->state.store(OfferState::offered, std::memory_order_release);
-  else
+  } else {
+    count(*unreachable);
     stream();
+  }
 }
 
 SendOffer::~SendOffer() {
@@ -164,6 +190,7 @@ void SendOffer::stream() {
                 slot_->reason.load(std::memory_order_relaxed) != Reason::copy_failed;
   stream_ = std::make_unique<transport::StagedSender>(
       node_, *slot_, device_, address_, bytes_, proven ? transport::Medium::device : transport::Medium::host);
+  way_ = slot_->medium == transport::Medium::device ? Traffic::bounced : Traffic::staged;
 }
 
 void SendOffer::advance() {
@@ -175,6 +202,7 @@ void SendOffer::advance() {
       if (!slot_->state.compare_exchange_strong(state, OfferState::moving)) break;
       if (slot_->reason.load(std::memory_order_relaxed) == Reason::import_failed)
         transport::note_fetched(receiver_, slot_->source, false);
+      count(fallback_of(slot_->reason.load(std::memory_order_relaxed)));
       stream();
       break;
     case OfferState::streaming:
@@ -221,6 +249,7 @@ void SendOffer::buffer() {
   if (stream_) return stream_->spill();
   OfferState expected = OfferState::offered;
   if (pooled_ || !slot_->state.compare_exchange_strong(expected, OfferState::moving)) return;
+  count(Fallback::late_receiver);
   void* pool = exportable_ ? device::pool_allocate(device_, bytes_) : nullptr;
   if (pool && device::copy_now(device_, pool, address_, bytes_) == device::Error::none) {
     device::Allocation allocation = device::classify(pool);
@@ -231,14 +260,15 @@ void SendOffer::buffer() {
       pooled_ = pool;
       address_ = pool;
       slot_->state.store(OfferState::buffered, std::memory_order_release);
-      count(Traffic::buffered_device, bytes_);
+      count(way_ = Traffic::buffered_device, bytes_);
       return;
     }
   }
   if (pool) device::pool_free(pool);
-  count(Traffic::buffered_host, bytes_);
+  count(Fallback::full_pool);
   stream();
   stream_->spill();
+  count(way_ = Traffic::buffered_host, bytes_);
 }
 
 void SendOffer::flush() {

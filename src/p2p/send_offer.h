@@ -10,7 +10,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include "base/statistics.h"
 #include "node/node.h"
 #include "p2p/descriptor.h"
 #include "transport/staged.h"
@@ -28,6 +30,8 @@ class SendOffer {
   const Descriptor& descriptor() const { return descriptor_; }
   uint64_t bytes() const { return bytes_; }
   int receiver() const { return receiver_; }
+  // How the bytes went, as far as the sender knows by now.
+  Traffic way() const { return way_; }
 
   void advance();
   // The user's buffer may be reused: its bytes have arrived or lie in a buffer of ours.
@@ -49,7 +53,7 @@ class SendOffer {
 
  private:
   SendOffer(node::Node& node, int index, int receiver, const void* address, uint64_t bytes, int device,
-            bool exportable);
+            std::optional<Fallback> unreachable);
   void stream();
   void close();
   bool proven() const;
@@ -63,6 +67,7 @@ class SendOffer {
   bool exportable_;
   void* pooled_ = nullptr;
   bool finished_ = false;
+  Traffic way_ = Traffic::peer;
   uint32_t failures_seen_;
   std::unique_ptr<transport::StagedSender> stream_;
   Descriptor descriptor_;

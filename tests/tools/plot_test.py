@@ -51,6 +51,22 @@ def setUpModule():
         json.dump(slower, file)
 
 
+def trace():
+    """Of two ranks: one sends to the other."""
+    def slice(rank, track, category, name, begin, end):
+        return {"ph": "X", "cat": category, "pid": rank, "tid": track, "ts": begin, "dur": end - begin, "name": name}
+
+    def arrow(phase, rank, time):
+        return {"ph": phase, "cat": "message", "name": "message", "id": 1, "pid": rank, "tid": 1, "ts": time}
+
+    names = [{"ph": "M", "name": "process_name", "pid": rank, "tid": 0, "args": {"name": f"rank {rank} on node"}}
+             for rank in (0, 1)]
+    return {"traceEvents": [*names, slice(0, 1, "phase", "halo $x_1$", 0, 5000), slice(0, 1, "mpi", "MPI_Send", 100, 2100),
+                            slice(1, 1, "mpi", "MPI_Recv", 1000, 2500), slice(1, 1000, "gpu", "copy", 1500, 2400),
+                            arrow("s", 0, 150), arrow("f", 1, 2490)],
+            "otherData": {"ranks": 2, "arrows": 1, "dropped_events": 3}}
+
+
 def tearDownModule():
     SAMPLES.cleanup()
 
@@ -169,6 +185,15 @@ class Pictures(PlotTest):
         self.assertIn("allocator: malloc", " ".join(said))
         self.assertNotIn("relative to", " ".join(said))
 
+    def test_a_trace_is_a_time_line(self):
+        with open(self.file("trace.json"), "w") as file:
+            json.dump(trace(), file)
+        self.plot(self.file("trace.json"), "-o", self.file("a.svg"))
+        said = texts(self.read("a.svg"))
+        for text in ("Time-line of a job", "MPI_Send", "MPI_Recv", "copy", "halo $x_1$", "time (ms)", "rank 0 on node: 1"):
+            self.assertIn(text, said)
+        self.assertIn("2 ranks, 1 messages; 3 events were dropped", " ".join(said))
+
     def test_png(self):
         self.plot(sample("allreduce"), "-o", self.file("a.PNG"))
         with open(self.file("a.PNG"), "rb") as file:
@@ -235,6 +260,13 @@ class Refusals(PlotTest):
             for text in (library, "hidden by a test", remedy):
                 self.assertIn(text, result.stderr)
         self.assertFalse(os.path.exists(self.file("a.svg")))
+
+    def test_a_trace_is_drawn_alone(self):
+        path = self.file("trace.json", json.dumps(trace()))
+        self.refuses("plot", path, "--terminal", says=".png or .svg")
+        self.refuses("plot", path, "-o", self.file("a.html"), says=".png or .svg")
+        self.refuses("plot", path, sample("bw"), "-o", self.file("a.svg"), says="drawn alone")
+        self.refuses("plot", path, "--label", "a", "-o", self.file("a.svg"), says="drawn alone")
 
     def test_no_python(self):
         result = fairlead("plot", sample("latency"), "--terminal", PATH=self.folder.name)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fairlead run` starts the launcher that belongs to the program's MPI, and refuses what makes no sense."""
 
+import json
 import os
 import shlex
 import shutil
@@ -47,6 +48,14 @@ class DryRun(ToolTest):
                 self.assertRegex(line, "FAIRLEAD_SIM_DEVICES[ =]3")
                 self.assertRegex(line, "FAIRLEAD_DEVICE[ =]sim")
 
+    def test_what_is_recorded_reaches_the_ranks(self):
+        for abi in MPIS:
+            line = " ".join(self.words("-n", 1, "--stats", "--stats-file", "a.json", "--trace", "b.json", example(abi)))
+            self.assertRegex(line, "FAIRLEAD_STATS[ =]on")
+            self.assertRegex(line, f"FAIRLEAD_STATS_FILE[ =]{os.path.abspath('a.json')}")
+            self.assertRegex(line, f"FAIRLEAD_TRACE[ =]{os.path.abspath('b.json')}")
+            self.assertNotRegex(" ".join(self.words("-n", 1, example(abi))), "FAIRLEAD_(STATS|TRACE)")
+
     def test_own_variables_reach_the_ranks(self):
         for abi in MPIS:
             with self.subTest(abi=abi):
@@ -85,6 +94,17 @@ class Ranks(ToolTest):
             with self.subTest(abi=abi):
                 result = self.succeeds("run", "-n", 2, "--sim", 2, example(abi), 100000)
                 self.assertEqual(result.stdout.count("all correct"), 2, result.stdout)
+
+    def test_statistics_and_trace_are_written(self):
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi), tempfile.TemporaryDirectory() as folder:
+                files = [os.path.join(folder, name) for name in ("statistics.json", "trace.json")]
+                result = self.succeeds("run", "-n", 2, "--sim", 2, "--stats", "--stats-file", files[0], "--trace", files[1],
+                                       example(abi), 1000)
+                self.assertIn("statistics over 2 ranks", result.stderr)
+                statistics, trace = [json.load(open(file)) for file in files]
+                self.assertEqual(statistics["ranks"], 2)
+                self.assertTrue(trace["traceEvents"])
 
     def test_device_pointers_crash_the_mpi_alone(self):
         for abi in MPIS:

@@ -22,7 +22,8 @@ void define_plot(CLI::App& app, PlotArguments& arguments) {
   app.add_option(
       "FILE", arguments.files,
       "Files of one benchmark: what `fairlead bench NAME --json FILE` or `fairlead bench pairs` wrote. "
-      "Files of copy may stand beside those of latency or bw.");
+      "Files of copy may stand beside those of latency or bw. Or a trace (`fairlead run --trace FILE`), as a "
+      "time-line: .png or .svg.");
   auto output =
       app.add_option("-o,--output", arguments.output,
                      "The picture to write: .png, .svg, or .html, a page with the values as tables.")

@@ -103,6 +103,11 @@ std::map<std::string, std::string> variables_for_ranks(const RunArguments& argum
     variables["FAIRLEAD_DEVICE"] = "sim";
     variables["FAIRLEAD_SIM_DEVICES"] = std::to_string(arguments.sim);
   }
+  // Ranks may start in another folder.
+  auto absolute = [](const std::string& file) { return std::filesystem::absolute(file).string(); };
+  if (arguments.stats) variables["FAIRLEAD_STATS"] = "on";
+  if (!arguments.stats_file.empty()) variables["FAIRLEAD_STATS_FILE"] = absolute(arguments.stats_file);
+  if (!arguments.trace.empty()) variables["FAIRLEAD_TRACE"] = absolute(arguments.trace);
   return variables;
 }
 
@@ -133,6 +138,12 @@ void define_run(CLI::App& app, RunArguments& arguments) {
   app.add_flag_callback(
       "--no-preload", [&arguments] { arguments.preload = false; },
       "Run the program without Fairlead, all else the same.");
+  app.add_flag("--stats", arguments.stats,
+               "At the end, print what the MPI calls and device messages of all ranks took; a rank that gets "
+               "SIGUSR1 prints its own so far.");
+  app.add_option("--stats-file", arguments.stats_file, "Write the same to FILE as JSON.")->type_name("FILE");
+  app.add_option("--trace", arguments.trace, "Write a trace of the whole job to FILE, for ui.perfetto.dev.")
+      ->type_name("FILE");
   app.add_flag("--dry-run", arguments.dry_run, "Print the command and stop.");
   app.add_option("--launcher-args", arguments.launcher_args,
                  fmt::format("More words for the launcher, in one argument, split as a shell does. May be "

@@ -22,6 +22,8 @@ struct RunArguments {
   std::string device;  // provider to force, from `bench -d`; "" for none
   bool preload = true;
   bool visible = false;
+  bool stats = false;
+  std::string stats_file, trace;
   bool dry_run = false;
   std::vector<std::string> launcher_args;
 };

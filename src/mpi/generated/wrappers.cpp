@@ -6,30 +6,35 @@
 #include "mpi/between_nodes.h"
 #include "mpi/front.h"
 #include "mpi/real.h"
+#include "mpi/record.h"
 
 using namespace fairlead::mpi;
 
 // clang-format off
 
 extern "C" FAIRLEAD_EXPORT int MPI_Buffer_attach(void* buffer, int size) {
+  CallRecord record(Function::Buffer_attach);
   if (!watching()) return real.Buffer_attach(buffer, size);
   if (is_device(buffer)) return refuse(Function::Buffer_attach, MPI_COMM_SELF);
   return real.Buffer_attach(buffer, size);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Buffer_attach_c(void* buffer, MPI_Count size) {
+  CallRecord record(Function::Buffer_attach_c);
   if (!watching()) return real.Buffer_attach_c(buffer, size);
   if (is_device(buffer)) return refuse(Function::Buffer_attach_c, MPI_COMM_SELF);
   return real.Buffer_attach_c(buffer, size);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_attach_buffer(MPI_Comm comm, void* buffer, int size) {
+  CallRecord record(Function::Comm_attach_buffer);
   if (!watching()) return real.Comm_attach_buffer(comm, buffer, size);
   if (is_device(buffer)) return refuse(Function::Comm_attach_buffer, comm);
   return real.Comm_attach_buffer(comm, buffer, size);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_attach_buffer_c(MPI_Comm comm, void* buffer, MPI_Count size) {
+  CallRecord record(Function::Comm_attach_buffer_c);
   if (!watching()) return real.Comm_attach_buffer_c(comm, buffer, size);
   if (is_device(buffer)) return refuse(Function::Comm_attach_buffer_c, comm);
   return real.Comm_attach_buffer_c(comm, buffer, size);
@@ -37,6 +42,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_attach_buffer_c(MPI_Comm comm, void* buf
 #if MPI_VERSION >= 4
 
 extern "C" FAIRLEAD_EXPORT int MPI_Session_attach_buffer(MPI_Session session, void* buffer, int size) {
+  CallRecord record(Function::Session_attach_buffer);
   if (!watching()) return real.Session_attach_buffer(session, buffer, size);
   if (is_device(buffer)) return refuse(Function::Session_attach_buffer, MPI_COMM_SELF);
   return real.Session_attach_buffer(session, buffer, size);
@@ -46,6 +52,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_attach_buffer(MPI_Session session, vo
 
 extern "C" FAIRLEAD_EXPORT int MPI_Session_attach_buffer_c(MPI_Session session, void* buffer,
     MPI_Count size) {
+  CallRecord record(Function::Session_attach_buffer_c);
   if (!watching()) return real.Session_attach_buffer_c(session, buffer, size);
   if (is_device(buffer)) return refuse(Function::Session_attach_buffer_c, MPI_COMM_SELF);
   return real.Session_attach_buffer_c(session, buffer, size);
@@ -53,18 +60,21 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_attach_buffer_c(MPI_Session session, 
 #endif
 
 extern "C" FAIRLEAD_EXPORT int MPI_Buffer_detach(void* buffer_addr, int* size) {
+  CallRecord record(Function::Buffer_detach);
   if (!watching()) return real.Buffer_detach(buffer_addr, size);
   Parked parked;
   return real.Buffer_detach(buffer_addr, size);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Buffer_detach_c(void* buffer_addr, MPI_Count* size) {
+  CallRecord record(Function::Buffer_detach_c);
   if (!watching()) return real.Buffer_detach_c(buffer_addr, size);
   Parked parked;
   return real.Buffer_detach_c(buffer_addr, size);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer(MPI_Comm comm, void* buffer_addr, int* size) {
+  CallRecord record(Function::Comm_detach_buffer);
   if (!watching()) return real.Comm_detach_buffer(comm, buffer_addr, size);
   await_turn(comm);
   Parked parked;
@@ -72,6 +82,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer(MPI_Comm comm, void* buffe
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer_c(MPI_Comm comm, void* buffer_addr, MPI_Count* size) {
+  CallRecord record(Function::Comm_detach_buffer_c);
   if (!watching()) return real.Comm_detach_buffer_c(comm, buffer_addr, size);
   await_turn(comm);
   Parked parked;
@@ -80,6 +91,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer_c(MPI_Comm comm, void* buf
 #if MPI_VERSION >= 4
 
 extern "C" FAIRLEAD_EXPORT int MPI_Session_detach_buffer(MPI_Session session, void* buffer_addr, int* size) {
+  CallRecord record(Function::Session_detach_buffer);
   if (!watching()) return real.Session_detach_buffer(session, buffer_addr, size);
   Parked parked;
   return real.Session_detach_buffer(session, buffer_addr, size);
@@ -89,6 +101,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_detach_buffer(MPI_Session session, vo
 
 extern "C" FAIRLEAD_EXPORT int MPI_Session_detach_buffer_c(MPI_Session session, void* buffer_addr,
     MPI_Count* size) {
+  CallRecord record(Function::Session_detach_buffer_c);
   if (!watching()) return real.Session_detach_buffer_c(session, buffer_addr, size);
   Parked parked;
   return real.Session_detach_buffer_c(session, buffer_addr, size);
@@ -96,12 +109,14 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_detach_buffer_c(MPI_Session session, 
 #endif
 
 extern "C" FAIRLEAD_EXPORT int MPI_Buffer_flush(void) {
+  CallRecord record(Function::Buffer_flush);
   if (!watching()) return real.Buffer_flush();
   Parked parked;
   return real.Buffer_flush();
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_flush_buffer(MPI_Comm comm) {
+  CallRecord record(Function::Comm_flush_buffer);
   if (!watching()) return real.Comm_flush_buffer(comm);
   await_turn(comm);
   Parked parked;
@@ -110,6 +125,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_flush_buffer(MPI_Comm comm) {
 #if MPI_VERSION >= 4
 
 extern "C" FAIRLEAD_EXPORT int MPI_Session_flush_buffer(MPI_Session session) {
+  CallRecord record(Function::Session_flush_buffer);
   if (!watching()) return real.Session_flush_buffer(session);
   Parked parked;
   return real.Session_flush_buffer(session);
@@ -118,6 +134,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_flush_buffer(MPI_Session session) {
 
 extern "C" FAIRLEAD_EXPORT int MPI_Pack(const void* inbuf, int incount, MPI_Datatype datatype, void* outbuf,
     int outsize, int* position, MPI_Comm comm) {
+  CallRecord record(Function::Pack);
   if (!watching()) return real.Pack(inbuf, incount, datatype, outbuf, outsize, position, comm);
   if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Pack, comm);
   return real.Pack(inbuf, incount, datatype, outbuf, outsize, position, comm);
@@ -125,6 +142,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Pack(const void* inbuf, int incount, MPI_Data
 
 extern "C" FAIRLEAD_EXPORT int MPI_Pack_c(const void* inbuf, MPI_Count incount, MPI_Datatype datatype,
     void* outbuf, MPI_Count outsize, MPI_Count* position, MPI_Comm comm) {
+  CallRecord record(Function::Pack_c);
   if (!watching()) return real.Pack_c(inbuf, incount, datatype, outbuf, outsize, position, comm);
   if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Pack_c, comm);
   return real.Pack_c(inbuf, incount, datatype, outbuf, outsize, position, comm);
@@ -132,6 +150,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Pack_c(const void* inbuf, MPI_Count incount, 
 
 extern "C" FAIRLEAD_EXPORT int MPI_Unpack(const void* inbuf, int insize, int* position, void* outbuf,
     int outcount, MPI_Datatype datatype, MPI_Comm comm) {
+  CallRecord record(Function::Unpack);
   if (!watching()) return real.Unpack(inbuf, insize, position, outbuf, outcount, datatype, comm);
   if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Unpack, comm);
   return real.Unpack(inbuf, insize, position, outbuf, outcount, datatype, comm);
@@ -139,6 +158,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Unpack(const void* inbuf, int insize, int* po
 
 extern "C" FAIRLEAD_EXPORT int MPI_Unpack_c(const void* inbuf, MPI_Count insize, MPI_Count* position,
     void* outbuf, MPI_Count outcount, MPI_Datatype datatype, MPI_Comm comm) {
+  CallRecord record(Function::Unpack_c);
   if (!watching()) return real.Unpack_c(inbuf, insize, position, outbuf, outcount, datatype, comm);
   if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Unpack_c, comm);
   return real.Unpack_c(inbuf, insize, position, outbuf, outcount, datatype, comm);
@@ -146,6 +166,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Unpack_c(const void* inbuf, MPI_Count insize,
 
 extern "C" FAIRLEAD_EXPORT int MPI_Pack_external(const char datarep[], const void* inbuf, int incount,
     MPI_Datatype datatype, void* outbuf, MPI_Aint outsize, MPI_Aint* position) {
+  CallRecord record(Function::Pack_external);
   if (!watching()) return real.Pack_external(datarep, inbuf, incount, datatype, outbuf, outsize, position);
   if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Pack_external, MPI_COMM_SELF);
   return real.Pack_external(datarep, inbuf, incount, datatype, outbuf, outsize, position);
@@ -153,6 +174,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Pack_external(const char datarep[], const voi
 
 extern "C" FAIRLEAD_EXPORT int MPI_Pack_external_c(const char datarep[], const void* inbuf, MPI_Count incount,
     MPI_Datatype datatype, void* outbuf, MPI_Count outsize, MPI_Count* position) {
+  CallRecord record(Function::Pack_external_c);
   if (!watching()) return real.Pack_external_c(datarep, inbuf, incount, datatype, outbuf, outsize, position);
   if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Pack_external_c, MPI_COMM_SELF);
   return real.Pack_external_c(datarep, inbuf, incount, datatype, outbuf, outsize, position);
@@ -160,6 +182,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Pack_external_c(const char datarep[], const v
 
 extern "C" FAIRLEAD_EXPORT int MPI_Unpack_external(const char datarep[], const void* inbuf, MPI_Aint insize,
     MPI_Aint* position, void* outbuf, int outcount, MPI_Datatype datatype) {
+  CallRecord record(Function::Unpack_external);
   if (!watching()) return real.Unpack_external(datarep, inbuf, insize, position, outbuf, outcount, datatype);
   if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Unpack_external, MPI_COMM_SELF);
   return real.Unpack_external(datarep, inbuf, insize, position, outbuf, outcount, datatype);
@@ -167,6 +190,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Unpack_external(const char datarep[], const v
 
 extern "C" FAIRLEAD_EXPORT int MPI_Unpack_external_c(const char datarep[], const void* inbuf,
     MPI_Count insize, MPI_Count* position, void* outbuf, MPI_Count outcount, MPI_Datatype datatype) {
+  CallRecord record(Function::Unpack_external_c);
   if (!watching()) return real.Unpack_external_c(datarep, inbuf, insize, position, outbuf, outcount,
       datatype);
   if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Unpack_external_c, MPI_COMM_SELF);
@@ -174,6 +198,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Unpack_external_c(const char datarep[], const
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
+  CallRecord record(Function::Comm_dup);
   if (!watching()) return real.Comm_dup(comm, newcomm);
   await_turn(comm);
   Parked parked;
@@ -183,6 +208,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
+  CallRecord record(Function::Comm_create);
   if (!watching()) return real.Comm_create(comm, group, newcomm);
   await_turn(comm);
   Parked parked;
@@ -192,6 +218,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_create(MPI_Comm comm, MPI_Group group, M
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
+  CallRecord record(Function::Comm_split);
   if (!watching()) return real.Comm_split(comm, color, key, newcomm);
   await_turn(comm);
   Parked parked;
@@ -202,6 +229,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_split(MPI_Comm comm, int color, int key,
 
 extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm,
     int remote_leader, int tag, MPI_Comm* newintercomm) {
+  CallRecord record(Function::Intercomm_create);
   if (!watching()) return real.Intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag,
       newintercomm);
   await_turn(local_comm);
@@ -213,6 +241,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_create(MPI_Comm local_comm, int loc
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
+  CallRecord record(Function::Intercomm_merge);
   if (!watching()) return real.Intercomm_merge(intercomm, high, newintracomm);
   await_turn(intercomm);
   Parked parked;
@@ -222,6 +251,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_merge(MPI_Comm intercomm, int high,
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
+  CallRecord record(Function::Comm_dup_with_info);
   if (!watching()) return real.Comm_dup_with_info(comm, info, newcomm);
   await_turn(comm);
   Parked parked;
@@ -233,6 +263,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info in
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag,
     MPI_Comm* newcomm) {
+  CallRecord record(Function::Comm_create_group);
   if (!watching()) return real.Comm_create_group(comm, group, tag, newcomm);
   await_turn(comm);
   Parked parked;
@@ -243,6 +274,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_create_group(MPI_Comm comm, MPI_Group gr
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info,
     MPI_Comm* newcomm) {
+  CallRecord record(Function::Comm_split_type);
   if (!watching()) return real.Comm_split_type(comm, split_type, key, info, newcomm);
   await_turn(comm);
   Parked parked;
@@ -253,6 +285,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_split_type(MPI_Comm comm, int split_type
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
+  CallRecord record(Function::Comm_set_info);
   if (!watching()) return real.Comm_set_info(comm, info);
   await_turn(comm);
   Parked parked;
@@ -263,6 +296,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_create_from_group(MPI_Group group, const char* stringtag,
     MPI_Info info, MPI_Errhandler errhandler, MPI_Comm* newcomm) {
+  CallRecord record(Function::Comm_create_from_group);
   if (!watching()) return real.Comm_create_from_group(group, stringtag, info, errhandler, newcomm);
   Parked parked;
   int result = real.Comm_create_from_group(group, stringtag, info, errhandler, newcomm);
@@ -273,6 +307,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_create_from_group(MPI_Group group, const
 extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_create_from_groups(MPI_Group local_group, int local_leader,
     MPI_Group remote_group, int remote_leader, const char* stringtag, MPI_Info info,
     MPI_Errhandler errhandler, MPI_Comm* newintercomm) {
+  CallRecord record(Function::Intercomm_create_from_groups);
   if (!watching()) return real.Intercomm_create_from_groups(local_group, local_leader, remote_group,
       remote_leader, stringtag, info, errhandler, newintercomm);
   Parked parked;
@@ -284,6 +319,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_create_from_groups(MPI_Group local_
 
 extern "C" FAIRLEAD_EXPORT int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[],
     const int periods[], int reorder, MPI_Comm* comm_cart) {
+  CallRecord record(Function::Cart_create);
   if (!watching()) return real.Cart_create(comm_old, ndims, dims, periods, reorder, comm_cart);
   await_turn(comm_old);
   Parked parked;
@@ -293,6 +329,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Cart_create(MPI_Comm comm_old, int ndims, con
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm) {
+  CallRecord record(Function::Cart_sub);
   if (!watching()) return real.Cart_sub(comm, remain_dims, newcomm);
   await_turn(comm);
   Parked parked;
@@ -303,6 +340,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Cart_sub(MPI_Comm comm, const int remain_dims
 
 extern "C" FAIRLEAD_EXPORT int MPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int periods[],
     int* newrank) {
+  CallRecord record(Function::Cart_map);
   if (!watching()) return real.Cart_map(comm, ndims, dims, periods, newrank);
   await_turn(comm);
   Parked parked;
@@ -311,6 +349,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Cart_map(MPI_Comm comm, int ndims, const int 
 
 extern "C" FAIRLEAD_EXPORT int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int index[],
     const int edges[], int reorder, MPI_Comm* comm_graph) {
+  CallRecord record(Function::Graph_create);
   if (!watching()) return real.Graph_create(comm_old, nnodes, index, edges, reorder, comm_graph);
   await_turn(comm_old);
   Parked parked;
@@ -321,6 +360,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Graph_create(MPI_Comm comm_old, int nnodes, c
 
 extern "C" FAIRLEAD_EXPORT int MPI_Graph_map(MPI_Comm comm, int nnodes, const int index[], const int edges[],
     int* newrank) {
+  CallRecord record(Function::Graph_map);
   if (!watching()) return real.Graph_map(comm, nnodes, index, edges, newrank);
   await_turn(comm);
   Parked parked;
@@ -330,6 +370,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Graph_map(MPI_Comm comm, int nnodes, const in
 extern "C" FAIRLEAD_EXPORT int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
     const int degrees[], const int destinations[], const int weights[], MPI_Info info, int reorder,
     MPI_Comm* comm_dist_graph) {
+  CallRecord record(Function::Dist_graph_create);
   if (!watching()) return real.Dist_graph_create(comm_old, n, sources, degrees, destinations, weights, info,
       reorder, comm_dist_graph);
   await_turn(comm_old);
@@ -343,6 +384,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Dist_graph_create(MPI_Comm comm_old, int n, c
 extern "C" FAIRLEAD_EXPORT int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree,
     const int sources[], const int sourceweights[], int outdegree, const int destinations[],
     const int destweights[], MPI_Info info, int reorder, MPI_Comm* comm_dist_graph) {
+  CallRecord record(Function::Dist_graph_create_adjacent);
   if (!watching()) return real.Dist_graph_create_adjacent(comm_old, indegree, sources, sourceweights,
       outdegree, destinations, destweights, info, reorder, comm_dist_graph);
   await_turn(comm_old);
@@ -356,6 +398,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old,
 
 extern "C" FAIRLEAD_EXPORT int MPI_Session_init(MPI_Info info, MPI_Errhandler errhandler,
     MPI_Session* session) {
+  CallRecord record(Function::Session_init);
   if (!watching()) return real.Session_init(info, errhandler, session);
   Parked parked;
   return real.Session_init(info, errhandler, session);
@@ -364,6 +407,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_init(MPI_Info info, MPI_Errhandler er
 #if MPI_VERSION >= 4
 
 extern "C" FAIRLEAD_EXPORT int MPI_Session_finalize(MPI_Session* session) {
+  CallRecord record(Function::Session_finalize);
   if (!watching()) return real.Session_finalize(session);
   Parked parked;
   return real.Session_finalize(session);
@@ -372,6 +416,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_finalize(MPI_Session* session) {
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_spawn(const char* command, char* argv[], int maxprocs, MPI_Info info,
     int root, MPI_Comm comm, MPI_Comm* intercomm, int array_of_errcodes[]) {
+  CallRecord record(Function::Comm_spawn);
   if (!watching()) return real.Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm,
       array_of_errcodes);
   await_turn(comm);
@@ -384,6 +429,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_spawn(const char* command, char* argv[],
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_spawn_multiple(int count, char* array_of_commands[],
     char** array_of_argv[], const int array_of_maxprocs[], const MPI_Info array_of_info[], int root,
     MPI_Comm comm, MPI_Comm* intercomm, int array_of_errcodes[]) {
+  CallRecord record(Function::Comm_spawn_multiple);
   if (!watching()) return real.Comm_spawn_multiple(count, array_of_commands, array_of_argv, array_of_maxprocs,
       array_of_info, root, comm, intercomm, array_of_errcodes);
   await_turn(comm);
@@ -396,6 +442,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_spawn_multiple(int count, char* array_of
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_accept(const char* port_name, MPI_Info info, int root, MPI_Comm comm,
     MPI_Comm* newcomm) {
+  CallRecord record(Function::Comm_accept);
   if (!watching()) return real.Comm_accept(port_name, info, root, comm, newcomm);
   await_turn(comm);
   Parked parked;
@@ -406,6 +453,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_accept(const char* port_name, MPI_Info i
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_connect(const char* port_name, MPI_Info info, int root, MPI_Comm comm,
     MPI_Comm* newcomm) {
+  CallRecord record(Function::Comm_connect);
   if (!watching()) return real.Comm_connect(port_name, info, root, comm, newcomm);
   await_turn(comm);
   Parked parked;
@@ -415,6 +463,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_connect(const char* port_name, MPI_Info 
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_join(int fd, MPI_Comm* intercomm) {
+  CallRecord record(Function::Comm_join);
   if (!watching()) return real.Comm_join(fd, intercomm);
   Parked parked;
   int result = real.Comm_join(fd, intercomm);
@@ -423,12 +472,14 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_join(int fd, MPI_Comm* intercomm) {
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Open_port(MPI_Info info, char* port_name) {
+  CallRecord record(Function::Open_port);
   if (!watching()) return real.Open_port(info, port_name);
   Parked parked;
   return real.Open_port(info, port_name);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Close_port(const char* port_name) {
+  CallRecord record(Function::Close_port);
   if (!watching()) return real.Close_port(port_name);
   Parked parked;
   return real.Close_port(port_name);
@@ -436,6 +487,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Close_port(const char* port_name) {
 
 extern "C" FAIRLEAD_EXPORT int MPI_Publish_name(const char* service_name, MPI_Info info,
     const char* port_name) {
+  CallRecord record(Function::Publish_name);
   if (!watching()) return real.Publish_name(service_name, info, port_name);
   Parked parked;
   return real.Publish_name(service_name, info, port_name);
@@ -443,18 +495,21 @@ extern "C" FAIRLEAD_EXPORT int MPI_Publish_name(const char* service_name, MPI_In
 
 extern "C" FAIRLEAD_EXPORT int MPI_Unpublish_name(const char* service_name, MPI_Info info,
     const char* port_name) {
+  CallRecord record(Function::Unpublish_name);
   if (!watching()) return real.Unpublish_name(service_name, info, port_name);
   Parked parked;
   return real.Unpublish_name(service_name, info, port_name);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Lookup_name(const char* service_name, MPI_Info info, char* port_name) {
+  CallRecord record(Function::Lookup_name);
   if (!watching()) return real.Lookup_name(service_name, info, port_name);
   Parked parked;
   return real.Lookup_name(service_name, info, port_name);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_disconnect(MPI_Comm* comm) {
+  CallRecord record(Function::Comm_disconnect);
   if (!watching()) return real.Comm_disconnect(comm);
   Parked parked;
   return real.Comm_disconnect(comm);
@@ -462,6 +517,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_disconnect(MPI_Comm* comm) {
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_create(void* base, MPI_Aint size, int disp_unit, MPI_Info info,
     MPI_Comm comm, MPI_Win* win) {
+  CallRecord record(Function::Win_create);
   if (!watching()) return real.Win_create(base, size, disp_unit, info, comm, win);
   if (is_device(base)) return refuse(Function::Win_create, comm);
   await_turn(comm);
@@ -471,6 +527,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_create(void* base, MPI_Aint size, int dis
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_create_c(void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
     MPI_Comm comm, MPI_Win* win) {
+  CallRecord record(Function::Win_create_c);
   if (!watching()) return real.Win_create_c(base, size, disp_unit, info, comm, win);
   if (is_device(base)) return refuse(Function::Win_create_c, comm);
   await_turn(comm);
@@ -479,6 +536,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_create_c(void* base, MPI_Aint size, MPI_A
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_attach(MPI_Win win, void* base, MPI_Aint size) {
+  CallRecord record(Function::Win_attach);
   if (!watching()) return real.Win_attach(win, base, size);
   if (is_device(base)) return refuse_window(Function::Win_attach, win);
   return real.Win_attach(win, base, size);
@@ -486,6 +544,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_attach(MPI_Win win, void* base, MPI_Aint 
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
     void* baseptr, MPI_Win* win) {
+  CallRecord record(Function::Win_allocate);
   if (!watching()) return real.Win_allocate(size, disp_unit, info, comm, baseptr, win);
   await_turn(comm);
   Parked parked;
@@ -494,6 +553,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate(MPI_Aint size, int disp_unit, MP
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
     MPI_Comm comm, void* baseptr, MPI_Win* win) {
+  CallRecord record(Function::Win_allocate_c);
   if (!watching()) return real.Win_allocate_c(size, disp_unit, info, comm, baseptr, win);
   await_turn(comm);
   Parked parked;
@@ -502,6 +562,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_u
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info,
     MPI_Comm comm, void* baseptr, MPI_Win* win) {
+  CallRecord record(Function::Win_allocate_shared);
   if (!watching()) return real.Win_allocate_shared(size, disp_unit, info, comm, baseptr, win);
   await_turn(comm);
   Parked parked;
@@ -510,6 +571,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared(MPI_Aint size, int disp_u
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
     MPI_Comm comm, void* baseptr, MPI_Win* win) {
+  CallRecord record(Function::Win_allocate_shared_c);
   if (!watching()) return real.Win_allocate_shared_c(size, disp_unit, info, comm, baseptr, win);
   await_turn(comm);
   Parked parked;
@@ -517,6 +579,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* win) {
+  CallRecord record(Function::Win_create_dynamic);
   if (!watching()) return real.Win_create_dynamic(info, comm, win);
   await_turn(comm);
   Parked parked;
@@ -524,12 +587,14 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm co
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_free(MPI_Win* win) {
+  CallRecord record(Function::Win_free);
   if (!watching()) return real.Win_free(win);
   Parked parked;
   return real.Win_free(win);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_set_info(MPI_Win win, MPI_Info info) {
+  CallRecord record(Function::Win_set_info);
   if (!watching()) return real.Win_set_info(win, info);
   Parked parked;
   return real.Win_set_info(win, info);
@@ -538,6 +603,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_set_info(MPI_Win win, MPI_Info info) {
 extern "C" FAIRLEAD_EXPORT int MPI_Put(const void* origin_addr, int origin_count,
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
     MPI_Datatype target_datatype, MPI_Win win) {
+  CallRecord record(Function::Put);
   if (!watching()) return real.Put(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
   if (is_device(origin_addr)) return refuse_window(Function::Put, win);
@@ -549,6 +615,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Put(const void* origin_addr, int origin_count
 extern "C" FAIRLEAD_EXPORT int MPI_Put_c(const void* origin_addr, MPI_Count origin_count,
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
     MPI_Datatype target_datatype, MPI_Win win) {
+  CallRecord record(Function::Put_c);
   if (!watching()) return real.Put_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
   if (is_device(origin_addr)) return refuse_window(Function::Put_c, win);
@@ -559,6 +626,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Put_c(const void* origin_addr, MPI_Count orig
 
 extern "C" FAIRLEAD_EXPORT int MPI_Get(void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
     int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win) {
+  CallRecord record(Function::Get);
   if (!watching()) return real.Get(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
   if (is_device(origin_addr)) return refuse_window(Function::Get, win);
@@ -570,6 +638,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Get(void* origin_addr, int origin_count, MPI_
 extern "C" FAIRLEAD_EXPORT int MPI_Get_c(void* origin_addr, MPI_Count origin_count,
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
     MPI_Datatype target_datatype, MPI_Win win) {
+  CallRecord record(Function::Get_c);
   if (!watching()) return real.Get_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
   if (is_device(origin_addr)) return refuse_window(Function::Get_c, win);
@@ -581,6 +650,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Get_c(void* origin_addr, MPI_Count origin_cou
 extern "C" FAIRLEAD_EXPORT int MPI_Accumulate(const void* origin_addr, int origin_count,
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
     MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) {
+  CallRecord record(Function::Accumulate);
   if (!watching()) return real.Accumulate(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win);
   if (is_device(origin_addr)) return refuse_window(Function::Accumulate, win);
@@ -592,6 +662,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Accumulate(const void* origin_addr, int origi
 extern "C" FAIRLEAD_EXPORT int MPI_Accumulate_c(const void* origin_addr, MPI_Count origin_count,
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
     MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) {
+  CallRecord record(Function::Accumulate_c);
   if (!watching()) return real.Accumulate_c(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win);
   if (is_device(origin_addr)) return refuse_window(Function::Accumulate_c, win);
@@ -604,6 +675,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Get_accumulate(const void* origin_addr, int o
     MPI_Datatype origin_datatype, void* result_addr, int result_count, MPI_Datatype result_datatype,
     int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op,
     MPI_Win win) {
+  CallRecord record(Function::Get_accumulate);
   if (!watching()) return real.Get_accumulate(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
   if (is_device(origin_addr) || is_device(result_addr)) return refuse_window(Function::Get_accumulate, win);
@@ -616,6 +688,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Get_accumulate_c(const void* origin_addr, MPI
     MPI_Datatype origin_datatype, void* result_addr, MPI_Count result_count, MPI_Datatype result_datatype,
     int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op,
     MPI_Win win) {
+  CallRecord record(Function::Get_accumulate_c);
   if (!watching()) return real.Get_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
   if (is_device(origin_addr) || is_device(result_addr)) return refuse_window(Function::Get_accumulate_c, win);
@@ -626,6 +699,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Get_accumulate_c(const void* origin_addr, MPI
 
 extern "C" FAIRLEAD_EXPORT int MPI_Fetch_and_op(const void* origin_addr, void* result_addr,
     MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win) {
+  CallRecord record(Function::Fetch_and_op);
   if (!watching()) return real.Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op,
       win);
   if (is_device(origin_addr) || is_device(result_addr)) return refuse_window(Function::Fetch_and_op, win);
@@ -635,6 +709,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Fetch_and_op(const void* origin_addr, void* r
 
 extern "C" FAIRLEAD_EXPORT int MPI_Compare_and_swap(const void* origin_addr, const void* compare_addr,
     void* result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Win win) {
+  CallRecord record(Function::Compare_and_swap);
   if (!watching()) return real.Compare_and_swap(origin_addr, compare_addr, result_addr, datatype, target_rank,
       target_disp, win);
   if (is_device(origin_addr) || is_device(compare_addr) ||
@@ -647,6 +722,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Compare_and_swap(const void* origin_addr, con
 extern "C" FAIRLEAD_EXPORT int MPI_Rput(const void* origin_addr, int origin_count,
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
     MPI_Datatype target_datatype, MPI_Win win, MPI_Request* request) {
+  CallRecord record(Function::Rput);
   if (!watching()) return real.Rput(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win, request);
   if (is_device(origin_addr)) return refuse_window(Function::Rput, win);
@@ -657,6 +733,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rput(const void* origin_addr, int origin_coun
 extern "C" FAIRLEAD_EXPORT int MPI_Rput_c(const void* origin_addr, MPI_Count origin_count,
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
     MPI_Datatype target_datatype, MPI_Win win, MPI_Request* request) {
+  CallRecord record(Function::Rput_c);
   if (!watching()) return real.Rput_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win, request);
   if (is_device(origin_addr)) return refuse_window(Function::Rput_c, win);
@@ -667,6 +744,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rput_c(const void* origin_addr, MPI_Count ori
 extern "C" FAIRLEAD_EXPORT int MPI_Rget(void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
     int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win,
     MPI_Request* request) {
+  CallRecord record(Function::Rget);
   if (!watching()) return real.Rget(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win, request);
   if (is_device(origin_addr)) return refuse_window(Function::Rget, win);
@@ -677,6 +755,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rget(void* origin_addr, int origin_count, MPI
 extern "C" FAIRLEAD_EXPORT int MPI_Rget_c(void* origin_addr, MPI_Count origin_count,
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
     MPI_Datatype target_datatype, MPI_Win win, MPI_Request* request) {
+  CallRecord record(Function::Rget_c);
   if (!watching()) return real.Rget_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win, request);
   if (is_device(origin_addr)) return refuse_window(Function::Rget_c, win);
@@ -687,6 +766,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rget_c(void* origin_addr, MPI_Count origin_co
 extern "C" FAIRLEAD_EXPORT int MPI_Raccumulate(const void* origin_addr, int origin_count,
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
     MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request* request) {
+  CallRecord record(Function::Raccumulate);
   if (!watching()) return real.Raccumulate(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win, request);
   if (is_device(origin_addr)) return refuse_window(Function::Raccumulate, win);
@@ -697,6 +777,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Raccumulate(const void* origin_addr, int orig
 extern "C" FAIRLEAD_EXPORT int MPI_Raccumulate_c(const void* origin_addr, MPI_Count origin_count,
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
     MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request* request) {
+  CallRecord record(Function::Raccumulate_c);
   if (!watching()) return real.Raccumulate_c(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win, request);
   if (is_device(origin_addr)) return refuse_window(Function::Raccumulate_c, win);
@@ -708,6 +789,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rget_accumulate(const void* origin_addr, int 
     MPI_Datatype origin_datatype, void* result_addr, int result_count, MPI_Datatype result_datatype,
     int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op,
     MPI_Win win, MPI_Request* request) {
+  CallRecord record(Function::Rget_accumulate);
   if (!watching()) return real.Rget_accumulate(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win,
       request);
@@ -720,6 +802,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rget_accumulate_c(const void* origin_addr, MP
     MPI_Datatype origin_datatype, void* result_addr, MPI_Count result_count, MPI_Datatype result_datatype,
     int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op,
     MPI_Win win, MPI_Request* request) {
+  CallRecord record(Function::Rget_accumulate_c);
   if (!watching()) return real.Rget_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win,
       request);
@@ -730,72 +813,84 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rget_accumulate_c(const void* origin_addr, MP
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_fence(int assert, MPI_Win win) {
+  CallRecord record(Function::Win_fence);
   if (!watching()) return real.Win_fence(assert, win);
   Parked parked;
   return real.Win_fence(assert, win);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_start(MPI_Group group, int assert, MPI_Win win) {
+  CallRecord record(Function::Win_start);
   if (!watching()) return real.Win_start(group, assert, win);
   Parked parked;
   return real.Win_start(group, assert, win);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_complete(MPI_Win win) {
+  CallRecord record(Function::Win_complete);
   if (!watching()) return real.Win_complete(win);
   Parked parked;
   return real.Win_complete(win);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_wait(MPI_Win win) {
+  CallRecord record(Function::Win_wait);
   if (!watching()) return real.Win_wait(win);
   Parked parked;
   return real.Win_wait(win);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_lock(int lock_type, int rank, int assert, MPI_Win win) {
+  CallRecord record(Function::Win_lock);
   if (!watching()) return real.Win_lock(lock_type, rank, assert, win);
   Parked parked;
   return real.Win_lock(lock_type, rank, assert, win);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_unlock(int rank, MPI_Win win) {
+  CallRecord record(Function::Win_unlock);
   if (!watching()) return real.Win_unlock(rank, win);
   Parked parked;
   return real.Win_unlock(rank, win);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_lock_all(int assert, MPI_Win win) {
+  CallRecord record(Function::Win_lock_all);
   if (!watching()) return real.Win_lock_all(assert, win);
   Parked parked;
   return real.Win_lock_all(assert, win);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_unlock_all(MPI_Win win) {
+  CallRecord record(Function::Win_unlock_all);
   if (!watching()) return real.Win_unlock_all(win);
   Parked parked;
   return real.Win_unlock_all(win);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_flush(int rank, MPI_Win win) {
+  CallRecord record(Function::Win_flush);
   if (!watching()) return real.Win_flush(rank, win);
   Parked parked;
   return real.Win_flush(rank, win);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_all(MPI_Win win) {
+  CallRecord record(Function::Win_flush_all);
   if (!watching()) return real.Win_flush_all(win);
   Parked parked;
   return real.Win_flush_all(win);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_local(int rank, MPI_Win win) {
+  CallRecord record(Function::Win_flush_local);
   if (!watching()) return real.Win_flush_local(rank, win);
   Parked parked;
   return real.Win_flush_local(rank, win);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_local_all(MPI_Win win) {
+  CallRecord record(Function::Win_flush_local_all);
   if (!watching()) return real.Win_flush_local_all(win);
   Parked parked;
   return real.Win_flush_local_all(win);
@@ -803,6 +898,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_local_all(MPI_Win win) {
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info,
     MPI_File* fh) {
+  CallRecord record(Function::File_open);
   if (!watching()) return real.File_open(comm, filename, amode, info, fh);
   await_turn(comm);
   Parked parked;
@@ -810,30 +906,35 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_open(MPI_Comm comm, const char* filename
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_close(MPI_File* fh) {
+  CallRecord record(Function::File_close);
   if (!watching()) return real.File_close(fh);
   Parked parked;
   return real.File_close(fh);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_delete(const char* filename, MPI_Info info) {
+  CallRecord record(Function::File_delete);
   if (!watching()) return real.File_delete(filename, info);
   Parked parked;
   return real.File_delete(filename, info);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_set_size(MPI_File fh, MPI_Offset size) {
+  CallRecord record(Function::File_set_size);
   if (!watching()) return real.File_set_size(fh, size);
   Parked parked;
   return real.File_set_size(fh, size);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_preallocate(MPI_File fh, MPI_Offset size) {
+  CallRecord record(Function::File_preallocate);
   if (!watching()) return real.File_preallocate(fh, size);
   Parked parked;
   return real.File_preallocate(fh, size);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_set_info(MPI_File fh, MPI_Info info) {
+  CallRecord record(Function::File_set_info);
   if (!watching()) return real.File_set_info(fh, info);
   Parked parked;
   return real.File_set_info(fh, info);
@@ -841,24 +942,28 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_set_info(MPI_File fh, MPI_Info info) {
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_set_view(MPI_File fh, MPI_Offset disp, MPI_Datatype etype,
     MPI_Datatype filetype, const char* datarep, MPI_Info info) {
+  CallRecord record(Function::File_set_view);
   if (!watching()) return real.File_set_view(fh, disp, etype, filetype, datarep, info);
   Parked parked;
   return real.File_set_view(fh, disp, etype, filetype, datarep, info);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_set_atomicity(MPI_File fh, int flag) {
+  CallRecord record(Function::File_set_atomicity);
   if (!watching()) return real.File_set_atomicity(fh, flag);
   Parked parked;
   return real.File_set_atomicity(fh, flag);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_sync(MPI_File fh) {
+  CallRecord record(Function::File_sync);
   if (!watching()) return real.File_sync(fh);
   Parked parked;
   return real.File_sync(fh);
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence) {
+  CallRecord record(Function::File_seek_shared);
   if (!watching()) return real.File_seek_shared(fh, offset, whence);
   Parked parked;
   return real.File_seek_shared(fh, offset, whence);
@@ -866,6 +971,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_seek_shared(MPI_File fh, MPI_Offset offs
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_at(MPI_File fh, MPI_Offset offset, void* buf, int count,
     MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_read_at);
   if (!watching()) return real.File_read_at(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_at, fh);
   Parked parked;
@@ -874,6 +980,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_at(MPI_File fh, MPI_Offset offset, 
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_c(MPI_File fh, MPI_Offset offset, void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_read_at_c);
   if (!watching()) return real.File_read_at_c(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_at_c, fh);
   Parked parked;
@@ -882,6 +989,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_c(MPI_File fh, MPI_Offset offset
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all(MPI_File fh, MPI_Offset offset, void* buf, int count,
     MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_read_at_all);
   if (!watching()) return real.File_read_at_all(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_at_all, fh);
   Parked parked;
@@ -890,6 +998,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all(MPI_File fh, MPI_Offset offs
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_c(MPI_File fh, MPI_Offset offset, void* buf,
     MPI_Count count, MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_read_at_all_c);
   if (!watching()) return real.File_read_at_all_c(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_at_all_c, fh);
   Parked parked;
@@ -898,6 +1007,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_c(MPI_File fh, MPI_Offset of
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iread_at(MPI_File fh, MPI_Offset offset, void* buf, int count,
     MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iread_at);
   if (!watching()) return real.File_iread_at(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_at, fh);
   return real.File_iread_at(fh, offset, buf, count, datatype, request);
@@ -905,6 +1015,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iread_at(MPI_File fh, MPI_Offset offset,
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iread_at_c(MPI_File fh, MPI_Offset offset, void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iread_at_c);
   if (!watching()) return real.File_iread_at_c(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_at_c, fh);
   return real.File_iread_at_c(fh, offset, buf, count, datatype, request);
@@ -912,6 +1023,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iread_at_c(MPI_File fh, MPI_Offset offse
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iread_at_all(MPI_File fh, MPI_Offset offset, void* buf, int count,
     MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iread_at_all);
   if (!watching()) return real.File_iread_at_all(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_at_all, fh);
   return real.File_iread_at_all(fh, offset, buf, count, datatype, request);
@@ -919,6 +1031,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iread_at_all(MPI_File fh, MPI_Offset off
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iread_at_all_c(MPI_File fh, MPI_Offset offset, void* buf,
     MPI_Count count, MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iread_at_all_c);
   if (!watching()) return real.File_iread_at_all_c(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_at_all_c, fh);
   return real.File_iread_at_all_c(fh, offset, buf, count, datatype, request);
@@ -926,6 +1039,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iread_at_all_c(MPI_File fh, MPI_Offset o
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read(MPI_File fh, void* buf, int count, MPI_Datatype datatype,
     MPI_Status* status) {
+  CallRecord record(Function::File_read);
   if (!watching()) return real.File_read(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read, fh);
   Parked parked;
@@ -934,6 +1048,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read(MPI_File fh, void* buf, int count, 
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_c(MPI_File fh, void* buf, MPI_Count count, MPI_Datatype datatype,
     MPI_Status* status) {
+  CallRecord record(Function::File_read_c);
   if (!watching()) return real.File_read_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_c, fh);
   Parked parked;
@@ -942,6 +1057,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_c(MPI_File fh, void* buf, MPI_Count
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_all(MPI_File fh, void* buf, int count, MPI_Datatype datatype,
     MPI_Status* status) {
+  CallRecord record(Function::File_read_all);
   if (!watching()) return real.File_read_all(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_all, fh);
   Parked parked;
@@ -950,6 +1066,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_all(MPI_File fh, void* buf, int cou
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_c(MPI_File fh, void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_read_all_c);
   if (!watching()) return real.File_read_all_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_all_c, fh);
   Parked parked;
@@ -958,6 +1075,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_c(MPI_File fh, void* buf, MPI_C
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iread(MPI_File fh, void* buf, int count, MPI_Datatype datatype,
     MPI_Request* request) {
+  CallRecord record(Function::File_iread);
   if (!watching()) return real.File_iread(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread, fh);
   return real.File_iread(fh, buf, count, datatype, request);
@@ -965,6 +1083,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iread(MPI_File fh, void* buf, int count,
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iread_c(MPI_File fh, void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iread_c);
   if (!watching()) return real.File_iread_c(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_c, fh);
   return real.File_iread_c(fh, buf, count, datatype, request);
@@ -972,6 +1091,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iread_c(MPI_File fh, void* buf, MPI_Coun
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iread_all(MPI_File fh, void* buf, int count, MPI_Datatype datatype,
     MPI_Request* request) {
+  CallRecord record(Function::File_iread_all);
   if (!watching()) return real.File_iread_all(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_all, fh);
   return real.File_iread_all(fh, buf, count, datatype, request);
@@ -979,6 +1099,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iread_all(MPI_File fh, void* buf, int co
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iread_all_c(MPI_File fh, void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iread_all_c);
   if (!watching()) return real.File_iread_all_c(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_all_c, fh);
   return real.File_iread_all_c(fh, buf, count, datatype, request);
@@ -986,6 +1107,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iread_all_c(MPI_File fh, void* buf, MPI_
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_shared(MPI_File fh, void* buf, int count, MPI_Datatype datatype,
     MPI_Status* status) {
+  CallRecord record(Function::File_read_shared);
   if (!watching()) return real.File_read_shared(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_shared, fh);
   Parked parked;
@@ -994,6 +1116,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_shared(MPI_File fh, void* buf, int 
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_shared_c(MPI_File fh, void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_read_shared_c);
   if (!watching()) return real.File_read_shared_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_shared_c, fh);
   Parked parked;
@@ -1002,6 +1125,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_shared_c(MPI_File fh, void* buf, MP
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iread_shared(MPI_File fh, void* buf, int count, MPI_Datatype datatype,
     MPI_Request* request) {
+  CallRecord record(Function::File_iread_shared);
   if (!watching()) return real.File_iread_shared(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_shared, fh);
   return real.File_iread_shared(fh, buf, count, datatype, request);
@@ -1009,6 +1133,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iread_shared(MPI_File fh, void* buf, int
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iread_shared_c(MPI_File fh, void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iread_shared_c);
   if (!watching()) return real.File_iread_shared_c(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_shared_c, fh);
   return real.File_iread_shared_c(fh, buf, count, datatype, request);
@@ -1016,6 +1141,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iread_shared_c(MPI_File fh, void* buf, M
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered(MPI_File fh, void* buf, int count, MPI_Datatype datatype,
     MPI_Status* status) {
+  CallRecord record(Function::File_read_ordered);
   if (!watching()) return real.File_read_ordered(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_ordered, fh);
   Parked parked;
@@ -1024,6 +1150,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered(MPI_File fh, void* buf, int
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_c(MPI_File fh, void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_read_ordered_c);
   if (!watching()) return real.File_read_ordered_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_ordered_c, fh);
   Parked parked;
@@ -1032,6 +1159,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_c(MPI_File fh, void* buf, M
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_begin(MPI_File fh, MPI_Offset offset, void* buf,
     int count, MPI_Datatype datatype) {
+  CallRecord record(Function::File_read_at_all_begin);
   if (!watching()) return real.File_read_at_all_begin(fh, offset, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_read_at_all_begin, fh);
   Parked parked;
@@ -1040,6 +1168,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_begin(MPI_File fh, MPI_Offse
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_begin_c(MPI_File fh, MPI_Offset offset, void* buf,
     MPI_Count count, MPI_Datatype datatype) {
+  CallRecord record(Function::File_read_at_all_begin_c);
   if (!watching()) return real.File_read_at_all_begin_c(fh, offset, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_read_at_all_begin_c, fh);
   Parked parked;
@@ -1047,6 +1176,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_begin_c(MPI_File fh, MPI_Off
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_end(MPI_File fh, void* buf, MPI_Status* status) {
+  CallRecord record(Function::File_read_at_all_end);
   if (!watching()) return real.File_read_at_all_end(fh, buf, status);
   if (is_device(buf)) return refuse_file(Function::File_read_at_all_end, fh);
   Parked parked;
@@ -1055,6 +1185,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_end(MPI_File fh, void* buf, 
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_begin(MPI_File fh, void* buf, int count,
     MPI_Datatype datatype) {
+  CallRecord record(Function::File_read_all_begin);
   if (!watching()) return real.File_read_all_begin(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_read_all_begin, fh);
   Parked parked;
@@ -1063,6 +1194,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_begin(MPI_File fh, void* buf, i
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_begin_c(MPI_File fh, void* buf, MPI_Count count,
     MPI_Datatype datatype) {
+  CallRecord record(Function::File_read_all_begin_c);
   if (!watching()) return real.File_read_all_begin_c(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_read_all_begin_c, fh);
   Parked parked;
@@ -1070,6 +1202,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_begin_c(MPI_File fh, void* buf,
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_end(MPI_File fh, void* buf, MPI_Status* status) {
+  CallRecord record(Function::File_read_all_end);
   if (!watching()) return real.File_read_all_end(fh, buf, status);
   if (is_device(buf)) return refuse_file(Function::File_read_all_end, fh);
   Parked parked;
@@ -1078,6 +1211,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_end(MPI_File fh, void* buf, MPI
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_begin(MPI_File fh, void* buf, int count,
     MPI_Datatype datatype) {
+  CallRecord record(Function::File_read_ordered_begin);
   if (!watching()) return real.File_read_ordered_begin(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_read_ordered_begin, fh);
   Parked parked;
@@ -1086,6 +1220,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_begin(MPI_File fh, void* bu
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_begin_c(MPI_File fh, void* buf, MPI_Count count,
     MPI_Datatype datatype) {
+  CallRecord record(Function::File_read_ordered_begin_c);
   if (!watching()) return real.File_read_ordered_begin_c(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_read_ordered_begin_c, fh);
   Parked parked;
@@ -1093,6 +1228,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_begin_c(MPI_File fh, void* 
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_end(MPI_File fh, void* buf, MPI_Status* status) {
+  CallRecord record(Function::File_read_ordered_end);
   if (!watching()) return real.File_read_ordered_end(fh, buf, status);
   if (is_device(buf)) return refuse_file(Function::File_read_ordered_end, fh);
   Parked parked;
@@ -1101,6 +1237,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_end(MPI_File fh, void* buf,
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_at(MPI_File fh, MPI_Offset offset, const void* buf, int count,
     MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_write_at);
   if (!watching()) return real.File_write_at(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_at, fh);
   Parked parked;
@@ -1109,6 +1246,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_at(MPI_File fh, MPI_Offset offset,
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_c(MPI_File fh, MPI_Offset offset, const void* buf,
     MPI_Count count, MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_write_at_c);
   if (!watching()) return real.File_write_at_c(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_at_c, fh);
   Parked parked;
@@ -1117,6 +1255,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_c(MPI_File fh, MPI_Offset offse
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all(MPI_File fh, MPI_Offset offset, const void* buf,
     int count, MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_write_at_all);
   if (!watching()) return real.File_write_at_all(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_at_all, fh);
   Parked parked;
@@ -1125,6 +1264,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all(MPI_File fh, MPI_Offset off
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_c(MPI_File fh, MPI_Offset offset, const void* buf,
     MPI_Count count, MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_write_at_all_c);
   if (!watching()) return real.File_write_at_all_c(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_at_all_c, fh);
   Parked parked;
@@ -1133,6 +1273,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_c(MPI_File fh, MPI_Offset o
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_at(MPI_File fh, MPI_Offset offset, const void* buf, int count,
     MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iwrite_at);
   if (!watching()) return real.File_iwrite_at(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_at, fh);
   return real.File_iwrite_at(fh, offset, buf, count, datatype, request);
@@ -1140,6 +1281,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_at(MPI_File fh, MPI_Offset offset
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_at_c(MPI_File fh, MPI_Offset offset, const void* buf,
     MPI_Count count, MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iwrite_at_c);
   if (!watching()) return real.File_iwrite_at_c(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_at_c, fh);
   return real.File_iwrite_at_c(fh, offset, buf, count, datatype, request);
@@ -1147,6 +1289,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_at_c(MPI_File fh, MPI_Offset offs
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_at_all(MPI_File fh, MPI_Offset offset, const void* buf,
     int count, MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iwrite_at_all);
   if (!watching()) return real.File_iwrite_at_all(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_at_all, fh);
   return real.File_iwrite_at_all(fh, offset, buf, count, datatype, request);
@@ -1154,6 +1297,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_at_all(MPI_File fh, MPI_Offset of
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_at_all_c(MPI_File fh, MPI_Offset offset, const void* buf,
     MPI_Count count, MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iwrite_at_all_c);
   if (!watching()) return real.File_iwrite_at_all_c(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_at_all_c, fh);
   return real.File_iwrite_at_all_c(fh, offset, buf, count, datatype, request);
@@ -1161,6 +1305,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_at_all_c(MPI_File fh, MPI_Offset 
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write(MPI_File fh, const void* buf, int count, MPI_Datatype datatype,
     MPI_Status* status) {
+  CallRecord record(Function::File_write);
   if (!watching()) return real.File_write(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write, fh);
   Parked parked;
@@ -1169,6 +1314,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write(MPI_File fh, const void* buf, int 
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_c(MPI_File fh, const void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_write_c);
   if (!watching()) return real.File_write_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_c, fh);
   Parked parked;
@@ -1177,6 +1323,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_c(MPI_File fh, const void* buf, MP
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_all(MPI_File fh, const void* buf, int count,
     MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_write_all);
   if (!watching()) return real.File_write_all(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_all, fh);
   Parked parked;
@@ -1185,6 +1332,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_all(MPI_File fh, const void* buf, 
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_c(MPI_File fh, const void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_write_all_c);
   if (!watching()) return real.File_write_all_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_all_c, fh);
   Parked parked;
@@ -1193,6 +1341,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_c(MPI_File fh, const void* buf
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite(MPI_File fh, const void* buf, int count, MPI_Datatype datatype,
     MPI_Request* request) {
+  CallRecord record(Function::File_iwrite);
   if (!watching()) return real.File_iwrite(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite, fh);
   return real.File_iwrite(fh, buf, count, datatype, request);
@@ -1200,6 +1349,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite(MPI_File fh, const void* buf, int
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_c(MPI_File fh, const void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iwrite_c);
   if (!watching()) return real.File_iwrite_c(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_c, fh);
   return real.File_iwrite_c(fh, buf, count, datatype, request);
@@ -1207,6 +1357,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_c(MPI_File fh, const void* buf, M
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_all(MPI_File fh, const void* buf, int count,
     MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iwrite_all);
   if (!watching()) return real.File_iwrite_all(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_all, fh);
   return real.File_iwrite_all(fh, buf, count, datatype, request);
@@ -1214,6 +1365,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_all(MPI_File fh, const void* buf,
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_all_c(MPI_File fh, const void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iwrite_all_c);
   if (!watching()) return real.File_iwrite_all_c(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_all_c, fh);
   return real.File_iwrite_all_c(fh, buf, count, datatype, request);
@@ -1221,6 +1373,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_all_c(MPI_File fh, const void* bu
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_shared(MPI_File fh, const void* buf, int count,
     MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_write_shared);
   if (!watching()) return real.File_write_shared(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_shared, fh);
   Parked parked;
@@ -1229,6 +1382,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_shared(MPI_File fh, const void* bu
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_shared_c(MPI_File fh, const void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_write_shared_c);
   if (!watching()) return real.File_write_shared_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_shared_c, fh);
   Parked parked;
@@ -1237,6 +1391,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_shared_c(MPI_File fh, const void* 
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_shared(MPI_File fh, const void* buf, int count,
     MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iwrite_shared);
   if (!watching()) return real.File_iwrite_shared(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_shared, fh);
   return real.File_iwrite_shared(fh, buf, count, datatype, request);
@@ -1244,6 +1399,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_shared(MPI_File fh, const void* b
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_shared_c(MPI_File fh, const void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Request* request) {
+  CallRecord record(Function::File_iwrite_shared_c);
   if (!watching()) return real.File_iwrite_shared_c(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_shared_c, fh);
   return real.File_iwrite_shared_c(fh, buf, count, datatype, request);
@@ -1251,6 +1407,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_shared_c(MPI_File fh, const void*
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered(MPI_File fh, const void* buf, int count,
     MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_write_ordered);
   if (!watching()) return real.File_write_ordered(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_ordered, fh);
   Parked parked;
@@ -1259,6 +1416,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered(MPI_File fh, const void* b
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered_c(MPI_File fh, const void* buf, MPI_Count count,
     MPI_Datatype datatype, MPI_Status* status) {
+  CallRecord record(Function::File_write_ordered_c);
   if (!watching()) return real.File_write_ordered_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_ordered_c, fh);
   Parked parked;
@@ -1267,6 +1425,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered_c(MPI_File fh, const void*
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_begin(MPI_File fh, MPI_Offset offset, const void* buf,
     int count, MPI_Datatype datatype) {
+  CallRecord record(Function::File_write_at_all_begin);
   if (!watching()) return real.File_write_at_all_begin(fh, offset, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_write_at_all_begin, fh);
   Parked parked;
@@ -1275,6 +1434,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_begin(MPI_File fh, MPI_Offs
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_begin_c(MPI_File fh, MPI_Offset offset, const void* buf,
     MPI_Count count, MPI_Datatype datatype) {
+  CallRecord record(Function::File_write_at_all_begin_c);
   if (!watching()) return real.File_write_at_all_begin_c(fh, offset, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_write_at_all_begin_c, fh);
   Parked parked;
@@ -1282,6 +1442,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_begin_c(MPI_File fh, MPI_Of
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_end(MPI_File fh, const void* buf, MPI_Status* status) {
+  CallRecord record(Function::File_write_at_all_end);
   if (!watching()) return real.File_write_at_all_end(fh, buf, status);
   if (is_device(buf)) return refuse_file(Function::File_write_at_all_end, fh);
   Parked parked;
@@ -1290,6 +1451,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_end(MPI_File fh, const void
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_begin(MPI_File fh, const void* buf, int count,
     MPI_Datatype datatype) {
+  CallRecord record(Function::File_write_all_begin);
   if (!watching()) return real.File_write_all_begin(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_write_all_begin, fh);
   Parked parked;
@@ -1298,6 +1460,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_begin(MPI_File fh, const void*
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_begin_c(MPI_File fh, const void* buf, MPI_Count count,
     MPI_Datatype datatype) {
+  CallRecord record(Function::File_write_all_begin_c);
   if (!watching()) return real.File_write_all_begin_c(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_write_all_begin_c, fh);
   Parked parked;
@@ -1305,6 +1468,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_begin_c(MPI_File fh, const voi
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_end(MPI_File fh, const void* buf, MPI_Status* status) {
+  CallRecord record(Function::File_write_all_end);
   if (!watching()) return real.File_write_all_end(fh, buf, status);
   if (is_device(buf)) return refuse_file(Function::File_write_all_end, fh);
   Parked parked;
@@ -1313,6 +1477,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_end(MPI_File fh, const void* b
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered_begin(MPI_File fh, const void* buf, int count,
     MPI_Datatype datatype) {
+  CallRecord record(Function::File_write_ordered_begin);
   if (!watching()) return real.File_write_ordered_begin(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_write_ordered_begin, fh);
   Parked parked;
@@ -1321,6 +1486,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered_begin(MPI_File fh, const v
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered_begin_c(MPI_File fh, const void* buf, MPI_Count count,
     MPI_Datatype datatype) {
+  CallRecord record(Function::File_write_ordered_begin_c);
   if (!watching()) return real.File_write_ordered_begin_c(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_write_ordered_begin_c, fh);
   Parked parked;
@@ -1328,6 +1494,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered_begin_c(MPI_File fh, const
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered_end(MPI_File fh, const void* buf, MPI_Status* status) {
+  CallRecord record(Function::File_write_ordered_end);
   if (!watching()) return real.File_write_ordered_end(fh, buf, status);
   if (is_device(buf)) return refuse_file(Function::File_write_ordered_end, fh);
   Parked parked;

@@ -54,10 +54,36 @@ def write(output, content):
         raise problem(f"--output: cannot write {output}: {error.strerror}") from None
 
 
+def may_be_trace(files):
+    """Reads no more of a benchmark's file than its beginning."""
+    try:
+        with open(files[0], encoding="utf-8", errors="replace") as file:
+            return '"traceEvents"' in file.read(200)
+    except OSError:
+        return False
+
+
+def draw_trace(request, kind):
+    if len(request["files"]) > 1 or request["labels"] or request["quantities"]:
+        raise usage(f"{request['files'][0]} is a trace, which is drawn alone, without --label and --quantity")
+    if kind not in (".png", ".svg"):
+        raise usage("a trace is drawn as .png or .svg; accepted: -o FILE.png or -o FILE.svg")
+    need("matplotlib", "install it: apt install python3-matplotlib, or python3 -m pip install matplotlib")
+    timeline = importlib.import_module("timeline")
+    trace = timeline.read_trace(request["files"][0])
+    if trace is None:
+        raise usage(f"{request['files'][0]} begins like a trace, but is no whole JSON; was the job ended before "
+                    "MPI_Finalize was over?")
+    drawn = timeline.draw(request["files"][0], trace)
+    write(request["output"], importlib.import_module("figure").as_bytes(drawn, kind[1:]))
+
+
 def main():
     request = json.loads(sys.argv[1])
     output = request["output"]
     kind = kind_of(output) if output else None
+    if may_be_trace(request["files"]):
+        return draw_trace(request, kind)
     picture = compose(*read_runs(request["files"], request["labels"]), request["quantities"])
     if request["terminal"]:
         need("plotext", "install it: python3 -m pip install plotext")

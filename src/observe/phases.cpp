@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "observe/phases.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <sstream>
+
+#include "observe/per_thread.h"
+#include "observe/ranges.h"
+#include "observe/recorder.h"
+#include "observe/report.h"
+#include "observe/trace.h"
+
+namespace fairlead::observe {
+namespace {
+
+// Phases are long compared to a lock.
+std::mutex mutex;
+auto& numbers = *new std::map<std::string, int>;
+auto& names = *new std::deque<std::string>;
+
+int number_of(const std::string& name) {
+  std::lock_guard lock(mutex);
+  auto [found, fresh] = numbers.try_emplace(name, static_cast<int>(names.size()));
+  if (fresh) names.push_back(name);
+  return found->second;
+}
+
+// Encoded trees have a line for each phase, and fields between tabs.
+std::string on_one_line(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return c < ' '; }, ' ');
+  return name;
+}
+
+struct Node {
+  int name;
+  uint64_t count = 0, nanoseconds = 0;
+  std::list<Node> inner;  // which stay where they are
+};
+
+struct Thread {
+  struct Open {
+    Node* node;
+    uint64_t since;
+  };
+  std::mutex mutex;  // its own thread's, but for who looks at it
+  Node root{-1, 0, 0, {}};
+  std::vector<Open> open;
+};
+
+void collect(const Node& from, Phase* into) {
+  into->count += from.count;
+  into->nanoseconds += from.nanoseconds;
+  for (const Node& inner : from.inner) collect(inner, into->find_or_add(name_of_phase(inner.name)));
+}
+
+void encode(const Phase& phase, int depth, std::ostringstream* text) {
+  if (depth > 0)
+    *text << depth << '\t' << phase.count << '\t' << phase.nanoseconds << '\t' << phase.name << '\n';
+  for (const Phase& inner : phase.inner) encode(inner, depth + 1, text);
+}
+
+// `entered`: those of this phase that the tree of a rank has.
+void add(const Phase& of_rank, size_t ranks_before, Phase* sum) {
+  sum->count += of_rank.count;
+  sum->nanoseconds += of_rank.nanoseconds;
+  sum->least = ranks_before == 0 ? of_rank.nanoseconds : std::min(sum->least, of_rank.nanoseconds);
+  sum->most = std::max(sum->most, of_rank.nanoseconds);
+  for (const Phase& inner : of_rank.inner) add(inner, ranks_before, sum->find_or_add(inner.name));
+}
+
+// What a rank's tree lacks took no time there.
+void note_missing(const Phase* of_rank, Phase* sum) {
+  for (Phase& inner : sum->inner) {
+    const Phase* same = nullptr;
+    for (size_t i = 0; of_rank && i < of_rank->inner.size(); ++i)
+      if (of_rank->inner[i].name == inner.name) same = &of_rank->inner[i];
+    if (!same) inner.least = 0;
+    note_missing(same, &inner);
+  }
+}
+
+Phase decode(const std::string& text) {
+  Phase root;
+  std::vector<Phase*> path = {&root};
+  std::istringstream lines(text);
+  size_t depth;
+  uint64_t count, nanoseconds;
+  std::string name;
+  while (lines >> depth >> count >> nanoseconds && lines.get() && std::getline(lines, name)) {
+    path.resize(depth);
+    Phase* phase = path.back()->find_or_add(name);
+    phase->count = count;
+    phase->nanoseconds = nanoseconds;
+    path.push_back(phase);
+  }
+  return root;
+}
+
+void append_rows(const Phase& phase, int depth, int ranks, std::string* text) {
+  for (const Phase& inner : phase.inner) {
+    char line[512];
+    auto words = [](uint64_t nanoseconds) { return in_words_of_time(static_cast<double>(nanoseconds)); };
+    std::string name = std::string(static_cast<size_t>(2 * depth), ' ') + inner.name;
+    std::snprintf(line, sizeof line, "%-27.200s %8llu %8s %8s %7s %7s %7s\n", name.c_str(),
+                  static_cast<unsigned long long>(inner.count), words(inner.nanoseconds).c_str(),
+                  words(inner.self()).c_str(),
+                  words(inner.nanoseconds / static_cast<uint64_t>(ranks)).c_str(), words(inner.least).c_str(),
+                  words(inner.most).c_str());
+    *text += line;
+    append_rows(inner, depth + 1, ranks, text);
+  }
+}
+
+void append_json(const Phase& phase, const std::string& path, int ranks, std::vector<std::string>* elements) {
+  for (const Phase& inner : phase.inner) {
+    char numbers[256];
+    auto seconds = [](uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; };
+    std::snprintf(
+        numbers, sizeof numbers,
+        "\"count\": %llu, \"seconds\": %.9f, \"self\": %.9f, \"mean\": %.9f, \"min\": %.9f, \"max\": %.9f",
+        static_cast<unsigned long long>(inner.count), seconds(inner.nanoseconds), seconds(inner.self()),
+        seconds(inner.nanoseconds) / ranks, seconds(inner.least), seconds(inner.most));
+    std::string inner_path = path + (path.empty() ? "" : ", ") + quoted(inner.name);
+    elements->push_back("\"path\": [" + inner_path + "], " + numbers);
+    append_json(inner, inner_path, ranks, elements);
+  }
+}
+
+}  // namespace
+
+void begin_phase(const char* name) {
+  if (!recording() || !name) return;
+  std::string words = on_one_line(name);
+  int number = number_of(words);
+  Thread& thread = PerThread<Thread>::mine();
+  std::lock_guard lock(thread.mutex);
+  auto& siblings = (thread.open.empty() ? thread.root : *thread.open.back().node).inner;
+  auto found =
+      std::find_if(siblings.begin(), siblings.end(), [&](const Node& n) { return n.name == number; });
+  Node& node = found != siblings.end() ? *found : siblings.emplace_back(Node{number, 0, 0, {}});
+  if (ranges()) begin_range(words.c_str());
+  thread.open.push_back({&node, now()});
+}
+
+void end_phase() {
+  if (!recording()) return;
+  uint64_t end = now();
+  Thread& thread = PerThread<Thread>::mine();
+  std::lock_guard lock(thread.mutex);
+  if (thread.open.empty()) return;
+  auto [node, since] = thread.open.back();
+  thread.open.pop_back();
+  ++node->count;
+  node->nanoseconds += end - since;
+  if (ranges()) end_range();
+  if (tracing()) trace({EventKind::phase, node->name, since, end, 0});
+}
+
+const char* name_of_phase(int number) {
+  std::lock_guard lock(mutex);
+  return names[static_cast<size_t>(number)].c_str();
+}
+
+Phase* Phase::find_or_add(const std::string& wanted) {
+  for (Phase& phase : inner)
+    if (phase.name == wanted) return &phase;
+  inner.push_back({wanted, 0, 0, 0, 0, {}});
+  return &inner.back();
+}
+
+uint64_t Phase::self() const {
+  uint64_t rest = nanoseconds;
+  for (const Phase& phase : inner) rest -= std::min(rest, phase.nanoseconds);
+  return rest;
+}
+
+Phase own_phases() {
+  Phase root;
+  PerThread<Thread>::visit_all([&](Thread& thread, int) {
+    std::lock_guard lock(thread.mutex);
+    collect(thread.root, &root);
+  });
+  return root;
+}
+
+std::string encode(const Phase& root) {
+  std::ostringstream text;
+  encode(root, 0, &text);
+  return text.str();
+}
+
+Phase add_up(const std::vector<std::string>& encoded) {
+  std::vector<Phase> of_ranks;
+  for (const std::string& text : encoded) of_ranks.push_back(decode(text));
+  Phase sum;
+  for (size_t i = 0; i < of_ranks.size(); ++i) add(of_ranks[i], i, &sum);
+  for (const Phase& of_rank : of_ranks) note_missing(&of_rank, &sum);
+  return sum;
+}
+
+std::string as_table(const Phase& root, int ranks) {
+  if (root.inner.empty()) return {};
+  char heading[128];
+  std::snprintf(heading, sizeof heading, "%-27s %8s %8s %8s %7s %7s %7s\n", "phases (mean: per rank)", "count",
+                "total", "self", "mean", "min", "max");
+  std::string text = heading;
+  append_rows(root, 0, ranks, &text);
+  return text;
+}
+
+std::vector<std::string> as_json(const Phase& root, int ranks) {
+  std::vector<std::string> elements;
+  append_json(root, "", ranks, &elements);
+  return elements;
+}
+
+}  // namespace fairlead::observe

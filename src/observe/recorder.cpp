@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "observe/recorder.h"
+
+#include <time.h>
+
+#include <vector>
+
+#include "observe/per_thread.h"
+#include "observe/ranges.h"
+#include "observe/trace.h"
+
+namespace fairlead::observe {
+
+bool detail::recording = false;
+
+namespace {
+
+constexpr int ways = static_cast<int>(Traffic::rows) + 1;
+constexpr size_t nesting = 16;
+
+int functions = 0;
+NameOf name_of_function = nullptr;
+
+// Written by one thread, read by any.
+class Cell {
+ public:
+  void add(uint64_t bytes, uint64_t nanoseconds) {
+    more(count_, 1);
+    more(bytes_, bytes);
+    more(nanoseconds_, nanoseconds);
+    if (nanoseconds > longest_.load(std::memory_order_relaxed))
+      longest_.store(nanoseconds, std::memory_order_relaxed);
+    more(histogram_[static_cast<size_t>(bucket_of(nanoseconds))], 1);
+  }
+  void add_to(Tally* tally) const {
+    tally->count += count_;
+    tally->bytes += bytes_;
+    tally->nanoseconds += nanoseconds_;
+    tally->longest = std::max<uint64_t>(tally->longest, longest_);
+    for (size_t i = 0; i < histogram_.size(); ++i) tally->histogram[i] += histogram_[i];
+  }
+
+ private:
+  static void more(std::atomic<uint64_t>& number, uint64_t by) {
+    number.store(number.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+  }
+  std::atomic<uint64_t> count_{0}, bytes_{0}, nanoseconds_{0}, longest_{0};
+  std::array<std::atomic<uint64_t>, histogram_buckets> histogram_{};
+};
+
+struct Thread {
+  Thread() : cells(static_cast<size_t>(functions * ways)) {}
+  std::vector<std::atomic<Cell*>> cells;
+  OpenCall open[nesting];
+  size_t depth = 0;
+};
+
+Thread& mine() {
+  return PerThread<Thread>::mine();
+}
+
+void add(Thread& thread, const Key& key, uint64_t bytes, uint64_t nanoseconds) {
+  auto& slot = thread.cells[static_cast<size_t>(key.function * ways + static_cast<int>(key.way))];
+  Cell* cell = slot.load(std::memory_order_relaxed);
+  if (!cell) slot.store(cell = new Cell, std::memory_order_release);
+  cell->add(bytes, nanoseconds);
+}
+
+}  // namespace
+
+void Tally::add(uint64_t more_bytes, uint64_t more_nanoseconds) {
+  ++count;
+  bytes += more_bytes;
+  nanoseconds += more_nanoseconds;
+  longest = std::max(longest, more_nanoseconds);
+  ++histogram[static_cast<size_t>(bucket_of(more_nanoseconds))];
+}
+
+void open(int number, NameOf name_of) {
+  functions = number;
+  name_of_function = name_of;
+  detail::recording = true;
+}
+
+void close() {
+  detail::recording = false;
+}
+
+uint64_t now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+OpenCall* current_call() {
+  Thread& thread = mine();
+  return thread.depth == 0 ? nullptr : &thread.open[std::min(thread.depth, nesting) - 1];
+}
+
+void begin_call(int function) {
+  Thread& thread = mine();
+  if (thread.depth++ < nesting) thread.open[thread.depth - 1] = {function, now(), 0, false};
+  if (ranges()) begin_range(name_of_function(function));
+}
+
+void end_call() {
+  Thread& thread = mine();
+  if (ranges()) end_range();
+  if (thread.depth-- > nesting) return;
+  const OpenCall& call = thread.open[thread.depth];
+  uint64_t end = now();
+  add(thread, {call.function, calls}, call.bytes, end - call.since);
+  if (tracing()) trace({EventKind::call, call.function, call.since, end, call.bytes});
+}
+
+void add(const Key& key, uint64_t bytes, uint64_t nanoseconds) {
+  add(mine(), key, bytes, nanoseconds);
+}
+
+Tallies tallies() {
+  Tallies sum;
+  PerThread<Thread>::visit_all([&](const Thread& thread, int) {
+    for (size_t i = 0; i < thread.cells.size(); ++i) {
+      const Cell* cell = thread.cells[i].load(std::memory_order_acquire);
+      int number = static_cast<int>(i);
+      if (cell) cell->add_to(&sum[{number / ways, static_cast<Traffic>(number % ways)}]);
+    }
+  });
+  return sum;
+}
+
+}  // namespace fairlead::observe

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "observe/report.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+
+namespace fairlead::observe {
+namespace {
+
+constexpr double p50 = 0.5, p90 = 0.9, p99 = 0.99;
+
+void append(std::string* text, const char* format, ...) __attribute__((format(printf, 2, 3)));
+void append(std::string* text, const char* format, ...) {
+  char line[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  *text += line;
+}
+
+// Three digits and a unit.
+std::string scaled(double value, double step, std::initializer_list<const char*> units) {
+  const char* const* unit = units.begin();
+  while (value >= step && unit + 1 != units.end()) value /= step, ++unit;
+  bool whole = unit == units.begin();
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f %s", whole || value >= 100 ? 0 : value >= 10 ? 1 : 2, value, *unit);
+  return text;
+}
+
+unsigned long long number(uint64_t value) {
+  return value;
+}
+
+double time_of(const Tally& tally, double fraction) {
+  return percentile(tally.histogram, fraction, tally.longest);
+}
+
+void append_row(std::string* text, const std::string& name, const Tally& tally) {
+  append(text, "%-27s %8llu %8s %7s %7s %7s %7s\n", name.c_str(), number(tally.count),
+         tally.bytes ? in_words_of_size(tally.bytes).c_str() : "-",
+         in_words_of_time(static_cast<double>(tally.nanoseconds)).c_str(),
+         in_words_of_time(time_of(tally, p50)).c_str(), in_words_of_time(time_of(tally, p99)).c_str(),
+         in_words_of_time(static_cast<double>(tally.longest)).c_str());
+}
+
+void append_heading(std::string* text, const char* what) {
+  append(text, "%-27s %8s %8s %7s %7s %7s %7s\n", what, "count", "bytes", "time", "p50", "p99", "max");
+}
+
+// Where most of the time went comes first.
+void append_calls(std::string* text, const Report& report, NameOf name_of) {
+  std::vector<std::pair<int, const Tally*>> rows;
+  for (const auto& [key, tally] : report.tallies)
+    if (key.way == calls) rows.push_back({key.function, &tally});
+  if (rows.empty()) return;
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+    return a.second->nanoseconds > b.second->nanoseconds;
+  });
+  append_heading(text, "MPI calls");
+  for (const auto& [function, tally] : rows) append_row(text, name_of(function), *tally);
+}
+
+void append_messages(std::string* text, const Report& report, NameOf name_of) {
+  int previous = -1;
+  for (const auto& [key, tally] : report.tallies) {
+    if (key.way == calls) continue;
+    if (previous < 0) append_heading(text, "device messages of");
+    if (key.function != previous) append(text, "%s\n", name_of(key.function));
+    previous = key.function;
+    append_row(text, std::string("  ") + to_string(key.way), tally);
+  }
+}
+
+void append_fallbacks(std::string* text, const Report& report) {
+  bool first = true;
+  for (size_t i = 0; i < report.fallbacks.size(); ++i) {
+    if (report.fallbacks[i] == 0) continue;
+    if (first) *text += "why messages took a longer way\n";
+    first = false;
+    append(text, "%12llu  %s\n", number(report.fallbacks[i]), to_string(static_cast<Fallback>(i)));
+  }
+}
+
+std::string json_of(const Tally& tally) {
+  std::string text;
+  append(&text, "\"count\": %llu, \"bytes\": %llu, \"seconds\": %.9f", number(tally.count),
+         number(tally.bytes), static_cast<double>(tally.nanoseconds) * 1e-9);
+  for (auto [name, fraction] : {std::pair("p50_us", p50), {"p90_us", p90}, {"p99_us", p99}})
+    append(&text, ", \"%s\": %.3f", name, time_of(tally, fraction) * 1e-3);
+  append(&text, ", \"max_us\": %.3f", static_cast<double>(tally.longest) * 1e-3);
+  return text;
+}
+
+// The elements that `write` appends, each by a call of next().
+template <class Write>
+std::string array_of(const char* name, Write write) {
+  std::string text = std::string(",\n  ") + quoted(name) + ": [";
+  const char* before = "\n    ";
+  write([&](const std::string& element) {
+    text += before + ("{" + element + "}");
+    before = ",\n    ";
+  });
+  return text + "\n  ]";
+}
+
+}  // namespace
+
+std::string in_words_of_time(double nanoseconds) {
+  return scaled(nanoseconds, 1000, {"ns", "us", "ms", "s"});
+}
+
+std::string in_words_of_size(uint64_t bytes) {
+  return scaled(static_cast<double>(bytes), 1024, {"B", "KiB", "MiB", "GiB", "TiB"});
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      append(&result, "\\u%04x", c);
+    } else {
+      result += c;
+    }
+  }
+  return result + '"';
+}
+
+Report own_report() {
+  Report report;
+  for (int row = 0; row < static_cast<int>(Traffic::rows); ++row) {
+    report.messages.push_back(traffic(static_cast<Traffic>(row)).messages);
+    report.bytes.push_back(traffic(static_cast<Traffic>(row)).bytes);
+  }
+  for (int row = 0; row < static_cast<int>(Fallback::rows); ++row)
+    report.fallbacks.push_back(fallbacks(static_cast<Fallback>(row)));
+  report.tallies = tallies();
+  report.phases = add_up({encode(own_phases())});
+  return report;
+}
+
+std::string as_table(const Report& report, NameOf name_of) {
+  std::string text;
+  append(&text, "fairlead statistics over %s, %.3f s\n%-26s %12s %16s\n", report.whose.c_str(),
+         report.seconds, "device messages", "count", "bytes");
+  for (size_t row = 0; row < report.messages.size(); ++row)
+    append(&text, "%-26s %12llu %16llu\n", to_string(static_cast<Traffic>(row)), number(report.messages[row]),
+           number(report.bytes[row]));
+  append_fallbacks(&text, report);
+  append_messages(&text, report, name_of);
+  append_calls(&text, report, name_of);
+  text += as_table(report.phases, report.ranks);
+  return text;
+}
+
+std::string as_json(const Report& report, NameOf name_of) {
+  std::string text;
+  append(&text, "{\n  \"ranks\": %d,\n  \"seconds\": %.6f", report.ranks, report.seconds);
+  text += array_of("traffic", [&](auto next) {
+    for (size_t row = 0; row < report.messages.size(); ++row) {
+      std::string element;
+      append(&element, "\"way\": \"%s\", \"messages\": %llu, \"bytes\": %llu",
+             to_string(static_cast<Traffic>(row)), number(report.messages[row]), number(report.bytes[row]));
+      next(element);
+    }
+  });
+  text += array_of("fallbacks", [&](auto next) {
+    for (size_t row = 0; row < report.fallbacks.size(); ++row)
+      if (report.fallbacks[row] > 0)
+        next("\"reason\": " + quoted(to_string(static_cast<Fallback>(row))) +
+             ", \"count\": " + std::to_string(report.fallbacks[row]));
+  });
+  text += array_of("messages", [&](auto next) {
+    for (const auto& [key, tally] : report.tallies)
+      if (key.way != calls)
+        next("\"function\": " + quoted(name_of(key.function)) + ", \"way\": " + quoted(to_string(key.way)) +
+             ", " + json_of(tally));
+  });
+  text += array_of("calls", [&](auto next) {
+    for (const auto& [key, tally] : report.tallies)
+      if (key.way == calls) next("\"function\": " + quoted(name_of(key.function)) + ", " + json_of(tally));
+  });
+  text += array_of("phases", [&](auto next) {
+    for (const std::string& element : as_json(report.phases, report.ranks)) next(element);
+  });
+  return text + "\n}\n";
+}
+
+}  // namespace fairlead::observe

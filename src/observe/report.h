@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What was recorded, for people and as JSON. Knows neither MPI nor where the numbers come from.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "observe/phases.h"
+#include "observe/recorder.h"
+
+namespace fairlead::observe {
+
+struct Report {
+  std::string whose;  // "4 ranks", "rank 2 of 4 so far"
+  int ranks = 1;
+  double seconds = 0;                     // since MPI_Init
+  std::vector<uint64_t> messages, bytes;  // by Traffic
+  std::vector<uint64_t> fallbacks;        // by Fallback
+  Tallies tallies;
+  Phase phases;
+};
+
+// Of this process.
+Report own_report();
+
+std::string as_table(const Report& report, NameOf name_of);
+std::string as_json(const Report& report, NameOf name_of);
+
+// Figures in a few characters: "12.3 us", "1.50 MiB".
+std::string in_words_of_time(double nanoseconds);
+std::string in_words_of_size(uint64_t bytes);
+// A text between quotes, as JSON wants it.
+std::string quoted(const std::string& text);
+
+}  // namespace fairlead::observe

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "observe/trace.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+
+#include "observe/per_thread.h"
+#include "observe/recorder.h"
+
+namespace fairlead::observe {
+
+bool detail::tracing = false;
+
+namespace {
+
+constexpr size_t events_per_piece = 1024;
+constexpr uint64_t exact = uint64_t{1} << 63;
+
+std::atomic<int64_t> events_left{0};
+uint64_t rank = 0;
+
+// Pieces are never moved, so that writing costs the same at all times.
+struct Writer {
+  struct Piece {
+    Event events[events_per_piece];
+    size_t used = 0;
+  };
+  std::vector<std::unique_ptr<Piece>> pieces;
+  uint64_t dropped = 0;
+
+  void write(const Event& event) {
+    if (pieces.empty() || pieces.back()->used == events_per_piece) {
+      if (events_left.fetch_sub(events_per_piece, std::memory_order_relaxed) <= 0) {
+        events_left.fetch_add(events_per_piece, std::memory_order_relaxed);
+        ++dropped;
+        return;
+      }
+      pieces.push_back(std::make_unique<Piece>());
+    }
+    Piece& piece = *pieces.back();
+    piece.events[piece.used++] = event;
+  }
+};
+
+uint64_t mixed(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15;
+  return hash ^ (hash >> 29);
+}
+
+}  // namespace
+
+void open_trace(uint64_t limit, int world_rank) {
+  rank = static_cast<uint64_t>(world_rank);
+  events_left = static_cast<int64_t>(limit);
+  detail::tracing = true;
+}
+
+void close_trace() {
+  detail::tracing = false;
+}
+
+void trace(const Event& event) {
+  PerThread<Writer>::mine().write(event);
+}
+
+int number_of_stream(int device, int stream) {
+  return device * streams_per_device + stream;
+}
+
+int device_of_stream(int number) {
+  return number / streams_per_device;
+}
+
+uint64_t next_arrow() {
+  static std::atomic<uint64_t> last{0};
+  if (!tracing()) return 0;
+  return exact | rank << 40 | ++last;
+}
+
+uint64_t arrow_of(int from, int to, int tag, uint64_t bytes) {
+  uint64_t hash = mixed(mixed(1, static_cast<uint32_t>(from)), static_cast<uint32_t>(to));
+  return mixed(mixed(hash, static_cast<uint32_t>(tag)), bytes) & ~exact;
+}
+
+bool is_exact(uint64_t arrow) {
+  return arrow & exact;
+}
+
+void trace_sent(uint64_t arrow) {
+  uint64_t time = now();
+  if (arrow && tracing()) trace({EventKind::sent, 0, time, arrow, 0});
+}
+
+void trace_received(uint64_t arrow) {
+  if (!arrow || !tracing()) return;
+  uint64_t time = now();
+  if (OpenCall* call = current_call()) call->received = true;
+  trace({EventKind::received, 0, time, arrow, 0});
+}
+
+std::vector<Log> traced(uint64_t* dropped) {
+  std::vector<Log> logs;
+  *dropped = 0;
+  PerThread<Writer>::visit_all([&](const Writer& writer, int thread) {
+    Log log{thread, {}};
+    for (const auto& piece : writer.pieces)
+      log.events.insert(log.events.end(), piece->events, piece->events + piece->used);
+    // An arrow is no slice: its second time is none.
+    std::stable_sort(log.events.begin(), log.events.end(), [](const Event& a, const Event& b) {
+      return a.begin != b.begin ? a.begin < b.begin
+                                : a.kind < EventKind::sent && (b.kind >= EventKind::sent || a.end > b.end);
+    });
+    *dropped += writer.dropped;
+    logs.push_back(std::move(log));
+  });
+  return logs;
+}
+
+}  // namespace fairlead::observe

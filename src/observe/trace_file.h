@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The trace as the Chrome trace-event format, which Perfetto (ui.perfetto.dev) and chrome://tracing read: a
+// process for each rank, in it a track for each thread and each GPU stream, and arrows between them. Times
+// are microseconds since MPI_Init of the first rank, by its clock.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "observe/clock.h"
+#include "observe/recorder.h"
+#include "observe/trace.h"
+
+namespace fairlead::observe {
+
+// An end of an arrow, with all that its line needs.
+struct ArrowEnd {
+  uint64_t arrow;
+  int64_t time;  // of the common clock
+  int32_t rank, thread;
+  int32_t begins;  // 1, 0
+};
+
+struct TraceOfRank {
+  int rank;
+  std::string host;
+  ClockFit clock;
+  uint64_t start;  // of the trace, by the common clock
+};
+
+std::string head_of_trace();
+// Lines of this rank but for arrows, in pieces of moderate length.
+template <class Write>
+void write_events(const TraceOfRank& rank, const std::vector<Log>& logs, NameOf name_of, Write write);
+std::vector<ArrowEnd> arrow_ends(const TraceOfRank& rank, const std::vector<Log>& logs);
+
+// The lines of arrows whose both ends are known. Where of messages that are alike one end is missing, nobody
+// knows which: none of them is drawn.
+struct Arrows {
+  std::string lines;
+  uint64_t drawn = 0, left_out = 0;  // ends, of those left out
+};
+Arrows draw_arrows(std::vector<ArrowEnd> ends);
+std::string tail_of_trace(int ranks, uint64_t dropped, const Arrows& arrows);
+
+// ---- Implementation ----------------------------------------------------------------------------------
+
+namespace detail {
+std::string names_of_tracks(const TraceOfRank& rank, const std::vector<Log>& logs);
+void append_event(std::string* text, const TraceOfRank& rank, int thread, const Event& event, NameOf name_of);
+}  // namespace detail
+
+template <class Write>
+void write_events(const TraceOfRank& rank, const std::vector<Log>& logs, NameOf name_of, Write write) {
+  constexpr size_t piece = 1 << 20;
+  std::string text = detail::names_of_tracks(rank, logs);
+  for (const Log& log : logs) {
+    for (const Event& event : log.events) {
+      detail::append_event(&text, rank, log.thread, event, name_of);
+      if (text.size() < piece) continue;
+      write(text);
+      text.clear();
+    }
+  }
+  write(text);
+}
+
+}  // namespace fairlead::observe

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the program of observed.cpp with statistics; they must say what it did, to people and as JSON."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+COLUMNS = 80
+FAILURES = []
+
+# Function: how many calls all ranks made of it, and the bytes that they named or received.
+CALLS = {
+    "MPI_Send": (7 + 4 + 2, 7 * 65536 + 4 * 16 + 2 * 800),
+    "MPI_Recv": (7 + 4 + 2, 7 * 65536 + 4 * 16 + 2 * 800),
+    "MPI_Isend": (5, 5 * 1024),
+    "MPI_Irecv": (5, 0),
+    "MPI_Waitall": (2, 0),
+    "MPI_Allreduce": (3 * 3, 3 * 3 * 2 * 8000),
+    "MPI_Type_free": (3, 0),
+}
+# The device messages that these functions started, by their way. A sender may find that its bytes were fetched from
+# its pool, for a rank that waits in the host MPI does not answer.
+MESSAGES = {
+    ("MPI_Send", "peer copies"): (7, 7 * 65536),
+    ("MPI_Send", "plain, sent"): (2, 1600),
+    ("MPI_Recv", "peer copies"): (7, 7 * 65536),
+    ("MPI_Recv", "plain, received"): (2, 1600),
+    ("MPI_Isend", "peer copies"): (5, 5 * 1024),
+    ("MPI_Irecv", "peer copies"): (5, 5 * 1024),
+    ("MPI_Allreduce", "collectives on the GPU"): (9, 9 * 2 * 8000),
+}
+# By path: how often all ranks were in it.
+PHASES = {("messages",): 3, ("messages", 'small "ones"'): 3, ("reductions",): 1 + 2 + 3}
+FALLBACKS = {"the layout has gaps, so the bytes are packed": 2}
+
+
+def expect(what, found, expected):
+    if found != expected:
+        FAILURES.append(f"{what}:\n    found    {found}\n    expected {expected}")
+
+
+def check_json(report):
+    expect("ranks", report["ranks"], 3)
+    expect("calls", {c["function"]: (c["count"], c["bytes"]) for c in report["calls"]}, CALLS)
+    expect("messages", {(m["function"], m["way"]): (m["count"], m["bytes"]) for m in report["messages"]}, MESSAGES)
+    expect("fallbacks", {f["reason"]: f["count"] for f in report["fallbacks"]}, FALLBACKS)
+    phases = {tuple(p["path"]): p for p in report["phases"]}
+    expect("phases", {path: p["count"] for path, p in phases.items()}, PHASES)
+    for p in phases.values():
+        expect(f"times of the phase {p}", p["min"] <= p["mean"] <= p["max"] and p["self"] <= p["seconds"], True)
+    outer, inner = phases[("messages",)], phases[("messages", 'small "ones"')]
+    expect("what an outer phase took itself", abs(outer["seconds"] - inner["seconds"] - outer["self"]) < 1e-6, True)
+    for row in report["calls"] + report["messages"]:
+        times = [row[name] for name in ("p50_us", "p90_us", "p99_us", "max_us")]
+        expect(f"order of the percentiles of {row}", times, sorted(times))
+        expect(f"longest of {row} is part of the sum", row["max_us"] <= row["seconds"] * 1e6 + 1e-3, True)
+    moved = {t["way"]: t["messages"] for t in report["traffic"]}
+    expect("peer copies", moved["peer copies"], 12)
+
+
+def check_table(stderr):
+    expect("the table of the job", len(re.findall("^fairlead statistics over 3 ranks, ", stderr, re.M)), 1)
+    expect("the table of one rank", len(re.findall("^fairlead statistics over rank 0 of 3 so far, ", stderr, re.M)), 1)
+    expect("lines too wide for a terminal", [line for line in stderr.splitlines() if len(line) > COLUMNS], [])
+    expect("inner phases", len(re.findall('^  small "ones" +3 ', stderr, re.M)), 1)
+    own = stderr.split("fairlead statistics over rank 0")[1].split("fairlead statistics")[0]
+    sent = re.findall(r"^MPI_Send +(\d+) ", own, re.M)
+    expect(f"MPI_Send of rank 0 so far, {sent}, is what it had sent by then, or a little later",
+           len(sent) == 1 and 7 <= int(sent[0]) <= 11, True)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "statistics.json")
+        result = subprocess.run(sys.argv[1:], env=dict(os.environ, FAIRLEAD_STATS="on", FAIRLEAD_STATS_FILE=path),
+                                text=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=50)
+        sys.stderr.write(result.stderr)
+        expect("exit code", result.returncode, 0)
+        if not FAILURES:
+            with open(path) as file:
+                check_json(json.load(file))
+            check_table(result.stderr)
+    print("\n".join(FAILURES) or "ok")
+    return bool(FAILURES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Histograms and the percentiles read from them, what threads record, and the words and JSON of a report.
+
+#include "observe/report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <thread>
+
+namespace fairlead::observe {
+namespace {
+
+TEST(Histogram, buckets_follow_each_other) {
+  int previous = -1;
+  for (uint64_t value = 0; value < 5000; ++value) {
+    int bucket = bucket_of(value);
+    EXPECT_TRUE(bucket == previous || bucket == previous + 1) << value;
+    previous = bucket;
+  }
+  EXPECT_EQ(bucket_of(UINT64_MAX), histogram_buckets - 1);
+}
+
+TEST(Histogram, the_middle_of_a_bucket_is_within_7_percent_of_its_values) {
+  for (uint64_t value = 8; value < uint64_t{1} << 43; value += 1 + value / 13)
+    EXPECT_NEAR(middle_of(bucket_of(value)) / static_cast<double>(value), 1, 0.07) << value;
+  for (uint64_t value = 0; value < 8; ++value)
+    EXPECT_EQ(middle_of(bucket_of(value)), static_cast<double>(value));
+}
+
+TEST(Histogram, percentiles_are_near_those_of_the_values) {
+  std::mt19937_64 random(1);
+  std::lognormal_distribution<double> distribution(9, 2);
+  std::vector<uint64_t> values;
+  Tally tally;
+  for (int i = 0; i < 20000; ++i) {
+    values.push_back(static_cast<uint64_t>(distribution(random)) + 8);
+    tally.add(1, values.back());
+  }
+  std::sort(values.begin(), values.end());
+  for (double fraction : {0.01, 0.5, 0.9, 0.99}) {
+    double exact = static_cast<double>(values[static_cast<size_t>(fraction * 20000) - 1]);
+    EXPECT_NEAR(percentile(tally.histogram, fraction, tally.longest) / exact, 1, 0.08) << fraction;
+  }
+  EXPECT_EQ(tally.count, 20000u);
+  EXPECT_EQ(tally.bytes, 20000u);
+  EXPECT_EQ(tally.longest, values.back());
+}
+
+TEST(Histogram, percentiles_do_not_exceed_the_longest) {
+  Tally tally;
+  tally.add(0, 1025);
+  EXPECT_LE(percentile(tally.histogram, 0.99, tally.longest), 1025);
+  EXPECT_EQ(percentile(Histogram{}, 0.5, 0), 0);
+}
+
+TEST(Recorder, threads_add_up_and_outlive_themselves) {
+  open(3, [](int) { return "MPI_Send"; });
+  auto work = [](int function) {
+    for (int i = 0; i < 1000; ++i) {
+      begin_call(function);
+      current_call()->bytes = 10;
+      add({function, Traffic::peer}, 4, 100);
+      end_call();
+    }
+  };
+  for (int round = 0; round < 3; ++round) {
+    std::thread one(work, 0), other(work, 1);
+    one.join();
+    other.join();
+  }
+  close();
+  Tallies all = tallies();
+  ASSERT_EQ(all.size(), 4u);
+  for (int function : {0, 1}) {
+    const Tally& call = all[{function, calls}];
+    EXPECT_EQ(call.count, 3000u);
+    EXPECT_EQ(call.bytes, 30000u);
+    const Tally& message = all[{function, Traffic::peer}];
+    EXPECT_EQ(message.count, 3000u);
+    EXPECT_EQ(message.bytes, 12000u);
+    EXPECT_EQ(message.nanoseconds, 300000u);
+  }
+}
+
+TEST(Recorder, calls_nest) {
+  open(3, [](int) { return "MPI_Send"; });
+  EXPECT_EQ(current_call(), nullptr);
+  for (int depth = 0; depth < 40; ++depth) begin_call(depth == 0 ? 2 : 1);
+  EXPECT_EQ(current_call()->function, 1);
+  for (int depth = 39; depth > 0; --depth) end_call();
+  EXPECT_EQ(current_call()->function, 2);
+  end_call();
+  EXPECT_EQ(current_call(), nullptr);
+  close();
+}
+
+TEST(Words, figures_have_three_digits_and_a_unit) {
+  EXPECT_EQ(in_words_of_time(0), "0 ns");
+  EXPECT_EQ(in_words_of_time(999), "999 ns");
+  EXPECT_EQ(in_words_of_time(1500), "1.50 us");
+  EXPECT_EQ(in_words_of_time(12'345'678), "12.3 ms");
+  EXPECT_EQ(in_words_of_time(5e12), "5000 s");
+  EXPECT_EQ(in_words_of_size(1023), "1023 B");
+  EXPECT_EQ(in_words_of_size(uint64_t{3} << 39), "1.50 TiB");
+}
+
+TEST(Words, json_texts_are_escaped) {
+  EXPECT_EQ(quoted("a \"b\" \\ \n\x01"), "\"a \\\"b\\\" \\\\ \\u000a\\u0001\"");
+  EXPECT_EQ(quoted("größer"), "\"größer\"");
+}
+
+}  // namespace
+}  // namespace fairlead::observe
