@@ -4,20 +4,11 @@
 import os
 import shlex
 import shutil
-import stat
 import subprocess
 import tempfile
 import unittest
 
-from tool import MPIS, TOOL, ToolTest, example, fairlead, has_library
-
-
-def script(folder, name, text):
-    path = os.path.join(folder, name)
-    with open(path, "w") as file:
-        file.write(text)
-    os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
-    return path
+from tool import MPIS, TOOL, ToolTest, example, fairlead, has_library, script
 
 
 class DryRun(ToolTest):
@@ -90,7 +81,6 @@ class Ranks(ToolTest):
         for abi in MPIS:
             with self.subTest(abi=abi):
                 self.assertNotEqual(fairlead("run", "-n", 2, "--no-preload", example(abi)).returncode, 0)
-
 
     def test_a_rank_alone_says_so(self):
         for abi in filter(has_library, MPIS):
