@@ -136,7 +136,7 @@ class Refusals(ToolTest):
             self.assertIn("built without a library", result.stderr)
 
     def test_unknown_command(self):
-        self.refuses("bogus", says=["'bogus'", "run, exec, bench, doctor, plot, options"])
+        self.refuses("bogus", says=["'bogus'", "run, exec, bench, matrix, doctor, plot, options"])
 
 
 if __name__ == "__main__":
