@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 from machines import DGX, MI250X, SMALL, as_xml
-from tool import MPIS, TOOL, ToolTest, example
+from tool import MPIS, TOOL, ToolTest, example, script
 
 LAUNCHERS = {
     "Open MPI": lambda rank, size: {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": size,
@@ -148,6 +148,11 @@ class Cores(BindingTest):
             self.assertEqual(output.split()[-1], str(cpu), errors)
             self.assertIn(f"cores {cpu} NUMA {cpu} GPU {gpu}", errors)
 
+    def test_divided_cores(self):
+        near = [(2, ["0000:1b:00.0"])]
+        self.assertEqual([match[3] for match in self.ranks(2, "--visible", "--bind-cores", machine=near)], ["0", "1"])
+        self.assertEqual([match[3] for match in self.ranks(3, "--visible", "--bind-cores", machine=near)], ["0", "0", "1"])
+
     def test_bound_away_from_the_gpu(self):
         process = self.start(0, 1, "--map", "0", "--bind-cores", machine=SMALL, cpu=0)
         errors = process.communicate(timeout=30)[1]
@@ -165,6 +170,18 @@ class Run(BindingTest):
                                        HWLOC_XMLFILE=self.file("machine.xml", as_xml(SMALL)))
                 lines = sorted(line for line in result.stderr.splitlines() if line.startswith("rank "))
                 self.assertEqual([LINE.fullmatch(line)[5] for line in lines], ["0", "1", "0", "1"])
+
+    def test_command_lines(self):
+        """Launchers are known by what they say of themselves."""
+        for name, says, line in (("srun", "slurm 23.02.6", "srun -n 2"), ("flux", "commands: flux-core 0.66.0", "flux run -n 2"),
+                                 ("mpiexec", "mpiexec (PALS) 1.2.3", "mpiexec -n 2")):
+            with self.subTest(launcher=name):
+                path = script(self.folder, name, f"#!/bin/sh\necho '{says}'\n")
+                words = self.succeeds("run", "-n", 2, "--mpi", path, "--dry-run", "--no-preload", "--gpu", "spread",
+                                      example("mpich" if "mpich" in MPIS else MPIS[0]), FAIRLEAD_MAP_AFTER="3").stdout
+                self.assertIn(f"{self.folder}/{line} ", words)
+                self.assertRegex(words, "^env .*FAIRLEAD_MAP_AFTER=3 ")
+                self.assertIn(" --gpu spread ", words)
 
     def test_a_file_of_gpus(self):
         path = self.file("map", "# measured\n3 1\n 0,2  # the rest\n")

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 from machines import DGX, as_xml
-from plot_test import needs, path_to, texts
+from pictures import needs, path_to, texts
 from tool import MPIS, TOOL, ToolTest, fairlead, has_library, script
 
 QUICK = ["-m", "8:16k", "-i", 3, "-x", 1, "-W", 2]

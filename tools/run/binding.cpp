@@ -140,6 +140,11 @@ Cpus cores_near(const Topology& topology, const Given& given, const Job& job) {
                     "(cores {}); leave the ranks unbound, or --bind-cores out",
                     to_text(topology.mine), job.local_rank, gpu.ordinal, to_text(gpu.near)));
   if (topology.bound()) return near;
+  if (job.local_size < 0)
+    throw usage(
+        fmt::format("--bind-cores: {} does not tell how many ranks share this node; let it bind them, and "
+                    "leave --bind-cores out",
+                    job.launcher));
   size_t sharers = 0, place = 0;
   for (size_t rank = 0; rank < given.gpus.size(); ++rank) {
     if (rank == mine) place = sharers;
