@@ -86,12 +86,18 @@ CLI::Validator size_range() {
 
 void define_range(CLI::App& app, BenchArguments& a) {
   if (is_of_all_pairs(a)) {
+    auto option =
+        app.add_option("-m,--message-size", a.size_range,
+                       "Sizes in bytes: MIN of latency, MAX of bandwidth; k, m and g may follow a number.")
+            ->type_name("MIN:MAX")
+            ->check(size_range());
+    a.smallest = 8, a.largest = 64 << 20;
     a.size_range = "8:64m";
-    app.add_option("-m,--message-size", a.size_range,
-                   "Sizes in bytes: MIN of latency, MAX of bandwidth; k, m and g may follow a number.")
-        ->type_name("MIN:MAX")
-        ->check(size_range())
-        ->capture_default_str();
+    option->capture_default_str();
+    if (a.kind->id == Benchmark::matrix) {
+      a.size_range.clear();
+      option->default_str("8:64m, or 8:256k on simulated GPUs");
+    }
     return;
   }
   std::string smallest = measures_collectives(a) ? "Sizes below one element begin with that."
@@ -416,7 +422,7 @@ void check_together(BenchArguments& a) {
         throw usage(fmt::format("{} {} is not accepted; accepted: up to {} longs, what an MPI count holds",
                                 name, longs, INT32_MAX));
   }
-  read_range(a.size_range, &a.smallest, &a.largest);
+  if (!a.size_range.empty()) read_range(a.size_range, &a.smallest, &a.largest);
   if (a.kind->id == Benchmark::matrix && a.ways.empty()) a.ways = matrix_ways;
   if (a.smallest == 0 && a.kind->id != Benchmark::latency && !is_collective(a))
     throw usage(fmt::format("-m: '{}' is not accepted; accepted: sizes from 1 byte", a.size_range));

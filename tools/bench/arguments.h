@@ -127,7 +127,7 @@ inline constexpr UsualIterations usual_messages = {10000, 1000}, usual_windows =
 struct BenchArguments {
   const BenchmarkKind* kind = nullptr;
   // Sizes in bytes, each twice the one before.
-  std::string size_range = "1:4m";
+  std::string size_range = "1:4m";  // of matrix "" where the user gives none
   uint64_t smallest = 1;
   uint64_t largest = 4 << 20;
   int64_t iterations = -1;  // -1: chosen by size

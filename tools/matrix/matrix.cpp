@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include "bench/bench.h"
 #include "bench/device_copy.h"
@@ -104,7 +105,8 @@ int matrix_benchmark(const BenchArguments& asked) {
   std::optional<PlotArguments> plot;
   if (!arguments.output.empty()) plot = picture_of(arguments);
   if (!arguments.map.empty()) check_file_target("--map", arguments.map);
-  runtime_with_devices(arguments);  // throws where there is none
+  const bool simulated = std::string_view(runtime_with_devices(arguments)->name()) == "sim";
+  if (arguments.size_range.empty() && simulated) arguments.largest = 256 << 10;  // it takes its time
 
   Findings findings;
   Topology topology = read_topology();

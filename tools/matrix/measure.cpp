@@ -195,10 +195,12 @@ Way measure_copies(const BenchArguments& arguments, const std::string& name, siz
           .title = title_of(runtime->name(), by_kernel),
           .pairs = Grid<PairValues>(gpus),
           .why_not = ""};
-  if (by_kernel && !kernels::kernels_available(0)) {
-    way.why_not = "this build has no device code for these GPUs";
-    return way;
-  }
+  // Each GPU loads the kernel here: not while it has work, which waits for that.
+  for (size_t device = 0; by_kernel && device < gpus; ++device)
+    if (!kernels::copies_available(static_cast<int>(device))) {
+      way.why_not = "this build has no device code for these GPUs";
+      return way;
+    }
   fairlead_device_set(0);
   if (std::string lacking = shortage(Place::device, 2 * arguments.largest, 2); !lacking.empty())
     throw usage(fmt::format("size {}: {}; give a smaller -m", arguments.largest, lacking));
