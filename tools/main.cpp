@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <string_view>
 
 #include "bench/bench.h"
 #include "common/command_line.h"
@@ -27,6 +28,7 @@ constexpr Command commands[] = {
     {"run", "start an MPI program with Fairlead loaded", run_command},
     {"exec", "become one rank with Fairlead loaded, under mpirun, mpiexec, srun or flux", exec_command},
     {"bench", "measure messages, collectives and the GPU's own copy", bench_command},
+    {"matrix", "measure every two GPUs, and say on which neighbouring ranks belong", matrix_command},
     {"doctor", "find out whether this MPI is GPU-aware, why not, and what to do", doctor_command},
     {"plot", "draw what the benchmarks wrote, as a picture or in the terminal", plot_command},
     {"options", "print every option of the library and the value in force", options_command},
@@ -36,6 +38,7 @@ constexpr const char* examples =
     "  fairlead run -n 4 ./my_mpi_program\n"
     "  fairlead doctor ./my_mpi_program\n"
     "  fairlead bench latency\n"
+    "  fairlead matrix --map gpus.map\n"
     "  fairlead bench bw -m 1m:64m D H --json -";
 
 std::string help() {
@@ -56,21 +59,26 @@ std::string manual_page() {
   std::string text = ".TH FAIRLEAD 1 \"\" \"fairlead " FAIRLEAD_VERSION
                      "\"\n.SH NAME\nfairlead \\- makes any MPI GPU\\-aware\n"
                      ".SH SYNOPSIS\n.B fairlead\n.I command\n.RI [ options ]\n.SH COMMANDS\n";
-  auto add = [&text](const char* name, const std::string& description, auto arguments, auto define) {
-    CLI::App app(description, fmt::format("fairlead {}", name));
+  auto add = [&text](const std::string& name, const std::string& description, auto arguments, auto define) {
+    CLI::App app(description, name);
     define(app, arguments);
     text += manual_section(app);
   };
-  add("run", commands[0].summary, RunArguments{}, define_run);
-  add("exec", commands[1].summary, ExecArguments{}, define_exec);
+  auto add_command = [&add](const char* name, auto arguments, auto define) {
+    auto command = std::find_if(std::begin(commands), std::end(commands),
+                                [&](const Command& c) { return std::string_view(c.name) == name; });
+    add(std::string("fairlead ") + name, command->summary, arguments, define);
+  };
+  add_command("run", RunArguments{}, define_run);
+  add_command("exec", ExecArguments{}, define_exec);
   for (const BenchmarkKind& kind : benchmark_kinds) {
     BenchArguments arguments;
     arguments.kind = &kind;
-    add(fmt::format("bench {}", kind.name).c_str(), description_of(kind), arguments, define_bench);
+    add(command_of(kind), description_of(kind), arguments, define_bench);
   }
-  add("doctor", commands[3].summary, DoctorArguments{}, define_doctor);
-  add("plot", commands[4].summary, PlotArguments{}, define_plot);
-  add("options", commands[5].summary, OptionsArguments{}, define_options);
+  add_command("doctor", DoctorArguments{}, define_doctor);
+  add_command("plot", PlotArguments{}, define_plot);
+  add_command("options", OptionsArguments{}, define_options);
   return text +
          ".SH EXIT STATUS\n0 fine, 1 a problem was found, 2 the command line makes no sense, 77 this machine "
          "cannot run it.\n"

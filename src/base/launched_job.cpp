@@ -3,28 +3,18 @@
 #include "base/launched_job.h"
 
 #include <cstdlib>
+#include <sstream>
 
 namespace fairlead {
 namespace {
 
-// A row applies when every variable it names is set; "" where the launcher has no such variable.
-struct LauncherVariables {
-  const char* launcher;
-  const char* abi;
-  const char* rank;
-  const char* size;
-  const char* local_rank;
+struct RankVariables {
+  const char *launcher, *abi, *rank, *size, *local_rank, *local_size, *node, *nodes, *job;
 };
 
-constexpr LauncherVariables launchers[] = {
-    {"Open MPI", "openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"MVAPICH", "mpich", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"},
-    // PMI_RANK alone proves nothing: Slurm sets it for every MPI.
-    {"Hydra", "mpich", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-    {"PALS", "mpich", "PALS_RANKID", "", "PALS_LOCAL_RANKID"},
-    {"Flux", "", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"},
-    {"Slurm", "", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"},
-    {"PMIx", "", "PMIX_RANK", "", ""},
+constexpr RankVariables launchers[] = {
+#define FAIRLEAD_RANK_VARIABLES(...) {__VA_ARGS__},
+#include "base/launchers.def"
 };
 
 // -1 where the variable is absent or no number.
@@ -37,13 +27,44 @@ bool missing(const char* variable) {
   return *variable && number(variable) < 0;
 }
 
+// Entry `index` of "4(x2),3", which says 4, 4, 3; -1 where there is none.
+int entry(const char* list, int index) {
+  for (char* end = nullptr; *list >= '0' && *list <= '9'; list = *end == ',' ? end + 1 : end) {
+    long value = std::strtol(list, &end, 10), times = 1;
+    if (end[0] == '(' && end[1] == 'x') {
+      times = std::strtol(end + 2, &end, 10);
+      if (*end == ')') ++end;
+    }
+    if (index < times) return static_cast<int>(value);
+    index -= static_cast<int>(times);
+  }
+  return -1;
+}
+
+int local_size(const RankVariables& row, int size) {
+  const char* list = std::getenv(row.local_size);
+  if (list) return entry(list, *row.node ? number(row.node) : 0);
+  int nodes = *row.nodes ? number(row.nodes) : 0;
+  return nodes > 0 ? (size + nodes - 1) / nodes : -1;
+}
+
+std::string job_id(const char* variables) {
+  std::string id;
+  std::istringstream names(variables);
+  for (std::string name; names >> name;)
+    if (const char* value = std::getenv(name.c_str())) id += (id.empty() ? "" : ".") + std::string(value);
+  return id;
+}
+
 }  // namespace
 
 std::vector<Job> jobs_from_environment() {
   std::vector<Job> jobs;
-  for (const LauncherVariables& row : launchers) {
+  for (const RankVariables& row : launchers) {
     if (missing(row.rank) || missing(row.size) || missing(row.local_rank)) continue;
     Job job{row.launcher, row.abi, number(row.rank), number(row.size), number(row.local_rank)};
+    job.local_size = local_size(row, job.size);
+    job.id = job_id(row.job);
     // A scheduler's batch or interactive shell is a job of one task too: not what is asked here.
     bool scheduler_shell = job.abi.empty() && job.size == 1;
     if (!scheduler_shell) jobs.push_back(job);

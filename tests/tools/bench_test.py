@@ -111,7 +111,7 @@ class Json(ToolTest):
 
 class Refusals(ToolTest):
     def test_bad_arguments(self):
-        self.refuses("bench", "bogus", says=["'bogus'", "latency, bw, bibw, pairs, copy, host_overhead"])
+        self.refuses("bench", "bogus", says=["'bogus'", "latency, bw, bibw, pairs, all_pairs, copy, host_overhead"])
         self.refuses("bench", "latency", "--bogus", says=["--bogus", "accepted: -m"])
         self.refuses("bench", "latency", "-m", "8:4", says=["8:4", "above the largest"])
         self.refuses("bench", "latency", "-m", 0, says=["'0'", "1 (the default)"])

@@ -6,8 +6,8 @@ import unittest
 
 from tool import ToolTest
 
-COMMANDS = [["run"], ["exec"], ["doctor"], ["plot"], ["options"], ["bench", "latency"], ["bench", "bw"], ["bench", "bibw"], ["bench", "pairs"],
-            ["bench", "copy"], ["bench", "host_overhead"]]
+COMMANDS = [["run"], ["exec"], ["matrix"], ["doctor"], ["plot"], ["options"], ["bench", "latency"], ["bench", "bw"], ["bench", "bibw"], ["bench", "pairs"],
+            ["bench", "all_pairs"], ["bench", "copy"], ["bench", "host_overhead"]]
 
 
 class Options(ToolTest):
@@ -43,7 +43,7 @@ class Help(ToolTest):
                 self.assertRegex(self.succeeds(*command, "--version").stdout, r"^fairlead \d")
 
     def test_no_command_is_a_mistake(self):
-        self.refuses(says=["no command given", "run, exec, bench, doctor, plot, options"])
+        self.refuses(says=["no command given", "run, exec, bench, matrix, doctor, plot, options"])
         self.assertIn("Commands:", self.succeeds("--help").stdout)
 
     def test_other_ways_to_ask(self):

@@ -2,19 +2,17 @@
 """`fairlead plot` draws what the benchmarks write, says on the picture what it shows, and refuses the rest."""
 
 import fcntl
-import functools
 import json
 import os
 import pty
-import shutil
 import struct
 import subprocess
 import sys
 import tempfile
 import termios
 import unittest
-from xml.etree import ElementTree
 
+from pictures import needs, path_to, texts
 from tool import MPIS, TOOL, ToolTest, fairlead
 
 sys.dont_write_bytecode = True
@@ -69,24 +67,6 @@ def trace():
 
 def tearDownModule():
     SAMPLES.cleanup()
-
-
-@functools.cache
-def path_to(library):
-    """A PATH whose python3 has the library; none where there is no such Python."""
-    for python in (shutil.which("python3"), "/usr/bin/python3"):
-        if python and subprocess.run([python, "-c", f"import {library}"], capture_output=True).returncode == 0:
-            return f"{os.path.dirname(python)}:{os.environ['PATH']}"
-    return None
-
-
-def needs(library, remedy):
-    return unittest.skipUnless(path_to(library), f"no python3 here has {library}; to run this: {remedy}")
-
-
-def texts(svg):
-    return [" ".join("".join(node.itertext()).split()) for node in ElementTree.fromstring(svg).iter()
-            if node.tag.endswith("text")]
 
 
 class PlotTest(ToolTest):

@@ -5,20 +5,11 @@ import json
 import os
 import shlex
 import shutil
-import stat
 import subprocess
 import tempfile
 import unittest
 
-from tool import MPIS, TOOL, ToolTest, example, fairlead, has_library
-
-
-def script(folder, name, text):
-    path = os.path.join(folder, name)
-    with open(path, "w") as file:
-        file.write(text)
-    os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
-    return path
+from tool import MPIS, TOOL, ToolTest, example, fairlead, has_library, script
 
 
 class DryRun(ToolTest):
@@ -111,7 +102,6 @@ class Ranks(ToolTest):
             with self.subTest(abi=abi):
                 self.assertNotEqual(fairlead("run", "-n", 2, "--no-preload", example(abi)).returncode, 0)
 
-
     def test_a_rank_alone_says_so(self):
         for abi in filter(has_library, MPIS):
             result = self.succeeds("run", "-n", 1, "--sim", 1, example(abi), 1000)
@@ -166,7 +156,7 @@ class Refusals(ToolTest):
             self.assertIn("built without a library", result.stderr)
 
     def test_unknown_command(self):
-        self.refuses("bogus", says=["'bogus'", "run, exec, bench, doctor, plot, options"])
+        self.refuses("bogus", says=["'bogus'", "run, exec, bench, matrix, doctor, plot, options"])
 
 
 if __name__ == "__main__":

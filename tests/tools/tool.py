@@ -2,6 +2,7 @@
 """What the tests of the command `fairlead` share: starting it, and what this build has."""
 
 import os
+import stat
 import subprocess
 import unittest
 
@@ -29,6 +30,14 @@ def has_library(abi):
 def preload(abi):
     """Options that make a benchmark run whether or not this build has the library."""
     return [] if has_library(abi) else ["--no-preload"]
+
+
+def script(folder, name, text):
+    path = os.path.join(folder, name)
+    with open(path, "w") as file:
+        file.write(text)
+    os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+    return path
 
 
 class ToolTest(unittest.TestCase):

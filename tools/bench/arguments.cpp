@@ -21,6 +21,7 @@ namespace fairlead::tools {
 namespace {
 
 const std::vector<std::string> placements = {"D", "H", "M"};
+const std::vector<std::string> matrix_ways = {"mpi", "engine", "kernel"};
 constexpr int64_t most_iterations = 1'000'000'000;
 constexpr int64_t any_number = std::numeric_limits<int64_t>::min();
 
@@ -52,7 +53,12 @@ bool is_barrier(const BenchArguments& a) {
 }
 // Sends messages between two ranks, with the placement letters of both.
 bool is_sweep(const BenchArguments& a) {
-  return a.kind->uses_mpi && a.kind->id != Benchmark::pairs && !is_collective(a);
+  return a.kind->uses_mpi && a.kind->id != Benchmark::pairs && a.kind->id != Benchmark::all_pairs &&
+         !is_collective(a);
+}
+// Takes one size for latency and one for bandwidth.
+bool is_of_all_pairs(const BenchArguments& a) {
+  return a.kind->id == Benchmark::all_pairs || a.kind->id == Benchmark::matrix;
 }
 
 // Collectives that have a benchmark and algorithms.
@@ -69,7 +75,31 @@ UsualIterations usual_of(const BenchArguments& a) {
   return a.kind->id == Benchmark::latency || a.kind->id == Benchmark::copy ? usual_messages : usual_windows;
 }
 
+CLI::Validator size_range() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        BenchArguments scratch;
+        return read_range(text, &scratch.smallest, &scratch.largest);
+      },
+      "");
+}
+
 void define_range(CLI::App& app, BenchArguments& a) {
+  if (is_of_all_pairs(a)) {
+    auto option =
+        app.add_option("-m,--message-size", a.size_range,
+                       "Sizes in bytes: MIN of latency, MAX of bandwidth; k, m and g may follow a number.")
+            ->type_name("MIN:MAX")
+            ->check(size_range());
+    a.smallest = 8, a.largest = 64 << 20;
+    a.size_range = "8:64m";
+    option->capture_default_str();
+    if (a.kind->id == Benchmark::matrix) {
+      a.size_range.clear();
+      option->default_str("8:64m, or 8:256k on simulated GPUs");
+    }
+    return;
+  }
   std::string smallest = measures_collectives(a) ? "Sizes below one element begin with that."
                                                  : "0:MAX begins with empty messages (latency only).";
   app.add_option(
@@ -78,12 +108,7 @@ void define_range(CLI::App& app, BenchArguments& a) {
          "at 4m; MAX and :MAX begin at 1. " +
              smallest)
       ->type_name("MIN:MAX")
-      ->check(CLI::Validator(
-          [](const std::string& text) {
-            BenchArguments scratch;
-            return read_range(text, &scratch.smallest, &scratch.largest);
-          },
-          ""))
+      ->check(size_range())
       ->capture_default_str();
 }
 
@@ -99,6 +124,7 @@ void define_iterations(CLI::App& app, BenchArguments& a) {
       ->type_name("N")
       ->check(whole_number(0, most_iterations))
       ->default_str("a hundredth of the timed ones, 10 at least");
+  if (is_of_all_pairs(a)) a.window = 16;
   if (a.kind->id != Benchmark::latency && !measures_collectives(a))
     app.add_option("-W,--window-size", a.window, "Messages in flight at once.")
         ->type_name("N")
@@ -218,6 +244,26 @@ void define_tune(CLI::App& app, BenchArguments& a) {
   define_abi(app, a);
 }
 
+void define_matrix(CLI::App& app, BenchArguments& a) {
+  a.output.clear();
+  app.add_option("--way", a.ways,
+                 "What to measure: mpi, messages of ranks with Fairlead; engine, the driver's copy; kernel, "
+                 "a copy by "
+                 "the GPU's cores. May be repeated.")
+      ->type_name("NAME")
+      ->check(one_of(matrix_ways))
+      ->allow_extra_args(false)
+      ->default_str("all");
+  app.add_option("-o,--output", a.output, "Draw heat maps: a .png or .svg, as `fairlead plot` does.")
+      ->type_name("FILE");
+  app.add_option("--map", a.map,
+                 "Write the order of GPUs for neighbouring ranks, as `fairlead run --map FILE` reads it.")
+      ->type_name("FILE");
+  app.add_flag_callback(
+      "--no-preload", [&a] { a.preload = false; }, "Messages of the MPI alone, without Fairlead.");
+  define_abi(app, a);
+}
+
 void define_pairs(CLI::App& app, BenchArguments& a) {
   app.add_option("COUNT", a.count,
                  "Message size per iteration in longs (8 bytes each); 0 or less: the default.")
@@ -254,8 +300,10 @@ const char* usage_of(const BenchArguments& a) {
   switch (a.kind->id) {
     case Benchmark::pairs:
       return "[options] [COUNT] [ALLOCATOR] [MISALIGN]";
+    case Benchmark::all_pairs:
     case Benchmark::copy:
     case Benchmark::host_overhead:
+    case Benchmark::matrix:
       return "[options]";
     case Benchmark::tune:
       return "[options] [COLLECTIVE ...]";
@@ -278,6 +326,11 @@ std::string examples_of(const BenchArguments& a) {
       return "  fairlead bench bibw -W 16 -c";
     case Benchmark::pairs:
       return "  fairlead bench pairs -n 4 1048576 d\n  srun -n 16 fairlead bench pairs 0 d > pairs.dat";
+    case Benchmark::all_pairs:
+      return "  fairlead bench all_pairs -n 8\n  srun -n 16 fairlead bench all_pairs -m 8:16m";
+    case Benchmark::matrix:
+      return "  fairlead matrix\n  fairlead matrix -o matrix.png --map gpus.map --json matrix.json\n"
+             "  fairlead run -n 8 --map gpus.map ./my_mpi_program";
     case Benchmark::copy:
       return "  fairlead bench copy -m 8:256m";
     case Benchmark::host_overhead:
@@ -369,7 +422,8 @@ void check_together(BenchArguments& a) {
         throw usage(fmt::format("{} {} is not accepted; accepted: up to {} longs, what an MPI count holds",
                                 name, longs, INT32_MAX));
   }
-  read_range(a.size_range, &a.smallest, &a.largest);
+  if (!a.size_range.empty()) read_range(a.size_range, &a.smallest, &a.largest);
+  if (a.kind->id == Benchmark::matrix && a.ways.empty()) a.ways = matrix_ways;
   if (a.smallest == 0 && a.kind->id != Benchmark::latency && !is_collective(a))
     throw usage(fmt::format("-m: '{}' is not accepted; accepted: sizes from 1 byte", a.size_range));
   if (is_collective(a)) check_collective(a);
@@ -402,6 +456,10 @@ std::string benchmark_names() {
   return names;
 }
 
+std::string command_of(const BenchmarkKind& kind) {
+  return kind.id == Benchmark::matrix ? "fairlead matrix" : fmt::format("fairlead bench {}", kind.name);
+}
+
 std::string description_of(const BenchmarkKind& kind) {
   if (!kind.collective) return kind.summary;
   const CollectiveKind& collective = collective_kind(*kind.collective);
@@ -431,7 +489,7 @@ void require_gpu(const BenchArguments& arguments) {
     if (!cuda.empty() && !rocm.empty()) why = fmt::format("no CUDA ({}), no ROCm ({})", cuda, rocm);
   }
   if (why.empty()) return;
-  throw cannot_run(fmt::format("{}: {}: {}", arguments.kind->name,
+  throw cannot_run(fmt::format("{}{}: {}", arguments.name_in_refusals(),
                                nccl ? "--via nccl: NCCL needs CUDA or ROCm GPUs"
                                     : fmt::format("no {} GPU here (-d sim simulates one)", wanted),
                                why));
@@ -449,9 +507,13 @@ void check_ranks(const BenchArguments& arguments, int ranks) {
                             ranks == 1 ? "" : "s"));
 }
 
+std::string BenchArguments::name_in_refusals() const {
+  return kind->id == Benchmark::matrix ? "" : std::string(kind->name) + ": ";
+}
+
 bool BenchArguments::needs_device() const {
   if (kind->id == Benchmark::pairs) return allocator == "d" || allocator == "h";
-  if (kind->id == Benchmark::copy) return true;
+  if (kind->id == Benchmark::copy || kind->id == Benchmark::matrix) return true;
   return placement[0] != "H" || placement[1] != "H";
 }
 
@@ -473,6 +535,7 @@ void define_bench(CLI::App& app, BenchArguments& arguments) {
     define_tune(app, arguments);
   else if (id != Benchmark::host_overhead)
     define_sizes(app, arguments);
+  if (id == Benchmark::matrix) define_matrix(app, arguments);
   if (is_sweep(arguments)) define_sweep(app, arguments);
   if (is_collective(arguments)) define_collective(app, arguments);
   if (id == Benchmark::host_overhead) {
@@ -498,15 +561,15 @@ void define_bench(CLI::App& app, BenchArguments& arguments) {
 std::optional<BenchArguments> parse_bench(const std::string& benchmark, const Words& words) {
   BenchArguments arguments;
   arguments.kind = &kind_of(benchmark);
-  arguments.command = shell_line({"fairlead", "bench", benchmark});
+  arguments.command = command_of(*arguments.kind);
   if (!words.empty()) arguments.command += " " + shell_line(words);
-  CLI::App app(description_of(*arguments.kind), fmt::format("fairlead bench {}", benchmark));
+  CLI::App app(description_of(*arguments.kind), command_of(*arguments.kind));
   define_bench(app, arguments);
   try {
     if (!parse(app, words)) return std::nullopt;
     check_together(arguments);
   } catch (const Failure& failure) {
-    throw Failure(failure.code(), fmt::format("{}: {}", benchmark, failure.what()));
+    throw Failure(failure.code(), arguments.name_in_refusals() + failure.what());
   }
   return arguments;
 }

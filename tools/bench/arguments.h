@@ -28,11 +28,13 @@ enum class Benchmark {
   bandwidth,
   bidirectional,
   pairs,
+  all_pairs,
   copy,
   host_overhead,
   collective,
   overlap,
-  tune
+  tune,
+  matrix
 };
 
 struct BenchmarkKind {
@@ -54,6 +56,10 @@ inline constexpr BenchmarkKind benchmark_kinds[] = {
     {Benchmark::pairs, "pairs",
      "Measure strided parallel pairs of ping-pong partners over all ranks; prints a gnuplot data file.", true,
      4},
+    {Benchmark::all_pairs, "all_pairs",
+     "Measure every two ranks, one pair after the other: latency, and bandwidth one way and both ways at "
+     "once.",
+     true, 2},
     {Benchmark::copy, "copy",
      "Measure the GPU's own copy from device 0 to device 1 (to itself if there is one only), without MPI: "
      "what a "
@@ -103,6 +109,11 @@ inline constexpr BenchmarkKind benchmark_kinds[] = {
      "FAIRLEAD_TUNING "
      "chooses the fastest.",
      false, 2},
+    {Benchmark::matrix, "matrix",
+     "Measure every two GPUs of this machine: by messages, by copy engine and by kernel, latency, and "
+     "bandwidth "
+     "one way and both ways at once. Says on which GPUs neighbouring ranks belong.",
+     false, 2},
 };
 
 // Timed iterations of each size where the user gives none, up to 8 KiB and above: the OSU micro-benchmarks'.
@@ -116,7 +127,7 @@ inline constexpr UsualIterations usual_messages = {10000, 1000}, usual_windows =
 struct BenchArguments {
   const BenchmarkKind* kind = nullptr;
   // Sizes in bytes, each twice the one before.
-  std::string size_range = "1:4m";
+  std::string size_range = "1:4m";  // of matrix "" where the user gives none
   uint64_t smallest = 1;
   uint64_t largest = 4 << 20;
   int64_t iterations = -1;  // -1: chosen by size
@@ -150,9 +161,15 @@ struct BenchArguments {
   // tune
   std::vector<int> rank_counts;
   std::vector<std::string> collectives;
-  std::string output = "fairlead.tuning";
+  std::string output = "fairlead.tuning";  // of matrix: the picture
+  // matrix
+  std::vector<std::string> ways;
+  std::string map;  // file to write
 
   std::string command;  // as the user typed it
+
+  // What refusals begin with: "copy: "; nothing where the command's name says it already.
+  std::string name_in_refusals() const;
 
   bool needs_device() const;
   const CollectiveKind& collective() const { return collective_kind(*kind->collective); }
@@ -160,6 +177,9 @@ struct BenchArguments {
 };
 
 std::string benchmark_names();  // "latency, bw, ..."
+
+// "fairlead bench latency"; benchmarks that are commands of their own go by that.
+std::string command_of(const BenchmarkKind& kind);
 
 // Its summary and, for collectives, what the columns mean.
 std::string description_of(const BenchmarkKind& kind);

@@ -94,6 +94,7 @@ int bench_command(const Words& words) {
   if (arguments->kind->id == Benchmark::copy) return copy_benchmark(*arguments);
   if (arguments->kind->id == Benchmark::host_overhead) return host_overhead_benchmark(*arguments);
   if (arguments->kind->id == Benchmark::tune) return tune_benchmark(*arguments);
+  if (arguments->kind->id == Benchmark::matrix) return matrix_benchmark(*arguments);
 
   RunArguments run;
   run.ranks = arguments->ranks;
@@ -101,6 +102,12 @@ int bench_command(const Words& words) {
   run.device = arguments->device;
   run.preload = wants_preload(*arguments);
   return launch(run, rank_command(run.mpi, words));
+}
+
+int matrix_command(const Words& words) {
+  Words bench = {"matrix"};
+  bench.insert(bench.end(), words.begin(), words.end());
+  return bench_command(bench);
 }
 
 Words bench_for_ranks(const Words& program, RunArguments& run) {

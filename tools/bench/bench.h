@@ -19,5 +19,9 @@ Words bench_for_ranks(const Words& program, RunArguments& run);
 int copy_benchmark(const BenchArguments& arguments);
 int host_overhead_benchmark(const BenchArguments& arguments);
 int tune_benchmark(const BenchArguments& arguments);
+int matrix_benchmark(const BenchArguments& arguments);
+
+// `fairlead matrix`, a benchmark that is a command of its own.
+int matrix_command(const Words& words);
 
 }  // namespace fairlead::tools

@@ -12,48 +12,16 @@
 
 #include "bench/bench.h"
 #include "bench/buffer.h"
+#include "bench/device_copy.h"
 #include "bench/report.h"
-#include "bench/timing.h"
-#include "device/runtime.h"
 
 namespace fairlead::tools {
-namespace {
 
-using device::Error;
 using device::Runtime;
 
-void require(Runtime* runtime, Error error, const char* doing) {
-  if (error != Error::none)
-    throw cannot_run(fmt::format("copy: {}: {} {}", doing, to_string(error), runtime->error_text()));
-}
-
-class OwnedStream {
- public:
-  OwnedStream(Runtime* runtime, int device) : runtime_(runtime) {
-    require(runtime, runtime->create_stream(device, &stream_), "cannot create a stream");
-  }
-  ~OwnedStream() { runtime_->destroy_stream(stream_); }
-  OwnedStream(const OwnedStream&) = delete;
-  OwnedStream& operator=(const OwnedStream&) = delete;
-  device::Stream get() const { return stream_; }
-
- private:
-  Runtime* runtime_;
-  device::Stream stream_ = nullptr;
-};
-
-Distribution scaled(std::vector<double> seconds, auto scale) {
-  for (double& value : seconds) value = scale(value);
-  return distribution(std::move(seconds));
-}
-
-}  // namespace
-
 int copy_benchmark(const BenchArguments& arguments) {
-  Runtime* runtime = device::runtime();
-  if (!runtime) throw cannot_run("copy: no GPU provider; FAIRLEAD_DEVICE=sim simulates one");
+  Runtime* runtime = runtime_with_devices(arguments);
   int devices = fairlead_device_count();
-  if (devices == 0) throw cannot_run(fmt::format("copy: provider {} finds no device", runtime->name()));
   int from = 0, to = devices > 1 ? 1 : 0;
   if (from != to) runtime->enable_peer(to, from);  // where refused, the driver stages: that is its own copy
 
@@ -65,26 +33,22 @@ int copy_benchmark(const BenchArguments& arguments) {
   fairlead_device_set(to);
   Buffer target(Place::device, arguments.largest);
   Buffer host(Place::pinned, arguments.largest);
-  OwnedStream stream(runtime, to), source_stream(runtime, from);
+  OwnedStream stream(runtime, to, arguments), source_stream(runtime, from, arguments);
 
   bool simulated = std::strcmp(runtime->name(), "sim") == 0;
   Report report(arguments, {.via = "device copy", .devices = fmt::format("{} -> {}", from, to)});
   for (uint64_t bytes : arguments.sizes()) {
     auto copies = [&](int count, const Buffer& into, const Buffer& out_of, const OwnedStream& on) {
       for (int i = 0; i < count; ++i)
-        require(runtime, runtime->copy(into.address(), out_of.address(), bytes, on.get()), "cannot copy");
-      require(runtime, runtime->synchronize_stream(on.get()), "cannot wait for a copy");
+        require(runtime, runtime->copy(into.address(), out_of.address(), bytes, on.get()), arguments,
+                "cannot copy");
+      require(runtime, runtime->synchronize_stream(on.get()), arguments, "cannot wait for a copy");
     };
     source.write_pattern(0, bytes, bytes);
     target.clear(0, bytes);
     Measurement m{.bytes = bytes};
     auto timed = [&](UsualIterations usual, auto step) {
-      Repetitions wanted = repetitions(arguments, bytes, usual);
-      double trial = mean(time_batches(std::min(trial_steps, wanted.warmup), step));
-      wanted = within_budget(arguments, wanted, trial, simulated);
-      time_batches(wanted.warmup - trial_steps, step);
-      m.iterations = std::max(m.iterations, wanted.timed);
-      return time_batches(wanted.timed, step);
+      return timed_steps(arguments, bytes, usual, simulated, &m.iterations, step);
     };
     auto bandwidth = [&](const Buffer& into, const Buffer& out_of, const OwnedStream& on) {
       double window_bytes = double(bytes) * arguments.window;

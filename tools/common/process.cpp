@@ -5,11 +5,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -54,7 +56,47 @@ class Deadline {
   bool asked = false;
 };
 
+volatile sig_atomic_t passed_to = 0;
+
+// What a terminal sends, it sends to the whole group.
+void pass_on(int number, siginfo_t* info, void*) {
+  if (info->si_code <= 0 && passed_to > 0) kill(passed_to, number);
+}
+
+int exit_status(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 }  // namespace
+
+int run_through(const Words& command) {
+  std::vector<char*> arguments = argument_vector(command);
+  constexpr int passed[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+  sigset_t all, before;
+  sigemptyset(&all);
+  for (int number : passed) sigaddset(&all, number);
+  sigprocmask(SIG_BLOCK, &all, &before);  // until there is somebody to pass them on to
+  pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    execvp(arguments[0], arguments.data());
+    std::fprintf(stderr, "fairlead: cannot start %s: %s\n", arguments[0], std::strerror(errno));
+    _exit(127);
+  }
+  if (child < 0) throw usage("cannot start " + command[0] + ": " + std::strerror(errno));
+  passed_to = child;
+  struct sigaction action {};
+  action.sa_sigaction = pass_on;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  for (int number : passed) sigaction(number, &action, nullptr);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  passed_to = 0;
+  return exit_status(status);
+}
 
 Captured capture(const Words& command, Stderr errors,
                  const std::vector<std::pair<std::string, std::string>>& environment,
@@ -89,8 +131,7 @@ Captured capture(const Words& command, Stderr errors,
   }
   close(ends[0]);
   int status = 0;
-  if (child > 0 && waitpid(child, &status, 0) == child)
-    captured.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (child > 0 && waitpid(child, &status, 0) == child) captured.status = exit_status(status);
   if (deadline.passed()) captured.status = timed_out;
   return captured;
 }

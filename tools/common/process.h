@@ -28,6 +28,10 @@ Captured capture(const Words& command, Stderr errors,
                  const std::vector<std::pair<std::string, std::string>>& environment = {},
                  std::chrono::seconds limit = {});
 
+// Runs a program to its end in the place of this process, whose files and terminal it has; signals that are
+// sent to this process alone are passed on. Returns as Captured::status does.
+int run_through(const Words& command);
+
 // Replaces this process; returns only by throwing a usage Failure.
 [[noreturn]] void become(const Words& command);
 

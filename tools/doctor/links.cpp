@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "doctor/check.h"
-#include "doctor/matrix.h"
+#include "doctor/link_table.h"
 
 namespace fairlead::tools::doctor {
 namespace {
@@ -32,40 +32,8 @@ bool has_adapter_and_nvidia(const Machine& machine) {
   return has_nvidia(machine) && !adapters(machine.system).empty();
 }
 
-// The vendor's table; rows and columns of GPUs come first.
-Matrix link_table(const Machine& machine) {
-  const System& system = machine.system;
-  if (has_nvidia(machine)) return read_matrix(system.run({"nvidia-smi", "topo", "-m"}).value_or(""), "");
-  if (machine.gpus.source == "rocm-smi")
-    return read_matrix(system.run({"rocm-smi", "--showtopotype"}).value_or(""), "link type");
-  return read_matrix(system.run({"amd-smi", "topology", "--link-type"}).value_or(""), "link type");
-}
-
-// "NV18" of a table is an NVLink of 18; anything else that is not xGMI crosses PCIe.
-enum class LinkKind { fast, bridged, socket };
-LinkKind kind_of(const std::string& cell) {
-  if (cell.rfind("NV", 0) == 0 || cell == "XGMI") return LinkKind::fast;
-  return cell == "SYS" || cell == "NODE" ? LinkKind::socket : LinkKind::bridged;
-}
-
-const char* in_words(const std::string& cell) {
-  if (cell == "PIX" || cell == "PXB") return "PCIe, by a switch";
-  if (cell == "PHB") return "PCIe, by the host bridge";
-  if (cell == "NODE") return "PCIe, between host bridges of a NUMA node";
-  if (cell == "SYS") return "PCIe, between CPU sockets";
-  if (cell == "PCIE") return "PCIe";
-  return "";
-}
-
-std::string named(const std::string& cell) {
-  if (cell.rfind("NV", 0) == 0) return fmt::format("NVLink ({} links)", cell.substr(2));
-  if (cell == "XGMI") return "xGMI";
-  std::string words = in_words(cell);
-  return words.empty() ? cell : fmt::format("{} ({})", words, cell);
-}
-
 Finding pairs(const Machine& machine) {
-  Matrix table = link_table(machine);
+  LinkTable table = link_table(machine.system, machine.gpus);
   size_t count = machine.gpus.list.size();
   if (table.rows.size() < count)
     return skip(fmt::format("{} prints no table of links",
@@ -76,16 +44,16 @@ Finding pairs(const Machine& machine) {
     for (size_t b = a + 1; b < count; ++b) {
       std::string cell = table.at(a, b);
       ++kinds[cell];
-      if (kind_of(cell) == LinkKind::fast) continue;
-      if (slow_pair.empty() || kind_of(cell) > kind_of(slowest))
+      if (link_kind(cell) == LinkKind::fast) continue;
+      if (slow_pair.empty() || link_kind(cell) > link_kind(slowest))
         slow_pair = fmt::format("GPU {} and {}", a, b), slowest = cell;
     }
   std::vector<std::string> parts;
   for (const auto& [cell, pairs] : kinds)
-    parts.push_back(fmt::format("{} pair{} by {}", pairs, pairs == 1 ? "" : "s", named(cell)));
+    parts.push_back(fmt::format("{} pair{} by {}", pairs, pairs == 1 ? "" : "s", link_in_words(cell)));
   std::string fact = fmt::format("{}", fmt::join(parts, ", "));
   if (slow_pair.empty()) return ok(fact, table.lines);
-  if (kind_of(slowest) == LinkKind::socket)
+  if (link_kind(slowest) == LinkKind::socket)
     return warn(
         fmt::format("{}; {} are apart as far as can be", fact, slow_pair),
         "let ranks that talk most use GPUs that are close; where the driver gives no peer access there, "

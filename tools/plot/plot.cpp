@@ -22,8 +22,10 @@ void define_plot(CLI::App& app, PlotArguments& arguments) {
   app.add_option(
       "FILE", arguments.files,
       "Files of one benchmark: what `fairlead bench NAME --json FILE` or `fairlead bench pairs` wrote. "
-      "Files of copy may stand beside those of latency or bw. Or a trace (`fairlead run --trace FILE`), as a "
-      "time-line: .png or .svg.");
+      "Files of copy may stand beside those of latency or bw. Or one file alone: a trace (`fairlead run "
+      "--trace "
+      "FILE`), drawn as a time-line, or what `fairlead matrix --json FILE` wrote, as heat maps; .png or "
+      ".svg.");
   auto output =
       app.add_option("-o,--output", arguments.output,
                      "The picture to write: .png, .svg, or .html, a page with the values as tables.")
@@ -38,7 +40,7 @@ void define_plot(CLI::App& app, PlotArguments& arguments) {
   app.add_option(
          "--quantity", arguments.quantities,
          "What to draw, where the benchmark has several: latency, bandwidth, rate (messages a second), time, "
-         "busbw or overlap; may be repeated.")
+         "busbw or overlap; of matrix bandwidth, both or latency; may be repeated.")
       ->type_name("NAME")
       ->allow_extra_args(false);
   set_up(app, "FILE... -o FILE | --terminal [options]",
@@ -46,6 +48,19 @@ void define_plot(CLI::App& app, PlotArguments& arguments) {
          "  fairlead plot allreduce.json --terminal\n"
          "  fairlead plot bw.json --quantity rate -o rate.html\n"
          "  fairlead plot pairs.txt -o pairs.svg");
+}
+
+Words drawing_command(const PlotArguments& arguments) {
+  std::string drawing = drawing_program();
+  if (find_on_path("python3").empty())
+    throw cannot_run("no python3 on PATH, which draws; install it: apt install python3 python3-matplotlib");
+  nlohmann::ordered_json request = {{"files", arguments.files},
+                                    {"labels", arguments.labels},
+                                    {"quantities", arguments.quantities},
+                                    {"output", arguments.output},
+                                    {"terminal", arguments.terminal}};
+  // -B: Fairlead's folders are not for caches of Python.
+  return {"python3", "-B", drawing, request.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
 }
 
 int plot_command(const Words& words) {
@@ -59,16 +74,7 @@ int plot_command(const Words& words) {
   if (arguments.output.empty() && !arguments.terminal)
     throw usage("where to draw? accepted: -o FILE.png, -o FILE.svg, -o FILE.html or --terminal");
 
-  std::string drawing = drawing_program();
-  if (find_on_path("python3").empty())
-    throw cannot_run("no python3 on PATH, which draws; install it: apt install python3 python3-matplotlib");
-  nlohmann::ordered_json request = {{"files", arguments.files},
-                                    {"labels", arguments.labels},
-                                    {"quantities", arguments.quantities},
-                                    {"output", arguments.output},
-                                    {"terminal", arguments.terminal}};
-  // -B: Fairlead's folders are not for caches of Python.
-  become({"python3", "-B", drawing, request.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)});
+  become(drawing_command(arguments));
 }
 
 }  // namespace fairlead::tools

@@ -24,6 +24,9 @@ struct PlotArguments {
 };
 
 void define_plot(CLI::App& app, PlotArguments& arguments);
+// What draws, to be started. Throws a Failure where it is not here.
+Words drawing_command(const PlotArguments& arguments);
+
 int plot_command(const Words& words);
 
 }  // namespace fairlead::tools

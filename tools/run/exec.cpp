@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `fairlead exec`: the last step before a rank's program, under any launcher: loads Fairlead's library for
-// the program's MPI and, when asked, leaves one GPU visible.
+// the program's MPI and, when asked, binds the rank to a GPU and its cores.
 
-#include <fairlead/device.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <sstream>
 
 #include "base/launched_job.h"
 #include "common/command_line.h"
@@ -22,15 +20,6 @@
 
 namespace fairlead::tools {
 namespace {
-
-// One variable per provider: ROCm applies HIP_ and ROCR_VISIBLE_DEVICES one after the other, so setting both
-// would hide the device twice.
-struct VisibleDevices {
-  const char* provider;
-  const char* variable;
-};
-constexpr VisibleDevices visible_devices[] = {{"cuda", "CUDA_VISIBLE_DEVICES"},
-                                              {"rocm", "HIP_VISIBLE_DEVICES"}};
 
 // Under the launcher of another MPI each process would be a job of its own, of one rank.
 void warn_of_other_launcher(const Program& program) {
@@ -70,31 +59,6 @@ std::string choose_abi(const Program& program, const std::string& asked) {
                   program.path, fmt::join(mpi_abis, "|")));
 }
 
-// The n-th entry of a list a scheduler may have set already, else n itself.
-std::string entry_of(const char* list, int n, int devices) {
-  std::vector<std::string> entries;
-  std::istringstream stream(list ? list : "");
-  for (std::string entry; std::getline(stream, entry, ',');) entries.push_back(entry);
-  if (entries.empty()) return std::to_string(n % devices);
-  return entries[static_cast<size_t>(n) % entries.size()];
-}
-
-void show_one_device() {
-  auto job = job_from_environment();
-  if (!job || job->local_rank < 0)
-    throw usage(
-        "--visible: no launcher tells this process its local rank; start it with mpirun, mpiexec, srun or "
-        "flux");
-  std::string provider = fairlead_device_provider();
-  int devices = fairlead_device_count();
-  if (devices == 0) throw cannot_run("--visible: no GPU found");
-  for (const VisibleDevices& row : visible_devices) {
-    if (provider != row.provider) continue;
-    std::string chosen = entry_of(std::getenv(row.variable), job->local_rank, devices);
-    setenv(row.variable, chosen.c_str(), 1);
-  }
-}
-
 }  // namespace
 
 void define_exec(CLI::App& app, ExecArguments& arguments) {
@@ -102,13 +66,12 @@ void define_exec(CLI::App& app, ExecArguments& arguments) {
                  "MPI ABI: openmpi, mpich or abi. Left out, the MPI the program is linked with.")
       ->type_name("ABI")
       ->check(one_of(mpi_abis));
-  app.add_flag("--visible", arguments.visible,
-               "Show the program one GPU only: local rank modulo the number of GPUs.");
+  define_binding(app, arguments.binding);
   app.add_flag_callback(
       "--no-preload", [&arguments] { arguments.preload = false; }, "Run the program without Fairlead.");
   set_up(app, "[options] PROGRAM [arguments]",
          "  mpirun -n 4 fairlead exec ./my_mpi_program\n"
-         "  srun -n 8 fairlead exec --visible ./my_mpi_program");
+         "  srun -n 8 fairlead exec --gpu nearest --print-binding ./my_mpi_program");
 }
 
 int exec_command(const Words& words) {
@@ -120,6 +83,7 @@ int exec_command(const Words& words) {
   Words command;
   if (!parse(app, words, &command)) return exit_success;
   if (command.empty()) throw usage("no PROGRAM given; usage: fairlead exec [options] PROGRAM [arguments]");
+  check_binding(arguments.binding);
   Program program = inspect_program(command.front());
   command.front() = program.path;
   std::string library;
@@ -128,7 +92,7 @@ int exec_command(const Words& words) {
     library = preload_library(choose_abi(program, arguments.mpi));
   }
   warn_of_other_launcher(program);
-  if (arguments.visible) show_one_device();
+  bind_rank(arguments.binding);
   std::string preload = preload_with(library);
   if (preload.empty())
     unsetenv("LD_PRELOAD");

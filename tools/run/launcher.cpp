@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include "common/failure.h"
 #include "common/process.h"
@@ -17,22 +18,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Ranks stay unbound, as Hydra leaves them: GPU libraries and the simulated GPU run threads of their own,
-// which Open MPI's default would press onto the rank's single core.
-const Words open_mpi_arguments = {"--oversubscribe", "--bind-to none"};
-using enum VariableStyle;
-const LauncherKind hydra{"Hydra", "HYDRA", {"mpich", "abi"}, global_two_words, {}, {}, {}};
-const LauncherKind intel{"Intel MPI", "Intel(R) MPI", {"mpich", "abi"}, global_two_words, {}, {}, {}};
-const LauncherKind open_mpi_5{"Open MPI 5", "(Open MPI)",       {"openmpi", "abi"},     export_name_value,
-                              {},           open_mpi_arguments, {"--allow-run-as-root"}};
-const LauncherKind open_mpi{
-    "Open MPI", "OpenRTE", {"openmpi"}, export_name_value, {}, open_mpi_arguments, {"--allow-run-as-root"}};
-const LauncherKind pals{"PALS", "PALS", {"mpich", "abi"}, environment_prefix, {}, {}, {}};
-const LauncherKind slurm{"Slurm", "slurm", {}, environment_prefix, {}, {}, {}};
-const LauncherKind flux{"Flux", "flux-core", {}, environment_prefix, {"run"}, {}, {}};
+Words parts_of(const std::string& text, char separator) {
+  Words parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+  return parts;
+}
 
-// In this order: MPICH's Hydra may name other launchers in its build details.
-const LauncherKind* const kinds[] = {&hydra, &intel, &open_mpi_5, &open_mpi, &pals, &slurm, &flux};
+const std::vector<LauncherKind>& kinds() {
+  using enum VariableStyle;
+  static const std::vector<LauncherKind> all = {
+#define FAIRLEAD_LAUNCH_COMMAND(name, version_mark, abis, variables, subcommand, arguments, as_root, \
+                                signals)                                                             \
+  {name,                                                                                             \
+   version_mark,                                                                                     \
+   parts_of(abis, ' '),                                                                              \
+   variables,                                                                                        \
+   parts_of(subcommand, ' '),                                                                        \
+   parts_of(arguments, ';'),                                                                         \
+   parts_of(as_root, ';'),                                                                           \
+   signals},
+#include "base/launchers.def"
+  };
+  return all;
+}
 
 constexpr const char* launcher_names[] = {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"};
 
@@ -73,8 +82,8 @@ std::optional<Launcher> recognise_launcher(const std::string& path) {
   fs::path place(path);
   std::error_code error;
   if (fs::path folder = fs::canonical(place.parent_path(), error); !error) place = folder / place.filename();
-  for (const LauncherKind* kind : kinds)
-    if (text.find(kind->version_mark) != std::string::npos) return Launcher{place.string(), kind};
+  for (const LauncherKind& kind : kinds())
+    if (text.find(kind.version_mark) != std::string::npos) return Launcher{place.string(), &kind};
   return std::nullopt;
 }
 
@@ -99,12 +108,11 @@ Launcher find_launcher(const std::string& abi, const std::string& library) {
 
 std::string arguments_added() {
   std::string text;
-  for (const LauncherKind* kind : kinds) {
-    if (kind->arguments.empty()) continue;
-    text +=
-        fmt::format("{}{} gets {}", text.empty() ? "" : ", ", kind->name, fmt::join(kind->arguments, " "));
-    if (!kind->arguments_as_root.empty())
-      text += fmt::format(" (as root also {})", fmt::join(kind->arguments_as_root, " "));
+  for (const LauncherKind& kind : kinds()) {
+    if (kind.arguments.empty()) continue;
+    text += fmt::format("{}{} gets {}", text.empty() ? "" : ", ", kind.name, fmt::join(kind.arguments, " "));
+    if (!kind.arguments_as_root.empty())
+      text += fmt::format(" (as root also {})", fmt::join(kind.arguments_as_root, " "));
   }
   return text;
 }
@@ -120,7 +128,7 @@ Words launch_line(const Launcher& launcher, const Launch& launch) {
   const LauncherKind& kind = *launcher.kind;
   Words line;
   auto append = [&line](const Words& words) { line.insert(line.end(), words.begin(), words.end()); };
-  if (kind.variables == environment_prefix && !launch.variables.empty()) {
+  if (kind.variables == VariableStyle::environment_prefix && !launch.variables.empty()) {
     line.push_back("env");
     for (const auto& [name, value] : launch.variables) line.push_back(name + "=" + value);
   }
@@ -132,8 +140,8 @@ Words launch_line(const Launcher& launcher, const Launch& launch) {
   for (const std::string& argument : arguments)
     if (!given_by_user(launch.extra, argument)) append(shell_split(argument));
   for (const auto& [name, value] : launch.variables) {
-    if (kind.variables == export_name_value) append({"-x", name + "=" + value});
-    if (kind.variables == global_two_words) append({"-genv", name, value});
+    if (kind.variables == VariableStyle::export_name_value) append({"-x", name + "=" + value});
+    if (kind.variables == VariableStyle::global_two_words) append({"-genv", name, value});
   }
   append(launch.extra);
   // Last, because Hydra takes what follows -n as local to this one program.

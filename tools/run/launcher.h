@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MPI launchers: how one is found and recognised, and how its command line is written. What differs between
-// launchers is a table of data in launcher.cpp.
+// launchers is a table of data, src/base/launchers.def.
 
 #pragma once
 
@@ -21,14 +21,14 @@ enum class VariableStyle {
   environment_prefix,  // env NAME=VALUE launcher ...: the launcher hands its own environment on
 };
 
+// A row of FAIRLEAD_LAUNCH_COMMAND, which tells the fields.
 struct LauncherKind {
   const char* name;
-  const char* version_mark;       // what its --version prints
-  std::vector<std::string> abis;  // the MPI ABIs it starts; empty: any
+  const char* version_mark;
+  std::vector<std::string> abis;
   VariableStyle variables;
-  Words subcommand;
-  Words arguments;          // always given, except where the user gives the first word of one himself
-  Words arguments_as_root;  // as well, when the user is root
+  Words subcommand, arguments, arguments_as_root;
+  int signals;
 };
 
 struct Launcher {

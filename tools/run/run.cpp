@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `fairlead run`: finds the MPI a program is linked with, the launcher that belongs to it and the Fairlead
-// library for its ABI, and becomes that launcher. Everything is checked before anything starts.
+// library for its ABI, and runs that launcher. Everything is checked before anything starts.
 
 #include "run/run.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -111,6 +113,64 @@ std::map<std::string, std::string> variables_for_ranks(const RunArguments& argum
   return variables;
 }
 
+struct LaunchPlan {
+  Words line;
+  int signals;  // of LauncherKind
+};
+
+// 0 where the exit code of a launcher tells of none.
+int signal_of(int code, int signals) {
+  int number = code > 128 ? code - 128 : signals == 0 ? code : 0;
+  return number == SIGSEGV || number == SIGBUS || number == SIGABRT ? number : 0;
+}
+
+// An MPI that takes device memory for host memory ends in a memcpy, or the kernel refuses to copy for it and
+// it gives up. Programs have other ways to get there, so this is said carefully.
+void explain_death(int code, int signals, bool preloaded, const std::string& program) {
+  int number = signal_of(code, signals);
+  if (number == 0 || (number == SIGABRT && preloaded)) return;
+  std::string words =
+      fmt::format("fairlead run: {} signal {} ({})",
+                  code == number ? "if this exit code is not the program's own, a rank was ended by"
+                                 : "a rank was ended by",
+                  number, strsignal(number));
+  if (preloaded)
+    words += fmt::format(
+        ". Fairlead was loaded: if a device pointer did it, host code of the program used it, or it went "
+        "round "
+        "Fairlead; `fairlead doctor {}` proves whether Fairlead is live in its ranks, and FAIRLEAD_LOG=info "
+        "says "
+        "what it does",
+        shell_quote(program));
+  else
+    words += fmt::format(
+        ", as an MPI without GPU support ends when it is given a device pointer. Fairlead was not loaded: "
+        "run it "
+        "without --no-preload, or ask `fairlead doctor {}` what this MPI can do",
+        shell_quote(program));
+  std::cerr << words << std::endl;
+}
+
+LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words) {
+  Program program = inspect_program(program_words.front());
+  Plan plan = make_plan(program, arguments.mpi);
+  if (arguments.preload) preload_library(plan.abi);  // throws where there is none
+
+  Launch launch;
+  launch.ranks = arguments.ranks;
+  auto variables = variables_for_ranks(arguments);
+  launch.variables.assign(variables.begin(), variables.end());
+  for (const std::string& text : arguments.launcher_args)
+    for (const std::string& word : shell_split(text)) launch.extra.push_back(word);
+  launch.command = {own_path(), "exec", "--mpi", plan.abi};
+  if (!arguments.preload) launch.command.push_back("--no-preload");
+  for (const std::string& word : to_words(arguments.binding)) launch.command.push_back(word);
+  launch.command.push_back(program.path);
+  launch.command.insert(launch.command.end(), program_words.begin() + 1, program_words.end());
+
+  return {launch_line(plan.launcher, launch), plan.launcher.kind->signals};
+}
+
 bool is_this_tool(const std::string& program) {
   std::error_code error;
   std::string path = find_on_path(program);
@@ -131,10 +191,7 @@ void define_run(CLI::App& app, RunArguments& arguments) {
   app.add_option("--sim", arguments.sim, "Run on N simulated GPUs instead of real ones.")
       ->type_name("N")
       ->check(whole_number(1, 64));
-  app.add_flag(
-      "--visible", arguments.visible,
-      "Show each rank one GPU only: local rank modulo the number of GPUs. For programs that never choose "
-      "their GPU.");
+  define_binding(app, arguments.binding);
   app.add_flag_callback(
       "--no-preload", [&arguments] { arguments.preload = false; },
       "Run the program without Fairlead, all else the same.");
@@ -156,33 +213,18 @@ void define_run(CLI::App& app, RunArguments& arguments) {
       ->allow_extra_args(false);
   set_up(app, "-n N [options] PROGRAM [arguments]",
          "  fairlead run -n 4 ./my_mpi_program --its --options\n"
-         "  fairlead run -n 2 --sim 2 --launcher-args '--map-by numa' ./my_mpi_program");
+         "  fairlead run -n 2 --sim 2 --launcher-args '--map-by numa' ./my_mpi_program\n"
+         "  fairlead run -n 8 --gpu nearest --bind-cores --print-binding ./my_mpi_program");
 }
 
 Words launcher_line(const RunArguments& arguments, const Words& program_words) {
-  Program program = inspect_program(program_words.front());
-  Plan plan = make_plan(program, arguments.mpi);
-  if (arguments.preload) preload_library(plan.abi);  // throws where there is none
-
-  Launch launch;
-  launch.ranks = arguments.ranks;
-  auto variables = variables_for_ranks(arguments);
-  launch.variables.assign(variables.begin(), variables.end());
-  for (const std::string& text : arguments.launcher_args)
-    for (const std::string& word : shell_split(text)) launch.extra.push_back(word);
-  launch.command = {own_path(), "exec", "--mpi", plan.abi};
-  if (!arguments.preload) launch.command.push_back("--no-preload");
-  if (arguments.visible) launch.command.push_back("--visible");
-  launch.command.push_back(program.path);
-  launch.command.insert(launch.command.end(), program_words.begin() + 1, program_words.end());
-
-  return launch_line(plan.launcher, launch);
+  return plan_launch(arguments, program_words).line;
 }
 
 int launch(const RunArguments& arguments, const Words& program) {
-  Words line = launcher_line(arguments, program);
+  LaunchPlan plan = plan_launch(arguments, program);
   if (arguments.dry_run) {
-    std::cout << shell_line(line) << "\n";
+    std::cout << shell_line(plan.line) << "\n";
     return exit_success;
   }
   // The launcher itself runs without Fairlead; `fairlead exec` loads it into the ranks.
@@ -192,7 +234,9 @@ int launch(const RunArguments& arguments, const Words& program) {
   else
     setenv("LD_PRELOAD", others.c_str(), 1);
   std::cout.flush();
-  become(line);
+  int code = run_through(plan.line);
+  explain_death(code, plan.signals, arguments.preload, program.front());
+  return code;
 }
 
 int run_command(const Words& words) {
@@ -211,6 +255,7 @@ int run_command(const Words& words) {
                             form));
   }
   if (program.empty()) throw usage(fmt::format("no PROGRAM given; {}", form));
+  check_binding(arguments.binding);
   if (is_this_tool(program.front())) program = bench_for_ranks(program, arguments);
   return launch(arguments, program);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/words.h"
+#include "run/binding.h"
 
 namespace CLI {
 class App;
@@ -21,9 +22,9 @@ struct RunArguments {
   int sim = 0;         // simulated GPUs; 0: not asked for
   std::string device;  // provider to force, from `bench -d`; "" for none
   bool preload = true;
-  bool visible = false;
   bool stats = false;
   std::string stats_file, trace;
+  BindingArguments binding;
   bool dry_run = false;
   std::vector<std::string> launcher_args;
 };
@@ -35,13 +36,13 @@ int run_command(const Words& words);
 // preload_with("") is what LD_PRELOAD must be for it.
 Words launcher_line(const RunArguments& arguments, const Words& program);
 
-// Becomes the launcher that starts `program`; returns only after --dry-run.
+// Runs the launcher that starts `program`, and returns its exit code; after --dry-run, which only prints, 0.
 int launch(const RunArguments& arguments, const Words& program);
 
 struct ExecArguments {
   std::string mpi;
   bool preload = true;
-  bool visible = false;
+  BindingArguments binding;
 };
 
 void define_exec(CLI::App& app, ExecArguments& arguments);

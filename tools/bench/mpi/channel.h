@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What carries the messages of a sweep between ranks 0 and 1: MPI, or NCCL for comparison. Every call returns
+// What carries the messages between two ranks: MPI, or NCCL for comparison. Every call returns
 // when the operation is complete and the received bytes are in place.
 
 #pragma once
@@ -24,8 +24,8 @@ class Channel {
   virtual void window(const void* from, void* to, uint64_t bytes, int count) = 0;
 };
 
-std::unique_ptr<Channel> make_mpi_channel(const Ranks& ranks);
-// Throws a Failure where no NCCL or RCCL library is found, or the GPU is simulated. Collective over the pair.
+std::unique_ptr<Channel> make_mpi_channel(int partner);  // a rank of MPI_COMM_WORLD
+// Between ranks 0 and 1. Throws a Failure where no NCCL or RCCL library is found, or the GPU is simulated. Collective over the pair.
 std::unique_ptr<Channel> make_nccl_channel(const Ranks& ranks);
 
 }  // namespace fairlead::tools

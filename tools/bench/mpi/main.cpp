@@ -19,8 +19,9 @@ int run_in_ranks(const BenchArguments& arguments) {
   Ranks ranks;
   try {
     if (arguments.kind->collective) return collective_benchmark(arguments, ranks);
-    return arguments.kind->id == Benchmark::pairs ? pairs_benchmark(arguments, ranks)
-                                                  : sweep_benchmark(arguments, ranks);
+    if (arguments.kind->id == Benchmark::pairs) return pairs_benchmark(arguments, ranks);
+    if (arguments.kind->id == Benchmark::all_pairs) return all_pairs_benchmark(arguments, ranks);
+    return sweep_benchmark(arguments, ranks);
   } catch (const AgreedFailure& failure) {
     if (ranks.rank == 0) std::fprintf(stderr, "fairlead bench: %s\n", failure.what());
     return failure.code();

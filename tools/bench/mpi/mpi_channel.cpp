@@ -31,7 +31,7 @@ struct Count {
 
 class MpiChannel : public Channel {
  public:
-  explicit MpiChannel(int rank) : partner_(1 - rank) {}
+  explicit MpiChannel(int partner) : partner_(partner) {}
 
   std::string name() const override { return "MPI"; }
 
@@ -68,8 +68,8 @@ class MpiChannel : public Channel {
 
 }  // namespace
 
-std::unique_ptr<Channel> make_mpi_channel(const Ranks& ranks) {
-  return std::make_unique<MpiChannel>(ranks.rank);
+std::unique_ptr<Channel> make_mpi_channel(int partner) {
+  return std::make_unique<MpiChannel>(partner);
 }
 
 }  // namespace fairlead::tools

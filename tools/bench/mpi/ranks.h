@@ -46,6 +46,7 @@ struct Ranks {
 };
 
 int sweep_benchmark(const BenchArguments& arguments, Ranks& ranks);
+int all_pairs_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int pairs_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int collective_benchmark(const BenchArguments& arguments, Ranks& ranks);
 

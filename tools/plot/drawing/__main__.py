@@ -12,10 +12,11 @@ import os
 import signal
 import sys
 
+import matrix
 from failure import Failure, cannot_run, problem, usage
 from page import as_page
 from picture import compose
-from runs import read_runs
+from runs import read_matrix, read_runs
 
 # How files of each kind begin: one that begins otherwise is somebody's, and not written over.
 OPENINGS = {".png": (b"\x89PNG",), ".svg": (b"<?xml", b"<svg"), ".html": (b"<!DOCTYPE html", b"<html")}
@@ -68,7 +69,7 @@ def draw_trace(request, kind):
         raise usage(f"{request['files'][0]} is a trace, which is drawn alone, without --label and --quantity")
     if kind not in (".png", ".svg"):
         raise usage("a trace is drawn as .png or .svg; accepted: -o FILE.png or -o FILE.svg")
-    need("matplotlib", "install it: apt install python3-matplotlib, or python3 -m pip install matplotlib")
+    need_matplotlib()
     timeline = importlib.import_module("timeline")
     trace = timeline.read_trace(request["files"][0])
     if trace is None:
@@ -78,12 +79,30 @@ def draw_trace(request, kind):
     write(request["output"], importlib.import_module("figure").as_bytes(drawn, kind[1:]))
 
 
+def draw_matrix(about, request, kind):
+    if request["terminal"] or kind == ".html":
+        raise usage("heat maps of matrix are drawn as .png or .svg; `fairlead matrix` itself prints the tables")
+    picture = matrix.compose(about, request["files"][0], request["quantities"])
+    need_matplotlib()
+    heat_figure, figure = map(importlib.import_module, ("heat_figure", "figure"))
+    write(request["output"], figure.as_bytes(heat_figure.draw(picture), kind[1:]))
+
+
+def need_matplotlib():
+    need("matplotlib", "install it: apt install python3-matplotlib, or python3 -m pip install matplotlib; "
+         "--terminal needs plotext instead")
+
+
 def main():
     request = json.loads(sys.argv[1])
     output = request["output"]
     kind = kind_of(output) if output else None
     if may_be_trace(request["files"]):
         return draw_trace(request, kind)
+    about = read_matrix(request["files"])
+    if about:
+        draw_matrix(about, request, kind)
+        return
     picture = compose(*read_runs(request["files"], request["labels"]), request["quantities"])
     if request["terminal"]:
         need("plotext", "install it: python3 -m pip install plotext")
@@ -92,8 +111,7 @@ def main():
         sys.stdout.reconfigure(errors="replace")
         print(screen.draw(picture, sys.stdout))
         return
-    need("matplotlib", "install it: apt install python3-matplotlib, or python3 -m pip install matplotlib; "
-         "--terminal needs plotext instead")
+    need_matplotlib()
     figure = importlib.import_module("figure")
     drawn = figure.as_bytes(figure.draw(picture), "png" if kind == ".png" else "svg")
     write(output, as_page(picture, drawn.decode()).encode() if kind == ".html" else drawn)

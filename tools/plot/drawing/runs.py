@@ -76,6 +76,21 @@ def read_text(file):
         raise usage(f"{file} is no text; {ACCEPTED}") from None
 
 
+def read_matrix(files):
+    """What the only file says, where it is of `fairlead matrix`; else None."""
+    texts = [read_text(file) for file in files]
+    for file, text in zip(files, texts):
+        try:
+            about = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(about, dict) and about.get("benchmark") == "matrix":
+            if len(files) > 1:
+                raise usage(f"{file} is of matrix, of which one picture draws one file; call fairlead plot for each")
+            return about
+    return None
+
+
 def read_run(file):
     text = read_text(file)
     if text.startswith(PAIRS_OPENING):

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which GPU and which cores `fairlead exec` gives to a rank, on machines of the tests' own, under every launcher."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from machines import DGX, MI250X, SMALL, as_xml
+from tool import MPIS, TOOL, ToolTest, example, script
+
+LAUNCHERS = {
+    "Open MPI": lambda rank, size: {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": size,
+                                    "OMPI_COMM_WORLD_LOCAL_RANK": rank, "OMPI_COMM_WORLD_LOCAL_SIZE": size,
+                                    "PMIX_NAMESPACE": f"prterun-{os.getpid()}@1"},
+    "Hydra": lambda rank, size: {"PMI_RANK": rank, "PMI_SIZE": size, "MPI_LOCALRANKID": rank, "MPI_LOCALNRANKS": size},
+    "PALS": lambda rank, size: {"PALS_RANKID": rank, "PALS_LOCAL_RANKID": rank, "PALS_LOCAL_SIZE": size,
+                                "PALS_APID": f"{os.getpid()}-pals"},
+    "Flux": lambda rank, size: {"FLUX_TASK_RANK": rank, "FLUX_JOB_SIZE": 2 * size, "FLUX_TASK_LOCAL_ID": rank,
+                                "FLUX_JOB_NNODES": 2, "FLUX_JOB_ID": os.getpid()},
+    # The second of three nodes.
+    "Slurm": lambda rank, size: {"SLURM_PROCID": rank, "SLURM_STEP_NUM_TASKS": 2 * size + 1, "SLURM_LOCALID": rank,
+                                 "SLURM_STEP_TASKS_PER_NODE": f"{size}(x2),1", "SLURM_NODEID": 1,
+                                 "SLURM_JOB_ID": os.getpid(), "SLURM_STEP_ID": 0},
+}
+LINE = re.compile(r"rank (\d+) \S+ local (\d+) cores (\S+) NUMA (\S+) GPU (\d+) (\S+) NUMA (\S+)(?: 63 GB/s)?")
+OTHERS = re.compile("OMPI_|PMI|MPI_LOCAL|PALS_|FLUX_|SLURM_|HWLOC_|FAIRLEAD_")
+
+
+class BindingTest(ToolTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def file(self, name, content):
+        path = os.path.join(self.folder, name)
+        if os.path.exists(path):  # ranks that were started before read it
+            return path
+        with open(path, "w") as file:
+            file.write(content)
+        return path
+
+    def start(self, rank, size, *options, machine, launcher="Hydra", cpu=None, gpus=None, come=True, program=("true",)):
+        variables = {name: value for name, value in os.environ.items() if not OTHERS.match(name)}
+        variables.update({name: str(value) for name, value in LAUNCHERS[launcher](rank, size).items()})
+        variables.update(FAIRLEAD_DEVICE="sim", HWLOC_XMLFILE=self.file(f"machine-{id(machine)}.xml", as_xml(machine)),
+                         FAIRLEAD_SIM_DEVICES=str(gpus or sum(len(node[1]) for node in machine)))
+        if cpu is not None:
+            variables["HWLOC_THISSYSTEM"] = "1"
+        return subprocess.Popen([TOOL, "exec", "--no-preload", "--print-binding", *options, *program], env=variables,
+                                text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                preexec_fn=cpu if cpu is None else lambda: os.sched_setaffinity(0, {cpu}))
+
+    def ranks(self, size, *options, cpus=None, **how):
+        """What each rank prints of itself: all are started at once, as launchers do."""
+        started = [self.start(rank, size, *options, cpu=cpus and cpus[rank], **how) for rank in range(size)]
+        found = []
+        for rank, process in enumerate(started):
+            output, errors = process.communicate(timeout=30)
+            self.assertEqual(process.returncode, 0, errors)
+            match = LINE.fullmatch(errors.strip())
+            self.assertTrue(match, errors)
+            self.assertEqual(int(match[2]), rank)
+            found.append(match)
+        return found
+
+    def gpus(self, *arguments, **how):
+        return [int(match[5]) for match in self.ranks(*arguments, **how)]
+
+
+class Policies(BindingTest):
+    def test_unbound_ranks_take_gpus_in_turn(self):
+        self.assertEqual(self.gpus(8, "--visible", machine=DGX), [0, 1, 2, 3, 4, 5, 6, 7])
+        self.assertEqual(self.gpus(2, "--gpu", "nearest", machine=DGX), [0, 1])
+
+    def test_several_ranks_on_a_gpu(self):
+        self.assertEqual(self.gpus(8, "--gpu", "nearest", machine=SMALL), [0, 0, 1, 1, 2, 2, 3, 3])
+        self.assertEqual(self.gpus(8, "--gpu", "compact", machine=SMALL), [0, 0, 1, 1, 2, 2, 3, 3])
+        self.assertEqual(self.gpus(8, "--gpu", "round-robin", machine=SMALL), [0, 1, 2, 3, 0, 1, 2, 3])
+        self.assertEqual(self.gpus(6, "--gpu", "spread", machine=SMALL), [0, 1, 2, 3, 0, 1])
+
+    def test_few_ranks(self):
+        self.assertEqual(self.gpus(2, "--gpu", "compact", machine=DGX), [0, 1])
+        self.assertEqual(self.gpus(2, "--gpu", "spread", machine=DGX), [0, 4])
+        self.assertEqual(self.gpus(3, "--gpu", "round-robin", machine=DGX), [0, 1, 2])
+
+    def test_line_tells_where_the_gpu_is(self):
+        match = self.ranks(2, "--gpu", "spread", machine=DGX)[1]
+        self.assertEqual(match.groups(), ("1", "1", "0-7", "0-1", "4", "0000:9d:00.0", "1"))
+        self.assertIn(" 63 GB/s", match[0])
+        # Devices are numbered by address, not by the node they are near.
+        match = self.ranks(1, "--map", "0", machine=MI250X)[0]
+        self.assertEqual((match[6], match[7]), ("0000:c1:00.0", "3"))
+
+    def test_without_a_gpu_of_its_own(self):
+        process = self.start(1, 2, machine=DGX)
+        self.assertRegex(process.communicate()[1], r"^rank 1 \S+ local 1 cores 0-7 NUMA 0-1 all 8 GPUs\n$")
+
+    def test_lines_fit_a_terminal(self):
+        process = self.start(1, 2, "--visible", machine=DGX)
+        line = process.communicate()[1].strip().replace(os.uname().nodename, "node0123")
+        self.assertLessEqual(len(line), 80, line)
+
+    def test_maps(self):
+        self.assertEqual(self.gpus(4, "--map", "3,1", machine=DGX), [3, 1, 3, 1])
+        self.assertEqual(self.gpus(2, "--map", "0000:C3:00.0,d1:00.0", machine=DGX), [5, 6])
+
+    def test_every_launcher(self):
+        for launcher in LAUNCHERS:
+            with self.subTest(launcher=launcher):
+                self.assertEqual(self.gpus(4, "--gpu", "spread", machine=DGX, launcher=launcher), [0, 2, 4, 6])
+
+
+@unittest.skipUnless({0, 1} <= os.sched_getaffinity(0), "needs CPUs 0 and 1")
+class Cores(BindingTest):
+    def test_nearest_gpu_of_bound_ranks(self):
+        self.assertEqual(self.gpus(2, "--gpu", "nearest", machine=SMALL, cpus=[0, 1]), [2, 0])
+        self.assertEqual(self.gpus(2, "--gpu", "nearest", machine=SMALL, cpus=[1, 0]), [0, 2])
+
+    def test_ranks_that_are_equally_near_share_by_turns(self):
+        for launcher in LAUNCHERS:
+            with self.subTest(launcher=launcher):
+                self.assertEqual(self.gpus(4, "--visible", machine=SMALL, cpus=[0, 1, 0, 1], launcher=launcher),
+                                 [2, 0, 3, 1])
+        self.assertEqual(self.gpus(6, "--visible", machine=SMALL, cpus=[0, 0, 0, 0, 1, 1]), [2, 2, 3, 3, 0, 1])
+
+    def test_nothing_is_left_behind(self):
+        before = {name for name in os.listdir("/dev/shm") if name.startswith("fairlead-")}
+        self.gpus(4, "--visible", machine=SMALL, cpus=[0, 0, 1, 1])
+        self.assertEqual({name for name in os.listdir("/dev/shm") if name.startswith("fairlead-")} - before, set())
+
+    def test_a_rank_that_does_not_come(self):
+        process = self.start(0, 2, "--visible", machine=SMALL, cpu=1)
+        errors = process.communicate(timeout=30)[1]
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertIn("not all ranks", errors)
+        self.assertIn("GPU 0 0000:1b:00.0 NUMA 1", errors)
+        self.test_nothing_is_left_behind()
+
+    def test_cores_near_the_gpu(self):
+        cores = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status"]
+        for gpu, cpu in ("0", 1), ("2", 0):
+            process = self.start(0, 1, "--map", gpu, "--bind-cores", machine=SMALL, program=cores)
+            output, errors = process.communicate(timeout=30)
+            self.assertEqual(output.split()[-1], str(cpu), errors)
+            self.assertIn(f"cores {cpu} NUMA {cpu} GPU {gpu}", errors)
+
+    def test_divided_cores(self):
+        near = [(2, ["0000:1b:00.0"])]
+        self.assertEqual([match[3] for match in self.ranks(2, "--visible", "--bind-cores", machine=near)], ["0", "1"])
+        self.assertEqual([match[3] for match in self.ranks(3, "--visible", "--bind-cores", machine=near)], ["0", "0", "1"])
+
+    def test_bound_away_from_the_gpu(self):
+        process = self.start(0, 1, "--map", "0", "--bind-cores", machine=SMALL, cpu=0)
+        errors = process.communicate(timeout=30)[1]
+        self.assertEqual(process.returncode, 2)
+        self.assertIn("none of the cores 0", errors)
+        self.assertIn("--bind-cores out", errors)
+
+
+class Run(BindingTest):
+    def test_ranks_of_a_real_launcher(self):
+        for abi in MPIS:
+            with self.subTest(abi=abi):
+                result = self.succeeds("run", "-n", 4, "--mpi", abi, "--sim", 2, "--no-preload", "--gpu", "round-robin",
+                                       "--print-binding", shutil.which("true"),
+                                       HWLOC_XMLFILE=self.file("machine.xml", as_xml(SMALL)))
+                lines = sorted(line for line in result.stderr.splitlines() if line.startswith("rank "))
+                self.assertEqual([LINE.fullmatch(line)[5] for line in lines], ["0", "1", "0", "1"])
+
+    def test_command_lines(self):
+        """Launchers are known by what they say of themselves."""
+        for name, says, line in (("srun", "slurm 23.02.6", "srun -n 2"), ("flux", "commands: flux-core 0.66.0", "flux run -n 2"),
+                                 ("mpiexec", "mpiexec (PALS) 1.2.3", "mpiexec -n 2")):
+            with self.subTest(launcher=name):
+                path = script(self.folder, name, f"#!/bin/sh\necho '{says}'\n")
+                words = self.succeeds("run", "-n", 2, "--mpi", path, "--dry-run", "--no-preload", "--gpu", "spread",
+                                      example("mpich" if "mpich" in MPIS else MPIS[0]), FAIRLEAD_MAP_AFTER="3").stdout
+                self.assertIn(f"{self.folder}/{line} ", words)
+                self.assertRegex(words, "^env .*FAIRLEAD_MAP_AFTER=3 ")
+                self.assertIn(" --gpu spread ", words)
+
+    def test_a_file_of_gpus(self):
+        path = self.file("map", "# measured\n3 1\n 0,2  # the rest\n")
+        line = self.succeeds("run", "-n", 2, "--dry-run", "--no-preload", "--map", path, example(MPIS[0])).stdout
+        self.assertIn("--map 3,1,0,2 ", line)
+
+    def test_refusals(self):
+        program = example(MPIS[0])
+        self.refuses("run", "-n", 2, "--map", "0,1", "--gpu", "spread", program, says=["--map", "--gpu"])
+        self.refuses("run", "-n", 2, "--map", "zero", program, says=["'zero'", "neither a list", "fairlead matrix"])
+        self.refuses("run", "-n", 2, "--map", self.file("junk", "gpu one"), program, says=["does not list GPUs"])
+        self.refuses("run", "-n", 2, "--gpu", "best", program, says=["'best'", "nearest, round-robin, compact, spread"])
+        self.refuses("exec", "--no-preload", "--map", "9", "true", FAIRLEAD_SIM_DEVICES="2", PMI_RANK="0",
+                     PMI_SIZE="1", MPI_LOCALRANKID="0", MPI_LOCALNRANKS="1", says=["take GPU 9", "GPUs 0 to 1"])
+
+
+if __name__ == "__main__":
+    unittest.main()

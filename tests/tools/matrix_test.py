@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fairlead matrix` measures every two GPUs, says where they are, and what ranks should make of it."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+from machines import DGX, as_xml
+from pictures import needs, path_to, texts
+from tool import MPIS, TOOL, ToolTest, fairlead, has_library, script
+
+QUICK = ["-m", "8:16k", "-i", 3, "-x", 1, "-W", 2]
+DRAWING = "apt install python3-matplotlib"
+DGX_PRINTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "doctor/dgx-h200/commands")
+
+
+def tables(text):
+    """{title: rows of numbers}, as printed."""
+    found = {}
+    for block in text.split("#\n")[1:]:
+        lines = block.splitlines()
+        if len(lines) > 1 and lines[1].startswith("# GPU"):
+            found[lines[0].removeprefix("# ")] = [line.split()[1:] for line in lines[2:] if not line.startswith("#")]
+    return found
+
+
+class MatrixTest(ToolTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def matrix(self, *arguments, gpus=3, **environment):
+        return self.succeeds("matrix", *QUICK, *arguments, FAIRLEAD_SIM_DEVICES=str(gpus), **environment).stdout
+
+
+class Tables(MatrixTest):
+    def test_every_way(self):
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                text = self.matrix("-c", "--mpi", abi)
+                found = tables(text)
+                for way in "messages, Fairlead on ", "driver's copy", "kernel on SMs":
+                    for quantity in "one way, GB/s, 16 KiB", "both ways at once, GB/s, 16 KiB", "latency, us, 8 B":
+                        rows = next(found[title] for title in found if title.startswith(way) and title.endswith(quantity))
+                        for place, row in enumerate(rows):
+                            self.assertEqual(row[place], ".")
+                            self.assertTrue(all(float(cell) > 0 for cell in row if cell != "."), row)
+                            self.assertEqual(len(row), 3)
+                self.assertEqual(text.count("all bytes are right"), 3)
+                self.assertLessEqual(max(map(len, text.splitlines())), 80)
+
+    def test_one_way_to_measure(self):
+        self.assertEqual(len(tables(self.matrix("--way", "engine"))), 3)
+
+    def test_many_gpus_take_several_parts(self):
+        text = self.matrix("--way", "engine", gpus=9)
+        self.assertEqual(text.count("# GPU           8\n"), 3)
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
+
+    def test_pairs_without_peer_access(self):
+        found = tables(self.matrix("--way", "kernel", "--way", "engine", FAIRLEAD_SIM_NO_PEER="0-1,1-0"))
+        for title, rows in found.items():
+            missing = [(i, j) for i, row in enumerate(rows) for j, cell in enumerate(row) if cell == "-"]
+            self.assertEqual(missing, [(0, 1), (1, 0)] if title.startswith("kernel") else [])
+
+
+class Files(MatrixTest):
+    def test_json(self):
+        about = json.loads(self.matrix("-c", "--way", "engine", "--way", "kernel", "--json", "-"))
+        self.assertEqual(about["benchmark"], "matrix")
+        self.assertEqual(len(about["gpus"]), 3)
+        pairs = {(row["way"], row["from"], row["to"]) for row in about["results"]}
+        self.assertEqual(pairs, {(way, i, j) for way in ("engine", "kernel") for i in range(3) for j in range(3) if i != j})
+        for row in about["results"]:
+            self.assertTrue(row["valid"])
+            self.assertEqual((row["bytes"], row["latency_bytes"]), (16384, 8))
+            self.assertGreater(row["bandwidth_mb_s"]["p50"], 0)
+        self.assertEqual(sorted(about["order"]), [0, 1, 2])
+
+    def test_map_is_what_run_reads(self):
+        about = json.loads(self.matrix("--way", "engine", "--map", self.path("gpus.map"), "--json", "-"))
+        line = self.succeeds("run", "-n", 3, "--dry-run", "--mpi", MPIS[0], "--no-preload", "--map", self.path("gpus.map"),
+                             "/bin/sh").stdout
+        self.assertIn("--map " + ",".join(map(str, about["order"])) + " ", line)
+
+    @needs("matplotlib", DRAWING)
+    def test_picture(self):
+        self.matrix("--way", "engine", "-o", self.path("matrix.svg"), "--json", self.path("matrix.json"),
+                    PATH=path_to("matplotlib"))
+        with open(self.path("matrix.svg"), "rb") as file:
+            words = texts(file.read())
+        for text in "Every GPU to every other", "driver's copy (copy engine)", "one way (GB/s), 16 KiB", "latency (µs), 8 B":
+            self.assertIn(text, words)
+        # `fairlead plot` draws the same from the file.
+        self.succeeds("plot", self.path("matrix.json"), "-o", self.path("again.svg"), "--quantity", "latency",
+                      PATH=path_to("matplotlib"))
+        with open(self.path("again.svg"), "rb") as file:
+            self.assertNotIn("one way (GB/s), 16 KiB", texts(file.read()))
+        self.refuses("plot", self.path("matrix.json"), "-o", self.path("again.html"), PATH=path_to("matplotlib"),
+                     says=".png or .svg")
+        self.refuses("plot", self.path("matrix.json"), "-o", self.path("x.svg"), "--quantity", "rate",
+                     PATH=path_to("matplotlib"), says=["'rate'", "bandwidth, both, latency"])
+
+
+class Places(MatrixTest):
+    def test_links_and_nodes(self):
+        """On a DGX: hwloc says where the GPUs are, nvidia-smi what connects them."""
+        with open(self.path("machine.xml"), "w") as file:
+            file.write(as_xml(DGX))
+        script(self.folder, "nvidia-smi", f'#!/bin/sh\ncat "{DGX_PRINTS}/nvidia-smi $*"\n')
+        text = self.matrix("--way", "engine", gpus=8, HWLOC_XMLFILE=self.path("machine.xml"),
+                           PATH=f"{self.folder}:{os.environ['PATH']}")
+        self.assertIn("# GPU 4: simulated GPU 4, 0000:9d:00.0, NUMA node 1\n", text)
+        self.assertEqual(tables(text)["links"][2], ["NV18", "NV18", ".", *["NV18"] * 5])
+        self.assertIn("# NV18: NVLink (18 links)\n", text)
+
+
+class Refusals(MatrixTest):
+    def test_what_makes_no_sense(self):
+        self.refuses("matrix", "--way", "pigeon", says=["'pigeon'", "mpi, engine, kernel"])
+        self.refuses("matrix", "-o", "matrix.pdf", says=["matrix.pdf", ".png or .svg"])
+        self.refuses("matrix", "--map", "/no/such/folder/x", says=["--map", "cannot write"])
+        self.refuses("matrix", "-m", "64g:64g", "--way", "engine", says="smaller -m", FAIRLEAD_SIM_DEVICES="2")
+        self.assertNotIn("matrix: matrix", fairlead("matrix", "-m", "bogus").stderr)
+
+    def test_machines_that_cannot(self):
+        for variables, says in ({"FAIRLEAD_SIM_DEVICES": "1"}, "a pair needs two"), ({"FAIRLEAD_DEVICE": "none"}, "no GPU"):
+            result = subprocess.run([TOOL, "matrix"], env={**os.environ, "FAIRLEAD_DEVICE": "sim", **variables}, text=True,
+                                    capture_output=True)
+            self.assertEqual(result.returncode, 77, result)
+            self.assertIn(says, result.stderr)
+
+
+class AllPairs(MatrixTest):
+    def test_rows(self):
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                text = self.succeeds("bench", "all_pairs", "-n", 3, "--mpi", abi, *QUICK, "-c",
+                                     FAIRLEAD_SIM_DEVICES="3").stdout
+                rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
+                self.assertEqual(sorted((row[0], row[1]) for row in rows),
+                                 sorted((str(i), str(j)) for i in range(3) for j in range(3) if i != j))
+                self.assertTrue(all(row[-1] == "Pass" and float(row[3]) > 0 for row in rows), text)
+
+
+if __name__ == "__main__":
+    unittest.main()

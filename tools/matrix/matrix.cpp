@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "matrix/matrix.h"
+
+#include <fairlead/device.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "bench/bench.h"
+#include "bench/device_copy.h"
+#include "common/process.h"
+#include "doctor/link_table.h"
+#include "plot/plot.h"
+
+namespace fairlead::tools {
+namespace {
+
+using namespace matrix;
+
+// By PCI address: the vendors' tools number GPUs of their own, whatever this process sees.
+Grid<std::string> links_of(const std::vector<GpuPlace>& gpus) {
+  auto system = doctor::this_system();
+  doctor::Gpus listed = doctor::find_gpus(*system);
+  Grid<std::string> links(gpus.size());
+  if (listed.list.empty()) return links;
+  doctor::LinkTable table = doctor::link_table(*system, listed);
+  auto row_of = [&](const GpuPlace& gpu) {
+    auto found = std::find_if(listed.list.begin(), listed.list.end(),
+                              [&](const doctor::Gpu& each) { return each.pci == gpu.pci; });
+    return static_cast<size_t>(found - listed.list.begin());
+  };
+  for (size_t from = 0; from < gpus.size(); ++from)
+    for (size_t to = 0; to < gpus.size(); ++to)
+      if (from != to) links.at(from, to) = table.at(row_of(gpus[from]), row_of(gpus[to]));
+  return links;
+}
+
+Advice advice_from(const std::vector<Way>& ways, size_t gpus) {
+  for (const Way& way : ways) {
+    if (!way.why_not.empty()) continue;
+    Grid<double> gb_s(gpus);
+    for (size_t from = 0; from < gpus; ++from)
+      for (size_t to = 0; to < gpus; ++to)
+        if (const auto& found = way.pairs.at(from, to).one_way_mb_s) gb_s.at(from, to) = found->p50 / 1e3;
+    return advise(gb_s, way.name == "mpi"      ? "messages"
+                        : way.name == "engine" ? "the driver's copy"
+                                               : "kernels");
+  }
+  throw cannot_run(fmt::format("nothing could be measured: {}", ways.front().why_not));
+}
+
+// Found out before anything is measured, which takes minutes.
+PlotArguments picture_of(const BenchArguments& arguments) {
+  PlotArguments plot;
+  plot.output = arguments.output;
+  std::string kind = std::filesystem::path(arguments.output).extension();
+  if (kind != ".png" && kind != ".svg")
+    throw usage(fmt::format("--output: '{}' is not accepted; accepted: a name that ends in .png or .svg",
+                            arguments.output));
+  drawing_command(plot);  // throws
+  if (capture({"python3", "-c", "import matplotlib"}, Stderr::drop).status != 0)
+    throw cannot_run(
+        "--output: python3 has no matplotlib, which draws; install it: apt install python3-matplotlib, or "
+        "leave -o "
+        "out and draw elsewhere what --json wrote: fairlead plot FILE -o FILE.png");
+  return plot;
+}
+
+class TemporaryFile {
+ public:
+  TemporaryFile() : path_(std::filesystem::temp_directory_path() / "fairlead-matrix-XXXXXX") {
+    int file = mkstemp(path_.data());
+    if (file < 0) throw cannot_run(fmt::format("cannot make a file in {}; set TMPDIR", path_));
+    close(file);
+  }
+  ~TemporaryFile() { unlink(path_.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+void draw(PlotArguments plot, const Json& json) {
+  TemporaryFile file;
+  write_json(file.path(), json);
+  plot.files = {file.path()};
+  if (int status = capture(drawing_command(plot), Stderr::pass).status; status != 0)
+    throw Failure(status == exit_cannot_run ? exit_cannot_run : exit_problem,
+                  fmt::format("--output: drawing {} failed with exit code {}", plot.output, status));
+}
+
+}  // namespace
+
+int matrix_benchmark(const BenchArguments& asked) {
+  BenchArguments arguments = asked;
+  std::optional<PlotArguments> plot;
+  if (!arguments.output.empty()) plot = picture_of(arguments);
+  if (!arguments.map.empty()) check_file_target("--map", arguments.map);
+  const bool simulated = std::string_view(runtime_with_devices(arguments)->name()) == "sim";
+  if (arguments.size_range.empty() && simulated) arguments.largest = 256 << 10;  // it takes its time
+
+  Findings findings;
+  Topology topology = read_topology();
+  findings.gpus = topology.gpus;
+  const size_t gpus = findings.gpus.size();
+  if (gpus < 2)
+    throw cannot_run(
+        "this process sees one GPU, and a pair needs two; FAIRLEAD_DEVICE=sim FAIRLEAD_SIM_DEVICES=4 "
+        "simulates four");
+  for (const GpuPlace& gpu : findings.gpus) {
+    findings.names.push_back(fairlead_device_name(gpu.ordinal));
+    findings.numa.push_back(topology.numa_of(gpu.near));
+  }
+  findings.links = links_of(findings.gpus);
+
+  // Messages first: ranks find the GPUs as yet unused by this process.
+  Json about;
+  Context context{.ranks = static_cast<int>(gpus)};
+  for (const char* name : {"mpi", "engine", "kernel"}) {
+    if (std::find(arguments.ways.begin(), arguments.ways.end(), name) == arguments.ways.end()) continue;
+    if (isatty(2))
+      std::fprintf(stderr, "fairlead matrix: measuring %zu pairs by %s\n", gpus * (gpus - 1) / 2, name);
+    findings.ways.push_back(std::string(name) == "mpi" ? measure_messages(arguments, gpus, &about)
+                                                       : measure_copies(arguments, name, gpus));
+  }
+  findings.advice = advice_from(findings.ways, gpus);
+
+  bool valid = true;
+  for (const Way& way : findings.ways)
+    for (size_t from = 0; from < gpus; ++from)
+      for (size_t to = 0; to < gpus; ++to) valid = valid && way.pairs.at(from, to).valid;
+  if (arguments.json != "-") print(arguments, findings);
+  Json json = to_json(arguments, context, findings);
+  if (about.is_object())
+    for (const char* key : {"mpi", "preloaded"}) json[key] = about[key];
+  if (!arguments.json.empty()) write_json(arguments.json, json);
+  if (!arguments.map.empty()) write_map(arguments, findings);
+  if (plot) draw(*plot, json);
+  return valid ? exit_success : exit_problem;
+}
+
+}  // namespace fairlead::tools

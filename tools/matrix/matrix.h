@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fairlead matrix`: every two GPUs of this machine, measured in several ways, and what follows for the ranks
+// that are to sit on them.
+
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/arguments.h"
+#include "bench/report.h"
+#include "matrix/placement.h"
+#include "run/topology.h"
+
+namespace fairlead::tools::matrix {
+
+using Json = nlohmann::ordered_json;
+
+// From one GPU to another; empty where it could not be measured.
+struct PairValues {
+  std::optional<Distribution> latency_us, one_way_mb_s, both_ways_mb_s;
+  bool valid = true;
+};
+
+// One way to move bytes.
+struct Way {
+  std::string name;   // of --way
+  std::string title;  // "messages with Fairlead on Open MPI v4.1.4"
+  Grid<PairValues> pairs;
+  std::string why_not;  // why it was not measured; "" where it was
+};
+
+// In ranks, one on each GPU. `about` is what the ranks' report says of itself.
+Way measure_messages(const BenchArguments& arguments, size_t gpus, Json* about);
+// In this process, by the driver's copies ("engine") or by kernels ("kernel").
+Way measure_copies(const BenchArguments& arguments, const std::string& name, size_t gpus);
+
+struct Findings {
+  std::vector<GpuPlace> gpus;
+  std::vector<std::string> names, numa;
+  Grid<std::string> links;  // as nvidia-smi and rocm-smi write them; "" where they do not tell
+  std::vector<Way> ways;
+  Advice advice;
+};
+
+void print(const BenchArguments& arguments, const Findings& findings);
+Json to_json(const BenchArguments& arguments, const Context& context, const Findings& findings);
+void write_map(const BenchArguments& arguments, const Findings& findings);
+
+}  // namespace fairlead::tools::matrix

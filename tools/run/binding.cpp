@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "run/binding.h"
+
+#include <fairlead/device.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "bench/machine.h"
+#include "common/command_line.h"
+#include "run/meeting.h"
+
+namespace fairlead::tools {
+namespace {
+
+const std::vector<std::string> policies = {"nearest", "round-robin", "compact", "spread"};
+
+// One variable per provider: ROCm applies HIP_ and ROCR_VISIBLE_DEVICES one after the other, so setting both
+// would hide the device twice. Simulated GPUs are all there for everybody.
+struct VisibleDevices {
+  std::string provider;
+  const char* variable;
+};
+const VisibleDevices visible_devices[] = {{"cuda", "CUDA_VISIBLE_DEVICES"}, {"rocm", "HIP_VISIBLE_DEVICES"}};
+
+Words entries_of(std::string text) {
+  std::replace(text.begin(), text.end(), ',', ' ');
+  std::istringstream words(text);
+  Words entries;
+  for (std::string word; words >> word;) entries.push_back(word);
+  return entries;
+}
+
+bool is_ordinal(const std::string& entry) {
+  return entry.size() < 6 && entry.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// "0000:1b:00.0", in any case, with or without the domain.
+bool is_address(const std::string& entry) {
+  return entry.size() >= 7 && entry.find(':') != std::string::npos && entry.find('.') != std::string::npos &&
+         entry.find_first_not_of("0123456789abcdefABCDEF:.") == std::string::npos;
+}
+
+std::string read_map_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file)
+    throw usage(
+        fmt::format("--map: '{}' is neither a list of GPUs nor a file that can be read; accepted: as in "
+                    "0,1,2,3, or what `fairlead matrix --map FILE` writes",
+                    path));
+  std::string text;
+  for (std::string line; std::getline(file, line);) text += line.substr(0, line.find('#')) + " ";
+  return text;
+}
+
+Words map_of(const std::string& text) {
+  Words entries = entries_of(text);
+  auto known = [](const std::string& entry) { return is_ordinal(entry) || is_address(entry); };
+  if (entries.empty() || !std::all_of(entries.begin(), entries.end(), known)) return {};
+  return entries;
+}
+
+size_t gpu_of_map(const Topology& topology, const std::string& map, int local_rank) {
+  Words entries = map_of(map);
+  const std::string& entry = entries[static_cast<size_t>(local_rank) % entries.size()];
+  for (size_t i = 0; i < topology.gpus.size(); ++i) {
+    std::string pci = topology.gpus[i].pci, end = entry;
+    std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return std::tolower(c); });
+    bool same = is_ordinal(entry) ? topology.gpus[i].ordinal == std::stoi(entry)
+                                  : pci.size() >= end.size() && pci.substr(pci.size() - end.size()) == end;
+    if (same) return i;
+  }
+  throw usage(fmt::format("--map: local rank {} is to take GPU {}, but {} shows this process GPUs 0 to {}",
+                          local_rank, entry, host_name(), topology.gpus.size() - 1));
+}
+
+// Those that share most cores with a rank; all of them where none shares any.
+std::vector<size_t> candidates(const Topology& topology, const Cpus& cores) {
+  std::vector<size_t> best;
+  size_t most = 0;
+  for (size_t i = 0; i < topology.gpus.size(); ++i) {
+    size_t shared = common(topology.gpus[i].near, cores).size();
+    if (shared > most) best.clear();
+    most = std::max(most, shared);
+    if (shared == most) best.push_back(i);
+  }
+  return best;
+}
+
+struct Given {
+  std::vector<size_t> gpus;  // of each local rank, as far as they are known
+  std::vector<Cpus> cores;   // the same
+};
+
+// Where the others' cores are not known, each rank decides by its own; where their number is not known
+// either, as if they were as many as the GPUs.
+Given give(const BindingArguments& arguments, const Topology& topology, const Job& job) {
+  const bool by_cores = arguments.map.empty() && (arguments.policy.empty() || arguments.policy == "nearest");
+  int known = std::max(job.local_size, job.local_rank + 1);
+  Given given;
+  if (by_cores && topology.bound()) {
+    given.cores = cpus_of_local_ranks(job, topology.mine);
+    if (!given.cores.empty()) {
+      given.gpus = gpus_nearest(topology, given.cores);
+      return given;
+    }
+    std::vector<size_t> near = candidates(topology, topology.mine);
+    if (near.size() > 1 && job.local_rank == 0)
+      std::fprintf(
+          stderr,
+          "fairlead exec: not all ranks of %s came to tell their cores; GPUs are given in turn to those that "
+          "are equally near\n",
+          host_name().c_str());
+    given.gpus.assign(static_cast<size_t>(known), near[static_cast<size_t>(job.local_rank) % near.size()]);
+    return given;
+  }
+  for (int rank = 0; rank < known; ++rank)
+    given.gpus.push_back(!arguments.map.empty()
+                             ? gpu_of_map(topology, arguments.map, rank)
+                             : gpu_by_turns(by_cores ? "compact" : arguments.policy, rank,
+                                            job.local_size < 0 ? int(topology.gpus.size()) : job.local_size,
+                                            topology.gpus.size()));
+  return given;
+}
+
+// This rank's share of the cores near its GPU: ranks whose GPUs are near the same cores divide them.
+Cpus cores_near(const Topology& topology, const Given& given, const Job& job) {
+  const auto mine = static_cast<size_t>(job.local_rank);
+  const GpuPlace& gpu = topology.gpus[given.gpus[mine]];
+  Cpus near = common(gpu.near, topology.mine);
+  if (near.empty())
+    throw usage(
+        fmt::format("--bind-cores: none of the cores {} that the launcher gave local rank {} is near GPU {} "
+                    "(cores {}); leave the ranks unbound, or --bind-cores out",
+                    to_text(topology.mine), job.local_rank, gpu.ordinal, to_text(gpu.near)));
+  if (topology.bound()) return near;
+  if (job.local_size < 0)
+    throw usage(
+        fmt::format("--bind-cores: {} does not tell how many ranks share this node; let it bind them, and "
+                    "leave --bind-cores out",
+                    job.launcher));
+  size_t sharers = 0, place = 0;
+  for (size_t rank = 0; rank < given.gpus.size(); ++rank) {
+    if (rank == mine) place = sharers;
+    sharers += topology.gpus[given.gpus[rank]].near == gpu.near;
+  }
+  std::vector<Cpus> cores;
+  for (const Cpus& core : topology.cores)
+    if (Cpus threads = common(core, near); !threads.empty()) cores.push_back(threads);
+  if (cores.empty())
+    for (int cpu : near) cores.push_back({cpu});
+  Cpus share;
+  size_t first = place * cores.size() / sharers, end = (place + 1) * cores.size() / sharers;
+  for (size_t i = first; i < std::max(end, first + 1); ++i) share.insert(cores[i].begin(), cores[i].end());
+  return share;
+}
+
+// The n-th entry of a list a scheduler may have set already, else n itself.
+std::string entry_of(const char* list, int n) {
+  Words entries = entries_of(list ? list : "");
+  return entries.empty() ? std::to_string(n) : entries[static_cast<size_t>(n) % entries.size()];
+}
+
+void show_only(const GpuPlace& gpu) {
+  for (const VisibleDevices& row : visible_devices)
+    if (row.provider == fairlead_device_provider())
+      setenv(row.variable, entry_of(std::getenv(row.variable), gpu.ordinal).c_str(), 1);
+}
+
+std::string in_words(const Topology& topology, const GpuPlace& gpu) {
+  std::string words = fmt::format("GPU {} {} NUMA {}", gpu.ordinal, gpu.pci, topology.numa_of(gpu.near));
+  if (gpu.pcie_gb_s > 0) words += fmt::format(" {:.0f} GB/s", gpu.pcie_gb_s);
+  return words;
+}
+
+void print(const Topology& topology, const Job& job, const Cpus& cores, const GpuPlace* gpu) {
+  std::fprintf(stderr, "%s\n",
+               fmt::format("rank {} {} local {} cores {} NUMA {} {}", job.rank, host_name(), job.local_rank,
+                           to_text(cores), topology.numa_of(cores),
+                           gpu ? in_words(topology, *gpu) : fmt::format("all {} GPUs", topology.gpus.size()))
+                   .c_str());
+}
+
+}  // namespace
+
+void define_binding(CLI::App& app, BindingArguments& arguments) {
+  app.add_flag(
+      "--visible", arguments.visible,
+      "Show each rank one GPU only, for programs that never choose theirs. The next options do so, too.");
+  app.add_option(
+         "--gpu", arguments.policy,
+         "Which GPU: nearest to the rank's cores, where several ranks are equally near one GPU after the "
+         "other; round-robin: local rank modulo the number of GPUs; compact: neighbours on the same or the "
+         "next GPU; spread: as far apart as can be.")
+      ->type_name("POLICY")
+      ->check(one_of(policies))
+      ->default_str(policies.front());
+  app.add_option(
+         "--map", arguments.map,
+         "The GPU of each local rank, by number or PCI address, as in 0,1,3,2; or a file that holds them, as "
+         "`fairlead matrix` writes. Begins anew where there are more ranks.")
+      ->type_name("GPU,...|FILE");
+  app.add_flag("--bind-cores", arguments.bind_cores,
+               "Bind each rank to its share of the cores near its GPU.");
+  app.add_flag("--print-binding", arguments.print,
+               "Each rank says on stderr which cores and which GPU it has.");
+}
+
+void check_binding(BindingArguments& arguments) {
+  if (arguments.map.empty()) return;
+  if (!arguments.policy.empty()) throw usage("--map excludes --gpu: a map says itself who takes which GPU");
+  if (!map_of(arguments.map).empty()) return;
+  std::string file = arguments.map;
+  Words entries = map_of(read_map_file(file));
+  if (entries.empty())
+    throw usage(fmt::format(
+        "--map: {} does not list GPUs; accepted: numbers or PCI addresses, blanks or commas between", file));
+  arguments.map.clear();
+  for (const std::string& entry : entries) arguments.map += (arguments.map.empty() ? "" : ",") + entry;
+}
+
+Words to_words(const BindingArguments& arguments) {
+  Words words;
+  if (arguments.visible) words.push_back("--visible");
+  if (!arguments.policy.empty()) words.insert(words.end(), {"--gpu", arguments.policy});
+  if (!arguments.map.empty()) words.insert(words.end(), {"--map", arguments.map});
+  if (arguments.bind_cores) words.push_back("--bind-cores");
+  if (arguments.print) words.push_back("--print-binding");
+  return words;
+}
+
+std::vector<size_t> gpus_nearest(const Topology& topology, const std::vector<Cpus>& cores) {
+  std::map<std::vector<size_t>, std::vector<size_t>> groups;  // ranks by what is near them
+  for (size_t rank = 0; rank < cores.size(); ++rank)
+    groups[candidates(topology, cores[rank])].push_back(rank);
+  std::vector<size_t> given(cores.size());
+  for (auto& [near, ranks] : groups) {
+    // In the order of their cores: machines number both alike.
+    std::stable_sort(ranks.begin(), ranks.end(), [&](size_t a, size_t b) { return cores[a] < cores[b]; });
+    for (size_t i = 0; i < ranks.size(); ++i)
+      given[ranks[i]] = near[gpu_by_turns("compact", int(i), int(ranks.size()), near.size())];
+  }
+  return given;
+}
+
+size_t gpu_by_turns(const std::string& policy, int local_rank, int ranks, size_t gpus) {
+  const auto rank = static_cast<size_t>(local_rank),
+             all = static_cast<size_t>(std::max(ranks, local_rank + 1));
+  bool divide = (policy == "compact" && all > gpus) || (policy == "spread" && all < gpus);
+  return divide ? rank * gpus / all : rank % gpus;
+}
+
+void bind_rank(const BindingArguments& arguments) {
+  if (!arguments.gives_gpu() && !arguments.print) return;
+  auto job = job_from_environment();
+  if (!job || job->local_rank < 0)
+    throw usage(
+        "no launcher tells this process its local rank, so no GPU can be chosen for it; start it with "
+        "mpirun, "
+        "mpiexec, srun or flux");
+  Topology topology = read_topology();
+  Cpus cores = topology.mine;
+  const GpuPlace* gpu = nullptr;
+  if (arguments.gives_gpu()) {
+    if (topology.gpus.empty())
+      throw cannot_run(fmt::format("no GPU found on {}; FAIRLEAD_DEVICE=sim simulates one", host_name()));
+    Given given = give(arguments, topology, *job);
+    gpu = &topology.gpus[given.gpus[static_cast<size_t>(job->local_rank)]];
+    show_only(*gpu);
+    if (arguments.bind_cores) {
+      cores = cores_near(topology, given, *job);
+      bind_to(cores);
+    }
+  }
+  if (arguments.print) print(topology, *job, cores, gpu);
+}
+
+}  // namespace fairlead::tools

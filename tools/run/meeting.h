@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the ranks of a node that are about to start learn each other's cores: they have no MPI yet, so each
+// writes a line to a file in shared memory and reads those of the others. The last one to leave removes it.
+
+#pragma once
+
+#include <vector>
+
+#include "base/launched_job.h"
+#include "run/cpus.h"
+
+namespace fairlead::tools {
+
+// The cores of each local rank, in their order; empty where the launcher does not tell enough, or not all
+// came within a few seconds.
+std::vector<Cpus> cpus_of_local_ranks(const Job& job, const Cpus& mine);
+
+}  // namespace fairlead::tools

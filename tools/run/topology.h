@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the GPUs of this machine are: the cores and the NUMA node near each, and the link it hangs on. hwloc
+// answers, which is opened at run time, so that the tool starts on machines without it; there /sys answers
+// what it can. HWLOC_XMLFILE names the topology of another machine, on which simulated GPUs are then placed.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "run/cpus.h"
+
+namespace fairlead::tools {
+
+// A GPU as this process may use it.
+struct GpuPlace {
+  int ordinal = 0;
+  std::string pci;       // "0000:1b:00.0"
+  Cpus near;             // the cores that are closest to it
+  double pcie_gb_s = 0;  // of its link; 0 where it is not known
+};
+
+struct Topology {
+  std::string source;       // "hwloc 2.9.0", "/sys"
+  Cpus all;                 // what an unbound process may use
+  Cpus mine;                // what this process may use
+  std::vector<Cpus> cores;  // the hardware threads of each core
+  std::vector<std::pair<int, Cpus>> numa;
+  std::vector<GpuPlace> gpus;
+
+  bool bound() const { return mine != all; }
+  // "0", "0-1", "?": the NUMA nodes that these lie in.
+  std::string numa_of(const Cpus& cpus) const;
+};
+
+// Starts the GPU driver, to ask it which GPUs this process sees.
+Topology read_topology();
+
+}  // namespace fairlead::tools
