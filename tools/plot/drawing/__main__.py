@@ -101,8 +101,7 @@ def main():
         return draw_trace(request, kind)
     about = read_matrix(request["files"])
     if about:
-        draw_matrix(about, request, kind)
-        return
+        return draw_matrix(about, request, kind)
     picture = compose(*read_runs(request["files"], request["labels"]), request["quantities"])
     if request["terminal"]:
         need("plotext", "install it: python3 -m pip install plotext")
