@@ -126,7 +126,7 @@ void append_json(const Phase& phase, const std::string& path, int ranks, std::ve
         "\"count\": %llu, \"seconds\": %.9f, \"self\": %.9f, \"mean\": %.9f, \"min\": %.9f, \"max\": %.9f",
         static_cast<unsigned long long>(inner.count), seconds(inner.nanoseconds), seconds(inner.self()),
         seconds(inner.nanoseconds) / ranks, seconds(inner.least), seconds(inner.most));
-    std::string inner_path = path + (path.empty() ? "" : ", ") + quoted(inner.name);
+    std::string inner_path = path + (path.empty() ? "" : ", ") + json_string(inner.name);
     elements->push_back("\"path\": [" + inner_path + "], " + numbers);
     append_json(inner, inner_path, ranks, elements);
   }

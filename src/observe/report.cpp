@@ -98,7 +98,7 @@ std::string json_of(const Tally& tally) {
 // The elements that `write` appends, each by a call of next().
 template <class Write>
 std::string array_of(const char* name, Write write) {
-  std::string text = std::string(",\n  ") + quoted(name) + ": [";
+  std::string text = std::string(",\n  ") + json_string(name) + ": [";
   const char* before = "\n    ";
   write([&](const std::string& element) {
     text += before + ("{" + element + "}");
@@ -117,7 +117,7 @@ std::string in_words_of_size(uint64_t bytes) {
   return scaled(static_cast<double>(bytes), 1024, {"B", "KiB", "MiB", "GiB", "TiB"});
 }
 
-std::string quoted(const std::string& text) {
+std::string json_string(const std::string& text) {
   std::string result = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') {
@@ -173,18 +173,18 @@ std::string as_json(const Report& report, NameOf name_of) {
   text += array_of("fallbacks", [&](auto next) {
     for (size_t row = 0; row < report.fallbacks.size(); ++row)
       if (report.fallbacks[row] > 0)
-        next("\"reason\": " + quoted(to_string(static_cast<Fallback>(row))) +
+        next("\"reason\": " + json_string(to_string(static_cast<Fallback>(row))) +
              ", \"count\": " + std::to_string(report.fallbacks[row]));
   });
   text += array_of("messages", [&](auto next) {
     for (const auto& [key, tally] : report.tallies)
       if (key.way != calls)
-        next("\"function\": " + quoted(name_of(key.function)) + ", \"way\": " + quoted(to_string(key.way)) +
+        next("\"function\": " + json_string(name_of(key.function)) + ", \"way\": " + json_string(to_string(key.way)) +
              ", " + json_of(tally));
   });
   text += array_of("calls", [&](auto next) {
     for (const auto& [key, tally] : report.tallies)
-      if (key.way == calls) next("\"function\": " + quoted(name_of(key.function)) + ", " + json_of(tally));
+      if (key.way == calls) next("\"function\": " + json_string(name_of(key.function)) + ", " + json_of(tally));
   });
   text += array_of("phases", [&](auto next) {
     for (const std::string& element : as_json(report.phases, report.ranks)) next(element);

@@ -32,6 +32,6 @@ std::string as_json(const Report& report, NameOf name_of);
 std::string in_words_of_time(double nanoseconds);
 std::string in_words_of_size(uint64_t bytes);
 // A text between quotes, as JSON wants it.
-std::string quoted(const std::string& text);
+std::string json_string(const std::string& text);
 
 }  // namespace fairlead::observe

@@ -49,7 +49,7 @@ std::string microseconds(int64_t nanoseconds) {
 void append_name(std::string* text, const char* what, int rank, int track, const std::string& name) {
   append(text, "{\"ph\": \"M\", \"name\": \"%s\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": ", what,
          rank, track);
-  *text += quoted(name) + "}},\n";
+  *text += json_string(name) + "}},\n";
 }
 
 // Viewers show what has a lower number further up.
@@ -112,7 +112,7 @@ void detail::append_event(std::string* text, const TraceOfRank& rank, int thread
          "{\"ph\": \"X\", \"cat\": \"%s\", \"pid\": %d, \"tid\": %d, \"ts\": %s, \"dur\": %s, \"name\": ",
          category, rank.rank, track, microseconds(begin).c_str(),
          microseconds(std::max<int64_t>(end - begin, 0)).c_str());
-  *text += quoted(name);
+  *text += json_string(name);
   if (event.bytes > 0)
     append(text, ", \"args\": {\"bytes\": %llu}", static_cast<unsigned long long>(event.bytes));
   *text += "},\n";

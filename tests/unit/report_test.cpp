@@ -108,8 +108,8 @@ TEST(Words, figures_have_three_digits_and_a_unit) {
 }
 
 TEST(Words, json_texts_are_escaped) {
-  EXPECT_EQ(quoted("a \"b\" \\ \n\x01"), "\"a \\\"b\\\" \\\\ \\u000a\\u0001\"");
-  EXPECT_EQ(quoted("größer"), "\"größer\"");
+  EXPECT_EQ(json_string("a \"b\" \\ \n\x01"), "\"a \\\"b\\\" \\\\ \\u000a\\u0001\"");
+  EXPECT_EQ(json_string("größer"), "\"größer\"");
 }
 
 }  // namespace
