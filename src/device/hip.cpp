@@ -104,6 +104,9 @@ class Hip final : public DriverRuntime<HipAbi> {
     return large_bar ? const_cast<void*>(address) : nullptr;
   }
 
+  // ROCr makes a handle of the address and the process, where it shares memory by dma-buf.
+  bool ipc_handles_tell_memory() const override { return false; }
+
  protected:
   Error enter(int device, Entered* entered) override {
     int current = 0;

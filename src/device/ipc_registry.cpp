@@ -120,10 +120,10 @@ bool exists(uint64_t base, uint64_t id) {
   return now.kind == MemoryKind::device && now.base == base && now.id == id;
 }
 
-// The driver hands out small allocations as parts of larger blocks. While such a block lives, memory that is
-// freed and allocated again has the same handle, and what others mapped of it shows the new bytes.
+// CUDA hands out small allocations as parts of larger blocks. While such a block lives, memory that is freed
+// and allocated again has the same handle, and what others mapped of it shows the new bytes.
 bool is_same_memory(const Export& old, const Export& fresh) {
-  return !fresh.by_file && old.size == fresh.size &&
+  return runtime()->ipc_handles_tell_memory() && !fresh.by_file && old.size == fresh.size &&
          std::memcmp(&old.handle, &fresh.handle, sizeof fresh.handle) == 0;
 }
 
@@ -206,6 +206,8 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
       return overlaps && !current(m);
     };
     forget_if(stale);
+    // Programs that only test never wait, and mapping takes much longer than asking whether the device idles.
+    close_where_idle(false);
     Mapping fresh{owner, device, remote.base, remote.size, remote.id, nullptr, 0, false};
     Error error = import_once(owner, device, remote, &fresh.address);
     if (error == Error::already_mapped || error == Error::out_of_memory) {

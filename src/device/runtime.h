@@ -175,6 +175,8 @@ class Runtime {
   // shared by a file descriptor, which must reach the importer besides the handle: it is the caller's to close,
   // and -1 where the handle alone will do.
   virtual Error ipc_export(const void* base, IpcHandle* handle, int* file) = 0;
+  // Does an equal handle mean the same memory, also after it was freed and allocated again?
+  virtual bool ipc_handles_tell_memory() const { return true; }
   // `file` is a descriptor of the same file, or -1; it stays the caller's. The mapping serves work on `device`;
   // for another device the same memory is imported again.
   virtual Error ipc_import(int device, const IpcHandle& handle, int file, void** base) = 0;

@@ -89,8 +89,7 @@ bool is_exact(uint64_t arrow) {
 }
 
 void trace_sent(uint64_t arrow) {
-  uint64_t time = now();
-  if (arrow && tracing()) trace({EventKind::sent, 0, time, arrow, 0});
+  if (arrow && tracing()) trace({EventKind::sent, 0, now(), arrow, 0});
 }
 
 void trace_received(uint64_t arrow) {

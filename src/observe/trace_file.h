@@ -31,7 +31,7 @@ struct TraceOfRank {
 };
 
 std::string head_of_trace();
-// Lines of this rank but for arrows, in pieces of moderate length.
+// Lines of this rank but for arrows, in pieces of moderate length, none of them empty.
 template <class Write>
 void write_events(const TraceOfRank& rank, const std::vector<Log>& logs, NameOf name_of, Write write);
 std::vector<ArrowEnd> arrow_ends(const TraceOfRank& rank, const std::vector<Log>& logs);
@@ -64,7 +64,7 @@ void write_events(const TraceOfRank& rank, const std::vector<Log>& logs, NameOf 
       text.clear();
     }
   }
-  write(text);
+  if (!text.empty()) write(text);
 }
 
 }  // namespace fairlead::observe

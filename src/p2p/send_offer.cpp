@@ -39,15 +39,21 @@ int take_index() {
 // and can do so again without us.
 auto& fetched = *new std::set<std::pair<int, uint64_t>>;
 
-// Publishes where `bytes` bytes at `address` lie, if `receiver` can map that at all.
-bool describe(node::Node& node, int receiver, const device::Allocation& allocation, const void* address,
-              uint64_t bytes, node::RemoteMemory* remote) {
+// Where `bytes` bytes at `address` lie, in words that other processes understand.
+bool name(node::Node& node, const device::Allocation& allocation, const void* address, uint64_t bytes,
+          node::RemoteMemory* remote) {
   std::vector<device::GoneExport> gone;
   device::Error error = device::export_memory(allocation, address, bytes, remote, &gone);
   transport::revoke(node, gone);
   for (const auto& entry : gone)
     std::erase_if(fetched, [&](const auto& known) { return known.second == entry.id; });
-  return error == device::Error::none && transport::hand_over(node, receiver, *remote);
+  return error == device::Error::none;
+}
+
+// The same, if `receiver` can map that at all; it gets the file that it may need for it.
+bool describe(node::Node& node, int receiver, const device::Allocation& allocation, const void* address,
+              uint64_t bytes, node::RemoteMemory* remote) {
+  return name(node, allocation, address, bytes, remote) && transport::hand_over(node, receiver, *remote);
 }
 
 // What was sent from an address of the device. Each allocation there begins anew.
@@ -74,8 +80,8 @@ std::optional<Fallback> describe_if_worth(node::Node& node, int receiver,
     return describe(node, receiver, allocation, address, bytes, remote) ? done : Fallback::not_exportable;
   if (by_base.size() > remembered) by_base.clear();
   Sent& sent = by_base[allocation.base];
-  auto describe_it = [&] {
-    if (!describe(node, receiver, allocation, address, bytes, remote)) return false;
+  auto name_it = [&] {
+    if (!name(node, allocation, address, bytes, remote)) return false;
     sent.lives_on |= remote->id == sent.exported_as;
     sent.exported_as = remote->id;
     return true;
@@ -86,14 +92,15 @@ std::optional<Fallback> describe_if_worth(node::Node& node, int receiver,
     sent.messages = 0;
     sent.lives_on = false;
     if (again && sent.exported_otherwise < tries) {
-      if (!describe_it()) return Fallback::not_exportable;
+      // No file is handed over for this question: it would keep the memory alive.
+      if (!name_it()) return Fallback::not_exportable;
       sent.exported_otherwise = sent.lives_on ? 0 : sent.exported_otherwise + 1;
       if (sent.lives_on) return done;
     }
   }
   bool worth = sent.lives_on || sent.messages >= options().map_after || ++sent.messages > options().map_after;
   if (!worth) return Fallback::not_mapped_yet;
-  return describe_it() ? done : Fallback::not_exportable;
+  return name_it() && transport::hand_over(node, receiver, *remote) ? done : Fallback::not_exportable;
 }
 
 Fallback fallback_of(Reason reason) {

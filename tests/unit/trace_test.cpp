@@ -118,6 +118,19 @@ TEST(TraceFile, names_are_escaped_and_times_exact) {
       << text;
 }
 
+TEST(TraceFile, no_piece_is_empty) {
+  static const std::string long_name(size_t{1} << 20, 'x');  // fills a piece by itself
+  Log log{0, {{EventKind::call, 0, 1, 2, 0}}};
+  size_t pieces = 0;
+  write_events(
+      TraceOfRank{0, "node", {}, 0}, {log}, [](int) { return long_name.c_str(); },
+      [&](const std::string& piece) {
+        ++pieces;
+        EXPECT_FALSE(piece.empty());
+      });
+  EXPECT_EQ(pieces, 1u);
+}
+
 TEST(Phases, trees_of_ranks_add_up) {
   std::string one = "1\t2\t100\touter\n2\t1\t30\tinner\n1\t1\t5\tlast\n";
   std::string other = "1\t1\t300\touter\n2\t4\t50\tother\n";
