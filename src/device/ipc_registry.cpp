@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "base/options.h"
+#include "base/sparingly.h"
 
 namespace fairlead::device {
 
@@ -50,6 +51,7 @@ auto& files = *new std::vector<File>;
 // that waits for a good moment: a kernel of the program may not end before this rank goes on.
 auto& closing = *new std::list<Mapping>;
 std::atomic<bool> any_closing = false;
+Sparingly look_again;  // whether the devices idle
 
 void close(std::list<Mapping>::iterator entry) {
   closing.splice(closing.end(), mappings, entry);
@@ -207,7 +209,7 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
     };
     forget_if(stale);
     // Programs that only test never wait, and mapping takes much longer than asking whether the device idles.
-    close_where_idle(false);
+    if (any_closing && look_again.due()) close_where_idle(false);
     Mapping fresh{owner, device, remote.base, remote.size, remote.id, nullptr, 0, false};
     Error error = import_once(owner, device, remote, &fresh.address);
     if (error == Error::already_mapped || error == Error::out_of_memory) {
@@ -261,7 +263,7 @@ void forget_imports(int owner) {
 void close_forgotten(bool wait) {
   if (!any_closing.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(mutex);
-  close_where_idle(wait);
+  if (wait || look_again.due()) close_where_idle(wait);
 }
 
 RegistryCounts registry_counts() {

@@ -150,8 +150,8 @@ class Runtime {
   // it. (Its other streams escape a driver, and so do contexts besides the primary one.) Waits for nothing, and
   // creates no context.
   virtual Error query_application(int device) = 0;
-  // The same about all work on this device, the library's included, where a driver tells; else the above. Takes some
-  // microseconds, and ends what another thread captures into a graph at that moment.
+  // The same about all work on this device, the library's included, where a driver tells; else the above. Takes
+  // up to 20 microseconds, and ends what another thread captures into a graph at that moment.
   virtual Error query_device(int device) { return query_application(device); }
   virtual Error copy(void* to, const void* from, size_t bytes, Stream stream) = 0;  // returns at once
   // All of them, in no order among themselves. At once where the driver can; here, one after the other.

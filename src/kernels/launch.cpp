@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/sparingly.h"
 #include "kernels/module.h"
 #include "kernels/parameters.h"
 #include "kernels/reduce.h"
@@ -114,6 +115,7 @@ class KernelTable {
   void load_missed() {
     if (!any_missed_.load(std::memory_order_relaxed)) return;
     std::lock_guard lock(mutex_);
+    if (!look_again_.due()) return;
     std::erase_if(missed_, [&](const auto& missed) {
       const auto& [key, name] = missed;
       return load(key, name, &kernels_[key]) != Error::not_ready;
@@ -130,6 +132,7 @@ class KernelTable {
     std::lock_guard lock(mutex_);
     Key key{device, images, number};
     auto [entry, added] = kernels_.try_emplace(key, nullptr);
+    if (!entry->second && missed_.contains(key) && !look_again_.due()) return Error::not_ready;
     Error error = entry->second ? Error::none : load(key, name(), &entry->second);
     if (error == Error::not_ready) {
       if (missed_.try_emplace(key, name()).second)
@@ -163,6 +166,7 @@ class KernelTable {
   std::map<Key, Kernel> kernels_;
   std::map<Key, std::string> missed_;  // with their names
   std::atomic<bool> any_missed_ = false;
+  Sparingly look_again_;
 };
 
 KernelTable& kernel_table() {

@@ -164,8 +164,8 @@ struct Signal {
   uint64_t value = 0;
 };
 
-// Can the kernel of launch_copies() or launch_reduce() run on this device? Loads its code the first time, but not
-// while the device has other work: loading waits for all of that, and so do other calls of the driver meanwhile.
+// Can the kernel of launch_copies() or launch_reduce() run on this device? Loads its code the first time, but
+// not while the device has other work: loading waits for all of that, and so do other calls of the driver.
 bool copies_available(int device);
 bool reduce_available(int device, ReduceOp op, Element element);
 // Loads code that was asked for while its device was busy. Costs next to nothing when there is none.

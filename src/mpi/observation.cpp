@@ -180,7 +180,8 @@ void start_observing() {
   real.Comm_dup(MPI_COMM_WORLD, &observer_comm);
   if (wanted.trace) clock_fit.first = compare_clocks(observer_comm);
   started = observe::now();
-  if (wanted.ranges) observe::open_ranges(options().ranges.c_str());
+  // A rank that was told otherwise than the first takes what it finds.
+  if (wanted.ranges) observe::open_ranges(options().ranges == "off" ? "auto" : options().ranges.c_str());
   if (wanted.trace) observe::open_trace(static_cast<uint64_t>(options().trace_events), world_rank);
   observe::open(functions, name_of);
   if (wanted.statistics) observe::start_listening(print_own_report);
@@ -191,7 +192,6 @@ void stop_observing() {
   observe::stop_listening();
   observe::close();
   observe::close_trace();
-  observe::close_ranges();
   if (wanted.statistics) finish_statistics();
   if (wanted.trace) finish_trace();
   real.Comm_free(&observer_comm);

@@ -94,8 +94,4 @@ void open_ranges(const char* which) {
              which);
 }
 
-void close_ranges() {
-  detail::push_range = nullptr;
-}
-
 }  // namespace fairlead::observe

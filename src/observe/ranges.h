@@ -24,6 +24,5 @@ inline void end_range() {
 
 // `which`: auto, nvtx, roctx. Says in the log what it found.
 void open_ranges(const char* which);
-void close_ranges();
 
 }  // namespace fairlead::observe

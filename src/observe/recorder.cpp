@@ -12,7 +12,7 @@
 
 namespace fairlead::observe {
 
-bool detail::recording = false;
+std::atomic<bool> detail::recording = false;
 
 namespace {
 

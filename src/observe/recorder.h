@@ -8,6 +8,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -18,10 +19,10 @@
 namespace fairlead::observe {
 
 namespace detail {
-extern bool recording;  // written in MPI_Init and MPI_Finalize only
+extern std::atomic<bool> recording;  // written in MPI_Init and MPI_Finalize only
 }
 inline bool recording() {
-  return detail::recording;
+  return detail::recording.load(std::memory_order_relaxed);
 }
 
 using NameOf = const char* (*)(int function);

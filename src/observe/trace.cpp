@@ -11,7 +11,7 @@
 
 namespace fairlead::observe {
 
-bool detail::tracing = false;
+std::atomic<bool> detail::tracing = false;
 
 namespace {
 

@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -29,10 +30,10 @@ struct Event {
 };
 
 namespace detail {
-extern bool tracing;  // as detail::recording
+extern std::atomic<bool> tracing;  // as detail::recording
 }
 inline bool tracing() {
-  return detail::tracing;
+  return detail::tracing.load(std::memory_order_relaxed);
 }
 
 // At most so many events of this process are kept.

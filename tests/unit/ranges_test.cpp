@@ -21,7 +21,7 @@ namespace {
 class Ranges : public testing::Test {
  protected:
   void SetUp() override { unsetenv("NVTX_INJECTION64_PATH"); }
-  void TearDown() override { close_ranges(); }
+  void TearDown() override { detail::push_range = nullptr; }
 
   void work() {
     open(1, [](int) { return "MPI_Send"; });
