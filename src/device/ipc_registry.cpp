@@ -70,6 +70,14 @@ void close_where_idle(bool wait) {
   any_closing = !closing.empty();
 }
 
+// What is mapped here stays allocated at its owner, who has freed it and may want it for something else.
+bool holds_too_much() {
+  constexpr uint64_t bytes_at_most = uint64_t{1} << 30;
+  uint64_t bytes = 0;
+  for (const Mapping& mapping : closing) bytes += mapping.size;
+  return bytes > bytes_at_most || closing.size() > static_cast<size_t>(options().ipc_cache);
+}
+
 template <class Matches>
 void close_files(Matches matches) {
   std::erase_if(files, [&](const File& file) {
@@ -263,7 +271,7 @@ void forget_imports(int owner) {
 void close_forgotten(bool wait) {
   if (!any_closing.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(mutex);
-  if (wait || look_again.due()) close_where_idle(wait);
+  if (wait || look_again.due()) close_where_idle(wait || holds_too_much());
 }
 
 RegistryCounts registry_counts() {

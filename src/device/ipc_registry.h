@@ -78,7 +78,8 @@ void forget_import(int owner, uint64_t base, uint64_t id);
 // Everything of this owner, or of all owners (-1). Mappings in use close when they are released.
 void forget_imports(int owner);
 
-// Closes what is forgotten, and in use no more; if not `wait`, only where that waits for no kernel.
+// Closes what is forgotten, and in use no more; if not `wait`, only where that waits for no kernel, unless it holds
+// more than 1 GiB of others' memory, or FAIRLEAD_IPC_CACHE allocations.
 void close_forgotten(bool wait);
 
 struct RegistryCounts {

@@ -11,6 +11,7 @@
 
 #include "base/launched_job.h"
 #include "bench/report.h"
+#include "common/command_line.h"
 #include "common/places.h"
 #include "common/process.h"
 
@@ -76,8 +77,8 @@ int bench_command(const Words& words) {
   if (words.front() == "-h" || words.front() == "--help") {
     std::cout << "Usage: fairlead bench NAME [options]\n\nBenchmarks:\n";
     for (const BenchmarkKind& kind : benchmark_kinds)
-      std::cout << fmt::format("  {:<17}{}\n", kind.name, kind.summary);
-    std::cout << "\n`fairlead bench NAME --help` tells more. Options follow the OSU micro-benchmarks.\n"
+      std::cout << fmt::format("  {:<17}{}\n", kind.name, wrapped(kind.summary, 19));
+    std::cout << "\n`fairlead bench NAME --help` tells more. Options follow the OSU suite.\n"
                  "\nExample:\n  fairlead bench latency -m 8:1m -c D D\n";
     return exit_success;
   }

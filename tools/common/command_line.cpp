@@ -29,23 +29,6 @@ std::string explanation(const CLI::Option& option) {
   return option.get_description() + (initial.empty() ? "" : fmt::format(" Default: {}.", initial));
 }
 
-std::string wrapped(const std::string& text, size_t indent) {
-  constexpr size_t columns = 100;
-  std::string lines;
-  size_t column = indent;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    if (column > indent && column + 1 + word.size() > columns) {
-      lines += "\n" + std::string(indent, ' ');
-      column = indent;
-    }
-    if (column > indent) lines += ' ', ++column;
-    lines += word;
-    column += word.size();
-  }
-  return lines;
-}
-
 class HelpText : public CLI::Formatter {
  public:
   explicit HelpText(const std::string& usage) : usage(usage) {}
@@ -145,6 +128,23 @@ std::string roff(const std::string& text) {
 }
 
 }  // namespace
+
+std::string wrapped(const std::string& text, size_t indent) {
+  constexpr size_t columns = 80;
+  std::string lines;
+  size_t column = indent;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (column > indent && column + 1 + word.size() > columns) {
+      lines += "\n" + std::string(indent, ' ');
+      column = indent;
+    }
+    if (column > indent) lines += ' ', ++column;
+    lines += word;
+    column += word.size();
+  }
+  return lines;
+}
 
 void set_up(CLI::App& app, const std::string& usage, const std::string& example) {
   app.set_help_flag("-h,--help", "Print this help and exit.");
