@@ -137,10 +137,16 @@ bool is_same_memory(const Export& old, const Export& fresh) {
          std::memcmp(&old.handle, &fresh.handle, sizeof fresh.handle) == 0;
 }
 
-Error describe(const std::pair<const uint64_t, Export>& entry, uint64_t offset, RemoteMemory* remote) {
-  const auto& [base, exported] = entry;
-  *remote = {exported.handle, base, exported.size, exported.known_as, offset, exported.by_file};
-  return Error::none;
+// A new allocation often means that old ones were freed; that is the place to notice.
+void find_gone(std::vector<GoneExport>* gone) {
+  for (auto entry = exports.begin(); entry != exports.end();) {
+    if (exists(entry->first, entry->second.id)) {
+      ++entry;
+    } else {
+      gone->push_back({entry->first, entry->second.known_as});
+      entry = exports.erase(entry);
+    }
+  }
 }
 
 }  // namespace
@@ -160,24 +166,18 @@ Error export_memory(const Allocation& allocation, const void* address, uint64_t 
     if (fresh.by_file) ::close(file);
     if (found != exports.end() && is_same_memory(found->second, fresh)) {
       found->second.id = fresh.id;
-      return describe(*found, offset, remote);
-    }
-    if (found != exports.end()) {
-      gone->push_back({found->first, found->second.known_as});
-      exports.erase(found);
-    }
-    // A new allocation often means that old ones were freed; this is the place to notice.
-    for (auto entry = exports.begin(); entry != exports.end();) {
-      if (exists(entry->first, entry->second.id)) {
-        ++entry;
-      } else {
-        gone->push_back({entry->first, entry->second.known_as});
-        entry = exports.erase(entry);
+    } else {
+      if (found != exports.end()) {
+        gone->push_back({found->first, found->second.known_as});
+        exports.erase(found);
       }
+      find_gone(gone);
+      found = exports.emplace(allocation.base, fresh).first;
     }
-    found = exports.emplace(allocation.base, fresh).first;
   }
-  return describe(*found, offset, remote);
+  *remote = {found->second.handle,   allocation.base, allocation.size,
+             found->second.known_as, offset,          found->second.by_file};
+  return Error::none;
 }
 
 int export_file(const RemoteMemory& remote) {

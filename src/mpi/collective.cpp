@@ -55,9 +55,7 @@ bool maybe_empty(const CollectiveCall& call, const Place& place) {
 }
 
 void add_bytes_of(const CollectiveCall& call, const Place& place) {
-  Regions regions = regions_of(call, place);
-  if (observe::OpenCall* open = observe::current_call())
-    open->bytes += static_cast<uint64_t>(regions.read.bytes + regions.written.bytes);
+  if (observe::OpenCall* open = observe::current_call()) open->bytes += regions_of(call, place).bytes();
 }
 
 bool is_refused(const Regions& regions) {
@@ -109,8 +107,7 @@ int detail::run_collective(const CollectiveCall& call, const RunInHost& host) {
     MessageRecord record;
     record.begin();
     int result = run_between_nodes(call, *point);
-    record.went(Traffic::collective_between_nodes,
-                static_cast<uint64_t>(regions.read.bytes + regions.written.bytes));
+    record.went(Traffic::collective_between_nodes, regions.bytes());
     record.end();
     return result == MPI_SUCCESS ? result : raise(call.comm);
   }

@@ -104,6 +104,7 @@ struct Regions {
   bool written_is_read = false;
 
   bool on_device() const { return read.on_device() || written.on_device(); }
+  uint64_t bytes() const { return static_cast<uint64_t>(read.bytes + written.bytes); }
 };
 
 // This rank's place in a communicator.

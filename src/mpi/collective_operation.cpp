@@ -21,7 +21,7 @@ namespace {
 Vote vote_of(const CollectiveCall& call, const Regions& regions, bool device, bool has_work) {
   if (device) return has_work ? Vote::device : Vote::staged;
   if (call.function == Collective::barrier) return Vote::host;
-  return regions.read.bytes + regions.written.bytes == 0 ? Vote::nothing : Vote::host;
+  return regions.bytes() == 0 ? Vote::nothing : Vote::host;
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ void CollectiveOperation::run_by_nccl() {
     return;
   }
   if (progress == Progress::over) {
-    count(Traffic::collective_nccl, static_cast<uint64_t>(regions_.read.bytes + regions_.written.bytes));
+    count(Traffic::collective_nccl, regions_.bytes());
     went(Traffic::collective_nccl);
   }
   over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
@@ -146,7 +146,7 @@ void CollectiveOperation::run_on_gpu() {
     cleared_ = true;
   }
   if (progress == Progress::waiting) return complain_of_missing();
-  count(Traffic::collective_gpu, static_cast<uint64_t>(regions_.read.bytes + regions_.written.bytes));
+  count(Traffic::collective_gpu, regions_.bytes());
   went(Traffic::collective_gpu);
   over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
 }
@@ -224,7 +224,7 @@ bool CollectiveOperation::settled() const {
 
 // Host memory alone is no device message.
 void CollectiveOperation::went(Traffic way) {
-  if (regions_.on_device()) record_.went(way, static_cast<uint64_t>(regions_.read.bytes + regions_.written.bytes));
+  if (regions_.on_device()) record_.went(way, regions_.bytes());
 }
 
 void CollectiveOperation::note_staged() {

@@ -87,7 +87,7 @@ bool StagedBuffers::load(const Regions& regions) {
 
 bool StagedBuffers::store(const Regions& regions) const {
   if (read_.stands_for_device() || written_.stands_for_device())
-    count(Traffic::collective_staged, static_cast<uint64_t>(regions.read.bytes + regions.written.bytes));
+    count(Traffic::collective_staged, regions.bytes());
   return complain_unless(written_.store(regions.written));
 }
 

@@ -13,7 +13,8 @@ using namespace fairlead::mpi;
 namespace {
 
 // A half in device memory tells the trace itself.
-void trace_host_half(const CallRecord& record, const UserBuffer& buffer, int dest, int tag, MPI_Comm comm) {
+void record_sending_half(CallRecord& record, const UserBuffer& buffer, int dest, int tag, MPI_Comm comm) {
+  record.add_bytes(buffer.count, buffer.datatype);
   if (record.on() && !is_device(buffer.address, buffer.datatype))
     record.trace_sent(buffer.count, buffer.datatype, dest, tag, comm);
 }
@@ -39,7 +40,7 @@ int exchange(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
 
 template <auto slot, class Count>
 int exchange_in_place(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
-                     int recvtag, MPI_Comm comm, MPI_Status* status) {
+                      int recvtag, MPI_Comm comm, MPI_Status* status) {
   auto host = [&] {
     return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
   };
@@ -57,8 +58,7 @@ int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
              void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
              MPI_Status* status) {
   CallRecord record(function_of<slot>);
-  record.add_bytes(sendcount, sendtype);
-  trace_host_half(record, {const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag, comm);
+  record_sending_half(record, {const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag, comm);
   return record_receive(record, comm, status, [&](MPI_Status* wanted) {
     return exchange<slot>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
                           recvtag, comm, wanted);
@@ -69,8 +69,7 @@ template <auto slot, class Count>
 int sendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
                      int recvtag, MPI_Comm comm, MPI_Status* status) {
   CallRecord record(function_of<slot>);
-  record.add_bytes(count, datatype);
-  trace_host_half(record, {buf, count, datatype}, dest, sendtag, comm);
+  record_sending_half(record, {buf, count, datatype}, dest, sendtag, comm);
   return record_receive(record, comm, status, [&](MPI_Status* wanted) {
     return exchange_in_place<slot>(buf, count, datatype, dest, sendtag, source, recvtag, comm, wanted);
   });
@@ -81,8 +80,7 @@ int isendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int d
               void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
               MPI_Request* request) {
   CallRecord record(function_of<slot>);
-  record.add_bytes(sendcount, sendtype);
-  trace_host_half(record, {const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag, comm);
+  record_sending_half(record, {const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag, comm);
   if (!watching())
     return (real.*slot)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
                         recvtag, comm, request);
@@ -96,8 +94,7 @@ template <auto slot, class Count>
 int isendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
                       int recvtag, MPI_Comm comm, MPI_Request* request) {
   CallRecord record(function_of<slot>);
-  record.add_bytes(count, datatype);
-  trace_host_half(record, {buf, count, datatype}, dest, sendtag, comm);
+  record_sending_half(record, {buf, count, datatype}, dest, sendtag, comm);
   if (!watching()) return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
   UserBuffer buffer{buf, count, datatype};
   auto operation =

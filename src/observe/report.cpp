@@ -3,23 +3,14 @@
 #include "observe/report.h"
 
 #include <algorithm>
-#include <cstdarg>
 #include <cstdio>
+
+#include "observe/text.h"
 
 namespace fairlead::observe {
 namespace {
 
 constexpr double p50 = 0.5, p90 = 0.9, p99 = 0.99;
-
-void append(std::string* text, const char* format, ...) __attribute__((format(printf, 2, 3)));
-void append(std::string* text, const char* format, ...) {
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  *text += line;
-}
 
 // Three digits and a unit.
 std::string scaled(double value, double step, std::initializer_list<const char*> units) {
@@ -179,12 +170,13 @@ std::string as_json(const Report& report, NameOf name_of) {
   text += array_of("messages", [&](auto next) {
     for (const auto& [key, tally] : report.tallies)
       if (key.way != calls)
-        next("\"function\": " + json_string(name_of(key.function)) + ", \"way\": " + json_string(to_string(key.way)) +
-             ", " + json_of(tally));
+        next("\"function\": " + json_string(name_of(key.function)) +
+             ", \"way\": " + json_string(to_string(key.way)) + ", " + json_of(tally));
   });
   text += array_of("calls", [&](auto next) {
     for (const auto& [key, tally] : report.tallies)
-      if (key.way == calls) next("\"function\": " + json_string(name_of(key.function)) + ", " + json_of(tally));
+      if (key.way == calls)
+        next("\"function\": " + json_string(name_of(key.function)) + ", " + json_of(tally));
   });
   text += array_of("phases", [&](auto next) {
     for (const std::string& element : as_json(report.phases, report.ranks)) next(element);

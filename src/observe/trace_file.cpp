@@ -3,28 +3,17 @@
 #include "observe/trace_file.h"
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 #include <map>
 #include <set>
 
 #include "observe/phases.h"
 #include "observe/report.h"
+#include "observe/text.h"
 
 namespace fairlead::observe {
 namespace {
 
 constexpr int first_stream_track = 1000;
-
-void append(std::string* text, const char* format, ...) __attribute__((format(printf, 2, 3)));
-void append(std::string* text, const char* format, ...) {
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  *text += line;
-}
 
 bool is_slice(const Event& event) {
   return event.kind < EventKind::sent;
