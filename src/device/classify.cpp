@@ -62,25 +62,25 @@ bool on_stack(uintptr_t address) {
   return address >= here && address < stack.end;
 }
 
-// The heap begins somewhat above the program's image, and nothing is mapped between them. Its end is asked
-// for only beyond what was seen of it: MPIs hook sbrk(), which then costs more than all of this.
-bool in_heap(uintptr_t address, const Range& image) {
-  static std::atomic<uintptr_t> seen{0};
+// The heap begins somewhat above the program's image. Its end is asked for only beyond what was seen of it:
+// MPIs hook sbrk(), which then costs more than all of this.
+bool in_program_memory(uintptr_t address) {
+  static const Range image = program_image();
   constexpr uintptr_t largest = uintptr_t{1} << 40;
+  if (image.contains(address)) return true;
   if (address - image.end >= largest) return false;
-  if (address < seen.load(std::memory_order_relaxed)) return true;
   uintptr_t end = reinterpret_cast<uintptr_t>(sbrk(0));
-  seen.store(end, std::memory_order_relaxed);
+  detail::program_memory.begin.store(image.begin, std::memory_order_relaxed);
+  detail::program_memory.bytes.store(std::max(end, image.end) - image.begin, std::memory_order_relaxed);
   return address < end;
 }
 
 }  // namespace
 
-bool certainly_host(const void* address) {
-  uintptr_t value = reinterpret_cast<uintptr_t>(address);
-  static const Range image = program_image();
-  if (value == 0 || image.contains(value)) return true;
-  return on_stack(value) || in_heap(value, image);
+constinit detail::ProgramMemory detail::program_memory;
+
+bool detail::found_to_be_host(uintptr_t address) {
+  return address == 0 || on_stack(address) || in_program_memory(address);
 }
 
 Allocation classify(const void* address) {

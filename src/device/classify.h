@@ -8,12 +8,30 @@
 
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 #include "device/runtime.h"
 
 namespace fairlead::device {
 
+namespace detail {
+// From the start of the program's static data to the end of the heap, as far as that was seen: nothing else
+// is mapped between the two. No bytes before the first question.
+struct ProgramMemory {
+  std::atomic<uintptr_t> begin = 0, bytes = 0;
+};
+extern constinit ProgramMemory program_memory;
+bool found_to_be_host(uintptr_t address);
+}  // namespace detail
+
 // True only for addresses that stay host memory as long as the calling thread lives.
-bool certainly_host(const void* address);
+inline bool certainly_host(const void* address) {
+  uintptr_t value = reinterpret_cast<uintptr_t>(address);
+  const auto& [begin, bytes] = detail::program_memory;
+  return value - begin.load(std::memory_order_relaxed) < bytes.load(std::memory_order_relaxed) ||
+         detail::found_to_be_host(value);
+}
 
 // What the driver knows, managed memory as option `managed` says; MemoryKind::host where there is no driver.
 // `allocation` may describe more than the buffer: it is the whole allocation the address lies in.

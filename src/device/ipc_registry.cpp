@@ -201,7 +201,8 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
   };
   auto wanted = [&](const Mapping& m) { return current(m) && m.device == device; };
   auto found = std::find_if(mappings.begin(), mappings.end(), wanted);
-  if (found == mappings.end()) {
+  bool known = found != mappings.end();
+  if (!known) {
     // It may have been forgotten too soon: an id that the owner revoked never comes again.
     auto kept = std::find_if(closing.begin(), closing.end(), wanted);
     if (kept != closing.end()) {
@@ -237,7 +238,7 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
   ++found->users;
   mapped->mapping_ = &*found;
   mapped->address_ = static_cast<char*>(found->address) + remote.offset;
-  trim_unused();
+  if (!known) trim_unused();
   return Error::none;
 }
 

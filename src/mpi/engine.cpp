@@ -158,8 +158,10 @@ void Engine::advance_operations() {
 }
 
 void Engine::progress_locked() {
-  if (++rounds_ % rounds_between_nudges == 0) nudge_host();
+  ++rounds_;
   advance_operations();
+  // A receive that has asked for its message has entered the host MPI.
+  if (unmatched_.empty() && rounds_ % rounds_between_nudges == 0) nudge_host();
   network::advance();
   device::start_enqueued();
   std::erase_if(kept_, [&](auto& offer) {

@@ -6,6 +6,10 @@
 
 #pragma once
 
+#include <optional>
+#include <utility>
+
+#include "device/classify.h"
 #include "mpi/layout.h"
 #include "p2p/descriptor.h"
 
@@ -16,6 +20,14 @@ struct UserBuffer {
   void* address;
   MPI_Count count;
   MPI_Datatype datatype;
+  // What the address lies in, if the front door has asked for this call.
+  std::optional<device::Allocation> memory{};
+
+  // What the byte lies in that is `first` behind the address, asked again by whoever starts anew.
+  device::Allocation take_memory(MPI_Count first) {
+    auto known = std::exchange(memory, {});
+    return known && first == 0 ? *known : device::classify(static_cast<char*>(address) + first);
+  }
 };
 
 // For buffers that hold at least p2p::descriptor_bytes bytes.

@@ -8,6 +8,7 @@
 #include "mpi/host_mpi.h"
 //
 #include "device/classify.h"
+#include "mpi/first_bytes.h"
 #include "mpi/real.h"
 
 namespace fairlead::mpi {
@@ -30,6 +31,15 @@ inline bool is_device(const void* address, MPI_Datatype datatype) {
   MPI_Count lower = 0, extent = 0;
   PMPI_Type_get_true_extent_x(datatype, &lower, &extent);
   return lower != 0 && is_device(reinterpret_cast<const void*>(lower));
+}
+
+// The same, and keeps what was found for the operation that will use the buffer.
+inline bool is_device(UserBuffer* buffer) {
+  if (!buffer->address || buffer->address == MPI_IN_PLACE)
+    return is_device(buffer->address, buffer->datatype);
+  buffer->memory =
+      device::certainly_host(buffer->address) ? device::Allocation{} : device::classify(buffer->address);
+  return buffer->memory->kind == device::MemoryKind::device;
 }
 
 // A device buffer came to a function that does not handle it: says so, raises an error through the handler

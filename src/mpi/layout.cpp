@@ -64,8 +64,8 @@ bool write_touched(char* to, const HostBuffer& span, const HostBuffer& touched, 
 }  // namespace
 
 MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype) {
-  MPI_Count size = 0;
-  PMPI_Type_size_x(datatype, &size);
+  MPI_Count size = plain_size(datatype);
+  if (size == 0) PMPI_Type_size_x(datatype, &size);
   return size * count;
 }
 

@@ -16,7 +16,7 @@ int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI
          MPI_Status* status) {
   UserBuffer buffer{buf, count, datatype};
   if (!watching()) return (real.*blocking)(buf, count, datatype, source, tag, comm, status);
-  bool device = is_device(buf, datatype);
+  bool device = is_device(&buffer);
   if (!device && !engine().busy()) {
     int room = room_of(count, datatype);
     if (may_swallow_offers(room))
@@ -30,7 +30,8 @@ int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI
       return result == MPI_SUCCESS ? complete_host_receive(buffer, before, comm, status) : result;
     }
     int errors_before = errors_noted;
-    int result = noted(real.Recv(short_landing(), p2p::descriptor_bytes, MPI_BYTE, source, tag, comm, status));
+    int result =
+        noted(real.Recv(short_landing(), p2p::descriptor_bytes, MPI_BYTE, source, tag, comm, status));
     if (result != MPI_SUCCESS || errors_noted != errors_before) return result;
     return complete_short_receive(buffer, room, comm, status);
   }
@@ -56,13 +57,14 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
     bool hide = watching() && is_device(buf, datatype);
     return (real.*start)(hide ? nullptr : buf, hide ? 0 : count, datatype, source, tag, comm, request);
   }
-  if (!is_device(buf, datatype) && may_swallow_offers(room_of(count, datatype))) {
+  UserBuffer buffer{buf, count, datatype};
+  if (!is_device(&buffer) && may_swallow_offers(room_of(count, datatype))) {
     LookThenAsk together;
     MPI_Status ignored;
     if (!engine().busy() || !peek_stashed(source, tag, comm, &ignored))
       return (real.*start)(buf, count, datatype, source, tag, comm, request);
   }
-  return hand_out(std::make_unique<Receive>(UserBuffer{buf, count, datatype}, source, tag, comm), request);
+  return hand_out(std::make_unique<Receive>(buffer, source, tag, comm), request);
 }
 
 // Messages of a descriptor's length were looked into when they were matched, so a host buffer is plain

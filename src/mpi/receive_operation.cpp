@@ -59,7 +59,7 @@ class QuietErrors {
 Receive::Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm)
     : Operation(comm),
       datatype_(buffer.datatype),
-      buffer_{buffer.address, buffer.count, datatype_.get()},
+      buffer_{buffer.address, buffer.count, datatype_.get(), buffer.memory},
       key_{comm, source, tag} {}
 
 Receive::~Receive() {
@@ -86,7 +86,7 @@ int Receive::start() {
   host_error_ = MPI_SUCCESS;
   error_ = MPI_SUCCESS;
   layout_ = layout_of(buffer_.count, buffer_.datatype);
-  device::Allocation allocation = device::classify(static_cast<char*>(buffer_.address) + layout_.first);
+  device::Allocation allocation = buffer_.take_memory(layout_.first);
   device_ = allocation.kind == device::MemoryKind::device ? allocation.device : -1;
   if (key_.source == MPI_PROC_NULL && matched_ == MPI_MESSAGE_NULL) {
     set_empty(&status_);

@@ -18,8 +18,9 @@ int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag,
   CallRecord record(function_of<blocking>);
   record.add_bytes(count, datatype);
   if (!watching()) return (real.*blocking)(buf, count, datatype, dest, tag, comm);
-  if (is_device(buf, datatype)) {
-    Send operation(mode, {const_cast<void*>(buf), count, datatype}, dest, tag, comm);
+  UserBuffer buffer{const_cast<void*>(buf), count, datatype};
+  if (is_device(&buffer)) {
+    Send operation(mode, buffer, dest, tag, comm);
     return run(operation, MPI_STATUS_IGNORE);
   }
   record.trace_sent(count, datatype, dest, tag, comm);
@@ -35,13 +36,12 @@ int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag
           MPI_Request* request) {
   CallRecord record(function_of<start>);
   record.add_bytes(count, datatype);
-  if (!watching() || !is_device(buf, datatype)) {
+  UserBuffer buffer{const_cast<void*>(buf), count, datatype};
+  if (!watching() || !is_device(&buffer)) {
     record.trace_sent(count, datatype, dest, tag, comm);
     return (real.*start)(buf, count, datatype, dest, tag, comm, request);
   }
-  return hand_out(
-      std::make_unique<Send>(mode, UserBuffer{const_cast<void*>(buf), count, datatype}, dest, tag, comm),
-      request);
+  return hand_out(std::make_unique<Send>(mode, buffer, dest, tag, comm), request);
 }
 
 }  // namespace

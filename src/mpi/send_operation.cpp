@@ -16,6 +16,7 @@
 namespace fairlead::mpi {
 
 KeptType::KeptType(MPI_Datatype datatype) : datatype_(datatype) {
+  if (is_plain(datatype)) return;
   int integers, addresses, types, combiner = MPI_COMBINER_NAMED;
   PMPI_Type_get_envelope(datatype, &integers, &addresses, &types, &combiner);
   own_ = combiner != MPI_COMBINER_NAMED && PMPI_Type_dup(datatype, &datatype_) == MPI_SUCCESS;
@@ -51,7 +52,7 @@ Send::Send(SendMode mode, const UserBuffer& buffer, int dest, int tag, MPI_Comm 
     : Operation(comm),
       mode_(mode),
       datatype_(buffer.datatype),
-      buffer_{buffer.address, buffer.count, datatype_.get()},
+      buffer_{buffer.address, buffer.count, datatype_.get(), buffer.memory},
       dest_(dest),
       tag_(tag) {}
 
@@ -62,7 +63,7 @@ int Send::start() {
   if (dest_ == MPI_PROC_NULL) return post(this, 0, buffer_.datatype);
   Layout layout = layout_of(buffer_.count, buffer_.datatype);
   if (layout.bytes == 0) return post(this, buffer_.count, buffer_.datatype);
-  device::Allocation allocation = device::classify(static_cast<char*>(buffer_.address) + layout.first);
+  device::Allocation allocation = buffer_.take_memory(layout.first);
 
   if (!options().gpu_support) return refuse_device_memory(comm_);
   check_streams(allocation.device, BufferUse::sent);
