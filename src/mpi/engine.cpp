@@ -199,13 +199,22 @@ void Engine::keep(std::unique_ptr<p2p::SendOffer> offer) {
   keep_busy(1);
 }
 
-bool Engine::out_of_patience(int receiver, std::chrono::steady_clock::time_point waiting_since) const {
+// Sends that wait ask for the time, each of them in each round; one answer serves them all.
+std::chrono::steady_clock::time_point Engine::time_of_round() {
+  if (timed_round_ != rounds_) {
+    time_of_round_ = std::chrono::steady_clock::now();
+    timed_round_ = rounds_;
+  }
+  return time_of_round_;
+}
+
+bool Engine::out_of_patience(int receiver, std::chrono::steady_clock::time_point waiting_since) {
   auto since = std::max(waiting_since, last_progress_[static_cast<size_t>(receiver)]);
-  return std::chrono::steady_clock::now() - since > std::chrono::microseconds(options().patience_us);
+  return time_of_round() - since > std::chrono::microseconds(options().patience_us);
 }
 
 void Engine::note_progress_of(int receiver) {
-  last_progress_[static_cast<size_t>(receiver)] = std::chrono::steady_clock::now();
+  last_progress_[static_cast<size_t>(receiver)] = time_of_round();
 }
 
 void Engine::park() {

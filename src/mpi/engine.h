@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -82,7 +83,7 @@ class Engine {
   void wait(Operation& operation);
 
   // May a send that is being waited for be buffered now? Not while its receiver is taking up others.
-  bool out_of_patience(int receiver, std::chrono::steady_clock::time_point waiting_since) const;
+  bool out_of_patience(int receiver, std::chrono::steady_clock::time_point waiting_since);
   void note_progress_of(int receiver);
 
   void park();
@@ -92,6 +93,7 @@ class Engine {
   void progress_locked();
   void advance_operations();
   void nudge_host();
+  std::chrono::steady_clock::time_point time_of_round();
   void settle();
   // A send is over for the user; its receiver may still want the bytes.
   void keep(std::unique_ptr<p2p::SendOffer> offer);
@@ -104,6 +106,8 @@ class Engine {
   std::atomic<int> parked_{0};
   bool threads_ = false;
   unsigned rounds_ = 0;
+  unsigned timed_round_ = UINT_MAX;
+  std::chrono::steady_clock::time_point time_of_round_{};
   std::vector<Operation*> operations_;
   std::vector<MatchKey> unmatched_;  // of the current round
   std::vector<std::unique_ptr<Operation>> adopted_;
