@@ -71,7 +71,8 @@ bool GpuCollective::publish(Exposed& memory, RemoteMemory* remote) {
   auto show = [&](void* address) {
     remote->base = reinterpret_cast<uintptr_t>(address);  // for this rank's own use
     if (memory.own || meeting_.members() == 1) return true;
-    return transport::publish(node_, members_, device::classify(address), address, memory.bytes, remote);
+    return transport::publish(node_, members_, device::classify(address, memory.found), address, memory.bytes,
+                              remote);
   };
   if (!memory.by_copy && show(memory.address)) return true;
   void* pool = device::pool_allocate(work_.device, memory.bytes);

@@ -17,6 +17,7 @@
 
 #include "coll/algorithms.h"
 #include "coll/meeting.h"
+#include "device/classify.h"
 #include "kernels/reduce.h"
 
 namespace fairlead::coll {
@@ -25,6 +26,7 @@ namespace fairlead::coll {
 struct Exposed {
   void* address = nullptr;
   uint64_t bytes = 0;
+  device::Found found{};  // if it is fresh
   // Others must not see this memory itself, as this rank's part writes where they still read: a source is
   // copied away first, a target is written elsewhere and copied back when all are done.
   bool by_copy = false;

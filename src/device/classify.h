@@ -37,6 +37,15 @@ inline bool certainly_host(const void* address) {
 // `allocation` may describe more than the buffer: it is the whole allocation the address lies in.
 Allocation classify(const void* address);
 
+// What was found at an address. Good for the call of MPI in which it was asked.
+struct Found {
+  const void* address = nullptr;
+  Allocation memory{};
+};
+inline Allocation classify(const void* address, const Found& found) {
+  return address && found.address == address ? found.memory : classify(address);
+}
+
 // Must the host not dereference this address?
 inline bool is_device_memory(const void* address) {
   return !certainly_host(address) && classify(address).kind == MemoryKind::device;

@@ -38,14 +38,18 @@ void drop_insignificant(CollectiveCall* call, const Place& place) {
   }
 }
 
-bool maybe_on_device(const CollectiveCall& call) {
+bool maybe_on_device(CollectiveCall* call) {
   // Blocks of types of their own, or of a layout that does not begin at the address, may lie anywhere.
-  auto is = [](const void* buffer, MPI_Count count, MPI_Datatype datatype, const MPI_Datatype* datatypes) {
-    if (buffer) return is_device(buffer);
-    return datatypes || (count > 0 && datatype != MPI_DATATYPE_NULL && is_device(buffer, datatype));
+  auto is = [call](const void* buffer, MPI_Count count, MPI_Datatype datatype,
+                   const MPI_Datatype* datatypes) {
+    if (!buffer)
+      return datatypes || (count > 0 && datatype != MPI_DATATYPE_NULL && is_device(buffer, datatype));
+    if (buffer == MPI_IN_PLACE || device::certainly_host(buffer)) return false;
+    call->found = {buffer, device::classify(buffer)};
+    return call->found.memory.kind == device::MemoryKind::device;
   };
-  return (!call.in_place() && is(call.sendbuf, call.sendcount, call.sendtype, call.sendtypes)) ||
-         is(call.recvbuf, call.recvcount, call.recvtype, call.recvtypes);
+  return (!call->in_place() && is(call->sendbuf, call->sendcount, call->sendtype, call->sendtypes)) ||
+         is(call->recvbuf, call->recvcount, call->recvtype, call->recvtypes);
 }
 
 // Brings no bytes, as far as a quick look tells.
@@ -85,7 +89,7 @@ bool detail::passes_by(CollectiveCall* call, bool blocking) {
   std::shared_ptr<MeetingPoint> point = meeting_point_of(call->comm);
   drop_insignificant(call, point->place());
   if (recording()) add_bytes_of(*call, point->place());
-  if (maybe_on_device(*call)) return false;
+  if (maybe_on_device(call)) return false;
   if (!point->known()) {
     if (!blocking) return false;
     point->join();

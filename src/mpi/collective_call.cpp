@@ -25,6 +25,8 @@ class Describer {
     leaf_ = place.inter ? call.root != MPI_ROOT && call.root != MPI_PROC_NULL : true;
     regions_.read.address = const_cast<void*>(call.sendbuf);
     regions_.written.address = call.recvbuf;
+    regions_.read.set_found(call.found);
+    regions_.written.set_found(call.found);
   }
 
   Regions describe() {
@@ -172,7 +174,9 @@ int Region::find_device() const {
       PMPI_Type_get_true_extent_x(block.datatype, &lower, &extent);
       at = reinterpret_cast<const char*>(lower);
     }
-    if (int device = device::device_at(at); device >= 0) return device;
+    if (device::certainly_host(at)) continue;
+    found_ = {at, device::classify(at, found_)};
+    if (found_.memory.kind == device::MemoryKind::device) return found_.memory.device;
   }
   return -1;
 }

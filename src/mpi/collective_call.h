@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "mpi/host_mpi.h"
+//
+#include "device/classify.h"
 #include "mpi/neighbors.h"
 
 namespace fairlead::mpi {
@@ -65,6 +67,7 @@ struct CollectiveCall {
   const MPI_Datatype *sendtypes = nullptr, *recvtypes = nullptr;
   MPI_Op op = MPI_OP_NULL;
   int root = 0;
+  device::Found found{};  // of one of the buffers, by the front door
 
   // What a rank gives to or takes from itself, its communicator or its neighbours.
   bool in_place() const { return sendbuf == MPI_IN_PLACE; }
@@ -91,11 +94,14 @@ struct Region {
   bool on_device() const { return device() >= 0; }
   // Of its first block that lies on one; -1 where none does. Asked once.
   int device() const;
+  const device::Found& found() const { return found_; }
+  void set_found(const device::Found& found) { found_ = found; }
 
  private:
   int find_device() const;
   static constexpr int unknown = -2;
   mutable int device_ = unknown;
+  mutable device::Found found_;  // of the block that was asked about last
 };
 
 struct Regions {

@@ -37,6 +37,8 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<MeetingPoint> point, co
   bool device = regions_.on_device();
   has_work_ = device && work_for(call_, regions_, point_->place(), !start_in_host_, &work_);
   vote_ = vote_of(call_, regions_, device, has_work_);
+  // A persistent one starts later, and again.
+  if (start_in_host_) work_.source.found = work_.target.found = {};
 }
 
 int CollectiveOperation::start() {

@@ -124,7 +124,8 @@ class Planner {
       end = std::max<MPI_Aint>(
           end, block.offset + static_cast<MPI_Aint>(packed_bytes(block.count, block.datatype)));
     }
-    work_.source = {static_cast<char*>(region.address) + first_, static_cast<uint64_t>(end - first_)};
+    work_.source = {static_cast<char*>(region.address) + first_, static_cast<uint64_t>(end - first_),
+                    region.found()};
   }
 
   // MPI_Allgather in place: this rank's contribution is its block of the result.
@@ -217,8 +218,10 @@ class Planner {
     const Region& input = regions.written_is_read ? regions.written : regions.read;
     uint64_t size = kernels::element_bytes(part.element);
     if (!input.blocks.empty())
-      work_.source = {static_cast<char*>(input.address) + input.blocks[0].offset, bytes_of(input)};
-    if (!regions.written.blocks.empty()) work_.target = {regions.written.address, bytes_of(regions.written)};
+      work_.source = {static_cast<char*>(input.address) + input.blocks[0].offset, bytes_of(input),
+                      input.found()};
+    if (!regions.written.blocks.empty())
+      work_.target = {regions.written.address, bytes_of(regions.written), regions.written.found()};
     part.sources_end = part.targets_end = size_;
     uint64_t all = bytes_of(input) / size;
     switch (call_.function) {
