@@ -43,11 +43,15 @@ void define_plot(CLI::App& app, PlotArguments& arguments) {
          "busbw or overlap; of matrix bandwidth, both or latency; may be repeated.")
       ->type_name("NAME")
       ->allow_extra_args(false);
+  app.add_option("--time", arguments.time,
+                 "Of a trace only what happens from BEGIN to END after its start; us, ms or s follow a number.")
+      ->type_name("BEGIN:END");
   set_up(app, "FILE... -o FILE | --terminal [options]",
          "  fairlead plot latency.json other.json -o latency.png\n"
          "  fairlead plot allreduce.json --terminal\n"
          "  fairlead plot bw.json --quantity rate -o rate.html\n"
-         "  fairlead plot pairs.txt -o pairs.svg");
+         "  fairlead plot pairs.txt -o pairs.svg\n"
+         "  fairlead plot job.json --time 1.2s:1.25s -o exchange.png");
 }
 
 Words drawing_command(const PlotArguments& arguments) {
@@ -57,6 +61,7 @@ Words drawing_command(const PlotArguments& arguments) {
   nlohmann::ordered_json request = {{"files", arguments.files},
                                     {"labels", arguments.labels},
                                     {"quantities", arguments.quantities},
+                                    {"time", arguments.time},
                                     {"output", arguments.output},
                                     {"terminal", arguments.terminal}};
   // -B: Fairlead's folders are not for caches of Python.

@@ -19,6 +19,7 @@ struct PlotArguments {
   std::vector<std::string> files;
   std::vector<std::string> labels;
   std::vector<std::string> quantities;
+  std::string time;  // "BEGIN:END"
   std::string output;
   bool terminal = false;
 };

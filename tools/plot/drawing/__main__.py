@@ -75,7 +75,7 @@ def draw_trace(request, kind):
     if trace is None:
         raise usage(f"{request['files'][0]} begins like a trace, but is no whole JSON; was the job ended before "
                     "MPI_Finalize was over?")
-    drawn = timeline.draw(request["files"][0], trace)
+    drawn = timeline.draw(request["files"][0], trace, timeline.read_span(request["time"]))
     write(request["output"], importlib.import_module("figure").as_bytes(drawn, kind[1:]))
 
 
@@ -95,6 +95,8 @@ def need_matplotlib():
 
 def main():
     request = json.loads(sys.argv[1])
+    if request["time"] and not may_be_trace(request["files"]):
+        raise usage(f"--time is for a trace, as `fairlead run --trace FILE` writes it; {request['files'][0]} is none")
     output = request["output"]
     kind = kind_of(output) if output else None
     if may_be_trace(request["files"]):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import bisect
 import json
 import os
+import re
 import textwrap
 from collections import defaultdict
 
@@ -22,6 +23,19 @@ NAMED = len(COLOURS)  # calls with a colour of their own, by the time that they 
 OTHER, PHASE = "#999999", "#e8e8e8"
 CHARACTERS_IN_AN_INCH = 17
 UNITS = (("s", 1e6), ("ms", 1e3), ("us", 1))
+
+
+def read_span(text):
+    """Microseconds (begin, end) of "1.2ms:3ms", or None."""
+    if not text:
+        return None
+    number = r"(\d+(?:\.\d*)?|\.\d+)(us|ms|s)"
+    match = re.fullmatch(f"{number}:{number}", text)
+    begin, end = (float(match[i]) * dict(UNITS)[match[i + 1]] for i in (1, 3)) if match else (0, 0)
+    if begin >= end:
+        raise usage(f"--time: '{text}' is not accepted; accepted: BEGIN:END, a number with us, ms or s each, as in "
+                    "1.2ms:1.5ms")
+    return begin, end
 
 
 def read_trace(path):
@@ -94,32 +108,44 @@ def arrows_of(events, tracks):
             for i in begins if i in ends and all((e["pid"], e["tid"]) in tracks for e in (begins[i], ends[i]))]
 
 
-def draw_track(axes, track, colours, characters_per_time):
+def draw_track(axes, track, colours, characters_per_time, window):
     for event, depth in track.bars:
         phase = event["cat"] == "phase"
         low = track.top + depth + 0.08
         axes.broken_barh([(event["ts"], event["dur"])], (low, 0.84), linewidth=0.3, edgecolor="white",
                          facecolor=PHASE if phase else colours[event["name"]], zorder=2)
-        if len(event["name"]) + 1 < event["dur"] * characters_per_time:
-            axes.text(event["ts"] + event["dur"] / 2, low + 0.42, plain(event["name"]), ha="center", va="center",
+        begin, end = max(event["ts"], window[0]), min(event["ts"] + event["dur"], window[1])
+        if len(event["name"]) + 1 < (end - begin) * characters_per_time:
+            axes.text((begin + end) / 2, low + 0.42, plain(event["name"]), ha="center", va="center",
                       fontsize=6.5, color=INK if phase else "white", zorder=4)
 
 
-def draw(path, trace):
+def within(events, begin, end):
+    """Those that are seen in this time."""
+    return [e for e in events if e.get("ph") != "X" or (e["ts"] <= end and e["ts"] + e["dur"] >= begin)]
+
+
+def draw(path, trace, span=None):
+    """`span`: microseconds from the first event on, (begin, end)."""
     events = trace["traceEvents"]
+    times = [t for e in events if e.get("ph") == "X" for t in (e["ts"], e["ts"] + e["dur"])]
+    if not times:
+        raise usage(f"{path}: a trace without any call; accepted: what a job with FAIRLEAD_TRACE wrote")
+    start, end = min(times), max(times)
+    first, last = (start + span[0], start + span[1]) if span else (start, end)
+    events = within(events, first, last)
     tracks = tracks_of(events)
     if not tracks:
-        raise usage(f"{path}: a trace without any call; accepted: what a job with FAIRLEAD_TRACE wrote")
+        raise usage(f"--time: nothing happens then in {path}, which lasts {end - start:.0f} us")
     with pyplot.rc_context(STYLE):
-        return laid_out(path, trace, events, tracks)
+        return laid_out(path, trace, events, tracks, (first, last, first - start if span else 0))
 
 
-def laid_out(path, trace, events, tracks):
+def laid_out(path, trace, events, tracks, window):
     rows = 0
     for track in tracks.values():
         track.top, rows = rows, rows + track.depth + 0.25
-    first = min(event["ts"] for track in tracks.values() for event, _ in track.bars)
-    last = max(event["ts"] + event["dur"] for track in tracks.values() for event, _ in track.bars)
+    first, last, after_start = window
     length = max(last - first, 1e-3)
     colours = colours_of(tracks)
     named = {name: colour for name, colour in colours.items() if colour != OTHER}
@@ -131,7 +157,7 @@ def laid_out(path, trace, events, tracks):
     figure, axes = pyplot.subplots(figsize=(WIDTH, height))
     figure.subplots_adjust(left=LEFT / WIDTH, right=1 - RIGHT / WIDTH, top=1 - above / height, bottom=BELOW / height)
     for track in tracks.values():
-        draw_track(axes, track, colours, CHARACTERS_IN_AN_INCH * (WIDTH - LEFT - RIGHT) / length)
+        draw_track(axes, track, colours, CHARACTERS_IN_AN_INCH * (WIDTH - LEFT - RIGHT) / length, (first, last))
     lines = arrows_of(events, tracks)
     axes.add_collection(LineCollection(lines, colors=INK, linewidths=0.6, alpha=0.7, zorder=3))
     axes.plot([end[0] for _, end in lines], [end[1] for _, end in lines], "o", color=INK, markersize=2, zorder=3)
@@ -141,7 +167,8 @@ def laid_out(path, trace, events, tracks):
     axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda t, _: f"{(t - first) / scale:g}"))
     step = matplotlib.ticker.MaxNLocator(8, steps=[1, 2, 5, 10]).tick_values(0, length)
     axes.set_xticks([first + t for t in step if t <= length])
-    axes.set_xlabel(f"time ({unit})")
+    since = next(f"{after_start / of:g} {name}" for name, of in UNITS if after_start >= of or of == 1)
+    axes.set_xlabel(f"time ({unit})" + (f" after {since}" if after_start else ""))
     axes.set_ylim(rows, 0)
     axes.set_yticks([track.top + track.depth / 2 for track in tracks.values()],
                     ["\n".join(textwrap.wrap(plain(track.name), 26)) for track in tracks.values()], fontsize=7)
