@@ -11,9 +11,6 @@
 namespace fairlead::tools::doctor {
 namespace {
 
-bool has_list(const Machine& machine) {
-  return !machine.gpus.list.empty();
-}
 bool has_nvidia_list(const Machine& machine) {
   return has_nvidia(machine) && has_list(machine);
 }
