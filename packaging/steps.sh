@@ -28,14 +28,21 @@ open_build_folder() {
   build=$(cd "$build" && pwd)
 }
 
-# logged LOG COMMAND...: runs the command; when it fails, shows the end of its log and stops.
-logged() {
-  local log=$build/$1
-  shift
-  if ! "$@" >"$log" 2>&1; then
-    tail -n 25 "$log" >&2
-    die "'$(basename "$1")' failed; the whole log is $log"
-  fi
+# show_progress LOG: passes what ninja prints on to the log, and shows how far it is: on a terminal in one line that is
+# written over, elsewhere in a line each half minute.
+show_progress() {
+  local line next=$((SECONDS + 30))
+  while IFS= read -r line; do
+    printf '%s\n' "$line" >&3
+    [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+    if [[ -t 1 ]]; then
+      printf '\r    %s of %s\e[K' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+    elif ((SECONDS >= next)); then
+      echo "    ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
+      next=$((SECONDS + 30))
+    fi
+  done 3>"$1"
+  if [[ -t 1 ]]; then printf '\r\e[K'; fi
 }
 
 has_header() {
@@ -136,5 +143,8 @@ configure() {
 
 build_all() {
   say "Build: some minutes the first time ($build/build.log)"
-  logged build.log cmake --build "$build"
+  if ! cmake --build "$build" 2>&1 | show_progress "$build/build.log"; then
+    tail -n 25 "$build/build.log" >&2
+    die "'cmake' failed; the whole log is $build/build.log"
+  fi
 }

@@ -10,6 +10,7 @@
 
 #include "bench/bench.h"
 #include "common/command_line.h"
+#include "common/completion.h"
 #include "doctor/doctor.h"
 #include "options/options.h"
 #include "plot/plot.h"
@@ -55,36 +56,62 @@ std::string help() {
                     examples);
 }
 
+// Visits the definition of every command, and of every benchmark.
+template <class Visit>
+void for_each_definition(Visit visit) {
+  auto define_and_visit = [&](const std::string& name, const std::string& description, auto arguments,
+                              auto define) {
+    CLI::App app(description, "fairlead " + name);
+    define(app, arguments);
+    visit(name, app);
+  };
+  auto command = [&](const char* name, auto arguments, auto define) {
+    auto row = std::find_if(std::begin(commands), std::end(commands),
+                            [&](const Command& c) { return std::string_view(c.name) == name; });
+    define_and_visit(name, row->summary, arguments, define);
+  };
+  command("run", RunArguments{}, define_run);
+  command("exec", ExecArguments{}, define_exec);
+  for (const BenchmarkKind& kind : benchmark_kinds) {
+    BenchArguments arguments;
+    arguments.kind = &kind;
+    define_and_visit(command_of(kind).substr(std::string("fairlead ").size()), description_of(kind),
+                     arguments, define_bench);
+  }
+  command("doctor", DoctorArguments{}, define_doctor);
+  command("plot", PlotArguments{}, define_plot);
+  command("options", OptionsArguments{}, define_options);
+}
+
 std::string manual_page() {
   std::string text = ".TH FAIRLEAD 1 \"\" \"fairlead " FAIRLEAD_VERSION
                      "\"\n.SH NAME\nfairlead \\- makes any MPI GPU\\-aware\n"
                      ".SH SYNOPSIS\n.B fairlead\n.I command\n.RI [ options ]\n.SH COMMANDS\n";
-  auto add = [&text](const std::string& name, const std::string& description, auto arguments, auto define) {
-    CLI::App app(description, name);
-    define(app, arguments);
-    text += manual_section(app);
-  };
-  auto add_command = [&add](const char* name, auto arguments, auto define) {
-    auto command = std::find_if(std::begin(commands), std::end(commands),
-                                [&](const Command& c) { return std::string_view(c.name) == name; });
-    add(std::string("fairlead ") + name, command->summary, arguments, define);
-  };
-  add_command("run", RunArguments{}, define_run);
-  add_command("exec", ExecArguments{}, define_exec);
-  for (const BenchmarkKind& kind : benchmark_kinds) {
-    BenchArguments arguments;
-    arguments.kind = &kind;
-    add(command_of(kind), description_of(kind), arguments, define_bench);
-  }
-  add_command("doctor", DoctorArguments{}, define_doctor);
-  add_command("plot", PlotArguments{}, define_plot);
-  add_command("options", OptionsArguments{}, define_options);
+  for_each_definition([&](const std::string&, const CLI::App& app) { text += manual_section(app); });
   return text +
          ".SH EXIT STATUS\n0 fine, 1 a problem was found, 2 the command line makes no sense, 77 this machine "
          "cannot run it.\n"
          ".SH ENVIRONMENT\n.B FAIRLEAD_HOME\nnames the tree in which the libraries and benchmark programs "
          "are looked for;\n"
          ".B fairlead options\nlists the options of the library.\n";
+}
+
+std::string completion() {
+  const std::string help_and_version = " -h --help -V --version";
+  std::string names = "=", benchmarks = "=";
+  for (const Command& command : commands) names += std::string(command.name) + ",";
+  std::vector<std::pair<std::string, std::string>> all;
+  for_each_definition([&](const std::string& name, CLI::App& app) {
+    const bool starts_program = name == "run" || name == "exec";  // whose words they leave alone
+    all.emplace_back(name, (starts_program ? "=@program " : "") + completion_of(app));
+    constexpr std::string_view bench = "bench ";
+    if (name.rfind(bench, 0) == 0) benchmarks += name.substr(bench.size()) + ",";
+    if (name == "options") all.emplace_back("doctor options", completion_of(app));
+  });
+  all.insert(
+      all.begin(),
+      {{"", names + "help" + help_and_version}, {"help", names}, {"bench", benchmarks + help_and_version}});
+  return completion_script(all);
 }
 
 int dispatch(const Words& words) {
@@ -108,6 +135,10 @@ int dispatch(const Words& words) {
   }
   if (first == "--help-man") {
     std::cout << manual_page();
+    return exit_success;
+  }
+  if (first == "--completion") {
+    std::cout << completion();
     return exit_success;
   }
   auto command = std::find_if(std::begin(commands), std::end(commands),

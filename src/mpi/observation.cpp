@@ -2,6 +2,8 @@
 
 #include "mpi/observation.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -19,6 +21,7 @@
 #include "observe/recorder.h"
 #include "observe/report.h"
 #include "observe/signal.h"
+#include "observe/ticker.h"
 #include "observe/trace.h"
 
 namespace fairlead::mpi {
@@ -146,6 +149,29 @@ void print_own_report() {
   print(as_table(report, name_of));
 }
 
+void print_progress() {
+  static Report before;
+  Report report = observe::own_report();
+  report.whose = "rank 0 of " + std::to_string(world_size);
+  report.seconds = seconds_since_start();
+  print(as_line(report, before, observe::oldest_call(), name_of));
+  before = std::move(report);
+}
+
+// Told now, not when the job is over and what was recorded is lost.
+void warn_if_unwritable(const char* what, const std::string& path) {
+  struct stat status;
+  const bool exists = stat(path.c_str(), &status) == 0;
+  if (path == "off" || (exists && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))) return;
+  int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0)
+    log_line(LogLevel::warn, "the %s cannot be written to %s, as things are now: %s", what, path.c_str(),
+             std::strerror(errno));
+  else
+    close(file);
+  if (file >= 0 && !exists) unlink(path.c_str());
+}
+
 void write_file(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
   file << text;
@@ -176,8 +202,12 @@ void start_observing() {
   PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
   wanted = asked_for();
   real.Bcast(&wanted, sizeof wanted, MPI_BYTE, 0, MPI_COMM_WORLD);
-  if (!wanted.statistics && !wanted.trace && !wanted.ranges) return;
-  real.Comm_dup(MPI_COMM_WORLD, &observer_comm);
+  const bool together = wanted.statistics || wanted.trace || wanted.ranges;
+  const bool progress = options().enabled && world_rank == 0 && options().progress_s > 0;
+  if (!together && !progress) return;
+  if (together) real.Comm_dup(MPI_COMM_WORLD, &observer_comm);
+  if (world_rank == 0 && wanted.statistics) warn_if_unwritable("statistics", options().stats_file);
+  if (world_rank == 0 && wanted.trace) warn_if_unwritable("trace", options().trace);
   if (wanted.trace) clock_fit.first = compare_clocks(observer_comm);
   started = observe::now();
   // A rank that was told otherwise than the first takes what it finds.
@@ -185,16 +215,18 @@ void start_observing() {
   if (wanted.trace) observe::open_trace(static_cast<uint64_t>(options().trace_events), world_rank);
   observe::open(functions, name_of);
   if (wanted.statistics) observe::start_listening(print_own_report);
+  if (progress) observe::start_ticking(static_cast<int>(options().progress_s), print_progress);
 }
 
 void stop_observing() {
   if (!observe::recording()) return;
   observe::stop_listening();
+  observe::stop_ticking();
   observe::close();
   observe::close_trace();
   if (wanted.statistics) finish_statistics();
   if (wanted.trace) finish_trace();
-  real.Comm_free(&observer_comm);
+  if (observer_comm != MPI_COMM_NULL) real.Comm_free(&observer_comm);
 }
 
 }  // namespace fairlead::mpi

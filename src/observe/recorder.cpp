@@ -54,6 +54,9 @@ struct Thread {
   std::vector<std::atomic<Cell*>> cells;
   OpenCall open[nesting];
   size_t depth = 0;
+  // The outermost of them, for other threads.
+  std::atomic<int> function{-1};
+  std::atomic<uint64_t> since{0};
 };
 
 Thread& mine() {
@@ -101,17 +104,32 @@ OpenCall* current_call() {
 void begin_call(int function) {
   Thread& thread = mine();
   if (thread.depth++ < nesting) thread.open[thread.depth - 1] = {function, now(), 0, false};
+  if (thread.depth == 1) {
+    thread.since.store(thread.open[0].since, std::memory_order_relaxed);
+    thread.function.store(function, std::memory_order_release);
+  }
   if (ranges()) begin_range(name_of_function(function));
 }
 
 void end_call() {
   Thread& thread = mine();
   if (ranges()) end_range();
+  if (thread.depth == 1) thread.function.store(-1, std::memory_order_relaxed);
   if (thread.depth-- > nesting) return;
   const OpenCall& call = thread.open[thread.depth];
   uint64_t end = now();
   add(thread, {call.function, calls}, call.bytes, end - call.since);
   if (tracing()) trace({EventKind::call, call.function, call.since, end, call.bytes});
+}
+
+OldestCall oldest_call() {
+  OldestCall oldest;
+  PerThread<Thread>::visit_all([&](const Thread& thread, int) {
+    OldestCall its{thread.function.load(std::memory_order_acquire),
+                   thread.since.load(std::memory_order_relaxed)};
+    if (its.function >= 0 && (oldest.function < 0 || its.since < oldest.since)) oldest = its;
+  });
+  return oldest;
 }
 
 void add(const Key& key, uint64_t bytes, uint64_t nanoseconds) {

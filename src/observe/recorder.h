@@ -46,6 +46,13 @@ OpenCall* current_call();
 void begin_call(int function);
 void end_call();
 
+// Of the calls that threads are in, the one that began first. `function` is negative where there is none.
+struct OldestCall {
+  int function = -1;
+  uint64_t since = 0;
+};
+OldestCall oldest_call();
+
 // What a row of the statistics is about: a function's calls, or the device messages it started that went one
 // way.
 struct Key {

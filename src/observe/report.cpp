@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "observe/text.h"
 
@@ -86,6 +87,17 @@ std::string json_of(const Tally& tally) {
   return text;
 }
 
+uint64_t calls_in(const Report& report) {
+  uint64_t count = 0;
+  for (const auto& [key, tally] : report.tallies)
+    if (key.way == calls) count += tally.count;
+  return count;
+}
+
+uint64_t bytes_in(const Report& report) {
+  return std::accumulate(report.bytes.begin(), report.bytes.end(), uint64_t{0});
+}
+
 // The elements that `write` appends, each by a call of next().
 template <class Write>
 std::string array_of(const char* name, Write write) {
@@ -148,6 +160,28 @@ std::string as_table(const Report& report, NameOf name_of) {
   append_calls(&text, report, name_of);
   text += as_table(report.phases, report.ranks);
   return text;
+}
+
+std::string as_line(const Report& report, const Report& before, const OldestCall& oldest, NameOf name_of) {
+  std::string text;
+  const auto seconds = static_cast<uint64_t>(report.seconds);
+  append(&text, "fairlead %llu:%02llu:%02llu %s: %llu MPI calls (+%llu), %s of device messages (+%s)",
+         number(seconds / 3600), number(seconds / 60 % 60), number(seconds % 60), report.whose.c_str(),
+         number(calls_in(report)), number(calls_in(report) - calls_in(before)),
+         in_words_of_size(bytes_in(report)).c_str(),
+         in_words_of_size(bytes_in(report) - bytes_in(before)).c_str());
+  // Programs mark their steps so.
+  const auto& phases = report.phases.inner;
+  auto most = std::max_element(phases.begin(), phases.end(),
+                               [](const Phase& a, const Phase& b) { return a.count < b.count; });
+  if (most != phases.end())
+    append(&text, ", %.200s %llu time%s", most->name.c_str(), number(most->count),
+           most->count == 1 ? "" : "s");
+  constexpr double long_ns = 1e9;
+  double in_it = oldest.function < 0 ? 0 : static_cast<double>(now()) - static_cast<double>(oldest.since);
+  if (in_it >= long_ns)
+    append(&text, ", in %s for %s", name_of(oldest.function), in_words_of_time(in_it).c_str());
+  return text + "\n";
 }
 
 std::string as_json(const Report& report, NameOf name_of) {

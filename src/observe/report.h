@@ -28,6 +28,9 @@ Report own_report();
 std::string as_table(const Report& report, NameOf name_of);
 std::string as_json(const Report& report, NameOf name_of);
 
+// How far a process has come, in one line; (+n) is what was done since `before`.
+std::string as_line(const Report& report, const Report& before, const OldestCall& oldest, NameOf name_of);
+
 // Figures in a few characters: "12.3 us", "1.50 MiB".
 std::string in_words_of_time(double nanoseconds);
 std::string in_words_of_size(uint64_t bytes);

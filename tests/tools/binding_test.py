@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which GPU and which cores `fairlead exec` gives to a rank, on machines of the tests' own, under every launcher."""
 
+import json
 import os
 import re
 import shutil
@@ -94,6 +95,17 @@ class Policies(BindingTest):
         # Devices are numbered by address, not by the node they are near.
         match = self.ranks(1, "--map", "0", machine=MI250X)[0]
         self.assertEqual((match[6], match[7]), ("0000:c1:00.0", "3"))
+
+    def test_the_same_as_json(self):
+        path = os.path.join(self.folder, "binding-{rank}.json")
+        line = self.start(1, 2, "--gpu", "spread", "--json", path, machine=DGX).communicate()[1]
+        with open(path.replace("{rank}", "1")) as file:
+            binding = json.load(file)
+        gpu = binding.pop("gpu")
+        self.assertEqual(binding, {"rank": 1, "host": os.uname().nodename, "local_rank": 1, "cores": "0-7", "numa": "0-1",
+                                   "gpus": 8})
+        self.assertEqual((gpu["ordinal"], gpu["pci"], gpu["numa"], round(gpu["pcie_gb_s"])), (4, "0000:9d:00.0", "1", 63))
+        self.assertIn(" GPU 4 0000:9d:00.0 NUMA 1 63 GB/s", line)
 
     def test_without_a_gpu_of_its_own(self):
         process = self.start(1, 2, machine=DGX)
@@ -191,6 +203,9 @@ class Run(BindingTest):
     def test_refusals(self):
         program = example(MPIS[0])
         self.refuses("run", "-n", 2, "--map", "0,1", "--gpu", "spread", program, says=["--map", "--gpu"])
+        for lacking in "", ",", "0,,1", "0,1,", ",0":
+            self.refuses("run", "-n", 2, "--map", lacking, program, says=[f"'{lacking}' leaves a GPU out", "as in 0,1,3,2"])
+        self.refuses("run", "-n", 2, "--map", self.file("holes", "0,, 1\n"), program, says=["does not list GPUs"])
         self.refuses("run", "-n", 2, "--map", "zero", program, says=["'zero'", "neither a list", "fairlead matrix"])
         self.refuses("run", "-n", 2, "--map", self.file("junk", "gpu one"), program, says=["does not list GPUs"])
         self.refuses("run", "-n", 2, "--gpu", "best", program, says=["'best'", "nearest, round-robin, compact, spread"])

@@ -92,6 +92,7 @@ class Recorded(ToolTest):
             gpu.library    ok    /opt/rocm-6.0.3/lib/libamdhip64.so.6
             gpu.mig        away
             gpu.migration  ok    XNACK is off
+            gpu.ecc        ok    on; GPU 2 had errors that were corrected
             link.pairs     ok    6 pairs by xGMI
             link.bar       ok    large: 64 GiB of 64 GiB
             link.near      ok    2 adapters for 4 GPUs
@@ -118,6 +119,7 @@ class Recorded(ToolTest):
             gpu.found      ok    4 x AMD Instinct MI300A, driver 6.12.12, ROCm 6.4.1-83
             gpu.visible    warn  HIP counts its devices among those that ROCR shows
             gpu.migration  ok    XNACK is on
+            gpu.ecc        ok    the memory is the processor's
             link.pairs     ok    6 pairs by xGMI
             link.bar       ok    large: 128 GiB of 128 GiB
             link.near      away

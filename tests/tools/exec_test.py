@@ -23,6 +23,12 @@ class Exec(ToolTest):
     def test_without_preload(self):
         self.assertEqual(self.succeeds("exec", "--no-preload", *PRINT_PRELOAD).stdout.strip(), "")
 
+    def test_what_is_asked_of_the_library(self):
+        for abi in [*filter(has_library, MPIS)][:1]:
+            text = self.succeeds("exec", "--mpi", abi, "--sim", 3, "--stats", "--trace", "a.json", "sh", "-c",
+                                 'echo "$FAIRLEAD_DEVICE $FAIRLEAD_SIM_DEVICES $FAIRLEAD_STATS $FAIRLEAD_TRACE"').stdout
+            self.assertEqual(text.split(), ["sim", "3", "on", os.path.abspath("a.json")])
+
     def test_exit_code_passes_through(self):
         self.assertEqual(fairlead("exec", "--no-preload", "sh", "-c", "exit 5").returncode, 5)
 

@@ -126,15 +126,23 @@ class Refusals(MatrixTest):
         self.refuses("matrix", "--way", "pigeon", says=["'pigeon'", "mpi, engine, kernel"])
         self.refuses("matrix", "-o", "matrix.pdf", says=["matrix.pdf", ".png or .svg"])
         self.refuses("matrix", "--map", "/no/such/folder/x", says=["--map", "cannot write"])
+        self.refuses("matrix", "--map", "0,1", says=["0,1 is a map", "./0,1"])
+        self.refuses("matrix", "--sim", 2, "-d", "cuda", says=["--sim", "-d cuda", "one of the two"])
         self.refuses("matrix", "-m", "64g:64g", "--way", "engine", says="smaller -m", FAIRLEAD_SIM_DEVICES="2")
         self.assertNotIn("matrix: matrix", fairlead("matrix", "-m", "bogus").stderr)
 
     def test_machines_that_cannot(self):
         for variables, says in ({"FAIRLEAD_SIM_DEVICES": "1"}, "a pair needs two"), ({"FAIRLEAD_DEVICE": "none"}, "no GPU"):
-            result = subprocess.run([TOOL, "matrix"], env={**os.environ, "FAIRLEAD_DEVICE": "sim", **variables}, text=True,
+            result = subprocess.run([TOOL, "matrix", "--map", self.path("m.map"), "--json", self.path("m.json")], env={**os.environ, "FAIRLEAD_DEVICE": "sim", **variables}, text=True,
                                     capture_output=True)
             self.assertEqual(result.returncode, 77, result)
             self.assertIn(says, result.stderr)
+            self.assertEqual(os.listdir(self.folder), [])
+
+    def test_figures_of_simulated_gpus_advise_nothing(self):
+        text = self.succeeds("matrix", "--sim", 3, "--way", "engine", *QUICK).stdout
+        self.assertIn("# GPU 2: simulated GPU 2", text)
+        self.assertIn("# These GPUs are simulated: their times mean nothing", text)
 
 
 class AllPairs(MatrixTest):

@@ -13,8 +13,8 @@ from tool import MPIS, TOOL, ToolTest, example, fairlead, has_library, script
 
 
 class DryRun(ToolTest):
-    def words(self, *arguments, **environment):
-        return shlex.split(self.succeeds("run", "--dry-run", "--no-preload", *arguments, **environment).stdout)
+    def words(self, *arguments, preload=("--no-preload",), **environment):
+        return shlex.split(self.succeeds("run", "--dry-run", *preload, *arguments, **environment).stdout)
 
     def test_every_mpi_gets_its_own_launcher(self):
         for abi in MPIS:
@@ -40,8 +40,10 @@ class DryRun(ToolTest):
                 self.assertRegex(line, "FAIRLEAD_DEVICE[ =]sim")
 
     def test_what_is_recorded_reaches_the_ranks(self):
-        for abi in MPIS:
-            line = " ".join(self.words("-n", 1, "--stats", "--stats-file", "a.json", "--trace", "b.json", example(abi)))
+        for abi in filter(has_library, MPIS):
+            line = " ".join(self.words("-n", 1, "--stats", "--stats-file", "a.json", "--trace", "b.json", "--progress", 9,
+                                       example(abi), preload=()))
+            self.assertRegex(line, "FAIRLEAD_PROGRESS_S[ =]9")
             self.assertRegex(line, "FAIRLEAD_STATS[ =]on")
             self.assertRegex(line, f"FAIRLEAD_STATS_FILE[ =]{os.path.abspath('a.json')}")
             self.assertRegex(line, f"FAIRLEAD_TRACE[ =]{os.path.abspath('b.json')}")
@@ -97,6 +99,40 @@ class Ranks(ToolTest):
                 self.assertEqual(statistics["ranks"], 2)
                 self.assertTrue(trace["traceEvents"])
 
+    def test_a_report_tells_what_each_rank_had_and_how_it_ended(self):
+        for abi in MPIS:
+            with self.subTest(abi=abi), tempfile.TemporaryDirectory() as folder:
+                path, program = os.path.join(folder, "job.json"), script(folder, "program", "#!/bin/sh\nexit 3\n")
+                result = fairlead("run", "-n", 2, "--mpi", abi, "--sim", 4, "--no-preload", "--map", "3,1", "--json", path,
+                                  program)
+                with open(path) as file:
+                    report = json.load(file)
+                self.assertEqual(sorted(os.listdir(folder)), ["job.json", "program"])
+                self.assertEqual(report["exit_code"], result.returncode)
+                self.assertEqual((report["mpi"], report["preloaded"], report["ranks"]), (abi, False, 2))
+                self.assertEqual(report["command"][-1], program)
+                self.assertEqual([row["rank"] for row in report["binding"]], [0, 1])
+                self.assertEqual([row["gpu"]["ordinal"] for row in report["binding"]], [3, 1])
+                self.assertTrue(all(row["cores"] and row["host"] for row in report["binding"]))
+
+    def test_progress_is_told_while_the_job_runs(self):
+        for abi in [*filter(has_library, MPIS)][:1]:
+            with subprocess.Popen([TOOL, "run", "-n", "2", "--mpi", abi, "--sim", "2", "--progress", "1", TOOL, "bench",
+                                   "latency", "-m", "8:8", "-i", "1000000000", "H", "H"], text=True,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
+                line = next(line for line in run.stderr if line.startswith("fairlead 0:"))
+                run.terminate()
+            self.assertRegex(line, r"^fairlead 0:00:0\d rank 0 of 2: \d+ MPI calls \(\+\d+\), 0 B of device messages")
+
+    def test_a_file_that_cannot_be_written_is_told_when_the_job_starts(self):
+        variables = {"FAIRLEAD_TRACE": "/no/such/trace.json", "FAIRLEAD_STATS_FILE": "/no/such/stats.json"}
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                result = self.succeeds("run", "-n", 2, "--sim", 2, example(abi), 1000, **variables)
+                for path in variables.values():
+                    self.assertEqual(result.stderr.count(f"cannot be written to {path}, as things are now: No such"), 1)
+                    self.assertEqual(result.stderr.count(f"cannot be written to {path}: No such"), 1)
+
     def test_device_pointers_crash_the_mpi_alone(self):
         for abi in MPIS:
             with self.subTest(abi=abi):
@@ -122,6 +158,22 @@ class Refusals(ToolTest):
         self.refuses("run", "-n", 2, "--sim", 0, program, says=["--sim", "'0'", "1 to 64"])
         self.refuses("run", "-n", 2, "--bogus", program, says=["--bogus", "--launcher-args"])
         self.refuses("run", "-n", 2, "--launcher-args", "'open", "--no-preload", program, says=["--launcher-args", "open quote", "every quote closed"])
+
+    def test_what_contradicts_itself(self):
+        program = example(MPIS[0])
+        for option in ["--stats"], ["--stats-file", "x"], ["--trace", "x"], ["--progress", 5]:
+            for command in ["run", "-n", 2], ["exec"]:
+                self.refuses(*command, "--no-preload", *option, program, says=[option[0], "--no-preload", "one of the two"])
+        self.refuses("run", "-n", 2, "--dry-run", "--json", "x", program, says="one of the two")
+
+    def test_files_are_looked_at_before_the_job_starts(self):
+        program = example(MPIS[0])
+        for option in "--stats-file", "--trace", "--json":
+            self.refuses("run", "-n", 2, option, "/no/such/file", program, says=[f"{option}: cannot write /no/such/file"])
+        self.refuses("run", "-n", 2, "--json", "-", program, says="accepted: a file")
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "x.ranks"))
+            self.refuses("run", "-n", 2, "--json", os.path.join(folder, "x"), program, says=["x.ranks", "remove it"])
 
     def test_programs_that_cannot_be_run(self):
         self.refuses("run", "-n", 2, "no-such-program", says="no program no-such-program")

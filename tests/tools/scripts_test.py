@@ -62,6 +62,20 @@ class Scripts(unittest.TestCase):
                     self.refused(steps("configure", FAIRLEAD_BUILD=f"{folder}/build", FAIRLEAD_MPICC=wrappers),
                                  ["FAIRLEAD_MPICC names", *([says] if isinstance(says, str) else says)], code=1)
 
+    def test_building_shows_how_far_it_is(self):
+        with tempfile.TemporaryDirectory() as folder:
+            said = "[1/20] one\n[20/20] all\n"
+            with open(f"{folder}/ninja", "w") as ninja:
+                ninja.write(said)
+            command = f"cat {folder}/ninja | show_progress {folder}/log"
+            # `script` is a terminal.
+            shown = start("script", "-qec", f"bash -c 'source packaging/steps.sh; {command}'", "/dev/null").stdout
+            self.assertIn("    20 of 20\x1b[K", shown)
+            quiet = steps(command, FAIRLEAD_BUILD=folder)
+            self.assertEqual(quiet.stdout, "")
+            with open(f"{folder}/log") as log:
+                self.assertEqual(log.read(), said)
+
     def test_run_on_gpu_stops_where_the_launcher_refuses(self):
         result = start("tests/ranks/run-on-gpu", TREE, MPIS[0], MPIRUN="/bin/false")
         self.assertEqual(result.returncode, 2, result)

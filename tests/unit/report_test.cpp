@@ -97,6 +97,43 @@ TEST(Recorder, calls_nest) {
   close();
 }
 
+TEST(Recorder, the_oldest_call_is_known_to_other_threads) {
+  open(3, [](int) { return "MPI_Send"; });
+  EXPECT_LT(oldest_call().function, 0);
+  begin_call(2);
+  const uint64_t since = current_call()->since;
+  std::thread([since] {
+    begin_call(1);
+    begin_call(0);
+    EXPECT_EQ(oldest_call().function, 2);
+    EXPECT_EQ(oldest_call().since, since);
+    end_call();
+    end_call();
+  }).join();
+  end_call();
+  EXPECT_LT(oldest_call().function, 0);
+  close();
+}
+
+TEST(Report, a_line_tells_what_was_done_since_the_one_before) {
+  auto name_of = [](int function) { return function == 1 ? "MPI_Recv" : "MPI_Send"; };
+  Report before, report;
+  before.tallies[{0, calls}].count = 10;
+  before.bytes = {1024, 0};
+  report.whose = "rank 0 of 4";
+  report.seconds = 3661.5;
+  report.tallies = {
+      {{0, calls}, {.count = 12}}, {{1, calls}, {.count = 5}}, {{0, Traffic::peer}, {.count = 9}}};
+  report.bytes = {2048, 1024};
+  EXPECT_EQ(as_line(report, before, {}, name_of),
+            "fairlead 1:01:01 rank 0 of 4: 17 MPI calls (+7), 3.00 KiB of device messages (+2.00 KiB)\n");
+  report.phases.find_or_add("setup")->count = 1;
+  report.phases.find_or_add("step")->count = 40;
+  std::string line = as_line(report, before, {1, now() - 12'000'000'000}, name_of);
+  EXPECT_NE(line.find(", step 40 times, in MPI_Recv for 12.0 s\n"), std::string::npos) << line;
+  EXPECT_EQ(as_line(report, before, {1, now()}, name_of).find("MPI_Recv"), std::string::npos);
+}
+
 TEST(Words, figures_have_three_digits_and_a_unit) {
   EXPECT_EQ(in_words_of_time(0), "0 ns");
   EXPECT_EQ(in_words_of_time(999), "999 ns");

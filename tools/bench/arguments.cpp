@@ -173,6 +173,7 @@ void define_collective(CLI::App& app, BenchArguments& a) {
   a.element = kind.reduces ? "float" : "char";
   app.add_option("PLACEMENT", a.placement,
                  "Memory of rank 0 and of all other ranks: D device, H host, M managed.")
+      ->check(suggested(placements))
       ->default_str("D D");
   app.add_option("-T,--type", a.element, "Elements: char, int, float or double.")
       ->type_name("TYPE")
@@ -200,6 +201,9 @@ void define_device(CLI::App& app, BenchArguments& a) {
   app.add_option("-d,--accelerator", a.device, "GPU provider: cuda, rocm or sim. Left out, what there is.")
       ->type_name("KIND")
       ->check(one_of({"cuda", "rocm", "sim"}));
+  app.add_option("--sim", a.sim, "Run on N simulated GPUs, as -d sim.")
+      ->type_name("N")
+      ->check(whole_number(1, 64));
 }
 
 void define_launch(CLI::App& app, BenchArguments& a) {
@@ -286,6 +290,7 @@ void define_pairs(CLI::App& app, BenchArguments& a) {
 void define_sweep(CLI::App& app, BenchArguments& a) {
   // Checked by hand afterwards: the two letters have one meaning each.
   app.add_option("PLACEMENT", a.placement, "Memory of rank 0 and of rank 1: D device, H host, M managed.")
+      ->check(suggested(placements))
       ->default_str("D D");
   define_via(app, a);
 }
@@ -406,6 +411,12 @@ void check_tune(BenchArguments& a) {
 }
 
 void check_together(BenchArguments& a) {
+  if (a.sim > 0) {
+    if (!a.device.empty() && a.device != "sim")
+      throw usage(
+          fmt::format("--sim simulates GPUs, and -d {} takes real ones; accepted: one of the two", a.device));
+    a.device = "sim";
+  }
   if (is_sweep(a) || is_collective(a)) check_placement(a);
   if (a.kind->id == Benchmark::pairs) {
     if (a.allocator.size() != 1)

@@ -136,6 +136,7 @@ struct BenchArguments {
   bool validate = false;
   bool fresh = false;  // latency: new buffers for every round trip
   std::string device;  // "cuda", "rocm", "sim"; "" for what there is
+  int sim = 0;         // simulated GPUs; 0: as many as FAIRLEAD_SIM_DEVICES says
   std::vector<std::string> placement = {"D", "D"};
   std::string via = "mpi";
   std::string json;  // file, "-" for stdout, "" for none

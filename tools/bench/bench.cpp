@@ -18,9 +18,6 @@
 namespace fairlead::tools {
 namespace {
 
-constexpr const char* allocation_variables[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_URI",
-                                                "COBALT_JOBID"};
-
 // The benchmark program for the MPI that was asked for, else for that of the job, else the first there is.
 std::string choose_abi(const std::string& asked, const std::string& of_job) {
   std::vector<std::string> built = bench_abis();
@@ -49,10 +46,10 @@ bool wants_preload(const BenchArguments& arguments) {
   return arguments.preload && arguments.via != "nccl";
 }
 
-// In a scheduler's allocation the launcher may start ranks on other machines than this one.
-bool ranks_may_be_elsewhere() {
-  return std::any_of(std::begin(allocation_variables), std::end(allocation_variables),
-                     [](const char* variable) { return std::getenv(variable) != nullptr; });
+// For this process, and all that it starts.
+void take_gpus(const BenchArguments& arguments) {
+  if (!arguments.device.empty()) setenv("FAIRLEAD_DEVICE", arguments.device.c_str(), 1);
+  if (arguments.sim > 0) setenv("FAIRLEAD_SIM_DEVICES", std::to_string(arguments.sim).c_str(), 1);
 }
 
 int become_rank(const BenchArguments& arguments, const Job& job, const Words& words) {
@@ -84,7 +81,7 @@ int bench_command(const Words& words) {
   }
   auto arguments = parse_bench(words.front(), Words(words.begin() + 1, words.end()));
   if (!arguments) return exit_success;
-  if (!arguments->device.empty()) setenv("FAIRLEAD_DEVICE", arguments->device.c_str(), 1);
+  take_gpus(*arguments);
   auto job = job_from_environment();
   if (arguments->kind->uses_mpi && job) return become_rank(*arguments, *job, words);
   if (job && job->size > 1)
@@ -124,7 +121,7 @@ Words bench_for_ranks(const Words& program, RunArguments& run) {
   if (abi_given && !arguments->mpi.empty() && arguments->mpi != run.mpi)
     throw usage(fmt::format("run --mpi {} and bench --mpi {} disagree", run.mpi, arguments->mpi));
   std::string abi = choose_abi(abi_given ? run.mpi : arguments->mpi, "");
-  if (!arguments->device.empty()) setenv("FAIRLEAD_DEVICE", arguments->device.c_str(), 1);
+  take_gpus(*arguments);
   if (run.launcher_args.empty() && !run.dry_run && run.sim == 0 && !ranks_may_be_elsewhere())
     require_gpu(*arguments);
   run.device = arguments->device;

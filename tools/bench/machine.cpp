@@ -5,11 +5,10 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
 #include <ctime>
 #include <fstream>
-#include <sstream>
+
+#include "common/words.h"
 
 namespace fairlead::tools {
 namespace {
@@ -60,9 +59,7 @@ std::string bound_cpus() {
 }
 
 std::string closest_cpus(const std::string& pci) {
-  std::string address = pci;
-  std::transform(address.begin(), address.end(), address.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
+  std::string address = lower(pci);
   std::string cpus = address.empty() ? "" : first_line("/sys/bus/pci/devices/" + address + "/local_cpulist");
   return cpus.empty() ? first_line("/sys/devices/system/cpu/online") : cpus;
 }

@@ -16,6 +16,7 @@
 
 #include "bench/buffer.h"
 #include "bench/machine.h"
+#include "common/files.h"
 #include "device/runtime.h"
 
 namespace fairlead::tools {
@@ -56,11 +57,6 @@ Distribution distribution(std::vector<double> values) {
 
 void check_json_target(const std::string& where) {
   if (!where.empty() && where != "-") check_file_target("--json", where);
-}
-
-void check_file_target(const char* option, const std::string& file) {
-  if (!std::ofstream(file, std::ios::app))
-    throw usage(fmt::format("{}: cannot write {}: {}", option, file, std::strerror(errno)));
 }
 
 void write_json(const std::string& where, const nlohmann::ordered_json& json) {

@@ -73,8 +73,6 @@ class Report {
 void write_json(const std::string& where, const nlohmann::ordered_json& json);
 // Throws a usage Failure where write_json() would not succeed.
 void check_json_target(const std::string& where);
-// The same for a file that another option names.
-void check_file_target(const char* option, const std::string& file);
 
 // Name of the provider, "none" without one; does not start a GPU unless the benchmark needs it.
 std::string provider_of(const BenchArguments& arguments);

@@ -28,6 +28,7 @@
 #include "coll/meeting.h"
 #include "coll/nccl_library.h"
 #include "coll/tuning.h"
+#include "common/files.h"
 #include "common/places.h"
 #include "common/process.h"
 

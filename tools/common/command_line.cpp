@@ -9,7 +9,6 @@
 #include <charconv>
 #include <iostream>
 #include <memory>
-#include <sstream>
 
 namespace fairlead::tools {
 namespace {
@@ -129,23 +128,6 @@ std::string roff(const std::string& text) {
 
 }  // namespace
 
-std::string wrapped(const std::string& text, size_t indent) {
-  constexpr size_t columns = 80;
-  std::string lines;
-  size_t column = indent;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    if (column > indent && column + 1 + word.size() > columns) {
-      lines += "\n" + std::string(indent, ' ');
-      column = indent;
-    }
-    if (column > indent) lines += ' ', ++column;
-    lines += word;
-    column += word.size();
-  }
-  return lines;
-}
-
 void set_up(CLI::App& app, const std::string& usage, const std::string& example) {
   app.set_help_flag("-h,--help", "Print this help and exit.");
   app.set_version_flag("-V,--version", "fairlead " FAIRLEAD_VERSION, "Print the version and exit.");
@@ -223,7 +205,12 @@ CLI::Validator one_of(const std::vector<std::string>& accepted) {
     return good ? std::string()
                 : fmt::format("'{}' is not accepted; accepted: {}", text, fmt::join(accepted, ", "));
   };
-  return CLI::Validator(check, "");
+  return CLI::Validator(check, "").name(fmt::format("{}", fmt::join(accepted, ",")));
+}
+
+CLI::Validator suggested(const std::vector<std::string>& values) {
+  return CLI::Validator([](const std::string&) { return std::string(); }, "")
+      .name(fmt::format("{}", fmt::join(values, ",")));
 }
 
 std::string manual_section(const CLI::App& app) {

@@ -29,8 +29,8 @@ CLI::Validator positive_number();
 CLI::Validator words_for_a_shell();  // shell_split() takes them
 CLI::Validator one_of(const std::vector<std::string>& accepted);
 
-// Its words in lines of 80 columns, all but the first behind `indent` blanks; the first begins there.
-std::string wrapped(const std::string& text, size_t indent);
+// Accepts all; completion offers these. What it offers is the name of a validator.
+CLI::Validator suggested(const std::vector<std::string>& values);
 
 // This command's part of the manual page, in roff with the man macros.
 std::string manual_section(const CLI::App& app);

@@ -9,6 +9,7 @@
 
 #include "common/failure.h"
 #include "common/process.h"
+#include "common/words.h"
 
 namespace fairlead::tools {
 namespace {
@@ -83,16 +84,10 @@ std::vector<std::string> bench_abis() {
 std::string preload_with(const std::string& library) {
   std::string preload = library;
   const char* given = std::getenv("LD_PRELOAD");
-  std::string rest = given ? given : "";
-  // The loader separates entries by colons or blanks.
-  for (size_t start = 0; start < rest.size();) {
-    size_t end = rest.find_first_of(": ", start);
-    if (end == std::string::npos) end = rest.size();
-    std::string entry = rest.substr(start, end - start);
-    start = end + 1;
+  // As the loader separates entries.
+  for (const std::string& entry : split(given ? given : "", ": ")) {
     bool ours = fs::path(entry).filename().string().rfind("libfairlead-", 0) == 0;
-    if (entry.empty() || ours) continue;
-    preload += (preload.empty() ? "" : ":") + entry;
+    if (!ours) preload += (preload.empty() ? "" : ":") + entry;
   }
   return preload;
 }

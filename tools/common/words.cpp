@@ -63,4 +63,41 @@ Words shell_split(const std::string& text) {
   return words;
 }
 
+Words split(const std::string& text, const char* separators) {
+  Words words;
+  for (size_t start = 0; (start = text.find_first_not_of(separators, start)) != std::string::npos;) {
+    size_t end = std::min(text.find_first_of(separators, start), text.size());
+    words.push_back(text.substr(start, end - start));
+    start = end;
+  }
+  return words;
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+std::string wrapped(const std::string& text, size_t column, const std::string& margin, size_t columns) {
+  std::string lines;
+  bool first = true;
+  for (const std::string& word : split(text)) {
+    if (!first && column + 1 + word.size() > columns) {
+      lines += "\n" + margin;
+      column = margin.size();
+    } else if (!first) {
+      lines += ' ';
+      ++column;
+    }
+    lines += word;
+    column += word.size();
+    first = false;
+  }
+  return lines;
+}
+
+std::string wrapped(const std::string& text, size_t indent) {
+  return wrapped(text, indent, std::string(indent, ' '));
+}
+
 }  // namespace fairlead::tools

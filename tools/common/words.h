@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Command lines as lists of words, and the way back to text that a shell reads the same.
+// Text as lists of words: command lines, and the way back to text that a shell reads the same; what else is
+// split, and lines that fit a terminal.
 
 #pragma once
 
@@ -18,5 +19,15 @@ std::string shell_line(const Words& words);
 // Splits as a POSIX shell does: blanks separate, '...' "..." and backslash protect. Throws a usage Failure
 // for an open quote; expands nothing.
 Words shell_split(const std::string& text);
+
+// What stands between these characters, empty pieces left out.
+Words split(const std::string& text, const char* separators = " \t\r\n");
+
+std::string lower(std::string text);
+
+// Its words in lines of at most `columns`. The first begins at `column`, all others behind `margin`.
+std::string wrapped(const std::string& text, size_t column, const std::string& margin, size_t columns = 80);
+// The same where all lines begin at one column.
+std::string wrapped(const std::string& text, size_t indent);
 
 }  // namespace fairlead::tools

@@ -62,6 +62,9 @@ inline bool has_amd(const Machine& machine) {
 inline bool has_gpu(const Machine& machine) {
   return machine.gpus.vendor != Vendor::none;
 }
+inline bool has_list(const Machine& machine) {  // a GPU that the vendor's tool describes
+  return !machine.gpus.list.empty();
+}
 
 std::vector<Check> mpi_checks();
 std::vector<Check> transport_checks();

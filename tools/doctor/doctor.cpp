@@ -96,7 +96,8 @@ void define_doctor(CLI::App& app, DoctorArguments& arguments) {
   app.add_option("PROGRAM", arguments.program,
                  "Judge the MPI this program is linked with. Left out, that of mpicc and mpirun on PATH. "
                  "The word options lists the library's options, as `fairlead options` does.")
-      ->type_name("PROGRAM");
+      ->type_name("PROGRAM")
+      ->check(suggested({"@program", "options"}));
   app.add_flag("-v,--verbose", arguments.verbose, "Show details, and checks that do not apply here.");
   auto json = app.add_flag("--json", arguments.json, "Print JSON.");
   app.add_flag_callback(

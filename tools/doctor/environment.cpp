@@ -96,11 +96,6 @@ struct Rule {
   const char* remedy;
 };
 
-bool is_off(const std::string& value) {
-  std::string word = lower(value);
-  return word == "0" || word == "off" || word == "no" || word == "false";
-}
-
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all = {
       {[](const Machine& machine) -> std::string {

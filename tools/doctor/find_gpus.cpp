@@ -117,17 +117,38 @@ bool find_by_rocm_smi(const System& system, Gpus* gpus) {
   return !gpus->list.empty();
 }
 
-// Blocks that start with "GPU: 0", with lines "BDF: 0000:01:00.0" in one command and "MARKET_NAME: ..." in
-// another.
+// As the amdgpu driver tells: counts where the GPU's memory controllers (UMC) look for errors, else which of
+// its blocks do. Those of an MI300A are the processor's.
+void find_ecc(const System& system, const std::string& device, Gpu* gpu) {
+  std::string counts;
+  for (const char* file : {"/ras/umc_err_count", "/ras/aca_umc"})
+    if (counts.empty()) counts = system.read(device + file).value_or("");
+  auto count = [&](const char* key) { return std::strtoull(value_of(counts, key).c_str(), nullptr, 10); };
+  gpu->uncorrected = count("ue:");
+  gpu->corrected = count("ce:");
+  std::string mask = value_of(system.first_line(device + "/ras/features"), "feature mask:");
+  constexpr unsigned long long memory_controllers = 1;
+  unsigned long long blocks = std::strtoull(mask.c_str(), nullptr, 16);
+  if (!counts.empty() || blocks & memory_controllers)
+    gpu->ecc = "Enabled";
+  else if (!mask.empty())
+    gpu->ecc = blocks ? "Host" : "Disabled";
+}
+
+// Blocks that start with "GPU: 0", among those of other devices, with lines "BDF: 0000:01:00.0" in one
+// command and "MARKET_NAME: ..." in another.
 bool find_by_amd_smi(const System& system, Gpus* gpus) {
   if (system.program("amd-smi").empty()) return false;
   auto values = [&](const Words& command, const std::string& key) {
     std::map<int, std::string> found;
     int index = -1;
     for (const std::string& line : lines_of(system.run(command).value_or(""))) {
-      if (line.rfind("GPU:", 0) == 0) index = std::atoi(line.c_str() + 4);
-      if (std::string words = trimmed(line); words.rfind(key, 0) == 0)
-        found.emplace(index, trimmed(words.substr(key.size())));
+      const std::string words = trimmed(line), value = words.substr(words.rfind(' ') + 1);
+      // Old versions do not indent what is in a block.
+      bool heading = !line.empty() && line[0] != ' ' && !value.empty() &&
+                     value.find_first_not_of("0123456789") == std::string::npos;
+      if (heading) index = words.rfind("GPU:", 0) == 0 ? std::atoi(value.c_str()) : -1;
+      if (index >= 0 && words.rfind(key, 0) == 0) found.emplace(index, trimmed(words.substr(key.size())));
     }
     return found;
   };
@@ -147,6 +168,7 @@ bool find_amd(const System& system, Gpus* gpus) {
     gpu.memory = std::strtoull(system.first_line(device + "/mem_info_vram_total").c_str(), nullptr, 10);
     gpu.bar = std::strtoull(system.first_line(device + "/mem_info_vis_vram_total").c_str(), nullptr, 10);
     gpu.numa = numa_node(system, gpu.pci);
+    find_ecc(system, device, &gpu);
   }
   return true;
 }

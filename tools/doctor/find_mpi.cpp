@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <sstream>
 
 #include "common/failure.h"
 #include "doctor/machine.h"
@@ -38,8 +37,7 @@ const Mark* mark_in(const std::string& text) {
 // Folders given by -L, in order.
 std::vector<std::string> library_folders(const std::string& compiler_line) {
   std::vector<std::string> folders;
-  std::istringstream words(compiler_line);
-  for (std::string word; words >> word;)
+  for (const std::string& word : split(compiler_line))
     if (word.rfind("-L", 0) == 0 && word.size() > 2) folders.push_back(word.substr(2));
   return folders;
 }

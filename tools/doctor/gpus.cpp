@@ -11,9 +11,6 @@
 namespace fairlead::tools::doctor {
 namespace {
 
-bool has_list(const Machine& machine) {
-  return !machine.gpus.list.empty();
-}
 bool has_nvidia_list(const Machine& machine) {
   return has_nvidia(machine) && has_list(machine);
 }
@@ -142,12 +139,23 @@ Finding page_migration(const Machine& machine) {
 }
 
 Finding ecc(const Machine& machine) {
-  std::string mode = told(machine.gpus, &Gpu::ecc);
+  const Gpus& gpus = machine.gpus;
+  const bool amd = has_amd(machine);
+  std::string mode = told(gpus, &Gpu::ecc);
+  if (mode.empty() && amd)
+    return skip("amdgpu tells nothing of it: these GPUs have no ECC, or /sys or the real machine is hidden");
   if (mode.empty() || mode == "N/A" || mode == "[N/A]") return skip("these GPUs have no ECC to switch");
-  std::string off = indices(machine.gpus, [](const Gpu& gpu) { return gpu.ecc == "Disabled"; });
-  if (off.empty()) return ok("on");
-  return warn(fmt::format("off for GPU {}: wrong bits go unnoticed", off),
-              "nvidia-smi -e 1 as root, and reboot");
+  std::string off = indices(gpus, [](const Gpu& gpu) { return gpu.ecc == "Disabled"; });
+  if (!off.empty())
+    return warn(fmt::format("off for GPU {}: wrong bits go unnoticed", off),
+                amd ? "load amdgpu with ras_enable=1" : "nvidia-smi -e 1 as root, and reboot");
+  if (std::string bad = indices(gpus, [](const Gpu& gpu) { return gpu.uncorrected > 0; }); !bad.empty())
+    return warn(
+        fmt::format("on, and GPU {} had errors that could not be corrected since amdgpu was loaded", bad),
+        "`amd-smi bad-pages` tells what was retired; have the node tested");
+  if (mode == "Host") return ok("the memory is the processor's, whose own driver (EDAC) tells of errors");
+  std::string mended = indices(gpus, [](const Gpu& gpu) { return gpu.corrected > 0; });
+  return ok(mended.empty() ? "on" : fmt::format("on; GPU {} had errors that were corrected", mended));
 }
 
 // What a scheduler and the user leave of the GPUs.
@@ -190,8 +198,8 @@ std::vector<Check> gpu_checks() {
        "nvidia-cuda-mps-control -d.", has_nvidia_list, mps},
       {"gpu.migration", "HMM, ATS or XNACK: whether GPUs reach memory of the host's own allocators.", "a GPU",
        "As the line says.", has_list, page_migration},
-      {"gpu.ecc", "Whether memory errors are noticed.", "NVIDIA GPUs", "nvidia-smi -e 1.", has_nvidia_list,
-       ecc},
+      {"gpu.ecc", "Whether memory errors are noticed; of AMD GPUs, whether there were any.", "a GPU",
+       "nvidia-smi -e 1; amdgpu.ras_enable=1.", has_list, ecc},
   };
 }
 

@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <sstream>
-
 namespace fairlead::tools::doctor {
 namespace {
 
@@ -25,13 +23,6 @@ bool is_gpu_label(const std::string& word) {
   if (word.rfind("GPU", 0) == 0 && word.size() > 3)
     return word.find_first_not_of("0123456789", 3) == std::string::npos;
   return word.size() == 12 && word[4] == ':' && word[7] == ':' && word[10] == '.';
-}
-
-std::vector<std::string> words_of(const std::string& line) {
-  std::vector<std::string> words;
-  std::istringstream stream(line);
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
 }
 
 const char* in_words(const std::string& cell) {
@@ -54,7 +45,7 @@ LinkTable read_link_table(const std::string& text, const std::string& title) {
       begun = holds(lower(line), title);
       continue;
     }
-    std::vector<std::string> words = words_of(line);
+    Words words = split(line);
     bool labelled = !words.empty() && is_gpu_label(words.front());
     bool header = labelled && table.lines.empty();
     if (!labelled && !table.rows.empty()) break;

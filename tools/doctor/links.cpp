@@ -17,9 +17,6 @@ namespace {
 bool has_two(const Machine& machine) {
   return machine.gpus.list.size() > 1;
 }
-bool has_list(const Machine& machine) {
-  return !machine.gpus.list.empty();
-}
 
 std::vector<std::string> adapters(const System& system) {
   return system.list("/sys/class/infiniband");

@@ -44,8 +44,11 @@ struct Gpu {
   std::string name;
   std::string pci;           // "0000:1b:00.0", lower case
   std::string compute_mode;  // NVIDIA: "Default", "Exclusive_Process", "Prohibited"
-  std::string mig, ecc, addressing;
-  uint64_t memory = 0, bar = 0;  // bytes; 0 where it is not known
+  std::string mig, addressing;
+  std::string
+      ecc;  // "Enabled", "Disabled", "Host" where the memory is the processor's; "N/A" or "" where unknown
+  uint64_t corrected = 0, uncorrected = 0;  // AMD: errors of its memory since the driver was loaded
+  uint64_t memory = 0, bar = 0;             // bytes; 0 where it is not known
   int numa = -1;
 };
 

@@ -8,31 +8,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <sstream>
 
 namespace fairlead::tools::doctor {
 namespace {
 
 constexpr size_t key_width = 15, indent = 2 + 5 + key_width + 1;
-
-// `text` in lines of at most `columns`, all but the first indented.
-std::string wrapped(const std::string& text, size_t column, size_t margin, size_t columns) {
-  std::string lines;
-  bool first = true;
-  std::istringstream words(text);
-  for (std::string word; words >> word; first = false) {
-    if (!first && column + 1 + word.size() > columns) {
-      lines += "\n" + std::string(margin, ' ');
-      column = margin;
-    } else if (!first) {
-      lines += ' ';
-      ++column;
-    }
-    lines += word;
-    column += word.size();
-  }
-  return lines;
-}
 
 const char* colour_of(Verdict verdict) {
   switch (verdict) {
@@ -55,13 +35,13 @@ std::string row_text(const Row& row, const Paper& paper) {
   std::string verdict = to_string(row.finding.verdict);
   std::string text = "  " + coloured(verdict, colour_of(row.finding.verdict), paper) +
                      std::string(5 - verdict.size(), ' ') + fmt::format("{:<{}} ", row.check->key, key_width);
-  text += wrapped(row.finding.fact, indent, indent, paper.columns) + "\n";
+  const std::string margin(indent, ' '), further(indent + 2, ' ');
+  text += wrapped(row.finding.fact, indent, margin, paper.columns) + "\n";
   if (!row.finding.remedy.empty())
-    text += std::string(indent, ' ') + "> " +
-            wrapped(row.finding.remedy, indent + 2, indent + 2, paper.columns) + "\n";
+    text += margin + "> " + wrapped(row.finding.remedy, indent + 2, further, paper.columns) + "\n";
   if (paper.verbose)
     for (const std::string& line : row.finding.details)
-      text += std::string(indent, ' ') + wrapped(line, indent, indent + 2, paper.columns) + "\n";
+      text += margin + wrapped(line, indent, further, paper.columns) + "\n";
   return text;
 }
 
@@ -99,7 +79,7 @@ Paper paper_of_stdout() {
 }
 
 std::string as_text(const Report& report, const Paper& paper) {
-  std::string text = wrapped(report.subject, 0, 2, paper.columns) + "\n";
+  std::string text = wrapped(report.subject, 0, "  ", paper.columns) + "\n";
   const Area* area = nullptr;
   int left_out = 0;
   for (const Row& row : report.rows) {
@@ -114,7 +94,7 @@ std::string as_text(const Report& report, const Paper& paper) {
   text += fmt::format("\n{} ok, {} warn, {} fail, {} skip", report.count(Verdict::ok),
                       report.count(Verdict::warn), report.count(Verdict::fail), report.count(Verdict::skip));
   if (left_out) text += fmt::format("; {} more do not apply here (-v shows them)", left_out);
-  return text + "\n" + wrapped(report.conclusion, 0, 0, paper.columns) + "\n";
+  return text + "\n" + wrapped(report.conclusion, 0, "", paper.columns) + "\n";
 }
 
 nlohmann::ordered_json as_json(const Report& report) {

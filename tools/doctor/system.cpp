@@ -7,7 +7,6 @@
 #include <link.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -248,11 +247,6 @@ std::string trimmed(const std::string& text) {
   return text.substr(start, text.find_last_not_of(" \t\r\n") - start + 1);
 }
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 std::string value_of(const std::string& text, const std::string& key) {
   for (const std::string& line : lines_of(text))
     if (std::string start = trimmed(line); start.rfind(key, 0) == 0) return trimmed(start.substr(key.size()));
@@ -261,6 +255,11 @@ std::string value_of(const std::string& text, const std::string& key) {
 
 bool holds(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+bool is_off(const std::string& value) {
+  const std::string word = lower(value), all[] = {"0", "n", "no", "off", "false"};
+  return std::find(std::begin(all), std::end(all), word) != std::end(all);
 }
 
 }  // namespace fairlead::tools::doctor

@@ -55,9 +55,10 @@ std::unique_ptr<System> recording_system(std::unique_ptr<System> asked, const st
 
 std::vector<std::string> lines_of(const std::string& text);
 std::string trimmed(const std::string& text);
-std::string lower(std::string text);
 // What stands behind `key` on the first line that starts with it, blanks apart; "" where none does.
 std::string value_of(const std::string& text, const std::string& key);
 bool holds(const std::string& text, const std::string& part);
+// Is a setting switched off: 0, n, no, off or false, in any case?
+bool is_off(const std::string& value);
 
 }  // namespace fairlead::tools::doctor

@@ -99,11 +99,6 @@ std::string setting(const Machine& machine, const std::string& name) {
   return given.empty() ? value_of(machine.ucx.config, name + "=") : given;
 }
 
-bool is_off(const std::string& value) {
-  std::string word = lower(value);
-  return word == "n" || word == "no" || word == "off" || word == "0";
-}
-
 bool listed(const std::string& list, const std::string& name) {
   return holds("," + list + ",", "," + name + ",");
 }

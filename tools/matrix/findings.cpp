@@ -97,13 +97,9 @@ void print_links(const Findings& findings) {
       std::cout << fmt::format("# {}: {}\n", kind, words);
 }
 
-// At 78 columns, behind "# ".
 void print_sentence(const std::string& words) {
-  std::string line = "#";
-  std::istringstream stream(words);
-  for (std::string word; stream >> word; line += " " + word)
-    if (line.size() + 1 + word.size() > 80) std::cout << line << "\n", line = "#";
-  std::cout << line << "\n";
+  const std::string margin = "# ";
+  std::cout << margin << wrapped(words, margin.size(), margin) << "\n";
 }
 
 }  // namespace

@@ -15,9 +15,11 @@
 
 #include "bench/bench.h"
 #include "bench/device_copy.h"
+#include "common/files.h"
 #include "common/process.h"
 #include "doctor/link_table.h"
 #include "plot/plot.h"
+#include "run/binding.h"
 
 namespace fairlead::tools {
 namespace {
@@ -104,6 +106,11 @@ int matrix_benchmark(const BenchArguments& asked) {
   BenchArguments arguments = asked;
   std::optional<PlotArguments> plot;
   if (!arguments.output.empty()) plot = picture_of(arguments);
+  if (is_map(arguments.map))
+    throw usage(
+        fmt::format("--map: {0} is a map, and this option names the file to write one to; accepted: a name "
+                    "as gpus.map, or ./{0}",
+                    arguments.map));
   if (!arguments.map.empty()) check_file_target("--map", arguments.map);
   const bool simulated = std::string_view(runtime_with_devices(arguments)->name()) == "sim";
   if (arguments.size_range.empty() && simulated) arguments.largest = 256 << 10;  // it takes its time
@@ -112,10 +119,7 @@ int matrix_benchmark(const BenchArguments& asked) {
   Topology topology = read_topology();
   findings.gpus = topology.gpus;
   const size_t gpus = findings.gpus.size();
-  if (gpus < 2)
-    throw cannot_run(
-        "this process sees one GPU, and a pair needs two; FAIRLEAD_DEVICE=sim FAIRLEAD_SIM_DEVICES=4 "
-        "simulates four");
+  if (gpus < 2) throw cannot_run("this process sees one GPU, and a pair needs two; --sim 4 simulates four");
   for (const GpuPlace& gpu : findings.gpus) {
     findings.names.push_back(fairlead_device_name(gpu.ordinal));
     findings.numa.push_back(topology.numa_of(gpu.near));
@@ -133,6 +137,8 @@ int matrix_benchmark(const BenchArguments& asked) {
                                                        : measure_copies(arguments, name, gpus));
   }
   findings.advice = advice_from(findings.ways, gpus);
+  if (simulated)
+    findings.advice.words = "These GPUs are simulated: their times mean nothing, and no advice follows.";
 
   bool valid = true;
   for (const Way& way : findings.ways)

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,12 @@
 
 namespace fairlead::tools {
 namespace {
+
+std::vector<std::string> variables_of(const std::vector<OptionReport>& options) {
+  std::vector<std::string> names;
+  for (const OptionReport& option : options) names.push_back(option.variable);
+  return names;
+}
 
 // The page documents defaults only, so that it is the same wherever it is made.
 void print_markdown(const std::vector<OptionReport>& options) {
@@ -46,21 +53,20 @@ void print_json(const std::vector<OptionReport>& options) {
   std::cout << list.dump(2) << "\n";
 }
 
+// The values stand below each other; meanings fit a terminal.
 void print_table(const std::vector<OptionReport>& options) {
-  size_t name = 0, value = 0, origin = 0;
+  size_t name = 0, value = sizeof "value" - 1;
   for (const OptionReport& option : options) {
     name = std::max(name, option.variable.size());
     value = std::max(value, option.value.size());
-    origin = std::max(origin, option.origin.size());
   }
-  value = std::max(value, sizeof "value" - 1);
-  origin = std::max(origin, sizeof "origin" - 1);
-  std::cout << fmt::format("# {:<{}}  {:<{}}  {:<{}}  meaning (accepted; default)\n", "variable", name - 2,
-                           "value", value, "origin", origin);
-  for (const OptionReport& option : options)
-    std::cout << fmt::format("{:<{}}  {:<{}}  {:<{}}  {} ({}; default {})\n", option.variable, name,
-                             option.value, value, option.origin, origin, option.help, option.accepted,
-                             option.initial);
+  std::cout << fmt::format("# {:<{}}  {:<{}}  origin\n#     meaning (accepted; default)\n", "variable",
+                           name - 2, "value", value);
+  for (const OptionReport& option : options) {
+    std::string meaning = fmt::format("{} ({}; default {})", option.help, option.accepted, option.initial);
+    std::cout << fmt::format("{:<{}}  {:<{}}  {}\n    {}\n", option.variable, name, option.value, value,
+                             option.origin, wrapped(meaning, 4));
+  }
 }
 
 }  // namespace
@@ -69,7 +75,13 @@ void define_options(CLI::App& app, OptionsArguments& arguments) {
   auto markdown =
       app.add_flag("--markdown", arguments.markdown, "Print the documentation page docs/options.md.");
   app.add_flag("--json", arguments.json, "Print JSON.")->excludes(markdown);
-  set_up(app, "[options]", "  fairlead options\n  FAIRLEAD_EAGER_LIMIT=1m fairlead options --json");
+  app.add_option("VARIABLE", arguments.variables, "Print these only.")
+      ->type_name("VARIABLE")
+      ->check(suggested(variables_of(describe_options())))
+      ->excludes(markdown);
+  set_up(app, "[options] [VARIABLE ...]",
+         "  fairlead options\n  FAIRLEAD_EAGER_LIMIT=1m fairlead options --json\n  fairlead options "
+         "FAIRLEAD_IPC");
 }
 
 int options_command(const Words& words) {
@@ -81,6 +93,18 @@ int options_command(const Words& words) {
   define_options(app, arguments);
   if (!parse(app, words)) return exit_success;
   std::vector<OptionReport> options = describe_options();
+  const Words& wanted = arguments.variables;
+  std::vector<std::string> names = variables_of(options);
+  for (const std::string& name : wanted)
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      std::string nearest = nearest_name(name, names, std::strlen("FAIRLEAD_"));
+      throw usage(fmt::format("no option {}{}; `fairlead options` lists all", name,
+                              nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest)));
+    }
+  if (!wanted.empty())
+    std::erase_if(options, [&](const OptionReport& option) {
+      return std::find(wanted.begin(), wanted.end(), option.variable) == wanted.end();
+    });
   if (arguments.markdown)
     print_markdown(options);
   else if (arguments.json)

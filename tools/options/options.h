@@ -15,6 +15,7 @@ namespace fairlead::tools {
 struct OptionsArguments {
   bool markdown = false;
   bool json = false;
+  std::vector<std::string> variables;  // these only; all where empty
 };
 
 void define_options(CLI::App& app, OptionsArguments& arguments);

@@ -42,6 +42,7 @@ void define_plot(CLI::App& app, PlotArguments& arguments) {
          "What to draw, where the benchmark has several: latency, bandwidth, rate (messages a second), time, "
          "busbw or overlap; of matrix bandwidth, both or latency; may be repeated.")
       ->type_name("NAME")
+      ->check(suggested({"latency", "bandwidth", "rate", "time", "busbw", "overlap", "both"}))
       ->allow_extra_args(false);
   app.add_option("--time", arguments.time,
                  "Of a trace only what happens from BEGIN to END after its start; us, ms or s follow a number.")
@@ -75,7 +76,9 @@ int plot_command(const Words& words) {
   if (!parse(app, words)) return exit_success;
   if (arguments.files.empty())
     throw usage(
-        "no file given; accepted: what `fairlead bench NAME --json FILE` or `fairlead bench pairs` wrote");
+        "no file given; accepted: what `fairlead bench NAME --json FILE` or `fairlead matrix --json FILE` "
+        "wrote, a trace "
+        "of `fairlead run --trace FILE`, and what `fairlead bench pairs` prints");
   if (arguments.output.empty() && !arguments.terminal)
     throw usage("where to draw? accepted: -o FILE.png, -o FILE.svg, -o FILE.html or --terminal");
 

@@ -6,11 +6,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
-#include <sstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "bench/machine.h"
 #include "common/command_line.h"
@@ -19,6 +23,9 @@
 namespace fairlead::tools {
 namespace {
 
+constexpr const char* between_entries = ", \t\r\n";
+constexpr const char* accepted_maps =
+    "accepted: GPUs by number or PCI address, as in 0,1,3,2, or a file that lists them";
 const std::vector<std::string> policies = {"nearest", "round-robin", "compact", "spread"};
 
 // One variable per provider: ROCm applies HIP_ and ROCR_VISIBLE_DEVICES one after the other, so setting both
@@ -28,14 +35,6 @@ struct VisibleDevices {
   const char* variable;
 };
 const VisibleDevices visible_devices[] = {{"cuda", "CUDA_VISIBLE_DEVICES"}, {"rocm", "HIP_VISIBLE_DEVICES"}};
-
-Words entries_of(std::string text) {
-  std::replace(text.begin(), text.end(), ',', ' ');
-  std::istringstream words(text);
-  Words entries;
-  for (std::string word; words >> word;) entries.push_back(word);
-  return entries;
-}
 
 bool is_ordinal(const std::string& entry) {
   return entry.size() < 6 && entry.find_first_not_of("0123456789") == std::string::npos;
@@ -51,27 +50,34 @@ std::string read_map_file(const std::string& path) {
   std::ifstream file(path);
   if (!file)
     throw usage(
-        fmt::format("--map: '{}' is neither a list of GPUs nor a file that can be read; accepted: as in "
-                    "0,1,2,3, or what `fairlead matrix --map FILE` writes",
-                    path));
+        fmt::format("--map: '{}' is neither a list of GPUs nor a file that can be read; {}, as `fairlead "
+                    "matrix --map FILE` writes it",
+                    path, accepted_maps));
   std::string text;
   for (std::string line; std::getline(file, line);) text += line.substr(0, line.find('#')) + " ";
   return text;
 }
 
 Words map_of(const std::string& text) {
-  Words entries = entries_of(text);
+  Words entries = split(text, between_entries);
   auto known = [](const std::string& entry) { return is_ordinal(entry) || is_address(entry); };
   if (entries.empty() || !std::all_of(entries.begin(), entries.end(), known)) return {};
   return entries;
+}
+
+// A comma with no GPU before it, or none behind.
+bool lacks_entry(const std::string& text) {
+  std::string entries = text;
+  std::erase_if(entries, [](unsigned char c) { return std::isspace(c); });
+  return !entries.empty() &&
+         (entries.front() == ',' || entries.back() == ',' || entries.find(",,") != std::string::npos);
 }
 
 size_t gpu_of_map(const Topology& topology, const std::string& map, int local_rank) {
   Words entries = map_of(map);
   const std::string& entry = entries[static_cast<size_t>(local_rank) % entries.size()];
   for (size_t i = 0; i < topology.gpus.size(); ++i) {
-    std::string pci = topology.gpus[i].pci, end = entry;
-    std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return std::tolower(c); });
+    std::string pci = topology.gpus[i].pci, end = lower(entry);
     bool same = is_ordinal(entry) ? topology.gpus[i].ordinal == std::stoi(entry)
                                   : pci.size() >= end.size() && pci.substr(pci.size() - end.size()) == end;
     if (same) return i;
@@ -163,7 +169,7 @@ Cpus cores_near(const Topology& topology, const Given& given, const Job& job) {
 
 // The n-th entry of a list a scheduler may have set already, else n itself.
 std::string entry_of(const char* list, int n) {
-  Words entries = entries_of(list ? list : "");
+  Words entries = split(list ? list : "", between_entries);
   return entries.empty() ? std::to_string(n) : entries[static_cast<size_t>(n) % entries.size()];
 }
 
@@ -187,7 +193,38 @@ void print(const Topology& topology, const Job& job, const Cpus& cores, const Gp
                    .c_str());
 }
 
+nlohmann::ordered_json to_json(const Topology& topology, const Job& job, const Cpus& cores,
+                               const GpuPlace* gpu) {
+  nlohmann::ordered_json json = {{"rank", job.rank},
+                                 {"host", host_name()},
+                                 {"local_rank", job.local_rank},
+                                 {"cores", to_text(cores)},
+                                 {"numa", topology.numa_of(cores)},
+                                 {"gpus", topology.gpus.size()},
+                                 {"gpu", nullptr}};
+  if (gpu) {
+    json["gpu"] = {{"ordinal", gpu->ordinal}, {"pci", gpu->pci}, {"numa", topology.numa_of(gpu->near)}};
+    if (gpu->pcie_gb_s > 0) json["gpu"]["pcie_gb_s"] = gpu->pcie_gb_s;
+  }
+  return json;
+}
+
+void write_binding(std::string file, int rank, const nlohmann::ordered_json& json) {
+  constexpr std::string_view place = "{rank}";
+  if (size_t at = file.find(place); at != std::string::npos)
+    file.replace(at, place.size(), std::to_string(rank));
+  std::ofstream stream(file);
+  stream << json.dump() << "\n";
+  // What runs is worth more than what is told of it.
+  if (!stream.flush())
+    std::fprintf(stderr, "fairlead exec: --json: cannot write %s: %s\n", file.c_str(), std::strerror(errno));
+}
+
 }  // namespace
+
+bool is_map(const std::string& text) {
+  return !map_of(text).empty();
+}
 
 void define_binding(CLI::App& app, BindingArguments& arguments) {
   app.add_flag(
@@ -205,7 +242,13 @@ void define_binding(CLI::App& app, BindingArguments& arguments) {
          "--map", arguments.map,
          "The GPU of each local rank, by number or PCI address, as in 0,1,3,2; or a file that holds them, as "
          "`fairlead matrix` writes. Begins anew where there are more ranks.")
-      ->type_name("GPU,...|FILE");
+      ->type_name("GPU,...|FILE")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            bool lacking = text.empty() || lacks_entry(text);
+            return lacking ? fmt::format("'{}' leaves a GPU out; {}", text, accepted_maps) : std::string();
+          },
+          ""));
   app.add_flag("--bind-cores", arguments.bind_cores,
                "Bind each rank to its share of the cores near its GPU.");
   app.add_flag("--print-binding", arguments.print,
@@ -217,10 +260,11 @@ void check_binding(BindingArguments& arguments) {
   if (!arguments.policy.empty()) throw usage("--map excludes --gpu: a map says itself who takes which GPU");
   if (!map_of(arguments.map).empty()) return;
   std::string file = arguments.map;
-  Words entries = map_of(read_map_file(file));
-  if (entries.empty())
+  std::string text = read_map_file(file);
+  Words entries = map_of(text);
+  if (entries.empty() || lacks_entry(text))
     throw usage(fmt::format(
-        "--map: {} does not list GPUs; accepted: numbers or PCI addresses, blanks or commas between", file));
+        "--map: {} does not list GPUs; accepted: numbers or PCI addresses, blanks or a comma between", file));
   arguments.map.clear();
   for (const std::string& entry : entries) arguments.map += (arguments.map.empty() ? "" : ",") + entry;
 }
@@ -232,6 +276,7 @@ Words to_words(const BindingArguments& arguments) {
   if (!arguments.map.empty()) words.insert(words.end(), {"--map", arguments.map});
   if (arguments.bind_cores) words.push_back("--bind-cores");
   if (arguments.print) words.push_back("--print-binding");
+  if (!arguments.json.empty()) words.insert(words.end(), {"--json", arguments.json});
   return words;
 }
 
@@ -257,7 +302,7 @@ size_t gpu_by_turns(const std::string& policy, int local_rank, int ranks, size_t
 }
 
 void bind_rank(const BindingArguments& arguments) {
-  if (!arguments.gives_gpu() && !arguments.print) return;
+  if (!arguments.gives_gpu() && !arguments.print && arguments.json.empty()) return;
   auto job = job_from_environment();
   if (!job || job->local_rank < 0)
     throw usage(
@@ -279,6 +324,7 @@ void bind_rank(const BindingArguments& arguments) {
     }
   }
   if (arguments.print) print(topology, *job, cores, gpu);
+  if (!arguments.json.empty()) write_binding(arguments.json, job->rank, to_json(topology, *job, cores, gpu));
 }
 
 }  // namespace fairlead::tools

@@ -23,10 +23,14 @@ struct BindingArguments {
   std::string map;     // GPUs by local rank, or the file that lists them
   bool bind_cores = false;
   bool print = false;
+  std::string json;  // file for what is printed; "{rank}" in it becomes the rank
 
   // Is a rank given a GPU of its own?
   bool gives_gpu() const { return visible || !policy.empty() || !map.empty() || bind_cores; }
 };
+
+// Is this a list of GPUs, as of --map, and not the name of a file?
+bool is_map(const std::string& text);
 
 void define_binding(CLI::App& app, BindingArguments& arguments);
 

@@ -67,8 +67,11 @@ void define_exec(CLI::App& app, ExecArguments& arguments) {
       ->type_name("ABI")
       ->check(one_of(mpi_abis));
   define_binding(app, arguments.binding);
-  app.add_flag_callback(
-      "--no-preload", [&arguments] { arguments.preload = false; }, "Run the program without Fairlead.");
+  app.add_option(
+         "--json", arguments.binding.json,
+         "Write to FILE as JSON which cores and GPU this rank has; {rank} in the name becomes its rank.")
+      ->type_name("FILE");
+  define_settings(app, arguments);
   set_up(app, "[options] PROGRAM [arguments]",
          "  mpirun -n 4 fairlead exec ./my_mpi_program\n"
          "  srun -n 8 fairlead exec --gpu nearest --print-binding ./my_mpi_program");
@@ -84,6 +87,8 @@ int exec_command(const Words& words) {
   if (!parse(app, words, &command)) return exit_success;
   if (command.empty()) throw usage("no PROGRAM given; usage: fairlead exec [options] PROGRAM [arguments]");
   check_binding(arguments.binding);
+  check_settings(arguments);
+  for (const auto& [name, value] : to_variables(arguments)) setenv(name.c_str(), value.c_str(), 1);
   Program program = inspect_program(command.front());
   command.front() = program.path;
   std::string library;

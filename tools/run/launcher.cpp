@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <sstream>
 
 #include "common/failure.h"
 #include "common/process.h"
@@ -18,13 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Words parts_of(const std::string& text, char separator) {
-  Words parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
-  return parts;
-}
-
 const std::vector<LauncherKind>& kinds() {
   using enum VariableStyle;
   static const std::vector<LauncherKind> all = {
@@ -32,11 +24,11 @@ const std::vector<LauncherKind>& kinds() {
                                 signals)                                                             \
   {name,                                                                                             \
    version_mark,                                                                                     \
-   parts_of(abis, ' '),                                                                              \
+   split(abis),                                                                                      \
    variables,                                                                                        \
-   parts_of(subcommand, ' '),                                                                        \
-   parts_of(arguments, ';'),                                                                         \
-   parts_of(as_root, ';'),                                                                           \
+   split(subcommand),                                                                                \
+   split(arguments, ";"),                                                                            \
+   split(as_root, ";"),                                                                              \
    signals},
 #include "base/launchers.def"
   };
@@ -107,14 +99,21 @@ Launcher find_launcher(const std::string& abi, const std::string& library) {
 }
 
 std::string arguments_added() {
-  std::string text;
+  std::vector<std::pair<std::string, Words>> given;  // the arguments, and which launchers get them
   for (const LauncherKind& kind : kinds()) {
     if (kind.arguments.empty()) continue;
-    text += fmt::format("{}{} gets {}", text.empty() ? "" : ", ", kind.name, fmt::join(kind.arguments, " "));
+    std::string text = fmt::format("{}", fmt::join(kind.arguments, " "));
     if (!kind.arguments_as_root.empty())
       text += fmt::format(" (as root also {})", fmt::join(kind.arguments_as_root, " "));
+    auto same = std::find_if(given.begin(), given.end(), [&](const auto& row) { return row.first == text; });
+    if (same == given.end()) same = given.insert(given.end(), {text, {}});
+    same->second.push_back(kind.name);
   }
-  return text;
+  std::string all;
+  for (const auto& [text, names] : given)
+    all += fmt::format("{}{} get{} {}", all.empty() ? "" : ", ", fmt::join(names, " and "),
+                       names.size() == 1 ? "s" : "", text);
+  return all;
 }
 
 std::optional<Launcher> first_launcher_on_path() {

@@ -10,15 +10,19 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <optional>
 
 #include "bench/bench.h"
 #include "common/command_line.h"
+#include "common/files.h"
 #include "common/places.h"
 #include "common/process.h"
+#include "run/job_report.h"
 #include "run/launcher.h"
 #include "run/program.h"
 
@@ -100,22 +104,14 @@ std::map<std::string, std::string> variables_for_ranks(const RunArguments& argum
     if (text.rfind("FAIRLEAD_", 0) == 0 && equals != std::string::npos)
       variables[text.substr(0, equals)] = text.substr(equals + 1);
   }
-  if (!arguments.device.empty()) variables["FAIRLEAD_DEVICE"] = arguments.device;
-  if (arguments.sim > 0) {
-    variables["FAIRLEAD_DEVICE"] = "sim";
-    variables["FAIRLEAD_SIM_DEVICES"] = std::to_string(arguments.sim);
-  }
-  // Ranks may start in another folder.
-  auto absolute = [](const std::string& file) { return std::filesystem::absolute(file).string(); };
-  if (arguments.stats) variables["FAIRLEAD_STATS"] = "on";
-  if (!arguments.stats_file.empty()) variables["FAIRLEAD_STATS_FILE"] = absolute(arguments.stats_file);
-  if (!arguments.trace.empty()) variables["FAIRLEAD_TRACE"] = absolute(arguments.trace);
+  for (const auto& [name, value] : to_variables(arguments)) variables[name] = value;
   return variables;
 }
 
 struct LaunchPlan {
   Words line;
   int signals;  // of LauncherKind
+  std::string abi;
 };
 
 // 0 where the exit code of a launcher tells of none.
@@ -168,7 +164,7 @@ LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words
   launch.command.push_back(program.path);
   launch.command.insert(launch.command.end(), program_words.begin() + 1, program_words.end());
 
-  return {launch_line(plan.launcher, launch), plan.launcher.kind->signals};
+  return {launch_line(plan.launcher, launch), plan.launcher.kind->signals, plan.abi};
 }
 
 bool is_this_tool(const std::string& program) {
@@ -177,7 +173,21 @@ bool is_this_tool(const std::string& program) {
   return !path.empty() && std::filesystem::canonical(path, error) == own_path();
 }
 
+// What only MPI_Finalize would tell. Where the first rank may be elsewhere, it tells in MPI_Init.
+void check_files(const RunArguments& arguments) {
+  if (ranks_may_be_elsewhere()) return;
+  if (!arguments.stats_file.empty()) check_file_target("--stats-file", arguments.stats_file);
+  if (!arguments.trace.empty()) check_file_target("--trace", arguments.trace);
+}
+
 }  // namespace
+
+bool ranks_may_be_elsewhere() {
+  constexpr const char* allocation_variables[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_URI",
+                                                  "COBALT_JOBID"};
+  return std::any_of(std::begin(allocation_variables), std::end(allocation_variables),
+                     [](const char* variable) { return std::getenv(variable) != nullptr; });
+}
 
 void define_run(CLI::App& app, RunArguments& arguments) {
   app.add_option("-n,--ranks,--np", arguments.ranks, "Number of ranks; -np N too.")
@@ -187,21 +197,16 @@ void define_run(CLI::App& app, RunArguments& arguments) {
          "--mpi", arguments.mpi,
          "MPI to use: openmpi, mpich, abi, or the path of a launcher. Left out, the MPI the program is "
          "linked with decides; for scripts, the first launcher on PATH.")
-      ->type_name("MPI");
-  app.add_option("--sim", arguments.sim, "Run on N simulated GPUs instead of real ones.")
-      ->type_name("N")
-      ->check(whole_number(1, 64));
+      ->type_name("MPI")
+      ->check(suggested({"openmpi", "mpich", "abi", "@file"}));
   define_binding(app, arguments.binding);
-  app.add_flag_callback(
-      "--no-preload", [&arguments] { arguments.preload = false; },
-      "Run the program without Fairlead, all else the same.");
-  app.add_flag("--stats", arguments.stats,
-               "At the end, print what the MPI calls and device messages of all ranks took; a rank that gets "
-               "SIGUSR1 prints its own so far.");
-  app.add_option("--stats-file", arguments.stats_file, "Write the same to FILE as JSON.")->type_name("FILE");
-  app.add_option("--trace", arguments.trace, "Write a trace of the whole job to FILE, for ui.perfetto.dev.")
-      ->type_name("FILE");
-  app.add_flag("--dry-run", arguments.dry_run, "Print the command and stop.");
+  auto json =
+      app.add_option("--json", arguments.json,
+                     "When the job is over, write to FILE as JSON how it was started, which cores and GPU "
+                     "each rank had, and how it ended. All nodes must share its folder.")
+          ->type_name("FILE");
+  define_settings(app, arguments);
+  app.add_flag("--dry-run", arguments.dry_run, "Print the command and stop.")->excludes(json);
   app.add_option("--launcher-args", arguments.launcher_args,
                  fmt::format("More words for the launcher, in one argument, split as a shell does. May be "
                              "repeated. Of itself {}; a word given here takes its place, as in "
@@ -214,14 +219,18 @@ void define_run(CLI::App& app, RunArguments& arguments) {
   set_up(app, "-n N [options] PROGRAM [arguments]",
          "  fairlead run -n 4 ./my_mpi_program --its --options\n"
          "  fairlead run -n 2 --sim 2 --launcher-args '--map-by numa' ./my_mpi_program\n"
-         "  fairlead run -n 8 --gpu nearest --bind-cores --print-binding ./my_mpi_program");
+         "  fairlead run -n 8 --gpu nearest --bind-cores --print-binding ./my_mpi_program\n"
+         "  fairlead run -n 4 --progress 60 --json job.json ./my_mpi_program");
 }
 
 Words launcher_line(const RunArguments& arguments, const Words& program_words) {
   return plan_launch(arguments, program_words).line;
 }
 
-int launch(const RunArguments& arguments, const Words& program) {
+int launch(const RunArguments& asked, const Words& program) {
+  RunArguments arguments = asked;
+  std::optional<JobReport> report;
+  if (!arguments.json.empty()) arguments.binding.json = report.emplace(arguments.json).file_of_rank();
   LaunchPlan plan = plan_launch(arguments, program);
   if (arguments.dry_run) {
     std::cout << shell_line(plan.line) << "\n";
@@ -236,6 +245,7 @@ int launch(const RunArguments& arguments, const Words& program) {
   std::cout.flush();
   int code = run_through(plan.line);
   explain_death(code, plan.signals, arguments.preload, program.front());
+  if (report) report->write(arguments, plan.line, plan.abi, code);
   return code;
 }
 
@@ -256,6 +266,8 @@ int run_command(const Words& words) {
   }
   if (program.empty()) throw usage(fmt::format("no PROGRAM given; {}", form));
   check_binding(arguments.binding);
+  check_settings(arguments);
+  if (!arguments.dry_run) check_files(arguments);
   if (is_this_tool(program.front())) program = bench_for_ranks(program, arguments);
   return launch(arguments, program);
 }

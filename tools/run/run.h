@@ -9,6 +9,7 @@
 
 #include "common/words.h"
 #include "run/binding.h"
+#include "run/settings.h"
 
 namespace CLI {
 class App;
@@ -16,18 +17,17 @@ class App;
 
 namespace fairlead::tools {
 
-struct RunArguments {
+struct RunArguments : Settings {
   int ranks = 0;
-  std::string mpi;     // an ABI, or the launcher to use; "" to find out
-  int sim = 0;         // simulated GPUs; 0: not asked for
-  std::string device;  // provider to force, from `bench -d`; "" for none
-  bool preload = true;
-  bool stats = false;
-  std::string stats_file, trace;
+  std::string mpi;  // an ABI, or the launcher to use; "" to find out
   BindingArguments binding;
+  std::string json;  // file for a report of the job
   bool dry_run = false;
   std::vector<std::string> launcher_args;
 };
+
+// In a scheduler's allocation the launcher may start ranks on other machines than this one.
+bool ranks_may_be_elsewhere();
 
 void define_run(CLI::App& app, RunArguments& arguments);
 int run_command(const Words& words);
@@ -39,9 +39,8 @@ Words launcher_line(const RunArguments& arguments, const Words& program);
 // Runs the launcher that starts `program`, and returns its exit code; after --dry-run, which only prints, 0.
 int launch(const RunArguments& arguments, const Words& program);
 
-struct ExecArguments {
+struct ExecArguments : Settings {
   std::string mpi;
-  bool preload = true;
   BindingArguments binding;
 };
 

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "bench/machine.h"
+#include "common/words.h"
 
 namespace fairlead::tools {
 namespace {
@@ -134,11 +135,6 @@ void ask_sys(Topology* topology) {
         node, cpus_of(first_line(fmt::format("/sys/devices/system/node/node{}/cpulist", node))));
 }
 
-std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 }  // namespace
 
 std::string Topology::numa_of(const Cpus& cpus) const {
@@ -157,7 +153,7 @@ Topology read_topology() {
 
   bool simulated = std::string_view(fairlead_device_provider()) == "sim";
   for (int ordinal = 0; ordinal < fairlead_device_count(); ++ordinal) {
-    GpuPlace gpu{ordinal, lower_case(fairlead_device_pci(ordinal)), topology.all};
+    GpuPlace gpu{ordinal, lower(fairlead_device_pci(ordinal)), topology.all};
     // A simulated GPU stands where the machine has a real one.
     if (simulated && !gpus.empty()) gpu.pci = gpus[static_cast<size_t>(ordinal) % gpus.size()];
     auto place = places.find(gpu.pci);

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from failure import usage
 from quantities import BENCHMARKS, MEASURED_BY_IT, QUANTITIES, YARDSTICK
 
-ACCEPTED = "accepted: the JSON of `fairlead bench NAME --json FILE`, and what `fairlead bench pairs` prints"
+ACCEPTED = ("accepted: what `fairlead bench NAME --json FILE` or `fairlead matrix --json FILE` wrote, a trace of "
+            "`fairlead run --trace FILE`, and what `fairlead bench pairs` prints")
 GIB = 1 << 30
 PAIRS_OPENING = "# pairs: strided parallel pairs"
 PAIRS_COLUMNS = 11

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What bash completes: the script that `fairlead --completion` writes is sourced and asked."""
+
+import os
+import shlex
+import subprocess
+import tempfile
+import unittest
+
+from tool import TREE, ToolTest
+
+QUESTIONS = {
+    "fairlead b": ["bench"],
+    "fairlead ": ["run", "exec", "bench", "matrix", "doctor", "plot", "options", "help"],
+    "fairlead bench la": ["latency"],
+    "fairlead help bench ibar": ["ibarrier"],
+    "fairlead bench latency --v": ["--validation", "--via", "--version"],
+    "fairlead bench latency --via ": ["mpi", "nccl"],
+    "fairlead bench latency --via = n": ["nccl"],  # as bash takes --via=n apart
+    "fairlead bench latency -m 8:8 ": ["D", "H", "M"],
+    "fairlead bench tune -n 2 red": ["reduce", "reduce_scatter"],
+    "fairlead bench bw -d ": ["cuda", "rocm", "sim"],
+    "fairlead matrix --way ": ["mpi", "engine", "kernel"],
+    "fairlead run --gpu ": ["nearest", "round-robin", "compact", "spread"],
+    "fairlead run --mpi m": ["mpich", "my.json"],
+    "fairlead run -n 2 --pro": ["--progress"],
+    "fairlead run -n 2 --json my": ["my.json"],
+    "fairlead run -n 2 ./pr": ["./program"],
+    "fairlead run -n 2 ./program --pro": [],  # the program's
+    "fairlead run -n 2 ./program my": ["my.json"],
+    "fairlead run -n 2 fairlead bench bw --vi": ["--via"],
+    "fairlead doctor options FAIRLEAD_IPC": ["FAIRLEAD_IPC", "FAIRLEAD_IPC_CACHE"],
+    "fairlead options --j": ["--json"],
+    "fairlead doctor --from f": ["folder"],
+}
+
+
+class Completion(ToolTest):
+    def test_answers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "folder"))
+            for name in ("my.json", "program"):
+                open(os.path.join(folder, name), "w").close()
+            text = self.succeeds("--completion").stdout
+            for question in QUESTIONS:
+                words = question.split(" ")
+                text += (f"COMP_WORDS=({' '.join(map(shlex.quote, words))}); COMP_CWORD={len(words) - 1}\n"
+                         '_fairlead; (IFS=" "; echo "${COMPREPLY[*]}")\n')
+            result = subprocess.run(["bash", "-u", "-c", text], cwd=folder, text=True, capture_output=True, timeout=60)
+            self.assertEqual(result.stderr, "")
+            answers = result.stdout.splitlines()
+            self.assertEqual(len(answers), len(QUESTIONS))
+            for question, answer in zip(QUESTIONS, answers):
+                with self.subTest(question=question):
+                    self.assertEqual(answer.split(), QUESTIONS[question])
+
+    def test_every_option_of_help_is_completed(self):
+        text = self.succeeds("--completion").stdout
+        for command in "run", "exec", "matrix", "doctor", "plot", "options", "bench latency", "bench ibcast":
+            line = next(line for line in text.splitlines() if line.strip(" '").startswith(command)
+                        and line.lstrip(" '")[len(command)] in "')")
+            for shown in self.succeeds(*command.split(), "--help").stdout.splitlines():
+                if shown.startswith("  -"):
+                    self.assertIn(shown.split()[0].rstrip(","), line)
+
+    def test_the_build_has_written_it(self):
+        with open(os.path.join(TREE, "share", "bash-completion", "completions", "fairlead")) as file:
+            self.assertEqual(file.read(), self.succeeds("--completion").stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

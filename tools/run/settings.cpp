@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "run/settings.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "common/command_line.h"
+
+namespace fairlead::tools {
+
+void define_settings(CLI::App& app, Settings& settings) {
+  app.add_option("--sim", settings.sim, "Run on N simulated GPUs instead of real ones.")
+      ->type_name("N")
+      ->check(whole_number(1, 64));
+  app.add_flag_callback(
+      "--no-preload", [&settings] { settings.preload = false; },
+      "Run the program without Fairlead, all else the same.");
+  app.add_flag("--stats", settings.stats,
+               "At the end, print what the MPI calls and device messages of all ranks took; a rank that gets "
+               "SIGUSR1 prints its own so far.");
+  app.add_option("--stats-file", settings.stats_file, "Write the same to FILE as JSON.")->type_name("FILE");
+  app.add_option("--trace", settings.trace, "Write a trace of the whole job to FILE, for ui.perfetto.dev.")
+      ->type_name("FILE");
+  app.add_option(
+         "--progress", settings.progress_s,
+         "Every N seconds the first rank says on stderr what it has done so far, and which MPI call it has "
+         "been in for long.")
+      ->type_name("N")
+      ->check(whole_number(1, 86400));
+}
+
+void check_settings(const Settings& settings) {
+  const std::pair<const char*, bool> recorded[] = {{"--stats", settings.stats},
+                                                   {"--stats-file", !settings.stats_file.empty()},
+                                                   {"--trace", !settings.trace.empty()},
+                                                   {"--progress", settings.progress_s > 0}};
+  for (auto [option, given] : recorded)
+    if (given && !settings.preload)
+      throw usage(fmt::format(
+          "{} is what Fairlead tells, and --no-preload runs the program without it; accepted: one of the two",
+          option));
+}
+
+std::map<std::string, std::string> to_variables(const Settings& settings) {
+  std::map<std::string, std::string> variables;
+  // Ranks may start in another folder.
+  auto absolute = [](const std::string& file) { return std::filesystem::absolute(file).string(); };
+  if (!settings.device.empty()) variables["FAIRLEAD_DEVICE"] = settings.device;
+  if (settings.sim > 0) {
+    variables["FAIRLEAD_DEVICE"] = "sim";
+    variables["FAIRLEAD_SIM_DEVICES"] = std::to_string(settings.sim);
+  }
+  if (settings.stats) variables["FAIRLEAD_STATS"] = "on";
+  if (!settings.stats_file.empty()) variables["FAIRLEAD_STATS_FILE"] = absolute(settings.stats_file);
+  if (!settings.trace.empty()) variables["FAIRLEAD_TRACE"] = absolute(settings.trace);
+  if (settings.progress_s > 0) variables["FAIRLEAD_PROGRESS_S"] = std::to_string(settings.progress_s);
+  return variables;
+}
+
+}  // namespace fairlead::tools

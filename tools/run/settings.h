@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `fairlead run` and `fairlead exec` ask of the library in the ranks: simulated GPUs, and what it
+// records. Each becomes a variable of the ranks.
+
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace fairlead::tools {
+
+struct Settings {
+  bool preload = true;
+  int sim = 0;         // simulated GPUs; 0: not asked for
+  std::string device;  // provider to force, from `bench -d`; "" for none
+  bool stats = false;
+  std::string stats_file, trace;
+  int progress_s = 0;  // seconds from one line to the next; 0: none
+};
+
+void define_settings(CLI::App& app, Settings& settings);
+
+// Throws a usage Failure where they contradict each other.
+void check_settings(const Settings& settings);
+
+std::map<std::string, std::string> to_variables(const Settings& settings);
+
+}  // namespace fairlead::tools
