@@ -23,7 +23,7 @@ std::string file_name() {
 
 struct Opened {
   const NcclLibrary* library = nullptr;
-  std::string why_not;
+  std::string why_not = {};
 };
 
 Opened open() {
@@ -31,24 +31,37 @@ Opened open() {
   if (file == "off") return {nullptr, "FAIRLEAD_NCCL is off"};
   if (file.empty())
     return {nullptr, "there is none for this GPU; set FAIRLEAD_NCCL to the path of a library that is"};
+  Opened opened;
+  opened.library = load_nccl(file, &opened.why_not);
+  if (!opened.library) opened.why_not += "; set FAIRLEAD_NCCL to the path of libnccl.so.2";
+  return opened;
+}
+
+}  // namespace
+
+const NcclLibrary* load_nccl(const std::string& file, std::string* why_not) {
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) return {nullptr, std::string(dlerror()) + "; set FAIRLEAD_NCCL to the path of libnccl.so.2"};
+  if (!handle) {
+    *why_not = dlerror();
+    return nullptr;
+  }
   auto made = std::make_unique<NcclLibrary>();
   const char* missing = nullptr;
 #define FAIRLEAD_NCCL_FUNCTION(member, symbol, ...) \
   if (!made->member.bind(handle)) missing = #symbol;
 #include "coll/nccl_functions.def"
 #undef FAIRLEAD_NCCL_FUNCTION
-  if (missing) return {nullptr, file + " has no " + missing + "; NCCL 2.14 or later is needed"};
+  if (missing) {
+    *why_not = file + " has no " + missing + "; NCCL 2.14 or later is needed";
+    return nullptr;
+  }
   int version = 0;
   made->version(&version);
   made->name = (file.find("rccl") == std::string::npos ? "NCCL " : "RCCL ") +
                std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
                std::to_string(version % 100);
-  return {made.release(), {}};  // lives as long as the process: it has threads of its own
+  return made.release();
 }
-
-}  // namespace
 
 std::string NcclLibrary::describe(Result result) const {
   const char* last = last_error(nullptr);

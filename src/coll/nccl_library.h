@@ -25,6 +25,9 @@ struct NcclLibrary {
   std::string describe(Result result) const;
 };
 
+// Opens a library; null with the reason where it cannot be used. It stays open: it has threads of its own.
+const NcclLibrary* load_nccl(const std::string& file, std::string* why_not);
+
 // The library that FAIRLEAD_NCCL names, opened once; null where it cannot be used, with the reason and the
 // remedy.
 const NcclLibrary* open_nccl(std::string* why_not);

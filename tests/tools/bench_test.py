@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from tool import MPIS, TOOL, ToolTest, example, fairlead, has_library, preload
+from tool import MPIS, TOOL, TREE, ToolTest, example, fairlead, has_library, preload
 
 
 def rows(text):
@@ -16,6 +16,20 @@ def rows(text):
 
 def header(text):
     return [line for line in text.splitlines() if line.startswith("# Size")][0].split()
+
+
+def headings(text):
+    """Of the columns, which are separated by two blanks or more."""
+    line = [line for line in text.splitlines() if line.startswith("# Size")][0]
+    return [heading.strip() for heading in line.split("  ") if heading.strip()]
+
+
+def host_mpi_has(abi, function):
+    program = os.path.join(TREE, "libexec", "fairlead", f"bench-{abi}")
+    linked = subprocess.run(["ldd", program], text=True, capture_output=True, check=True).stdout
+    library = next(line.split()[2] for line in linked.splitlines() if line.split()[0].startswith("libmpi"))
+    names = subprocess.run(["nm", "-D", "--defined-only", library], text=True, capture_output=True, check=True).stdout
+    return any(line.split()[-1] == "P" + function for line in names.splitlines())
 
 
 class Tables(ToolTest):
@@ -53,6 +67,75 @@ class Tables(ToolTest):
                     text = self.sweep(abi, "latency", "--fresh", "-c", "-d", "sim", *places)
                     self.assertEqual({row[2] for row in rows(text)}, {"Pass"})
 
+    def test_full_statistics(self):
+        abi = MPIS[0]
+        text = self.sweep(abi, "latency", "-f", "-c", "H", "H")
+        self.assertEqual(headings(text), ["# Size", "Avg Latency (us)", "Min Latency (us)", "P50 Latency (us)",
+                                          "P99 Latency (us)", "Max Latency (us)", "Validation"])
+        for row in rows(text):
+            average, least, middle, tail, greatest = map(float, row[1:6])
+            self.assertTrue(least <= middle <= tail <= greatest and least <= average <= greatest)
+        text = self.succeeds("bench", "copy", "-m", "1k:2k", "-i", 5, "-f").stdout
+        self.assertEqual(headings(text)[1:5], ["P50 Latency (us)", "P99 Latency (us)", "P50 Bandwidth (MB/s)",
+                                               "P1 Bandwidth (MB/s)"])
+        self.assertEqual({len(row) for row in rows(text)}, {9})
+
+    def test_unaligned_buffers(self):
+        for abi in [*filter(has_library, MPIS)][:1]:  # the code is the same for every MPI
+            self.assertEqual({row[2] for row in rows(self.sweep(abi, "bibw", "--offset", 3, "-W", 2, "-c", "D", "D"))},
+                             {"Pass"})
+
+    def test_probes(self):
+        for abi in filter(has_library, MPIS):
+            for probe in ("--probe", "--mprobe"):
+                with self.subTest(abi=abi, probe=probe):
+                    text = self.succeeds("bench", "latency", "--mpi", abi, probe, "-m", "0:8", "-i", 3, "-x", 1, "-c",
+                                         "D", "H").stdout
+                    self.assertEqual([(row[0], row[2]) for row in rows(text)],
+                                     [(size, "Pass") for size in ("0", "1", "2", "4", "8")])
+
+    def test_many_pairs_at_once(self):
+        for abi in MPIS:
+            with self.subTest(abi=abi):
+                text = self.sweep(abi, "mbw_mr", "-n", 4, "-W", 4, "-c", "H", "H")
+                self.assertEqual(headings(text), ["# Size", "Bandwidth (MB/s)", "Messages/s", "Validation"])
+                for size, bandwidth, rate, valid in rows(text):
+                    self.assertEqual(valid, "Pass")
+                    self.assertAlmostEqual(float(rate) * int(size) / 1e6, float(bandwidth), delta=0.01)
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                text = self.succeeds("bench", "multi_lat", "--mpi", abi, "-m", "8:16", "-i", 2, "-x", 0, "-c", "D", "H",
+                                     FAIRLEAD_SIM_DEVICES="2").stdout
+                self.assertIn("devices 0, 1 -> 0, 1", text)
+                self.assertIn("# first half of the ranks: device (D), second half: host (H)", text)
+                self.assertEqual({row[2] for row in rows(text)}, {"Pass"})
+
+    def test_partitions(self):
+        for abi in MPIS:
+            with self.subTest(abi=abi):
+                words = ["bench", "partitioned", "--mpi", abi, "-p", 4, "-m", "1:16", "-i", 3, "-x", 1, "-c",
+                         *preload(abi), *("DH" if has_library(abi) else "HH")]
+                if host_mpi_has(abi, "MPI_Psend_init"):
+                    self.assertEqual([(row[0], row[2]) for row in rows(self.succeeds(*words).stdout)],
+                                     [("4", "Pass"), ("8", "Pass"), ("16", "Pass")])
+                else:
+                    result = fairlead(*words)
+                    self.assertEqual(result.returncode, 77, result)
+                    self.assertIn("this MPI has no MPI_Psend_init", result.stderr)
+
+    def test_first_messages(self):
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                text = self.succeeds("bench", "first", "--mpi", abi, "-m", "8:16", "-i", 4, "--rounds", 2, "-c").stdout
+                self.assertEqual(headings(text), ["# Size", "Allocate (us)", "First (us)", "Second (us)", "Later (us)",
+                                                  "Slowest (us)", "At message", "Validation"])
+                self.assertIn("# first message of the job, 8 bytes:", text)
+                self.assertTrue(all(row[6] in ("3", "4") and row[7] == "Pass" for row in rows(text)))
+
+    def test_nobody_is_warned_of_simulated_times(self):
+        result = self.succeeds("bench", "copy", "-m", "8:16", "-i", 20)
+        self.assertEqual(result.stderr, "")
+
     def test_copy(self):
         text = self.succeeds("bench", "copy", "-m", "1k:64k", "-i", 5, "-c", FAIRLEAD_SIM_DEVICES="2").stdout
         self.assertIn("devices 0 -> 1", text)
@@ -89,7 +172,15 @@ class Json(ToolTest):
         for r in report["results"]:
             latency = r["latency_us"]
             self.assertEqual(r["iterations"], 20)
-            self.assertTrue(latency["min"] <= latency["p50"] <= latency["p99"] <= latency["max"])
+            self.assertTrue(latency["min"] <= latency["p1"] <= latency["p50"] <= latency["p99"] <= latency["max"])
+
+    def test_what_was_asked_for_is_told(self):
+        abi = MPIS[0]
+        result = self.succeeds("bench", "latency", "-m", "8:8", "-i", 3, "--mprobe", "--offset", "1k", *preload(abi),
+                               "--json", "-", "H", "H")
+        report = json.loads(result.stdout)
+        self.assertEqual((report["probe"], report["offset"]), ("mprobe", 1024))
+        self.assertEqual(result.stderr, "")  # what is doubtful the rows tell
 
     def test_file(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -111,7 +202,7 @@ class Json(ToolTest):
 
 class Refusals(ToolTest):
     def test_bad_arguments(self):
-        self.refuses("bench", "bogus", says=["'bogus'", "latency, bw, bibw, pairs, all_pairs, copy, host_overhead"])
+        self.refuses("bench", "bogus", says=["'bogus'", "latency, bw, bibw, mbw_mr, multi_lat, partitioned, first, pairs"])
         self.refuses("bench", "latency", "--bogus", says=["--bogus", "accepted: -m"])
         self.refuses("bench", "latency", "-m", "8:4", says=["8:4", "above the largest"])
         self.refuses("bench", "latency", "-m", 0, says=["'0'", "1 (the default)"])
@@ -124,6 +215,12 @@ class Refusals(ToolTest):
         self.refuses("bench", "latency", "-i", 1, "-i", 2, says=["more than once", "--iterations N"])
         self.refuses("bench", "bw", "-W", 0, says="'0'")
         self.refuses("bench", "bw", "--fresh", says="--fresh")
+        self.refuses("bench", "bw", "--probe", says="--probe")
+        self.refuses("bench", "latency", "--probe", "--mprobe", says=["--probe", "--mprobe"])
+        self.refuses("bench", "latency", "--probe", "--via", "nccl", says="are calls of MPI")
+        self.refuses("bench", "latency", "--offset", "few", says=["--offset", "'few'", "4096"])
+        self.refuses("bench", "partitioned", "-p", 6, "-m", "8:64", says=["8:64", "multiple of 6"])
+        self.refuses("bench", "first", "-i", 2, says="from 3")
         self.refuses("bench", "latency", "-d", "intel", says=["'intel'", "cuda, rocm, sim"])
         self.refuses("bench", "latency", "--via", "pigeon", says=["'pigeon'", "mpi, nccl"])
         self.refuses("bench", "latency", "--via", "nccl", "H", "H", says="D D")
@@ -136,6 +233,7 @@ class Refusals(ToolTest):
 
     def test_wrong_rank_counts(self):
         self.refuses("bench", "latency", "-n", 1, says="2 ranks or more")
+        self.refuses("bench", "mbw_mr", "-n", 3, says=["3 ranks", "even number"])
         self.refuses("run", "-n", 1, "--mpi", MPIS[0], TOOL, "bench", "latency", says="2 ranks or more")
         self.refuses("run", "-n", 2, TOOL, "bench", "copy", says="runs by itself")
 

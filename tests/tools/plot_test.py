@@ -32,9 +32,9 @@ def sample(name):
 
 def setUpModule():
     """The real benchmarks' files, of messages in host memory."""
-    for name in ("latency", "bw", "allreduce"):
+    for name in ("latency", "bw", "mbw_mr", "first", "allreduce"):
         made = fairlead("bench", name, "--mpi", MPIS[0], "--no-preload", "-m", "8:2k", "-i", 20, "--json", sample(name),
-                        "H", "H")
+                        *["--rounds", 3] * (name == "first"), "H", "H")
         assert made.returncode == 0, made.stderr
     made = fairlead("bench", "pairs", "--mpi", MPIS[0], "--no-preload", "-n", 4, "--timeout", 0.01, 1024)
     assert made.returncode == 0, made.stderr
@@ -111,9 +111,25 @@ class Values(unittest.TestCase):
             self.assertAlmostEqual(
                 QUANTITIES["busbw"].of(row).middle * 1e9 * row["latency_us"]["p50"] / 1e6 / row["bytes"], 1)
 
+    def test_many_pairs_at_once(self):
+        picture = self.picture("mbw_mr")
+        self.assertEqual([quantity.name for quantity in picture.quantities], ["bandwidth", "rate"])
+
+    def test_new_buffers(self):
+        picture = self.picture("first")
+        series = {one.label: one for one in picture.columns[0].series}
+        self.assertEqual(list(series), ["allocation", "first message", "second message", "slowest later message",
+                                        "later messages"])
+        with open(sample("first")) as file:
+            row = json.load(file)["results"][0]
+        drawn = series["second message"].values["time"][row["bytes"]]
+        self.assertEqual(drawn, tuple(row["second_us"][key] for key in ("p50", "p1", "p99")))
+        self.assertFalse(picture.strides)
+        self.assertEqual([column.title for column in self.picture("first", "first").columns], list(series))
+
     def test_pairs(self):
         picture = self.picture("pairs")
-        self.assertEqual([series.stride for series in picture.columns[0].series], [1, 2])
+        self.assertEqual([series.part for series in picture.columns[0].series], [1, 2])
         with open(sample("pairs")) as file:
             row = next(line.split() for line in file if line[0] not in "#\n")  # the largest message, stride 2
         drawn = picture.columns[0].series[1].values["bandwidth"][int(row[1]) * 8]
@@ -131,6 +147,12 @@ class Values(unittest.TestCase):
             other.flush()
             _, runs = read_runs([sample("latency"), other.name], [])
         self.assertEqual([run.label for run in runs], [f"{mpi}, host to host", f"{mpi}, host to managed"])
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as other:
+            with open(sample("latency")) as file:
+                json.dump({**json.load(file), "probe": "mprobe"}, other)
+            other.flush()
+            _, runs = read_runs([sample("latency"), other.name], [])
+        self.assertEqual([run.label for run in runs], [mpi, f"{mpi}, by mprobe"])
 
 
 @needs("matplotlib", "apt install python3-matplotlib")

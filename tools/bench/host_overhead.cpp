@@ -50,7 +50,7 @@ Run latency_run(const BenchArguments& arguments, bool preload) {
     throw Failure(captured.status == exit_usage ? exit_usage : exit_problem,
                   fmt::format("host_overhead: this run failed with exit code {}: {}", captured.status,
                               shell_line(command)));
-  // The median batch: a descheduled rank spoils a few batches and their mean, not this.
+  // A descheduled rank spoils a few iterations and their mean, not this.
   return {result["results"][0]["latency_us"]["p50"].get<double>() * 1000, result};
 }
 
@@ -62,10 +62,17 @@ int host_overhead_benchmark(const BenchArguments& arguments) {
   if (isatty(2))
     std::fprintf(stderr, "fairlead bench: %d runs follow, a second or so each\n", 2 * arguments.rounds);
   std::vector<double> with, without, differences;
+  NoiseWatch noise(arguments);
+  auto measure = [&](bool preload) {
+    Run run = latency_run(arguments, preload);
+    noise.take(run.result["results"][0].value("doubtful", false),
+               preload ? "a run with Fairlead" : "a run without it");
+    return run;
+  };
   nlohmann::json last;
   for (int round = 0; round < arguments.rounds; ++round) {
-    without.push_back(latency_run(arguments, false).latency_ns);
-    Run loaded = latency_run(arguments, true);
+    without.push_back(measure(false).latency_ns);
+    Run loaded = measure(true);
     with.push_back(loaded.latency_ns);
     differences.push_back(with.back() - without.back());
     last = loaded.result;
@@ -86,6 +93,7 @@ int host_overhead_benchmark(const BenchArguments& arguments) {
   }
   double added = distribution(differences).p50;
   if (table) std::cout << fmt::format("# added by Fairlead, median: {:.1f} ns\n", added);
+  noise.warn();
   if (arguments.json.empty()) return exit_success;
 
   nlohmann::ordered_json json;

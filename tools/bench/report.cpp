@@ -12,7 +12,6 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "bench/buffer.h"
 #include "bench/machine.h"
@@ -39,20 +38,46 @@ std::string place_name(const std::string& letter) {
   return describe(place_of(letter[0])) + " (" + letter + ")";
 }
 
+bool shows_first(const BenchmarkKind& kind) {
+  return kind.id == Benchmark::first;
+}
+
+// A column, or several with -f; each in the rows of the benchmarks that measure it.
+struct Quantity {
+  const char* key;
+  const char* name;
+  const char* heading;
+  std::optional<Distribution> Measurement::*values;
+  bool bandwidth;
+  bool (*of)(const BenchmarkKind& kind);
+};
+constexpr Quantity quantities[] = {
+    {"latency_us", "latency", "Latency (us)", &Measurement::latency_us, false,
+     [](const BenchmarkKind& kind) {
+       return kind.id == Benchmark::copy || (kind.one_message() && kind.id != Benchmark::first);
+     }},
+    {"bandwidth_mb_s", "bandwidth", "Bandwidth (MB/s)", &Measurement::bandwidth_mb_s, true,
+     [](const BenchmarkKind& kind) { return !kind.one_message(); }},
+    {"device_to_host_mb_s", "bandwidth to the host", "To host (MB/s)", &Measurement::device_to_host_mb_s,
+     true, [](const BenchmarkKind& kind) { return kind.id == Benchmark::copy; }},
+    {"host_to_device_mb_s", "bandwidth from the host", "From host (MB/s)", &Measurement::host_to_device_mb_s,
+     true, [](const BenchmarkKind& kind) { return kind.id == Benchmark::copy; }},
+    {"allocate_us", "", "Allocate (us)", &Measurement::allocate_us, false, shows_first},
+    {"first_us", "", "First (us)", &Measurement::first_us, false, shows_first},
+    {"second_us", "", "Second (us)", &Measurement::second_us, false, shows_first},
+    {"later_us", "", "Later (us)", &Measurement::later_us, false, shows_first},
+    {"slowest_us", "", "Slowest (us)", &Measurement::slowest_us, false, shows_first},
+};
+
+// Columns are as wide as their headings, and never narrow.
+void print_cell(const std::string& heading, const std::string& text) {
+  std::cout << fmt::format("{:>{}}", text, std::max<size_t>(value_width, heading.size() + 2));
+}
+
 }  // namespace
 
 std::string provider_of(const BenchArguments& arguments) {
   return arguments.needs_device() || !arguments.device.empty() ? fairlead_device_provider() : "none";
-}
-
-Distribution distribution(std::vector<double> values) {
-  if (values.empty()) return {};
-  std::sort(values.begin(), values.end());
-  auto at = [&](double fraction) {
-    return values[static_cast<size_t>(fraction * double(values.size() - 1) + 0.5)];
-  };
-  double mean = std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
-  return {mean, values.front(), at(0.5), at(0.99), values.back()};
 }
 
 void check_json_target(const std::string& where) {
@@ -72,7 +97,7 @@ void write_json(const std::string& where, const nlohmann::ordered_json& json) {
 }
 
 Json to_json(const Distribution& d) {
-  return {{"mean", d.mean}, {"min", d.min}, {"p50", d.p50}, {"p99", d.p99}, {"max", d.max}};
+  return {{"mean", d.mean}, {"min", d.min}, {"p1", d.p1}, {"p50", d.p50}, {"p99", d.p99}, {"max", d.max}};
 }
 
 Json context_json(const BenchArguments& arguments, const Context& context) {
@@ -102,8 +127,12 @@ void print_context(const BenchArguments& arguments, const Context& context) {
     std::cout << fmt::format("# MPI: {} ({}), {} ranks, Fairlead {}\n", context.mpi_library, context.mpi_abi,
                              context.ranks, context.preloaded ? "loaded" : "not loaded");
     if (arguments.kind->collective != Collective::barrier)
-      std::cout << fmt::format("# rank 0: {}, {}: {}\n", place_name(arguments.placement[0]),
-                               arguments.kind->collective ? "other ranks" : "rank 1",
+      std::cout << fmt::format("# {}: {}, {}: {}\n",
+                               arguments.kind->all_ranks() ? "first half of the ranks" : "rank 0",
+                               place_name(arguments.placement[0]),
+                               arguments.kind->collective    ? "other ranks"
+                               : arguments.kind->all_ranks() ? "second half"
+                                                             : "rank 1",
                                place_name(arguments.placement[1]));
   }
   if (context.via != "MPI") std::cout << fmt::format("# via: {}\n", context.via);
@@ -114,51 +143,116 @@ void print_context(const BenchArguments& arguments, const Context& context) {
   std::cout << "\n";
 }
 
-Report::Report(const BenchArguments& arguments, const Context& context) : arguments_(arguments) {
-  check_json_target(arguments.json);
-  Benchmark id = arguments.kind->id;
-  latency_ = id == Benchmark::latency || id == Benchmark::copy;
-  bandwidth_ = id != Benchmark::latency;
+std::vector<Statistic> statistics(const BenchArguments& arguments, bool bandwidth) {
+  const Statistic median = {"P50", &Distribution::p50}, tail = bandwidth
+                                                                   ? Statistic{"P1", &Distribution::p1}
+                                                                   : Statistic{"P99", &Distribution::p99};
+  if (!arguments.full) return {{"", &Distribution::p50}};
+  if (!arguments.kind->one_quantity()) return {median, tail};
+  return {
+      {"Avg", &Distribution::mean}, {"Min", &Distribution::min}, median, tail, {"Max", &Distribution::max}};
+}
 
+void print_statistics(const BenchArguments& arguments) {
+  const BenchmarkKind& kind = *arguments.kind;
+  const char* over = kind.id == Benchmark::first ? "rounds" : "iterations";
+  const bool windows_only = kind.messages() && !kind.one_message();
+  if (kind.id == Benchmark::overlap)
+    std::cout << "# means over the iterations\n";
+  else if (!arguments.full)
+    std::cout << fmt::format("# medians over the {}; -f shows more\n", over);
+  else if (!windows_only)
+    std::cout << fmt::format("# P50, P99: half of the {}, and 99 of 100, take no longer\n", over);
+  if (arguments.full && !kind.collective && !kind.one_message())
+    std::cout << fmt::format("# P50, P1: half of the {}, and 1 of 100, reach no more\n", over);
+}
+
+Report::Report(const BenchArguments& arguments, const Context& context)
+    : arguments_(arguments), noise_(arguments) {
+  check_json_target(arguments.json);
   json_ = std::make_unique<Json>(context_json(arguments, context));
   Json& json = *json_;
   if (arguments.fresh) json["fresh"] = true;
-  if (bandwidth_) json["window"] = arguments.window;
+  if (arguments.probe != Probe::none) json["probe"] = arguments.probe == Probe::probe ? "probe" : "mprobe";
+  if (arguments.offset > 0) json["offset"] = arguments.offset;
+  if (arguments.kind->id == Benchmark::partitioned) json["partitions"] = arguments.partitions;
+  if (arguments.kind->id == Benchmark::first) json["rounds"] = arguments.rounds;
+  if (!arguments.kind->one_message()) json["window"] = arguments.window;
   json["results"] = Json::array();
   if (!table()) return;
-
   print_context(arguments, context);
-  std::cout << fmt::format("{:<{}}", "# Size", size_width);
-  if (latency_) std::cout << fmt::format("{:>{}}", "Latency (us)", value_width);
-  if (bandwidth_) std::cout << fmt::format("{:>{}}", "Bandwidth (MB/s)", value_width);
-  if (arguments.kind->id == Benchmark::copy)
-    std::cout << fmt::format("{:>{}}{:>{}}", "To host (MB/s)", value_width, "From host (MB/s)", value_width);
-  if (arguments.validate) std::cout << fmt::format("{:>{}}", "Validation", value_width);
-  std::cout << std::endl;
+  print_statistics(arguments);
+  if (arguments.kind->id != Benchmark::first) print_headings();
 }
 
 Report::~Report() = default;
 
+void Report::print_headings() const {
+  std::cout << fmt::format("{:<{}}", "# Size", size_width);
+  for (const std::string& heading : headings()) print_cell(heading, heading);
+  std::cout << std::endl;
+}
+
+void Report::note_job_first(double us) {
+  (*json_)["job_first_us"] = us;
+  if (!table()) return;
+  std::cout << fmt::format("# first message of the job, {} byte{}: {:.2f} us\n", arguments_.smallest,
+                           arguments_.smallest == 1 ? "" : "s", us);
+  print_headings();
+}
+
+std::vector<std::string> Report::headings() const {
+  const Benchmark id = arguments_.kind->id;
+  std::vector<std::string> all;
+  for (const Quantity& quantity : quantities)
+    if (quantity.of(*arguments_.kind))
+      for (const Statistic& statistic : statistics(arguments_, quantity.bandwidth))
+        all.push_back(fmt::format("{}{}{}", statistic.name, *statistic.name ? " " : "", quantity.heading));
+  if (id == Benchmark::multi_bandwidth) all.push_back("Messages/s");
+  if (id == Benchmark::first) all.push_back("At message");
+  if (arguments_.validate) all.push_back("Validation");
+  return all;
+}
+
 void Report::add(const Measurement& m) {
+  const Benchmark id = arguments_.kind->id;
+  std::vector<std::string> cells;
   Json row = {{"bytes", m.bytes}, {"iterations", m.iterations}};
-  if (m.latency_us) row["latency_us"] = to_json(*m.latency_us);
-  if (m.bandwidth_mb_s) row["bandwidth_mb_s"] = to_json(*m.bandwidth_mb_s);
-  if (m.device_to_host_mb_s) row["device_to_host_mb_s"] = to_json(*m.device_to_host_mb_s);
-  if (m.host_to_device_mb_s) row["host_to_device_mb_s"] = to_json(*m.host_to_device_mb_s);
-  if (m.valid) row["valid"] = *m.valid;
+  bool doubtful = false;
+  for (const Quantity& quantity : quantities) {
+    if (!quantity.of(*arguments_.kind)) continue;
+    const Distribution& d = *(m.*quantity.values);
+    row[quantity.key] = to_json(d);
+    for (const Statistic& statistic : statistics(arguments_, quantity.bandwidth))
+      cells.push_back(fmt::format("{:.2f}", d.*statistic.value));
+    // The figures of new buffers are few, and meant to differ.
+    if (id != Benchmark::first)
+      doubtful |= noise_.look(fmt::format("{} of {} bytes", quantity.name, m.bytes), d, m.iterations);
+  }
+  if (id == Benchmark::multi_bandwidth)
+    cells.push_back(fmt::format("{:.0f}", m.bandwidth_mb_s->p50 * 1e6 / double(m.bytes)));
+  if (id == Benchmark::first) {
+    row["slowest"] = m.slowest;
+    cells.push_back(std::to_string(m.slowest));
+  }
+  if (m.valid) {
+    row["valid"] = *m.valid;
+    cells.push_back(*m.valid ? "Pass" : "Fail");
+  }
+  if (doubtful) row["doubtful"] = true;
   (*json_)["results"].push_back(row);
   valid_ = valid_ && m.valid.value_or(true);
   if (!table()) return;
   std::cout << fmt::format("{:<{}}", m.bytes, size_width);
-  for (const auto& column : {m.latency_us, m.bandwidth_mb_s, m.device_to_host_mb_s, m.host_to_device_mb_s})
-    if (column) std::cout << fmt::format("{:>{}.2f}", column->mean, value_width);
-  if (m.valid) std::cout << fmt::format("{:>{}}", *m.valid ? "Pass" : "Fail", value_width);
+  const std::vector<std::string> above = headings();
+  for (size_t i = 0; i < cells.size(); ++i) print_cell(above[i], cells[i]);
   std::cout << std::endl;  // a row at a time: some sizes take long
 }
 
 int Report::finish() {
   if (arguments_.validate) (*json_)["valid"] = valid_;
   if (!arguments_.json.empty()) write_json(arguments_.json, *json_);
+  if (table()) noise_.warn();
   if (table() && arguments_.validate)
     std::cout << fmt::format("# validation: {}\n",
                              valid_ ? "all received bytes are right" : "received bytes are WRONG");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a benchmark prints: a table like the OSU micro-benchmarks' (lines with # are context) or JSON with the
-// same results and more. The table shows means, as theirs does.
+// same results and more. The table shows medians, as `fairlead plot` does; -f adds what theirs shows.
 
 #pragma once
 
@@ -13,14 +13,10 @@
 #include <vector>
 
 #include "bench/arguments.h"
+#include "bench/distribution.h"
+#include "bench/noise.h"
 
 namespace fairlead::tools {
-
-// Of the means of equal batches of iterations.
-struct Distribution {
-  double mean = 0, min = 0, p50 = 0, p99 = 0, max = 0;
-};
-Distribution distribution(std::vector<double> values);
 
 struct Measurement {
   uint64_t bytes = 0;
@@ -30,6 +26,9 @@ struct Measurement {
   // copy: between pinned host memory and the device
   std::optional<Distribution> device_to_host_mb_s = {};
   std::optional<Distribution> host_to_device_mb_s = {};
+  // first: over the rounds; `slowest` is the message after the second whose median is greatest
+  std::optional<Distribution> allocate_us = {}, first_us = {}, second_us = {}, later_us = {}, slowest_us = {};
+  int64_t slowest = 0;  // counted from 1
   std::optional<bool> valid = {};
 };
 
@@ -43,11 +42,20 @@ struct Context {
   std::string devices = {};  // "0 -> 1"
 };
 
+// What a table shows of a quantity's distribution: the median, or more with -f.
+struct Statistic {
+  const char* name;
+  double Distribution::*value;
+};
+// `bandwidth`: the slow ones are the low ones.
+std::vector<Statistic> statistics(const BenchArguments& arguments, bool bandwidth);
+
 inline constexpr int size_width = 12, value_width = 18;
 
 // What every report says before its results, as JSON and as the table's first lines.
 nlohmann::ordered_json context_json(const BenchArguments& arguments, const Context& context);
 void print_context(const BenchArguments& arguments, const Context& context);
+void print_statistics(const BenchArguments& arguments);  // what the columns are of their distributions
 nlohmann::ordered_json to_json(const Distribution& distribution);
 
 class Report {
@@ -56,17 +64,21 @@ class Report {
   Report(const BenchArguments& arguments, const Context& context);
   ~Report();
 
+  // first: what the first message of the job takes, before all rows.
+  void note_job_first(double us);
   void add(const Measurement& measurement);
   // Writes the JSON; exit_problem when received bytes were wrong.
   int finish();
 
  private:
   bool table() const { return arguments_.json != "-"; }
+  std::vector<std::string> headings() const;
+  void print_headings() const;
 
   BenchArguments arguments_;
   std::unique_ptr<nlohmann::ordered_json> json_;
+  NoiseWatch noise_;
   bool valid_ = true;
-  bool latency_ = false, bandwidth_ = false;
 };
 
 // To a file, or to stdout for "-".

@@ -248,14 +248,19 @@ int tune_benchmark(const BenchArguments& arguments) {
   for (const Table& table : tables) runs += table.algorithms.size();
 
   Json last;
+  NoiseWatch noise(arguments);
   for (Table& table : tables) {
     for (const AlgorithmRow& algorithm : table.algorithms) {
       if (isatty(2))
         std::fprintf(stderr, "fairlead bench: run %zu of %zu: %s:%s in %d ranks\n", ++done, runs,
                      table.kind->name, std::string(algorithm.name).c_str(), table.ranks);
       last = run_of(arguments, table, algorithm);
-      for (const Json& result : last["results"])
+      for (const Json& result : last["results"]) {
         table.latency_us[result["bytes"].get<uint64_t>()].push_back(result["latency_us"]);
+        noise.take(result.value("doubtful", false),
+                   fmt::format("{}:{} of {} bytes", table.kind->name, algorithm.name,
+                               result["bytes"].get<uint64_t>()));
+      }
     }
     choose(table);
     if (!shows_table) continue;
@@ -267,6 +272,7 @@ int tune_benchmark(const BenchArguments& arguments) {
   coll::Rules rules = rules_of(tables, rank_counts(arguments));
   write_rules(arguments, rules, last);
   if (!arguments.json.empty()) write_results(arguments, tables, rules, last);
+  noise.warn();
   if (shows_table)
     std::cout << fmt::format("#\n# {} rules are in {}; to use them: export FAIRLEAD_TUNING={}\n",
                              rules.size(), arguments.output,

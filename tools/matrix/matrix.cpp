@@ -141,9 +141,17 @@ int matrix_benchmark(const BenchArguments& asked) {
     findings.advice.words = "These GPUs are simulated: their times mean nothing, and no advice follows.";
 
   bool valid = true;
+  NoiseWatch noise(arguments);
+  const int64_t measurements = arguments.iterations >= 0 ? arguments.iterations : trial_steps;
   for (const Way& way : findings.ways)
     for (size_t from = 0; from < gpus; ++from)
-      for (size_t to = 0; to < gpus; ++to) valid = valid && way.pairs.at(from, to).valid;
+      for (size_t to = 0; to < gpus; ++to) {
+        const PairValues& values = way.pairs.at(from, to);
+        valid = valid && values.valid;
+        for (const auto* found : {&values.latency_us, &values.one_way_mb_s, &values.both_ways_mb_s})
+          if (*found) noise.look(fmt::format("{} from {} to {}", way.name, from, to), **found, measurements);
+      }
+  noise.warn();
   if (arguments.json != "-") print(arguments, findings);
   Json json = to_json(arguments, context, findings);
   if (about.is_object())

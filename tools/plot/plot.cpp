@@ -13,8 +13,9 @@ namespace fairlead::tools {
 namespace {
 
 constexpr const char* summary =
-    "Draw the results of benchmarks against message size: latency, bandwidth, message rate, or the time and "
-    "bus bandwidth of a collective. Several files are drawn side by side, with their ratios to the first.";
+    "Draw the results of benchmarks against message size, as medians: latency, bandwidth, message rate, or "
+    "the time and bus bandwidth of a collective. Several files are drawn side by side, with their ratios to "
+    "the first.";
 
 }  // namespace
 

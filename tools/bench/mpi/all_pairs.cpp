@@ -33,47 +33,70 @@ void bring(PairResult* result, int from, int rank) {
   if (rank == 0) MPI_Recv(result, sizeof *result, MPI_BYTE, from, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+struct Column {
+  const char* key;
+  const char* heading;
+  Measurement PairResult::*of;
+  bool bandwidth;
+};
+constexpr Column columns[] = {{"latency_us", "Latency (us)", &PairResult::latency, false},
+                              {"bandwidth_mb_s", "One way (MB/s)", &PairResult::one_way, true},
+                              {"both_ways_mb_s", "Both (MB/s)", &PairResult::both_ways, true}};
+
+// With -f the statistic's name stands before the quantity's.
+int column_width(const BenchArguments& arguments) {
+  return arguments.full ? value_width + 2 : value_width;
+}
+
 class AllPairsReport {
  public:
   AllPairsReport(const BenchArguments& arguments, const Context& context)
-      : arguments_(arguments), json_(context_json(arguments, context)) {
+      : arguments_(arguments), json_(context_json(arguments, context)), noise_(arguments) {
     check_json_target(arguments.json);
     json_["window"] = arguments.window;
     json_["results"] = Json::array();
     if (!table()) return;
     print_context(arguments, context);
-    std::cout << fmt::format("# latency of {} bytes, bandwidth of {} bytes\n{:<12}{:>6}{:>{}}{:>{}}{:>{}}",
-                             arguments.smallest, arguments.largest, "# From", "To", "Latency (us)",
-                             value_width, "One way (MB/s)", value_width, "Both (MB/s)", value_width);
+    print_statistics(arguments);
+    std::cout << fmt::format("# latency of {} bytes, bandwidth of {} bytes\n{:<12}{:>6}", arguments.smallest,
+                             arguments.largest, "# From", "To");
+    for (const Column& column : columns)
+      for (const Statistic& statistic : statistics(arguments, column.bandwidth))
+        std::cout << fmt::format(
+            "{:>{}}", fmt::format("{}{}{}", statistic.name, *statistic.name ? " " : "", column.heading),
+            column_width(arguments));
     if (arguments.validate) std::cout << fmt::format("{:>8}", "Valid");
     std::cout << std::endl;
   }
 
   void add(const PairResult& r) {
-    bool valid = true;
-    for (const Measurement* m : {&r.latency, &r.one_way, &r.both_ways})
-      valid = valid && m->valid.value_or(true);
+    bool valid = true, doubtful = false;
+    Json row = {
+        {"from", r.from}, {"to", r.to}, {"latency_bytes", r.latency.bytes}, {"bytes", r.one_way.bytes}};
+    std::string line = fmt::format("{:<12}{:>6}", r.from, r.to);
+    for (const Column& column : columns) {
+      const Measurement& m = r.*column.of;
+      const Distribution& d = column.bandwidth ? *m.bandwidth_mb_s : *m.latency_us;
+      valid = valid && m.valid.value_or(true);
+      row[column.key] = to_json(d);
+      doubtful |= noise_.look(fmt::format("{} {} -> {}", column.heading, r.from, r.to), d, m.iterations);
+      for (const Statistic& statistic : statistics(arguments_, column.bandwidth))
+        line += fmt::format("{:>{}.2f}", d.*statistic.value, column_width(arguments_));
+    }
     valid_ = valid_ && valid;
-    Json row = {{"from", r.from},
-                {"to", r.to},
-                {"latency_bytes", r.latency.bytes},
-                {"latency_us", to_json(*r.latency.latency_us)},
-                {"bytes", r.one_way.bytes},
-                {"bandwidth_mb_s", to_json(*r.one_way.bandwidth_mb_s)},
-                {"both_ways_mb_s", to_json(*r.both_ways.bandwidth_mb_s)}};
-    if (arguments_.validate) row["valid"] = valid;
+    if (doubtful) row["doubtful"] = true;
+    if (arguments_.validate) {
+      row["valid"] = valid;
+      line += fmt::format("{:>8}", valid ? "Pass" : "Fail");
+    }
     json_["results"].push_back(row);
-    if (!table()) return;
-    std::cout << fmt::format("{:<12}{:>6}{:>{}.2f}{:>{}.2f}{:>{}.2f}", r.from, r.to,
-                             r.latency.latency_us->p50, value_width, r.one_way.bandwidth_mb_s->p50,
-                             value_width, r.both_ways.bandwidth_mb_s->p50, value_width);
-    if (arguments_.validate) std::cout << fmt::format("{:>8}", valid ? "Pass" : "Fail");
-    std::cout << std::endl;
+    if (table()) std::cout << line << std::endl;
   }
 
   int finish() {
     if (arguments_.validate) json_["valid"] = valid_;
     if (!arguments_.json.empty()) write_json(arguments_.json, json_);
+    if (table()) noise_.warn();
     return valid_ ? exit_success : exit_problem;
   }
 
@@ -82,22 +105,23 @@ class AllPairsReport {
 
   BenchArguments arguments_;
   Json json_;
+  NoiseWatch noise_;
   bool valid_ = true;
 };
 
 // Both directions of a pair of ranks, the first of which is `low`. The ranks of the pair call it.
-std::pair<PairResult, PairResult> measure(const BenchArguments& arguments, const Pair& pair, int low,
-                                          int high, int partner, bool simulated) {
+std::pair<PairResult, PairResult> measure(const BenchArguments& arguments, const Partners& pair, int low,
+                                          int high, int partner) {
   auto channel = make_mpi_channel(partner);
   Sweep sweep(arguments, Benchmark::latency, pair, *channel, Place::device);
   PairResult there{.from = low, .to = high}, back{.from = high, .to = low};
-  there.latency = back.latency = sweep.measure(arguments.smallest, simulated);
+  there.latency = back.latency = sweep.measure(arguments.smallest);
   sweep.turn_to(Benchmark::bandwidth, pair.place);
-  there.one_way = sweep.measure(arguments.largest, simulated);
+  there.one_way = sweep.measure(arguments.largest);
   sweep.turn_to(Benchmark::bandwidth, 1 - pair.place);
-  back.one_way = sweep.measure(arguments.largest, simulated);
+  back.one_way = sweep.measure(arguments.largest);
   sweep.turn_to(Benchmark::bidirectional, pair.place);
-  there.both_ways = back.both_ways = sweep.measure(arguments.largest, simulated);
+  there.both_ways = back.both_ways = sweep.measure(arguments.largest);
   return {there, back};
 }
 
@@ -122,17 +146,15 @@ int all_pairs_benchmark(const BenchArguments& arguments, Ranks& ranks) {
     report.emplace(arguments, context);
   });
 
-  const bool simulated = provider_of(arguments) == "sim";
   for (int low = 0; low < ranks.size; ++low)
     for (int high = low + 1; high < ranks.size; ++high) {
       bool takes_part = ranks.rank == low || ranks.rank == high;
-      Pair pair{.place = ranks.rank == high};
-      MPI_Comm_split(MPI_COMM_WORLD, takes_part ? 0 : MPI_UNDEFINED, ranks.rank, &pair.comm);
+      OwnedComm pair(takes_part ? 0 : MPI_UNDEFINED, ranks.rank);
       PairResult there{}, back{};
       if (takes_part) {
+        const bool is_low = ranks.rank == low;
         std::tie(there, back) =
-            measure(arguments, pair, low, high, ranks.rank == low ? high : low, simulated);
-        MPI_Comm_free(&pair.comm);
+            measure(arguments, {.comm = pair.get(), .place = is_low ? 0 : 1}, low, high, is_low ? high : low);
       }
       ranks.wait_for_all();
       bring(&there, low, ranks.rank);

@@ -24,8 +24,12 @@ class Channel {
   virtual void window(const void* from, void* to, uint64_t bytes, int count) = 0;
 };
 
-std::unique_ptr<Channel> make_mpi_channel(int partner);  // a rank of MPI_COMM_WORLD
-// Between ranks 0 and 1. Throws a Failure where no NCCL or RCCL library is found, or the GPU is simulated. Collective over the pair.
-std::unique_ptr<Channel> make_nccl_channel(const Ranks& ranks);
+// The partner is a rank of MPI_COMM_WORLD.
+std::unique_ptr<Channel> make_mpi_channel(int partner, Probe probe = Probe::none);
+// Messages in partitions. Throws a cannot_run Failure where the host MPI has none.
+std::unique_ptr<Channel> make_partitioned_channel(int partner, int partitions);
+// Between the two ranks of `pair`, collectively. Throws a Failure where no NCCL or RCCL library is found, or
+// the GPU is simulated.
+std::unique_ptr<Channel> make_nccl_channel(MPI_Comm pair);
 
 }  // namespace fairlead::tools

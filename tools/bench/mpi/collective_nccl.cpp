@@ -8,13 +8,17 @@
 namespace fairlead::tools {
 namespace {
 
+using coll::NcclLibrary;
+using coll::NcclOp;
+using coll::NcclType;
+
 NcclType nccl_type(Element element) {
-  constexpr NcclType types[] = {nccl_int8, nccl_int32, nccl_float32, nccl_float64};
+  constexpr NcclType types[] = {NcclType::int8, NcclType::int32, NcclType::float32, NcclType::float64};
   return types[static_cast<int>(element)];
 }
 
-NcclOperation nccl_operation(Reduction reduction) {
-  constexpr NcclOperation operations[] = {nccl_sum, nccl_prod, nccl_min, nccl_max};
+NcclOp nccl_operation(Reduction reduction) {
+  constexpr NcclOp operations[] = {NcclOp::sum, NcclOp::prod, NcclOp::min, NcclOp::max};
   return operations[static_cast<int>(reduction)];
 }
 
@@ -38,28 +42,28 @@ class NcclCollective : public CollectiveChannel {
   }
 
   void run(const CollectiveCall& c) override {
-    const Nccl& nccl = world_.nccl;
-    NcclComm comm = world_.comm;
+    const NcclLibrary& nccl = *world_.nccl;
+    NcclLibrary::Communicator comm = world_.comm;
     switch (id_) {
       case Collective::allreduce:
-        world_.require(nccl.AllReduce(c.from, c.to, c.elements, type_, operation_, comm, nullptr),
+        world_.require(nccl.all_reduce(c.from, c.to, c.elements, type_, operation_, comm, nullptr),
                        "ncclAllReduce");
         break;
       case Collective::bcast:
-        world_.require(nccl.Broadcast(c.from ? c.from : c.to, c.from ? const_cast<void*>(c.from) : c.to,
+        world_.require(nccl.broadcast(c.from ? c.from : c.to, c.from ? const_cast<void*>(c.from) : c.to,
                                       c.elements, type_, c.root, comm, nullptr),
                        "ncclBroadcast");
         break;
       case Collective::reduce:
-        world_.require(nccl.Reduce(c.from, c.to, c.elements, type_, operation_, c.root, comm, nullptr),
+        world_.require(nccl.reduce(c.from, c.to, c.elements, type_, operation_, c.root, comm, nullptr),
                        "ncclReduce");
         break;
       case Collective::allgather:
-        world_.require(nccl.AllGather(c.from, c.to, c.elements, type_, comm, nullptr), "ncclAllGather");
+        world_.require(nccl.all_gather(c.from, c.to, c.elements, type_, comm, nullptr), "ncclAllGather");
         break;
       case Collective::reduce_scatter:
-        world_.require(nccl.ReduceScatter(c.from, c.to, c.elements / static_cast<uint64_t>(ranks_), type_,
-                                          operation_, comm, nullptr),
+        world_.require(nccl.reduce_scatter(c.from, c.to, c.elements / static_cast<uint64_t>(ranks_), type_,
+                                           operation_, comm, nullptr),
                        "ncclReduceScatter");
         break;
       default:
@@ -76,25 +80,25 @@ class NcclCollective : public CollectiveChannel {
     auto block = [&](bool blocks, int peer) {
       return blocks ? static_cast<uint64_t>(peer) * c.elements * element_bytes_ : 0;
     };
-    world_.require(world_.nccl.GroupStart(), "ncclGroupStart");
+    world_.require(world_.nccl->group_start(), "ncclGroupStart");
     for (int peer = 0; peer < ranks_; ++peer) {
       if (c.from && (everyone || id_ == Collective::scatter || peer == c.root))
-        world_.require(world_.nccl.Send(static_cast<const char*>(c.from) + block(send_blocks, peer),
-                                        c.elements, type_, peer, world_.comm, nullptr),
+        world_.require(world_.nccl->send(static_cast<const char*>(c.from) + block(send_blocks, peer),
+                                         c.elements, type_, peer, world_.comm, nullptr),
                        "ncclSend");
       if (c.to && (everyone || id_ == Collective::gather || peer == c.root))
-        world_.require(world_.nccl.Recv(static_cast<char*>(c.to) + block(receive_blocks, peer), c.elements,
-                                        type_, peer, world_.comm, nullptr),
+        world_.require(world_.nccl->receive(static_cast<char*>(c.to) + block(receive_blocks, peer),
+                                            c.elements, type_, peer, world_.comm, nullptr),
                        "ncclRecv");
     }
-    world_.require(world_.nccl.GroupEnd(), "ncclGroupEnd");
+    world_.require(world_.nccl->group_end(), "ncclGroupEnd");
   }
 
   NcclRanks world_;
   Collective id_;
   uint64_t element_bytes_;
   NcclType type_;
-  NcclOperation operation_;
+  NcclOp operation_;
   int ranks_ = 1;
 };
 

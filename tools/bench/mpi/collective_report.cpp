@@ -26,7 +26,7 @@ std::string number(double value) {
 }  // namespace
 
 CollectiveReport::CollectiveReport(const BenchArguments& arguments, const Context& context)
-    : arguments_(arguments), ranks_(context.ranks) {
+    : arguments_(arguments), ranks_(context.ranks), noise_(arguments) {
   check_json_target(arguments.json);
   json_ = std::make_unique<Json>(context_json(arguments, context));
   Json& json = *json_;
@@ -39,6 +39,7 @@ CollectiveReport::CollectiveReport(const BenchArguments& arguments, const Contex
   if (!table()) return;
 
   print_context(arguments, context);
+  print_statistics(arguments);
   if (sized())
     std::cout << fmt::format("# elements: {}{}{}\n", arguments.element,
                              kind.reduces ? ", operation: " + arguments.reduction : "",
@@ -69,17 +70,19 @@ std::vector<CollectiveReport::Column> CollectiveReport::columns(const Collective
                  {{"Min Comm.(us)", number(m.least_us)}, {"Max Comm.(us)", number(m.greatest_us)}});
     all.push_back({"Overlap(%)", number(overlap_percent(m))});
   } else {
-    all.push_back({"Avg Latency(us)", number(m.latency_us.mean)});
     if (arguments_.full)
-      all.insert(all.end(), {{"Min Latency(us)", number(m.least_us)},
-                             {"Max Latency(us)", number(m.greatest_us)},
-                             {"P50(us)", number(m.latency_us.p50)},
-                             {"P99(us)", number(m.latency_us.p99)}});
+      all = {{"Avg Latency(us)", number(m.latency_us.mean)},
+             {"Min Latency(us)", number(m.least_us)},
+             {"Max Latency(us)", number(m.greatest_us)},
+             {"P50(us)", number(m.latency_us.p50)},
+             {"P99(us)", number(m.latency_us.p99)}};
+    else
+      all = {{"Latency(us)", number(m.latency_us.p50)}};
   }
   if (arguments_.full) all.push_back({"Iterations", std::to_string(m.iterations)});
   if (sized() && arguments_.kind->id == Benchmark::collective) {
     const CollectiveKind& kind = arguments_.collective();
-    double seconds = m.latency_us.mean / 1e6;
+    double seconds = m.latency_us.p50 / 1e6;
     all.push_back({"algbw(GB/s)", number(algorithm_bandwidth(kind, m.bytes, ranks_, seconds))});
     all.push_back({"busbw(GB/s)", number(bus_bandwidth(kind, m.bytes, ranks_, seconds))});
   }
@@ -101,10 +104,12 @@ void CollectiveReport::add(const CollectiveMeasurement& m) {
     row["wait_us"] = m.overlap->wait_us;
     row["overlap_percent"] = overlap_percent(m);
   } else if (sized()) {
-    double seconds = m.latency_us.mean / 1e6;
+    double seconds = m.latency_us.p50 / 1e6;
     row["algbw_gb_s"] = algorithm_bandwidth(arguments_.collective(), m.bytes, ranks_, seconds);
     row["busbw_gb_s"] = bus_bandwidth(arguments_.collective(), m.bytes, ranks_, seconds);
   }
+  if (noise_.look(sized() ? fmt::format("{} bytes", m.bytes) : "the time", m.latency_us, m.iterations))
+    row["doubtful"] = true;
   if (arguments_.validate) row["valid"] = !m.wrong;
   if (m.wrong) row["wrong"] = {{"rank", m.wrong->rank}, {"byte", m.wrong->byte}};
   (*json_)["results"].push_back(row);
@@ -126,6 +131,7 @@ void CollectiveReport::leave_out(const std::string& line) {
 int CollectiveReport::finish() {
   if (arguments_.validate) (*json_)["valid"] = valid_;
   if (!arguments_.json.empty()) write_json(arguments_.json, *json_);
+  if (table()) noise_.warn();
   if (table() && arguments_.validate)
     std::cout << fmt::format("# validation: {}\n",
                              valid_ ? "all received bytes are right" : "received bytes are WRONG");

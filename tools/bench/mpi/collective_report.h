@@ -57,6 +57,7 @@ class CollectiveReport {
   BenchArguments arguments_;
   int ranks_;
   std::unique_ptr<nlohmann::ordered_json> json_;
+  NoiseWatch noise_;
   bool valid_ = true;
 };
 

@@ -80,7 +80,7 @@ class CollectiveRun {
     }
   }
 
-  // Seconds per call in this rank, a mean for each of up to a hundred batches.
+  // Seconds per call in this rank.
   std::vector<double> timed(int64_t calls, uint64_t bytes) {
     using Clock = std::chrono::steady_clock;
     return batches(calls, [&](int64_t batch) {
@@ -211,8 +211,7 @@ int collective_benchmark(const BenchArguments& arguments, Ranks& ranks) {
     report.emplace(arguments, context);
   });
 
-  // Calls on host memory go at full speed on any machine.
-  bool simulated = arguments.needs_device() && provider_of(arguments) == "sim";
+  const bool simulated = is_simulated(arguments);
   for (uint64_t bytes : sizes) {
     CollectiveMeasurement m = run->measure(bytes, simulated);
     if (report) report->add(m);

@@ -31,7 +31,7 @@ struct Count {
 
 class MpiChannel : public Channel {
  public:
-  explicit MpiChannel(int partner) : partner_(partner) {}
+  MpiChannel(int partner, Probe probe) : partner_(partner), probe_(probe) {}
 
   std::string name() const override { return "MPI"; }
 
@@ -42,7 +42,15 @@ class MpiChannel : public Channel {
 
   void receive(void* to, uint64_t bytes) override {
     Count count(bytes);
-    MPI_Recv(to, count.number, count.type, partner_, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Status status;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    if (probe_ == Probe::probe) MPI_Probe(partner_, tag, MPI_COMM_WORLD, &status);
+    if (probe_ == Probe::matched) MPI_Mprobe(partner_, tag, MPI_COMM_WORLD, &message, &status);
+    if (probe_ != Probe::none) count.number = told(status, count);
+    if (probe_ == Probe::matched)
+      MPI_Mrecv(to, count.number, count.type, &message, MPI_STATUS_IGNORE);
+    else
+      MPI_Recv(to, count.number, count.type, partner_, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   }
 
   void window(const void* from, void* to, uint64_t bytes, int messages) override {
@@ -62,14 +70,25 @@ class MpiChannel : public Channel {
   }
 
  private:
+  // The buffer holds no more than the message that is due.
+  static int told(const MPI_Status& status, const Count& due) {
+    int number = 0;
+    MPI_Get_count(&status, due.type, &number);
+    if (number != due.number)
+      throw Failure(exit_problem,
+                    fmt::format("a probe tells of {} elements, where {} were sent", number, due.number));
+    return number;
+  }
+
   int partner_;
+  Probe probe_;
   std::vector<MPI_Request> requests_;
 };
 
 }  // namespace
 
-std::unique_ptr<Channel> make_mpi_channel(int partner) {
-  return std::make_unique<MpiChannel>(partner);
+std::unique_ptr<Channel> make_mpi_channel(int partner, Probe probe) {
+  return std::make_unique<MpiChannel>(partner, probe);
 }
 
 }  // namespace fairlead::tools

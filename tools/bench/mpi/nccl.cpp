@@ -2,7 +2,6 @@
 
 #include "bench/mpi/nccl.h"
 
-#include <dlfcn.h>
 #include <fairlead/device.h>
 #include <fmt/format.h>
 
@@ -13,45 +12,19 @@
 namespace fairlead::tools {
 namespace {
 
-constexpr int nccl_success = 0;
+constexpr int nccl_success = coll::nccl_result::success;
 
-void* open_library(const std::string& provider) {
-  std::string name = provider == "rocm" ? "librccl.so.1" : "libnccl.so.2";
+// That of NCCL_HOME, else the one that the loader finds.
+const coll::NcclLibrary& library_for(const std::string& provider) {
+  std::string name = provider == "rocm" ? "librccl.so.1" : "libnccl.so.2", why_not;
+  const coll::NcclLibrary* library = nullptr;
   if (const char* home = std::getenv("NCCL_HOME"))
-    if (void* library = dlopen(fmt::format("{}/lib/{}", home, name).c_str(), RTLD_NOW | RTLD_LOCAL))
-      return library;
-  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    library = coll::load_nccl(fmt::format("{}/lib/{}", home, name), &why_not);
+  if (!library) library = coll::load_nccl(name, &why_not);
   if (!library)
     throw cannot_run(fmt::format(
-        "--via nccl: {}; set NCCL_HOME to its prefix or add its folder to LD_LIBRARY_PATH", dlerror()));
-  return library;
-}
-
-template <class Function>
-void bind(void* library, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(library, name));
-  if (!*function)
-    throw cannot_run(fmt::format("--via nccl: this library has no {}; NCCL 2.7 or later is needed", name));
-}
-
-Nccl load(const std::string& provider) {
-  void* library = open_library(provider);
-  Nccl nccl{};
-  bind(library, "ncclGetVersion", &nccl.GetVersion);
-  bind(library, "ncclGetErrorString", &nccl.GetErrorString);
-  bind(library, "ncclGetUniqueId", &nccl.GetUniqueId);
-  bind(library, "ncclCommInitRank", &nccl.CommInitRank);
-  bind(library, "ncclCommDestroy", &nccl.CommDestroy);
-  bind(library, "ncclSend", &nccl.Send);
-  bind(library, "ncclRecv", &nccl.Recv);
-  bind(library, "ncclGroupStart", &nccl.GroupStart);
-  bind(library, "ncclGroupEnd", &nccl.GroupEnd);
-  bind(library, "ncclAllReduce", &nccl.AllReduce);
-  bind(library, "ncclReduce", &nccl.Reduce);
-  bind(library, "ncclReduceScatter", &nccl.ReduceScatter);
-  bind(library, "ncclAllGather", &nccl.AllGather);
-  bind(library, "ncclBroadcast", &nccl.Broadcast);
-  return nccl;
+        "--via nccl: {}; set NCCL_HOME to its prefix or add its folder to LD_LIBRARY_PATH", why_not));
+  return *library;
 }
 
 }  // namespace
@@ -63,7 +36,7 @@ NcclRanks::NcclRanks(MPI_Comm members) {
   // All ranks must have a library before any waits for another inside NCCL.
   std::string lacking;
   try {
-    nccl = load(provider);
+    nccl = &library_for(provider);
   } catch (const Failure& failure) {
     lacking = failure.what();
   }
@@ -74,27 +47,26 @@ NcclRanks::NcclRanks(MPI_Comm members) {
   int rank = 0, size = 1;
   MPI_Comm_rank(members, &rank);
   MPI_Comm_size(members, &size);
-  NcclId id{};
-  int got_id = rank == 0 ? nccl.GetUniqueId(&id) : nccl_success;
+  coll::NcclId id{};
+  int got_id = rank == 0 ? nccl->unique_id(&id) : nccl_success;
   MPI_Bcast(&got_id, 1, MPI_INT, 0, members);
   require(got_id, "ncclGetUniqueId");
   MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, members);
-  require(nccl.CommInitRank(&comm, size, id, rank), "ncclCommInitRank");
+  coll::NcclConfig config;
+  require(nccl->init_rank(&comm, size, id, rank, &config), "ncclCommInitRankConfig");
 }
 
 NcclRanks::~NcclRanks() {
-  if (comm) nccl.CommDestroy(comm);
+  if (comm) nccl->destroy(comm);
 }
 
 std::string NcclRanks::name() const {
-  int version = 0;
-  nccl.GetVersion(&version);
-  return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  return nccl->name;
 }
 
 void NcclRanks::require(int result, const char* call) const {
   if (result != nccl_success)
-    throw cannot_run(fmt::format("--via nccl: {}: {}", call, nccl.GetErrorString(result)));
+    throw cannot_run(fmt::format("--via nccl: {}: {}", call, nccl->describe(result)));
 }
 
 void NcclRanks::finish() const {

@@ -50,11 +50,6 @@ Ranks::Ranks() {
   MPI_Comm_rank(node, &local_rank);
   MPI_Comm_size(node, &local_size);
   MPI_Comm_free(&node);
-  MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &pair);
-}
-
-Ranks::~Ranks() {
-  if (pair != MPI_COMM_NULL) MPI_Comm_free(&pair);
 }
 
 void Ranks::take_device(const BenchArguments& arguments) {

@@ -20,11 +20,24 @@ class AgreedFailure : public Failure {
   using Failure::Failure;
 };
 
+// A communicator made for a while.
+class OwnedComm {
+ public:
+  // Of the ranks of MPI_COMM_WORLD that give the same colour, in their order. Collective over that.
+  OwnedComm(int colour, int rank) { MPI_Comm_split(MPI_COMM_WORLD, colour, rank, &comm_); }
+  ~OwnedComm() {
+    if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
+  }
+  OwnedComm(const OwnedComm&) = delete;
+  OwnedComm& operator=(const OwnedComm&) = delete;
+  MPI_Comm get() const { return comm_; }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
 struct Ranks {
   Ranks();
-  ~Ranks();
-  Ranks(const Ranks&) = delete;
-  Ranks& operator=(const Ranks&) = delete;
 
   // Local rank modulo the number of GPUs; remembered in `device`. Throws where there is no GPU.
   void take_device(const BenchArguments& arguments);
@@ -41,11 +54,10 @@ struct Ranks {
 
   int rank = 0, size = 1;
   int local_rank = 0, local_size = 1;
-  int device = -1;                // -1: none taken
-  MPI_Comm pair = MPI_COMM_NULL;  // ranks 0 and 1
+  int device = -1;  // -1: none taken
 };
 
-int sweep_benchmark(const BenchArguments& arguments, Ranks& ranks);
+int messages_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int all_pairs_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int pairs_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int collective_benchmark(const BenchArguments& arguments, Ranks& ranks);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One step repeated between two ranks, for latency, bandwidth in one direction or in both, each rank's
-// buffers where its placement letter says.
+// One step repeated between two ranks, or between many pairs at once: for latency, bandwidth in one direction
+// or in both, each rank's buffers where its placement letter says.
 //
 // With validation the timed run ends with a look at what it received, and further steps follow, each with new
 // data and a cleared receive buffer: only that shows that every message is this one and not the last.
@@ -11,136 +11,72 @@
 
 #pragma once
 
-#include <optional>
+#include <memory>
+#include <vector>
 
 #include "bench/buffer.h"
 #include "bench/mpi/channel.h"
 #include "bench/mpi/ranks.h"
+#include "bench/report.h"
 #include "bench/timing.h"
 
 namespace fairlead::tools {
 
-struct Pair {
-  MPI_Comm comm = MPI_COMM_NULL;  // of the two ranks
-  int place = 0;                  // 0 or 1: where only one sends, it is 0
+// Who measures at once: each rank of the first half of a communicator with one of the second.
+struct Partners {
+  MPI_Comm comm = MPI_COMM_NULL;
+  int place = 0;  // 0 or 1: where only one sends, it is 0
 };
 
 class Sweep {
  public:
-  Sweep(const BenchArguments& arguments, Benchmark kind, Pair pair, Channel& channel, Place place)
-      : arguments_(arguments), kind_(kind), pair_(pair), channel_(channel), place_(place) {
-    allocate(arguments.largest);
-  }
+  Sweep(const BenchArguments& arguments, Benchmark kind, Partners partners, Channel& channel, Place place);
 
   // From now on; the buffers remain.
-  void turn_to(Benchmark kind, int place) {
-    kind_ = kind;
-    pair_.place = place;
-  }
+  void turn_to(Benchmark kind, int place);
 
-  Measurement measure(uint64_t bytes, bool simulated) {
-    prepare(bytes, 0);
-    Repetitions wanted = repetitions(arguments_, bytes, latency() ? usual_messages : usual_windows);
-    int64_t trials = std::min(trial_steps, wanted.warmup);
-    wanted = agreed(within_budget(arguments_, wanted, mean(timed(trials, bytes)), simulated));
-    timed(wanted.warmup - trials, bytes);
-    incoming_->clear(0, bytes);
-    MPI_Barrier(pair_.comm);
-    std::vector<double> seconds = timed(wanted.timed, bytes);
-    Measurement m{.bytes = bytes, .iterations = wanted.timed};
-    for (double& value : seconds) value = in_unit(bytes, value);
-    (latency() ? m.latency_us : m.bandwidth_mb_s) = distribution(seconds);
-    if (arguments_.validate) m.valid = validate(bytes);
-    return m;
-  }
+  // The results are those of the communicator's first rank, by the clocks of its first half.
+  Measurement measure(uint64_t bytes);
+  // Of messages with new buffers.
+  Measurement measure_first(uint64_t bytes);
+  // The time of one step, once.
+  double once_us(uint64_t bytes);
 
  private:
-  bool latency() const { return kind_ == Benchmark::latency; }
-  bool receives() const { return kind_ != Benchmark::bandwidth || pair_.place == 1; }
-  bool sends() const { return kind_ != Benchmark::bandwidth || pair_.place == 0; }
+  // An outgoing and an incoming message.
+  struct Buffers {
+    Buffers(Place place, uint64_t bytes) : outgoing(place, bytes), incoming(place, bytes) {}
+    Buffer outgoing, incoming;
+  };
 
-  void allocate(uint64_t bytes) {
-    outgoing_.reset();
-    incoming_.reset();
-    outgoing_.emplace(place_, bytes);
-    incoming_.emplace(place_, bytes);
-  }
+  bool one_message() const;
+  bool receives() const { return !one_way() || partners_.place == 1; }
+  bool sends() const { return !one_way() || partners_.place == 0; }
+  bool one_way() const;
 
-  // Seconds per step.
-  std::vector<double> timed(int64_t steps, uint64_t bytes) {
-    auto step = [&] { run_step(bytes); };
-    if (!arguments_.fresh) return time_batches(steps, step);
-    std::vector<double> seconds;
-    for (int64_t i = 0; i < steps; ++i) {
-      allocate(bytes);
-      MPI_Barrier(pair_.comm);
-      seconds.push_back(time_batches(1, step).front());
-    }
-    return seconds;
-  }
+  void allocate(uint64_t bytes);
+  // Seconds per step, an element for each batch; of this rank.
+  std::vector<double> timed(int64_t steps, uint64_t bytes);
+  // The mean over the pairs of each element.
+  std::vector<double> over_pairs(std::vector<double> seconds) const;
+  Repetitions agreed(Repetitions r) const;
+  void run_step(uint64_t bytes);
+  Distribution in_unit(uint64_t bytes, std::vector<double> seconds) const;
 
-  // Each rank's clock differs; that of one counts.
-  Repetitions agreed(Repetitions r) const {
-    MPI_Bcast(&r.timed, 1, MPI_INT64_T, 0, pair_.comm);
-    MPI_Bcast(&r.warmup, 1, MPI_INT64_T, 0, pair_.comm);
-    return r;
-  }
-
-  void run_step(uint64_t bytes) {
-    void* from = sends() ? outgoing_->address() : nullptr;
-    void* to = receives() ? incoming_->address() : nullptr;
-    if (!latency()) {
-      channel_.window(from, to, bytes, arguments_.window);
-    } else if (pair_.place == 0) {
-      channel_.send(from, bytes);
-      channel_.receive(to, bytes);
-    } else {
-      channel_.receive(to, bytes);
-      channel_.send(from, bytes);
-    }
-  }
-
-  double in_unit(uint64_t bytes, double seconds) const {
-    if (latency()) return seconds * 1e6 / 2;
-    double directions = kind_ == Benchmark::bidirectional ? 2 : 1;
-    return double(bytes) * arguments_.window * directions / seconds / 1e6;
-  }
-
-  static uint64_t seed(uint64_t bytes, int64_t iteration, int sender) {
-    return (bytes << 20) + static_cast<uint64_t>(iteration) * 2 + static_cast<uint64_t>(sender);
-  }
-
-  void prepare(uint64_t bytes, int64_t iteration) {
-    if (arguments_.fresh) allocate(bytes);
-    outgoing_->write_pattern(0, bytes, seed(bytes, iteration, pair_.place));
-    incoming_->clear(0, bytes);
-    MPI_Barrier(pair_.comm);
-  }
-
-  bool arrived(uint64_t bytes, int64_t iteration) const {
-    return !receives() || incoming_->holds_pattern(0, bytes, seed(bytes, iteration, 1 - pair_.place));
-  }
-
-  bool validate(uint64_t bytes) {
-    constexpr uint64_t large = 1 << 20;
-    const int64_t iterations = bytes < large ? 10 : 3;
-    // Fresh buffers held nothing worth looking at.
-    int right = arguments_.fresh || arrived(bytes, 0), right_everywhere = 0;
-    for (int64_t i = 1; i <= iterations; ++i) {
-      prepare(bytes, i);
-      run_step(bytes);
-      right = right && arrived(bytes, i);
-    }
-    MPI_Allreduce(&right, &right_everywhere, 1, MPI_INT, MPI_MIN, pair_.comm);
-    return right_everywhere;
-  }
+  uint64_t seed(uint64_t bytes, int64_t iteration, int sender) const;
+  void prepare(uint64_t bytes, int64_t iteration);
+  bool arrived(uint64_t bytes, int64_t iteration) const;
+  bool validate(uint64_t bytes);
 
   const BenchArguments& arguments_;
   Benchmark kind_;
-  Pair pair_;
+  Partners partners_;
   Channel& channel_;
   Place place_;
-  std::optional<Buffer> outgoing_, incoming_;
+  bool simulated_;
+  int pairs_ = 1, pair_ = 0;  // how many there are, and which this rank is of
+  bool keeps_time_ = true;
+  std::shared_ptr<Buffers> buffers_;
 };
 
 }  // namespace fairlead::tools

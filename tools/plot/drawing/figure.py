@@ -68,7 +68,7 @@ def value_axis(axes, low, high, most=8):
 
 
 def value_limits(columns, quantity):
-    """Bands may run out of the panel: one slow batch must not press all lines together."""
+    """Bands may run out of the panel: one slow hundredth must not press all lines together."""
     values = [value for column in columns for series in column.series
               for value in series.values[quantity.name].values()]
     low = max(min(v.least for v in values), min(v.middle for v in values) / 2)
@@ -122,7 +122,7 @@ def draw_heat_map(axes, column, quantity):
                 if value:
                     axes.text(size, place + 0.5, number_text(value.middle), ha="center", va="center", fontsize=7,
                               color="white" if scale(value.middle) < 0.55 else "black")
-    axes.set_yticks([place + 0.5 for place in range(len(series))], [str(one.stride) for one in series])
+    axes.set_yticks([place + 0.5 for place in range(len(series))], [str(one.part) for one in series])
     axes.invert_yaxis()
     axes.set_ylabel("stride")
     axes.set_title(f"{quantity.label} at each stride (ranks)", **NOTE)

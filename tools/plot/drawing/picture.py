@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a picture shows, whoever draws it: panels of series over sizes, a panel of ratios to the first, a caption.
 
-Columns are strides where several runs of `pairs` are drawn, else there is one. A single run of `pairs` has a series
-for each stride.
+Some runs have parts: `pairs` the strides, `first` the messages of new buffers. Each part has a column where several such
+runs are drawn, and a series where it is one; other runs have one column.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Series:
     label: str
     style: int  # the same number looks the same in all panels
     values: dict[str, dict[int, Value]]  # by quantity and bytes
-    stride: int | None = None  # where it is one stride of a run
+    part: int | str | None = None  # where it is one part of a run
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Picture:
     columns: list[Column]
     first: str  # label of the run that the others are compared with
     compared: Quantity | None  # what the ratios are of
-    strides: bool  # the series are the strides of one run
+    strides: bool  # the series are the strides of one run of pairs
     caption: list[str]
     middle: str  # what lines show
     spread: str  # what bands around them show; "" where the runs have none
@@ -59,8 +59,8 @@ class Picture:
         return {series.style: series.label for column in self.columns for series in column.series}
 
 
-def column(title, runs, quantities, stride=None):
-    series = [Series(run.label, number, {q.name: run.values(q, stride) for q in quantities})
+def column(title, runs, quantities, part=None):
+    series = [Series(run.label, number, {q.name: run.values(q, part) for q in quantities})
               for number, run in enumerate(runs)]
     return Column(title, [one for one in series if any(one.values.values())])
 
@@ -92,14 +92,16 @@ def compose(benchmark: str, runs: list[Run], asked: list[str]):
     if benchmark != YARDSTICK:
         cut_yardstick(runs)
     quantities = [QUANTITIES[name] for name in dict.fromkeys(asked or kind.usual)]
-    strides = sorted({stride for run in runs for stride in run.strides})
-    by_stride = bool(strides) and len(runs) == 1
-    if by_stride:
-        series = [Series(away(stride), number, {q.name: runs[0].values(q, stride) for q in quantities}, stride)
-                  for number, stride in enumerate(strides)]
-        columns = [Column("", series)]
-    elif strides:
-        columns = [column(away(stride), runs, quantities, stride) for stride in strides]
+    parts = list(dict.fromkeys(part for run in runs for part in run.parts))
+    if benchmark == "pairs":
+        parts.sort()
+    by_part = bool(parts) and len(runs) == 1
+    if by_part:
+        series = [Series(title_of(part), number, {q.name: runs[0].values(q, part) for q in quantities}, part)
+                  for number, part in enumerate(parts)]
+        columns = [Column("", [one for one in series if any(one.values.values())])]
+    elif parts:
+        columns = [column(title_of(part), runs, quantities, part) for part in parts]
     else:
         columns = [column("", runs, quantities)]
     columns = [one for one in columns if one.series]
@@ -109,11 +111,10 @@ def compose(benchmark: str, runs: list[Run], asked: list[str]):
     compared = next((q for q in quantities if q.logarithmic and any(one.ratios(q) for one in columns)), None)
     values = [value for one in columns for series in one.series for known in series.values.values()
               for value in known.values()]
-    middle, spread = (("means over the pairs", "from the slowest to the fastest pair") if strides else
-                      ("medians", "from the least to the greatest batch of iterations"))
-    return Picture(kind.title, quantities, columns, runs[0].label, None if by_stride else compared, by_stride,
-                   caption(runs), middle, spread if any(value.least < value.greatest for value in values) else "")
+    spread = kind.spread if any(value.least < value.greatest for value in values) else ""
+    return Picture(kind.title, quantities, columns, runs[0].label, None if by_part else compared,
+                   by_part and benchmark == "pairs", caption(runs), kind.middle, spread)
 
 
-def away(stride):
-    return f"partner {stride} rank{'s' * (stride != 1)} away"
+def title_of(part):
+    return part if isinstance(part, str) else f"partner {part} rank{'s' * (part != 1)} away"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can be drawn: the quantities in a row of results, and which of them each benchmark has.
 
-Values are medians with the least and the greatest, in the units that the axes name.
+Values are medians between the first and the last hundredth of what was measured, in the units that the axes name.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Benchmark:
     title: str
     usual: tuple[str, ...]  # drawn where --quantity does not say
     more: tuple[str, ...] = ()
+    middle: str = "medians over the iterations"
+    spread: str = "all but the least and the greatest hundredth of them"
 
     @property
     def quantities(self):
@@ -43,14 +45,15 @@ class Benchmark:
 
 def spread(distribution, factor=1.0):
     middle = distribution.get("p50", distribution["mean"])
-    return Value(*(factor * value for value in (middle, distribution["min"], distribution["max"])))
+    least, greatest = (distribution.get(key, distribution[end]) for key, end in (("p1", "min"), ("p99", "max")))
+    return Value(factor * middle, factor * least, factor * greatest)
 
 
 def bus_bandwidth(row):
-    """The benchmark gives the one of the mean time; the others follow, since bandwidth is bytes over time."""
-    time = row["latency_us"]
-    scale = row["busbw_gb_s"] * time["mean"]
-    return Value(*(scale / time[key] if time[key] > 0 else 0.0 for key in ("p50", "max", "min")))
+    """The benchmark gives the one of the median time; the others follow, since bandwidth is bytes over time."""
+    time = spread(row["latency_us"])
+    scale = row["busbw_gb_s"] * time.middle
+    return Value(*(scale / each if each > 0 else 0.0 for each in (time.middle, time.greatest, time.least)))
 
 
 def overlap(row):
@@ -75,10 +78,20 @@ BENCHMARKS = {
     "bw": Benchmark("Messages in one direction", ("bandwidth",), ("rate",)),
     "bibw": Benchmark("Messages in both directions at once", ("bandwidth",), ("rate",)),
     "copy": Benchmark("The GPU's own copy", ("latency", "bandwidth"), ("rate",)),
-    "pairs": Benchmark("Messages between pairs of ranks", ("bandwidth",), ("latency", "rate")),
+    "mbw_mr": Benchmark("Messages of many pairs at once", ("bandwidth", "rate")),
+    "multi_lat": Benchmark("Latency of a message while many pairs play ping-pong", ("latency",)),
+    "partitioned": Benchmark("Latency of a partitioned message", ("latency",)),
+    "first": Benchmark("Messages from new buffers", ("time",), middle="medians over new buffers",
+                       spread="all but the least and the greatest hundredth of them"),
+    "pairs": Benchmark("Messages between pairs of ranks", ("bandwidth",), ("latency", "rate"),
+                       "means over the pairs", "from the slowest to the fastest pair"),
     **{name: Benchmark(f"MPI_{name.capitalize()}", ("time", "busbw")) for name in COLLECTIVES},
     **{f"i{name}": Benchmark(f"MPI_I{name}", ("time", "overlap")) for name in COLLECTIVES},
 }
+
+# What the rows of `first` hold, and the lines' names.
+OF_NEW_BUFFERS = {"allocate_us": "allocation", "first_us": "first message", "second_us": "second message",
+                  "slowest_us": "slowest later message", "later_us": "later messages"}
 
 # The copy is what a message can at best reach: it may stand beside these.
 YARDSTICK, MEASURED_BY_IT = "copy", ("latency", "bw")

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 
 from failure import usage
-from quantities import BENCHMARKS, MEASURED_BY_IT, QUANTITIES, YARDSTICK
+from quantities import BENCHMARKS, MEASURED_BY_IT, OF_NEW_BUFFERS, QUANTITIES, YARDSTICK
 
 ACCEPTED = ("accepted: what `fairlead bench NAME --json FILE` or `fairlead matrix --json FILE` wrote, a trace of "
             "`fairlead run --trace FILE`, and what `fairlead bench pairs` prints")
@@ -29,10 +29,11 @@ class Run:
     facts: list[str] = field(default_factory=list)
 
     @property
-    def strides(self):
-        return list(dict.fromkeys(row["stride"] for row in self.rows if "stride" in row))
+    def parts(self):
+        """What one run has several lines of: the strides of pairs, the messages of first."""
+        return list(dict.fromkeys(row["part"] for row in self.rows if "part" in row))
 
-    def values(self, quantity, stride=None):
+    def values(self, quantity, part=None):
         """{bytes: Value}, ascending; what is not there, and what has no place on the quantity's axis, is left out."""
         found = {}
         for row in self.rows:
@@ -41,7 +42,7 @@ class Run:
             except (KeyError, ZeroDivisionError):
                 continue
             drawable = all(map(math.isfinite, value)) and (value.middle > 0 or not quantity.logarithmic)
-            if row.get("stride") == stride and drawable:
+            if row.get("part") == part and drawable:
                 found[row["bytes"]] = value
         return dict(sorted(found.items()))
 
@@ -61,7 +62,7 @@ def read_pairs(lines):
         if stride is None or len(words) != PAIRS_COLUMNS:
             raise usage(f"line {number} is no row of `fairlead bench pairs`: '{line[:40]}'")
         longs, time, bandwidth = words[1], words[2:5], words[5:8]
-        rows.append({"stride": stride, "bytes": int(longs) * 8,
+        rows.append({"part": stride, "bytes": int(longs) * 8,
                      "latency_us": dict(zip(("max", "mean", "min"), time)),
                      "bandwidth_mb_s": dict(zip(("min", "mean", "max"), (GIB / 1e6 * b for b in bandwidth)))})
     return rows
@@ -110,7 +111,10 @@ def read_run(file):
     rows = about.pop("results", None)
     if name == "pairs":  # as bench/compare keeps them
         about["header"] = [line.removeprefix("# ") for line in about.get("header", [])]
-        rows = [{"latency_us": row.get("time_us"), **row} for row in rows or []]
+        rows = [{"latency_us": row.get("time_us"), "part": row.get("stride"), **row} for row in rows or []]
+    if name == "first" and isinstance(rows, list):
+        rows = [{"part": part, "bytes": row["bytes"], "latency_us": row[key]} for row in rows if isinstance(row, dict)
+                for key, part in OF_NEW_BUFFERS.items() if key in row and "bytes" in row]
     return checked(Run(file, name, about, rows))
 
 
@@ -121,8 +125,8 @@ def checked(run):
     try:
         if not all(isinstance(row["bytes"], int) and row["bytes"] > 0 for row in run.rows):
             raise ValueError
-        if not any(run.values(QUANTITIES[name], stride) for name in BENCHMARKS[run.benchmark].quantities
-                   for stride in run.strides or [None]):
+        if not any(run.values(QUANTITIES[name], part) for name in BENCHMARKS[run.benchmark].quantities
+                   for part in run.parts or [None]):
             raise ValueError
         run.facts = facts(run.about)
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -163,6 +167,14 @@ def placement(about):
     return " to ".join(words.get(letter, letter) for letter in about.get("placement", []))
 
 
+def variant(about):
+    """What options made of the benchmark."""
+    words = [f"{about['partitions']} partitions"] if "partitions" in about else []
+    words += [f"offset {about['offset']}"] if "offset" in about else []
+    words += [f"by {about['probe']}"] if "probe" in about else []
+    return ", ".join(words + ["new buffers"] * bool(about.get("fresh")))
+
+
 def hardware(about):
     """One line each: GPUs, driver, processor."""
     machine, provider = about.get("hardware", {}), about.get("provider", "none")
@@ -192,7 +204,7 @@ def facts(about):
     if about.get("mpi", {}).get("abi"):
         lines.append("Fairlead loaded" if about.get("preloaded") else "Fairlead not loaded")
         lines.append(f"{about['ranks']} ranks")
-    lines += [placement(about), about.get("date", "")[:10]]
+    lines += [placement(about), variant(about), about.get("date", "")[:10]]
     return [line for line in lines if line]
 
 
@@ -213,14 +225,14 @@ def label(runs, given):
         run.label = text
     if given:
         return
-    for telling in (lambda run: placement(run.about), lambda run: f"{run.about.get('ranks')} ranks",
+    for telling in (lambda run: placement(run.about), lambda run: variant(run.about), lambda run: f"{run.about.get('ranks')} ranks",
                     lambda run: ", ".join(hardware(run.about)[:1]), lambda run: os.path.basename(run.file),
                     lambda run: run.file):
         for text in {run.label for run in runs}:
             alike = [run for run in runs if run.label == text]
             if len({telling(run) for run in alike}) > 1:
                 for run in alike:
-                    run.label = f"{text}, {telling(run)}"
+                    run.label = ", ".join(filter(None, (text, telling(run))))
 
 
 def read_runs(files, labels):

@@ -37,7 +37,7 @@ def value_marks(low, high, most):
         if len(found) <= most:
             break
     found = found[::max(1, -(-len(found) // most))]
-    return found if len(found) > 2 else even_marks(low, high, most)
+    return found if len(found) > 2 or high > 10 * low else even_marks(low, high, most)
 
 
 def even_marks(low, high, most):

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Proves what the benchmarks say of repeated measurements: percentiles, and when a figure is doubtful.
+
+#include "bench/distribution.h"
+
+#include <gtest/gtest.h>
+
+namespace fairlead::tools {
+namespace {
+
+// From 1 to 100, not in order.
+std::vector<double> hundred() {
+  std::vector<double> values;
+  for (int i = 0; i < 100; ++i) values.push_back(1 + i * 37 % 100);
+  return values;
+}
+
+// As many as that, most of them 10.
+Distribution with(double other, int others) {
+  std::vector<double> values(100, 10);
+  for (int i = 0; i < others; ++i) values[static_cast<size_t>(i)] = other;
+  return distribution(values);
+}
+
+TEST(Distribution, percentiles) {
+  Distribution d = distribution(hundred());
+  EXPECT_DOUBLE_EQ(d.mean, 50.5);
+  EXPECT_EQ(d.min, 1);
+  EXPECT_EQ(d.p1, 2);
+  EXPECT_EQ(d.p50, 51);
+  EXPECT_EQ(d.p99, 99);
+  EXPECT_EQ(d.max, 100);
+}
+
+TEST(Distribution, of_one_and_of_none) {
+  Distribution one = distribution({7});
+  EXPECT_EQ(one.mean, 7);
+  EXPECT_EQ(one.p1, 7);
+  EXPECT_EQ(one.p99, 7);
+  EXPECT_EQ(distribution({}).max, 0);
+}
+
+TEST(Noise, one_slow_iteration_of_a_hundred_leaves_the_median_alone) {
+  EXPECT_FALSE(noisy(with(1000, 1), 100));
+}
+
+TEST(Noise, a_slow_hundredth_makes_times_doubtful) {
+  EXPECT_TRUE(noisy(with(16, 5), 100));
+  EXPECT_FALSE(noisy(with(14, 5), 100));
+}
+
+TEST(Noise, a_slow_hundredth_makes_bandwidths_doubtful) {
+  EXPECT_TRUE(noisy(with(6, 5), 100));
+  EXPECT_FALSE(noisy(with(7, 5), 100));
+}
+
+TEST(Noise, few_measurements_tell_nothing) {
+  EXPECT_TRUE(noisy(distribution({1, 1, 1, 1, 1, 1, 1, 1, 1, 5}), 10));
+  EXPECT_FALSE(noisy(distribution({1, 1, 5}), 3));
+}
+
+}  // namespace
+}  // namespace fairlead::tools

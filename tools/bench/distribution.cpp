@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "bench/distribution.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace fairlead::tools {
+
+double mean(const std::vector<double>& values) {
+  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
+}
+
+Distribution distribution(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  auto at = [&](double fraction) {
+    return values[static_cast<size_t>(fraction * double(values.size() - 1) + 0.5)];
+  };
+  return {mean(values), values.front(), at(0.01), at(0.5), at(0.99), values.back()};
+}
+
+bool noisy(const Distribution& d, int64_t measurements) {
+  constexpr int64_t fewest = 10;
+  constexpr double most = 1.5;
+  if (measurements < fewest) return false;
+  return d.p99 > most * d.p50 || d.p50 > most * d.p1;
+}
+
+}  // namespace fairlead::tools

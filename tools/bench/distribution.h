@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What repeated measurements of one thing say. Benchmarks show the median, which one slow iteration does not
+// move; whether it can be trusted follows from the rest.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace fairlead::tools {
+
+// Of iterations, or of equal groups of them where there are very many.
+struct Distribution {
+  double mean = 0, min = 0, p1 = 0, p50 = 0, p99 = 0, max = 0;
+};
+
+Distribution distribution(std::vector<double> values);
+
+double mean(const std::vector<double>& values);
+
+// The median is doubtful: the slowest hundredth, or the fastest, differs from it by more than a factor of
+// 1.5. Few measurements tell nothing.
+bool noisy(const Distribution& distribution, int64_t measurements);
+
+}  // namespace fairlead::tools

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "bench/kinds.h"
+
+#include <fmt/format.h>
+
+#include "coll/algorithms.h"
+#include "common/failure.h"
+
+namespace fairlead::tools {
+
+bool BenchmarkKind::messages() const {
+  switch (id) {
+    case Benchmark::latency:
+    case Benchmark::bandwidth:
+    case Benchmark::bidirectional:
+    case Benchmark::multi_latency:
+    case Benchmark::multi_bandwidth:
+    case Benchmark::partitioned:
+    case Benchmark::first:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool BenchmarkKind::one_message() const {
+  return id == Benchmark::latency || id == Benchmark::multi_latency || id == Benchmark::partitioned ||
+         id == Benchmark::first;
+}
+
+const BenchmarkKind& kind_of(const std::string& name) {
+  for (const BenchmarkKind& kind : benchmark_kinds)
+    if (name == kind.name) return kind;
+  throw usage(fmt::format("no benchmark '{}'; accepted: {}", name, benchmark_names()));
+}
+
+std::string benchmark_names() {
+  std::string names;
+  for (const BenchmarkKind& kind : benchmark_kinds)
+    names += (names.empty() ? "" : ", ") + std::string(kind.name);
+  return names;
+}
+
+std::vector<std::string> tunable() {
+  std::vector<std::string> names;
+  for (const coll::FamilyRow& family : coll::families)
+    for (const BenchmarkKind& kind : benchmark_kinds)
+      if (family.name == kind.name) names.push_back(kind.name);
+  return names;
+}
+
+std::string owners_of(const BenchmarkKind& kind) {
+  return kind.collective    ? "rank 0 and of all other ranks"
+         : kind.all_ranks() ? "the first half of the ranks and of the second"
+                            : "rank 0 and of rank 1";
+}
+
+std::string command_of(const BenchmarkKind& kind) {
+  return kind.id == Benchmark::matrix ? "fairlead matrix" : fmt::format("fairlead bench {}", kind.name);
+}
+
+std::string description_of(const BenchmarkKind& kind) {
+  if (!kind.collective) return kind.summary;
+  const CollectiveKind& collective = collective_kind(*kind.collective);
+  const char* times = " Time is that of one call from its start to its completion, the mean over the ranks.";
+  if (kind.id == Benchmark::overlap)
+    times =
+        " Pure communication is the call and its MPI_Wait. Then each rank computes for as long between the "
+        "two; "
+        "overall is the time of both together, overlap the part of the pure communication that the "
+        "computation "
+        "hides. Times are means over the ranks.";
+  return kind.summary + std::string(times) + explain(collective, kind.id == Benchmark::collective);
+}
+
+}  // namespace fairlead::tools

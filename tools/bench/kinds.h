@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The benchmarks there are, a row each.
+
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/collective.h"
+
+namespace fairlead::tools {
+
+// Collectives are two: blocking calls, and nonblocking ones with computation meanwhile.
+enum class Benchmark {
+  latency,
+  bandwidth,
+  bidirectional,
+  multi_latency,
+  multi_bandwidth,
+  partitioned,
+  first,
+  pairs,
+  all_pairs,
+  copy,
+  host_overhead,
+  collective,
+  overlap,
+  tune,
+  matrix
+};
+
+struct BenchmarkKind {
+  Benchmark id;
+  const char* name;
+  const char* summary;
+  bool uses_mpi;  // runs in ranks; the others run by themselves
+  int ranks;      // launched when called plainly
+  std::optional<Collective> collective = {};
+
+  bool collectives() const { return collective || id == Benchmark::tune; }  // one, or all in turn
+  bool barrier() const { return collective == Collective::barrier; }
+  // Messages between the first half of the ranks that take part and the second, whose memory two letters
+  // name.
+  bool messages() const;
+  bool all_ranks() const { return id == Benchmark::multi_latency || id == Benchmark::multi_bandwidth; }
+  // What is measured is the time of one message; else bandwidth, of a window of them.
+  bool one_message() const;
+  // Takes one size for latency and one for bandwidth.
+  bool two_sizes() const { return id == Benchmark::all_pairs || id == Benchmark::matrix; }
+  // Shows one quantity a row.
+  bool one_quantity() const { return messages() && id != Benchmark::first; }
+};
+
+inline constexpr BenchmarkKind benchmark_kinds[] = {
+    {Benchmark::latency, "latency",
+     "Measure the time of one message between the first two ranks: half of a blocking round trip.", true, 2},
+    {Benchmark::bandwidth, "bw", "Measure bandwidth from rank 0 to rank 1: windows of messages in flight.",
+     true, 2},
+    {Benchmark::bidirectional, "bibw", "Measure bandwidth of ranks 0 and 1 sending to each other at once.",
+     true, 2},
+    {Benchmark::multi_bandwidth, "mbw_mr",
+     "Measure bandwidth and message rate of many pairs at once: each rank of the first half sends windows of "
+     "messages to one of the second.",
+     true, 4},
+    {Benchmark::multi_latency, "multi_lat",
+     "Measure the time of one message while many pairs of ranks, one of each half, play ping-pong at once; "
+     "the mean over the pairs.",
+     true, 4},
+    {Benchmark::partitioned, "partitioned",
+     "Measure the time of one partitioned message (MPI_Psend_init), whose partitions are ready one after the "
+     "other: from the first MPI_Pready to the arrival of all, half of a round trip.",
+     true, 2},
+    {Benchmark::first, "first",
+     "Measure what new buffers cost: allocating one, the time of its first message, of the second, of later "
+     "ones, and of the slowest of these, before which "
+     "a receiver maps the memory as a rule.",
+     true, 2},
+    {Benchmark::pairs, "pairs",
+     "Measure strided parallel pairs of ping-pong partners over all ranks; prints a gnuplot data file.", true,
+     4},
+    {Benchmark::all_pairs, "all_pairs",
+     "Measure every two ranks, one pair after the other: latency, and bandwidth one way and both ways at "
+     "once.",
+     true, 2},
+    {Benchmark::copy, "copy",
+     "Measure the GPU's own copy from device 0 to device 1 (to itself if there is one only), without MPI: "
+     "what a "
+     "message can at best reach.",
+     false, 1},
+    {Benchmark::host_overhead, "host_overhead",
+     "Measure what loading Fairlead adds to an 8-byte host-to-host message: alternates runs with and without "
+     "it.",
+     false, 2},
+    {Benchmark::collective, "allreduce", "Measure MPI_Allreduce.", true, 2, Collective::allreduce},
+    {Benchmark::collective, "bcast", "Measure MPI_Bcast.", true, 2, Collective::bcast},
+    {Benchmark::collective, "reduce", "Measure MPI_Reduce.", true, 2, Collective::reduce},
+    {Benchmark::collective, "allgather", "Measure MPI_Allgather.", true, 2, Collective::allgather},
+    {Benchmark::collective, "allgatherv", "Measure MPI_Allgatherv.", true, 2, Collective::allgatherv},
+    {Benchmark::collective, "alltoall", "Measure MPI_Alltoall.", true, 2, Collective::alltoall},
+    {Benchmark::collective, "alltoallv", "Measure MPI_Alltoallv.", true, 2, Collective::alltoallv},
+    {Benchmark::collective, "gather", "Measure MPI_Gather.", true, 2, Collective::gather},
+    {Benchmark::collective, "scatter", "Measure MPI_Scatter.", true, 2, Collective::scatter},
+    {Benchmark::collective, "reduce_scatter", "Measure MPI_Reduce_scatter.", true, 2,
+     Collective::reduce_scatter},
+    {Benchmark::collective, "barrier", "Measure MPI_Barrier.", true, 2, Collective::barrier},
+    {Benchmark::overlap, "iallreduce", "Measure MPI_Iallreduce, and how much of it computation hides.", true,
+     2, Collective::allreduce},
+    {Benchmark::overlap, "ibcast", "Measure MPI_Ibcast, and how much of it computation hides.", true, 2,
+     Collective::bcast},
+    {Benchmark::overlap, "ireduce", "Measure MPI_Ireduce, and how much of it computation hides.", true, 2,
+     Collective::reduce},
+    {Benchmark::overlap, "iallgather", "Measure MPI_Iallgather, and how much of it computation hides.", true,
+     2, Collective::allgather},
+    {Benchmark::overlap, "iallgatherv", "Measure MPI_Iallgatherv, and how much of it computation hides.",
+     true, 2, Collective::allgatherv},
+    {Benchmark::overlap, "ialltoall", "Measure MPI_Ialltoall, and how much of it computation hides.", true, 2,
+     Collective::alltoall},
+    {Benchmark::overlap, "ialltoallv", "Measure MPI_Ialltoallv, and how much of it computation hides.", true,
+     2, Collective::alltoallv},
+    {Benchmark::overlap, "igather", "Measure MPI_Igather, and how much of it computation hides.", true, 2,
+     Collective::gather},
+    {Benchmark::overlap, "iscatter", "Measure MPI_Iscatter, and how much of it computation hides.", true, 2,
+     Collective::scatter},
+    {Benchmark::overlap, "ireduce_scatter",
+     "Measure MPI_Ireduce_scatter, and how much of it computation hides.", true, 2,
+     Collective::reduce_scatter},
+    {Benchmark::overlap, "ibarrier", "Measure MPI_Ibarrier, and how much of it computation hides.", true, 2,
+     Collective::barrier},
+    {Benchmark::tune, "tune",
+     "Measure every algorithm of the collectives on device memory, and write the rules by which "
+     "FAIRLEAD_TUNING "
+     "chooses the fastest.",
+     false, 2},
+    {Benchmark::matrix, "matrix",
+     "Measure every two GPUs of this machine: by messages, by copy engine and by kernel, latency, and "
+     "bandwidth "
+     "one way and both ways at once. Says on which GPUs neighbouring ranks belong.",
+     false, 2},
+};
+
+// Throws a usage Failure where there is none of this name.
+const BenchmarkKind& kind_of(const std::string& name);
+
+std::string benchmark_names();                     // "latency, bw, ..."
+std::string owners_of(const BenchmarkKind& kind);  // of the memory that the placement letters name
+std::vector<std::string> tunable();                // the collectives that have a benchmark and algorithms
+
+// "fairlead bench latency"; benchmarks that are commands of their own go by that.
+std::string command_of(const BenchmarkKind& kind);
+
+// Its summary and, for collectives, what the columns mean.
+std::string description_of(const BenchmarkKind& kind);
+
+}  // namespace fairlead::tools

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The benchmarks of messages over a range of sizes: between ranks 0 and 1, or at once between each rank of
+// the first half and one of the second.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "bench/mpi/sweep.h"
+
+namespace fairlead::tools {
+namespace {
+
+// Which part a rank has.
+struct Role {
+  Role(const BenchArguments& arguments, const Ranks& ranks) {
+    const int half = arguments.kind->all_ranks() ? ranks.size / 2 : 1;
+    takes_part = ranks.rank < 2 * half;
+    place = ranks.rank < half ? 0 : 1;
+    partner = place == 0 ? ranks.rank + half : ranks.rank - half;
+    pair = ranks.rank % half;
+  }
+  bool takes_part;
+  int place, partner, pair;
+};
+
+std::unique_ptr<Channel> make_channel(const BenchArguments& arguments, const Role& role, MPI_Comm pair) {
+  if (arguments.via == "nccl") return make_nccl_channel(pair);
+  if (arguments.kind->id == Benchmark::partitioned)
+    return make_partitioned_channel(role.partner, arguments.partitions);
+  return make_mpi_channel(role.partner, arguments.probe);
+}
+
+// What a rank allocates, at most.
+uint64_t needed_bytes(const BenchArguments& arguments) {
+  uint64_t copies = arguments.kind->id == Benchmark::first ? static_cast<uint64_t>(arguments.rounds) + 1 : 1;
+  return 2 * copies * (arguments.largest + arguments.offset);
+}
+
+// "0, 1 -> 2, 3"
+std::string devices_of(const Ranks& ranks, MPI_Comm members) {
+  int size = 0;
+  MPI_Comm_size(members, &size);
+  std::vector<int> devices(static_cast<size_t>(size));
+  MPI_Allgather(&ranks.device, 1, MPI_INT, devices.data(), 1, MPI_INT, members);
+  auto half = devices.begin() + size / 2;
+  auto listed = [](auto begin, auto end) {
+    std::vector<std::string> words;
+    for (; begin != end; ++begin) words.push_back(*begin < 0 ? "none" : std::to_string(*begin));
+    return fmt::format("{}", fmt::join(words, ", "));
+  };
+  return listed(devices.begin(), half) + " -> " + listed(half, devices.end());
+}
+
+}  // namespace
+
+int messages_benchmark(const BenchArguments& arguments, Ranks& ranks) {
+  ranks.together([&] { check_ranks(arguments, ranks.size); });
+  const Role role(arguments, ranks);
+  const Place place = place_of(arguments.placement[static_cast<size_t>(role.place)][0]);
+  const OwnedComm members(role.takes_part ? 0 : MPI_UNDEFINED, ranks.rank);
+  const OwnedComm pair(role.takes_part ? role.pair : MPI_UNDEFINED, ranks.rank);
+  std::unique_ptr<Channel> channel;
+  std::optional<Sweep> sweep;
+  std::optional<Report> report;
+
+  ranks.together([&] {
+    if (!role.takes_part) return;
+    // Without this a host-to-host run starts no GPU, as the program it stands for would not.
+    if (provider_of(arguments) != "none" || arguments.needs_device()) ranks.take_device(arguments);
+    const int sharers = arguments.kind->all_ranks() ? ranks.local_size : std::min(ranks.local_size, 2);
+    std::string lacking = shortage(place, needed_bytes(arguments), sharers);
+    if (!lacking.empty())
+      throw usage(fmt::format("{}: size {}: {}; give a smaller -m", arguments.kind->name, arguments.largest,
+                              lacking));
+    channel = make_channel(arguments, role, pair.get());
+    sweep.emplace(arguments, arguments.kind->id, Partners{members.get(), role.place}, *channel, place);
+  });
+  std::string devices = role.takes_part ? devices_of(ranks, members.get()) : "";
+  ranks.together([&] {
+    if (ranks.rank != 0) return;
+    Context context = ranks.context();
+    context.via = channel->name();
+    context.devices = devices;
+    report.emplace(arguments, context);
+  });
+
+  if (role.takes_part) {
+    const bool first = arguments.kind->id == Benchmark::first;
+    if (first) {
+      double us = sweep->once_us(arguments.smallest);
+      if (report) report->note_job_first(us);
+    }
+    for (uint64_t bytes : arguments.sizes()) {
+      Measurement m = first ? sweep->measure_first(bytes) : sweep->measure(bytes);
+      if (report) report->add(m);
+    }
+  }
+  ranks.wait_for_all();
+  int code = report ? report->finish() : exit_success;
+  MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  return code;
+}
+
+}  // namespace fairlead::tools

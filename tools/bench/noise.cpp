@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "bench/noise.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "bench/report.h"
+
+namespace fairlead::tools {
+
+bool is_simulated(const BenchArguments& arguments) {
+  return arguments.needs_device() && provider_of(arguments) == "sim";
+}
+
+NoiseWatch::NoiseWatch(const BenchArguments& arguments)
+    : command_(command_of(*arguments.kind)), simulated_(is_simulated(arguments)) {}
+
+bool NoiseWatch::look(const std::string& what, const Distribution& d, int64_t measurements) {
+  bool doubtful = !simulated_ && noisy(d, measurements);
+  take(doubtful, fmt::format("{}, p1 {:.2f}, p50 {:.2f}, p99 {:.2f}", what, d.p1, d.p50, d.p99));
+  return doubtful;
+}
+
+void NoiseWatch::take(bool doubtful, const std::string& what) {
+  ++figures_;
+  if (!doubtful) return;
+  if (doubtful_++ == 0) first_ = what;
+}
+
+void NoiseWatch::warn() const {
+  if (doubtful_ == 0) return;
+  std::string line = fmt::format(
+      "{}: {} of {} figures are doubtful, their iterations differ much (the first: {}); let "
+      "nothing else run here, bind ranks to cores (fairlead run --bind-cores), or measure longer (-i)\n",
+      command_, doubtful_, figures_, first_);
+  std::fputs(line.c_str(), stderr);
+}
+
+}  // namespace fairlead::tools
