@@ -18,6 +18,7 @@ namespace fairlead::mpi {
 namespace {
 
 constexpr unsigned rounds_between_nudges = 4;
+constexpr unsigned starts_between_rounds = 8;
 
 }  // namespace
 
@@ -132,6 +133,11 @@ void Engine::progress() {
   lock.unlock();
   MPI_Status ignored;
   for (auto& operation : ended) operation->finish(&ignored);
+}
+
+void Engine::progress_now_and_then() {
+  if (starts_.fetch_add(1, std::memory_order_relaxed) % starts_between_rounds == starts_between_rounds - 1)
+    progress();
 }
 
 // Operations that wait for shared memory or the GPU ask nothing of the host MPI, but its own messages, which

@@ -80,6 +80,9 @@ class Engine {
   void adopt(std::unique_ptr<Operation> operation);
 
   void progress();
+  // In calls that start something: who posts many messages and then waits would find the GPU idle all the
+  // while.
+  void progress_now_and_then();
   void wait(Operation& operation);
 
   // May a send that is being waited for be buffered now? Not while its receiver is taking up others.
@@ -106,6 +109,7 @@ class Engine {
   std::atomic<int> parked_{0};
   bool threads_ = false;
   unsigned rounds_ = 0;
+  std::atomic<unsigned> starts_ = 0;
   unsigned timed_round_ = UINT_MAX;
   std::chrono::steady_clock::time_point time_of_round_{};
   std::vector<Operation*> operations_;

@@ -49,6 +49,7 @@ int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request) {
   *request = started->handle;
   engine().bind(started->handle, started);
   engine().add(started);
+  engine().progress_now_and_then();
   return MPI_SUCCESS;
 }
 
