@@ -154,8 +154,7 @@ def write(results, goals, about, commands, drawn, path):
     parts.append("## Goals\n")
     parts.append("\n".join(f"![{alt}]({name})" for name, alt in drawn if name in ("goals.png", "ratios.png")) + "\n")
     parts.append(table(head, rows, len(head)))
-    parts.append("Seen is the worst ratio over the sizes of the goal, with its size"
-                 + (".\n" if in_all_ranks else "; both ways, the raw copy counts twice.\n"))
+    parts.append("Seen is the worst ratio over the sizes of the goal, with its size.\n")
     if in_all_ranks:
         parts.append("Sizes are the bytes of each rank's vector or message, of allgather and alltoall those of a block; "
                      "busbw is that of nccl-tests.\n")

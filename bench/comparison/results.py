@@ -93,9 +93,9 @@ class Results:
             return {b: row["busbw_gb_s"] for b, row in rows.items() if "busbw_gb_s" in row}
         if quantity == "rate":
             return {b: row["bandwidth_mb_s"]["p50"] * 1e6 / b for b, row in rows.items() if "bandwidth_mb_s" in row}
-        # Both ways at once a copy engine of each GPU works.
-        factor = 2 if raw and measurement == "bibw" else 1
-        return {b: factor * row[quantity]["p50"] for b, row in rows.items() if quantity in row}
+        if raw and measurement == "bibw" and quantity == "bandwidth_mb_s":
+            quantity = "both_ways_mb_s"
+        return {b: row[quantity]["p50"] for b, row in rows.items() if quantity in row}
 
     def yardstick(self, goal, contender):
         """{bytes: value} of what the goal compares with."""
@@ -174,7 +174,7 @@ def goal_text(goal, peer):
 
 
 def as_json(results, goals, about):
-    quantities = ("latency_us", "bandwidth_mb_s", "device_to_host_mb_s", "host_to_device_mb_s")
+    quantities = ("latency_us", "bandwidth_mb_s", "both_ways_mb_s", "device_to_host_mb_s", "host_to_device_mb_s")
     series = [{"measurement": measurement, "contender": contender,
                "results": [{"bytes": b, **{q: row[q]["p50"] for q in quantities if q in row},
                             **{"busbw_gb_s": values[b] for values in [results.values(measurement, contender, "busbw")]

@@ -127,8 +127,8 @@ class Tables(ToolTest):
         for abi in filter(has_library, MPIS):
             with self.subTest(abi=abi):
                 text = self.succeeds("bench", "first", "--mpi", abi, "-m", "8:16", "-i", 4, "--rounds", 2, "-c").stdout
-                self.assertEqual(headings(text), ["# Size", "Allocate (us)", "First (us)", "Second (us)", "Later (us)",
-                                                  "Slowest (us)", "At message", "Validation"])
+                self.assertEqual(headings(text), ["# Size", "Allocate", "First", "Second", "Later", "Slowest", "At message",
+                                                  "Validation"])
                 self.assertIn("# first message of the job, 8 bytes:", text)
                 self.assertTrue(all(row[6] in ("3", "4") and row[7] == "Pass" for row in rows(text)))
 

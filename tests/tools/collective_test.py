@@ -187,7 +187,7 @@ class Refusals(CollectiveTest):
         self.refuses("bench", "bcast", "-k", 2, says="no rank 2 in 2 ranks")
         self.refuses("bench", "barrier", "-m", 8, says="unknown option -m")
         self.refuses("bench", "barrier", "D", "D", says="unexpected argument 'D'")
-        self.refuses("bench", "allreduce", "D", says=["1 placement letter", "of the others"])
+        self.refuses("bench", "allreduce", "D", says=["1 placement letter", "of all other ranks"])
 
     def test_what_nccl_has_not(self):
         for name in ["allgatherv", "alltoallv", "barrier", "iallreduce"]:

@@ -235,7 +235,7 @@ class Verdicts(unittest.TestCase):
             results.add("bw", name, {"results": [{"bytes": 1024, "bandwidth_mb_s": {"p50": 1024.0}}]})
         results.add("staged", "a", {"results": [{"bytes": 1024, "bandwidth_mb_s": {"p50": 45.0}}]})
         results.add("copy", "raw", {"results": [
-            {"bytes": 1024, "latency_us": {"p50": 3.0}, "bandwidth_mb_s": {"p50": 100.0},
+            {"bytes": 1024, "latency_us": {"p50": 3.0}, "bandwidth_mb_s": {"p50": 100.0}, "both_ways_mb_s": {"p50": 200.0},
              "host_to_device_mb_s": {"p50": 50.0}, "device_to_host_mb_s": {"p50": 60.0}}]})
         return results
 
@@ -249,7 +249,7 @@ class Verdicts(unittest.TestCase):
         self.assertTrue(self.worst("latency", "latency_us", AT_MOST, 0.6, "peer").met)
         self.assertEqual(self.worst("latency", "latency_us", AT_MOST, 1, "raw").worst, (1024, 2.0))
 
-    def test_both_ways_the_raw_copy_counts_twice(self):
+    def test_both_ways_the_raw_copy_goes_both_ways_too(self):
         self.assertEqual(self.worst("bibw", "bandwidth_mb_s", AT_LEAST, 0.7, "raw").worst, (1024, 0.75))
 
     def test_staging_is_compared_with_the_slower_host_copy(self):

@@ -17,14 +17,13 @@ Distribution distribution(std::vector<double> values) {
   auto at = [&](double fraction) {
     return values[static_cast<size_t>(fraction * double(values.size() - 1) + 0.5)];
   };
-  return {mean(values), values.front(), at(0.01), at(0.5), at(0.99), values.back()};
+  return {mean(values), values.front(), at(0.01), at(0.25), at(0.5), at(0.75), at(0.99), values.back()};
 }
 
 bool noisy(const Distribution& d, int64_t measurements) {
   constexpr int64_t fewest = 10;
-  constexpr double most = 1.5;
-  if (measurements < fewest) return false;
-  return d.p99 > most * d.p50 || d.p50 > most * d.p1;
+  constexpr double most = 1.2;
+  return measurements >= fewest && d.p75 > most * d.p25;
 }
 
 }  // namespace fairlead::tools

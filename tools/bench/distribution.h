@@ -12,15 +12,15 @@ namespace fairlead::tools {
 
 // Of iterations, or of equal groups of them where there are very many.
 struct Distribution {
-  double mean = 0, min = 0, p1 = 0, p50 = 0, p99 = 0, max = 0;
+  double mean = 0, min = 0, p1 = 0, p25 = 0, p50 = 0, p75 = 0, p99 = 0, max = 0;
 };
 
 Distribution distribution(std::vector<double> values);
 
 double mean(const std::vector<double>& values);
 
-// The median is doubtful: the slowest hundredth, or the fastest, differs from it by more than a factor of
-// 1.5. Few measurements tell nothing.
+// The median is doubtful: the middle half of the measurements spreads over more than a fifth. What few of them
+// do, as slow as they may be, does not move it. Few measurements tell nothing.
 bool noisy(const Distribution& distribution, int64_t measurements);
 
 }  // namespace fairlead::tools

@@ -19,7 +19,7 @@ NoiseWatch::NoiseWatch(const BenchArguments& arguments)
 
 bool NoiseWatch::look(const std::string& what, const Distribution& d, int64_t measurements) {
   bool doubtful = !simulated_ && noisy(d, measurements);
-  take(doubtful, fmt::format("{}, p1 {:.2f}, p50 {:.2f}, p99 {:.2f}", what, d.p1, d.p50, d.p99));
+  take(doubtful, fmt::format("{}, p25 {:.2f}, p50 {:.2f}, p75 {:.2f}", what, d.p25, d.p50, d.p75));
   return doubtful;
 }
 

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "bench/buffer.h"
 #include "bench/machine.h"
@@ -58,6 +59,8 @@ constexpr Quantity quantities[] = {
      }},
     {"bandwidth_mb_s", "bandwidth", "Bandwidth (MB/s)", &Measurement::bandwidth_mb_s, true,
      [](const BenchmarkKind& kind) { return !kind.one_message(); }},
+    {"both_ways_mb_s", "bandwidth both ways", "Both ways (MB/s)", &Measurement::both_ways_mb_s, true,
+     [](const BenchmarkKind& kind) { return kind.id == Benchmark::copy; }},
     {"device_to_host_mb_s", "bandwidth to the host", "To host (MB/s)", &Measurement::device_to_host_mb_s,
      true, [](const BenchmarkKind& kind) { return kind.id == Benchmark::copy; }},
     {"host_to_device_mb_s", "bandwidth from the host", "From host (MB/s)", &Measurement::host_to_device_mb_s,
@@ -69,9 +72,13 @@ constexpr Quantity quantities[] = {
     {"slowest_us", "", "Slowest (us)", &Measurement::slowest_us, false, shows_first},
 };
 
-// Columns are as wide as their headings, and never narrow.
-void print_cell(const std::string& heading, const std::string& text) {
-  std::cout << fmt::format("{:>{}}", text, std::max<size_t>(value_width, heading.size() + 2));
+std::string_view without_unit(std::string_view heading) {
+  return heading.substr(0, heading.find(" ("));
+}
+
+// Columns are as wide as their headings. Where there are many, all of a line must be seen at once.
+void print_cell(const std::string& heading, const std::string& text, bool many) {
+  std::cout << fmt::format("{:>{}}", text, std::max<size_t>(many ? 11 : value_width, heading.size() + 1));
 }
 
 }  // namespace
@@ -97,7 +104,8 @@ void write_json(const std::string& where, const nlohmann::ordered_json& json) {
 }
 
 Json to_json(const Distribution& d) {
-  return {{"mean", d.mean}, {"min", d.min}, {"p1", d.p1}, {"p50", d.p50}, {"p99", d.p99}, {"max", d.max}};
+  return {{"mean", d.mean}, {"min", d.min}, {"p1", d.p1},   {"p25", d.p25},
+          {"p50", d.p50},   {"p75", d.p75}, {"p99", d.p99}, {"max", d.max}};
 }
 
 Json context_json(const BenchArguments& arguments, const Context& context) {
@@ -187,9 +195,16 @@ Report::Report(const BenchArguments& arguments, const Context& context)
 
 Report::~Report() = default;
 
+bool Report::many_columns() const {
+  return arguments_.kind->id == Benchmark::copy || arguments_.kind->id == Benchmark::first;
+}
+
 void Report::print_headings() const {
+  if (many_columns())
+    std::cout << "# times in us"
+              << (arguments_.kind->id == Benchmark::copy ? ", bandwidths in MB/s\n" : "\n");
   std::cout << fmt::format("{:<{}}", "# Size", size_width);
-  for (const std::string& heading : headings()) print_cell(heading, heading);
+  for (const std::string& heading : headings()) print_cell(heading, heading, many_columns());
   std::cout << std::endl;
 }
 
@@ -207,7 +222,8 @@ std::vector<std::string> Report::headings() const {
   for (const Quantity& quantity : quantities)
     if (quantity.of(*arguments_.kind))
       for (const Statistic& statistic : statistics(arguments_, quantity.bandwidth))
-        all.push_back(fmt::format("{}{}{}", statistic.name, *statistic.name ? " " : "", quantity.heading));
+        all.push_back(fmt::format("{}{}{}", statistic.name, *statistic.name ? " " : "",
+                                  many_columns() ? without_unit(quantity.heading) : quantity.heading));
   if (id == Benchmark::multi_bandwidth) all.push_back("Messages/s");
   if (id == Benchmark::first) all.push_back("At message");
   if (arguments_.validate) all.push_back("Validation");
@@ -245,7 +261,7 @@ void Report::add(const Measurement& m) {
   if (!table()) return;
   std::cout << fmt::format("{:<{}}", m.bytes, size_width);
   const std::vector<std::string> above = headings();
-  for (size_t i = 0; i < cells.size(); ++i) print_cell(above[i], cells[i]);
+  for (size_t i = 0; i < cells.size(); ++i) print_cell(above[i], cells[i], many_columns());
   std::cout << std::endl;  // a row at a time: some sizes take long
 }
 

@@ -24,6 +24,7 @@ struct Measurement {
   std::optional<Distribution> latency_us = {};
   std::optional<Distribution> bandwidth_mb_s = {};
   // copy: between pinned host memory and the device
+  std::optional<Distribution> both_ways_mb_s = {};
   std::optional<Distribution> device_to_host_mb_s = {};
   std::optional<Distribution> host_to_device_mb_s = {};
   // first: over the rounds; `slowest` is the message after the second whose median is greatest
@@ -73,6 +74,7 @@ class Report {
  private:
   bool table() const { return arguments_.json != "-"; }
   std::vector<std::string> headings() const;
+  bool many_columns() const;
   void print_headings() const;
 
   BenchArguments arguments_;

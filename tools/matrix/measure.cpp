@@ -23,7 +23,7 @@ using device::Runtime;
 
 Distribution read_distribution(const Json& json) {
   auto of = [&](const char* key) { return json[key].get<double>(); };
-  return {of("mean"), of("min"), of("p1"), of("p50"), of("p99"), of("max")};
+  return {of("mean"), of("min"), of("p1"), of("p25"), of("p50"), of("p75"), of("p99"), of("max")};
 }
 
 std::string title_of(const std::string& provider, bool by_kernel) {
