@@ -141,7 +141,7 @@ class Tables(ToolTest):
         self.assertIn("devices 0 -> 1", text)
         self.assertEqual([row[0] for row in rows(text)], ["1024", "2048", "4096", "8192", "16384", "32768", "65536"])
         # Latency, bandwidth between devices, to the host and from it.
-        self.assertTrue(all(len(row) == 6 and row[5] == "Pass" for row in rows(text)))
+        self.assertTrue(all(len(row) == 7 and row[6] == "Pass" for row in rows(text)))
         self.assertTrue(all(float(value) > 0 for row in rows(text) for value in row[1:5]))
 
     def test_inside_a_job(self):

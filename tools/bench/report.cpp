@@ -78,7 +78,7 @@ std::string_view without_unit(std::string_view heading) {
 
 // Columns are as wide as their headings. Where there are many, all of a line must be seen at once.
 void print_cell(const std::string& heading, const std::string& text, bool many) {
-  std::cout << fmt::format("{:>{}}", text, std::max<size_t>(many ? 11 : value_width, heading.size() + 1));
+  std::cout << fmt::format("{:>{}}", text, std::max<size_t>(many ? 11 : value_width, heading.size() + 2));
 }
 
 }  // namespace
