@@ -67,19 +67,6 @@ const Sentinels& sentinels() {
 
 constexpr int status_integers = sizeof(MPI_Status) / sizeof(Integer);
 
-// What the host MPI stores where something is true: it is, after MPI_Init, that MPI is initialized.
-Integer ask_for_true() {
-#if defined(OPEN_MPI)
-  constexpr const char* name = "mpi_initialized_";
-#else
-  constexpr const char* name = "mpi_initialized_f08_";
-#endif
-  Integer flag = 0, error = MPI_SUCCESS;
-  if (void* initialized = dlsym(RTLD_DEFAULT, name))
-    reinterpret_cast<void (*)(Integer*, Integer*)>(initialized)(&flag, &error);
-  return flag ? flag : 1;
-}
-
 // A module that was opened with its own copy of the host MPI's Fortran, as Python does, has it outside the
 // order of search that RTLD_NEXT walks.
 struct Search {
@@ -100,22 +87,38 @@ int look_into(dl_phdr_info* object, size_t, void* context) {
   return 1;
 }
 
+// The function of the host MPI's Fortran; null where there is none.
+void* find(const char* symbol) {
+  if (void* next = dlsym(RTLD_NEXT, symbol)) return next;
+  Search search{symbol, dlsym(RTLD_DEFAULT, symbol)};
+  dl_iterate_phdr(look_into, &search);
+  return search.found;
+}
+
+// What the host MPI stores where something is true: it is, after MPI_Init, that MPI is initialized.
+Integer ask_for_true() {
+#if defined(OPEN_MPI)
+  constexpr const char* name = "mpi_initialized_";
+#else
+  constexpr const char* name = "mpi_initialized_f08_";
+#endif
+  Integer flag = 0, error = MPI_SUCCESS;
+  if (void* initialized = find(name))
+    reinterpret_cast<void (*)(Integer*, Integer*)>(initialized)(&flag, &error);
+  return flag ? flag : 1;
+}
+
 }  // namespace
 
 void* HostEntry::bind() {
-  void* address = dlsym(RTLD_NEXT, symbol_);
-  if (!address) {
-    Search search{symbol_, dlsym(RTLD_DEFAULT, symbol_)};
-    dl_iterate_phdr(look_into, &search);
-    address = search.found;
-  }
+  void* address = find(symbol_);
   address_.store(address, std::memory_order_relaxed);
   return address;
 }
 
 bool f08_hands_over_descriptors() {
   static const bool descriptors = [] {
-    const bool found = dlsym(RTLD_DEFAULT, "ompi_send_wrapper_f08");  // of Open MPI after 5
+    const bool found = find("ompi_send_wrapper_f08");  // of Open MPI after 5
     if (found && watching())
       log_line(
           LogLevel::warn,
