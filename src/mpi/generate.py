@@ -134,6 +134,8 @@ def parse_row(line, chapter):
             raise Mistake(f"{row.name} takes a buffer, so it needs 'refuse' or 'accelerate'")
         if form.action == "park" and row.call != "blocks":
             raise Mistake(f"{row.name} does not block, so it has no reason to park")
+    if row.fortran == "handled" and row.action == "forward":
+        raise Mistake(f"{row.name} is passed on in C, so Fortran is left to the host MPI, too")
     widening = any(len(set(TYPE_WORDS.get(p.type, "="))) == 2 for p in row.parameters)
     if widening != (row.large_action != "-"):
         raise Mistake(f"{row.name}: a _c action and a parameter of type count, displ or extent come together")
@@ -331,12 +333,12 @@ def fortran_value(p, row):
         peers = "ranks" if row.family == "collective" else "destinations" if side == "send" else "sources"
         return f"kept_types({p.name}, {side}buf, comm, Peers::{peers})"
     if handle and p.stars:
-        made = p.type == "MPI_Request" and p != row.parameters[0] or p.type == "MPI_Message" and row.family == "probe"
-        return f"{f'Made{handle}' if made else f'Changed<{handle}>'}({p.name})"
+        made = row.family == "probe" if p.type == "MPI_Message" else p.type == "MPI_Request" and p != row.parameters[0]
+        return f"Made{handle}({p.name})" if made else f"Changed<{handle}>({p.name})"
     if handle:
         return f"{handle}::from({p.name})"
     if p.stars or p.array:
-        return FORTRAN_NUMBERS.get(p.name, p.name) if not p.const else p.name
+        return p.name if p.const else FORTRAN_NUMBERS.get(p.name, p.name)
     return f"*{p.name}"
 
 
