@@ -29,6 +29,7 @@ program messages
   call probed()
   call persistent()
   call from_bottom()
+  call while_in_the_host()
   call truncated()
   call sections()
   if (.not. in_host_memory()) call refused()
@@ -251,6 +252,29 @@ contains
     call MPI_Type_free(outgoing IERR)
     call MPI_Type_free(incoming IERR)
     call expect(outgoing == MPI_DATATYPE_NULL, 'a freed datatype is null')
+    call give_back()
+  end subroutine
+
+  ! M5: who waits in a function of the host MPI's Fortran holds no sender up.
+  subroutine while_in_the_host()
+    A_COMM :: copy
+    A_REQUEST :: request
+    logical :: received
+    call take_buffers(large)
+    if (my_rank == 0) then
+      call MPI_Irecv(in, large, MPI_DOUBLE_PRECISION, left, 13, MPI_COMM_WORLD, request IERR)
+    else if (my_rank == ranks - 1) then
+      call MPI_Send(out, large, MPI_DOUBLE_PRECISION, right, 13, MPI_COMM_WORLD IERR)
+    end if
+    call MPI_Comm_dup(MPI_COMM_WORLD, copy IERR)
+    if (my_rank == 0) then
+      received = .false.
+      do while (.not. received)
+        call MPI_Test(request, received, MPI_STATUS_IGNORE IERR)
+      end do
+      call expect_counting(in, content(left), 'a message that came meanwhile')
+    end if
+    call MPI_Comm_free(copy IERR)
     call give_back()
   end subroutine
 
