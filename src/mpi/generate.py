@@ -39,7 +39,7 @@ REFUSALS = {"MPI_Comm": "refuse", "MPI_Win": "refuse_window", "MPI_File": "refus
 
 ROW = re.compile(
     r"(?P<name>\w+)\s+(?P<family>\w+)\s+(?P<call>\w+)\s+(?P<action>\w+)\s+(?P<large_action>\w+|-)\s+"
-    r"(?P<since>\d\.\d)\s+(?P<fortran>handled|later)\s+\((?P<parameters>[^()]*)\)(?:\s+#\s*(?P<note>.*))?"
+    r"(?P<since>\d\.\d)\s+(?P<fortran>handled|host)\s+\((?P<parameters>[^()]*)\)(?:\s+#\s*(?P<note>.*))?"
 )
 PARAMETER = re.compile(r"(?P<const>const )?(?P<type>\w+)(?P<stars>\**) (?P<name>\w+)(?P<array>\[\])?")
 
@@ -100,11 +100,12 @@ class Form:
     def buffers(self):
         return [p.name for p in self.row.parameters if p.type == "buffer"]
 
-    def refusal(self):
+    def refusal(self, value=lambda p: p.name):
         """The call that raises the error of a device buffer."""
-        handles = {p.type: p.name for p in self.row.parameters if p.type in REFUSALS and not p.stars}
-        wanted = next((type for type in REFUSALS if type in handles), "MPI_Comm")
-        return f"{REFUSALS[wanted]}(Function::{self.name}, {handles.get(wanted, 'MPI_COMM_SELF')})"
+        handles = {p.type: p for p in self.row.parameters if p.type in REFUSALS and not p.stars}
+        wanted = next((type for type in REFUSALS if type in handles), None)
+        place = value(handles[wanted]) if wanted else "MPI_COMM_SELF"
+        return f"{REFUSALS[wanted or 'MPI_Comm']}(Function::{self.name}, {place})"
 
 
 def parse_parameters(text):
@@ -133,6 +134,8 @@ def parse_row(line, chapter):
             raise Mistake(f"{row.name} takes a buffer, so it needs 'refuse' or 'accelerate'")
         if form.action == "park" and row.call != "blocks":
             raise Mistake(f"{row.name} does not block, so it has no reason to park")
+    if row.fortran == "handled" and row.action == "forward":
+        raise Mistake(f"{row.name} is passed on in C, so Fortran is left to the host MPI, too")
     widening = any(len(set(TYPE_WORDS.get(p.type, "="))) == 2 for p in row.parameters)
     if widening != (row.large_action != "-"):
         raise Mistake(f"{row.name}: a _c action and a parameter of type count, displ or extent come together")
@@ -196,16 +199,9 @@ def wrapper(form):
     forward = f"return real.{form.name}({arguments});"
     body = [f"CallRecord record(Function::{form.name});", f"if (!watching()) {forward}"]
     if form.action == "refuse":
-        device = " || ".join(f"is_device({name})" for name in form.buffers())
-        body.append(f"if ({device}) return {form.refusal()};")
-    if form.row.call == "blocks":
-        body += [f"await_turn({p.name});" for p in form.row.parameters if p.type == "MPI_Comm" and not p.stars]
-        body.append("Parked parked;")
-    # The members of a new communicator agree at once where its collectives meet.
-    made = [p.name for p in form.row.parameters if p.type == "MPI_Comm" and p.stars and p.name != "comm"]
-    after = [f"meet_on(*{made[0]});"] if made and form.row.call == "blocks" else []
-    if form.name in TAKING_MEMORY_KINDS:
-        after.append(f"note_memory_kinds({f'*{made[0]}' if made else 'comm'}, info);")
+        body.append(f"if ({device_buffer(form)}) return {form.refusal()};")
+    before, after = around(form, lambda p: f"{p.stars}{p.name}")
+    body += before
     if after:
         body.append(f"int result = real.{form.name}({arguments});")
         body += [f"if (result == MPI_SUCCESS) {statement}" for statement in after]
@@ -214,6 +210,26 @@ def wrapper(form):
         body.append(forward)
     head = wrap(f'extern "C" FAIRLEAD_EXPORT int MPI_{form.name}({form.declarations() or "void"}) {{')
     return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
+
+
+def device_buffer(form):
+    return " || ".join(f"is_device({name})" for name in form.buffers())
+
+
+def around(form, value):
+    """What is done before and after a call of the host MPI; `value` reads the handle of a parameter."""
+    before = []
+    if form.row.call == "blocks":
+        before += [f"await_turn({value(p)});" for p in form.row.parameters if p.type == "MPI_Comm" and not p.stars]
+        before.append("Parked parked;")
+    # The members of a new communicator agree at once where its collectives meet.
+    made = [p for p in form.row.parameters if p.type == "MPI_Comm" and p.stars and p.name != "comm"]
+    after = [f"meet_on({value(made[0])});"] if made and form.row.call == "blocks" else []
+    if form.name in TAKING_MEMORY_KINDS:
+        of = made[0] if made else next(p for p in form.row.parameters if p.name == "comm")
+        info = next(p for p in form.row.parameters if p.name == "info")
+        after.append(f"note_memory_kinds({value(of)}, {value(info)});")
+    return before, after
 
 
 # Their info may say which kinds of memory the collectives of the communicator bring.
@@ -284,10 +300,115 @@ def wrappers(forms):
             *(guarded(form, wrapper(form)) for form in forms if form.action in ("refuse", "park"))]
 
 
+# The Fortran entry points. Handles by the type of their parameter: their names in src/mpi/fortran.h.
+FORTRAN_HANDLES = {"MPI_Comm": "Comm", "MPI_Datatype": "Datatype", "MPI_File": "File", "MPI_Info": "Info",
+                   "MPI_Message": "Message", "MPI_Op": "Op", "MPI_Request": "Request", "MPI_Win": "Win"}
+ADDRESS_INTEGERS = ("MPI_Aint", "MPI_Count", "MPI_Offset")
+# Numbers that Fortran has in another form than C.
+FORTRAN_NUMBERS = {"flag": "Logical(flag)", "index": "Index(index)",
+                   "array_of_indices": "Indices(array_of_indices, outcount)"}
+# These must be seen whether the job is watched or not.
+JOB_FUNCTIONS = ("Init", "Init_thread", "Finalize")
+FORTRAN_LACKS = dict.fromkeys(JOB_FUNCTIONS, ("argc", "argv"))
+
+
+def fortran_declaration(p):
+    if p.type in ("buffer", "void", "char"):
+        return f"void* {p.name}"
+    c_type = TYPE_WORDS.get(p.type, (p.type,))[0]
+    return f"{c_type if c_type in ADDRESS_INTEGERS else 'Integer'}* {p.name}"
+
+
+def fortran_value(p, row):
+    """What our C function is given for a parameter."""
+    handle = FORTRAN_HANDLES.get(p.type)
+    if p.type == "buffer":
+        return f"choice({p.name})"
+    if p.type == "MPI_Status":
+        return f"Statuses({p.name}, *{row.parameters[0].name})" if p.array else f"Status({p.name})"
+    if p.type == "MPI_Request" and p.array:
+        return f"{'' if p.const else 'Changed'}Requests({p.name}, *{row.parameters[0].name})"
+    if p.type == "MPI_Datatype" and p.array:
+        side = "send" if p.name == "sendtypes" else "recv"
+        peers = "ranks" if row.family == "collective" else "destinations" if side == "send" else "sources"
+        return f"kept_types({p.name}, {side}buf, comm, Peers::{peers})"
+    if handle and p.stars:
+        made = row.family == "probe" if p.type == "MPI_Message" else p.type == "MPI_Request" and p != row.parameters[0]
+        return f"Made{handle}({p.name})" if made else f"Changed<{handle}>({p.name})"
+    if handle:
+        return f"{handle}::from({p.name})"
+    if p.stars or p.array:
+        return p.name if p.const else FORTRAN_NUMBERS.get(p.name, p.name)
+    return f"*{p.name}"
+
+
+def fortran_calls(form):
+    """Our C function, by a name of its own where the header at hand may not declare it, or not alike."""
+    return f"fairlead_{form.name.lower()}" if form.row.since >= "4.0" else f"MPI_{form.name}"
+
+
+def fortran_entry(form):
+    row, symbol = form.row, form.name.lower()
+    parameters = [p for p in row.parameters if p.name not in FORTRAN_LACKS.get(form.name, ())]
+    lengths = [f"length_of_{p.name}" for p in parameters if p.type == "char"]
+    declarations = [*map(fortran_declaration, parameters), "Integer* ierror", *(f"size_t {name}" for name in lengths)]
+    names = [*(p.name for p in parameters), "ierror", *lengths]
+    host = f"host({', '.join(names)});"
+    if form.action == "accelerate":
+        values = ["nullptr" if p not in parameters else fortran_value(p, row) for p in row.parameters]
+        body = [] if form.name in JOB_FUNCTIONS else [f"if (only_looks_on()) return {host}"]
+        body.append(f"report(ierror, {fortran_calls(form)}({', '.join(values)}));")
+    else:
+        def value(p):
+            return f"{FORTRAN_HANDLES[p.type]}::from({p.name})"
+
+        body = [f"CallRecord record(Function::{form.name});", f"if (!watching()) return {host}"]
+        if form.action == "refuse":
+            body.append(f"if ({device_buffer(form)}) return report(ierror, {form.refusal(value)});")
+        before, after = around(form, value)
+        body += before
+        if after:
+            body += ["Error error(ierror);", host.replace("ierror", "error.place()")]
+            body += [f"if (error.none()) {statement}" for statement in after]
+        else:
+            body.append(host)
+    macro = "FAIRLEAD_ENTRIES_WITH_BUFFER" if form.buffers() else "FAIRLEAD_ENTRIES"
+    head = wrap(f"{macro}({form.name}, {symbol}, {form.name.upper()}, ({', '.join(declarations)}),", " " * 17)
+    text = [head, wrap(f"                 ({', '.join(names)})) {{", " " * 17)]
+    return "\n".join(["", *text, *(wrap("  " + line, " " * 6) for line in body), "}"])
+
+
+def has_fortran_entry(form):
+    return form.row.fortran == "handled" and not form.large
+
+
+def fortran_symbols(form):
+    """The names of its entry points: of mpif.h and mpi as compilers make them, and that of mpi_f08."""
+    lower = f"mpi_{form.name.lower()}"
+    return [f"{lower}_", f"{lower}__", lower, lower.upper(), f"{lower}_f08_"]
+
+
+def fortran(forms):
+    what = "The Fortran entry points."
+    entries = [form for form in forms if has_fortran_entry(form)]
+    newer = [form for form in entries if form.action == "accelerate" and form.row.since >= "4.0"]
+    return [*opening("//", what), '#include "mpi/fortran.h"', "", "// clang-format off", "",
+            "// C functions of ours that the header at hand may not declare, or not alike.",
+            *(wrap(f'extern "C" int {fortran_calls(form)}({form.declarations()}) __asm__("MPI_{form.name}");')
+              for form in newer), "",
+            "namespace fairlead::mpi::fortran {",
+            *(fortran_entry(form) for form in entries if not form.buffers()),
+            "", "// MPICH's Fortran reaches the C functions where a buffer is handed over.", "#if defined(OPEN_MPI)",
+            *(fortran_entry(form) for form in entries if form.buffers()),
+            "#endif", "", "}  // namespace fairlead::mpi::fortran"]
+
+
 def exports_map(forms):
-    # Names of sessions stay where the header knows no sessions: GNU ld passes over undefined ones.
+    # GNU ld passes over names that are not defined: sessions where the header knows none, and the Fortran entry
+    # points that this MPI does not need.
     return [*opening("#", "What an interposition library exports."), "{", "  global:",
             *(f"    MPI_{form.name};" for form in forms if form.action != "forward"),
+            *(f"    {symbol};" for form in forms if has_fortran_entry(form) for symbol in fortran_symbols(form)),
             "    fairlead_*;", "  local: *;", "};"]
 
 
@@ -307,7 +428,7 @@ Every C function of MPI 4.1 that takes a message buffer, starts or completes an 
 | C | {c} |
 | C, large-count (`_c`) | {large} |
 
-Fortran: {fortran} of {total} functions have entry points of Fairlead's own; the others reach the host MPI by its own way, which may or may not lead through the C functions.
+Fortran: {fortran} of the {total} functions do the same in `mpif.h`, `mpi` and `mpi_f08` as in C ([how](fortran.md)); *host* marks those that are left to the host MPI.
 
 A function newer than the host MPI is exported all the same, and returns `MPI_ERR_OTHER` with a line in the log.
 A program that probes for it with `dlsym()` is misled; one that asks `MPI_Get_version()` is not."""
@@ -342,6 +463,7 @@ def outputs(rows):
         generated / "real_slots.inc": real_slots(forms),
         generated / "wrappers.cpp": wrappers(forms),
         generated / "collectives.cpp": collectives(forms),
+        generated / "fortran.cpp": fortran(forms),
         generated / "exports.map": exports_map(forms),
         ROOT / "docs/coverage.md": coverage(rows),
     }

@@ -28,6 +28,7 @@
 #pragma weak PMPI_Dist_graph_neighbors_count
 #pragma weak PMPI_Errhandler_free
 #pragma weak PMPI_File_call_errhandler
+#pragma weak PMPI_File_f2c
 #pragma weak PMPI_Get_count
 #pragma weak PMPI_Get_elements_x
 #pragma weak PMPI_Graph_neighbors
@@ -41,10 +42,13 @@
 #pragma weak PMPI_Iprobe
 #pragma weak PMPI_Query_thread
 #pragma weak PMPI_Request_get_status
+#pragma weak PMPI_Status_c2f
+#pragma weak PMPI_Status_f2c
 #pragma weak PMPI_Status_set_cancelled
 #pragma weak PMPI_Status_set_elements_x
 #pragma weak PMPI_Test_cancelled
 #pragma weak PMPI_Topo_test
+#pragma weak PMPI_Type_contiguous
 #pragma weak PMPI_Type_dup
 #pragma weak PMPI_Type_free
 #pragma weak PMPI_Type_get_contents
@@ -55,8 +59,23 @@
 #pragma weak PMPI_Type_size_x
 #pragma weak PMPI_Win_call_errhandler
 
-// Open MPI's handles are addresses of its data.
+// Open MPI's handles are addresses of its data, and converted by functions.
 #if defined(OPEN_MPI)
+#pragma weak PMPI_Comm_c2f
+#pragma weak PMPI_Comm_f2c
+#pragma weak PMPI_Info_c2f
+#pragma weak PMPI_Info_f2c
+#pragma weak PMPI_Message_c2f
+#pragma weak PMPI_Message_f2c
+#pragma weak PMPI_Op_c2f
+#pragma weak PMPI_Op_f2c
+#pragma weak PMPI_Request_c2f
+#pragma weak PMPI_Request_f2c
+#pragma weak PMPI_Type_c2f
+#pragma weak PMPI_Type_f2c
+#pragma weak PMPI_Win_c2f
+#pragma weak PMPI_Win_f2c
+#pragma weak PMPI_File_c2f
 #pragma weak ompi_mpi_comm_null
 #pragma weak ompi_mpi_comm_self
 #pragma weak ompi_mpi_comm_world

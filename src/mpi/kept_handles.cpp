@@ -62,11 +62,16 @@ KeptHandles::KeptHandles(const CollectiveCall& call, const Regions& regions)
         types_.push_back(block.datatype);
   communicators.add_user(comm_);
   operations.add_user(op_);
-  for (MPI_Datatype type : types_) datatypes.add_user(type);
+  for (MPI_Datatype type : types_) {
+    datatypes.add_user(type);
+    MPI_Datatype made = MPI_DATATYPE_NULL;
+    if (PMPI_Type_contiguous(1, type, &made) == MPI_SUCCESS) made_of_them_.push_back(made);
+  }
 }
 
 // The last free of a handle may call functions of the program: no lock is held.
 KeptHandles::~KeptHandles() {
+  for (MPI_Datatype& type : made_of_them_) PMPI_Type_free(&type);
   for (MPI_Datatype type : types_)
     if (datatypes.remove_user(type)) real.Type_free(&type);
   if (operations.remove_user(op_)) real.Op_free(&op_);

@@ -59,7 +59,7 @@ std::string describe(uintptr_t address, const Object& object) {
   return text;
 }
 
-// Fortran programs call libmpifort, or libmpi_mpifh, which calls us.
+// Fortran programs call libmpifort, or libmpichfort, which calls us.
 bool belongs_to_mpi(const Object& object) {
   return std::strncmp(object.file, "libmpi", 6) == 0;
 }

@@ -19,10 +19,20 @@ def exported_symbols(library):
     return {line.split()[0] for line in listing.splitlines()}
 
 
-def differences(symbols, rows):
+def fortran_symbols(library, forms):
+    """The entry points that this library needs: docs/fortran.md says why each needs others."""
+    entries = [form for form in forms if generate.has_fortran_entry(form)]
+    if "-openmpi" in library:
+        return {symbol for form in entries for symbol in generate.fortran_symbols(form)}
+    if "-mpich" in library:
+        return {generate.fortran_symbols(form)[-1] for form in entries if not form.buffers()}
+    return set()
+
+
+def differences(library, symbols, rows):
     """One line for each symbol that is missing or should not be there."""
     forms = [form for row in rows for form in row.forms() if form.action != "forward"]
-    always = {f"MPI_{form.name}" for form in forms if not form.guard}
+    always = {f"MPI_{form.name}" for form in forms if not form.guard} | fortran_symbols(library, forms)
     # A library has all or none of the functions whose types an older MPI header lacks.
     guarded = {f"MPI_{form.name}" for form in forms if form.guard}
     wanted = always | guarded if symbols & guarded else always
@@ -36,7 +46,7 @@ def main():
         print(__doc__.strip(), file=sys.stderr)
         return 2
     symbols = exported_symbols(sys.argv[1])
-    found = list(differences(symbols, generate.read_manifest(generate.MANIFEST)))
+    found = list(differences(Path(sys.argv[1]).name, symbols, generate.read_manifest(generate.MANIFEST)))
     for line in found:
         print(line)
     print(f"{len(symbols)} symbols, {len(found)} differences")
