@@ -71,7 +71,7 @@ bool in_program_memory(uintptr_t address) {
   if (address - image.end >= largest) return false;
   uintptr_t end = reinterpret_cast<uintptr_t>(sbrk(0));
   detail::program_memory.begin.store(image.begin, std::memory_order_relaxed);
-  detail::program_memory.bytes.store(std::max(end, image.end) - image.begin, std::memory_order_relaxed);
+  detail::program_memory.bytes.store(std::max(end, image.end) - image.begin, std::memory_order_release);
   return address < end;
 }
 

@@ -28,8 +28,8 @@ bool found_to_be_host(uintptr_t address);
 // True only for addresses that stay host memory as long as the calling thread lives.
 inline bool certainly_host(const void* address) {
   uintptr_t value = reinterpret_cast<uintptr_t>(address);
-  const auto& [begin, bytes] = detail::program_memory;
-  return value - begin.load(std::memory_order_relaxed) < bytes.load(std::memory_order_relaxed) ||
+  const uintptr_t bytes = detail::program_memory.bytes.load(std::memory_order_acquire);
+  return value - detail::program_memory.begin.load(std::memory_order_relaxed) < bytes ||
          detail::found_to_be_host(value);
 }
 

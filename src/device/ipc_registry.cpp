@@ -40,6 +40,8 @@ struct File {
   int descriptor;
 };
 
+constexpr unsigned imports_between_trims = 64;
+
 std::mutex mutex;
 // Never destroyed: the driver may be gone before static destructors run.
 auto& exports = *new std::map<uint64_t, Export>;
@@ -238,7 +240,9 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
   ++found->users;
   mapped->mapping_ = &*found;
   mapped->address_ = static_cast<char*>(found->address) + remote.offset;
-  if (!known) trim_unused();
+  // Of many that are in use at once, some are too many later.
+  static unsigned imports = 0;
+  if (!known || ++imports % imports_between_trims == 0) trim_unused();
   return Error::none;
 }
 

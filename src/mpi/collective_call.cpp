@@ -134,6 +134,8 @@ class Describer {
   static void add_blocks(Region& region, const std::vector<bool>& there, MPI_Count count,
                          Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements, MPI_Datatype datatype,
                          const MPI_Datatype* datatypes) {
+    // Who has no blocks may give no type.
+    if (std::find(there.begin(), there.end(), true) == there.end()) return;
     MPI_Aint unit = datatypes ? 1 : extent_of(datatype);
     for (int block = 0; block < static_cast<int>(there.size()); ++block) {
       if (!there[static_cast<size_t>(block)]) continue;

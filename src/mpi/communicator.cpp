@@ -6,6 +6,11 @@
 #include <numeric>
 #include <vector>
 
+#include "mpi/engine.h"
+#include "mpi/front.h"
+#include "mpi/network.h"
+#include "mpi/record.h"
+
 namespace fairlead::mpi {
 namespace {
 
@@ -57,3 +62,15 @@ void close_communicators() {
 }
 
 }  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+// "Waits for all pending communication to complete internally" (MPI 4.1, 11.10.4). Sends that are over for
+// the program may still be on their way, and the host MPI does not move them meanwhile.
+extern "C" FAIRLEAD_EXPORT int MPI_Comm_disconnect(MPI_Comm* comm) {
+  CallRecord record(Function::Comm_disconnect);
+  if (!watching()) return real.Comm_disconnect(comm);
+  for (Backoff backoff; network::keeps_messages_on(*comm); backoff.pause()) engine().progress();
+  Parked parked;
+  return real.Comm_disconnect(comm);
+}

@@ -69,30 +69,30 @@ constexpr int status_integers = sizeof(MPI_Status) / sizeof(Integer);
 
 // A module that was opened with its own copy of the host MPI's Fortran, as Python does, has it outside the
 // order of search that RTLD_NEXT walks.
-struct Search {
-  const char* symbol;
-  const void* ours;
-  void* found = nullptr;
-};
-
-int look_into(dl_phdr_info* object, size_t, void* context) {
-  Search& search = *static_cast<Search*>(context);
-  if (!*object->dlpi_name) return 0;
-  void* handle = dlopen(object->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-  if (!handle) return 0;
-  void* address = dlsym(handle, search.symbol);
-  dlclose(handle);
-  if (!address || address == search.ours) return 0;
-  search.found = address;
-  return 1;
+void* find_anywhere(const char* symbol) {
+  // The loader is locked while it tells the names, the other way round than in dlopen().
+  std::vector<std::string> objects;
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* into) {
+        if (*object->dlpi_name) static_cast<std::vector<std::string>*>(into)->push_back(object->dlpi_name);
+        return 0;
+      },
+      &objects);
+  const void* ours = dlsym(RTLD_DEFAULT, symbol);
+  for (const std::string& object : objects) {
+    void* handle = dlopen(object.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (!handle) continue;
+    void* address = dlsym(handle, symbol);
+    dlclose(handle);
+    if (address && address != ours) return address;
+  }
+  return nullptr;
 }
 
 // The function of the host MPI's Fortran; null where there is none.
 void* find(const char* symbol) {
-  if (void* next = dlsym(RTLD_NEXT, symbol)) return next;
-  Search search{symbol, dlsym(RTLD_DEFAULT, symbol)};
-  dl_iterate_phdr(look_into, &search);
-  return search.found;
+  void* next = dlsym(RTLD_NEXT, symbol);
+  return next ? next : find_anywhere(symbol);
 }
 
 // What the host MPI stores where something is true: it is, after MPI_Init, that MPI is initialized.
@@ -174,6 +174,7 @@ const MPI_Datatype* kept_types(const Integer* types, void* buffer, const Integer
   }
   std::vector<MPI_Datatype> converted;
   for (int i = 0; i < number; ++i) converted.push_back(Datatype::from(&types[i]));
+  converted.push_back(MPI_DATATYPE_NULL);  // of no types there is an array, too
 
   static std::mutex mutex;
   static auto& kept = *new std::set<std::vector<MPI_Datatype>>;

@@ -35,6 +35,7 @@ auto& turns = *new std::map<Peer, std::list<const Turn*>>;
 struct PlainMessage {
   HostBuffer bytes;
   MPI_Request request;
+  MPI_Comm comm;
 };
 auto& kept_streams = *new std::list<std::unique_ptr<NetworkSend>>;
 auto& kept_messages = *new std::list<PlainMessage>;
@@ -50,9 +51,10 @@ void open() {
   real.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, comm);
   all_native = all != 0;
   if (any && !all && own_rank == 0)
-    log_line(LogLevel::warn,
-             "FAIRLEAD_NETWORK is native on some ranks only, so device messages between nodes are staged; set "
-             "it for all ranks alike");
+    log_line(
+        LogLevel::warn,
+        "FAIRLEAD_NETWORK is native on some ranks only, so device messages between nodes are staged; set "
+        "it for all ranks alike");
   int* bound = nullptr;
   int found = 0;
   PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
@@ -129,9 +131,15 @@ void keep(std::unique_ptr<NetworkSend> stream) {
   engine().keep_busy(1);
 }
 
-void keep(HostBuffer bytes, MPI_Request message) {
-  kept_messages.push_back({std::move(bytes), message});
+void keep(HostBuffer bytes, MPI_Request message, MPI_Comm on) {
+  kept_messages.push_back({std::move(bytes), message, on});
   engine().keep_busy(1);
+}
+
+bool keeps_messages_on(MPI_Comm on) {
+  std::lock_guard lock(engine().mutex());
+  return std::any_of(kept_messages.begin(), kept_messages.end(),
+                     [on](const PlainMessage& message) { return message.comm == on; });
 }
 
 void advance() {

@@ -75,7 +75,9 @@ class Turn {
 
 // The send is over for the user, its host messages are not.
 void keep(std::unique_ptr<NetworkSend> stream);
-void keep(HostBuffer bytes, MPI_Request message);
+void keep(HostBuffer bytes, MPI_Request message, MPI_Comm comm);
+// Is a message that was kept still on its way there?
+bool keeps_messages_on(MPI_Comm comm);
 void advance();
 
 // For MPI_Finalize. Have all chunks been received?

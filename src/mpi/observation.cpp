@@ -150,7 +150,7 @@ void print_own_report() {
 }
 
 void print_progress() {
-  static Report before;
+  static Report& before = *new Report;  // the program may exit meanwhile
   Report report = observe::own_report();
   report.whose = "rank 0 of " + std::to_string(world_size);
   report.seconds = seconds_since_start();
@@ -161,15 +161,19 @@ void print_progress() {
 // Told now, not when the job is over and what was recorded is lost.
 void warn_if_unwritable(const char* what, const std::string& path) {
   struct stat status;
-  const bool exists = stat(path.c_str(), &status) == 0;
-  if (path == "off" || (exists && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))) return;
-  int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (file < 0)
+  const bool special =
+      stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+  if (path == "off" || special) return;
+  // What is there stays, also a link to a file to be.
+  int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const bool made = file >= 0;
+  if (!made && errno == EEXIST) file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  const bool link_to_nothing = file < 0 && errno == ENOENT && lstat(path.c_str(), &status) == 0;
+  if (file < 0 && !link_to_nothing)
     log_line(LogLevel::warn, "the %s cannot be written to %s, as things are now: %s", what, path.c_str(),
              std::strerror(errno));
-  else
-    close(file);
-  if (file >= 0 && !exists) unlink(path.c_str());
+  if (file >= 0) close(file);
+  if (made) unlink(path.c_str());
 }
 
 void write_file(const std::string& path, const std::string& text) {

@@ -227,7 +227,7 @@ bool Send::let_go() {
       staged_bytes_ > static_cast<MPI_Count>(options().eager_limit) ||
       std::chrono::steady_clock::now() - since < std::chrono::microseconds(options().patience_us))
     return false;
-  network::keep(std::move(staged_), std::exchange(message_, MPI_REQUEST_NULL));
+  network::keep(std::move(staged_), std::exchange(message_, MPI_REQUEST_NULL), comm_);
   return true;
 }
 

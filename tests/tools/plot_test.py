@@ -187,6 +187,13 @@ class Pictures(PlotTest):
         self.assertIn("allocator: malloc", " ".join(said))
         self.assertNotIn("relative to", " ".join(said))
 
+    def test_a_part_of_a_trace(self):
+        with open(self.file("trace.json"), "w") as file:
+            json.dump(trace(), file)
+        self.plot(self.file("trace.json"), "--time", "50us:2ms", "-o", self.file("a.svg"))
+        with open(self.file("a.svg")) as file:
+            self.assertIn("after 50 us", file.read())
+
     def test_a_trace_is_a_time_line(self):
         with open(self.file("trace.json"), "w") as file:
             json.dump(trace(), file)
@@ -262,6 +269,13 @@ class Refusals(PlotTest):
             for text in (library, "hidden by a test", remedy):
                 self.assertIn(text, result.stderr)
         self.assertFalse(os.path.exists(self.file("a.svg")))
+
+    def test_a_part_of_a_trace(self):
+        path = self.file("trace.json", json.dumps(trace()))
+        for wrong in ["1ms", "2ms:1ms", "1:2", "1ms:2m", "-1us:2us"]:
+            self.refuses("plot", path, f"--time={wrong}", "-o", self.file("b.svg"), says="accepted: BEGIN:END")
+        self.refuses("plot", self.file("lat.json", "{}"), "--time", "1us:2us", "-o", self.file("b.svg"),
+                     says="--time is for a trace")
 
     def test_a_trace_is_drawn_alone(self):
         path = self.file("trace.json", json.dumps(trace()))

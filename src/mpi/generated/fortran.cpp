@@ -740,10 +740,8 @@ FAIRLEAD_ENTRIES(Lookup_name, lookup_name, LOOKUP_NAME, (void* service_name, Int
 
 FAIRLEAD_ENTRIES(Comm_disconnect, comm_disconnect, COMM_DISCONNECT, (Integer* comm, Integer* ierror),
                  (comm, ierror)) {
-  CallRecord record(Function::Comm_disconnect);
-  if (!watching()) return host(comm, ierror);
-  Parked parked;
-  host(comm, ierror);
+  if (only_looks_on()) return host(comm, ierror);
+  report(ierror, MPI_Comm_disconnect(Changed<Comm>(comm)));
 }
 
 FAIRLEAD_ENTRIES(Win_allocate, win_allocate, WIN_ALLOCATE, (MPI_Aint* size, Integer* disp_unit, Integer* info,

@@ -508,13 +508,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Lookup_name(const char* service_name, MPI_Inf
   return real.Lookup_name(service_name, info, port_name);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_disconnect(MPI_Comm* comm) {
-  CallRecord record(Function::Comm_disconnect);
-  if (!watching()) return real.Comm_disconnect(comm);
-  Parked parked;
-  return real.Comm_disconnect(comm);
-}
-
 extern "C" FAIRLEAD_EXPORT int MPI_Win_create(void* base, MPI_Aint size, int disp_unit, MPI_Info info,
     MPI_Comm comm, MPI_Win* win) {
   CallRecord record(Function::Win_create);

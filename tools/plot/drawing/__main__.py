@@ -17,6 +17,7 @@ from failure import Failure, cannot_run, problem, usage
 from page import as_page
 from picture import compose
 from runs import read_matrix, read_runs
+from span import read_span
 
 # How files of each kind begin: one that begins otherwise is somebody's, and not written over.
 OPENINGS = {".png": (b"\x89PNG",), ".svg": (b"<?xml", b"<svg"), ".html": (b"<!DOCTYPE html", b"<html")}
@@ -69,13 +70,14 @@ def draw_trace(request, kind):
         raise usage(f"{request['files'][0]} is a trace, which is drawn alone, without --label and --quantity")
     if kind not in (".png", ".svg"):
         raise usage("a trace is drawn as .png or .svg; accepted: -o FILE.png or -o FILE.svg")
+    part = read_span(request["time"])
     need_matplotlib()
     timeline = importlib.import_module("timeline")
     trace = timeline.read_trace(request["files"][0])
     if trace is None:
         raise usage(f"{request['files'][0]} begins like a trace, but is no whole JSON; was the job ended before "
                     "MPI_Finalize was over?")
-    drawn = timeline.draw(request["files"][0], trace, timeline.read_span(request["time"]))
+    drawn = timeline.draw(request["files"][0], trace, part)
     write(request["output"], importlib.import_module("figure").as_bytes(drawn, kind[1:]))
 
 

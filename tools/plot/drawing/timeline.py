@@ -7,7 +7,6 @@ from __future__ import annotations
 import bisect
 import json
 import os
-import re
 import textwrap
 from collections import defaultdict
 
@@ -17,25 +16,12 @@ from matplotlib.collections import LineCollection
 
 from failure import usage
 from figure import CAPTION_CHARACTERS, COLOURS, FAINT, GREY, INK, RIGHT, STYLE, TITLE, WIDTH, plain
+from span import UNITS
 
 ROW, LEFT, LEGEND_ROW, BELOW = 0.3, 1.9, 0.24, 0.95  # inches
 NAMED = len(COLOURS)  # calls with a colour of their own, by the time that they took; others share one
 OTHER, PHASE = "#999999", "#e8e8e8"
 CHARACTERS_IN_AN_INCH = 17
-UNITS = (("s", 1e6), ("ms", 1e3), ("us", 1))
-
-
-def read_span(text):
-    """Microseconds (begin, end) of "1.2ms:3ms", or None."""
-    if not text:
-        return None
-    number = r"(\d+(?:\.\d*)?|\.\d+)(us|ms|s)"
-    match = re.fullmatch(f"{number}:{number}", text)
-    begin, end = (float(match[i]) * dict(UNITS)[match[i + 1]] for i in (1, 3)) if match else (0, 0)
-    if begin >= end:
-        raise usage(f"--time: '{text}' is not accepted; accepted: BEGIN:END, a number with us, ms or s each, as in "
-                    "1.2ms:1.5ms")
-    return begin, end
 
 
 def read_trace(path):
