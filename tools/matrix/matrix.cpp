@@ -112,6 +112,7 @@ int matrix_benchmark(const BenchArguments& asked) {
                     "as gpus.map, or ./{0}",
                     arguments.map));
   if (!arguments.map.empty()) check_file_target("--map", arguments.map);
+  if (!arguments.output.empty()) check_file_target("--output", arguments.output);
   const bool simulated = std::string_view(runtime_with_devices(arguments)->name()) == "sim";
   if (arguments.size_range.empty() && simulated) arguments.largest = 256 << 10;  // it takes its time
 
