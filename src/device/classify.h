@@ -46,7 +46,12 @@ inline Allocation classify(const void* address, const Found& found) {
   return address && found.address == address ? found.memory : classify(address);
 }
 
-// Must the host not dereference this address?
+// Must the host not dereference this address? Asks unless `found` is about it, and keeps the answer there.
+inline bool is_device_memory(const void* address, Found* found) {
+  if (found->address != address)
+    *found = {address, certainly_host(address) ? Allocation{} : classify(address)};
+  return found->memory.kind == MemoryKind::device;
+}
 inline bool is_device_memory(const void* address) {
   return !certainly_host(address) && classify(address).kind == MemoryKind::device;
 }

@@ -44,9 +44,7 @@ bool maybe_on_device(CollectiveCall* call) {
                    const MPI_Datatype* datatypes) {
     if (!buffer)
       return datatypes || (count > 0 && datatype != MPI_DATATYPE_NULL && is_device(buffer, datatype));
-    if (buffer == MPI_IN_PLACE || device::certainly_host(buffer)) return false;
-    call->found = {buffer, device::classify(buffer)};
-    return call->found.memory.kind == device::MemoryKind::device;
+    return buffer != MPI_IN_PLACE && device::is_device_memory(buffer, &call->found);
   };
   return (!call->in_place() && is(call->sendbuf, call->sendcount, call->sendtype, call->sendtypes)) ||
          is(call->recvbuf, call->recvcount, call->recvtype, call->recvtypes);

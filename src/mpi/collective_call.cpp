@@ -176,9 +176,7 @@ int Region::find_device() const {
       PMPI_Type_get_true_extent_x(block.datatype, &lower, &extent);
       at = reinterpret_cast<const char*>(lower);
     }
-    if (device::certainly_host(at)) continue;
-    found_ = {at, device::classify(at, found_)};
-    if (found_.memory.kind == device::MemoryKind::device) return found_.memory.device;
+    if (device::is_device_memory(at, &found_)) return found_.memory.device;
   }
   return -1;
 }

@@ -6,7 +6,6 @@
 
 #pragma once
 
-#include <optional>
 #include <utility>
 
 #include "device/classify.h"
@@ -20,13 +19,11 @@ struct UserBuffer {
   void* address;
   MPI_Count count;
   MPI_Datatype datatype;
-  // What the address lies in, if the front door has asked for this call.
-  std::optional<device::Allocation> memory{};
+  device::Found found{};  // by the front door, for this call
 
   // What the byte lies in that is `first` behind the address, asked again by whoever starts anew.
   device::Allocation take_memory(MPI_Count first) {
-    auto known = std::exchange(memory, {});
-    return known && first == 0 ? *known : device::classify(static_cast<char*>(address) + first);
+    return device::classify(static_cast<char*>(address) + first, std::exchange(found, {}));
   }
 };
 

@@ -37,9 +37,7 @@ inline bool is_device(const void* address, MPI_Datatype datatype) {
 inline bool is_device(UserBuffer* buffer) {
   if (!buffer->address || buffer->address == MPI_IN_PLACE)
     return is_device(buffer->address, buffer->datatype);
-  buffer->memory =
-      device::certainly_host(buffer->address) ? device::Allocation{} : device::classify(buffer->address);
-  return buffer->memory->kind == device::MemoryKind::device;
+  return device::is_device_memory(buffer->address, &buffer->found);
 }
 
 // A device buffer came to a function that does not handle it: says so, raises an error through the handler

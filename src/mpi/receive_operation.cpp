@@ -59,7 +59,7 @@ class QuietErrors {
 Receive::Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm)
     : Operation(comm),
       datatype_(buffer.datatype),
-      buffer_{buffer.address, buffer.count, datatype_.get(), buffer.memory},
+      buffer_{buffer.address, buffer.count, datatype_.get(), buffer.found},
       key_{comm, source, tag} {}
 
 Receive::~Receive() {

@@ -52,7 +52,7 @@ Send::Send(SendMode mode, const UserBuffer& buffer, int dest, int tag, MPI_Comm 
     : Operation(comm),
       mode_(mode),
       datatype_(buffer.datatype),
-      buffer_{buffer.address, buffer.count, datatype_.get(), buffer.memory},
+      buffer_{buffer.address, buffer.count, datatype_.get(), buffer.found},
       dest_(dest),
       tag_(tag) {}
 
