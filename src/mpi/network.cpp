@@ -24,7 +24,7 @@ constexpr int streams_at_once = 4;
 constexpr uint64_t largest_chunk = uint64_t{1} << 30;  // MPI counts in int
 
 MPI_Comm comm = MPI_COMM_NULL;
-int own_rank = 0;
+int own_rank = 0, ranks = 1;
 bool all_native = false;
 int highest_tag = 0, next_tag = 0;
 auto& tags_in_use = *new std::set<std::pair<int, int>>;  // (receiver, tag)
@@ -46,6 +46,7 @@ void open() {
   real.Comm_dup(MPI_COMM_WORLD, &comm);
   PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   PMPI_Comm_rank(comm, &own_rank);
+  PMPI_Comm_size(comm, &ranks);
   int mine = options().network == "native", all = 0, any = 0;
   real.Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm);
   real.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, comm);
@@ -73,6 +74,10 @@ void close() {
 bool reaches(int world_rank) {
   if (world_rank < 0 || world_rank == own_rank) return false;
   return !engine().node() || engine().node()->node_rank_of_world(world_rank) < 0;
+}
+
+bool exists() {
+  return !engine().node() || engine().node()->size() < ranks;
 }
 
 bool native() {

@@ -3,7 +3,7 @@
 // What the device messages between nodes have in common: the communicator their chunks travel on, the tags
 // that tell streams apart, and the host messages that go on after the user's send is over.
 //
-// Only MPI_Init, MPI_Finalize and reaches() may be used without the engine's lock.
+// Only MPI_Init, MPI_Finalize, reaches(), exists() and native() may be used without the engine's lock.
 
 #pragma once
 
@@ -29,6 +29,8 @@ void close();
 
 // Is this rank of MPI_COMM_WORLD (-1: unknown) served by this transport? True of ranks outside the node.
 bool reaches(int world_rank);
+// Of any rank?
+bool exists();
 // Does the host MPI handle device memory itself (FAIRLEAD_NETWORK=native, on all ranks)? Then device pointers
 // of messages to and from the ranks this transport reaches are handed to it, and no descriptor is sent there.
 bool native();

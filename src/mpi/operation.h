@@ -20,6 +20,7 @@
 #include "device/small_copy.h"
 #include "mpi/engine.h"
 #include "mpi/first_bytes.h"
+#include "mpi/landing_place.h"
 #include "mpi/layout.h"
 #include "mpi/network_receive.h"
 #include "mpi/network_send.h"
@@ -213,6 +214,7 @@ class Receive : public Operation {
   std::unique_ptr<Stashed> stashed_;
   HostBuffer bounce_;  // where the host message lands, when that is not the user's buffer
   bool in_bounce_ = false;
+  LandingPlace place_;  // the user's buffer
   FirstBytes before_;  // of the user's buffer, when the host message lands there
   HostBuffer packed_;  // where a pull or a stream lands, when the user's layout has gaps
 

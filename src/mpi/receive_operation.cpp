@@ -111,7 +111,8 @@ int Receive::start() {
 
 bool Receive::lands_in_bounce() const {
   if (native_) return false;
-  return into_device() || (layout_.bytes < descriptor_length && matched_ == MPI_MESSAGE_NULL);
+  return into_device() || place_.descriptors_may_meet() ||
+         (layout_.bytes < descriptor_length && matched_ == MPI_MESSAGE_NULL);
 }
 
 int Receive::choose_landing(Landing* landing) {
@@ -140,8 +141,10 @@ int Receive::post() {
   // A message from inside the node, where any sender may be, may be a descriptor.
   native_ = into_device() && network::native() && matched_ == MPI_MESSAGE_NULL &&
             network::reaches(rank_in_world(comm_, key_.source));
+  place_.give_back();
+  if (!lands_in_bounce() && !native_) place_ = LandingPlace(buffer_.address, key_.source, comm_);
   in_bounce_ = lands_in_bounce();
-  if (own_request_ != MPI_REQUEST_NULL && matched_ == MPI_MESSAGE_NULL) {
+  if (own_request_ != MPI_REQUEST_NULL && !place_.descriptors_may_meet()) {
     if (in_bounce_)
       std::memset(bounce_.data(), 0, p2p::descriptor_bytes);
     else
@@ -301,6 +304,7 @@ void Receive::over() {
   pull_.reset();
   slot_ = device::Slot();
   stream_.reset();
+  place_.give_back();
   complete_.store(true, std::memory_order_release);
 }
 

@@ -45,14 +45,12 @@ int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request) {
              result != MPI_SUCCESS) {
     return result;
   }
-  bool lands_at_user = operation->own_handle() != MPI_REQUEST_NULL;
+  bool moves_device_memory = operation->own_handle() == MPI_REQUEST_NULL;
   Operation* started = operation.release();
   *request = started->handle;
   engine().bind(started->handle, started);
   engine().add(started);
-  // Not while receives into host memory are posted: descriptors land there, and a program that posts a window
-  // of them on one buffer, as benchmarks do, would have one overwritten by what another brought.
-  if (!lands_at_user) engine().progress_now_and_then();
+  if (moves_device_memory) engine().progress_now_and_then();
   return MPI_SUCCESS;
 }
 

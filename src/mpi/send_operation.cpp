@@ -86,7 +86,9 @@ int Send::start() {
         !buffer_at_once_)
       return stream(receiver, allocation, bytes);
   } else if (engine().node()) {
-    if (offer(engine().node()->node_rank_of_world(receiver), allocation, bytes)) return post_descriptor();
+    int node_rank = engine().node()->node_rank_of_world(receiver);
+    if (!may_send_descriptor(node_rank)) return send_plain(allocation, layout, Fallback::crowded);
+    if (offer(node_rank, allocation, bytes)) return post_descriptor();
   }
   return send_plain(allocation, layout, why_plain(receiver, layout));
 }

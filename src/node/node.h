@@ -36,6 +36,9 @@ class Node {
 
   RankBlock& block(int node_rank) const;
   RankBlock& mine() const { return block(rank_); }
+  // Has any rank of the node sent a descriptor, or is about to?
+  bool descriptors_sent() const { return header().descriptors_sent.load() != 0; }
+  void note_descriptors_sent() const { header().descriptors_sent.store(1); }
   // About memory of `device`, as rank `from` counts its devices.
   Verdict& verdict(int from, int device, int to) const;
   // Writes the verdict, and tells the user once why a pair is not served peer to peer.

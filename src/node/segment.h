@@ -99,6 +99,8 @@ struct alignas(64) RankBlock {
   std::atomic<uint32_t> failed_receives;
   // Nonzero while the rank takes a message from the host MPI only to look at it.
   std::atomic<uint32_t> looking;
+  // Receives under way of which several land in one place: one descriptor could overwrite another there.
+  std::atomic<uint32_t> crowded_receives;
 
   alignas(64) int32_t world_rank;
   pid_t pid;
@@ -130,6 +132,7 @@ struct Verdict {
 struct SegmentHeader {
   Nonce nonce;
   int32_t ranks;
+  std::atomic<uint32_t> descriptors_sent;  // set before the first one is
 };
 
 }  // namespace fairlead::node

@@ -67,6 +67,42 @@ RANK_TEST(order, M1_blocking_messages_of_one_tag_arrive_as_sent, 2) {
   }
 }
 
+// The standard forbids it, benchmarks do it: what the buffer holds at the end is anybody's guess, but every
+// message arrives.
+RANK_TEST(order, windows_of_receives_into_one_host_buffer_end, 2) {
+  constexpr int window = 64, rounds = 40;
+  constexpr size_t bytes = 1000;
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  Memory in(Place::host, bytes), out(Place::device, bytes);
+  out.fill(key(rank, 0));
+  std::vector<MPI_Request> requests(window), kept(window);
+  for (MPI_Request& request : kept)
+    MUST(MPI_Recv_init(in, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<MPI_Status> statuses(window);
+    if (rank < peer) {
+      for (MPI_Request& request : requests)
+        MUST(MPI_Isend(out, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+      MUST(MPI_Waitall(window, requests.data(), MPI_STATUSES_IGNORE));
+      MUST(MPI_Recv(nullptr, 0, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      continue;
+    }
+    const bool persistent = round % 4 == 3;
+    if (persistent) {
+      MUST(MPI_Startall(window, kept.data()));
+    } else {
+      for (MPI_Request& request : requests)
+        MUST(MPI_Irecv(in, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+    }
+    MUST(MPI_Waitall(window, persistent ? kept.data() : requests.data(), statuses.data()));
+    for (const MPI_Status& status : statuses) EXPECT_STATUS(status, peer, tag, bytes);
+    EXPECT_HOLDS(in, key(peer, 0), bytes);  // all messages are alike
+    MUST(MPI_Send(nullptr, 0, MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+  }
+  for (MPI_Request& request : kept) MUST(MPI_Request_free(&request));
+}
+
 RANK_TEST(order, M1_nonblocking_messages_of_one_tag_arrive_as_posted, 2) {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;

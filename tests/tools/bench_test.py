@@ -103,6 +103,10 @@ class Tables(ToolTest):
                     self.assertAlmostEqual(float(rate) * int(size) / 1e6, float(bandwidth), delta=0.01)
         for abi in filter(has_library, MPIS):
             with self.subTest(abi=abi):
+                # Windows of receives into one host buffer.
+                text = self.succeeds("bench", "mbw_mr", "-n", 4, "--mpi", abi, "-m", "1k:1k", "-i", 3, "-x", 1, "-c",
+                                     "D", "H").stdout
+                self.assertEqual({row[3] for row in rows(text)}, {"Pass"})
                 text = self.succeeds("bench", "multi_lat", "--mpi", abi, "-m", "8:16", "-i", 2, "-x", 0, "-c", "D", "H",
                                      FAIRLEAD_SIM_DEVICES="2").stdout
                 self.assertIn("devices 0, 1 -> 0, 1", text)
