@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from comparison.contenders import alone, in_ranks
 
@@ -67,6 +67,7 @@ class Run:
     command: list[str]  # "{json}" stands for the file
     seconds: float  # expected
     from_table: bool = False  # the benchmark has no JSON: its table is read
+    round: int = 1
 
 
 def file_name(*parts):
@@ -129,9 +130,17 @@ def run_of(tool, measurement, contender, sizes, gpus, quick, largest):
     return in_ranks(tool, contender, ranks_of(measurement, gpus), words, measurement.variables), 2 + count
 
 
-def plan(tool, contenders, options, gpus, quick, largest, measurements=MEASUREMENTS):
-    """The runs, and why measurements are left out. Contenders of one measurement follow each other, so that a
-    machine that changes meanwhile changes for all of them."""
+def plan(tool, contenders, options, gpus, quick, largest, measurements=MEASUREMENTS, rounds=1):
+    """The runs of all rounds, and why measurements are left out."""
+    runs, left_out = plan_round(tool, contenders, options, gpus, quick, largest, measurements)
+    again = [replace(run, id=f"{run.id}-round{number}", about=f"{run.about}, round {number}", round=number)
+             for number in range(2, rounds + 1) for run in runs]
+    return runs + again, left_out
+
+
+def plan_round(tool, contenders, options, gpus, quick, largest, measurements):
+    """Contenders of one measurement follow each other, so that a machine that changes meanwhile changes for all of
+    them."""
     runs, left_out = [], []
     for measurement in measurements:
         if measurement.option and measurement.option not in options:

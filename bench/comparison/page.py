@@ -144,7 +144,8 @@ def write(results, goals, about, commands, drawn, path):
                f"Software: {about['fairlead']}, and as below."]
     if about["environment"]:
         machine.append("Environment: " + ", ".join(f"`{n}={v}`" for n, v in about["environment"].items()) + ".")
-    machine.append("All numbers are medians, from one visit, with one benchmark program per MPI"
+    rounds = f", each of {about['rounds']} rounds in turn" if about["rounds"] > 1 else ""
+    machine.append(f"All numbers are medians{rounds}, from one visit, with one benchmark program per MPI"
                    + (", for a few sizes only (`--quick`)." if about["quick"] else "."))
     parts.append("\n".join(machine) + "\n")
     parts.append(versions(results))

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of all runs side by side, and what they say about the goals. Every number is a median."""
+"""The numbers of all runs side by side, and what they say about the goals. Every number is a median: of the
+iterations of a run, and of the rounds where there are several."""
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 
 from comparison.measurements import size
@@ -51,23 +53,40 @@ AGAINST = {"peer": "of {peer}", "raw": "of the raw copy", "nccl": "of NCCL", "pc
            "host": "of host buffers", "used": "of a used buffer", "": ""}
 
 
+def median(reports):
+    """What several rounds found, number by number; everything else is the first one's."""
+    first = reports[0]
+    if isinstance(first, dict):
+        return {key: median([report[key] for report in reports if key in report]) for key in first}
+    if isinstance(first, (int, float)) and not isinstance(first, bool):
+        return statistics.median(reports)
+    return first
+
+
 class Results:
     def __init__(self, contenders):
         self.contenders = contenders
+        self.rounds = {}  # (measurement, contender's name, bytes or what else tells rows apart) -> [row of each round]
         self.rows = {}  # (measurement, contender's name) -> {bytes: row of the benchmark's JSON}
         self.about = {}  # contender's name -> JSON of one of its runs, without the results
         self.pairs = {}  # contender's name -> {(stride, bytes of a message): row}
         self.overhead = {}  # contender's name -> JSON of host_overhead
 
     def add(self, measurement, contender, report):
+        def of_rounds(which, row):
+            known = self.rounds.setdefault((measurement, contender, which), [])
+            known.append(row)
+            return median(known)
+
         if measurement == "host_overhead":
-            self.overhead[contender] = report
+            self.overhead[contender] = of_rounds(None, report)
         elif measurement == "pairs":
-            self.pairs[contender] = {(row["stride"], row["bytes"]): row for row in report["results"]}
+            rows = {(row["stride"], row["bytes"]): row for row in report["results"]}
+            self.pairs.setdefault(contender, {}).update({key: of_rounds(key, row) for key, row in rows.items()})
         else:
             if measurement != "probe":
                 self.rows.setdefault((measurement, contender), {}).update(
-                    {row["bytes"]: row for row in report["results"]})
+                    {row["bytes"]: of_rounds(row["bytes"], row) for row in report["results"]})
             self.about.setdefault(contender, {key: value for key, value in report.items() if key != "results"})
 
     def of_role(self, *roles):

@@ -180,6 +180,13 @@ class Plan(unittest.TestCase):
                          "--mpi mpirun --launcher-args=--mca pml ucx --no-preload fairlead bench latency "
                          "--mpi openmpi -m 1:4194304 --json {json} D D")
 
+    def test_rounds_follow_each_other(self):
+        contenders = [Contender("a", "fairlead", abi="mpich"), Contender("raw", "raw")]
+        once, _ = plan("fairlead", contenders, (), 2, False, 1 << 20)
+        twice, _ = plan("fairlead", contenders, (), 2, False, 1 << 20, rounds=2)
+        self.assertEqual([run.command for run in twice], [run.command for run in once] * 2)
+        self.assertEqual([run.id for run in twice], [r.id for r in once] + [f"{r.id}-round2" for r in once])
+
     def test_pretended_nodes_are_compared_with_host_buffers(self):
         runs, left_out = self.plan()
         self.assertTrue(runs["nodes-a"].startswith("env FAIRLEAD_NODES=2 ") and runs["nodes-a"].endswith("D D"))
@@ -249,6 +256,16 @@ class Verdicts(unittest.TestCase):
         self.assertTrue(self.worst("latency", "latency_us", AT_MOST, 0.6, "peer").met)
         self.assertEqual(self.worst("latency", "latency_us", AT_MOST, 1, "raw").worst, (1024, 2.0))
 
+    def test_of_several_rounds_the_median_counts(self):
+        results = self.results()
+        for latency in (1.0, 7.0):
+            results.add("latency", "a", {"results": [{"bytes": 1024, "latency_us": {"p50": latency}}]})
+        goal = Goal("latency", "latency_us", (1024, 1024), AT_MOST, 0.55, "peer", "")
+        self.assertEqual(results.verdict(goal, "a").worst, (1024, 0.6))  # of 6, 1 and 7
+        for added in (30.0, 10.0, 11.0):
+            results.add("host_overhead", "a", {"added_ns": added, "host": "h"})
+        self.assertEqual(results.overhead["a"], {"added_ns": 11.0, "host": "h"})
+
     def test_both_ways_the_raw_copy_goes_both_ways_too(self):
         self.assertEqual(self.worst("bibw", "bandwidth_mb_s", AT_LEAST, 0.7, "raw").worst, (1024, 0.75))
 
@@ -305,6 +322,7 @@ class Refusals(unittest.TestCase):
         self.refuses("--env", f"{ABI}=no-such-file", says="no-such-file")
         self.refuses("--without", "nobody", says="'nobody'")
         self.refuses("--largest", "many", says="'many'")
+        self.refuses("--rounds", "0", says="--rounds: 0")
         self.refuses("--timeout", "0", says="seconds above 0")
         self.refuses("--fairlead", "/no/such/fairlead", says="no executable")
         self.refuses("-o", "/proc/compare", says="/proc/compare")
