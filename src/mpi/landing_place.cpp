@@ -2,9 +2,8 @@
 
 #include "mpi/landing_place.h"
 
-#include <array>
-#include <atomic>
-#include <cstdint>
+#include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "mpi/communicator.h"
@@ -12,15 +11,18 @@
 #include "mpi/network.h"
 
 namespace fairlead::mpi {
+
+// Under way into one place.
+struct LandingPlace::Receives {
+  unsigned all = 0;
+  unsigned landing_there = 0;
+};
+
 namespace {
 
-// Receives under way by place. Two places that share a counter cost one of them a copy, no more.
-std::array<std::atomic<uint32_t>, 1024> receives_at;
+constexpr size_t remembered = 4096;
 
-int index_of(const void* address) {
-  uint64_t mixed = reinterpret_cast<uintptr_t>(address) * 0x9e3779b97f4a7c15;  // Fibonacci hashing
-  return static_cast<int>(mixed >> 54);
-}
+std::mutex mutex;
 
 // Could it be a descriptor from another node? What is sent there cannot be known here.
 bool comes_from_outside(int source, MPI_Comm comm) {
@@ -30,30 +32,55 @@ bool comes_from_outside(int source, MPI_Comm comm) {
 
 }  // namespace
 
-LandingPlace::LandingPlace(const void* address, int source, MPI_Comm comm) : index_(index_of(address)) {
-  static_assert(receives_at.size() == 1 << (64 - 54));
-  if (receives_at[index_].fetch_add(1, std::memory_order_relaxed) == 0) return;
-  node::Node* node = engine().node();
-  may_meet_ = comes_from_outside(source, comm) || (node && node->descriptors_sent());
-  if (may_meet_ || !node) return;
-  // Either this rank sees now that descriptors are sent, or their senders see that they would be in danger.
-  node->mine().crowded_receives.fetch_add(1);
-  crowds_ = true;
-  may_meet_ = node->descriptors_sent();
+LandingPlace::LandingPlace(const void* address, int source, MPI_Comm comm) {
+  static auto& places = *new std::unordered_map<const void*, Receives>;
+  bool taken;
+  {
+    std::lock_guard lock(mutex);
+    if (places.size() > remembered)
+      std::erase_if(places, [](const auto& place) { return !place.second.all; });
+    receives_ = &places[address];
+    taken = receives_->all++ > 0;
+  }
+  if (taken) {
+    node::Node* node = engine().node();
+    may_meet_ = comes_from_outside(source, comm) || (node && node->descriptors_sent());
+    if (!may_meet_ && node) {
+      // Either this rank sees now that descriptors are sent, or their senders see that they would be in
+      // danger.
+      node->mine().crowded_receives.fetch_add(1);
+      crowds_ = true;
+      may_meet_ = node->descriptors_sent();
+    }
+  }
+  if (may_meet_) return;
+  std::lock_guard lock(mutex);
+  ++receives_->landing_there;
 }
 
 LandingPlace& LandingPlace::operator=(LandingPlace&& other) noexcept {
   give_back();
-  index_ = std::exchange(other.index_, -1);
+  receives_ = std::exchange(other.receives_, nullptr);
   crowds_ = std::exchange(other.crowds_, false);
   may_meet_ = std::exchange(other.may_meet_, false);
   return *this;
 }
 
+bool LandingPlace::is_anothers() const {
+  if (!may_meet_) return false;
+  std::lock_guard lock(mutex);
+  return receives_->landing_there > 0;
+}
+
 void LandingPlace::give_back() {
-  if (index_ >= 0) receives_at[index_].fetch_sub(1, std::memory_order_relaxed);
+  if (!receives_) return;
+  {
+    std::lock_guard lock(mutex);
+    --receives_->all;
+    if (!may_meet_) --receives_->landing_there;
+  }
   if (crowds_) engine().node()->mine().crowded_receives.fetch_sub(1);
-  index_ = -1;
+  receives_ = nullptr;
   crowds_ = may_meet_ = false;
 }
 

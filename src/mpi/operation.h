@@ -215,8 +215,9 @@ class Receive : public Operation {
   HostBuffer bounce_;  // where the host message lands, when that is not the user's buffer
   bool in_bounce_ = false;
   LandingPlace place_;  // the user's buffer
-  FirstBytes before_;  // of the user's buffer, when the host message lands there
-  HostBuffer packed_;  // where a pull or a stream lands, when the user's layout has gaps
+  FirstBytes before_;   // of the user's buffer, when the host message lands there
+  bool apart_ = false;  // a pull or a stream does not land in the user's buffer, but in packed_
+  HostBuffer packed_;
 
   enum class Step { matching, pulling, streaming, copying, over } step_ = Step::matching;
   std::optional<p2p::Pull> pull_;

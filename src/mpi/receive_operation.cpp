@@ -219,7 +219,8 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
            descriptor.sender);
   if (!bytes) before_.write(buffer_);
   void* to = buffer_.address;
-  if (!layout_.contiguous) {
+  apart_ = !layout_.contiguous || place_.is_anothers();
+  if (apart_) {
     packed_ = HostBuffer(static_cast<size_t>(layout_.bytes));
     to = packed_.data();
   }
@@ -229,7 +230,7 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   arrow_ = descriptor.arrow;
   override_bytes_ = static_cast<MPI_Count>(descriptor.bytes);
   uint64_t capacity = error_ == MPI_SUCCESS ? static_cast<uint64_t>(layout_.bytes) : 0;
-  int device = layout_.contiguous ? device_ : -1;
+  int device = apart_ ? -1 : device_;
   if (stream) {
     stream_.emplace(descriptor, to, capacity, device);
     step_ = Step::streaming;
@@ -247,7 +248,7 @@ void Receive::end_transfer(Error error, Traffic way, uint64_t bytes, bool trunca
   } else if (truncated) {
     error_ = MPI_ERR_TRUNCATE;
     override_bytes_ = layout_.bytes;
-  } else if (!layout_.contiguous) {
+  } else if (apart_ && !place_.is_anothers()) {
     MPI_Count length = static_cast<MPI_Count>(bytes);
     bool unpacked =
         into_device() ? unpack_to_device(packed_.data(), length, buffer_.address, buffer_.count,
@@ -266,7 +267,8 @@ void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
     override_bytes_ = layout_.bytes;
     return over();
   }
-  if (length == 0) return over();
+  // What belongs to two messages at once holds the later one's bytes.
+  if (length == 0 || place_.is_anothers()) return over();
   if (!into_device()) {
     if (!unpack_host(bytes, length, buffer_.address, buffer_.count, buffer_.datatype)) error_ = MPI_ERR_OTHER;
     return over();
