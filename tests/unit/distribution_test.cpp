@@ -27,12 +27,17 @@ TEST(Distribution, percentiles) {
   Distribution d = distribution(hundred());
   EXPECT_DOUBLE_EQ(d.mean, 50.5);
   EXPECT_EQ(d.min, 1);
-  EXPECT_EQ(d.p1, 2);
-  EXPECT_EQ(d.p25, 26);
-  EXPECT_EQ(d.p50, 51);
-  EXPECT_EQ(d.p75, 75);
-  EXPECT_EQ(d.p99, 99);
+  EXPECT_DOUBLE_EQ(d.p1, 1.99);
+  EXPECT_DOUBLE_EQ(d.p25, 25.75);
+  EXPECT_DOUBLE_EQ(d.p50, 50.5);
+  EXPECT_DOUBLE_EQ(d.p75, 75.25);
+  EXPECT_DOUBLE_EQ(d.p99, 99.01);
   EXPECT_EQ(d.max, 100);
+}
+
+TEST(Distribution, the_median_of_an_even_number_is_between_the_two_in_the_middle) {
+  EXPECT_EQ(distribution({8, 1, 2, 4}).p50, 3);
+  EXPECT_EQ(distribution({8, 1, 4}).p50, 4);
 }
 
 TEST(Distribution, of_one_and_of_none) {

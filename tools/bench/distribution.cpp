@@ -15,7 +15,10 @@ Distribution distribution(std::vector<double> values) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
   auto at = [&](double fraction) {
-    return values[static_cast<size_t>(fraction * double(values.size() - 1) + 0.5)];
+    const double place = fraction * double(values.size() - 1);
+    const auto below = static_cast<size_t>(place);
+    const size_t above = std::min(below + 1, values.size() - 1);
+    return values[below] + (place - double(below)) * (values[above] - values[below]);
   };
   return {mean(values), values.front(), at(0.01), at(0.25), at(0.5), at(0.75), at(0.99), values.back()};
 }

@@ -10,7 +10,8 @@
 
 namespace fairlead::tools {
 
-// Of iterations, or of equal groups of them where there are very many.
+// Between two measurements a percentile is in proportion: the median of an even number is the mean of the two
+// in the middle. Of iterations, or of equal groups of them where there are very many.
 struct Distribution {
   double mean = 0, min = 0, p1 = 0, p25 = 0, p50 = 0, p75 = 0, p99 = 0, max = 0;
 };
@@ -19,8 +20,8 @@ Distribution distribution(std::vector<double> values);
 
 double mean(const std::vector<double>& values);
 
-// The median is doubtful: the middle half of the measurements spreads over more than a fifth. What few of them
-// do, as slow as they may be, does not move it. Few measurements tell nothing.
+// The median is doubtful: the middle half of the measurements spreads over more than a fifth. What few of
+// them do, as slow as they may be, does not move it. Few measurements tell nothing.
 bool noisy(const Distribution& distribution, int64_t measurements);
 
 }  // namespace fairlead::tools
