@@ -3,12 +3,14 @@
 
 import json
 import os
+import shutil
 import tempfile
 import unittest
 
 from tool import MPIS, ToolTest, example, fairlead, has_library
 
 MACHINES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "doctor")
+CRAY_KERNEL = "5.14.21-150500.55.49_13.0.57-cray_shasta_c"
 VERDICTS = ["ok", "warn", "fail", "skip"]
 
 
@@ -172,10 +174,55 @@ class Recorded(ToolTest):
             """)
 
 
+    def changed(self, machine, files):
+        """A copy of it, in which each of the files is what a function makes of it, or new with this text."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        copy = os.path.join(folder.name, machine)
+        shutil.copytree(os.path.join(MACHINES, machine), copy)
+        for name, content in files.items():
+            path = os.path.join(copy, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            if callable(content):
+                with open(path) as file:
+                    content = content(file.read())
+            with open(path, "w") as file:
+                file.write(content)
+        return copy
+
+    def test_memory_errors_of_nvidia_gpus(self):
+        def counted(kind, volatile, aggregate):
+            errors = (f"    ECC Errors\n        Volatile\n            SRAM Correctable              : 0\n"
+                      f"            {kind:<30}: {volatile}\n        Aggregate\n            {kind:<30}: {aggregate}\n")
+            return {"commands/nvidia-smi -q": lambda text: text.rstrip("\n") + "\n" + errors}  # of the last GPU
+
+        for kind, volatile, aggregate, expected in [
+                ("DRAM Correctable", 0, 0, "gpu.ecc ok on"),
+                ("DRAM Correctable", 5, 9, "gpu.ecc ok on; GPU 7 had errors that were corrected"),
+                ("SRAM Uncorrectable SEC-DED", 0, 1, "gpu.ecc ok GPU 7 had errors that could not be, before"),
+                ("DRAM Uncorrectable", 2, 2, "gpu.ecc warn GPU 7 had errors that could not be corrected since")]:
+            self.judges(self.changed("dgx-h200", counted(kind, volatile, aggregate)), expected)
+
+    def test_adapters_reach_memory_of_amd_gpus(self):
+        adapter = {"sys/class/infiniband/mlx5_0/device/numa_node": "0\n"}
+        config = "boot/config-" + CRAY_KERNEL
+        both = "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n"
+        for files, expected in [
+                ({}, "link.rdma skip cannot be read"),
+                ({"sys/kernel/mm/memory_peers/amdkfd/version": "1.0\n"}, "link.rdma ok by peer memory: amdgpu"),
+                ({"proc/modules": "ib_peer_mem 16384 0 - Live 0x0\n"}, "link.rdma ok ib_peer_mem is loaded"),
+                ({config: both}, "link.rdma ok by dma-buf"),
+                ({config: "CONFIG_PCI_P2PDMA=y\n"}, "link.rdma warn without CONFIG_DMABUF_MOVE_NOTIFY=y"),
+                ({config: both, "proc/sys/kernel/osrelease": CRAY_KERNEL.replace("5.14", "5.4")},
+                 "link.rdma skip cannot be read")]:
+            self.judges(self.changed("mi250x", {**adapter, **files}), expected)
+
+
 class Report(ToolTest):
     def test_every_check_is_complete(self):
         _, report, checks = examined("--from", os.path.join(MACHINES, "laptop"))
         self.assertEqual(set(report), {"version", "subject", "conclusion", *VERDICTS, "checks"})
+        self.assertTrue(report["subject"].startswith("fairlead doctor "), report["subject"])
         self.assertEqual(sum(report[verdict] for verdict in VERDICTS), sum(c["applies"] for c in checks.values()))
         for key, check in checks.items():
             with self.subTest(key=key):

@@ -77,8 +77,8 @@ std::string conclude(const Machine& machine, const Report& report) {
 Report judge(const Machine& machine) {
   Report report;
   std::string host = machine.system.live() ? host_name() : "recorded machine";
-  report.subject = fmt::format("# fairlead doctor {}: {}, {}, {}", FAIRLEAD_VERSION, host,
-                               name_of(machine.mpi), machine.gpus.summary());
+  report.subject = fmt::format("fairlead doctor {}: {}, {}, {}", FAIRLEAD_VERSION, host, name_of(machine.mpi),
+                               machine.gpus.summary());
   for (const Area& area : all_areas())
     for (const Check& check : area.checks) {
       bool applies = check.applies(machine);

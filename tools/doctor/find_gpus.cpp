@@ -28,21 +28,34 @@ int numa_node(const System& system, const std::string& pci) {
   return node.empty() ? -1 : std::atoi(node.c_str());
 }
 
-// What `nvidia-smi -q` says of one GPU: keys in sections, told apart by their indentation, as "section/key".
+// What `nvidia-smi -q` says of one GPU: keys in sections and their parts, told apart by their indentation, as
+// "section/key" and "section/part/key".
 std::map<std::string, std::string> nvidia_keys(const std::vector<std::string>& lines) {
   std::map<std::string, std::string> keys;
-  std::string section;
+  std::string section, part;
   for (const std::string& line : lines) {
     size_t indent = line.find_first_not_of(' ');
     if (indent == std::string::npos) continue;
     size_t colon = line.find(" : ");
     std::string name = lower(trimmed(line.substr(0, colon)));
     if (indent <= 4) section.clear();
-    if (colon == std::string::npos && indent <= 4) section = name + "/";
-    if (colon != std::string::npos && indent <= 8)
-      keys.emplace(section + name, trimmed(line.substr(colon + 3)));
+    if (indent <= 8) part.clear();
+    if (colon == std::string::npos && indent <= 8) (indent <= 4 ? section : part) = name + "/";
+    if (colon != std::string::npos && indent <= 12)
+      keys.emplace(section + part + name, trimmed(line.substr(colon + 3)));
   }
   return keys;
+}
+
+// In all memories of a GPU: counts of the keys of "ecc errors/volatile/" or "ecc errors/aggregate/" that hold
+// `kind`.
+uint64_t nvidia_errors(const std::map<std::string, std::string>& keys, const std::string& span,
+                       const char* kind) {
+  uint64_t sum = 0;
+  const std::string part = "ecc errors/" + span + "/";
+  for (auto key = keys.lower_bound(part); key != keys.end() && key->first.rfind(part, 0) == 0; ++key)
+    if (holds(key->first, kind)) sum += std::strtoull(key->second.c_str(), nullptr, 10);
+  return sum;
 }
 
 bool find_nvidia(const System& system, Gpus* gpus) {
@@ -74,6 +87,9 @@ bool find_nvidia(const System& system, Gpus* gpus) {
     gpu.compute_mode = keys["compute mode"];
     gpu.mig = keys["mig mode/current"];
     gpu.ecc = keys["ecc mode/current"];
+    gpu.corrected = nvidia_errors(keys, "volatile", " correctable");
+    gpu.uncorrected = nvidia_errors(keys, "volatile", " uncorrectable");
+    gpu.uncorrected_ever = nvidia_errors(keys, "aggregate", " uncorrectable");
     gpu.addressing = keys["addressing mode"];
     gpu.memory = mebibytes(keys["fb memory usage/total"]);
     gpu.bar = mebibytes(keys["bar1 memory usage/total"]);

@@ -151,11 +151,16 @@ Finding ecc(const Machine& machine) {
                 amd ? "load amdgpu with ras_enable=1" : "nvidia-smi -e 1 as root, and reboot");
   if (std::string bad = indices(gpus, [](const Gpu& gpu) { return gpu.uncorrected > 0; }); !bad.empty())
     return warn(
-        fmt::format("on, and GPU {} had errors that could not be corrected since amdgpu was loaded", bad),
-        "`amd-smi bad-pages` tells what was retired; have the node tested");
+        fmt::format("on, and GPU {} had errors that could not be corrected since the driver was loaded", bad),
+        fmt::format("`{}` tells what was retired; have the node tested",
+                    amd ? "amd-smi bad-pages" : "nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT"));
   if (mode == "Host") return ok("the memory is the processor's, whose own driver (EDAC) tells of errors");
   std::string mended = indices(gpus, [](const Gpu& gpu) { return gpu.corrected > 0; });
-  return ok(mended.empty() ? "on" : fmt::format("on; GPU {} had errors that were corrected", mended));
+  std::string once = indices(gpus, [](const Gpu& gpu) { return gpu.uncorrected_ever > 0; });
+  std::string fact = mended.empty() ? "on" : fmt::format("on; GPU {} had errors that were corrected", mended);
+  if (!once.empty())
+    fact += fmt::format("; GPU {} had errors that could not be, before the driver was loaded", once);
+  return ok(fact);
 }
 
 // What a scheduler and the user leave of the GPUs.
@@ -198,7 +203,7 @@ std::vector<Check> gpu_checks() {
        "nvidia-cuda-mps-control -d.", has_nvidia_list, mps},
       {"gpu.migration", "HMM, ATS or XNACK: whether GPUs reach memory of the host's own allocators.", "a GPU",
        "As the line says.", has_list, page_migration},
-      {"gpu.ecc", "Whether memory errors are noticed; of AMD GPUs, whether there were any.", "a GPU",
+      {"gpu.ecc", "Whether memory errors are noticed, and whether there were any.", "a GPU",
        "nvidia-smi -e 1; amdgpu.ras_enable=1.", has_list, ecc},
   };
 }

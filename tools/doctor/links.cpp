@@ -25,8 +25,8 @@ bool has_adapter(const Machine& machine) {
   return has_list(machine) &&
          (!adapters(machine.system).empty() || !machine.system.list("/sys/class/cxi").empty());
 }
-bool has_adapter_and_nvidia(const Machine& machine) {
-  return has_nvidia(machine) && !adapters(machine.system).empty();
+bool has_rdma_adapter(const Machine& machine) {
+  return has_gpu(machine) && !adapters(machine.system).empty();
 }
 
 Finding pairs(const Machine& machine) {
@@ -101,8 +101,33 @@ bool kernel_at_least(const System& system, int major, int minor) {
   return found_major > major || (found_major == major && found_minor >= minor);
 }
 
+// The driver offers its memory to the adapters' (peer memory, a folder of which OFED and kernels name
+// differently), or exports it as dma-bufs, for which adapters need two options of the kernel.
+Finding rdma_with_amd(const System& system) {
+  for (const char* folder : {"/sys/kernel/mm", "/sys/kernel", "/sys"})
+    if (system.exists(std::string(folder) + "/memory_peers/amdkfd/version"))
+      return ok("by peer memory: amdgpu offers its own to the adapters' drivers");
+  if (module_loaded(system, "ib_peer_mem")) return ok("by peer memory: ib_peer_mem is loaded");
+  std::string release = system.first_line("/proc/sys/kernel/osrelease");
+  auto config = system.read("/boot/config-" + release);
+  if (!config)
+    return skip(fmt::format(
+        "no peer memory of amdgpu, and /boot/config-{}, which tells of dma-buf, cannot be read", release));
+  std::string lacking;
+  for (const char* option : {"CONFIG_PCI_P2PDMA=y", "CONFIG_DMABUF_MOVE_NOTIFY=y"})
+    if (!holds(*config, option)) lacking += (lacking.empty() ? "" : " and ") + std::string(option);
+  if (!kernel_at_least(system, 5, 12)) lacking = "Linux 5.12";
+  if (lacking.empty()) return ok(fmt::format("by dma-buf, which Linux {} is built for", release));
+  return warn(
+      fmt::format("neither peer memory of amdgpu nor dma-buf (Linux {} without {}): adapters may not reach "
+                  "GPU memory",
+                  release, lacking),
+      "the adapter's drivers with peer memory (OFED, ib_peer_mem), or a kernel with both options");
+}
+
 Finding rdma(const Machine& machine) {
   const System& system = machine.system;
+  if (has_amd(machine)) return rdma_with_amd(system);
   if (module_loaded(system, "nvidia_peermem")) return ok("nvidia-peermem is loaded");
   if (module_loaded(system, "nv_peer_mem")) return ok("nv_peer_mem is loaded");
   std::string driver = system.read("/proc/driver/nvidia/version").value_or("");
@@ -188,9 +213,9 @@ std::vector<Check> link_checks() {
        "Resizable BAR and above 4G decoding in the BIOS.", has_list, bar},
       {"link.gdrcopy", "gdrcopy, by which the CPU copies small messages.", "NVIDIA GPUs",
        "Install gdrcopy and load gdrdrv.", has_nvidia, gdrcopy},
-      {"link.rdma", "Whether network adapters reach GPU memory: nvidia-peermem or dma-buf.",
-       "NVIDIA GPUs and RDMA adapters", "modprobe nvidia-peermem, or the open driver on Linux 5.12.",
-       has_adapter_and_nvidia, rdma},
+      {"link.rdma", "Whether network adapters reach GPU memory: by peer memory or dma-buf.",
+       "a GPU and an RDMA adapter", "modprobe nvidia-peermem or ib_peer_mem, or as the line says.",
+       has_rdma_adapter, rdma},
       {"link.near", "Which adapters share a NUMA node with each GPU.", "a GPU and a network adapter",
        "Bind ranks to near adapters.", has_adapter, near},
       {"link.cpus", "The CPUs this process may use, and those near each GPU.", "",

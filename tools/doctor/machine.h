@@ -47,7 +47,8 @@ struct Gpu {
   std::string mig, addressing;
   std::string
       ecc;  // "Enabled", "Disabled", "Host" where the memory is the processor's; "N/A" or "" where unknown
-  uint64_t corrected = 0, uncorrected = 0;  // AMD: errors of its memory since the driver was loaded
+  uint64_t corrected = 0, uncorrected = 0;  // errors of its memory since the driver was loaded
+  uint64_t uncorrected_ever = 0;            // NVIDIA: in the GPU's life
   uint64_t memory = 0, bar = 0;             // bytes; 0 where it is not known
   int numa = -1;
 };

@@ -79,7 +79,7 @@ Paper paper_of_stdout() {
 }
 
 std::string as_text(const Report& report, const Paper& paper) {
-  std::string text = wrapped(report.subject, 0, "  ", paper.columns) + "\n";
+  std::string text = wrapped("# " + report.subject, 0, "  ", paper.columns) + "\n";
   const Area* area = nullptr;
   int left_out = 0;
   for (const Row& row : report.rows) {
