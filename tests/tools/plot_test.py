@@ -193,6 +193,11 @@ class Pictures(PlotTest):
         self.plot(self.file("trace.json"), "--time", "50us:2ms", "-o", self.file("a.svg"))
         with open(self.file("a.svg")) as file:
             self.assertIn("after 50 us", file.read())
+        self.plot(self.file("trace.json"), "--time", "2450us:2480us", "-o", self.file("b.svg"))
+        said = texts(self.read("b.svg"))
+        self.assertIn("trace.json, 2.45 ms to 2.48 ms of 5 ms: 2 ranks, 1 of 1 messages are seen", " ".join(said))
+        self.assertIn("rank 1 on node: 1000", said)  # nothing happens there then
+        self.assertNotIn("copy", said)
 
     def test_a_trace_is_a_time_line(self):
         with open(self.file("trace.json"), "w") as file:

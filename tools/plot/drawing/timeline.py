@@ -51,6 +51,10 @@ class Track:
         self.depth = 1 + max(depth for _, depth in self.bars)
         self.top = 0.0
 
+    def within(self, begin, end):
+        """The bars that are seen in this time."""
+        return [(e, depth) for e, depth in self.bars if e["ts"] <= end and e["ts"] + e["dur"] >= begin]
+
     def row_at(self, time):
         """The middle of the innermost bar at this time."""
         for event, depth in reversed(self.bars[:bisect.bisect_right(self.begins, time)]):
@@ -74,7 +78,7 @@ def tracks_of(events):
 
 
 def colours_of(tracks):
-    """{name: colour} of calls and GPU work; those that took most time have one of their own."""
+    """{name: colour} of calls and GPU work; those that took most time of the job have one of their own."""
     took = defaultdict(float)
     for track in tracks.values():
         for event, _ in track.bars:
@@ -95,7 +99,7 @@ def arrows_of(events, tracks):
 
 
 def draw_track(axes, track, colours, characters_per_time, window):
-    for event, depth in track.bars:
+    for event, depth in track.within(*window):
         phase = event["cat"] == "phase"
         low = track.top + depth + 0.08
         axes.broken_barh([(event["ts"], event["dur"])], (low, 0.84), linewidth=0.3, edgecolor="white",
@@ -106,9 +110,9 @@ def draw_track(axes, track, colours, characters_per_time, window):
                       fontsize=6.5, color=INK if phase else "white", zorder=4)
 
 
-def within(events, begin, end):
-    """Those that are seen in this time."""
-    return [e for e in events if e.get("ph") != "X" or (e["ts"] <= end and e["ts"] + e["dur"] >= begin)]
+def in_words(time):
+    """Microseconds in the largest unit of which there is one."""
+    return next(f"{time / scale:g} {name}" for name, scale in UNITS if time >= scale or scale == 1)
 
 
 def draw(path, trace, span=None):
@@ -119,32 +123,37 @@ def draw(path, trace, span=None):
         raise usage(f"{path}: a trace without any call; accepted: what a job with FAIRLEAD_TRACE wrote")
     start, end = min(times), max(times)
     first, last = (start + span[0], start + span[1]) if span else (start, end)
-    events = within(events, first, last)
     tracks = tracks_of(events)
-    if not tracks:
+    if not any(track.within(first, last) for track in tracks.values()):
         raise usage(f"--time: nothing happens then in {path}, which lasts {end - start:.0f} us")
+    about = trace.get("otherData", {})
+    lines = [line for line in arrows_of(events, tracks) if line[0][0] <= last and line[1][0] >= first]
+    what = os.path.basename(path)
+    messages = f"{about.get('arrows', '?')} messages"
+    if span:
+        what += f", {in_words(span[0])} to {in_words(span[1])} of {in_words(float(f'{end - start:.4g}'))}"
+        messages = f"{len(lines)} of {messages} are seen"
+    caption = (f"{what}: {about.get('ranks', '?')} ranks, {messages}"
+               + (f"; {about['dropped_events']} events were dropped" if about.get("dropped_events") else ""))
     with pyplot.rc_context(STYLE):
-        return laid_out(path, trace, events, tracks, (first, last, first - start if span else 0))
+        return laid_out(caption, tracks, lines, (first, last, first - start if span else 0))
 
 
-def laid_out(path, trace, events, tracks, window):
+def laid_out(caption, tracks, lines, window):
     rows = 0
     for track in tracks.values():
         track.top, rows = rows, rows + track.depth + 0.25
     first, last, after_start = window
     length = max(last - first, 1e-3)
     colours = colours_of(tracks)
-    named = {name: colour for name, colour in colours.items() if colour != OTHER}
-    about = trace.get("otherData", {})
-    caption = [f"{os.path.basename(path)}: {about.get('ranks', '?')} ranks, {about.get('arrows', '?')} messages"
-               + (f"; {about['dropped_events']} events were dropped" if about.get("dropped_events") else "")]
+    seen = {event["name"] for track in tracks.values() for event, _ in track.within(first, last)}
+    named = {name: colour for name, colour in colours.items() if colour != OTHER and name in seen}
 
     above, height = TITLE + 2 * LEGEND_ROW, TITLE + 2 * LEGEND_ROW + ROW * rows + BELOW
     figure, axes = pyplot.subplots(figsize=(WIDTH, height))
     figure.subplots_adjust(left=LEFT / WIDTH, right=1 - RIGHT / WIDTH, top=1 - above / height, bottom=BELOW / height)
     for track in tracks.values():
         draw_track(axes, track, colours, CHARACTERS_IN_AN_INCH * (WIDTH - LEFT - RIGHT) / length, (first, last))
-    lines = arrows_of(events, tracks)
     axes.add_collection(LineCollection(lines, colors=INK, linewidths=0.6, alpha=0.7, zorder=3))
     axes.plot([end[0] for _, end in lines], [end[1] for _, end in lines], "o", color=INK, markersize=2, zorder=3)
 
@@ -153,8 +162,7 @@ def laid_out(path, trace, events, tracks, window):
     axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda t, _: f"{(t - first) / scale:g}"))
     step = matplotlib.ticker.MaxNLocator(8, steps=[1, 2, 5, 10]).tick_values(0, length)
     axes.set_xticks([first + t for t in step if t <= length])
-    since = next(f"{after_start / of:g} {name}" for name, of in UNITS if after_start >= of or of == 1)
-    axes.set_xlabel(f"time ({unit})" + (f" after {since}" if after_start else ""))
+    axes.set_xlabel(f"time ({unit})" + (f" after {in_words(after_start)}" if after_start else ""))
     axes.set_ylim(rows, 0)
     axes.set_yticks([track.top + track.depth / 2 for track in tracks.values()],
                     ["\n".join(textwrap.wrap(plain(track.name), 26)) for track in tracks.values()], fontsize=7)
@@ -166,6 +174,6 @@ def laid_out(path, trace, events, tracks, window):
     figure.legend(handles, [*map(plain, named)], loc="upper left", ncol=4, fontsize=8, borderaxespad=0, borderpad=0,
                   bbox_to_anchor=(RIGHT / WIDTH, 1 - TITLE / height), handlelength=1, columnspacing=1.4)
     meaning = "Lines lead from sends to receives; a dot is a receive's end."
-    wrapped = textwrap.wrap(f"{caption[0]}. {meaning}", int((WIDTH - 2 * RIGHT) * CAPTION_CHARACTERS))
+    wrapped = textwrap.wrap(f"{caption}. {meaning}", int((WIDTH - 2 * RIGHT) * CAPTION_CHARACTERS))
     figure.text(RIGHT / WIDTH, 0.1 / height, "\n".join(map(plain, wrapped)), fontsize=7.5, color=GREY, va="bottom")
     return figure
