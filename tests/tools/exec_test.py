@@ -21,7 +21,7 @@ class Exec(ToolTest):
                 self.assertEqual(second, "libm.so.6")
 
     def test_without_preload(self):
-        self.assertEqual(self.succeeds("exec", "--no-preload", *PRINT_PRELOAD).stdout.strip(), "")
+        self.assertEqual(self.succeeds("exec", "--no-preload", *PRINT_PRELOAD, LD_PRELOAD="").stdout.strip(), "")
 
     def test_what_is_asked_of_the_library(self):
         for abi in [*filter(has_library, MPIS)][:1]:
@@ -36,7 +36,8 @@ class Exec(ToolTest):
         self.refuses("exec", says="no PROGRAM")
         self.refuses("exec", "/bin/true", says="not linked with an MPI library")
         self.refuses("exec", "--mpi", "bogus", "/bin/true", says=["'bogus'", "openmpi, mpich, abi"])
-        self.refuses("exec", "--no-preload", "--visible", "/bin/true", says="local rank")
+        self.refuses("exec", "--no-preload", "--visible", "/bin/true", says=["which rank", "no GPU can be chosen"])
+        self.refuses("exec", "--no-preload", "--print-binding", "/bin/true", says=["which rank", "--print-binding says"])
         with tempfile.TemporaryDirectory() as folder:
             self.refuses("exec", example(MPIS[0]), says=f"FAIRLEAD_HOME is {folder}", FAIRLEAD_HOME=folder)
             garbage = os.path.join(folder, "garbage")

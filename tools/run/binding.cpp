@@ -306,9 +306,11 @@ void bind_rank(const BindingArguments& arguments) {
   auto job = job_from_environment();
   if (!job || job->local_rank < 0)
     throw usage(
-        "no launcher tells this process its local rank, so no GPU can be chosen for it; start it with "
-        "mpirun, "
-        "mpiexec, srun or flux");
+        fmt::format("no launcher tells this process which rank of its node it is, {}; start it with mpirun, "
+                    "mpiexec, srun or flux",
+                    arguments.gives_gpu() ? "so no GPU can be chosen for it"
+                    : arguments.print     ? "which --print-binding says"
+                                          : "which --json writes"));
   Topology topology = read_topology();
   Cpus cores = topology.mine;
   const GpuPlace* gpu = nullptr;
