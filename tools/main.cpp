@@ -100,13 +100,13 @@ std::string completion() {
   const std::string help_and_version = " -h --help -V --version";
   std::string names = "=", benchmarks = "=";
   for (const Command& command : commands) names += std::string(command.name) + ",";
+  for (const BenchmarkKind& kind : benchmark_kinds) benchmarks += std::string(kind.name) + ",";
   std::vector<std::pair<std::string, std::string>> all;
   for_each_definition([&](const std::string& name, CLI::App& app) {
     const bool starts_program = name == "run" || name == "exec";  // whose words they leave alone
     all.emplace_back(name, (starts_program ? "=@program " : "") + completion_of(app));
-    constexpr std::string_view bench = "bench ";
-    if (name.rfind(bench, 0) == 0) benchmarks += name.substr(bench.size()) + ",";
     if (name == "options") all.emplace_back("doctor options", completion_of(app));
+    if (name == "matrix") all.emplace_back("bench matrix", completion_of(app));
   });
   all.insert(
       all.begin(),

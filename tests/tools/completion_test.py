@@ -13,6 +13,8 @@ QUESTIONS = {
     "fairlead b": ["bench"],
     "fairlead ": ["run", "exec", "bench", "matrix", "doctor", "plot", "options", "help"],
     "fairlead bench la": ["latency"],
+    "fairlead bench m": ["mbw_mr", "multi_lat", "matrix"],
+    "fairlead bench matrix --way ": ["mpi", "engine", "kernel"],
     "fairlead help bench ibar": ["ibarrier"],
     "fairlead bench latency --v": ["--validation", "--via", "--version"],
     "fairlead bench latency --via ": ["mpi", "nccl"],
