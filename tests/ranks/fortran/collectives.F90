@@ -35,6 +35,7 @@ end subroutine
 program collectives
   USE_MPI
   use buffers
+  use job
   implicit none
   INCLUDE_MPI
 
@@ -42,9 +43,7 @@ program collectives
   integer :: ranks, ierror
   real(c_double), pointer, contiguous :: one(:), all_of_them(:), result(:)
 
-  call MPI_Init(ierror)
-  call MPI_Comm_rank(MPI_COMM_WORLD, my_rank IERR)
-  call MPI_Comm_size(MPI_COMM_WORLD, ranks IERR)
+  ranks = begin_job()
   one => counting_from(content(my_rank), n)
   result => counting_from(0, n)
   all_of_them => counting_from(0, n * ranks)
@@ -62,9 +61,7 @@ program collectives
   call release(one)
   call release(result)
   call release(all_of_them)
-  call MPI_Allreduce(MPI_IN_PLACE, failures, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD IERR)
-  call MPI_Finalize(ierror)
-  if (failures > 0) error stop 1
+  call end_job()
 
 contains
   integer function content(rank)

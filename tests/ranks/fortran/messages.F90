@@ -8,6 +8,7 @@
 program messages
   USE_MPI
   use buffers
+  use job
   implicit none
   INCLUDE_MPI
 
@@ -15,9 +16,7 @@ program messages
   integer :: ranks, right, left, ierror
   real(c_double), pointer, contiguous :: out(:), in(:), more(:)
 
-  call MPI_Init(ierror)
-  call MPI_Comm_rank(MPI_COMM_WORLD, my_rank IERR)
-  call MPI_Comm_size(MPI_COMM_WORLD, ranks IERR)
+  ranks = begin_job()
   right = mod(my_rank + 1, ranks)
   left = mod(my_rank + ranks - 1, ranks)
 
@@ -34,9 +33,7 @@ program messages
   call sections()
   if (.not. in_host_memory()) call refused()
 
-  call MPI_Allreduce(MPI_IN_PLACE, failures, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD IERR)
-  call MPI_Finalize(ierror)
-  if (failures > 0) error stop 1
+  call end_job()
 
 contains
   integer function content(rank)
