@@ -73,12 +73,11 @@ void check_messages(BenchArguments& a) {
     throw usage("--probe and --mprobe are calls of MPI; leave them or --via out");
   if (a.kind->id != Benchmark::partitioned) return;
   const auto partitions = static_cast<uint64_t>(a.partitions);
-  a.smallest = std::max(a.smallest, partitions);
-  if (a.largest < a.smallest || a.smallest % partitions)
+  a.smallest = (a.smallest + partitions - 1) / partitions * partitions;
+  if (a.largest < a.smallest)
     throw usage(
-        fmt::format("-m: '{}' is not accepted; accepted: sizes that begin with a multiple of {}, the number "
-                    "of partitions (-p)",
-                    a.size_range, partitions));
+        fmt::format("-m: '{}' is not accepted; of {} partitions (-p) accepted: sizes up to {} or more",
+                    a.size_range, partitions, a.smallest));
 }
 
 // Collectives that reduce take floats, the others bytes.

@@ -41,6 +41,13 @@ Words rank_command(const std::string& abi, const Words& words) {
   return command;
 }
 
+// Throws a cannot_run Failure where the MPI has not what the benchmark needs. Ranks find that, too; but their launcher
+// adds lines about their exit codes.
+void require_mpi(const std::string& abi, const BenchArguments& arguments) {
+  Captured asked = capture({bench_program(abi), "--check", arguments.kind->name}, Stderr::drop);
+  if (asked.status == exit_cannot_run) throw cannot_run(asked.output.substr(0, asked.output.find('\n')));
+}
+
 // NCCL carries the messages, MPI only the handshake, from host memory.
 bool wants_preload(const BenchArguments& arguments) {
   return arguments.preload && arguments.via != "nccl";
@@ -97,6 +104,7 @@ int bench_command(const Words& words) {
   RunArguments run;
   run.ranks = arguments->ranks;
   run.mpi = choose_abi(arguments->mpi, "");
+  require_mpi(run.mpi, *arguments);
   run.device = arguments->device;
   run.preload = wants_preload(*arguments);
   return launch(run, rank_command(run.mpi, words));
@@ -124,6 +132,7 @@ Words bench_for_ranks(const Words& program, RunArguments& run) {
   take_gpus(*arguments);
   if (run.launcher_args.empty() && !run.dry_run && run.sim == 0 && !ranks_may_be_elsewhere())
     require_gpu(*arguments);
+  if (!run.dry_run && !ranks_may_be_elsewhere()) require_mpi(abi, *arguments);
   run.device = arguments->device;
   run.preload = run.preload && wants_preload(*arguments);
   return rank_command(abi, words);

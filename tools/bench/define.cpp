@@ -50,6 +50,8 @@ void define_range(CLI::App& app, BenchArguments& a) {
     return;
   }
   std::string smallest = a.kind->collectives() ? " Sizes below one element begin with that."
+                         : a.kind->id == Benchmark::partitioned
+                             ? " MIN is rounded up to a multiple of the partitions."
                          : a.kind->id == Benchmark::latency || a.kind->id == Benchmark::multi_latency
                              ? " 0:MAX begins with empty messages."
                              : "";
@@ -267,7 +269,7 @@ void define_messages(CLI::App& app, BenchArguments& a) {
       ->capture_default_str();
   if (id != Benchmark::partitioned) define_via(app, a);
   if (id == Benchmark::partitioned)
-    app.add_option("-p,--partitions", a.partitions, "Partitions of a message, of equal size.")
+    app.add_option("-p,--partitions", a.partitions, "Partitions of a message, all of one size.")
         ->type_name("N")
         ->check(whole_number(1, 65536))
         ->capture_default_str();

@@ -76,9 +76,16 @@ std::string_view without_unit(std::string_view heading) {
   return heading.substr(0, heading.find(" ("));
 }
 
-// Columns are as wide as their headings. Where there are many, all of a line must be seen at once.
-void print_cell(const std::string& heading, const std::string& text, bool many) {
-  std::cout << fmt::format("{:>{}}", text, std::max<size_t>(many ? 11 : value_width, heading.size() + 2));
+struct Statistic {
+  const char* name;
+  double Distribution::*value;
+};
+std::vector<Statistic> statistics(bool bandwidth) {
+  return {{"Avg", &Distribution::mean},
+          {"Min", &Distribution::min},
+          {"P50", &Distribution::p50},
+          bandwidth ? Statistic{"P1", &Distribution::p1} : Statistic{"P99", &Distribution::p99},
+          {"Max", &Distribution::max}};
 }
 
 }  // namespace
@@ -151,14 +158,19 @@ void print_context(const BenchArguments& arguments, const Context& context) {
   std::cout << "\n";
 }
 
-std::vector<Statistic> statistics(const BenchArguments& arguments, bool bandwidth) {
-  const Statistic median = {"P50", &Distribution::p50}, tail = bandwidth
-                                                                   ? Statistic{"P1", &Distribution::p1}
-                                                                   : Statistic{"P99", &Distribution::p99};
-  if (!arguments.full) return {{"", &Distribution::p50}};
-  if (!arguments.kind->one_quantity()) return {median, tail};
-  return {
-      {"Avg", &Distribution::mean}, {"Min", &Distribution::min}, median, tail, {"Max", &Distribution::max}};
+std::vector<TableRow> table_rows(const BenchArguments& arguments) {
+  std::vector<TableRow> rows = {{"P50", &Distribution::p50, &Distribution::p50}};
+  if (arguments.full && !arguments.kind->one_quantity())
+    rows.push_back({shows_first(*arguments.kind) ? "P99" : "slow", &Distribution::p99, &Distribution::p1});
+  return rows;
+}
+
+int narrow_width(std::string_view heading, Cell cell) {
+  return std::max(cell == Cell::number ? 8 : 0, static_cast<int>(heading.size()) + 2);
+}
+
+std::string narrow_number(double value) {
+  return fmt::format("{:.{}f}", value, value < 9999.995 ? 2 : value < 99999.95 ? 1 : 0);
 }
 
 void print_statistics(const BenchArguments& arguments) {
@@ -169,10 +181,12 @@ void print_statistics(const BenchArguments& arguments) {
     std::cout << "# means over the iterations\n";
   else if (!arguments.full)
     std::cout << fmt::format("# medians over the {}; -f shows more\n", over);
-  else if (!windows_only)
-    std::cout << fmt::format("# P50, P99: half of the {}, and 99 of 100, take no longer\n", over);
-  if (arguments.full && !kind.collective && !kind.one_message())
+  else if (windows_only)
     std::cout << fmt::format("# P50, P1: half of the {}, and 1 of 100, reach no more\n", over);
+  else if (kind.one_quantity() || kind.collective || shows_first(kind))
+    std::cout << fmt::format("# P50, P99: half of the {}, and 99 of 100, take no longer\n", over);
+  else
+    std::cout << fmt::format("# P50: medians over the {}; slow: 1 of 100 is slower\n", over);
 }
 
 Report::Report(const BenchArguments& arguments, const Context& context)
@@ -195,16 +209,51 @@ Report::Report(const BenchArguments& arguments, const Context& context)
 
 Report::~Report() = default;
 
-bool Report::many_columns() const {
-  return arguments_.kind->id == Benchmark::copy || arguments_.kind->id == Benchmark::first;
+bool Report::narrow() const {
+  return arguments_.full || arguments_.kind->id == Benchmark::copy || shows_first(*arguments_.kind);
+}
+
+bool Report::names_rows() const {
+  return table_rows(arguments_).size() > 1;
+}
+
+std::vector<Report::Column> Report::columns(const TableRow& row, const Measurement* m) const {
+  const BenchmarkKind& kind = *arguments_.kind;
+  std::vector<Column> all;
+  auto number = [&](double value) { return narrow() ? narrow_number(value) : fmt::format("{:.2f}", value); };
+  for (const Quantity& quantity : quantities) {
+    if (!quantity.of(kind)) continue;
+    const Distribution d = m ? *(m->*quantity.values) : Distribution{};
+    if (arguments_.full && kind.one_quantity())
+      for (const Statistic& statistic : statistics(quantity.bandwidth))
+        all.push_back({statistic.name, number(d.*statistic.value)});
+    else
+      all.push_back({std::string(narrow() ? without_unit(quantity.heading) : quantity.heading),
+                     number(d.*(quantity.bandwidth ? row.bandwidth : row.time))});
+  }
+  if (kind.id == Benchmark::multi_bandwidth)
+    all.push_back(
+        {"Messages/s", m ? fmt::format("{:.0f}", m->bandwidth_mb_s->p50 * 1e6 / double(m->bytes)) : ""});
+  if (shows_first(kind)) all.push_back({"At message", m ? std::to_string(m->slowest) : ""});
+  if (arguments_.validate)
+    all.push_back(
+        {narrow() ? "Valid" : "Validation", m && m->valid.value_or(false) ? "Pass" : "Fail", Cell::word});
+  return all;
 }
 
 void Report::print_headings() const {
-  if (many_columns())
-    std::cout << "# times in us"
-              << (arguments_.kind->id == Benchmark::copy ? ", bandwidths in MB/s\n" : "\n");
-  std::cout << fmt::format("{:<{}}", "# Size", size_width);
-  for (const std::string& heading : headings()) print_cell(heading, heading, many_columns());
+  if (narrow()) {
+    const BenchmarkKind& kind = *arguments_.kind;
+    std::cout << (kind.id == Benchmark::copy ? "# times in us, bandwidths in MB/s\n"
+                  : shows_first(kind)        ? "# times in us\n"
+                  : kind.one_message()       ? "# latency in us\n"
+                                             : "# bandwidth in MB/s\n");
+  }
+  std::cout << fmt::format("{:<{}}", "# Size", narrow() ? narrow_size_width : size_width);
+  if (names_rows()) std::cout << fmt::format("{:>{}}", "", row_name_width);
+  for (const Column& column : columns(table_rows(arguments_).front(), nullptr))
+    std::cout << fmt::format("{:>{}}", column.heading,
+                             narrow() ? narrow_width(column.heading, column.cell) : value_width);
   std::cout << std::endl;
 }
 
@@ -216,53 +265,31 @@ void Report::note_job_first(double us) {
   print_headings();
 }
 
-std::vector<std::string> Report::headings() const {
-  const Benchmark id = arguments_.kind->id;
-  std::vector<std::string> all;
-  for (const Quantity& quantity : quantities)
-    if (quantity.of(*arguments_.kind))
-      for (const Statistic& statistic : statistics(arguments_, quantity.bandwidth))
-        all.push_back(fmt::format("{}{}{}", statistic.name, *statistic.name ? " " : "",
-                                  many_columns() ? without_unit(quantity.heading) : quantity.heading));
-  if (id == Benchmark::multi_bandwidth) all.push_back("Messages/s");
-  if (id == Benchmark::first) all.push_back("At message");
-  if (arguments_.validate) all.push_back("Validation");
-  return all;
-}
-
 void Report::add(const Measurement& m) {
-  const Benchmark id = arguments_.kind->id;
-  std::vector<std::string> cells;
   Json row = {{"bytes", m.bytes}, {"iterations", m.iterations}};
   bool doubtful = false;
   for (const Quantity& quantity : quantities) {
     if (!quantity.of(*arguments_.kind)) continue;
     const Distribution& d = *(m.*quantity.values);
     row[quantity.key] = to_json(d);
-    for (const Statistic& statistic : statistics(arguments_, quantity.bandwidth))
-      cells.push_back(fmt::format("{:.2f}", d.*statistic.value));
     // The figures of new buffers are few, and meant to differ.
-    if (id != Benchmark::first)
+    if (!shows_first(*arguments_.kind))
       doubtful |= noise_.look(fmt::format("{} of {} bytes", quantity.name, m.bytes), d, m.iterations);
   }
-  if (id == Benchmark::multi_bandwidth)
-    cells.push_back(fmt::format("{:.0f}", m.bandwidth_mb_s->p50 * 1e6 / double(m.bytes)));
-  if (id == Benchmark::first) {
-    row["slowest"] = m.slowest;
-    cells.push_back(std::to_string(m.slowest));
-  }
-  if (m.valid) {
-    row["valid"] = *m.valid;
-    cells.push_back(*m.valid ? "Pass" : "Fail");
-  }
+  if (shows_first(*arguments_.kind)) row["slowest"] = m.slowest;
+  if (m.valid) row["valid"] = *m.valid;
   if (doubtful) row["doubtful"] = true;
   (*json_)["results"].push_back(row);
   valid_ = valid_ && m.valid.value_or(true);
   if (!table()) return;
-  std::cout << fmt::format("{:<{}}", m.bytes, size_width);
-  const std::vector<std::string> above = headings();
-  for (size_t i = 0; i < cells.size(); ++i) print_cell(above[i], cells[i], many_columns());
-  std::cout << std::endl;  // a row at a time: some sizes take long
+  for (const TableRow& of_size : table_rows(arguments_)) {
+    std::cout << fmt::format("{:<{}}", m.bytes, narrow() ? narrow_size_width : size_width);
+    if (names_rows()) std::cout << fmt::format("{:>{}}", of_size.name, row_name_width);
+    for (const Column& column : columns(of_size, &m))
+      std::cout << fmt::format("{:>{}}", column.text,
+                               narrow() ? narrow_width(column.heading, column.cell) : value_width);
+    std::cout << std::endl;  // a row at a time: some sizes take long
+  }
 }
 
 int Report::finish() {

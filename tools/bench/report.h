@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/arguments.h"
@@ -43,15 +44,23 @@ struct Context {
   std::string devices = {};  // "0 -> 1"
 };
 
-// What a table shows of a quantity's distribution: the median, or more with -f.
-struct Statistic {
+// What a table of several quantities shows of their distributions in rows of its own: the median, and with -f
+// the slow ones, which are the low bandwidths.
+struct TableRow {
   const char* name;
-  double Distribution::*value;
+  double Distribution::*time;
+  double Distribution::*bandwidth;
 };
-// `bandwidth`: the slow ones are the low ones.
-std::vector<Statistic> statistics(const BenchArguments& arguments, bool bandwidth);
+std::vector<TableRow> table_rows(const BenchArguments& arguments);
 
-inline constexpr int size_width = 12, value_width = 18;
+inline constexpr int size_width = 12, value_width = 18, row_name_width = 5;
+
+// A line of a table of many columns takes 80 at most: units stand above it, and values have the digits that
+// fit.
+inline constexpr int narrow_size_width = 10;
+enum class Cell { number, word };
+int narrow_width(std::string_view heading, Cell cell);
+std::string narrow_number(double value);
 
 // What every report says before its results, as JSON and as the table's first lines.
 nlohmann::ordered_json context_json(const BenchArguments& arguments, const Context& context);
@@ -72,9 +81,15 @@ class Report {
   int finish();
 
  private:
+  struct Column {
+    std::string heading, text;
+    Cell cell = Cell::number;
+  };
   bool table() const { return arguments_.json != "-"; }
-  std::vector<std::string> headings() const;
-  bool many_columns() const;
+  // Of one row; headings alone where there is no measurement.
+  std::vector<Column> columns(const TableRow& row, const Measurement* m) const;
+  bool narrow() const;
+  bool names_rows() const;
   void print_headings() const;
 
   BenchArguments arguments_;

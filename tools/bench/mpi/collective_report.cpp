@@ -19,10 +19,6 @@ double overlap_percent(const CollectiveMeasurement& m) {
   return m.latency_us.mean > 0 ? std::clamp(100 * (1 - shown / m.latency_us.mean), 0.0, 100.0) : 0;
 }
 
-std::string number(double value) {
-  return fmt::format("{:.2f}", value);
-}
-
 }  // namespace
 
 CollectiveReport::CollectiveReport(const BenchArguments& arguments, const Context& context)
@@ -44,9 +40,12 @@ CollectiveReport::CollectiveReport(const BenchArguments& arguments, const Contex
     std::cout << fmt::format("# elements: {}{}{}\n", arguments.element,
                              kind.reduces ? ", operation: " + arguments.reduction : "",
                              rooted(kind) ? ", root: " + arguments.root_text : "");
-  std::string line = sized() ? fmt::format("{:<{}}", "# Size", size_width) : "#";
-  for (const Column& column : columns({.overlap = Overlap{}}))
-    line += fmt::format("{:>{}}", column.heading, value_width);
+  if (arguments.full)
+    std::cout << (bandwidths()                               ? "# times in us, bandwidths in GB/s\n"
+                  : arguments.kind->id == Benchmark::overlap ? "# times in us, overlap in %\n"
+                                                             : "# times in us\n");
+  std::string line = sized() ? fmt::format("{:<{}}", "# Size", size_width()) : "#";
+  for (const Column& column : columns({.overlap = Overlap{}})) line += cell(column, column.heading);
   std::cout << line << std::endl;
 }
 
@@ -56,38 +55,52 @@ bool CollectiveReport::sized() const {
   return arguments_.collective().sender != Owner::nobody;
 }
 
+bool CollectiveReport::bandwidths() const {
+  return sized() && arguments_.kind->id == Benchmark::collective;
+}
+
 std::vector<CollectiveReport::Column> CollectiveReport::columns(const CollectiveMeasurement& m) const {
+  const bool full = arguments_.full, overlap = arguments_.kind->id == Benchmark::overlap;
+  auto number = [&](double value) { return full ? narrow_number(value) : fmt::format("{:.2f}", value); };
   std::vector<Column> all;
-  if (arguments_.kind->id == Benchmark::overlap) {
-    all = {{"Overall(us)", number(m.overlap->overall_us)}, {"Compute(us)", number(m.overlap->compute_us)}};
-    if (arguments_.full)
-      all.insert(all.end(), {{"Coll. Init(us)", number(m.overlap->start_us)},
-                             {"MPI_Test(us)", number(m.overlap->test_us)},
-                             {"MPI_Wait(us)", number(m.overlap->wait_us)}});
-    all.push_back({"Pure Comm.(us)", number(m.latency_us.mean)});
-    if (arguments_.full)
-      all.insert(all.end(),
-                 {{"Min Comm.(us)", number(m.least_us)}, {"Max Comm.(us)", number(m.greatest_us)}});
-    all.push_back({"Overlap(%)", number(overlap_percent(m))});
-  } else {
-    if (arguments_.full)
-      all = {{"Avg Latency(us)", number(m.latency_us.mean)},
-             {"Min Latency(us)", number(m.least_us)},
-             {"Max Latency(us)", number(m.greatest_us)},
-             {"P50(us)", number(m.latency_us.p50)},
-             {"P99(us)", number(m.latency_us.p99)}};
-    else
-      all = {{"Latency(us)", number(m.latency_us.p50)}};
-  }
-  if (arguments_.full) all.push_back({"Iterations", std::to_string(m.iterations)});
-  if (sized() && arguments_.kind->id == Benchmark::collective) {
+  if (overlap && full)
+    all = {{"Overall", number(m.overlap->overall_us)},
+           {"Compute", number(m.overlap->compute_us)},
+           {"Start", number(m.overlap->start_us)},
+           {"Test", number(m.overlap->test_us)},
+           {"Wait", number(m.overlap->wait_us)},
+           {"Pure", number(m.latency_us.mean)},
+           {"Min", number(m.least_us)},
+           {"Max", number(m.greatest_us)}};
+  else if (overlap)
+    all = {{"Overall(us)", number(m.overlap->overall_us)},
+           {"Compute(us)", number(m.overlap->compute_us)},
+           {"Pure Comm.(us)", number(m.latency_us.mean)}};
+  else if (full)
+    all = {{"Avg", number(m.latency_us.mean)},
+           {"Min", number(m.least_us)},
+           {"Max", number(m.greatest_us)},
+           {"P50", number(m.latency_us.p50)},
+           {"P99", number(m.latency_us.p99)}};
+  else
+    all = {{"Latency(us)", number(m.latency_us.p50)}};
+  if (overlap) all.push_back({full ? "Overlap" : "Overlap(%)", number(overlap_percent(m))});
+  if (full) all.push_back({"Calls", std::to_string(m.iterations), Cell::word});
+  if (bandwidths()) {
     const CollectiveKind& kind = arguments_.collective();
     double seconds = m.latency_us.p50 / 1e6;
-    all.push_back({"algbw(GB/s)", number(algorithm_bandwidth(kind, m.bytes, ranks_, seconds))});
-    all.push_back({"busbw(GB/s)", number(bus_bandwidth(kind, m.bytes, ranks_, seconds))});
+    all.push_back(
+        {full ? "algbw" : "algbw(GB/s)", number(algorithm_bandwidth(kind, m.bytes, ranks_, seconds))});
+    all.push_back({full ? "busbw" : "busbw(GB/s)", number(bus_bandwidth(kind, m.bytes, ranks_, seconds))});
   }
-  if (arguments_.validate) all.push_back({"Validation", m.wrong ? "Fail" : "Pass"});
+  if (arguments_.validate)
+    all.push_back({full ? "Valid" : "Validation", m.wrong ? "Fail" : "Pass", Cell::word});
   return all;
+}
+
+std::string CollectiveReport::cell(const Column& column, const std::string& text) const {
+  return fmt::format("{:>{}}", text,
+                     arguments_.full ? narrow_width(column.heading, column.cell) : value_width);
 }
 
 void CollectiveReport::add(const CollectiveMeasurement& m) {
@@ -118,8 +131,9 @@ void CollectiveReport::add(const CollectiveMeasurement& m) {
     std::cerr << fmt::format("fairlead bench: {}: size {}: rank {} has wrong data from byte {} on\n",
                              arguments_.kind->name, m.bytes, m.wrong->rank, m.wrong->byte);
   if (!table()) return;
-  std::string line = fmt::format("{:<{}}", sized() ? std::to_string(m.bytes) : "", sized() ? size_width : 1);
-  for (const Column& column : columns(m)) line += fmt::format("{:>{}}", column.text, value_width);
+  std::string line =
+      fmt::format("{:<{}}", sized() ? std::to_string(m.bytes) : "", sized() ? size_width() : 1);
+  for (const Column& column : columns(m)) line += cell(column, column.text);
   std::cout << line << std::endl;  // a row at a time: some sizes take long
 }
 

@@ -49,9 +49,13 @@ class CollectiveReport {
   struct Column {
     const char* heading;
     std::string text;
+    Cell cell = Cell::number;
   };
+  std::string cell(const Column& column, const std::string& text) const;
+  int size_width() const { return arguments_.full ? narrow_size_width : tools::size_width; }
   bool table() const { return arguments_.json != "-"; }
   bool sized() const;
+  bool bandwidths() const;
   std::vector<Column> columns(const CollectiveMeasurement& m) const;
 
   BenchArguments arguments_;

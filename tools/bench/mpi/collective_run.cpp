@@ -151,13 +151,6 @@ class CollectiveRun {
   int root_ = -1;
 };
 
-// "0, 1, 2, 3" in rank 0.
-std::string devices_of(const Ranks& ranks) {
-  std::vector<int> devices(static_cast<size_t>(ranks.size));
-  MPI_Gather(&ranks.device, 1, MPI_INT, devices.data(), 1, MPI_INT, 0, MPI_COMM_WORLD);
-  return fmt::format("{}", fmt::join(devices, ", "));
-}
-
 }  // namespace
 
 int collective_benchmark(const BenchArguments& arguments, Ranks& ranks) {
@@ -202,14 +195,8 @@ int collective_benchmark(const BenchArguments& arguments, Ranks& ranks) {
       throw usage(fmt::format("{}: size {}: {}; give a smaller -m", arguments.kind->name, largest, lacking));
     run.emplace(arguments, ranks, *channel, data, largest);
   });
-  std::string devices = devices_of(ranks);
-  ranks.together([&] {
-    if (ranks.rank != 0) return;
-    Context context = ranks.context();
-    context.via = channel->name();
-    context.devices = devices;
-    report.emplace(arguments, context);
-  });
+  std::string devices = fmt::format("{}", fmt::join(ranks.devices(MPI_COMM_WORLD), ", "));
+  ranks.open(report, arguments, channel->name(), devices);
 
   const bool simulated = is_simulated(arguments);
   for (uint64_t bytes : sizes) {
@@ -218,9 +205,7 @@ int collective_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   }
   for (const std::string& line : left_out)
     if (report) report->leave_out(line);
-  int code = report ? report->finish() : exit_success;
-  MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  return code;
+  return ranks.finish(report);
 }
 
 }  // namespace fairlead::tools

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // bench-<abi>: the benchmarks that need MPI, one program per MPI ABI. `fairlead bench` and `fairlead run`
-// start it; its arguments are the benchmark's name and options.
+// start it; its arguments are the benchmark's name and options. Before those may stand --check: then it only says
+// why its MPI has not what the benchmark needs, for which launchers would find words of their own.
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -9,7 +10,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <string_view>
 
+#include "bench/mpi/channel.h"
 #include "bench/mpi/ranks.h"
 
 namespace fairlead::tools {
@@ -35,6 +38,14 @@ int run_in_ranks(const BenchArguments& arguments) {
   }
 }
 
+int check(const Words& words) try {
+  if (!words.empty() && kind_of(words.front()).id == Benchmark::partitioned) require_partitioned();
+  return exit_success;
+} catch (const Failure& failure) {
+  std::puts(failure.what());
+  return failure.code();
+}
+
 }  // namespace
 }  // namespace fairlead::tools
 
@@ -43,6 +54,7 @@ int main(int argc, char** argv) {
   std::optional<BenchArguments> arguments;
   try {
     if (argc < 2) throw usage("no benchmark named; this program is started by `fairlead bench`");
+    if (std::string_view(argv[1]) == "--check") return check(Words(argv + 2, argv + argc));
     arguments = parse_bench(argv[1], Words(argv + 2, argv + argc));
   } catch (const Failure& failure) {
     return complain("fairlead bench", failure);

@@ -38,18 +38,10 @@ uint64_t needed_bytes(const BenchArguments& arguments) {
 }
 
 // "0, 1 -> 2, 3"
-std::string devices_of(const Ranks& ranks, MPI_Comm members) {
-  int size = 0;
-  MPI_Comm_size(members, &size);
-  std::vector<int> devices(static_cast<size_t>(size));
-  MPI_Allgather(&ranks.device, 1, MPI_INT, devices.data(), 1, MPI_INT, members);
-  auto half = devices.begin() + size / 2;
-  auto listed = [](auto begin, auto end) {
-    std::vector<std::string> words;
-    for (; begin != end; ++begin) words.push_back(*begin < 0 ? "none" : std::to_string(*begin));
-    return fmt::format("{}", fmt::join(words, ", "));
-  };
-  return listed(devices.begin(), half) + " -> " + listed(half, devices.end());
+std::string devices_of_halves(const std::vector<std::string>& devices) {
+  auto half = devices.begin() + static_cast<std::ptrdiff_t>(devices.size() / 2);
+  return fmt::format("{} -> {}", fmt::join(devices.begin(), half, ", "),
+                     fmt::join(half, devices.end(), ", "));
 }
 
 }  // namespace
@@ -76,14 +68,8 @@ int messages_benchmark(const BenchArguments& arguments, Ranks& ranks) {
     channel = make_channel(arguments, role, pair.get());
     sweep.emplace(arguments, arguments.kind->id, Partners{members.get(), role.place}, *channel, place);
   });
-  std::string devices = role.takes_part ? devices_of(ranks, members.get()) : "";
-  ranks.together([&] {
-    if (ranks.rank != 0) return;
-    Context context = ranks.context();
-    context.via = channel->name();
-    context.devices = devices;
-    report.emplace(arguments, context);
-  });
+  std::string devices = role.takes_part ? devices_of_halves(ranks.devices(members.get())) : "";
+  ranks.open(report, arguments, channel ? channel->name() : "", devices);
 
   if (role.takes_part) {
     const bool first = arguments.kind->id == Benchmark::first;
@@ -97,9 +83,7 @@ int messages_benchmark(const BenchArguments& arguments, Ranks& ranks) {
     }
   }
   ranks.wait_for_all();
-  int code = report ? report->finish() : exit_success;
-  MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  return code;
+  return ranks.finish(report);
 }
 
 }  // namespace fairlead::tools

@@ -10,8 +10,6 @@
 namespace fairlead::tools {
 namespace {
 
-constexpr int tag = 1;
-
 // Beyond 2 GiB a count of bytes no longer fits: the same bytes as 64-bit words.
 struct Count {
   explicit Count(uint64_t bytes) {
@@ -37,20 +35,20 @@ class MpiChannel : public Channel {
 
   void send(const void* from, uint64_t bytes) override {
     Count count(bytes);
-    MPI_Send(from, count.number, count.type, partner_, tag, MPI_COMM_WORLD);
+    MPI_Send(from, count.number, count.type, partner_, message_tag, MPI_COMM_WORLD);
   }
 
   void receive(void* to, uint64_t bytes) override {
     Count count(bytes);
     MPI_Status status;
     MPI_Message message = MPI_MESSAGE_NULL;
-    if (probe_ == Probe::probe) MPI_Probe(partner_, tag, MPI_COMM_WORLD, &status);
-    if (probe_ == Probe::matched) MPI_Mprobe(partner_, tag, MPI_COMM_WORLD, &message, &status);
+    if (probe_ == Probe::probe) MPI_Probe(partner_, message_tag, MPI_COMM_WORLD, &status);
+    if (probe_ == Probe::matched) MPI_Mprobe(partner_, message_tag, MPI_COMM_WORLD, &message, &status);
     if (probe_ != Probe::none) count.number = told(status, count);
     if (probe_ == Probe::matched)
       MPI_Mrecv(to, count.number, count.type, &message, MPI_STATUS_IGNORE);
     else
-      MPI_Recv(to, count.number, count.type, partner_, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Recv(to, count.number, count.type, partner_, message_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   }
 
   void window(const void* from, void* to, uint64_t bytes, int messages) override {
@@ -58,15 +56,17 @@ class MpiChannel : public Channel {
     requests_.clear();
     // Receives first, so that in both directions at once no message comes unexpected.
     for (int i = 0; to && i < messages; ++i)
-      MPI_Irecv(to, count.number, count.type, partner_, tag, MPI_COMM_WORLD, &requests_.emplace_back());
+      MPI_Irecv(to, count.number, count.type, partner_, message_tag, MPI_COMM_WORLD,
+                &requests_.emplace_back());
     for (int i = 0; from && i < messages; ++i)
-      MPI_Isend(from, count.number, count.type, partner_, tag, MPI_COMM_WORLD, &requests_.emplace_back());
+      MPI_Isend(from, count.number, count.type, partner_, message_tag, MPI_COMM_WORLD,
+                &requests_.emplace_back());
     MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
     // The sender of one direction goes on when the receiver has everything.
     char acknowledged = 0;
     if (from && !to)
-      MPI_Recv(&acknowledged, 1, MPI_BYTE, partner_, tag + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    if (to && !from) MPI_Send(&acknowledged, 1, MPI_BYTE, partner_, tag + 1, MPI_COMM_WORLD);
+      MPI_Recv(&acknowledged, 1, MPI_BYTE, partner_, message_tag + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (to && !from) MPI_Send(&acknowledged, 1, MPI_BYTE, partner_, message_tag + 1, MPI_COMM_WORLD);
   }
 
  private:

@@ -22,8 +22,6 @@
 namespace fairlead::tools {
 namespace {
 
-constexpr int tag = 1;
-
 struct Allocator {
   const char* letter;
   Place place;
@@ -117,7 +115,7 @@ class Pairs {
     const int count = static_cast<int>(longs);
     MPI_Request request = MPI_REQUEST_NULL;
     auto receive = [&](int64_t message) {
-      MPI_Irecv(pong + message * longs, count, MPI_LONG, partner_, tag, MPI_COMM_WORLD, &request);
+      MPI_Irecv(pong + message * longs, count, MPI_LONG, partner_, message_tag, MPI_COMM_WORLD, &request);
     };
     if (!lower_) receive(0);  // before the clock starts, so that the first message is expected too
     MPI_Barrier(MPI_COMM_WORLD);
@@ -125,12 +123,12 @@ class Pairs {
     for (int64_t message = 0; message < messages; ++message) {
       if (lower_) {
         receive(message);
-        MPI_Send(ping + message * longs, count, MPI_LONG, partner_, tag, MPI_COMM_WORLD);
+        MPI_Send(ping + message * longs, count, MPI_LONG, partner_, message_tag, MPI_COMM_WORLD);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
       } else {
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         if (message + 1 < messages) receive(message + 1);
-        MPI_Send(pong + message * longs, count, MPI_LONG, partner_, tag, MPI_COMM_WORLD);
+        MPI_Send(pong + message * longs, count, MPI_LONG, partner_, message_tag, MPI_COMM_WORLD);
       }
     }
     return MPI_Wtime() - start;

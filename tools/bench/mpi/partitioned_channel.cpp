@@ -11,8 +11,6 @@
 namespace fairlead::tools {
 namespace {
 
-constexpr int tag = 1;
-
 struct Functions {
   int (*send_init)(const void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Info, MPI_Request*);
   int (*receive_init)(void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Info, MPI_Request*);
@@ -26,6 +24,14 @@ void find(const char* name, Function* function) {
   if (*function && dlsym(RTLD_DEFAULT, fmt::format("P{}", name).c_str())) return;
   throw cannot_run(fmt::format(
       "partitioned: this MPI has no {}, a function of MPI 4; MPICH 4 and Open MPI 5 have it", name));
+}
+
+Functions partitioned_functions() {
+  Functions functions{};
+  find("MPI_Psend_init", &functions.send_init);
+  find("MPI_Precv_init", &functions.receive_init);
+  find("MPI_Pready", &functions.ready);
+  return functions;
 }
 
 // A persistent request for one buffer and size.
@@ -53,18 +59,14 @@ struct Transfer {
 
 class PartitionedChannel : public Channel {
  public:
-  PartitionedChannel(int partner, int partitions) : partner_(partner), partitions_(partitions) {
-    find("MPI_Psend_init", &mpi_.send_init);
-    find("MPI_Precv_init", &mpi_.receive_init);
-    find("MPI_Pready", &mpi_.ready);
-  }
+  PartitionedChannel(int partner, int partitions) : partner_(partner), partitions_(partitions) {}
 
   std::string name() const override { return "MPI"; }
 
   void send(const void* from, uint64_t bytes) override {
     if (out_.turn_to(from, bytes))
-      mpi_.send_init(from, partitions_, share(bytes), MPI_BYTE, partner_, tag, MPI_COMM_WORLD, MPI_INFO_NULL,
-                     &out_.request);
+      mpi_.send_init(from, partitions_, share(bytes), MPI_BYTE, partner_, message_tag, MPI_COMM_WORLD,
+                     MPI_INFO_NULL, &out_.request);
     MPI_Start(&out_.request);
     for (int partition = 0; partition < partitions_; ++partition) mpi_.ready(partition, out_.request);
     MPI_Wait(&out_.request, MPI_STATUS_IGNORE);
@@ -72,8 +74,8 @@ class PartitionedChannel : public Channel {
 
   void receive(void* to, uint64_t bytes) override {
     if (in_.turn_to(to, bytes))
-      mpi_.receive_init(to, partitions_, share(bytes), MPI_BYTE, partner_, tag, MPI_COMM_WORLD, MPI_INFO_NULL,
-                        &in_.request);
+      mpi_.receive_init(to, partitions_, share(bytes), MPI_BYTE, partner_, message_tag, MPI_COMM_WORLD,
+                        MPI_INFO_NULL, &in_.request);
     MPI_Start(&in_.request);
     MPI_Wait(&in_.request, MPI_STATUS_IGNORE);
   }
@@ -86,11 +88,15 @@ class PartitionedChannel : public Channel {
   MPI_Count share(uint64_t bytes) const { return static_cast<MPI_Count>(bytes) / partitions_; }
 
   int partner_, partitions_;
-  Functions mpi_{};
+  Functions mpi_ = partitioned_functions();
   Transfer out_, in_;
 };
 
 }  // namespace
+
+void require_partitioned() {
+  partitioned_functions();
+}
 
 std::unique_ptr<Channel> make_partitioned_channel(int partner, int partitions) {
   return std::make_unique<PartitionedChannel>(partner, partitions);

@@ -103,7 +103,17 @@ void Ranks::wait_for_all() const {
   }
 }
 
-Context Ranks::context() const {
+std::vector<std::string> Ranks::devices(MPI_Comm members) const {
+  int number = 0;
+  MPI_Comm_size(members, &number);
+  std::vector<int> taken(static_cast<size_t>(number));
+  MPI_Allgather(&device, 1, MPI_INT, taken.data(), 1, MPI_INT, members);
+  std::vector<std::string> names;
+  for (int each : taken) names.push_back(each < 0 ? "none" : std::to_string(each));
+  return names;
+}
+
+Context Ranks::context(const std::string& via, const std::string& devices) const {
   Context context;
   char version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
@@ -117,7 +127,8 @@ Context Ranks::context() const {
   context.mpi_abi = FAIRLEAD_MPI_ABI;
   context.preloaded = library_is_loaded("libfairlead-" FAIRLEAD_MPI_ABI ".so");
   context.ranks = size;
-  context.via = "MPI";
+  context.via = via;
+  context.devices = devices;
   return context;
 }
 

@@ -7,12 +7,17 @@
 #include <mpi.h>
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "bench/arguments.h"
 #include "bench/report.h"
 
 namespace fairlead::tools {
+
+// Of the messages of benchmarks; acknowledgements take the next one.
+inline constexpr int message_tag = 1;
 
 // A failure that every rank knows of: all of them can end in order.
 class AgreedFailure : public Failure {
@@ -50,7 +55,27 @@ struct Ranks {
   // For ranks that take no part: returns when all have come here, without burning a core meanwhile.
   void wait_for_all() const;
 
-  Context context() const;
+  // The numbers of the devices of a communicator's ranks, "none" where a rank took none. Collective over it.
+  std::vector<std::string> devices(MPI_Comm members) const;
+
+  // Opens rank 0's report; where that fails, all ranks end. Collective.
+  template <class Report>
+  void open(std::optional<Report>& report, const BenchArguments& arguments, const std::string& via,
+            const std::string& devices) const {
+    together([&] {
+      if (rank == 0) report.emplace(arguments, context(via, devices));
+    });
+  }
+
+  // Ends rank 0's report; the exit code of all ranks. Collective.
+  template <class Report>
+  int finish(std::optional<Report>& report) const {
+    int code = report ? report->finish() : exit_success;
+    MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return code;
+  }
+
+  Context context(const std::string& via, const std::string& devices) const;
 
   int rank = 0, size = 1;
   int local_rank = 0, local_size = 1;
