@@ -8,13 +8,14 @@ import unittest
 
 TREE = os.environ["FAIRLEAD_TEST_TREE"]
 MPIS = os.environ["FAIRLEAD_TEST_MPIS"].split()
+POLITE = os.environ["FAIRLEAD_TEST_POLITE"]
 TOOL = os.path.join(TREE, "bin", "fairlead")
 
 
 def fairlead(*arguments, launcher=(), timeout=120, **environment):
-    """Runs `fairlead` with these arguments, on the simulated GPU."""
+    """Runs `fairlead` with these arguments, on the simulated GPU. Ranks that wait leave the processors to others."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
-    variables.update(FAIRLEAD_DEVICE="sim", **environment)
+    variables.update({"FAIRLEAD_DEVICE": "sim", "LD_PRELOAD": POLITE, **environment})
     return subprocess.run([*launcher, TOOL, *map(str, arguments)], env=variables, text=True, timeout=timeout,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
