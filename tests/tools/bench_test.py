@@ -145,7 +145,7 @@ class Tables(ToolTest):
             with self.subTest(abi=abi):
                 text = self.succeeds("bench", "first", "--mpi", abi, "-m", "8:16", "-i", 4, "--rounds", 2, "-c").stdout
                 self.assertEqual(headings(text), ["# Size", "Allocate", "First", "Second", "Later", "Slowest", "At message",
-                                                  "Validation"])
+                                                  "Valid"])
                 self.assertIn("# first message of the job, 8 bytes:", text)
                 self.assertTrue(all(row[6] in ("3", "4") and row[7] == "Pass" for row in rows(text)))
 
