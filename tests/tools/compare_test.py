@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-from tool import MPIS, TOOL, TREE, has_library
+from tool import MPIS, POLITE, TOOL, TREE, has_library
 
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench")
 sys.dont_write_bytecode = True
@@ -27,7 +27,7 @@ ABI = MPIS[0]
 def script(*arguments, folder=None, **environment):
     """Runs the script on the simulated GPU, in `folder`."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
-    variables.update({"FAIRLEAD_DEVICE": "sim", "PYTHONDONTWRITEBYTECODE": "1", **environment})
+    variables.update({"FAIRLEAD_DEVICE": "sim", "PYTHONDONTWRITEBYTECODE": "1", "LD_PRELOAD": POLITE, **environment})
     return subprocess.run([sys.executable, os.path.join(BENCH, "compare"), *arguments], cwd=folder, env=variables,
                           text=True, timeout=280, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE)
