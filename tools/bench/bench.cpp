@@ -41,8 +41,8 @@ Words rank_command(const std::string& abi, const Words& words) {
   return command;
 }
 
-// Throws a cannot_run Failure where the MPI has not what the benchmark needs. Ranks find that, too; but their launcher
-// adds lines about their exit codes.
+// Throws a cannot_run Failure where the MPI has not what the benchmark needs. Ranks find that, too; but their
+// launcher adds lines about their exit codes.
 void require_mpi(const std::string& abi, const BenchArguments& arguments) {
   Captured asked = capture({bench_program(abi), "--check", arguments.kind->name}, Stderr::drop);
   if (asked.status == exit_cannot_run) throw cannot_run(asked.output.substr(0, asked.output.find('\n')));

@@ -26,7 +26,8 @@ class Channel {
 
 // The partner is a rank of MPI_COMM_WORLD.
 std::unique_ptr<Channel> make_mpi_channel(int partner, Probe probe = Probe::none);
-// Messages in partitions. Both throw a cannot_run Failure where the host MPI has none; the first needs no MPI_Init.
+// Messages in partitions. Both throw a cannot_run Failure where the host MPI has none; the first needs no
+// MPI_Init.
 void require_partitioned();
 std::unique_ptr<Channel> make_partitioned_channel(int partner, int partitions);
 // Between the two ranks of `pair`, collectively. Throws a Failure where no NCCL or RCCL library is found, or

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // bench-<abi>: the benchmarks that need MPI, one program per MPI ABI. `fairlead bench` and `fairlead run`
-// start it; its arguments are the benchmark's name and options. Before those may stand --check: then it only says
-// why its MPI has not what the benchmark needs, for which launchers would find words of their own.
+// start it; its arguments are the benchmark's name and options. Before those may stand --check: then it only
+// says why its MPI has not what the benchmark needs, for which launchers would find words of their own.
 
 #include <fmt/format.h>
 #include <mpi.h>
