@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The exchange of ghost cells: what all its variants promise, and what they share. Each variant is a file in variants/.
+//
+//   columns   left and right ghost cells lie `width` apart: they are packed into a buffer of their own
+//   rows      bottom and top ghost cells are contiguous: they are sent from, and received into, the array itself
+//
+// Left and right come first, then bottom and top. Corners are what rows carry of the columns before them: with
+// corners, rows are sent whole, in one message, once the columns are there. Without, only their own cells are sent,
+// a message for each row of the halo, and all is under way at once.
+
+#pragma once
+
+#include <mpi.h>
+
+#include <memory>
+
+#include "../gpu.h"
+#include "grid.h"
+#include "kernels.h"
+
+namespace ghost {
+
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  // Fills the ghost cells of `x` that neighbours own. Nothing is under way on the GPU before and after, but for
+  // what is launched between the two.
+  virtual void start(double* x) = 0;
+  virtual void finish(double* x) = 0;
+};
+
+enum class Memory { device, managed };
+
+// An array that lives as long as its owner.
+class Array {
+ public:
+  Array(size_t cells, Memory memory) {
+    if (memory == Memory::managed)
+      gpuCheck(gpuMallocManaged(&address_, cells * sizeof(double)));
+    else
+      gpuCheck(gpuMalloc(&address_, cells * sizeof(double)));
+  }
+  ~Array() { gpuCheck(gpuFree(address_)); }
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+  double* data() const { return address_; }
+
+ private:
+  double* address_ = nullptr;
+};
+
+// Messages have the tag of the side that they leave from.
+constexpr Side opposite(Side side) {
+  return side == left ? right : side == right ? left : side == bottom ? top : bottom;
+}
+
+// Buffers for the left and right columns, of `count` numbers each.
+class Columns {
+ public:
+  Columns(const Grid& grid, Memory memory)
+      : count(grid.column_rows() * grid.halo),
+        grid_(grid),
+        send_{Array(count, memory), Array(count, memory)},
+        receive_{Array(count, memory), Array(count, memory)} {}
+
+  double* send(Side side) const { return send_[side == right].data(); }
+  double* receive(Side side) const { return receive_[side == right].data(); }
+
+  // These return when the GPU has done it: MPI knows nothing of its streams.
+  void pack(const double* x, int part = 0, int parts = 1) const {
+    pack_columns(send(left), send(right), x, grid_, part, parts);
+    gpuCheck(gpuDeviceSynchronize());
+  }
+  void unpack(double* x) const {
+    unpack_columns(x, receive(left), receive(right), grid_);
+    gpuCheck(gpuDeviceSynchronize());
+  }
+
+  const int count;
+
+ private:
+  const Grid& grid_;
+  const Array send_[2], receive_[2];
+};
+
+// Where the bottom and top rows lie in an array: `pieces` messages for each side, of `count` numbers each.
+class Rows {
+ public:
+  explicit Rows(const Grid& grid)
+      : pieces(grid.corners ? 1 : grid.halo), count(grid.corners ? grid.halo * grid.width() : grid.isize), grid_(grid) {}
+
+  size_t send(Side side, int piece) const {
+    return grid_.at((side == bottom ? 0 : grid_.jsize - grid_.halo) + piece, grid_.row_begin());
+  }
+  size_t receive(Side side, int piece) const {
+    return grid_.at((side == bottom ? -grid_.halo : grid_.jsize) + piece, grid_.row_begin());
+  }
+
+  const int pieces, count;
+
+ private:
+  const Grid& grid_;
+};
+
+}  // namespace ghost

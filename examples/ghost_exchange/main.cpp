@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ghost exchange of docs/tutorial/ghost-exchange.md: a 2-D field, blurred by a five-point stencil, in as many parts
+// as there are ranks, one GPU for each, in explicit memory: what lies where, and what is copied when, is said here and
+// nowhere else. An ordinary program of MPI and CUDA or HIP; nothing in it knows of Fairlead.
+
+#include <mpi.h>
+
+#include <cstdio>
+
+#include "../choose_gpu.h"
+#include "options.h"
+#include "output.h"
+#include "solver.h"
+#include "variants.h"
+
+namespace {
+
+enum Exit { good = 0, failed = 1, bad_usage = 2, cannot_run = 77 };
+
+int run(int argc, char** argv) {
+  int rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  ghost::Options options;
+  try {
+    if (!ghost::read_options(argc, argv, MPI_COMM_WORLD, &options)) return good;
+  } catch (const ghost::Refused& refused) {
+    if (rank == 0) std::fprintf(stderr, "ghost_exchange: %s\n", refused.line.c_str());
+    return bad_usage;
+  }
+  if (!ghost::find_variant(options.variant)->make) {
+    if (rank == 0)
+      std::fprintf(stderr, "ghost_exchange: --variant %s needs an MPI that has MPI 4; this one has MPI %d.%d\n",
+                   options.variant.c_str(), MPI_VERSION, MPI_SUBVERSION);
+    return cannot_run;
+  }
+  choose_gpu(MPI_COMM_WORLD);
+
+  bool with_field = !options.field_file.empty();
+  ghost::Result result = ghost::solve(MPI_COMM_WORLD, options, with_field);
+  int written = rank != 0 || !with_field || ghost::write_field(options, result.field);
+  written &= ghost::report(MPI_COMM_WORLD, options, result.times);
+  MPI_Bcast(&written, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  return written ? good : failed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int result = run(argc, argv);
+  MPI_Finalize();
+  return result;
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What gpu.h needs of CUDA, for the simulated GPU: __global__ functions are compiled by the plain C++ compiler, and
+// gpuLaunch() hands them to a stream of the simulated GPU, which runs them later, on a thread of its own, a thread
+// of the grid after the other. (So there is no __syncthreads().)
+//
+// Addresses of device memory cannot be dereferenced outside kernels, and in kernels only where they came as
+// parameters: the simulated GPU replaces a pointer parameter by an address that the CPU can reach, but none that is
+// hidden in a struct or in memory.
+
+#pragma once
+
+#include <fairlead/device.h>
+#include <fairlead/kernel.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#define __global__
+#define __device__
+#define gpuProvider "SIM"
+
+using gpuError_t = int;
+constexpr gpuError_t gpuSuccess = FAIRLEAD_DEVICE_SUCCESS;
+enum gpuMemcpyKind { gpuMemcpyHostToDevice, gpuMemcpyDeviceToHost, gpuMemcpyDeviceToDevice };
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+inline thread_local constinit dim3 gridDim, blockDim, blockIdx, threadIdx;
+
+inline const char* gpuGetErrorString(gpuError_t) {
+  return fairlead_device_error_text();
+}
+inline gpuError_t gpuGetDeviceCount(int* count) {
+  *count = fairlead_device_count();
+  if (*count && std::strcmp(fairlead_device_provider(), "sim") != 0) {
+    std::fprintf(stderr, "this program was built for the simulated GPU: run it with FAIRLEAD_DEVICE=sim\n");
+    *count = 0;
+  }
+  return gpuSuccess;
+}
+inline gpuError_t gpuSetDevice(int device) {
+  return fairlead_device_set(device);
+}
+inline gpuError_t gpuDeviceGetPCIBusId(char* text, int bytes, int device) {
+  std::snprintf(text, bytes, "%s", fairlead_device_pci(device));
+  return gpuSuccess;
+}
+inline gpuError_t gpuDeviceSynchronize() {
+  return fairlead_device_synchronize();
+}
+template <class T>
+gpuError_t gpuMalloc(T** address, size_t bytes) {
+  return fairlead_device_malloc(reinterpret_cast<void**>(address), bytes);
+}
+template <class T>
+gpuError_t gpuMallocManaged(T** address, size_t bytes) {
+  return fairlead_device_malloc_managed(reinterpret_cast<void**>(address), bytes);
+}
+template <class T>
+gpuError_t gpuMallocHost(T** address, size_t bytes) {
+  return fairlead_device_malloc_host(reinterpret_cast<void**>(address), bytes);
+}
+inline gpuError_t gpuFree(void* address) {
+  return fairlead_device_free(address);
+}
+inline gpuError_t gpuFreeHost(void* address) {
+  return fairlead_device_free_host(address);
+}
+inline gpuError_t gpuMemset(void* address, int byte, size_t bytes) {
+  return fairlead_device_fill(address, byte, bytes);
+}
+inline gpuError_t gpuMemcpy(void* to, const void* from, size_t bytes, gpuMemcpyKind) {
+  return fairlead_device_copy(to, from, bytes);
+}
+
+namespace gpu_sim {
+
+struct Shape {
+  dim3 grid, block;
+};
+
+template <class Work>
+void for_each(dim3 extent, dim3* place, Work work) {
+  for (place->z = 0; place->z < extent.z; ++place->z)
+    for (place->y = 0; place->y < extent.y; ++place->y)
+      for (place->x = 0; place->x < extent.x; ++place->x) work();
+}
+
+template <auto kernel>
+struct Kernel;
+
+template <class... Types, void (*kernel)(Types...)>
+struct Kernel<kernel> {
+  // What the simulated GPU calls: the shape is the first argument, the kernel's own follow.
+  static void run(unsigned, unsigned, void** arguments) {
+    const Shape shape = *static_cast<Shape*>(*arguments++);
+    gridDim = shape.grid;
+    blockDim = shape.block;
+    for_each(gridDim, &blockIdx, [=] {
+      for_each(blockDim, &threadIdx, [=] {
+        [=]<size_t... n>(std::index_sequence<n...>) {
+          kernel(*static_cast<Types*>(arguments[n])...);
+        }(std::index_sequence_for<Types...>());
+      });
+    });
+  }
+
+  static gpuError_t launch(const char* name, dim3 grid, dim3 block, Types... values) {
+    static constexpr fairlead_cpu_parameter parameters[] = {{sizeof(Shape), 0},
+                                                            {sizeof(Types), std::is_pointer_v<Types>}...};
+    static const fairlead_cpu_kernel description{name, parameters, 1 + sizeof...(Types), run, nullptr};
+    static const fairlead_cpu_kernel* const list = &description;
+    static const fairlead_code_image image{"cpu", reinterpret_cast<const unsigned char*>(&list), sizeof list};
+    static const bool known = (fairlead_device_add_kernel(name, &image, 1), true);
+    static_cast<void>(known);
+    Shape shape{grid, block};
+    void* arguments[] = {&shape, &values...};
+    return fairlead_device_launch(name, grid.x * grid.y * grid.z, block.x * block.y * block.z, arguments);
+  }
+};
+
+}  // namespace gpu_sim
+
+#define gpuLaunch(kernel, grid, block, ...) \
+  gpuCheck(gpu_sim::Kernel<kernel>::launch(#kernel, grid, block, __VA_ARGS__))
