@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
   Options problem;
   problem.columns = 23;
   problem.rows = 19;
-  problem.iterations = 3;
+  problem.iterations = 2;
   problem.process_columns = problem.process_rows = 1;
   std::vector<double> field = ghost::solve(MPI_COMM_SELF, problem, true).field;
 
