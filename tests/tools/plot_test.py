@@ -13,17 +13,20 @@ import termios
 import unittest
 
 from pictures import needs, path_to, texts
-from tool import MPIS, TOOL, ToolTest, fairlead
+from tool import MPIS, TOOL, TREE, ToolTest, fairlead
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/plot/drawing"))
 
+import ghost  # noqa: E402
 from failure import Failure  # noqa: E402
 from picture import compose  # noqa: E402
 from quantities import QUANTITIES  # noqa: E402
 from runs import read_runs  # noqa: E402
 
 SAMPLES = tempfile.TemporaryDirectory()
+SCALING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/ghost_exchange/scaling")
+GHOST_EXCHANGE = os.path.join(TREE, "bin", "examples", f"ghost_exchange-{MPIS[0]}")
 
 
 def sample(name):
@@ -223,6 +226,95 @@ class Pictures(PlotTest):
         self.assertEqual(page.count("<tr>"), 10)
         for elsewhere in ("<script", "src=", "<link", "@import"):
             self.assertNotIn(elsewhere, page)
+
+
+class GhostExchange(PlotTest):
+    """The field and the timings of examples/ghost_exchange, in variants that need no GPU-aware MPI."""
+
+    def scaling(self, *arguments):
+        return subprocess.run([SCALING, *map(str, arguments)], text=True, capture_output=True, timeout=120,
+                              stdin=subprocess.DEVNULL)
+
+    def measured(self):
+        """Of real runs, but in round numbers: 100 us for an iteration of one rank, 60 for one of two."""
+        result = self.scaling("-o", self.file("ghost.json"), "--name", "_mine $", "--launch",
+                              f"{TOOL} run --sim 2 --no-preload -n {{ranks}}", "--cells", 24, "--iterations", 2,
+                              "--repeat", 1, "--variants", "host,managed", "--scaled", "host", GHOST_EXCHANGE)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(self.file("ghost.json")) as file:
+            about = json.load(file)
+        for run in about["runs"]:
+            run["total_s"] = 1e-6 * run["iterations"] * (100 if run["ranks"] == 1 else 60)
+            run["ghost_cell"]["median_us"] = 12
+        return about
+
+    def test_what_is_measured(self):
+        about = self.measured()
+        self.assertEqual([(run["series"], run["variant"], run["ranks"], run["cells"]) for run in about["runs"]],
+                         [("variants", "host", 2, [24, 24]), ("variants", "managed", 2, [24, 24]),
+                          ("strong", "host", 1, [24, 24]), ("weak", "host", 1, [24, 24]),
+                          ("strong", "host", 2, [24, 24]), ("weak", "host", 2, [24, 48])])
+        timing = ghost.compose([self.file("ghost.json", json.dumps(about))], []).of("strong")[1]
+        self.assertAlmostEqual(timing.iteration_us, 60)
+        self.assertAlmostEqual(timing.ghost_us, 12)
+
+    def test_what_fails_is_left_out(self):
+        one = ["-o", self.file("none.json"), "--ranks", 2, "--variants", "device", GHOST_EXCHANGE]
+        for command, *options, says in (["sh -c 'echo no luck >&2; exit 3' {ranks}", "exit code 3: no luck"],
+                                        ["no/such/launcher {ranks}", "no/such/launcher"],
+                                        ["sh -c 'sleep 1000 & wait' {ranks}", "--timeout", 0.2, "still running"]):
+            result = self.scaling("--launch", command, *options, *one)
+            self.assertEqual(result.returncode, 1, result)
+            self.assertIn("device in 2 ranks is left out: ", result.stderr)
+            self.assertIn(says, result.stderr)
+        self.assertFalse(os.path.exists(self.file("none.json")))
+
+    @needs("matplotlib", "apt install python3-matplotlib")
+    def test_timings_are_drawn(self):
+        about = self.measured()
+        file = self.file("mine.json", json.dumps(about))
+        about["name"] = "slower"
+        for run in about["runs"]:
+            run["ghost_cell"]["median_us"] *= 2
+        other = self.file("other.json", json.dumps(about))
+        self.succeeds("plot", file, other, "-o", self.file("a.svg"), PATH=path_to("matplotlib"))
+        with open(self.file("a.svg"), encoding="utf-8") as svg:
+            said = texts(svg.read())
+        for text in ("Ghost exchange", "_mine $", "slower", "host", "managed", "12 of 60", "24 of 60 (2.00)", "ranks"):
+            self.assertIn(text, said)
+        for text in ("24 by 24 cells, 2 ranks", "Strong scaling", "Weak scaling", "simulated GPUs", "--scaled host"):
+            self.assertIn(text, " ".join(said))
+
+    @needs("matplotlib", "apt install python3-matplotlib")
+    def test_the_field_is_drawn(self):
+        field, alone = self.file("field.npy"), self.file("alone.json")
+        self.succeeds("run", "-n", 2, "--sim", 2, "--no-preload", GHOST_EXCHANGE, "--variant", "host", "-i", 30,
+                      "-j", 20, "-I", 3, "-o", field, "--json", alone)
+        self.succeeds("plot", field, "-o", self.file("a.svg"), PATH=path_to("matplotlib"))
+        with open(self.file("a.svg"), encoding="utf-8") as svg:
+            said = texts(svg.read())
+        for text in ("field.npy: 30 by 20 cells", "column i", "row j"):
+            self.assertIn(text, said)
+        self.assertEqual([(t.series, t.variant) for t in ghost.compose([alone], []).timings], [("variants", "host")])
+        with open(field, "rb") as whole, open(self.file("cut.npy"), "wb") as cut:
+            cut.write(whole.read(500))
+        result = fairlead("plot", self.file("cut.npy"), "-o", self.file("b.svg"), PATH=path_to("matplotlib"))
+        self.assertEqual((result.returncode, len(result.stderr.splitlines())), (2, 1), result.stderr)
+        self.assertIn("cut.npy is no field", result.stderr)
+
+    def test_refusals(self):
+        opening = '{"program": "ghost_exchange"'
+        cut = self.file("cut.json", opening)
+        empty = self.file("empty.json", opening + ', "runs": []}')
+        with open(self.file("a.npy"), "wb") as field:
+            field.write(ghost.NUMPY_OPENING)
+        self.refuses("plot", cut, "-o", self.file("a.svg"), says=["cut.json holds no timings", "accepted:"])
+        self.refuses("plot", empty, "-o", self.file("a.svg"), says="empty.json holds no timings")
+        self.refuses("plot", empty, "--terminal", says=".png or .svg")
+        self.refuses("plot", empty, "-o", self.file("a.html"), says=".png or .svg")
+        self.refuses("plot", empty, "--quantity", "time", "-o", self.file("a.svg"), says="--quantity")
+        self.refuses("plot", empty, "--label", "a", "--label", "b", "-o", self.file("a.svg"), says="one for each file")
+        self.refuses("plot", self.file("a.npy"), empty, "-o", self.file("a.svg"), says="drawn alone")
 
 
 @needs("plotext", "python3 -m pip install plotext")

@@ -26,7 +26,7 @@ void define_plot(CLI::App& app, PlotArguments& arguments) {
       "Files of copy may stand beside those of latency or bw. Or one file alone: a trace (`fairlead run "
       "--trace "
       "FILE`), drawn as a time-line, or what `fairlead matrix --json FILE` wrote, as heat maps; .png or "
-      ".svg.");
+      ".svg. Or what examples/ghost_exchange wrote.");
   auto output =
       app.add_option("-o,--output", arguments.output,
                      "The picture to write: .png, .svg, or .html, a page with the values as tables.")

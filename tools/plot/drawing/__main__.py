@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 
+import ghost
 import matrix
 from failure import Failure, cannot_run, problem, usage
 from page import as_page
@@ -90,6 +91,25 @@ def draw_matrix(about, request, kind):
     write(request["output"], figure.as_bytes(heat_figure.draw(picture), kind[1:]))
 
 
+def draw_ghost_exchange(request, kind):
+    """The field of the example, or timings of it."""
+    if request["terminal"] or kind == ".html":
+        raise usage("what ghost_exchange wrote is drawn as .png or .svg; accepted: -o FILE.png or -o FILE.svg")
+    if request["quantities"]:
+        raise usage("--quantity is not for what ghost_exchange wrote")
+    files = request["files"]
+    if ghost.is_field(files) and (len(files) > 1 or request["labels"]):
+        raise usage("a field is drawn alone, without --label; call fairlead plot for each file")
+    picture = None if ghost.is_field(files) else ghost.compose(files, request["labels"])
+    need_matplotlib()
+    figure, ghost_figure = map(importlib.import_module, ("figure", "ghost_figure"))
+    if picture:
+        drawn = ghost_figure.draw_timings(picture)
+    else:
+        drawn = ghost_figure.draw_field(ghost.read_field(files[0]), files[0])
+    write(request["output"], figure.as_bytes(drawn, kind[1:]))
+
+
 def need_matplotlib():
     need("matplotlib", "install it: apt install python3-matplotlib, or python3 -m pip install matplotlib; "
          "--terminal needs plotext instead")
@@ -103,6 +123,8 @@ def main():
     kind = kind_of(output) if output else None
     if may_be_trace(request["files"]):
         return draw_trace(request, kind)
+    if ghost.is_field(request["files"]) or ghost.is_timings(request["files"]):
+        return draw_ghost_exchange(request, kind)
     about = read_matrix(request["files"])
     if about:
         return draw_matrix(about, request, kind)
