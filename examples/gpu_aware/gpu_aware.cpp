@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
     std::vector<char> host(bytes);
     gpuCheck(gpuMalloc(&device, bytes));
     gpuCheck(gpuMemset(device, rank == 0 ? 42 : 0, bytes));
+    gpuCheck(gpuDeviceSynchronize());  // like kernels, it returns early
     if (rank == 0) {
       MPI_Send(device, static_cast<int>(bytes), MPI_BYTE, 1, 0, MPI_COMM_WORLD);
     } else if (rank == 1) {

@@ -35,6 +35,7 @@ int main(int argc, char** argv) {
   char* buffer;
   gpuCheck(gpuMalloc(&buffer, bytes));
   gpuCheck(gpuMemset(buffer, rank, bytes));
+  gpuCheck(gpuDeviceSynchronize());
 
   std::vector<double> mine(ranks, 0), all(rank == 0 ? static_cast<size_t>(ranks) * ranks : 0);
   for (int a = 0; a < ranks; ++a)

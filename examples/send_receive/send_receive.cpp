@@ -31,6 +31,7 @@ int main(int argc, char** argv) {
   if (rank == 0) {
     for (int i = 0; i < n; ++i) host[i] = i;
     gpuCheck(gpuMemcpy(device, host.data(), n * sizeof(double), gpuMemcpyHostToDevice));
+    gpuCheck(gpuDeviceSynchronize());  // a copy from pageable memory may return while the last bytes are on their way
     MPI_Send(device, n, MPI_DOUBLE, 1, 0, MPI_COMM_WORLD);
   } else if (rank == 1) {
     MPI_Recv(device, n, MPI_DOUBLE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
