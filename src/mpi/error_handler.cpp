@@ -4,8 +4,9 @@
 // handler has seen, so the result does not tell that a message was truncated (front.h, noted()). The handler
 // is told in any case: with MPICH ours is called first and passes the error on.
 
-#include <map>
+#include <array>
 #include <mutex>
+#include <utility>
 
 #include "mpi/front.h"
 
@@ -14,22 +15,33 @@ namespace fairlead::mpi {
 #if defined(MPICH_VERSION)
 namespace {
 
-std::mutex mutex;
-// By handle; handles that were freed stay, because communicators may still have them.
-auto& handlers = *new std::map<MPI_Errhandler, MPI_Comm_errhandler_function*>;
+// A handler is not told which one it is, and may not ask: MPICH 5 holds a lock while it calls one. So each function of
+// the user has a relay of its own.
+constexpr size_t most = 64;
+std::array<MPI_Comm_errhandler_function*, most> users;
 
 // MPICH gives a handler nothing beyond the two arguments of the standard.
+template <size_t number>
 void relay(MPI_Comm* comm, int* code, ...) {
   noted(*code);
-  MPI_Errhandler handler;
-  if (PMPI_Comm_get_errhandler(*comm, &handler) != MPI_SUCCESS) return;
-  MPI_Comm_errhandler_function* user = nullptr;
-  {
-    std::lock_guard lock(mutex);
-    if (auto found = handlers.find(handler); found != handlers.end()) user = found->second;
+  users[number](comm, code);
+}
+
+template <size_t... number>
+constexpr std::array<MPI_Comm_errhandler_function*, most> all_relays(std::index_sequence<number...>) {
+  return {relay<number>...};
+}
+
+// Functions beyond the last relay are called by MPICH itself.
+MPI_Comm_errhandler_function* relay_to(MPI_Comm_errhandler_function* user) {
+  static std::mutex mutex;
+  static constexpr auto relays = all_relays(std::make_index_sequence<most>());
+  std::lock_guard lock(mutex);
+  for (size_t i = 0; user && i < most; ++i) {
+    if (!users[i]) users[i] = user;
+    if (users[i] == user) return relays[i];
   }
-  PMPI_Errhandler_free(&handler);
-  if (user) user(comm, code);
+  return user;
 }
 
 }  // namespace
@@ -42,12 +54,7 @@ using namespace fairlead::mpi;
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function* function,
                                                           MPI_Errhandler* errhandler) {
 #if defined(MPICH_VERSION)
-  int result = real.Comm_create_errhandler(relay, errhandler);
-  if (result == MPI_SUCCESS) {
-    std::lock_guard lock(mutex);
-    handlers[*errhandler] = function;
-  }
-  return result;
+  return real.Comm_create_errhandler(relay_to(function), errhandler);
 #else
   return real.Comm_create_errhandler(function, errhandler);
 #endif

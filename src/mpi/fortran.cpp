@@ -3,15 +3,13 @@
 #include "mpi/fortran.h"
 
 #include <dlfcn.h>
-#include <link.h>
 
-#include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
-#include "mpi/neighbors.h"
+#include "mpi/kept_arrays.h"
+#include "mpi/late_host.h"
 
 namespace fairlead::mpi::fortran {
 namespace {
@@ -67,29 +65,8 @@ const Sentinels& sentinels() {
 
 constexpr int status_integers = sizeof(MPI_Status) / sizeof(Integer);
 
-// A module that was opened with its own copy of the host MPI's Fortran, as Python does, has it outside the
-// order of search that RTLD_NEXT walks.
-void* find_anywhere(const char* symbol) {
-  // The loader is locked while it tells the names, the other way round than in dlopen().
-  std::vector<std::string> objects;
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, size_t, void* into) {
-        if (*object->dlpi_name) static_cast<std::vector<std::string>*>(into)->push_back(object->dlpi_name);
-        return 0;
-      },
-      &objects);
-  const void* ours = dlsym(RTLD_DEFAULT, symbol);
-  for (const std::string& object : objects) {
-    void* handle = dlopen(object.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-    if (!handle) continue;
-    void* address = dlsym(handle, symbol);
-    dlclose(handle);
-    if (address && address != ours) return address;
-  }
-  return nullptr;
-}
-
-// The function of the host MPI's Fortran; null where there is none.
+// The function of the host MPI's Fortran; null where there is none. A module that was opened with its own copy of
+// the host MPI's Fortran, as Python does, has it outside the order of search that RTLD_NEXT walks.
 void* find(const char* symbol) {
   void* next = dlsym(RTLD_NEXT, symbol);
   return next ? next : find_anywhere(symbol);
@@ -162,24 +139,12 @@ Logical::~Logical() {
 const MPI_Datatype* kept_types(const Integer* types, void* buffer, const Integer* comm, Peers peers) {
   if (choice(buffer) == MPI_IN_PLACE) return nullptr;
   const MPI_Comm communicator = Comm::from(comm);
-  int number = 0, rank = 0;
-  if (peers == Peers::ranks) {
-    int inter = 0;
-    PMPI_Comm_test_inter(communicator, &inter);
-    inter ? PMPI_Comm_remote_size(communicator, &number) : PMPI_Comm_size(communicator, &number);
-  } else {
-    PMPI_Comm_rank(communicator, &rank);
-    const Neighbors neighbors = neighbors_of(communicator, rank);
-    number = static_cast<int>(peers == Peers::sources ? neighbors.in.size() : neighbors.out.size());
-  }
+  const int number = peers == Peers::ranks     ? peers_of(communicator)
+                     : peers == Peers::sources ? sources_of(communicator)
+                                               : destinations_of(communicator);
   std::vector<MPI_Datatype> converted;
   for (int i = 0; i < number; ++i) converted.push_back(Datatype::from(&types[i]));
-  converted.push_back(MPI_DATATYPE_NULL);  // of no types there is an array, too
-
-  static std::mutex mutex;
-  static auto& kept = *new std::set<std::vector<MPI_Datatype>>;
-  std::lock_guard lock(mutex);
-  return kept.insert(std::move(converted)).first->data();
+  return kept(std::move(converted));
 }
 
 }  // namespace fairlead::mpi::fortran

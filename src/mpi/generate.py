@@ -33,6 +33,12 @@ TYPE_WORDS = {
 }
 # Types that older headers lack, and the condition under which a header declares them.
 TYPE_GUARDS = {"MPI_Session": "MPI_VERSION >= 4"}
+# Functions of MPI 4.1 that are nothing without the host's: programs that look for them by weak references, as mpi4py
+# does, would take ours for the host's.
+GUARDS_41 = dict.fromkeys(
+    ("Comm_attach_buffer", "Comm_detach_buffer", "Comm_flush_buffer",
+     "Session_attach_buffer", "Session_detach_buffer", "Session_flush_buffer"),
+    "MPI_VERSION * 10 + MPI_SUBVERSION >= 41")
 # Where an error is raised: at the first handle of these types, else at MPI_COMM_SELF as MPI says. They are
 # not overloads because all handles are int in MPICH.
 REFUSALS = {"MPI_Comm": "refuse", "MPI_Win": "refuse_window", "MPI_File": "refuse_file"}
@@ -91,8 +97,8 @@ class Form:
 
     @property
     def guard(self):
-        """The preprocessor condition this function's types need, or None."""
-        return next((TYPE_GUARDS[p.type] for p in self.row.parameters if p.type in TYPE_GUARDS), None)
+        """The preprocessor condition under which this function is there, or None."""
+        return GUARDS_41.get(self.row.name) or next((TYPE_GUARDS[p.type] for p in self.row.parameters if p.type in TYPE_GUARDS), None)
 
     def declarations(self):
         return ", ".join(p.declare(self.large) for p in self.row.parameters)
@@ -201,6 +207,8 @@ def wrapper(form):
     if form.action == "refuse":
         body.append(f"if ({device_buffer(form)}) return {form.refusal()};")
     before, after = around(form, lambda p: f"{p.stars}{p.name}")
+    if form.row.name == "Buffer_detach":
+        after.append("give_back_send_buffer(buffer_addr);")
     body += before
     if after:
         body.append(f"int result = real.{form.name}({arguments});")
@@ -240,6 +248,18 @@ COLLECTIVE_FAMILIES = ("collective", "neighborhood")
 FIELDS = {"buffer": ["recvbuf"], "count": ["sendcount", "recvcount"], "datatype": ["sendtype", "recvtype"]}
 
 
+def array_length(p, row):
+    """How many elements an array of counts, displacements or types of a collective has, in C."""
+    sends = p.name in ("sendcounts", "sdispls", "sendtypes")
+    if row.family == "neighborhood":
+        return "destinations_of(comm)" if sends else "sources_of(comm)"
+    if "reduce_scatter" in row.name.lower():
+        return "members_of(comm)"
+    if any(q.name == "root" for q in row.parameters):
+        return "peers_at_root(root, comm)"
+    return "sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)" if sends else "peers_of(comm)"
+
+
 def is_collective(form):
     return (form.row.family in COLLECTIVE_FAMILIES and form.action == "accelerate"
             and any(p.name == "comm" for p in form.row.parameters))
@@ -271,22 +291,25 @@ def collective(form):
     head = wrap(f'extern "C" FAIRLEAD_EXPORT int MPI_{form.name}({form.declarations()}) {{')
     arguments = ", ".join(p.name for p in form.row.parameters)
     in_host = form.name
+    arrays = []
     if persistent:
-        # Each start is a call of the nonblocking form.
+        # Each start is a call of the nonblocking form. Host MPIs read the arrays now, and programs rely on that.
+        arrays = [f"{p.name} = kept({p.name}, {array_length(p, form.row)});" for p in form.row.parameters if p.array]
         in_host = "I" + name[0].lower() + name[1:] + ("_c" if form.large else "")
         passed.remove("info")
     buffers = " ".join(["const void*", *(["sendbuf"] if "sendbuf" in passed else [])])
     buffers += ", " + " ".join(["void*", *(["recvbuf"] if "recvbuf" in passed else [])])
     call = f"return {verb}(call{', request' if request else ''}, [=]({buffers}{request}) {{"
     body = [f"CallRecord record(Function::{form.name});",
-            f"if (!watching()) return real.{form.name}({arguments});", *fields, call,
+            f"if (!watching()) return real.{form.name}({arguments});", *arrays, *fields, call,
             f"  return real.{in_host}({', '.join(passed)});", "});"]
     return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
 
 
 def collectives(forms):
     what = "The collective functions: each names its arguments and how the host MPI is called."
-    return [*opening("//", what), '#include "mpi/collective.h"', '#include "mpi/record.h"', "", "using namespace fairlead::mpi;", "",
+    return [*opening("//", what), '#include "mpi/collective.h"', '#include "mpi/kept_arrays.h"',
+            '#include "mpi/record.h"', "", "using namespace fairlead::mpi;", "",
             "// clang-format off",
             *(guarded(form, collective(form)) for form in forms if is_collective(form))]
 
@@ -295,9 +318,45 @@ def wrappers(forms):
     what = "The MPI functions that refuse device buffers, or park this rank while they block."
     return [*opening("//", what),
             '#include "mpi/between_nodes.h"', '#include "mpi/front.h"', '#include "mpi/real.h"',
-            '#include "mpi/record.h"', "",
+            '#include "mpi/record.h"', '#include "mpi/send_buffer.h"', "",
             "using namespace fairlead::mpi;", "", "// clang-format off",
             *(guarded(form, wrapper(form)) for form in forms if form.action in ("refuse", "park"))]
+
+
+def narrow_value(p, row):
+    """What the ordinary form is given for a parameter of the large-count form."""
+    small, large = TYPE_WORDS.get(p.type, (p.type, p.type))
+    if small == large:
+        return p.name
+    if p.stars:
+        return f"NarrowPlace<{small}>({p.name})"
+    if not p.array:
+        return f"narrow({p.name})" if small == "int" else f"static_cast<{small}>({p.name})"
+    array = f"NarrowArray({p.name}, {array_length(p, row)})"
+    return f"{array}.keep()" if any(q.name == "request" for q in row.parameters) else array
+
+
+def narrow_function(form):
+    arguments = ", ".join(narrow_value(p, form.row) for p in form.row.parameters)
+    head = wrap(f"int {form.name}({form.declarations()}) try {{")
+    call = wrap(f"  return real.{form.row.name}({arguments});", " " * 6)
+    return "\n".join([head, call, "} catch (const TooLarge&) {",
+                      f"  return detail::report_missing(Function::{form.name});", "}"])
+
+
+def narrowed(forms):
+    def case(form):
+        return "\n".join([f"    case Function::{form.name}:", f"      return available(Function::{form.row.name}) ? "
+                          f"reinterpret_cast<void*>(&{form.name}) : nullptr;"])
+
+    large = [form for form in forms if form.large]
+    return [*opening("//", "The large-count functions by their ordinary forms, for host MPIs that lack them."),
+            '#include "mpi/narrow.h"', "", "// clang-format off",
+            "namespace fairlead::mpi {", "namespace {", "",
+            *(guarded(form, narrow_function(form)) for form in large),
+            "", "}  // namespace", "", "void* detail::narrowed(Function function) {", "  switch (function) {",
+            *(guarded(form, case(form)) for form in large),
+            "    default:", "      return made_of_older(function);", "  }", "}", "", "}  // namespace fairlead::mpi"]
 
 
 # The Fortran entry points. Handles by the type of their parameter: their names in src/mpi/fortran.h.
@@ -461,6 +520,7 @@ def outputs(rows):
     files = {
         generated / "function_ids.inc": function_ids(forms),
         generated / "real_slots.inc": real_slots(forms),
+        generated / "narrowed.cpp": narrowed(forms),
         generated / "wrappers.cpp": wrappers(forms),
         generated / "collectives.cpp": collectives(forms),
         generated / "fortran.cpp": fortran(forms),

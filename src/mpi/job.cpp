@@ -46,7 +46,7 @@ constexpr const char* own_abi = "abi";
 // The ABI of the MPI that this process has loaded; "" where it is not known. MPICH's relatives (Intel MPI,
 // MVAPICH, Cray MPICH) share MPICH's.
 std::string loaded_abi() {
-  if (!PMPI_Get_library_version) return {};
+  if (!available(Function::Init) || !PMPI_Get_library_version) return {};
   Dl_info library;
   if (dladdr(reinterpret_cast<void*>(&PMPI_Get_library_version), &library) && library.dli_fname &&
       std::strstr(library.dli_fname, "mpi_abi.so"))

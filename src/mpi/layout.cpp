@@ -10,6 +10,7 @@
 
 #include "device/copy.h"
 #include "mpi/real.h"
+#include "mpi/type_origin.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -21,19 +22,11 @@ bool is_dense(MPI_Datatype datatype) {
   PMPI_Type_get_extent_x(datatype, &lower, &extent);
   PMPI_Type_size_x(datatype, &size);
   if (lower != 0 || extent != size) return false;
-  int integers = 0, addresses = 0, types = 0, combiner = 0;
-  PMPI_Type_get_envelope(datatype, &integers, &addresses, &types, &combiner);
+  const int combiner = combiner_of(datatype);
   if (combiner == MPI_COMBINER_NAMED) return true;
   if (combiner != MPI_COMBINER_DUP && combiner != MPI_COMBINER_CONTIGUOUS && combiner != MPI_COMBINER_RESIZED)
     return false;
-  std::vector<int> i(integers);
-  std::vector<MPI_Aint> a(addresses);
-  std::vector<MPI_Datatype> t(types);
-  PMPI_Type_get_contents(datatype, integers, addresses, types, i.data(), a.data(), t.data());
-  bool dense = is_dense(t[0]);
-  PMPI_Type_get_envelope(t[0], &integers, &addresses, &types, &combiner);
-  if (combiner != MPI_COMBINER_NAMED) PMPI_Type_free(&t[0]);
-  return dense;
+  return is_dense(OriginalType(datatype));
 }
 
 // Where the host MPI must think the buffer is for its first byte to lie at the start of `span`. Not by
@@ -74,9 +67,7 @@ int plain_size(MPI_Datatype datatype) {
   thread_local MPI_Datatype plain = MPI_DATATYPE_NULL;
   thread_local int size = 0;
   if (datatype == plain) return size;
-  int integers = 0, addresses = 0, types = 0, combiner = 0;
-  PMPI_Type_get_envelope(datatype, &integers, &addresses, &types, &combiner);
-  if (combiner != MPI_COMBINER_NAMED || !is_dense(datatype)) return 0;
+  if (combiner_of(datatype) != MPI_COMBINER_NAMED || !is_dense(datatype)) return 0;
   plain = datatype;
   PMPI_Type_size(datatype, &size);
   return size;

@@ -233,4 +233,10 @@ void stop_observing() {
   if (observer_comm != MPI_COMM_NULL) real.Comm_free(&observer_comm);
 }
 
+std::string statistics_as_json() {
+  Report report = observe::own_report();
+  report.seconds = started ? seconds_since_start() : 0;
+  return as_json(report, name_of);
+}
+
 }  // namespace fairlead::mpi

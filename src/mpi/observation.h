@@ -5,11 +5,16 @@
 
 #pragma once
 
+#include <string>
+
 namespace fairlead::mpi {
 
 // MPI_Init, once the log knows its rank.
 void start_observing();
 // MPI_Finalize, when all device messages are over.
 void stop_observing();
+
+// What this process has counted so far, at any time.
+std::string statistics_as_json();
 
 }  // namespace fairlead::mpi

@@ -12,6 +12,7 @@
 #include <iterator>
 
 #include "base/log.h"
+#include "mpi/late_host.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -25,9 +26,9 @@ constexpr const char* profiling_names[] = {
 void* find_by_name(const char* profiling_name) {
   void* address = dlsym(RTLD_NEXT, profiling_name + 1);
   if (!address) address = dlsym(RTLD_NEXT, profiling_name);
-  // The MPI may have been opened after us, outside the search order that RTLD_NEXT walks. The plain name
-  // would find ourselves there.
-  if (!address) address = dlsym(RTLD_DEFAULT, profiling_name);
+  // What was opened after us is outside the search order that RTLD_NEXT walks. The plain name would find ourselves
+  // there.
+  if (!address && meet_late_host()) address = dlsym(RTLD_DEFAULT, profiling_name);
   return address;
 }
 

@@ -5,8 +5,9 @@
 //
 // A slot binds itself at its first call: the next MPI_X in load order (another preloaded tool, then the MPI),
 // else PMPI_X. From then on a call costs one load and one indirect call. It needs no initialisation, so it
-// works before main() and from any thread. Where the host MPI lacks the function, a call logs one line and
-// returns MPI_ERR_OTHER; the slot stays unbound, because a later dlopen() may bring the function.
+// works before main() and from any thread. Where the host MPI lacks the function, a large-count one calls the
+// ordinary one (narrow.h); else a call logs one line and returns MPI_ERR_OTHER, and the slot stays unbound, because a
+// later dlopen() may bring the function.
 
 #pragma once
 
@@ -30,6 +31,7 @@ bool available(Function function);
 
 namespace detail {
 void* find(Function function);          // null where the host MPI lacks it
+void* narrowed(Function function);      // what takes its place then; null where nothing does
 int report_missing(Function function);  // logs once a function; returns MPI_ERR_OTHER
 }  // namespace detail
 
@@ -53,6 +55,7 @@ class Slot<function, int(Parameters...)> {
   // Threads that come here together find and store the same address.
   [[gnu::cold, gnu::noinline]] Address bind() {
     Address address = reinterpret_cast<Address>(detail::find(function));
+    if (!address) address = reinterpret_cast<Address>(detail::narrowed(function));
     address_.store(address, std::memory_order_relaxed);
     return address;
   }

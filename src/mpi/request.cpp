@@ -24,6 +24,7 @@ int cancel(void*, int) {
 void set_empty(MPI_Status* status) {
   status->MPI_SOURCE = MPI_ANY_SOURCE;
   status->MPI_TAG = MPI_ANY_TAG;
+  status->MPI_ERROR = MPI_SUCCESS;
   PMPI_Status_set_cancelled(status, 0);
   set_byte_count(status, 0);
 }

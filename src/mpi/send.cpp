@@ -11,8 +11,8 @@
 namespace fairlead::mpi {
 namespace {
 
-// A host send while device operations are active must not keep us from making progress. `start` is the
-// nonblocking form of the same mode.
+// A host send while device operations are active must not keep us from making progress, as one to nobody does not.
+// `start` is the nonblocking form of the same mode.
 template <auto blocking, auto start, SendMode mode, class Count>
 int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
   CallRecord record(function_of<blocking>);
@@ -24,7 +24,7 @@ int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag,
     return run(operation, MPI_STATUS_IGNORE);
   }
   record.trace_sent(count, datatype, dest, tag, comm);
-  if (mode == SendMode::buffered || !engine().busy())
+  if (mode == SendMode::buffered || dest == MPI_PROC_NULL || !engine().busy())
     return (real.*blocking)(buf, count, datatype, dest, tag, comm);
   MPI_Request request;
   int result = (real.*start)(buf, count, datatype, dest, tag, comm, &request);

@@ -12,14 +12,13 @@
 #include "mpi/front.h"
 #include "mpi/operation.h"
 #include "mpi/stream_check.h"
+#include "mpi/type_origin.h"
 
 namespace fairlead::mpi {
 
 KeptType::KeptType(MPI_Datatype datatype) : datatype_(datatype) {
   if (is_plain(datatype)) return;
-  int integers, addresses, types, combiner = MPI_COMBINER_NAMED;
-  PMPI_Type_get_envelope(datatype, &integers, &addresses, &types, &combiner);
-  own_ = combiner != MPI_COMBINER_NAMED && PMPI_Type_dup(datatype, &datatype_) == MPI_SUCCESS;
+  own_ = combiner_of(datatype) != MPI_COMBINER_NAMED && PMPI_Type_dup(datatype, &datatype_) == MPI_SUCCESS;
 }
 
 KeptType::~KeptType() {

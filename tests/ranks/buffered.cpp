@@ -184,3 +184,20 @@ RANK_TEST(buffered, M4_what_does_not_fit_is_an_error_as_for_host_memory, 2) {
              attach ? "the attached buffer" : "no buffer", outcomes[0], outcomes[1], MPI_ERR_BUFFER);
   }
 }
+
+// As mpi4py's tests do, which make the buffer of the kind of array under test.
+RANK_TEST(buffered, M4_the_attached_buffer_may_be_device_memory, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  Memory in(Place::device, bytes), out(Place::device, bytes), space(Place::device, bytes + MPI_BSEND_OVERHEAD);
+  out.fill(key_of(rank, 4));
+  MUST(MPI_Buffer_attach(space, static_cast<int>(space.bytes())));
+  MUST(MPI_Bsend(out, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+  MUST(MPI_Recv(in, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  EXPECT_HOLDS(in, key_of(peer, 4), bytes);
+  void* address = nullptr;
+  int size_back = 0;
+  MUST(MPI_Buffer_detach(&address, &size_back));
+  EXPECT(address == space.data() && size_back == static_cast<int>(space.bytes()), "detached %p, %d bytes", address,
+         size_back);
+}

@@ -1166,10 +1166,8 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Recv_init, recv_init, RECV_INIT, (void* buf, Intege
 FAIRLEAD_ENTRIES_WITH_BUFFER(Buffer_attach, buffer_attach, BUFFER_ATTACH, (void* buffer, Integer* size,
                  Integer* ierror),
                  (buffer, size, ierror)) {
-  CallRecord record(Function::Buffer_attach);
-  if (!watching()) return host(buffer, size, ierror);
-  if (is_device(buffer)) return report(ierror, refuse(Function::Buffer_attach, MPI_COMM_SELF));
-  host(buffer, size, ierror);
+  if (only_looks_on()) return host(buffer, size, ierror);
+  report(ierror, MPI_Buffer_attach(choice(buffer), *size));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Comm_attach_buffer, comm_attach_buffer, COMM_ATTACH_BUFFER, (Integer* comm,

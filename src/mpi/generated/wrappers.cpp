@@ -7,24 +7,12 @@
 #include "mpi/front.h"
 #include "mpi/real.h"
 #include "mpi/record.h"
+#include "mpi/send_buffer.h"
 
 using namespace fairlead::mpi;
 
 // clang-format off
-
-extern "C" FAIRLEAD_EXPORT int MPI_Buffer_attach(void* buffer, int size) {
-  CallRecord record(Function::Buffer_attach);
-  if (!watching()) return real.Buffer_attach(buffer, size);
-  if (is_device(buffer)) return refuse(Function::Buffer_attach, MPI_COMM_SELF);
-  return real.Buffer_attach(buffer, size);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Buffer_attach_c(void* buffer, MPI_Count size) {
-  CallRecord record(Function::Buffer_attach_c);
-  if (!watching()) return real.Buffer_attach_c(buffer, size);
-  if (is_device(buffer)) return refuse(Function::Buffer_attach_c, MPI_COMM_SELF);
-  return real.Buffer_attach_c(buffer, size);
-}
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_attach_buffer(MPI_Comm comm, void* buffer, int size) {
   CallRecord record(Function::Comm_attach_buffer);
@@ -32,6 +20,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_attach_buffer(MPI_Comm comm, void* buffe
   if (is_device(buffer)) return refuse(Function::Comm_attach_buffer, comm);
   return real.Comm_attach_buffer(comm, buffer, size);
 }
+#endif
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_attach_buffer_c(MPI_Comm comm, void* buffer, MPI_Count size) {
   CallRecord record(Function::Comm_attach_buffer_c);
@@ -39,7 +29,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_attach_buffer_c(MPI_Comm comm, void* buf
   if (is_device(buffer)) return refuse(Function::Comm_attach_buffer_c, comm);
   return real.Comm_attach_buffer_c(comm, buffer, size);
 }
-#if MPI_VERSION >= 4
+#endif
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 extern "C" FAIRLEAD_EXPORT int MPI_Session_attach_buffer(MPI_Session session, void* buffer, int size) {
   CallRecord record(Function::Session_attach_buffer);
@@ -48,7 +39,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_attach_buffer(MPI_Session session, vo
   return real.Session_attach_buffer(session, buffer, size);
 }
 #endif
-#if MPI_VERSION >= 4
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 extern "C" FAIRLEAD_EXPORT int MPI_Session_attach_buffer_c(MPI_Session session, void* buffer,
     MPI_Count size) {
@@ -63,15 +54,20 @@ extern "C" FAIRLEAD_EXPORT int MPI_Buffer_detach(void* buffer_addr, int* size) {
   CallRecord record(Function::Buffer_detach);
   if (!watching()) return real.Buffer_detach(buffer_addr, size);
   Parked parked;
-  return real.Buffer_detach(buffer_addr, size);
+  int result = real.Buffer_detach(buffer_addr, size);
+  if (result == MPI_SUCCESS) give_back_send_buffer(buffer_addr);
+  return result;
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Buffer_detach_c(void* buffer_addr, MPI_Count* size) {
   CallRecord record(Function::Buffer_detach_c);
   if (!watching()) return real.Buffer_detach_c(buffer_addr, size);
   Parked parked;
-  return real.Buffer_detach_c(buffer_addr, size);
+  int result = real.Buffer_detach_c(buffer_addr, size);
+  if (result == MPI_SUCCESS) give_back_send_buffer(buffer_addr);
+  return result;
 }
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer(MPI_Comm comm, void* buffer_addr, int* size) {
   CallRecord record(Function::Comm_detach_buffer);
@@ -80,6 +76,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer(MPI_Comm comm, void* buffe
   Parked parked;
   return real.Comm_detach_buffer(comm, buffer_addr, size);
 }
+#endif
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer_c(MPI_Comm comm, void* buffer_addr, MPI_Count* size) {
   CallRecord record(Function::Comm_detach_buffer_c);
@@ -88,7 +86,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer_c(MPI_Comm comm, void* buf
   Parked parked;
   return real.Comm_detach_buffer_c(comm, buffer_addr, size);
 }
-#if MPI_VERSION >= 4
+#endif
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 extern "C" FAIRLEAD_EXPORT int MPI_Session_detach_buffer(MPI_Session session, void* buffer_addr, int* size) {
   CallRecord record(Function::Session_detach_buffer);
@@ -97,7 +96,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_detach_buffer(MPI_Session session, vo
   return real.Session_detach_buffer(session, buffer_addr, size);
 }
 #endif
-#if MPI_VERSION >= 4
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 extern "C" FAIRLEAD_EXPORT int MPI_Session_detach_buffer_c(MPI_Session session, void* buffer_addr,
     MPI_Count* size) {
@@ -114,6 +113,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Buffer_flush(void) {
   Parked parked;
   return real.Buffer_flush();
 }
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_flush_buffer(MPI_Comm comm) {
   CallRecord record(Function::Comm_flush_buffer);
@@ -122,7 +122,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_flush_buffer(MPI_Comm comm) {
   Parked parked;
   return real.Comm_flush_buffer(comm);
 }
-#if MPI_VERSION >= 4
+#endif
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 extern "C" FAIRLEAD_EXPORT int MPI_Session_flush_buffer(MPI_Session session) {
   CallRecord record(Function::Session_flush_buffer);

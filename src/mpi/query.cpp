@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The functions behind include/fairlead/query.h.
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/options.h"
+#include "device/runtime.h"
+#include "mpi/front.h"
+#include "mpi/host_mpi.h"
+#include "mpi/observation.h"
+#include "mpi/real.h"
+#include "observe/report.h"
+#include "observe/text.h"
+
+#pragma weak PMPI_Get_library_version  // as in host_mpi.h
+
+namespace fairlead::mpi {
+namespace {
+
+using observe::append;
+using observe::json_string;
+
+#if defined(OPEN_MPI)
+constexpr const char* abi = "openmpi";
+#elif defined(MPICH_VERSION) || defined(I_MPI_VERSION)
+constexpr const char* abi = "mpich";
+#else
+constexpr const char* abi = "abi";
+#endif
+
+std::string host_version() {
+  if (!available(Function::Init) || !PMPI_Get_library_version) return {};
+  static char version[64 * 1024];  // as long as any MPI's may be
+  int length = 0;
+  if (PMPI_Get_library_version(version, &length) != MPI_SUCCESS) return {};
+  return {version, std::strcspn(version, "\n")};
+}
+
+std::string json_of_devices(device::Runtime* runtime) {
+  std::string text;
+  int count = 0;
+  if (!runtime || runtime->initialize() != device::Error::none ||
+      runtime->device_count(&count) != device::Error::none)
+    return text;
+  for (int device = 0; device < count; ++device) {
+    device::DeviceInfo info{};
+    if (runtime->device_info(device, &info) != device::Error::none) continue;
+    text += (text.empty() ? "" : ", ") + ("{\"name\": " + json_string(info.name));
+    append(&text, ", \"pci\": \"%.15s\", \"memory\": %zu}", info.pci, info.memory);
+  }
+  return text;
+}
+
+std::string json_of_options() {
+  std::string text;
+  for (const OptionReport& option : describe_options()) {
+    if (option.origin == "default") continue;
+    text += (text.empty() ? "" : ", ") + ("{\"name\": " + json_string(option.name));
+    text += ", \"variable\": " + json_string(option.variable) + ", \"value\": " + json_string(option.value) +
+            ", \"origin\": " + json_string(option.origin) + "}";
+  }
+  return text;
+}
+
+std::string info() {
+  device::Runtime* runtime = options().enabled ? device::runtime() : nullptr;
+  std::string text = "{\"version\": \"" FAIRLEAD_VERSION "\", \"abi\": " + json_string(abi);
+  text += ", \"mpi\": " + json_string(host_version());
+  text += ", \"provider\": " + json_string(runtime ? runtime->name() : "none");
+  append(&text, ", \"driver\": %d, \"active\": %s", runtime ? runtime->version() : 0, watching() ? "true" : "false");
+  text += ", \"devices\": [" + json_of_devices(runtime) + "], \"options\": [" + json_of_options() + "]}\n";
+  return text;
+}
+
+size_t hand_out(const std::string& from, char* text, size_t bytes) {
+  if (bytes > 0) {
+    const size_t length = std::min(from.size(), bytes - 1);
+    std::memcpy(text, from.data(), length);
+    text[length] = '\0';
+  }
+  return from.size() + 1;
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+extern "C" FAIRLEAD_EXPORT size_t fairlead_info(char* text, size_t bytes) {
+  return fairlead::mpi::hand_out(fairlead::mpi::info(), text, bytes);
+}
+
+extern "C" FAIRLEAD_EXPORT size_t fairlead_statistics(char* text, size_t bytes) {
+  return fairlead::mpi::hand_out(fairlead::mpi::statistics_as_json(), text, bytes);
+}

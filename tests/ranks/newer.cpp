@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Functions of MPI 4 that Fairlead offers although the host MPI may lack them, and what programs may do with the
+// arguments of others: as mpi4py does, which looks for functions by weak references and frees arrays early.
+
+#include <algorithm>
+#include <vector>
+
+#include "harness.h"
+#include "mpi4.h"
+
+using namespace ranks;
+
+namespace {
+
+using LargeSend = int(const void*, MPI_Count, MPI_Datatype, int, int, MPI_Comm);
+using LargeRecv = int(void*, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Status*);
+using LargeAllgatherv = int(const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*, const MPI_Aint*,
+                            MPI_Datatype, MPI_Comm);
+using LargeGatherv = int(const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*, const MPI_Aint*,
+                         MPI_Datatype, int, MPI_Comm);
+using LargeIalltoallv = int(const void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, void*, const MPI_Count*,
+                            const MPI_Aint*, MPI_Datatype, MPI_Comm, MPI_Request*);
+using LargePack = int(const void*, MPI_Count, MPI_Datatype, void*, MPI_Count, MPI_Count*, MPI_Comm);
+using LargeContiguous = int(MPI_Count, MPI_Datatype, MPI_Datatype*);
+using AllgathervInit = int(const void*, int, MPI_Datatype, void*, const int*, const int*, MPI_Datatype, MPI_Comm,
+                           MPI_Info, MPI_Request*);
+
+template <class Signature>
+Signature* required(const char* name) {
+  auto* function = mpi4::find<Signature>(name);
+  if (!function) skip("neither Fairlead nor this MPI has the function");
+  return function;
+}
+
+constexpr int block = 300;
+
+}  // namespace
+
+RANK_TEST(newer, large_counts_arrive, 2) {
+  auto* send = required<LargeSend>("MPI_Send_c");
+  auto* receive = required<LargeRecv>("MPI_Recv_c");
+  if (!send || !receive) return;
+  for (Place place : host_and_device) {
+    Memory buffer(place, block);
+    MPI_Status status;
+    if (rank == 0) MUST(send(buffer.fill(key_of(1)), block, MPI_BYTE, 1, 3, MPI_COMM_WORLD));
+    if (rank != 1) continue;
+    MUST(receive(buffer, block, MPI_BYTE, 0, 3, MPI_COMM_WORLD, &status));
+    EXPECT_STATUS(status, 0, 3, block);
+    EXPECT_HOLDS(buffer, key_of(1), block);
+  }
+}
+
+RANK_TEST(newer, large_arrays_of_counts_arrive, 2) {
+  auto* allgatherv = required<LargeAllgatherv>("MPI_Allgatherv_c");
+  auto* gatherv = required<LargeGatherv>("MPI_Gatherv_c");
+  auto* ialltoallv = required<LargeIalltoallv>("MPI_Ialltoallv_c");
+  if (!allgatherv || !gatherv || !ialltoallv) return;
+  std::vector<MPI_Count> counts(size, block);
+  std::vector<MPI_Aint> places(size);
+  for (int i = 0; i < size; ++i) places[i] = static_cast<MPI_Aint>(block) * i;
+  const size_t whole = static_cast<size_t>(block) * size;
+  for (Place place : host_and_device) {
+    std::vector<char> wanted(whole), of_peers(whole);
+    for (int from = 0; from < size; ++from) {
+      write_pattern(key_of(from), &wanted[places[from]], block);
+      std::vector<char> sent(whole);
+      write_pattern(key_of(from, 2), sent.data(), whole);
+      std::copy_n(&sent[places[rank]], block, &of_peers[places[from]]);
+    }
+    Memory mine(place, block), all(place, whole), to_all(place, whole), from_all(place, whole);
+    mine.fill(key_of(rank));
+    to_all.fill(key_of(rank, 2));
+    std::string why;
+    MUST(allgatherv(mine, block, MPI_BYTE, all, counts.data(), places.data(), MPI_BYTE, MPI_COMM_WORLD));
+    EXPECT(all.holds(wanted, &why), "allgatherv: %s", why.c_str());
+    all.clear();
+    // Where nothing is received, the arrays may be anything.
+    const auto* nowhere = reinterpret_cast<const MPI_Count*>(8);
+    const auto* no_places = reinterpret_cast<const MPI_Aint*>(8);
+    MUST(gatherv(mine, block, MPI_BYTE, all, rank == 0 ? counts.data() : nowhere, rank == 0 ? places.data() : no_places,
+                 MPI_BYTE, 0, MPI_COMM_WORLD));
+    if (rank == 0) EXPECT(all.holds(wanted, &why), "gatherv: %s", why.c_str());
+    MPI_Request request;
+    MUST(ialltoallv(to_all, counts.data(), places.data(), MPI_BYTE, from_all, counts.data(), places.data(), MPI_BYTE,
+                    MPI_COMM_WORLD, &request));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    EXPECT(from_all.holds(of_peers, &why), "ialltoallv: %s", why.c_str());
+  }
+}
+
+RANK_TEST(newer, a_large_position_is_written, 1) {
+  auto* pack = required<LargePack>("MPI_Pack_c");
+  if (!pack) return;
+  char from[8] = {}, to[64];
+  MPI_Count position = 8;
+  MUST(pack(from, 8, MPI_BYTE, to, sizeof to, &position, MPI_COMM_SELF));
+  EXPECT(position == 16, "the position is %lld", static_cast<long long>(position));
+}
+
+// MPICH 5 does not tell of such a type to who asks by the ordinary functions.
+RANK_TEST(newer, types_made_by_large_counts_arrive, 2) {
+  auto* contiguous = required<LargeContiguous>("MPI_Type_contiguous_c");
+  if (!contiguous) return;
+  MPI_Datatype type;
+  MUST(contiguous(block, MPI_BYTE, &type));
+  MUST(MPI_Type_commit(&type));
+  for (Place place : host_and_device) {
+    Memory mine(place, 2 * block), got(place, 2 * block);
+    mine.fill(key_of(rank, 5));
+    MUST(MPI_Sendrecv(mine, 2, type, (rank + 1) % size, 4, got, 2, type, (rank + size - 1) % size, 4, MPI_COMM_WORLD,
+                      MPI_STATUS_IGNORE));
+    EXPECT_HOLDS(got, key_of((rank + size - 1) % size, 5), 2 * block);
+  }
+  MUST(MPI_Type_free(&type));
+}
+
+RANK_TEST(newer, a_count_that_no_function_takes_is_an_error, 1) {
+  auto* send = required<LargeSend>("MPI_Send_c");
+  if (!send) return;
+  if (dlsym(RTLD_DEFAULT, "PMPI_Send_c")) return skip("this MPI takes it");
+  constexpr MPI_Count beyond_int = MPI_Count{1} << 31;
+  EXPECT_ERROR(send(nullptr, beyond_int, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD), MPI_ERR_OTHER);
+}
+
+// mpi4py 4.1 frees the counts of some persistent collectives when it has made them; host MPIs have read them by then.
+RANK_TEST(newer, arrays_of_persistent_collectives_may_go, 2) {
+  auto* init = required<AllgathervInit>("MPI_Allgatherv_init");
+  if (!init || host_oracle) return;
+  const size_t whole = static_cast<size_t>(block) * size;
+  for (Place place : host_and_device) {
+    Memory mine(place, block), all(place, whole);
+    mine.fill(key_of(rank));
+    std::vector<int> counts(size, block), places(size);
+    for (int i = 0; i < size; ++i) places[i] = block * i;
+    MPI_Request request;
+    MUST(init(mine, block, MPI_BYTE, all, counts.data(), places.data(), MPI_BYTE, MPI_COMM_WORLD, MPI_INFO_NULL,
+              &request));
+    counts.assign(size, -1);
+    places.assign(size, 1 << 30);
+    MUST(MPI_Start(&request));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    MUST(MPI_Request_free(&request));
+    std::vector<char> wanted(whole);
+    for (int from = 0; from < size; ++from) write_pattern(key_of(from), &wanted[from * block], block);
+    std::string why;
+    EXPECT(all.holds(wanted, &why), "%s", why.c_str());
+  }
+}
+
+RANK_TEST(newer, an_empty_status_tells_of_no_error, 1) {
+  if (!mpi4::Request_get_status_any) return skip("neither Fairlead nor this MPI has MPI_Request_get_status_any");
+  MPI_Request none = MPI_REQUEST_NULL;
+  MPI_Status status;
+  status.MPI_ERROR = MPI_ERR_OTHER;
+  int index = 0, flag = 0;
+  MUST(mpi4::Request_get_status_any(1, &none, &index, &flag, &status));
+  EXPECT(flag && index == MPI_UNDEFINED, "flag %d, index %d", flag, index);
+  EXPECT_EMPTY(status);
+  EXPECT(status.MPI_ERROR == MPI_SUCCESS, "the error is %d", status.MPI_ERROR);
+}
