@@ -64,6 +64,7 @@ is_present() { # the words of a requirement's middle column
   case $1 in
     command) command -v "$2" >/dev/null ;;
     header) has_header "$2" ;;
+    module) /usr/bin/python3 -c "import $2" 2>/dev/null ;;
     mpi) has_mpi ;;
   esac
 }

@@ -202,6 +202,7 @@ void finish_trace() {
 }  // namespace
 
 void start_observing() {
+  started = observe::now();
   PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
   wanted = asked_for();
@@ -213,7 +214,6 @@ void start_observing() {
   if (world_rank == 0 && wanted.statistics) warn_if_unwritable("statistics", options().stats_file);
   if (world_rank == 0 && wanted.trace) warn_if_unwritable("trace", options().trace);
   if (wanted.trace) clock_fit.first = compare_clocks(observer_comm);
-  started = observe::now();
   // A rank that was told otherwise than the first takes what it finds.
   if (wanted.ranges) observe::open_ranges(options().ranges == "off" ? "auto" : options().ranges.c_str());
   if (wanted.trace) observe::open_trace(static_cast<uint64_t>(options().trace_events), world_rank);

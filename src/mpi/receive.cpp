@@ -17,6 +17,8 @@ int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI
   UserBuffer buffer{buf, count, datatype};
   if (!watching()) return (real.*blocking)(buf, count, datatype, source, tag, comm, status);
   bool device = is_device(&buffer);
+  if (!device && source == MPI_PROC_NULL)
+    return (real.*blocking)(buf, count, datatype, source, tag, comm, status);
   if (!device && !engine().busy()) {
     int room = room_of(count, datatype);
     if (may_swallow_offers(room))

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the libraries and programs of Fairlead are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class HomeError(RuntimeError):
+    """The libraries or programs of Fairlead are not where they should be; the message names the remedy."""
+
+
+def home() -> Path:
+    """The folder that holds bin/fairlead, lib/ and libexec/: FAIRLEAD_HOME, else what this package brought.
+
+    Raises HomeError where there is none, as in a checkout that was not installed.
+    """
+    given = os.environ.get("FAIRLEAD_HOME")
+    folder = Path(given) if given else Path(__file__).resolve().parent / "home"
+    if (folder / "bin" / "fairlead").is_file():
+        return folder
+    if given:
+        raise HomeError(f"FAIRLEAD_HOME is {given}, which holds no bin/fairlead; unset it, or set it to an "
+                        "installed Fairlead or a build folder")
+    raise HomeError("this package holds no programs of Fairlead; install it with pip, or set FAIRLEAD_HOME to an "
+                    "installed Fairlead or a build folder")
+
+
+def library_file(name: str) -> Path:
+    """The path of a library of Fairlead by its file name. Raises HomeError where there is none."""
+    folder = home()
+    for place in sorted(folder.glob("lib*")) + sorted(folder.glob("lib/*-linux-gnu")):
+        if (place / name).is_file():
+            return place / name
+    raise HomeError(f"{folder} holds no {name}: this Fairlead was built without that MPI; build it again with the "
+                    "MPI's mpicc in FAIRLEAD_MPICC")
+
+
+def library(abi: str | None = None) -> Path:
+    """The library to preload, as LD_PRELOAD takes it.
+
+    abi: "openmpi", "mpich" or "abi" (the standard ABI of MPI 5); None: that of the MPI which mpi4py loads in this
+    environment, which is found by starting a Python.
+
+    Raises HomeError where this Fairlead has no library for it, or no MPI can be found.
+    """
+    if abi is None:
+        from ._mpi import mpi_of_mpi4py
+
+        abi = mpi_of_mpi4py().abi
+    return library_file(f"libfairlead-{abi}.so")
