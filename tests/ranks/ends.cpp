@@ -345,8 +345,8 @@ RANK_TEST(ends, M11_gaps_on_the_device_give_right_data_or_an_error, 2) {
   MUST(MPI_Type_free(&every_third));
 }
 
-RANK_TEST(ends, M11_absolute_addresses_in_a_datatype, 2) {
-  // MPI_BOTTOM with a type whose blocks name device memory: one block, and two of one allocation.
+// A type whose blocks name device memory, one block or two of one allocation, from an address that is none.
+static void send_from(MPI_Aint distance) {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
   for (size_t bytes : {size_t{8}, size_t{4096}, size_t{300000}}) {
@@ -357,7 +357,9 @@ RANK_TEST(ends, M11_absolute_addresses_in_a_datatype, 2) {
         MUST(MPI_Get_address(buffer, &address));
         const int half = static_cast<int>(bytes / 2), quarter = half / 2;
         const int lengths[] = {whole ? static_cast<int>(bytes) : half, quarter};
-        const MPI_Aint addresses[] = {address, address + half + quarter};
+        void* const origin = distance ? reinterpret_cast<void*>(address - distance) : MPI_BOTTOM;
+        const MPI_Aint first = distance ? distance : address;
+        const MPI_Aint addresses[] = {first, first + half + quarter};
         MPI_Datatype type;
         MUST(MPI_Type_create_hindexed(whole ? 1 : 2, lengths, addresses, MPI_BYTE, &type));
         MUST(MPI_Type_commit(&type));
@@ -366,23 +368,23 @@ RANK_TEST(ends, M11_absolute_addresses_in_a_datatype, 2) {
         if (rank < peer) {
           buffer.fill(key);
           if (nonblocking)
-            MUST(MPI_Isend(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD, &request));
+            MUST(MPI_Isend(origin, 1, type, peer, tag, MPI_COMM_WORLD, &request));
           else
-            MUST(MPI_Send(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD));
+            MUST(MPI_Send(origin, 1, type, peer, tag, MPI_COMM_WORLD));
           MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
         } else {
           if (nonblocking)
-            MUST(MPI_Irecv(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD, &request));
+            MUST(MPI_Irecv(origin, 1, type, peer, tag, MPI_COMM_WORLD, &request));
           else
-            MUST(MPI_Recv(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            MUST(MPI_Recv(origin, 1, type, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
           MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
           std::vector<char> found(bytes), sent(bytes);
           buffer.read(found.data(), bytes);
           write_pattern(key, sent.data(), bytes);
           for (int block = 0; block < (whole ? 1 : 2); ++block) {
-            const MPI_Aint first = addresses[block] - address;
-            EXPECT(std::equal(found.begin() + first, found.begin() + first + lengths[block],
-                              sent.begin() + first),
+            const MPI_Aint offset = addresses[block] - first;
+            EXPECT(std::equal(found.begin() + offset, found.begin() + offset + lengths[block],
+                              sent.begin() + offset),
                    "block %d of a message of %zu bytes is wrong", block, bytes);
           }
         }
@@ -390,4 +392,12 @@ RANK_TEST(ends, M11_absolute_addresses_in_a_datatype, 2) {
       }
     }
   }
+}
+
+RANK_TEST(ends, M11_absolute_addresses_in_a_datatype, 2) {
+  send_from(0);
+}
+
+RANK_TEST(ends, M11_blocks_far_from_the_buffer_s_address, 2) {
+  send_from(MPI_Aint{1} << 33);
 }

@@ -70,16 +70,21 @@ void print_place(const char* what) {
     _exit(exit_hang);
 }
 
-void on_alarm(int) {
-  print_place("hangs");
+void print_stack() {
   void* frames[64];
   backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
+}
+
+void on_alarm(int) {
+  print_place("hangs");
+  print_stack();
   sleep(1);  // lets the other ranks say where they are before the launcher ends them
   _exit(exit_hang);
 }
 
 void on_crash(int signal_number) {
   print_place(signal_number == SIGABRT ? "aborts" : "crashes");
+  print_stack();
   signal(signal_number, SIG_DFL);
   raise(signal_number);
 }
