@@ -142,7 +142,9 @@ int Receive::post() {
   native_ = into_device() && network::native() && matched_ == MPI_MESSAGE_NULL &&
             network::reaches(rank_in_world(comm_, key_.source));
   place_.give_back();
-  if (!lands_in_bounce() && !native_) place_ = LandingPlace(buffer_.address, key_.source, comm_);
+  // What has gaps may share its address with others and none of its bytes.
+  if (layout_.contiguous && !lands_in_bounce() && !native_)
+    place_ = LandingPlace(buffer_.address, key_.source, comm_);
   in_bounce_ = lands_in_bounce();
   if (own_request_ != MPI_REQUEST_NULL && !place_.descriptors_may_meet()) {
     if (in_bounce_)

@@ -283,6 +283,7 @@ void SendOffer::flush() {
   // that the receiver was faster.
   while (!stream_) {
     advance();
+    if (stream_) break;  // refused meanwhile: what was proven does not hold for this message
     OfferState state = slot_->state.load(std::memory_order_acquire);
     if (finished_ || proven() || state == OfferState::claimed) return;
     if (state == OfferState::offered) buffer();
