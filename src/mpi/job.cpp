@@ -23,6 +23,7 @@
 #include "mpi/communicator.h"
 #include "mpi/engine.h"
 #include "mpi/front.h"
+#include "mpi/host_version.h"
 #include "mpi/leaks.h"
 #include "mpi/meeting_point.h"
 #include "mpi/network.h"
@@ -35,14 +36,6 @@
 namespace fairlead::mpi {
 namespace {
 
-#if defined(OPEN_MPI)
-constexpr const char* own_abi = "openmpi";
-#elif defined(MPICH_VERSION) || defined(I_MPI_VERSION)
-constexpr const char* own_abi = "mpich";
-#else
-constexpr const char* own_abi = "abi";
-#endif
-
 // The ABI of the MPI that this process has loaded; "" where it is not known. MPICH's relatives (Intel MPI,
 // MVAPICH, Cray MPICH) share MPICH's.
 std::string loaded_abi() {
@@ -51,11 +44,7 @@ std::string loaded_abi() {
   if (dladdr(reinterpret_cast<void*>(&PMPI_Get_library_version), &library) && library.dli_fname &&
       std::strstr(library.dli_fname, "mpi_abi.so"))
     return "abi";
-  // As long as any MPI's, not only ours, may be.
-  static char version[64 * 1024];
-  int length = 0;
-  if (PMPI_Get_library_version(version, &length) != 0) return {};
-  std::string first_line(version, std::strcspn(version, "\n"));
+  const std::string first_line = host_version();
   if (first_line.find("Open MPI") != std::string::npos) return "openmpi";
   for (const char* name : {"MPICH", "Intel(R) MPI", "MVAPICH"})
     if (first_line.find(name) != std::string::npos) return "mpich";

@@ -9,35 +9,17 @@
 #include "base/options.h"
 #include "device/runtime.h"
 #include "mpi/front.h"
-#include "mpi/host_mpi.h"
+#include "mpi/host_version.h"
 #include "mpi/observation.h"
 #include "mpi/real.h"
 #include "observe/report.h"
 #include "observe/text.h"
-
-#pragma weak PMPI_Get_library_version  // as in host_mpi.h
 
 namespace fairlead::mpi {
 namespace {
 
 using observe::append;
 using observe::json_string;
-
-#if defined(OPEN_MPI)
-constexpr const char* abi = "openmpi";
-#elif defined(MPICH_VERSION) || defined(I_MPI_VERSION)
-constexpr const char* abi = "mpich";
-#else
-constexpr const char* abi = "abi";
-#endif
-
-std::string host_version() {
-  if (!available(Function::Init) || !PMPI_Get_library_version) return {};
-  static char version[64 * 1024];  // as long as any MPI's may be
-  int length = 0;
-  if (PMPI_Get_library_version(version, &length) != MPI_SUCCESS) return {};
-  return {version, std::strcspn(version, "\n")};
-}
 
 std::string json_of_devices(device::Runtime* runtime) {
   std::string text;
@@ -67,10 +49,11 @@ std::string json_of_options() {
 
 std::string info() {
   device::Runtime* runtime = options().enabled ? device::runtime() : nullptr;
-  std::string text = "{\"version\": \"" FAIRLEAD_VERSION "\", \"abi\": " + json_string(abi);
+  std::string text = "{\"version\": \"" FAIRLEAD_VERSION "\", \"abi\": " + json_string(own_abi);
   text += ", \"mpi\": " + json_string(host_version());
   text += ", \"provider\": " + json_string(runtime ? runtime->name() : "none");
-  append(&text, ", \"driver\": %d, \"active\": %s", runtime ? runtime->version() : 0, watching() ? "true" : "false");
+  append(&text, ", \"driver\": %d, \"active\": %s", runtime ? runtime->version() : 0,
+         watching() ? "true" : "false");
   text += ", \"devices\": [" + json_of_devices(runtime) + "], \"options\": [" + json_of_options() + "]}\n";
   return text;
 }
