@@ -146,7 +146,9 @@ int Receive::post() {
   if (layout_.contiguous && !lands_in_bounce() && !native_)
     place_ = LandingPlace(buffer_.address, key_.source, comm_);
   in_bounce_ = lands_in_bounce();
-  if (own_request_ != MPI_REQUEST_NULL && !place_.descriptors_may_meet()) {
+  // A message that a probe has taken out of the way is matched already: the host's request would never meet
+  // it.
+  if (own_request_ != MPI_REQUEST_NULL && matched_ == MPI_MESSAGE_NULL && !place_.descriptors_may_meet()) {
     if (in_bounce_)
       std::memset(bounce_.data(), 0, p2p::descriptor_bytes);
     else

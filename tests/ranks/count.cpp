@@ -177,6 +177,73 @@ RANK_TEST(count, M2_probed_messages_wait_while_others_are_received, 2) {
   }
 }
 
+RANK_TEST(count, M2_every_receive_finds_what_a_probe_passed_over, 2) {
+  // To tell the length of the second message, a probe must take the first one out of its way.
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  constexpr int passed_over = 1, probed_for = 2;
+  constexpr size_t second = 500;
+  enum class Form { recv, irecv, sendrecv, mrecv, persistent };
+  for (Form form : {Form::recv, Form::irecv, Form::sendrecv, Form::mrecv, Form::persistent}) {
+    for (size_t first : {13, 4000, 200000}) {
+      for (Place to : host_and_device) {
+        const uint64_t key_of_first = key(30, first), key_of_second = key(31, first);
+        const int count = static_cast<int>(first);
+        if (rank < peer) {
+          Memory a(Place::host, first), b(Place::device, second);
+          a.fill(key_of_first), b.fill(key_of_second);
+          MPI_Request requests[3];
+          MUST(MPI_Isend(a, count, MPI_BYTE, peer, passed_over, MPI_COMM_WORLD, &requests[0]));
+          MUST(MPI_Isend(b, second, MPI_BYTE, peer, probed_for, MPI_COMM_WORLD, &requests[1]));
+          MUST(MPI_Isend(a, count, MPI_BYTE, peer, passed_over, MPI_COMM_WORLD, &requests[2]));
+          MUST(MPI_Waitall(3, requests, MPI_STATUSES_IGNORE));
+          continue;
+        }
+        MPI_Status status;
+        MUST(MPI_Probe(peer, probed_for, MPI_COMM_WORLD, &status));
+        EXPECT_STATUS(status, peer, probed_for, second);
+        Memory a(to, first + 100), b(Place::device, second);
+        const int room = count + 100;
+        MPI_Request request = MPI_REQUEST_NULL;
+        MPI_Message message;
+        if (form == Form::persistent)
+          MUST(MPI_Recv_init(a, room, MPI_BYTE, peer, passed_over, MPI_COMM_WORLD, &request));
+        // The second time nothing lies in the way of anything.
+        for (int time = 0; time < 2; ++time) {
+          a.clear();
+          switch (form) {
+            case Form::recv:
+              MUST(MPI_Recv(a, room, MPI_BYTE, peer, passed_over, MPI_COMM_WORLD, &status));
+              break;
+            case Form::irecv:
+              MUST(MPI_Irecv(a, room, MPI_BYTE, peer, passed_over, MPI_COMM_WORLD, &request));
+              MUST(MPI_Wait(&request, &status));
+              break;
+            case Form::sendrecv:
+              MUST(MPI_Sendrecv(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, 0, a, room, MPI_BYTE, peer, passed_over,
+                                MPI_COMM_WORLD, &status));
+              break;
+            case Form::mrecv:
+              MUST(MPI_Mprobe(peer, passed_over, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE));
+              MUST(MPI_Mrecv(a, room, MPI_BYTE, &message, &status));
+              break;
+            case Form::persistent:
+              MUST(MPI_Start(&request));
+              MUST(MPI_Wait(&request, &status));
+              break;
+          }
+          EXPECT_STATUS(status, peer, passed_over, first);
+          EXPECT_HOLDS(a, key_of_first, first);
+        }
+        if (form == Form::persistent) MUST(MPI_Request_free(&request));
+        MUST(MPI_Recv(b, second, MPI_BYTE, peer, probed_for, MPI_COMM_WORLD, &status));
+        EXPECT_STATUS(status, peer, probed_for, second);
+        EXPECT_HOLDS(b, key_of_second, second);
+      }
+    }
+  }
+}
+
 RANK_TEST(count, M2_messages_like_descriptors_in_length_are_payload, 2) {
   // Host messages around the length of a descriptor, with contents that look like anything, into receives
   // that expect a device sender, interleaved with true device messages.
