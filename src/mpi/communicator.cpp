@@ -40,7 +40,7 @@ WorldRanks* find_world_ranks(MPI_Comm comm) {
   PMPI_Group_translate_ranks(mine, size, own.data(), world, ranks->data());
   PMPI_Group_free(&mine);
   PMPI_Group_free(&world);
-  std::replace(ranks->begin(), ranks->end(), MPI_UNDEFINED, -1);
+  std::replace(ranks->begin(), ranks->end(), int{MPI_UNDEFINED}, -1);
   return ranks;
 }
 
