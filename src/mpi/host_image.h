@@ -48,6 +48,7 @@ class StagedBuffers {
 
  private:
   HostImage read_, written_;
+  bool both_empty_ = false;
 };
 
 }  // namespace fairlead::mpi

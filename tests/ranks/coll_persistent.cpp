@@ -51,6 +51,8 @@ using AllgatherInit = int (*)(const void*, int, MPI_Datatype, void*, int, MPI_Da
                               MPI_Request*);
 using AllreduceInit = int (*)(const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info,
                               MPI_Request*);
+using AlltoallvInit = int (*)(const void*, const int*, const int*, MPI_Datatype, void*, const int*,
+                              const int*, MPI_Datatype, MPI_Comm, MPI_Info, MPI_Request*);
 template <class Init>
 Init init(const char* name) {
   return reinterpret_cast<Init>(dlsym(RTLD_DEFAULT, name));
@@ -202,4 +204,23 @@ RANK_TEST(pcollectives, keep_what_the_program_frees, 2) {
   }
   for (MPI_Request& request : requests) MUST(MPI_Request_free(&request));
   if (host_oracle) free_all();
+}
+
+RANK_TEST(pcollectives, without_elements_may_name_one_address_twice, 1) {
+  if (missing()) return;
+  const auto alltoallv_init = init<AlltoallvInit>("MPI_Alltoallv_init");
+  const std::vector<int> none(static_cast<size_t>(size), 0);
+  for (Place place : host_and_device) {
+    Memory buffer(place, 64);
+    buffer.fill(key_of(9));
+    MPI_Request request;
+    MUST(alltoallv_init(buffer, none.data(), none.data(), MPI_INT, buffer, none.data(), none.data(), MPI_INT,
+                        MPI_COMM_WORLD, MPI_INFO_NULL, &request));
+    for (int round = 0; round < 2; ++round) {
+      MUST(MPI_Start(&request));
+      MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
+    MUST(MPI_Request_free(&request));
+    EXPECT_HOLDS(buffer, key_of(9), 64);
+  }
 }
