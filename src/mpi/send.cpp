@@ -11,8 +11,8 @@
 namespace fairlead::mpi {
 namespace {
 
-// A host send while device operations are active must not keep us from making progress, as one to nobody does not.
-// `start` is the nonblocking form of the same mode.
+// A host send while device operations are active must not keep us from making progress, as one to nobody does
+// not. `start` is the nonblocking form of the same mode.
 template <auto blocking, auto start, SendMode mode, class Count>
 int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
   CallRecord record(function_of<blocking>);
@@ -37,6 +37,11 @@ int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag
   CallRecord record(function_of<start>);
   record.add_bytes(count, datatype);
   UserBuffer buffer{const_cast<void*>(buf), count, datatype};
+  if (watching() && dest == MPI_PROC_NULL) {
+    // Nothing will leave, so a device address does no harm, but the host MPI need not see it.
+    bool hide = is_device(&buffer);
+    return (real.*start)(hide ? nullptr : buf, hide ? 0 : count, datatype, dest, tag, comm, request);
+  }
   if (!watching() || !is_device(&buffer)) {
     record.trace_sent(count, datatype, dest, tag, comm);
     return (real.*start)(buf, count, datatype, dest, tag, comm, request);

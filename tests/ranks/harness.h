@@ -7,7 +7,7 @@
 //
 // Environment:
 //   TEST_MEMORY=host        every "device" buffer is host memory: the tests must pass on a plain MPI
-//   TEST_MEMORY=pool|virtual  it is stream-ordered or virtual device memory
+//   TEST_MEMORY=pool|virtual|managed  it is stream-ordered, virtual or managed device memory
 //   TEST_TOLERATE_ERRORS=1  an MPI error is an acceptable answer; wrong data and hangs are not
 //   TEST_THREADS=1          MPI is initialised with MPI_THREAD_MULTIPLE, which the theme `threads` needs
 //   TEST_FLAGS_FILE=path    where SharedFlags lie when the ranks are on several nodes of one machine

@@ -35,6 +35,7 @@ fairlead_device_memory kind_of_device_memory() {
   const char* wanted = getenv("TEST_MEMORY");
   if (wanted != nullptr && strcmp(wanted, "pool") == 0) return FAIRLEAD_MEMORY_POOL;
   if (wanted != nullptr && strcmp(wanted, "virtual") == 0) return FAIRLEAD_MEMORY_VIRTUAL;
+  if (wanted != nullptr && strcmp(wanted, "managed") == 0) return FAIRLEAD_MEMORY_MANAGED;
   return FAIRLEAD_MEMORY_DEVICE;
 }
 
