@@ -24,15 +24,16 @@ constexpr size_t remembered = 4096;
 
 std::mutex mutex;
 
-// Could it be a descriptor from another node? What is sent there cannot be known here.
-bool comes_from_outside(int source, MPI_Comm comm) {
-  if (network::native()) return false;
+// Could it be a descriptor from another node? What is sent there cannot be known here, but only long messages
+// are streams.
+bool comes_from_outside(MPI_Count bytes, int source, MPI_Comm comm) {
+  if (network::native() || bytes <= static_cast<MPI_Count>(network::chunk_bytes())) return false;
   return source == MPI_ANY_SOURCE ? network::exists() : network::reaches(rank_in_world(comm, source));
 }
 
 }  // namespace
 
-LandingPlace::LandingPlace(const void* address, int source, MPI_Comm comm) {
+LandingPlace::LandingPlace(const void* address, MPI_Count bytes, int source, MPI_Comm comm) {
   static auto& places = *new std::unordered_map<const void*, Receives>;
   bool taken;
   {
@@ -44,7 +45,7 @@ LandingPlace::LandingPlace(const void* address, int source, MPI_Comm comm) {
   }
   if (taken) {
     node::Node* node = engine().node();
-    may_meet_ = comes_from_outside(source, comm) || (node && node->descriptors_sent());
+    may_meet_ = comes_from_outside(bytes, source, comm) || (node && node->descriptors_sent());
     if (!may_meet_ && node) {
       // Either this rank sees now that descriptors are sent, or their senders see that they would be in
       // danger.

@@ -19,8 +19,8 @@ namespace fairlead::mpi {
 class LandingPlace {
  public:
   LandingPlace() = default;
-  // For a receive from this rank of the communicator, or from any.
-  LandingPlace(const void* address, int source, MPI_Comm comm);
+  // For a receive of up to `bytes` from this rank of the communicator, or from any.
+  LandingPlace(const void* address, MPI_Count bytes, int source, MPI_Comm comm);
   ~LandingPlace() { give_back(); }
   LandingPlace(const LandingPlace&) = delete;
   LandingPlace& operator=(LandingPlace&& other) noexcept;

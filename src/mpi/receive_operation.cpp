@@ -144,7 +144,7 @@ int Receive::post() {
   place_.give_back();
   // What has gaps may share its address with others and none of its bytes.
   if (layout_.contiguous && !lands_in_bounce() && !native_)
-    place_ = LandingPlace(buffer_.address, key_.source, comm_);
+    place_ = LandingPlace(buffer_.address, layout_.bytes, key_.source, comm_);
   in_bounce_ = lands_in_bounce();
   // A message that a probe has taken out of the way is matched already: the host's request would never meet
   // it.

@@ -48,33 +48,10 @@ std::vector<Memory> outgoing() {
   return buffers;
 }
 
-}  // namespace
-
-RANK_TEST(order, M1_blocking_messages_of_one_tag_arrive_as_sent, 2) {
-  const int peer = partner();
-  if (peer == MPI_PROC_NULL) return;
-  for (int message = 0; message < message_count; ++message) {
-    if (rank < peer) {
-      Memory buffer(sender_place(message), bytes_of(message));
-      buffer.fill(key(rank, message));
-      MUST(MPI_Send(buffer, static_cast<int>(bytes_of(message)), MPI_BYTE, peer, tag, MPI_COMM_WORLD));
-    } else {
-      Memory buffer(receiver_place(message), largest);
-      MPI_Status status;
-      if (MUST(MPI_Recv(buffer, largest, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &status)))
-        expect_message(status, buffer, peer, message);
-    }
-  }
-}
-
-// The standard forbids it, benchmarks do it: what the buffer holds at the end is anybody's guess, but every
-// message arrives.
-RANK_TEST(order, windows_of_receives_into_one_host_buffer_end, 2) {
+// Windows of receives into one host buffer, nonblocking and persistent ones.
+void exchange_windows(int peer, int bytes, Place from) {
   constexpr int window = 64, rounds = 40;
-  constexpr size_t bytes = 1000;
-  const int peer = partner();
-  if (peer == MPI_PROC_NULL) return;
-  Memory in(Place::host, bytes), out(Place::device, bytes);
+  Memory in(Place::host, bytes), out(from, bytes);
   out.fill(key(rank, 0));
   std::vector<MPI_Request> requests(window), kept(window);
   for (MPI_Request& request : kept)
@@ -101,6 +78,34 @@ RANK_TEST(order, windows_of_receives_into_one_host_buffer_end, 2) {
     MUST(MPI_Send(nullptr, 0, MPI_BYTE, peer, tag, MPI_COMM_WORLD));
   }
   for (MPI_Request& request : kept) MUST(MPI_Request_free(&request));
+}
+
+}  // namespace
+
+RANK_TEST(order, M1_blocking_messages_of_one_tag_arrive_as_sent, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  for (int message = 0; message < message_count; ++message) {
+    if (rank < peer) {
+      Memory buffer(sender_place(message), bytes_of(message));
+      buffer.fill(key(rank, message));
+      MUST(MPI_Send(buffer, static_cast<int>(bytes_of(message)), MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+    } else {
+      Memory buffer(receiver_place(message), largest);
+      MPI_Status status;
+      if (MUST(MPI_Recv(buffer, largest, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &status)))
+        expect_message(status, buffer, peer, message);
+    }
+  }
+}
+
+// The standard forbids it, benchmarks do it: what the buffer holds at the end is anybody's guess, but every
+// message arrives.
+RANK_TEST(order, windows_of_receives_into_one_host_buffer_end, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  for (int bytes : {1000, 40000})
+    for (Place from : {Place::device, Place::host}) exchange_windows(peer, bytes, from);
 }
 
 RANK_TEST(order, M1_nonblocking_messages_of_one_tag_arrive_as_posted, 2) {
