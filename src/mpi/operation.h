@@ -20,6 +20,7 @@
 #include "device/small_copy.h"
 #include "mpi/engine.h"
 #include "mpi/first_bytes.h"
+#include "mpi/kept_handles.h"
 #include "mpi/landing_place.h"
 #include "mpi/layout.h"
 #include "mpi/network_receive.h"
@@ -85,6 +86,9 @@ class Operation {
       waiting_since_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
   }
 
+  // Of a persistent one: the program may free the communicator before it starts it.
+  void keep_communicator() { kept_comm_.emplace(comm_); }
+
   // Of the request the user holds.
   bool persistent = false;
   bool active = true;  // persistent: started and not completed
@@ -100,6 +104,9 @@ class Operation {
   std::atomic<bool> complete_{false};
   std::atomic<std::chrono::steady_clock::time_point> waiting_since_ = never;
   MessageRecord record_;
+
+ private:
+  std::optional<KeptCommunicator> kept_comm_;
 };
 
 enum class SendMode { standard, synchronous, ready, buffered };

@@ -69,6 +69,37 @@ RANK_TEST(handles, M8_a_communicator_is_freed_while_messages_are_pending, 2) {
   }
 }
 
+RANK_TEST(handles, M8_a_communicator_is_freed_while_its_persistent_requests_exist, 2) {
+  const int peer = partner();
+  for (size_t bytes : sizes) {
+    for (Place to : host_and_device) {
+      MPI_Comm comm;
+      MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+      Memory buffer(rank < peer ? Place::device : to, bytes);
+      MPI_Request request = MPI_REQUEST_NULL;
+      if (peer != MPI_PROC_NULL && rank < peer)
+        MUST(MPI_Send_init(buffer, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm, &request));
+      else if (peer != MPI_PROC_NULL)
+        MUST(MPI_Recv_init(buffer, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm, &request));
+      MUST(MPI_Comm_free(&comm));
+      EXPECT(comm == MPI_COMM_NULL, "a freed communicator is not null");
+      MPI_Comm in_its_place;
+      MUST(MPI_Comm_dup(MPI_COMM_WORLD, &in_its_place));
+      for (int round = 0; round < 3 && peer != MPI_PROC_NULL; ++round) {
+        if (rank < peer) buffer.fill(key_of(bytes, round));
+        MUST(MPI_Start(&request));
+        MPI_Status status;
+        MUST(MPI_Wait(&request, &status));
+        if (rank < peer) continue;
+        EXPECT_STATUS(status, peer, tag, bytes);
+        EXPECT_HOLDS(buffer, key_of(bytes, round), bytes);
+      }
+      if (peer != MPI_PROC_NULL) MUST(MPI_Request_free(&request));
+      MUST(MPI_Comm_free(&in_its_place));
+    }
+  }
+}
+
 RANK_TEST(handles, M8_a_datatype_is_freed_while_its_persistent_requests_exist, 2) {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
