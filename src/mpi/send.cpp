@@ -11,13 +11,14 @@
 namespace fairlead::mpi {
 namespace {
 
-// A host send while device operations are active must not keep us from making progress, as one to nobody does not.
-// `start` is the nonblocking form of the same mode.
+// A host send while device operations are active must not keep us from making progress, as one to nobody does
+// not. `start` is the nonblocking form of the same mode.
 template <auto blocking, auto start, SendMode mode, class Count>
 int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
   CallRecord record(function_of<blocking>);
   record.add_bytes(count, datatype);
-  if (!watching()) return (real.*blocking)(buf, count, datatype, dest, tag, comm);
+  if (!watching() || is_invalid(count, datatype))
+    return (real.*blocking)(buf, count, datatype, dest, tag, comm);
   UserBuffer buffer{const_cast<void*>(buf), count, datatype};
   if (is_device(&buffer)) {
     Send operation(mode, buffer, dest, tag, comm);
@@ -37,7 +38,7 @@ int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag
   CallRecord record(function_of<start>);
   record.add_bytes(count, datatype);
   UserBuffer buffer{const_cast<void*>(buf), count, datatype};
-  if (!watching() || !is_device(&buffer)) {
+  if (!watching() || is_invalid(count, datatype) || !is_device(&buffer)) {
     record.trace_sent(count, datatype, dest, tag, comm);
     return (real.*start)(buf, count, datatype, dest, tag, comm, request);
   }
