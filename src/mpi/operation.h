@@ -39,7 +39,7 @@ struct MatchKey {
   bool operator==(const MatchKey&) const = default;
 };
 
-// A copy of a derived datatype: the program may free its own while the message is on its way.
+// The same as a derived datatype, and made of it: the program may free its own while the message is on its way.
 class KeptType {
  public:
   explicit KeptType(MPI_Datatype datatype);

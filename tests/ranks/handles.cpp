@@ -38,6 +38,19 @@ class OtherTypes {
   MPI_Datatype types_[8];
 };
 
+int attributes_copied = 0, attributes_deleted = 0;
+
+int note_copy(MPI_Datatype, int, void*, void* from, void* to, int* flag) {
+  ++attributes_copied;
+  *static_cast<void**>(to) = from;
+  *flag = 1;
+  return MPI_SUCCESS;
+}
+int note_delete(MPI_Datatype, int, void*, void*) {
+  ++attributes_deleted;
+  return MPI_SUCCESS;
+}
+
 }  // namespace
 
 RANK_TEST(handles, M8_a_communicator_is_freed_while_messages_are_pending, 2) {
@@ -163,6 +176,30 @@ RANK_TEST(handles, M8_a_datatype_is_freed_while_its_receive_is_pending, 2) {
       }
     }
   }
+}
+
+RANK_TEST(handles, M8_messages_leave_attributes_of_their_datatype_alone, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  int keyval;
+  MUST(MPI_Type_create_keyval(note_copy, note_delete, &keyval, nullptr));
+  MPI_Datatype pair;
+  MUST(MPI_Type_contiguous(2, MPI_INT, &pair));
+  MUST(MPI_Type_commit(&pair));
+  MUST(MPI_Type_set_attr(pair, keyval, nullptr));
+  for (Place to : host_and_device) {
+    Memory buffer(rank < peer ? Place::device : to, 8000);
+    MPI_Request request;
+    if (rank < peer)
+      MUST(MPI_Isend(buffer, 1000, pair, peer, tag, MPI_COMM_WORLD, &request));
+    else
+      MUST(MPI_Irecv(buffer, 1000, pair, peer, tag, MPI_COMM_WORLD, &request));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    EXPECT(attributes_copied == 0 && attributes_deleted == 0, "%d attributes are copied, %d deleted",
+           attributes_copied, attributes_deleted);
+  }
+  MUST(MPI_Type_free(&pair));
+  MUST(MPI_Type_free_keyval(&keyval));
 }
 
 RANK_TEST(handles, a_persistent_request_is_never_freed, 1) {
