@@ -3,8 +3,8 @@
 // A send or receive that Fairlead has a part in, from the user's call to its completion. Each has exactly one
 // host message with the user's communicator, peer and tag, posted before the user's call returns (M1): the
 // host MPI does the matching. (A SendReceive has two.) An operation that the user holds a request of is bound
-// to a real host request: the host message itself, a generalised request, or, when persistent, a request to
-// MPI_PROC_NULL.
+// to a real host request: the host message itself, a generalised request, or, when persistent, one that is
+// never started.
 //
 // start() and finish() are called without the engine's lock, the rest with it.
 

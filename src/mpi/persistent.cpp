@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Persistent sends and receives. A request for a device buffer is, to the host MPI, a persistent request to
-// nobody; a receive into host memory, which a descriptor may reach, stays the host's own request.
+// Persistent sends and receives. A request for a device buffer is, to the host MPI, one for no bytes: its
+// arguments are checked, and it is never started. A receive into host memory, which a descriptor may reach,
+// stays the host's own request.
 
 #include "mpi/front.h"
 #include "mpi/record.h"
@@ -17,7 +18,8 @@ int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int
   if (!watching() || is_invalid(count, datatype) || !is_device(buf, datatype))
     return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
   MPI_Request token;
-  if (int result = make_token(&token); result != MPI_SUCCESS) return result;
+  if (int result = real.Send_init(nullptr, 0, MPI_BYTE, dest, tag, comm, &token); result != MPI_SUCCESS)
+    return result;
   hand_out_persistent(
       std::make_unique<Send>(mode, UserBuffer{const_cast<void*>(buf), count, datatype}, dest, tag, comm),
       token, request);
@@ -34,7 +36,7 @@ int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag
   if (!device && source == MPI_PROC_NULL) return host();
   auto operation = std::make_unique<Receive>(UserBuffer{buf, count, datatype}, source, tag, comm);
   MPI_Request handle;
-  int result = device ? make_token(&handle)
+  int result = device ? real.Recv_init(nullptr, 0, MPI_BYTE, source, tag, comm, &handle)
                       : operation->make_persistent([&](void* landing, MPI_Count room, MPI_Datatype type,
                                                        MPI_Request* own) {
                           int result =

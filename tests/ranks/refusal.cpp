@@ -178,3 +178,17 @@ RANK_TEST(refusal, invalid_counts_and_types_are_told_as_by_the_host_mpi, 1) {
   }
   MUST(MPI_Comm_free(&comm));
 }
+
+RANK_TEST(refusal, invalid_peers_and_tags_are_told_when_a_persistent_request_is_made, 1) {
+  MPI_Comm comm;
+  MUST(MPI_Comm_dup(MPI_COMM_SELF, &comm));
+  MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  for (Place place : host_and_device) {
+    Memory buffer(place, 1000);
+    MPI_Request request = MPI_REQUEST_NULL;
+    EXPECT_ERROR(MPI_Send_init(buffer, 1000, MPI_BYTE, 1, 0, comm, &request), MPI_ERR_RANK);
+    EXPECT_ERROR(MPI_Send_init(buffer, 1000, MPI_BYTE, 0, -5, comm, &request), MPI_ERR_TAG);
+    EXPECT_ERROR(MPI_Recv_init(buffer, 1000, MPI_BYTE, 1, 0, comm, &request), MPI_ERR_RANK);
+  }
+  MUST(MPI_Comm_free(&comm));
+}
