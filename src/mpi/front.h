@@ -20,6 +20,11 @@ inline bool watching() {
   return detail::watching;
 }
 
+// Will the host MPI refuse this, whatever the memory? It says so best, and is shown it as it is.
+inline bool is_invalid(MPI_Count count, MPI_Datatype datatype) {
+  return count < 0 || datatype == MPI_DATATYPE_NULL;
+}
+
 // Must the host MPI not see this address? MPI_BOTTOM, MPI_IN_PLACE and null are not device memory.
 inline bool is_device(const void* address) {
   return address != MPI_IN_PLACE && device::is_device_memory(address);

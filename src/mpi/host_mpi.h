@@ -48,8 +48,8 @@
 #pragma weak PMPI_Status_set_elements_x
 #pragma weak PMPI_Test_cancelled
 #pragma weak PMPI_Topo_test
+#pragma weak PMPI_Type_commit
 #pragma weak PMPI_Type_contiguous
-#pragma weak PMPI_Type_dup
 #pragma weak PMPI_Type_free
 #pragma weak PMPI_Type_get_contents
 #pragma weak PMPI_Type_get_envelope

@@ -54,13 +54,22 @@ auto& datatypes = *new InUse<MPI_Datatype>;
 
 }  // namespace
 
+KeptCommunicator::KeptCommunicator(MPI_Comm comm) : comm_(comm) {
+  communicators.add_user(comm_);
+}
+
+// The last free of a handle may call functions of the program: neither this nor the next is called with a
+// lock.
+KeptCommunicator::~KeptCommunicator() {
+  if (communicators.remove_user(comm_)) real.Comm_free(&comm_);
+}
+
 KeptHandles::KeptHandles(const CollectiveCall& call, const Regions& regions)
     : comm_(call.comm), op_(call.op) {
   for (const Region* region : {&regions.read, &regions.written})
     for (const Block& block : region->blocks)
       if (!is_plain(block.datatype) && (types_.empty() || types_.back() != block.datatype))
         types_.push_back(block.datatype);
-  communicators.add_user(comm_);
   operations.add_user(op_);
   for (MPI_Datatype type : types_) {
     datatypes.add_user(type);
@@ -69,13 +78,11 @@ KeptHandles::KeptHandles(const CollectiveCall& call, const Regions& regions)
   }
 }
 
-// The last free of a handle may call functions of the program: no lock is held.
 KeptHandles::~KeptHandles() {
   for (MPI_Datatype& type : made_of_them_) PMPI_Type_free(&type);
   for (MPI_Datatype type : types_)
     if (datatypes.remove_user(type)) real.Type_free(&type);
   if (operations.remove_user(op_)) real.Op_free(&op_);
-  if (communicators.remove_user(comm_)) real.Comm_free(&comm_);
 }
 
 }  // namespace fairlead::mpi

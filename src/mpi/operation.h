@@ -3,8 +3,8 @@
 // A send or receive that Fairlead has a part in, from the user's call to its completion. Each has exactly one
 // host message with the user's communicator, peer and tag, posted before the user's call returns (M1): the
 // host MPI does the matching. (A SendReceive has two.) An operation that the user holds a request of is bound
-// to a real host request: the host message itself, a generalised request, or, when persistent, a request to
-// MPI_PROC_NULL.
+// to a real host request: the host message itself, a generalised request, or, when persistent, one that is
+// never started.
 //
 // start() and finish() are called without the engine's lock, the rest with it.
 
@@ -20,6 +20,7 @@
 #include "device/small_copy.h"
 #include "mpi/engine.h"
 #include "mpi/first_bytes.h"
+#include "mpi/kept_handles.h"
 #include "mpi/landing_place.h"
 #include "mpi/layout.h"
 #include "mpi/network_receive.h"
@@ -38,7 +39,7 @@ struct MatchKey {
   bool operator==(const MatchKey&) const = default;
 };
 
-// A copy of a derived datatype: the program may free its own while the message is on its way.
+// The same as a derived datatype, and made of it: the program may free its own while the message is on its way.
 class KeptType {
  public:
   explicit KeptType(MPI_Datatype datatype);
@@ -85,6 +86,9 @@ class Operation {
       waiting_since_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
   }
 
+  // Of a persistent one: the program may free the communicator before it starts it.
+  void keep_communicator() { kept_comm_.emplace(comm_); }
+
   // Of the request the user holds.
   bool persistent = false;
   bool active = true;  // persistent: started and not completed
@@ -100,6 +104,9 @@ class Operation {
   std::atomic<bool> complete_{false};
   std::atomic<std::chrono::steady_clock::time_point> waiting_since_ = never;
   MessageRecord record_;
+
+ private:
+  std::optional<KeptCommunicator> kept_comm_;
 };
 
 enum class SendMode { standard, synchronous, ready, buffered };

@@ -283,7 +283,8 @@ class PartitionedReceive : public Partitioned {
 template <class Type>
 std::unique_ptr<Type> make(void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int peer,
                            int tag, MPI_Comm comm) {
-  if (!watching() || partitions <= 0 || count < 0 || !is_device(buf, datatype)) return nullptr;
+  if (!watching() || partitions <= 0 || is_invalid(count, datatype) || !is_device(buf, datatype))
+    return nullptr;
   return std::make_unique<Type>(UserBuffer{buf, count, datatype}, partitions, peer, tag, comm);
 }
 

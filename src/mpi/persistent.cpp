@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Persistent sends and receives. A request for a device buffer is, to the host MPI, a persistent request to
-// nobody; a receive into host memory, which a descriptor may reach, stays the host's own request.
+// Persistent sends and receives. A request for a device buffer is, to the host MPI, one for no bytes: its
+// arguments are checked, and it is never started. A receive into host memory, which a descriptor may reach,
+// stays the host's own request.
 
 #include "mpi/front.h"
 #include "mpi/record.h"
@@ -14,9 +15,11 @@ template <auto slot, SendMode mode, class Count>
 int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
               MPI_Request* request) {
   CallRecord record(function_of<slot>);
-  if (!watching() || !is_device(buf, datatype)) return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
+  if (!watching() || is_invalid(count, datatype) || !is_device(buf, datatype))
+    return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
   MPI_Request token;
-  if (int result = make_token(&token); result != MPI_SUCCESS) return result;
+  if (int result = real.Send_init(nullptr, 0, MPI_BYTE, dest, tag, comm, &token); result != MPI_SUCCESS)
+    return result;
   hand_out_persistent(
       std::make_unique<Send>(mode, UserBuffer{const_cast<void*>(buf), count, datatype}, dest, tag, comm),
       token, request);
@@ -27,19 +30,20 @@ template <auto slot, class Count>
 int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
               MPI_Request* request) {
   CallRecord record(function_of<slot>);
-  bool device = watching() && is_device(buf, datatype);
-  if (!watching() || (!device && source == MPI_PROC_NULL))
-    return (real.*slot)(buf, count, datatype, source, tag, comm, request);
+  auto host = [&] { return (real.*slot)(buf, count, datatype, source, tag, comm, request); };
+  if (!watching() || is_invalid(count, datatype)) return host();
+  bool device = is_device(buf, datatype);
+  if (!device && source == MPI_PROC_NULL) return host();
   auto operation = std::make_unique<Receive>(UserBuffer{buf, count, datatype}, source, tag, comm);
   MPI_Request handle;
-  int result = device ? make_token(&handle)
-                      : operation->make_persistent(
-                            [&](void* landing, MPI_Count room, MPI_Datatype type, MPI_Request* own) {
-                              int result = (real.*slot)(landing, static_cast<Count>(room), type, source, tag,
-                                                        comm, own);
-                              handle = *own;
-                              return result;
-                            });
+  int result = device ? real.Recv_init(nullptr, 0, MPI_BYTE, source, tag, comm, &handle)
+                      : operation->make_persistent([&](void* landing, MPI_Count room, MPI_Datatype type,
+                                                       MPI_Request* own) {
+                          int result =
+                              (real.*slot)(landing, static_cast<Count>(room), type, source, tag, comm, own);
+                          handle = *own;
+                          return result;
+                        });
   if (result != MPI_SUCCESS) return result;
   hand_out_persistent(std::move(operation), handle, request);
   return MPI_SUCCESS;

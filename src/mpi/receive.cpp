@@ -15,7 +15,8 @@ template <auto blocking, class Count>
 int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
          MPI_Status* status) {
   UserBuffer buffer{buf, count, datatype};
-  if (!watching()) return (real.*blocking)(buf, count, datatype, source, tag, comm, status);
+  if (!watching() || is_invalid(count, datatype))
+    return (real.*blocking)(buf, count, datatype, source, tag, comm, status);
   bool device = is_device(&buffer);
   if (!device && source == MPI_PROC_NULL)
     return (real.*blocking)(buf, count, datatype, source, tag, comm, status);
@@ -54,9 +55,11 @@ template <auto start, class Count>
 int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
              MPI_Request* request) {
   CallRecord record(function_of<start>);
-  if (!watching() || source == MPI_PROC_NULL) {
+  if (!watching() || is_invalid(count, datatype))
+    return (real.*start)(buf, count, datatype, source, tag, comm, request);
+  if (source == MPI_PROC_NULL) {
     // Nothing will arrive, so a device address does no harm, but the host MPI need not see it.
-    bool hide = watching() && is_device(buf, datatype);
+    bool hide = is_device(buf, datatype);
     return (real.*start)(hide ? nullptr : buf, hide ? 0 : count, datatype, source, tag, comm, request);
   }
   UserBuffer buffer{buf, count, datatype};
@@ -72,7 +75,8 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
 // Messages of a descriptor's length were looked into when they were matched, so a host buffer is plain
 // unless the handle stands for one of those. Null: the host MPI can do it alone.
 std::unique_ptr<Receive> matched_receive(const UserBuffer& buffer, MPI_Message* message) {
-  if (!watching() || *message == MPI_MESSAGE_NO_PROC) return nullptr;
+  if (!watching() || *message == MPI_MESSAGE_NO_PROC || is_invalid(buffer.count, buffer.datatype))
+    return nullptr;
   std::unique_ptr<Stashed> stashed;
   if (engine().busy()) stashed = take_handle(message);
   bool looked_into = stashed && stashed->looked_into();

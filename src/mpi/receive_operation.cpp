@@ -142,8 +142,9 @@ int Receive::post() {
   native_ = into_device() && network::native() && matched_ == MPI_MESSAGE_NULL &&
             network::reaches(rank_in_world(comm_, key_.source));
   place_.give_back();
-  // What has gaps may share its address with others and none of its bytes.
-  if (layout_.contiguous && !lands_in_bounce() && !native_)
+  // What has gaps may share its address with others and none of its bytes. No descriptor lands in a buffer
+  // that is shorter than one, and the landing place of a persistent request is not to be exchanged.
+  if (layout_.contiguous && layout_.bytes >= descriptor_length && !lands_in_bounce() && !native_)
     place_ = LandingPlace(buffer_.address, layout_.bytes, key_.source, comm_);
   in_bounce_ = lands_in_bounce();
   // A message that a probe has taken out of the way is matched already: the host's request would never meet

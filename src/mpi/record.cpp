@@ -36,7 +36,7 @@ void CallRecord::add_received(const MPI_Status& status, MPI_Comm comm) const {
 }
 
 void begin_arrow(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
-  if (!watching() || !observe::tracing()) return;
+  if (!watching() || !observe::tracing() || is_invalid(count, datatype)) return;
   MPI_Count size = 0;
   PMPI_Type_size_x(datatype, &size);
   int to = rank_in_world(comm, dest);

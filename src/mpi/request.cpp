@@ -63,6 +63,7 @@ void hand_out_persistent(std::unique_ptr<Operation> operation, MPI_Request handl
   operation->persistent = true;
   operation->active = false;
   operation->handle = handle;
+  operation->keep_communicator();
   engine().bind(handle, operation.get());
   // Busy for as long as the request exists: starting and completing it must come to us.
   engine().keep_busy(1);

@@ -17,7 +17,8 @@ template <auto blocking, auto start, SendMode mode, class Count>
 int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
   CallRecord record(function_of<blocking>);
   record.add_bytes(count, datatype);
-  if (!watching()) return (real.*blocking)(buf, count, datatype, dest, tag, comm);
+  if (!watching() || is_invalid(count, datatype))
+    return (real.*blocking)(buf, count, datatype, dest, tag, comm);
   UserBuffer buffer{const_cast<void*>(buf), count, datatype};
   if (is_device(&buffer)) {
     Send operation(mode, buffer, dest, tag, comm);
@@ -37,12 +38,13 @@ int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag
   CallRecord record(function_of<start>);
   record.add_bytes(count, datatype);
   UserBuffer buffer{const_cast<void*>(buf), count, datatype};
-  if (watching() && dest == MPI_PROC_NULL) {
+  bool left_to_host = !watching() || is_invalid(count, datatype);
+  if (!left_to_host && dest == MPI_PROC_NULL) {
     // Nothing will leave, so a device address does no harm, but the host MPI need not see it.
     bool hide = is_device(&buffer);
     return (real.*start)(hide ? nullptr : buf, hide ? 0 : count, datatype, dest, tag, comm, request);
   }
-  if (!watching() || !is_device(&buffer)) {
+  if (left_to_host || !is_device(&buffer)) {
     record.trace_sent(count, datatype, dest, tag, comm);
     return (real.*start)(buf, count, datatype, dest, tag, comm, request);
   }

@@ -16,9 +16,12 @@
 
 namespace fairlead::mpi {
 
+// No duplicate: that would call the program's functions that copy its attributes.
 KeptType::KeptType(MPI_Datatype datatype) : datatype_(datatype) {
-  if (is_plain(datatype)) return;
-  own_ = combiner_of(datatype) != MPI_COMBINER_NAMED && PMPI_Type_dup(datatype, &datatype_) == MPI_SUCCESS;
+  if (is_plain(datatype) || combiner_of(datatype) == MPI_COMBINER_NAMED) return;
+  MPI_Datatype made = MPI_DATATYPE_NULL;
+  own_ = PMPI_Type_contiguous(1, datatype, &made) == MPI_SUCCESS && PMPI_Type_commit(&made) == MPI_SUCCESS;
+  if (own_) datatype_ = made;
 }
 
 KeptType::~KeptType() {

@@ -3,6 +3,8 @@
 // MPI_Sendrecv, MPI_Isendrecv and their replace forms. The nonblocking ones need only Isend and Irecv of the
 // host MPI, so they work too where it has none of its own.
 
+#include <algorithm>
+
 #include "mpi/front.h"
 #include "mpi/record.h"
 #include "mpi/request.h"
@@ -19,6 +21,12 @@ void record_sending_half(CallRecord& record, const UserBuffer& buffer, int dest,
     record.trace_sent(buffer.count, buffer.datatype, dest, tag, comm);
 }
 
+// For the nonblocking forms: lets the host MPI refuse a half, by a function that none lacks.
+int refuse(const UserBuffer& invalid, MPI_Comm comm, MPI_Request* request) {
+  int count = static_cast<int>(std::clamp<MPI_Count>(invalid.count, -1, 1));
+  return real.Isend(invalid.address, count, invalid.datatype, MPI_PROC_NULL, 0, comm, request);
+}
+
 template <auto slot, class Count>
 int exchange(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
              void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
@@ -27,7 +35,7 @@ int exchange(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
     return (real.*slot)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
                         recvtag, comm, status);
   };
-  if (!watching()) return host();
+  if (!watching() || is_invalid(sendcount, sendtype) || is_invalid(recvcount, recvtype)) return host();
   // A device sender may wait until the receiving half takes its offer up, and so might, through the other
   // half, a peer: both halves must go on together.
   if (!engine().busy() && !is_device(sendbuf, sendtype) && !is_device(recvbuf, recvtype) &&
@@ -44,7 +52,7 @@ int exchange_in_place(void* buf, Count count, MPI_Datatype datatype, int dest, i
   auto host = [&] {
     return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
   };
-  if (!watching()) return host();
+  if (!watching() || is_invalid(count, datatype)) return host();
   if (!engine().busy() && !is_device(buf, datatype) && may_swallow_offers(room_of(count, datatype)))
     return noted(host());
   UserBuffer buffer{buf, count, datatype};
@@ -84,10 +92,11 @@ int isendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int d
   if (!watching())
     return (real.*slot)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
                         recvtag, comm, request);
-  return hand_out(
-      std::make_unique<SendReceive>(Half{{const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag},
-                                    Half{{recvbuf, recvcount, recvtype}, source, recvtag}, comm),
-      request);
+  UserBuffer from{const_cast<void*>(sendbuf), sendcount, sendtype}, to{recvbuf, recvcount, recvtype};
+  for (const UserBuffer& buffer : {from, to})
+    if (is_invalid(buffer.count, buffer.datatype)) return refuse(buffer, comm, request);
+  return hand_out(std::make_unique<SendReceive>(Half{from, dest, sendtag}, Half{to, source, recvtag}, comm),
+                  request);
 }
 
 template <auto slot, class Count>
@@ -97,6 +106,7 @@ int isendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, i
   record_sending_half(record, {buf, count, datatype}, dest, sendtag, comm);
   if (!watching()) return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
   UserBuffer buffer{buf, count, datatype};
+  if (is_invalid(count, datatype)) return refuse(buffer, comm, request);
   auto operation =
       std::make_unique<SendReceive>(Half{buffer, dest, sendtag}, Half{buffer, source, recvtag}, comm);
   operation->replace();

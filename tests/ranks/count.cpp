@@ -317,3 +317,40 @@ RANK_TEST(count, M2_proc_null_gives_its_own_status, 1) {
   EXPECT_STATUS(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
   EXPECT_HOLDS(buffer, 0, 0);
 }
+
+RANK_TEST(count, M2_persistent_receives_survive_what_a_probe_passed_over, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  constexpr int bytes = 8, large = 5000, probed = tag + 1;
+  Memory buffer(Place::host, bytes), rest(Place::host, large);
+  MPI_Request requests[3];
+  if (rank > peer)
+    for (int i = 0; i < 2; ++i)
+      MUST(MPI_Recv_init(buffer, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests[i]));
+  for (int round = 0; round < 3; ++round) {
+    if (rank < peer) {
+      Memory out(Place::device, large);
+      buffer.fill(key_of(round));
+      MUST(MPI_Isend(buffer, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests[0]));
+      MUST(MPI_Isend(buffer, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests[1]));
+      MUST(MPI_Isend(out, large, MPI_BYTE, peer, probed, MPI_COMM_WORLD, &requests[2]));
+      MUST(MPI_Waitall(3, requests, MPI_STATUSES_IGNORE));
+      continue;
+    }
+    if (round == 0) {
+      // Both at once into one place, as benchmarks do, and both messages were in the way of the probe.
+      MUST(MPI_Probe(peer, probed, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      MUST(MPI_Startall(2, requests));
+      MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    }
+    for (int i = 0; i < 2 && round > 0; ++i) {
+      buffer.clear();
+      MUST(MPI_Start(&requests[i]));
+      MUST(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
+      EXPECT_HOLDS(buffer, key_of(round), bytes);
+    }
+    MUST(MPI_Recv(rest, large, MPI_BYTE, peer, probed, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  }
+  if (rank > peer)
+    for (int i = 0; i < 2; ++i) MUST(MPI_Request_free(&requests[i]));
+}

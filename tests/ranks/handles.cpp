@@ -38,6 +38,19 @@ class OtherTypes {
   MPI_Datatype types_[8];
 };
 
+int attributes_copied = 0, attributes_deleted = 0;
+
+int note_copy(MPI_Datatype, int, void*, void* from, void* to, int* flag) {
+  ++attributes_copied;
+  *static_cast<void**>(to) = from;
+  *flag = 1;
+  return MPI_SUCCESS;
+}
+int note_delete(MPI_Datatype, int, void*, void*) {
+  ++attributes_deleted;
+  return MPI_SUCCESS;
+}
+
 }  // namespace
 
 RANK_TEST(handles, M8_a_communicator_is_freed_while_messages_are_pending, 2) {
@@ -65,6 +78,37 @@ RANK_TEST(handles, M8_a_communicator_is_freed_while_messages_are_pending, 2) {
       if (peer == MPI_PROC_NULL || rank < peer) continue;
       EXPECT_STATUS(status, peer, tag, bytes);
       EXPECT_HOLDS(buffer, key_of(bytes), bytes);
+    }
+  }
+}
+
+RANK_TEST(handles, M8_a_communicator_is_freed_while_its_persistent_requests_exist, 2) {
+  const int peer = partner();
+  for (size_t bytes : sizes) {
+    for (Place to : host_and_device) {
+      MPI_Comm comm;
+      MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+      Memory buffer(rank < peer ? Place::device : to, bytes);
+      MPI_Request request = MPI_REQUEST_NULL;
+      if (peer != MPI_PROC_NULL && rank < peer)
+        MUST(MPI_Send_init(buffer, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm, &request));
+      else if (peer != MPI_PROC_NULL)
+        MUST(MPI_Recv_init(buffer, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm, &request));
+      MUST(MPI_Comm_free(&comm));
+      EXPECT(comm == MPI_COMM_NULL, "a freed communicator is not null");
+      MPI_Comm in_its_place;
+      MUST(MPI_Comm_dup(MPI_COMM_WORLD, &in_its_place));
+      for (int round = 0; round < 3 && peer != MPI_PROC_NULL; ++round) {
+        if (rank < peer) buffer.fill(key_of(bytes, round));
+        MUST(MPI_Start(&request));
+        MPI_Status status;
+        MUST(MPI_Wait(&request, &status));
+        if (rank < peer) continue;
+        EXPECT_STATUS(status, peer, tag, bytes);
+        EXPECT_HOLDS(buffer, key_of(bytes, round), bytes);
+      }
+      if (peer != MPI_PROC_NULL) MUST(MPI_Request_free(&request));
+      MUST(MPI_Comm_free(&in_its_place));
     }
   }
 }
@@ -132,6 +176,30 @@ RANK_TEST(handles, M8_a_datatype_is_freed_while_its_receive_is_pending, 2) {
       }
     }
   }
+}
+
+RANK_TEST(handles, M8_messages_leave_attributes_of_their_datatype_alone, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  int keyval;
+  MUST(MPI_Type_create_keyval(note_copy, note_delete, &keyval, nullptr));
+  MPI_Datatype pair;
+  MUST(MPI_Type_contiguous(2, MPI_INT, &pair));
+  MUST(MPI_Type_commit(&pair));
+  MUST(MPI_Type_set_attr(pair, keyval, nullptr));
+  for (Place to : host_and_device) {
+    Memory buffer(rank < peer ? Place::device : to, 8000);
+    MPI_Request request;
+    if (rank < peer)
+      MUST(MPI_Isend(buffer, 1000, pair, peer, tag, MPI_COMM_WORLD, &request));
+    else
+      MUST(MPI_Irecv(buffer, 1000, pair, peer, tag, MPI_COMM_WORLD, &request));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    EXPECT(attributes_copied == 0 && attributes_deleted == 0, "%d attributes are copied, %d deleted",
+           attributes_copied, attributes_deleted);
+  }
+  MUST(MPI_Type_free(&pair));
+  MUST(MPI_Type_free_keyval(&keyval));
 }
 
 RANK_TEST(handles, a_persistent_request_is_never_freed, 1) {

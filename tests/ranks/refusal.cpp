@@ -148,3 +148,47 @@ RANK_TEST(refusal, device_buffers_name_the_variable_that_forbids_them, 1) {
     }
   }
 }
+
+RANK_TEST(refusal, invalid_counts_and_types_are_told_as_by_the_host_mpi, 1) {
+  // Through the communicator's own handler: that of MPI_COMM_WORLD ends the job.
+  MPI_Comm comm;
+  MUST(MPI_Comm_dup(MPI_COMM_SELF, &comm));
+  MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  struct {
+    int count;
+    MPI_Datatype datatype;
+    int error;
+  } const invalid[] = {{-1, MPI_INT, MPI_ERR_COUNT}, {1, MPI_DATATYPE_NULL, MPI_ERR_TYPE}};
+  for (Place place : host_and_device) {
+    for (auto [count, type, error] : invalid) {
+      Memory buffer(place, 1000);
+      MPI_Request request = MPI_REQUEST_NULL;
+      EXPECT_ERROR(MPI_Send(buffer, count, type, 0, 0, comm), error);
+      EXPECT_ERROR(MPI_Isend(buffer, count, type, 0, 0, comm, &request), error);
+      EXPECT_ERROR(MPI_Send_init(buffer, count, type, 0, 0, comm, &request), error);
+      EXPECT_ERROR(MPI_Recv(buffer, count, type, 0, 0, comm, MPI_STATUS_IGNORE), error);
+      EXPECT_ERROR(MPI_Irecv(buffer, count, type, 0, 0, comm, &request), error);
+      EXPECT_ERROR(MPI_Recv_init(buffer, count, type, 0, 0, comm, &request), error);
+      EXPECT_ERROR(MPI_Sendrecv(buffer, count, type, 0, 0, buffer, 1, MPI_INT, 0, 0, comm, MPI_STATUS_IGNORE),
+                   error);
+      EXPECT_ERROR(MPI_Sendrecv(buffer, 1, MPI_INT, 0, 0, buffer, count, type, 0, 0, comm, MPI_STATUS_IGNORE),
+                   error);
+      EXPECT_ERROR(MPI_Sendrecv_replace(buffer, count, type, 0, 0, 0, 0, comm, MPI_STATUS_IGNORE), error);
+    }
+  }
+  MUST(MPI_Comm_free(&comm));
+}
+
+RANK_TEST(refusal, invalid_peers_and_tags_are_told_when_a_persistent_request_is_made, 1) {
+  MPI_Comm comm;
+  MUST(MPI_Comm_dup(MPI_COMM_SELF, &comm));
+  MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  for (Place place : host_and_device) {
+    Memory buffer(place, 1000);
+    MPI_Request request = MPI_REQUEST_NULL;
+    EXPECT_ERROR(MPI_Send_init(buffer, 1000, MPI_BYTE, 1, 0, comm, &request), MPI_ERR_RANK);
+    EXPECT_ERROR(MPI_Send_init(buffer, 1000, MPI_BYTE, 0, -5, comm, &request), MPI_ERR_TAG);
+    EXPECT_ERROR(MPI_Recv_init(buffer, 1000, MPI_BYTE, 1, 0, comm, &request), MPI_ERR_RANK);
+  }
+  MUST(MPI_Comm_free(&comm));
+}
