@@ -16,8 +16,8 @@
 #include "base/launched_job.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "coll/kernel_run.h"
 #include "coll/nccl_collective.h"
+#include "kernels/kernel_run.h"
 #include "mpi/between_nodes.h"
 #include "mpi/collective_choice.h"
 #include "mpi/communicator.h"
@@ -204,7 +204,7 @@ void close_job() {
   leaks.count_unfinished();
   engine().release_imports();
   real.Barrier(node_comm);
-  coll::release_kernel_runs();
+  kernels::release_kernel_runs();
   engine().release_exports();
   leaks.count_unreleased();
   leaks.print();
