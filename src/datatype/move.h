@@ -17,7 +17,8 @@ class Move {
   // Can buffers with gaps be moved on this device now? Loads the kernels, but not while the device is busy.
   static bool possible(int device);
 
-  // `device` runs it and reaches both buffers.
+  // `device` runs it and reaches both buffers. What moves between a buffer with gaps and ordinary host
+  // memory, which kernels do not reach, is waited for.
   device::Error start(int device, const View& to, uint64_t to_at, const View& from, uint64_t from_at,
                       uint64_t bytes);
   // Without gaps, it joins others as device::Copy::enqueue() does.
@@ -37,5 +38,13 @@ class Move {
   device::Copy copy_;
   kernels::KernelRun run_;
 };
+
+// Moves that are waited for, between device memory and host memory of any kind: by kernels, through
+// page-locked memory, or, where there are none of either, by one copy for each block.
+device::Error copy_out(int device, void* to, const View& from, uint64_t from_at, uint64_t bytes);
+device::Error copy_in(int device, const View& to, uint64_t to_at, const void* from, uint64_t bytes);
+// By one copy for each block: it may lie in memory that no kernel of one device reaches as a whole.
+device::Error copy_out_by_blocks(int device, void* to, const View& from, uint64_t from_at, uint64_t bytes);
+device::Error copy_in_by_blocks(int device, const View& to, uint64_t to_at, const void* from, uint64_t bytes);
 
 }  // namespace fairlead::datatype

@@ -4,6 +4,7 @@
 // the launches: one as a rule, more where the numbers of a launch would not fit into 31 bits.
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <string>
 
@@ -107,9 +108,17 @@ void place(const Side& side, uint64_t at, unsigned width, uint64_t* bytes, MoveS
 
 }  // namespace
 
+// A move may take kernels of two widths.
 bool moves_available(int device) {
-  Kernel kernel;
-  return find(device, 1, &kernel) == Error::none;
+  static std::atomic<uint64_t> found_on{0};
+  uint64_t bit = device >= 0 && device < 64 ? uint64_t{1} << device : 0;
+  if (found_on.load(std::memory_order_relaxed) & bit) return true;
+  for (unsigned k = 0; k < widths; ++k) {
+    Kernel kernel;
+    if (find(device, 1u << k, &kernel) != Error::none) return false;
+  }
+  found_on.fetch_or(bit, std::memory_order_relaxed);
+  return true;
 }
 
 Error launch_move(int device, Stream stream, const Side& to, uint64_t to_at, const Side& from,

@@ -167,6 +167,7 @@ void open_job() {
   real.Comm_dup(MPI_COMM_SELF, &self_comm);
   real.Comm_dup(MPI_COMM_WORLD, &silent_comm);
   open_communicators();
+  open_datatypes();
   network::open();
   int threads = MPI_THREAD_SINGLE;
   PMPI_Query_thread(&threads);
@@ -204,6 +205,7 @@ void close_job() {
   leaks.count_unfinished();
   engine().release_imports();
   real.Barrier(node_comm);
+  datatype::release_block_tables();
   kernels::release_kernel_runs();
   engine().release_exports();
   leaks.count_unreleased();
@@ -215,6 +217,7 @@ void close_job() {
   }
   detail::watching = false;
   close_communicators();
+  close_datatypes();
   network::close();
   real.Comm_free(&self_comm);
   real.Comm_free(&silent_comm);
