@@ -17,7 +17,7 @@ namespace random_layout {
 
 struct Node {
   enum class Kind { basic, vector, list } kind = Kind::basic;
-  uint64_t bytes = 0;             // of a basic one: 1, 2, 4 or 8
+  uint64_t bytes = 0;             // of a basic one
   uint64_t count = 0, block = 1;  // a vector of `count` blocks of so many
   int64_t stride = 0;             // in bytes
   std::vector<uint64_t> blocks;   // a list: so many of each child
@@ -90,6 +90,7 @@ class Generator {
     while (widest < 3 && (int64_t{2} << widest) <= granule_) ++widest;
     node.bytes =
         uint64_t{1} << (chance(70) ? widest : static_cast<int>(pick(0, static_cast<uint64_t>(widest))));
+    if (chance(15)) node.bytes = static_cast<uint64_t>(granule_) * pick(64, 128) / 8 * 8;
     node.extent = node.high = static_cast<int64_t>(node.bytes);
     return node;
   }

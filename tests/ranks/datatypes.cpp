@@ -428,7 +428,7 @@ RANK_TEST(datatypes, long_messages_that_end_anywhere, 2) {
   irregular.high = irregular.offsets.back() + 24, irregular.extent = 32 * 900;
   for (const Node* to : {&rows, &irregular})
     for (const Node* from : {&rows, &irregular, &element})
-      for (uint64_t bytes : {uint64_t{30000}, uint64_t{700000}, uint64_t{5000000}}) {
+      for (uint64_t bytes : {uint64_t{30000}, uint64_t{300000}, uint64_t{2500000}}) {
         uint64_t from_count = bytes / from->size(), to_count = bytes / to->size() + 2;
         std::mt19937_64 random(bytes);
         Spread out(Place::device, *from, from_count, random), in(Place::device, *to, to_count, random);
@@ -445,4 +445,41 @@ RANK_TEST(datatypes, long_messages_that_end_anywhere, 2) {
           EXPECT(in.holds(&why), "%s of a message of %zu bytes", why.c_str(), out.bytes());
         }
       }
+}
+
+// Packed bytes are those of a message, wherever either buffer lies; so is what the host MPI packs beside
+// them.
+RANK_TEST(datatypes, packing_and_unpacking, 1) {
+  for (uint64_t round = 0; round < 60; ++round) {
+    Generator plan(options.seed + round, false, false);
+    const Node node = plan.make(static_cast<int>(plan.pick(0, 4)));
+    if (node.size() == 0) continue;
+    const uint64_t count = 1 + plan.pick(0, 3000 / node.size());
+    const int elements = static_cast<int>(count);
+    std::mt19937_64 random(options.seed + round);
+    const Place places[] = {plan.pick(0, 2) ? Place::device : Place::host,
+                            plan.pick(0, 2) ? Place::device : Place::host};
+    Spread out(places[0], node, count, random), in(places[0], node, count, random);
+    Type type(node);
+    const size_t bytes = out.bytes();
+    Memory packed(places[1], bytes + 7);
+    const int room = static_cast<int>(packed.bytes());
+    int position = 3, needed = 0;
+    MUST(MPI_Pack_size(elements, type, MPI_COMM_SELF, &needed));
+    EXPECT(static_cast<size_t>(needed) >= bytes, "%d bytes are not enough for %zu", needed, bytes);
+    MUST(MPI_Pack(out.address(), elements, type, packed, room, &position, MPI_COMM_SELF));
+    EXPECT(static_cast<size_t>(position) == bytes + 3, "the position is %d after %zu bytes", position, bytes);
+    std::vector<char> wanted(bytes + 3, static_cast<char>(guard_byte));
+    const std::vector<char> message = out.packed();
+    std::copy(message.begin(), message.end(), wanted.begin() + 3);
+    std::string why;
+    EXPECT(packed.holds(wanted, &why), "seed %llu: packed wrong: %s",
+           static_cast<unsigned long long>(options.seed + round), why.c_str());
+    position = 3;
+    MUST(MPI_Unpack(packed, room, &position, in.address(), elements, type, MPI_COMM_SELF));
+    EXPECT(static_cast<size_t>(position) == bytes + 3, "the position is %d after %zu bytes", position, bytes);
+    in.expect(message);
+    EXPECT(in.holds(&why), "seed %llu: unpacked wrong: %s",
+           static_cast<unsigned long long>(options.seed + round), why.c_str());
+  }
 }

@@ -26,16 +26,16 @@ CALLS = {
 # its pool, for a rank that waits in the host MPI does not answer.
 MESSAGES = {
     ("MPI_Send", "peer copies"): (7, 7 * 65536),
-    ("MPI_Send", "plain, sent"): (2, 1600),
+    ("MPI_Send", "bounced in device memory"): (2, 1600),
     ("MPI_Recv", "peer copies"): (7, 7 * 65536),
-    ("MPI_Recv", "plain, received"): (2, 1600),
+    ("MPI_Recv", "bounced in device memory"): (2, 1600),
     ("MPI_Isend", "peer copies"): (5, 5 * 1024),
     ("MPI_Irecv", "peer copies"): (5, 5 * 1024),
     ("MPI_Allreduce", "collectives on the GPU"): (9, 9 * 2 * 8000),
 }
 # By path: how often all ranks were in it.
 PHASES = {("messages",): 3, ("messages", 'small "ones"'): 3, ("reductions",): 1 + 2 + 3}
-FALLBACKS = {"the layout has gaps, so the bytes are packed": 2}
+FALLBACKS = {"the layout has small or irregular blocks, which are packed first": 2}
 
 
 def expect(what, found, expected):
