@@ -182,15 +182,16 @@ Layout layout_of_type(MPI_Datatype datatype) {
   }
 }
 
-// What MPI tells of the type must be true of the plan; the host MPI packs what it is not.
+// What MPI tells of the type must be true of the plan; the host MPI packs what it is not. (MPICH counts parts
+// without bytes in the extent.)
 PlanOfType make_plan(MPI_Datatype datatype) {
   Layout tree = layout_of_type(datatype);
   MPI_Count size = 0, lower = 0, span = 0;
   PMPI_Type_size_x(datatype, &size);
   PMPI_Type_get_true_extent_x(datatype, &lower, &span);
   if (tree && (tree->empty() || size == 0)) return nullptr;
-  bool known = tree && static_cast<MPI_Count>(tree->size()) == size && tree->low() == lower &&
-               tree->high() == lower + span;
+  bool known = tree && static_cast<MPI_Count>(tree->size()) == size && tree->low() >= lower &&
+               tree->high() <= lower + span;
   PlanOfType plan = known ? Plan::make(*tree, extent_of(datatype)) : nullptr;
   if (!plan)
     log_line(LogLevel::debug, "a datatype of %lld bytes, made by combiner %d, is packed by the host MPI",
