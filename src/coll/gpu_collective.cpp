@@ -199,7 +199,7 @@ bool GpuCollective::run() {
     over &= ways_[i].started() && note(ways_[i].poll());
     if (over && work_.pieces[i].completes) announce(work_.pieces[i].completes);
   }
-  for (KernelRun& kernel : kernels_) over &= note(kernel.poll());
+  for (kernels::KernelRun& kernel : kernels_) over &= note(kernel.poll());
   return over;
 }
 
@@ -230,14 +230,14 @@ void GpuCollective::start_as_one_kernel() {
     if (piece.after || piece.completes) return;
     all.push_back(all.size());
   }
-  if (!copies_run_on(work_.device) || fetch_by_kernel(all)) return;
+  if (!kernels::copies_run_on(work_.device) || fetch_by_kernel(all)) return;
   ways_.assign(ways_.size(), {});
   kernels_.pop_back();
 }
 
 // Their way is that kernel, also when it could not start.
 bool GpuCollective::fetch_by_kernel(const std::vector<size_t>& pieces) {
-  KernelRun& kernel = kernels_.emplace_back();
+  kernels::KernelRun& kernel = kernels_.emplace_back();
   std::vector<device::CopyItem> items;
   uint64_t bytes = 0;
   for (size_t i : pieces) {
@@ -271,7 +271,7 @@ void GpuCollective::start_ready_pieces() {
     }
     if (piece.completes && ++making_steps > steps_under_way) continue;
     if (piece.after && !has_done(piece.member, piece.after)) continue;
-    if (piece.after && of_kernel.size() < kernels::max_copies && copies_run_on(work_.device)) {
+    if (piece.after && of_kernel.size() < kernels::max_copies && kernels::copies_run_on(work_.device)) {
       of_kernel.push_back(i);
       continue;
     }

@@ -14,9 +14,9 @@
 
 #include <deque>
 
-#include "coll/kernel_run.h"
 #include "coll/work.h"
 #include "device/copy.h"
+#include "kernels/kernel_run.h"
 #include "node/node.h"
 
 namespace fairlead::coll {
@@ -64,12 +64,12 @@ class GpuCollective {
   std::vector<char*> sources_, targets_;     // of each member, as this process sees them
   std::vector<void*> pooled_;
   void* target_copy_ = nullptr;
-  std::deque<KernelRun> kernels_;
+  std::deque<kernels::KernelRun> kernels_;
   std::deque<device::Copy> copies_;
   // How each piece is fetched; by neither before it starts.
   struct Way {
     device::Copy* copy = nullptr;
-    KernelRun* kernel = nullptr;
+    kernels::KernelRun* kernel = nullptr;
     bool started() const { return copy || kernel; }
     device::Error poll() const { return kernel ? kernel->poll() : copy->poll(); }
   };

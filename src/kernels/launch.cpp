@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The host side of reduce.h: which kernel does it, how elements fall into vectors and single ones, and the
-// launch. Kernels are looked up once per device.
+// launch.
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <map>
-#include <mutex>
 #include <string>
 #include <tuple>
-#include <vector>
 
-#include "base/log.h"
-#include "base/sparingly.h"
-#include "kernels/module.h"
+#include "kernels/kernel_table.h"
 #include "kernels/parameters.h"
 #include "kernels/reduce.h"
 
@@ -93,85 +86,24 @@ constexpr Plan plan_of(ReduceOp op, Element element) {
   return {op, numbers_have_signs ? element : unsigned_of(bytes)};
 }
 
-// Loads a module for a device at the first look for one of its kernels, or later if the device has work then.
-class KernelTable {
- public:
-  Error find_reduce(int device, const Plan& plan, Kernel* kernel) {
-    for (const auto& module : modules) {
-      if (module.group != group_of(plan.op) || module.element != plan.element) continue;
-      return find(
-          device, module.images,
-          [&] { return std::string("reduce_") + to_string(plan.op) + "_" + to_string(plan.element); },
-          static_cast<int>(plan.op), kernel);
-    }
-    return Error::invalid_value;
+// One name and number for each operation of a module.
+Error find_reduce(int device, const Plan& plan, Kernel* kernel) {
+  for (const auto& module : modules) {
+    if (module.group != group_of(plan.op) || module.element != plan.element) continue;
+    auto number = static_cast<int>(plan.op) + static_cast<int>(plan.element) * static_cast<int>(op_count);
+    auto name = [](int which) {
+      int count = static_cast<int>(op_count);
+      return std::string("reduce_") + to_string(static_cast<ReduceOp>(which % count)) + "_" +
+             to_string(static_cast<Element>(which / count));
+    };
+    return find_kernel(device, module.images, number, name, kernel);
   }
+  return Error::invalid_value;
+}
 
-  Error find_copies(int device, Kernel* kernel) {
-    return find(
-        device, copies, [] { return std::string("copy_items"); }, 0, kernel);
-  }
-
-  void load_missed() {
-    if (!any_missed_.load(std::memory_order_relaxed)) return;
-    std::lock_guard lock(mutex_);
-    if (!look_again_.due()) return;
-    std::erase_if(missed_, [&](const auto& missed) {
-      const auto& [key, name] = missed;
-      return load(key, name, &kernels_[key]) != Error::not_ready;
-    });
-    any_missed_ = !missed_.empty();
-  }
-
- private:
-  using Images = ModuleImages (*)();
-  using Key = std::tuple<int, Images, int>;  // the device, and which kernel of which module
-
-  template <class Name>
-  Error find(int device, Images images, Name name, int number, Kernel* kernel) {
-    std::lock_guard lock(mutex_);
-    Key key{device, images, number};
-    auto [entry, added] = kernels_.try_emplace(key, nullptr);
-    if (!entry->second && missed_.contains(key) && !look_again_.due()) return Error::not_ready;
-    Error error = entry->second ? Error::none : load(key, name(), &entry->second);
-    if (error == Error::not_ready) {
-      if (missed_.try_emplace(key, name()).second)
-        log_line(LogLevel::info, "device %d is busy: %s is loaded when it is not", device, name().c_str());
-      any_missed_ = true;
-    }
-    *kernel = entry->second;
-    return error;
-  }
-
-  Error load(const Key& key, const std::string& name, Kernel* kernel) {
-    auto [device, images, number] = key;
-    if (Error error = device::runtime()->query_device(device); error != Error::none) return error;
-    const std::vector<device::CodeImage>& code = code_of(images);
-    return device::runtime()->find_kernel(device, code.data(), code.size(), name.c_str(), kernel);
-  }
-
-  // A runtime knows what it has loaded by the address of the images.
-  const std::vector<device::CodeImage>& code_of(Images images) {
-    auto [entry, added] = code_.try_emplace(images);
-    if (added) {
-      auto [first, count] = images();
-      for (const auto* image = first; image != first + count; ++image)
-        entry->second.push_back({image->target, image->bytes, image->size});
-    }
-    return entry->second;
-  }
-
-  std::mutex mutex_;
-  std::map<Images, std::vector<device::CodeImage>> code_;
-  std::map<Key, Kernel> kernels_;
-  std::map<Key, std::string> missed_;  // with their names
-  std::atomic<bool> any_missed_ = false;
-  Sparingly look_again_;
-};
-
-KernelTable& kernel_table() {
-  static auto* table = new KernelTable;  // threads may outlive static objects
-  return *table;
+Error find_copies(int device, Kernel* kernel) {
+  return find_kernel(
+      device, copies, 0, [](int) { return std::string("copy_items"); }, kernel);
 }
 
 uintptr_t number(const void* address) {
@@ -210,17 +142,13 @@ Error launch(Kernel kernel, unsigned blocks, uint64_t threads, void* first, void
 
 bool copies_available(int device) {
   Kernel kernel;
-  return device::runtime() && kernel_table().find_copies(device, &kernel) == Error::none;
+  return device::runtime() && find_copies(device, &kernel) == Error::none;
 }
 
 bool reduce_available(int device, ReduceOp op, Element element) {
   Kernel kernel;
   return device::runtime() && has_kernel(op, element) &&
-         kernel_table().find_reduce(device, plan_of(op, element), &kernel) == Error::none;
-}
-
-void load_missed_code() {
-  kernel_table().load_missed();
+         find_reduce(device, plan_of(op, element), &kernel) == Error::none;
 }
 
 Error launch_reduce(int device, Stream stream, ReduceOp op, Element element, const void* const* from,
@@ -232,7 +160,7 @@ Error launch_reduce(int device, Stream stream, ReduceOp op, Element element, con
     return Error::invalid_value;
   Plan plan = plan_of(op, element);
   Kernel kernel;
-  if (Error error = kernel_table().find_reduce(device, plan, &kernel); error != Error::none) return error;
+  if (Error error = find_reduce(device, plan, &kernel); error != Error::none) return error;
 
   Buffers from_all{}, to_all{};
   ReduceWork work{};
@@ -256,7 +184,7 @@ Error launch_copies(int device, Stream stream, const device::CopyItem* items, si
   if (!device::runtime()) return Error::not_initialized;
   if (count > max_copies || blocks == 0) return Error::invalid_value;
   Kernel kernel;
-  if (Error error = kernel_table().find_copies(device, &kernel); error != Error::none) return error;
+  if (Error error = find_copies(device, &kernel); error != Error::none) return error;
 
   CopyBuffers to{}, from{};
   CopyWork work{};

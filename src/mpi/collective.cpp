@@ -3,7 +3,7 @@
 #include "mpi/collective.h"
 
 #include "base/options.h"
-#include "coll/kernel_run.h"
+#include "kernels/kernel_run.h"
 #include "mpi/between_nodes.h"
 #include "mpi/layout.h"
 #include "mpi/record.h"
@@ -155,8 +155,8 @@ bool reduce_on_gpu(const void* inbuf, void* inoutbuf, MPI_Count count, MPI_Datat
       !kernel_for(op, datatype, &kernel, &element))
     return false;
   std::lock_guard lock(engine().mutex());
-  if (!coll::reductions_run_on(in.device, kernel, element)) return false;
-  coll::KernelRun run;
+  if (!kernels::reductions_run_on(in.device, kernel, element)) return false;
+  kernels::KernelRun run;
   const void* from[] = {inbuf, inoutbuf};
   if (run.reduce(in.device, kernel, element, from, 2, &inoutbuf, 1, static_cast<uint64_t>(count)) !=
       device::Error::none)

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "coll/kernel_run.h"
 #include "coll/slices.h"
 #include "device/classify.h"
+#include "kernels/kernel_run.h"
 #include "mpi/collective_choice.h"
 #include "mpi/collective_nccl.h"
 #include "mpi/layout.h"
@@ -214,7 +214,7 @@ class Planner {
   bool plan_reduction(const Regions& regions) {
     Reduction part;
     if (!kernel_for(call_.op, call_.recvtype, &part.op, &part.element)) return false;
-    if (!coll::reductions_run_on(work_.device, part.op, part.element)) return false;
+    if (!kernels::reductions_run_on(work_.device, part.op, part.element)) return false;
     const Region& input = regions.written_is_read ? regions.written : regions.read;
     uint64_t size = kernels::element_bytes(part.element);
     if (!input.blocks.empty())

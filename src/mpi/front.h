@@ -35,7 +35,11 @@ inline bool is_device(const void* address) {
 inline const void* first_byte(const void* address, MPI_Datatype datatype) {
   if (datatype == MPI_DATATYPE_NULL || is_plain(datatype)) return address;
   MPI_Count lower = 0, extent = 0;
-  PMPI_Type_get_true_extent_x(datatype, &lower, &extent);
+  // MPICH counts parts without bytes in the extent.
+  if (PlanOfType plan = plan_of(datatype))
+    lower = plan->low(1);
+  else
+    PMPI_Type_get_true_extent_x(datatype, &lower, &extent);
   return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(lower));
 }
 

@@ -50,11 +50,15 @@
 #pragma weak PMPI_Topo_test
 #pragma weak PMPI_Type_commit
 #pragma weak PMPI_Type_contiguous
+#pragma weak PMPI_Type_create_keyval
 #pragma weak PMPI_Type_free
+#pragma weak PMPI_Type_free_keyval
+#pragma weak PMPI_Type_get_attr
 #pragma weak PMPI_Type_get_contents
 #pragma weak PMPI_Type_get_envelope
 #pragma weak PMPI_Type_get_extent_x
 #pragma weak PMPI_Type_get_true_extent_x
+#pragma weak PMPI_Type_set_attr
 #pragma weak PMPI_Type_size
 #pragma weak PMPI_Type_size_x
 #pragma weak PMPI_Win_call_errhandler

@@ -16,8 +16,8 @@
 #include "base/launched_job.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "coll/kernel_run.h"
 #include "coll/nccl_collective.h"
+#include "kernels/kernel_run.h"
 #include "mpi/between_nodes.h"
 #include "mpi/collective_choice.h"
 #include "mpi/communicator.h"
@@ -156,6 +156,7 @@ void open_job() {
   real.Comm_dup(MPI_COMM_SELF, &self_comm);
   real.Comm_dup(MPI_COMM_WORLD, &silent_comm);
   open_communicators();
+  open_datatypes();
   network::open();
   int threads = MPI_THREAD_SINGLE;
   PMPI_Query_thread(&threads);
@@ -193,7 +194,8 @@ void close_job() {
   leaks.count_unfinished();
   engine().release_imports();
   real.Barrier(node_comm);
-  coll::release_kernel_runs();
+  datatype::release_block_tables();
+  kernels::release_kernel_runs();
   engine().release_exports();
   leaks.count_unreleased();
   leaks.print();
@@ -204,6 +206,7 @@ void close_job() {
   }
   detail::watching = false;
   close_communicators();
+  close_datatypes();
   network::close();
   real.Comm_free(&self_comm);
   real.Comm_free(&silent_comm);

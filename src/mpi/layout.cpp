@@ -8,6 +8,9 @@
 #include <deque>
 #include <vector>
 
+#include "base/options.h"
+#include "datatype/move.h"
+#include "device/classify.h"
 #include "device/copy.h"
 #include "mpi/real.h"
 #include "mpi/type_origin.h"
@@ -15,18 +18,13 @@
 namespace fairlead::mpi {
 namespace {
 
-// Do the bytes of one element lie in order without gaps? Only types that obviously do count: a type that is
-// judged wrongly as scattered is packed, which is slow but right.
-bool is_dense(MPI_Datatype datatype) {
+// A predefined type without gaps.
+bool is_dense_and_named(MPI_Datatype datatype) {
+  if (combiner_of(datatype) != MPI_COMBINER_NAMED) return false;
   MPI_Count lower = 0, extent = 0, size = 0;
   PMPI_Type_get_extent_x(datatype, &lower, &extent);
   PMPI_Type_size_x(datatype, &size);
-  if (lower != 0 || extent != size) return false;
-  const int combiner = combiner_of(datatype);
-  if (combiner == MPI_COMBINER_NAMED) return true;
-  if (combiner != MPI_COMBINER_DUP && combiner != MPI_COMBINER_CONTIGUOUS && combiner != MPI_COMBINER_RESIZED)
-    return false;
-  return is_dense(OriginalType(datatype));
+  return lower == 0 && extent == size;
 }
 
 // Where the host MPI must think the buffer is for its first byte to lie at the start of `span`. Not by
@@ -54,6 +52,12 @@ bool write_touched(char* to, const HostBuffer& span, const HostBuffer& touched, 
   return copied;
 }
 
+// Does all of it lie in one allocation, so that it can be copied as a whole?
+bool in_one_allocation(const device::Allocation& memory, const char* first, const Layout& layout) {
+  auto begin = reinterpret_cast<uintptr_t>(first);
+  return begin >= memory.base && begin + static_cast<uintptr_t>(layout.span) <= memory.base + memory.size;
+}
+
 }  // namespace
 
 MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype) {
@@ -67,7 +71,7 @@ int plain_size(MPI_Datatype datatype) {
   thread_local MPI_Datatype plain = MPI_DATATYPE_NULL;
   thread_local int size = 0;
   if (datatype == plain) return size;
-  if (combiner_of(datatype) != MPI_COMBINER_NAMED || !is_dense(datatype)) return 0;
+  if (!is_dense_and_named(datatype)) return 0;
   plain = datatype;
   PMPI_Type_size(datatype, &size);
   return size;
@@ -76,9 +80,16 @@ int plain_size(MPI_Datatype datatype) {
 Layout layout_of(MPI_Count count, MPI_Datatype datatype) {
   Layout layout;
   layout.bytes = packed_bytes(count, datatype);
-  if (layout.bytes == 0 || is_plain(datatype) || is_dense(datatype)) {
+  layout.count = count;
+  if (layout.bytes > 0 && !is_plain(datatype)) layout.plan = plan_of(datatype);
+  if (layout.bytes == 0 || is_plain(datatype) || (layout.plan && layout.plan->contiguous())) {
     layout.contiguous = true;
     layout.span = layout.bytes;
+    return layout;
+  }
+  if (layout.plan) {
+    layout.first = layout.plan->low(static_cast<uint64_t>(count));
+    layout.span = layout.plan->high(static_cast<uint64_t>(count)) - layout.first;
     return layout;
   }
   MPI_Count lower = 0, extent = 0, true_lower = 0, true_extent = 0;
@@ -88,6 +99,15 @@ Layout layout_of(MPI_Count count, MPI_Datatype datatype) {
   layout.first = true_lower + (walk < 0 ? walk : 0);
   layout.span = true_extent + (walk < 0 ? -walk : walk);
   return layout;
+}
+
+std::optional<datatype::View> kernel_view(const void* buffer, const Layout& layout,
+                                          const device::Allocation& memory) {
+  if (!layout.plan || options().datatype == "host") return std::nullopt;
+  if (!in_one_allocation(memory, static_cast<const char*>(buffer) + layout.first, layout) ||
+      !datatype::Move::possible(memory.device))
+    return std::nullopt;
+  return layout.view(buffer);
 }
 
 bool pack_host(const void* buffer, MPI_Count count, MPI_Datatype datatype, void* packed, MPI_Count bytes) {
@@ -128,17 +148,34 @@ bool unpack_host(const void* packed, MPI_Count bytes, void* buffer, MPI_Count co
 
 bool pack_from_device(const void* buffer, MPI_Count count, MPI_Datatype datatype, const Layout& layout,
                       int device, HostBuffer* packed) {
-  HostBuffer span(static_cast<size_t>(layout.span));
-  *packed = HostBuffer(static_cast<size_t>(layout.bytes));
-  if (!span.data() || !packed->data()) return false;
   const char* from = static_cast<const char*>(buffer) + layout.first;
-  return device::copy_now(device, span.data(), from, static_cast<size_t>(layout.span)) ==
-             device::Error::none &&
-         pack_host(origin_of(span, layout), count, datatype, packed->data(), layout.bytes);
+  uint64_t bytes = static_cast<uint64_t>(layout.bytes);
+  *packed = HostBuffer(bytes);
+  if (!packed->data()) return false;
+  device::Allocation memory = device::classify(from);
+  if (auto view = kernel_view(buffer, layout, memory))
+    return datatype::copy_out(device, packed->data(), *view, 0, bytes) == device::Error::none;
+  if (layout.plan && !in_one_allocation(memory, from, layout))
+    return datatype::copy_out_by_blocks(device, packed->data(), layout.view(buffer), 0, bytes) ==
+           device::Error::none;
+  HostBuffer span(static_cast<size_t>(layout.span));
+  if (!span.data() ||
+      device::copy_now(device, span.data(), from, static_cast<size_t>(layout.span)) != device::Error::none)
+    return false;
+  if (!layout.plan) return pack_host(origin_of(span, layout), count, datatype, packed->data(), layout.bytes);
+  datatype::move_on_host({packed->data(), bytes}, 0, layout.view(origin_of(span, layout)), 0, bytes);
+  return true;
 }
 
 bool unpack_to_device(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count,
                       MPI_Datatype datatype, const Layout& layout, int device) {
+  char* to = static_cast<char*>(buffer) + layout.first;
+  if (layout.plan) {
+    uint64_t length = static_cast<uint64_t>(bytes);
+    if (auto view = kernel_view(buffer, layout, device::classify(to)))
+      return datatype::copy_in(device, *view, 0, packed, length) == device::Error::none;
+    return datatype::copy_in_by_blocks(device, layout.view(buffer), 0, packed, length) == device::Error::none;
+  }
   size_t length = static_cast<size_t>(layout.span), whole = static_cast<size_t>(layout.bytes);
   HostBuffer span(length), touched(length), ones(whole);
   if (!span.data() || !touched.data() || !ones.data()) return false;
@@ -147,7 +184,7 @@ bool unpack_to_device(const void* packed, MPI_Count bytes, void* buffer, MPI_Cou
   if (!unpack_host(packed, bytes, origin_of(span, layout), count, datatype) ||
       !unpack_host(ones.data(), bytes, origin_of(touched, layout), count, datatype))
     return false;
-  return write_touched(static_cast<char*>(buffer) + layout.first, span, touched, length, device);
+  return write_touched(to, span, touched, length, device);
 }
 
 }  // namespace fairlead::mpi

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a (count, datatype) pair means in bytes, and moving non-contiguous device data through the host MPI's
-// own MPI_Pack and MPI_Unpack: correct for every type, slow (a send moves the whole span to the host, a
-// receive one piece after the other back).
+// What a (count, datatype) pair means in bytes, and moving non-contiguous device data to and from host
+// memory: by kernels where the layout is known, else through the host MPI's own MPI_Pack and MPI_Unpack,
+// which is correct for every type and slow (a send moves the whole span to the host, a receive one piece
+// after the other back).
 
 #pragma once
 
 #include "mpi/host_mpi.h"
 //
+#include <optional>
+
 #include "base/host_buffer.h"
 #include "device/runtime.h"
+#include "mpi/type_layout.h"
 
 namespace fairlead::mpi {
 
@@ -18,6 +22,13 @@ struct Layout {
   bool contiguous = false;  // they lie in order, without gaps, from the buffer's address on
   MPI_Count first = 0;      // of the span they touch, from the buffer's address
   MPI_Count span = 0;       // its length
+  MPI_Count count = 0;      // of elements
+  PlanOfType plan;          // of what has gaps, or a derived type; null where only the host MPI knows
+
+  // The bytes of a buffer at this address. Only with a plan.
+  datatype::View view(const void* buffer) const {
+    return plan->view(const_cast<void*>(buffer), static_cast<uint64_t>(count));
+  }
 };
 
 // The bytes of a predefined datatype without gaps, 0 of any other. Quick for the one that this thread asked
@@ -28,6 +39,11 @@ inline bool is_plain(MPI_Datatype datatype) {
 }
 Layout layout_of(MPI_Count count, MPI_Datatype datatype);
 MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype);
+
+// The bytes of a buffer with gaps for kernels of its device; none where they cannot move it, because the
+// layout is not known, options say so, or it lies in several allocations.
+std::optional<datatype::View> kernel_view(const void* buffer, const Layout& layout,
+                                          const device::Allocation& memory);
 
 // Packs device data into host memory; null data() in `packed` when that is impossible.
 bool pack_from_device(const void* buffer, MPI_Count count, MPI_Datatype datatype, const Layout& layout,

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "base/host_buffer.h"
-#include "device/copy.h"
+#include "datatype/move.h"
 #include "device/pinned_buffer.h"
 #include "mpi/host_mpi.h"
 
@@ -42,7 +42,7 @@ MPI_Comm communicator();
 struct Chunk {
   explicit Chunk(size_t bytes) : buffer(bytes) {}
   device::PinnedBuffer buffer;  // none where the bytes land in place
-  device::Copy copy;            // out of or into device memory
+  datatype::Move copy;          // out of or into device memory
   MPI_Request message = MPI_REQUEST_NULL;
 };
 

@@ -15,9 +15,10 @@ namespace fairlead::mpi {
 
 using device::Error;
 
-NetworkReceive::NetworkReceive(const p2p::Descriptor& descriptor, void* to, uint64_t capacity, int device)
+NetworkReceive::NetworkReceive(const p2p::Descriptor& descriptor, const datatype::View& to, uint64_t capacity,
+                               int device)
     : descriptor_(descriptor),
-      to_(static_cast<char*>(to)),
+      to_(to),
       capacity_(capacity),
       device_(device),
       turn_(network::Direction::receiving, descriptor.sender),
@@ -69,7 +70,9 @@ bool NetworkReceive::next_has_arrived() {
   if (byte_count(status) != static_cast<MPI_Count>(descriptor_.chunk_length(arrived_)))
     lose("its sender could not read it");
   else if (!lost_ && !truncated() && !lands_in_place())
-    chunk.copy.start(device_, place(arrived_), chunk.buffer.data(), descriptor_.chunk_length(arrived_));
+    chunk.copy.start(device_, to_, arrived_ * descriptor_.chunk_bytes,
+                     {chunk.buffer.data(), descriptor_.chunk_length(arrived_)}, 0,
+                     descriptor_.chunk_length(arrived_));
   return true;
 }
 

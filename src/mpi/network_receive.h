@@ -18,8 +18,8 @@ namespace fairlead::mpi {
 
 class NetworkReceive {
  public:
-  // `to` has room for `capacity` bytes; `device` is its device, -1 for host memory.
-  NetworkReceive(const p2p::Descriptor& descriptor, void* to, uint64_t capacity, int device);
+  // `to` has room for `capacity` bytes; `device` is its device, -1 for host memory, which has no gaps.
+  NetworkReceive(const p2p::Descriptor& descriptor, const datatype::View& to, uint64_t capacity, int device);
 
   // none: arrived, or truncated; not_ready; failed: the bytes cannot be had.
   device::Error advance();
@@ -30,7 +30,10 @@ class NetworkReceive {
   bool truncated() const { return descriptor_.bytes > capacity_; }
 
  private:
-  char* place(uint64_t chunk) const { return to_ + chunk * descriptor_.chunk_bytes; }
+  // Of a buffer without gaps.
+  char* place(uint64_t chunk) const {
+    return static_cast<char*>(to_.address()) + chunk * descriptor_.chunk_bytes;
+  }
   bool lands_in_place() const { return device_ < 0 && !truncated(); }
   bool post_next();
   bool next_has_arrived();
@@ -38,7 +41,7 @@ class NetworkReceive {
   void lose(const char* what);
 
   p2p::Descriptor descriptor_;
-  char* to_;
+  datatype::View to_;
   uint64_t capacity_;
   int device_;
   network::Turn turn_;

@@ -14,11 +14,8 @@ namespace fairlead::mpi {
 
 using device::Error;
 
-NetworkSend::NetworkSend(int receiver, const void* address, uint64_t bytes, int device)
-    : receiver_(receiver),
-      device_(device),
-      turn_(network::Direction::sending, receiver),
-      from_(static_cast<const char*>(address)) {
+NetworkSend::NetworkSend(int receiver, const datatype::View& from, uint64_t bytes, int device)
+    : receiver_(receiver), device_(device), turn_(network::Direction::sending, receiver), from_(from) {
   int world_rank = 0;
   PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   uint32_t tag = static_cast<uint32_t>(network::take_tag(receiver));
@@ -54,8 +51,8 @@ bool NetworkSend::start_next() {
     return false;
   }
   if (!failed_)
-    chunk.copy.start(device_, chunk.buffer.data(), from_ + started_ * descriptor_.chunk_bytes,
-                     descriptor_.chunk_length(started_));
+    chunk.copy.start(device_, {chunk.buffer.data(), descriptor_.chunk_length(started_)}, 0, from_,
+                     started_ * descriptor_.chunk_bytes, descriptor_.chunk_length(started_));
   return true;
 }
 

@@ -20,8 +20,8 @@ namespace fairlead::mpi {
 
 class NetworkSend {
  public:
-  // `bytes` at `address`, in memory of `device`, for this rank of MPI_COMM_WORLD.
-  NetworkSend(int receiver, const void* address, uint64_t bytes, int device);
+  // `bytes` in memory of `device`, for this rank of MPI_COMM_WORLD.
+  NetworkSend(int receiver, const datatype::View& from, uint64_t bytes, int device);
   ~NetworkSend();
 
   const p2p::Descriptor& descriptor() const { return descriptor_; }
@@ -48,7 +48,7 @@ class NetworkSend {
   p2p::Descriptor descriptor_;
   int receiver_, device_;
   network::Turn turn_;
-  const char* from_;
+  datatype::View from_;
   uint64_t total_;  // chunks; the counts below never fall, and each is at most the one before
   uint64_t started_ = 0, posted_ = 0, sent_ = 0;
   std::deque<network::Chunk> chunks_;  // from sent_ to started_

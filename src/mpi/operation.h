@@ -40,16 +40,20 @@ struct MatchKey {
 };
 
 // The same as a derived datatype, and made of it: the program may free its own while the message is on its way.
+// Making one of many blocks takes long, so that there is none where `layout` tells all.
 class KeptType {
  public:
-  explicit KeptType(MPI_Datatype datatype);
+  explicit KeptType(MPI_Datatype datatype, const Layout& layout = {});
   ~KeptType();
   KeptType(const KeptType&) = delete;
   KeptType& operator=(const KeptType&) = delete;
   MPI_Datatype get() const { return datatype_; }
+  // The same buffer with the copy; or, where there is none, with the bytes that travel.
+  UserBuffer kept(const UserBuffer& buffer) const;
 
  private:
   MPI_Datatype datatype_;
+  MPI_Count bytes_ = 0;
   bool own_ = false;
 };
 
@@ -131,17 +135,18 @@ class Send : public Operation {
   void buffer_at_once() { buffer_at_once_ = true; }
 
  private:
-  Fallback why_plain(int receiver, const Layout& layout) const;
-  bool offer(int receiver, const device::Allocation& allocation, uint64_t bytes);
-  int stream(int receiver, const device::Allocation& allocation, uint64_t bytes);
+  Fallback why_plain(int receiver, bool packable) const;
+  bool offer(int receiver, const datatype::View& view, const device::Allocation& allocation);
+  int stream(int receiver, const datatype::View& view, int device);
   void describe_by(p2p::Descriptor descriptor);
   int post_descriptor();
-  int send_plain(const device::Allocation& allocation, const Layout& layout, Fallback why);
+  int send_plain(const device::Allocation& allocation, Fallback why);
   int post(const void* address, MPI_Count count, MPI_Datatype datatype);
   void hurry();
   bool let_go();
 
   SendMode mode_;
+  Layout layout_;
   KeptType datatype_;
   UserBuffer buffer_;
   int dest_, tag_;
@@ -165,7 +170,6 @@ class Receive : public Operation {
   // A persistent receive into host memory runs on a persistent host request of its own.
   template <class Init>
   int make_persistent(Init init) {
-    layout_ = layout_of(buffer_.count, buffer_.datatype);
     Landing place;
     if (int result = choose_landing(&place); result != MPI_SUCCESS) return result;
     return init(place.address, place.count, place.datatype, &own_request_);
@@ -208,13 +212,14 @@ class Receive : public Operation {
   void over();
   void end_arrow();
 
+  Layout layout_;
   KeptType datatype_;
   UserBuffer buffer_;
   MatchKey key_;
   uint64_t arrow_ = 0;   // of the trace: the descriptor's
   int from_world_ = -1;  // its sender, while something is traced and it is known
   int device_ = -1;
-  Layout layout_;
+  std::optional<datatype::View> view_;          // of device memory that kernels or copies can fill
   MPI_Request own_request_ = MPI_REQUEST_NULL;  // persistent
   bool native_ = false;                         // the host MPI writes to device memory itself
   MPI_Message matched_ = MPI_MESSAGE_NULL;

@@ -58,8 +58,10 @@ class QuietErrors {
 
 Receive::Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm)
     : Operation(comm),
-      datatype_(buffer.datatype),
-      buffer_{buffer.address, buffer.count, datatype_.get(), buffer.found},
+      layout_(layout_of(buffer.count, buffer.datatype)),
+      // A receive into host memory may need the type until it is over.
+      datatype_(buffer.datatype, buffer.found.memory.kind == device::MemoryKind::device ? layout_ : Layout()),
+      buffer_(datatype_.kept(buffer)),
       key_{comm, source, tag} {}
 
 Receive::~Receive() {
@@ -85,9 +87,13 @@ int Receive::start() {
   from_world_ = observe::tracing() ? rank_in_world(comm_, key_.source) : -1;
   host_error_ = MPI_SUCCESS;
   error_ = MPI_SUCCESS;
-  layout_ = layout_of(buffer_.count, buffer_.datatype);
   device::Allocation allocation = buffer_.take_memory(layout_.first);
   device_ = allocation.kind == device::MemoryKind::device ? allocation.device : -1;
+  view_.reset();
+  if (layout_.contiguous)
+    view_.emplace(buffer_.address, static_cast<uint64_t>(layout_.bytes));
+  else if (into_device())
+    view_ = kernel_view(buffer_.address, layout_, allocation);
   if (key_.source == MPI_PROC_NULL && matched_ == MPI_MESSAGE_NULL) {
     set_empty(&status_);
     status_.MPI_SOURCE = MPI_PROC_NULL;
@@ -223,14 +229,11 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
            key_.tag, static_cast<long long>(descriptor.bytes), stream ? "stream" : "offer", descriptor.number,
            descriptor.sender);
   if (!bytes) before_.write(buffer_);
-  void* to = buffer_.address;
-  apart_ = !layout_.contiguous || place_.is_anothers();
-  if (apart_) {
-    packed_ = HostBuffer(static_cast<size_t>(layout_.bytes));
-    to = packed_.data();
-  }
+  apart_ = !view_ || place_.is_anothers();
+  if (apart_) packed_ = HostBuffer(static_cast<size_t>(layout_.bytes));
+  datatype::View to = apart_ ? datatype::View(packed_.data(), static_cast<uint64_t>(layout_.bytes)) : *view_;
   // Without memory nothing can be taken, but the sender completes.
-  error_ = to || layout_.bytes == 0 ? MPI_SUCCESS : MPI_ERR_OTHER;
+  error_ = to.address() || layout_.bytes == 0 ? MPI_SUCCESS : MPI_ERR_OTHER;
   descriptor_came_ = true;
   arrow_ = descriptor.arrow;
   override_bytes_ = static_cast<MPI_Count>(descriptor.bytes);

@@ -17,8 +17,15 @@
 namespace fairlead::mpi {
 
 // No duplicate: that would call the program's functions that copy its attributes.
-KeptType::KeptType(MPI_Datatype datatype) : datatype_(datatype) {
-  if (is_plain(datatype) || combiner_of(datatype) == MPI_COMBINER_NAMED) return;
+KeptType::KeptType(MPI_Datatype datatype, const Layout& layout) : datatype_(datatype) {
+  if (is_plain(datatype)) return;
+  // The host MPI may need the type for a count that int cannot hold, and where it moves the bytes itself.
+  if (layout.plan && layout.bytes <= INT_MAX && !network::native()) {
+    datatype_ = MPI_BYTE;
+    bytes_ = layout.bytes;
+    return;
+  }
+  if (combiner_of(datatype) == MPI_COMBINER_NAMED) return;
   MPI_Datatype made = MPI_DATATYPE_NULL;
   own_ = PMPI_Type_contiguous(1, datatype, &made) == MPI_SUCCESS && PMPI_Type_commit(&made) == MPI_SUCCESS;
   if (own_) datatype_ = made;
@@ -26,6 +33,10 @@ KeptType::KeptType(MPI_Datatype datatype) : datatype_(datatype) {
 
 KeptType::~KeptType() {
   if (own_) PMPI_Type_free(&datatype_);
+}
+
+UserBuffer KeptType::kept(const UserBuffer& buffer) const {
+  return {buffer.address, bytes_ ? bytes_ : buffer.count, datatype_, buffer.found};
 }
 
 void Operation::begin() {
@@ -53,8 +64,9 @@ void set_byte_count(MPI_Status* status, MPI_Count bytes) {
 Send::Send(SendMode mode, const UserBuffer& buffer, int dest, int tag, MPI_Comm comm)
     : Operation(comm),
       mode_(mode),
-      datatype_(buffer.datatype),
-      buffer_{buffer.address, buffer.count, datatype_.get(), buffer.found},
+      layout_(layout_of(buffer.count, buffer.datatype)),
+      datatype_(buffer.datatype, layout_),
+      buffer_(datatype_.kept(buffer)),
       dest_(dest),
       tag_(tag) {}
 
@@ -63,7 +75,7 @@ int Send::start() {
   lost_ = false;
   // A message to nobody moves no bytes; the host MPI must see a buffer it can touch all the same.
   if (dest_ == MPI_PROC_NULL) return post(this, 0, buffer_.datatype);
-  Layout layout = layout_of(buffer_.count, buffer_.datatype);
+  const Layout& layout = layout_;
   if (layout.bytes == 0) return post(this, buffer_.count, buffer_.datatype);
   device::Allocation allocation = buffer_.take_memory(layout.first);
 
@@ -80,32 +92,42 @@ int Send::start() {
     begin_arrow(buffer_.count, buffer_.datatype, dest_, tag_, comm_);
     return post(buffer_.address, buffer_.count, buffer_.datatype);
   }
-  if (receiver < 0 || !layout.contiguous) return send_plain(allocation, layout, why_plain(receiver, layout));
+  std::optional<datatype::View> view;
+  if (layout.contiguous)
+    view.emplace(buffer_.address, bytes);
+  else
+    view = kernel_view(buffer_.address, layout, allocation);
+  Fallback why = why_plain(receiver, view.has_value());
+  if (receiver < 0 || !view) return send_plain(allocation, why);
   if (network::reaches(receiver)) {
     // Synchronous messages travel whole: a probe takes a descriptor from the host MPI, which matches it, and
     // no shared memory could tell its sender that this was no receive (M4).
     if (!network::native() && bytes > network::chunk_bytes() && mode_ != SendMode::synchronous &&
         !buffer_at_once_)
-      return stream(receiver, allocation, bytes);
+      return stream(receiver, *view, allocation.device);
   } else if (engine().node()) {
     int node_rank = engine().node()->node_rank_of_world(receiver);
-    if (!may_send_descriptor(node_rank)) return send_plain(allocation, layout, Fallback::crowded);
-    if (offer(node_rank, allocation, bytes)) return post_descriptor();
+    if (!may_send_descriptor(node_rank)) return send_plain(allocation, Fallback::crowded);
+    if (offer(node_rank, *view, allocation)) return post_descriptor();
   }
-  return send_plain(allocation, layout, why_plain(receiver, layout));
+  return send_plain(allocation, why);
 }
 
-Fallback Send::why_plain(int receiver, const Layout& layout) const {
+Fallback Send::why_plain(int receiver, bool packable) const {
   if (mode_ == SendMode::buffered) return Fallback::buffered_mode;
   if (receiver < 0) return Fallback::unknown_peer;
-  if (!layout.contiguous) return Fallback::gaps;
+  if (!packable) return Fallback::gaps;
   return network::reaches(receiver) ? Fallback::other_node : Fallback::no_offer;
 }
 
 // False when no offer is free.
-bool Send::offer(int receiver, const device::Allocation& allocation, uint64_t bytes) {
+bool Send::offer(int receiver, const datatype::View& view, const device::Allocation& allocation) {
   std::lock_guard lock(engine().mutex());
-  offer_ = p2p::SendOffer::open(*engine().node(), receiver, buffer_.address, bytes, allocation);
+  uint64_t bytes = static_cast<uint64_t>(layout_.bytes);
+  offer_ = p2p::SendOffer::open(
+      *engine().node(), receiver,
+      {view, bytes, static_cast<char*>(buffer_.address) + layout_.first, static_cast<uint64_t>(layout_.span)},
+      allocation);
   if (!offer_) return false;
   if (buffer_at_once_) {
     offer_->buffer();
@@ -119,10 +141,11 @@ bool Send::offer(int receiver, const device::Allocation& allocation, uint64_t by
   return true;
 }
 
-int Send::stream(int receiver, const device::Allocation& allocation, uint64_t bytes) {
+int Send::stream(int receiver, const datatype::View& view, int device) {
   {
     std::lock_guard lock(engine().mutex());
-    stream_ = std::make_unique<NetworkSend>(receiver, buffer_.address, bytes, allocation.device);
+    uint64_t bytes = static_cast<uint64_t>(layout_.bytes);
+    stream_ = std::make_unique<NetworkSend>(receiver, view, bytes, device);
     record_.went(Traffic::network, bytes);
     describe_by(stream_->descriptor());
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is stream %u",
@@ -151,7 +174,8 @@ int Send::post_descriptor() {
   return result;
 }
 
-int Send::send_plain(const device::Allocation& allocation, const Layout& layout, Fallback why) {
+int Send::send_plain(const device::Allocation& allocation, Fallback why) {
+  const Layout& layout = layout_;
   log_line(LogLevel::trace, "send of %lld bytes to %d with tag %d travels plain",
            static_cast<long long>(layout.bytes), dest_, tag_);
   count(why);

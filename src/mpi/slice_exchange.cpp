@@ -144,7 +144,8 @@ void SliceExchange::reduce() {
   kernels::ReduceOp op;
   kernels::Element element;
   if (nodes <= kernels::reduce_buffers && room_.slices.pinned() && room_.parts.pinned() &&
-      kernel_for(slice_.op, slice_.datatype, &op, &element) && coll::reductions_run_on(device, op, element)) {
+      kernel_for(slice_.op, slice_.datatype, &op, &element) &&
+      kernels::reductions_run_on(device, op, element)) {
     std::vector<const void*> from;
     for (size_t node = 0; node < nodes; ++node) from.push_back(parts + node * bytes);
     void* target = to;

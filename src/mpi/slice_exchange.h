@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/patience.h"
-#include "coll/kernel_run.h"
 #include "coll/slices.h"
 #include "device/copy.h"
 #include "device/pinned_buffer.h"
+#include "kernels/kernel_run.h"
 #include "mpi/levels.h"
 #include "mpi/operation.h"
 
@@ -87,7 +87,7 @@ class SliceExchange : public Operation {
   std::vector<int> counts_, offsets_, arriving_counts_, arriving_offsets_;
   device::Copy leaving_;
   std::deque<device::Copy> landing_;
-  coll::KernelRun kernel_;
+  kernels::KernelRun kernel_;
   enum class Step {
     leaving,
     before_spreading,

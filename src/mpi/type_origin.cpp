@@ -4,8 +4,6 @@
 
 #include <dlfcn.h>
 
-#include <vector>
-
 namespace fairlead::mpi {
 namespace {
 
@@ -23,15 +21,15 @@ struct LargeFunctions {
   GetContents* contents = reinterpret_cast<GetContents*>(dlsym(RTLD_DEFAULT, "PMPI_Type_get_contents_c"));
   explicit operator bool() const { return envelope && contents; }
 };
-const LargeFunctions& large() {
+const LargeFunctions& large_functions() {
   static const LargeFunctions found;
   return found;
 }
 
 Envelope envelope_of(MPI_Datatype datatype) {
   Envelope it;
-  if (large()) {
-    large().envelope(datatype, &it.integers, &it.addresses, &it.counts, &it.types, &it.combiner);
+  if (large_functions()) {
+    large_functions().envelope(datatype, &it.integers, &it.addresses, &it.counts, &it.types, &it.combiner);
     return it;
   }
   int integers = 0, addresses = 0, types = 0;
@@ -46,23 +44,27 @@ int combiner_of(MPI_Datatype datatype) {
   return envelope_of(datatype).combiner;
 }
 
-OriginalType::OriginalType(MPI_Datatype made) {
+TypeContents::TypeContents(MPI_Datatype made) {
   const Envelope it = envelope_of(made);
-  std::vector<int> integers(static_cast<size_t>(it.integers));
+  combiner_ = it.combiner;
+  if (combiner_ == MPI_COMBINER_NAMED) return;
+  large_ = it.counts > 0;
+  integers_.resize(static_cast<size_t>(it.integers));
   std::vector<MPI_Aint> addresses(static_cast<size_t>(it.addresses));
-  std::vector<MPI_Count> counts(static_cast<size_t>(it.counts));
-  std::vector<MPI_Datatype> types(static_cast<size_t>(it.types));
-  if (large())
-    large().contents(made, it.integers, it.addresses, it.counts, it.types, integers.data(), addresses.data(),
-                     counts.data(), types.data());
+  wide_.resize(static_cast<size_t>(it.counts));
+  types_.resize(static_cast<size_t>(it.types));
+  if (large_functions())
+    large_functions().contents(made, it.integers, it.addresses, it.counts, it.types, integers_.data(),
+                               addresses.data(), wide_.data(), types_.data());
   else
     PMPI_Type_get_contents(made, static_cast<int>(it.integers), static_cast<int>(it.addresses),
-                           static_cast<int>(it.types), integers.data(), addresses.data(), types.data());
-  if (!types.empty()) type_ = types.front();
+                           static_cast<int>(it.types), integers_.data(), addresses.data(), types_.data());
+  wide_.insert(wide_.end(), addresses.begin(), addresses.end());
 }
 
-OriginalType::~OriginalType() {
-  if (type_ != MPI_DATATYPE_NULL && combiner_of(type_) != MPI_COMBINER_NAMED) PMPI_Type_free(&type_);
+TypeContents::~TypeContents() {
+  for (MPI_Datatype& type : types_)
+    if (combiner_of(type) != MPI_COMBINER_NAMED) PMPI_Type_free(&type);
 }
 
 }  // namespace fairlead::mpi

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a datatype was made. The ordinary functions of MPI refuse to tell of types that large-count functions made
-// (MPICH 5.0.2 raises an error), and an older MPI has no others: the large-count ones are asked where they are.
+// How a datatype was made. The ordinary functions of MPI refuse to tell of types that large-count functions
+// made (MPICH 5.0.2 raises an error), and an older MPI has no others: the large-count ones are asked where
+// they are.
 
 #pragma once
+
+#include <vector>
 
 #include "mpi/host_mpi.h"
 
@@ -11,17 +14,31 @@ namespace fairlead::mpi {
 
 int combiner_of(MPI_Datatype datatype);
 
-// The type that another was made of by MPI_Type_dup, MPI_Type_contiguous or MPI_Type_create_resized.
-class OriginalType {
+// The arguments of the function that made a type, in their order, but the types apart.
+class TypeContents {
  public:
-  explicit OriginalType(MPI_Datatype made);
-  ~OriginalType();
-  OriginalType(const OriginalType&) = delete;
-  OriginalType& operator=(const OriginalType&) = delete;
-  operator MPI_Datatype() const { return type_; }
+  explicit TypeContents(MPI_Datatype made);
+  ~TypeContents();
+  TypeContents(const TypeContents&) = delete;
+  TypeContents& operator=(const TypeContents&) = delete;
+
+  int combiner() const { return combiner_; }
+  const std::vector<MPI_Datatype>& types() const { return types_; }
+  // Counts, lengths, and displacements in elements; then displacements in bytes, of which there are so many.
+  // All are one row, whatever functions made the type.
+  MPI_Count number(size_t index) const {
+    return index < integers_.size() ? integers_[index] : wide_[index - integers_.size()];
+  }
+  // The arguments of MPI_Type_create_subarray and MPI_Type_create_darray that may be large, behind the others
+  // where they are.
+  bool large() const { return large_; }
 
  private:
-  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+  int combiner_ = MPI_COMBINER_NAMED;
+  bool large_ = false;
+  std::vector<int> integers_;
+  std::vector<MPI_Count> wide_;
+  std::vector<MPI_Datatype> types_;
 };
 
 }  // namespace fairlead::mpi

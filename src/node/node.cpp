@@ -48,6 +48,8 @@ const char* to_string(Reason reason) {
       return "mapped memory shows other bytes";
     case Reason::copy_failed:
       return "a peer copy failed";
+    case Reason::no_kernel:
+      return "no kernel can read its layout";
   }
   return "?";
 }
@@ -115,7 +117,8 @@ std::string Node::describe_paths() const {
         const Verdict& verdict = this->verdict(from, device, to);
         if (verdict.path == Path::unknown) continue;
         std::string path = to_string(verdict.path.load());
-        if (verdict.reason != Reason::none) path += std::string(" (") + to_string(verdict.reason.load()) + ")";
+        if (verdict.reason != Reason::none)
+          path += std::string(" (") + to_string(verdict.reason.load()) + ")";
         found.emplace_back(device, path);
       }
       bool alike = std::all_of(found.begin(), found.end(),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the ranks of one node share: one block for each rank, written by its owner except where said, and
-// the table of verdicts about each rank's devices and each other rank. Everything here is trivially copyable or atomic, lies in
-// memory that starts as zeros, and means the same in every process (no pointers).
+// the table of verdicts about each rank's devices and each other rank. Everything here is trivially copyable
+// or atomic, lies in memory that starts as zeros, and means the same in every process (no pointers).
 
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "device/ipc_registry.h"
+#include "kernels/blocks.h"
 
 namespace fairlead::node {
 
@@ -53,6 +54,7 @@ enum class Reason : uint8_t {
   import_failed,   // the receiver could not map it
   wrong_bytes,     // it could, but saw other bytes
   copy_failed,     // a copy returned an error
+  no_kernel,       // the layout has gaps, and no kernel of the receiver can read it
 };
 const char* to_string(Reason reason);
 
@@ -71,6 +73,9 @@ struct alignas(64) Offer {
   int32_t device;                   // whose memory the bytes lie in, as the sender counts
   uint64_t bytes;
   RemoteMemory source;
+  // How the bytes lie there, and where the first of them does, from the beginning of `source`.
+  kernels::Shape shape;
+  int64_t first;
 
   // Streaming: chunk number k of the message lies at chunks[k % chunks_in_flight], in bytes from the start of
   // the medium.

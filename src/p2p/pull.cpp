@@ -22,7 +22,8 @@ constexpr auto retry_time = std::chrono::seconds(5);
 
 }  // namespace
 
-Pull::Pull(node::Node& node, const Descriptor& descriptor, void* to, uint64_t capacity, int device)
+Pull::Pull(node::Node& node, const Descriptor& descriptor, const datatype::View& to, uint64_t capacity,
+           int device)
     : node_(node),
       descriptor_(descriptor),
       offer_(node.block(descriptor.sender).offers[descriptor.number]),
@@ -44,7 +45,7 @@ Error Pull::advance() {
     }
     case Step::copying: {
       Error state = copy_.poll();
-      if (state == Error::none && pinned_.data()) std::memcpy(to_, pinned_.data(), descriptor_.bytes);
+      if (state == Error::none) state = end_copy();
       if (state == Error::none) return over(state);
       return state == Error::not_ready ? state : cannot_copy();
     }
@@ -65,13 +66,14 @@ Error Pull::advance() {
 // What is claimed can be fetched: only then is the sender free to stop polling. The sender may be taking the
 // bytes away at the same moment; only one of us gets them.
 Error Pull::claim(OfferState from) {
-  const void* address = nullptr;
   Reason reason = Reason::none;
   if (!truncated()) {
     node::RemoteMemory source = offer_.source;
+    kernels::Shape shape = offer_.shape;
+    int64_t first = offer_.first;
     std::atomic_thread_fence(std::memory_order_acquire);
     if (offer_.state.load(std::memory_order_relaxed) != from) return Error::not_ready;
-    reason = find(source, &address);
+    reason = find(source, shape, first);
   }
   OfferState to = reason == Reason::none ? OfferState::claimed : OfferState::refused;
   if (to == OfferState::refused) offer_.reason.store(reason, std::memory_order_relaxed);
@@ -80,15 +82,15 @@ Error Pull::claim(OfferState from) {
     return Error::not_ready;
   }
   if (truncated()) return over(Error::none);
-  return to == OfferState::claimed ? fetch(address) : refused(reason);
+  return to == OfferState::claimed ? fetch() : refused(reason);
 }
 
 // Where this process sees the sender's bytes.
-Reason Pull::find(const node::RemoteMemory& source, const void** address) {
+Reason Pull::find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first) {
   copying_device_ = device_ >= 0 ? device_ : device::device_in_use();
   if (descriptor_.sender == node_.rank()) {
-    *address = reinterpret_cast<const void*>(source.base + source.offset);
-    return Reason::none;
+    from_ = {reinterpret_cast<char*>(source.base + source.offset) + first, shape};
+    return from_.contiguous() || kernels_reach_both() ? Reason::none : Reason::no_kernel;
   }
   if (copying_device_ < 0) {
     node_.decide(descriptor_.sender, offer_.device, node_.rank(), Path::staged, Reason::no_context, "");
@@ -96,25 +98,55 @@ Reason Pull::find(const node::RemoteMemory& source, const void** address) {
   }
   Reason reason =
       transport::reach(node_, descriptor_.sender, offer_.device, &copying_device_, source, &mapped_);
-  *address = mapped_.address();
-  return reason;
+  if (reason != Reason::none) return reason;
+  from_ = {static_cast<char*>(mapped_.address()) + first, shape};
+  return from_.contiguous() || kernels_reach_both() ? Reason::none : Reason::no_kernel;
 }
 
-Error Pull::fetch(const void* from) {
+bool Pull::kernels_reach_both() const {
+  bool same_device = descriptor_.sender != node_.rank() || offer_.device == device_;
+  return device_ >= 0 && copying_device_ == device_ && same_device && datatype::Move::possible(device_);
+}
+
+// Where a side has gaps.
+Error Pull::fetch_layout() {
+  Error error = Error::out_of_memory;
+  if (from_.contiguous() && !kernels_reach_both()) {
+    between_ = HostBuffer(descriptor_.bytes);
+    if (between_.data())
+      error =
+          copy_.start(copying_device_, {between_.data(), descriptor_.bytes}, 0, from_, 0, descriptor_.bytes);
+  } else {
+    error = copy_.start(device_, to_, 0, from_, 0, descriptor_.bytes);
+  }
+  return error == Error::none ? Error::not_ready : cannot_copy();
+}
+
+// What landed elsewhere goes to the user's buffer.
+Error Pull::end_copy() {
+  if (pinned_.data()) std::memcpy(to_.address(), pinned_.data(), descriptor_.bytes);
+  return between_.data() ? datatype::copy_in(device_, to_, 0, between_.data(), descriptor_.bytes)
+                         : Error::none;
+}
+
+Error Pull::fetch() {
   step_ = Step::copying;
+  if (!from_.contiguous() || !to_.contiguous()) return fetch_layout();
   bool to_host = device_ < 0;
+  void* to = to_.address();
+  const void* from = from_.address();
   if (to_host && descriptor_.bytes <= device::watched_bytes &&
-      device::copy_to_host(copying_device_, to_, from, descriptor_.bytes) == Error::none)
+      device::copy_to_host(copying_device_, to, from, descriptor_.bytes) == Error::none)
     return over(Error::none);
   if (to_host && descriptor_.bytes <= device::small_copy_bytes) pinned_ = device::Slot::take();
   // Others that arrive in the same round join it. Pageable memory does not suit that.
   Error error = Error::none;
   if (pinned_.data())
-    error = copy_.enqueue(copying_device_, pinned_.data(), from, descriptor_.bytes);
+    error = copy_.enqueue(copying_device_, {pinned_.data(), descriptor_.bytes}, from_, descriptor_.bytes);
   else if (to_host)
-    error = copy_.start(copying_device_, to_, from, descriptor_.bytes);
+    error = copy_.start(copying_device_, to_, 0, from_, 0, descriptor_.bytes);
   else
-    error = copy_.enqueue(copying_device_, to_, from, descriptor_.bytes);
+    error = copy_.enqueue(copying_device_, to_, from_, descriptor_.bytes);
   return error == Error::none ? Error::not_ready : cannot_copy();
 }
 
@@ -141,15 +173,14 @@ Error Pull::insist() {
   if (insisting_since_ == Clock::time_point{}) insisting_since_ = now;
   if (now - insisted_ < retry_pause) return Error::not_ready;
   insisted_ = now;
-  const void* address = nullptr;
   bool too_late = now - insisting_since_ > retry_time;
-  bool found = !too_late && find(offer_.source, &address) == Reason::none;
+  bool found = !too_late && find(offer_.source, offer_.shape, offer_.first) == Reason::none;
   OfferState state = OfferState::refused;
   if ((!found && !too_late) || !offer_.state.compare_exchange_strong(state, OfferState::claimed)) {
     mapped_ = {};
     return Error::not_ready;
   }
-  return found ? fetch(address) : over(Error::failed);
+  return found ? fetch() : over(Error::failed);
 }
 
 // A pair that was staged because this rank used no GPU, or another one, may be served better now; and a pair
@@ -170,6 +201,7 @@ Error Pull::over(Error error) {
   mapped_ = {};
   stream_.reset();
   pinned_ = device::Slot();
+  between_ = HostBuffer();
   offer_.state.store(OfferState::done, std::memory_order_release);
   step_ = Step::over;
   return result_ = error;

@@ -9,7 +9,9 @@
 #include <chrono>
 #include <optional>
 
+#include "base/host_buffer.h"
 #include "base/statistics.h"
+#include "datatype/move.h"
 #include "device/small_copy.h"
 #include "node/node.h"
 #include "p2p/descriptor.h"
@@ -20,9 +22,10 @@ namespace fairlead::p2p {
 
 class Pull {
  public:
-  // `to` has room for `capacity` bytes; `device` is its device, -1 for host memory.
+  // `to` has room for `capacity` bytes; `device` is its device, -1 for host memory, which has no gaps.
   // A message that is longer than that is not taken at all, but its sender completes.
-  Pull(node::Node& node, const Descriptor& descriptor, void* to, uint64_t capacity, int device);
+  Pull(node::Node& node, const Descriptor& descriptor, const datatype::View& to, uint64_t capacity,
+       int device);
 
   // none: arrived, or truncated; not_ready; failed: the bytes cannot be had.
   device::Error advance();
@@ -35,8 +38,11 @@ class Pull {
 
  private:
   device::Error claim(node::OfferState from);
-  node::Reason find(const node::RemoteMemory& source, const void** address);
-  device::Error fetch(const void* from);
+  node::Reason find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first);
+  device::Error fetch();
+  device::Error fetch_layout();
+  bool kernels_reach_both() const;
+  device::Error end_copy();
   device::Error cannot_copy();
   device::Error refused(node::Reason reason);
   device::Error insist();
@@ -46,15 +52,17 @@ class Pull {
   node::Node& node_;
   Descriptor descriptor_;
   node::Offer& offer_;
-  void* to_;
+  datatype::View to_;
   uint64_t capacity_;
   int device_;
   enum class Step { looking, copying, refused, streaming, over } step_ = Step::looking;
   device::Error result_ = device::Error::none;
   Traffic way_ = Traffic::peer;
   device::MappedMemory mapped_;  // before copy_: a copy ends before its mapping goes
+  datatype::View from_;          // where this process sees the sender's bytes
   device::Slot pinned_;          // where the copy lands, when that is not the user's buffer
-  device::Copy copy_;
+  HostBuffer between_;           // the same
+  datatype::Move copy_;
   int copying_device_ = -1;
   std::chrono::steady_clock::time_point insisting_since_{}, insisted_{};
   std::optional<transport::StagedReceiver> stream_;

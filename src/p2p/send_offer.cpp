@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/statistics.h"
+#include "datatype/move.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
 #include "transport/peer.h"
@@ -103,6 +104,12 @@ std::optional<Fallback> describe_if_worth(node::Node& node, int receiver,
   return name_it() && transport::hand_over(node, receiver, *remote) ? done : Fallback::not_exportable;
 }
 
+// Links carry small blocks badly: they are packed first, and what is packed is fetched.
+bool can_be_fetched(const datatype::View& view) {
+  constexpr uint64_t smallest_block = 64;
+  return view.contiguous() || (view.regular() && view.block_bytes() >= smallest_block);
+}
+
 Fallback fallback_of(Reason reason) {
   switch (reason) {
     case Reason::switched_off:
@@ -115,6 +122,8 @@ Fallback fallback_of(Reason reason) {
       return Fallback::wrong_bytes;
     case Reason::copy_failed:
       return Fallback::copy_failed;
+    case Reason::no_kernel:
+      return Fallback::no_kernel;
     case Reason::none:
     case Reason::not_exportable:
       return Fallback::not_exportable;
@@ -124,8 +133,8 @@ Fallback fallback_of(Reason reason) {
 
 }  // namespace
 
-std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const void* address,
-                                           uint64_t bytes, const device::Allocation& allocation) {
+std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const Source& source,
+                                           const device::Allocation& allocation) {
   int device = allocation.device;
   if (device < 0 || device >= node::devices_per_rank) return nullptr;
   int index = take_index();
@@ -133,7 +142,9 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
   node::Offer& slot = node.mine().offers[index];
   slot.receiver = receiver;
   slot.device = device;
-  slot.bytes = bytes;
+  slot.bytes = source.bytes;
+  slot.shape = source.view.shape();
+  slot.first = static_cast<const char*>(source.view.address()) - static_cast<const char*>(source.span);
   slot.looked_at.store(0, std::memory_order_relaxed);
   slot.reason.store(Reason::none, std::memory_order_relaxed);
   slot.fetched.store(0, std::memory_order_relaxed);
@@ -141,7 +152,8 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
   std::optional<Fallback> unreachable;
   if (receiver == node.rank()) {
     slot.source = {};
-    slot.source.base = reinterpret_cast<uintptr_t>(address);
+    slot.source.base = reinterpret_cast<uintptr_t>(source.span);
+    if (!source.view.regular()) unreachable = Fallback::packed;
   } else {
     node::Verdict& verdict = node.verdict(node.rank(), device, receiver);
     if (verdict.path == Path::unknown && !options().ipc)
@@ -152,23 +164,25 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
     // Only a pair that is proven can bounce.
     if (verdict.path == Path::staged)
       unreachable = fallback_of(verdict.reason);
+    else if (!can_be_fetched(source.view))
+      unreachable = Fallback::packed;
     else if (verdict.path == Path::peer)
-      unreachable = describe_if_worth(node, receiver, allocation, address, bytes, &slot.source);
-    else if (!describe(node, receiver, allocation, address, bytes, &slot.source))
+      unreachable =
+          describe_if_worth(node, receiver, allocation, source.span, source.span_bytes, &slot.source);
+    else if (!describe(node, receiver, allocation, source.span, source.span_bytes, &slot.source))
       unreachable = Fallback::not_exportable;
   }
-  return std::unique_ptr<SendOffer>(
-      new SendOffer(node, index, receiver, address, bytes, device, unreachable));
+  return std::unique_ptr<SendOffer>(new SendOffer(node, index, receiver, source, device, unreachable));
 }
 
-SendOffer::SendOffer(node::Node& node, int index, int receiver, const void* address, uint64_t bytes,
-                     int device, std::optional<Fallback> unreachable)
+SendOffer::SendOffer(node::Node& node, int index, int receiver, const Source& source, int device,
+                     std::optional<Fallback> unreachable)
     : node_(node),
       index_(index),
       receiver_(receiver),
       slot_(&node.mine().offers[index]),
-      address_(address),
-      bytes_(bytes),
+      view_(source.view),
+      bytes_(source.bytes),
       device_(device),
       exportable_(!unreachable),
       failures_seen_(node.block(receiver).failed_receives.load()),
@@ -177,7 +191,7 @@ SendOffer::SendOffer(node::Node& node, int index, int receiver, const void* addr
                   node.rank(),
                   static_cast<uint32_t>(index),
                   DescriptorKind::offer,
-                  bytes,
+                  source.bytes,
                   0} {
   if (exportable_) {
     slot_->state.store(OfferState::offered, std::memory_order_release);
@@ -196,7 +210,7 @@ void SendOffer::stream() {
   bool proven = node_.verdict(node_.rank(), device_, receiver_).path == Path::peer &&
                 slot_->reason.load(std::memory_order_relaxed) != Reason::copy_failed;
   stream_ = std::make_unique<transport::StagedSender>(
-      node_, *slot_, device_, address_, bytes_, proven ? transport::Medium::device : transport::Medium::host);
+      node_, *slot_, device_, view_, bytes_, proven ? transport::Medium::device : transport::Medium::host);
   way_ = slot_->medium == transport::Medium::device ? Traffic::bounced : Traffic::staged;
 }
 
@@ -249,7 +263,8 @@ bool SendOffer::proven() const {
   if (receiver_ == node_.rank()) return true;
   // The pool is the memory that was proven with.
   if (pooled_) return node_.verdict(node_.rank(), device_, receiver_).path == Path::peer;
-  return exportable_ && fetched.contains({receiver_, slot_->source.id});
+  // Whoever cannot read its layout would ask for help.
+  return exportable_ && view_.contiguous() && fetched.contains({receiver_, slot_->source.id});
 }
 
 void SendOffer::buffer() {
@@ -258,14 +273,18 @@ void SendOffer::buffer() {
   if (pooled_ || !slot_->state.compare_exchange_strong(expected, OfferState::moving)) return;
   count(Fallback::late_receiver);
   void* pool = exportable_ ? device::pool_allocate(device_, bytes_) : nullptr;
-  if (pool && device::copy_now(device_, pool, address_, bytes_) == device::Error::none) {
+  datatype::Move move;
+  if (pool && move.start(device_, {pool, bytes_}, 0, view_, 0, bytes_) == device::Error::none &&
+      move.wait() == device::Error::none) {
     device::Allocation allocation = device::classify(pool);
     node::RemoteMemory source{};
     source.base = reinterpret_cast<uintptr_t>(pool);
     if (receiver_ == node_.rank() || describe(node_, receiver_, allocation, pool, bytes_, &source)) {
       slot_->source = source;
       pooled_ = pool;
-      address_ = pool;
+      view_ = {pool, bytes_};
+      slot_->shape = view_.shape();
+      slot_->first = 0;
       slot_->state.store(OfferState::buffered, std::memory_order_release);
       count(way_ = Traffic::buffered_device, bytes_);
       return;

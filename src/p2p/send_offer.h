@@ -13,17 +13,26 @@
 #include <optional>
 
 #include "base/statistics.h"
+#include "datatype/plan.h"
 #include "node/node.h"
 #include "p2p/descriptor.h"
 #include "transport/staged.h"
 
 namespace fairlead::p2p {
 
+// The bytes of a message in device memory, and the memory that they lie in, gaps between them included.
+struct Source {
+  datatype::View view;
+  uint64_t bytes;
+  const void* span;
+  uint64_t span_bytes;
+};
+
 class SendOffer {
  public:
-  // Offers `bytes` at `address` to `receiver` (a node rank). Null when all offers of this rank are in use, or
-  // the memory belongs to no device: the message must travel plain then.
-  static std::unique_ptr<SendOffer> open(node::Node& node, int receiver, const void* address, uint64_t bytes,
+  // Offers a message to `receiver` (a node rank). Null when all offers of this rank are in use, or the memory
+  // belongs to no device: the message must travel plain then.
+  static std::unique_ptr<SendOffer> open(node::Node& node, int receiver, const Source& source,
                                          const device::Allocation& allocation);
   ~SendOffer();
 
@@ -52,7 +61,7 @@ class SendOffer {
   void flush();
 
  private:
-  SendOffer(node::Node& node, int index, int receiver, const void* address, uint64_t bytes, int device,
+  SendOffer(node::Node& node, int index, int receiver, const Source& source, int device,
             std::optional<Fallback> unreachable);
   void stream();
   void close();
@@ -61,7 +70,7 @@ class SendOffer {
   node::Node& node_;
   int index_, receiver_;
   node::Offer* slot_;
-  const void* address_;  // where the bytes are now: the user's buffer or ours
+  datatype::View view_;  // where the bytes are now: the user's buffer or ours
   uint64_t bytes_;
   int device_;
   bool exportable_;

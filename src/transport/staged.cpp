@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/host_buffer.h"
 #include "base/log.h"
 #include "device/classify.h"
 
@@ -28,9 +29,9 @@ constexpr uint64_t produced_failed = UINT64_MAX;
 
 }  // namespace
 
-StagedSender::StagedSender(Node& node, Offer& offer, int device, const void* from, uint64_t bytes,
+StagedSender::StagedSender(Node& node, Offer& offer, int device, const datatype::View& from, uint64_t bytes,
                            Medium medium)
-    : offer_(offer), device_(device), from_(static_cast<const char*>(from)), bytes_(bytes) {
+    : offer_(offer), device_(device), from_(from), bytes_(bytes) {
   if (medium == Medium::device) arena_ = device_arena(node, device, bytes);
   offer_.medium = arena_ ? Medium::device : Medium::host;
   if (arena_)
@@ -75,8 +76,8 @@ void StagedSender::advance() {
       break;
     }
     int slot = static_cast<int>(started_ % chunks_in_flight);
-    Error error = copies_[slot].start(device_, arena_->at(*chunk), from_ + started_ * offer_.chunk_bytes,
-                                      length(started_));
+    Error error = copies_[slot].start(device_, {arena_->at(*chunk), length(started_)}, 0, from_,
+                                      started_ * offer_.chunk_bytes, length(started_));
     if (error != Error::none) {
       arena_->give_back(*chunk);
       return fail();
@@ -98,7 +99,7 @@ void StagedSender::spill() {
   uint64_t from = started_ * offer_.chunk_bytes, bytes = bytes_ - from;
   rest_ = SharedMemory::create(bytes);
   if (!rest_) return;  // no memory: the receiver gets the rest when this rank makes progress again
-  if (device::copy_now(device_, rest_.data(), from_ + from, bytes) != Error::none) return fail();
+  if (datatype::copy_out(device_, rest_.data(), from_, from, bytes) != Error::none) return fail();
   offer_.spilled_from = started_;
   offer_.spill_bytes = bytes;
   offer_.spill_fd = rest_.fd();
@@ -113,18 +114,31 @@ void StagedSender::fail() {
 }
 
 void StagedSender::finish() {
-  for (device::Copy& copy : copies_) copy.wait();
+  for (datatype::Move& copy : copies_) copy.wait();
   for (; returned_ < started_; ++returned_) arena_->give_back(offer_.chunks[returned_ % chunks_in_flight]);
 }
 
-StagedReceiver::StagedReceiver(Node& node, int owner, Offer& offer, int device, void* to, uint64_t bytes)
-    : node_(node), owner_(owner), offer_(offer), device_(device), to_(static_cast<char*>(to)), bytes_(bytes) {
+StagedReceiver::StagedReceiver(Node& node, int owner, Offer& offer, int device, const datatype::View& to,
+                               uint64_t bytes)
+    : node_(node), owner_(owner), offer_(offer), device_(device), home_(device), to_(to), bytes_(bytes) {
   total_ = (bytes + offer_.chunk_bytes - 1) / offer_.chunk_bytes;
   if (through_device() && device_ < 0) device_ = device::device_in_use();
 }
 
 uint64_t StagedReceiver::length(uint64_t chunk) const {
   return std::min(offer_.chunk_bytes, bytes_ - chunk * offer_.chunk_bytes);
+}
+
+Error StagedReceiver::land(uint64_t chunk, const char* from) {
+  uint64_t at = chunk * offer_.chunk_bytes, bytes = length(chunk);
+  datatype::View chunk_bytes(const_cast<char*>(from), bytes);
+  if (to_.contiguous() || device_ == home_)
+    return copies_[chunk % chunks_in_flight].start(device_, to_, at, chunk_bytes, 0, bytes);
+  // The device that reaches the chunk need not reach the buffer.
+  HostBuffer between(bytes);
+  if (!between.data()) return Error::out_of_memory;
+  Error error = device::copy_now(device_, between.data(), from, bytes);
+  return error == Error::none ? datatype::copy_in(home_, to_, at, between.data(), bytes) : error;
 }
 
 Error StagedReceiver::advance() {
@@ -136,9 +150,7 @@ Error StagedReceiver::advance() {
     const char* arena = arena_.open(node_, owner_, offer_, &device_);
     if (!arena) return ++refusals_ > refusals_allowed ? Error::failed : Error::not_ready;
     for (; started_ < produced; ++started_) {
-      int slot = static_cast<int>(started_ % chunks_in_flight);
-      Error error = copies_[slot].start(device_, to_ + started_ * offer_.chunk_bytes,
-                                        arena + offer_.chunks[slot], length(started_));
+      Error error = land(started_, arena + offer_.chunks[started_ % chunks_in_flight]);
       if (error != Error::none) return Error::failed;
     }
     while (finished_ < started_) {
@@ -153,7 +165,7 @@ Error StagedReceiver::advance() {
     SharedMemory rest = SharedMemory::open(node_.block(owner_).pid, offer_.spill_fd, offer_.spill_bytes);
     if (!rest) return Error::failed;
     uint64_t from = finished_ * offer_.chunk_bytes;
-    return device::copy_now(device_, to_ + from, rest.data(), bytes_ - from);
+    return datatype::copy_in(home_, to_, from, rest.data(), bytes_ - from);
   }
   return Error::not_ready;
 }

@@ -11,7 +11,7 @@
 
 #pragma once
 
-#include "device/copy.h"
+#include "datatype/move.h"
 #include "node/node.h"
 #include "transport/arena.h"
 
@@ -23,7 +23,8 @@ class StagedSender {
  public:
   // Publishes the stream in `offer` (state streaming). `from` is device memory of `device`. Medium::device
   // asks for a pair that is proven; host memory serves where the pool cannot.
-  StagedSender(Node& node, Offer& offer, int device, const void* from, uint64_t bytes, Medium medium);
+  StagedSender(Node& node, Offer& offer, int device, const datatype::View& from, uint64_t bytes,
+               Medium medium);
   ~StagedSender();
 
   void advance();
@@ -42,18 +43,18 @@ class StagedSender {
   Arena* arena_ = nullptr;
   Offer& offer_;
   int device_;
-  const char* from_;
+  datatype::View from_;
   uint64_t bytes_, total_;
   uint64_t started_ = 0, produced_ = 0, returned_ = 0;
   bool spilled_ = false, failed_ = false;
-  device::Copy copies_[node::chunks_in_flight];
+  datatype::Move copies_[node::chunks_in_flight];
   node::SharedMemory rest_;
 };
 
 class StagedReceiver {
  public:
   // Takes at most `bytes` bytes to `to`; `device` runs the copies, -1 when `to` is host memory.
-  StagedReceiver(Node& node, int owner, Offer& offer, int device, void* to, uint64_t bytes);
+  StagedReceiver(Node& node, int owner, Offer& offer, int device, const datatype::View& to, uint64_t bytes);
 
   // none: all has arrived; not_ready; failed: the sender gave up or a copy failed.
   device::Error advance();
@@ -61,17 +62,19 @@ class StagedReceiver {
 
  private:
   uint64_t length(uint64_t chunk) const;
+  device::Error land(uint64_t chunk, const char* from);
 
   Node& node_;
   int owner_;
   Offer& offer_;
-  int device_;
-  char* to_;
+  int device_;      // that copies
+  const int home_;  // of the buffer
+  datatype::View to_;
   uint64_t bytes_, total_;
   uint64_t started_ = 0, finished_ = 0;
   int refusals_ = 0;  // to map the arena
   ArenaView arena_;   // before copies_: copies end before their mapping goes
-  device::Copy copies_[node::chunks_in_flight];
+  datatype::Move copies_[node::chunks_in_flight];
 };
 
 }  // namespace fairlead::transport

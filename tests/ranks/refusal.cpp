@@ -87,20 +87,27 @@ void expect_refused(const Attempt& attempt, const std::function<bool()>& handler
 
 RANK_TEST(refusal, packing_device_buffers_names_itself, 1) {
   if (host_oracle) return;
-  MPI_Comm comm;
-  MPI_Errhandler handler;
-  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  MPI_Errhandler handler, before;
+  MUST(MPI_Comm_get_errhandler(MPI_COMM_SELF, &before));
   MUST(MPI_Comm_create_errhandler(note_comm_error, &handler));
-  MUST(MPI_Comm_set_errhandler(comm, handler));
+  MUST(MPI_Comm_set_errhandler(MPI_COMM_SELF, handler));
   Memory memory(Place::device, 4096);
   char packed[4096];
-  int position = 0;
+  MPI_Aint position = 0;
   const Attempt attempts[] = {
-      {"MPI_Pack", [&] { return MPI_Pack(memory, 4, MPI_INT, packed, sizeof(packed), &position, comm); }},
-      {"MPI_Unpack", [&] { return MPI_Unpack(packed, sizeof(packed), &position, memory, 4, MPI_INT, comm); }},
+      {"MPI_Pack_external",
+       [&] {
+         return MPI_Pack_external("external32", memory, 4, MPI_INT, packed, sizeof(packed), &position);
+       }},
+      {"MPI_Unpack_external",
+       [&] {
+         return MPI_Unpack_external("external32", packed, sizeof(packed), &position, memory, 4, MPI_INT);
+       }},
   };
-  for (const Attempt& attempt : attempts) expect_refused(attempt, [&] { return handler_comm == comm; });
-  MUST(MPI_Comm_free(&comm));
+  for (const Attempt& attempt : attempts)
+    expect_refused(attempt, [&] { return handler_comm == MPI_COMM_SELF; });
+  MUST(MPI_Comm_set_errhandler(MPI_COMM_SELF, before));
+  MUST(MPI_Errhandler_free(&before));
   MUST(MPI_Errhandler_free(&handler));
 }
 

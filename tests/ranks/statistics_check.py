@@ -26,16 +26,16 @@ CALLS = {
 # its pool, for a rank that waits in the host MPI does not answer.
 MESSAGES = {
     ("MPI_Send", "peer copies"): (7, 7 * 65536),
-    ("MPI_Send", "plain, sent"): (2, 1600),
+    ("MPI_Send", "packed"): (2, 1600),
     ("MPI_Recv", "peer copies"): (7, 7 * 65536),
-    ("MPI_Recv", "plain, received"): (2, 1600),
+    ("MPI_Recv", "packed"): (2, 1600),
     ("MPI_Isend", "peer copies"): (5, 5 * 1024),
     ("MPI_Irecv", "peer copies"): (5, 5 * 1024),
     ("MPI_Allreduce", "collectives on the GPU"): (9, 9 * 2 * 8000),
 }
 # By path: how often all ranks were in it.
 PHASES = {("messages",): 3, ("messages", 'small "ones"'): 3, ("reductions",): 1 + 2 + 3}
-FALLBACKS = {"the layout has gaps, so the bytes are packed": 2}
+FALLBACKS = {"the layout has small or irregular blocks, which are packed first": 2}
 
 
 def expect(what, found, expected):
@@ -46,7 +46,13 @@ def expect(what, found, expected):
 def check_json(report):
     expect("ranks", report["ranks"], 3)
     expect("calls", {c["function"]: (c["count"], c["bytes"]) for c in report["calls"]}, CALLS)
-    expect("messages", {(m["function"], m["way"]): (m["count"], m["bytes"]) for m in report["messages"]}, MESSAGES)
+    # The first message of a pair is staged, the next one may be as well: the receiver may not have judged by then.
+    messages = {}
+    for m in report["messages"]:
+        way = "packed" if m["way"] in ("staged in the node", "bounced in device memory") else m["way"]
+        count, size = messages.get((m["function"], way), (0, 0))
+        messages[m["function"], way] = (count + m["count"], size + m["bytes"])
+    expect("messages", messages, MESSAGES)
     expect("fallbacks", {f["reason"]: f["count"] for f in report["fallbacks"]}, FALLBACKS)
     phases = {tuple(p["path"]): p for p in report["phases"]}
     expect("phases", {path: p["count"] for path, p in phases.items()}, PHASES)

@@ -1210,20 +1210,17 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Precv_init, precv_init, PRECV_INIT, (void* buf, Int
 FAIRLEAD_ENTRIES_WITH_BUFFER(Pack, pack, PACK, (void* inbuf, Integer* incount, Integer* datatype,
                  void* outbuf, Integer* outsize, Integer* position, Integer* comm, Integer* ierror),
                  (inbuf, incount, datatype, outbuf, outsize, position, comm, ierror)) {
-  CallRecord record(Function::Pack);
-  if (!watching()) return host(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror);
-  if (is_device(inbuf) || is_device(outbuf)) return report(ierror, refuse(Function::Pack, Comm::from(comm)));
-  host(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror);
+  if (only_looks_on()) return host(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror);
+  report(ierror, MPI_Pack(choice(inbuf), *incount, Datatype::from(datatype), choice(outbuf), *outsize,
+      position, Comm::from(comm)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Unpack, unpack, UNPACK, (void* inbuf, Integer* insize, Integer* position,
                  void* outbuf, Integer* outcount, Integer* datatype, Integer* comm, Integer* ierror),
                  (inbuf, insize, position, outbuf, outcount, datatype, comm, ierror)) {
-  CallRecord record(Function::Unpack);
-  if (!watching()) return host(inbuf, insize, position, outbuf, outcount, datatype, comm, ierror);
-  if (is_device(inbuf) || is_device(outbuf)) return report(ierror, refuse(Function::Unpack,
-      Comm::from(comm)));
-  host(inbuf, insize, position, outbuf, outcount, datatype, comm, ierror);
+  if (only_looks_on()) return host(inbuf, insize, position, outbuf, outcount, datatype, comm, ierror);
+  report(ierror, MPI_Unpack(choice(inbuf), *insize, position, choice(outbuf), *outcount,
+      Datatype::from(datatype), Comm::from(comm)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Pack_external, pack_external, PACK_EXTERNAL, (void* datarep, void* inbuf,

@@ -133,38 +133,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_flush_buffer(MPI_Session session) {
 }
 #endif
 
-extern "C" FAIRLEAD_EXPORT int MPI_Pack(const void* inbuf, int incount, MPI_Datatype datatype, void* outbuf,
-    int outsize, int* position, MPI_Comm comm) {
-  CallRecord record(Function::Pack);
-  if (!watching()) return real.Pack(inbuf, incount, datatype, outbuf, outsize, position, comm);
-  if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Pack, comm);
-  return real.Pack(inbuf, incount, datatype, outbuf, outsize, position, comm);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Pack_c(const void* inbuf, MPI_Count incount, MPI_Datatype datatype,
-    void* outbuf, MPI_Count outsize, MPI_Count* position, MPI_Comm comm) {
-  CallRecord record(Function::Pack_c);
-  if (!watching()) return real.Pack_c(inbuf, incount, datatype, outbuf, outsize, position, comm);
-  if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Pack_c, comm);
-  return real.Pack_c(inbuf, incount, datatype, outbuf, outsize, position, comm);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Unpack(const void* inbuf, int insize, int* position, void* outbuf,
-    int outcount, MPI_Datatype datatype, MPI_Comm comm) {
-  CallRecord record(Function::Unpack);
-  if (!watching()) return real.Unpack(inbuf, insize, position, outbuf, outcount, datatype, comm);
-  if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Unpack, comm);
-  return real.Unpack(inbuf, insize, position, outbuf, outcount, datatype, comm);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Unpack_c(const void* inbuf, MPI_Count insize, MPI_Count* position,
-    void* outbuf, MPI_Count outcount, MPI_Datatype datatype, MPI_Comm comm) {
-  CallRecord record(Function::Unpack_c);
-  if (!watching()) return real.Unpack_c(inbuf, insize, position, outbuf, outcount, datatype, comm);
-  if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Unpack_c, comm);
-  return real.Unpack_c(inbuf, insize, position, outbuf, outcount, datatype, comm);
-}
-
 extern "C" FAIRLEAD_EXPORT int MPI_Pack_external(const char datarep[], const void* inbuf, int incount,
     MPI_Datatype datatype, void* outbuf, MPI_Aint outsize, MPI_Aint* position) {
   CallRecord record(Function::Pack_external);

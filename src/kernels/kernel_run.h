@@ -2,18 +2,23 @@
 //
 // A kernel of this library on its way, and how the CPU learns that it is over: the kernel itself stores a
 // word in page-locked memory, which is seen sooner than any question to the driver would be answered. Kernels
-// run in a stream of high priority, in the order of their launches. Thread-safe under the engine's lock.
+// run in a stream of high priority, in the order of their launches. Thread-safe; a KernelRun belongs to one
+// thread at a time.
 
 #pragma once
 
 #include "device/runtime.h"
+#include "kernels/blocks.h"
 #include "kernels/reduce.h"
 
-namespace fairlead::coll {
+namespace fairlead::kernels {
 
 // Can this library's kernels run on the device now? Their code is loaded when it has nothing else to do.
 bool copies_run_on(int device);
-bool reductions_run_on(int device, kernels::ReduceOp op, kernels::Element element);
+bool moves_run_on(int device);
+bool reductions_run_on(int device, ReduceOp op, Element element);
+
+struct Lane;
 
 class KernelRun {
  public:
@@ -22,9 +27,12 @@ class KernelRun {
   KernelRun(const KernelRun&) = delete;
   KernelRun& operator=(const KernelRun&) = delete;
 
-  device::Error reduce(int device, kernels::ReduceOp op, kernels::Element element, const void* const* from,
-                       int sources, void* const* to, int targets, uint64_t count);
+  device::Error reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,
+                       void* const* to, int targets, uint64_t count);
   device::Error copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes);
+  // out_of_memory: as many run as there may be.
+  device::Error move(int device, const Side& to, uint64_t to_at, const Side& from, uint64_t from_at,
+                     uint64_t bytes);
   // none: over, or never started.
   device::Error poll();
 
@@ -32,7 +40,7 @@ class KernelRun {
   template <class Launch>
   device::Error start(int device, Launch launch);
 
-  int device_ = -1;
+  Lane* lane_ = nullptr;
   int place_ = -1;  // of the word and the counter
   uint64_t value_ = 0;
   unsigned polls_ = 0;
@@ -43,4 +51,4 @@ class KernelRun {
 // In MPI_Finalize.
 void release_kernel_runs();
 
-}  // namespace fairlead::coll
+}  // namespace fairlead::kernels

@@ -1,42 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "coll/kernel_run.h"
+#include "kernels/kernel_run.h"
 
 #include <algorithm>
 #include <atomic>
 #include <bitset>
 #include <map>
+#include <mutex>
 
 #include "base/options.h"
 #include "observe/recorder.h"
 #include "observe/trace.h"
 
-namespace fairlead::coll {
-namespace {
+namespace fairlead::kernels {
 
 using device::Error;
 
-constexpr int places = 256;
+namespace {
+
+constexpr int places = 1024;
 // The stream is asked now and then only, in case the kernel died.
 constexpr unsigned polls_between_questions = 4096;
 constexpr uint64_t bytes_per_block = 16 << 10;
+// Of the kernel that moves bytes between layouts; each waits for memory most of the time.
+constexpr unsigned blocks_per_multiprocessor = 8;
+
+}  // namespace
 
 // What kernels of one device share.
 struct Lane {
+  int device = -1;
+  unsigned move_blocks = 1;  // that fill the device
   device::Stream stream = nullptr;
   uint64_t* flags = nullptr;     // page-locked
   uint32_t* counters = nullptr;  // on the device, zero when no kernel runs
   std::bitset<places> taken;
   uint64_t last_value = 0;
-  uint64_t over_at = 0;  // the last kernel, for the trace
+  uint64_t over_at = 0;            // the last kernel, for the trace
   Error state = Error::not_ready;  // of making it
 };
 
+namespace {
+
+std::mutex mutex;  // of all lanes
 auto& lanes = *new std::map<int, Lane>;
 
 Error make(Lane& lane, int device) {
   device::Runtime& runtime = *device::runtime();
   void *flags = nullptr, *counters = nullptr;
+  device::DeviceInfo info;
+  lane.device = device;
+  if (runtime.device_info(device, &info) == Error::none)
+    lane.move_blocks = static_cast<unsigned>(std::max(info.multiprocessors, 1)) * blocks_per_multiprocessor;
   Error error = runtime.create_stream(device, &lane.stream, device::StreamKind::urgent);
   if (error == Error::none) error = runtime.allocate_pinned(places * sizeof *lane.flags, &flags);
   if (error == Error::none) error = runtime.allocate(device, places * sizeof *lane.counters, &counters);
@@ -50,6 +65,7 @@ Error make(Lane& lane, int device) {
 }
 
 Lane& lane_of(int device) {
+  std::lock_guard lock(mutex);
   Lane& lane = lanes[device];
   if (lane.state == Error::not_ready) lane.state = make(lane, device);
   return lane;
@@ -64,12 +80,15 @@ unsigned blocks_for(uint64_t bytes) {
 }  // namespace
 
 bool copies_run_on(int device) {
-  return device >= 0 && kernels::copies_available(device) && lane_of(device).state == Error::none;
+  return device >= 0 && copies_available(device) && lane_of(device).state == Error::none;
 }
 
-bool reductions_run_on(int device, kernels::ReduceOp op, kernels::Element element) {
-  return device >= 0 && kernels::reduce_available(device, op, element) &&
-         lane_of(device).state == Error::none;
+bool moves_run_on(int device) {
+  return device >= 0 && moves_available(device) && lane_of(device).state == Error::none;
+}
+
+bool reductions_run_on(int device, ReduceOp op, Element element) {
+  return device >= 0 && reduce_available(device, op, element) && lane_of(device).state == Error::none;
 }
 
 KernelRun::~KernelRun() {
@@ -81,35 +100,43 @@ template <class Launch>
 Error KernelRun::start(int device, Launch launch) {
   Lane& lane = lane_of(device);
   if (lane.state != Error::none) return lane.state;
+  std::lock_guard lock(mutex);
   for (place_ = 0; place_ < places && lane.taken[static_cast<size_t>(place_)]; ++place_) {
   }
   if (place_ == places) return Error::out_of_memory;
-  device_ = device;
+  lane_ = &lane;
   value_ = ++lane.last_value;
   if (observe::tracing()) since_ = observe::now();
-  Error error = launch(lane.stream, kernels::Signal{lane.counters + place_, lane.flags + place_, value_});
+  Error error = launch(lane.stream, Signal{lane.counters + place_, lane.flags + place_, value_});
   active_ = error == Error::none;
   lane.taken[static_cast<size_t>(place_)] = active_;
   return error;
 }
 
-Error KernelRun::reduce(int device, kernels::ReduceOp op, kernels::Element element, const void* const* from,
-                        int sources, void* const* to, int targets, uint64_t count) {
-  return start(device, [&](device::Stream stream, const kernels::Signal& signal) {
-    return kernels::launch_reduce(device, stream, op, element, from, sources, to, targets, count,
-                                  blocks_for(count * kernels::element_bytes(element)), signal);
+Error KernelRun::reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,
+                        void* const* to, int targets, uint64_t count) {
+  return start(device, [&](device::Stream stream, const Signal& signal) {
+    return launch_reduce(device, stream, op, element, from, sources, to, targets, count,
+                         blocks_for(count * element_bytes(element)), signal);
   });
 }
 
 Error KernelRun::copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes) {
-  return start(device, [&](device::Stream stream, const kernels::Signal& signal) {
-    return kernels::launch_copies(device, stream, items, count, blocks_for(bytes), signal);
+  return start(device, [&](device::Stream stream, const Signal& signal) {
+    return launch_copies(device, stream, items, count, blocks_for(bytes), signal);
+  });
+}
+
+Error KernelRun::move(int device, const Side& to, uint64_t to_at, const Side& from, uint64_t from_at,
+                      uint64_t bytes) {
+  return start(device, [&](device::Stream stream, const Signal& signal) {
+    return launch_move(device, stream, to, to_at, from, from_at, bytes, lane_->move_blocks, signal);
   });
 }
 
 Error KernelRun::poll() {
   if (!active_) return Error::none;
-  Lane& lane = lane_of(device_);
+  Lane& lane = *lane_;
   uint64_t seen = std::atomic_ref(lane.flags[place_]).load(std::memory_order_acquire);
   Error error = seen == value_ ? Error::none : Error::not_ready;
   if (error == Error::not_ready && ++polls_ % polls_between_questions == 0) {
@@ -118,10 +145,11 @@ Error KernelRun::poll() {
     if (error == Error::none && std::atomic_ref(lane.flags[place_]).load() != value_) error = Error::failed;
   }
   if (error == Error::not_ready) return error;
+  std::lock_guard lock(mutex);
   if (observe::tracing()) {
     uint64_t begin = std::max(since_, lane.over_at);
     lane.over_at = observe::now();
-    int stream = observe::number_of_stream(device_, observe::kernel_stream);
+    int stream = observe::number_of_stream(lane.device, observe::kernel_stream);
     observe::trace({observe::EventKind::kernel, stream, begin, lane.over_at, 0});
   }
   active_ = false;
@@ -130,6 +158,7 @@ Error KernelRun::poll() {
 }
 
 void release_kernel_runs() {
+  std::lock_guard lock(mutex);
   for (auto& [device, lane] : lanes) {
     if (lane.stream) device::runtime()->destroy_stream(lane.stream);
     if (lane.flags) device::runtime()->free_pinned(lane.flags);
@@ -138,4 +167,4 @@ void release_kernel_runs() {
   lanes.clear();
 }
 
-}  // namespace fairlead::coll
+}  // namespace fairlead::kernels

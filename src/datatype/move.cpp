@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "datatype/move.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+
+#include "device/classify.h"
+#include "device/pinned_buffer.h"
+#include "device/small_copy.h"
+
+namespace fairlead::datatype {
+
+using device::Error;
+
+namespace {
+
+constexpr uint64_t pinned_piece = uint64_t{2} << 20;
+
+void* place(const View& view, uint64_t at) {
+  return static_cast<char*>(view.address()) + at;
+}
+
+bool in_ordinary_memory(const View& view) {
+  return view.contiguous() && (device::certainly_host(view.address()) ||
+                               device::classify(view.address()).kind == device::MemoryKind::host);
+}
+
+// Calls start(move, pinned, at, bytes), then end(pinned, at, bytes), for one piece after the other; two are
+// under way at once. not_supported: there is no page-locked memory.
+template <class Start, class End>
+Error through_pinned(uint64_t bytes, const Start& start, const End& end) {
+  struct Lane {
+    explicit Lane(uint64_t size) : buffer(size) {}
+    device::PinnedBuffer buffer;
+    Move move;
+    uint64_t at = 0, bytes = 0;
+  };
+  uint64_t piece = std::min(bytes, pinned_piece);
+  std::deque<Lane> lanes;
+  for (uint64_t k = 0; k < std::min<uint64_t>(2, (bytes + piece - 1) / piece); ++k)
+    if (!lanes.emplace_back(piece).buffer.pinned()) return Error::not_supported;
+  auto finish = [&](Lane& lane) {
+    Error error = lane.move.wait();
+    if (error == Error::none && lane.bytes) end(lane.buffer.data(), lane.at, lane.bytes);
+    lane.bytes = 0;
+    return error;
+  };
+  size_t next = 0;
+  for (uint64_t at = 0; at < bytes; at += piece, next = (next + 1) % lanes.size()) {
+    Lane& lane = lanes[next];
+    if (Error error = finish(lane); error != Error::none) return error;
+    lane.at = at;
+    lane.bytes = std::min(piece, bytes - at);
+    if (Error error = start(lane.move, lane.buffer.data(), at, lane.bytes); error != Error::none)
+      return error;
+  }
+  for (size_t k = 0; k < lanes.size(); ++k)
+    if (Error error = finish(lanes[(next + k) % lanes.size()]); error != Error::none) return error;
+  return Error::none;
+}
+
+// Calls copy(copy, address of a block, offset in the range, bytes) for each block of the range.
+template <class Start>
+Error by_blocks(const View& view, uint64_t at, uint64_t bytes, const Start& start) {
+  constexpr size_t together = 256;
+  for (uint64_t done = 0; done < bytes;) {
+    std::deque<device::Copy> copies;
+    while (done < bytes && copies.size() < together) {
+      View::Run run = view.run_at(at + done);
+      uint64_t length = std::min(run.bytes, bytes - done);
+      void* block = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(view.address()) +
+                                            static_cast<uintptr_t>(run.offset));
+      if (Error error = start(copies.emplace_back(), block, done, length); error != Error::none) return error;
+      done += length;
+    }
+    for (device::Copy& copy : copies)
+      if (Error error = copy.wait(); error != Error::none) return error;
+  }
+  return Error::none;
+}
+
+}  // namespace
+
+bool Move::possible(int device) {
+  return kernels::moves_run_on(device);
+}
+
+Error Move::start(int device, const View& to, uint64_t to_at, const View& from, uint64_t from_at,
+                  uint64_t bytes) {
+  if (to.contiguous() && from.contiguous())
+    return copy_.start(device, place(to, to_at), place(from, from_at), bytes);
+  if (in_ordinary_memory(to)) return copy_out(device, place(to, to_at), from, from_at, bytes);
+  if (in_ordinary_memory(from)) return copy_in(device, to, to_at, place(from, from_at), bytes);
+  to_ = to;
+  from_ = from;
+  to_at_ = to_at;
+  from_at_ = from_at;
+  bytes_ = bytes;
+  device_ = device;
+  return launch();
+}
+
+Error Move::enqueue(int device, const View& to, const View& from, uint64_t bytes) {
+  if (to.contiguous() && from.contiguous()) return copy_.enqueue(device, to.address(), from.address(), bytes);
+  return start(device, to, 0, from, 0, bytes);
+}
+
+Error Move::launch() {
+  kernels::Side to, from;
+  Error error = to_.side_on(device_, &to);
+  if (error == Error::none) error = from_.side_on(device_, &from);
+  if (error != Error::none) return error;
+  error = run_.move(device_, to, to_at_, from, from_at_, bytes_);
+  // As many kernels run as there may be: one will end.
+  waits_ = error == Error::out_of_memory && possible(device_);
+  return waits_ ? Error::none : error;
+}
+
+Error Move::poll() {
+  if (waits_) {
+    Error error = launch();
+    if (error != Error::none || waits_) return waits_ ? Error::not_ready : error;
+  }
+  Error error = run_.poll();
+  return error == Error::none ? copy_.poll() : error;
+}
+
+Error Move::wait() {
+  Error error;
+  while ((error = waits_ ? poll() : run_.poll()) == Error::not_ready) __builtin_ia32_pause();
+  return error == Error::none ? copy_.wait() : error;
+}
+
+Error copy_out(int device, void* to, const View& from, uint64_t from_at, uint64_t bytes) {
+  if (from.contiguous()) return device::copy_to_host(device, to, place(from, from_at), bytes);
+  auto pack = [&](Move& move, void* pinned, uint64_t at, uint64_t length) {
+    return move.start(device, View(pinned, length), 0, from, from_at + at, length);
+  };
+  auto bring = [&](const void* pinned, uint64_t at, uint64_t length) {
+    std::memcpy(static_cast<char*>(to) + at, pinned, length);
+  };
+  if (bytes > 0 && Move::possible(device))
+    if (Error error = through_pinned(bytes, pack, bring); error != Error::not_supported) return error;
+  return copy_out_by_blocks(device, to, from, from_at, bytes);
+}
+
+Error copy_in(int device, const View& to, uint64_t to_at, const void* from, uint64_t bytes) {
+  if (to.contiguous()) return device::copy_now(device, place(to, to_at), from, bytes);
+  auto unpack = [&](Move& move, void* pinned, uint64_t at, uint64_t length) {
+    std::memcpy(pinned, static_cast<const char*>(from) + at, length);
+    return move.start(device, to, to_at + at, View(pinned, length), 0, length);
+  };
+  if (bytes > 0 && Move::possible(device))
+    if (Error error = through_pinned(bytes, unpack, [](const void*, uint64_t, uint64_t) {});
+        error != Error::not_supported)
+      return error;
+  return copy_in_by_blocks(device, to, to_at, from, bytes);
+}
+
+Error copy_out_by_blocks(int device, void* to, const View& from, uint64_t from_at, uint64_t bytes) {
+  return by_blocks(from, from_at, bytes, [&](device::Copy& copy, void* block, uint64_t at, uint64_t length) {
+    return copy.start(device, static_cast<char*>(to) + at, block, length);
+  });
+}
+
+Error copy_in_by_blocks(int device, const View& to, uint64_t to_at, const void* from, uint64_t bytes) {
+  return by_blocks(to, to_at, bytes, [&](device::Copy& copy, void* block, uint64_t at, uint64_t length) {
+    return copy.start(device, block, static_cast<const char*>(from) + at, length);
+  });
+}
+
+}  // namespace fairlead::datatype

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The plan of a datatype (src/datatype/plan.h), made from what MPI tells of it when it is first used, and
+// kept as an attribute of it. Messages on their way keep the plan: the program may free the type meanwhile.
+
+#pragma once
+
+#include "mpi/host_mpi.h"
+//
+#include "datatype/plan.h"
+
+namespace fairlead::mpi {
+
+using PlanOfType = std::shared_ptr<const datatype::Plan>;
+
+// Null where the layout is known to the host MPI alone, and for types without bytes.
+PlanOfType plan_of(MPI_Datatype datatype);
+
+// In MPI_Init and MPI_Finalize.
+void open_datatypes();
+void close_datatypes();
+
+}  // namespace fairlead::mpi

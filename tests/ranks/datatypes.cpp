@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Layouts with gaps on device memory: random nested types between all places of memory and both ways, against
+// a walk of their description that knows no MPI; every constructor of types; partial receives; types that are
+// freed while their message is on its way. The seed is printed; --seed N --rounds 1 repeats the first round
+// of it.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+
+#include "harness.h"
+#include "random_layout.h"
+
+using namespace ranks;
+using random_layout::Generator;
+using random_layout::Node;
+
+namespace {
+
+constexpr int tag = 11;
+
+// An MPI datatype, committed, freed with it.
+class Type {
+ public:
+  explicit Type(MPI_Datatype type) : type_(type) { MUST(MPI_Type_commit(&type_)); }
+  explicit Type(const Node& node) : Type(make(node)) {}
+  Type(Type&& other) noexcept : type_(std::exchange(other.type_, MPI_DATATYPE_NULL)) {}
+  ~Type() { free(); }
+  operator MPI_Datatype() const { return type_; }
+  void free() {
+    if (type_ != MPI_DATATYPE_NULL) MUST(MPI_Type_free(&type_));
+  }
+
+ private:
+  // All basic ones are made of MPI_BYTE, so that any two types of one size match.
+  static MPI_Datatype make(const Node& node) {
+    MPI_Datatype bare, made;
+    if (node.kind == Node::Kind::basic) {
+      MUST(MPI_Type_contiguous(static_cast<int>(node.bytes), MPI_BYTE, &made));
+      return made;
+    }
+    std::vector<MPI_Datatype> children;
+    for (size_t i = 0; i < (node.one_child ? 1 : node.children.size()); ++i)
+      children.push_back(make(node.children[i]));
+    const int parts = static_cast<int>(node.children.size());
+    if (node.kind == Node::Kind::vector) {
+      const int64_t extent = node.children[0].extent;
+      const int count = static_cast<int>(node.count), block = static_cast<int>(node.block);
+      if (extent != 0 && node.stride % extent == 0)
+        MUST(MPI_Type_vector(count, block, static_cast<int>(node.stride / extent), children[0], &bare));
+      else
+        MUST(MPI_Type_create_hvector(count, block, node.stride, children[0], &bare));
+    } else {
+      const std::vector<int> blocks(node.blocks.begin(), node.blocks.end());
+      const std::vector<MPI_Aint> offsets(node.offsets.begin(), node.offsets.end());
+      const bool equal = std::all_of(blocks.begin(), blocks.end(), [&](int b) { return b == blocks[0]; });
+      if (!node.one_child)
+        MUST(MPI_Type_create_struct(parts, blocks.data(), offsets.data(), children.data(), &bare));
+      else if (equal)
+        MUST(MPI_Type_create_hindexed_block(parts, blocks[0], offsets.data(), children[0], &bare));
+      else
+        MUST(MPI_Type_create_hindexed(parts, blocks.data(), offsets.data(), children[0], &bare));
+    }
+    MUST(MPI_Type_create_resized(bare, node.lower, node.extent, &made));
+    MUST(MPI_Type_free(&bare));
+    for (MPI_Datatype& child : children) MUST(MPI_Type_free(&child));
+    return made;
+  }
+
+  MPI_Datatype type_;
+};
+
+// Elements of a layout in a buffer somewhere, and what the bytes of that buffer should be.
+class Spread {
+ public:
+  Spread(Place place, const Node& node, uint64_t count, std::mt19937_64& random)
+      : node_(node), count_(count) {
+    int64_t walk = static_cast<int64_t>(count - 1) * node.extent;
+    const int64_t low = node.low + std::min<int64_t>(walk, 0), high = node.high + std::max<int64_t>(walk, 0);
+    origin_ = -low;
+    wanted_.resize(static_cast<size_t>(high - low));
+    for (char& byte : wanted_) byte = static_cast<char>(random());
+    memory_ = Memory(place, wanted_.size());
+    memory_.write(wanted_.data(), wanted_.size());
+  }
+  void* address() const {
+    return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory_.data()) +
+                                   static_cast<uintptr_t>(origin_));
+  }
+  size_t bytes() const { return static_cast<size_t>(count_ * node_.size()); }
+
+  // What a message of it carries.
+  std::vector<char> packed() const {
+    std::vector<char> bytes;
+    walk([&](int64_t at, uint64_t length) {
+      bytes.insert(bytes.end(), wanted_.begin() + at, wanted_.begin() + at + static_cast<int64_t>(length));
+    });
+    return bytes;
+  }
+  // A message has come.
+  void expect(const std::vector<char>& message) {
+    size_t from = 0;
+    walk([&](int64_t at, uint64_t length) {
+      for (uint64_t k = 0; k < length && from < message.size(); ++k)
+        wanted_[static_cast<size_t>(at) + k] = message[from++];
+    });
+  }
+  bool holds(std::string* why) const {
+    std::vector<char> found(wanted_.size());
+    memory_.read(found.data(), found.size());
+    auto [wrong, right] = std::mismatch(found.begin(), found.end(), wanted_.begin());
+    *why =
+        "byte " + std::to_string(wrong - found.begin()) + " of " + std::to_string(found.size()) + " is wrong";
+    return wrong == found.end();
+  }
+
+ private:
+  template <class Run>
+  void walk(const Run& run) const {
+    for (uint64_t i = 0; i < count_; ++i) node_.walk(origin_ + static_cast<int64_t>(i) * node_.extent, run);
+  }
+
+  const Node& node_;
+  uint64_t count_;
+  int64_t origin_;
+  std::vector<char> wanted_;
+  Memory memory_;
+};
+
+// Calls round(seed) as often as asked for.
+template <class Round>
+void repeat(const Round& round) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> time(options.seconds / 3);
+  for (long i = 0; options.rounds ? i < options.rounds : true; ++i) {
+    int go_on = options.rounds || std::chrono::steady_clock::now() - begin < time;
+    MUST(MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    if (!go_on) return;
+    rearm_watchdog();
+    const int before = failures();
+    round(options.seed + static_cast<uint64_t>(i));
+    if (failures() > before)
+      std::printf("    repeat with: datatypes --seed %llu --rounds 1\n",
+                  static_cast<unsigned long long>(options.seed + static_cast<uint64_t>(i)));
+  }
+}
+
+// MPICH 4.0 reads types after their end where a message of them is on its way; with and without Fairlead.
+bool host_frees_types_too_early() {
+#ifdef MPICH_VERSION
+  return true;
+#else
+  return false;
+#endif
+}
+
+// The same description on both ranks, a message from the lower to the higher one.
+void exchange(uint64_t seed, bool early_free) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  Generator plan(seed, false, false), overlapping(seed + 1, plan.pick(0, 3) == 0, false);
+  const uint64_t room = plan.pick(0, 5) == 0 ? 4000 : 200;
+  Node to = plan.make(static_cast<int>(plan.pick(0, 5)), room),
+       from = overlapping.make(static_cast<int>(plan.pick(0, 5)), room);
+  if (to.size() == 0 || from.size() == 0) return;
+  uint64_t to_count = 1 + plan.pick(0, 40000 / to.size());
+  uint64_t from_count = std::min(1 + plan.pick(0, 40000 / from.size()), to_count * to.size() / from.size());
+  if (from_count == 0) {
+    to_count = from.size() / to.size() + 1;
+    from_count = 1;
+  }
+  const Place to_place = plan.pick(0, 3) ? Place::device : Place::host;
+  const Place from_place = plan.pick(0, 3) ? Place::device : Place::host;
+  const uint64_t mode = plan.pick(0, 5);
+  const bool freed_early = early_free && plan.pick(0, 1);
+  const bool lower_sends = plan.pick(0, 1) != 0;
+  const bool sends = (rank < peer) == lower_sends;
+  std::mt19937_64 random(seed);
+  Spread out(from_place, from, from_count, random), in(to_place, to, to_count, random);
+  Type out_type(from), in_type(to);
+  const int out_count = static_cast<int>(from_count), in_count = static_cast<int>(to_count);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Status status;
+  if (sends) {
+    switch (mode) {
+      case 0:
+        MUST(MPI_Send(out.address(), out_count, out_type, peer, tag, MPI_COMM_WORLD));
+        break;
+      case 1:
+        MUST(MPI_Issend(out.address(), out_count, out_type, peer, tag, MPI_COMM_WORLD, &request));
+        break;
+      case 2:
+        MUST(MPI_Send_init(out.address(), out_count, out_type, peer, tag, MPI_COMM_WORLD, &request));
+        break;
+      default:
+        MUST(MPI_Isend(out.address(), out_count, out_type, peer, tag, MPI_COMM_WORLD, &request));
+    }
+    if (freed_early) out_type.free();
+    if (mode == 2) MUST(MPI_Start(&request));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    if (mode == 2) MUST(MPI_Request_free(&request));
+  } else {
+    if (mode == 3) {
+      MUST(MPI_Recv(in.address(), in_count, in_type, peer, tag, MPI_COMM_WORLD, &status));
+    } else {
+      MUST(MPI_Irecv(in.address(), in_count, in_type, peer, tag, MPI_COMM_WORLD, &request));
+      if (freed_early) in_type.free();
+      MUST(MPI_Wait(&request, &status));
+    }
+    EXPECT_STATUS(status, peer, tag, out.bytes());
+    in.expect(out.packed());
+    std::string why;
+    EXPECT(in.holds(&why), "%s: %llu of %s in %s memory received %llu of %s from %s memory", why.c_str(),
+           static_cast<unsigned long long>(to_count), to.text().c_str(), to_string(to_place),
+           static_cast<unsigned long long>(from_count), from.text().c_str(), to_string(from_place));
+  }
+}
+
+}  // namespace
+
+RANK_TEST(datatypes, random_layouts_between_all_places, 2) {
+  repeat([](uint64_t seed) { exchange(seed, false); });
+}
+
+RANK_TEST(datatypes, random_layouts_whose_types_are_freed_early, 2) {
+  if (host_frees_types_too_early()) return skip("this MPI needs a type until its message has come");
+  repeat([](uint64_t seed) { exchange(seed, true); });
+}
+
+namespace {
+
+// One message of `type` in a buffer of `bytes` ints, whose places in the order of travel are `places`.
+void check_places(MPI_Datatype type, size_t ints, const std::vector<int>& places, const char* what) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  std::vector<int> content(ints), found(ints);
+  for (size_t i = 0; i < ints; ++i) content[i] = static_cast<int>(i) * 7 + 1;
+  std::vector<int> packed;
+  for (int place : places) packed.push_back(content[static_cast<size_t>(place)]);
+  Memory buffer(Place::device, ints * sizeof(int));
+  const int count = static_cast<int>(places.size());
+  if (rank < peer) {
+    buffer.write(content.data(), buffer.bytes());
+    MUST(MPI_Send(buffer, 1, type, peer, tag, MPI_COMM_WORLD));
+    std::vector<int> doubled(packed);
+    for (int& value : doubled) value *= 2;
+    MUST(MPI_Send(doubled.data(), count, MPI_INT, peer, tag, MPI_COMM_WORLD));
+  } else {
+    std::vector<int> arrived(places.size());
+    MUST(MPI_Recv(arrived.data(), count, MPI_INT, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    EXPECT(arrived == packed, "%s: sent wrong", what);
+    std::fill(content.begin(), content.end(), -1);
+    buffer.write(content.data(), buffer.bytes());
+    MUST(MPI_Recv(buffer, 1, type, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    buffer.read(found.data(), buffer.bytes());
+    for (size_t i = 0; i < places.size(); ++i) content[static_cast<size_t>(places[i])] = 2 * packed[i];
+    EXPECT(found == content, "%s: received wrong", what);
+  }
+}
+
+}  // namespace
+
+RANK_TEST(datatypes, parts_of_arrays, 2) {
+  const int sizes[] = {7, 5, 9}, parts[] = {3, 4, 2}, starts[] = {2, 1, 6};
+  for (int order : {MPI_ORDER_C, MPI_ORDER_FORTRAN}) {
+    MPI_Datatype made;
+    MUST(MPI_Type_create_subarray(3, sizes, parts, starts, order, MPI_INT, &made));
+    Type type(made);
+    const bool c = order == MPI_ORDER_C;
+    std::vector<int> places;
+    const int fast = c ? 2 : 0, slow = c ? 0 : 2;
+    for (int i = 0; i < parts[slow]; ++i)
+      for (int j = 0; j < parts[1]; ++j)
+        for (int k = 0; k < parts[fast]; ++k)
+          places.push_back(((starts[slow] + i) * sizes[1] + starts[1] + j) * sizes[fast] + starts[fast] + k);
+    check_places(type, 7 * 5 * 9, places, c ? "a subarray in C" : "a subarray in Fortran");
+  }
+}
+
+RANK_TEST(datatypes, distributed_arrays, 2) {
+  // Each dimension distributed in another way, over a grid of 2 x 3 x 2 processes.
+  const int sizes[] = {7, 11, 6}, grid[] = {2, 3, 2};
+  constexpr int block = MPI_DISTRIBUTE_BLOCK, cyclic = MPI_DISTRIBUTE_CYCLIC,
+                whole = MPI_DISTRIBUTE_DFLT_DARG;
+  const int hows[][3] = {{block, cyclic, block}, {cyclic, cyclic, cyclic}, {block, block, cyclic}};
+  const int arguments[][3] = {{whole, 2, 4}, {whole, 3, 1}, {5, whole, 2}};
+  for (int order : {MPI_ORDER_C, MPI_ORDER_FORTRAN})
+    for (int way = 0; way < 3; ++way)
+      for (int process : {0, 5, 11}) {
+        MPI_Datatype made;
+        MUST(MPI_Type_create_darray(12, process, 3, sizes, hows[way], arguments[way], grid, order, MPI_INT,
+                                    &made));
+        Type type(made);
+        const int coordinates[] = {process / 6, process / 2 % 3, process % 2};
+        auto mine = [&](int dimension, int index) {
+          int length = arguments[way][dimension];
+          if (hows[way][dimension] == block) {
+            if (length == whole) length = (sizes[dimension] + grid[dimension] - 1) / grid[dimension];
+            return index / length == coordinates[dimension];
+          }
+          if (length == whole) length = 1;
+          return index / length % grid[dimension] == coordinates[dimension];
+        };
+        std::vector<int> places;
+        const int fast = order == MPI_ORDER_C ? 2 : 0, slow = 2 - fast;
+        for (int i = 0; i < sizes[slow]; ++i)
+          for (int j = 0; j < sizes[1]; ++j)
+            for (int k = 0; k < sizes[fast]; ++k)
+              if (mine(slow, i) && mine(1, j) && mine(fast, k))
+                places.push_back((i * sizes[1] + j) * sizes[fast] + k);
+        if (!places.empty()) check_places(type, 7 * 11 * 6, places, "a darray");
+      }
+}
+
+RANK_TEST(datatypes, every_other_constructor, 2) {
+  auto check = [](MPI_Datatype made, const std::vector<int>& places, const char* what) {
+    Type type(made);
+    check_places(type, 40, places, what);
+    // A duplicate, and the same of large counts, is the same.
+    MPI_Datatype copy;
+    MUST(MPI_Type_dup(type, &copy));
+    Type duplicate(copy);
+    check_places(duplicate, 40, places, what);
+  };
+  MPI_Datatype made, triple;
+  MUST(MPI_Type_vector(3, 2, 5, MPI_INT, &made));
+  check(made, {0, 1, 5, 6, 10, 11}, "a vector");
+  MUST(MPI_Type_vector(2, 1, 3, MPI_INT, &triple));  // as long as four
+  MUST(MPI_Type_contiguous(3, triple, &made));
+  check(made, {0, 3, 4, 7, 8, 11}, "contiguous vectors");
+  MUST(MPI_Type_create_hvector(2, 2, 48, triple, &made));
+  check(made, {0, 3, 4, 7, 12, 15, 16, 19}, "an hvector of vectors");
+  const int lengths[] = {2, 0, 1}, displacements[] = {4, 1, 0};
+  MUST(MPI_Type_indexed(3, lengths, displacements, triple, &made));
+  check(made, {16, 19, 20, 23, 0, 3}, "an indexed type");
+  const MPI_Aint bytes[] = {20, 4, 100};
+  MUST(MPI_Type_create_hindexed(3, lengths, bytes, triple, &made));
+  check(made, {5, 8, 9, 12, 25, 28}, "an hindexed type");
+  MUST(MPI_Type_create_indexed_block(3, 2, displacements, MPI_INT, &made));
+  check(made, {4, 5, 1, 2, 0, 1}, "an indexed block type");
+  const MPI_Aint apart[] = {80, 0, 40};
+  MUST(MPI_Type_create_hindexed_block(3, 1, apart, triple, &made));
+  check(made, {20, 23, 0, 3, 10, 13}, "an hindexed block type");
+  const MPI_Datatype types[] = {MPI_INT, triple, MPI_INT};
+  MUST(MPI_Type_create_struct(3, lengths, bytes, types, &made));
+  check(made, {5, 6, 25}, "a struct");
+  MUST(MPI_Type_create_resized(triple, 0, 20, &made));
+  MPI_Datatype two;
+  MUST(MPI_Type_contiguous(2, made, &two));
+  check(two, {0, 3, 5, 8}, "resized vectors");
+  MUST(MPI_Type_free(&made));
+  MUST(MPI_Type_free(&triple));
+}
+
+RANK_TEST(datatypes, pairs_have_gaps, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  struct Pair {
+    double value;
+    int index;
+  };
+  constexpr int count = 500;
+  std::vector<Pair> pairs(count);
+  std::memset(static_cast<void*>(pairs.data()), 0x11, count * sizeof(Pair));
+  for (int i = 0; i < count; ++i)
+    pairs[static_cast<size_t>(i)].value = i + 0.5, pairs[static_cast<size_t>(i)].index = i;
+  Memory buffer(Place::device, count * sizeof(Pair));
+  if (rank < peer) {
+    buffer.write(pairs.data(), buffer.bytes());
+    MUST(MPI_Send(buffer, count, MPI_DOUBLE_INT, peer, tag, MPI_COMM_WORLD));
+  } else {
+    std::vector<unsigned char> found(buffer.bytes());
+    MUST(MPI_Recv(buffer, count, MPI_DOUBLE_INT, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    buffer.read(found.data(), buffer.bytes());
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT(std::memcmp(&found[i * sizeof(Pair)], &pairs[i], 12) == 0, "pair %zu is wrong", i);
+      for (size_t k = 12; k < sizeof(Pair); ++k)
+        EXPECT(host_oracle || found[i * sizeof(Pair) + k] == guard_byte, "padding of pair %zu was written",
+               i);
+    }
+  }
+}
+
+RANK_TEST(datatypes, blocks_in_several_allocations, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  constexpr size_t bytes = 5000;
+  std::vector<Memory> memory;
+  std::vector<MPI_Aint> addresses;
+  const std::vector<int> lengths(3, bytes);
+  for (uint64_t i = 0; i < 3; ++i) {
+    memory.emplace_back(Place::device, bytes);
+    if (rank < peer) memory.back().fill(key_of(i));
+    addresses.emplace_back();
+    MUST(MPI_Get_address(memory.back(), &addresses.back()));
+  }
+  std::swap(addresses[0], addresses[2]);
+  MPI_Datatype made;
+  MUST(MPI_Type_create_hindexed(3, lengths.data(), addresses.data(), MPI_BYTE, &made));
+  Type type(made);
+  if (rank < peer) {
+    MUST(MPI_Send(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD));
+  } else {
+    MUST(MPI_Recv(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    for (uint64_t i = 0; i < 3; ++i) EXPECT_HOLDS(memory[i], key_of(i), bytes);
+  }
+}
+
+RANK_TEST(datatypes, long_messages_that_end_anywhere, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  Node element, rows, irregular;
+  element.bytes = 8, element.extent = element.high = 8;
+  rows.kind = Node::Kind::vector, rows.count = 700, rows.block = 3, rows.stride = 40,
+  rows.children = {element};
+  rows.high = 699 * 40 + 24, rows.extent = rows.high + 8;
+  irregular.kind = Node::Kind::list, irregular.one_child = true;
+  for (int i = 0; i < 900; ++i) {
+    irregular.children.push_back(element);
+    irregular.blocks.push_back(1 + static_cast<uint64_t>(i) % 3);
+    irregular.offsets.push_back(32 * i + 8 * (i % 2));
+  }
+  irregular.high = irregular.offsets.back() + 24, irregular.extent = 32 * 900;
+  for (const Node* to : {&rows, &irregular})
+    for (const Node* from : {&rows, &irregular, &element})
+      for (uint64_t bytes : {uint64_t{30000}, uint64_t{300000}, uint64_t{2500000}}) {
+        uint64_t from_count = bytes / from->size(), to_count = bytes / to->size() + 2;
+        std::mt19937_64 random(bytes);
+        Spread out(Place::device, *from, from_count, random), in(Place::device, *to, to_count, random);
+        Type out_type(*from), in_type(*to);
+        if (rank < peer) {
+          MUST(MPI_Send(out.address(), static_cast<int>(from_count), out_type, peer, tag, MPI_COMM_WORLD));
+        } else {
+          MPI_Status status;
+          MUST(MPI_Recv(in.address(), static_cast<int>(to_count), in_type, peer, tag, MPI_COMM_WORLD,
+                        &status));
+          EXPECT_STATUS(status, peer, tag, out.bytes());
+          in.expect(out.packed());
+          std::string why;
+          EXPECT(in.holds(&why), "%s of a message of %zu bytes", why.c_str(), out.bytes());
+        }
+      }
+}
+
+// Packed bytes are those of a message, wherever either buffer lies; so is what the host MPI packs beside
+// them.
+RANK_TEST(datatypes, packing_and_unpacking, 1) {
+  for (uint64_t round = 0; round < 60; ++round) {
+    Generator plan(options.seed + round, false, false);
+    const Node node = plan.make(static_cast<int>(plan.pick(0, 4)));
+    if (node.size() == 0) continue;
+    const uint64_t count = 1 + plan.pick(0, 3000 / node.size());
+    const int elements = static_cast<int>(count);
+    std::mt19937_64 random(options.seed + round);
+    const Place places[] = {plan.pick(0, 2) ? Place::device : Place::host,
+                            plan.pick(0, 2) ? Place::device : Place::host};
+    Spread out(places[0], node, count, random), in(places[0], node, count, random);
+    Type type(node);
+    const size_t bytes = out.bytes();
+    Memory packed(places[1], bytes + 7);
+    const int room = static_cast<int>(packed.bytes());
+    int position = 3, needed = 0;
+    MUST(MPI_Pack_size(elements, type, MPI_COMM_SELF, &needed));
+    EXPECT(static_cast<size_t>(needed) >= bytes, "%d bytes are not enough for %zu", needed, bytes);
+    MUST(MPI_Pack(out.address(), elements, type, packed, room, &position, MPI_COMM_SELF));
+    EXPECT(static_cast<size_t>(position) == bytes + 3, "the position is %d after %zu bytes", position, bytes);
+    std::vector<char> wanted(bytes + 3, static_cast<char>(guard_byte));
+    const std::vector<char> message = out.packed();
+    std::copy(message.begin(), message.end(), wanted.begin() + 3);
+    std::string why;
+    EXPECT(packed.holds(wanted, &why), "seed %llu: packed wrong: %s",
+           static_cast<unsigned long long>(options.seed + round), why.c_str());
+    position = 3;
+    MUST(MPI_Unpack(packed, room, &position, in.address(), elements, type, MPI_COMM_SELF));
+    EXPECT(static_cast<size_t>(position) == bytes + 3, "the position is %d after %zu bytes", position, bytes);
+    in.expect(message);
+    EXPECT(in.holds(&why), "seed %llu: unpacked wrong: %s",
+           static_cast<unsigned long long>(options.seed + round), why.c_str());
+  }
+}
