@@ -66,7 +66,7 @@ struct BenchArguments {
   int64_t count = 0;
   std::string allocator = "m";
   int64_t misalign = 0;
-  double timeout_s = 1;  // of a stride, or of a row of the benchmarks of datatypes
+  double timeout_s = 1;  // of a stride, or of a figure of the benchmarks of datatypes
   // pack
   std::string packed_text = "64m";
   uint64_t packed_bytes = 0;

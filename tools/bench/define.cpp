@@ -117,7 +117,10 @@ void define_iterations(CLI::App& app, BenchArguments& a) {
 void define_validation(CLI::App& app, BenchArguments& a) {
   app.add_flag(
       "-c,--validation", a.validate,
-      a.kind->datatypes()
+      a.kind->id == Benchmark::pack ? "Check the packed and the unpacked bytes, and that the gaps between "
+                                      "these remain, in further calls "
+                                      "with new data; adds a column and exits with 1 when bytes are wrong."
+      : a.kind->datatypes()
           ? "Check the bytes that came, and that the gaps between them remain, after the timed run and after "
             "a further iteration with new data; adds a column and exits with 1 when bytes are wrong."
           : "Check the received bytes of each size, in the timed run and in further iterations with new "
@@ -320,9 +323,8 @@ void define_datatypes(CLI::App& app, BenchArguments& a) {
         ->capture_default_str();
   }
   a.timeout_s = 5;
-  app.add_option(
-         "--timeout", a.timeout_s,
-         "Seconds that the iterations of a row may take; one that takes longer is the last of its row.")
+  app.add_option("--timeout", a.timeout_s,
+                 "Seconds that the iterations of each figure may take; one that takes longer is the last.")
       ->type_name("SECONDS")
       ->check(positive_number())
       ->capture_default_str();

@@ -57,7 +57,7 @@ class Messages {
     return scaled(std::move(seconds.each), [](double s) { return s * 1e6 / 2; });
   }
 
-  // Types that are made anew. A second message follows where the first did not take all the time of a row.
+  // Types that are made anew. A second message follows where the first did not take all the time there is.
   void measure_first(LayoutMeasurement* m, const Layout& layout) {
     std::vector<double> make, first, second;
     double spent = 0;

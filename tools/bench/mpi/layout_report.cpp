@@ -107,7 +107,7 @@ LayoutTable table_of(const BenchmarkKind& kind) {
 constexpr int name_width = 11, bytes_width = 11;
 
 std::string cell(const char* heading, const std::string& text, Cell kind = Cell::number) {
-  return fmt::format("{:>{}}", text, narrow_width(heading, kind));
+  return fmt::format(" {:>{}}", text, narrow_width(heading, kind) - 1);
 }
 
 }  // namespace
