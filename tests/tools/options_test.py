@@ -7,7 +7,8 @@ import unittest
 from tool import ToolTest
 
 COMMANDS = [["run"], ["exec"], ["matrix"], ["doctor"], ["plot"], ["options"], ["bench", "latency"], ["bench", "bw"], ["bench", "bibw"], ["bench", "pairs"],
-            ["bench", "all_pairs"], ["bench", "copy"], ["bench", "host_overhead"]]
+            ["bench", "all_pairs"], ["bench", "pack"], ["bench", "halo"], ["bench", "datatype"],
+            ["bench", "copy"], ["bench", "host_overhead"]]
 
 
 class Options(ToolTest):

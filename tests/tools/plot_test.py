@@ -35,9 +35,9 @@ def sample(name):
 
 def setUpModule():
     """The real benchmarks' files, of messages in host memory."""
-    for name in ("latency", "bw", "mbw_mr", "first", "allreduce"):
+    for name in ("latency", "bw", "mbw_mr", "first", "pack", "allreduce"):
         made = fairlead("bench", name, "--mpi", MPIS[0], "--no-preload", "-m", "8:2k", "-i", 20, "--json", sample(name),
-                        *["--rounds", 3] * (name == "first"), "H", "H")
+                        *["--rounds", 3] * (name == "first"), *["--bytes", "8k"] * (name == "pack"), "H", "H")
         assert made.returncode == 0, made.stderr
     made = fairlead("bench", "pairs", "--mpi", MPIS[0], "--no-preload", "-n", 4, "--timeout", 0.01, 1024)
     assert made.returncode == 0, made.stderr
@@ -180,6 +180,13 @@ class Pictures(PlotTest):
         for text in (about["hardware"]["cpu"], "Fairlead " + about["fairlead"], "2 ranks", about["date"][:10],
                      "_one: Fairlead not loaded — fairlead bench latency --mpi", "$2 $: Fairlead loaded — fairlead bench"):
             self.assertIn(text, caption)
+
+    def test_pack_is_drawn_against_its_blocks(self):
+        self.plot(sample("pack"), "-o", self.file("a.svg"))
+        said = texts(self.read("a.svg"))
+        for text in ("block size (bytes)", "bandwidth (GB/s)", "MPI_Pack", "MPI_Unpack", "copy of the same cache lines"):
+            self.assertIn(text, said)
+        self.assertNotIn("message size (bytes)", said)
 
     def test_strides_of_one_run_have_a_heat_map_and_no_ratios(self):
         self.plot(sample("pairs"), "-o", self.file("a.svg"))
@@ -414,6 +421,7 @@ class Refusals(PlotTest):
                                ('{"benchmark": "bw", "results": []}', "no results", accepted),
                                (json.dumps(cut), "does not write", accepted),
                                ('{"benchmark": "barrier"}', "barrier", "no sizes"),
+                               ('{"benchmark": "halo"}', "halo", "no sizes"),
                                (pairs.partition("# stride")[0], "no results", accepted),
                                (pairs + "1 2 3\n", "'1 2 3'", "no row of `fairlead bench pairs`")):
             with self.subTest(content=content), self.assertRaises(Failure) as refused:

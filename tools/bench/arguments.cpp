@@ -92,6 +92,16 @@ void check_tune(BenchArguments& a) {
   if (a.collectives.empty()) a.collectives = tunable();
 }
 
+void check_pack(BenchArguments& a) {
+  if (std::string wrong = parse_bytes(a.packed_text, &a.packed_bytes); !wrong.empty())
+    throw usage(fmt::format("--bytes: '{}' is not accepted; {}", a.packed_text, wrong));
+  if (a.packed_bytes < a.largest || a.packed_bytes > INT32_MAX)
+    throw usage(fmt::format(
+        "--bytes: '{}' is not accepted; accepted: from the largest block, {}, to {}, what MPI_Pack "
+        "can count",
+        a.packed_text, a.largest, INT32_MAX));
+}
+
 void check_together(BenchArguments& a) {
   if (a.sim > 0) {
     if (!a.device.empty() && a.device != "sim")
@@ -99,7 +109,7 @@ void check_together(BenchArguments& a) {
           fmt::format("--sim simulates GPUs, and -d {} takes real ones; accepted: one of the two", a.device));
     a.device = "sim";
   }
-  if (a.kind->messages() || a.kind->collective) check_placement(a);
+  if (a.kind->messages() || a.kind->datatypes() || a.kind->collective) check_placement(a);
   if (a.kind->id == Benchmark::pairs) {
     if (a.allocator.size() != 1)
       throw usage(
@@ -121,6 +131,8 @@ void check_together(BenchArguments& a) {
       !a.kind->collective)
     throw usage(fmt::format("-m: '{}' is not accepted; accepted: sizes from 1 byte", a.size_range));
   if (a.kind->messages()) check_messages(a);
+  if (a.kind->id == Benchmark::pack) check_pack(a);
+  if (a.kind->id == Benchmark::datatype && a.types.empty()) a.types = layout_names;
   if (a.kind->collective) check_collective(a);
   if (a.kind->id == Benchmark::tune) check_tune(a);
 }
@@ -179,7 +191,7 @@ void check_ranks(const BenchArguments& arguments, int ranks) {
   if ((kind.id == Benchmark::pairs || kind.all_ranks()) && ranks % 2)
     throw usage(fmt::format("{}: {} rank{} cannot be paired; accepted: an even number of ranks", kind.name,
                             ranks, ranks == 1 ? "" : "s"));
-  if (ranks < 2 && !kind.collective)
+  if (ranks < 2 && !kind.collective && kind.id != Benchmark::pack)
     throw usage(fmt::format("{}: 1 rank has no partner; accepted: 2 ranks or more", kind.name));
   if (arguments.root >= ranks)
     throw usage(fmt::format("{}: -k: there is no rank {} in {} rank{}", kind.name, arguments.root, ranks,

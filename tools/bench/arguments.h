@@ -30,6 +30,8 @@ inline constexpr UsualIterations usual_messages = {10000, 1000}, usual_windows =
                                  usual_collectives = {1000, 100};
 
 inline const std::vector<std::string> placements = {"D", "H", "M"};
+inline const std::vector<std::string> layout_names = {"contiguous", "vector", "indexed", "struct",
+                                                      "subarray"};
 inline const std::vector<std::string> matrix_ways = {"mpi", "engine", "kernel"};
 
 // How a receiver learns of a message before it receives it.
@@ -64,8 +66,18 @@ struct BenchArguments {
   int64_t count = 0;
   std::string allocator = "m";
   int64_t misalign = 0;
-  double timeout_s = 1;
-  // host_overhead: pairs of runs; first: new buffers of each size
+  double timeout_s = 1;  // of a stride, or of a figure of the benchmarks of datatypes
+  // pack
+  std::string packed_text = "64m";
+  uint64_t packed_bytes = 0;
+  int stride = 2;  // from block to block, in blocks
+  int line = 128;  // bytes of a cache line
+  // halo
+  int edge = 512;  // elements of the cube along each dimension
+  // datatype
+  int64_t blocks = 1'000'000;
+  std::vector<std::string> types;
+  // host_overhead: pairs of runs; first: new buffers of each size; datatype: new types of each layout
   int rounds = 5;
   // collectives
   std::string element = "char";

@@ -153,6 +153,17 @@ void Buffer::clear(size_t offset, size_t bytes) {
     require(fairlead_device_fill(to, 0, bytes), "cannot clear the message buffer");
 }
 
+bool Buffer::holds(size_t offset, const void* data, size_t bytes) const {
+  std::vector<char> found(std::min(chunk, bytes));
+  bool same = true;
+  by_chunks(bytes, [&](size_t done, size_t length) {
+    if (!same) return;
+    read(offset + done, found.data(), length);
+    same = std::memcmp(found.data(), static_cast<const char*>(data) + done, length) == 0;
+  });
+  return same;
+}
+
 std::optional<size_t> Buffer::first_wrong(size_t offset, size_t bytes, uint64_t seed) const {
   std::vector<uint64_t> expected((std::min(chunk, bytes) + 7) / 8), found(expected.size());
   std::optional<size_t> wrong;

@@ -35,6 +35,7 @@ class Buffer {
   void read(size_t offset, void* data, size_t bytes) const;
   void write_pattern(size_t offset, size_t bytes, uint64_t seed);
   void clear(size_t offset, size_t bytes);
+  bool holds(size_t offset, const void* data, size_t bytes) const;
   bool holds_pattern(size_t offset, size_t bytes, uint64_t seed) const {
     return !first_wrong(offset, bytes, seed);
   }

@@ -21,7 +21,8 @@ constexpr int64_t any_number = std::numeric_limits<int64_t>::min();
 
 UsualIterations usual_of(const BenchArguments& a) {
   if (a.kind->collectives()) return usual_collectives;
-  return a.kind->one_message() || a.kind->id == Benchmark::copy ? usual_messages : usual_windows;
+  return a.kind->one_message() || a.kind->id == Benchmark::copy || a.kind->datatypes() ? usual_messages
+                                                                                       : usual_windows;
 }
 
 CLI::Validator size_range() {
@@ -34,6 +35,16 @@ CLI::Validator size_range() {
 }
 
 void define_range(CLI::App& app, BenchArguments& a) {
+  if (a.kind->id == Benchmark::pack) {
+    a.smallest = 8, a.largest = 4 << 10;
+    a.size_range = "8:4k";
+    app.add_option("-m,--message-size", a.size_range,
+                   "Bytes of a block, doubling from MIN to MAX; k, m and g may follow a number.")
+        ->type_name("MIN:MAX")
+        ->check(size_range())
+        ->capture_default_str();
+    return;
+  }
   if (a.kind->two_sizes()) {
     auto option =
         app.add_option("-m,--message-size", a.size_range,
@@ -86,16 +97,17 @@ void define_iterations(CLI::App& app, BenchArguments& a) {
   UsualIterations usual = usual_of(a);
   std::string times = a.kind->barrier() ? std::to_string(usual.small)
                                         : fmt::format("{} up to 8 KiB, {} above", usual.small, usual.large);
-  app.add_option("-i,--iterations", a.iterations, "Timed iterations of each size.")
+  app.add_option("-i,--iterations", a.iterations,
+                 a.kind->datatypes() ? "Timed iterations of each row." : "Timed iterations of each size.")
       ->type_name("N")
       ->check(whole_number(1, most_iterations))
-      ->default_str(times + "; fewer where a size would take over 1 s (0.1 s on simulated GPUs)");
-  app.add_option("-x,--warmup", a.warmup, "Iterations before the timed ones, of each size.")
+      ->default_str(times + "; fewer where they would take over 1 s (0.1 s on simulated GPUs)");
+  app.add_option("-x,--warmup", a.warmup, "Iterations before the timed ones.")
       ->type_name("N")
       ->check(whole_number(0, most_iterations))
       ->default_str("a hundredth of the timed ones, 10 at least");
   if (a.kind->two_sizes()) a.window = 16;
-  if (!a.kind->one_message() && !a.kind->collectives())
+  if (!a.kind->one_message() && !a.kind->collectives() && !a.kind->datatypes())
     app.add_option("-W,--window-size", a.window, "Messages in flight at once.")
         ->type_name("N")
         ->check(whole_number(1, 65536))
@@ -105,8 +117,15 @@ void define_iterations(CLI::App& app, BenchArguments& a) {
 void define_validation(CLI::App& app, BenchArguments& a) {
   app.add_flag(
       "-c,--validation", a.validate,
-      "Check the received bytes of each size, in the timed run and in further iterations with new data; adds "
-      "a column and exits with 1 when bytes are wrong.");
+      a.kind->id == Benchmark::pack ? "Check the packed and the unpacked bytes, and that the gaps between "
+                                      "these remain, in further calls "
+                                      "with new data; adds a column and exits with 1 when bytes are wrong."
+      : a.kind->datatypes()
+          ? "Check the bytes that came, and that the gaps between them remain, after the timed run and after "
+            "a further iteration with new data; adds a column and exits with 1 when bytes are wrong."
+          : "Check the received bytes of each size, in the timed run and in further iterations with new "
+            "data; "
+            "adds a column and exits with 1 when bytes are wrong.");
 }
 
 void define_via(CLI::App& app, BenchArguments& a) {
@@ -116,6 +135,14 @@ void define_via(CLI::App& app, BenchArguments& a) {
       ->type_name("NAME")
       ->check(one_of({"mpi", "nccl"}))
       ->capture_default_str();
+}
+
+// Checked by hand afterwards: the two letters have one meaning each.
+void define_placement(CLI::App& app, BenchArguments& a) {
+  app.add_option("PLACEMENT", a.placement,
+                 fmt::format("Memory of {}: D device, H host, M managed.", owners_of(*a.kind)))
+      ->check(suggested(placements))
+      ->default_str("D D");
 }
 
 void define_memory_limit(CLI::App& app, BenchArguments& a) {
@@ -141,10 +168,7 @@ void define_collective(CLI::App& app, BenchArguments& a) {
   define_via(app, a);
   if (a.kind->barrier()) return;  // of ranks, not of memory
   a.element = kind.reduces ? "float" : "char";
-  app.add_option("PLACEMENT", a.placement,
-                 fmt::format("Memory of {}: D device, H host, M managed.", owners_of(*a.kind)))
-      ->check(suggested(placements))
-      ->default_str("D D");
+  define_placement(app, a);
   app.add_option("-T,--type", a.element, "Elements: char, int, float or double.")
       ->type_name("TYPE")
       ->check(one_of({"char", "int", "float", "double"}))
@@ -162,7 +186,8 @@ void define_collective(CLI::App& app, BenchArguments& a) {
 }
 
 void define_sizes(CLI::App& app, BenchArguments& a) {
-  if (!a.kind->barrier()) define_range(app, a);
+  const bool sized = !a.kind->barrier() && a.kind->id != Benchmark::halo && a.kind->id != Benchmark::datatype;
+  if (sized) define_range(app, a);
   define_iterations(app, a);
   if (!a.kind->barrier()) define_validation(app, a);
 }
@@ -257,13 +282,57 @@ void define_pairs(CLI::App& app, BenchArguments& a) {
       ->capture_default_str();
 }
 
+void define_datatypes(CLI::App& app, BenchArguments& a) {
+  define_placement(app, a);
+  if (a.kind->id == Benchmark::pack) {
+    app.add_option("--bytes", a.packed_text, "Packed bytes of a call; each has as many blocks as fit.")
+        ->type_name("SIZE")
+        ->capture_default_str();
+    app.add_option("--stride", a.stride, "From one block to the next, in blocks.")
+        ->type_name("N")
+        ->check(whole_number(1, 64))
+        ->capture_default_str();
+    app.add_option(
+           "--line", a.line,
+           "Bytes of a cache line, of which the copy moves as many as the blocks and the packed bytes "
+           "lie in.")
+        ->type_name("BYTES")
+        ->check(whole_number(1, 4096))
+        ->capture_default_str();
+  }
+  if (a.kind->id == Benchmark::halo)
+    app.add_option("-N,--edge", a.edge, "Doubles along each edge of the cube.")
+        ->type_name("N")
+        ->check(whole_number(2, 4096))
+        ->capture_default_str();
+  if (a.kind->id == Benchmark::datatype) {
+    app.add_option("--blocks", a.blocks,
+                   "Blocks of 8 bytes in a message; of subarray the greatest cube that has no more.")
+        ->type_name("N")
+        ->check(whole_number(1, 100'000'000))
+        ->capture_default_str();
+    app.add_option("-T,--type", a.types,
+                   fmt::format("What to measure: {}. May be repeated.", fmt::join(layout_names, ", ")))
+        ->type_name("NAME")
+        ->check(one_of(layout_names))
+        ->allow_extra_args(false)
+        ->default_str("all");
+    app.add_option("--rounds", a.rounds, "New types of each layout, whose first use is timed.")
+        ->type_name("N")
+        ->check(whole_number(1, 1000))
+        ->capture_default_str();
+  }
+  a.timeout_s = 5;
+  app.add_option("--timeout", a.timeout_s,
+                 "Seconds that the iterations of each figure may take; one that takes longer is the last.")
+      ->type_name("SECONDS")
+      ->check(positive_number())
+      ->capture_default_str();
+}
+
 void define_messages(CLI::App& app, BenchArguments& a) {
   const Benchmark id = a.kind->id;
-  // Checked by hand afterwards: the two letters have one meaning each.
-  app.add_option("PLACEMENT", a.placement,
-                 fmt::format("Memory of {}: D device, H host, M managed.", owners_of(*a.kind)))
-      ->check(suggested(placements))
-      ->default_str("D D");
+  define_placement(app, a);
   app.add_option("--offset", a.offset_text, "Bytes by which messages start late in their aligned buffers.")
       ->type_name("BYTES")
       ->capture_default_str();
@@ -346,6 +415,13 @@ std::string examples_of(const BenchArguments& a) {
     case Benchmark::matrix:
       return "  fairlead matrix\n  fairlead matrix -o matrix.png --map gpus.map --json matrix.json\n"
              "  fairlead run -n 8 --map gpus.map ./my_mpi_program";
+    case Benchmark::pack:
+      return "  fairlead bench pack --json pack.json\n  fairlead bench pack -m 16:1k --stride 4 -c D H";
+    case Benchmark::halo:
+      return "  fairlead bench halo -c\n  fairlead bench halo -N 256 --no-preload --mpi openmpi";
+    case Benchmark::datatype:
+      return "  fairlead bench datatype --json datatype.json\n"
+             "  fairlead bench datatype -T indexed -T vector --blocks 1000 D H";
     case Benchmark::copy:
       return "  fairlead bench copy -m 8:256m";
     case Benchmark::host_overhead:
@@ -369,6 +445,7 @@ void define_bench(CLI::App& app, BenchArguments& arguments) {
     define_sizes(app, arguments);
   if (id == Benchmark::matrix) define_matrix(app, arguments);
   if (arguments.kind->messages()) define_messages(app, arguments);
+  if (arguments.kind->datatypes()) define_datatypes(app, arguments);
   if (arguments.kind->collective) define_collective(app, arguments);
   if (id == Benchmark::host_overhead) {
     app.add_option("--rounds", arguments.rounds, "Pairs of runs, one with and one without Fairlead.")

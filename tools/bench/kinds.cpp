@@ -50,10 +50,17 @@ std::vector<std::string> tunable() {
   return names;
 }
 
+std::array<std::string, 2> owner_names(const BenchmarkKind& kind) {
+  if (kind.id == Benchmark::pack) return {"blocks with gaps", "packed bytes"};
+  if (kind.all_ranks()) return {"first half of the ranks", "second half"};
+  return {"rank 0", kind.collective ? "other ranks" : "rank 1"};
+}
+
 std::string owners_of(const BenchmarkKind& kind) {
-  return kind.collective    ? "rank 0 and of all other ranks"
-         : kind.all_ranks() ? "the first half of the ranks and of the second"
-                            : "rank 0 and of rank 1";
+  return kind.id == Benchmark::pack ? "the blocks with gaps and of the packed bytes"
+         : kind.collective          ? "rank 0 and of all other ranks"
+         : kind.all_ranks()         ? "the first half of the ranks and of the second"
+                                    : "rank 0 and of rank 1";
 }
 
 std::string command_of(const BenchmarkKind& kind) {

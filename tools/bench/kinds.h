@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ enum class Benchmark {
   first,
   pairs,
   all_pairs,
+  pack,
+  halo,
+  datatype,
   copy,
   host_overhead,
   collective,
@@ -45,6 +49,10 @@ struct BenchmarkKind {
   // name.
   bool messages() const;
   bool all_ranks() const { return id == Benchmark::multi_latency || id == Benchmark::multi_bandwidth; }
+  // Of layouts with gaps, as MPI datatypes describe them; a row for each layout.
+  bool datatypes() const {
+    return id == Benchmark::pack || id == Benchmark::halo || id == Benchmark::datatype;
+  }
   // What is measured is the time of one message; else bandwidth, of a window of them.
   bool one_message() const;
   // Takes one size for latency and one for bandwidth.
@@ -83,6 +91,19 @@ inline constexpr BenchmarkKind benchmark_kinds[] = {
     {Benchmark::all_pairs, "all_pairs",
      "Measure every two ranks, one pair after the other: latency, and bandwidth one way and both ways at "
      "once.",
+     true, 2},
+    {Benchmark::pack, "pack",
+     "Measure MPI_Pack and MPI_Unpack of vectors of small blocks, beside a copy that moves the same cache "
+     "lines.",
+     true, 1},
+    {Benchmark::halo, "halo",
+     "Measure the exchange of each face of a cube of doubles between two ranks, beside that of contiguous "
+     "messages of the same bytes.",
+     true, 2},
+    {Benchmark::datatype, "datatype",
+     "Measure messages of datatypes: one message beside a contiguous one of the same bytes, and what the "
+     "first "
+     "use of a new type costs.",
      true, 2},
     {Benchmark::copy, "copy",
      "Measure the GPU's own copy from device 0 to device 1 (to itself if there is one only), without MPI: "
@@ -143,9 +164,11 @@ inline constexpr BenchmarkKind benchmark_kinds[] = {
 // Throws a usage Failure where there is none of this name.
 const BenchmarkKind& kind_of(const std::string& name);
 
-std::string benchmark_names();                     // "latency, bw, ..."
-std::string owners_of(const BenchmarkKind& kind);  // of the memory that the placement letters name
-std::vector<std::string> tunable();                // the collectives that have a benchmark and algorithms
+std::string benchmark_names();  // "latency, bw, ..."
+// Of the memory that the placement letters name: each by its name in a table's head, and both in a sentence.
+std::array<std::string, 2> owner_names(const BenchmarkKind& kind);
+std::string owners_of(const BenchmarkKind& kind);
+std::vector<std::string> tunable();  // the collectives that have a benchmark and algorithms
 
 // "fairlead bench latency"; benchmarks that are commands of their own go by that.
 std::string command_of(const BenchmarkKind& kind);

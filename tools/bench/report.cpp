@@ -139,15 +139,12 @@ void print_context(const BenchArguments& arguments, const Context& context) {
   std::cout << fmt::format("# fairlead bench {} {}\n", arguments.kind->name, FAIRLEAD_VERSION);
   std::cout << fmt::format("# command: {}\n", arguments.command);
   if (!context.mpi_abi.empty()) {
-    std::cout << fmt::format("# MPI: {} ({}), {} ranks, Fairlead {}\n", context.mpi_library, context.mpi_abi,
-                             context.ranks, context.preloaded ? "loaded" : "not loaded");
+    std::cout << fmt::format("# MPI: {} ({}), {} rank{}, Fairlead {}\n", context.mpi_library, context.mpi_abi,
+                             context.ranks, context.ranks == 1 ? "" : "s",
+                             context.preloaded ? "loaded" : "not loaded");
+    auto [first, second] = owner_names(*arguments.kind);
     if (arguments.kind->collective != Collective::barrier)
-      std::cout << fmt::format("# {}: {}, {}: {}\n",
-                               arguments.kind->all_ranks() ? "first half of the ranks" : "rank 0",
-                               place_name(arguments.placement[0]),
-                               arguments.kind->collective    ? "other ranks"
-                               : arguments.kind->all_ranks() ? "second half"
-                                                             : "rank 1",
+      std::cout << fmt::format("# {}: {}, {}: {}\n", first, place_name(arguments.placement[0]), second,
                                place_name(arguments.placement[1]));
   }
   if (context.via != "MPI") std::cout << fmt::format("# via: {}\n", context.via);
@@ -179,6 +176,8 @@ void print_statistics(const BenchArguments& arguments) {
   const bool windows_only = kind.messages() && !kind.one_message();
   if (kind.id == Benchmark::overlap)
     std::cout << "# means over the iterations\n";
+  else if (kind.datatypes())
+    std::cout << "# medians over the iterations\n";
   else if (!arguments.full)
     std::cout << fmt::format("# medians over the {}; -f shows more\n", over);
   else if (windows_only)

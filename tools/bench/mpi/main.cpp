@@ -24,6 +24,9 @@ int run_in_ranks(const BenchArguments& arguments) {
     if (arguments.kind->collective) return collective_benchmark(arguments, ranks);
     if (arguments.kind->id == Benchmark::pairs) return pairs_benchmark(arguments, ranks);
     if (arguments.kind->id == Benchmark::all_pairs) return all_pairs_benchmark(arguments, ranks);
+    if (arguments.kind->id == Benchmark::pack) return pack_benchmark(arguments, ranks);
+    if (arguments.kind->id == Benchmark::halo) return halo_benchmark(arguments, ranks);
+    if (arguments.kind->id == Benchmark::datatype) return datatype_benchmark(arguments, ranks);
     return messages_benchmark(arguments, ranks);
   } catch (const AgreedFailure& failure) {
     if (ranks.rank == 0) std::fprintf(stderr, "fairlead bench: %s\n", failure.what());

@@ -153,7 +153,7 @@ def fill(grid, picture, most):
             size_axis(axes, column.sizes(), most)
             axes.tick_params(labelbottom=axes is rows[-1])
         rows[0].set_title(column.title)
-        rows[-1].set_xlabel("message size (bytes)")
+        rows[-1].set_xlabel(f"{picture.size} (bytes)")
     for row, quantity in enumerate(picture.quantities):
         axes = grid[row, 0]
         axes.set_ylabel(quantity.label)

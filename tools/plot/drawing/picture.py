@@ -52,6 +52,7 @@ class Picture:
     caption: list[str]
     middle: str  # what lines show
     spread: str  # what bands around them show; "" where the runs have none
+    size: str  # what the values are drawn against
 
     @property
     def labels(self):
@@ -113,7 +114,7 @@ def compose(benchmark: str, runs: list[Run], asked: list[str]):
               for value in known.values()]
     spread = kind.spread if any(value.least < value.greatest for value in values) else ""
     return Picture(kind.title, quantities, columns, runs[0].label, None if by_part else compared,
-                   by_part and benchmark == "pairs", caption(runs), kind.middle, spread)
+                   by_part and benchmark == "pairs", caption(runs), kind.middle, spread, kind.size)
 
 
 def title_of(part):

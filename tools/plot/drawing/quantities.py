@@ -37,6 +37,7 @@ class Benchmark:
     more: tuple[str, ...] = ()
     middle: str = "medians over the iterations"
     spread: str = "all but the least and the greatest hundredth of them"
+    size: str = "message size"
 
     @property
     def quantities(self):
@@ -83,15 +84,20 @@ BENCHMARKS = {
     "partitioned": Benchmark("Latency of a partitioned message", ("latency",)),
     "first": Benchmark("Messages from new buffers", ("time",), middle="medians over new buffers",
                        spread="all but the least and the greatest hundredth of them"),
+    "pack": Benchmark("MPI_Pack and MPI_Unpack of small blocks", ("bandwidth",), size="block size"),
     "pairs": Benchmark("Messages between pairs of ranks", ("bandwidth",), ("latency", "rate"),
                        "means over the pairs", "from the slowest to the fastest pair"),
     **{name: Benchmark(f"MPI_{name.capitalize()}", ("time", "busbw")) for name in COLLECTIVES},
     **{f"i{name}": Benchmark(f"MPI_I{name}", ("time", "overlap")) for name in COLLECTIVES},
 }
 
-# What the rows of `first` hold, and the lines' names.
-OF_NEW_BUFFERS = {"allocate_us": "allocation", "first_us": "first message", "second_us": "second message",
-                  "slowest_us": "slowest later message", "later_us": "later messages"}
+# Of the benchmarks whose rows hold several lines: what they are of, and the lines' names.
+LINES = {
+    "first": ("latency_us", {"allocate_us": "allocation", "first_us": "first message", "second_us": "second message",
+                             "slowest_us": "slowest later message", "later_us": "later messages"}),
+    "pack": ("bandwidth_mb_s", {"pack_mb_s": "MPI_Pack", "unpack_mb_s": "MPI_Unpack",
+                                "copy_mb_s": "copy of the same cache lines"}),
+}
 
 # The copy is what a message can at best reach: it may stand beside these.
 YARDSTICK, MEASURED_BY_IT = "copy", ("latency", "bw")

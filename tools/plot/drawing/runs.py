@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 
 from failure import usage
-from quantities import BENCHMARKS, MEASURED_BY_IT, OF_NEW_BUFFERS, QUANTITIES, YARDSTICK
+from quantities import BENCHMARKS, LINES, MEASURED_BY_IT, QUANTITIES, YARDSTICK
 
 ACCEPTED = ("accepted: what `fairlead bench NAME --json FILE` or `fairlead matrix --json FILE` wrote, a trace of "
             "`fairlead run --trace FILE`, and what `fairlead bench pairs` prints")
@@ -106,15 +106,18 @@ def read_run(file):
     name = about.get("benchmark") if isinstance(about, dict) else None
     if name in ("barrier", "ibarrier", "host_overhead"):
         raise usage(f"{file} is of {name}, which has one value and no sizes to draw it against")
+    if name in ("halo", "datatype"):
+        raise usage(f"{file} is of {name}, whose rows are layouts and no sizes to draw them against")
     if not isinstance(name, str) or name not in BENCHMARKS:
         raise usage(f"{file} holds {'no benchmark' if name is None else f'benchmark {name!r}'}; {ACCEPTED}")
     rows = about.pop("results", None)
     if name == "pairs":  # as bench/compare keeps them
         about["header"] = [line.removeprefix("# ") for line in about.get("header", [])]
         rows = [{"latency_us": row.get("time_us"), "part": row.get("stride"), **row} for row in rows or []]
-    if name == "first" and isinstance(rows, list):
-        rows = [{"part": part, "bytes": row["bytes"], "latency_us": row[key]} for row in rows if isinstance(row, dict)
-                for key, part in OF_NEW_BUFFERS.items() if key in row and "bytes" in row]
+    if name in LINES and isinstance(rows, list):
+        quantity, lines = LINES[name]
+        rows = [{"part": part, "bytes": row["bytes"], quantity: row[key]} for row in rows if isinstance(row, dict)
+                for key, part in lines.items() if key in row and "bytes" in row]
     return checked(Run(file, name, about, rows))
 
 

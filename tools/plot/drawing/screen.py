@@ -113,7 +113,7 @@ def draw(picture, stream):
             series = [(0, dict(sorted(ones.items()))), *((one.style, values) for one, values in ratios)]
             parts += ["", f"{picture.compared.title} relative to {picture.first} ({picture.compared.better} is "
                       f"better){where}", panel(series, True, width, RATIO_PANEL, coloured).rstrip("\n")]
-    parts += ["message size (bytes)".center(width).rstrip(), ""]
+    parts += [f"{picture.size} (bytes)".center(width).rstrip(), ""]
     for line in [*picture.caption, f"Lines: {picture.middle}."]:
         parts += textwrap.wrap(line, width, subsequent_indent="    ", break_on_hyphens=False)
     return "\n".join(parts)
