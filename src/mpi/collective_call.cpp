@@ -163,10 +163,7 @@ int Region::device() const {
 
 int Region::find_device() const {
   for (const Block& block : blocks) {
-    // From a null address, a block of absolute addresses begins at one of those.
-    const char* at = static_cast<const char*>(address) + block.offset;
-    if (!address && block.offset == 0)
-      at = reinterpret_cast<const char*>(layout_of(block.count, block.datatype).first);
+    const void* at = first_byte(static_cast<const char*>(address) + block.offset, block.datatype);
     if (device::is_device_memory(at, &found_)) return found_.memory.device;
   }
   return -1;
