@@ -31,8 +31,8 @@ GpuCollective::GpuCollective(node::Node& node, Meeting& meeting, const std::vect
 
 GpuCollective::~GpuCollective() {
   kernels_.clear();
-  for (device::Copy& copy : copies_) copy.wait();
-  bringing_back_.wait();
+  moves_.clear();
+  copying_.clear();
   for (void* memory : pooled_) device::pool_free(memory);
 }
 
@@ -59,13 +59,14 @@ bool GpuCollective::show_memory() {
   // Others fetch what the pieces brought from where they see the target.
   if (target_copy_)
     for (Piece& piece : work_.pieces)
-      piece.to = static_cast<char*>(target_copy_) +
-                 (static_cast<char*>(piece.to) - static_cast<char*>(work_.target.address));
+      piece.to = {static_cast<char*>(target_copy_) +
+                      (static_cast<char*>(piece.to.address()) - static_cast<char*>(work_.target.address)),
+                  piece.bytes};
   return true;
 }
 
 // Memory that cannot be shown itself is replaced by a piece of the pool.
-bool GpuCollective::publish(Exposed& memory, RemoteMemory* remote) {
+bool GpuCollective::publish(const Exposed& memory, RemoteMemory* remote) {
   if (memory.bytes == 0) return true;
   bool is_target = &memory == &work_.target;
   auto show = [&](void* address) {
@@ -74,14 +75,38 @@ bool GpuCollective::publish(Exposed& memory, RemoteMemory* remote) {
     return transport::publish(node_, members_, device::classify(address, memory.found), address, memory.bytes,
                               remote);
   };
-  if (!memory.by_copy && show(memory.address)) return true;
+  if (!memory.by_copy && memory.parts.empty() && show(memory.address)) return true;
   void* pool = device::pool_allocate(work_.device, memory.bytes);
   if (!pool) return false;
   pooled_.push_back(pool);
-  if (!is_target && device::copy_now(work_.device, pool, memory.address, memory.bytes) != Error::none)
-    return false;
   if (is_target) target_copy_ = pool;
-  return show(pool);
+  // The bytes need not be there before this rank says that it is ready.
+  return (is_target || copy(memory, pool, false)) && show(pool);
+}
+
+// Between what this rank shows and the piece of the pool that stands for it.
+bool GpuCollective::copy(const Exposed& memory, void* pool, bool back) {
+  std::vector<datatype::View> parts = memory.parts;
+  if (parts.empty()) parts.emplace_back(memory.address, memory.bytes);
+  uint64_t at = 0;
+  for (const datatype::View& part : parts) {
+    datatype::View pooled(static_cast<char*>(pool) + at, part.bytes());
+    if (copying_.emplace_back().start(work_.device, back ? part : pooled, 0, back ? pooled : part, 0,
+                                      part.bytes()) != Error::none)
+      return false;
+    at += part.bytes();
+  }
+  return true;
+}
+
+Error GpuCollective::state_of_copies() {
+  Error state = Error::none;
+  for (datatype::Move& copy : copying_) {
+    Error one = copy.poll();
+    if (one == Error::not_ready) return one;
+    if (one != Error::none) state = one;
+  }
+  return state;
 }
 
 bool GpuCollective::reach(int member, const RemoteMemory& remote, char** address) {
@@ -139,9 +164,17 @@ Progress GpuCollective::advance() {
         if (shown / 2 != number_) return Progress::waiting;
         if (shown % 2 == 0) return Progress::refused;
       }
-      mine().ready.store(number_ * 2 + map_others(), std::memory_order_release);
+      reached_ = map_others();
+      step_ = Step::mapping;
+      [[fallthrough]];
+    case Step::mapping: {
+      Error state = state_of_copies();
+      if (state == Error::not_ready) return Progress::waiting;
+      mine().ready.store(number_ * 2 + (reached_ && state == Error::none), std::memory_order_release);
+      copying_.clear();
       step_ = Step::readying;
       [[fallthrough]];
+    }
     case Step::readying: {
       bool all_mapped = true;
       for (int member = 0; member < meeting_.members(); ++member) {
@@ -173,12 +206,11 @@ Progress GpuCollective::advance() {
         if (!has_done(member, all)) return Progress::waiting;
         failed_ |= meeting_.record(member, number_).failed.load(std::memory_order_relaxed) == number_;
       }
-      if (target_copy_ && !failed_)
-        bringing_back_.start(work_.device, work_.target.address, target_copy_, work_.target.bytes);
+      if (target_copy_ && !failed_) failed_ = !copy(work_.target, target_copy_, true);
       step_ = Step::bringing_back;
       [[fallthrough]];
     case Step::bringing_back: {
-      Error state = bringing_back_.poll();
+      Error state = state_of_copies();
       if (state == Error::not_ready) return Progress::waiting;
       failed_ |= state != Error::none;
       mapped_.clear();
@@ -227,7 +259,7 @@ void GpuCollective::start_as_one_kernel() {
   if (!work_.by_kernel || work_.pieces.size() < 2 || work_.pieces.size() > kernels::max_copies) return;
   std::vector<size_t> all;
   for (const Piece& piece : work_.pieces) {
-    if (piece.after || piece.completes) return;
+    if (piece.after || piece.completes || !piece.to.contiguous()) return;
     all.push_back(all.size());
   }
   if (!kernels::copies_run_on(work_.device) || fetch_by_kernel(all)) return;
@@ -242,7 +274,7 @@ bool GpuCollective::fetch_by_kernel(const std::vector<size_t>& pieces) {
   uint64_t bytes = 0;
   for (size_t i : pieces) {
     const Piece& piece = work_.pieces[i];
-    items.push_back({piece.to, address_of(piece), piece.bytes});
+    items.push_back({piece.to.address(), address_of(piece), piece.bytes});
     bytes += piece.bytes;
     ways_[i].kernel = &kernel;
   }
@@ -275,11 +307,12 @@ void GpuCollective::start_ready_pieces() {
       of_kernel.push_back(i);
       continue;
     }
-    ways_[i].copy = &copies_.emplace_back();
-    if (piece.completes || piece.after)
-      ways_[i].copy->start(work_.device, piece.to, address_of(piece), piece.bytes);
-    else
-      ways_[i].copy->enqueue(work_.device, piece.to, address_of(piece), piece.bytes);
+    ways_[i].move = &moves_.emplace_back();
+    datatype::View from(const_cast<char*>(address_of(piece)), piece.bytes);
+    bool alone = piece.completes || piece.after;
+    Error error = alone ? ways_[i].move->start(work_.device, piece.to, 0, from, 0, piece.bytes)
+                        : ways_[i].move->enqueue(work_.device, piece.to, from, piece.bytes);
+    failed_ |= error != Error::none;
   }
   if (!of_kernel.empty()) failed_ |= !fetch_by_kernel(of_kernel);
 }

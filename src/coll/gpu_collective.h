@@ -4,7 +4,8 @@
 //
 //   expose   publishes where this rank's memory can be reached: before arriving, so that it may still say
 //            that it cannot; or later, by a rank that hoped for NCCL
-//   map      reaches the memory of the others; if one of them cannot, all of them stage after all
+//   map      reaches the memory of the others, while what must be packed is; if one of them cannot, all of
+//            them stage after all
 //   run      a kernel or copies; when all have done so, every byte is where it belongs
 //
 // Ranks meet on the CPU between these steps; no kernel waits for another, so that nothing can deadlock on the
@@ -15,7 +16,7 @@
 #include <deque>
 
 #include "coll/work.h"
-#include "device/copy.h"
+#include "datatype/move.h"
 #include "kernels/kernel_run.h"
 #include "node/node.h"
 
@@ -38,7 +39,9 @@ class GpuCollective {
 
  private:
   bool show_memory();
-  bool publish(Exposed& memory, RemoteMemory* remote);
+  bool publish(const Exposed& memory, RemoteMemory* remote);
+  bool copy(const Exposed& memory, void* pool, bool back);
+  device::Error state_of_copies();
   bool map_others();
   bool reach(int member, const RemoteMemory& remote, char** address);
   bool run();
@@ -59,22 +62,23 @@ class GpuCollective {
   uint64_t number_;
   Work work_;
 
-  enum class Step { meeting, readying, running, joining, bringing_back, over } step_ = Step::meeting;
+  enum class Step { meeting, mapping, readying, running, joining, bringing_back, over } step_ = Step::meeting;
+  bool reached_ = false;                     // what this rank needs of the others
   std::deque<device::MappedMemory> mapped_;  // before what uses it
   std::vector<char*> sources_, targets_;     // of each member, as this process sees them
   std::vector<void*> pooled_;
   void* target_copy_ = nullptr;
   std::deque<kernels::KernelRun> kernels_;
-  std::deque<device::Copy> copies_;
+  std::deque<datatype::Move> copying_;  // between this rank's memory and the pool
+  std::deque<datatype::Move> moves_;
   // How each piece is fetched; by neither before it starts.
   struct Way {
-    device::Copy* copy = nullptr;
+    datatype::Move* move = nullptr;
     kernels::KernelRun* kernel = nullptr;
-    bool started() const { return copy || kernel; }
-    device::Error poll() const { return kernel ? kernel->poll() : copy->poll(); }
+    bool started() const { return move || kernel; }
+    device::Error poll() const { return kernel ? kernel->poll() : move->poll(); }
   };
   std::vector<Way> ways_;
-  device::Copy bringing_back_;
   bool failed_ = false;
 };
 

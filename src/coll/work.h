@@ -8,6 +8,9 @@
 // elements, reading it from the sources of several members in rank order and writing the result to the
 // targets of several; an element is read from everywhere before it is written anywhere, so sources and
 // targets may be the same.
+//
+// What members show to each other has no gaps: a source that has some is packed first, a target is unpacked
+// when all are done, and a piece goes to where it belongs by a kernel.
 
 #pragma once
 
@@ -17,6 +20,7 @@
 
 #include "coll/algorithms.h"
 #include "coll/meeting.h"
+#include "datatype/plan.h"
 #include "device/classify.h"
 #include "kernels/reduce.h"
 
@@ -26,6 +30,8 @@ namespace fairlead::coll {
 struct Exposed {
   void* address = nullptr;
   uint64_t bytes = 0;
+  // What it holds instead, where that has gaps: others see these bytes one after the other, in a copy.
+  std::vector<datatype::View> parts{};
   device::Found found{};  // if it is fresh
   // Others must not see this memory itself, as this rank's part writes where they still read: a source is
   // copied away first, a target is written elsewhere and copied back when all are done.
@@ -41,7 +47,7 @@ struct Piece {
   bool from_target = false;  // from its target, else from where its source says that our bytes are
   int offer = 0;             // of several things that its source holds for us
   uint64_t from = 0;         // the place there
-  void* to;                  // in the target, where there is one
+  datatype::View to;         // in the target, where there is one
   uint64_t bytes;
   uint64_t after = 0;      // not before `member` has done this step
   uint64_t completes = 0;  // the step that is done when this and all pieces of lower steps are

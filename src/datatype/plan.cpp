@@ -34,6 +34,12 @@ void add_level(Shape* shape, bool dense_piece, uint64_t count, int64_t stride) {
 
 }  // namespace
 
+uint64_t View::bytes() const {
+  uint64_t bytes = shape_.piece;
+  for (unsigned k = 0; k < shape_.level_count; ++k) bytes *= shape_.levels[k].count;
+  return bytes;
+}
+
 View::Run View::run_at(uint64_t position) const {
   uint64_t inside = position, number = 0;
   int64_t offset = 0;

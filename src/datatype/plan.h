@@ -29,6 +29,7 @@ class View {
   bool contiguous() const { return shape_.contiguous() && !list_; }
   // Can its layout be told in a few words?
   bool regular() const { return !list_; }
+  uint64_t bytes() const;  // that travel
   // The bytes that lie together, on the average.
   uint64_t block_bytes() const { return list_ ? list_->mean_block() : shape_.piece; }
 

@@ -14,24 +14,36 @@
 namespace fairlead::mpi {
 namespace {
 
+void drop_send(CollectiveCall* call) {
+  call->sendbuf = nullptr;
+  call->sendcount = 0;
+  if (call->function != Collective::reduce) call->sendtype = MPI_DATATYPE_NULL;
+}
+
+void drop_receive(CollectiveCall* call) {
+  call->recvbuf = nullptr;
+  call->recvcount = 0;
+  if (call->function != Collective::reduce) call->recvtype = MPI_DATATYPE_NULL;
+}
+
 // Arguments that mean nothing on this rank may be anything.
 void drop_insignificant(CollectiveCall* call, const Place& place) {
-  bool root = place.inter ? call->root == MPI_ROOT : call->root == place.rank;
+  const bool root = place.inter ? call->root == MPI_ROOT : call->root == place.rank;
+  const bool leaf = !place.inter || (!root && call->root != MPI_PROC_NULL);
   switch (call->function) {
+    case Collective::bcast:
+      if (!root && !leaf) drop_receive(call);
+      return;
     case Collective::gather:
     case Collective::gatherv:
     case Collective::reduce:
-      if (root) return;
-      call->recvbuf = nullptr;
-      call->recvcount = 0;
-      if (call->function != Collective::reduce) call->recvtype = MPI_DATATYPE_NULL;
+      if (!leaf) drop_send(call);
+      if (!root) drop_receive(call);
       return;
     case Collective::scatter:
     case Collective::scatterv:
-      if (root) return;
-      call->sendbuf = nullptr;
-      call->sendcount = 0;
-      call->sendtype = MPI_DATATYPE_NULL;
+      if (!leaf) drop_receive(call);
+      if (!root) drop_send(call);
       return;
     default:
       return;
@@ -39,12 +51,12 @@ void drop_insignificant(CollectiveCall* call, const Place& place) {
 }
 
 bool maybe_on_device(CollectiveCall* call) {
-  // Blocks of types of their own, or of a layout that does not begin at the address, may lie anywhere.
+  // Blocks of types of their own may lie anywhere, others begin with the first of them.
   auto is = [call](const void* buffer, MPI_Count count, MPI_Datatype datatype,
                    const MPI_Datatype* datatypes) {
-    if (!buffer)
-      return datatypes || (count > 0 && datatype != MPI_DATATYPE_NULL && is_device(buffer, datatype));
-    return buffer != MPI_IN_PLACE && device::is_device_memory(buffer, &call->found);
+    if (buffer == MPI_IN_PLACE || (!buffer && !datatypes && count <= 0)) return false;
+    if (datatypes) return !device::certainly_host(buffer);
+    return device::is_device_memory(first_byte(buffer, datatype), &call->found);
   };
   return (!call->in_place() && is(call->sendbuf, call->sendcount, call->sendtype, call->sendtypes)) ||
          is(call->recvbuf, call->recvcount, call->recvtype, call->recvtypes);

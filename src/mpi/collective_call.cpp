@@ -10,12 +10,6 @@
 namespace fairlead::mpi {
 namespace {
 
-MPI_Aint extent_of(MPI_Datatype datatype) {
-  MPI_Count lower = 0, extent = 0;
-  PMPI_Type_get_extent_x(datatype, &lower, &extent);
-  return static_cast<MPI_Aint>(extent);
-}
-
 // The regions of one call. Each method says what one buffer holds.
 class Describer {
  public:
@@ -169,13 +163,7 @@ int Region::device() const {
 
 int Region::find_device() const {
   for (const Block& block : blocks) {
-    // From a null address, a block of absolute addresses begins at one of those.
-    const char* at = static_cast<const char*>(address) + block.offset;
-    if (!address && block.offset == 0) {
-      MPI_Count lower = 0, extent = 0;
-      PMPI_Type_get_true_extent_x(block.datatype, &lower, &extent);
-      at = reinterpret_cast<const char*>(lower);
-    }
+    const void* at = first_byte(static_cast<const char*>(address) + block.offset, block.datatype);
     if (device::is_device_memory(at, &found_)) return found_.memory.device;
   }
   return -1;

@@ -30,17 +30,31 @@ bool contiguous(const Region& region) {
                      [](const Block& block) { return layout_of(block.count, block.datatype).contiguous; });
 }
 
+// Not by pointer arithmetic: the address of a layout of absolute addresses is null.
+void* address_in(const void* buffer, MPI_Aint offset) {
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(buffer) + static_cast<uintptr_t>(offset));
+}
+
 // The device all bytes of the region lie on; -1 when it has none, -2 when some lie elsewhere.
-int device_of(const Region& region) {
-  if (region.blocks.size() == 1) return region.on_device() ? region.device() : -2;
+int device_of(const Region& region, bool contiguous) {
+  if (contiguous && region.blocks.size() == 1) return region.on_device() ? region.device() : -2;
   int device = -1;
   for (const Block& block : region.blocks) {
-    device::Allocation allocation = device::classify(static_cast<char*>(region.address) + block.offset);
+    MPI_Aint first = contiguous ? 0 : static_cast<MPI_Aint>(layout_of(block.count, block.datatype).first);
+    device::Allocation allocation = device::classify(address_in(region.address, block.offset + first));
     if (allocation.kind != device::MemoryKind::device || (device >= 0 && device != allocation.device))
       return -2;
     device = allocation.device;
   }
   return device;
+}
+
+// The bytes of a block for copies or kernels of its device; none where those cannot move it.
+std::optional<datatype::View> view_of(const void* buffer, const Block& block) {
+  Layout layout = layout_of(block.count, block.datatype);
+  void* at = address_in(buffer, block.offset);
+  if (layout.contiguous) return datatype::View(at, static_cast<uint64_t>(layout.bytes));
+  return kernel_view(at, layout, device::classify(address_in(at, static_cast<MPI_Aint>(layout.first))));
 }
 
 class Planner {
@@ -57,36 +71,28 @@ class Planner {
     root_ = call_.root == me_;
     switch (call_.function) {
       case Collective::bcast:
-        expose_source(regions.read);
-        plan_bcast(static_cast<uint64_t>(packed_bytes(call_.recvcount, call_.recvtype)));
-        return true;
+        return expose_source(regions.read) && plan_bcast();
       case Collective::gather:
       case Collective::gatherv:
-        expose_source(regions.read);
-        return !root_ || fetch_blocks();
+        return expose_source(regions.read) && (!root_ || fetch_blocks());
       case Collective::scatter:
       case Collective::scatterv:
-        expose_source(regions.read);
+        if (!expose_source(regions.read)) return false;
         if (root_) offer_blocks(call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, nullptr);
-        if (call_.recvbuf != MPI_IN_PLACE) fetch(call_.root, 0, bytes_of(regions.written));
-        return true;
+        return call_.recvbuf == MPI_IN_PLACE || fetch(call_.root, {0, call_.recvcount, call_.recvtype});
       case Collective::allgather:
       case Collective::allgatherv:
-        if (call_.in_place())
-          expose_own_block();
-        else
-          expose_source(regions.read);
-        return fetch_blocks();
+        return (call_.in_place() ? expose_own_block() : expose_source(regions.read)) && fetch_blocks();
       case Collective::alltoall:
       case Collective::alltoallv:
       case Collective::alltoallw:
         if (call_.in_place()) {
           // Blocks are overwritten while others fetch them.
-          expose_source(regions.written);
+          if (!expose_source(regions.written)) return false;
           work_.source.by_copy = true;
           offer_blocks(call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes);
         } else {
-          expose_source(regions.read);
+          if (!expose_source(regions.read)) return false;
           offer_blocks(call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, call_.sendtypes);
         }
         return fetch_blocks();
@@ -96,16 +102,14 @@ class Planner {
       case Collective::exscan:
       case Collective::reduce_scatter_block:
       case Collective::reduce_scatter:
-        return plan_reduction(regions);
+        return contiguous(regions.read) && contiguous(regions.written) && plan_reduction(regions);
       case Collective::neighbor_allgather:
       case Collective::neighbor_allgatherv:
-        expose_source(regions.read);
-        return fetch_from_neighbors();
+        return expose_source(regions.read) && fetch_from_neighbors();
       case Collective::neighbor_alltoall:
       case Collective::neighbor_alltoallv:
       case Collective::neighbor_alltoallw:
-        expose_source(regions.read);
-        return offer_to_neighbors() && fetch_from_neighbors();
+        return expose_source(regions.read) && offer_to_neighbors() && fetch_from_neighbors();
       default:
         return false;
     }
@@ -114,9 +118,10 @@ class Planner {
  private:
   static uint64_t bytes_of(const Region& region) { return static_cast<uint64_t>(region.bytes); }
 
-  // All bytes between the first and the last of the region.
-  void expose_source(const Region& region) {
-    if (region.blocks.empty()) return;
+  // All bytes between the first and the last of the region; of blocks with gaps, those that travel.
+  bool expose_source(const Region& region) {
+    if (region.blocks.empty()) return true;
+    if (!contiguous(region)) return expose_packed(region.address, region.blocks);
     first_ = PTRDIFF_MAX;
     MPI_Aint end = 0;
     for (const Block& block : region.blocks) {
@@ -124,45 +129,66 @@ class Planner {
       end = std::max<MPI_Aint>(
           end, block.offset + static_cast<MPI_Aint>(packed_bytes(block.count, block.datatype)));
     }
-    work_.source = {static_cast<char*>(region.address) + first_, static_cast<uint64_t>(end - first_),
-                    region.found()};
+    work_.source = {.address = static_cast<char*>(region.address) + first_,
+                    .bytes = static_cast<uint64_t>(end - first_),
+                    .found = region.found()};
+    return true;
+  }
+
+  bool expose_packed(const void* buffer, const std::vector<Block>& blocks) {
+    packed_ = true;
+    for (const Block& block : blocks) {
+      std::optional<datatype::View> part = view_of(buffer, block);
+      if (!part) return false;
+      work_.source.bytes += part->bytes();
+      work_.source.parts.push_back(std::move(*part));
+    }
+    work_.source.address = work_.source.parts[0].address();
+    return true;
   }
 
   // MPI_Allgather in place: this rank's contribution is its block of the result.
-  void expose_own_block() {
-    MPI_Aint offset = 0;
-    uint64_t bytes = 0;
-    block_at(me_, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, nullptr, &offset, &bytes);
-    if (bytes) work_.source = {static_cast<char*>(call_.recvbuf) + offset, bytes};
+  bool expose_own_block() {
+    Region own;
+    own.address = call_.recvbuf;
+    Block block = block_at(me_, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, nullptr);
+    own.add(block.offset, block.count, block.datatype);
+    return expose_source(own);
   }
 
-  static void block_at(int member, MPI_Count count, Numbers<MPI_Count> counts,
-                       Numbers<MPI_Aint> displacements, MPI_Datatype datatype, const MPI_Datatype* datatypes,
-                       MPI_Aint* offset, uint64_t* bytes) {
-    MPI_Count elements = counts ? counts[member] : count;
-    MPI_Aint size = static_cast<MPI_Aint>(packed_bytes(1, datatypes ? datatypes[member] : datatype));
-    *bytes = static_cast<uint64_t>(elements * size);
-    // Contiguous types are as long as they are wide.
-    *offset = !counts ? member * static_cast<MPI_Aint>(count) * size
-                      : displacements[member] * (datatypes ? 1 : size);
+  static Block block_at(int member, MPI_Count count, Numbers<MPI_Count> counts,
+                        Numbers<MPI_Aint> displacements, MPI_Datatype datatype,
+                        const MPI_Datatype* datatypes) {
+    if (datatypes) return {displacements[member], counts[member], datatypes[member]};
+    MPI_Aint extent = extent_of(datatype);
+    if (counts) return {displacements[member] * extent, counts[member], datatype};
+    return {member * static_cast<MPI_Aint>(count) * extent, count, datatype};
+  }
+
+  // The place of the next block in what this rank shows. To be asked in the order of the blocks.
+  uint64_t place_of(const Block& block) {
+    if (!packed_) return static_cast<uint64_t>(block.offset - first_);
+    uint64_t place = packed_before_;
+    if (block.count > 0) packed_before_ += static_cast<uint64_t>(packed_bytes(block.count, block.datatype));
+    return place;
   }
 
   void offer_blocks(MPI_Count count, Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements,
                     MPI_Datatype datatype, const MPI_Datatype* datatypes) {
     for (int member = 0; member < size_; ++member) {
-      MPI_Aint offset = 0;
-      uint64_t bytes = 0;
-      block_at(member, count, counts, displacements, datatype, datatypes, &offset, &bytes);
-      work_.offsets[member] = static_cast<uint64_t>(offset - first_);
+      work_.offsets[member] = place_of(block_at(member, count, counts, displacements, datatype, datatypes));
       work_.first_offer[member] = static_cast<uint8_t>(member);
     }
   }
 
-  void fetch(int member, MPI_Aint to, uint64_t bytes, int offer = 0) {
-    if (!bytes) return;
-    Piece piece{
-        .member = member, .offer = offer, .to = static_cast<char*>(call_.recvbuf) + to, .bytes = bytes};
-    work_.pieces.push_back(piece);
+  // False: its layout is not for kernels.
+  bool fetch(int member, const Block& block, int offer = 0) {
+    if (block.count <= 0 || packed_bytes(block.count, block.datatype) == 0) return true;
+    std::optional<datatype::View> to = view_of(call_.recvbuf, block);
+    if (!to) return false;
+    uint64_t bytes = to->bytes();
+    work_.pieces.push_back(Piece{.member = member, .offer = offer, .to = std::move(*to), .bytes = bytes});
+    return true;
   }
 
   // One from each member, beginning with the next: not all from the same at once.
@@ -170,30 +196,27 @@ class Planner {
     for (int step = 1; step <= size_; ++step) {
       int member = (me_ + step) % size_;
       bool stays = call_.in_place() && member == me_;
-      if (stays) continue;
-      MPI_Aint offset = 0;
-      uint64_t bytes = 0;
-      block_at(member, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes,
-               &offset, &bytes);
-      fetch(member, offset, bytes);
+      if (!stays && !fetch(member, block_at(member, call_.recvcount, call_.recvcounts, call_.rdispls,
+                                            call_.recvtype, call_.recvtypes)))
+        return false;
     }
     return true;
   }
 
   // To each member its blocks, in their order.
   bool offer_to_neighbors() {
+    const int blocks = static_cast<int>(neighbors_.out.size());
     if (neighbors_.out.size() > coll::max_offers) return false;
+    uint64_t places[coll::max_offers];
+    for (int block = 0; block < blocks; ++block)
+      if (neighbors_.out[static_cast<size_t>(block)] != MPI_PROC_NULL)
+        places[block] = place_of(block_at(block, call_.sendcount, call_.sendcounts, call_.sdispls,
+                                          call_.sendtype, call_.sendtypes));
     int offers = 0;
     for (int member = 0; member < size_; ++member) {
       work_.first_offer[member] = static_cast<uint8_t>(offers);
-      for (int block = 0; block < static_cast<int>(neighbors_.out.size()); ++block) {
-        if (neighbors_.out[static_cast<size_t>(block)] != member) continue;
-        MPI_Aint offset = 0;
-        uint64_t bytes = 0;
-        block_at(block, call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, call_.sendtypes,
-                 &offset, &bytes);
-        work_.offsets[offers++] = static_cast<uint64_t>(offset - first_);
-      }
+      for (int block = 0; block < blocks; ++block)
+        if (neighbors_.out[static_cast<size_t>(block)] == member) work_.offsets[offers++] = places[block];
     }
     return true;
   }
@@ -202,11 +225,11 @@ class Planner {
     for (int block = 0; block < static_cast<int>(neighbors_.in.size()); ++block) {
       const Neighbors::Source& source = neighbors_.in[static_cast<size_t>(block)];
       if (source.rank == MPI_PROC_NULL) continue;
-      MPI_Aint offset = 0;
-      uint64_t bytes = 0;
-      block_at(block, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes,
-               &offset, &bytes);
-      fetch(source.rank, offset, bytes, call_.gathers_from_neighbors() ? 0 : source.message);
+      if (!fetch(source.rank,
+                 block_at(block, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype,
+                          call_.recvtypes),
+                 call_.gathers_from_neighbors() ? 0 : source.message))
+        return false;
     }
     return true;
   }
@@ -218,10 +241,13 @@ class Planner {
     const Region& input = regions.written_is_read ? regions.written : regions.read;
     uint64_t size = kernels::element_bytes(part.element);
     if (!input.blocks.empty())
-      work_.source = {static_cast<char*>(input.address) + input.blocks[0].offset, bytes_of(input),
-                      input.found()};
+      work_.source = {.address = static_cast<char*>(input.address) + input.blocks[0].offset,
+                      .bytes = bytes_of(input),
+                      .found = input.found()};
     if (!regions.written.blocks.empty())
-      work_.target = {regions.written.address, bytes_of(regions.written), regions.written.found()};
+      work_.target = {.address = regions.written.address,
+                      .bytes = bytes_of(regions.written),
+                      .found = regions.written.found()};
     part.sources_end = part.targets_end = size_;
     uint64_t all = bytes_of(input) / size;
     switch (call_.function) {
@@ -286,10 +312,15 @@ class Planner {
 
   // MPI_Bcast of little: everybody fetches it from the root. Of much: the root's links would carry every byte
   // to each member, so each fetches another part of every chunk, and the rest from those who have it.
-  void plan_bcast(uint64_t bytes) {
-    if (root_) return;
-    if (algorithm_ != Algorithm::bcast_relayed) return fetch(call_.root, 0, bytes);
-    work_.target = {call_.recvbuf, bytes};
+  bool plan_bcast() {
+    const Block block{0, call_.recvcount, call_.recvtype};
+    uint64_t bytes = static_cast<uint64_t>(packed_bytes(block.count, block.datatype));
+    if (root_) return true;
+    if (algorithm_ != Algorithm::bcast_relayed || bytes == 0) return fetch(call_.root, block);
+    std::optional<datatype::View> target = view_of(call_.recvbuf, block);
+    if (!target) return false;
+    work_.target = {.address = target->address(), .bytes = bytes};
+    if (!target->contiguous()) work_.target.parts.push_back(std::move(*target));
     uint64_t chunks = std::clamp<uint64_t>(bytes / relay_chunk, 2, chunks_allowed);
     uint64_t chunk_bytes = (bytes / chunks / slice_grain + 1) * slice_grain;
     for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -301,6 +332,7 @@ class Planner {
       for (int step = 1; step < size_; ++step)
         if (int member = (me_ + step) % size_; member != call_.root) relay(begin, end, member, chunk + 1);
     }
+    return true;
   }
 
   // The part of a chunk that `member` fetches from the root: by it, or from it.
@@ -312,7 +344,7 @@ class Planner {
     Piece piece{.member = member,
                 .from_target = member != me_,
                 .from = from,
-                .to = static_cast<char*>(call_.recvbuf) + from,
+                .to = {static_cast<char*>(work_.target.address) + from, to - from},
                 .bytes = to - from};
     if (member == me_) {
       piece.member = call_.root;
@@ -330,19 +362,20 @@ class Planner {
   Algorithm algorithm_;
   bool root_ = false;
   MPI_Aint first_ = 0;  // of the source, from the buffer's address
+  bool packed_ = false;
+  uint64_t packed_before_ = 0;  // bytes of the blocks that have been placed
 };
 
 }  // namespace
 
 bool work_for(const CollectiveCall& call, const Regions& regions, const Place& place, bool blocking,
               coll::Work* work) {
-  if (place.inter || place.size > coll::max_members || !contiguous(regions.read) ||
-      !contiguous(regions.written))
-    return false;
-  int reads = device_of(regions.read), writes = device_of(regions.written);
+  if (place.inter || place.size > coll::max_members) return false;
+  const bool read_dense = contiguous(regions.read), written_dense = contiguous(regions.written);
+  int reads = device_of(regions.read, read_dense), writes = device_of(regions.written, written_dense);
   if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;
   work->device = std::max(reads, writes);
-  if (blocking) work->nccl = nccl_call_for(call, regions, place, work->device);
+  if (blocking && read_dense && written_dense) work->nccl = nccl_call_for(call, regions, place, work->device);
   auto [algorithm, nccl_first] = algorithm_for(call, regions, place, work->nccl.has_value());
   if (!nccl_first) work->nccl.reset();
   if (coll::is_staged(algorithm)) return false;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A collective call as work for the GPUs of a node (src/coll/work.h), where it can be: contiguous data on one
-// device, and for reductions a predefined operation on a type that kernels know.
+// A collective call as work for the GPUs of a node (src/coll/work.h), where it can be: data on one device,
+// with gaps only where kernels can move those, and for reductions a predefined operation on a type that
+// kernels know.
 
 #pragma once
 

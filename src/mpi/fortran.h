@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <type_traits>
 
 #include "mpi/between_nodes.h"
@@ -90,6 +91,18 @@ bool f08_hands_over_descriptors();
 
 // A buffer. MPI_BOTTOM and MPI_IN_PLACE are variables in Fortran.
 void* choice(void* address);
+
+// A string: of a length that the compiler hands over, filled up with blanks.
+class Text {
+ public:
+  Text(const void* text, size_t length) : text_(static_cast<const char*>(text), length) {
+    text_.erase(text_.find_last_not_of(' ') + 1);
+  }
+  operator const char*() const { return text_.c_str(); }
+
+ private:
+  std::string text_;
+};
 
 // The handles: how the host MPI converts them.
 #define FAIRLEAD_HANDLE(name, type, prefix)                                       \

@@ -383,6 +383,8 @@ def fortran_value(p, row):
     handle = FORTRAN_HANDLES.get(p.type)
     if p.type == "buffer":
         return f"choice({p.name})"
+    if p.type == "char":
+        return f"Text({p.name}, length_of_{p.name})"
     if p.type == "MPI_Status":
         return f"Statuses({p.name}, *{row.parameters[0].name})" if p.array else f"Status({p.name})"
     if p.type == "MPI_Request" and p.array:

@@ -9,7 +9,6 @@
 #include "base/statistics.h"
 #include "device/classify.h"
 #include "device/small_copy.h"
-#include "mpi/layout.h"
 
 namespace fairlead::mpi {
 
@@ -37,15 +36,31 @@ char* HostImage::at(const Block& block) const {
                                  static_cast<uintptr_t>(block.offset));
 }
 
+// What has gaps is packed and unpacked by kernels where they can; what lies in the gaps stays where it is.
 bool HostImage::load(const Region& region) {
   if (!device_memory_) return true;
   for (const Block& block : region.blocks) {
     Layout layout = layout_of(block.count, block.datatype);
-    const char* from = static_cast<const char*>(region.address) + block.offset + layout.first;
+    const char* buffer = static_cast<const char*>(region.address) + block.offset;
+    if (layout.plan && !layout.contiguous) {
+      HostBuffer packed;
+      if (!pack_from_device(buffer, block.count, block.datatype, layout, device_, &packed)) return false;
+      const uint64_t bytes = static_cast<uint64_t>(layout.bytes);
+      datatype::move_on_host(layout.view(at(block)), 0, {packed.data(), bytes}, 0, bytes);
+      continue;
+    }
+    const char* from = buffer + layout.first;
     if (device::copy_to_host(device_, at(block) + layout.first, from, static_cast<size_t>(layout.span)) !=
         Error::none)
       return false;
   }
+  return true;
+}
+
+bool HostImage::pack_image(const Block& block, const Layout& layout, void* packed) const {
+  if (!layout.plan) return pack_host(at(block), block.count, block.datatype, packed, layout.bytes);
+  const uint64_t bytes = static_cast<uint64_t>(layout.bytes);
+  datatype::move_on_host({packed, bytes}, 0, layout.view(at(block)), 0, bytes);
   return true;
 }
 
@@ -60,7 +75,7 @@ bool HostImage::store(const Region& region) const {
       continue;
     }
     HostBuffer packed(static_cast<size_t>(layout.bytes));
-    if (!packed.data() || !pack_host(at(block), block.count, block.datatype, packed.data(), layout.bytes) ||
+    if (!packed.data() || !pack_image(block, layout, packed.data()) ||
         !unpack_to_device(packed.data(), layout.bytes, to, block.count, block.datatype, layout, device_))
       return false;
   }

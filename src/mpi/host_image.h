@@ -7,6 +7,7 @@
 
 #include "base/host_buffer.h"
 #include "mpi/collective_call.h"
+#include "mpi/layout.h"
 
 namespace fairlead::mpi {
 
@@ -26,6 +27,7 @@ class HostImage {
 
  private:
   char* at(const Block& block) const;
+  bool pack_image(const Block& block, const Layout& layout, void* packed) const;
 
   bool device_memory_ = false;
   int device_ = -1;

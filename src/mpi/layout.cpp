@@ -66,6 +66,13 @@ MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype) {
   return size * count;
 }
 
+MPI_Aint extent_of(MPI_Datatype datatype) {
+  if (int size = plain_size(datatype)) return size;
+  MPI_Count lower = 0, extent = 0;
+  PMPI_Type_get_extent_x(datatype, &lower, &extent);
+  return static_cast<MPI_Aint>(extent);
+}
+
 int plain_size(MPI_Datatype datatype) {
   // Handles of predefined types are never given to others.
   thread_local MPI_Datatype plain = MPI_DATATYPE_NULL;
@@ -92,10 +99,9 @@ Layout layout_of(MPI_Count count, MPI_Datatype datatype) {
     layout.span = layout.plan->high(static_cast<uint64_t>(count)) - layout.first;
     return layout;
   }
-  MPI_Count lower = 0, extent = 0, true_lower = 0, true_extent = 0;
-  PMPI_Type_get_extent_x(datatype, &lower, &extent);
+  MPI_Count true_lower = 0, true_extent = 0;
   PMPI_Type_get_true_extent_x(datatype, &true_lower, &true_extent);
-  MPI_Count walk = extent * (count - 1);
+  MPI_Count walk = extent_of(datatype) * (count - 1);
   layout.first = true_lower + (walk < 0 ? walk : 0);
   layout.span = true_extent + (walk < 0 ? -walk : walk);
   return layout;
@@ -137,9 +143,7 @@ bool unpack_host(const void* packed, MPI_Count bytes, void* buffer, MPI_Count co
   MPI_Count tail = bytes - whole * size;
   if (tail == 0 || whole == count) return true;
   // A message may end inside an element: complete the packed element from what the buffer holds.
-  MPI_Count lower = 0, extent = 0;
-  PMPI_Type_get_extent_x(datatype, &lower, &extent);
-  char* last = static_cast<char*>(buffer) + whole * extent;
+  char* last = static_cast<char*>(buffer) + whole * extent_of(datatype);
   std::vector<char> element(static_cast<size_t>(size));
   if (!pack_host(last, 1, datatype, element.data(), size)) return false;
   std::copy_n(static_cast<const char*>(packed) + whole * size, tail, element.data());

@@ -39,6 +39,7 @@ inline bool is_plain(MPI_Datatype datatype) {
 }
 Layout layout_of(MPI_Count count, MPI_Datatype datatype);
 MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype);
+MPI_Aint extent_of(MPI_Datatype datatype);
 
 // The bytes of a buffer with gaps for kernels of its device; none where they cannot move it, because the
 // layout is not known, options say so, or it lies in several allocations.

@@ -5,6 +5,7 @@
 // between images of the buffers in host memory.
 
 #include <algorithm>
+#include <climits>
 
 #include "base/options.h"
 #include "datatype/move.h"
@@ -58,6 +59,16 @@ class Elements {
     if (view_) return datatype::copy_in(device_, *view_, 0, packed, bytes()) == Error::none;
     return unpack_to_device(packed, layout_.bytes, buffer_.address, buffer_.count, buffer_.datatype, layout_,
                             device_);
+  }
+
+  void* address() const { return buffer_.address; }
+  // Room for the same elements in host memory: what an MPI function is given for their address. Null where
+  // there is no memory.
+  void* image(HostBuffer* memory) const {
+    *memory = HostBuffer(static_cast<size_t>(std::max<MPI_Count>(layout_.span, 1)));
+    return memory->data() ? reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory->data()) -
+                                                    static_cast<uintptr_t>(layout_.first))
+                          : nullptr;
   }
 
  private:
@@ -137,22 +148,107 @@ int unpack(const void* inbuf, Count insize, Count* position, void* outbuf, Count
   return MPI_SUCCESS;
 }
 
+// A host buffer with the same elements, for the external form: the elements themselves where they lie in host
+// memory. `filled`: with their values, too.
+class HostElements {
+ public:
+  HostElements(const Elements& elements, MPI_Count count, MPI_Datatype datatype, bool filled)
+      : elements_(elements), count_(count), datatype_(datatype), is_image_(elements.device() >= 0) {
+    address_ = is_image_ ? elements.image(&memory_) : elements.address();
+    if (!is_image_) return;
+    packed_ = HostBuffer(elements.bytes());
+    valid_ = address_ && packed_.data() &&
+             (!filled || (elements.pack(packed_.data()) &&
+                          unpack_host(packed_.data(), bytes(), address_, count, datatype)));
+  }
+  bool valid() const { return valid_; }
+  void* address() const { return address_; }
+  bool write_back() const {
+    return !is_image_ || (pack_host(address_, count_, datatype_, packed_.data(), bytes()) &&
+                          elements_.unpack(packed_.data()));
+  }
+
+ private:
+  MPI_Count bytes() const { return static_cast<MPI_Count>(elements_.bytes()); }
+
+  const Elements& elements_;
+  MPI_Count count_;
+  MPI_Datatype datatype_;
+  bool is_image_, valid_ = true;
+  HostBuffer memory_, packed_;
+  void* address_ = nullptr;
+};
+
+template <auto host, class Count, class Extent>
+int pack_external(const char* form, const void* inbuf, Count incount, MPI_Datatype datatype, void* outbuf,
+                  Extent outsize, Extent* position) {
+  CallRecord record(function_of<host>);
+  if (!watching() || (!is_device(inbuf, datatype) && !is_device(outbuf)))
+    return (real.*host)(form, inbuf, incount, datatype, outbuf, outsize, position);
+  Elements elements(inbuf, incount, datatype);
+  if (int result = check(elements, outbuf, LLONG_MAX, MPI_COMM_SELF); result != MPI_SUCCESS) return result;
+  HostElements image(elements, incount, datatype, true);
+  int packed_on = device::device_at(outbuf);
+  HostBuffer packed(static_cast<size_t>(std::max<Extent>(outsize, 1)));
+  if (!image.valid() || !packed.data()) return raise(MPI_COMM_SELF, MPI_ERR_OTHER);
+  Extent from = *position;
+  char* to = packed_on < 0 ? static_cast<char*>(outbuf) : reinterpret_cast<char*>(packed.data());
+  int result = (real.*host)(form, image.address(), incount, datatype, to, outsize, position);
+  if (result != MPI_SUCCESS || packed_on < 0) return result;
+  bool written =
+      into(static_cast<char*>(outbuf) + from, packed_on, to + from, static_cast<size_t>(*position - from));
+  return written ? MPI_SUCCESS : raise(MPI_COMM_SELF, MPI_ERR_OTHER);
+}
+
+template <auto host, class Count, class Extent>
+int unpack_external(const char* form, const void* inbuf, Extent insize, Extent* position, void* outbuf,
+                    Count outcount, MPI_Datatype datatype) {
+  CallRecord record(function_of<host>);
+  if (!watching() || (!is_device(inbuf) && !is_device(outbuf, datatype)))
+    return (real.*host)(form, inbuf, insize, position, outbuf, outcount, datatype);
+  Elements elements(outbuf, outcount, datatype);
+  if (int result = check(elements, inbuf, LLONG_MAX, MPI_COMM_SELF); result != MPI_SUCCESS) return result;
+  int packed_on = device::device_at(inbuf);
+  HostBuffer packed(static_cast<size_t>(std::max<Extent>(insize, 1)));
+  HostElements image(elements, outcount, datatype, false);
+  bool read = packed.data() && image.valid() &&
+              (packed_on < 0 || device::copy_to_host(packed_on, packed.data(), inbuf,
+                                                     static_cast<size_t>(insize)) == Error::none);
+  if (!read) return raise(MPI_COMM_SELF, MPI_ERR_OTHER);
+  const void* from = packed_on < 0 ? inbuf : packed.data();
+  int result = (real.*host)(form, from, insize, position, image.address(), outcount, datatype);
+  if (result != MPI_SUCCESS) return result;
+  return image.write_back() ? MPI_SUCCESS : raise(MPI_COMM_SELF, MPI_ERR_OTHER);
+}
+
 }  // namespace
 }  // namespace fairlead::mpi
 
 using namespace fairlead::mpi;
 
-#define FAIRLEAD_PACK(suffix, Count)                                                                       \
-  extern "C" FAIRLEAD_EXPORT int MPI_Pack##suffix(const void* inbuf, Count incount, MPI_Datatype datatype, \
-                                                  void* outbuf, Count outsize, Count* position,            \
-                                                  MPI_Comm comm) {                                         \
-    return pack<&Real::Pack##suffix>(inbuf, incount, datatype, outbuf, outsize, position, comm);           \
-  }                                                                                                        \
-  extern "C" FAIRLEAD_EXPORT int MPI_Unpack##suffix(const void* inbuf, Count insize, Count* position,      \
-                                                    void* outbuf, Count outcount, MPI_Datatype datatype,   \
-                                                    MPI_Comm comm) {                                       \
-    return unpack<&Real::Unpack##suffix>(inbuf, insize, position, outbuf, outcount, datatype, comm);       \
+#define FAIRLEAD_PACK(suffix, Count, Extent)                                                                 \
+  extern "C" FAIRLEAD_EXPORT int MPI_Pack##suffix(const void* inbuf, Count incount, MPI_Datatype datatype,   \
+                                                  void* outbuf, Count outsize, Count* position,              \
+                                                  MPI_Comm comm) {                                           \
+    return pack<&Real::Pack##suffix>(inbuf, incount, datatype, outbuf, outsize, position, comm);             \
+  }                                                                                                          \
+  extern "C" FAIRLEAD_EXPORT int MPI_Unpack##suffix(const void* inbuf, Count insize, Count* position,        \
+                                                    void* outbuf, Count outcount, MPI_Datatype datatype,     \
+                                                    MPI_Comm comm) {                                         \
+    return unpack<&Real::Unpack##suffix>(inbuf, insize, position, outbuf, outcount, datatype, comm);         \
+  }                                                                                                          \
+  extern "C" FAIRLEAD_EXPORT int MPI_Pack_external##suffix(const char datarep[], const void* inbuf,          \
+                                                           Count incount, MPI_Datatype datatype,             \
+                                                           void* outbuf, Extent outsize, Extent* position) { \
+    return pack_external<&Real::Pack_external##suffix>(datarep, inbuf, incount, datatype, outbuf, outsize,   \
+                                                       position);                                            \
+  }                                                                                                          \
+  extern "C" FAIRLEAD_EXPORT int MPI_Unpack_external##suffix(const char datarep[], const void* inbuf,        \
+                                                             Extent insize, Extent* position, void* outbuf,  \
+                                                             Count outcount, MPI_Datatype datatype) {        \
+    return unpack_external<&Real::Unpack_external##suffix>(datarep, inbuf, insize, position, outbuf,         \
+                                                           outcount, datatype);                              \
   }
 
-FAIRLEAD_PACK(, int)
-FAIRLEAD_PACK(_c, MPI_Count)
+FAIRLEAD_PACK(, int, MPI_Aint)
+FAIRLEAD_PACK(_c, MPI_Count, MPI_Count)

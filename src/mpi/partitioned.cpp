@@ -36,9 +36,7 @@ class Partitioned : public Operation {
         datatype_(buffer.datatype),
         buffer_{buffer.address, buffer.count, datatype_.get()},
         layout_(layout_of(buffer.count, buffer.datatype)) {
-    MPI_Count lower = 0, extent = 0;
-    PMPI_Type_get_extent_x(buffer_.datatype, &lower, &extent);
-    stride_ = extent * buffer.count;
+    stride_ = extent_of(buffer_.datatype) * buffer.count;
     host_ = HostBuffer(static_cast<size_t>(layout_.bytes * partitions));
   }
   ~Partitioned() override {

@@ -13,8 +13,7 @@
 #include <optional>
 #include <random>
 
-#include "harness.h"
-#include "random_layout.h"
+#include "laid_out.h"
 
 using namespace ranks;
 using random_layout::Generator;
@@ -23,114 +22,6 @@ using random_layout::Node;
 namespace {
 
 constexpr int tag = 11;
-
-// An MPI datatype, committed, freed with it.
-class Type {
- public:
-  explicit Type(MPI_Datatype type) : type_(type) { MUST(MPI_Type_commit(&type_)); }
-  explicit Type(const Node& node) : Type(make(node)) {}
-  Type(Type&& other) noexcept : type_(std::exchange(other.type_, MPI_DATATYPE_NULL)) {}
-  ~Type() { free(); }
-  operator MPI_Datatype() const { return type_; }
-  void free() {
-    if (type_ != MPI_DATATYPE_NULL) MUST(MPI_Type_free(&type_));
-  }
-
- private:
-  // All basic ones are made of MPI_BYTE, so that any two types of one size match.
-  static MPI_Datatype make(const Node& node) {
-    MPI_Datatype bare, made;
-    if (node.kind == Node::Kind::basic) {
-      MUST(MPI_Type_contiguous(static_cast<int>(node.bytes), MPI_BYTE, &made));
-      return made;
-    }
-    std::vector<MPI_Datatype> children;
-    for (size_t i = 0; i < (node.one_child ? 1 : node.children.size()); ++i)
-      children.push_back(make(node.children[i]));
-    const int parts = static_cast<int>(node.children.size());
-    if (node.kind == Node::Kind::vector) {
-      const int64_t extent = node.children[0].extent;
-      const int count = static_cast<int>(node.count), block = static_cast<int>(node.block);
-      if (extent != 0 && node.stride % extent == 0)
-        MUST(MPI_Type_vector(count, block, static_cast<int>(node.stride / extent), children[0], &bare));
-      else
-        MUST(MPI_Type_create_hvector(count, block, node.stride, children[0], &bare));
-    } else {
-      const std::vector<int> blocks(node.blocks.begin(), node.blocks.end());
-      const std::vector<MPI_Aint> offsets(node.offsets.begin(), node.offsets.end());
-      const bool equal = std::all_of(blocks.begin(), blocks.end(), [&](int b) { return b == blocks[0]; });
-      if (!node.one_child)
-        MUST(MPI_Type_create_struct(parts, blocks.data(), offsets.data(), children.data(), &bare));
-      else if (equal)
-        MUST(MPI_Type_create_hindexed_block(parts, blocks[0], offsets.data(), children[0], &bare));
-      else
-        MUST(MPI_Type_create_hindexed(parts, blocks.data(), offsets.data(), children[0], &bare));
-    }
-    MUST(MPI_Type_create_resized(bare, node.lower, node.extent, &made));
-    MUST(MPI_Type_free(&bare));
-    for (MPI_Datatype& child : children) MUST(MPI_Type_free(&child));
-    return made;
-  }
-
-  MPI_Datatype type_;
-};
-
-// Elements of a layout in a buffer somewhere, and what the bytes of that buffer should be.
-class Spread {
- public:
-  Spread(Place place, const Node& node, uint64_t count, std::mt19937_64& random)
-      : node_(node), count_(count) {
-    int64_t walk = static_cast<int64_t>(count - 1) * node.extent;
-    const int64_t low = node.low + std::min<int64_t>(walk, 0), high = node.high + std::max<int64_t>(walk, 0);
-    origin_ = -low;
-    wanted_.resize(static_cast<size_t>(high - low));
-    for (char& byte : wanted_) byte = static_cast<char>(random());
-    memory_ = Memory(place, wanted_.size());
-    memory_.write(wanted_.data(), wanted_.size());
-  }
-  void* address() const {
-    return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory_.data()) +
-                                   static_cast<uintptr_t>(origin_));
-  }
-  size_t bytes() const { return static_cast<size_t>(count_ * node_.size()); }
-
-  // What a message of it carries.
-  std::vector<char> packed() const {
-    std::vector<char> bytes;
-    walk([&](int64_t at, uint64_t length) {
-      bytes.insert(bytes.end(), wanted_.begin() + at, wanted_.begin() + at + static_cast<int64_t>(length));
-    });
-    return bytes;
-  }
-  // A message has come.
-  void expect(const std::vector<char>& message) {
-    size_t from = 0;
-    walk([&](int64_t at, uint64_t length) {
-      for (uint64_t k = 0; k < length && from < message.size(); ++k)
-        wanted_[static_cast<size_t>(at) + k] = message[from++];
-    });
-  }
-  bool holds(std::string* why) const {
-    std::vector<char> found(wanted_.size());
-    memory_.read(found.data(), found.size());
-    auto [wrong, right] = std::mismatch(found.begin(), found.end(), wanted_.begin());
-    *why =
-        "byte " + std::to_string(wrong - found.begin()) + " of " + std::to_string(found.size()) + " is wrong";
-    return wrong == found.end();
-  }
-
- private:
-  template <class Run>
-  void walk(const Run& run) const {
-    for (uint64_t i = 0; i < count_; ++i) node_.walk(origin_ + static_cast<int64_t>(i) * node_.extent, run);
-  }
-
-  const Node& node_;
-  uint64_t count_;
-  int64_t origin_;
-  std::vector<char> wanted_;
-  Memory memory_;
-};
 
 // Calls round(seed) as often as asked for.
 template <class Round>
@@ -483,4 +374,56 @@ RANK_TEST(datatypes, packing_and_unpacking, 1) {
     EXPECT(in.holds(&why), "seed %llu: unpacked wrong: %s",
            static_cast<unsigned long long>(options.seed + round), why.c_str());
   }
+}
+
+// The external form is big-endian and without gaps, and a host buffer's is the oracle of a device buffer's.
+RANK_TEST(datatypes, packing_and_unpacking_in_the_external_form, 1) {
+  constexpr int count = 50, width = 40;
+  const int lengths[] = {3, 1};
+  const MPI_Aint places[] = {8, 0};
+  const MPI_Datatype types[] = {MPI_DOUBLE, MPI_SHORT};
+  MPI_Datatype bare;
+  MUST(MPI_Type_create_struct(2, lengths, places, types, &bare));
+  MPI_Datatype resized;
+  MUST(MPI_Type_create_resized(bare, 0, width, &resized));
+  MUST(MPI_Type_free(&bare));
+  Type element(resized);
+  std::vector<char> values(size_t{count} * width);
+  for (int i = 0; i < count; ++i) {
+    char* at = values.data() + i * width;
+    const double doubles[] = {i + 0.5, i + 1.5, -i - 2.5};
+    const int16_t number = static_cast<int16_t>(7 * i);
+    memcpy(at, &number, sizeof number);
+    memcpy(at + 8, doubles, sizeof doubles);
+  }
+  std::vector<char> wanted(3, static_cast<char>(guard_byte));
+  auto append = [&](const char* from, int bytes) {
+    for (int k = bytes - 1; k >= 0; --k) wanted.push_back(from[k]);
+  };
+  for (int i = 0; i < count; ++i) {
+    for (int k = 0; k < 3; ++k) append(values.data() + i * width + 8 + 8 * k, 8);
+    append(values.data() + i * width, 2);
+  }
+  std::string why;
+  for (Place elements : {Place::host, Place::device})
+    for (Place packed : {Place::host, Place::device}) {
+      Memory out(elements, values.size()), in(elements, values.size()), external(packed, wanted.size() + 5);
+      out.write(values.data(), values.size());
+      MPI_Aint position = 3, needed = 0, room = static_cast<MPI_Aint>(external.bytes());
+      MUST(MPI_Pack_external_size("external32", count, element, &needed));
+      EXPECT(needed == static_cast<MPI_Aint>(wanted.size()) - 3, "%lld bytes are needed",
+             static_cast<long long>(needed));
+      MUST(MPI_Pack_external("external32", out, count, element, external, room, &position));
+      EXPECT(position == needed + 3, "the position is %lld", static_cast<long long>(position));
+      EXPECT(external.holds(wanted, &why), "packed from %s to %s memory: %s", to_string(elements),
+             to_string(packed), why.c_str());
+      position = 3;
+      MUST(MPI_Unpack_external("external32", external, room, &position, in, count, element));
+      EXPECT(position == needed + 3, "the position is %lld", static_cast<long long>(position));
+      std::vector<char> arrived(values.size(), static_cast<char>(guard_byte));
+      for (size_t i = 0; i < arrived.size(); ++i)
+        if (i % width < 2 || (i % width >= 8 && i % width < 32)) arrived[i] = values[i];
+      EXPECT(in.holds(arrived, &why), "unpacked from %s to %s memory: %s", to_string(packed),
+             to_string(elements), why.c_str());
+    }
 }

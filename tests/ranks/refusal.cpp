@@ -50,13 +50,7 @@ class CapturedErrors {
 };
 
 int handler_calls = 0;
-MPI_Comm handler_comm = MPI_COMM_NULL;
 MPI_Win handler_window = MPI_WIN_NULL;
-
-void note_comm_error(MPI_Comm* comm, int*, ...) {
-  ++handler_calls;
-  handler_comm = *comm;
-}
 
 void note_window_error(MPI_Win* window, int*, ...) {
   ++handler_calls;
@@ -70,7 +64,6 @@ struct Attempt {
 
 void expect_refused(const Attempt& attempt, const std::function<bool()>& handler_saw_its_object) {
   handler_calls = 0;
-  handler_comm = MPI_COMM_NULL;
   handler_window = MPI_WIN_NULL;
   CapturedErrors errors;
   at(__FILE__, __LINE__, attempt.function);
@@ -84,32 +77,6 @@ void expect_refused(const Attempt& attempt, const std::function<bool()>& handler
 }
 
 }  // namespace
-
-RANK_TEST(refusal, packing_device_buffers_names_itself, 1) {
-  if (host_oracle) return;
-  MPI_Errhandler handler, before;
-  MUST(MPI_Comm_get_errhandler(MPI_COMM_SELF, &before));
-  MUST(MPI_Comm_create_errhandler(note_comm_error, &handler));
-  MUST(MPI_Comm_set_errhandler(MPI_COMM_SELF, handler));
-  Memory memory(Place::device, 4096);
-  char packed[4096];
-  MPI_Aint position = 0;
-  const Attempt attempts[] = {
-      {"MPI_Pack_external",
-       [&] {
-         return MPI_Pack_external("external32", memory, 4, MPI_INT, packed, sizeof(packed), &position);
-       }},
-      {"MPI_Unpack_external",
-       [&] {
-         return MPI_Unpack_external("external32", packed, sizeof(packed), &position, memory, 4, MPI_INT);
-       }},
-  };
-  for (const Attempt& attempt : attempts)
-    expect_refused(attempt, [&] { return handler_comm == MPI_COMM_SELF; });
-  MUST(MPI_Comm_set_errhandler(MPI_COMM_SELF, before));
-  MUST(MPI_Errhandler_free(&before));
-  MUST(MPI_Errhandler_free(&handler));
-}
 
 RANK_TEST(refusal, one_sided_calls_on_device_buffers_name_themselves, 1) {
   if (host_oracle) return;

@@ -1227,24 +1227,20 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Pack_external, pack_external, PACK_EXTERNAL, (void*
                  Integer* incount, Integer* datatype, void* outbuf, MPI_Aint* outsize, MPI_Aint* position,
                  Integer* ierror, size_t length_of_datarep),
                  (datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror, length_of_datarep)) {
-  CallRecord record(Function::Pack_external);
-  if (!watching()) return host(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror,
+  if (only_looks_on()) return host(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror,
       length_of_datarep);
-  if (is_device(inbuf) || is_device(outbuf)) return report(ierror, refuse(Function::Pack_external,
-      MPI_COMM_SELF));
-  host(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror, length_of_datarep);
+  report(ierror, MPI_Pack_external(Text(datarep, length_of_datarep), choice(inbuf), *incount,
+      Datatype::from(datatype), choice(outbuf), *outsize, position));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Unpack_external, unpack_external, UNPACK_EXTERNAL, (void* datarep, void* inbuf,
                  MPI_Aint* insize, MPI_Aint* position, void* outbuf, Integer* outcount, Integer* datatype,
                  Integer* ierror, size_t length_of_datarep),
                  (datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror, length_of_datarep)) {
-  CallRecord record(Function::Unpack_external);
-  if (!watching()) return host(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror,
+  if (only_looks_on()) return host(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror,
       length_of_datarep);
-  if (is_device(inbuf) || is_device(outbuf)) return report(ierror, refuse(Function::Unpack_external,
-      MPI_COMM_SELF));
-  host(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror, length_of_datarep);
+  report(ierror, MPI_Unpack_external(Text(datarep, length_of_datarep), choice(inbuf), *insize, position,
+      choice(outbuf), *outcount, Datatype::from(datatype)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Bcast, bcast, BCAST, (void* buffer, Integer* count, Integer* datatype,

@@ -133,39 +133,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_flush_buffer(MPI_Session session) {
 }
 #endif
 
-extern "C" FAIRLEAD_EXPORT int MPI_Pack_external(const char datarep[], const void* inbuf, int incount,
-    MPI_Datatype datatype, void* outbuf, MPI_Aint outsize, MPI_Aint* position) {
-  CallRecord record(Function::Pack_external);
-  if (!watching()) return real.Pack_external(datarep, inbuf, incount, datatype, outbuf, outsize, position);
-  if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Pack_external, MPI_COMM_SELF);
-  return real.Pack_external(datarep, inbuf, incount, datatype, outbuf, outsize, position);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Pack_external_c(const char datarep[], const void* inbuf, MPI_Count incount,
-    MPI_Datatype datatype, void* outbuf, MPI_Count outsize, MPI_Count* position) {
-  CallRecord record(Function::Pack_external_c);
-  if (!watching()) return real.Pack_external_c(datarep, inbuf, incount, datatype, outbuf, outsize, position);
-  if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Pack_external_c, MPI_COMM_SELF);
-  return real.Pack_external_c(datarep, inbuf, incount, datatype, outbuf, outsize, position);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Unpack_external(const char datarep[], const void* inbuf, MPI_Aint insize,
-    MPI_Aint* position, void* outbuf, int outcount, MPI_Datatype datatype) {
-  CallRecord record(Function::Unpack_external);
-  if (!watching()) return real.Unpack_external(datarep, inbuf, insize, position, outbuf, outcount, datatype);
-  if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Unpack_external, MPI_COMM_SELF);
-  return real.Unpack_external(datarep, inbuf, insize, position, outbuf, outcount, datatype);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Unpack_external_c(const char datarep[], const void* inbuf,
-    MPI_Count insize, MPI_Count* position, void* outbuf, MPI_Count outcount, MPI_Datatype datatype) {
-  CallRecord record(Function::Unpack_external_c);
-  if (!watching()) return real.Unpack_external_c(datarep, inbuf, insize, position, outbuf, outcount,
-      datatype);
-  if (is_device(inbuf) || is_device(outbuf)) return refuse(Function::Unpack_external_c, MPI_COMM_SELF);
-  return real.Unpack_external_c(datarep, inbuf, insize, position, outbuf, outcount, datatype);
-}
-
 extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
   CallRecord record(Function::Comm_dup);
   if (!watching()) return real.Comm_dup(comm, newcomm);

@@ -307,12 +307,16 @@ contains
 
   subroutine packs()
     integer :: position, error
+    integer(MPI_ADDRESS_KIND) :: place
     real(c_double) :: packed(2)
     call take_buffers(1)
     position = 0
     call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN IERR)
     call MPI_Pack(out, 1, MPI_DOUBLE_PRECISION, packed, 16, position, MPI_COMM_WORLD, error)
     call expect(error == MPI_SUCCESS .and. position == 8, 'device memory is packed')
+    place = 0
+    call MPI_Pack_external('external32', out, 1, MPI_DOUBLE_PRECISION, packed, 16_MPI_ADDRESS_KIND, place, error)
+    call expect(error == MPI_SUCCESS .and. place == 8, 'device memory is packed in the external form')
     call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL IERR)
     call give_back()
   end subroutine

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives of layouts with gaps on device memory: each rank has random ones of its own for what it sends
+// and receives, some of them none, and lies on the device or, in some rounds, in host memory. What must
+// arrive is computed from a walk of their descriptions that knows no MPI. The seed is printed; --seed N
+// --rounds 1 repeats a round.
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+
+#include "laid_out.h"
+
+using namespace ranks;
+using random_layout::Generator;
+
+namespace {
+
+// An element of `bytes` bytes: some random layout, and a run of bytes behind it.
+Node element_of(uint64_t bytes, Generator& generator) {
+  if (generator.pick(0, 4) == 0) {
+    Node dense;
+    dense.bytes = bytes;
+    dense.extent = dense.high = static_cast<int64_t>(bytes);
+    return dense;
+  }
+  Node part = generator.make(static_cast<int>(generator.pick(1, 4)));
+  while (part.size() == 0 || part.size() > bytes)
+    part = generator.make(static_cast<int>(generator.pick(0, 2)), 40);
+  Node tail;
+  const uint64_t parts = bytes / part.size();
+  tail.bytes = bytes - parts * part.size();
+  tail.extent = tail.high = static_cast<int64_t>(tail.bytes);
+  const int64_t walk = static_cast<int64_t>(parts - 1) * part.extent;
+  Node element;
+  element.kind = Node::Kind::list;
+  element.low = element.lower = part.low + std::min<int64_t>(walk, 0);
+  const int64_t place = part.high + std::max<int64_t>(walk, 0) + static_cast<int64_t>(generator.pick(0, 16));
+  element.high = place + tail.high;
+  element.extent = element.high - element.low + static_cast<int64_t>(generator.pick(0, 2)) * 8;
+  element.blocks = {parts, tail.bytes ? uint64_t{1} : uint64_t{0}};
+  element.offsets = {0, place};
+  if (tail.bytes == 0) tail.bytes = 1;
+  element.children = {part, tail};
+  return element;
+}
+
+enum class Kind { bcast, gather, scatter, allgather, alltoall, alltoallw };
+
+// One collective, as all ranks know it: what each of them brings follows from the seed.
+class Round {
+ public:
+  explicit Round(uint64_t seed) : seed_(seed), plan_(seed, false, false) {
+    kind_ = static_cast<Kind>(plan_.pick(0, 5));
+    bytes_ = plan_.pick(0, 3) ? plan_.pick(1, 4000) : plan_.pick(1, 100000);
+    root_ = static_cast<int>(plan_.pick(0, static_cast<uint64_t>(size - 1)));
+    each_ = plan_.pick(0, 1) != 0;
+    nonblocking_ = plan_.pick(0, 2) == 0;
+    in_place_ = (kind_ == Kind::allgather || kind_ == Kind::alltoall) && plan_.pick(0, 3) == 0;
+    some_on_host_ = plan_.pick(0, 4) == 0;
+    // With counts and displacements, those of other ranks come in another order.
+    for (int peer = 0; peer < size; ++peer) {
+      counts_.push_back(1);
+      displacements_.push_back(each_ ? (peer + static_cast<int>(seed % 5)) % size : peer);
+    }
+  }
+
+  void run() {
+    Generator mine(seed_ * 100 + static_cast<uint64_t>(rank), false, false);
+    const bool on_host = some_on_host_ && mine.pick(0, 1);
+    const Place place = on_host ? Place::host : Place::device;
+    Spread out(place, layout(rank, true), sent(), content(rank, true)),
+        in(place, layout(rank, false), received(), content(rank, false));
+    Type out_type(layout(rank, true)), in_type(layout(rank, false));
+    MPI_Request request = MPI_REQUEST_NULL;
+    call(out.address(), out_type, in.address(), in_type, &request);
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    if (receives()) in.expect(wanted(in));
+    std::string why;
+    EXPECT(in.holds(&why), "%s: received wrongly: %s", text().c_str(), why.c_str());
+    EXPECT(out.holds(&why), "%s: the source has changed: %s", text().c_str(), why.c_str());
+  }
+
+ private:
+  const Node& layout(int of, bool sending) {
+    std::unique_ptr<Node>& node = nodes_[static_cast<size_t>(2 * of + sending)];
+    if (!node) {
+      Generator generator(seed_ * 1000 + static_cast<uint64_t>(2 * of + sending), false, false);
+      node = std::make_unique<Node>(element_of(bytes_, generator));
+    }
+    return *node;
+  }
+  std::mt19937_64& content(int of, bool sending) {
+    random_.seed(seed_ * 1000 + static_cast<uint64_t>(2 * of + sending));
+    return random_;
+  }
+  bool to_each() const {
+    return kind_ == Kind::scatter || kind_ == Kind::alltoall || kind_ == Kind::alltoallw;
+  }
+  bool from_each() const { return kind_ != Kind::bcast && kind_ != Kind::scatter; }
+  bool receives() const {
+    return kind_ == Kind::gather ? rank == root_ : kind_ == Kind::bcast ? rank != root_ : true;
+  }
+  uint64_t sent() const { return to_each() ? static_cast<uint64_t>(size) : 1; }
+  uint64_t received() const { return from_each() ? static_cast<uint64_t>(size) : 1; }
+
+  // What rank `from` has for rank `to`.
+  std::vector<char> block(int from, int to) {
+    const bool in_what_it_receives = in_place_ || kind_ == Kind::bcast;
+    Spread buffer(Place::host, layout(from, !in_what_it_receives), in_what_it_receives ? received() : sent(),
+                  content(from, !in_what_it_receives));
+    size_t element = 0;
+    if (to_each()) element = static_cast<size_t>(displacements_[static_cast<size_t>(to)]);
+    if (in_place_ && kind_ == Kind::allgather)
+      element = static_cast<size_t>(displacements_[static_cast<size_t>(from)]);
+    std::vector<char> all = buffer.packed();
+    auto begin = all.begin() + static_cast<int64_t>(element * bytes_);
+    return {begin, begin + static_cast<int64_t>(bytes_)};
+  }
+
+  // The bytes of the receive buffer afterwards, in the order of its elements.
+  std::vector<char> wanted(const Spread& in) {
+    std::vector<char> all = in.packed();
+    for (int peer = 0; peer < (from_each() ? size : 1); ++peer) {
+      const std::vector<char> one = block(from_each() ? peer : root_, rank);
+      const int element = from_each() ? displacements_[static_cast<size_t>(peer)] : 0;
+      std::copy(one.begin(), one.end(), all.begin() + static_cast<int64_t>(bytes_) * element);
+    }
+    return all;
+  }
+
+  void call(const void* out, MPI_Datatype out_type, void* in, MPI_Datatype in_type, MPI_Request* request) {
+    const MPI_Comm comm = MPI_COMM_WORLD;
+    const int *counts = counts_.data(), *places = displacements_.data();
+    const void* from = in_place_ ? MPI_IN_PLACE : out;
+    switch (kind_) {
+      case Kind::bcast:
+        if (nonblocking_)
+          MUST(MPI_Ibcast(in, 1, in_type, root_, comm, request));
+        else
+          MUST(MPI_Bcast(in, 1, in_type, root_, comm));
+        return;
+      case Kind::gather:
+        if (each_)
+          MUST(MPI_Gatherv(from, 1, out_type, in, counts, places, in_type, root_, comm));
+        else if (nonblocking_)
+          MUST(MPI_Igather(from, 1, out_type, in, 1, in_type, root_, comm, request));
+        else
+          MUST(MPI_Gather(from, 1, out_type, in, 1, in_type, root_, comm));
+        return;
+      case Kind::scatter:
+        if (each_)
+          MUST(MPI_Scatterv(from, counts, places, out_type, in, 1, in_type, root_, comm));
+        else if (nonblocking_)
+          MUST(MPI_Iscatter(from, 1, out_type, in, 1, in_type, root_, comm, request));
+        else
+          MUST(MPI_Scatter(from, 1, out_type, in, 1, in_type, root_, comm));
+        return;
+      case Kind::allgather:
+        if (each_)
+          MUST(MPI_Allgatherv(from, 1, out_type, in, counts, places, in_type, comm));
+        else if (nonblocking_)
+          MUST(MPI_Iallgather(from, 1, out_type, in, 1, in_type, comm, request));
+        else
+          MUST(MPI_Allgather(from, 1, out_type, in, 1, in_type, comm));
+        return;
+      case Kind::alltoall:
+        if (each_)
+          MUST(MPI_Alltoallv(from, counts, places, out_type, in, counts, places, in_type, comm));
+        else if (nonblocking_)
+          MUST(MPI_Ialltoall(from, 1, out_type, in, 1, in_type, comm, request));
+        else
+          MUST(MPI_Alltoall(from, 1, out_type, in, 1, in_type, comm));
+        return;
+      case Kind::alltoallw: {
+        std::vector<MPI_Datatype> out_types(counts_.size(), out_type), in_types(counts_.size(), in_type);
+        std::vector<int> out_places, in_places;
+        for (int place : displacements_) {
+          out_places.push_back(place * static_cast<int>(layout(rank, true).extent));
+          in_places.push_back(place * static_cast<int>(layout(rank, false).extent));
+        }
+        MUST(MPI_Alltoallw(out, counts, out_places.data(), out_types.data(), in, counts, in_places.data(),
+                           in_types.data(), comm));
+      }
+    }
+  }
+
+  std::string text() {
+    static const char* const names[] = {"bcast", "gather", "scatter", "allgather", "alltoall", "alltoallw"};
+    return std::string(names[static_cast<int>(kind_)]) + (each_ ? " of each" : "") +
+           (nonblocking_ ? ", nonblocking" : "") + (in_place_ ? ", in place" : "") + ", root " +
+           std::to_string(root_) + ", from " + layout(rank, true).text() + " to " +
+           layout(rank, false).text();
+  }
+
+  uint64_t seed_;
+  Generator plan_;
+  Kind kind_;
+  uint64_t bytes_;
+  int root_;
+  bool each_, nonblocking_, in_place_, some_on_host_;
+  std::vector<int> counts_, displacements_;
+  std::vector<std::unique_ptr<Node>> nodes_ =
+      std::vector<std::unique_ptr<Node>>(static_cast<size_t>(2 * size));
+  std::mt19937_64 random_;
+};
+
+}  // namespace
+
+RANK_TEST(gaps, collectives_of_random_layouts, 2) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> time(options.seconds);
+  for (long i = 0; options.rounds ? i < options.rounds : true; ++i) {
+    int go_on = options.rounds || std::chrono::steady_clock::now() - begin < time;
+    MUST(MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    if (!go_on) return;
+    rearm_watchdog();
+    const uint64_t seed = options.seed + static_cast<uint64_t>(i);
+    const int before = failures();
+    Round(seed).run();
+    if (failures() > before)
+      std::printf("    repeat with: gaps --seed %llu --rounds 1\n", static_cast<unsigned long long>(seed));
+  }
+}
+
+// Of a matrix by rows: 8 MiB that travel, cut into many pieces where members pass them on.
+RANK_TEST(gaps, broadcast_of_a_large_column, 2) {
+  constexpr int rows = 1 << 20, width = 3;
+  MPI_Datatype column;
+  MUST(MPI_Type_vector(rows, 1, width, MPI_DOUBLE, &column));
+  MUST(MPI_Type_commit(&column));
+  std::vector<double> values(static_cast<size_t>(rows) * width, -1.0);
+  if (rank == 0)
+    for (int row = 0; row < rows; ++row) values[static_cast<size_t>(row) * width] = row;
+  Memory matrix(Place::device, values.size() * sizeof(double));
+  matrix.write(values.data(), matrix.bytes());
+  MUST(MPI_Bcast(matrix.data(), 1, column, 0, MPI_COMM_WORLD));
+  matrix.read(values.data(), matrix.bytes());
+  int wrong = 0;
+  for (int i = 0; i < rows * width; ++i)
+    wrong += values[static_cast<size_t>(i)] != (i % width == 0 ? i / width : -1.0);
+  EXPECT(wrong == 0, "%d values are wrong", wrong);
+  MUST(MPI_Type_free(&column));
+}
