@@ -376,33 +376,21 @@ RANK_TEST(datatypes, packing_and_unpacking, 1) {
   }
 }
 
-// The external form is big-endian and without gaps, and a host buffer's is the oracle of a device buffer's.
+// The external form is big-endian and without gaps. Of one basic type: MPICH 4.0 crashes on those of several,
+// with and without Fairlead.
 RANK_TEST(datatypes, packing_and_unpacking_in_the_external_form, 1) {
-  constexpr int count = 50, width = 40;
-  const int lengths[] = {3, 1};
-  const MPI_Aint places[] = {8, 0};
-  const MPI_Datatype types[] = {MPI_DOUBLE, MPI_SHORT};
-  MPI_Datatype bare;
-  MUST(MPI_Type_create_struct(2, lengths, places, types, &bare));
-  MPI_Datatype resized;
-  MUST(MPI_Type_create_resized(bare, 0, width, &resized));
+  constexpr int count = 50, each = 3, width = 2 * each;
+  MPI_Datatype bare, resized;
+  MUST(MPI_Type_vector(each, 1, 2, MPI_DOUBLE, &bare));
+  MUST(MPI_Type_create_resized(bare, 0, width * sizeof(double), &resized));
   MUST(MPI_Type_free(&bare));
   Type element(resized);
-  std::vector<char> values(size_t{count} * width);
-  for (int i = 0; i < count; ++i) {
-    char* at = values.data() + i * width;
-    const double doubles[] = {i + 0.5, i + 1.5, -i - 2.5};
-    const int16_t number = static_cast<int16_t>(7 * i);
-    memcpy(at, &number, sizeof number);
-    memcpy(at + 8, doubles, sizeof doubles);
-  }
-  std::vector<char> wanted(3, static_cast<char>(guard_byte));
-  auto append = [&](const char* from, int bytes) {
-    for (int k = bytes - 1; k >= 0; --k) wanted.push_back(from[k]);
-  };
-  for (int i = 0; i < count; ++i) {
-    for (int k = 0; k < 3; ++k) append(values.data() + i * width + 8 + 8 * k, 8);
-    append(values.data() + i * width, 2);
+  std::vector<char> values(size_t{count} * width * sizeof(double)), wanted(3, static_cast<char>(guard_byte));
+  for (int i = 0; i < count * width; i += 2) {
+    const double value = i - 40.25;
+    char* at = values.data() + static_cast<size_t>(i) * sizeof value;
+    memcpy(at, &value, sizeof value);
+    wanted.insert(wanted.end(), std::reverse_iterator(at + sizeof value), std::reverse_iterator(at));
   }
   std::string why;
   for (Place elements : {Place::host, Place::device})
@@ -422,7 +410,7 @@ RANK_TEST(datatypes, packing_and_unpacking_in_the_external_form, 1) {
       EXPECT(position == needed + 3, "the position is %lld", static_cast<long long>(position));
       std::vector<char> arrived(values.size(), static_cast<char>(guard_byte));
       for (size_t i = 0; i < arrived.size(); ++i)
-        if (i % width < 2 || (i % width >= 8 && i % width < 32)) arrived[i] = values[i];
+        if (i / sizeof(double) % 2 == 0) arrived[i] = values[i];
       EXPECT(in.holds(arrived, &why), "unpacked from %s to %s memory: %s", to_string(packed),
              to_string(elements), why.c_str());
     }
