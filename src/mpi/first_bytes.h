@@ -30,11 +30,12 @@ struct UserBuffer {
 // For buffers that hold at least p2p::descriptor_bytes bytes.
 class FirstBytes {
  public:
-  bool read(const UserBuffer& buffer, bool contiguous) {
-    if (!contiguous) return read_elements(buffer);
+  bool read(const UserBuffer& buffer) {
+    if (!is_plain(buffer.datatype)) return read(buffer, layout_of(buffer.count, buffer.datatype));
     std::memcpy(bytes_, buffer.address, sizeof bytes_);
     return true;
   }
+  bool read(const UserBuffer& buffer, const Layout& layout);
   // Back to where they were read.
   void write(const UserBuffer& buffer) const;
   const unsigned char* data() const { return elements_ ? packed_.data() : bytes_; }
@@ -43,7 +44,8 @@ class FirstBytes {
   bool read_elements(const UserBuffer& buffer);
 
   unsigned char bytes_[p2p::descriptor_bytes];
-  HostBuffer packed_;
+  std::optional<datatype::View> gaps_;  // of the buffer, if there are any
+  HostBuffer packed_;                   // whole elements, where only the host MPI knows the layout
   MPI_Count elements_ = 0, element_bytes_ = 0;
 };
 

@@ -126,7 +126,13 @@ bool pack_host(const void* buffer, MPI_Count count, MPI_Datatype datatype, void*
   return real.Pack_c(buffer, count, datatype, packed, bytes, &position, MPI_COMM_SELF) == MPI_SUCCESS;
 }
 
-bool unpack_host(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count, MPI_Datatype datatype) {
+bool unpack_host(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count, MPI_Datatype datatype,
+                 const Layout& layout) {
+  if (layout.plan) {
+    uint64_t length = static_cast<uint64_t>(bytes);
+    datatype::move_on_host(layout.view(buffer), 0, {const_cast<void*>(packed), length}, 0, length);
+    return true;
+  }
   MPI_Count size = 0;
   PMPI_Type_size_x(datatype, &size);
   MPI_Count whole = size ? std::min(count, bytes / size) : 0;

@@ -54,6 +54,7 @@ bool unpack_to_device(const void* packed, MPI_Count bytes, void* buffer, MPI_Cou
                       MPI_Datatype datatype, const Layout& layout, int device);
 // The same between two places in host memory.
 bool pack_host(const void* buffer, MPI_Count count, MPI_Datatype datatype, void* packed, MPI_Count bytes);
-bool unpack_host(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count, MPI_Datatype datatype);
+bool unpack_host(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count, MPI_Datatype datatype,
+                 const Layout& layout = {});
 
 }  // namespace fairlead::mpi

@@ -28,7 +28,7 @@ int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI
     if (status == MPI_STATUS_IGNORE) status = &local;
     if (has_room_for_descriptor(room)) {
       FirstBytes before;
-      before.read(buffer, is_plain(datatype));
+      before.read(buffer);
       int result = noted((real.*blocking)(buf, count, datatype, source, tag, comm, status));
       return result == MPI_SUCCESS ? complete_host_receive(buffer, before, comm, status) : result;
     }

@@ -159,13 +159,13 @@ int Receive::post() {
     if (in_bounce_)
       std::memset(bounce_.data(), 0, p2p::descriptor_bytes);
     else
-      before_.read(buffer_, layout_.contiguous);
+      before_.read(buffer_, layout_);
     message_ = own_request_;
     return real.Start(&message_);
   }
   Landing place;
   if (int result = choose_landing(&place); result != MPI_SUCCESS) return result;
-  if (!in_bounce_ && !native_ && matched_ == MPI_MESSAGE_NULL) before_.read(buffer_, layout_.contiguous);
+  if (!in_bounce_ && !native_ && matched_ == MPI_MESSAGE_NULL) before_.read(buffer_, layout_);
   auto [landing, count, datatype] = place;
   bool fits = count <= INT_MAX;
   int small = static_cast<int>(count);
@@ -219,7 +219,7 @@ void Receive::advance() {
 void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   FirstBytes found;
   const unsigned char* start = bytes;
-  if (!bytes && length == descriptor_length && found.read(buffer_, layout_.contiguous)) start = found.data();
+  if (!bytes && length == descriptor_length && found.read(buffer_, layout_)) start = found.data();
   if (!start || !p2p::is_descriptor(start, static_cast<size_t>(length), engine().nonce()))
     return bytes ? deliver(bytes, length) : over();
 
@@ -258,10 +258,10 @@ void Receive::end_transfer(Error error, Traffic way, uint64_t bytes, bool trunca
     override_bytes_ = layout_.bytes;
   } else if (apart_ && !place_.is_anothers()) {
     MPI_Count length = static_cast<MPI_Count>(bytes);
-    bool unpacked =
-        into_device() ? unpack_to_device(packed_.data(), length, buffer_.address, buffer_.count,
-                                         buffer_.datatype, layout_, device_)
-                      : unpack_host(packed_.data(), length, buffer_.address, buffer_.count, buffer_.datatype);
+    bool unpacked = into_device() ? unpack_to_device(packed_.data(), length, buffer_.address, buffer_.count,
+                                                     buffer_.datatype, layout_, device_)
+                                  : unpack_host(packed_.data(), length, buffer_.address, buffer_.count,
+                                                buffer_.datatype, layout_);
     if (!unpacked) error_ = MPI_ERR_OTHER;
   }
   over();
@@ -278,7 +278,8 @@ void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
   // What belongs to two messages at once holds the later one's bytes.
   if (length == 0 || place_.is_anothers()) return over();
   if (!into_device()) {
-    if (!unpack_host(bytes, length, buffer_.address, buffer_.count, buffer_.datatype)) error_ = MPI_ERR_OTHER;
+    if (!unpack_host(bytes, length, buffer_.address, buffer_.count, buffer_.datatype, layout_))
+      error_ = MPI_ERR_OTHER;
     return over();
   }
   count(Traffic::plain_received, static_cast<uint64_t>(length));
@@ -417,8 +418,7 @@ int complete_host_receive(const UserBuffer& buffer, const FirstBytes& before, MP
                           MPI_Status* status) {
   if (byte_count(*status) != descriptor_length) return MPI_SUCCESS;
   FirstBytes found;
-  if (!found.read(buffer, is_plain(buffer.datatype)) ||
-      !p2p::is_descriptor(found.data(), p2p::descriptor_bytes, engine().nonce()))
+  if (!found.read(buffer) || !p2p::is_descriptor(found.data(), p2p::descriptor_bytes, engine().nonce()))
     return MPI_SUCCESS;
   before.write(buffer);
   return take_up(found.data(), buffer, comm, status);
