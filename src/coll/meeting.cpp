@@ -68,8 +68,16 @@ size_t Hall::taken_by_me() const {
 }
 
 Vote Meeting::vote(int member, uint64_t number) const {
-  uint64_t word = area(member).arrivals[number % arrivals_kept].load(std::memory_order_acquire);
-  return word / 8 == number ? static_cast<Vote>(word % 8) : Vote::none;
+  const MemberArea& its = area(member);
+  auto own_word = [&] {
+    uint64_t word = its.arrivals[number % arrivals_kept].load(std::memory_order_acquire);
+    return word / 8 == number ? static_cast<Vote>(word % 8) : Vote::none;
+  };
+  Vote vote = own_word();
+  if (vote != Vote::none || number > its.ahead.load(std::memory_order_acquire)) return vote;
+  // It may have arrived and gone ahead from there between the two looks.
+  vote = own_word();
+  return vote == Vote::none ? Vote::host : vote;
 }
 
 Outcome Meeting::decide(uint64_t number, Outcome outcome) {

@@ -5,7 +5,8 @@
 // of them come to one decision: on the GPU, or through the host MPI. The collectives of a communicator are
 // numbered from 1 in the order of the calls, which MPI demands to be the same on all ranks.
 //
-// A rank that brings host memory stores one word and goes to the host MPI at once. The others wait until
+// A rank that brings host memory stores one word and goes to the host MPI at once, however far behind others
+// are. The others wait until
 // all have arrived, or somebody has brought host memory. Once all have come with device memory the decision
 // is `gpu`, or `nccl` where all of them have said that they can; until then any of them may withdraw, which
 // decides `staged`.
@@ -62,6 +63,8 @@ constexpr uint64_t steps_allowed = 256;  // the last of them: all is done
 struct alignas(64) MemberArea {
   std::atomic<uint64_t> arrivals[arrivals_kept];  // number * 8 + vote
   std::atomic<uint64_t> passed;  // all collectives up to this number are over for this member
+  // Up to this number, those without a word of their own are in the host MPI's hands.
+  alignas(64) std::atomic<uint64_t> ahead;
   Record records[records_kept];
 };
 
@@ -111,6 +114,8 @@ class Meeting {
     area(me_).arrivals[number % arrivals_kept].store(number * 8 + static_cast<uint64_t>(vote),
                                                      std::memory_order_release);
   }
+  // Where it may not arrive, it still may go to the host MPI at once: it has arrived at all before this one.
+  void go_ahead(uint64_t number) { area(me_).ahead.store(number, std::memory_order_release); }
   // Decides if that is possible now.
   Outcome outcome(uint64_t number);
   // Decides `staged` unless it is decided already; says what it is.

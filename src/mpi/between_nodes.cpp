@@ -213,15 +213,16 @@ class BetweenNodes {
     int size = 0;
     PMPI_Comm_size(call_.comm, &size);
     Packed result(call_.recvbuf, size * call_.recvcount, call_.recvtype);
-    Packed own(const_cast<void*>(call_.sendbuf), call_.in_place() ? 0 : call_.sendcount, call_.sendtype);
+    const bool in_place = call_.in_place();  // then the arguments of the send mean nothing
+    Packed own(const_cast<void*>(call_.sendbuf), in_place ? 0 : call_.sendcount,
+               in_place ? MPI_BYTE : call_.sendtype);
     uint64_t block = bytes_of(call_.recvcount, call_.recvtype);
-    bool loaded = result.valid() && own.valid() && (call_.in_place() ? result.load() : own.load());
+    bool loaded = result.valid() && own.valid() && (in_place ? result.load() : own.load());
     if (!ready(loaded, block, 1, ExchangeKind::allgather)) return MPI_ERR_NO_MEM;
     auto block_of = [&](int node, int place) {
       return static_cast<uint64_t>(levels_.members(node)[static_cast<size_t>(place)]) * block;
     };
-    char* mine =
-        call_.in_place() ? result.data() + block_of(levels_.my_node(), levels_.my_place()) : own.data();
+    char* mine = in_place ? result.data() + block_of(levels_.my_node(), levels_.my_place()) : own.data();
     auto begin = [&](Segment& segment) {
       Slice slice{
           .kind = ExchangeKind::allgather, .from = mine + segment.begin, .to = {}, .bytes = segment.bytes};

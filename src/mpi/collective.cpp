@@ -62,6 +62,11 @@ bool maybe_on_device(CollectiveCall* call) {
          is(call->recvbuf, call->recvcount, call->recvtype, call->recvtypes);
 }
 
+// The host MPI refuses it.
+bool names_no_root(const CollectiveCall& call, const Place& place) {
+  return !place.inter && (call.root < 0 || call.root >= place.size);
+}
+
 // Brings no bytes, as far as a quick look tells.
 bool maybe_empty(const CollectiveCall& call, const Place& place) {
   if (call.among_neighbors() && place.neighbors.none()) return true;
@@ -76,9 +81,9 @@ bool is_refused(const Regions& regions) {
   return !options().gpu_support && regions.on_device();
 }
 
-int raise(MPI_Comm comm) {
-  PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
-  return MPI_ERR_OTHER;
+int raise(MPI_Comm comm, int error = MPI_ERR_OTHER) {
+  PMPI_Comm_call_errhandler(comm, error);
+  return error;
 }
 
 int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInHost& host) {
@@ -97,6 +102,7 @@ int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInH
 
 bool detail::passes_by(CollectiveCall* call, bool blocking) {
   std::shared_ptr<MeetingPoint> point = meeting_point_of(call->comm);
+  if (names_no_root(*call, point->place())) return true;
   drop_insignificant(call, point->place());
   if (recording()) add_bytes_of(*call, point->place());
   if (maybe_on_device(call)) return false;
@@ -145,6 +151,7 @@ int detail::start_collective(const CollectiveCall& call, MPI_Request* request, c
 // polling those does not complete them in MPICH 5.0.
 int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host) {
   std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
+  if (names_no_root(call, point->place())) return raise(call.comm, MPI_ERR_ROOT);
   drop_insignificant(&call, point->place());
   Regions regions = regions_of(call, point->place());
   if (is_refused(regions)) return refuse_device_memory(call.comm);

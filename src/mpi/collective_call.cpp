@@ -70,15 +70,17 @@ class Describer {
       case Collective::exscan:
         send_unless_in_place(1);
         receive(1);
+        regions_.has_result = call_.function != Collective::exscan || rank_ > 0;
         break;
+      // The result is scattered in the group of the caller, also where the other one has contributed it.
       case Collective::reduce_scatter_block:
         // In place, all of the input lies where the result goes.
-        send_unless_in_place(peers_);
-        receive(call_.in_place() ? peers_ : 1);
+        send_unless_in_place(place_.size);
+        receive(call_.in_place() ? place_.size : 1);
         break;
       case Collective::reduce_scatter: {
         MPI_Count all = 0;
-        for (int peer = 0; peer < peers_; ++peer) all += call_.recvcounts[peer];
+        for (int member = 0; member < place_.size; ++member) all += call_.recvcounts[member];
         regions_.written_is_read = call_.in_place();
         if (!call_.in_place()) regions_.read.add(0, all, call_.recvtype);
         regions_.written.add(0, call_.in_place() ? all : call_.recvcounts[rank_], call_.recvtype);
@@ -148,9 +150,11 @@ class Describer {
 }  // namespace
 
 void Region::add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype) {
-  if (count <= 0) return;
-  MPI_Count size = packed_bytes(count, datatype);
-  if (size == 0) return;
+  MPI_Count size = count > 0 ? packed_bytes(count, datatype) : 0;
+  if (size == 0) {
+    if (datatype != MPI_DATATYPE_NULL && !is_plain(datatype)) types_of_nothing.push_back(datatype);
+    return;
+  }
   device_ = unknown;
   blocks.push_back({offset, count, datatype});
   bytes += size;

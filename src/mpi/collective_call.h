@@ -89,6 +89,8 @@ struct Region {
   void* address = nullptr;
   std::vector<Block> blocks;
   MPI_Count bytes = 0;
+  // Derived ones of blocks without bytes: the host MPI looks at them all the same.
+  std::vector<MPI_Datatype> types_of_nothing;
 
   void add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype);
   bool on_device() const { return device() >= 0; }
@@ -108,6 +110,8 @@ struct Regions {
   Region read, written;
   // The written region holds input, too: MPI_IN_PLACE.
   bool written_is_read = false;
+  // False at the first rank of MPI_Exscan, whose buffer stays as it is.
+  bool has_result = true;
 
   bool on_device() const { return read.on_device() || written.on_device(); }
   uint64_t bytes() const { return static_cast<uint64_t>(read.bytes + written.bytes); }

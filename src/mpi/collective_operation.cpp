@@ -49,6 +49,7 @@ int CollectiveOperation::start() {
   step_ = Step::arriving;
   cleared_ = false;
   error_ = MPI_SUCCESS;
+  raised_ = false;
   why_staged_ = Fallback::chosen_staged;
   patience_.restart();
   number_ = point_->begin_call();
@@ -162,10 +163,14 @@ void CollectiveOperation::take_turn() {
     return over(MPI_SUCCESS);
   }
   int result = MPI_ERR_OTHER;
-  if (staged_.load(regions_))
+  if (staged_.load(regions_)) {
     result = start_in_host_(staged_.send_argument(call_), staged_.receive_argument(call_), &message_);
+    raised_ = result != MPI_SUCCESS;
+  }
   point_->clear(number_);
   if (result != MPI_SUCCESS) return over(result);
+  // Others, who count on its end, need not wait until this rank looks for that.
+  point_->end_call(number_);
   step_ = Step::in_host;
 }
 
@@ -173,6 +178,7 @@ void CollectiveOperation::finish_in_host() {
   int here = 0;
   int result = real.Test(&message_, &here, MPI_STATUS_IGNORE);
   if (!here && result == MPI_SUCCESS) return;
+  raised_ = result != MPI_SUCCESS;
   if (result == MPI_SUCCESS && !staged_.store(regions_)) result = MPI_ERR_OTHER;
   went(Traffic::collective_staged);
   over(result);
@@ -181,10 +187,10 @@ void CollectiveOperation::finish_in_host() {
 void CollectiveOperation::over(int error) {
   error_ = error;
   if (!cleared_ && (step_ == Step::on_gpu || step_ == Step::by_nccl)) point_->clear(number_);
+  if (step_ != Step::in_host) point_->end_call(number_);
   gpu_.reset();
   staged_ = {};
   step_ = Step::over;
-  point_->end_call(number_);
   progress_thread().forget(this);
   complete_.store(true, std::memory_order_release);
 }
@@ -208,10 +214,14 @@ void CollectiveOperation::complain_of_missing() {
 // it there; what runs on the GPU is left to the thread that helps.
 void CollectiveOperation::settle() {
   if (!start_in_host_) return;
-  if (step_ == Step::arriving && point_->known() && point_->meeting() &&
-      point_->meeting()->may_arrive(number_)) {
-    point_->meeting()->arrive(number_, vote_ == Vote::host ? Vote::host : Vote::staged);
-    step_ = Step::deciding;
+  if (step_ == Step::arriving && point_->known() && point_->meeting()) {
+    if (point_->meeting()->may_arrive(number_)) {
+      point_->meeting()->arrive(number_, vote_ == Vote::host ? Vote::host : Vote::staged);
+      step_ = Step::deciding;
+    } else {
+      point_->meeting()->go_ahead(number_);
+      step_ = Step::waiting_for_turn;
+    }
   }
   if (step_ == Step::deciding) point_->meeting()->withdraw(number_);
   advance();
@@ -237,7 +247,7 @@ void CollectiveOperation::note_staged() {
 int CollectiveOperation::finish(MPI_Status* status) {
   if (!must_stage_) record_.end();
   set_empty(status);
-  return error_ == MPI_SUCCESS ? MPI_SUCCESS : raise(error_);
+  return error_ == MPI_SUCCESS || raised_ ? error_ : raise(error_);
 }
 
 void CollectiveOperation::describe(MPI_Status* status) {

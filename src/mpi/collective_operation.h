@@ -80,6 +80,7 @@ class CollectiveOperation : public Operation {
   StagedBuffers staged_;
   Patience patience_;
   int error_ = MPI_SUCCESS;
+  bool raised_ = false;  // the error, by the host MPI
   bool must_stage_ = false;
   Fallback why_staged_ = Fallback::chosen_staged;
 };

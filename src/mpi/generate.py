@@ -138,7 +138,8 @@ def parse_row(line, chapter):
             raise Mistake(f"{row.name} has no parameter of type 'buffer' whose device memory it could refuse")
         if form.action in ("park", "forward") and form.buffers():
             raise Mistake(f"{row.name} takes a buffer, so it needs 'refuse' or 'accelerate'")
-        if form.action == "park" and row.call != "blocks":
+        # One that starts to make a communicator waits for its turn, which is enough.
+        if form.action == "park" and row.call != "blocks" and row.family != "communicator":
             raise Mistake(f"{row.name} does not block, so it has no reason to park")
     if row.fortran == "handled" and row.action == "forward":
         raise Mistake(f"{row.name} is passed on in C, so Fortran is left to the host MPI, too")
@@ -227,8 +228,9 @@ def device_buffer(form):
 def around(form, value):
     """What is done before and after a call of the host MPI; `value` reads the handle of a parameter."""
     before = []
-    if form.row.call == "blocks":
+    if form.row.call == "blocks" or form.row.family == "communicator":
         before += [f"await_turn({value(p)});" for p in form.row.parameters if p.type == "MPI_Comm" and not p.stars]
+    if form.row.call == "blocks":
         before.append("Parked parked;")
     # The members of a new communicator agree at once where its collectives meet.
     made = [p for p in form.row.parameters if p.type == "MPI_Comm" and p.stars and p.name != "comm"]

@@ -104,7 +104,7 @@ bool StagedBuffers::load(const Regions& regions) {
 bool StagedBuffers::store(const Regions& regions) const {
   if (read_.stands_for_device() || written_.stands_for_device())
     count(Traffic::collective_staged, regions.bytes());
-  return complain_unless(written_.store(regions.written));
+  return complain_unless(!regions.has_result || written_.store(regions.written));
 }
 
 const void* StagedBuffers::send_argument(const CollectiveCall& call) const {

@@ -66,10 +66,13 @@ KeptCommunicator::~KeptCommunicator() {
 
 KeptHandles::KeptHandles(const CollectiveCall& call, const Regions& regions)
     : comm_(call.comm), op_(call.op) {
-  for (const Region* region : {&regions.read, &regions.written})
-    for (const Block& block : region->blocks)
-      if (!is_plain(block.datatype) && (types_.empty() || types_.back() != block.datatype))
-        types_.push_back(block.datatype);
+  auto keep = [this](MPI_Datatype type) {
+    if (!is_plain(type) && (types_.empty() || types_.back() != type)) types_.push_back(type);
+  };
+  for (const Region* region : {&regions.read, &regions.written}) {
+    for (const Block& block : region->blocks) keep(block.datatype);
+    for (MPI_Datatype type : region->types_of_nothing) keep(type);
+  }
   operations.add_user(op_);
   for (MPI_Datatype type : types_) {
     datatypes.add_user(type);

@@ -154,3 +154,44 @@ RANK_TEST(collectives, of_nothing_at_null, 1) {
     }
   });
 }
+
+// The first rank has nothing before it: its buffer stays as it is, also where the others make all stage.
+RANK_TEST(collectives, exscan_leaves_the_first_rank_alone, 2) {
+  for (Place others : host_and_device) {
+    std::vector<int> in(1000, rank + 1), before(in.size(), -7), wanted(in.size(), rank * (rank + 1) / 2);
+    const size_t bytes = in.size() * sizeof(int);
+    Memory from(rank == 0 ? Place::device : others, bytes), to(rank == 0 ? Place::device : others, bytes);
+    from.write(in.data(), bytes);
+    to.write(before.data(), bytes);
+    MUST(MPI_Exscan(from, to, 1000, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+    std::vector<int> after(in.size());
+    to.read(after.data(), bytes);
+    EXPECT(after == (rank == 0 ? before : wanted), "the result of Exscan begins with %d", after[0]);
+  }
+}
+
+RANK_TEST(collectives, in_place_name_no_type, 1) {
+  std::vector<int> all(3000 * static_cast<size_t>(size), -1), wanted(all);
+  for (size_t i = 0; i < all.size(); ++i) wanted[i] = static_cast<int>(i);
+  const size_t mine = 3000 * static_cast<size_t>(rank);
+  std::copy_n(&wanted[mine], 3000, &all[mine]);
+  Memory memory(Place::device, all.size() * sizeof(int));
+  memory.write(all.data(), memory.bytes());
+  MUST(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, memory, 3000, MPI_INT, MPI_COMM_WORLD));
+  memory.read(all.data(), memory.bytes());
+  EXPECT(all == wanted, "Allgather in place, with no type, is wrong");
+}
+
+RANK_TEST(collectives, of_a_root_that_is_not_there, 1) {
+  MPI_Comm comm;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  Memory in(Place::device, sizeof(int)), out(Place::device, sizeof(int));
+  for (int root : {size, -5}) {
+    EXPECT_ERROR(MPI_Bcast(in, 1, MPI_INT, root, comm), MPI_ERR_ROOT);
+    EXPECT_ERROR(MPI_Reduce(in, out, 1, MPI_INT, MPI_SUM, root, comm), MPI_ERR_ROOT);
+    MPI_Request request = MPI_REQUEST_NULL;
+    EXPECT_ERROR(MPI_Ibcast(in, 1, MPI_INT, root, comm, &request), MPI_ERR_ROOT);
+  }
+  MUST(MPI_Comm_free(&comm));
+}

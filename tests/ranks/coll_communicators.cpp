@@ -104,6 +104,31 @@ RANK_TEST(communicators, duplicates, 1) {
   run_all_and_free(duplicate);
 }
 
+// A duplicate is begun behind a collective that some ranks have not come to yet, and which all must stage.
+RANK_TEST(communicators, duplicates_behind_an_open_collective, 2) {
+  MPI_Comm comm;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  SharedFlags flags;
+  for (int late = 0; late < size; ++late) {
+    Memory buffer(rank == 0 ? Place::device : Place::host, sizeof(int));
+    const int mine = rank + late;
+    buffer.write(&mine, sizeof(mine));
+    MPI_Comm later = MPI_COMM_NULL;
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    if (rank == late) flags.await(late);
+    MUST(MPI_Iallreduce(MPI_IN_PLACE, buffer, 1, MPI_INT, MPI_SUM, comm, &requests[0]));
+    MUST(MPI_Comm_idup(comm, &later, &requests[1]));
+    if (rank == (late + 1) % size) flags.raise(late);
+    MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    int sum = 0;
+    buffer.read(&sum, sizeof(sum));
+    EXPECT(sum == size * (size - 1) / 2 + size * late, "rank %d is late: the sum is %d", late, sum);
+    sum_up(later, buffer, late + 1);
+    MUST(MPI_Comm_free(&later));
+  }
+  MUST(MPI_Comm_free(&comm));
+}
+
 RANK_TEST(communicators, parts_of_the_world, 1) {
   MPI_Comm part;
   MUST(MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? 0 : 1, rank, &part));  // one rank, and the others
@@ -178,6 +203,37 @@ RANK_TEST(communicators, between_two_groups, 2) {
     MUST(MPI_Comm_free(&inter));
     MUST(MPI_Comm_free(&half));
   }
+}
+
+// One rank, and the others: each group scatters the other's sum among its own members.
+RANK_TEST(communicators, reductions_scattered_in_uneven_groups, 2) {
+  const int side = rank > 0, local = side ? size - 1 : 1, part = 1000 * (size - 1) / local;
+  const size_t all = 1000 * static_cast<size_t>(size - 1);
+  MPI_Comm half, inter;
+  MUST(MPI_Comm_split(MPI_COMM_WORLD, side, rank, &half));
+  MUST(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - side, tag, &inter));
+  const auto contribution = [](int of, size_t item) { return 10000 * of + static_cast<int>(item); };
+  std::vector<int> mine(all), counts(static_cast<size_t>(local), part), result(static_cast<size_t>(part));
+  for (size_t item = 0; item < all; ++item) mine[item] = contribution(rank, item);
+  for (bool block : {false, true}) {
+    Memory in(Place::device, all * sizeof(int)), out(Place::device, result.size() * sizeof(int));
+    in.write(mine.data(), in.bytes());
+    if (block)
+      MUST(MPI_Reduce_scatter_block(in, out, part, MPI_INT, MPI_SUM, inter));
+    else
+      MUST(MPI_Reduce_scatter(in, out, counts.data(), MPI_INT, MPI_SUM, inter));
+    out.read(result.data(), out.bytes());
+    for (size_t i = 0; i < result.size(); ++i) {
+      const size_t item = i + (side ? static_cast<size_t>(rank - 1) * result.size() : 0);
+      int sum = side ? contribution(0, item) : 0;
+      for (int other = 1; !side && other < size; ++other) sum += contribution(other, item);
+      if (result[i] == sum) continue;
+      EXPECT(false, "%s: item %zu is %d, not %d", block ? "block" : "parts", item, result[i], sum);
+      break;
+    }
+  }
+  MUST(MPI_Comm_free(&inter));
+  MUST(MPI_Comm_free(&half));
 }
 
 RANK_TEST(communicators, thousands_in_turn, 1) {

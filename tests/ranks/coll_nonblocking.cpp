@@ -184,6 +184,91 @@ RANK_TEST(icollectives, do_not_wait_for_other_communicators, 2) {
   MUST(MPI_Comm_free(&other));
 }
 
+// Far more of them than Fairlead keeps words of, while the other ranks are elsewhere, or this one is.
+RANK_TEST(icollectives, hundreds_outstanding, 2) {
+  constexpr size_t count = 300;
+  MPI_Comm other;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &other));
+  SharedFlags flags;
+  int flag = 0;
+  for (Places places : {Places::host, Places::device, Places::odd_ranks_are_host}) {
+    const bool device = places == Places::device || (places == Places::odd_ranks_are_host && rank % 2 == 0);
+    // Rank 0 is elsewhere while the others wait; they are late; or both are.
+    for (int variant = 0; variant < 3; ++variant, ++flag) {
+      Memory memory(device ? Place::device : Place::host, count * sizeof(int));
+      const std::vector<int> mine(count, rank + variant);
+      memory.write(mine.data(), memory.bytes());
+      std::vector<MPI_Request> requests(count, MPI_REQUEST_NULL);
+      if (rank > 0 && variant == 1) flags.await(flag);
+      if (rank > 0 && variant == 2) MUST(MPI_Barrier(other));
+      for (size_t i = 0; i < count; ++i)
+        MUST(MPI_Iallreduce(MPI_IN_PLACE, memory.data() + i * sizeof(int), 1, MPI_INT, MPI_SUM,
+                            MPI_COMM_WORLD, &requests[i]));
+      if (rank == 0) flags.raise(flag);
+      if (rank == 0 && variant != 1) MUST(MPI_Barrier(other));
+      MUST(MPI_Waitall(count, requests.data(), MPI_STATUSES_IGNORE));
+      if (rank > 0 && variant == 0) MUST(MPI_Barrier(other));
+      std::vector<int> sums(count);
+      memory.read(sums.data(), memory.bytes());
+      const int sum = size * (size - 1) / 2 + size * variant;
+      const auto wrong = std::find_if(sums.begin(), sums.end(), [&](int found) { return found != sum; });
+      EXPECT(wrong == sums.end(), "variant %d: sum %td is %d, not %d", variant, wrong - sums.begin(), *wrong,
+             sum);
+    }
+  }
+  MUST(MPI_Comm_free(&other));
+}
+
+// The host MPI refuses what is staged when it is its turn: the program's handler is told once.
+namespace {
+int errors_handled = 0;
+void count_error(MPI_Comm*, int*, ...) {
+  ++errors_handled;
+}
+}  // namespace
+
+RANK_TEST(icollectives, tell_of_an_error_once, 1) {
+  MPI_Comm comm;
+  MPI_Errhandler handler;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  MUST(MPI_Comm_create_errhandler(count_error, &handler));
+  MUST(MPI_Comm_set_errhandler(comm, handler));
+  Memory in(Place::device, sizeof(int)), out(Place::device, sizeof(int));
+  errors_handled = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  CALL(MPI_Iallreduce(in, out, 1, MPI_INT, MPI_OP_NULL, comm, &request));
+  if (request != MPI_REQUEST_NULL) CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  EXPECT(errors_handled == 1, "the handler was called %d times", errors_handled);
+  MUST(MPI_Errhandler_free(&handler));
+  MUST(MPI_Comm_free(&comm));
+}
+
+// Also of a block without elements the type may be freed at once. The root comes late, with host memory.
+RANK_TEST(icollectives, keep_the_type_of_an_empty_block, 2) {
+  SharedFlags flags;
+  MPI_Datatype pair;
+  MUST(MPI_Type_vector(2, 1, 2, MPI_INT, &pair));
+  MUST(MPI_Type_commit(&pair));
+  std::vector<int> counts(static_cast<size_t>(size), 2), offsets(counts), all(2 * counts.size(), -1);
+  counts[1] = 0;
+  for (int member = 0; member < size; ++member) offsets[static_cast<size_t>(member)] = 2 * member;
+  Memory mine(Place::device, 4 * sizeof(int));
+  const int content[] = {rank, -2, rank, -2};
+  mine.write(content, sizeof(content));
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (rank == 0) flags.await(1);
+  MUST(MPI_Igatherv(mine, rank == 1 ? 0 : 1, pair, all.data(), counts.data(), offsets.data(), MPI_INT, 0,
+                    MPI_COMM_WORLD, &request));
+  MUST(MPI_Type_free(&pair));
+  MPI_Datatype others[5];  // take its place, and are not committed
+  for (MPI_Datatype& type : others) MUST(MPI_Type_contiguous(3, MPI_DOUBLE, &type));
+  if (rank == 1) flags.raise(1);
+  MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  for (size_t i = 0; rank == 0 && i < all.size(); ++i)
+    EXPECT(all[i] == (i / 2 == 1 ? -1 : static_cast<int>(i / 2)), "item %zu is %d", i, all[i]);
+  for (MPI_Datatype& type : others) MUST(MPI_Type_free(&type));
+}
+
 // What completed belongs to the user: the buffers hold something else at once, and serve the next round.
 RANK_TEST(icollectives, give_their_buffers_back, 1) {
   const Team world(MPI_COMM_WORLD);

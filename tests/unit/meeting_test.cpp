@@ -67,5 +67,26 @@ TEST_F(Three, may_withdraw_until_it_is_decided) {
   EXPECT_EQ(members_[1]->withdraw(number_), Outcome::nccl);
 }
 
+// A member goes to the host MPI beyond the words that are kept; those that follow come to the same decisions,
+// and those that it has a word for are as it said.
+TEST_F(Three, follow_one_that_goes_ahead) {
+  using enum Vote;
+  for (uint64_t number = 1; members_[0]->may_arrive(number); ++number) members_[0]->arrive(number, device);
+  for (uint64_t number = arrivals_kept + 1; number <= 3 * arrivals_kept; ++number)
+    members_[0]->go_ahead(number);
+  for (number_ = 1; number_ <= 3 * arrivals_kept; ++number_) {
+    for (int behind : {1, 2}) {
+      auto& member = members_[static_cast<size_t>(behind)];
+      ASSERT_TRUE(member->may_arrive(number_));
+      member->arrive(number_, device);
+    }
+    const Outcome wanted = number_ <= arrivals_kept ? Outcome::gpu : Outcome::staged;
+    for (int behind : {1, 2}) EXPECT_EQ(members_[static_cast<size_t>(behind)]->outcome(number_), wanted);
+    for (auto& member : members_) member->pass(number_);
+  }
+  EXPECT_TRUE(members_[0]->may_arrive(number_));
+  EXPECT_EQ(members_[0]->outcome(number_), Outcome::undecided);
+}
+
 }  // namespace
 }  // namespace fairlead::coll

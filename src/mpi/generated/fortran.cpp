@@ -494,6 +494,24 @@ FAIRLEAD_ENTRIES(Intercomm_create_from_groups, intercomm_create_from_groups, INT
   if (error.none()) meet_on(Comm::from(newintercomm));
 }
 
+FAIRLEAD_ENTRIES(Comm_idup, comm_idup, COMM_IDUP, (Integer* comm, Integer* newcomm, Integer* request,
+                 Integer* ierror),
+                 (comm, newcomm, request, ierror)) {
+  CallRecord record(Function::Comm_idup);
+  if (!watching()) return host(comm, newcomm, request, ierror);
+  await_turn(Comm::from(comm));
+  host(comm, newcomm, request, ierror);
+}
+
+FAIRLEAD_ENTRIES(Comm_idup_with_info, comm_idup_with_info, COMM_IDUP_WITH_INFO, (Integer* comm, Integer* info,
+                 Integer* newcomm, Integer* request, Integer* ierror),
+                 (comm, info, newcomm, request, ierror)) {
+  CallRecord record(Function::Comm_idup_with_info);
+  if (!watching()) return host(comm, info, newcomm, request, ierror);
+  await_turn(Comm::from(comm));
+  host(comm, info, newcomm, request, ierror);
+}
+
 FAIRLEAD_ENTRIES(Comm_free, comm_free, COMM_FREE, (Integer* comm, Integer* ierror),
                  (comm, ierror)) {
   if (only_looks_on()) return host(comm, ierror);

@@ -253,6 +253,21 @@ extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_create_from_groups(MPI_Group local_
   return result;
 }
 
+extern "C" FAIRLEAD_EXPORT int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
+  CallRecord record(Function::Comm_idup);
+  if (!watching()) return real.Comm_idup(comm, newcomm, request);
+  await_turn(comm);
+  return real.Comm_idup(comm, newcomm, request);
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm,
+    MPI_Request* request) {
+  CallRecord record(Function::Comm_idup_with_info);
+  if (!watching()) return real.Comm_idup_with_info(comm, info, newcomm, request);
+  await_turn(comm);
+  return real.Comm_idup_with_info(comm, info, newcomm, request);
+}
+
 extern "C" FAIRLEAD_EXPORT int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[],
     const int periods[], int reorder, MPI_Comm* comm_cart) {
   CallRecord record(Function::Cart_create);
