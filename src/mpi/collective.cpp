@@ -17,7 +17,7 @@ namespace {
 void drop_send(CollectiveCall* call) {
   call->sendbuf = nullptr;
   call->sendcount = 0;
-  if (call->function != Collective::reduce) call->sendtype = MPI_DATATYPE_NULL;
+  call->sendtype = MPI_DATATYPE_NULL;
 }
 
 void drop_receive(CollectiveCall* call) {
@@ -37,7 +37,8 @@ void drop_insignificant(CollectiveCall* call, const Place& place) {
     case Collective::gather:
     case Collective::gatherv:
     case Collective::reduce:
-      if (!leaf) drop_send(call);
+      // MPICH 4.0 looks at the buffer that a reduction does not send from.
+      if (!leaf && call->function != Collective::reduce) drop_send(call);
       if (!root) drop_receive(call);
       return;
     case Collective::scatter:

@@ -124,6 +124,7 @@ def draw(path, trace, span=None):
     start, end = min(times), max(times)
     first, last = (start + span[0], start + span[1]) if span else (start, end)
     tracks = tracks_of(events)
+    rows = stack(tracks)
     if not any(track.within(first, last) for track in tracks.values()):
         raise usage(f"--time: nothing happens then in {path}, which lasts {end - start:.0f} us")
     about = trace.get("otherData", {})
@@ -136,13 +137,18 @@ def draw(path, trace, span=None):
     caption = (f"{what}: {about.get('ranks', '?')} ranks, {messages}"
                + (f"; {about['dropped_events']} events were dropped" if about.get("dropped_events") else ""))
     with pyplot.rc_context(STYLE):
-        return laid_out(caption, tracks, lines, (first, last, first - start if span else 0))
+        return laid_out(caption, tracks, rows, lines, (first, last, first - start if span else 0))
 
 
-def laid_out(caption, tracks, lines, window):
+def stack(tracks):
+    """Puts each below the one before; lines between them need to know where. Returns the height of all."""
     rows = 0
     for track in tracks.values():
         track.top, rows = rows, rows + track.depth + 0.25
+    return rows
+
+
+def laid_out(caption, tracks, rows, lines, window):
     first, last, after_start = window
     length = max(last - first, 1e-3)
     colours = colours_of(tracks)
