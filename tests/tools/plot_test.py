@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -217,6 +218,14 @@ class Pictures(PlotTest):
         for text in ("Time-line of a job", "MPI_Send", "MPI_Recv", "copy", "halo $x_1$", "time (ms)", "rank 0 on node: 1"):
             self.assertIn(text, said)
         self.assertIn("2 ranks, 1 messages; 3 events were dropped", " ".join(said))
+
+    def test_a_message_leads_from_the_row_of_its_sender_to_that_of_its_receiver(self):
+        with open(self.file("trace.json"), "w") as file:
+            json.dump(trace(), file)
+        self.plot(self.file("trace.json"), "-o", self.file("a.svg"))
+        lines = re.search(r'<g id="LineCollection_1">.*?</g>', self.read("a.svg"), re.DOTALL)[0]
+        (_, start), (_, end) = re.findall(r"[ML] ([\d.]+) ([\d.]+)", lines)
+        self.assertGreater(float(end), float(start))  # downwards
 
     def test_png(self):
         self.plot(sample("allreduce"), "-o", self.file("a.PNG"))
