@@ -8,13 +8,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <vector>
 
 #include "datatype/move.h"
-#include "random_layout.h"
+#include "random_tree.h"
 
 namespace fairlead::datatype {
 namespace {
@@ -22,31 +21,15 @@ namespace {
 using device::Error;
 using random_layout::Generator;
 using random_layout::Node;
+using random_layout::seed;
+using random_layout::tree_of;
 using Bytes = std::vector<unsigned char>;
-
-uint64_t seed() {
-  const char* given = std::getenv("TEST_SEED");
-  return given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-}
 
 device::Runtime& gpu() {
   return *device::runtime();
 }
 
 #define ASSERT_SUCCESS(call) ASSERT_EQ(call, Error::none) << gpu().error_text()
-
-Tree tree_of(const Node& node) {
-  if (node.kind == Node::Kind::basic) return Tree::of_bytes(node.bytes);
-  if (node.kind == Node::Kind::vector)
-    return tree_of(node.children[0])
-        .repeated(node.block, node.children[0].extent)
-        .repeated(node.count, node.stride);
-  std::vector<Tree> parts;
-  for (size_t i = 0; i < node.children.size(); ++i)
-    parts.push_back(
-        tree_of(node.children[i]).repeated(node.blocks[i], node.children[i].extent).shifted(node.offsets[i]));
-  return Tree::sequence(std::move(parts));
-}
 
 // The same bytes on the device and on the host, the first element somewhere inside.
 class Buffer {

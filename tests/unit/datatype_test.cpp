@@ -6,36 +6,19 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <vector>
 
 #include "datatype/plan.h"
-#include "random_layout.h"
+#include "random_tree.h"
 
 namespace fairlead::datatype {
 namespace {
 
 using random_layout::Generator;
 using random_layout::Node;
-
-uint64_t seed() {
-  const char* given = std::getenv("TEST_SEED");
-  return given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-}
-
-Tree tree_of(const Node& node) {
-  if (node.kind == Node::Kind::basic) return Tree::of_bytes(node.bytes);
-  if (node.kind == Node::Kind::vector)
-    return tree_of(node.children[0])
-        .repeated(node.block, node.children[0].extent)
-        .repeated(node.count, node.stride);
-  std::vector<Tree> parts;
-  for (size_t i = 0; i < node.children.size(); ++i)
-    parts.push_back(
-        tree_of(node.children[i]).repeated(node.blocks[i], node.children[i].extent).shifted(node.offsets[i]));
-  return Tree::sequence(std::move(parts));
-}
+using random_layout::seed;
+using random_layout::tree_of;
 
 TEST(datatype, every_byte_of_a_random_layout_is_where_a_walk_finds_it) {
   const uint64_t first_seed = seed();
