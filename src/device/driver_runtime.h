@@ -254,6 +254,7 @@ class DriverRuntime : public Runtime {
       int least = 0, greatest = 0;
       Error error =
           kind == StreamKind::urgent ? call(api_.stream_priorities, &least, &greatest) : Error::none;
+      record->priority = greatest;
       if (error == Error::none) error = call(api_.stream_create, &record->handle, flags, greatest);
       if (error == Error::out_of_memory) {
         record->handle = {};
@@ -267,7 +268,10 @@ class DriverRuntime : public Runtime {
   Error destroy_stream(Stream stream) override {
     std::unique_ptr<StreamRecord> record(record_of(stream));
     if (record->handle == typename Abi::Stream{}) return Error::none;
-    return on(record->device, [&] { return call(api_.stream_destroy, record->handle); });
+    return on(record->device, [&] {
+      release(&record->launcher);
+      return call(api_.stream_destroy, record->handle);
+    });
   }
 
   void* native(Stream stream) const override { return record_of(stream)->handle; }
@@ -418,10 +422,8 @@ class DriverRuntime : public Runtime {
 
   Error launch(Kernel kernel, unsigned grid, unsigned block, void** arguments, Stream stream) override {
     auto* record = reinterpret_cast<KernelRecord*>(kernel);
-    return on(record->device, [&] {
-      return call(api_.launch, record->function, grid, 1u, 1u, block, 1u, 1u, 0u, record_of(stream)->handle,
-                  arguments, static_cast<void**>(nullptr));
-    });
+    return on(record->device,
+              [&] { return launch_on(record->function, grid, block, arguments, *record_of(stream)); });
   }
 
  protected:
@@ -434,6 +436,13 @@ class DriverRuntime : public Runtime {
   };
 
   explicit DriverRuntime(const Abi& api) : api_(api), virtual_(api_) {}
+
+  struct StreamRecord {
+    typename Abi::Stream handle{};
+    int device = 0;
+    int priority = 0;
+    typename Abi::Launcher launcher{};
+  };
 
   // Makes a device that exists current for this thread, and back.
   virtual Error enter(int device, Entered* entered) = 0;
@@ -451,6 +460,12 @@ class DriverRuntime : public Runtime {
   }
   virtual Error copy_2d_on(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                            size_t height, typename Abi::Stream stream) = 0;
+  virtual Error launch_on(typename Abi::Function function, unsigned grid, unsigned block, void** arguments,
+                          StreamRecord& stream) {
+    return call(api_.launch, function, grid, 1u, 1u, block, 1u, 1u, 0u, stream.handle, arguments,
+                static_cast<void**>(nullptr));
+  }
+  virtual void release(typename Abi::Launcher*) {}
   virtual Error open_ipc(const typename Abi::IpcMemory& memory, typename Abi::Address* mapped) = 0;
   // How memory_import wants a file descriptor.
   virtual void* file_argument(int* file) { return reinterpret_cast<void*>(static_cast<intptr_t>(*file)); }
@@ -527,10 +542,6 @@ class DriverRuntime : public Runtime {
   VirtualMemory<Abi> virtual_;
 
  private:
-  struct StreamRecord {
-    typename Abi::Stream handle{};
-    int device = 0;
-  };
   struct KernelRecord {
     typename Abi::Function function{};
     int device = 0;

@@ -19,6 +19,7 @@ struct HipAbi {
   using Module = struct HipModule*;
   using Function = struct HipFunction*;
   using MemoryHandle = struct HipMemoryHandle*;
+  struct Launcher {};
   struct Uuid {
     char bytes[16];
   };

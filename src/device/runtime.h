@@ -74,7 +74,8 @@ struct CopyItem {
 
 // Whose work a stream carries. An application's stream is one as cudaStreamCreate and hipStreamCreate make
 // them: it and the default stream wait for each other. The library's never wait for an application's. Kernels
-// of an urgent one start as soon as any block of another kernel ends, not behind all of them.
+// of an urgent one start as soon as any block of another kernel ends, not behind all of them; one thread at a
+// time launches them.
 enum class StreamKind : uint8_t { library, urgent, application };
 
 using Stream = struct OpaqueStream*;

@@ -31,6 +31,13 @@ struct Functions : CudaAbi {
 static_assert(CudaAbi::source_order_stream == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
 static_assert(sizeof(CudaAbi::CopyAttributes) == sizeof(CUmemcpyAttributes));
 static_assert(offsetof(CudaAbi::CopyAttributes, flags) == offsetof(CUmemcpyAttributes, flags));
+static_assert(sizeof(CudaAbi::KernelNode) == sizeof(CUDA_KERNEL_NODE_PARAMS));
+static_assert(offsetof(CudaAbi::KernelNode, block) == offsetof(CUDA_KERNEL_NODE_PARAMS, blockDimX));
+static_assert(offsetof(CudaAbi::KernelNode, arguments) == offsetof(CUDA_KERNEL_NODE_PARAMS, kernelParams));
+static_assert(offsetof(CudaAbi::KernelNode, context) == offsetof(CUDA_KERNEL_NODE_PARAMS, ctx));
+static_assert(sizeof(CudaAbi::NodeAttribute) == sizeof(CUkernelNodeAttrValue));
+static_assert(offsetof(CUkernelNodeAttrValue, priority) == 0);
+static_assert(CudaAbi::attribute_priority == CU_KERNEL_NODE_ATTRIBUTE_PRIORITY);
 #endif
 
 static_assert(driver_result::success == CUDA_SUCCESS);
