@@ -13,7 +13,7 @@
 
 #pragma once
 
-#include <deque>
+#include <list>
 
 #include "coll/work.h"
 #include "datatype/move.h"
@@ -64,13 +64,13 @@ class GpuCollective {
 
   enum class Step { meeting, mapping, readying, running, joining, bringing_back, over } step_ = Step::meeting;
   bool reached_ = false;                     // what this rank needs of the others
-  std::deque<device::MappedMemory> mapped_;  // before what uses it
+  std::list<device::MappedMemory> mapped_;  // before what uses it
   std::vector<char*> sources_, targets_;     // of each member, as this process sees them
   std::vector<void*> pooled_;
   void* target_copy_ = nullptr;
-  std::deque<kernels::KernelRun> kernels_;
-  std::deque<datatype::Move> copying_;  // between this rank's memory and the pool
-  std::deque<datatype::Move> moves_;
+  std::list<kernels::KernelRun> kernels_;
+  std::list<datatype::Move> copying_;  // between this rank's memory and the pool
+  std::list<datatype::Move> moves_;
   // How each piece is fetched; by neither before it starts.
   struct Way {
     datatype::Move* move = nullptr;

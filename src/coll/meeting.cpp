@@ -42,19 +42,41 @@ SlotHeader* Hall::slot(int64_t number) const {
   return reinterpret_cast<SlotHeader*>(memory_.data() + slot_bytes(ranks_) * static_cast<size_t>(number));
 }
 
-int64_t Hall::take(int members) {
+int64_t Hall::take(int members, Heir heir) {
   int64_t count = slots_per_rank(ranks_);
   for (int64_t tried = 0; tried < count; ++tried) {
     int64_t number = my_rank_ * count + (search_from_ + tried) % count;
     SlotHeader* header = slot(number);
     if (header->members && header->left.load(std::memory_order_acquire) < header->members) continue;
     size_t used = sizeof(SlotHeader) + static_cast<size_t>(members) * sizeof(MemberArea);
+    uint64_t times_taken = header->times_taken + 1;
+    header->heir_of.store(0, std::memory_order_seq_cst);
     std::fill_n(reinterpret_cast<unsigned char*>(header), used, static_cast<unsigned char>(0));
     header->members = static_cast<uint32_t>(members);
+    header->times_taken = times_taken;
+    header->heir_number.store(heir.number, std::memory_order_release);
+    header->heir_of.store(heir.parent, std::memory_order_release);
     search_from_ = (number + 1) % count;
     return number;
   }
   return -1;
+}
+
+int64_t Hall::find(int rank, Heir heir) const {
+  int64_t count = slots_per_rank(ranks_);
+  for (int64_t number = rank * count; number < (rank + 1) * count; ++number) {
+    const SlotHeader* header = slot(number);
+    // Its rank may be giving it to others: then the parent changes before the number does.
+    if (header->heir_of.load(std::memory_order_acquire) == heir.parent &&
+        header->heir_number.load(std::memory_order_acquire) == heir.number &&
+        header->heir_of.load(std::memory_order_acquire) == heir.parent)
+      return number;
+  }
+  return -1;
+}
+
+uint64_t Hall::name(int64_t slot_number) const {
+  return static_cast<uint64_t>(slot_number + 1) << 40 | slot(slot_number)->times_taken;
 }
 
 size_t Hall::taken_by_me() const {
@@ -88,20 +110,25 @@ Outcome Meeting::decide(uint64_t number, Outcome outcome) {
   return static_cast<Outcome>(seen % 4);
 }
 
-Outcome Meeting::outcome(uint64_t number) {
-  uint64_t seen = slot_->decisions[number % arrivals_kept].load(std::memory_order_acquire);
-  if (seen / 4 == number) return static_cast<Outcome>(seen % 4);
+Outcome Meeting::outcome(uint64_t number, Votes votes) {
+  auto decide = [&](Outcome outcome) {
+    return votes == Votes::stand ? outcome : this->decide(number, outcome);
+  };
+  if (votes == Votes::may_be_withdrawn) {
+    uint64_t seen = slot_->decisions[number % arrivals_kept].load(std::memory_order_acquire);
+    if (seen / 4 == number) return static_cast<Outcome>(seen % 4);
+  }
   bool all_here = true, device = false, nccl = true;
   for (int member = 0; member < members_; ++member) {
     Vote its = vote(member, number);
-    if (its == Vote::host || its == Vote::staged) return decide(number, Outcome::staged);
+    if (its == Vote::host || its == Vote::staged) return decide(Outcome::staged);
     all_here &= its != Vote::none;
     device |= its == Vote::device || its == Vote::nccl;
     nccl &= its == Vote::nccl;
   }
   if (!all_here) return Outcome::undecided;
-  if (nccl) return decide(number, Outcome::nccl);
-  return decide(number, device ? Outcome::gpu : Outcome::staged);
+  if (nccl) return decide(Outcome::nccl);
+  return decide(device ? Outcome::gpu : Outcome::staged);
 }
 
 std::vector<int> Meeting::missing(uint64_t number) {

@@ -68,9 +68,18 @@ struct alignas(64) MemberArea {
   Record records[records_kept];
 };
 
+// A communicator by its descent, which its members know without a message: what it is a duplicate of, by
+// Hall::name(), and which of its duplicates.
+struct Heir {
+  uint64_t parent = 0;  // 0: of none
+  uint64_t number = 0;
+};
+
 struct alignas(64) SlotHeader {
   std::atomic<uint32_t> left;                      // members that are gone for good
   uint32_t members;                                // 0: a free slot
+  uint64_t times_taken;
+  std::atomic<uint64_t> heir_of, heir_number;
   std::atomic<uint64_t> decisions[arrivals_kept];  // number * 4 + outcome
   NcclId nccl_id;                     // of the members' communicator of NCCL, by the first of them
   std::atomic<uint32_t> nccl_failed;  // on some member: none uses NCCL any more
@@ -86,7 +95,11 @@ class Hall {
   Hall(node::SharedMemory memory, int ranks, int my_rank);
 
   // A cleared slot for this many members, of which this rank is the first; -1 when all are taken.
-  int64_t take(int members);
+  int64_t take(int members, Heir heir = {});
+  // The slot that this rank of the node took for the heir; -1 when there is none.
+  int64_t find(int rank, Heir heir) const;
+  // Of a slot as it is taken now; no two are alike, and none is 0.
+  uint64_t name(int64_t slot) const;
   SlotHeader* slot(int64_t number) const;
   size_t taken_by_me() const;
 
@@ -116,8 +129,10 @@ class Meeting {
   }
   // Where it may not arrive, it still may go to the host MPI at once: it has arrived at all before this one.
   void go_ahead(uint64_t number) { area(me_).ahead.store(number, std::memory_order_release); }
-  // Decides if that is possible now.
-  Outcome outcome(uint64_t number);
+  // Decides if that is possible now. Where nobody may withdraw, as from a blocking call, all members see the
+  // same in the votes, and no word need be agreed on.
+  enum class Votes { may_be_withdrawn, stand };
+  Outcome outcome(uint64_t number, Votes votes = Votes::may_be_withdrawn);
   // Decides `staged` unless it is decided already; says what it is.
   Outcome withdraw(uint64_t number) { return decide(number, Outcome::staged); }
   // This rank looks at nothing of this collective, and of those before it, any more.

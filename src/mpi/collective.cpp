@@ -88,15 +88,17 @@ int raise(MPI_Comm comm, int error = MPI_ERR_OTHER) {
 }
 
 int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInHost& host) {
-  StagedBuffers staged;
-  if (!staged.load(regions)) return raise(call.comm);
+  StagedBuffers staged(regions);
+  if (!staged.valid()) return raise(call.comm);
+  // The others count on this rank, also where its bytes cannot be read.
+  bool loaded = staged.load(regions);
   int result;
   {
     Parked parked;
     result = host(staged.send_argument(call), staged.receive_argument(call));
   }
   if (result != MPI_SUCCESS) return result;
-  return staged.store(regions) ? MPI_SUCCESS : raise(call.comm);
+  return loaded && staged.store(regions) ? MPI_SUCCESS : raise(call.comm);
 }
 
 }  // namespace
@@ -133,10 +135,10 @@ int detail::run_collective(const CollectiveCall& call, const RunInHost& host) {
     return result == MPI_SUCCESS ? result : raise(call.comm);
   }
   point->join();
-  CollectiveOperation operation(point, call, regions, nullptr);
+  CollectiveOperation operation(point, call, std::move(regions), nullptr);
   int result = run(operation, MPI_STATUS_IGNORE);
   if (!operation.must_stage()) return result;
-  result = run_in_host(call, regions, host);
+  result = run_in_host(call, operation.regions(), host);
   operation.note_staged();
   return result;
 }
@@ -149,18 +151,25 @@ int detail::start_collective(const CollectiveCall& call, MPI_Request* request, c
 }
 
 // Each start is a nonblocking call. Not on a persistent request of the host MPI: completion calls poll, and
-// polling those does not complete them in MPICH 5.0.
-int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host) {
+// polling those does not complete them in MPICH 5.0. Those of an inter-communicator share it, and must be
+// started in one order.
+int init_collective(CollectiveCall call, MPI_Request* request, const StartOn& host) {
   std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
   if (names_no_root(call, point->place())) return raise(call.comm, MPI_ERR_ROOT);
   drop_insignificant(&call, point->place());
   Regions regions = regions_of(call, point->place());
   if (is_refused(regions)) return refuse_device_memory(call.comm);
-  point->join();
+  std::shared_ptr<MPI_Comm> comm =
+      point->place().inter ? std::make_shared<MPI_Comm>(call.comm) : point->lend_duplicate();
+  if (!comm) return raise(call.comm);
   MPI_Request token;
   if (int result = make_token(&token); result != MPI_SUCCESS) return result;
-  hand_out_persistent(std::make_unique<CollectiveOperation>(point, call, std::move(regions), host), token,
-                      request);
+  StartInHost start = [host, comm](const void* sendbuf, void* recvbuf, MPI_Request* own) {
+    return host(*comm, sendbuf, recvbuf, own);
+  };
+  hand_out_persistent(
+      std::make_unique<CollectiveOperation>(meeting_point_of(*comm), call, std::move(regions), start), token,
+      request);
   return MPI_SUCCESS;
 }
 
@@ -201,8 +210,8 @@ int reduce_local(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype da
   regions.read.add(0, count, datatype);
   regions.written.add(0, count, datatype);
   regions.written_is_read = true;
-  StagedBuffers staged;
-  if (!staged.load(regions)) return raise(MPI_COMM_SELF);
+  StagedBuffers staged(regions);
+  if (!staged.valid() || !staged.load(regions)) return raise(MPI_COMM_SELF);
   if (int result = (real.*slot)(staged.read(), staged.written(), count, datatype, op); result != MPI_SUCCESS)
     return result;
   return staged.store(regions) ? MPI_SUCCESS : raise(MPI_COMM_SELF);

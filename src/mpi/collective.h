@@ -35,7 +35,9 @@ int start_collective(CollectiveCall call, MPI_Request* request, const Host& host
   return host(call.sendbuf, call.recvbuf, request);
 }
 
-// The persistent form; `host` is the nonblocking one, which each start calls.
-int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host);
+// The persistent form; `host` is the nonblocking one, which each start calls, on a communicator of its own.
+using StartOn =
+    std::function<int(MPI_Comm comm, const void* sendbuf, void* recvbuf, MPI_Request* request)>;
+int init_collective(CollectiveCall call, MPI_Request* request, const StartOn& host);
 
 }  // namespace fairlead::mpi

@@ -73,6 +73,12 @@ void CollectiveOperation::advance_on_gpu() {
   if (step_ == Step::on_gpu) run_on_gpu();
 }
 
+// A persistent collective needs it again.
+coll::Work CollectiveOperation::take_work() {
+  if (start_in_host_) return work_;
+  return std::move(work_);
+}
+
 void CollectiveOperation::arrive() {
   if (!point_->known()) return;
   coll::Meeting* meeting = point_->meeting();
@@ -88,7 +94,7 @@ void CollectiveOperation::arrive() {
   if (work_.nccl && point_->nccl().may_run(number_, work_.device)) {
     vote = Vote::nccl;
   } else if (shows) {
-    gpu_.emplace(*engine().node(), *meeting, point_->node_ranks(), number_, work_);
+    gpu_.emplace(*engine().node(), *meeting, point_->node_ranks(), number_, take_work());
     if (!gpu_->expose()) vote = Vote::staged;
   }
   arrived_with_ = vote;
@@ -97,7 +103,9 @@ void CollectiveOperation::arrive() {
 }
 
 void CollectiveOperation::decide() {
-  Outcome outcome = point_->meeting()->outcome(number_);
+  using Votes = coll::Meeting::Votes;
+  Outcome outcome =
+      point_->meeting()->outcome(number_, start_in_host_ ? Votes::may_be_withdrawn : Votes::stand);
   switch (outcome) {
     case Outcome::undecided:
       return complain_of_missing();
@@ -116,7 +124,7 @@ void CollectiveOperation::decide() {
 }
 
 void CollectiveOperation::show_late() {
-  gpu_.emplace(*engine().node(), *point_->meeting(), point_->node_ranks(), number_, work_);
+  gpu_.emplace(*engine().node(), *point_->meeting(), point_->node_ranks(), number_, take_work());
   gpu_->expose(has_work_);
 }
 
@@ -163,7 +171,10 @@ void CollectiveOperation::take_turn() {
     return over(MPI_SUCCESS);
   }
   int result = MPI_ERR_OTHER;
-  if (staged_.load(regions_)) {
+  staged_ = StagedBuffers(regions_);
+  if (staged_.valid()) {
+    // The others count on this rank, also where its bytes cannot be read.
+    loaded_ = staged_.load(regions_);
     result = start_in_host_(staged_.send_argument(call_), staged_.receive_argument(call_), &message_);
     raised_ = result != MPI_SUCCESS;
   }
@@ -179,7 +190,7 @@ void CollectiveOperation::finish_in_host() {
   int result = real.Test(&message_, &here, MPI_STATUS_IGNORE);
   if (!here && result == MPI_SUCCESS) return;
   raised_ = result != MPI_SUCCESS;
-  if (result == MPI_SUCCESS && !staged_.store(regions_)) result = MPI_ERR_OTHER;
+  if (result == MPI_SUCCESS && !(loaded_ && staged_.store(regions_))) result = MPI_ERR_OTHER;
   went(Traffic::collective_staged);
   over(result);
 }

@@ -38,6 +38,7 @@ class CollectiveOperation : public Operation {
 
   // Of a blocking call that is complete.
   bool must_stage() const { return must_stage_; }
+  const Regions& regions() const { return regions_; }
   // The caller has staged it.
   void note_staged();
   // The same as advance(), but makes no host MPI call: for a thread of ours, while the program's is
@@ -45,6 +46,7 @@ class CollectiveOperation : public Operation {
   void advance_on_gpu();
 
  private:
+  coll::Work take_work();
   void arrive();
   void decide();
   void show_late();
@@ -78,6 +80,7 @@ class CollectiveOperation : public Operation {
   } step_ = Step::arriving;
   std::optional<coll::GpuCollective> gpu_;
   StagedBuffers staged_;
+  bool loaded_ = false;
   Patience patience_;
   int error_ = MPI_SUCCESS;
   bool raised_ = false;  // the error, by the host MPI

@@ -232,7 +232,10 @@ def around(form, value):
         before += [f"await_turn({value(p)});" for p in form.row.parameters if p.type == "MPI_Comm" and not p.stars]
     if form.row.call == "blocks":
         before.append("Parked parked;")
-    # The members of a new communicator agree at once where its collectives meet.
+    # The members of a new communicator agree at once where its collectives meet; those of one that a nonblocking
+    # call makes find it by what it is a duplicate of.
+    if form.row.name in ("Comm_idup", "Comm_idup_with_info"):
+        before.append(f"Duplicating duplicating({value(form.row.parameters[0])});")
     made = [p for p in form.row.parameters if p.type == "MPI_Comm" and p.stars and p.name != "comm"]
     after = [f"meet_on({value(made[0])});"] if made and form.row.call == "blocks" else []
     if form.name in TAKING_MEMORY_KINDS:
@@ -301,7 +304,8 @@ def collective(form):
         passed.remove("info")
     buffers = " ".join(["const void*", *(["sendbuf"] if "sendbuf" in passed else [])])
     buffers += ", " + " ".join(["void*", *(["recvbuf"] if "recvbuf" in passed else [])])
-    call = f"return {verb}(call{', request' if request else ''}, [=]({buffers}{request}) {{"
+    comm = "MPI_Comm comm, " if persistent else ""
+    call = f"return {verb}(call{', request' if request else ''}, [=]({comm}{buffers}{request}) {{"
     body = [f"CallRecord record(Function::{form.name});",
             f"if (!watching()) return real.{form.name}({arguments});", *arrays, *fields, call,
             f"  return real.{in_host}({', '.join(passed)});", "});"]

@@ -93,11 +93,15 @@ bool complain_unless(bool done) {
 
 }  // namespace
 
+StagedBuffers::StagedBuffers(const Regions& regions)
+    : read_(regions.read), written_(regions.written), both_empty_(regions.bytes() == 0) {}
+
+bool StagedBuffers::valid() const {
+  return complain_unless(read_.valid() && written_.valid());
+}
+
 bool StagedBuffers::load(const Regions& regions) {
-  read_ = HostImage(regions.read);
-  written_ = HostImage(regions.written);
-  both_empty_ = regions.bytes() == 0;
-  return complain_unless(read_.valid() && written_.valid() && read_.load(regions.read) &&
+  return complain_unless(read_.load(regions.read) &&
                          (!regions.written_is_read || written_.load(regions.written)));
 }
 

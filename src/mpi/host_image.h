@@ -38,7 +38,12 @@ class HostImage {
 // The images of both buffers of a call.
 class StagedBuffers {
  public:
-  // Makes and fills them; false, with a line in the log, when that is impossible.
+  StagedBuffers() = default;
+  explicit StagedBuffers(const Regions& regions);
+
+  // False, with a line in the log, when there is no memory for them.
+  bool valid() const;
+  // Fills them; false, with a line in the log, when that is impossible.
   bool load(const Regions& regions);
   // Writes back what the host MPI has done; false, with a line in the log, when that is impossible.
   bool store(const Regions& regions) const;

@@ -35,8 +35,21 @@ int forget(MPI_Comm, int, void* value, void*) {
   return MPI_SUCCESS;
 }
 
+// What the duplicate that this thread is making will inherit.
+thread_local Kept expected;
+
+int inherit(MPI_Comm, int, void*, void*, void* inherited, int* inherits) {
+  *inherits = expected != nullptr;
+  if (expected) *static_cast<void**>(inherited) = new Kept(std::move(expected));
+  expected.reset();
+  return MPI_SUCCESS;
+}
+
 Kept find_or_make(MPI_Comm comm) {
-  return *attribute_of<Kept>(comm, keyval, [&] { return new Kept(std::make_shared<MeetingPoint>(comm)); });
+  Kept kept =
+      *attribute_of<Kept>(comm, keyval, [&] { return new Kept(std::make_shared<MeetingPoint>(comm)); });
+  kept->belongs_to(comm);
+  return kept;
 }
 
 }  // namespace
@@ -47,6 +60,13 @@ MeetingPoint::MeetingPoint(MPI_Comm comm)
   for (int member = 0; member < place_.size; ++member)
     node_ranks_.push_back(engine().node()->node_rank_of_world(rank_in_world(comm, member)));
 }
+
+MeetingPoint::MeetingPoint(const MeetingPoint& parent, coll::Heir heir)
+    : comm_(MPI_COMM_NULL),
+      place_(parent.place_),
+      node_ranks_(parent.node_ranks_),
+      heir_(heir),
+      uniform_kinds_(parent.uniform_kinds_) {}
 
 int MeetingPoint::world_rank(int member) const {
   return engine().node()->world_rank(node_ranks_[static_cast<size_t>(member)]);
@@ -65,6 +85,10 @@ bool MeetingPoint::begin_joining() {
   if (join_ != Join::not_begun) return false;
   join_ = may_meet() ? Join::begun : Join::over;
   if (join_ == Join::over) return false;
+  if (heir_) {
+    slot_ = hall->find(node_ranks_[0], *heir_);
+    return false;
+  }
   if (place_.rank == 0) slot_ = hall->take(place_.size);
   return place_.size > 1;
 }
@@ -110,6 +134,29 @@ void MeetingPoint::pass_by() {
   meeting_->pass(number);
 }
 
+// Another member may still hold the one that is chosen: for a request that can be started no more, since the
+// first member has freed it.
+std::shared_ptr<MPI_Comm> MeetingPoint::lend_duplicate() {
+  await_turn(comm_);
+  Parked parked;
+  auto idle = std::find_if(lent_.begin(), lent_.end(), [](const auto& one) { return one.use_count() == 1; });
+  int chosen = static_cast<int>(idle - lent_.begin());
+  real.Bcast(&chosen, 1, MPI_INT, 0, comm_);
+  if (chosen == static_cast<int>(lent_.size())) {
+    MPI_Comm duplicate = MPI_COMM_NULL;
+    if (real.Comm_dup(comm_, &duplicate) != MPI_SUCCESS) return nullptr;
+    meet_on(duplicate);
+    lent_.push_back(std::make_shared<MPI_Comm>(duplicate));
+  }
+  return lent_[static_cast<size_t>(chosen)];
+}
+
+coll::Heir MeetingPoint::expect_duplicate() {
+  coll::Heir heir{hall->name(slot_), ++duplicates_};
+  if (place_.rank == 0) hall->take(place_.size, heir);
+  return heir;
+}
+
 Levels& MeetingPoint::levels() {
   if (!levels_) {
     await_turn(comm_);
@@ -136,13 +183,24 @@ void await_turn(MPI_Comm comm) {
   for (Backoff backoff; !point->all_cleared(); backoff.pause()) engine().progress();
 }
 
+Duplicating::Duplicating(MPI_Comm comm) {
+  if (comm == MPI_COMM_NULL || !hall) return;
+  std::shared_ptr<MeetingPoint> parent = meeting_point_of(comm);
+  if (parent->joined() && parent->meeting())
+    expected = std::make_shared<MeetingPoint>(*parent, parent->expect_duplicate());
+}
+
+Duplicating::~Duplicating() {
+  expected.reset();
+}
+
 void meet_on(MPI_Comm comm) {
   if (comm != MPI_COMM_NULL && hall) meeting_point_of(comm)->join();
 }
 
 void open_meetings(std::unique_ptr<coll::Hall> opened) {
   hall = std::move(opened);
-  PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, nullptr);
+  PMPI_Comm_create_keyval(inherit, forget, &keyval, nullptr);
 }
 
 void close_meetings() {

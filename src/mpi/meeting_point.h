@@ -5,8 +5,10 @@
 // it goes when the communicator goes; an operation that is still under way keeps it alive.
 //
 // A communicator meets if all its members are ranks of this node, known to each other. They agree on a place
-// in the node's hall by one message of the host MPI when the communicator is made, or, of those that Fairlead
-// does not see being made, at its first collective.
+// in the node's hall by one message of the host MPI when the communicator is made. MPI_Comm_idup may not wait
+// for one: the first member takes the place before the call, and the others find it by what the communicator
+// is a duplicate of, when they need it. Those that Fairlead does not see being made agree at their first
+// collective.
 
 #pragma once
 
@@ -47,6 +49,9 @@ class InOrder {
 class MeetingPoint {
  public:
   explicit MeetingPoint(MPI_Comm comm);
+  // Of a duplicate, whose handle is not known yet.
+  MeetingPoint(const MeetingPoint& parent, coll::Heir heir);
+  void belongs_to(MPI_Comm comm) { comm_ = comm; }
 
   // Makes sure that the members know where they meet. The first rank of them tells the others: join() waits
   // for that, start_joining() and joined() do not.
@@ -76,6 +81,13 @@ class MeetingPoint {
   bool all_cleared() const { return cleared_.all_up_to() == called_; }
   void clear(uint64_t number) { cleared_.report(number); }
 
+  // The next duplicate; the first member takes its place.
+  coll::Heir expect_duplicate();
+
+  // A duplicate of an intra-communicator for one persistent collective, whose starts may come in another order on
+  // each member (MPI 4.1, 6.13). Collective; used again once the first member needs it no more.
+  std::shared_ptr<MPI_Comm> lend_duplicate();
+
   // A call with host memory when none is open: the whole of what Fairlead does about it.
   void pass_by();
 
@@ -85,6 +97,10 @@ class MeetingPoint {
   Levels& levels();
   // The communicator goes, an operation may still keep this.
   void free_communicators() {
+    // Even if it never met: the place is given back when all have left.
+    if (heir_) joined();
+    for (const std::shared_ptr<MPI_Comm>& duplicate : lent_) PMPI_Comm_free(duplicate.get());
+    lent_.clear();
     levels_.reset();
     nccl_.reset();
   }
@@ -101,6 +117,9 @@ class MeetingPoint {
   std::vector<int> node_ranks_;
   enum class Join { not_begun, begun, over } join_ = Join::not_begun;
   int64_t slot_ = -1;
+  std::optional<coll::Heir> heir_;
+  uint64_t duplicates_ = 0;
+  std::vector<std::shared_ptr<MPI_Comm>> lent_;  // used by nobody else: free to be lent
   MPI_Request announcement_ = MPI_REQUEST_NULL;
   std::optional<coll::Meeting> meeting_;
   std::optional<coll::NcclMember> nccl_;
@@ -116,6 +135,14 @@ std::shared_ptr<MeetingPoint> meeting_point_of(MPI_Comm comm);
 // Before the host MPI does anything else that is collective over it: waits until it has seen all collectives
 // that were called before.
 void await_turn(MPI_Comm comm);
+// While the host MPI is in MPI_Comm_idup: the duplicate gets its MeetingPoint with the attributes it inherits.
+class Duplicating {
+ public:
+  explicit Duplicating(MPI_Comm comm);
+  ~Duplicating();
+  Duplicating(const Duplicating&) = delete;
+  Duplicating& operator=(const Duplicating&) = delete;
+};
 // After the host MPI made a communicator: collective over it. MPI_COMM_NULL is allowed.
 void meet_on(MPI_Comm comm);
 

@@ -104,6 +104,46 @@ RANK_TEST(communicators, duplicates, 1) {
   run_all_and_free(duplicate);
 }
 
+// A rank need not come back to MPI between its first collective on a duplicate and one that it cannot leave.
+RANK_TEST(communicators, a_duplicate_begins_with_a_nonblocking_collective, 2) {
+  for (int early = 0; early < size; ++early) {
+    MPI_Comm later = MPI_COMM_NULL;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MUST(MPI_Comm_idup(MPI_COMM_WORLD, &later, &request));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    Memory buffer(Place::device, sizeof(int));
+    buffer.write(&rank, sizeof(rank));
+    MUST(MPI_Iallreduce(MPI_IN_PLACE, buffer, 1, MPI_INT, MPI_SUM, later, &request));
+    if (rank != early) MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    MUST(MPI_Barrier(MPI_COMM_WORLD));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    int sum = 0;
+    buffer.read(&sum, sizeof(sum));
+    EXPECT(sum == size * (size - 1) / 2, "rank %d is early: the sum is %d", early, sum);
+    MUST(MPI_Comm_free(&later));
+  }
+}
+
+// A place in shared memory is given back, also where a duplicate is never used, and by many.
+RANK_TEST(communicators, duplicates_of_duplicates, 2) {
+  Memory buffer(Place::device, sizeof(int));
+  MPI_Comm last;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &last));
+  for (int i = 0; i < 1200; ++i) {
+    if (i % 50 == 0) rearm_watchdog();
+    MPI_Comm next[2];
+    MPI_Request requests[2];
+    MUST(MPI_Comm_idup(last, &next[0], &requests[0]));
+    MUST(MPI_Comm_idup(last, &next[1], &requests[1]));
+    MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    MUST(MPI_Comm_free(&next[i % 2]));
+    MUST(MPI_Comm_free(&last));
+    last = next[(i + 1) % 2];
+    if (i % 20 == 0) sum_up(last, buffer, i);
+  }
+  MUST(MPI_Comm_free(&last));
+}
+
 // A duplicate is begun behind a collective that some ranks have not come to yet, and which all must stage.
 RANK_TEST(communicators, duplicates_behind_an_open_collective, 2) {
   MPI_Comm comm;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Persistent collectives (MPI 4): made in one order, started in one order per communicator and in any order
-// on different ones, they move each round's data, in as many rounds as one likes.
+// Persistent collectives (MPI 4): made in one order and started in any, they move each round's data, in as many
+// rounds as one likes.
 
 #include <dlfcn.h>
 
@@ -17,7 +17,7 @@ using namespace ranks::coll;
 namespace {
 
 constexpr uint64_t rounds = 4;
-constexpr int communicators = 4;
+constexpr int requests_at_once = 4;
 
 bool missing() {
 #if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40200000
@@ -84,17 +84,19 @@ RANK_TEST(pcollectives, of_every_kind_move_the_data_of_each_round, 1) {
   }
 }
 
-// On each communicator one request; ranks start and complete them in orders of their own.
-RANK_TEST(pcollectives, on_different_communicators_start_in_any_order, 1) {
-  if (missing()) return;
-  constexpr Kind kinds[communicators] = {Kind::allreduce, Kind::bcast, Kind::alltoall, Kind::allgatherv};
-  std::vector<MPI_Comm> comms(communicators);
+// Ranks start and complete them in orders of their own, on different communicators and on one.
+void start_in_any_order(bool on_one_communicator) {
+  constexpr Kind kinds[requests_at_once] = {Kind::allreduce, Kind::bcast, Kind::alltoall, Kind::allgatherv};
+  std::vector<MPI_Comm> comms(requests_at_once);
   std::list<Team> teams;
   std::list<Collective> collectives;
   std::vector<Collective*> by_number;
-  std::vector<MPI_Request> requests(communicators, MPI_REQUEST_NULL);
+  std::vector<MPI_Request> requests(requests_at_once, MPI_REQUEST_NULL);
   for (size_t i = 0; i < comms.size(); ++i) {
-    MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]));
+    if (i == 0 || !on_one_communicator)
+      MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]));
+    else
+      comms[i] = comms[0];
     teams.emplace_back(comms[i]);
     by_number.push_back(
         &collectives.emplace_back(teams.back(), plan_of(kinds[i], key_of(options.seed, 90, i))));
@@ -105,13 +107,13 @@ RANK_TEST(pcollectives, on_different_communicators_start_in_any_order, 1) {
   for (uint64_t round = 0; round < 20; ++round) {
     for (Collective* collective : by_number) collective->prepare(round);
     if (round % 3 == 0) {
-      MUST(MPI_Startall(communicators, requests.data()));
+      MUST(MPI_Startall(requests_at_once, requests.data()));
     } else {
       std::shuffle(order.begin(), order.end(), random);
       for (size_t i : order) MUST(MPI_Start(&requests[i]));
     }
     if (round % 2 == 0) {
-      MUST(MPI_Waitall(communicators, requests.data(), MPI_STATUSES_IGNORE));
+      MUST(MPI_Waitall(requests_at_once, requests.data(), MPI_STATUSES_IGNORE));
     } else {
       std::shuffle(order.begin(), order.end(), random);
       for (size_t i : order) MUST(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
@@ -120,8 +122,43 @@ RANK_TEST(pcollectives, on_different_communicators_start_in_any_order, 1) {
   }
   for (size_t i = 0; i < comms.size(); ++i) {
     MUST(MPI_Request_free(&requests[i]));
-    MUST(MPI_Comm_free(&comms[i]));
+    if (i == 0 || !on_one_communicator) MUST(MPI_Comm_free(&comms[i]));
   }
+}
+
+RANK_TEST(pcollectives, on_different_communicators_start_in_any_order, 1) {
+  if (!missing()) start_in_any_order(false);
+}
+
+RANK_TEST(pcollectives, on_one_communicator_start_in_any_order, 1) {
+  if (!missing()) start_in_any_order(true);
+}
+
+// More of them than a host MPI has communicators, freed at different times on different ranks.
+RANK_TEST(pcollectives, come_and_go_in_thousands, 1) {
+  if (missing()) return;
+  const Team world(MPI_COMM_WORLD);
+  std::list<Collective> kept;
+  std::vector<MPI_Request> requests;
+  for (uint64_t i = 0; i < 2500; ++i) {
+    if (i % 100 == 0) rearm_watchdog();
+    Plan plan = plan_of(Kind::allreduce, key_of(options.seed, 91, i));
+    plan.count = 10;
+    requests.push_back(MPI_REQUEST_NULL);
+    Collective& collective = kept.emplace_back(world, plan);
+    if (!collective.call(Form::persistent, &requests.back())) return;
+    if (i % 50 == 0) {
+      collective.prepare(i);
+      MUST(MPI_Start(&requests.back()));
+      MUST(MPI_Wait(&requests.back(), MPI_STATUS_IGNORE));
+      collective.check();
+    }
+    if (requests.size() < 3 + static_cast<size_t>(rank)) continue;
+    MUST(MPI_Request_free(&requests.front()));
+    requests.erase(requests.begin());
+    kept.pop_front();
+  }
+  for (MPI_Request& request : requests) MUST(MPI_Request_free(&request));
 }
 
 // Made in one order and started in another, the same one on every rank, which the standard allows; blocking

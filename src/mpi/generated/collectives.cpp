@@ -1186,7 +1186,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MP
   CallRecord record(Function::Barrier_init);
   if (!watching()) return real.Barrier_init(comm, info, request);
   CollectiveCall call{Collective::barrier, comm};
-  return init_collective(call, request, [=](const void*, void*, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void*, void*, MPI_Request* request) {
     return real.Ibarrier(comm, request);
   });
 }
@@ -1200,7 +1200,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Bcast_init(void* buffer, int count, MPI_Datat
   call.recvcount = count;
   call.recvtype = datatype;
   call.root = root;
-  return init_collective(call, request, [=](const void*, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void*, void* recvbuf, MPI_Request* request) {
     return real.Ibcast(recvbuf, count, datatype, root, comm, request);
   });
 }
@@ -1214,7 +1214,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Bcast_init_c(void* buffer, MPI_Count count, M
   call.recvcount = count;
   call.recvtype = datatype;
   call.root = root;
-  return init_collective(call, request, [=](const void*, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void*, void* recvbuf, MPI_Request* request) {
     return real.Ibcast_c(recvbuf, count, datatype, root, comm, request);
   });
 }
@@ -1233,7 +1233,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gather_init(const void* sendbuf, int sendcoun
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Igather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
@@ -1252,7 +1253,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gather_init_c(const void* sendbuf, MPI_Count 
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Igather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
@@ -1274,7 +1276,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gatherv_init(const void* sendbuf, int sendcou
   call.rdispls = displs;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Igatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm,
       request);
   });
@@ -1297,7 +1300,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gatherv_init_c(const void* sendbuf, MPI_Count
   call.rdispls = displs;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Igatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm,
       request);
   });
@@ -1317,7 +1321,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatter_init(const void* sendbuf, int sendcou
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Iscatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
@@ -1336,7 +1341,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatter_init_c(const void* sendbuf, MPI_Count
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Iscatter_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
@@ -1358,7 +1364,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatterv_init(const void* sendbuf, const int 
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Iscatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm,
       request);
   });
@@ -1381,7 +1388,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatterv_init_c(const void* sendbuf, const MP
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Iscatterv_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm,
       request);
   });
@@ -1399,7 +1407,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgather_init(const void* sendbuf, int sendc
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Iallgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -1417,7 +1426,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgather_init_c(const void* sendbuf, MPI_Cou
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Iallgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -1438,7 +1448,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv_init(const void* sendbuf, int send
   call.recvcounts = recvcounts;
   call.rdispls = displs;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Iallgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
       request);
   });
@@ -1460,7 +1471,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv_init_c(const void* sendbuf, MPI_Co
   call.recvcounts = recvcounts;
   call.rdispls = displs;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Iallgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
       request);
   });
@@ -1478,7 +1490,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoall_init(const void* sendbuf, int sendco
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ialltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -1496,7 +1509,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoall_init_c(const void* sendbuf, MPI_Coun
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ialltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -1520,7 +1534,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv_init(const void* sendbuf, const int
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ialltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype,
       comm, request);
   });
@@ -1545,7 +1560,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv_init_c(const void* sendbuf, const M
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ialltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype,
       comm, request);
   });
@@ -1572,7 +1588,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw_init(const void* sendbuf, const int
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ialltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes,
       comm, request);
   });
@@ -1600,7 +1617,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw_init_c(const void* sendbuf, const M
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ialltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes,
       comm, request);
   });
@@ -1619,7 +1637,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_init(const void* sendbuf, void* recvbu
   call.recvtype = datatype;
   call.op = op;
   call.root = root;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request);
   });
 }
@@ -1638,7 +1657,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_init_c(const void* sendbuf, void* recv
   call.recvtype = datatype;
   call.op = op;
   call.root = root;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ireduce_c(sendbuf, recvbuf, count, datatype, op, root, comm, request);
   });
 }
@@ -1655,7 +1675,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allreduce_init(const void* sendbuf, void* rec
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1672,7 +1693,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allreduce_init_c(const void* sendbuf, void* r
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Iallreduce_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1690,7 +1712,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_block_init(const void* sendbuf
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ireduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, request);
   });
 }
@@ -1709,7 +1732,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_block_init_c(const void* sendb
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ireduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm, request);
   });
 }
@@ -1728,7 +1752,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_init(const void* sendbuf, void
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ireduce_scatter(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
   });
 }
@@ -1747,7 +1772,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_init_c(const void* sendbuf, vo
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ireduce_scatter_c(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
   });
 }
@@ -1764,7 +1790,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scan_init(const void* sendbuf, void* recvbuf,
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Iscan(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1781,7 +1808,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scan_init_c(const void* sendbuf, void* recvbu
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Iscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1798,7 +1826,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Exscan_init(const void* sendbuf, void* recvbu
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Iexscan(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1815,7 +1844,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Exscan_init_c(const void* sendbuf, void* recv
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Iexscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -2224,7 +2254,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgather_init(const void* sendbuf, 
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ineighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       request);
   });
@@ -2243,7 +2274,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgather_init_c(const void* sendbuf
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ineighbor_allgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       request);
   });
@@ -2265,7 +2297,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv_init(const void* sendbuf,
   call.recvcounts = recvcounts;
   call.rdispls = displs;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ineighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
       comm, request);
   });
@@ -2287,7 +2320,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv_init_c(const void* sendbu
   call.recvcounts = recvcounts;
   call.rdispls = displs;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ineighbor_allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
       comm, request);
   });
@@ -2306,7 +2340,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoall_init(const void* sendbuf, i
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ineighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -2324,7 +2359,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoall_init_c(const void* sendbuf,
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ineighbor_alltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       request);
   });
@@ -2349,7 +2385,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv_init(const void* sendbuf, 
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ineighbor_alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
       recvtype, comm, request);
   });
@@ -2375,7 +2412,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv_init_c(const void* sendbuf
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ineighbor_alltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
       recvtype, comm, request);
   });
@@ -2403,7 +2441,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw_init(const void* sendbuf, 
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ineighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
       recvtypes, comm, request);
   });
@@ -2431,7 +2470,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw_init_c(const void* sendbuf
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
-  return init_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
+      MPI_Request* request) {
     return real.Ineighbor_alltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
       recvtypes, comm, request);
   });

@@ -500,6 +500,7 @@ FAIRLEAD_ENTRIES(Comm_idup, comm_idup, COMM_IDUP, (Integer* comm, Integer* newco
   CallRecord record(Function::Comm_idup);
   if (!watching()) return host(comm, newcomm, request, ierror);
   await_turn(Comm::from(comm));
+  Duplicating duplicating(Comm::from(comm));
   host(comm, newcomm, request, ierror);
 }
 
@@ -509,6 +510,7 @@ FAIRLEAD_ENTRIES(Comm_idup_with_info, comm_idup_with_info, COMM_IDUP_WITH_INFO, 
   CallRecord record(Function::Comm_idup_with_info);
   if (!watching()) return host(comm, info, newcomm, request, ierror);
   await_turn(Comm::from(comm));
+  Duplicating duplicating(Comm::from(comm));
   host(comm, info, newcomm, request, ierror);
 }
 

@@ -257,6 +257,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, M
   CallRecord record(Function::Comm_idup);
   if (!watching()) return real.Comm_idup(comm, newcomm, request);
   await_turn(comm);
+  Duplicating duplicating(comm);
   return real.Comm_idup(comm, newcomm, request);
 }
 
@@ -265,6 +266,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info i
   CallRecord record(Function::Comm_idup_with_info);
   if (!watching()) return real.Comm_idup_with_info(comm, info, newcomm, request);
   await_turn(comm);
+  Duplicating duplicating(comm);
   return real.Comm_idup_with_info(comm, info, newcomm, request);
 }
 
