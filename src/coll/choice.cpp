@@ -56,6 +56,10 @@ bool Choice::names_nccl() const {
   });
 }
 
+bool Choice::is_forced(Algorithm algorithm) const {
+  return families_[static_cast<size_t>(row_of(algorithm).family)].forced == algorithm;
+}
+
 bool Choice::must_stage(Family family) const {
   const std::optional<Algorithm>& forced = families_[static_cast<size_t>(family)].forced;
   return forced && is_staged(*forced);

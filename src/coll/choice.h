@@ -32,7 +32,8 @@ class Choice {
   Algorithm of(Family family, uint64_t bytes, int members, Among among = Among::all) const;
   // May it come to NCCL at all?
   bool names_nccl() const;
-  // Do the words say `staged`?
+  // Do the words say so?
+  bool is_forced(Algorithm algorithm) const;
   bool must_stage(Family family) const;
   // The same for the same words and rules, on any rank.
   uint64_t digest() const;

@@ -79,6 +79,10 @@ ChosenAlgorithm algorithm_for(const CollectiveCall& call, const Regions& regions
   const uint64_t bytes = bytes_of(call, regions, place);
   ChosenAlgorithm chosen;
   chosen.algorithm = coll::choice().of(family, bytes, place.size, coll::Choice::Among::own);
+  // In place it takes a copy more, where others still read what it would overwrite.
+  constexpr coll::Algorithm oneshot = coll::Algorithm::allreduce_oneshot;
+  if (chosen.algorithm == oneshot && call.in_place() && !coll::choice().is_forced(oneshot))
+    chosen.algorithm = coll::Algorithm::allreduce_sliced;
   chosen.nccl_first = nccl && coll::is_nccl(coll::choice().of(family, bytes, place.size));
   if (place.rank == 0 && log_enabled(LogLevel::trace))
     log_line(LogLevel::trace, "collective of %d ranks and %llu bytes: %s:%s%s", place.size,
