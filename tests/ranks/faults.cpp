@@ -261,3 +261,22 @@ RANK_TEST(faults, a_rank_is_late_for_a_collective, 2) {
   if (rank == 0) sleep(static_cast<unsigned>(atoi(seconds)));
   MUST(MPI_Allreduce(MPI_IN_PLACE, buffer, count_of(buffer) / 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
 }
+
+RANK_TEST(faults, a_rank_cannot_copy_what_a_collective_needs, 2) {
+  // For ctest `faults.lame`, where no copy of a rank of odd number succeeds: it gets an error, and nobody waits.
+  if (getenv("TEST_LAME") == nullptr) return;
+  void* buffer = nullptr;
+  EXPECT(fairlead_device_malloc(&buffer, 1000) == 0, "no device memory");
+  MPI_Comm comm;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  const bool lame = rank % 2 == 1;
+  const int blocking = MPI_Allreduce(MPI_IN_PLACE, buffer, 10, MPI_INT, MPI_SUM, comm);
+  EXPECT((blocking != MPI_SUCCESS) == lame, "the blocking form returned %d", blocking);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MUST(MPI_Iallreduce(MPI_IN_PLACE, buffer, 10, MPI_INT, MPI_SUM, comm, &request));
+  const int nonblocking = MPI_Wait(&request, MPI_STATUS_IGNORE);
+  EXPECT((nonblocking != MPI_SUCCESS) == lame, "the nonblocking form returned %d", nonblocking);
+  MUST(MPI_Comm_free(&comm));
+  EXPECT(fairlead_device_free(buffer) == 0, "the buffer is not freed");
+}
