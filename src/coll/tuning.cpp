@@ -17,6 +17,8 @@ namespace {
 constexpr const char* shipped = R"(
 allgather       engine   ..     8m..
 allgather       kernel   ..     ..
+allreduce       oneshot  3..4   ..128k
+allreduce       oneshot  5..    ..64k
 allreduce       sliced   ..     ..
 alltoall        engine   ..     8m..
 alltoall        kernel   ..     ..
@@ -24,7 +26,8 @@ bcast           relayed  3..    16m..
 bcast           direct   ..     ..
 gather          engine   ..     8m..
 gather          kernel   ..     ..
-reduce          sliced   2..    ..
+reduce          oneshot  ..     ..256k
+reduce          sliced   3..    ..
 reduce          oneshot  ..     ..
 reduce_scatter  oneshot  ..     ..
 scan            oneshot  ..     ..
