@@ -43,6 +43,7 @@ SlotHeader* Hall::slot(int64_t number) const {
 }
 
 int64_t Hall::take(int members, Heir heir) {
+  std::lock_guard lock(taking_);
   int64_t count = slots_per_rank(ranks_);
   for (int64_t tried = 0; tried < count; ++tried) {
     int64_t number = my_rank_ * count + (search_from_ + tried) % count;

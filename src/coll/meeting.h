@@ -18,6 +18,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 #include "coll/nccl_abi.h"
@@ -76,8 +77,8 @@ struct Heir {
 };
 
 struct alignas(64) SlotHeader {
-  std::atomic<uint32_t> left;                      // members that are gone for good
-  uint32_t members;                                // 0: a free slot
+  std::atomic<uint32_t> left;  // members that are gone for good
+  uint32_t members;            // 0: a free slot
   uint64_t times_taken;
   std::atomic<uint64_t> heir_of, heir_number;
   std::atomic<uint64_t> decisions[arrivals_kept];  // number * 4 + outcome
@@ -94,7 +95,8 @@ class Hall {
 
   Hall(node::SharedMemory memory, int ranks, int my_rank);
 
-  // A cleared slot for this many members, of which this rank is the first; -1 when all are taken.
+  // A cleared slot for this many members, of which this rank is the first; -1 when all are taken. Any thread
+  // may call it: each may be making a communicator.
   int64_t take(int members, Heir heir = {});
   // The slot that this rank of the node took for the heir; -1 when there is none.
   int64_t find(int rank, Heir heir) const;
@@ -106,6 +108,7 @@ class Hall {
  private:
   node::SharedMemory memory_;
   int ranks_, my_rank_;
+  std::mutex taking_;
   int64_t search_from_ = 0;
 };
 

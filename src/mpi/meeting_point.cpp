@@ -65,6 +65,7 @@ MeetingPoint::MeetingPoint(const MeetingPoint& parent, coll::Heir heir)
     : comm_(MPI_COMM_NULL),
       place_(parent.place_),
       node_ranks_(parent.node_ranks_),
+      joined_together_(true),
       heir_(heir),
       uniform_kinds_(parent.uniform_kinds_) {}
 
@@ -103,18 +104,25 @@ bool MeetingPoint::joined() {
   int here = 1;
   if (announcement_ != MPI_REQUEST_NULL) real.Test(&announcement_, &here, MPI_STATUS_IGNORE);
   if (!here) return false;
-  join_ = Join::over;
   if (slot_ >= 0) meeting_.emplace(hall->slot(slot_), place_.size, place_.rank);
+  join_.store(Join::over, std::memory_order_release);
   return true;
 }
 
 // With the blocking form: all members are in a blocking call, and the two forms do not match.
 void MeetingPoint::join() {
+  if (known()) return;
+  joined_together_ |= join_ == Join::not_begun;
   if (begin_joining()) {
     Parked parked;
     real.Bcast(&slot_, sizeof slot_, MPI_BYTE, 0, comm_);
   }
-  for (Backoff backoff; !joined(); backoff.pause()) engine().progress();
+  // What another thread advances may look as well.
+  auto joined_now = [this] {
+    std::lock_guard lock(engine().mutex());
+    return joined();
+  };
+  for (Backoff backoff; !joined_now(); backoff.pause()) engine().progress();
 }
 
 void MeetingPoint::end_call(uint64_t number) {
@@ -151,7 +159,8 @@ std::shared_ptr<MPI_Comm> MeetingPoint::lend_duplicate() {
   return lent_[static_cast<size_t>(chosen)];
 }
 
-coll::Heir MeetingPoint::expect_duplicate() {
+std::optional<coll::Heir> MeetingPoint::expect_duplicate() {
+  if (!joined_together_ || !joined() || !meeting_) return std::nullopt;
   coll::Heir heir{hall->name(slot_), ++duplicates_};
   if (place_.rank == 0) hall->take(place_.size, heir);
   return heir;
@@ -186,8 +195,8 @@ void await_turn(MPI_Comm comm) {
 Duplicating::Duplicating(MPI_Comm comm) {
   if (comm == MPI_COMM_NULL || !hall) return;
   std::shared_ptr<MeetingPoint> parent = meeting_point_of(comm);
-  if (parent->joined() && parent->meeting())
-    expected = std::make_shared<MeetingPoint>(*parent, parent->expect_duplicate());
+  if (std::optional<coll::Heir> heir = parent->expect_duplicate())
+    expected = std::make_shared<MeetingPoint>(*parent, *heir);
 }
 
 Duplicating::~Duplicating() {

@@ -58,8 +58,8 @@ class MeetingPoint {
   void join();
   void start_joining();
   bool joined();
-  // The same without asking the host MPI.
-  bool known() const { return join_ == Join::over; }
+  // The same without asking the host MPI, from any thread.
+  bool known() const { return join_.load(std::memory_order_acquire) == Join::over; }
   // Do the collectives of this communicator meet? Known once joined.
   coll::Meeting* meeting() { return meeting_ ? &*meeting_ : nullptr; }
   // Of those that meet.
@@ -81,8 +81,9 @@ class MeetingPoint {
   bool all_cleared() const { return cleared_.all_up_to() == called_; }
   void clear(uint64_t number) { cleared_.report(number); }
 
-  // The next duplicate; the first member takes its place.
-  coll::Heir expect_duplicate();
+  // The next duplicate, whose place the first member takes. None where a member may not know this one's place
+  // yet, which all members answer alike.
+  std::optional<coll::Heir> expect_duplicate();
 
   // A duplicate of an intra-communicator for one persistent collective, whose starts may come in another order on
   // each member (MPI 4.1, 6.13). Collective; used again once the first member needs it no more.
@@ -115,7 +116,9 @@ class MeetingPoint {
   MPI_Comm comm_;
   Place place_;
   std::vector<int> node_ranks_;
-  enum class Join { not_begun, begun, over } join_ = Join::not_begun;
+  enum class Join { not_begun, begun, over };
+  std::atomic<Join> join_{Join::not_begun};
+  bool joined_together_ = false;  // in a blocking call, or without a message
   int64_t slot_ = -1;
   std::optional<coll::Heir> heir_;
   uint64_t duplicates_ = 0;

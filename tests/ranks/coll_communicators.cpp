@@ -124,6 +124,26 @@ RANK_TEST(communicators, a_duplicate_begins_with_a_nonblocking_collective, 2) {
   }
 }
 
+// Where a member may not know yet where the others of a communicator meet, they do not look for its
+// duplicate's place either: here it was made past Fairlead, and nothing, or a nonblocking collective, has
+// been called on it.
+RANK_TEST(communicators, duplicates_of_one_that_was_not_seen_being_made, 2) {
+  Memory buffer(Place::device, sizeof(int)), first(Place::device, sizeof(int));
+  for (int i = 0; i < 20; ++i) {
+    MPI_Comm unseen = MPI_COMM_NULL, later = MPI_COMM_NULL;
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MUST(PMPI_Comm_dup(MPI_COMM_WORLD, &unseen));
+    first.fill(0);
+    if (i % 2) MUST(MPI_Iallreduce(MPI_IN_PLACE, first, 1, MPI_INT, MPI_SUM, unseen, &requests[0]));
+    MUST(MPI_Comm_idup(unseen, &later, &requests[1]));
+    MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    sum_up(later, buffer, i);
+    sum_up(unseen, buffer, i);
+    MUST(MPI_Comm_free(&later));
+    MUST(MPI_Comm_free(&unseen));
+  }
+}
+
 // A place in shared memory is given back, also where a duplicate is never used, and by many.
 RANK_TEST(communicators, duplicates_of_duplicates, 2) {
   Memory buffer(Place::device, sizeof(int));

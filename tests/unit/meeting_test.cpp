@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
+#include <thread>
 
 namespace fairlead::coll {
 namespace {
@@ -86,6 +88,23 @@ TEST_F(Three, follow_one_that_goes_ahead) {
   }
   EXPECT_TRUE(members_[0]->may_arrive(number_));
   EXPECT_EQ(members_[0]->outcome(number_), Outcome::undecided);
+}
+
+// Threads that make communicators at the same time get a place for each.
+TEST(AHall, gives_each_thread_slots_of_its_own) {
+  constexpr int threads = 4, slots_each = 250;
+  Hall hall(Hall::create(1), 1, 0);
+  std::vector<std::vector<int64_t>> taken(threads);
+  std::vector<std::thread> running;
+  for (std::vector<int64_t>& mine : taken)
+    running.emplace_back([&] {
+      for (int i = 0; i < slots_each; ++i) mine.push_back(hall.take(1));
+    });
+  for (std::thread& thread : running) thread.join();
+  std::set<int64_t> different;
+  for (const std::vector<int64_t>& of_one : taken) different.insert(of_one.begin(), of_one.end());
+  EXPECT_FALSE(different.contains(-1));
+  EXPECT_EQ(different.size(), size_t{threads * slots_each});
 }
 
 }  // namespace
