@@ -161,7 +161,7 @@ int init_collective(CollectiveCall call, MPI_Request* request, const StartOn& ho
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   std::shared_ptr<MPI_Comm> comm =
       point->place().inter ? std::make_shared<MPI_Comm>(call.comm) : point->lend_duplicate();
-  if (!comm) return raise(call.comm);
+  if (!comm) return MPI_ERR_OTHER;
   MPI_Request token;
   if (int result = make_token(&token); result != MPI_SUCCESS) return result;
   StartInHost start = [host, comm](const void* sendbuf, void* recvbuf, MPI_Request* own) {

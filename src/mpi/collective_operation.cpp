@@ -176,7 +176,7 @@ void CollectiveOperation::take_turn() {
     // The others count on this rank, also where its bytes cannot be read.
     loaded_ = staged_.load(regions_);
     result = start_in_host_(staged_.send_argument(call_), staged_.receive_argument(call_), &message_);
-    raised_ = result != MPI_SUCCESS;
+    note_result(result);
   }
   point_->clear(number_);
   if (result != MPI_SUCCESS) return over(result);
@@ -189,10 +189,14 @@ void CollectiveOperation::finish_in_host() {
   int here = 0;
   int result = real.Test(&message_, &here, MPI_STATUS_IGNORE);
   if (!here && result == MPI_SUCCESS) return;
-  raised_ = result != MPI_SUCCESS;
+  note_result(result);
   if (result == MPI_SUCCESS && !(loaded_ && staged_.store(regions_))) result = MPI_ERR_OTHER;
   went(Traffic::collective_staged);
   over(result);
+}
+
+void CollectiveOperation::note_result(int result) {
+  raised_ = result != MPI_SUCCESS && point_->is_of(call_.comm);
 }
 
 void CollectiveOperation::over(int error) {

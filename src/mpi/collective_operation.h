@@ -54,6 +54,7 @@ class CollectiveOperation : public Operation {
   void run_on_gpu();
   void take_turn();
   void finish_in_host();
+  void note_result(int result);
   void over(int error);
   void went(Traffic way);
   void complain_of_missing();
@@ -83,7 +84,7 @@ class CollectiveOperation : public Operation {
   bool loaded_ = false;
   Patience patience_;
   int error_ = MPI_SUCCESS;
-  bool raised_ = false;  // the error, by the host MPI
+  bool raised_ = false;  // the error, by the host MPI, on the communicator of the call
   bool must_stage_ = false;
   Fallback why_staged_ = Fallback::chosen_staged;
 };

@@ -15,6 +15,9 @@ namespace {
 auto& hall = *new std::unique_ptr<coll::Hall>;
 int keyval = MPI_KEYVAL_INVALID;
 
+// Host MPIs have few communicators: MPICH 2048 in a process, and the program wants some.
+constexpr size_t lent_at_most = 256;
+
 using Kept = std::shared_ptr<MeetingPoint>;
 
 // The last one a thread asked for. A handle may come back for another communicator once its own is freed.
@@ -147,16 +150,27 @@ void MeetingPoint::pass_by() {
 std::shared_ptr<MPI_Comm> MeetingPoint::lend_duplicate() {
   await_turn(comm_);
   Parked parked;
-  auto idle = std::find_if(lent_.begin(), lent_.end(), [](const auto& one) { return one.use_count() == 1; });
-  int chosen = static_cast<int>(idle - lent_.begin());
+  auto users = [](const auto& one) { return one.use_count() - 1; };
+  auto least = std::ranges::min_element(lent_, {}, users);
+  if (least != lent_.end() && users(*least) > 0 && lent_.size() < lent_at_most) least = lent_.end();
+  int chosen = static_cast<int>(least - lent_.begin());
   real.Bcast(&chosen, 1, MPI_INT, 0, comm_);
   if (chosen == static_cast<int>(lent_.size())) {
     MPI_Comm duplicate = MPI_COMM_NULL;
-    if (real.Comm_dup(comm_, &duplicate) != MPI_SUCCESS) return nullptr;
+    if (make_duplicate(&duplicate) != MPI_SUCCESS) return nullptr;
+    PMPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);
     meet_on(duplicate);
     lent_.push_back(std::make_shared<MPI_Comm>(duplicate));
   }
   return lent_[static_cast<size_t>(chosen)];
+}
+
+// MPI_Comm_dup calls the program's functions that copy its attributes, but alone keeps a topology.
+int MeetingPoint::make_duplicate(MPI_Comm* duplicate) {
+  int topology = MPI_UNDEFINED;
+  PMPI_Topo_test(comm_, &topology);
+  return topology == MPI_UNDEFINED ? real.Comm_split(comm_, 0, 0, duplicate)
+                                   : real.Comm_dup(comm_, duplicate);
 }
 
 std::optional<coll::Heir> MeetingPoint::expect_duplicate() {

@@ -52,6 +52,7 @@ class MeetingPoint {
   // Of a duplicate, whose handle is not known yet.
   MeetingPoint(const MeetingPoint& parent, coll::Heir heir);
   void belongs_to(MPI_Comm comm) { comm_ = comm; }
+  bool is_of(MPI_Comm comm) const { return comm_ == comm; }
 
   // Makes sure that the members know where they meet. The first rank of them tells the others: join() waits
   // for that, start_joining() and joined() do not.
@@ -85,8 +86,10 @@ class MeetingPoint {
   // yet, which all members answer alike.
   std::optional<coll::Heir> expect_duplicate();
 
-  // A duplicate of an intra-communicator for one persistent collective, whose starts may come in another order on
-  // each member (MPI 4.1, 6.13). Collective; used again once the first member needs it no more.
+  // A duplicate of an intra-communicator for one persistent collective, whose starts may come in another
+  // order on each member (MPI 4.1, 6.13). Collective; lent again once the first member needs it no more, or
+  // when there are very many: those who share one must start in one order. Errors on it raise nothing. Null
+  // when none can be made, which the host MPI has raised.
   std::shared_ptr<MPI_Comm> lend_duplicate();
 
   // A call with host memory when none is open: the whole of what Fairlead does about it.
@@ -112,6 +115,7 @@ class MeetingPoint {
  private:
   bool may_meet() const;
   bool begin_joining();
+  int make_duplicate(MPI_Comm* duplicate);
 
   MPI_Comm comm_;
   Place place_;
@@ -122,7 +126,7 @@ class MeetingPoint {
   int64_t slot_ = -1;
   std::optional<coll::Heir> heir_;
   uint64_t duplicates_ = 0;
-  std::vector<std::shared_ptr<MPI_Comm>> lent_;  // used by nobody else: free to be lent
+  std::vector<std::shared_ptr<MPI_Comm>> lent_;
   MPI_Request announcement_ = MPI_REQUEST_NULL;
   std::optional<coll::Meeting> meeting_;
   std::optional<coll::NcclMember> nccl_;
@@ -138,7 +142,8 @@ std::shared_ptr<MeetingPoint> meeting_point_of(MPI_Comm comm);
 // Before the host MPI does anything else that is collective over it: waits until it has seen all collectives
 // that were called before.
 void await_turn(MPI_Comm comm);
-// While the host MPI is in MPI_Comm_idup: the duplicate gets its MeetingPoint with the attributes it inherits.
+// While the host MPI is in MPI_Comm_idup: the duplicate gets its MeetingPoint with the attributes it
+// inherits.
 class Duplicating {
  public:
   explicit Duplicating(MPI_Comm comm);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Persistent collectives (MPI 4): made in one order and started in any, they move each round's data, in as many
-// rounds as one likes.
+// Persistent collectives (MPI 4): made in one order and started in any, they move each round's data, in as
+// many rounds as one likes.
 
 #include <dlfcn.h>
 
@@ -56,6 +56,22 @@ using AlltoallvInit = int (*)(const void*, const int*, const int*, MPI_Datatype,
 template <class Init>
 Init init(const char* name) {
   return reinterpret_cast<Init>(dlsym(RTLD_DEFAULT, name));
+}
+
+int copied = 0, deleted = 0;
+int copy_attribute(MPI_Comm, int, void*, void*, void*, int* copies) {
+  ++copied;
+  *copies = 0;
+  return MPI_SUCCESS;
+}
+int delete_attribute(MPI_Comm, int, void*, void*) {
+  ++deleted;
+  return MPI_SUCCESS;
+}
+
+std::vector<MPI_Comm> errors_on;
+void note_error(MPI_Comm* comm, int*, ...) {
+  errors_on.push_back(*comm);
 }
 
 }  // namespace
@@ -159,6 +175,77 @@ RANK_TEST(pcollectives, come_and_go_in_thousands, 1) {
     kept.pop_front();
   }
   for (MPI_Request& request : requests) MUST(MPI_Request_free(&request));
+}
+
+RANK_TEST(pcollectives, may_be_more_than_a_host_has_communicators, 1) {
+  auto allreduce_init = init<AllreduceInit>("MPI_Allreduce_init");
+  if (missing() || !allreduce_init) return;
+  constexpr int count = 2100, started = 20;
+  Memory buffer(Place::device, count * sizeof(int));
+  const std::vector<int> ones(count, 1);
+  buffer.write(ones.data(), buffer.bytes());
+  std::vector<MPI_Request> requests(count, MPI_REQUEST_NULL);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (i % 100 == 0) rearm_watchdog();
+    int* mine = reinterpret_cast<int*>(buffer.data()) + i;
+    MUST(
+        allreduce_init(MPI_IN_PLACE, mine, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[i]));
+  }
+  MUST(MPI_Startall(started, &requests[count - started]));
+  MUST(MPI_Waitall(started, &requests[count - started], MPI_STATUSES_IGNORE));
+  std::vector<int> sums(count);
+  buffer.read(sums.data(), buffer.bytes());
+  for (int i = 0; i < count; ++i) {
+    const int wanted = i < count - started ? 1 : size;
+    EXPECT(sums[static_cast<size_t>(i)] == wanted, "element %d is %d, not %d", i,
+           sums[static_cast<size_t>(i)], wanted);
+  }
+  for (MPI_Request& request : requests) MUST(MPI_Request_free(&request));
+}
+
+// The program's functions for attributes are for what the program does.
+RANK_TEST(pcollectives, copy_no_attributes, 1) {
+  auto allreduce_init = init<AllreduceInit>("MPI_Allreduce_init");
+  if (missing() || !allreduce_init) return;
+  copied = deleted = 0;
+  int key = MPI_KEYVAL_INVALID;
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  Memory buffer(Place::device, sizeof(int));
+  MUST(MPI_Comm_create_keyval(copy_attribute, delete_attribute, &key, nullptr));
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  MUST(MPI_Comm_set_attr(comm, key, nullptr));
+  MUST(allreduce_init(MPI_IN_PLACE, buffer, 1, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request));
+  MUST(MPI_Request_free(&request));
+  MUST(MPI_Comm_free(&comm));
+  MUST(MPI_Comm_free_keyval(&key));
+  EXPECT(copied == 0 && deleted == 1, "copied %d times, deleted %d times", copied, deleted);
+}
+
+// Whatever handler it had when another persistent collective of it was made.
+RANK_TEST(pcollectives, raise_errors_on_their_communicator, 1) {
+  auto allreduce_init = init<AllreduceInit>("MPI_Allreduce_init");
+  if (missing() || !allreduce_init) return;
+  errors_on.clear();
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  Memory buffer(Place::device, sizeof(double));
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  MUST(allreduce_init(MPI_IN_PLACE, buffer, 1, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request));
+  MUST(MPI_Request_free(&request));
+  MUST(MPI_Comm_create_errhandler(note_error, &handler));
+  MUST(MPI_Comm_set_errhandler(comm, handler));
+  // No such operation exists. The host MPI may say so at once, or when it is started.
+  allreduce_init(MPI_IN_PLACE, buffer, 1, MPI_DOUBLE, MPI_BAND, comm, MPI_INFO_NULL, &request);
+  if (request != MPI_REQUEST_NULL) {
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MUST(MPI_Request_free(&request));
+  }
+  EXPECT(errors_on == std::vector{comm}, "%zu errors were raised", errors_on.size());
+  MUST(MPI_Errhandler_free(&handler));
+  MUST(MPI_Comm_free(&comm));
 }
 
 // Made in one order and started in another, the same one on every rank, which the standard allows; blocking
