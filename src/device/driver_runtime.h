@@ -267,10 +267,10 @@ class DriverRuntime : public Runtime {
 
   Error destroy_stream(Stream stream) override {
     std::unique_ptr<StreamRecord> record(record_of(stream));
-    if (record->handle == typename Abi::Stream{}) return Error::none;
     return on(record->device, [&] {
       release(&record->launcher);
-      return call(api_.stream_destroy, record->handle);
+      return record->handle == typename Abi::Stream{} ? Error::none
+                                                      : call(api_.stream_destroy, record->handle);
     });
   }
 
