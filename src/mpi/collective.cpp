@@ -153,7 +153,7 @@ int detail::start_collective(const CollectiveCall& call, MPI_Request* request, c
 // Each start is a nonblocking call. Not on a persistent request of the host MPI: completion calls poll, and
 // polling those does not complete them in MPICH 5.0. Those of an inter-communicator share it, and must be
 // started in one order.
-int init_collective(CollectiveCall call, MPI_Request* request, const StartOn& host) {
+int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host) {
   std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
   if (names_no_root(call, point->place())) return raise(call.comm, MPI_ERR_ROOT);
   drop_insignificant(&call, point->place());
@@ -164,9 +164,8 @@ int init_collective(CollectiveCall call, MPI_Request* request, const StartOn& ho
   if (!comm) return MPI_ERR_OTHER;
   MPI_Request token;
   if (int result = make_token(&token); result != MPI_SUCCESS) return result;
-  StartInHost start = [host, comm](const void* sendbuf, void* recvbuf, MPI_Request* own) {
-    return host(*comm, sendbuf, recvbuf, own);
-  };
+  // It is lent for as long as the operation is there.
+  StartInHost start = [host, comm](const auto&... arguments) { return host(arguments...); };
   hand_out_persistent(
       std::make_unique<CollectiveOperation>(meeting_point_of(*comm), call, std::move(regions), start), token,
       request);

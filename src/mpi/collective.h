@@ -32,12 +32,10 @@ int collective(CollectiveCall call, const Host& host) {
 template <class Host>
 int start_collective(CollectiveCall call, MPI_Request* request, const Host& host) {
   if (!detail::passes_by(&call, false)) return detail::start_collective(call, request, host);
-  return host(call.sendbuf, call.recvbuf, request);
+  return host(call, call.comm, call.sendbuf, call.recvbuf, request);
 }
 
 // The persistent form; `host` is the nonblocking one, which each start calls, on a communicator of its own.
-using StartOn =
-    std::function<int(MPI_Comm comm, const void* sendbuf, void* recvbuf, MPI_Request* request)>;
-int init_collective(CollectiveCall call, MPI_Request* request, const StartOn& host);
+int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host);
 
 }  // namespace fairlead::mpi

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <type_traits>
 #include <vector>
 
 #include "mpi/host_mpi.h"
@@ -48,6 +49,20 @@ class Numbers {
   Numbers(const Wide* wide) : wide_(wide) {}
   Wide operator[](int index) const { return narrow_ ? narrow_[index] : wide_[index]; }
   explicit operator bool() const { return narrow_ || wide_; }
+  // As a function of the host MPI takes it that has the caller's form.
+  template <class Number>
+  const Number* as() const {
+    if constexpr (std::is_same_v<Number, int>)
+      return narrow_;
+    else
+      return wide_;
+  }
+  // The same numbers in another place.
+  template <class Copy>
+  void move_to(const Copy& copy) {
+    if (narrow_) narrow_ = copy(narrow_);
+    if (wide_) wide_ = copy(wide_);
+  }
 
  private:
   const int* narrow_ = nullptr;

@@ -33,7 +33,10 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<MeetingPoint> point, co
       call_(call),
       regions_(std::move(regions)),
       start_in_host_(std::move(start_in_host)) {
-  if (start_in_host_) kept_.emplace(call_, regions_);
+  if (start_in_host_) {
+    kept_.emplace(call_, regions_);
+    arrays_.keep(&call_, point_->place());
+  }
   bool device = regions_.on_device();
   has_work_ = device && work_for(call_, regions_, point_->place(), !start_in_host_, &work_);
   vote_ = vote_of(call_, regions_, device, has_work_);
@@ -175,7 +178,8 @@ void CollectiveOperation::take_turn() {
   if (staged_.valid()) {
     // The others count on this rank, also where its bytes cannot be read.
     loaded_ = staged_.load(regions_);
-    result = start_in_host_(staged_.send_argument(call_), staged_.receive_argument(call_), &message_);
+    result = start_in_host_(call_, point_->comm(), staged_.send_argument(call_),
+                            staged_.receive_argument(call_), &message_);
     note_result(result);
   }
   point_->clear(number_);
@@ -196,7 +200,7 @@ void CollectiveOperation::finish_in_host() {
 }
 
 void CollectiveOperation::note_result(int result) {
-  raised_ = result != MPI_SUCCESS && point_->is_of(call_.comm);
+  raised_ = result != MPI_SUCCESS && point_->comm() == call_.comm;
 }
 
 void CollectiveOperation::over(int error) {

@@ -14,14 +14,16 @@
 #include "base/patience.h"
 #include "coll/gpu_collective.h"
 #include "mpi/host_image.h"
+#include "mpi/kept_arrays.h"
 #include "mpi/kept_handles.h"
 #include "mpi/meeting_point.h"
 #include "mpi/operation.h"
 
 namespace fairlead::mpi {
 
-// The call's own nonblocking form in the host MPI, with these buffers.
-using StartInHost = std::function<int(const void* sendbuf, void* recvbuf, MPI_Request* request)>;
+// The call's own nonblocking form in the host MPI, with these buffers and the arrays of `call`.
+using StartInHost = std::function<int(const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+                                      void* recvbuf, MPI_Request* request)>;
 
 class CollectiveOperation : public Operation {
  public:
@@ -64,6 +66,7 @@ class CollectiveOperation : public Operation {
   Regions regions_;
   StartInHost start_in_host_;
   std::optional<KeptHandles> kept_;
+  KeptArrays arrays_;
   coll::Vote vote_ = coll::Vote::host, arrived_with_ = coll::Vote::none;
   coll::Work work_;
   bool has_work_ = false;

@@ -276,6 +276,7 @@ def collective(form):
     function = name.lower()[1:] if starts else name.lower()
     fields = [f"CollectiveCall call{{Collective::{function}, comm}};"]
     passed = []
+    arrays = {}
     for p in form.row.parameters:
         passed.append("recvbuf" if p.name == "buffer" else p.name)
         if p.name in ("comm", "request", "info"):
@@ -291,23 +292,28 @@ def collective(form):
         if function == "reduce_scatter" and p.name == "datatype":
             names = ["sendtype", "recvtype"]
         fields += [f"call.{field} = {p.name};" for field in names]
+        if p.array:
+            word = TYPE_WORDS.get(p.type, (p.type, p.type))[form.large]
+            arrays[p.name] = f"call.{names[0]}" + ("" if p.type == "MPI_Datatype" else f".as<{word}>()")
     verb = "init_collective" if persistent else "start_collective" if starts else "collective"
     request = ", MPI_Request* request" if persistent or starts else ""
     head = wrap(f'extern "C" FAIRLEAD_EXPORT int MPI_{form.name}({form.declarations()}) {{')
     arguments = ", ".join(p.name for p in form.row.parameters)
     in_host = form.name
-    arrays = []
     if persistent:
-        # Each start is a call of the nonblocking form. Host MPIs read the arrays now, and programs rely on that.
-        arrays = [f"{p.name} = kept({p.name}, {array_length(p, form.row)});" for p in form.row.parameters if p.array]
+        # Each start is a call of the nonblocking form.
         in_host = "I" + name[0].lower() + name[1:] + ("_c" if form.large else "")
         passed.remove("info")
+    given = ""
+    if request:
+        # The arrays are the call's, which may be copies.
+        given = f"const CollectiveCall&{' call' if arrays else ''}, MPI_Comm comm, "
+        passed = [arrays.get(word, word) for word in passed]
     buffers = " ".join(["const void*", *(["sendbuf"] if "sendbuf" in passed else [])])
     buffers += ", " + " ".join(["void*", *(["recvbuf"] if "recvbuf" in passed else [])])
-    comm = "MPI_Comm comm, " if persistent else ""
-    call = f"return {verb}(call{', request' if request else ''}, [=]({comm}{buffers}{request}) {{"
+    call = f"return {verb}(call{', request' if request else ''}, [=]({given}{buffers}{request}) {{"
     body = [f"CallRecord record(Function::{form.name});",
-            f"if (!watching()) return real.{form.name}({arguments});", *arrays, *fields, call,
+            f"if (!watching()) return real.{form.name}({arguments});", *fields, call,
             f"  return real.{in_host}({', '.join(passed)});", "});"]
     return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
 

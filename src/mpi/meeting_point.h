@@ -52,7 +52,7 @@ class MeetingPoint {
   // Of a duplicate, whose handle is not known yet.
   MeetingPoint(const MeetingPoint& parent, coll::Heir heir);
   void belongs_to(MPI_Comm comm) { comm_ = comm; }
-  bool is_of(MPI_Comm comm) const { return comm_ == comm; }
+  MPI_Comm comm() const { return comm_; }
 
   // Makes sure that the members know where they meet. The first rank of them tells the others: join() waits
   // for that, start_joining() and joined() do not.

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <list>
+#include <numeric>
 #include <random>
 
 #include "coll_exercise.h"
@@ -360,5 +361,43 @@ RANK_TEST(icollectives, keep_what_the_program_frees, 2) {
       EXPECT(sums[i] == size, "sum %zu is %d", i, sums[i]);
       EXPECT(got[2 * i] == round && (rank == 0 || got[2 * i + 1] == -1), "pair %zu is wrong", i);
     }
+  }
+}
+
+// Host MPIs read the arrays in the call, and programs rely on that.
+RANK_TEST(icollectives, have_read_their_arrays, 2) {
+  if (host_oracle) return;
+  const auto ranks = static_cast<size_t>(size);
+  for (int round = 0; round < 3; ++round) {
+    // Of host memory behind one of device memory, too, which waits for its turn.
+    const Place place = round == 0 || (round == 1 && rank == 0) ? Place::device : Place::host;
+    Memory mine(place, sizeof(int) * ranks), all(place, sizeof(int) * ranks),
+        swapped(place, sizeof(int) * ranks);
+    std::vector<int> numbers(ranks), got(ranks);
+    for (int i = 0; i < size; ++i) numbers[static_cast<size_t>(i)] = 100 * rank + i;
+    mine.write(numbers.data(), mine.bytes());
+    Memory first(Place::device, sizeof(int));
+    first.write(&rank, sizeof(rank));
+    MPI_Request requests[3];
+    std::vector<int> counts(ranks, 1), places(ranks);
+    std::iota(places.begin(), places.end(), 0);
+    if (rank > 0) MUST(MPI_Recv(nullptr, 0, MPI_BYTE, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    MUST(MPI_Iallreduce(MPI_IN_PLACE, first, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]));
+    MUST(MPI_Iallgatherv(mine, 1, MPI_INT, all, counts.data(), places.data(), MPI_INT, MPI_COMM_WORLD,
+                         &requests[1]));
+    MUST(MPI_Ialltoallv(mine, counts.data(), places.data(), MPI_INT, swapped, counts.data(), places.data(), MPI_INT,
+                        MPI_COMM_WORLD, &requests[2]));
+    std::fill(counts.begin(), counts.end(), 1 << 30);
+    std::fill(places.begin(), places.end(), -1);
+    for (int other = 1; rank == 0 && other < size; ++other)
+      MUST(MPI_Send(nullptr, 0, MPI_BYTE, other, tag, MPI_COMM_WORLD));
+    MUST(MPI_Waitall(3, requests, MPI_STATUSES_IGNORE));
+    all.read(got.data(), all.bytes());
+    for (int i = 0; i < size; ++i)
+      EXPECT(got[static_cast<size_t>(i)] == 100 * i, "round %d: rank %d gave %d", round, i, got[static_cast<size_t>(i)]);
+    swapped.read(got.data(), swapped.bytes());
+    for (int i = 0; i < size; ++i)
+      EXPECT(got[static_cast<size_t>(i)] == 100 * i + rank, "round %d: rank %d sent %d", round, i,
+             got[static_cast<size_t>(i)]);
   }
 }

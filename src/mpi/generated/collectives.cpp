@@ -591,7 +591,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request)
   CallRecord record(Function::Ibarrier);
   if (!watching()) return real.Ibarrier(comm, request);
   CollectiveCall call{Collective::barrier, comm};
-  return start_collective(call, request, [=](const void*, void*, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void*, void*,
+      MPI_Request* request) {
     return real.Ibarrier(comm, request);
   });
 }
@@ -605,7 +606,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ibcast(void* buffer, int count, MPI_Datatype 
   call.recvcount = count;
   call.recvtype = datatype;
   call.root = root;
-  return start_collective(call, request, [=](const void*, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void*, void* recvbuf,
+      MPI_Request* request) {
     return real.Ibcast(recvbuf, count, datatype, root, comm, request);
   });
 }
@@ -619,7 +621,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ibcast_c(void* buffer, MPI_Count count, MPI_D
   call.recvcount = count;
   call.recvtype = datatype;
   call.root = root;
-  return start_collective(call, request, [=](const void*, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void*, void* recvbuf,
+      MPI_Request* request) {
     return real.Ibcast_c(recvbuf, count, datatype, root, comm, request);
   });
 }
@@ -637,7 +640,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Igather(const void* sendbuf, int sendcount, M
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Igather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
@@ -656,7 +660,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Igather_c(const void* sendbuf, MPI_Count send
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Igather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
@@ -676,9 +681,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Igatherv(const void* sendbuf, int sendcount, 
   call.rdispls = displs;
   call.recvtype = recvtype;
   call.root = root;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Igatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm,
-      request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Igatherv(sendbuf, sendcount, sendtype, recvbuf, call.recvcounts.as<int>(),
+      call.rdispls.as<int>(), recvtype, root, comm, request);
   });
 }
 
@@ -697,9 +703,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Igatherv_c(const void* sendbuf, MPI_Count sen
   call.rdispls = displs;
   call.recvtype = recvtype;
   call.root = root;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Igatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm,
-      request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Igatherv_c(sendbuf, sendcount, sendtype, recvbuf, call.recvcounts.as<MPI_Count>(),
+      call.rdispls.as<MPI_Aint>(), recvtype, root, comm, request);
   });
 }
 
@@ -716,7 +723,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iscatter(const void* sendbuf, int sendcount, 
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iscatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
@@ -735,7 +743,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iscatter_c(const void* sendbuf, MPI_Count sen
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iscatter_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
@@ -755,9 +764,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iscatterv(const void* sendbuf, const int send
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Iscatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm,
-      request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Iscatterv(sendbuf, call.sendcounts.as<int>(), call.sdispls.as<int>(), sendtype, recvbuf,
+      recvcount, recvtype, root, comm, request);
   });
 }
 
@@ -776,9 +786,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iscatterv_c(const void* sendbuf, const MPI_Co
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Iscatterv_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm,
-      request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Iscatterv_c(sendbuf, call.sendcounts.as<MPI_Count>(), call.sdispls.as<MPI_Aint>(), sendtype,
+      recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
 
@@ -794,7 +805,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iallgather(const void* sendbuf, int sendcount
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iallgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -812,7 +824,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iallgather_c(const void* sendbuf, MPI_Count s
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iallgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -831,9 +844,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iallgatherv(const void* sendbuf, int sendcoun
   call.recvcounts = recvcounts;
   call.rdispls = displs;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Iallgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
-      request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Iallgatherv(sendbuf, sendcount, sendtype, recvbuf, call.recvcounts.as<int>(),
+      call.rdispls.as<int>(), recvtype, comm, request);
   });
 }
 
@@ -851,9 +865,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iallgatherv_c(const void* sendbuf, MPI_Count 
   call.recvcounts = recvcounts;
   call.rdispls = displs;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Iallgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
-      request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Iallgatherv_c(sendbuf, sendcount, sendtype, recvbuf, call.recvcounts.as<MPI_Count>(),
+      call.rdispls.as<MPI_Aint>(), recvtype, comm, request);
   });
 }
 
@@ -869,7 +884,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ialltoall(const void* sendbuf, int sendcount,
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ialltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -887,7 +903,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ialltoall_c(const void* sendbuf, MPI_Count se
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ialltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -907,9 +924,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ialltoallv(const void* sendbuf, const int sen
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Ialltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype,
-      comm, request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ialltoallv(sendbuf, call.sendcounts.as<int>(), call.sdispls.as<int>(), sendtype, recvbuf,
+      call.recvcounts.as<int>(), call.rdispls.as<int>(), recvtype, comm, request);
   });
 }
 
@@ -928,9 +946,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ialltoallv_c(const void* sendbuf, const MPI_C
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Ialltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype,
-      comm, request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ialltoallv_c(sendbuf, call.sendcounts.as<MPI_Count>(), call.sdispls.as<MPI_Aint>(), sendtype,
+      recvbuf, call.recvcounts.as<MPI_Count>(), call.rdispls.as<MPI_Aint>(), recvtype, comm, request);
   });
 }
 
@@ -949,9 +968,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ialltoallw(const void* sendbuf, const int sen
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Ialltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes,
-      comm, request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ialltoallw(sendbuf, call.sendcounts.as<int>(), call.sdispls.as<int>(), call.sendtypes,
+      recvbuf, call.recvcounts.as<int>(), call.rdispls.as<int>(), call.recvtypes, comm, request);
   });
 }
 
@@ -970,8 +990,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ialltoallw_c(const void* sendbuf, const MPI_C
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Ialltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes,
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ialltoallw_c(sendbuf, call.sendcounts.as<MPI_Count>(), call.sdispls.as<MPI_Aint>(),
+      call.sendtypes, recvbuf, call.recvcounts.as<MPI_Count>(), call.rdispls.as<MPI_Aint>(), call.recvtypes,
       comm, request);
   });
 }
@@ -989,7 +1011,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ireduce(const void* sendbuf, void* recvbuf, i
   call.recvtype = datatype;
   call.op = op;
   call.root = root;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request);
   });
 }
@@ -1007,7 +1030,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_c(const void* sendbuf, void* recvbuf,
   call.recvtype = datatype;
   call.op = op;
   call.root = root;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ireduce_c(sendbuf, recvbuf, count, datatype, op, root, comm, request);
   });
 }
@@ -1024,7 +1048,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iallreduce(const void* sendbuf, void* recvbuf
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1041,7 +1066,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iallreduce_c(const void* sendbuf, void* recvb
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iallreduce_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1059,7 +1085,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_scatter_block(const void* sendbuf, vo
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ireduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, request);
   });
 }
@@ -1077,7 +1104,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_scatter_block_c(const void* sendbuf, 
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ireduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm, request);
   });
 }
@@ -1093,8 +1121,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_scatter(const void* sendbuf, void* re
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Ireduce_scatter(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ireduce_scatter(sendbuf, recvbuf, call.recvcounts.as<int>(), datatype, op, comm, request);
   });
 }
 
@@ -1109,8 +1138,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_scatter_c(const void* sendbuf, void* 
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Ireduce_scatter_c(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ireduce_scatter_c(sendbuf, recvbuf, call.recvcounts.as<MPI_Count>(), datatype, op, comm,
+      request);
   });
 }
 
@@ -1126,7 +1157,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iscan(const void* sendbuf, void* recvbuf, int
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iscan(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1143,7 +1175,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iscan_c(const void* sendbuf, void* recvbuf, M
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1160,7 +1193,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iexscan(const void* sendbuf, void* recvbuf, i
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iexscan(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1177,7 +1211,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iexscan_c(const void* sendbuf, void* recvbuf,
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iexscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1186,7 +1221,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MP
   CallRecord record(Function::Barrier_init);
   if (!watching()) return real.Barrier_init(comm, info, request);
   CollectiveCall call{Collective::barrier, comm};
-  return init_collective(call, request, [=](MPI_Comm comm, const void*, void*, MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void*, void*,
+      MPI_Request* request) {
     return real.Ibarrier(comm, request);
   });
 }
@@ -1200,7 +1236,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Bcast_init(void* buffer, int count, MPI_Datat
   call.recvcount = count;
   call.recvtype = datatype;
   call.root = root;
-  return init_collective(call, request, [=](MPI_Comm comm, const void*, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void*, void* recvbuf,
+      MPI_Request* request) {
     return real.Ibcast(recvbuf, count, datatype, root, comm, request);
   });
 }
@@ -1214,7 +1251,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Bcast_init_c(void* buffer, MPI_Count count, M
   call.recvcount = count;
   call.recvtype = datatype;
   call.root = root;
-  return init_collective(call, request, [=](MPI_Comm comm, const void*, void* recvbuf, MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void*, void* recvbuf,
+      MPI_Request* request) {
     return real.Ibcast_c(recvbuf, count, datatype, root, comm, request);
   });
 }
@@ -1233,8 +1271,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gather_init(const void* sendbuf, int sendcoun
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Igather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
@@ -1253,8 +1291,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gather_init_c(const void* sendbuf, MPI_Count 
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Igather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
@@ -1265,8 +1303,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gatherv_init(const void* sendbuf, int sendcou
   CallRecord record(Function::Gatherv_init);
   if (!watching()) return real.Gatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, root, comm, info, request);
-  recvcounts = kept(recvcounts, peers_at_root(root, comm));
-  displs = kept(displs, peers_at_root(root, comm));
   CollectiveCall call{Collective::gatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -1276,10 +1312,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gatherv_init(const void* sendbuf, int sendcou
   call.rdispls = displs;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Igatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm,
-      request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Igatherv(sendbuf, sendcount, sendtype, recvbuf, call.recvcounts.as<int>(),
+      call.rdispls.as<int>(), recvtype, root, comm, request);
   });
 }
 
@@ -1289,8 +1325,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gatherv_init_c(const void* sendbuf, MPI_Count
   CallRecord record(Function::Gatherv_init_c);
   if (!watching()) return real.Gatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, root, comm, info, request);
-  recvcounts = kept(recvcounts, peers_at_root(root, comm));
-  displs = kept(displs, peers_at_root(root, comm));
   CollectiveCall call{Collective::gatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -1300,10 +1334,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gatherv_init_c(const void* sendbuf, MPI_Count
   call.rdispls = displs;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Igatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm,
-      request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Igatherv_c(sendbuf, sendcount, sendtype, recvbuf, call.recvcounts.as<MPI_Count>(),
+      call.rdispls.as<MPI_Aint>(), recvtype, root, comm, request);
   });
 }
 
@@ -1321,8 +1355,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatter_init(const void* sendbuf, int sendcou
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iscatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
@@ -1341,8 +1375,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatter_init_c(const void* sendbuf, MPI_Count
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iscatter_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
@@ -1353,8 +1387,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatterv_init(const void* sendbuf, const int 
   CallRecord record(Function::Scatterv_init);
   if (!watching()) return real.Scatterv_init(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
       recvtype, root, comm, info, request);
-  sendcounts = kept(sendcounts, peers_at_root(root, comm));
-  displs = kept(displs, peers_at_root(root, comm));
   CollectiveCall call{Collective::scatterv, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -1364,10 +1396,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatterv_init(const void* sendbuf, const int 
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Iscatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm,
-      request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Iscatterv(sendbuf, call.sendcounts.as<int>(), call.sdispls.as<int>(), sendtype, recvbuf,
+      recvcount, recvtype, root, comm, request);
   });
 }
 
@@ -1377,8 +1409,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatterv_init_c(const void* sendbuf, const MP
   CallRecord record(Function::Scatterv_init_c);
   if (!watching()) return real.Scatterv_init_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
       recvtype, root, comm, info, request);
-  sendcounts = kept(sendcounts, peers_at_root(root, comm));
-  displs = kept(displs, peers_at_root(root, comm));
   CollectiveCall call{Collective::scatterv, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -1388,10 +1418,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatterv_init_c(const void* sendbuf, const MP
   call.recvcount = recvcount;
   call.recvtype = recvtype;
   call.root = root;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Iscatterv_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm,
-      request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Iscatterv_c(sendbuf, call.sendcounts.as<MPI_Count>(), call.sdispls.as<MPI_Aint>(), sendtype,
+      recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
 
@@ -1407,8 +1437,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgather_init(const void* sendbuf, int sendc
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iallgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -1426,8 +1456,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgather_init_c(const void* sendbuf, MPI_Cou
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iallgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -1438,8 +1468,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv_init(const void* sendbuf, int send
   CallRecord record(Function::Allgatherv_init);
   if (!watching()) return real.Allgatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, comm, info, request);
-  recvcounts = kept(recvcounts, peers_of(comm));
-  displs = kept(displs, peers_of(comm));
   CollectiveCall call{Collective::allgatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -1448,10 +1476,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv_init(const void* sendbuf, int send
   call.recvcounts = recvcounts;
   call.rdispls = displs;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Iallgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
-      request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Iallgatherv(sendbuf, sendcount, sendtype, recvbuf, call.recvcounts.as<int>(),
+      call.rdispls.as<int>(), recvtype, comm, request);
   });
 }
 
@@ -1461,8 +1489,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv_init_c(const void* sendbuf, MPI_Co
   CallRecord record(Function::Allgatherv_init_c);
   if (!watching()) return real.Allgatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, comm, info, request);
-  recvcounts = kept(recvcounts, peers_of(comm));
-  displs = kept(displs, peers_of(comm));
   CollectiveCall call{Collective::allgatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -1471,10 +1497,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv_init_c(const void* sendbuf, MPI_Co
   call.recvcounts = recvcounts;
   call.rdispls = displs;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Iallgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
-      request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Iallgatherv_c(sendbuf, sendcount, sendtype, recvbuf, call.recvcounts.as<MPI_Count>(),
+      call.rdispls.as<MPI_Aint>(), recvtype, comm, request);
   });
 }
 
@@ -1490,8 +1516,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoall_init(const void* sendbuf, int sendco
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ialltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -1509,8 +1535,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoall_init_c(const void* sendbuf, MPI_Coun
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ialltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -1521,10 +1547,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv_init(const void* sendbuf, const int
   CallRecord record(Function::Alltoallv_init);
   if (!watching()) return real.Alltoallv_init(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
       rdispls, recvtype, comm, info, request);
-  sendcounts = kept(sendcounts, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm));
-  sdispls = kept(sdispls, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm));
-  recvcounts = kept(recvcounts, peers_of(comm));
-  rdispls = kept(rdispls, peers_of(comm));
   CollectiveCall call{Collective::alltoallv, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -1534,10 +1556,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv_init(const void* sendbuf, const int
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Ialltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype,
-      comm, request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ialltoallv(sendbuf, call.sendcounts.as<int>(), call.sdispls.as<int>(), sendtype, recvbuf,
+      call.recvcounts.as<int>(), call.rdispls.as<int>(), recvtype, comm, request);
   });
 }
 
@@ -1547,10 +1569,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv_init_c(const void* sendbuf, const M
   CallRecord record(Function::Alltoallv_init_c);
   if (!watching()) return real.Alltoallv_init_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
       rdispls, recvtype, comm, info, request);
-  sendcounts = kept(sendcounts, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm));
-  sdispls = kept(sdispls, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm));
-  recvcounts = kept(recvcounts, peers_of(comm));
-  rdispls = kept(rdispls, peers_of(comm));
   CollectiveCall call{Collective::alltoallv, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -1560,10 +1578,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv_init_c(const void* sendbuf, const M
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Ialltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype,
-      comm, request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ialltoallv_c(sendbuf, call.sendcounts.as<MPI_Count>(), call.sdispls.as<MPI_Aint>(), sendtype,
+      recvbuf, call.recvcounts.as<MPI_Count>(), call.rdispls.as<MPI_Aint>(), recvtype, comm, request);
   });
 }
 
@@ -1573,12 +1591,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw_init(const void* sendbuf, const int
   CallRecord record(Function::Alltoallw_init);
   if (!watching()) return real.Alltoallw_init(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
       rdispls, recvtypes, comm, info, request);
-  sendcounts = kept(sendcounts, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm));
-  sdispls = kept(sdispls, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm));
-  sendtypes = kept(sendtypes, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm));
-  recvcounts = kept(recvcounts, peers_of(comm));
-  rdispls = kept(rdispls, peers_of(comm));
-  recvtypes = kept(recvtypes, peers_of(comm));
   CollectiveCall call{Collective::alltoallw, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -1588,10 +1600,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw_init(const void* sendbuf, const int
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Ialltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes,
-      comm, request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ialltoallw(sendbuf, call.sendcounts.as<int>(), call.sdispls.as<int>(), call.sendtypes,
+      recvbuf, call.recvcounts.as<int>(), call.rdispls.as<int>(), call.recvtypes, comm, request);
   });
 }
 
@@ -1602,12 +1614,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw_init_c(const void* sendbuf, const M
   CallRecord record(Function::Alltoallw_init_c);
   if (!watching()) return real.Alltoallw_init_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
       rdispls, recvtypes, comm, info, request);
-  sendcounts = kept(sendcounts, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm));
-  sdispls = kept(sdispls, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm));
-  sendtypes = kept(sendtypes, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm));
-  recvcounts = kept(recvcounts, peers_of(comm));
-  rdispls = kept(rdispls, peers_of(comm));
-  recvtypes = kept(recvtypes, peers_of(comm));
   CollectiveCall call{Collective::alltoallw, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -1617,9 +1623,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw_init_c(const void* sendbuf, const M
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Ialltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes,
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ialltoallw_c(sendbuf, call.sendcounts.as<MPI_Count>(), call.sdispls.as<MPI_Aint>(),
+      call.sendtypes, recvbuf, call.recvcounts.as<MPI_Count>(), call.rdispls.as<MPI_Aint>(), call.recvtypes,
       comm, request);
   });
 }
@@ -1637,8 +1644,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_init(const void* sendbuf, void* recvbu
   call.recvtype = datatype;
   call.op = op;
   call.root = root;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request);
   });
 }
@@ -1657,8 +1664,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_init_c(const void* sendbuf, void* recv
   call.recvtype = datatype;
   call.op = op;
   call.root = root;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ireduce_c(sendbuf, recvbuf, count, datatype, op, root, comm, request);
   });
 }
@@ -1675,8 +1682,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allreduce_init(const void* sendbuf, void* rec
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1693,8 +1700,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allreduce_init_c(const void* sendbuf, void* r
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iallreduce_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1712,8 +1719,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_block_init(const void* sendbuf
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ireduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, request);
   });
 }
@@ -1732,8 +1739,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_block_init_c(const void* sendb
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ireduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm, request);
   });
 }
@@ -1744,7 +1751,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_init(const void* sendbuf, void
   CallRecord record(Function::Reduce_scatter_init);
   if (!watching()) return real.Reduce_scatter_init(sendbuf, recvbuf, recvcounts, datatype, op, comm, info,
       request);
-  recvcounts = kept(recvcounts, members_of(comm));
   CollectiveCall call{Collective::reduce_scatter, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1752,9 +1758,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_init(const void* sendbuf, void
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Ireduce_scatter(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ireduce_scatter(sendbuf, recvbuf, call.recvcounts.as<int>(), datatype, op, comm, request);
   });
 }
 
@@ -1764,7 +1770,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_init_c(const void* sendbuf, vo
   CallRecord record(Function::Reduce_scatter_init_c);
   if (!watching()) return real.Reduce_scatter_init_c(sendbuf, recvbuf, recvcounts, datatype, op, comm, info,
       request);
-  recvcounts = kept(recvcounts, members_of(comm));
   CollectiveCall call{Collective::reduce_scatter, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1772,9 +1777,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_init_c(const void* sendbuf, vo
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Ireduce_scatter_c(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ireduce_scatter_c(sendbuf, recvbuf, call.recvcounts.as<MPI_Count>(), datatype, op, comm,
+      request);
   });
 }
 
@@ -1790,8 +1796,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scan_init(const void* sendbuf, void* recvbuf,
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iscan(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1808,8 +1814,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scan_init_c(const void* sendbuf, void* recvbu
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1826,8 +1832,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Exscan_init(const void* sendbuf, void* recvbu
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iexscan(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -1844,8 +1850,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Exscan_init_c(const void* sendbuf, void* recv
   call.sendtype = datatype;
   call.recvtype = datatype;
   call.op = op;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Iexscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
@@ -2055,7 +2061,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_allgather(const void* sendbuf, int 
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ineighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       request);
   });
@@ -2074,7 +2081,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_allgather_c(const void* sendbuf, MP
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ineighbor_allgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       request);
   });
@@ -2094,9 +2102,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_allgatherv(const void* sendbuf, int
   call.recvcounts = recvcounts;
   call.rdispls = displs;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Ineighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
-      comm, request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ineighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, call.recvcounts.as<int>(),
+      call.rdispls.as<int>(), recvtype, comm, request);
   });
 }
 
@@ -2114,9 +2123,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_allgatherv_c(const void* sendbuf, M
   call.recvcounts = recvcounts;
   call.rdispls = displs;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Ineighbor_allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
-      comm, request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ineighbor_allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, call.recvcounts.as<MPI_Count>(),
+      call.rdispls.as<MPI_Aint>(), recvtype, comm, request);
   });
 }
 
@@ -2133,7 +2143,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoall(const void* sendbuf, int s
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ineighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -2151,7 +2162,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoall_c(const void* sendbuf, MPI
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
+  return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ineighbor_alltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       request);
   });
@@ -2172,9 +2184,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoallv(const void* sendbuf, cons
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Ineighbor_alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
-      recvtype, comm, request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ineighbor_alltoallv(sendbuf, call.sendcounts.as<int>(), call.sdispls.as<int>(), sendtype,
+      recvbuf, call.recvcounts.as<int>(), call.rdispls.as<int>(), recvtype, comm, request);
   });
 }
 
@@ -2193,9 +2206,11 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoallv_c(const void* sendbuf, co
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtype = recvtype;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Ineighbor_alltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
-      recvtype, comm, request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ineighbor_alltoallv_c(sendbuf, call.sendcounts.as<MPI_Count>(), call.sdispls.as<MPI_Aint>(),
+      sendtype, recvbuf, call.recvcounts.as<MPI_Count>(), call.rdispls.as<MPI_Aint>(), recvtype, comm,
+      request);
   });
 }
 
@@ -2214,9 +2229,11 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoallw(const void* sendbuf, cons
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Ineighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
-      recvtypes, comm, request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ineighbor_alltoallw(sendbuf, call.sendcounts.as<int>(), call.sdispls.as<MPI_Aint>(),
+      call.sendtypes, recvbuf, call.recvcounts.as<int>(), call.rdispls.as<MPI_Aint>(), call.recvtypes, comm,
+      request);
   });
 }
 
@@ -2235,9 +2252,11 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoallw_c(const void* sendbuf, co
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
-  return start_collective(call, request, [=](const void* sendbuf, void* recvbuf, MPI_Request* request) {
-    return real.Ineighbor_alltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
-      recvtypes, comm, request);
+  return start_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ineighbor_alltoallw_c(sendbuf, call.sendcounts.as<MPI_Count>(), call.sdispls.as<MPI_Aint>(),
+      call.sendtypes, recvbuf, call.recvcounts.as<MPI_Count>(), call.rdispls.as<MPI_Aint>(), call.recvtypes,
+      comm, request);
   });
 }
 
@@ -2254,8 +2273,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgather_init(const void* sendbuf, 
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ineighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       request);
   });
@@ -2274,8 +2293,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgather_init_c(const void* sendbuf
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ineighbor_allgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       request);
   });
@@ -2287,8 +2306,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv_init(const void* sendbuf,
   CallRecord record(Function::Neighbor_allgatherv_init);
   if (!watching()) return real.Neighbor_allgatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
       displs, recvtype, comm, info, request);
-  recvcounts = kept(recvcounts, sources_of(comm));
-  displs = kept(displs, sources_of(comm));
   CollectiveCall call{Collective::neighbor_allgatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -2297,10 +2314,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv_init(const void* sendbuf,
   call.recvcounts = recvcounts;
   call.rdispls = displs;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Ineighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
-      comm, request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ineighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, call.recvcounts.as<int>(),
+      call.rdispls.as<int>(), recvtype, comm, request);
   });
 }
 
@@ -2310,8 +2327,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv_init_c(const void* sendbu
   CallRecord record(Function::Neighbor_allgatherv_init_c);
   if (!watching()) return real.Neighbor_allgatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
       displs, recvtype, comm, info, request);
-  recvcounts = kept(recvcounts, sources_of(comm));
-  displs = kept(displs, sources_of(comm));
   CollectiveCall call{Collective::neighbor_allgatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -2320,10 +2335,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv_init_c(const void* sendbu
   call.recvcounts = recvcounts;
   call.rdispls = displs;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Ineighbor_allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
-      comm, request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ineighbor_allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, call.recvcounts.as<MPI_Count>(),
+      call.rdispls.as<MPI_Aint>(), recvtype, comm, request);
   });
 }
 
@@ -2340,8 +2355,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoall_init(const void* sendbuf, i
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ineighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
@@ -2359,8 +2374,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoall_init_c(const void* sendbuf,
   call.recvbuf = recvbuf;
   call.recvcount = recvcount;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
+  return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
     return real.Ineighbor_alltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       request);
   });
@@ -2372,10 +2387,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv_init(const void* sendbuf, 
   CallRecord record(Function::Neighbor_alltoallv_init);
   if (!watching()) return real.Neighbor_alltoallv_init(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
       recvcounts, rdispls, recvtype, comm, info, request);
-  sendcounts = kept(sendcounts, destinations_of(comm));
-  sdispls = kept(sdispls, destinations_of(comm));
-  recvcounts = kept(recvcounts, sources_of(comm));
-  rdispls = kept(rdispls, sources_of(comm));
   CollectiveCall call{Collective::neighbor_alltoallv, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -2385,10 +2396,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv_init(const void* sendbuf, 
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Ineighbor_alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
-      recvtype, comm, request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ineighbor_alltoallv(sendbuf, call.sendcounts.as<int>(), call.sdispls.as<int>(), sendtype,
+      recvbuf, call.recvcounts.as<int>(), call.rdispls.as<int>(), recvtype, comm, request);
   });
 }
 
@@ -2399,10 +2410,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv_init_c(const void* sendbuf
   CallRecord record(Function::Neighbor_alltoallv_init_c);
   if (!watching()) return real.Neighbor_alltoallv_init_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
       recvcounts, rdispls, recvtype, comm, info, request);
-  sendcounts = kept(sendcounts, destinations_of(comm));
-  sdispls = kept(sdispls, destinations_of(comm));
-  recvcounts = kept(recvcounts, sources_of(comm));
-  rdispls = kept(rdispls, sources_of(comm));
   CollectiveCall call{Collective::neighbor_alltoallv, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -2412,10 +2419,11 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv_init_c(const void* sendbuf
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtype = recvtype;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Ineighbor_alltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
-      recvtype, comm, request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ineighbor_alltoallv_c(sendbuf, call.sendcounts.as<MPI_Count>(), call.sdispls.as<MPI_Aint>(),
+      sendtype, recvbuf, call.recvcounts.as<MPI_Count>(), call.rdispls.as<MPI_Aint>(), recvtype, comm,
+      request);
   });
 }
 
@@ -2426,12 +2434,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw_init(const void* sendbuf, 
   CallRecord record(Function::Neighbor_alltoallw_init);
   if (!watching()) return real.Neighbor_alltoallw_init(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
       recvcounts, rdispls, recvtypes, comm, info, request);
-  sendcounts = kept(sendcounts, destinations_of(comm));
-  sdispls = kept(sdispls, destinations_of(comm));
-  sendtypes = kept(sendtypes, destinations_of(comm));
-  recvcounts = kept(recvcounts, sources_of(comm));
-  rdispls = kept(rdispls, sources_of(comm));
-  recvtypes = kept(recvtypes, sources_of(comm));
   CollectiveCall call{Collective::neighbor_alltoallw, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -2441,10 +2443,11 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw_init(const void* sendbuf, 
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Ineighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
-      recvtypes, comm, request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ineighbor_alltoallw(sendbuf, call.sendcounts.as<int>(), call.sdispls.as<MPI_Aint>(),
+      call.sendtypes, recvbuf, call.recvcounts.as<int>(), call.rdispls.as<MPI_Aint>(), call.recvtypes, comm,
+      request);
   });
 }
 
@@ -2455,12 +2458,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw_init_c(const void* sendbuf
   CallRecord record(Function::Neighbor_alltoallw_init_c);
   if (!watching()) return real.Neighbor_alltoallw_init_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
       recvcounts, rdispls, recvtypes, comm, info, request);
-  sendcounts = kept(sendcounts, destinations_of(comm));
-  sdispls = kept(sdispls, destinations_of(comm));
-  sendtypes = kept(sendtypes, destinations_of(comm));
-  recvcounts = kept(recvcounts, sources_of(comm));
-  rdispls = kept(rdispls, sources_of(comm));
-  recvtypes = kept(recvtypes, sources_of(comm));
   CollectiveCall call{Collective::neighbor_alltoallw, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -2470,9 +2467,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw_init_c(const void* sendbuf
   call.recvcounts = recvcounts;
   call.rdispls = rdispls;
   call.recvtypes = recvtypes;
-  return init_collective(call, request, [=](MPI_Comm comm, const void* sendbuf, void* recvbuf,
-      MPI_Request* request) {
-    return real.Ineighbor_alltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
-      recvtypes, comm, request);
+  return init_collective(call, request, [=](const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+      void* recvbuf, MPI_Request* request) {
+    return real.Ineighbor_alltoallw_c(sendbuf, call.sendcounts.as<MPI_Count>(), call.sdispls.as<MPI_Aint>(),
+      call.sendtypes, recvbuf, call.recvcounts.as<MPI_Count>(), call.rdispls.as<MPI_Aint>(), call.recvtypes,
+      comm, request);
   });
 }
