@@ -104,9 +104,22 @@ std::string in_our_words(const CLI::App& app, const CLI::ParseError& error) {
   return one_line(text);
 }
 
+// Short options are too short to be guessed. What stands between the refused word and what is accepted.
+std::string guess_option(const CLI::App& app, const std::string& word) {
+  Words names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const std::string guess = word.rfind("--", 0) == 0 ? did_you_mean(word, names) : "";
+  return guess.empty() ? ";" : guess;
+}
+
 Failure unexpected(const CLI::App& app, const std::string& word) {
   bool option = word.size() > 1 && word[0] == '-';
-  if (option) return usage(fmt::format("unknown option {}; accepted: {}", word, accepted_options(app)));
+  if (option) {
+    const std::string name = word.substr(0, word.find('='));
+    return usage(fmt::format("unknown option {}{} accepted: {}", word, guess_option(app, name),
+                             accepted_options(app)));
+  }
   return usage(fmt::format("unexpected argument '{}'; see {} --help", word, app.get_name()));
 }
 
