@@ -115,6 +115,8 @@ std::string completion() {
 }
 
 Failure no_command(const std::string& word, const std::string& accepted) {
+  if (word.rfind('-', 0) == 0)
+    return usage(fmt::format("unknown option {}; accepted: -h, -V, or a command: {}", word, accepted));
   if (const BenchmarkKind* kind = find_kind(word))
     return usage(fmt::format("no command '{}'; it is a benchmark: {}", word, command_of(*kind)));
   const std::string guess = did_you_mean(word, split(accepted, ", "));

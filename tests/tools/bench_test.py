@@ -47,6 +47,9 @@ class Names(ToolTest):
             words = ["bench", "latency", "-m", "8:8", "-i", 2, "H", "H"]
             for line in [*words, "--no-preload", "--mpi", launcher], ["run", "-n", 2, "--no-preload", "--mpi", launcher, TOOL, *words]:
                 self.assertIn(f"({abi})", self.succeeds(*line).stdout)
+            for other in MPIS:
+                if other != abi and "abi" not in (abi, other):
+                    self.refuses("run", "-n", 2, "--mpi", launcher, TOOL, *words, "--mpi", other, says="disagree")
 
 
 class Simulated(ToolTest):

@@ -34,6 +34,17 @@ struct AskedMpi {
     launcher = launcher_named(text);
     if (!launcher->kind->abis.empty()) abi = launcher->kind->abis.front();
   }
+
+  // One may name the launcher, the other the ABI.
+  static AskedMpi both(const std::string& of_run, const std::string& of_bench) {
+    AskedMpi run(of_run), bench(of_bench);
+    if ((run.launcher && bench.launcher && run.launcher->path != bench.launcher->path) ||
+        (!run.abi.empty() && !bench.abi.empty() && run.abi != bench.abi))
+      throw usage(fmt::format("run --mpi {} and bench --mpi {} disagree", of_run, of_bench));
+    if (run.abi.empty()) run.abi = bench.abi;
+    if (!run.launcher) run.launcher = bench.launcher;
+    return run;
+  }
 };
 
 // The benchmark program for the MPI that was asked for, else for that of the job, else the first there is.
@@ -159,12 +170,10 @@ Words bench_for_ranks(const Words& program, RunArguments& run) {
   if (!arguments->kind->uses_mpi)
     throw usage(fmt::format("{} runs by itself, not in the ranks of a job; call it plainly", words.front()));
   check_ranks(*arguments, run.ranks);
-  if (run.mpi.empty()) run.mpi = arguments->mpi;
-  if (!arguments->mpi.empty() && arguments->mpi != run.mpi)
-    throw usage(fmt::format("run --mpi {} and bench --mpi {} disagree", run.mpi, arguments->mpi));
-  const AskedMpi asked(run.mpi);
+  const AskedMpi asked = AskedMpi::both(run.mpi, arguments->mpi);
   const std::string abi = choose_abi(asked.abi, "");
   load_library_of(asked, abi);
+  run.mpi = asked.launcher ? asked.launcher->path : abi;
   take_gpus(*arguments);
   if (run.launcher_args.empty() && !run.dry_run && run.sim == 0 && !ranks_may_be_elsewhere())
     require_gpu(*arguments);

@@ -160,6 +160,7 @@ std::string find_on_path(const std::string& name) {
 
 std::string why_no_program(const std::string& name) {
   struct stat status;
+  if (name.empty()) return "an empty name of a program; give a path or a name on PATH of an executable file";
   if (stat(name.c_str(), &status) != 0)
     return "no program " + name + "; give a path or a name on PATH of an executable file";
   if (S_ISDIR(status.st_mode)) return name + " is a folder; give the path of a program in it";

@@ -15,6 +15,10 @@ namespace fairlead::tools {
 
 namespace {
 
+constexpr const char* accepted_files =
+    "what `fairlead bench NAME --json FILE` or `fairlead matrix --json FILE` wrote, a trace of `fairlead run "
+    "--trace FILE`, and what `fairlead bench pairs` prints";
+
 constexpr const char* summary =
     "Draw the results of benchmarks against message size, as medians: latency, bandwidth, message rate, or "
     "the time and bus bandwidth of a collective. Several files are drawn side by side, with their ratios to "
@@ -91,13 +95,10 @@ int plot_command(const Words& words) {
   define_plot(app, arguments);
   if (!parse(app, words)) return exit_success;
   if (arguments.files.empty())
-    throw usage(
-        "no file given; accepted: what `fairlead bench NAME --json FILE` or `fairlead matrix --json FILE` "
-        "wrote, a trace "
-        "of `fairlead run --trace FILE`, and what `fairlead bench pairs` prints");
+    throw usage(fmt::format("no file given; accepted: {}", accepted_files));
   for (const std::string& file : arguments.files)
     if (std::error_code error; !std::filesystem::exists(file, error))
-      throw usage(fmt::format("no file {}; accepted: what `fairlead bench NAME --json FILE` wrote", file));
+      throw usage(fmt::format("cannot read {}: there is no such file; accepted: {}", file, accepted_files));
   if (arguments.output.empty() && !arguments.terminal)
     throw usage("where to draw? accepted: -o FILE.png, -o FILE.svg, -o FILE.html or --terminal");
 
