@@ -142,9 +142,10 @@ configure() {
     "$build/configure.log"
 }
 
-build_all() {
+# build_targets [TARGET...]: all where none is named.
+build_targets() {
   say "Build: some minutes the first time ($build/build.log)"
-  if ! cmake --build "$build" 2>&1 | show_progress "$build/build.log"; then
+  if ! cmake --build "$build" ${1:+--target "$@"} 2>&1 | show_progress "$build/build.log"; then
     tail -n 25 "$build/build.log" >&2
     die "'cmake' failed; the whole log is $build/build.log"
   fi

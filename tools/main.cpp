@@ -114,6 +114,15 @@ std::string completion() {
   return completion_script(all);
 }
 
+Failure no_command(const std::string& word, const std::string& accepted) {
+  if (word.rfind('-', 0) == 0)
+    return usage(fmt::format("unknown option {}; accepted: -h, -V, or a command: {}", word, accepted));
+  if (const BenchmarkKind* kind = find_kind(word))
+    return usage(fmt::format("no command '{}'; it is a benchmark: {}", word, command_of(*kind)));
+  const std::string guess = did_you_mean(word, split(accepted, ", "));
+  return usage(fmt::format("no command '{}'{} accepted: {}", word, guess.empty() ? ";" : guess, accepted));
+}
+
 int dispatch(const Words& words) {
   std::string accepted;
   for (const Command& known : commands) accepted += std::string(accepted.empty() ? "" : ", ") + known.name;
@@ -143,8 +152,7 @@ int dispatch(const Words& words) {
   }
   auto command = std::find_if(std::begin(commands), std::end(commands),
                               [&](const Command& c) { return first == c.name; });
-  if (command == std::end(commands))
-    throw usage(fmt::format("no command '{}'; accepted: {}", first, accepted));
+  if (command == std::end(commands)) throw no_command(first, accepted);
   return command->run(Words(words.begin() + 1, words.end()));
 }
 

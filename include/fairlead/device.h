@@ -23,6 +23,7 @@ extern "C" {
 
 /* "cuda", "rocm", "sim", or "none". */
 const char *fairlead_device_provider(void);
+/* Of the last call of this thread that failed; "no error" where none has. */
 const char *fairlead_device_error_text(void);
 
 /* Number of devices this process sees; 0 when there is no provider. */

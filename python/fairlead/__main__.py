@@ -12,7 +12,10 @@ import os
 import sys
 
 from ._home import HomeError, home
-from ._mpi import mpi_of_mpi4py
+from ._mpi import Mpi, mpi_of_mpi4py
+
+_WITHOUT_MPI = ("copy",)  # benchmarks
+_ASK = {"-h", "--help", "-V", "--version", "--markdown"}  # answered whatever the MPI
 
 
 def _program_place(words: list[str]) -> int | None:
@@ -23,8 +26,50 @@ def _program_place(words: list[str]) -> int | None:
     return None
 
 
+def _names_mpi(words: list[str]) -> bool:
+    return any(word == "--mpi" or word.startswith("--mpi=") for word in words)
+
+
+def _is_of_another(words: list[str]) -> bool:
+    """Do these words for `doctor` name a program, or a recorded machine?"""
+    rest = iter(words)
+    for word in rest:
+        if word in ("--sim", "--record"):
+            next(rest, None)  # its value
+        elif not word.startswith("-") or word.startswith("--from"):
+            return True
+    return False
+
+
+def _with_launcher(mpi: Mpi) -> str:
+    """What `--mpi` takes where ranks are started: the launcher beside the library, else the ABI."""
+    launcher = mpi.launcher() if mpi.abi != "abi" else None
+    return str(launcher or mpi.abi)
+
+
+def _measured(words: list[str]) -> list[str]:
+    """`bench NAME`, `matrix` or `doctor` of the MPI that mpi4py loads; of the one on PATH where it can load none."""
+    name = words[1] if words[0] == "bench" and len(words) > 1 else ""
+    if (words[0] == "bench" and (not name or name.startswith("-") or name in _WITHOUT_MPI)
+            or _names_mpi(words) or _ASK & set(words)):
+        return words
+    if words[0] == "doctor" and _is_of_another(words[1:]):
+        return words
+    try:
+        mpi = mpi_of_mpi4py()
+    except HomeError as error:
+        print(f"fairlead: {error}; the MPI on PATH is taken", file=sys.stderr)
+        return words
+    place = 2 if name else 1
+    chosen = str(mpi.file or mpi.abi) if words[0] == "doctor" else _with_launcher(mpi)
+    return [*words[:place], "--mpi", chosen, *words[place:]]
+
+
 def for_python(words: list[str]) -> list[str]:
-    """`run -n 2 program.py` as the tool takes it: with this Python, and the MPI of its mpi4py where none is named."""
+    """The words as the tool takes them: `run -n 2 program.py` with this Python, and all with the MPI of its mpi4py
+    where none is named."""
+    if words and words[0] in ("bench", "matrix", "doctor"):
+        return _measured(words)
     if not words or words[0] not in ("run", "exec"):
         return words
     words = list(words)
@@ -34,11 +79,10 @@ def for_python(words: list[str]) -> list[str]:
     options = words[1:place]
     if not os.path.basename(words[place - 1]).startswith("python"):
         words.insert(place, sys.executable)
-    if any(word == "--mpi" or word.startswith("--mpi=") for word in options):
+    if _names_mpi(options):
         return words
     mpi = mpi_of_mpi4py()
-    launcher = mpi.launcher() if words[0] == "run" and mpi.abi != "abi" else None
-    return [words[0], "--mpi", str(launcher or mpi.abi), *words[1:]]
+    return [words[0], "--mpi", _with_launcher(mpi) if words[0] == "run" else mpi.abi, *words[1:]]
 
 
 def main() -> None:

@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import weakref
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -90,7 +91,7 @@ class DeviceArray:
 
     shape: its lengths. dtype: NumPy's type of its elements. nbytes, size: of the whole array, in bytes and elements.
     Made by empty() and from_numpy(). Indexing by a slice of step 1 gives a part of it along the first axis, in the
-    same memory.
+    same memory, as does a number where there are more axes; of the only axis a number gives a copy of the element.
     """
 
     def __init__(self, memory: _Memory, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -114,12 +115,24 @@ class DeviceArray:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, part: slice) -> DeviceArray:
-        start, stop, step = part.indices(len(self))
-        if step != 1:
-            raise IndexError("only slices of step 1, which have no gaps")
+    @overload
+    def __getitem__(self, part: slice) -> DeviceArray: ...
+    @overload
+    def __getitem__(self, part: SupportsIndex) -> Any: ...
+    def __getitem__(self, part: SupportsIndex | slice) -> Any:
+        if isinstance(part, slice):
+            start, stop, step = part.indices(len(self))
+            if step != 1:
+                raise IndexError("only slices of step 1, which have no gaps")
+            return self._part(start, (max(stop - start, 0), *self.shape[1:]))
+        place = operator.index(part)
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"index {place} of an array of {len(self)}")
+        row = self._part(place % len(self), self.shape[1:])
+        return row if row.shape else row.to_numpy()[()]
+
+    def _part(self, start: int, shape: tuple[int, ...]) -> DeviceArray:
         row = self.nbytes // len(self) if len(self) else 0
-        shape = (max(stop - start, 0), *self.shape[1:])
         return DeviceArray(self._memory, self._offset + start * row, shape, self.dtype)
 
     def to_numpy(self) -> npt.NDArray[Any]:

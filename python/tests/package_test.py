@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from unittest import mock
 
@@ -50,7 +52,8 @@ class CommandLine(unittest.TestCase):
         Path(self.program).touch()
         self.launcher = Path("/opt/mpi/bin/mpirun")
         found = mock.patch.multiple(
-            command, mpi_of_mpi4py=lambda: mock.Mock(abi="mpich", launcher=lambda: self.launcher))
+            command, mpi_of_mpi4py=lambda: mock.Mock(abi="mpich", file=Path("/opt/mpi/lib/libmpi.so.12"),
+                                                     launcher=lambda: self.launcher))
         found.start()
         self.addCleanup(found.stop)
 
@@ -67,14 +70,52 @@ class CommandLine(unittest.TestCase):
         words = ["run", "--mpi", "openmpi", "-n", "2", "/usr/bin/python3", self.program]
         self.assertEqual(command.for_python(words), words)
 
+    def test_what_is_measured_is_the_mpi_of_mpi4py(self):
+        for words, place, mpi in [(["doctor", "-v", "--sim", "2"], 1, "/opt/mpi/lib/libmpi.so.12"),
+                                  (["bench", "latency", "-c", "H", "H"], 2, "/opt/mpi/bin/mpirun"),
+                                  (["matrix"], 1, "/opt/mpi/bin/mpirun")]:
+            self.assertEqual(command.for_python(words), [*words[:place], "--mpi", mpi, *words[place:]])
+
     def test_other_commands_and_programs_pass(self):
-        for words in (["doctor"], ["run", "-n", "2", "./a.out"], []):
+        for words in (["doctor", "./a.out"], ["doctor", "options"], ["doctor", "--from", "x"], ["doctor", "--mpi", "abi"], ["doctor", "--help"],
+                      ["bench"], ["bench", "--help"], ["bench", "bw", "-h"], ["bench", "bw", "--mpi=mpich"],
+                      ["bench", "copy"], ["options"], ["run", "-n", "2", "./a.out"], []):
             self.assertEqual(command.for_python(words), words)
+
+    def test_without_mpi4py_the_mpi_on_path_is_measured(self):
+        missing = mock.Mock(side_effect=fairlead.HomeError("no MPI can be loaded"))
+        with mock.patch.object(command, "mpi_of_mpi4py", missing), redirect_stderr(StringIO()) as said:
+            self.assertEqual(command.for_python(["doctor"]), ["doctor"])
+        self.assertIn("no MPI can be loaded; the MPI on PATH is taken", said.getvalue())
 
     def test_the_tool_takes_the_place_of_this_process(self):
         answer = subprocess.run([sys.executable, "-m", "fairlead", "--version"], text=True, capture_output=True)
         self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertIn("fairlead", answer.stdout)
+
+
+class Arrays(unittest.TestCase):
+    def test_parts_and_elements(self):
+        try:
+            import numpy as np
+            from fairlead import arrays
+        except ImportError as error:
+            self.skipTest(str(error))
+        host = np.arange(12, dtype="i4").reshape(4, 3)
+        array = arrays.from_numpy(host)
+        for index in (0, 3, -1, np.int64(2)):
+            self.assertIsInstance(array[index], arrays.DeviceArray)
+            np.testing.assert_array_equal(array[index].to_numpy(), host[index])
+            self.assertEqual(array[index][1], host[index][1])
+            self.assertIsInstance(array[index][1], np.int32)
+        np.testing.assert_array_equal(array[1:3].to_numpy(), host[1:3])
+        array[2].copy_from([7, 8, 9])  # the same memory
+        self.assertEqual(array[2][2], 9)
+        for index in (4, -5):
+            with self.assertRaisesRegex(IndexError, f"index {index} of an array of 4"):
+                array[index]
+        with self.assertRaises(TypeError):
+            array["first"]
 
 
 class Launcher(unittest.TestCase):

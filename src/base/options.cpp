@@ -146,16 +146,18 @@ bool speaks_for_the_job() {
   return !job || job->rank <= 0;
 }
 
+// Letters that are missing, too many, wrong, or swapped with their neighbour.
 size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> line(b.size() + 1);
+  std::vector<size_t> before(b.size() + 1), above(b.size() + 1), line(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) line[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = line[0];
+    before.swap(above);
+    above.swap(line);
     line[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      size_t above = line[j];
-      line[j] = std::min({line[j] + 1, line[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
+      line[j] = std::min({above[j] + 1, line[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1])});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) line[j] = std::min(line[j], before[j - 2] + 1);
     }
   }
   return line[b.size()];

@@ -19,7 +19,7 @@ namespace {
 
 using namespace fairlead::device;
 
-thread_local std::string error_words;
+thread_local std::string error_words = "no error";
 
 int report(Error error, std::string words) {
   error_words = std::move(words);

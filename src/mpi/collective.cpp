@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "kernels/kernel_run.h"
 #include "mpi/between_nodes.h"
+#include "mpi/error_handler.h"
 #include "mpi/layout.h"
 #include "mpi/record.h"
 #include "mpi/reduction_types.h"
@@ -82,14 +83,13 @@ bool is_refused(const Regions& regions) {
   return !options().gpu_support && regions.on_device();
 }
 
-int raise(MPI_Comm comm, int error = MPI_ERR_OTHER) {
-  PMPI_Comm_call_errhandler(comm, error);
-  return error;
+int raise(MPI_Comm comm, const Regions& regions) {
+  return raise_error(comm, MPI_ERR_OTHER, in_words(regions));
 }
 
 int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInHost& host) {
   StagedBuffers staged(regions);
-  if (!staged.valid()) return raise(call.comm);
+  if (!staged.valid()) return raise(call.comm, regions);
   // The others count on this rank, also where its bytes cannot be read.
   bool loaded = staged.load(regions);
   int result;
@@ -98,7 +98,7 @@ int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInH
     result = host(staged.send_argument(call), staged.receive_argument(call));
   }
   if (result != MPI_SUCCESS) return result;
-  return loaded && staged.store(regions) ? MPI_SUCCESS : raise(call.comm);
+  return loaded && staged.store(regions) ? MPI_SUCCESS : raise(call.comm, regions);
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ int detail::run_collective(const CollectiveCall& call, const RunInHost& host) {
     int result = run_between_nodes(call, *point);
     record.went(Traffic::collective_between_nodes, regions.bytes());
     record.end();
-    return result == MPI_SUCCESS ? result : raise(call.comm);
+    return result == MPI_SUCCESS ? result : raise(call.comm, regions);
   }
   point->join();
   CollectiveOperation operation(point, call, std::move(regions), nullptr);
@@ -155,7 +155,8 @@ int detail::start_collective(const CollectiveCall& call, MPI_Request* request, c
 // started in one order.
 int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host) {
   std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
-  if (names_no_root(call, point->place())) return raise(call.comm, MPI_ERR_ROOT);
+  if (names_no_root(call, point->place()))
+    return raise_error(call.comm, MPI_ERR_ROOT, "a collective with root " + std::to_string(call.root));
   drop_insignificant(&call, point->place());
   Regions regions = regions_of(call, point->place());
   if (is_refused(regions)) return refuse_device_memory(call.comm);
@@ -210,10 +211,10 @@ int reduce_local(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype da
   regions.written.add(0, count, datatype);
   regions.written_is_read = true;
   StagedBuffers staged(regions);
-  if (!staged.valid() || !staged.load(regions)) return raise(MPI_COMM_SELF);
+  if (!staged.valid() || !staged.load(regions)) return raise(MPI_COMM_SELF, regions);
   if (int result = (real.*slot)(staged.read(), staged.written(), count, datatype, op); result != MPI_SUCCESS)
     return result;
-  return staged.store(regions) ? MPI_SUCCESS : raise(MPI_COMM_SELF);
+  return staged.store(regions) ? MPI_SUCCESS : raise(MPI_COMM_SELF, regions);
 }
 
 }  // namespace

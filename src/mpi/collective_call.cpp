@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mpi/error_handler.h"
 #include "mpi/front.h"
 #include "mpi/layout.h"
 
@@ -171,6 +172,18 @@ int Region::find_device() const {
     if (device::is_device_memory(at, &found_)) return found_.memory.device;
   }
   return -1;
+}
+
+std::string in_words(const Regions& regions) {
+  std::string words = "a collective of " + bytes_in_words(regions.read.bytes + regions.written.bytes) +
+                      " on this rank",
+              beyond;
+  for (const Region* region : {&regions.read, &regions.written})
+    for (const Block& block : region->blocks)
+      if (beyond.empty())
+        beyond = overrun(static_cast<const char*>(region->address) + block.offset,
+                         layout_of(block.count, block.datatype));
+  return words + beyond;
 }
 
 Place place_in(MPI_Comm comm) {

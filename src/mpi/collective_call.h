@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -131,6 +132,9 @@ struct Regions {
   bool on_device() const { return read.on_device() || written.on_device(); }
   uint64_t bytes() const { return static_cast<uint64_t>(read.bytes + written.bytes); }
 };
+
+// For errors: "a collective of 4096 bytes on this rank".
+std::string in_words(const Regions& regions);
 
 // This rank's place in a communicator.
 struct Place {

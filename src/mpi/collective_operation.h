@@ -37,6 +37,7 @@ class CollectiveOperation : public Operation {
   bool settled() const override;
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
+  std::string in_words() const override { return mpi::in_words(regions_); }
 
   // Of a blocking call that is complete.
   bool must_stage() const { return must_stage_; }

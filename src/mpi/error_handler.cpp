@@ -1,22 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI_Comm_create_errhandler. MPICH 5 (seen with 5.0.2) returns MPI_SUCCESS from a receive whose error a user's
-// handler has seen, so the result does not tell that a message was truncated (front.h, noted()). The handler
-// is told in any case: with MPICH ours is called first and passes the error on.
+// Errors that we raise, and MPI_Comm_create_errhandler.
+//
+// MPICH 5 (seen with 5.0.2) returns MPI_SUCCESS from a receive whose error a user's handler has seen, so the
+// result does not tell that a message was truncated (front.h, noted()). The handler is told in any case: with
+// MPICH ours is called first and passes the error on.
+
+#include "mpi/error_handler.h"
 
 #include <array>
 #include <mutex>
 #include <utility>
 
+#include "base/log.h"
+#include "device/classify.h"
 #include "mpi/front.h"
+#include "mpi/record.h"
 
 namespace fairlead::mpi {
+namespace {
+
+bool is_fatal(MPI_Comm comm) {
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  if (PMPI_Comm_get_errhandler(comm, &handler) != MPI_SUCCESS) return true;
+  bool fatal = handler == MPI_ERRORS_ARE_FATAL;
+#if defined(MPI_ERRORS_ABORT)
+  fatal = fatal || handler == MPI_ERRORS_ABORT;
+#endif
+  PMPI_Errhandler_free(&handler);
+  return fatal;
+}
+
+std::string words_of(int code) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  PMPI_Error_string(code, text, &length);
+  const std::string words = text;
+  return words.substr(0, words.find(", error stack:"));  // MPICH's, of its own functions
+}
+
+}  // namespace
+
+int raise_error(MPI_Comm comm, int code, const std::string& about) {
+  const LogLevel level = is_fatal(comm) ? LogLevel::error : LogLevel::info;
+  if (log_enabled(level))
+    log_line(level, "%s: %s failed: %s", to_string(current_function), about.c_str(), words_of(code).c_str());
+  PMPI_Comm_call_errhandler(comm, code);
+  return code;
+}
+
+std::string bytes_in_words(MPI_Count bytes) {
+  return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
+}
+
+std::string peer_in_words(const char* direction, int rank, int tag) {
+  return std::string(direction) + (rank == MPI_ANY_SOURCE ? " any rank" : " rank " + std::to_string(rank)) +
+         (tag == MPI_ANY_TAG ? " with any tag" : " with tag " + std::to_string(tag));
+}
+
+std::string overrun(const void* address, const Layout& layout) {
+  if (layout.span <= 0) return {};
+  const auto first = reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(layout.first);
+  const auto asked = static_cast<uintptr_t>(layout.span);
+  const device::Allocation memory = device::classify(reinterpret_cast<void*>(first));
+  if (memory.kind != device::MemoryKind::device || memory.size == 0) return {};
+  const uintptr_t held = memory.base + memory.size - first;
+  if (asked <= held) return {};
+  char text[160];
+  std::snprintf(text, sizeof text,
+                ", which needs %zu bytes from %p on where the allocation holds %zu (%zu in all),", asked,
+                reinterpret_cast<void*>(first), held, memory.size);
+  return text;
+}
 
 #if defined(MPICH_VERSION)
 namespace {
 
-// A handler is not told which one it is, and may not ask: MPICH 5 holds a lock while it calls one. So each function of
-// the user has a relay of its own.
+// A handler is not told which one it is, and may not ask: MPICH 5 holds a lock while it calls one. So each
+// function of the user has a relay of its own.
 constexpr size_t most = 64;
 std::array<MPI_Comm_errhandler_function*, most> users;
 

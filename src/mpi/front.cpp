@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "mpi/engine.h"
+#include "mpi/record.h"
 
 namespace fairlead::mpi {
 
@@ -35,7 +36,7 @@ int refuse(Function function, MPI_Comm comm) {
 }
 
 int refuse_device_memory(MPI_Comm comm) {
-  log_line(LogLevel::error, "%s", reason().c_str());
+  log_line(LogLevel::error, "%s: %s", to_string(current_function), reason().c_str());
   PMPI_Comm_call_errhandler(comm, MPI_ERR_BUFFER);
   return MPI_ERR_BUFFER;
 }

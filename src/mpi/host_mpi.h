@@ -27,6 +27,7 @@
 #pragma weak PMPI_Dist_graph_neighbors
 #pragma weak PMPI_Dist_graph_neighbors_count
 #pragma weak PMPI_Errhandler_free
+#pragma weak PMPI_Error_string
 #pragma weak PMPI_File_call_errhandler
 #pragma weak PMPI_File_f2c
 #pragma weak PMPI_Get_count
@@ -97,6 +98,9 @@
 #pragma weak ompi_mpi_group_null
 #pragma weak ompi_mpi_info_null
 #pragma weak ompi_mpi_datatype_null
+#pragma weak ompi_mpi_errhandler_null
+#pragma weak ompi_mpi_errors_abort
+#pragma weak ompi_mpi_errors_are_fatal
 #pragma weak ompi_mpi_errors_return
 #pragma weak ompi_message_no_proc
 #endif

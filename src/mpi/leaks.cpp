@@ -37,8 +37,11 @@ void LeakCheck::count_unreleased() {
 }
 
 void LeakCheck::print() const {
-  if (options().check.contains("leaks"))
-    log_line(LogLevel::warn, "leaks: %s", found_.empty() ? "none" : found_.c_str());
+  if (!options().check.contains("leaks")) return;
+  if (found_.empty())
+    log_line(LogLevel::info, "leaks: none");
+  else
+    log_line(LogLevel::warn, "leaks: %s", found_.c_str());
 }
 
 }  // namespace fairlead::mpi

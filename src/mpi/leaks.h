@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this rank still holds at its end (FAIRLEAD_CHECK=leaks): MPI_Finalize prints one line for each rank,
-// "leaks: none" or what and how much. A program that completed and freed what it started leaves nothing, save
+// What this rank still holds at its end (FAIRLEAD_CHECK=leaks): MPI_Finalize warns of it, one line for
+// each rank of what and how much; at level info "leaks: none". A program that completed and freed what it started leaves nothing, save
 // the offers of messages that a receive too short for a descriptor has swallowed.
 
 #pragma once

@@ -16,6 +16,7 @@
 #include <climits>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "device/small_copy.h"
 #include "mpi/engine.h"
@@ -39,8 +40,8 @@ struct MatchKey {
   bool operator==(const MatchKey&) const = default;
 };
 
-// The same as a derived datatype, and made of it: the program may free its own while the message is on its way.
-// Making one of many blocks takes long, so that there is none where `layout` tells all.
+// The same as a derived datatype, and made of it: the program may free its own while the message is on its
+// way. Making one of many blocks takes long, so that there is none where `layout` tells all.
 class KeptType {
  public:
   explicit KeptType(MPI_Datatype datatype, const Layout& layout = {});
@@ -80,6 +81,8 @@ class Operation {
   // What finish() would say, without ending anything.
   virtual void describe(MPI_Status* status) = 0;
   virtual void cancel() {}
+  // For errors: "a send of 4096 bytes to rank 1 with tag 5".
+  virtual std::string in_words() const = 0;
   // The host request that stands for this operation itself, or MPI_REQUEST_NULL.
   virtual MPI_Request own_handle() const { return MPI_REQUEST_NULL; }
   virtual std::unique_ptr<p2p::SendOffer> take_unfinished_offer() { return nullptr; }
@@ -130,6 +133,7 @@ class Send : public Operation {
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   std::unique_ptr<p2p::SendOffer> take_unfinished_offer() override;
+  std::string in_words() const override;
 
   // Takes the bytes away from the user's buffer before start() returns (Sendrecv_replace).
   void buffer_at_once() { buffer_at_once_ = true; }
@@ -187,6 +191,7 @@ class Receive : public Operation {
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   void cancel() override;
+  std::string in_words() const override;
 
   // Of a receive into host memory only.
   MPI_Request own_handle() const override {
@@ -238,6 +243,7 @@ class Receive : public Operation {
   device::Copy copy_;
   MPI_Status status_;              // of the host message
   MPI_Count override_bytes_ = -1;  // the true length, when the status of the host message tells another
+  MPI_Count came_bytes_ = -1;      // of a message that is too long, where that is known
   bool descriptor_came_ = false;
   int host_error_ = MPI_SUCCESS;
   int error_ = MPI_SUCCESS;

@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "datatype/move.h"
 #include "device/small_copy.h"
+#include "mpi/error_handler.h"
 #include "mpi/front.h"
 #include "mpi/record.h"
 #include "mpi/stream_check.h"
@@ -18,11 +19,6 @@ namespace fairlead::mpi {
 namespace {
 
 using device::Error;
-
-int raise(MPI_Comm comm, int code) {
-  if (code != MPI_SUCCESS) PMPI_Comm_call_errhandler(comm, code);
-  return code;
-}
 
 // A buffer of elements, wherever it lies.
 class Elements {
@@ -60,6 +56,8 @@ class Elements {
     return unpack_to_device(packed, layout_.bytes, buffer_.address, buffer_.count, buffer_.datatype, layout_,
                             device_);
   }
+
+  std::string in_words() const { return bytes_in_words(layout_.bytes) + overrun(buffer_.address, layout_); }
 
   void* address() const { return buffer_.address; }
   // Room for the same elements in host memory: what an MPI function is given for their address. Null where
@@ -111,10 +109,14 @@ bool unpack_now(const Elements& elements, const char* packed, int packed_on) {
          elements.unpack(between.data());
 }
 
+int raise(MPI_Comm comm, int code, const Elements& elements) {
+  return raise_error(comm, code, "packing or unpacking of " + elements.in_words());
+}
+
 // What must hold of both buffers before anything is moved.
 int check(const Elements& elements, const void* packed, MPI_Count room, MPI_Comm comm) {
   if (!options().gpu_support) return refuse_device_memory(comm);
-  if (static_cast<MPI_Count>(elements.bytes()) > room) return raise(comm, MPI_ERR_TRUNCATE);
+  if (static_cast<MPI_Count>(elements.bytes()) > room) return raise(comm, MPI_ERR_TRUNCATE, elements);
   int packed_on = device::device_at(packed);
   check_streams(std::max(elements.device(), packed_on), BufferUse::sent);
   return MPI_SUCCESS;
@@ -129,7 +131,7 @@ int pack(const void* inbuf, Count incount, MPI_Datatype datatype, void* outbuf, 
   Elements elements(inbuf, incount, datatype);
   if (int result = check(elements, outbuf, outsize - *position, comm); result != MPI_SUCCESS) return result;
   if (!pack_now(elements, static_cast<char*>(outbuf) + *position, device::device_at(outbuf)))
-    return raise(comm, MPI_ERR_OTHER);
+    return raise(comm, MPI_ERR_OTHER, elements);
   *position += static_cast<Count>(elements.bytes());
   return MPI_SUCCESS;
 }
@@ -143,7 +145,7 @@ int unpack(const void* inbuf, Count insize, Count* position, void* outbuf, Count
   Elements elements(outbuf, outcount, datatype);
   if (int result = check(elements, inbuf, insize - *position, comm); result != MPI_SUCCESS) return result;
   if (!unpack_now(elements, static_cast<const char*>(inbuf) + *position, device::device_at(inbuf)))
-    return raise(comm, MPI_ERR_OTHER);
+    return raise(comm, MPI_ERR_OTHER, elements);
   *position += static_cast<Count>(elements.bytes());
   return MPI_SUCCESS;
 }
@@ -190,14 +192,14 @@ int pack_external(const char* form, const void* inbuf, Count incount, MPI_Dataty
   HostElements image(elements, incount, datatype, true);
   int packed_on = device::device_at(outbuf);
   HostBuffer packed(static_cast<size_t>(std::max<Extent>(outsize, 1)));
-  if (!image.valid() || !packed.data()) return raise(MPI_COMM_SELF, MPI_ERR_OTHER);
+  if (!image.valid() || !packed.data()) return raise(MPI_COMM_SELF, MPI_ERR_OTHER, elements);
   Extent from = *position;
   char* to = packed_on < 0 ? static_cast<char*>(outbuf) : reinterpret_cast<char*>(packed.data());
   int result = (real.*host)(form, image.address(), incount, datatype, to, outsize, position);
   if (result != MPI_SUCCESS || packed_on < 0) return result;
   bool written =
       into(static_cast<char*>(outbuf) + from, packed_on, to + from, static_cast<size_t>(*position - from));
-  return written ? MPI_SUCCESS : raise(MPI_COMM_SELF, MPI_ERR_OTHER);
+  return written ? MPI_SUCCESS : raise(MPI_COMM_SELF, MPI_ERR_OTHER, elements);
 }
 
 template <auto host, class Count, class Extent>
@@ -214,11 +216,11 @@ int unpack_external(const char* form, const void* inbuf, Extent insize, Extent* 
   bool read = packed.data() && image.valid() &&
               (packed_on < 0 || device::copy_to_host(packed_on, packed.data(), inbuf,
                                                      static_cast<size_t>(insize)) == Error::none);
-  if (!read) return raise(MPI_COMM_SELF, MPI_ERR_OTHER);
+  if (!read) return raise(MPI_COMM_SELF, MPI_ERR_OTHER, elements);
   const void* from = packed_on < 0 ? inbuf : packed.data();
   int result = (real.*host)(form, from, insize, position, image.address(), outcount, datatype);
   if (result != MPI_SUCCESS) return result;
-  return image.write_back() ? MPI_SUCCESS : raise(MPI_COMM_SELF, MPI_ERR_OTHER);
+  return image.write_back() ? MPI_SUCCESS : raise(MPI_COMM_SELF, MPI_ERR_OTHER, elements);
 }
 
 }  // namespace

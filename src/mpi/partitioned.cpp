@@ -16,6 +16,7 @@
 #include "device/classify.h"
 #include "device/copy.h"
 #include "device/small_copy.h"
+#include "mpi/error_handler.h"
 #include "mpi/front.h"
 #include "mpi/record.h"
 #include "mpi/request.h"
@@ -29,9 +30,11 @@ using device::Error;
 class Partitioned : public Operation {
  public:
   // `buffer` names the first partition.
-  Partitioned(const UserBuffer& buffer, int partitions, MPI_Comm comm, Traffic way)
+  Partitioned(const UserBuffer& buffer, int partitions, int peer, int tag, MPI_Comm comm, Traffic way)
       : Operation(comm),
         way_(way),
+        peer_(peer),
+        tag_(tag),
         partitions_(partitions),
         datatype_(buffer.datatype),
         buffer_{buffer.address, buffer.count, datatype_.get()},
@@ -67,6 +70,10 @@ class Partitioned : public Operation {
   }
   // Nothing that a peer waits for is ours to do.
   void settle() override {}
+  std::string in_words() const override {
+    return "a message of " + std::to_string(partitions_) + " partitions of " + bytes_in_words(layout_.bytes) +
+           peer_in_words(way_ == Traffic::plain_sent ? " to" : " from", peer_, tag_);
+  }
   int finish(MPI_Status* status) override {
     record_.end();
     MPI_Request request = request_;  // it is persistent
@@ -95,6 +102,7 @@ class Partitioned : public Operation {
   unsigned char* in_host(int partition) const { return host_.data() + layout_.bytes * partition; }
 
   Traffic way_;
+  int peer_, tag_;
   int partitions_;
   KeptType datatype_;
   UserBuffer buffer_;
@@ -110,8 +118,8 @@ class Partitioned : public Operation {
 
 class PartitionedSend : public Partitioned {
  public:
-  PartitionedSend(const UserBuffer& buffer, int partitions, int, int, MPI_Comm comm)
-      : Partitioned(buffer, partitions, comm, Traffic::plain_sent) {}
+  PartitionedSend(const UserBuffer& buffer, int partitions, int dest, int tag, MPI_Comm comm)
+      : Partitioned(buffer, partitions, dest, tag, comm, Traffic::plain_sent) {}
 
   int start() override {
     ready_ = 0;
@@ -161,9 +169,7 @@ class PartitionedSend : public Partitioned {
 class PartitionedReceive : public Partitioned {
  public:
   PartitionedReceive(const UserBuffer& buffer, int partitions, int source, int tag, MPI_Comm comm)
-      : Partitioned(buffer, partitions, comm, Traffic::plain_received),
-        source_(source),
-        tag_(tag),
+      : Partitioned(buffer, partitions, source, tag, comm, Traffic::plain_received),
         places_(static_cast<size_t>(partitions)) {}
 
   int start() override {
@@ -190,8 +196,8 @@ class PartitionedReceive : public Partitioned {
   // does not write it.)
   void describe(MPI_Status* status) override {
     set_empty(status);
-    status->MPI_SOURCE = source_;
-    if (source_ == MPI_PROC_NULL) return;
+    status->MPI_SOURCE = peer_;
+    if (peer_ == MPI_PROC_NULL) return;
     status->MPI_TAG = tag_;
     set_byte_count(status, layout_.bytes * partitions_);
   }
@@ -270,7 +276,6 @@ class PartitionedReceive : public Partitioned {
       places_[static_cast<size_t>(partition)].store(Place::in_device, std::memory_order_release);
   }
 
-  int source_, tag_;
   std::vector<std::atomic<Place>> places_;
   device::Copy copy_;
   bool copying_ = false;

@@ -8,6 +8,7 @@
 #include "device/classify.h"
 #include "device/small_copy.h"
 #include "mpi/communicator.h"
+#include "mpi/error_handler.h"
 #include "mpi/front.h"
 #include "mpi/operation.h"
 #include "mpi/request.h"
@@ -80,7 +81,7 @@ void Receive::take_stashed(std::unique_ptr<Stashed> stashed) {
 int Receive::start() {
   begin();
   step_ = Step::matching;
-  override_bytes_ = -1;
+  override_bytes_ = came_bytes_ = -1;
   descriptor_came_ = false;
   arrow_ = 0;
   // The communicator may be freed before the message comes.
@@ -255,6 +256,7 @@ void Receive::end_transfer(Error error, Traffic way, uint64_t bytes, bool trunca
     error_ = MPI_ERR_OTHER;
   } else if (truncated) {
     error_ = MPI_ERR_TRUNCATE;
+    came_bytes_ = static_cast<MPI_Count>(bytes);
     override_bytes_ = layout_.bytes;
   } else if (apart_ && !place_.is_anothers()) {
     MPI_Count length = static_cast<MPI_Count>(bytes);
@@ -272,6 +274,7 @@ void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
   if (length > layout_.bytes) {
     // Only a payload no longer than a descriptor gets here; the host MPI reports all others itself.
     error_ = MPI_ERR_TRUNCATE;
+    came_bytes_ = length;
     override_bytes_ = layout_.bytes;
     return over();
   }
@@ -376,6 +379,23 @@ int Receive::finish(MPI_Status* status) {
 
 namespace {
 
+// `came`: bytes of a message that is too long; negative of any other.
+std::string words_of_receive(MPI_Count room, int source, int tag, MPI_Count came) {
+  return "a receive of " + bytes_in_words(room) + peer_in_words(" from", source, tag) +
+         (came < 0 ? "" : ", to which a message of " + bytes_in_words(came) + " came,");
+}
+
+}  // namespace
+
+std::string Receive::in_words() const {
+  const bool matched = step_ == Step::over && key_.source == MPI_ANY_SOURCE;
+  return words_of_receive(layout_.bytes, matched ? status_.MPI_SOURCE : key_.source,
+                          matched ? status_.MPI_TAG : key_.tag, came_bytes_) +
+         overrun(buffer_.address, layout_);
+}
+
+namespace {
+
 // Fetches the message that this descriptor stands for.
 int take_up(const unsigned char* descriptor, const UserBuffer& buffer, MPI_Comm comm, MPI_Status* status) {
   auto stashed = std::make_unique<Stashed>();
@@ -402,8 +422,8 @@ int complete_short_receive(const UserBuffer& buffer, int room, MPI_Comm comm, MP
     return take_up(landed, buffer, comm, status);
   if (length > room) {
     set_byte_count(status, room);
-    PMPI_Comm_call_errhandler(comm, MPI_ERR_TRUNCATE);
-    return MPI_ERR_TRUNCATE;
+    return raise_error(comm, MPI_ERR_TRUNCATE,
+                       words_of_receive(room, status->MPI_SOURCE, status->MPI_TAG, length));
   }
   if (length == 0) return MPI_SUCCESS;
   if (is_plain(buffer.datatype)) {

@@ -7,6 +7,8 @@
 
 namespace fairlead::mpi {
 
+constinit thread_local Function current_function{};
+
 void CallRecord::add(MPI_Count count, MPI_Datatype datatype) {
   observe::OpenCall* call = observe::current_call();
   // What is not significant on this rank may be anything.

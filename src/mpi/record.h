@@ -22,10 +22,14 @@ using observe::recording;
 void begin_arrow(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
 void end_arrow(int from, int tag, MPI_Count bytes);
 
+// The function that this thread's last call of the program called: errors name it.
+extern constinit thread_local Function current_function;
+
 // A call of the program, for as long as it lives.
 class CallRecord {
  public:
   explicit CallRecord(Function function) : recorded_(recording()) {
+    current_function = function;
     if (recorded_) [[unlikely]]
       observe::begin_call(static_cast<int>(function));
   }

@@ -9,6 +9,7 @@
 #include "device/classify.h"
 #include "device/small_copy.h"
 #include "mpi/communicator.h"
+#include "mpi/error_handler.h"
 #include "mpi/front.h"
 #include "mpi/operation.h"
 #include "mpi/stream_check.h"
@@ -47,8 +48,7 @@ void Operation::begin() {
 }
 
 int Operation::raise(int code) {
-  PMPI_Comm_call_errhandler(comm_, code);
-  return code;
+  return raise_error(comm_, code, in_words());
 }
 
 MPI_Count byte_count(const MPI_Status& status) {
@@ -278,6 +278,11 @@ int Send::finish(MPI_Status* status) {
   int result = message_ == MPI_REQUEST_NULL ? MPI_SUCCESS : real.Wait(&message_, status);
   staged_ = HostBuffer();
   return lost_ && result == MPI_SUCCESS ? raise(MPI_ERR_OTHER) : result;
+}
+
+std::string Send::in_words() const {
+  return "a send of " + bytes_in_words(layout_.bytes) + peer_in_words(" to", dest_, tag_) +
+         overrun(buffer_.address, layout_);
 }
 
 void Send::describe(MPI_Status* status) {

@@ -2,6 +2,7 @@
 
 #include "mpi/sendrecv_operation.h"
 
+#include "mpi/error_handler.h"
 #include "mpi/front.h"
 #include "mpi/request.h"
 
@@ -54,6 +55,10 @@ int SendReceive::send_from_host() {
   }
   return start_host_send(SendMode::standard, buffer.address, buffer.count, buffer.datatype, from_.peer,
                          from_.tag, comm_, &message_);
+}
+
+std::string SendReceive::in_words() const {
+  return "a send-receive" + peer_in_words(" to", from_.peer, from_.tag);
 }
 
 void SendReceive::end_sending() {

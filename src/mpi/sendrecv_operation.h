@@ -32,6 +32,7 @@ class SendReceive : public Operation {
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   std::unique_ptr<p2p::SendOffer> take_unfinished_offer() override;
+  std::string in_words() const override;
 
  private:
   int start_sending();

@@ -58,6 +58,7 @@ class SliceExchange : public Operation {
   void settle() override {}
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
+  std::string in_words() const override { return "an exchange between nodes"; }
 
  private:
   bool step();

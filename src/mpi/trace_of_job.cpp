@@ -140,7 +140,10 @@ void write_trace(MPI_Comm comm, const char* path, const observe::ClockFit& clock
   observe::Arrows arrows = observe::draw_arrows(std::move(ends));
   file << arrows.lines << observe::tail_of_trace(size, dropped_by_all, arrows);
   file.close();
-  if (!file) log_line(LogLevel::warn, "the trace cannot be written to %s: %s", path, std::strerror(errno));
+  if (file)
+    log_line(LogLevel::info, "the trace is in %s", path);
+  else
+    log_line(LogLevel::warn, "the trace cannot be written to %s: %s", path, std::strerror(errno));
   if (dropped_by_all > 0)
     log_line(LogLevel::warn,
              "the trace lacks %llu events; set FAIRLEAD_TRACE_EVENTS to more than a rank has, or trace less "

@@ -56,11 +56,27 @@ void append_calls(std::string* text, const Report& report, NameOf name_of) {
   for (const auto& [function, tally] : rows) append_row(text, name_of(function), *tally);
 }
 
+// Of each message one row tells how its bytes moved; those that its sender had to buffer before stand below.
+void append_traffic(std::string* text, const Report& report) {
+  if (std::accumulate(report.messages.begin(), report.messages.end(), uint64_t{0}) == 0) {
+    *text += "no device messages\n";
+    return;
+  }
+  append(text, "%-27s %8s %8s\n", "device messages", "count", "bytes");
+  for (size_t row = 0; row < report.messages.size(); ++row) {
+    const auto way = static_cast<Traffic>(row);
+    const bool before = way == Traffic::buffered_device || way == Traffic::buffered_host;
+    if (report.messages[row] > 0)
+      append(text, "%s%-*s %8llu %8s\n", before ? "  " : "", before ? 25 : 27, to_string(way),
+             number(report.messages[row]), in_words_of_size(report.bytes[row]).c_str());
+  }
+}
+
 void append_messages(std::string* text, const Report& report, NameOf name_of) {
   int previous = -1;
   for (const auto& [key, tally] : report.tallies) {
     if (key.way == calls) continue;
-    if (previous < 0) append_heading(text, "device messages of");
+    if (previous < 0) append_heading(text, "each end of them, by call");
     if (key.function != previous) append(text, "%s\n", name_of(key.function));
     previous = key.function;
     append_row(text, std::string("  ") + to_string(key.way), tally);
@@ -150,11 +166,8 @@ Report own_report() {
 
 std::string as_table(const Report& report, NameOf name_of) {
   std::string text;
-  append(&text, "fairlead statistics over %s, %.3f s\n%-26s %12s %16s\n", report.whose.c_str(),
-         report.seconds, "device messages", "count", "bytes");
-  for (size_t row = 0; row < report.messages.size(); ++row)
-    append(&text, "%-26s %12llu %16llu\n", to_string(static_cast<Traffic>(row)), number(report.messages[row]),
-           number(report.bytes[row]));
+  append(&text, "fairlead statistics over %s, %.3f s\n", report.whose.c_str(), report.seconds);
+  append_traffic(&text, report);
   append_fallbacks(&text, report);
   append_messages(&text, report, name_of);
   append_calls(&text, report, name_of);

@@ -250,6 +250,18 @@ RANK_TEST(faults, a_rank_is_killed_in_mid_transfer, 2) {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
+RANK_TEST(faults, a_send_beyond_its_allocation, 2) {
+  // For ctest `faults.fatal_error` and `faults.returned_error`. A real GPU may find other memory there.
+  const char* errors = getenv("TEST_ERRORS");
+  if (errors == nullptr) return;
+  if (std::string(errors) == "fatal") MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  constexpr int asked = 1 << 16;
+  Memory small(Place::device, 4096), large(Place::device, asked);
+  if (rank == 0) EXPECT_ERROR(MPI_Send(small, asked, MPI_BYTE, 1, tag, MPI_COMM_WORLD), MPI_ERR_OTHER);
+  if (rank == 1)
+    EXPECT_ERROR(MPI_Recv(large, asked, MPI_BYTE, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_ERR_OTHER);
+}
+
 RANK_TEST(faults, a_rank_is_late_for_a_collective, 2) {
   // For ctest `faults.late`: the others say whom they wait for.
   const char* seconds = getenv("TEST_LATE_S");

@@ -32,6 +32,51 @@ def host_mpi_has(abi, function):
     return any(line.split()[-1] == "P" + function for line in names.splitlines())
 
 
+class Names(ToolTest):
+    def test_those_of_the_osu_suite(self):
+        for name in "latency", "mbw_mr":
+            self.assertEqual(self.succeeds("bench", "osu_" + name, "--help").stdout,
+                             self.succeeds("bench", name, "--help").stdout)
+        text = self.succeeds("run", "-n", 2, "--mpi", MPIS[0], *preload(MPIS[0]), TOOL, "bench", "osu_bw", "-m", "8:8",
+                             "-i", 2, "H", "H").stdout
+        self.assertIn("# fairlead bench bw ", text)
+
+    def test_the_mpi_may_be_named_by_its_launcher(self):
+        for abi in MPIS:
+            launcher = self.succeeds("run", "--dry-run", "-n", 1, "--no-preload", example(abi)).stdout.split()[0]
+            words = ["bench", "latency", "-m", "8:8", "-i", 2, "H", "H"]
+            for line in [*words, "--no-preload", "--mpi", launcher], ["run", "-n", 2, "--no-preload", "--mpi", launcher, TOOL, *words]:
+                self.assertIn(f"({abi})", self.succeeds(*line).stdout)
+            for other in MPIS:
+                if other != abi and "abi" not in (abi, other):
+                    self.refuses("run", "-n", 2, "--mpi", launcher, TOOL, *words, "--mpi", other, says="disagree")
+
+
+class Simulated(ToolTest):
+    def test_a_line_says_that_times_mean_nothing(self):
+        words = "simulated GPUs: bytes are right or wrong as on real ones, times mean nothing"
+        abi = MPIS[0]
+        for name in "latency", "allreduce", "copy", "datatype":
+            line = ["bench", name, "-i", 2, "-x", 0, *["-m", "8:8"] * (name != "datatype"),
+                    *["--blocks", 8] * (name == "datatype"), *[*preload(abi), "--mpi", abi] * (name != "copy")]
+            if has_library(abi) or name == "copy":
+                self.assertEqual(self.succeeds(*line).stdout.count("# " + words), 1, name)
+            if name != "copy":
+                self.assertNotIn(words, self.succeeds(*line, "H", "H").stdout)
+
+    def test_what_the_user_left_open_is_small(self):
+        abi = next(filter(has_library, MPIS), None)
+        if not abi:
+            self.skipTest("no library")
+        text = self.succeeds("bench", "all_pairs", "--mpi", abi, "-c", "-f").stdout
+        self.assertIn("bandwidth of 262144 bytes", text)
+        self.assertIn("# validation: all bytes are right", text)
+        self.assertLessEqual(max(map(len, [line for line in text.splitlines() if line[:6] not in ("# MPI:", "# prov")])), 80)
+        self.assertIn("# 1048576 packed bytes", self.succeeds("bench", "pack", "--mpi", abi, "-i", 1, "-x", 0).stdout)
+        text = self.succeeds("bench", "pack", "--mpi", abi, "-i", 1, "-x", 0, "-m", "8:8", "--no-preload", "H", "H").stdout
+        self.assertIn("# 67108864 packed bytes", text)
+
+
 class Tables(ToolTest):
     def sweep(self, abi, name, *more):
         return self.succeeds("bench", name, "--mpi", abi, "-m", "1:32", "-i", 5, "-x", 1, *preload(abi), *more).stdout
@@ -220,7 +265,9 @@ class Json(ToolTest):
 class Refusals(ToolTest):
     def test_bad_arguments(self):
         self.refuses("bench", "bogus", says=["'bogus'", "latency, bw, bibw, mbw_mr, multi_lat, partitioned, first, pairs"])
+        self.refuses("bench", "latncy", says=["'latncy'; did you mean latency?", "bench --help"])
         self.refuses("bench", "latency", "--bogus", says=["--bogus", "accepted: -m"])
+        self.refuses("bench", "latency", "--itertions", 3, says=["--itertions; did you mean --iterations?", "accepted: -m"])
         self.refuses("bench", "latency", "-m", "8:4", says=["8:4", "above the largest"])
         self.refuses("bench", "latency", "-m", 0, says=["'0'", "1 (the default)"])
         self.refuses("bench", "latency", "-m", "many", says=["'many'", "64k"])

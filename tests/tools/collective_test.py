@@ -44,7 +44,7 @@ class Tables(CollectiveTest):
 
     def test_columns(self):
         abi = MPIS[0]
-        usual = ["# Size", "Latency(us)", "algbw(GB/s)", "busbw(GB/s)"]
+        usual = ["# Size", "Latency (us)", "algbw (GB/s)", "busbw (GB/s)"]
         text = self.measure(abi, "allreduce", "-m", "8:8", "H", "H")
         self.assertEqual(headings(text), usual)
         text = self.measure(abi, "allreduce", "-m", "8:8", "-f", "-c", "H", "H")
@@ -55,7 +55,7 @@ class Tables(CollectiveTest):
         self.assertLessEqual(float(row[2]), float(row[3]))
         self.assertEqual(row[6], "3")
         text = self.measure(abi, "iallreduce", "-m", "8:8", "H", "H")
-        self.assertEqual(headings(text), ["# Size", "Overall(us)", "Compute(us)", "Pure Comm.(us)", "Overlap(%)"])
+        self.assertEqual(headings(text), ["# Size", "Overall (us)", "Compute (us)", "Pure (us)", "Overlap (%)"])
         text = self.measure(abi, "iallreduce", "-m", "8:8", "-f", "-t", 2, "H", "H")
         self.assertEqual(headings(text), ["# Size", "Overall", "Compute", "Start", "Test", "Wait", "Pure", "Min",
                                           "Max", "Overlap", "Calls"])
@@ -64,7 +64,7 @@ class Tables(CollectiveTest):
     def test_a_barrier_has_no_sizes(self):
         for abi in MPIS[:1]:
             text = self.measure(abi, "barrier", "-n", 3)
-            self.assertEqual(headings(text), ["#", "Latency(us)"])
+            self.assertEqual(headings(text), ["#", "Latency (us)"])
             self.assertEqual(len(rows(text)[0]), 1)
             self.assertEqual(len(rows(self.measure(abi, "ibarrier", "-n", 3))[0]), 4)
 

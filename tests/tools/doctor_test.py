@@ -40,13 +40,13 @@ class Recorded(ToolTest):
     def test_dgx_h200(self):
         self.judges("dgx-h200", """
             mpi.which      ok    Open MPI 5.0.7, /opt/openmpi/lib/libmpi.so.40
-            mpi.launcher   ok    /opt/openmpi/bin/mpirun is Open MPI's
-            mpi.abi        ok    ABI openmpi
+            mpi.launcher   ok    /opt/openmpi/bin/mpirun is a launcher of Open MPI
+            mpi.abi        ok    the ABI of this MPI is openmpi
             mpi.configured ok    --with-cuda=/usr/local/cuda --with-ucx=/opt/ucx --with-ucc=/opt/ucc
             mpi.gpu        ok    Open MPI handles CUDA memory itself: accelerator components: cuda, null
-            mpi.switch     ok    opal_cuda_support is true
+            mpi.switch     ok    GPU support is switched on: opal_cuda_support is true
             ucx.found      ok    UCX 1.18.0
-            ucx.gpu        ok    built with CUDA
+            ucx.gpu        ok    UCX was built with CUDA
             ucx.transports ok    cuda_copy cuda_ipc gdr_copy
             ucx.slow       warn  UCX_TLS=rc,sm,self leaves cuda_copy out
             ucx.cache      ok    UCX_MEMTYPE_CACHE=try
@@ -55,22 +55,22 @@ class Recorded(ToolTest):
             gpu.library    ok    /lib/x86_64-linux-gnu/libcuda.so.1
             gpu.visible    ok    no variable hides a GPU
             gpu.mode       ok    compute mode Default
-            gpu.mig        ok    off
-            gpu.mps        ok    does not run
+            gpu.mig        ok    MIG is off
+            gpu.mps        ok    MPS does not run
             gpu.migration  ok    neither HMM nor ATS
-            gpu.ecc        ok    on
-            link.pairs     ok    28 pairs by NVLink (18 links)
-            link.bar       ok    large: 256 GiB of 140 GiB
+            gpu.ecc        ok    ECC is on, no memory errors
+            link.pairs     ok    pairs of GPUs are connected: 28 by NVLink (18 links)
+            link.bar       ok    reach all device memory: a BAR of 256 GiB for 140 GiB
             link.gdrcopy   ok    gdrdrv is loaded
-            link.rdma      ok    nvidia-peermem is loaded
-            link.near      ok    2 adapters for 8 GPUs, each with one in its NUMA node
+            link.rdma      ok    adapters reach GPU memory: nvidia-peermem is loaded
+            link.near      ok    2 network adapters for 8 GPUs, each GPU with one in its NUMA node
             link.cpus      ok    0-223
             limit.gpus     ok    all 8 GPUs
             limit.shm      ok    1007.7 GiB
-            limit.memlock  ok    unlimited
+            limit.memlock  ok    memory may be locked without limit
             env.fairlead   warn  did you mean FAIRLEAD_EAGER_LIMIT?
             env.ucx        warn  UCX_RNDV_TRESH (did you mean UCX_RNDV_THRESH?)
-            env.conflicts  ok    none of
+            env.conflicts  ok    no variables at odds
             live.start     skip  recorded machine
             live.send      away
             """)
@@ -84,27 +84,27 @@ class Recorded(ToolTest):
         self.judges("mi250x", """
             mpi.which      ok    Cray MPICH 8.1.29, /opt/cray/pe/mpich/8.1.29/ofi/gnu/12.3/lib/libmpi_gnu_123.so.12
             mpi.launcher   ok    /usr/bin/srun starts any MPI
-            mpi.abi        ok    ABI mpich
+            mpi.abi        ok    the ABI of this MPI is mpich
             mpi.configured skip  Cray MPICH does not tell
             mpi.gpu        ok    Cray MPICH handles ROCm memory itself: libmpi_gtl_hsa.so.0
-            mpi.switch     ok    MPICH_GPU_SUPPORT_ENABLED=1
+            mpi.switch     ok    GPU support is switched on: MPICH_GPU_SUPPORT_ENABLED=1
             ucx.found      away
-            libfabric.gpu  ok    libfabric 1.15.2.0: providers cxi tcp; with device memory cxi
+            libfabric.gpu  ok    libfabric 1.15.2.0 has the providers cxi tcp; device memory is handled by cxi
             gpu.found      ok    4 x AMD Instinct MI250X, driver 6.3.6, ROCm 6.0.3-100
             gpu.library    ok    /opt/rocm-6.0.3/lib/libamdhip64.so.6
             gpu.mig        away
             gpu.migration  ok    XNACK is off
-            gpu.ecc        ok    on; GPU 2 had errors that were corrected
-            link.pairs     ok    6 pairs by xGMI
-            link.bar       ok    large: 64 GiB of 64 GiB
-            link.near      ok    2 adapters for 4 GPUs
-            limit.ptrace   ok    ptrace_scope 0
+            gpu.ecc        ok    ECC is on; GPU 2 had memory errors that were corrected
+            link.pairs     ok    connected: 6 by xGMI
+            link.bar       ok    a BAR of 64 GiB for 64 GiB
+            link.near      ok    2 network adapters for 4 GPUs
+            limit.ptrace   ok    ptrace_scope is 0
             """, "/opt/apps/with-gtl")
 
     def test_mi250x_without_gtl(self):
         report = self.judges("mi250x", """
             mpi.gpu        warn  fairlead run -n N ./program
-            mpi.switch     fail  MPICH_GPU_SUPPORT_ENABLED=1, but GTL is not linked: MPI_Init aborts
+            mpi.switch     fail  MPICH_GPU_SUPPORT_ENABLED=1, but GTL, which does the work, is not linked
             """, "/opt/apps/host-only")
         self.assertIn("Cray MPICH 8.1.29 is not GPU-aware itself", report["conclusion"])
         self.judges("mi250x", "mpi.gpu fail  a device pointer crashes it", "/opt/apps/host-only", "--no-preload")
@@ -112,18 +112,18 @@ class Recorded(ToolTest):
     def test_mi300a(self):
         self.judges("mi300a", """
             mpi.which      ok    MPICH 4.3.0, /opt/mpich/lib/libmpi.so.12
-            mpi.launcher   ok    is MPICH's
+            mpi.launcher   ok    is a launcher of MPICH
             mpi.configured ok    device ch4:ofi --with-hip=/opt/rocm
             mpi.gpu        ok    MPICH handles ROCm memory itself: configured --with-hip
             mpi.switch     ok    MPIR_CVAR_ENABLE_GPU is not 0
-            libfabric.gpu  skip  fi_info is not on PATH
+            libfabric.gpu  skip  providers are not known: fi_info
             libfabric.slow warn  MPIR_CVAR_CH4_OFI_ENABLE_HMEM is not 1
             gpu.found      ok    4 x AMD Instinct MI300A, driver 6.12.12, ROCm 6.4.1-83
             gpu.visible    warn  HIP counts its devices among those that ROCR shows
             gpu.migration  ok    XNACK is on
-            gpu.ecc        ok    the memory is the processor's
-            link.pairs     ok    6 pairs by xGMI
-            link.bar       ok    large: 128 GiB of 128 GiB
+            gpu.ecc        ok    memory is the processor's
+            link.pairs     ok    connected: 6 by xGMI
+            link.bar       ok    a BAR of 128 GiB for 128 GiB
             link.near      away
             """)
 
@@ -132,15 +132,15 @@ class Recorded(ToolTest):
             mpi.which      ok    Open MPI 4.1.4, /lib/x86_64-linux-gnu/libmpi.so.40
             mpi.launcher   warn  /usr/bin/mpirun is MPICH's, but mpicc on PATH means Open MPI
             mpi.gpu        warn  Open MPI is not GPU-aware: opal_built_with_cuda_support is false
-            mpi.switch     skip  host-only
-            ucx.found      ok    ucx_info, which tells its version, is not on PATH
+            mpi.switch     skip  no GPU support that could be switched
+            ucx.found      ok    its version is not known without ucx_info
             ucx.gpu        ok    host memory only, which is all that this MPI hands it
             ucx.transports away
             gpu.found      skip  no GPU on the PCI bus
             gpu.library    away
             link.pairs     away
             limit.shm      ok    7.8 GiB
-            limit.memlock  ok    8 MiB (hard limit 8 MiB); no RDMA adapter needs more
+            limit.memlock  ok    8 MiB of memory may be locked (hard limit 8 MiB), and no RDMA adapter needs more
             env.openmpi    warn  OMPI_MCA_btl_tcp_if_inclde (did you mean OMPI_MCA_btl_tcp_if_include?)
             env.conflicts  warn  FAIRLEAD_NETWORK=native, but this MPI does not handle device memory
             """)
@@ -150,25 +150,25 @@ class Recorded(ToolTest):
         self.judges("container", """
             mpi.gpu        ok    opal_built_with_cuda_support is true
             mpi.switch     warn  opal_cuda_support is false by default > export OMPI_MCA_opal_cuda_support=true
-            ucx.gpu        fail  built with neither CUDA nor ROCm: it knows host memory only, but its MPI hands it device memory
-            ucx.transports skip  ucx_info is not on PATH
+            ucx.gpu        fail  UCX was built with neither CUDA nor ROCm: it knows host memory only, but its MPI hands it device memory
+            ucx.transports skip  UCX's transports are not known: ucx_info
             gpu.found      ok    1 x NVIDIA A100 80GB PCIe
             gpu.library    fail  the loader does not find libcuda.so.1
             gpu.mode       warn  compute mode Exclusive_Process, and MPS does not run
-            gpu.mig        warn  on for GPU 0
-            gpu.ecc        warn  off for GPU 0
+            gpu.mig        warn  MIG is on for GPU 0
+            gpu.ecc        warn  ECC is off for GPU 0
             link.pairs     away
-            link.bar       warn  small: 256 MiB of 80 GiB
-            link.gdrcopy   warn  gdrdrv is not loaded
-            link.rdma      warn  neither nvidia-peermem nor dma-buf (closed driver on Linux 5.4.0-150-generic)
+            link.bar       warn  reach only 256 MiB of 80 GiB
+            link.gdrcopy   warn  gdrcopy is not there, gdrdrv is not loaded
+            link.rdma      warn  adapters cannot reach GPU memory: neither nvidia-peermem nor dma-buf (closed driver on Linux 5.4.0-150-generic)
             link.near      warn  none in the NUMA node of GPU 0
             link.cpus      warn  bound to CPU 12 alone
-            limit.shm      fail  64 MiB in all
+            limit.shm      fail  /dev/shm has 64 MiB
             limit.memlock  warn  registering memory with RDMA adapters fails
-            limit.ptrace   warn  ptrace_scope 2
-            limit.container warn Docker, without CAP_SYS_PTRACE
-            limit.gpus     warn  1 of 4 GPUs are open to this process
-            limit.memory   warn  512 MiB of
+            limit.ptrace   warn  ptrace_scope is 2
+            limit.container warn this is a container of Docker, without CAP_SYS_PTRACE
+            limit.gpus     warn  this process may open 1 of 4 GPUs (1 device file)
+            limit.memory   warn  the control group allows 512 MiB of
             env.fairlead   warn  FAIRLEAD_BAR=maybe is not understood
             env.conflicts  warn  LD_PRELOAD holds libfairlead-mpich.so, but the MPI's ABI is openmpi
             """)
@@ -197,10 +197,10 @@ class Recorded(ToolTest):
             return {"commands/nvidia-smi -q": lambda text: text.rstrip("\n") + "\n" + errors}  # of the last GPU
 
         for kind, volatile, aggregate, expected in [
-                ("DRAM Correctable", 0, 0, "gpu.ecc ok on"),
-                ("DRAM Correctable", 5, 9, "gpu.ecc ok on; GPU 7 had errors that were corrected"),
-                ("SRAM Uncorrectable SEC-DED", 0, 1, "gpu.ecc ok GPU 7 had errors that could not be, before"),
-                ("DRAM Uncorrectable", 2, 2, "gpu.ecc warn GPU 7 had errors that could not be corrected since")]:
+                ("DRAM Correctable", 0, 0, "gpu.ecc ok ECC is on, no memory errors"),
+                ("DRAM Correctable", 5, 9, "gpu.ecc ok ECC is on; GPU 7 had memory errors that were corrected"),
+                ("SRAM Uncorrectable SEC-DED", 0, 1, "gpu.ecc ok GPU 7 had errors that could not be corrected, before"),
+                ("DRAM Uncorrectable", 2, 2, "gpu.ecc warn GPU 7 had memory errors that could not be corrected since")]:
             self.judges(self.changed("dgx-h200", counted(kind, volatile, aggregate)), expected)
 
     def test_adapters_reach_memory_of_amd_gpus(self):
@@ -209,9 +209,9 @@ class Recorded(ToolTest):
         both = "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n"
         for files, expected in [
                 ({}, "link.rdma skip cannot be read"),
-                ({"sys/kernel/mm/memory_peers/amdkfd/version": "1.0\n"}, "link.rdma ok by peer memory: amdgpu"),
+                ({"sys/kernel/mm/memory_peers/amdkfd/version": "1.0\n"}, "link.rdma ok adapters reach GPU memory by peer memory: amdgpu"),
                 ({"proc/modules": "ib_peer_mem 16384 0 - Live 0x0\n"}, "link.rdma ok ib_peer_mem is loaded"),
-                ({config: both}, "link.rdma ok by dma-buf"),
+                ({config: both}, "link.rdma ok adapters reach GPU memory by dma-buf"),
                 ({config: "CONFIG_PCI_P2PDMA=y\n"}, "link.rdma warn without CONFIG_DMABUF_MOVE_NOTIFY=y"),
                 ({config: both, "proc/sys/kernel/osrelease": CRAY_KERNEL.replace("5.14", "5.4")},
                  "link.rdma skip cannot be read")]:
@@ -268,6 +268,42 @@ class Report(ToolTest):
         self.refuses("doctor", "--record", "/proc", says="/proc is not a new or empty folder")
         self.refuses("doctor", "--sim", "0", says=["--sim", "1 to 64"])
         self.refuses("doctor", "no-such-program", says="no program no-such-program")
+        self.refuses("doctor", "--mpi", "mpich", example(MPIS[0]), says=["excludes", "one of the two"])
+        self.refuses("doctor", "--mpi", "/bin/true", says=["/bin/true does not say", "mpicc", "openmpi, mpich, abi"])
+        self.refuses("doctor", "--mpi", "/no/such", says=["'/no/such'", "libmpi.so"])
+
+
+class Named(ToolTest):
+    """--mpi names the MPI to judge, whatever PATH means."""
+
+    def test_a_recorded_one(self):
+        for machine, name, expected in [
+                ("laptop", "/usr/bin/mpicc", "Open MPI 4.1.4, /lib/x86_64-linux-gnu/libmpi.so.40"),
+                ("laptop", "openmpi", "Open MPI 4.1.4, /lib/x86_64-linux-gnu/libmpi.so.40"),
+                ("dgx-h200", "/opt/openmpi/lib/libmpi.so.40", "Open MPI 5.0.7, /opt/openmpi/lib/libmpi.so.40"),
+                ("dgx-h200", "/opt/openmpi/bin/mpirun", "Open MPI 5.0.7, /opt/openmpi/lib/libmpi.so.40")]:
+            checks = examined("--from", os.path.join(MACHINES, machine), "--mpi", name)[2]
+            self.assertEqual(checks["mpi.which"]["fact"], expected, name)
+        self.refuses("doctor", "--from", os.path.join(MACHINES, "laptop"), "--mpi", "/usr/bin/mpirun",
+                     says="no library of /usr/bin/mpirun is found")
+
+    def test_each_of_this_machine(self):
+        for abi in MPIS:
+            with self.subTest(abi=abi):
+                linked = examined("--no-launch", example(abi))[2]["mpi.which"]
+                library = linked["fact"].split(", ")[1]
+                launcher = self.succeeds("run", "--dry-run", "-n", 1, "--no-preload", example(abi)).stdout.split()[0]
+                for name in abi, library, os.path.realpath(library), launcher:
+                    named = examined("--no-launch", "--mpi", name)[2]
+                    self.assertEqual(named["mpi.abi"]["fact"].split()[6], abi + ",", named["mpi.abi"])
+                    self.assertEqual(os.path.realpath(named["mpi.which"]["fact"].split(", ")[1]), os.path.realpath(library))
+
+    def test_its_launcher_starts_the_ranks(self):
+        for abi in filter(has_library, MPIS[:1]):
+            launcher = self.succeeds("run", "--dry-run", "-n", 1, "--no-preload", example(abi)).stdout.split()[0]
+            report = fairlead("doctor", "--mpi", launcher, "--sim", 2, "-v").stdout
+            self.assertIn(f"command: {launcher} ", " ".join(report.split()))
+            self.assertIn("With Fairlead device pointers work here", " ".join(report.split()))
 
 
 class Live(ToolTest):

@@ -61,9 +61,15 @@ class OtherMpi(ToolTest):
                 if "abi" in (abi, other):
                     continue
                 with self.subTest(launcher=abi, program=other):
-                    result = fairlead("exec", "--no-preload", example(other), "junk", launcher=launcher(self, abi, 2))
-                    self.assertEqual(result.stderr.count("each process will be a job of one rank"), int(abi != other),
+                    words = ["--no-preload", example(other), "junk"]
+                    result = fairlead("exec", *words, launcher=launcher(self, abi, 2))
+                    self.assertEqual(result.stderr.count("each process would be a job of one rank"), int(abi != other),
                                      result.stderr)
+                    if abi != other:
+                        self.assertEqual(result.returncode, 2, result)
+                        self.assertIn("--any-launcher", result.stderr)
+                        result = fairlead("exec", "--any-launcher", *words, launcher=launcher(self, abi, 2))
+                        self.assertNotIn("each process would", result.stderr)
 
     def test_library_preloaded_by_hand(self):
         for abi in MPIS:

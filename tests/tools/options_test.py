@@ -38,6 +38,8 @@ class Options(ToolTest):
 
     def test_refusals(self):
         self.refuses("options", "--bogus", says=["--bogus", "--markdown"])
+        self.refuses("options", "--json=yes", says=["--json takes no value", "accepted: --json"])
+        self.refuses("--versoin", says=["unknown option --versoin", "-V"])
         self.refuses("options", "--json", "--markdown", says=["excludes", "one of the two"])
 
 

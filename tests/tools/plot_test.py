@@ -14,7 +14,7 @@ import termios
 import unittest
 
 from pictures import needs, path_to, texts
-from tool import MPIS, TOOL, TREE, ToolTest, fairlead
+from tool import MPIS, TOOL, TREE, ToolTest, fairlead, script
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/plot/drawing"))
@@ -401,10 +401,15 @@ class Refusals(PlotTest):
         self.refuses("plot", path, sample("bw"), "-o", self.file("a.svg"), says="drawn alone")
         self.refuses("plot", path, "--label", "a", "-o", self.file("a.svg"), says="drawn alone")
 
-    def test_no_python(self):
-        result = fairlead("plot", sample("latency"), "--terminal", PATH=self.folder.name)
-        self.assertEqual(result.returncode, 77, result)
-        self.assertIn("apt install python3", result.stderr)
+    def test_the_system_s_python_draws_where_that_of_path_cannot(self):
+        system = "/usr/bin/python3"
+        if subprocess.run([system, "-c", "import matplotlib"], capture_output=True).returncode != 0:
+            self.skipTest(f"{system} has no matplotlib")
+        script(self.folder.name, "python3", "#!/bin/sh\nexit 1\n")
+        for path in self.folder.name, "/no/such/folder":
+            target = self.file("a.svg")
+            self.succeeds("plot", sample("latency"), "-o", target, PATH=path)
+            os.remove(target)
 
     def test_no_drawing(self):
         self.refuses("plot", sample("latency"), "--terminal", says=["FAIRLEAD_HOME", "libexec/fairlead/plot"],
@@ -420,7 +425,8 @@ class Refusals(PlotTest):
 
     def test_files(self):
         accepted = "fairlead bench NAME --json FILE"
-        self.refuses("plot", self.file("none"), "--terminal", says=["cannot read", "none", accepted])
+        for options in ["--terminal"], ["-o", self.file("a.svg")], []:
+            self.refuses("plot", self.file("none"), *options, says=["cannot read", "none", accepted])
         cut = {"benchmark": "latency", "results": [{"bytes": 8, "latency_us": {"p50": "fast"}}]}
         with open(sample("pairs")) as file:
             pairs = file.read()

@@ -95,6 +95,8 @@ class Ranks(ToolTest):
                 result = self.succeeds("run", "-n", 2, "--sim", 2, "--stats", "--stats-file", files[0], "--trace", files[1],
                                        example(abi), 1000)
                 self.assertIn("statistics over 2 ranks", result.stderr)
+                self.assertIn(f"the statistics are in {files[0]}\n", result.stderr)
+                self.assertIn(f"the trace is in {files[1]}; open it at https://ui.perfetto.dev", result.stderr)
                 statistics, trace = [json.load(open(file)) for file in files]
                 self.assertEqual(statistics["ranks"], 2)
                 self.assertTrue(trace["traceEvents"])
@@ -157,6 +159,7 @@ class Refusals(ToolTest):
         self.refuses("run", "-n", "two", program, says=["'two'", "whole number"])
         self.refuses("run", "-n", 2, "--sim", 0, program, says=["--sim", "'0'", "1 to 64"])
         self.refuses("run", "-n", 2, "--bogus", program, says=["--bogus", "--launcher-args"])
+        self.refuses("run", "-n", 2, "--gpus=nearest", program, says=["--gpus=nearest; did you mean --gpu?", "accepted: -n"])
         self.refuses("run", "-n", 2, "--launcher-args", "'open", "--no-preload", program, says=["--launcher-args", "open quote", "every quote closed"])
 
     def test_what_contradicts_itself(self):
@@ -181,6 +184,10 @@ class Refusals(ToolTest):
         with tempfile.TemporaryDirectory() as folder:
             path = script(folder, "junk", "junk")
             self.refuses("run", "-n", 2, path, says="not a dynamically linked program")
+            os.chmod(path, 0o600)
+            for command in ["run", "-n", 2], ["exec"], ["doctor"], ["run", "-n", 2, "--mpi", path]:
+                self.refuses(*command, path, says=[f"{path} is not executable", "chmod +x"])
+            self.refuses("run", "-n", 2, folder, says=f"{folder} is a folder")
         self.refuses("run", "-n", 2, TOOL, "options", says="only `fairlead bench NAME`")
 
     def test_mpi_that_does_not_fit(self):
@@ -209,6 +216,8 @@ class Refusals(ToolTest):
 
     def test_unknown_command(self):
         self.refuses("bogus", says=["'bogus'", "run, exec, bench, matrix, doctor, plot, options"])
+        self.refuses("benhc", says=["did you mean bench?", "accepted: run"])
+        self.refuses("osu_bw", says="it is a benchmark: fairlead bench bw")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "device/runtime.h"
@@ -34,6 +35,12 @@ template <class... Types>
 int launch(const char* kernel, unsigned grid, unsigned block, Types... values) {
   void* arguments[] = {&values...};
   return fairlead_device_launch(kernel, grid, block, arguments);
+}
+
+TEST(DeviceApi, without_an_error_the_text_says_so) {
+  std::string text;
+  std::thread([&] { text = fairlead_device_error_text(); }).join();
+  EXPECT_EQ(text, "no error");
 }
 
 TEST(DeviceApi, names_the_provider_and_its_devices) {

@@ -84,6 +84,10 @@ TEST(Options, unknown_variables_are_reported_with_the_nearest_name) {
       has(text, "unknown option FAIRLEAD_SIM_DEVISES is ignored; did you mean FAIRLEAD_SIM_DEVICES?"));
   EXPECT_FALSE(has(text, "FAIRLEAD_TEST_X"));
   EXPECT_FALSE(has(text, "FAIRLEAD_HOME"));
+  for (const char* slip : {"FAIRLEAD_ICP", "FAIRLEAD_PC", "FAIRLEAD_IPCC", "FAIRLEAD_IPK"})
+    EXPECT_TRUE(
+        has(printed_with(std::string("FAIRLEAD_DEVICE=sim ") + slip + "=on"), "did you mean FAIRLEAD_IPC?"))
+        << slip;
   text = printed_with("FAIRLEAD_DEVICE=sim FAIRLEAD_QWERTYUIOPASDF=1");
   EXPECT_TRUE(has(text, "unknown option FAIRLEAD_QWERTYUIOPASDF is ignored"));
   EXPECT_FALSE(has(text, "did you mean"));

@@ -134,6 +134,24 @@ TEST(Report, a_line_tells_what_was_done_since_the_one_before) {
   EXPECT_EQ(as_line(report, before, {1, now()}, name_of).find("MPI_Recv"), std::string::npos);
 }
 
+TEST(Report, the_table_leaves_out_what_did_not_happen) {
+  auto name_of = [](int) { return "MPI_Send"; };
+  Report report;
+  report.whose = "2 ranks";
+  report.messages.resize(static_cast<size_t>(Traffic::rows));
+  report.bytes = report.messages;
+  EXPECT_EQ(as_table(report, name_of), "fairlead statistics over 2 ranks, 0.000 s\nno device messages\n");
+  report.messages[static_cast<size_t>(Traffic::peer)] = 3;
+  report.bytes[static_cast<size_t>(Traffic::peer)] = 3072;
+  report.messages[static_cast<size_t>(Traffic::buffered_device)] = 2;
+  report.bytes[static_cast<size_t>(Traffic::buffered_device)] = 512;
+  EXPECT_EQ(as_table(report, name_of),
+            "fairlead statistics over 2 ranks, 0.000 s\n"
+            "device messages                count    bytes\n"
+            "peer copies                        3 3.00 KiB\n"
+            "  buffered in device memory        2    512 B\n");
+}
+
 TEST(Words, figures_have_three_digits_and_a_unit) {
   EXPECT_EQ(in_words_of_time(0), "0 ns");
   EXPECT_EQ(in_words_of_time(999), "999 ns");

@@ -93,13 +93,14 @@ void check_tune(BenchArguments& a) {
 }
 
 void check_pack(BenchArguments& a) {
-  if (std::string wrong = parse_bytes(a.packed_text, &a.packed_bytes); !wrong.empty())
+  if (std::string wrong = a.packed_text.empty() ? "" : parse_bytes(a.packed_text, &a.packed_bytes);
+      !wrong.empty())
     throw usage(fmt::format("--bytes: '{}' is not accepted; {}", a.packed_text, wrong));
   if (a.packed_bytes < a.largest || a.packed_bytes > INT32_MAX)
     throw usage(fmt::format(
         "--bytes: '{}' is not accepted; accepted: from the largest block, {}, to {}, what MPI_Pack "
         "can count",
-        a.packed_text, a.largest, INT32_MAX));
+        a.packed_text.empty() ? "64m" : a.packed_text, a.largest, INT32_MAX));
 }
 
 void check_together(BenchArguments& a) {

@@ -40,7 +40,7 @@ enum class Probe { none, probe, matched };
 struct BenchArguments {
   const BenchmarkKind* kind = nullptr;
   // Sizes in bytes, each twice the one before.
-  std::string size_range = "1:4m";  // of matrix "" where the user gives none
+  std::string size_range = "1:4m";  // of all_pairs and matrix "" where the user gives none
   uint64_t smallest = 1;
   uint64_t largest = 4 << 20;
   int64_t iterations = -1;  // -1: chosen by size
@@ -68,8 +68,8 @@ struct BenchArguments {
   int64_t misalign = 0;
   double timeout_s = 1;  // of a stride, or of a figure of the benchmarks of datatypes
   // pack
-  std::string packed_text = "64m";
-  uint64_t packed_bytes = 0;
+  std::string packed_text;  // "" where the user gives none
+  uint64_t packed_bytes = 64 << 20;
   int stride = 2;  // from block to block, in blocks
   int line = 128;  // bytes of a cache line
   // halo

@@ -8,15 +8,44 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 
 #include "base/launched_job.h"
 #include "bench/report.h"
 #include "common/command_line.h"
 #include "common/places.h"
 #include "common/process.h"
+#include "run/launcher.h"
+#include "run/program.h"
 
 namespace fairlead::tools {
 namespace {
+
+// What --mpi asks for: an ABI, or a launcher.
+struct AskedMpi {
+  std::string abi;  // "" where that is open
+  std::optional<Launcher> launcher;
+
+  explicit AskedMpi(const std::string& text) {
+    if (text.empty() || is_mpi_abi(text)) {
+      abi = text;
+      return;
+    }
+    launcher = launcher_named(text);
+    if (!launcher->kind->abis.empty()) abi = launcher->kind->abis.front();
+  }
+
+  // One may name the launcher, the other the ABI.
+  static AskedMpi both(const std::string& of_run, const std::string& of_bench) {
+    AskedMpi run(of_run), bench(of_bench);
+    if ((run.launcher && bench.launcher && run.launcher->path != bench.launcher->path) ||
+        (!run.abi.empty() && !bench.abi.empty() && run.abi != bench.abi))
+      throw usage(fmt::format("run --mpi {} and bench --mpi {} disagree", of_run, of_bench));
+    if (run.abi.empty()) run.abi = bench.abi;
+    if (!run.launcher) run.launcher = bench.launcher;
+    return run;
+  }
+};
 
 // The benchmark program for the MPI that was asked for, else for that of the job, else the first there is.
 std::string choose_abi(const std::string& asked, const std::string& of_job) {
@@ -41,6 +70,17 @@ Words rank_command(const std::string& abi, const Words& words) {
   return command;
 }
 
+// The benchmark programs were built with an MPI that need not be the launcher's.
+void load_library_of(const AskedMpi& asked, const std::string& abi) {
+  if (!asked.launcher) return;
+  const Program program = inspect_program(bench_program(abi));
+  for (const std::string& folder : library_folders_beside(*asked.launcher))
+    if (std::string folders = path_to_mpi_in(folder, program); !folders.empty()) {
+      setenv("LD_LIBRARY_PATH", folders.c_str(), 1);
+      return;
+    }
+}
+
 // Throws a cannot_run Failure where the MPI has not what the benchmark needs. Ranks find that, too; but their
 // launcher adds lines about their exit codes.
 void require_mpi(const std::string& abi, const BenchArguments& arguments) {
@@ -61,7 +101,9 @@ void take_gpus(const BenchArguments& arguments) {
 
 int become_rank(const BenchArguments& arguments, const Job& job, const Words& words) {
   require_gpu(arguments);
-  std::string abi = choose_abi(arguments.mpi, job.abi);
+  const AskedMpi asked(arguments.mpi);
+  std::string abi = choose_abi(asked.abi, job.abi);
+  load_library_of(asked, abi);
   std::string preload = preload_with(wants_preload(arguments) ? preload_library(abi) : "");
   if (preload.empty())
     unsetenv("LD_PRELOAD");
@@ -103,11 +145,14 @@ int bench_command(const Words& words) {
 
   RunArguments run;
   run.ranks = arguments->ranks;
-  run.mpi = choose_abi(arguments->mpi, "");
-  require_mpi(run.mpi, *arguments);
+  const AskedMpi asked(arguments->mpi);
+  const std::string abi = choose_abi(asked.abi, "");
+  run.mpi = asked.launcher ? asked.launcher->path : abi;
+  load_library_of(asked, abi);
+  require_mpi(abi, *arguments);
   run.device = arguments->device;
   run.preload = wants_preload(*arguments);
-  return launch(run, rank_command(run.mpi, words));
+  return launch(run, rank_command(abi, words));
 }
 
 int matrix_command(const Words& words) {
@@ -125,10 +170,10 @@ Words bench_for_ranks(const Words& program, RunArguments& run) {
   if (!arguments->kind->uses_mpi)
     throw usage(fmt::format("{} runs by itself, not in the ranks of a job; call it plainly", words.front()));
   check_ranks(*arguments, run.ranks);
-  bool abi_given = std::find(mpi_abis.begin(), mpi_abis.end(), run.mpi) != mpi_abis.end();
-  if (abi_given && !arguments->mpi.empty() && arguments->mpi != run.mpi)
-    throw usage(fmt::format("run --mpi {} and bench --mpi {} disagree", run.mpi, arguments->mpi));
-  std::string abi = choose_abi(abi_given ? run.mpi : arguments->mpi, "");
+  const AskedMpi asked = AskedMpi::both(run.mpi, arguments->mpi);
+  const std::string abi = choose_abi(asked.abi, "");
+  load_library_of(asked, abi);
+  run.mpi = asked.launcher ? asked.launcher->path : abi;
   take_gpus(*arguments);
   if (run.launcher_args.empty() && !run.dry_run && run.sim == 0 && !ranks_may_be_elsewhere())
     require_gpu(*arguments);

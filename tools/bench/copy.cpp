@@ -16,7 +16,7 @@
 #include "bench/bench.h"
 #include "bench/buffer.h"
 #include "bench/device_copy.h"
-#include "bench/report.h"
+#include "bench/message_report.h"
 
 namespace fairlead::tools {
 
@@ -138,7 +138,7 @@ int copy_benchmark(const BenchArguments& arguments) {
     throw usage(fmt::format("copy: size {}: {}; give a smaller -m", arguments.largest, lacking));
 
   Copies copies(arguments, runtime, from, to);
-  Report report(arguments, {.via = "device copy", .devices = fmt::format("{} -> {}", from, to)});
+  MessageReport report(arguments, {.via = "device copy", .devices = fmt::format("{} -> {}", from, to)});
   // Once each device may reach the other, CUDA's copies one way take 2 us longer: the way back comes last.
   std::vector<Measurement> measurements;
   for (uint64_t bytes : arguments.sizes()) measurements.push_back(copies.one_way(bytes));

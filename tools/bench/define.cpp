@@ -52,12 +52,8 @@ void define_range(CLI::App& app, BenchArguments& a) {
             ->type_name("MIN:MAX")
             ->check(size_range());
     a.smallest = 8, a.largest = 64 << 20;
-    a.size_range = "8:64m";
-    option->capture_default_str();
-    if (a.kind->id == Benchmark::matrix) {
-      a.size_range.clear();
-      option->default_str("8:64m, or 8:256k on simulated GPUs");
-    }
+    a.size_range.clear();
+    option->default_str("8:64m, or 8:256k on simulated GPUs");
     return;
   }
   std::string smallest = a.kind->collectives() ? " Sizes below one element begin with that."
@@ -201,25 +197,23 @@ void define_device(CLI::App& app, BenchArguments& a) {
       ->check(whole_number(1, 64));
 }
 
+void define_mpi(CLI::App& app, BenchArguments& a, const char* initial = "the first this build has") {
+  app.add_option("--mpi", a.mpi,
+                 "MPI to use: openmpi, mpich or abi, or the path of a launcher, whose MPI is used then.")
+      ->type_name("MPI")
+      ->check(suggested({"openmpi", "mpich", "abi", "@file"}))
+      ->default_str(initial);
+}
+
 void define_launch(CLI::App& app, BenchArguments& a) {
   app.add_option("-n,--ranks,--np", a.ranks,
                  "Ranks to launch; -np N too. Inside a launched job its ranks are used instead.")
       ->type_name("N")
       ->check(whole_number(1, 65536))
       ->capture_default_str();
-  app.add_option("--mpi", a.mpi, "MPI to use: openmpi, mpich or abi.")
-      ->type_name("ABI")
-      ->check(one_of(mpi_abis))
-      ->default_str("the first this build has, or the job's own");
+  define_mpi(app, a, "the first this build has, or the job's own");
   app.add_flag_callback(
       "--no-preload", [&a] { a.preload = false; }, "Run on the MPI alone, without Fairlead.");
-}
-
-void define_abi(CLI::App& app, BenchArguments& a) {
-  app.add_option("--mpi", a.mpi, "MPI to use: openmpi, mpich or abi.")
-      ->type_name("ABI")
-      ->check(one_of(mpi_abis))
-      ->default_str("the first this build has");
 }
 
 void define_tune(CLI::App& app, BenchArguments& a) {
@@ -240,7 +234,7 @@ void define_tune(CLI::App& app, BenchArguments& a) {
       ->allow_extra_args(false)
       ->check(whole_number(2, coll::max_members))
       ->default_str("a rank for each GPU, 2 at least");
-  define_abi(app, a);
+  define_mpi(app, a);
 }
 
 void define_matrix(CLI::App& app, BenchArguments& a) {
@@ -260,7 +254,7 @@ void define_matrix(CLI::App& app, BenchArguments& a) {
       ->type_name("FILE");
   app.add_flag_callback(
       "--no-preload", [&a] { a.preload = false; }, "Messages of the MPI alone, without Fairlead.");
-  define_abi(app, a);
+  define_mpi(app, a);
 }
 
 void define_pairs(CLI::App& app, BenchArguments& a) {
@@ -287,7 +281,7 @@ void define_datatypes(CLI::App& app, BenchArguments& a) {
   if (a.kind->id == Benchmark::pack) {
     app.add_option("--bytes", a.packed_text, "Packed bytes of a call; each has as many blocks as fit.")
         ->type_name("SIZE")
-        ->capture_default_str();
+        ->default_str("64m, or 1m on simulated GPUs");
     app.add_option("--stride", a.stride, "From one block to the next, in blocks.")
         ->type_name("N")
         ->check(whole_number(1, 64))
@@ -462,7 +456,7 @@ void define_bench(CLI::App& app, BenchArguments& arguments) {
   define_device(app, arguments);
   if (id != Benchmark::pairs) define_json(app, arguments);
   if (arguments.kind->uses_mpi) define_launch(app, arguments);
-  if (id == Benchmark::host_overhead) define_abi(app, arguments);
+  if (id == Benchmark::host_overhead) define_mpi(app, arguments);
   set_up(app, usage_of(arguments), examples_of(arguments));
 }
 

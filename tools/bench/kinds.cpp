@@ -6,6 +6,7 @@
 
 #include "coll/algorithms.h"
 #include "common/failure.h"
+#include "common/words.h"
 
 namespace fairlead::tools {
 
@@ -29,10 +30,20 @@ bool BenchmarkKind::one_message() const {
          id == Benchmark::first;
 }
 
-const BenchmarkKind& kind_of(const std::string& name) {
+const BenchmarkKind* find_kind(const std::string& name) {
+  constexpr std::string_view osu = "osu_";
+  const std::string own = name.rfind(osu, 0) == 0 ? name.substr(osu.size()) : name;
   for (const BenchmarkKind& kind : benchmark_kinds)
-    if (name == kind.name) return kind;
-  throw usage(fmt::format("no benchmark '{}'; accepted: {}", name, benchmark_names()));
+    if (own == kind.name) return &kind;
+  return nullptr;
+}
+
+const BenchmarkKind& kind_of(const std::string& name) {
+  if (const BenchmarkKind* kind = find_kind(name)) return *kind;
+  std::string guess = did_you_mean(name, split(benchmark_names(), ", "));
+  throw usage(fmt::format(
+      "no benchmark '{}'{}", name,
+      guess.empty() ? "; accepted: " + benchmark_names() : guess + " `fairlead bench --help` lists all"));
 }
 
 std::string benchmark_names() {

@@ -161,7 +161,9 @@ inline constexpr BenchmarkKind benchmark_kinds[] = {
      false, 2},
 };
 
-// Throws a usage Failure where there is none of this name.
+// By its name, which may be that of the OSU suite: osu_latency. Null where there is none.
+const BenchmarkKind* find_kind(const std::string& name);
+// Throws a usage Failure where there is none.
 const BenchmarkKind& kind_of(const std::string& name);
 
 std::string benchmark_names();  // "latency, bw, ..."

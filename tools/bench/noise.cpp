@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <iostream>
 
 #include "bench/report.h"
 
@@ -35,6 +36,7 @@ void NoiseWatch::warn() const {
       "{}: {} of {} figures are doubtful, their iterations differ much (the first: {}); let "
       "nothing else run here, bind ranks to cores (fairlead run --bind-cores), or measure longer (-i)\n",
       command_, doubtful_, figures_, first_);
+  std::cout.flush();
   std::fputs(line.c_str(), stderr);
 }
 

@@ -39,59 +39,18 @@ std::string place_name(const std::string& letter) {
   return describe(place_of(letter[0])) + " (" + letter + ")";
 }
 
-bool shows_first(const BenchmarkKind& kind) {
-  return kind.id == Benchmark::first;
-}
-
-// A column, or several with -f; each in the rows of the benchmarks that measure it.
-struct Quantity {
-  const char* key;
-  const char* name;
-  const char* heading;
-  std::optional<Distribution> Measurement::*values;
-  bool bandwidth;
-  bool (*of)(const BenchmarkKind& kind);
-};
-constexpr Quantity quantities[] = {
-    {"latency_us", "latency", "Latency (us)", &Measurement::latency_us, false,
-     [](const BenchmarkKind& kind) {
-       return kind.id == Benchmark::copy || (kind.one_message() && kind.id != Benchmark::first);
-     }},
-    {"bandwidth_mb_s", "bandwidth", "Bandwidth (MB/s)", &Measurement::bandwidth_mb_s, true,
-     [](const BenchmarkKind& kind) { return !kind.one_message(); }},
-    {"both_ways_mb_s", "bandwidth both ways", "Both ways (MB/s)", &Measurement::both_ways_mb_s, true,
-     [](const BenchmarkKind& kind) { return kind.id == Benchmark::copy; }},
-    {"device_to_host_mb_s", "bandwidth to the host", "To host (MB/s)", &Measurement::device_to_host_mb_s,
-     true, [](const BenchmarkKind& kind) { return kind.id == Benchmark::copy; }},
-    {"host_to_device_mb_s", "bandwidth from the host", "From host (MB/s)", &Measurement::host_to_device_mb_s,
-     true, [](const BenchmarkKind& kind) { return kind.id == Benchmark::copy; }},
-    {"allocate_us", "", "Allocate (us)", &Measurement::allocate_us, false, shows_first},
-    {"first_us", "", "First (us)", &Measurement::first_us, false, shows_first},
-    {"second_us", "", "Second (us)", &Measurement::second_us, false, shows_first},
-    {"later_us", "", "Later (us)", &Measurement::later_us, false, shows_first},
-    {"slowest_us", "", "Slowest (us)", &Measurement::slowest_us, false, shows_first},
-};
-
-std::string_view without_unit(std::string_view heading) {
-  return heading.substr(0, heading.find(" ("));
-}
-
-struct Statistic {
-  const char* name;
-  double Distribution::*value;
-};
-std::vector<Statistic> statistics(bool bandwidth) {
-  return {{"Avg", &Distribution::mean},
-          {"Min", &Distribution::min},
-          {"P50", &Distribution::p50},
-          bandwidth ? Statistic{"P1", &Distribution::p1} : Statistic{"P99", &Distribution::p99},
-          {"Max", &Distribution::max}};
-}
-
 }  // namespace
 
 std::string provider_of(const BenchArguments& arguments) {
   return arguments.needs_device() || !arguments.device.empty() ? fairlead_device_provider() : "none";
+}
+
+BenchArguments with_usual_sizes(BenchArguments a) {
+  if (!is_simulated(a)) return a;
+  if (a.kind->two_sizes() && a.size_range.empty()) a.largest = 256 << 10;
+  if (a.kind->id == Benchmark::pack && a.packed_text.empty())
+    a.packed_bytes = std::max<uint64_t>(1 << 20, a.largest);
+  return a;
 }
 
 void check_json_target(const std::string& where) {
@@ -153,12 +112,14 @@ void print_context(const BenchArguments& arguments, const Context& context) {
   if (provider != "none")
     std::cout << fmt::format(", {}, devices {}", fairlead_device_name(0), context.devices);
   std::cout << "\n";
+  if (is_simulated(arguments)) std::cout << "# " << words_of_simulation << "\n";
 }
 
 std::vector<TableRow> table_rows(const BenchArguments& arguments) {
   std::vector<TableRow> rows = {{"P50", &Distribution::p50, &Distribution::p50}};
   if (arguments.full && !arguments.kind->one_quantity())
-    rows.push_back({shows_first(*arguments.kind) ? "P99" : "slow", &Distribution::p99, &Distribution::p1});
+    rows.push_back(
+        {arguments.kind->id == Benchmark::first ? "P99" : "slow", &Distribution::p99, &Distribution::p1});
   return rows;
 }
 
@@ -182,7 +143,7 @@ void print_statistics(const BenchArguments& arguments) {
     std::cout << fmt::format("# medians over the {}; -f shows more\n", over);
   else if (windows_only)
     std::cout << fmt::format("# P50, P1: half of the {}, and 1 of 100, reach no more\n", over);
-  else if (kind.one_quantity() || kind.collective || shows_first(kind))
+  else if (kind.one_quantity() || kind.collective || kind.id == Benchmark::first)
     std::cout << fmt::format("# P50, P99: half of the {}, and 99 of 100, take no longer\n", over);
   else
     std::cout << fmt::format("# P50: medians over the {}; slow: 1 of 100 is slower\n", over);
@@ -192,112 +153,27 @@ Report::Report(const BenchArguments& arguments, const Context& context)
     : arguments_(arguments), noise_(arguments) {
   check_json_target(arguments.json);
   json_ = std::make_unique<Json>(context_json(arguments, context));
-  Json& json = *json_;
-  if (arguments.fresh) json["fresh"] = true;
-  if (arguments.probe != Probe::none) json["probe"] = arguments.probe == Probe::probe ? "probe" : "mprobe";
-  if (arguments.offset > 0) json["offset"] = arguments.offset;
-  if (arguments.kind->id == Benchmark::partitioned) json["partitions"] = arguments.partitions;
-  if (arguments.kind->id == Benchmark::first) json["rounds"] = arguments.rounds;
-  if (!arguments.kind->one_message()) json["window"] = arguments.window;
-  json["results"] = Json::array();
   if (!table()) return;
   print_context(arguments, context);
   print_statistics(arguments);
-  if (arguments.kind->id != Benchmark::first) print_headings();
 }
 
 Report::~Report() = default;
 
-bool Report::narrow() const {
-  return arguments_.full || arguments_.kind->id == Benchmark::copy || shows_first(*arguments_.kind);
-}
-
-bool Report::names_rows() const {
-  return table_rows(arguments_).size() > 1;
-}
-
-std::vector<Report::Column> Report::columns(const TableRow& row, const Measurement* m) const {
-  const BenchmarkKind& kind = *arguments_.kind;
-  std::vector<Column> all;
-  auto number = [&](double value) { return narrow() ? narrow_number(value) : fmt::format("{:.2f}", value); };
-  for (const Quantity& quantity : quantities) {
-    if (!quantity.of(kind)) continue;
-    const Distribution d = m ? *(m->*quantity.values) : Distribution{};
-    if (arguments_.full && kind.one_quantity())
-      for (const Statistic& statistic : statistics(quantity.bandwidth))
-        all.push_back({statistic.name, number(d.*statistic.value)});
-    else
-      all.push_back({std::string(narrow() ? without_unit(quantity.heading) : quantity.heading),
-                     number(d.*(quantity.bandwidth ? row.bandwidth : row.time))});
-  }
-  if (kind.id == Benchmark::multi_bandwidth)
-    all.push_back(
-        {"Messages/s", m ? fmt::format("{:.0f}", m->bandwidth_mb_s->p50 * 1e6 / double(m->bytes)) : ""});
-  if (shows_first(kind)) all.push_back({"At message", m ? std::to_string(m->slowest) : ""});
-  if (arguments_.validate)
-    all.push_back(
-        {narrow() ? "Valid" : "Validation", m && m->valid.value_or(false) ? "Pass" : "Fail", Cell::word});
-  return all;
-}
-
-void Report::print_headings() const {
-  if (narrow()) {
-    const BenchmarkKind& kind = *arguments_.kind;
-    std::cout << (kind.id == Benchmark::copy ? "# times in us, bandwidths in MB/s\n"
-                  : shows_first(kind)        ? "# times in us\n"
-                  : kind.one_message()       ? "# latency in us\n"
-                                             : "# bandwidth in MB/s\n");
-  }
-  std::cout << fmt::format("{:<{}}", "# Size", narrow() ? narrow_size_width : size_width);
-  if (names_rows()) std::cout << fmt::format("{:>{}}", "", row_name_width);
-  for (const Column& column : columns(table_rows(arguments_).front(), nullptr))
-    std::cout << fmt::format("{:>{}}", column.heading,
-                             narrow() ? narrow_width(column.heading, column.cell) : value_width);
-  std::cout << std::endl;
-}
-
-void Report::note_job_first(double us) {
-  (*json_)["job_first_us"] = us;
-  if (!table()) return;
-  std::cout << fmt::format("# first message of the job, {} byte{}: {:.2f} us\n", arguments_.smallest,
-                           arguments_.smallest == 1 ? "" : "s", us);
-  print_headings();
-}
-
-void Report::add(const Measurement& m) {
-  Json row = {{"bytes", m.bytes}, {"iterations", m.iterations}};
-  bool doubtful = false;
-  for (const Quantity& quantity : quantities) {
-    if (!quantity.of(*arguments_.kind)) continue;
-    const Distribution& d = *(m.*quantity.values);
-    row[quantity.key] = to_json(d);
-    // The figures of new buffers are few, and meant to differ.
-    if (!shows_first(*arguments_.kind))
-      doubtful |= noise_.look(fmt::format("{} of {} bytes", quantity.name, m.bytes), d, m.iterations);
-  }
-  if (shows_first(*arguments_.kind)) row["slowest"] = m.slowest;
-  if (m.valid) row["valid"] = *m.valid;
+void Report::add_row(Json row, std::optional<bool> valid, bool doubtful) {
+  if (valid) row["valid"] = *valid;
   if (doubtful) row["doubtful"] = true;
-  (*json_)["results"].push_back(row);
-  valid_ = valid_ && m.valid.value_or(true);
-  if (!table()) return;
-  for (const TableRow& of_size : table_rows(arguments_)) {
-    std::cout << fmt::format("{:<{}}", m.bytes, narrow() ? narrow_size_width : size_width);
-    if (names_rows()) std::cout << fmt::format("{:>{}}", of_size.name, row_name_width);
-    for (const Column& column : columns(of_size, &m))
-      std::cout << fmt::format("{:>{}}", column.text,
-                               narrow() ? narrow_width(column.heading, column.cell) : value_width);
-    std::cout << std::endl;  // a row at a time: some sizes take long
-  }
+  json()["results"].push_back(std::move(row));
+  valid_ = valid_ && valid.value_or(true);
 }
 
 int Report::finish() {
-  if (arguments_.validate) (*json_)["valid"] = valid_;
-  if (!arguments_.json.empty()) write_json(arguments_.json, *json_);
-  if (table()) noise_.warn();
+  if (arguments_.validate) json()["valid"] = valid_;
+  if (!json().contains("results")) json()["results"] = Json::array();
+  if (!arguments_.json.empty()) write_json(arguments_.json, json());
   if (table() && arguments_.validate)
-    std::cout << fmt::format("# validation: {}\n",
-                             valid_ ? "all received bytes are right" : "received bytes are WRONG");
+    std::cout << fmt::format("# validation: {}\n", valid_ ? "all bytes are right" : "bytes are WRONG");
+  if (table()) noise_.warn();
   return valid_ ? exit_success : exit_problem;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a benchmark prints: a table like the OSU micro-benchmarks' (lines with # are context) or JSON with the
-// same results and more. The table shows medians, as `fairlead plot` does; -f adds what theirs shows.
+// What benchmarks print: a table like the OSU micro-benchmarks' (lines with # are context) or JSON with the
+// same results and more. Tables show medians, as `fairlead plot` does; -f adds what theirs shows.
 
 #pragma once
 
@@ -18,21 +18,6 @@
 #include "bench/noise.h"
 
 namespace fairlead::tools {
-
-struct Measurement {
-  uint64_t bytes = 0;
-  int64_t iterations = 0;
-  std::optional<Distribution> latency_us = {};
-  std::optional<Distribution> bandwidth_mb_s = {};
-  // copy: between pinned host memory and the device
-  std::optional<Distribution> both_ways_mb_s = {};
-  std::optional<Distribution> device_to_host_mb_s = {};
-  std::optional<Distribution> host_to_device_mb_s = {};
-  // first: over the rounds; `slowest` is the message after the second whose median is greatest
-  std::optional<Distribution> allocate_us = {}, first_us = {}, second_us = {}, later_us = {}, slowest_us = {};
-  int64_t slowest = 0;  // counted from 1
-  std::optional<bool> valid = {};
-};
 
 // Who took part, as far as the benchmark program knows more than its arguments.
 struct Context {
@@ -68,33 +53,30 @@ void print_context(const BenchArguments& arguments, const Context& context);
 void print_statistics(const BenchArguments& arguments);  // what the columns are of their distributions
 nlohmann::ordered_json to_json(const Distribution& distribution);
 
+// What the reports of all benchmarks share: the context before the first result, results as rows of JSON, and
+// the verdict behind the last one. Each adds its own table.
 class Report {
  public:
+  // Ends the table and writes the JSON; exit_problem when bytes were wrong.
+  int finish();
+
+ protected:
   // Opens the JSON file, so that a bad name is found before anything is measured, and prints the context.
   Report(const BenchArguments& arguments, const Context& context);
   ~Report();
+  Report(const Report&) = delete;
+  Report& operator=(const Report&) = delete;
 
-  // first: what the first message of the job takes, before all rows.
-  void note_job_first(double us);
-  void add(const Measurement& measurement);
-  // Writes the JSON; exit_problem when received bytes were wrong.
-  int finish();
+  bool table() const { return arguments_.json != "-"; }
+  nlohmann::ordered_json& json() { return *json_; }
+  // `valid`: where that was checked.
+  void add_row(nlohmann::ordered_json row, std::optional<bool> valid, bool doubtful);
+
+  const BenchArguments arguments_;
+  NoiseWatch noise_;
 
  private:
-  struct Column {
-    std::string heading, text;
-    Cell cell = Cell::number;
-  };
-  bool table() const { return arguments_.json != "-"; }
-  // Of one row; headings alone where there is no measurement.
-  std::vector<Column> columns(const TableRow& row, const Measurement* m) const;
-  bool narrow() const;
-  bool names_rows() const;
-  void print_headings() const;
-
-  BenchArguments arguments_;
   std::unique_ptr<nlohmann::ordered_json> json_;
-  NoiseWatch noise_;
   bool valid_ = true;
 };
 
@@ -102,6 +84,12 @@ class Report {
 void write_json(const std::string& where, const nlohmann::ordered_json& json);
 // Throws a usage Failure where write_json() would not succeed.
 void check_json_target(const std::string& where);
+
+inline constexpr const char* words_of_simulation =
+    "simulated GPUs: bytes are right or wrong as on real ones, times mean nothing";
+
+// With the sizes that the user left open: smaller ones on simulated GPUs, which are slow.
+BenchArguments with_usual_sizes(BenchArguments arguments);
 
 // Name of the provider, "none" without one; does not start a GPU unless the benchmark needs it.
 std::string provider_of(const BenchArguments& arguments);

@@ -265,18 +265,19 @@ int tune_benchmark(const BenchArguments& arguments) {
     choose(table);
     if (!shows_table) continue;
     if (&table == &tables.front())
-      std::cout << fmt::format("# fairlead bench tune {}\n# command: {}\n# machine: {}\n", FAIRLEAD_VERSION,
-                               arguments.command, machine_of(last));
+      std::cout << fmt::format("# fairlead bench tune {}\n# command: {}\n# machine: {}\n{}", FAIRLEAD_VERSION,
+                               arguments.command, machine_of(last),
+                               last["provider"] == "sim" ? fmt::format("# {}\n", words_of_simulation) : "");
     print(table);
   }
   coll::Rules rules = rules_of(tables, rank_counts(arguments));
   write_rules(arguments, rules, last);
   if (!arguments.json.empty()) write_results(arguments, tables, rules, last);
-  noise.warn();
   if (shows_table)
     std::cout << fmt::format("#\n# {} rules are in {}; to use them: export FAIRLEAD_TUNING={}\n",
                              rules.size(), arguments.output,
                              shell_quote(std::filesystem::absolute(arguments.output)));
+  noise.warn();
   return exit_success;
 }
 

@@ -93,6 +93,7 @@ std::string in_our_words(const CLI::App& app, const CLI::ParseError& error) {
   if (mismatch || dynamic_cast<const CLI::ConversionError*>(&error)) {
     std::string name = text.substr(0, text.find_first_of(": "));
     const CLI::Option* option = option_named(app, name);
+    if (!option) option = option_named(app, name = "--" + name);  // of flags it names no dashes
     if (option && option->get_expected_max() == 0)
       return fmt::format("{} takes no value; accepted: {}", name, spelling(*option));
     if (option && mismatch)
@@ -104,9 +105,22 @@ std::string in_our_words(const CLI::App& app, const CLI::ParseError& error) {
   return one_line(text);
 }
 
+// Short options are too short to be guessed. What stands between the refused word and what is accepted.
+std::string guess_option(const CLI::App& app, const std::string& word) {
+  Words names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const std::string guess = word.rfind("--", 0) == 0 ? did_you_mean(word, names) : "";
+  return guess.empty() ? ";" : guess;
+}
+
 Failure unexpected(const CLI::App& app, const std::string& word) {
   bool option = word.size() > 1 && word[0] == '-';
-  if (option) return usage(fmt::format("unknown option {}; accepted: {}", word, accepted_options(app)));
+  if (option) {
+    const std::string name = word.substr(0, word.find('='));
+    return usage(fmt::format("unknown option {}{} accepted: {}", word, guess_option(app, name),
+                             accepted_options(app)));
+  }
   return usage(fmt::format("unexpected argument '{}'; see {} --help", word, app.get_name()));
 }
 
@@ -138,6 +152,8 @@ void set_up(CLI::App& app, const std::string& usage, const std::string& example)
 bool parse(CLI::App& app, const Words& words, Words* rest) {
   if (rest) app.prefix_command();
   app.allow_extras();  // refused below, in our words
+  for (CLI::Option* option : app.get_options())
+    if (option->nonpositional() && option->get_expected_max() == 0) option->disable_flag_override();
   try {
     Words given = with_np_as_option(app, words, rest != nullptr);
     app.parse(Words(given.rbegin(), given.rend()));

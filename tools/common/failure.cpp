@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <iostream>
 
 #include "base/launched_job.h"
 
 namespace fairlead::tools {
 
 int complain(const std::string& command, const Failure& failure) {
+  std::cout.flush();
   auto job = job_from_environment();
   // Every rank was given the same request; what a machine lacks is the same for all ranks of a node.
   bool of_node = failure.code() == exit_cannot_run && job && job->local_rank >= 0;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -27,6 +28,10 @@ std::string rank_program(const std::string& name) {
 }
 
 }  // namespace
+
+bool is_mpi_abi(const std::string& text) {
+  return std::find(mpi_abis.begin(), mpi_abis.end(), text) != mpi_abis.end();
+}
 
 std::string own_path() {
   std::error_code error;

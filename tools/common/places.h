@@ -14,6 +14,7 @@ namespace fairlead::tools {
 
 // The MPI ABIs Fairlead knows, in the order of preference where nothing else decides.
 inline const std::vector<std::string> mpi_abis = {"openmpi", "mpich", "abi"};
+bool is_mpi_abi(const std::string& text);
 
 std::string own_path();
 std::string preload_library(const std::string& abi);  // throws a usage Failure where this tree has none

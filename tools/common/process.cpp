@@ -158,4 +158,16 @@ std::string find_on_path(const std::string& name) {
   return {};
 }
 
+std::string why_no_program(const std::string& name) {
+  struct stat status;
+  if (name.empty()) return "an empty name of a program; give a path or a name on PATH of an executable file";
+  if (stat(name.c_str(), &status) != 0)
+    return "no program " + name + "; give a path or a name on PATH of an executable file";
+  if (S_ISDIR(status.st_mode)) return name + " is a folder; give the path of a program in it";
+  if (is_executable(name))
+    return "no program " + name + " on PATH; for the one in this folder give ./" + name;
+  return name + " is not executable; make it so (chmod +x " + shell_quote(name) +
+         "), or give what runs it, as in python3 " + shell_quote(name);
+}
+
 }  // namespace fairlead::tools

@@ -39,5 +39,7 @@ int run_through(const Words& command);
 // none.
 std::string find_on_path(const std::string& name);
 bool is_executable(const std::string& path);
+// Where that finds none: what is in its place, and what to do.
+std::string why_no_program(const std::string& name);
 
 }  // namespace fairlead::tools

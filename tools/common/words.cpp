@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstring>
 
+#include "base/options.h"
 #include "common/failure.h"
 
 namespace fairlead::tools {
@@ -76,6 +77,12 @@ Words split(const std::string& text, const char* separators) {
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
+}
+
+std::string did_you_mean(const std::string& word, const Words& names) {
+  const size_t dashes = std::min(word.find_first_not_of('-'), word.size());
+  const std::string nearest = nearest_name(word, names, dashes);
+  return nearest.empty() ? "" : "; did you mean " + nearest + "?";
 }
 
 std::string wrapped(const std::string& text, size_t column, const std::string& margin, size_t columns) {

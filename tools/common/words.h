@@ -25,6 +25,9 @@ Words split(const std::string& text, const char* separators = " \t\r\n");
 
 std::string lower(std::string text);
 
+// "; did you mean --ranks?" where one of the names is near; else nothing.
+std::string did_you_mean(const std::string& word, const Words& names);
+
 // Its words in lines of at most `columns`. The first begins at `column`, all others behind `margin`.
 std::string wrapped(const std::string& text, size_t column, const std::string& margin, size_t columns = 80);
 // The same where all lines begin at one column.

@@ -25,9 +25,12 @@ const std::vector<Area>& all_areas() {
 }
 
 Machine examine(const System& system, const DoctorArguments& arguments) {
-  Machine machine{
-      system,           find_mpi(system, arguments.program), find_gpus(system), find_ucx(system), {},
-      arguments.preload};
+  Machine machine{system,
+                  find_mpi(system, arguments.program, arguments.mpi),
+                  find_gpus(system),
+                  find_ucx(system),
+                  {},
+                  arguments.preload};
   LiveRequest request;
   request.wanted = arguments.launch;
   request.preload = arguments.preload;
@@ -83,7 +86,8 @@ Report judge(const Machine& machine) {
     for (const Check& check : area.checks) {
       bool applies = check.applies(machine);
       report.rows.push_back(
-          {&area, &check, applies, applies ? check.find(machine) : skip(fmt::format("for {}", check.when))});
+          {&area, &check, applies,
+           applies ? check.find(machine) : skip(fmt::format("applies to {} only", check.when))});
     }
   report.conclusion = conclude(machine, report);
   return report;
@@ -93,11 +97,18 @@ Report judge(const Machine& machine) {
 }  // namespace doctor
 
 void define_doctor(CLI::App& app, DoctorArguments& arguments) {
-  app.add_option("PROGRAM", arguments.program,
-                 "Judge the MPI this program is linked with. Left out, that of mpicc and mpirun on PATH. "
-                 "The word options lists the library's options, as `fairlead options` does.")
-      ->type_name("PROGRAM")
-      ->check(suggested({"@program", "options"}));
+  auto program =
+      app.add_option("PROGRAM", arguments.program,
+                     "Judge the MPI this program is linked with. Left out, that of mpicc and mpirun on PATH. "
+                     "The word options lists the library's options, as `fairlead options` does.")
+          ->type_name("PROGRAM")
+          ->check(suggested({"@program", "options"}));
+  app.add_option("--mpi", arguments.mpi,
+                 "Judge this MPI: the path of its mpicc, its mpirun or its libmpi.so.*, or openmpi, mpich or "
+                 "abi for the one of that ABI that the loader finds.")
+      ->type_name("MPI")
+      ->check(suggested({"openmpi", "mpich", "abi", "@file"}))
+      ->excludes(program);
   app.add_flag("-v,--verbose", arguments.verbose, "Show details, and checks that do not apply here.");
   auto json = app.add_flag("--json", arguments.json, "Print JSON.");
   app.add_flag_callback(
@@ -120,7 +131,9 @@ void define_doctor(CLI::App& app, DoctorArguments& arguments) {
   app.add_flag("--markdown", arguments.markdown, "Print the table of all checks for docs/doctor.md.")
       ->excludes(json);
   set_up(app, "[options] [PROGRAM]",
-         "  fairlead doctor\n  fairlead doctor ./my_mpi_program\n  fairlead doctor --no-preload --json\n"
+         "  fairlead doctor\n  fairlead doctor ./my_mpi_program\n  fairlead doctor --mpi "
+         "/opt/openmpi/bin/mpicc\n"
+         "  fairlead doctor --no-preload --json\n"
          "  fairlead doctor options");
 }
 

@@ -16,6 +16,7 @@ namespace fairlead::tools {
 
 struct DoctorArguments {
   std::string program;  // whose MPI is meant; "" for that of PATH
+  std::string mpi;      // the same by an ABI, a compiler wrapper, a launcher or a library
   bool verbose = false;
   bool json = false;
   bool markdown = false;

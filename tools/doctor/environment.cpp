@@ -39,8 +39,8 @@ Finding fairlead_options(const Machine& machine) {
   if (!complaints.empty())
     return warn(fmt::format("{}", fmt::join(complaints, "; ")),
                 "correct it; `fairlead doctor options` lists every option", set);
-  if (set.empty()) return ok("none is set: defaults hold");
-  return ok(fmt::format("{}", fmt::join(set, " ")));
+  if (set.empty()) return ok("no option of Fairlead is set: defaults hold");
+  return ok(fmt::format("options of Fairlead are set: {}", fmt::join(set, " ")), set);
 }
 
 // The parameters an Open MPI knows, from the lines "mca:btl:sm:param:btl_sm_priority:value:0".
@@ -65,7 +65,9 @@ std::vector<std::string> known_settings(const std::string& config) {
 
 Finding misspelt(const Machine& machine, const char* prefix, const std::vector<std::string>& known,
                  const char* lister) {
-  if (known.empty()) return skip(fmt::format("{} is not there, which would list them", lister));
+  if (known.empty())
+    return skip(
+        fmt::format("{} variables cannot be checked: `{}`, which lists them, is not there", prefix, lister));
   std::vector<std::string> unknown, set;
   // Frameworks are chosen by their own names (OMPI_MCA_btl), which are no parameters of a component.
   for (const auto& [name, value] : machine.system.environment()) {
@@ -76,10 +78,10 @@ Finding misspelt(const Machine& machine, const char* prefix, const std::vector<s
     unknown.push_back(name + (nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest)));
   }
   if (!unknown.empty())
-    return warn(fmt::format("{} does not know {}", lister, fmt::join(unknown, ", ")),
+    return warn(fmt::format("`{}` does not know {}", lister, fmt::join(unknown, ", ")),
                 fmt::format("correct or unset it; `{}` lists what there is", lister), set);
-  if (set.empty()) return ok("none is set");
-  return ok(fmt::format("{}", fmt::join(set, " ")));
+  if (set.empty()) return ok(fmt::format("no {} variable is set", prefix));
+  return ok(fmt::format("`{}` knows all that are set: {}", lister, fmt::join(set, " ")));
 }
 
 Finding open_mpi_parameters(const Machine& machine) {
@@ -187,7 +189,8 @@ Finding contradictions(const Machine& machine) {
       found.push_back(text);
       remedies.push_back(rule.remedy);
     }
-  if (found.empty()) return ok(fmt::format("none of {} known ones", rules().size()));
+  if (found.empty())
+    return ok(fmt::format("no variables at odds, of {} cases that are looked for", rules().size()));
   return warn(fmt::format("{}", fmt::join(found, "; ")), fmt::format("{}", fmt::join(remedies, "; ")));
 }
 
@@ -203,7 +206,7 @@ Finding all_set(const Machine& machine) {
   if (details.empty()) return ok("no variable of MPI, UCX, libfabric, CUDA or ROCm is set");
   std::vector<std::string> names;
   for (const std::string& entry : details) names.push_back(entry.substr(0, entry.find('=')));
-  return ok(fmt::format("{}", fmt::join(names, " ")), details);
+  return ok(fmt::format("variables that are set: {}", fmt::join(names, " ")), details);
 }
 
 }  // namespace

@@ -4,9 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "common/failure.h"
+#include "common/places.h"
+#include "common/process.h"
 #include "doctor/machine.h"
 #include "run/program.h"
 
@@ -14,6 +17,9 @@ namespace fairlead::tools::doctor {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* accepted_names =
+    "accepted: the path of a mpicc, a mpirun or a libmpi.so.*, or openmpi, mpich, abi";
 
 // The name of an MPI from what one of its programs prints about itself.
 struct Mark {
@@ -32,6 +38,12 @@ const Mark* mark_in(const std::string& text) {
   for (const Mark& mark : marks)
     if (holds(text, mark.text)) return &mark;
   return nullptr;
+}
+
+// "libmpi.so.40" of "libmpi.so.40.30.4".
+std::string soname_in(const std::string& file) {
+  size_t number = file.find(".so.");
+  return number == std::string::npos ? file : file.substr(0, file.find('.', number + 4));
 }
 
 // Folders given by -L, in order.
@@ -109,7 +121,7 @@ bool is_cray_library(const std::string& path) {
 void meant_by_program(const System& system, const std::string& program, Mpi* mpi) {
   mpi->meant_by = program;
   std::string path = system.program(program);
-  if (path.empty()) throw usage(fmt::format("no program {}; give the path of an executable file", program));
+  if (path.empty()) throw usage(why_no_program(program));
   Program linked;
   linked.path = path;
   mpi->linked = system.libraries_of(path);
@@ -137,6 +149,42 @@ void recognise_wrapper(const System& system, const std::string& wrapper, Mpi* mp
     }
 }
 
+// The library of the loader's for this ABI, else that beside the launcher.
+void library_of_launcher(const System& system, const std::string& launcher, Mpi* mpi) {
+  library_of_wrapper(system, "-L" + (fs::path(launcher).parent_path().parent_path() / "lib").string(), mpi);
+}
+
+// What --mpi names: an ABI, a library, a launcher or a compiler wrapper.
+void meant_by_name(const System& system, const std::string& named, Mpi* mpi) {
+  mpi->meant_by = "--mpi " + named;
+  const fs::path file(named);
+  const std::string path = system.program(named);
+  if (is_mpi_abi(named)) {
+    mpi->abi = named;
+    library_of_wrapper(system, "", mpi);
+  } else if (std::string abi = abi_of_library(soname_in(file.filename().string())); !abi.empty()) {
+    mpi->abi = abi;
+    Words names = system.list(file.parent_path().empty() ? "." : file.parent_path().string());
+    if (std::find(names.begin(), names.end(), file.filename()) != names.end()) mpi->library = named;
+  } else if (path.empty()) {
+    throw usage(fmt::format(
+        "--mpi: {}", fs::exists(file) ? why_no_program(named)
+                                      : fmt::format("'{}' is not accepted; {}", named, accepted_names)));
+  } else if (const Mark* mark = mark_in(system.run({path, "--version"}).value_or(""))) {
+    mpi->name = mark->name;
+    mpi->abi = mark->abi;
+    mpi->launcher_to_use = path;
+    library_of_launcher(system, path, mpi);
+  } else {
+    recognise_wrapper(system, path, mpi);
+    if (mpi->abi.empty())
+      throw usage(fmt::format("--mpi: {} does not say of which MPI it is; {}", path, accepted_names));
+    library_of_wrapper(system, system.run({path, "-show"}).value_or(""), mpi);
+  }
+  if (mpi->library.empty())
+    throw usage(fmt::format("--mpi: no library of {} is found; {}", named, accepted_names));
+}
+
 // `mpicc`, as it says what it would do, else `mpirun` by its version.
 void meant_by_path(const System& system, Mpi* mpi) {
   for (const char* wrapper : {"mpicc", "cc"}) {
@@ -158,13 +206,12 @@ void meant_by_path(const System& system, Mpi* mpi) {
   mpi->meant_by = "mpirun on PATH";
   mpi->abi = mpi->launcher_abi;
   mpi->name = mpi->launcher_of;
-  library_of_wrapper(system, "-L" + (fs::path(mpi->launcher).parent_path().parent_path() / "lib").string(),
-                     mpi);
+  library_of_launcher(system, mpi->launcher, mpi);
 }
 
 }  // namespace
 
-Mpi find_mpi(const System& system, const std::string& program) {
+Mpi find_mpi(const System& system, const std::string& program, const std::string& named) {
   Mpi mpi;
   for (const char* name : {"mpirun", "mpiexec", "srun"})
     if (mpi.launcher.empty()) mpi.launcher = system.program(name);
@@ -175,6 +222,8 @@ Mpi find_mpi(const System& system, const std::string& program) {
     }
   if (!program.empty())
     meant_by_program(system, program, &mpi);
+  else if (!named.empty())
+    meant_by_name(system, named, &mpi);
   else
     meant_by_path(system, &mpi);
   if (!mpi.found()) return mpi;
@@ -183,7 +232,7 @@ Mpi find_mpi(const System& system, const std::string& program) {
   else if (mpi.abi == "openmpi")
     mpi.name = "Open MPI";
   else if (mpi.name.empty() || mpi.name == "Open MPI")
-    mpi.name = mpi.abi == "mpich" ? "MPICH" : mpi.name;
+    mpi.name = mpi.abi == "mpich" ? "MPICH" : "an MPI of the standard ABI";
   if (mpi.is_cray())
     read_cray(system, &mpi);
   else if (mpi.is_open_mpi())

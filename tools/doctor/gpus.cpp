@@ -67,7 +67,8 @@ Finding library(const Machine& machine) {
                                        : std::vector<const char*>{"libamdhip64.so.7", "libamdhip64.so.6",
                                                                   "libamdhip64.so.5", "libamdhip64.so"};
   for (const char* name : names)
-    if (std::string path = machine.system.library(name); !path.empty()) return ok(path);
+    if (std::string path = machine.system.library(name); !path.empty())
+      return ok(fmt::format("the loader finds the driver's library, {}", path));
   return fail(
       fmt::format("the loader does not find {}", names.front()),
       has_nvidia(machine)
@@ -94,23 +95,25 @@ Finding compute_mode(const Machine& machine) {
     return warn(
         fmt::format("compute mode {}, and MPS does not run: a second rank on a GPU is refused", mode),
         "start one rank a GPU, start MPS (nvidia-cuda-mps-control -d), or nvidia-smi -c DEFAULT as root");
-  return ok(exclusive ? fmt::format("compute mode {}, shared through MPS", mode)
-                      : fmt::format("compute mode {}", mode));
+  return ok(exclusive
+                ? fmt::format("compute mode {}, and MPS runs: several ranks may use a GPU through it", mode)
+                : fmt::format("compute mode {}: several ranks may use a GPU", mode));
 }
 
 Finding mig(const Machine& machine) {
   std::string on = indices(machine.gpus, [](const Gpu& gpu) { return gpu.mig == "Enabled"; });
-  if (on.empty()) return ok("off");
+  if (on.empty()) return ok("MIG is off: GPUs are not split");
   return warn(
       fmt::format(
-          "on for GPU {}: a process sees one instance, and instances cannot reach each other's memory", on),
+          "MIG is on for GPU {}: a process sees one instance, and instances cannot reach each other's memory",
+          on),
       "nvidia-smi -mig 0 as root for jobs of several ranks; with MIG their messages are staged through host "
       "memory");
 }
 
 Finding mps(const Machine& machine) {
-  if (!mps_runs(machine)) return ok("does not run: ranks that share a GPU take turns on it");
-  return ok("runs: ranks that share a GPU run on it together");
+  if (!mps_runs(machine)) return ok("MPS does not run: ranks that share a GPU take turns on it");
+  return ok("MPS runs: ranks that share a GPU run on it together");
 }
 
 // XNACK from rocminfo: a line of its own, or the suffix of the target, gfx90a:sramecc+:xnack-.
@@ -143,23 +146,29 @@ Finding ecc(const Machine& machine) {
   const bool amd = has_amd(machine);
   std::string mode = told(gpus, &Gpu::ecc);
   if (mode.empty() && amd)
-    return skip("amdgpu tells nothing of it: these GPUs have no ECC, or /sys or the real machine is hidden");
+    return skip("amdgpu tells nothing of ECC: these GPUs have none, or /sys or the real machine is hidden");
   if (mode.empty() || mode == "N/A" || mode == "[N/A]") return skip("these GPUs have no ECC to switch");
   std::string off = indices(gpus, [](const Gpu& gpu) { return gpu.ecc == "Disabled"; });
   if (!off.empty())
-    return warn(fmt::format("off for GPU {}: wrong bits go unnoticed", off),
+    return warn(fmt::format("ECC is off for GPU {}: wrong bits in memory go unnoticed", off),
                 amd ? "load amdgpu with ras_enable=1" : "nvidia-smi -e 1 as root, and reboot");
   if (std::string bad = indices(gpus, [](const Gpu& gpu) { return gpu.uncorrected > 0; }); !bad.empty())
     return warn(
-        fmt::format("on, and GPU {} had errors that could not be corrected since the driver was loaded", bad),
+        fmt::format(
+            "ECC is on, and GPU {} had memory errors that could not be corrected since the driver was loaded",
+            bad),
         fmt::format("`{}` tells what was retired; have the node tested",
                     amd ? "amd-smi bad-pages" : "nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT"));
-  if (mode == "Host") return ok("the memory is the processor's, whose own driver (EDAC) tells of errors");
+  if (mode == "Host")
+    return ok("the GPUs' memory is the processor's, whose own driver (EDAC) tells of errors");
   std::string mended = indices(gpus, [](const Gpu& gpu) { return gpu.corrected > 0; });
   std::string once = indices(gpus, [](const Gpu& gpu) { return gpu.uncorrected_ever > 0; });
-  std::string fact = mended.empty() ? "on" : fmt::format("on; GPU {} had errors that were corrected", mended);
+  std::string fact = mended.empty()
+                         ? "ECC is on, no memory errors"
+                         : fmt::format("ECC is on; GPU {} had memory errors that were corrected", mended);
   if (!once.empty())
-    fact += fmt::format("; GPU {} had errors that could not be, before the driver was loaded", once);
+    fact +=
+        fmt::format("; GPU {} had errors that could not be corrected, before the driver was loaded", once);
   return ok(fact);
 }
 
@@ -178,10 +187,10 @@ Finding visible(const Machine& machine) {
       return fail(fmt::format("{} hides all GPUs", entry),
                   fmt::format("unset {}, or ask the scheduler for a GPU", entry.substr(0, entry.find('='))));
   if (set.size() > 1)
-    return warn(
-        fmt::format("{}: each selects among what the other left", fmt::format("{} and {}", set[0], set[1])),
-        "set one of them: HIP counts its devices among those that ROCR shows");
-  return ok(set.empty() ? "no variable hides a GPU" : set.front());
+    return warn(fmt::format("{} and {}: each chooses among the GPUs that the other left", set[0], set[1]),
+                "set one of them: HIP counts its devices among those that ROCR shows");
+  return ok(set.empty() ? "no variable hides a GPU"
+                        : fmt::format("{} chooses the GPUs that programs see", set.front()));
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ Finding shared_memory(const Machine& machine) {
   if (!lines.empty()) std::istringstream(lines.back()) >> device >> size >> used >> free;
   if (size == 0)
     return fail("/dev/shm is not mounted: MPIs have no shared memory", "mount -t tmpfs tmpfs /dev/shm");
-  std::string fact = fmt::format("{} in all, {} free", in_units(size << 10), in_units(free << 10));
+  std::string fact =
+      fmt::format("/dev/shm has {}, {} of it free", in_units(size << 10), in_units(free << 10));
   constexpr uint64_t docker_default = 64 << 10, enough = 1 << 20;  // KiB
   if (size <= docker_default)
     return fail(fact + ": too small for MPI and NCCL, which crash by SIGBUS when it is full",
@@ -39,17 +40,18 @@ Finding shared_memory(const Machine& machine) {
 
 Finding locked_memory(const Machine& machine) {
   std::string limit = value_of(machine.system.read("/proc/self/limits").value_or(""), "Max locked memory");
-  if (limit.empty()) return skip("/proc/self/limits does not tell");
+  if (limit.empty()) return skip("/proc/self/limits does not tell how much memory may be locked");
   std::istringstream words(limit);
   std::string soft, hard;
   words >> soft >> hard;
-  if (soft == "unlimited") return ok("unlimited");
+  if (soft == "unlimited") return ok("memory may be locked without limit");
   uint64_t bytes = std::strtoull(soft.c_str(), nullptr, 10);
   bool adapters = !machine.system.list("/sys/class/infiniband").empty();
   std::string fact =
-      fmt::format("{} (hard limit {})", in_units(bytes),
+      fmt::format("{} of memory may be locked (hard limit {})", in_units(bytes),
                   hard == "unlimited" ? hard : in_units(std::strtoull(hard.c_str(), nullptr, 10)));
-  if (bytes >= 1ull << 30 || !adapters) return ok(adapters ? fact : fact + "; no RDMA adapter needs more");
+  if (bytes >= 1ull << 30 || !adapters)
+    return ok(adapters ? fact : fact + ", and no RDMA adapter needs more");
   return warn(fact + ": registering memory with RDMA adapters fails",
               "ulimit -l unlimited, in the job's shell or /etc/security/limits.conf; for Slurm "
               "PropagateResourceLimits");
@@ -57,12 +59,16 @@ Finding locked_memory(const Machine& machine) {
 
 Finding ptrace(const Machine& machine) {
   std::string scope = machine.system.first_line("/proc/sys/kernel/yama/ptrace_scope");
-  if (scope.empty()) return ok("no Yama: processes of one user may read each other's memory");
-  if (scope == "0") return ok("ptrace_scope 0: processes of one user may read each other's memory");
-  if (scope == "1") return ok("ptrace_scope 1: only those that allow it, as Open MPI's and UCX's ranks do");
+  if (scope.empty()) return ok("processes of one user may read each other's memory: this kernel has no Yama");
+  if (scope == "0") return ok("processes of one user may read each other's memory: ptrace_scope is 0");
+  if (scope == "1")
+    return ok(
+        "processes may read the memory of those that allow it, as ranks of Open MPI and UCX do: ptrace_scope "
+        "is 1");
   return warn(
-      fmt::format("ptrace_scope {}: no process may read another's memory, so MPIs copy host messages twice",
-                  scope),
+      fmt::format(
+          "no process may read another's memory, so MPIs copy host messages twice: ptrace_scope is {}",
+          scope),
       "sysctl kernel.yama.ptrace_scope=1, as root");
 }
 
@@ -78,7 +84,7 @@ std::string container(const System& system) {
 
 Finding in_container(const Machine& machine) {
   std::string kind = container(machine.system);
-  if (kind.empty()) return ok("none");
+  if (kind.empty()) return ok("this is not a container, as far as one can see");
   std::vector<std::string> details;
   if (std::string map = machine.system.first_line("/proc/self/uid_map"); !map.empty())
     details.push_back("uid_map: " + map);
@@ -87,7 +93,8 @@ Finding in_container(const Machine& machine) {
     // CAP_SYS_PTRACE is bit 19.
     std::string set = value_of(machine.system.read("/proc/self/status").value_or(""), "CapBnd:");
     if (!set.empty()) may_trace = (std::strtoull(set.c_str(), nullptr, 16) >> 19) & 1;
-    std::string fact = fmt::format("{}{}", kind, may_trace ? "" : ", without CAP_SYS_PTRACE");
+    std::string fact =
+        fmt::format("this is a container of {}{}", kind, may_trace ? "" : ", without CAP_SYS_PTRACE");
     if (!may_trace)
       return warn(fact + ": MPIs may not read memory of another rank",
                   "start it with --cap-add=SYS_PTRACE; keep all ranks of a node in one container, or give "
@@ -96,8 +103,11 @@ Finding in_container(const Machine& machine) {
     return ok(fact + "; ranks of a node must be in one container, or share its PID and IPC namespaces",
               details);
   }
-  return ok(fmt::format("{}, which shares the host's PID and IPC namespaces unless told otherwise", kind),
-            details);
+  return ok(
+      fmt::format(
+          "this is a container of {}, which shares the host's PID and IPC namespaces unless told otherwise",
+          kind),
+      details);
 }
 
 // The place of this process in the unified hierarchy, or "" in old ones.
@@ -115,17 +125,18 @@ Finding isolation(const Machine& machine) {
     nodes += name.rfind("nvidia", 0) == 0 && name.size() > 6 &&
              name.find_first_not_of("0123456789", 6) == std::string::npos;
   if (has_nvidia(machine) && bus > listed && listed > 0)
-    return warn(fmt::format("{} of {} GPUs are open to this process ({} device files)", listed, bus, nodes),
+    return warn(fmt::format("this process may open {} of {} GPUs ({} device file{})", listed, bus, nodes,
+                            nodes == 1 ? "" : "s"),
                 "let every rank of a node see all its GPUs (Slurm: --gpu-bind=none, no --gpus-per-task), "
                 "else CUDA IPC "
                 "between ranks may be refused and messages are staged");
   if (bus > listed && listed > 0)
-    return warn(fmt::format("{} of {} GPUs are open to this process", listed, bus),
+    return warn(fmt::format("this process may open {} of {} GPUs", listed, bus),
                 "let every rank of a node see all its GPUs (Slurm: --gpu-bind=none, no --gpus-per-task), "
                 "else IPC between "
                 "ranks may be refused and messages are staged");
   if (bus == 0) return skip("the PCI bus is hidden, so it is not known how many GPUs there are");
-  return ok(fmt::format("all {} GPUs of the PCI bus are open to this process", bus));
+  return ok(fmt::format("this process may open all {} GPUs of the PCI bus", bus));
 }
 
 Finding memory(const Machine& machine) {
@@ -137,11 +148,12 @@ Finding memory(const Machine& machine) {
     limit = system.first_line("/sys/fs/cgroup/memory.max");  // as a container sees its own
   std::string total = value_of(system.read("/proc/meminfo").value_or(""), "MemTotal:");
   uint64_t all = std::strtoull(total.c_str(), nullptr, 10) << 10;
-  if (all == 0) return skip("/proc/meminfo does not tell");
+  if (all == 0) return skip("/proc/meminfo does not tell how much memory there is");
   uint64_t bytes = std::strtoull(limit.c_str(), nullptr, 10);
   if (limit.empty() || limit == "max" || bytes == 0 || bytes >= all)
-    return ok(fmt::format("{}, no limit of a control group", in_units(all)));
-  std::string fact = fmt::format("{} of {}, by the control group", in_units(bytes), in_units(all));
+    return ok(fmt::format("this process may use all {} of memory", in_units(all)));
+  std::string fact =
+      fmt::format("the control group allows {} of {} of memory", in_units(bytes), in_units(all));
   // A rank pins 64 MiB for staging, and as much for the network.
   if (bytes < 1ull << 30)
     return warn(fact + ": little for page-locked buffers of several ranks",

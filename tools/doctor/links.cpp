@@ -47,12 +47,12 @@ Finding pairs(const Machine& machine) {
     }
   std::vector<std::string> parts;
   for (const auto& [cell, pairs] : kinds)
-    parts.push_back(fmt::format("{} pair{} by {}", pairs, pairs == 1 ? "" : "s", link_in_words(cell)));
-  std::string fact = fmt::format("{}", fmt::join(parts, ", "));
+    parts.push_back(fmt::format("{} by {}", pairs, link_in_words(cell)));
+  std::string fact = fmt::format("pairs of GPUs are connected: {}", fmt::join(parts, ", "));
   if (slow_pair.empty()) return ok(fact, table.lines);
   if (link_kind(slowest) == LinkKind::socket)
     return warn(
-        fmt::format("{}; {} are apart as far as can be", fact, slow_pair),
+        fmt::format("{}; {} have a processor between them", fact, slow_pair),
         "let ranks that talk most use GPUs that are close; where the driver gives no peer access there, "
         "messages are staged through host memory",
         table.lines);
@@ -69,10 +69,11 @@ Finding bar(const Machine& machine) {
                                      [](const Gpu& a, const Gpu& b) { return a.bar < b.bar; });
   if (gpu.bar == 0 || gpu.memory == 0)
     return skip(fmt::format("{} does not tell the size of the BAR", machine.gpus.source));
-  std::string fact = fmt::format("{} of {} device memory", size_in_words(gpu.bar), size_in_words(gpu.memory));
-  if (gpu.bar >= gpu.memory) return ok("large: " + fact);
+  std::string bar = size_in_words(gpu.bar), memory = size_in_words(gpu.memory);
+  if (gpu.bar >= gpu.memory)
+    return ok(fmt::format("the CPU and adapters reach all device memory: a BAR of {} for {}", bar, memory));
   return warn(
-      fmt::format("small: {} is within reach of the CPU and of adapters (GPU {})", fact, gpu.index),
+      fmt::format("the CPU and adapters reach only {} of {} device memory (GPU {})", bar, memory, gpu.index),
       "switch \"above 4G decoding\" and \"resizable BAR\" on in the BIOS; until then large registrations for "
       "RDMA fail and messages are staged");
 }
@@ -86,9 +87,11 @@ bool module_loaded(const System& system, const char* name) {
 Finding gdrcopy(const Machine& machine) {
   bool loaded = module_loaded(machine.system, "gdrdrv");
   std::string library = machine.system.library("libgdrapi.so.2");
-  if (loaded && !library.empty()) return ok(fmt::format("gdrdrv is loaded, {}", library));
-  return warn(loaded ? "gdrdrv is loaded, but the loader does not find libgdrapi.so.2"
-                     : "gdrdrv is not loaded: small messages need the copy engine",
+  if (loaded && !library.empty())
+    return ok(fmt::format("gdrcopy is there: gdrdrv is loaded, and {}", library));
+  return warn(loaded
+                  ? "gdrcopy is there by half: gdrdrv is loaded, but the loader does not find libgdrapi.so.2"
+                  : "gdrcopy is not there, gdrdrv is not loaded: small messages need the copy engine",
               loaded ? "install gdrcopy's library"
                      : "install gdrcopy and load its module (modprobe gdrdrv), for latency");
 }
@@ -106,40 +109,48 @@ bool kernel_at_least(const System& system, int major, int minor) {
 Finding rdma_with_amd(const System& system) {
   for (const char* folder : {"/sys/kernel/mm", "/sys/kernel", "/sys"})
     if (system.exists(std::string(folder) + "/memory_peers/amdkfd/version"))
-      return ok("by peer memory: amdgpu offers its own to the adapters' drivers");
-  if (module_loaded(system, "ib_peer_mem")) return ok("by peer memory: ib_peer_mem is loaded");
+      return ok("adapters reach GPU memory by peer memory: amdgpu offers its own to their drivers");
+  if (module_loaded(system, "ib_peer_mem"))
+    return ok("adapters reach GPU memory by peer memory: ib_peer_mem is loaded");
   std::string release = system.first_line("/proc/sys/kernel/osrelease");
   auto config = system.read("/boot/config-" + release);
   if (!config)
-    return skip(fmt::format(
-        "no peer memory of amdgpu, and /boot/config-{}, which tells of dma-buf, cannot be read", release));
+    return skip(
+        fmt::format("it is not known whether adapters reach GPU memory: amdgpu has no peer memory, and "
+                    "/boot/config-{}, which tells of dma-buf, cannot be read",
+                    release));
   std::string lacking;
   for (const char* option : {"CONFIG_PCI_P2PDMA=y", "CONFIG_DMABUF_MOVE_NOTIFY=y"})
     if (!holds(*config, option)) lacking += (lacking.empty() ? "" : " and ") + std::string(option);
   if (!kernel_at_least(system, 5, 12)) lacking = "Linux 5.12";
-  if (lacking.empty()) return ok(fmt::format("by dma-buf, which Linux {} is built for", release));
+  if (lacking.empty())
+    return ok(fmt::format("adapters reach GPU memory by dma-buf, which Linux {} is built for", release));
   return warn(
-      fmt::format("neither peer memory of amdgpu nor dma-buf (Linux {} without {}): adapters may not reach "
-                  "GPU memory",
-                  release, lacking),
+      fmt::format(
+          "adapters may not reach GPU memory: neither peer memory of amdgpu nor dma-buf (Linux {} without "
+          "{})",
+          release, lacking),
       "the adapter's drivers with peer memory (OFED, ib_peer_mem), or a kernel with both options");
 }
 
 Finding rdma(const Machine& machine) {
   const System& system = machine.system;
   if (has_amd(machine)) return rdma_with_amd(system);
-  if (module_loaded(system, "nvidia_peermem")) return ok("nvidia-peermem is loaded");
-  if (module_loaded(system, "nv_peer_mem")) return ok("nv_peer_mem is loaded");
+  if (module_loaded(system, "nvidia_peermem"))
+    return ok("adapters reach GPU memory: nvidia-peermem is loaded");
+  if (module_loaded(system, "nv_peer_mem")) return ok("adapters reach GPU memory: nv_peer_mem is loaded");
   std::string driver = system.read("/proc/driver/nvidia/version").value_or("");
   if (driver.empty())
-    return skip("nvidia-peermem is not loaded, and /proc/driver/nvidia/version does not tell the driver");
+    return skip(
+        "it is not known whether adapters reach GPU memory: nvidia-peermem is not loaded, and "
+        "/proc/driver/nvidia/version does not tell the driver");
   bool open = holds(driver, "Open Kernel Module");
   std::string release = system.first_line("/proc/sys/kernel/osrelease");
   if (open && kernel_at_least(system, 5, 12))
-    return ok(fmt::format("by dma-buf: the open driver on Linux {}", release));
+    return ok(fmt::format("adapters reach GPU memory by dma-buf: the open driver on Linux {}", release));
   return warn(
       fmt::format(
-          "neither nvidia-peermem nor dma-buf ({} driver on Linux {}): adapters cannot reach GPU memory",
+          "adapters cannot reach GPU memory: neither nvidia-peermem nor dma-buf ({} driver on Linux {})",
           open ? "open" : "closed", release),
       "modprobe nvidia-peermem, or the open driver on Linux 5.12 or newer");
 }
@@ -175,9 +186,9 @@ Finding near(const Machine& machine) {
                   [](const Gpu& gpu) { return gpu.numa < 0; }))
     return skip("the kernel does not tell the NUMA nodes of the GPUs");
   size_t gpus = machine.gpus.list.size();
-  std::string fact = fmt::format("{} adapter{} for {} GPU{}", all.size(), all.size() == 1 ? "" : "s", gpus,
-                                 gpus == 1 ? "" : "s");
-  if (far.empty()) return ok(fact + ", each with one in its NUMA node", details);
+  std::string fact = fmt::format("{} network adapter{} for {} GPU{}", all.size(), all.size() == 1 ? "" : "s",
+                                 gpus, gpus == 1 ? "" : "s");
+  if (far.empty()) return ok(fact + ", each GPU with one in its NUMA node", details);
   return warn(fmt::format("{}; none in the NUMA node of GPU {}", fact, far),
               "bind ranks of those GPUs to the adapter that -v shows nearest (UCX_NET_DEVICES, or the "
               "launcher's policy)",

@@ -31,6 +31,12 @@ bool done_by_both(const LiveReport& live, const char* step) {
   return !live.fact(step, 0).empty() && !live.fact(step, 1).empty();
 }
 
+std::string step_in_words(const std::string& step) {
+  if (step == step_ipc) return "mapping the other rank's device memory";
+  if (step == step_allreduce) return "a sum over device memory";
+  return fmt::format("a message from {} memory", step);
+}
+
 // How a job ended that did not come to its end.
 std::string end_of_job(const LiveReport& live) {
   if (live.timed_out || holds(live.output, "Alarm clock") || live.status == 142) return "the ranks hang";
@@ -60,8 +66,9 @@ Finding start(const Machine& machine) {
   if (live.ranks.size() == 2 && done_by_both(live, step_host) && live.both(step_host)) {
     std::error_code error;
     if (machine.mpi.library.empty() || std::filesystem::equivalent(live.library, machine.mpi.library, error))
-      return ok(fmt::format("two ranks talk, by {}", live.library), details);
-    return warn(fmt::format("two ranks talk, but by {}, not by {}: what follows is about that one",
+      return ok(fmt::format("two ranks start and exchange host messages, by {}", live.library), details);
+    return warn(fmt::format("two ranks start and exchange host messages, but by {}, not by {}: what follows "
+                            "is about that one",
                             live.library, machine.mpi.library),
                 "build Fairlead with the MPI that is meant: cmake -DFAIRLEAD_MPICC=/path/to/mpicc", details);
   }
@@ -71,7 +78,7 @@ Finding start(const Machine& machine) {
                             live.timed_out ? "nothing came for 40 s" : end_of_job(live)),
                 "run the command that -v shows, and read what the MPI prints", details);
   if (live.ranks.size() < 2)
-    return fail("of two ranks one spoke: each process is a job of its own",
+    return fail("of two ranks that were started one spoke: each process is a job of its own",
                 "use the launcher that belongs to the MPI", details);
   return fail(fmt::format("host messages between two ranks fail: {}",
                           done_by_both(live, step_host) ? both_words(live, step_host) : end_of_job(live)),
@@ -80,27 +87,32 @@ Finding start(const Machine& machine) {
 
 Finding interposed(const Machine& machine) {
   const LiveReport& live = machine.live;
-  if (!live.seen(step_loaded)) return skip("no rank came so far");
-  if (live.both(step_loaded)) return ok(fmt::format("in both ranks, {}", live.fact(step_loaded, 0)));
+  if (!live.seen(step_loaded)) return skip("no rank came to where this is looked at");
+  if (live.both(step_loaded))
+    return ok(fmt::format("{} answers MPI calls in both ranks", live.fact(step_loaded, 0)));
   int without = live.ranks.count(0) && live.ranks.at(0).at(step_loaded).good ? 1 : 0;
-  return fail(fmt::format("not in rank {}: MPI_Send is that of {}", without, live.fact(step_loaded, without)),
+  return fail(fmt::format("Fairlead is not loaded in rank {}: its MPI_Send is that of {}", without,
+                          live.fact(step_loaded, without)),
               "look for what clears or overrides LD_PRELOAD there: a wrapper script, a setuid program, the "
               "launcher's own settings");
 }
 
 Finding query(const Machine& machine) {
   const LiveReport& live = machine.live;
-  if (!live.seen(step_query)) return skip("no rank came so far");
+  if (!live.seen(step_query)) return skip("no rank came to where this is asked");
   std::string fact = live.fact(step_query, 0);
-  if (live.both(step_query) || holds(fact, "no function")) return ok(fact);
-  return ok(fact + (machine.preload ? "; programs that ask it must be told by an option of their own" : ""));
+  if (holds(fact, "no function")) return ok(fact);
+  fact = "asked whether it is GPU-aware, this MPI answers: " + fact;
+  if (live.both(step_query)) return ok(fact);
+  return ok(fact +
+            (machine.preload ? "; programs that ask must be told otherwise by an option of their own" : ""));
 }
 
 Finding namespaces(const Machine& machine) {
   const LiveReport& live = machine.live;
   std::string first = live.fact(step_namespaces, 0), second = live.fact(step_namespaces, 1);
-  if (first.empty() || second.empty()) return skip("not both ranks came so far");
-  if (first == second) return ok("both ranks share PID and IPC namespaces and user");
+  if (first.empty() || second.empty()) return skip("not both ranks came to where this is looked at");
+  if (first == second) return ok("both ranks have the same PID and IPC namespaces and user");
   return warn(
       fmt::format("rank 0 is in {}, rank 1 in {}: neither CMA nor IPC works between them, and device "
                   "messages go through the host MPI",
@@ -110,7 +122,7 @@ Finding namespaces(const Machine& machine) {
 
 Finding device(const Machine& machine) {
   const LiveReport& live = machine.live;
-  if (!done_by_both(live, step_device)) return skip("not both ranks came so far");
+  if (!done_by_both(live, step_device)) return skip("not both ranks came to where they look for GPUs");
   if (live.both(step_device)) return ok(both_words(live, step_device));
   return fail(both_words(live, step_device),
               "ask the scheduler for GPUs, unset CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES; "
@@ -121,9 +133,10 @@ Finding not_done(const Machine& machine, const char* step) {
   const LiveReport& live = machine.live;
   for (const char* before : moving_steps) {
     if (before == step) break;
-    if (!done_by_both(live, before)) return skip(fmt::format("not reached, because of: {}", before));
+    if (!done_by_both(live, before))
+      return skip(fmt::format("not tried, because {} failed before", step_in_words(before)));
   }
-  std::string fact = fmt::format("{} at it", end_of_job(live));
+  std::string fact = fmt::format("{} when {} was tried", end_of_job(live), step_in_words(step));
   std::string remedy = machine.preload ? "report it with the output of: FAIRLEAD_LOG=trace fairlead doctor -v"
                                        : "start programs by `fairlead run -n N ./program`";
   return fail(fact, remedy, words_of_job(live));
@@ -153,7 +166,7 @@ Finding device_device(const Machine& machine) {
   const LiveReport& live = machine.live;
   Finding found = moved(machine, step_device_device);
   if (found.verdict != Verdict::ok || live.paths.empty()) return found;
-  found.fact += fmt::format("; transports {}", live.paths);
+  found.fact += fmt::format("; Fairlead took these ways: {}", live.paths);
   if (holds(live.paths, "staged"))
     return warn(found.fact, "the reason is in brackets; see live.ipc and gpu.visible");
   return found;

@@ -14,7 +14,7 @@
 
 namespace fairlead::tools::doctor {
 
-// The MPI that a program is linked with, or that mpicc and mpirun on PATH belong to.
+// The MPI that a program is linked with, that --mpi names, or that mpicc and mpirun on PATH belong to.
 struct Mpi {
   std::string meant_by;  // "./program", "mpicc on PATH"; "" where there is none
   std::string name;      // "Open MPI", "MPICH", "Cray MPICH", "Intel MPI", "MVAPICH"
@@ -24,6 +24,7 @@ struct Mpi {
   std::string linked;    // the loader's list of the program's libraries; "" without a program
   std::string launcher;  // mpirun, mpiexec or srun of PATH
   std::string launcher_of, launcher_abi;  // the MPI it belongs to; "" where it is not known, or starts any
+  std::string launcher_to_use;            // that --mpi names; "" where the one near the library will do
   std::string configure;                  // the words it was configured with
   std::string info;  // what ompi_info or mpichversion prints; "" where there is no such program
   std::string info_tool;
@@ -34,7 +35,8 @@ struct Mpi {
   bool is_cray() const { return name == "Cray MPICH"; }
   bool is_mpich() const { return name == "MPICH"; }
 };
-Mpi find_mpi(const System& system, const std::string& program);
+// `program` and `named`, what --mpi names, may be empty.
+Mpi find_mpi(const System& system, const std::string& program, const std::string& named);
 
 enum class Vendor { none, nvidia, amd };
 const char* to_string(Vendor vendor);

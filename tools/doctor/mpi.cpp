@@ -122,31 +122,36 @@ Finding launcher_fits(const Machine& machine) {
     if (name == "srun") return ok(fmt::format("{} starts any MPI", mpi.launcher));
     return skip(fmt::format("{} does not say whose it is (--version)", mpi.launcher));
   }
-  if (mpi.launcher_abi == mpi.abi) return ok(fmt::format("{} is {}'s", mpi.launcher, mpi.launcher_of));
-  return warn(fmt::format("{} is {}'s, but {} means {}: each process would be a job of one rank",
-                          mpi.launcher, mpi.launcher_of, mpi.meant_by, mpi.name),
-              "start programs by `fairlead run`, which finds the launcher that belongs to them");
+  if (mpi.launcher_abi == mpi.abi)
+    return ok(fmt::format("{} is a launcher of {}", mpi.launcher, mpi.launcher_of));
+  return warn(
+      fmt::format("{} is {}'s, but {} means {}: each process that it starts would be a job of one rank",
+                  mpi.launcher, mpi.launcher_of, mpi.meant_by, mpi.name),
+      "start programs by `fairlead run`, which finds the launcher that belongs to them");
 }
 
 Finding abi_is_served(const Machine& machine) {
   const Mpi& mpi = machine.mpi;
-  if (mpi.abi.empty()) return skip("the ABI of this MPI is not known");
+  if (mpi.abi.empty())
+    return skip("the ABI of this MPI is not known, so no library of Fairlead can be chosen");
   std::string file = fmt::format("libfairlead-{}.so", mpi.abi);
-  if (!machine.system.live()) return ok(fmt::format("ABI {}, which {} serves", mpi.abi, file));
+  if (!machine.system.live())
+    return ok(fmt::format("the ABI of this MPI is {}, which Fairlead's {} serves", mpi.abi, file));
   std::string folder = library_folder(file);
   if (folder.empty())
-    return fail(fmt::format("ABI {}, but this Fairlead was built without {}", mpi.abi, file),
-                fmt::format("build Fairlead with that MPI: cmake -DFAIRLEAD_MPICC=/path/to/mpicc"));
-  return ok(fmt::format("ABI {}, served by {}/{}", mpi.abi, folder, file));
+    return fail(
+        fmt::format("the ABI of this MPI is {}, but this Fairlead was built without {}", mpi.abi, file),
+        fmt::format("build Fairlead with that MPI: cmake -DFAIRLEAD_MPICC=/path/to/mpicc"));
+  return ok(fmt::format("the ABI of this MPI is {}, which {}/{} serves", mpi.abi, folder, file));
 }
 
 Finding configured(const Machine& machine) {
   const Mpi& mpi = machine.mpi;
   if (mpi.configure.empty()) {
     if (mpi.is_cray()) return skip("Cray MPICH does not tell how it was configured");
-    return skip(
-        fmt::format("{} is not found, which would tell", mpi.is_open_mpi() ? "ompi_info" : "mpichversion"),
-        "install the MPI's tools, or put them on PATH");
+    return skip(fmt::format("how it was configured is not known: {} is not found, which would tell",
+                            mpi.is_open_mpi() ? "ompi_info" : "mpichversion"),
+                "install the MPI's tools, or put them on PATH");
   }
   std::vector<std::string> told;
   std::string device = value_of(mpi.info, "MPICH Device:");
@@ -161,8 +166,8 @@ Finding configured(const Machine& machine) {
       line = line.substr(at + option.size());
     }
   }
-  return ok(fmt::format("{}", told.empty() ? "no word about GPUs or networks"
-                                           : fmt::format("{}", fmt::join(told, " "))),
+  return ok(told.empty() ? "its configure line says nothing of GPUs or networks"
+                         : fmt::format("configured with {}", fmt::join(told, " ")),
             {mpi.info_tool + ": " + mpi.configure});
 }
 
@@ -171,8 +176,10 @@ Finding gpu_aware(const Machine& machine) {
   Awareness found = awareness(machine);
   if (!found.known) {
     if (mpi.is_cray())
-      return skip("GTL is linked into programs, and none is named", "name one: fairlead doctor ./program");
-    return skip(fmt::format("{} does not tell, and its tools are not found", mpi.name),
+      return skip(
+          "Cray MPICH is GPU-aware where its library GTL is linked into the program, and no program is named",
+          "name one: fairlead doctor ./program");
+    return skip(fmt::format("it is not known whether {} is GPU-aware: its tools are not found", mpi.name),
                 "put ompi_info or mpichversion on PATH; the live checks below find out by trying");
   }
   if (handles_gpus(machine)) {
@@ -185,8 +192,9 @@ Finding gpu_aware(const Machine& machine) {
                           : "";
   std::string fact = fmt::format("{} is not GPU-aware: {}{}", mpi.name, found.evidence, other);
   if (mpi.is_cray() && holds(found.evidence, "not found"))
-    return fail(fmt::format("GTL cannot be loaded: {}", found.evidence),
-                "load the ROCm or CUDA module of the version that GTL was built for, and relink");
+    return fail(
+        fmt::format("GTL, by which Cray MPICH handles GPU memory, cannot be loaded: {}", found.evidence),
+        "load the ROCm or CUDA module of the version that GTL was built for, and relink");
   std::string rebuild =
       mpi.is_cray()       ? "link with the module craype-accel-* loaded (-lmpi_gtl_cuda, -lmpi_gtl_hsa)"
       : mpi.is_open_mpi() ? "build Open MPI with --with-cuda or --with-rocm, and a UCX that has them"
@@ -206,33 +214,35 @@ Finding switched_on(const Machine& machine) {
     bool linked = handles_gpus(machine);
     if (asked == "1" && !linked && !mpi.linked.empty())
       return fail(
-          "MPICH_GPU_SUPPORT_ENABLED=1, but GTL is not linked: MPI_Init aborts",
+          "MPICH_GPU_SUPPORT_ENABLED=1, but GTL, which does the work, is not linked: MPI_Init aborts",
           "relink with the module craype-accel-* loaded, or unset MPICH_GPU_SUPPORT_ENABLED and start the "
           "program by `fairlead run`");
     if (asked != "1" && linked)
       return warn("GTL is linked, but MPICH_GPU_SUPPORT_ENABLED is not 1: device pointers crash",
                   "export MPICH_GPU_SUPPORT_ENABLED=1");
-    if (asked != "1") return skip("GTL is not known to be linked, and MPICH_GPU_SUPPORT_ENABLED is not 1");
-    return ok("MPICH_GPU_SUPPORT_ENABLED=1");
+    if (asked != "1")
+      return skip(
+          "GPU support is off, MPICH_GPU_SUPPORT_ENABLED is not 1, and GTL is not known to be linked");
+    return ok("GPU support is switched on: MPICH_GPU_SUPPORT_ENABLED=1");
   }
-  if (!handles_gpus(machine)) return skip("there is nothing to switch on: this MPI is host-only");
+  if (!handles_gpus(machine)) return skip("this MPI has no GPU support that could be switched on or off");
   if (mpi.is_mpich()) {
     std::string off = system.variable("MPIR_CVAR_ENABLE_GPU");
     if (off == "0")
-      return warn("MPIR_CVAR_ENABLE_GPU=0 switches GPU support off", "unset MPIR_CVAR_ENABLE_GPU");
-    return ok("MPIR_CVAR_ENABLE_GPU is not 0");
+      return warn("GPU support is switched off: MPIR_CVAR_ENABLE_GPU=0", "unset MPIR_CVAR_ENABLE_GPU");
+    return ok("GPU support is switched on: MPIR_CVAR_ENABLE_GPU is not 0");
   }
   std::string given = system.variable("OMPI_MCA_opal_cuda_support");
   std::string value = given.empty() ? parameter(mpi.info, "opal_cuda_support") : given;
   if (value == "false" || value == "0")
-    return warn(fmt::format("opal_cuda_support is {}{}", value,
+    return warn(fmt::format("GPU support is switched off: opal_cuda_support is {}{}", value,
                             given.empty() ? " by default" : ", from the environment"),
                 "export OMPI_MCA_opal_cuda_support=true");
   std::string chosen = system.variable("OMPI_MCA_accelerator");
   if (chosen == "null")
-    return warn("OMPI_MCA_accelerator=null switches GPU support off", "unset OMPI_MCA_accelerator");
-  return ok(value.empty() ? "the accelerator component is chosen when MPI starts"
-                          : "opal_cuda_support is true");
+    return warn("GPU support is switched off: OMPI_MCA_accelerator=null", "unset OMPI_MCA_accelerator");
+  return ok(value.empty() ? "GPU support is on: the accelerator component is chosen when MPI starts"
+                          : "GPU support is switched on: opal_cuda_support is true");
 }
 
 }  // namespace

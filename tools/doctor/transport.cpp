@@ -44,7 +44,7 @@ Finding ucx_found(const Machine& machine) {
     return fail("the loader does not find libucp.so.0, which this MPI needs for its messages",
                 "install UCX, or set LD_LIBRARY_PATH to its folder");
   if (ucx.version.empty())
-    return ok(fmt::format("{}; ucx_info, which tells its version, is not on PATH", ucx.library));
+    return ok(fmt::format("UCX is {}; its version is not known without ucx_info on PATH", ucx.library));
   std::string told = value_of(ucx.build, "# Library path:");
   std::string at = told.empty() ? ucx.library : told;
   return ok(fmt::format("UCX {}{}{}", ucx.version, at.empty() ? "" : ", ", at), {trimmed(ucx.build)});
@@ -53,17 +53,18 @@ Finding ucx_found(const Machine& machine) {
 Finding ucx_gpu(const Machine& machine) {
   const Ucx& ucx = machine.ucx;
   if (ucx.modules.empty() && ucx.build.empty())
-    return skip("neither ucx_info nor UCX's folder of modules is found, which would tell",
-                "put ucx_info on PATH");
+    return skip(
+        "it is not known what UCX was built with: neither ucx_info nor UCX's folder of modules is found",
+        "put ucx_info on PATH");
   bool cuda = built_for(machine, "cuda"), rocm = built_for(machine, "rocm");
   bool fits = machine.gpus.vendor == Vendor::nvidia ? cuda
               : machine.gpus.vendor == Vendor::amd  ? rocm
                                                     : cuda || rocm;
   std::string has = cuda && rocm ? "CUDA and ROCm" : cuda ? "CUDA" : rocm ? "ROCm" : "";
-  if (fits) return ok(fmt::format("built with {}", has));
-  std::string fact = has.empty()
-                         ? "built with neither CUDA nor ROCm: it knows host memory only"
-                         : fmt::format("built with {}, not for {} GPUs", has, to_string(machine.gpus.vendor));
+  if (fits) return ok(fmt::format("UCX was built with {}", has));
+  std::string fact = has.empty() ? "UCX was built with neither CUDA nor ROCm: it knows host memory only"
+                                 : fmt::format("UCX was built with {}, not for {} GPUs", has,
+                                               to_string(machine.gpus.vendor));
   std::string remedy =
       "nothing for `fairlead run`, which hands UCX host memory; for a GPU-aware MPI a UCX configured "
       "--with-cuda or --with-rocm";
@@ -76,18 +77,20 @@ Finding ucx_gpu(const Machine& machine) {
 
 Finding ucx_transports(const Machine& machine) {
   const Ucx& ucx = machine.ucx;
-  if (ucx.transports.empty()) return skip("ucx_info is not on PATH, which would list them (ucx_info -d)");
+  if (ucx.transports.empty())
+    return skip("UCX's transports are not known: ucx_info, which lists them (ucx_info -d), is not on PATH");
   std::string stack = stack_of(machine);
   std::vector<std::string> all = {stack + "_copy", stack + "_ipc"}, there, missing;
   for (const std::string& name : all)
     (holds(ucx.transports, " " + name + " ") ? there : missing).push_back(name);
   if (stack == "cuda" && holds(ucx.transports, " gdr_copy ")) there.push_back("gdr_copy");
-  if (missing.empty()) return ok(fmt::format("{}", fmt::join(there, " ")));
+  if (missing.empty())
+    return ok(fmt::format("UCX has its transports for these GPUs: {}", fmt::join(there, " ")));
   if (!built_for(machine, stack))
     return skip(fmt::format("UCX was built without {}, so it has no {}", stack == "cuda" ? "CUDA" : "ROCm",
                             fmt::join(missing, " ")));
   return warn(
-      fmt::format("no {}, although UCX was built with {}", fmt::join(missing, " and no "),
+      fmt::format("UCX has no {}, although it was built with {}", fmt::join(missing, " and no "),
                   stack == "cuda" ? "CUDA" : "ROCm"),
       fmt::format("run ucx_info -d in a job: the driver's library must be found there (ldd of libuct_{}.so)",
                   stack));
@@ -133,18 +136,22 @@ Finding ucx_slow(const Machine& machine) {
   }
   if (facts.empty()) {
     if (machine.ucx.config.empty() && tls.empty())
-      return skip("no UCX variable is set, and ucx_info -c, which tells the defaults, is not on PATH");
-    return ok("none of the settings known to make it slow");
+      return skip(
+          "UCX's settings are not known: none is set here, and ucx_info -c, which tells the defaults, is not "
+          "on PATH");
+    return ok("no setting of UCX that is known to make it slow");
   }
   return warn(fmt::format("{}", fmt::join(facts, "; ")), fmt::format("{}", fmt::join(remedies, "; ")));
 }
 
 Finding ucx_cache(const Machine& machine) {
   std::string cache = setting(machine, "UCX_MEMTYPE_CACHE");
-  if (cache.empty()) return skip("ucx_info -c, which tells the default of UCX_MEMTYPE_CACHE, is not on PATH");
+  if (cache.empty())
+    return skip("UCX_MEMTYPE_CACHE is not set, and ucx_info -c, which tells its default, is not on PATH");
   if (is_off(cache))
-    return ok(fmt::format("UCX_MEMTYPE_CACHE={}: every buffer is looked up in the driver", cache));
-  if (lower(cache) == "try") return ok("UCX_MEMTYPE_CACHE=try: used where allocations can be watched");
+    return ok(fmt::format("UCX_MEMTYPE_CACHE={}: UCX asks the driver about every buffer", cache));
+  if (lower(cache) == "try")
+    return ok("UCX_MEMTYPE_CACHE=try: UCX remembers kinds of memory where it can watch allocations");
   return warn(fmt::format("UCX_MEMTYPE_CACHE={}: device memory from allocators that UCX does not see is "
                           "taken for host memory",
                           cache),
@@ -162,19 +169,20 @@ std::set<std::string> providers(const System& system, const Words& command) {
 
 Finding libfabric_gpu(const Machine& machine) {
   if (machine.system.program("fi_info").empty())
-    return skip("fi_info is not on PATH, which would list libfabric's providers",
+    return skip("libfabric's providers are not known: fi_info, which lists them, is not on PATH",
                 "install it (Debian: libfabric-bin)");
   std::string version = value_of(machine.system.run({"fi_info", "--version"}).value_or(""), "libfabric:");
   std::set<std::string> all = providers(machine.system, {"fi_info"});
   std::set<std::string> device = providers(machine.system, {"fi_info", "-c", "FI_HMEM"});
   if (all.empty())
     return fail("libfabric finds no provider", "run fi_info, and look for the adapter's driver");
-  std::string fact = fmt::format("libfabric {}: providers {}", version, fmt::join(all, " "));
-  if (!device.empty()) return ok(fmt::format("{}; with device memory {}", fact, fmt::join(device, " ")));
+  std::string fact = fmt::format("libfabric {} has the providers {}", version, fmt::join(all, " "));
+  if (!device.empty())
+    return ok(fmt::format("{}; device memory is handled by {}", fact, fmt::join(device, " ")));
   std::string remedy =
       "nothing for `fairlead run`, which hands libfabric host memory; for a GPU-aware MPI a libfabric "
       "configured --with-cuda or --with-rocr";
-  return warn(fact + "; none with device memory (fi_info -c FI_HMEM)", remedy);
+  return warn(fact + "; none handles device memory (fi_info -c FI_HMEM)", remedy);
 }
 
 Finding libfabric_settings(const Machine& machine) {
@@ -191,7 +199,7 @@ Finding libfabric_settings(const Machine& machine) {
   if (machine.mpi.is_cray() && system.variable("MPICH_GPU_IPC_ENABLED") == "0")
     return warn("MPICH_GPU_IPC_ENABLED=0: messages inside a node go through host memory, in Fairlead as well",
                 "unset MPICH_GPU_IPC_ENABLED");
-  return ok("none of the settings known to make it slow");
+  return ok("no setting of libfabric that is known to make it slow");
 }
 
 }  // namespace

@@ -42,16 +42,6 @@ class Set {
   std::optional<std::string> before;
 };
 
-// The probe was built with one MPI of each ABI. This machine's takes its place where it bears the same name;
-// where it does not (libmpich.so.12 of one MPICH is libmpi.so.12 of another), the ranks run what the probe
-// was built with.
-bool takes_its_place(const Mpi& mpi, const std::string& probe) {
-  std::error_code error;
-  Program program = inspect_program(probe);
-  return !mpi.library.empty() && !fs::equivalent(program.mpi_library, mpi.library, error) &&
-         fs::exists(fs::path(mpi.library).parent_path() / program.mpi_soname, error);
-}
-
 // {"rank": 0, "step": "ipc", "good": true, "fact": "..."}
 bool read_step(const std::string& line, LiveReport* report) {
   size_t at = line.find(probe_mark);
@@ -95,7 +85,7 @@ std::string LiveReport::fact(const std::string& step, int rank) const {
 
 LiveReport try_ranks(const System& system, const Mpi& mpi, const LiveRequest& request) {
   LiveReport report;
-  if (!request.wanted) report.why_not = "--no-launch was given";
+  if (!request.wanted) report.why_not = "no ranks were started: --no-launch was given";
   if (!system.live()) report.why_not = "nothing can be started on a recorded machine";
   if (!mpi.found() || mpi.abi.empty()) report.why_not = "there is no MPI to start ranks of";
   if (!report.why_not.empty()) return report;
@@ -107,17 +97,15 @@ LiveReport try_ranks(const System& system, const Mpi& mpi, const LiveRequest& re
   }
   RunArguments run;
   run.ranks = 2;
-  run.mpi = mpi.abi;
+  run.mpi = mpi.launcher_to_use.empty() ? mpi.abi : mpi.launcher_to_use;
   run.sim = request.sim;
   run.preload = request.preload;
   Set log("FAIRLEAD_LOG", "info");
   std::optional<Set> path;
   try {
-    if (takes_its_place(mpi, probe)) {
-      const char* given = std::getenv("LD_LIBRARY_PATH");
-      std::string rest = given && *given ? ":" + std::string(given) : "";
-      path.emplace("LD_LIBRARY_PATH", fs::path(mpi.library).parent_path().string() + rest);
-    }
+    const std::string folder = mpi.library.empty() ? "" : fs::path(mpi.library).parent_path().string();
+    if (std::string folders = path_to_mpi_in(folder, inspect_program(probe)); !folders.empty())
+      path.emplace("LD_LIBRARY_PATH", folders);
     report.command = launcher_line(run, {probe});
   } catch (const Failure& failure) {
     report.why_not = failure.what();

@@ -67,11 +67,12 @@ PlotArguments picture_of(const BenchArguments& arguments) {
     throw usage(fmt::format("--output: '{}' is not accepted; accepted: a name that ends in .png or .svg",
                             arguments.output));
   drawing_command(plot);  // throws
-  if (capture({"python3", "-c", "import matplotlib"}, Stderr::drop).status != 0)
-    throw cannot_run(
-        "--output: python3 has no matplotlib, which draws; install it: apt install python3-matplotlib, or "
-        "leave -o "
-        "out and draw elsewhere what --json wrote: fairlead plot FILE -o FILE.png");
+  if (const std::string python = drawing_python(plot);
+      capture({python, "-c", "import matplotlib"}, Stderr::drop).status != 0)
+    throw cannot_run(fmt::format(
+        "--output: {} has no matplotlib, which draws; install it: apt install python3-matplotlib, or "
+        "leave -o out and draw elsewhere what --json wrote: fairlead plot FILE -o FILE.png",
+        python));
   return plot;
 }
 
@@ -103,7 +104,7 @@ void draw(PlotArguments plot, const Json& json) {
 }  // namespace
 
 int matrix_benchmark(const BenchArguments& asked) {
-  BenchArguments arguments = asked;
+  const BenchArguments arguments = with_usual_sizes(asked);
   std::optional<PlotArguments> plot;
   if (!arguments.output.empty()) plot = picture_of(arguments);
   if (is_map(arguments.map))
@@ -114,7 +115,6 @@ int matrix_benchmark(const BenchArguments& asked) {
   if (!arguments.map.empty()) check_file_target("--map", arguments.map);
   if (!arguments.output.empty()) check_file_target("--output", arguments.output);
   const bool simulated = std::string_view(runtime_with_devices(arguments)->name()) == "sim";
-  if (arguments.size_range.empty() && simulated) arguments.largest = 256 << 10;  // it takes its time
 
   Findings findings;
   Topology topology = read_topology();
@@ -152,8 +152,8 @@ int matrix_benchmark(const BenchArguments& asked) {
         for (const auto* found : {&values.latency_us, &values.one_way_mb_s, &values.both_ways_mb_s})
           if (*found) noise.look(fmt::format("{} from {} to {}", way.name, from, to), **found, measurements);
       }
-  noise.warn();
   if (arguments.json != "-") print(arguments, findings);
+  noise.warn();
   Json json = to_json(arguments, context, findings);
   if (about.is_object())
     for (const char* key : {"mpi", "preloaded"}) json[key] = about[key];

@@ -2,6 +2,9 @@
 
 #include "plot/plot.h"
 
+#include <fmt/format.h>
+
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "common/command_line.h"
@@ -11,6 +14,10 @@
 namespace fairlead::tools {
 
 namespace {
+
+constexpr const char* accepted_files =
+    "what `fairlead bench NAME --json FILE` or `fairlead matrix --json FILE` wrote, a trace of `fairlead run "
+    "--trace FILE`, and what `fairlead bench pairs` prints";
 
 constexpr const char* summary =
     "Draw the results of benchmarks against message size, as medians: latency, bandwidth, message rate, or "
@@ -45,8 +52,9 @@ void define_plot(CLI::App& app, PlotArguments& arguments) {
       ->type_name("NAME")
       ->check(suggested({"latency", "bandwidth", "rate", "time", "busbw", "overlap", "both"}))
       ->allow_extra_args(false);
-  app.add_option("--time", arguments.time,
-                 "Of a trace only what happens from BEGIN to END after its start; us, ms or s follow a number.")
+  app.add_option(
+         "--time", arguments.time,
+         "Of a trace only what happens from BEGIN to END after its start; us, ms or s follow a number.")
       ->type_name("BEGIN:END");
   set_up(app, "FILE... -o FILE | --terminal [options]",
          "  fairlead plot latency.json other.json -o latency.png\n"
@@ -56,18 +64,29 @@ void define_plot(CLI::App& app, PlotArguments& arguments) {
          "  fairlead plot job.json --time 1.2s:1.25s -o exchange.png");
 }
 
+std::string drawing_python(const PlotArguments& arguments) {
+  const std::string library = arguments.terminal ? "plotext" : "matplotlib";
+  std::string first;
+  for (const std::string& python : {find_on_path("python3"), std::string("/usr/bin/python3")}) {
+    if (!is_executable(python)) continue;
+    if (first.empty()) first = python;
+    const std::string look =
+        fmt::format("import importlib.util as u, sys; sys.exit(not u.find_spec('{}'))", library);
+    if (capture({python, "-c", look}, Stderr::drop).status == 0) return python;
+  }
+  if (first.empty())
+    throw cannot_run("no python3 on PATH, which draws; install it: apt install python3 python3-matplotlib");
+  return first;
+}
+
 Words drawing_command(const PlotArguments& arguments) {
   std::string drawing = drawing_program();
-  if (find_on_path("python3").empty())
-    throw cannot_run("no python3 on PATH, which draws; install it: apt install python3 python3-matplotlib");
-  nlohmann::ordered_json request = {{"files", arguments.files},
-                                    {"labels", arguments.labels},
-                                    {"quantities", arguments.quantities},
-                                    {"time", arguments.time},
-                                    {"output", arguments.output},
-                                    {"terminal", arguments.terminal}};
+  nlohmann::ordered_json request = {{"files", arguments.files},           {"labels", arguments.labels},
+                                    {"quantities", arguments.quantities}, {"time", arguments.time},
+                                    {"output", arguments.output},         {"terminal", arguments.terminal}};
   // -B: Fairlead's folders are not for caches of Python.
-  return {"python3", "-B", drawing, request.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
+  return {drawing_python(arguments), "-B", drawing,
+          request.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
 }
 
 int plot_command(const Words& words) {
@@ -76,10 +95,10 @@ int plot_command(const Words& words) {
   define_plot(app, arguments);
   if (!parse(app, words)) return exit_success;
   if (arguments.files.empty())
-    throw usage(
-        "no file given; accepted: what `fairlead bench NAME --json FILE` or `fairlead matrix --json FILE` "
-        "wrote, a trace "
-        "of `fairlead run --trace FILE`, and what `fairlead bench pairs` prints");
+    throw usage(fmt::format("no file given; accepted: {}", accepted_files));
+  for (const std::string& file : arguments.files)
+    if (std::error_code error; !std::filesystem::exists(file, error))
+      throw usage(fmt::format("cannot read {}: there is no such file; accepted: {}", file, accepted_files));
   if (arguments.output.empty() && !arguments.terminal)
     throw usage("where to draw? accepted: -o FILE.png, -o FILE.svg, -o FILE.html or --terminal");
 

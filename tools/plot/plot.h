@@ -25,6 +25,9 @@ struct PlotArguments {
 };
 
 void define_plot(CLI::App& app, PlotArguments& arguments);
+// The Python that draws: the one on PATH, or the system's where that one alone has what is needed. Throws a
+// cannot_run Failure where there is none.
+std::string drawing_python(const PlotArguments& arguments);
 // What draws, to be started. Throws a Failure where it is not here.
 Words drawing_command(const PlotArguments& arguments);
 

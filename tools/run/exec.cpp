@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 
 #include "base/launched_job.h"
@@ -21,11 +20,12 @@
 namespace fairlead::tools {
 namespace {
 
-// Under the launcher of another MPI each process would be a job of its own, of one rank.
-void warn_of_other_launcher(const Program& program) {
+// Under the launcher of another MPI each process would be a job of its own, of one rank. Throws a usage
+// Failure.
+void refuse_other_launcher(const Program& program) {
   if (program.abi.empty() || program.abi == "abi") return;  // several launchers start the standard ABI
   std::vector<Job> jobs = jobs_from_environment();
-  if (jobs.empty() || jobs.front().abi.empty() || jobs.front().rank > 0) return;
+  if (jobs.empty() || jobs.front().abi.empty()) return;
   // Where one launcher started another, or a scheduler that serves any MPI did, the program's own may be
   // among them. PMIx's variables, which tell no size, come with Open MPI's.
   if (std::any_of(jobs.begin(), jobs.end(), [&](const Job& job) {
@@ -38,12 +38,10 @@ void warn_of_other_launcher(const Program& program) {
   } catch (const Failure&) {
     remedy = "the launcher of that MPI";
   }
-  std::fprintf(
-      stderr,
-      "fairlead exec: the launcher is %s, of MPI %s, but %s is linked with %s (%s): each process will "
-      "be a job of one rank; start it with %s\n",
-      jobs.front().launcher, jobs.front().abi.c_str(), program.path.c_str(), program.abi.c_str(),
-      program.mpi_soname.c_str(), remedy.c_str());
+  throw usage(fmt::format(
+      "the launcher is {}, of MPI {}, but {} is linked with {} ({}): each process would be a job of "
+      "one rank; start it with {}, or go on with --any-launcher",
+      jobs.front().launcher, jobs.front().abi, program.path, program.abi, program.mpi_soname, remedy));
 }
 
 std::string choose_abi(const Program& program, const std::string& asked) {
@@ -66,6 +64,10 @@ void define_exec(CLI::App& app, ExecArguments& arguments) {
                  "MPI ABI: openmpi, mpich or abi. Left out, the MPI the program is linked with.")
       ->type_name("ABI")
       ->check(one_of(mpi_abis));
+  app.add_flag(
+      "--any-launcher", arguments.any_launcher,
+      "Go on under the launcher of another MPI than the program's, where each process is a job of one "
+      "rank.");
   define_binding(app, arguments.binding);
   app.add_option(
          "--json", arguments.binding.json,
@@ -96,7 +98,7 @@ int exec_command(const Words& words) {
     require_loadable(program);
     library = preload_library(choose_abi(program, arguments.mpi));
   }
-  warn_of_other_launcher(program);
+  if (!arguments.any_launcher) refuse_other_launcher(program);
   bind_rank(arguments.binding);
   std::string preload = preload_with(library);
   if (preload.empty())

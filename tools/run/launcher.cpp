@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "common/failure.h"
+#include "common/places.h"
 #include "common/process.h"
 
 namespace fairlead::tools {
@@ -77,6 +78,31 @@ std::optional<Launcher> recognise_launcher(const std::string& path) {
   for (const LauncherKind& kind : kinds())
     if (text.find(kind.version_mark) != std::string::npos) return Launcher{place.string(), &kind};
   return std::nullopt;
+}
+
+Launcher launcher_named(const std::string& name) {
+  std::string path = find_on_path(name);
+  if (path.empty())
+    throw usage(name.find('/') == std::string::npos
+                    ? fmt::format("--mpi: '{}' is not accepted; accepted: {}, or the path of a launcher",
+                                  name, fmt::join(mpi_abis, ", "))
+                    : "--mpi: " + why_no_program(name));
+  auto launcher = recognise_launcher(path);
+  if (!launcher)
+    throw usage(
+        fmt::format("--mpi: {} is no launcher that answers --version as Open MPI, MPICH, Intel MPI, PALS, "
+                    "Slurm or Flux do",
+                    path));
+  return *launcher;
+}
+
+Words library_folders_beside(const Launcher& launcher) {
+  Words folders;
+  const fs::path prefix = fs::path(launcher.path).parent_path().parent_path();
+  for (const char* name : {"lib", "lib64", "lib/x86_64-linux-gnu"})
+    if (std::error_code error; fs::is_directory(prefix / name, error))
+      folders.push_back((prefix / name).string());
+  return folders;
 }
 
 Launcher find_launcher(const std::string& abi, const std::string& library) {

@@ -41,6 +41,12 @@ bool starts(const LauncherKind& kind, const std::string& abi);
 // What `path` is, from its --version; empty where it is no launcher we know.
 std::optional<Launcher> recognise_launcher(const std::string& path);
 
+// The one of this path, or name on PATH. Throws a usage Failure where that is none.
+Launcher launcher_named(const std::string& name);
+
+// Where the libraries of the launcher's MPI are, as far as its place tells; those that are there.
+Words library_folders_beside(const Launcher& launcher);
+
 // The launcher that belongs to this MPI library: near it (bin/ of its prefix), else on PATH. `library` may be
 // empty. Throws a usage Failure where there is none.
 Launcher find_launcher(const std::string& abi, const std::string& library);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -117,8 +118,7 @@ void read_listing(const std::string& listing, Program* program) {
 Program inspect_program(const std::string& name) {
   Program program;
   program.path = find_on_path(name);
-  if (program.path.empty())
-    throw usage(fmt::format("no program {}; give a path or a name on PATH of an executable file", name));
+  if (program.path.empty()) throw usage(why_no_program(name));
   std::ifstream file(program.path, std::ios::binary);
   char start[2] = {};
   file.read(start, 2);
@@ -131,6 +131,17 @@ Program inspect_program(const std::string& name) {
   program.kind = is_interpreter(program.path) ? ProgramKind::interpreter : ProgramKind::dynamic;
   read_listing(listing(loader, program.path), &program);
   return program;
+}
+
+std::string path_to_mpi_in(const std::string& folder, const Program& program) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path other = fs::path(folder) / program.mpi_soname;
+  if (folder.empty() || program.mpi_soname.empty() || !fs::exists(other, error) ||
+      fs::equivalent(other, program.mpi_library, error))
+    return {};
+  const char* given = std::getenv("LD_LIBRARY_PATH");
+  return folder + (given && *given ? ":" + std::string(given) : "");
 }
 
 void require_loadable(const Program& program) {

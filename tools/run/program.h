@@ -36,6 +36,12 @@ void read_listing(const std::string& listing, Program* program);
 // The MPI ABI a library belongs to by its name, such as libmpi.so.40; "" where it is no MPI library.
 std::string abi_of_library(const std::string& soname);
 
+// A program was built with one MPI of its ABI. Another's library in `folder` takes its place where it bears
+// the same name (libmpich.so.12 of one MPICH is libmpi.so.12 of another): what LD_LIBRARY_PATH must be for
+// that;
+// "" where it does not, or is found anyway.
+std::string path_to_mpi_in(const std::string& folder, const Program& program);
+
 // Throws a usage Failure when no library can be preloaded into this program, or the loader lacks one of its
 // own. A script always passes: what it starts is not known.
 void require_loadable(const Program& program);

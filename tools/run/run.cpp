@@ -36,36 +36,18 @@ struct Plan {
   Launcher launcher;
 };
 
-bool is_abi(const std::string& text) {
-  return std::find(mpi_abis.begin(), mpi_abis.end(), text) != mpi_abis.end();
-}
-
 bool loads_mpi_later(const Program& program) {
   return program.kind == ProgramKind::script || program.kind == ProgramKind::interpreter;
-}
-
-Launcher given_launcher(const std::string& mpi) {
-  std::string path = find_on_path(mpi);
-  if (path.empty())
-    throw usage(fmt::format("--mpi: '{}' is not accepted; accepted: {}, or the path of a launcher", mpi,
-                            fmt::join(mpi_abis, ", ")));
-  auto launcher = recognise_launcher(path);
-  if (!launcher)
-    throw usage(
-        fmt::format("--mpi: {} is no launcher that answers --version as Open MPI, MPICH, Intel MPI, PALS, "
-                    "Slurm or Flux do",
-                    path));
-  return *launcher;
 }
 
 Plan make_plan(const Program& program, const std::string& mpi) {
   require_loadable(program);
   Plan plan;
   std::optional<Launcher> given;
-  if (is_abi(mpi))
+  if (is_mpi_abi(mpi))
     plan.abi = mpi;
   else if (!mpi.empty())
-    given = given_launcher(mpi);
+    given = launcher_named(mpi);
   if (!plan.abi.empty() && !program.abi.empty() && plan.abi != program.abi)
     throw usage(fmt::format("--mpi {}, but {} is linked with {} ({}); leave --mpi out or give --mpi {}",
                             plan.abi, program.path, program.abi, program.mpi_library, program.abi));
@@ -180,6 +162,21 @@ void check_files(const RunArguments& arguments) {
   if (!arguments.trace.empty()) check_file_target("--trace", arguments.trace);
 }
 
+// What was written since the start, as far as this node sees it.
+void tell_files(const RunArguments& arguments, std::filesystem::file_time_type start) {
+  auto written = [&](const std::string& file) {
+    std::error_code error;
+    return !file.empty() && std::filesystem::last_write_time(file, error) >= start && !error;
+  };
+  if (written(arguments.stats_file))
+    std::cerr << fmt::format("fairlead run: the statistics are in {}\n", arguments.stats_file);
+  if (written(arguments.trace))
+    std::cerr << fmt::format(
+        "fairlead run: the trace is in {0}; open it at https://ui.perfetto.dev, or: fairlead plot {0} -o "
+        "trace.png\n",
+        shell_quote(arguments.trace));
+}
+
 }  // namespace
 
 bool ranks_may_be_elsewhere() {
@@ -243,8 +240,10 @@ int launch(const RunArguments& asked, const Words& program) {
   else
     setenv("LD_PRELOAD", others.c_str(), 1);
   std::cout.flush();
+  const auto start = std::filesystem::file_time_type::clock::now();
   int code = run_through(plan.line);
   explain_death(code, plan.signals, arguments.preload, program.front());
+  tell_files(arguments, start);
   if (report) report->write(arguments, plan.line, plan.abi, code);
   return code;
 }

@@ -41,6 +41,7 @@ int launch(const RunArguments& arguments, const Words& program);
 
 struct ExecArguments : Settings {
   std::string mpi;
+  bool any_launcher = false;  // also of another MPI than the program's
   BindingArguments binding;
 };
 

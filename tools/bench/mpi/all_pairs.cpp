@@ -44,7 +44,8 @@ std::pair<PairResult, PairResult> measure_pair(const BenchArguments& arguments, 
 
 }  // namespace
 
-int all_pairs_benchmark(const BenchArguments& arguments, Ranks& ranks) {
+int all_pairs_benchmark(const BenchArguments& asked, Ranks& ranks) {
+  const BenchArguments arguments = with_usual_sizes(asked);
   std::optional<AllPairsReport> report;
   ranks.together([&] {
     check_ranks(arguments, ranks.size);

@@ -20,7 +20,10 @@ struct Column {
 };
 constexpr Column columns[] = {{"latency_us", "Latency (us)", &PairResult::latency, false},
                               {"bandwidth_mb_s", "One way (MB/s)", &PairResult::one_way, true},
-                              {"both_ways_mb_s", "Both (MB/s)", &PairResult::both_ways, true}};
+                              {"both_ways_mb_s", "Both ways (MB/s)", &PairResult::both_ways, true}};
+
+// 80 columns, with -f and -c.
+constexpr int from_width = 8, to_width = 5, valid_width = 7;
 
 const Distribution& values_of(const PairResult& result, const Column& column) {
   const Measurement& m = result.*column.of;
@@ -30,24 +33,16 @@ const Distribution& values_of(const PairResult& result, const Column& column) {
 }  // namespace
 
 AllPairsReport::AllPairsReport(const BenchArguments& arguments, const Context& context)
-    : arguments_(arguments),
-      json_(std::make_unique<Json>(context_json(arguments, context))),
-      noise_(arguments) {
-  check_json_target(arguments.json);
-  (*json_)["window"] = arguments.window;
-  (*json_)["results"] = Json::array();
+    : Report(arguments, context) {
+  json()["window"] = arguments.window;
   if (!table()) return;
-  print_context(arguments, context);
-  print_statistics(arguments);
-  std::cout << fmt::format("# latency of {} bytes, bandwidth of {} bytes\n{:<12}{:>6}", arguments.smallest,
-                           arguments.largest, "# From", "To");
+  std::cout << fmt::format("# latency of {} bytes, bandwidth of {} bytes\n{:<{}}{:>{}}", arguments.smallest,
+                           arguments.largest, "# From", from_width, "To", to_width);
   if (arguments.full) std::cout << fmt::format("{:>{}}", "", row_name_width);
-  for (const Column& column : columns) std::cout << fmt::format("{:>16}", column.heading);
-  if (arguments.validate) std::cout << fmt::format("{:>8}", "Valid");
+  for (const Column& column : columns) std::cout << fmt::format("{:>{}}", column.heading, value_width);
+  if (arguments.validate) std::cout << fmt::format("{:>{}}", "Valid", valid_width);
   std::cout << std::endl;
 }
-
-AllPairsReport::~AllPairsReport() = default;
 
 void AllPairsReport::add(const PairResult& r) {
   bool valid = true, doubtful = false;
@@ -59,27 +54,18 @@ void AllPairsReport::add(const PairResult& r) {
     row[column.key] = to_json(d);
     doubtful |= noise_.look(fmt::format("{} {} -> {}", column.heading, r.from, r.to), d, m.iterations);
   }
-  valid_ = valid_ && valid;
-  if (doubtful) row["doubtful"] = true;
-  if (arguments_.validate) row["valid"] = valid;
-  (*json_)["results"].push_back(row);
+  add_row(std::move(row), arguments_.validate ? std::optional(valid) : std::nullopt, doubtful);
   if (!table()) return;
   for (const TableRow& of_pair : table_rows(arguments_)) {
-    std::string line = fmt::format("{:<12}{:>6}", r.from, r.to);
+    std::string line = fmt::format("{:<{}}{:>{}}", r.from, from_width, r.to, to_width);
     if (arguments_.full) line += fmt::format("{:>{}}", of_pair.name, row_name_width);
     for (const Column& column : columns)
-      line += fmt::format("{:>16.2f}",
-                          values_of(r, column).*(column.bandwidth ? of_pair.bandwidth : of_pair.time));
-    if (arguments_.validate) line += fmt::format("{:>8}", valid ? "Pass" : "Fail");
+      line += fmt::format("{:>{}.2f}",
+                          values_of(r, column).*(column.bandwidth ? of_pair.bandwidth : of_pair.time),
+                          value_width);
+    if (arguments_.validate) line += fmt::format("{:>{}}", valid ? "Pass" : "Fail", valid_width);
     std::cout << line << std::endl;
   }
-}
-
-int AllPairsReport::finish() {
-  if (arguments_.validate) (*json_)["valid"] = valid_;
-  if (!arguments_.json.empty()) write_json(arguments_.json, *json_);
-  if (table()) noise_.warn();
-  return valid_ ? exit_success : exit_problem;
 }
 
 }  // namespace fairlead::tools

@@ -4,10 +4,7 @@
 
 #pragma once
 
-#include <memory>
-#include <nlohmann/json_fwd.hpp>
-
-#include "bench/report.h"
+#include "bench/message_report.h"
 
 namespace fairlead::tools {
 
@@ -16,22 +13,11 @@ struct PairResult {
   Measurement latency = {}, one_way = {}, both_ways = {};
 };
 
-class AllPairsReport {
+class AllPairsReport : public Report {
  public:
   AllPairsReport(const BenchArguments& arguments, const Context& context);
-  ~AllPairsReport();
 
   void add(const PairResult& result);
-  // Writes the JSON; exit_problem when received bytes were wrong.
-  int finish();
-
- private:
-  bool table() const { return arguments_.json != "-"; }
-
-  BenchArguments arguments_;
-  std::unique_ptr<nlohmann::ordered_json> json_;
-  NoiseWatch noise_;
-  bool valid_ = true;
 };
 
 }  // namespace fairlead::tools

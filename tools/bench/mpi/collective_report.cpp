@@ -22,20 +22,13 @@ double overlap_percent(const CollectiveMeasurement& m) {
 }  // namespace
 
 CollectiveReport::CollectiveReport(const BenchArguments& arguments, const Context& context)
-    : arguments_(arguments), ranks_(context.ranks), noise_(arguments) {
-  check_json_target(arguments.json);
-  json_ = std::make_unique<Json>(context_json(arguments, context));
-  Json& json = *json_;
+    : Report(arguments, context), ranks_(context.ranks) {
   const CollectiveKind& kind = arguments.collective();
-  if (sized()) json["type"] = arguments.element;
-  if (kind.reduces) json["operation"] = arguments.reduction;
-  if (rooted(kind)) json["root"] = arguments.root_text;
-  if (arguments.kind->id == Benchmark::overlap) json["test_calls"] = arguments.tests;
-  json["results"] = Json::array();
+  if (sized()) json()["type"] = arguments.element;
+  if (kind.reduces) json()["operation"] = arguments.reduction;
+  if (rooted(kind)) json()["root"] = arguments.root_text;
+  if (arguments.kind->id == Benchmark::overlap) json()["test_calls"] = arguments.tests;
   if (!table()) return;
-
-  print_context(arguments, context);
-  print_statistics(arguments);
   if (sized())
     std::cout << fmt::format("# elements: {}{}{}\n", arguments.element,
                              kind.reduces ? ", operation: " + arguments.reduction : "",
@@ -48,8 +41,6 @@ CollectiveReport::CollectiveReport(const BenchArguments& arguments, const Contex
   for (const Column& column : columns({.overlap = Overlap{}})) line += cell(column, column.heading);
   std::cout << line << std::endl;
 }
-
-CollectiveReport::~CollectiveReport() = default;
 
 bool CollectiveReport::sized() const {
   return arguments_.collective().sender != Owner::nobody;
@@ -73,9 +64,9 @@ std::vector<CollectiveReport::Column> CollectiveReport::columns(const Collective
            {"Min", number(m.least_us)},
            {"Max", number(m.greatest_us)}};
   else if (overlap)
-    all = {{"Overall(us)", number(m.overlap->overall_us)},
-           {"Compute(us)", number(m.overlap->compute_us)},
-           {"Pure Comm.(us)", number(m.latency_us.mean)}};
+    all = {{"Overall (us)", number(m.overlap->overall_us)},
+           {"Compute (us)", number(m.overlap->compute_us)},
+           {"Pure (us)", number(m.latency_us.mean)}};
   else if (full)
     all = {{"Avg", number(m.latency_us.mean)},
            {"Min", number(m.least_us)},
@@ -83,15 +74,15 @@ std::vector<CollectiveReport::Column> CollectiveReport::columns(const Collective
            {"P50", number(m.latency_us.p50)},
            {"P99", number(m.latency_us.p99)}};
   else
-    all = {{"Latency(us)", number(m.latency_us.p50)}};
-  if (overlap) all.push_back({full ? "Overlap" : "Overlap(%)", number(overlap_percent(m))});
+    all = {{"Latency (us)", number(m.latency_us.p50)}};
+  if (overlap) all.push_back({full ? "Overlap" : "Overlap (%)", number(overlap_percent(m))});
   if (full) all.push_back({"Calls", std::to_string(m.iterations), Cell::word});
   if (bandwidths()) {
     const CollectiveKind& kind = arguments_.collective();
     double seconds = m.latency_us.p50 / 1e6;
     all.push_back(
-        {full ? "algbw" : "algbw(GB/s)", number(algorithm_bandwidth(kind, m.bytes, ranks_, seconds))});
-    all.push_back({full ? "busbw" : "busbw(GB/s)", number(bus_bandwidth(kind, m.bytes, ranks_, seconds))});
+        {full ? "algbw" : "algbw (GB/s)", number(algorithm_bandwidth(kind, m.bytes, ranks_, seconds))});
+    all.push_back({full ? "busbw" : "busbw (GB/s)", number(bus_bandwidth(kind, m.bytes, ranks_, seconds))});
   }
   if (arguments_.validate)
     all.push_back({full ? "Valid" : "Validation", m.wrong ? "Fail" : "Pass", Cell::word});
@@ -121,12 +112,9 @@ void CollectiveReport::add(const CollectiveMeasurement& m) {
     row["algbw_gb_s"] = algorithm_bandwidth(arguments_.collective(), m.bytes, ranks_, seconds);
     row["busbw_gb_s"] = bus_bandwidth(arguments_.collective(), m.bytes, ranks_, seconds);
   }
-  if (noise_.look(sized() ? fmt::format("{} bytes", m.bytes) : "the time", m.latency_us, m.iterations))
-    row["doubtful"] = true;
-  if (arguments_.validate) row["valid"] = !m.wrong;
   if (m.wrong) row["wrong"] = {{"rank", m.wrong->rank}, {"byte", m.wrong->byte}};
-  (*json_)["results"].push_back(row);
-  valid_ = valid_ && !m.wrong;
+  add_row(std::move(row), arguments_.validate ? std::optional(!m.wrong) : std::nullopt,
+          noise_.look(sized() ? fmt::format("{} bytes", m.bytes) : "the time", m.latency_us, m.iterations));
   if (m.wrong)
     std::cerr << fmt::format("fairlead bench: {}: size {}: rank {} has wrong data from byte {} on\n",
                              arguments_.kind->name, m.bytes, m.wrong->rank, m.wrong->byte);
@@ -138,18 +126,8 @@ void CollectiveReport::add(const CollectiveMeasurement& m) {
 }
 
 void CollectiveReport::leave_out(const std::string& line) {
-  (*json_)["left_out"].push_back(line);
+  json()["left_out"].push_back(line);
   if (table()) std::cout << fmt::format("# left out: {}", line) << std::endl;
-}
-
-int CollectiveReport::finish() {
-  if (arguments_.validate) (*json_)["valid"] = valid_;
-  if (!arguments_.json.empty()) write_json(arguments_.json, *json_);
-  if (table()) noise_.warn();
-  if (table() && arguments_.validate)
-    std::cout << fmt::format("# validation: {}\n",
-                             valid_ ? "all received bytes are right" : "received bytes are WRONG");
-  return valid_ ? exit_success : exit_problem;
 }
 
 }  // namespace fairlead::tools

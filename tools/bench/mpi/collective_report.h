@@ -6,8 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,15 +33,12 @@ struct CollectiveMeasurement {
   std::optional<WrongData> wrong = {};   // with validation
 };
 
-class CollectiveReport {
+class CollectiveReport : public Report {
  public:
   CollectiveReport(const BenchArguments& arguments, const Context& context);
-  ~CollectiveReport();
 
   void add(const CollectiveMeasurement& measurement);
   void leave_out(const std::string& line);
-  // Writes the JSON; exit_problem when received bytes were wrong.
-  int finish();
 
  private:
   struct Column {
@@ -53,16 +48,11 @@ class CollectiveReport {
   };
   std::string cell(const Column& column, const std::string& text) const;
   int size_width() const { return arguments_.full ? narrow_size_width : tools::size_width; }
-  bool table() const { return arguments_.json != "-"; }
   bool sized() const;
   bool bandwidths() const;
   std::vector<Column> columns(const CollectiveMeasurement& m) const;
 
-  BenchArguments arguments_;
   int ranks_;
-  std::unique_ptr<nlohmann::ordered_json> json_;
-  NoiseWatch noise_;
-  bool valid_ = true;
 };
 
 }  // namespace fairlead::tools

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -58,8 +59,9 @@ std::optional<double> message_rate(const LayoutMeasurement& m) {
   return m.latency_us->p50 > 0 ? std::optional(double(m.bytes) / m.latency_us->p50 / 1e3) : std::nullopt;
 }
 
+// A first message that is faster is chance.
 std::optional<double> plan(const LayoutMeasurement& m) {
-  return m.second_us ? std::optional(m.first_us->p50 - m.second_us->p50) : std::nullopt;
+  return m.second_us ? std::optional(std::max(m.first_us->p50 - m.second_us->p50, 0.0)) : std::nullopt;
 }
 
 using M = LayoutMeasurement;
@@ -113,19 +115,13 @@ std::string cell(const char* heading, const std::string& text, Cell kind = Cell:
 }  // namespace
 
 LayoutReport::LayoutReport(const BenchArguments& arguments, const Context& context)
-    : arguments_(arguments), noise_(arguments) {
-  check_json_target(arguments.json);
-  json_ = std::make_unique<Json>(context_json(arguments, context));
-  Json& json = *json_;
+    : Report(arguments, context) {
   const BenchmarkKind& kind = *arguments.kind;
-  json["timeout_s"] = arguments.timeout_s;
-  if (kind.id == Benchmark::pack) json["stride"] = arguments.stride, json["line"] = arguments.line;
-  if (kind.id == Benchmark::halo) json["edge"] = arguments.edge;
-  if (kind.id == Benchmark::datatype) json["rounds"] = arguments.rounds;
-  json["results"] = Json::array();
+  json()["timeout_s"] = arguments.timeout_s;
+  if (kind.id == Benchmark::pack) json()["stride"] = arguments.stride, json()["line"] = arguments.line;
+  if (kind.id == Benchmark::halo) json()["edge"] = arguments.edge;
+  if (kind.id == Benchmark::datatype) json()["rounds"] = arguments.rounds;
   if (!this->table()) return;
-  print_context(arguments, context);
-  print_statistics(arguments);
   const LayoutTable table = table_of(kind);
   std::cout << table.says;
   if (kind.id == Benchmark::pack)
@@ -141,8 +137,6 @@ LayoutReport::LayoutReport(const BenchArguments& arguments, const Context& conte
   if (arguments.validate) std::cout << cell("Valid", "Valid", Cell::word);
   std::cout << std::endl;
 }
-
-LayoutReport::~LayoutReport() = default;
 
 void LayoutReport::add(const LayoutMeasurement& m) {
   const LayoutTable table = table_of(*arguments_.kind);
@@ -166,10 +160,7 @@ void LayoutReport::add(const LayoutMeasurement& m) {
   for (const LayoutColumn& column : table.columns)
     if (std::optional<double> value = column.key ? column.value(m) : std::nullopt) row[column.key] = *value;
   if (m.cut_short) row["cut_short"] = true;
-  if (m.valid) row["valid"] = *m.valid;
-  if (doubtful) row["doubtful"] = true;
-  (*json_)["results"].push_back(row);
-  valid_ = valid_ && m.valid.value_or(true);
+  add_row(std::move(row), m.valid, doubtful);
   if (!this->table()) return;
   std::string line = fmt::format("{:<{}}", name, name_width);
   if (table.sizes) line += fmt::format("{:>{}}", m.bytes, bytes_width);
@@ -179,15 +170,6 @@ void LayoutReport::add(const LayoutMeasurement& m) {
   }
   if (m.valid) line += cell("Valid", *m.valid ? "Pass" : "Fail", Cell::word);
   std::cout << line << std::endl;  // a row at a time: some take long
-}
-
-int LayoutReport::finish() {
-  if (arguments_.validate) (*json_)["valid"] = valid_;
-  if (!arguments_.json.empty()) write_json(arguments_.json, *json_);
-  if (table()) noise_.warn();
-  if (table() && arguments_.validate)
-    std::cout << fmt::format("# validation: {}\n", valid_ ? "all bytes are right" : "bytes are WRONG");
-  return valid_ ? exit_success : exit_problem;
 }
 
 }  // namespace fairlead::tools

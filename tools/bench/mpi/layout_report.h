@@ -6,8 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -31,22 +29,11 @@ struct LayoutMeasurement {
   std::optional<bool> valid = {};
 };
 
-class LayoutReport {
+class LayoutReport : public Report {
  public:
   LayoutReport(const BenchArguments& arguments, const Context& context);
-  ~LayoutReport();
 
   void add(const LayoutMeasurement& measurement);
-  // Writes the JSON; exit_problem when bytes were wrong.
-  int finish();
-
- private:
-  bool table() const { return arguments_.json != "-"; }
-
-  BenchArguments arguments_;
-  std::unique_ptr<nlohmann::ordered_json> json_;
-  NoiseWatch noise_;
-  bool valid_ = true;
 };
 
 }  // namespace fairlead::tools

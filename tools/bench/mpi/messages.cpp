@@ -54,7 +54,7 @@ int messages_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   const OwnedComm pair(role.takes_part ? role.pair : MPI_UNDEFINED, ranks.rank);
   std::unique_ptr<Channel> channel;
   std::optional<Sweep> sweep;
-  std::optional<Report> report;
+  std::optional<MessageReport> report;
 
   ranks.together([&] {
     if (!role.takes_part) return;

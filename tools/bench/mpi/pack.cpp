@@ -109,7 +109,8 @@ class Packing {
 
 }  // namespace
 
-int pack_benchmark(const BenchArguments& arguments, Ranks& ranks) {
+int pack_benchmark(const BenchArguments& asked, Ranks& ranks) {
+  const BenchArguments arguments = with_usual_sizes(asked);
   const bool takes_part = ranks.rank == 0;
   const OwnedComm self(takes_part ? 0 : MPI_UNDEFINED, ranks.rank);
   std::optional<LayoutRun> run;

@@ -215,6 +215,8 @@ int pairs_benchmark(const BenchArguments& arguments, Ranks& ranks) {
         "fairlead bench pairs: allocator '%s' is taken for malloc; d, h and a are device, pinned host and "
         "posix_memalign\n",
         arguments.allocator.c_str());
+  if (ranks.rank == 0 && is_simulated(arguments))
+    std::fprintf(stderr, "fairlead bench pairs: %s\n", words_of_simulation);
   print_header(arguments, ranks, allocator_name(allocator, provider));
 
   constexpr size_t slow_to_prepare = size_t{256} << 20;

@@ -59,8 +59,8 @@ struct Ranks {
   std::vector<std::string> devices(MPI_Comm members) const;
 
   // Opens rank 0's report; where that fails, all ranks end. Collective.
-  template <class Report>
-  void open(std::optional<Report>& report, const BenchArguments& arguments, const std::string& via,
+  template <class AnyReport>
+  void open(std::optional<AnyReport>& report, const BenchArguments& arguments, const std::string& via,
             const std::string& devices) const {
     together([&] {
       if (rank == 0) report.emplace(arguments, context(via, devices));
@@ -68,8 +68,8 @@ struct Ranks {
   }
 
   // Ends rank 0's report; the exit code of all ranks. Collective.
-  template <class Report>
-  int finish(std::optional<Report>& report) const {
+  template <class AnyReport>
+  int finish(std::optional<AnyReport>& report) const {
     int code = report ? report->finish() : exit_success;
     MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
     return code;

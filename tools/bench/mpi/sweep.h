@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "bench/buffer.h"
+#include "bench/message_report.h"
 #include "bench/mpi/channel.h"
 #include "bench/mpi/ranks.h"
-#include "bench/report.h"
 #include "bench/timing.h"
 
 namespace fairlead::tools {

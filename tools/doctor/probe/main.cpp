@@ -73,7 +73,8 @@ void ask_mpi(const Rank& me) {
       int answer = 0;
       if (query(kind, &answer) == MPI_SUCCESS) note(name, answer != 0);
     }
-  report(me, step_query, yes, told.empty() ? "it has no function that tells" : told);
+  report(me, step_query, yes,
+         told.empty() ? "this MPI has no function that tells whether it is GPU-aware" : told);
 }
 
 std::string link_target(const char* path) {
@@ -129,8 +130,9 @@ std::string exchange(const Rank& me, Place send_from, Place receive_in, size_t b
 void try_messages(const Rank& me, const char* step, Place send_from, Place receive_in) {
   for (size_t bytes : sizes)
     if (std::string wrong = exchange(me, send_from, receive_in, bytes); !wrong.empty())
-      return report(me, step, false, wrong);
-  report(me, step, true, fmt::format("messages of {} and {} bytes arrived right", sizes[0], sizes[1]));
+      return report(me, step, false, fmt::format("{}: {}", step, wrong));
+  report(me, step, true,
+         fmt::format("messages from {} memory, of {} and {} bytes, arrived right", step, sizes[0], sizes[1]));
 }
 
 // Device memory of the other rank, mapped and read without MPI's or Fairlead's doing.
@@ -179,7 +181,10 @@ void try_ipc(const Rank& me) {
   if (why.empty()) why = read_over_ipc(*runtime, me, theirs.handle);
   MPI_Barrier(MPI_COMM_WORLD);  // the memory must outlive its mapping
   report(me, step_ipc, why.empty(),
-         why.empty() ? fmt::format("{} bytes of the other rank's device memory read right", sizes[1]) : why);
+         why.empty()
+             ? fmt::format("the other rank's device memory can be mapped, and {} bytes of it were read right",
+                           sizes[1])
+             : why);
 }
 
 void try_allreduce(const Rank& me) {
@@ -193,7 +198,9 @@ void try_allreduce(const Rank& me) {
   to.read(0, values.data(), count * sizeof(int));
   bool right = error == MPI_SUCCESS;
   for (int i = 0; i < count; ++i) right = right && values[i] == 2 * i + 1;
-  report(me, step_allreduce, right, right ? fmt::format("{} ints summed right", count) : "wrong sums");
+  report(me, step_allreduce, right,
+         fmt::format("the sum of {} ints over device memory of both ranks is {}", count,
+                     right ? "right" : "wrong"));
 }
 
 void run(Rank& me) {

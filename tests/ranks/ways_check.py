@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a test that prints statistics (FAIRLEAD_STATS=on); some of its device messages must have gone the way that
+TEST_TAKES names."""
+
+import os
+import re
+import subprocess
+import sys
+
+WAY = os.environ["TEST_TAKES"]
+
+
+def main():
+    run = subprocess.run(sys.argv[1:], text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT)
+    sys.stdout.write(run.stdout)
+    if run.returncode == 0 and not re.search(f"^{re.escape(WAY)} +[1-9]", run.stdout, re.M):
+        print(f"FAILED: no device message of '{WAY}'")
+        return 1
+    return run.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
