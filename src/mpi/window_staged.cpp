@@ -27,7 +27,7 @@ class Staged {
     if (call.writes()) {
       add(&result_, call.result_addr, call.result_count, call.result_datatype);
       if (result_.on_device() && !is_plain(call.result_datatype)) {
-        kept_.emplace(call.result_datatype, layout_of(call.result_count, call.result_datatype));
+        kept_.emplace(call.result_datatype);
         for (Block& block : result_.blocks) block.datatype = kept_->get();
       }
     }
