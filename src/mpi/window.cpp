@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "device/classify.h"
+#include "device/copy.h"
 #include "mpi/communicator.h"
 #include "mpi/front.h"
 #include "mpi/request.h"
@@ -27,6 +28,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::unordered_map<MPI_Win, std::shared_ptr<Window>> windows;
+  std::vector<std::shared_ptr<Window>> served;  // with the engine's lock
 };
 Registry& registry() {
   // Never destroyed, as the engine.
@@ -34,28 +36,25 @@ Registry& registry() {
   return *only;
 }
 
-std::vector<std::shared_ptr<Window>> all_windows() {
-  std::lock_guard lock(registry().mutex);
-  std::vector<std::shared_ptr<Window>> all;
-  for (const auto& [handle, window] : registry().windows) all.push_back(window);
-  return all;
-}
-
 void enter_registry(const std::shared_ptr<Window>& window) {
-  std::lock_guard lock(registry().mutex);
+  std::scoped_lock lock(engine().mutex(), registry().mutex);
   registry().windows[window->handle()] = window;
   ++detail::windows_open;
-  detail::windows_served += window->served();
+  if (!window->served()) return;
   // Others may need this rank's progress: completion calls poll from now on.
-  if (window->served()) engine().keep_busy(1);
+  engine().keep_busy(1);
+  ++detail::windows_served;
+  registry().served.push_back(window);
 }
 
 void leave_registry(const Window& window) {
-  std::lock_guard lock(registry().mutex);
+  std::scoped_lock lock(engine().mutex(), registry().mutex);
   registry().windows.erase(window.handle());
   --detail::windows_open;
-  detail::windows_served -= window.served();
-  if (window.served()) engine().keep_busy(-1);
+  if (!window.served()) return;
+  engine().keep_busy(-1);
+  --detail::windows_served;
+  std::erase_if(registry().served, [&](const auto& one) { return one.get() == &window; });
 }
 
 // What `call` of the host MPI says when every rank has come to it, while others are served.
@@ -75,8 +74,7 @@ std::shared_ptr<Window> find_window(MPI_Win win) {
 }
 
 void advance_windows() {
-  if (!any_windows()) return;
-  for (const auto& window : all_windows()) window->advance();
+  for (const auto& window : registry().served) window->advance();
 }
 
 void detail::gather_members(MPI_Comm comm) {
@@ -88,8 +86,12 @@ void detail::gather_members(MPI_Comm comm) {
   int size = 0;
   PMPI_Group_size(members, &size);
   bool known = false;
-  for (const auto& window : all_windows()) {
-    if (!window->served()) continue;
+  std::vector<std::shared_ptr<Window>> served;
+  {
+    std::lock_guard lock(engine().mutex());
+    served = registry().served;
+  }
+  for (const auto& window : served) {
     std::vector<int> own(static_cast<size_t>(size)), there(own.size());
     for (int i = 0; i < size; ++i) own[static_cast<size_t>(i)] = i;
     MPI_Group group;
@@ -215,7 +217,17 @@ int Window::create(void* base, MPI_Aint size, int disp_unit, int flavor, bool ow
   return MPI_SUCCESS;
 }
 
+// In a node by words that the others read.
 int Window::barrier() {
+  if (std::find(node_ranks_.begin(), node_ranks_.end(), -1) == node_ranks_.end()) {
+    const uint64_t number = words(rank_)->barriers.fetch_add(1, std::memory_order_acq_rel) + 1;
+    int member = 0;
+    poll_until("ranks to come to a fence, or to free it", [&] {
+      while (member < size() && words(member)->barriers.load(std::memory_order_acquire) >= number) ++member;
+      return member == size();
+    });
+    return MPI_SUCCESS;
+  }
   return poll_host([&](MPI_Request* request) { return real.Ibarrier(comm_, request); });
 }
 
@@ -340,12 +352,16 @@ int Window::start(const std::shared_ptr<Access>& access) {
     return access->in_request() ? MPI_SUCCESS : access->error();
   }
   std::lock_guard lock(engine().mutex());
-  if (direct) access->start(address, device);
+  if (direct) access->start(address, device, pending_.empty());
   if (direct && access->over() && access->error() == MPI_SUCCESS) return MPI_SUCCESS;
   pending_.push_back(access);
-  if (direct) return MPI_SUCCESS;
-  access->serve();
-  advance();
+  // Who posts many accesses would leave the GPU idle until the first wait.
+  constexpr size_t together = 8;
+  if (!direct) access->serve();
+  if (!direct || pending_.size() % together == 0) {
+    device::start_enqueued();
+    advance();
+  }
   return MPI_SUCCESS;
 }
 
@@ -377,6 +393,7 @@ bool Window::any_pending(int target) const {
 
 int Window::complete(int target) {
   int error = MPI_SUCCESS;
+  device::start_enqueued();
   poll_until("its accesses", [&] {
     advance();
     if (any_pending(target)) return false;

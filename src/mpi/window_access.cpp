@@ -157,6 +157,7 @@ int check_arguments(const AccessCall& call, const Window& window) {
 int Access::make(const AccessCall& call, const Window& window, std::shared_ptr<Access>* made) {
   if (int error = check_arguments(call, window); error != MPI_SUCCESS) return error;
   auto access = std::make_shared<Access>();
+  access->record_.begin();
   access->kind_ = call.kind;
   access->target_ = call.target_rank;
   access->in_request_ = call.request != nullptr;
@@ -219,13 +220,20 @@ void Access::fail(int error) {
 
 void Access::end() {
   if (error_ == MPI_SUCCESS && !result_.finish()) error_ = MPI_ERR_OTHER;
+  if (bytes_ > 0) {
+    const Traffic way = served_ ? Traffic::rma_served : Traffic::rma_direct;
+    count(way, bytes_);
+    record_.went(way, bytes_);
+  }
+  record_.end();
   over_.store(true, std::memory_order_release);
 }
 
-void Access::start(char* window, int device) {
+void Access::start(char* window, int device, bool alone) {
   const rma::Buffer target{layout_from(window), device};
-  const Error error = kind_ == AccessKind::put ? transfer_.start(target, 0, origin_.buffer(), 0, bytes_)
-                                               : transfer_.start(result_.buffer(), 0, target, 0, bytes_);
+  const rma::Buffer& to = kind_ == AccessKind::put ? target : result_.buffer();
+  const rma::Buffer& from = kind_ == AccessKind::put ? origin_.buffer() : target;
+  const Error error = alone ? transfer_.start(to, 0, from, 0, bytes_) : transfer_.enqueue(to, from, bytes_);
   note(error);
   if (error != Error::none) end();
 }
@@ -326,6 +334,7 @@ class RequestedAccess : public Operation {
     return error == MPI_SUCCESS ? error : window_->raise(error);
   }
   void advance() override {
+    if (access_) access_->advance();
     if (!access_ || access_->over()) complete_.store(true, std::memory_order_release);
   }
   void settle() override {}

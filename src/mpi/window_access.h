@@ -80,8 +80,8 @@ class Access {
   bool accumulates() const { return kind_ >= AccessKind::accumulate; }
 
   // On memory that this process reaches. An accumulate is over when this returns: it waits for the ownership,
-  // and comes without the engine's lock, the others with it.
-  void start(char* window, int device);
+  // and comes without the engine's lock, the others with it. What is not `alone` may start together with others.
+  void start(char* window, int device, bool alone);
   void accumulate(char* window, int device, rma::Ownership& ownership);
   // Asks for the next pieces; false while there are more. With the engine's lock.
   bool ask(WindowService& service, const std::shared_ptr<Access>& self);
@@ -109,6 +109,7 @@ class Access {
   int64_t at_target_ = 0;  // the address of the target's buffer, from the beginning of the window
   uint64_t bytes_ = 0;
 
+  MessageRecord record_;
   rma::Transfer transfer_;
   bool served_ = false;
   uint64_t asked_ = 0, answered_ = 0;

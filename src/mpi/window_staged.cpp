@@ -2,10 +2,12 @@
 
 #include "mpi/window_staged.h"
 
+#include <algorithm>
 #include <list>
 
 #include "base/log.h"
 #include "base/options.h"
+#include "base/statistics.h"
 #include "mpi/front.h"
 #include "mpi/host_image.h"
 #include "mpi/request.h"
@@ -40,7 +42,10 @@ class Staged {
     return origin_image_.valid() && compare_image_.valid() && result_image_.valid() && origin_image_.load(origin_) &&
            compare_image_.load(compare_);
   }
-  bool store() const { return result_image_.store(result_); }
+  bool store() const {
+    count(Traffic::rma_staged, static_cast<uint64_t>(std::max(origin_.bytes, result_.bytes)));
+    return result_image_.store(result_);
+  }
   const void* origin() const { return origin_image_.address(); }
   const void* compare() const { return compare_image_.address(); }
   void* result() const { return result_image_.address(); }

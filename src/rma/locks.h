@@ -52,10 +52,12 @@ class Ownership {
   std::atomic<uint64_t> holder_;
 };
 
-// What the origins of a window share about one target.
+// What the ranks of a window share about one of them.
 struct alignas(64) TargetWords {
   FairLock lock;
   alignas(64) Ownership ownership;
+  // Barriers to which the target itself has come.
+  alignas(64) std::atomic<uint64_t> barriers;
 };
 
 }  // namespace fairlead::rma

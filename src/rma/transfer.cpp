@@ -2,6 +2,8 @@
 
 #include "rma/transfer.h"
 
+#include <algorithm>
+
 namespace fairlead::rma {
 
 using device::Error;
@@ -39,8 +41,10 @@ Error bring_in(const Buffer& to, uint64_t at, void* from, uint64_t bytes) {
 
 }  // namespace
 
-Error Transfer::start(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at,
-                      uint64_t bytes) {
+// `start` does it on a device.
+template <class Start>
+Error Transfer::begin(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at, uint64_t bytes,
+                      const Start& start) {
   to_ = to;
   from_ = from;
   to_at_ = to_at;
@@ -54,10 +58,18 @@ Error Transfer::start(const Buffer& to, uint64_t to_at, const Buffer& from, uint
     return outcome_;
   }
   if (!moves_at_once(to, from)) return outcome_ = fall_back();
-  Error error = move_.start(to.on_device() ? to.device : from.device, to.view, to_at, from.view, from_at, bytes);
-  moving_ = error == Error::none;
+  moving_ = start(to.on_device() ? to.device : from.device) == Error::none;
   if (!moving_) outcome_ = fall_back();
   return outcome_;
+}
+
+Error Transfer::start(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at, uint64_t bytes) {
+  return begin(to, to_at, from, from_at, bytes,
+               [&](int device) { return move_.start(device, to.view, to_at, from.view, from_at, bytes); });
+}
+
+Error Transfer::enqueue(const Buffer& to, const Buffer& from, uint64_t bytes) {
+  return begin(to, 0, from, 0, bytes, [&](int device) { return move_.enqueue(device, to.view, from.view, bytes); });
 }
 
 // Through host memory, piece by piece.

@@ -33,11 +33,16 @@ class Transfer {
   // `bytes` bytes, from `from_at` on in the one and `to_at` in the other. What cannot go on by itself is over
   // when this returns.
   device::Error start(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at, uint64_t bytes);
+  // The same of whole buffers, which may start with others (device::start_enqueued()).
+  device::Error enqueue(const Buffer& to, const Buffer& from, uint64_t bytes);
   // none: arrived (or never started); not_ready; else it failed, also at its start.
   device::Error poll();
   device::Error wait();
 
  private:
+  template <class Start>
+  device::Error begin(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at, uint64_t bytes,
+                      const Start& start);
   device::Error fall_back();
   device::Error settle(device::Error error);
 

@@ -66,25 +66,28 @@ RANK_TEST(windows, tell_what_they_are_made_of, 1) {
 }
 
 RANK_TEST(windows, put_and_get_between_all_places, 1) {
-  const size_t sizes[] = {1, 8, 4096, 100001};
+  constexpr size_t sizes[] = {1, 8, 4096, 100001}, largest = 100001;
   for (Place target : all_places) {
+    Exposed exposed(target, largest + 64);
+    MUST(MPI_Win_fence(0, exposed));
     for (Place origin : all_places) {
       for (size_t bytes : sizes) {
-        Exposed exposed(target, 2 * bytes + 64);
         const auto count = static_cast<int>(bytes);
         Memory put(origin, bytes, 16), got(origin, bytes, 16);
         put.fill(key_of(1, static_cast<uint64_t>(rank)));
+        exposed.memory().clear();
         MUST(MPI_Win_fence(0, exposed));
         MUST(MPI_Put(put, count, MPI_BYTE, next(), 32, count, MPI_BYTE, exposed));
         MUST(MPI_Win_fence(0, exposed));
         MUST(MPI_Get(got, count, MPI_BYTE, next(), 32, count, MPI_BYTE, exposed));
-        MUST(MPI_Win_fence(MPI_MODE_NOSUCCEED, exposed));
+        MUST(MPI_Win_fence(0, exposed));
         EXPECT_HOLDS(got, key_of(1, static_cast<uint64_t>(rank)), bytes);
-        std::vector<char> wanted(2 * bytes + 64, static_cast<char>(guard_byte));
+        std::vector<char> wanted(largest + 64, static_cast<char>(guard_byte));
         write_pattern(key_of(1, static_cast<uint64_t>(previous())), wanted.data() + 32, bytes);
         std::string why;
         EXPECT(exposed.memory().holds(wanted, &why), "%s to %s, %zu bytes: %s", to_string(origin), to_string(target),
                bytes, why.c_str());
+        MUST(MPI_Win_fence(0, exposed));
       }
     }
   }
