@@ -14,6 +14,7 @@
 #include "mpi/communicator.h"
 #include "mpi/front.h"
 #include "mpi/request.h"
+#include "mpi/service_thread.h"
 #include "mpi/window_access.h"
 #include "transport/peer.h"
 
@@ -43,6 +44,7 @@ void enter_registry(const std::shared_ptr<Window>& window) {
   if (!window->served()) return;
   // Others may need this rank's progress: completion calls poll from now on.
   engine().keep_busy(1);
+  note_served_window(1);
   ++detail::windows_served;
   registry().served.push_back(window);
 }
@@ -53,6 +55,7 @@ void leave_registry(const Window& window) {
   --detail::windows_open;
   if (!window.served()) return;
   engine().keep_busy(-1);
+  note_served_window(-1);
   --detail::windows_served;
   std::erase_if(registry().served, [&](const auto& one) { return one.get() == &window; });
 }

@@ -168,7 +168,7 @@ RANK_TEST(rma, every_operation_on_every_type, 1) {
 }
 
 RANK_TEST(rma, accumulates_of_columns, 1) {
-  constexpr int rows = 700, columns = 3;
+  constexpr int rows = 200, columns = 3;
   MPI_Datatype column;
   MUST(MPI_Type_vector(rows, 1, columns, MPI_LONG, &column));
   MUST(MPI_Type_commit(&column));

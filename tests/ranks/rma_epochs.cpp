@@ -132,6 +132,29 @@ RANK_TEST(rma_epochs, shared_locks_and_lock_all, 2) {
   }
 }
 
+// A target is changed while it makes no call of MPI: by those who reach its memory, or by its service thread.
+RANK_TEST(rma_passive, targets_that_compute_are_reached, 2) {
+  if (host_oracle) return;
+  SharedFlags flags;
+  Exposed exposed(Place::device, 5000);
+  Memory mine(Place::device, 5000), old(Place::host, 8);
+  if (rank == 0) {
+    mine.fill(key_of(31));
+    const Memory one = memory_of(Place::host, std::vector<long>{1});
+    for (int target = 1; target < size; ++target) {
+      MUST(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, exposed));
+      MUST(MPI_Put(mine, 5000, MPI_BYTE, target, 0, 5000, MPI_BYTE, exposed));
+      MUST(MPI_Win_flush(target, exposed));
+      MUST(MPI_Fetch_and_op(one, old, MPI_LONG, target, 0, MPI_NO_OP, exposed));
+      MUST(MPI_Win_unlock(target, exposed));
+    }
+    flags.raise(1);
+  } else {
+    flags.await(1);
+    EXPECT_HOLDS(exposed.memory(), key_of(31), 5000);
+  }
+}
+
 // The origin is in a passive epoch while its target waits for it in calls of all kinds.
 RANK_TEST(rma_epochs, targets_need_not_call_for_the_window, 2) {
   constexpr int count = 200000;
