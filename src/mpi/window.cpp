@@ -145,15 +145,20 @@ bool Window::share_words(const std::vector<Target>& all) {
   return static_cast<bool>(words_memory_);
 }
 
+// What cannot be mapped now is served as long as the window lives: accumulates would overtake each other if it were
+// reached later.
 bool Window::map_targets() {
   device_ = target(rank_).device >= 0 ? target(rank_).device : device::device_in_use();
-  bool all = true;
   for (int member = 0; member < size(); ++member) {
-    char* address = nullptr;
-    int device = -1;
-    if (target(member).size > 0) all &= reach(member, -1, &address, &device);
+    const Target& wanted = target(member);
+    bool reached = member == rank_ || wanted.size == 0;
+    if (!reached && wanted.shown && device_ >= 0 && node_ranks_[static_cast<size_t>(member)] >= 0) {
+      std::lock_guard lock(engine().mutex());
+      reached = map(member, device_) != nullptr;
+    }
+    direct_.push_back(reached);
   }
-  return all;
+  return std::find(direct_.begin(), direct_.end(), false) == direct_.end();
 }
 
 int Window::create(void* base, MPI_Aint size, int disp_unit, int flavor, bool owned, MPI_Info info, MPI_Comm comm,
@@ -209,7 +214,7 @@ int Window::create(void* base, MPI_Aint size, int disp_unit, int flavor, bool ow
     window->own_words_ = std::vector<rma::TargetWords>(1);
     std::fill(window->node_ranks_.begin(), window->node_ranks_.end(), -1);
   }
-  both[1] = !window->dynamic() && window->map_targets();
+  both[1] = window->map_targets() && !window->dynamic();
   agree(1);
   window->served_ = !agreed[1] && ranks > 1;
   if (window->served_) window->service_.emplace(*window);
@@ -225,7 +230,7 @@ int Window::barrier() {
   if (std::find(node_ranks_.begin(), node_ranks_.end(), -1) == node_ranks_.end()) {
     const uint64_t number = words(rank_)->barriers.fetch_add(1, std::memory_order_acq_rel) + 1;
     int member = 0;
-    poll_until("ranks to come to a fence, or to free it", [&] {
+    poll_until("the fence, or the end,", member, [&] {
       while (member < size() && words(member)->barriers.load(std::memory_order_acquire) >= number) ++member;
       return member == size();
     });
@@ -238,7 +243,7 @@ int Window::free(MPI_Win* win) {
   int result = complete(-1);
   if (result != MPI_SUCCESS) result = raise(result);
   barrier();
-  poll_until("the answers of others", [&] { return !service_ || service_->idle(); });
+  poll_until("answers", -1, [&] { return !service_ || service_->idle(); });
   leave_registry(*this);
   {
     std::lock_guard lock(engine().mutex());
@@ -266,8 +271,24 @@ const void* Window::attribute(int keyval) const {
   return nullptr;
 }
 
-void Window::complain(const char* what) const {
-  log_line(LogLevel::warn, "rank %d of a window of %d still waits for %s", rank_, size(), what);
+int Window::query(int rank, MPI_Aint* size, int* disp_unit, void** base) {
+  if (dynamic()) return MPI_ERR_RMA_FLAVOR;
+  if (rank == MPI_PROC_NULL)
+    for (rank = 0; rank + 1 < this->size() && target(rank).size == 0;) ++rank;
+  if (rank < 0 || rank >= this->size()) return MPI_ERR_RANK;
+  *size = static_cast<MPI_Aint>(target(rank).size);
+  *disp_unit = static_cast<int>(target(rank).disp_unit);
+  char* address = nullptr;
+  int device = -1;
+  *base = target(rank).size > 0 && reach(rank, device_, &address, &device) && (rank == rank_ || device == device_)
+              ? address
+              : nullptr;
+  return MPI_SUCCESS;
+}
+
+void Window::complain(const char* what, int whom) const {
+  const std::string rank = whom >= 0 ? " of rank " + std::to_string(whom) : "";
+  log_line(LogLevel::warn, "rank %d of a window of %d ranks still waits for %s%s", rank_, size(), what, rank.c_str());
 }
 
 int Window::raise(int code) const {
@@ -279,7 +300,8 @@ int Window::raise(int code) const {
 
 int Window::attach(void* base, MPI_Aint size) {
   std::lock_guard lock(engine().mutex());
-  if (size > 0) attached_[reinterpret_cast<uintptr_t>(base)] = static_cast<uint64_t>(size);
+  if (size > 0)
+    attached_[reinterpret_cast<uintptr_t>(base)] = {static_cast<uint64_t>(size), device::classify(base).id};
   return MPI_SUCCESS;
 }
 
@@ -293,7 +315,10 @@ bool Window::attached(int64_t low, int64_t high) const {
   auto found = attached_.upper_bound(static_cast<uint64_t>(low));
   if (found == attached_.begin()) return false;
   --found;
-  return static_cast<uint64_t>(high) - found->first <= found->second;
+  const auto& [base, region] = *found;
+  // The program may have freed device memory, and have other memory there.
+  return static_cast<uint64_t>(high) - base <= region.size &&
+         device::classify(reinterpret_cast<void*>(base)).id == region.id;
 }
 
 // ---- Targets -------------------------------------------------------------------------------------------------
@@ -310,7 +335,7 @@ const Window::Mapped* Window::map(int target, int device) {
   Mapped mapped{{}, device};
   if (transport::reach(*engine().node(), node_ranks_[static_cast<size_t>(target)], wanted.device, &mapped.device,
                        wanted.memory, &mapped.memory) != node::Reason::none)
-    return device == device_ || device_ < 0 ? nullptr : map(target, device_);
+    return device == device_ ? nullptr : map(target, device_);
   return &mapped_.emplace(std::pair(target, device), std::move(mapped)).first->second;
 }
 
@@ -321,9 +346,8 @@ bool Window::reach(int target, int device, char** address, int* reached_by) {
     *reached_by = wanted.device;
     return true;
   }
-  if (wanted.device < 0 || !wanted.shown || node_ranks_[static_cast<size_t>(target)] < 0) return false;
+  if (!direct_[static_cast<size_t>(target)]) return false;
   if (device < 0) device = device_;
-  if (device < 0) return false;
   std::lock_guard lock(engine().mutex());
   const Mapped* mapped = map(target, device);
   if (!mapped) return false;
@@ -397,7 +421,7 @@ bool Window::any_pending(int target) const {
 int Window::complete(int target) {
   int error = MPI_SUCCESS;
   device::start_enqueued();
-  poll_until("its accesses", [&] {
+  poll_until("accesses to memory", target, [&] {
     advance();
     if (any_pending(target)) return false;
     error = std::exchange(error_, MPI_SUCCESS);

@@ -65,6 +65,8 @@ class Window {
   bool served() const { return served_; }
   // MPI_WIN_BASE and its like; null for keys that are not of windows.
   const void* attribute(int keyval) const;
+  // As MPI_Win_shared_query: the base is null where this rank's GPU does not reach it.
+  int query(int rank, MPI_Aint* size, int* disp_unit, void** base);
   // Raises it through the window's handler.
   int raise(int code) const;
 
@@ -103,9 +105,10 @@ class Window {
   // With the engine's lock.
   void advance();
 
-  // Calls `done` with the engine's lock, and makes progress, until it says so. `what` is waited for, for the log.
+  // Calls `done` with the engine's lock, and makes progress, until it says so. The log is told what it is, and
+  // of which rank (-1: of any).
   template <class Done>
-  void poll_until(const char* what, const Done& done) {
+  void poll_until(const char* what, const int& whom, const Done& done) {
     Patience patience;
     for (Backoff backoff;; backoff.pause()) {
       {
@@ -113,7 +116,7 @@ class Window {
         if (done()) return;
       }
       engine().progress();
-      if (patience.is_over()) complain(what);
+      if (patience.is_over()) complain(what, whom);
     }
   }
 
@@ -135,7 +138,7 @@ class Window {
   std::vector<int> members_of(MPI_Group group) const;
   bool any_pending(int target) const;
   int barrier();
-  void complain(const char* what) const;
+  void complain(const char* what, int whom) const;
 
   MPI_Win handle_ = MPI_WIN_NULL;
   MPI_Comm comm_ = MPI_COMM_NULL;  // our own
@@ -153,10 +156,14 @@ class Window {
   std::vector<rma::TargetWords> own_words_;  // where none can be shared
   std::vector<int> place_of_words_;          // of each member, in the memory of this node; -1
 
+  std::vector<bool> direct_;                      // of each member
   std::map<std::pair<int, int>, Mapped> mapped_;  // by target and the device it was wanted for
   int device_ = -1;                               // for which targets were mapped at the creation
 
-  std::map<uint64_t, uint64_t> attached_;  // base and size
+  struct Region {
+    uint64_t size, id;  // the driver's, of its memory
+  };
+  std::map<uint64_t, Region> attached_;  // by base
 
   std::optional<WindowService> service_;
   std::list<std::shared_ptr<Access>> pending_;

@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "device/classify.h"
 #include "mpi/between_nodes.h"
+#include "mpi/communicator.h"
 #include "mpi/front.h"
 #include "mpi/meeting_point.h"
 #include "mpi/record.h"
@@ -54,20 +55,38 @@ int create(void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Com
   return host();
 }
 
-bool wants_device_memory(MPI_Info info) {
-  if (!device::runtime() || !options().gpu_support) return false;
-  char kinds[MPI_MAX_INFO_VAL + 1] = "";
+std::string value_of(MPI_Info info, const char* key) {
+  char value[MPI_MAX_INFO_VAL + 1] = "";
   int found = 0;
-  if (info != MPI_INFO_NULL) PMPI_Info_get(info, "mpi_memory_alloc_kinds", MPI_MAX_INFO_VAL, kinds, &found);
-  return found ? names_device_memory_only(kinds) : options().win_allocate == "device";
+  if (info != MPI_INFO_NULL) PMPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
+  return found ? value : "";
+}
+
+bool wants_device_memory(MPI_Info info, int flavor) {
+  if (!device::runtime() || !options().gpu_support) return false;
+  const std::string kinds = value_of(info, "mpi_memory_alloc_kinds");
+  if (kinds.empty()) return flavor == MPI_WIN_FLAVOR_ALLOCATE && options().win_allocate == "device";
+  if (!names_device_memory_only(kinds)) return false;
+  if (flavor == MPI_WIN_FLAVOR_ALLOCATE || value_of(info, "alloc_shared_noncontig") == "true") return true;
+  log_line(LogLevel::info, "MPI_Win_allocate_shared gives device memory with alloc_shared_noncontig only");
+  return false;
+}
+
+bool share_a_node(MPI_Comm comm) {
+  int size = 0;
+  PMPI_Comm_size(comm, &size);
+  for (int rank = 0; rank < size; ++rank)
+    if (!engine().node() || engine().node()->node_rank_of_world(rank_in_world(comm, rank)) < 0) return false;
+  return true;
 }
 
 template <class Host>
-int allocate(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win,
+int allocate(MPI_Aint size, MPI_Aint disp_unit, int flavor, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win,
              const Host& host) {
   if (!may_be_ours(size, disp_unit, comm)) return host();
   prepare(comm);
-  const bool wanted = wants_device_memory(info);
+  const bool wanted =
+      wants_device_memory(info, flavor) && (flavor == MPI_WIN_FLAVOR_ALLOCATE || share_a_node(comm));
   void* memory = nullptr;
   if (agreed(comm, wanted)) {
     int device = 0;
@@ -76,13 +95,12 @@ int allocate(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, vo
                                                      runtime->current_device(&device) == device::Error::none)
       error = size > 0 ? runtime->allocate(device, static_cast<size_t>(size), &memory) : device::Error::none;
     if (!agreed(comm, error != device::Error::none)) {
-      const int result = Window::create(memory, size, static_cast<int>(disp_unit), MPI_WIN_FLAVOR_ALLOCATE, memory,
-                                        info, comm, win);
+      const int result = Window::create(memory, size, static_cast<int>(disp_unit), flavor, memory, info, comm, win);
       if (result == MPI_SUCCESS) *static_cast<void**>(baseptr) = memory;
       return result;
     }
     if (memory) device::runtime()->free(memory);
-    log_line(LogLevel::warn, "MPI_Win_allocate: not all ranks have the device memory, so the window is of host memory");
+    log_line(LogLevel::warn, "not all ranks can allocate the device memory of a window, so it is of host memory");
   }
   Parked parked;
   return host();
@@ -135,15 +153,38 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_create_c(void* base, MPI_Aint size, MPI_A
 extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
                                                 void* baseptr, MPI_Win* win) {
   CallRecord record(Function::Win_allocate);
-  return allocate(size, disp_unit, info, comm, baseptr, win,
+  return allocate(size, disp_unit, MPI_WIN_FLAVOR_ALLOCATE, info, comm, baseptr, win,
                   [&] { return real.Win_allocate(size, disp_unit, info, comm, baseptr, win); });
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm,
                                                   void* baseptr, MPI_Win* win) {
   CallRecord record(Function::Win_allocate_c);
-  return allocate(size, disp_unit, info, comm, baseptr, win,
+  return allocate(size, disp_unit, MPI_WIN_FLAVOR_ALLOCATE, info, comm, baseptr, win,
                   [&] { return real.Win_allocate_c(size, disp_unit, info, comm, baseptr, win); });
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
+                                                       void* baseptr, MPI_Win* win) {
+  CallRecord record(Function::Win_allocate_shared);
+  return allocate(size, disp_unit, MPI_WIN_FLAVOR_SHARED, info, comm, baseptr, win,
+                  [&] { return real.Win_allocate_shared(size, disp_unit, info, comm, baseptr, win); });
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
+                                                         MPI_Comm comm, void* baseptr, MPI_Win* win) {
+  CallRecord record(Function::Win_allocate_shared_c);
+  return allocate(size, disp_unit, MPI_WIN_FLAVOR_SHARED, info, comm, baseptr, win,
+                  [&] { return real.Win_allocate_shared_c(size, disp_unit, info, comm, baseptr, win); });
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Win_shared_query(MPI_Win win, int rank, MPI_Aint* size, int* disp_unit,
+                                                    void* baseptr) {
+  CallRecord record(Function::Win_shared_query);
+  return on_window(
+      win,
+      [&](Window& window) { return window.query(rank, size, disp_unit, static_cast<void**>(baseptr)); },
+      [&] { return real.Win_shared_query(win, rank, size, disp_unit, baseptr); });
 }
 
 // Nobody knows yet what will be attached.

@@ -42,7 +42,7 @@ int Window::may_access(int target) {
       return MPI_ERR_RMA_SYNC;
     }
   }
-  if (posted) poll_until("a post", [&] { return over(posted); });
+  if (posted) poll_until("the post", target, [&] { return over(posted); });
   if (acquire_now && !acquire(target, false)) return MPI_ERR_OTHER;
   return MPI_SUCCESS;
 }
@@ -102,7 +102,7 @@ int Window::end_access() {
     if (!started_) return MPI_ERR_RMA_SYNC;
   }
   const int error = complete(-1);
-  poll_until("posts", [&] {
+  poll_until("posts", -1, [&] {
     return std::all_of(started_->begin(), started_->end(), [](auto& entry) { return over(&entry.second); });
   });
   std::vector<MPI_Request> told;
@@ -112,7 +112,7 @@ int Window::end_access() {
       real.Isend(nullptr, 0, MPI_BYTE, target, tag_complete, comm_, &told.emplace_back());
     started_.reset();
   }
-  poll_until("targets", [&] { return std::all_of(told.begin(), told.end(), [](auto& one) { return over(&one); }); });
+  poll_until("its targets", -1, [&] { return std::all_of(told.begin(), told.end(), [](auto& one) { return over(&one); }); });
   return error;
 }
 
@@ -130,7 +130,7 @@ int Window::wait_exposure() {
   Patience patience;
   for (Backoff backoff; !here && result == MPI_SUCCESS; backoff.pause()) {
     result = test_exposure(&here);
-    if (patience.is_over()) complain("the origins of its exposure epoch");
+    if (patience.is_over()) complain("the origins of its exposure epoch", -1);
   }
   return result;
 }
@@ -140,7 +140,7 @@ int Window::wait_exposure() {
 bool Window::acquire(int target, bool exclusive) {
   if (rma::TargetWords* shared = words(target)) {
     const uint32_t ticket = shared->lock.draw();
-    poll_until("a lock", [&] { return shared->lock.enter(ticket, exclusive); });
+    poll_until("the lock", target, [&] { return shared->lock.enter(ticket, exclusive); });
   } else {
     ask_and_wait(target, rma::Request::lock, exclusive);
   }
@@ -166,7 +166,7 @@ void Window::ask_and_wait(int target, rma::Request kind, bool exclusive) {
     service_->ask(target, rma::make_request(header, {nullptr, 0}, 0, 0, 0),
                   [&](const rma::Message&) { answered = true; });
   }
-  poll_until("a lock of a rank that serves it", [&] {
+  poll_until("the lock", target, [&] {
     service_->advance();
     return answered;
   });

@@ -74,6 +74,60 @@ RANK_TEST(windows_kinds, allocated_device_memory, 1) {
   MUST(MPI_Win_free(&window));
 }
 
+// What a rank is told of another one's memory can be used where the simulated GPU maps it.
+RANK_TEST(windows_kinds, shared_device_memory, 1) {
+  if (host_oracle) return;
+  MPI_Info info = info_of("mpi_memory_alloc_kinds", "cuda:device");
+  MUST(MPI_Info_set(info, "alloc_shared_noncontig", "true"));
+  long* base = nullptr;
+  MPI_Win window;
+  const MPI_Aint bytes = 8 * (100 + rank);
+  MUST(MPI_Win_allocate_shared(bytes, 8, info, MPI_COMM_WORLD, &base, &window));
+  MUST(MPI_Info_free(&info));
+  const std::vector<long> mine(100 + static_cast<size_t>(rank), 70 + rank);
+  copy(base, mine.data(), static_cast<size_t>(bytes));
+  MUST(MPI_Win_fence(0, window));
+  for (int other = 0; other < size; ++other) {
+    MPI_Aint told = 0;
+    int unit = 0;
+    long* there = nullptr;
+    MUST(MPI_Win_shared_query(window, other, &told, &unit, &there));
+    EXPECT(told == 8 * (100 + other) && unit == 8, "rank %d has %td bytes", other, told);
+    EXPECT(other != rank || there == base, "another base");
+    if (!there) continue;
+    long value = 0;
+    copy(&value, there + 99, sizeof value);
+    EXPECT(value == 70 + other, "rank %d shows %ld", other, value);
+  }
+  MUST(MPI_Win_fence(0, window));
+  MUST(MPI_Win_free(&window));
+}
+
+// Device memory that is freed while it is attached is out of reach, also for what is allocated in its place.
+RANK_TEST(windows_kinds, attached_memory_that_is_freed, 2) {
+  if (host_oracle) return;
+  MPI_Win window;
+  MUST(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  MUST(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  void* memory = allocate(Place::device, 4096);
+  MUST(MPI_Win_attach(window, memory, 4096));
+  MPI_Aint mine, theirs;
+  MUST(MPI_Get_address(memory, &mine));
+  MUST(MPI_Sendrecv(&mine, 1, MPI_AINT, previous(), 6, &theirs, 1, MPI_AINT, next(), 6, MPI_COMM_WORLD,
+                    MPI_STATUS_IGNORE));
+  deallocate(Place::device, memory);
+  Memory other(Place::device, 4096);
+  MUST(MPI_Barrier(MPI_COMM_WORLD));
+  const Memory values = memory_of(Place::device, std::vector<long>(512, 3));
+  MUST(MPI_Win_lock(MPI_LOCK_SHARED, next(), 0, window));
+  expect_out_of_range(values, 512, theirs, window);
+  MUST(MPI_Win_unlock(next(), window));
+  MUST(MPI_Barrier(MPI_COMM_WORLD));
+  std::string why;
+  EXPECT(other.holds(std::vector<char>(4096, static_cast<char>(guard_byte)), &why), "%s", why.c_str());
+  MUST(MPI_Win_free(&window));
+}
+
 RANK_TEST(windows_kinds, attached_memory, 2) {
   constexpr int count = 3000;
   for (Place place : host_and_device) {

@@ -793,12 +793,9 @@ FAIRLEAD_ENTRIES(Win_allocate_shared, win_allocate_shared, WIN_ALLOCATE_SHARED, 
                  Integer* disp_unit, Integer* info, Integer* comm, void* baseptr, Integer* win,
                  Integer* ierror),
                  (size, disp_unit, info, comm, baseptr, win, ierror)) {
-  CallRecord record(Function::Win_allocate_shared);
-  if (!watching()) return host(size, disp_unit, info, comm, baseptr, win, ierror);
-  await_turn(Comm::from(comm));
-  gather_before(Comm::from(comm));
-  Parked parked;
-  host(size, disp_unit, info, comm, baseptr, win, ierror);
+  if (only_looks_on()) return host(size, disp_unit, info, comm, baseptr, win, ierror);
+  report(ierror, MPI_Win_allocate_shared(*size, *disp_unit, Info::from(info), Comm::from(comm), baseptr,
+      MadeWin(win)));
 }
 
 FAIRLEAD_ENTRIES(Win_create_dynamic, win_create_dynamic, WIN_CREATE_DYNAMIC, (Integer* info, Integer* comm,

@@ -479,26 +479,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Lookup_name(const char* service_name, MPI_Inf
   return real.Lookup_name(service_name, info, port_name);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info,
-    MPI_Comm comm, void* baseptr, MPI_Win* win) {
-  CallRecord record(Function::Win_allocate_shared);
-  if (!watching()) return real.Win_allocate_shared(size, disp_unit, info, comm, baseptr, win);
-  await_turn(comm);
-  gather_before(comm);
-  Parked parked;
-  return real.Win_allocate_shared(size, disp_unit, info, comm, baseptr, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
-    MPI_Comm comm, void* baseptr, MPI_Win* win) {
-  CallRecord record(Function::Win_allocate_shared_c);
-  if (!watching()) return real.Win_allocate_shared_c(size, disp_unit, info, comm, baseptr, win);
-  await_turn(comm);
-  gather_before(comm);
-  Parked parked;
-  return real.Win_allocate_shared_c(size, disp_unit, info, comm, baseptr, win);
-}
-
 extern "C" FAIRLEAD_EXPORT int MPI_Win_set_info(MPI_Win win, MPI_Info info) {
   CallRecord record(Function::Win_set_info);
   if (!watching()) return real.Win_set_info(win, info);
