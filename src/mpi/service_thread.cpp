@@ -56,8 +56,9 @@ void allow_service_thread(bool threads) {
   if (!service_thread_wanted()) return;
   service().allowed = threads;
   if (!threads)
-    log_line(LogLevel::warn, "FAIRLEAD_RMA_THREAD is on, but this MPI does not give MPI_THREAD_MULTIPLE; targets "
-                             "are served in calls of MPI only");
+    log_line(LogLevel::warn,
+             "FAIRLEAD_RMA_THREAD is on, but this MPI does not give MPI_THREAD_MULTIPLE; targets "
+             "are served in calls of MPI only");
 }
 
 void note_served_window(int change) {

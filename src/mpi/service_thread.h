@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FAIRLEAD_RMA_THREAD: a thread that makes progress while there are served windows, so that targets answer while
-// their program computes or sits in the host MPI. It calls the host MPI, which must give MPI_THREAD_MULTIPLE; that is
-// asked for in MPI_Init.
+// FAIRLEAD_RMA_THREAD: a thread that makes progress while there are served windows, so that targets answer
+// while their program computes or sits in the host MPI. It calls the host MPI, which must give
+// MPI_THREAD_MULTIPLE; that is asked for in MPI_Init.
 
 #pragma once
 

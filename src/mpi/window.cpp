@@ -108,7 +108,8 @@ void detail::gather_members(MPI_Comm comm) {
   if (known && size > 1) poll_host([&](MPI_Request* request) { return real.Ibarrier(comm, request); });
 }
 
-// ---- Creation ----------------------------------------------------------------------------------------------
+// ---- Creation
+// ----------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -130,7 +131,8 @@ void Window::show_memory(Target* mine, const std::vector<int>& node_ranks) {
                                    static_cast<uint64_t>(mine->size), &mine->memory);
 }
 
-// The words of the targets of this node lie in memory of the first of its ranks. False where it cannot be had.
+// The words of the targets of this node lie in memory of the first of its ranks. False where it cannot be
+// had.
 bool Window::share_words(const std::vector<Target>& all) {
   int first = -1, places = 0;
   for (int member = 0; member < size(); ++member) {
@@ -140,13 +142,14 @@ bool Window::share_words(const std::vector<Target>& all) {
   }
   if (first < 0) return false;
   if (first != rank_ && all[static_cast<size_t>(first)].words_fd >= 0)
-    words_memory_ = node::SharedMemory::open(all[static_cast<size_t>(first)].pid, all[static_cast<size_t>(first)].words_fd,
+    words_memory_ = node::SharedMemory::open(all[static_cast<size_t>(first)].pid,
+                                             all[static_cast<size_t>(first)].words_fd,
                                              static_cast<size_t>(places) * sizeof(rma::TargetWords));
   return static_cast<bool>(words_memory_);
 }
 
-// What cannot be mapped now is served as long as the window lives: accumulates would overtake each other if it were
-// reached later.
+// What cannot be mapped now is served as long as the window lives: accumulates would overtake each other if
+// it were reached later.
 bool Window::map_targets() {
   device_ = target(rank_).device >= 0 ? target(rank_).device : device::device_in_use();
   for (int member = 0; member < size(); ++member) {
@@ -161,8 +164,8 @@ bool Window::map_targets() {
   return std::find(direct_.begin(), direct_.end(), false) == direct_.end();
 }
 
-int Window::create(void* base, MPI_Aint size, int disp_unit, int flavor, bool owned, MPI_Info info, MPI_Comm comm,
-                   MPI_Win* win) {
+int Window::create(void* base, MPI_Aint size, int disp_unit, int flavor, bool owned, MPI_Info info,
+                   MPI_Comm comm, MPI_Win* win) {
   std::shared_ptr<Window> window(new Window);
   window->flavor_ = flavor;
   window->base_ = base;
@@ -171,7 +174,8 @@ int Window::create(void* base, MPI_Aint size, int disp_unit, int flavor, bool ow
   window->owned_ = owned ? base : nullptr;
   {
     Parked parked;
-    if (int result = real.Win_create(nullptr, 0, 1, info, comm, &window->handle_); result != MPI_SUCCESS) return result;
+    if (int result = real.Win_create(nullptr, 0, 1, info, comm, &window->handle_); result != MPI_SUCCESS)
+      return result;
     if (int result = real.Comm_dup(comm, &window->comm_); result != MPI_SUCCESS) return result;
   }
   int ranks = 1;
@@ -197,8 +201,8 @@ int Window::create(void* base, MPI_Aint size, int disp_unit, int flavor, bool ow
     mine.words_fd = window->words_memory_.fd();
   }
   poll_host([&](MPI_Request* request) {
-    return real.Iallgather(&mine, sizeof mine, MPI_BYTE, window->targets_.data(), sizeof mine, MPI_BYTE, window->comm_,
-                           request);
+    return real.Iallgather(&mine, sizeof mine, MPI_BYTE, window->targets_.data(), sizeof mine, MPI_BYTE,
+                           window->comm_, request);
   });
   // All ranks share words with their nodes, or none does. What a rank does not reach is served, also if other
   // ranks reach it.
@@ -280,15 +284,17 @@ int Window::query(int rank, MPI_Aint* size, int* disp_unit, void** base) {
   *disp_unit = static_cast<int>(target(rank).disp_unit);
   char* address = nullptr;
   int device = -1;
-  *base = target(rank).size > 0 && reach(rank, device_, &address, &device) && (rank == rank_ || device == device_)
-              ? address
-              : nullptr;
+  *base =
+      target(rank).size > 0 && reach(rank, device_, &address, &device) && (rank == rank_ || device == device_)
+          ? address
+          : nullptr;
   return MPI_SUCCESS;
 }
 
 void Window::complain(const char* what, int whom) const {
   const std::string rank = whom >= 0 ? " of rank " + std::to_string(whom) : "";
-  log_line(LogLevel::warn, "rank %d of a window of %d ranks still waits for %s%s", rank_, size(), what, rank.c_str());
+  log_line(LogLevel::warn, "rank %d of a window of %d ranks still waits for %s%s", rank_, size(), what,
+           rank.c_str());
 }
 
 int Window::raise(int code) const {
@@ -296,7 +302,8 @@ int Window::raise(int code) const {
   return code;
 }
 
-// ---- Dynamic windows -----------------------------------------------------------------------------------------
+// ---- Dynamic windows
+// -----------------------------------------------------------------------------------------
 
 int Window::attach(void* base, MPI_Aint size) {
   std::lock_guard lock(engine().mutex());
@@ -321,11 +328,13 @@ bool Window::attached(int64_t low, int64_t high) const {
          device::classify(reinterpret_cast<void*>(base)).id == region.id;
 }
 
-// ---- Targets -------------------------------------------------------------------------------------------------
+// ---- Targets
+// -------------------------------------------------------------------------------------------------
 
 rma::TargetWords* Window::words(int target) {
   if (node_ranks_[static_cast<size_t>(target)] < 0) return target == rank_ ? own_words_.data() : nullptr;
-  return reinterpret_cast<rma::TargetWords*>(words_memory_.data()) + place_of_words_[static_cast<size_t>(target)];
+  return reinterpret_cast<rma::TargetWords*>(words_memory_.data()) +
+         place_of_words_[static_cast<size_t>(target)];
 }
 
 // A mapping serves work on one device. Where it cannot be had for the origin's, the one of the creation does.
@@ -333,8 +342,8 @@ const Window::Mapped* Window::map(int target, int device) {
   const Target& wanted = targets_[static_cast<size_t>(target)];
   if (auto found = mapped_.find({target, device}); found != mapped_.end()) return &found->second;
   Mapped mapped{{}, device};
-  if (transport::reach(*engine().node(), node_ranks_[static_cast<size_t>(target)], wanted.device, &mapped.device,
-                       wanted.memory, &mapped.memory) != node::Reason::none)
+  if (transport::reach(*engine().node(), node_ranks_[static_cast<size_t>(target)], wanted.device,
+                       &mapped.device, wanted.memory, &mapped.memory) != node::Reason::none)
     return device == device_ ? nullptr : map(target, device_);
   return &mapped_.emplace(std::pair(target, device), std::move(mapped)).first->second;
 }
@@ -356,7 +365,8 @@ bool Window::reach(int target, int device, char** address, int* reached_by) {
   return true;
 }
 
-// ---- Accesses ------------------------------------------------------------------------------------------------
+// ---- Accesses
+// ------------------------------------------------------------------------------------------------
 
 int Window::start(const std::shared_ptr<Access>& access) {
   const int target = access->target();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A window some of whose memory is device memory, or may become it: all of its targets are Fairlead's, and the
-// handle that the program holds is a window of the host MPI without memory, which keeps the name, the group, the
-// info and the error handler. A window of host memory alone is the host MPI's and not known here.
+// A window some of whose memory is device memory, or may become it: all of its targets are Fairlead's, and
+// the handle that the program holds is a window of the host MPI without memory, which keeps the name, the
+// group, the info and the error handler. A window of host memory alone is the host MPI's and not known here.
 //
-// A target is *direct* where this process reaches its memory: its own, or device memory of this node that it has
-// mapped. Other targets are *served*: they are asked by messages (window_service.h) and act on their own memory
-// whenever they make progress.
+// A target is *direct* where this process reaches its memory: its own, or device memory of this node that it
+// has mapped. Other targets are *served*: they are asked by messages (window_service.h) and act on their own
+// memory whenever they make progress.
 //
 // Members are guarded by the engine's lock, except those that never change after the creation.
 
@@ -105,8 +105,8 @@ class Window {
   // With the engine's lock.
   void advance();
 
-  // Calls `done` with the engine's lock, and makes progress, until it says so. The log is told what it is, and
-  // of which rank (-1: of any).
+  // Calls `done` with the engine's lock, and makes progress, until it says so. The log is told what it is,
+  // and of which rank (-1: of any).
   template <class Done>
   void poll_until(const char* what, const int& whom, const Done& done) {
     Patience patience;
@@ -174,7 +174,7 @@ class Window {
     bool held = false;  // not with MPI_MODE_NOCHECK
   };
   bool fenced_ = false;
-  std::optional<std::map<int, MPI_Request>> started_;   // what says that a target has posted
+  std::optional<std::map<int, MPI_Request>> started_;  // what says that a target has posted
 
   std::optional<std::vector<MPI_Request>> exposed_;
   std::map<int, Locked> locked_;

@@ -64,10 +64,10 @@ bool OriginBuffer::finish() {
   if (!kept_) return true;
   const void* first = static_cast<const char*>(unpacked_.address) + layout_.first;
   const int device = device::device_at(first);
-  const bool done = device >= 0 ? unpack_to_device(packed_.data(), layout_.bytes, unpacked_.address, unpacked_.count,
-                                                   kept_->get(), layout_, device)
-                                : unpack_host(packed_.data(), layout_.bytes, unpacked_.address, unpacked_.count,
-                                              kept_->get(), layout_);
+  const bool done = device >= 0 ? unpack_to_device(packed_.data(), layout_.bytes, unpacked_.address,
+                                                   unpacked_.count, kept_->get(), layout_, device)
+                                : unpack_host(packed_.data(), layout_.bytes, unpacked_.address,
+                                              unpacked_.count, kept_->get(), layout_);
   kept_.reset();
   return done;
 }
@@ -97,8 +97,8 @@ bool combination_of(MPI_Op op, MPI_Datatype element, Combination* combination) {
     const auto extent = static_cast<uint64_t>(extent_of(element));
     for (uint64_t at = 0; at < count; at += at_once) {
       const int some = static_cast<int>(std::min(at_once, count - at));
-      if (real.Reduce_local(static_cast<const char*>(from) + at * extent, static_cast<char*>(into) + at * extent, some,
-                            element, op) != MPI_SUCCESS)
+      if (real.Reduce_local(static_cast<const char*>(from) + at * extent,
+                            static_cast<char*>(into) + at * extent, some, element, op) != MPI_SUCCESS)
         return false;
     }
     return true;
@@ -114,16 +114,19 @@ bool take_ownership(rma::Ownership& ownership) {
     if (!patience.is_over()) continue;
     const uint64_t holder = ownership.holder();
     if (holder == 0) continue;
-    log_line(LogLevel::warn, "an accumulate still waits for process %llu, which accumulates into the same target",
+    log_line(LogLevel::warn,
+             "an accumulate still waits for process %llu, which accumulates into the same target",
              static_cast<unsigned long long>(holder));
     if (kill(static_cast<pid_t>(holder), 0) == 0 || errno != ESRCH) continue;
-    log_line(LogLevel::error, "process %llu died while it accumulated", static_cast<unsigned long long>(holder));
+    log_line(LogLevel::error, "process %llu died while it accumulated",
+             static_cast<unsigned long long>(holder));
     return false;
   }
   return true;
 }
 
-// ---- Accesses ----------------------------------------------------------------------------------------------
+// ---- Accesses
+// ----------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -133,8 +136,12 @@ template <class Handle>
 int number_of(Handle handle) {
   return static_cast<int>(reinterpret_cast<intptr_t>(handle));
 }
-int number_of_type(MPI_Datatype type) { return number_of(type); }
-int number_of_op(MPI_Op op) { return number_of(op); }
+int number_of_type(MPI_Datatype type) {
+  return number_of(type);
+}
+int number_of_op(MPI_Op op) {
+  return number_of(op);
+}
 #else
 int number_of_type(MPI_Datatype type) {
   return PMPI_Type_c2f(type);
@@ -202,7 +209,8 @@ int Access::make(const AccessCall& call, const Window& window, std::shared_ptr<A
 }
 
 datatype::View Access::layout_from(char* window) const {
-  void* buffer = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(window) + static_cast<uintptr_t>(at_target_));
+  void* buffer =
+      reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(window) + static_cast<uintptr_t>(at_target_));
   return layout_.contiguous ? datatype::View(buffer, bytes_) : layout_.view(buffer);
 }
 
@@ -251,22 +259,25 @@ void Access::accumulate(char* window, int device, rma::Ownership& ownership) {
   if (!take_ownership(ownership)) return fail(MPI_ERR_OTHER);
   if (kind_ == AccessKind::compare_and_swap) {
     std::vector<unsigned char> wanted(bytes_), old(bytes_);
-    const rma::Buffer new_value = rma::host_buffer(wanted.data(), bytes_), old_value = rma::host_buffer(old.data(), bytes_);
+    const rma::Buffer new_value = rma::host_buffer(wanted.data(), bytes_),
+                      old_value = rma::host_buffer(old.data(), bytes_);
     Error error = rma::transfer_now(new_value, 0, origin_.buffer(), 0, bytes_);
-    if (error == Error::none) error = rma::compare_and_swap(target, compare_.data(), wanted.data(), old.data());
+    if (error == Error::none)
+      error = rma::compare_and_swap(target, compare_.data(), wanted.data(), old.data());
     ownership.give_back();
     if (error == Error::none) error = rma::transfer_now(result_.buffer(), 0, old_value, 0, bytes_);
     note(error);
   } else {
     const bool fetches = kind_ == AccessKind::fetch;
-    note(rma::accumulate(combination_, target, 0, origin_.buffer(), 0, fetches ? &result_.buffer() : nullptr, 0,
-                         bytes_));
+    note(rma::accumulate(combination_, target, 0, origin_.buffer(), 0, fetches ? &result_.buffer() : nullptr,
+                         0, bytes_));
     ownership.give_back();
   }
   end();
 }
 
-// ---- Served ------------------------------------------------------------------------------------------------
+// ---- Served
+// ------------------------------------------------------------------------------------------------
 
 rma::Header Access::header() const {
   rma::Header header;
@@ -285,7 +296,8 @@ rma::Header Access::header() const {
 
 bool Access::ask(WindowService& service, const std::shared_ptr<Access>& self) {
   uint64_t piece = network::chunk_bytes();
-  if (accumulates()) piece = std::max(piece / combination_.element_bytes, uint64_t{1}) * combination_.element_bytes;
+  if (accumulates())
+    piece = std::max(piece / combination_.element_bytes, uint64_t{1}) * combination_.element_bytes;
   while (asked_ < bytes_ && service.may_ask(target_)) {
     const uint64_t at = asked_, length = std::min(piece, bytes_ - asked_);
     const bool reads = origin_.bytes() > 0;
@@ -319,7 +331,8 @@ void Access::take_answer(const rma::Message& answer, uint64_t at, uint64_t bytes
   if (answered_ == bytes_) end();
 }
 
-// ---- The calls ---------------------------------------------------------------------------------------------
+// ---- The calls
+// ---------------------------------------------------------------------------------------------
 
 namespace {
 

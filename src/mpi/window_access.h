@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One-sided accesses: the arguments of a call, whichever of the ten functions it is and in either count form, and
-// what becomes of them. The bytes of a direct target move at once, by a copy engine or a kernel of this process;
-// a served one is asked, by as many requests as the access has pieces.
+// One-sided accesses: the arguments of a call, whichever of the ten functions it is and in either count form,
+// and what becomes of them. The bytes of a direct target move at once, by a copy engine or a kernel of this
+// process; a served one is asked, by as many requests as the access has pieces.
 
 #pragma once
 
@@ -80,7 +80,8 @@ class Access {
   bool accumulates() const { return kind_ >= AccessKind::accumulate; }
 
   // On memory that this process reaches. An accumulate is over when this returns: it waits for the ownership,
-  // and comes without the engine's lock, the others with it. What is not `alone` may start together with others.
+  // and comes without the engine's lock, the others with it. What is not `alone` may start together with
+  // others.
   void start(char* window, int device, bool alone);
   void accumulate(char* window, int device, rma::Ownership& ownership);
   // Asks for the next pieces; false while there are more. With the engine's lock.
@@ -129,7 +130,8 @@ namespace detail {
 int access_ours(const AccessCall& call, const std::shared_ptr<Window>& window);
 
 // Device memory for a window of the host MPI: window_staged.cpp.
-using AccessInHost = std::function<int(const void* origin, const void* compare, void* result, MPI_Request* request)>;
+using AccessInHost =
+    std::function<int(const void* origin, const void* compare, void* result, MPI_Request* request)>;
 bool brings_device_memory(const AccessCall& call);
 int access_staged(const AccessCall& call, const AccessInHost& host);
 }  // namespace detail

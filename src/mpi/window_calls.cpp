@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of windows and of their epochs. Calls about a window of the host MPI go there; what was staged for
-// its accesses ends where they end (window_staged.h).
+// The functions of windows and of their epochs. Calls about a window of the host MPI go there; what was
+// staged for its accesses ends where they end (window_staged.h).
 
 #include "base/log.h"
 #include "base/options.h"
@@ -49,7 +49,8 @@ int create(void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Com
   prepare(comm);
   if (agreed(comm, size > 0 && is_device(base))) {
     if (!options().gpu_support) return refuse_device_memory(comm);
-    return Window::create(base, size, static_cast<int>(disp_unit), MPI_WIN_FLAVOR_CREATE, false, info, comm, win);
+    return Window::create(base, size, static_cast<int>(disp_unit), MPI_WIN_FLAVOR_CREATE, false, info, comm,
+                          win);
   }
   Parked parked;
   return host();
@@ -81,8 +82,8 @@ bool share_a_node(MPI_Comm comm) {
 }
 
 template <class Host>
-int allocate(MPI_Aint size, MPI_Aint disp_unit, int flavor, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win,
-             const Host& host) {
+int allocate(MPI_Aint size, MPI_Aint disp_unit, int flavor, MPI_Info info, MPI_Comm comm, void* baseptr,
+             MPI_Win* win, const Host& host) {
   if (!may_be_ours(size, disp_unit, comm)) return host();
   prepare(comm);
   const bool wanted =
@@ -91,16 +92,19 @@ int allocate(MPI_Aint size, MPI_Aint disp_unit, int flavor, MPI_Info info, MPI_C
   if (agreed(comm, wanted)) {
     int device = 0;
     device::Error error = device::Error::not_initialized;
-    if (device::Runtime* runtime = device::runtime(); runtime && runtime->initialize() == device::Error::none &&
-                                                     runtime->current_device(&device) == device::Error::none)
+    if (device::Runtime* runtime = device::runtime(); runtime &&
+                                                      runtime->initialize() == device::Error::none &&
+                                                      runtime->current_device(&device) == device::Error::none)
       error = size > 0 ? runtime->allocate(device, static_cast<size_t>(size), &memory) : device::Error::none;
     if (!agreed(comm, error != device::Error::none)) {
-      const int result = Window::create(memory, size, static_cast<int>(disp_unit), flavor, memory, info, comm, win);
+      const int result =
+          Window::create(memory, size, static_cast<int>(disp_unit), flavor, memory, info, comm, win);
       if (result == MPI_SUCCESS) *static_cast<void**>(baseptr) = memory;
       return result;
     }
     if (memory) device::runtime()->free(memory);
-    log_line(LogLevel::warn, "not all ranks can allocate the device memory of a window, so it is of host memory");
+    log_line(LogLevel::warn,
+             "not all ranks can allocate the device memory of a window, so it is of host memory");
   }
   Parked parked;
   return host();
@@ -134,10 +138,11 @@ int synchronize(MPI_Win win, int target, const Ours& ours, const Host& host) {
 
 using namespace fairlead::mpi;
 
-// ---- Windows -------------------------------------------------------------------------------------------------
+// ---- Windows
+// -------------------------------------------------------------------------------------------------
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_create(void* base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
-                                              MPI_Win* win) {
+extern "C" FAIRLEAD_EXPORT int MPI_Win_create(void* base, MPI_Aint size, int disp_unit, MPI_Info info,
+                                              MPI_Comm comm, MPI_Win* win) {
   CallRecord record(Function::Win_create);
   return create(base, size, disp_unit, info, comm, win,
                 [&] { return real.Win_create(base, size, disp_unit, info, comm, win); });
@@ -157,15 +162,15 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate(MPI_Aint size, int disp_unit, MP
                   [&] { return real.Win_allocate(size, disp_unit, info, comm, baseptr, win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm,
-                                                  void* baseptr, MPI_Win* win) {
+extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
+                                                  MPI_Comm comm, void* baseptr, MPI_Win* win) {
   CallRecord record(Function::Win_allocate_c);
   return allocate(size, disp_unit, MPI_WIN_FLAVOR_ALLOCATE, info, comm, baseptr, win,
                   [&] { return real.Win_allocate_c(size, disp_unit, info, comm, baseptr, win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
-                                                       void* baseptr, MPI_Win* win) {
+extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info,
+                                                       MPI_Comm comm, void* baseptr, MPI_Win* win) {
   CallRecord record(Function::Win_allocate_shared);
   return allocate(size, disp_unit, MPI_WIN_FLAVOR_SHARED, info, comm, baseptr, win,
                   [&] { return real.Win_allocate_shared(size, disp_unit, info, comm, baseptr, win); });
@@ -182,8 +187,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_shared_query(MPI_Win win, int rank, MPI_A
                                                     void* baseptr) {
   CallRecord record(Function::Win_shared_query);
   return on_window(
-      win,
-      [&](Window& window) { return window.query(rank, size, disp_unit, static_cast<void**>(baseptr)); },
+      win, [&](Window& window) { return window.query(rank, size, disp_unit, static_cast<void**>(baseptr)); },
       [&] { return real.Win_shared_query(win, rank, size, disp_unit, baseptr); });
 }
 
@@ -239,12 +243,14 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_get_attr(MPI_Win win, int win_keyval, voi
   return real.Win_get_attr(win, win_keyval, attribute_val, flag);
 }
 
-// ---- Epochs --------------------------------------------------------------------------------------------------
+// ---- Epochs
+// --------------------------------------------------------------------------------------------------
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_fence(int assert, MPI_Win win) {
   CallRecord record(Function::Win_fence);
   return synchronize(
-      win, -1, [&](Window& window) { return window.fence(assert); }, [&] { return real.Win_fence(assert, win); });
+      win, -1, [&](Window& window) { return window.fence(assert); },
+      [&] { return real.Win_fence(assert, win); });
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_post(MPI_Group group, int assert, MPI_Win win) {
@@ -283,7 +289,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_wait(MPI_Win win) {
 extern "C" FAIRLEAD_EXPORT int MPI_Win_test(MPI_Win win, int* flag) {
   CallRecord record(Function::Win_test);
   return on_window(
-      win, [&](Window& window) { return window.test_exposure(flag); }, [&] { return real.Win_test(win, flag); });
+      win, [&](Window& window) { return window.test_exposure(flag); },
+      [&] { return real.Win_test(win, flag); });
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_lock(int lock_type, int rank, int assert, MPI_Win win) {
@@ -303,7 +310,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_lock(int lock_type, int rank, int assert,
 extern "C" FAIRLEAD_EXPORT int MPI_Win_unlock(int rank, MPI_Win win) {
   CallRecord record(Function::Win_unlock);
   return synchronize(
-      win, rank, [&](Window& window) { return window.unlock(rank); }, [&] { return real.Win_unlock(rank, win); });
+      win, rank, [&](Window& window) { return window.unlock(rank); },
+      [&] { return real.Win_unlock(rank, win); });
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_lock_all(int assert, MPI_Win win) {
@@ -325,7 +333,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_unlock_all(MPI_Win win) {
 extern "C" FAIRLEAD_EXPORT int MPI_Win_flush(int rank, MPI_Win win) {
   CallRecord record(Function::Win_flush);
   return synchronize(
-      win, rank, [&](Window& window) { return window.flush(rank); }, [&] { return real.Win_flush(rank, win); });
+      win, rank, [&](Window& window) { return window.flush(rank); },
+      [&] { return real.Win_flush(rank, win); });
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_all(MPI_Win win) {
@@ -338,13 +347,15 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_all(MPI_Win win) {
 extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_local(int rank, MPI_Win win) {
   CallRecord record(Function::Win_flush_local);
   return synchronize(
-      win, rank, [&](Window& window) { return window.flush(rank); }, [&] { return real.Win_flush_local(rank, win); });
+      win, rank, [&](Window& window) { return window.flush(rank); },
+      [&] { return real.Win_flush_local(rank, win); });
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_local_all(MPI_Win win) {
   CallRecord record(Function::Win_flush_local_all);
   return synchronize(
-      win, -1, [](Window& window) { return window.flush(-1); }, [&] { return real.Win_flush_local_all(win); });
+      win, -1, [](Window& window) { return window.flush(-1); },
+      [&] { return real.Win_flush_local_all(win); });
 }
 
 // Copies are visible when the epoch that made them is over; what is left is to let others go on.

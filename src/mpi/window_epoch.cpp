@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Epochs of windows of ours. Ranks that share memory lock by words in it, others by asking the target, which takes
-// the same words for them; posts and completions are messages on the window's communicator; a fence is a barrier
-// that is polled. All of it serves others while it waits.
+// Epochs of windows of ours. Ranks that share memory lock by words in it, others by asking the target, which
+// takes the same words for them; posts and completions are messages on the window's communicator; a fence is
+// a barrier that is polled. All of it serves others while it waits.
 
 #include <algorithm>
 
@@ -47,17 +47,19 @@ int Window::may_access(int target) {
   return MPI_SUCCESS;
 }
 
-// ---- Fences --------------------------------------------------------------------------------------------------
+// ---- Fences
+// --------------------------------------------------------------------------------------------------
 
 int Window::fence(int assert) {
   const int error = complete(-1);
   const int result = barrier();
   std::lock_guard lock(engine().mutex());
-  fenced_ = !(assert & MPI_MODE_NOSUCCEED);
+  fenced_ = !(assert& MPI_MODE_NOSUCCEED);
   return error == MPI_SUCCESS ? result : error;
 }
 
-// ---- Groups --------------------------------------------------------------------------------------------------
+// ---- Groups
+// --------------------------------------------------------------------------------------------------
 
 std::vector<int> Window::members_of(MPI_Group group) const {
   int size = 0;
@@ -77,7 +79,7 @@ int Window::post(MPI_Group group, int assert) {
   if (exposed_) return MPI_ERR_RMA_SYNC;
   exposed_.emplace();
   for (int origin : origins) {
-    if (!(assert & MPI_MODE_NOCHECK))
+    if (!(assert& MPI_MODE_NOCHECK))
       real.Isend(nullptr, 0, MPI_BYTE, origin, tag_post, comm_, &exposed_->emplace_back());
     real.Irecv(nullptr, 0, MPI_BYTE, origin, tag_complete, comm_, &exposed_->emplace_back());
   }
@@ -91,7 +93,7 @@ int Window::start(MPI_Group group, int assert) {
   started_.emplace();
   for (int target : targets) {
     MPI_Request& posted = (*started_)[target] = MPI_REQUEST_NULL;
-    if (!(assert & MPI_MODE_NOCHECK)) real.Irecv(nullptr, 0, MPI_BYTE, target, tag_post, comm_, &posted);
+    if (!(assert& MPI_MODE_NOCHECK)) real.Irecv(nullptr, 0, MPI_BYTE, target, tag_post, comm_, &posted);
   }
   return MPI_SUCCESS;
 }
@@ -112,7 +114,8 @@ int Window::end_access() {
       real.Isend(nullptr, 0, MPI_BYTE, target, tag_complete, comm_, &told.emplace_back());
     started_.reset();
   }
-  poll_until("its targets", -1, [&] { return std::all_of(told.begin(), told.end(), [](auto& one) { return over(&one); }); });
+  poll_until("its targets", -1,
+             [&] { return std::all_of(told.begin(), told.end(), [](auto& one) { return over(&one); }); });
   return error;
 }
 
@@ -135,7 +138,8 @@ int Window::wait_exposure() {
   return result;
 }
 
-// ---- Locks ---------------------------------------------------------------------------------------------------
+// ---- Locks
+// ---------------------------------------------------------------------------------------------------
 
 bool Window::acquire(int target, bool exclusive) {
   if (rma::TargetWords* shared = words(target)) {
@@ -208,7 +212,7 @@ int Window::lock_all(int assert) {
     std::lock_guard lock(engine().mutex());
     if (locked_all_ || !locked_.empty() || started_) return MPI_ERR_RMA_SYNC;
     locked_all_ = true;
-    locked_all_unchecked_ = assert & MPI_MODE_NOCHECK;
+    locked_all_unchecked_ = assert& MPI_MODE_NOCHECK;
     if (locked_all_unchecked_) return MPI_SUCCESS;
   }
   // The program may load and store its own window from now on.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Before a call that only the host MPI can end. A member of a served window that sits in one answers nobody, and
-// others may need its answer before they come to the same call: MPI_Win_unlock of one rank, MPI_Barrier of all.
-// So all ranks of the communicator meet first, polled, where all of them know of such a window.
+// Before a call that only the host MPI can end. A member of a served window that sits in one answers nobody,
+// and others may need its answer before they come to the same call: MPI_Win_unlock of one rank, MPI_Barrier
+// of all. So all ranks of the communicator meet first, polled, where all of them know of such a window.
 
 #pragma once
 

@@ -25,8 +25,12 @@ namespace {
 constexpr int tag_service = 3;
 
 #if defined(MPI_ABI_VERSION)
-MPI_Datatype type_of(int number) { return reinterpret_cast<MPI_Datatype>(static_cast<intptr_t>(number)); }
-MPI_Op op_of(int number) { return reinterpret_cast<MPI_Op>(static_cast<intptr_t>(number)); }
+MPI_Datatype type_of(int number) {
+  return reinterpret_cast<MPI_Datatype>(static_cast<intptr_t>(number));
+}
+MPI_Op op_of(int number) {
+  return reinterpret_cast<MPI_Op>(static_cast<intptr_t>(number));
+}
 #else
 MPI_Datatype type_of(int number) {
   return PMPI_Type_f2c(number);
@@ -44,8 +48,8 @@ bool over(MPI_Request* request) {
 
 Outcome outcome_of(Error error) {
   if (error == Error::none) return Outcome::done;
-  log_line(LogLevel::error, "an access of another rank to this window failed: %s (%s)", device::to_string(error),
-           device::runtime() ? device::runtime()->error_text() : "");
+  log_line(LogLevel::error, "an access of another rank to this window failed: %s (%s)",
+           device::to_string(error), device::runtime() ? device::runtime()->error_text() : "");
   return Outcome::failed;
 }
 
@@ -173,8 +177,8 @@ bool WindowService::serve_access(const Receiving& received) {
     rma::Ownership& ownership = window_.words(window_.rank())->ownership;
     if (!ownership.take(static_cast<uint64_t>(getpid()))) return false;
     if (header.kind == Request::compare_and_swap) {
-      error = rma::compare_and_swap(target, received.message.payload() + header.bytes, received.message.payload(),
-                                    result.address());
+      error = rma::compare_and_swap(target, received.message.payload() + header.bytes,
+                                    received.message.payload(), result.address());
     } else {
       rma::Combination combination;
       error = combination_of(op_of(header.op), type_of(header.type), &combination)

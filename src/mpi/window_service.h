@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The messages by which the ranks of a window ask each other: on a communicator of the window's own, in host
-// memory. A target looks for requests, acts on its memory and answers, in each round of progress; what is asked
-// by one origin is done in the order in which it was asked. All with the engine's lock.
+// memory. A target looks for requests, acts on its memory and answers, in each round of progress; what is
+// asked by one origin is done in the order in which it was asked. All with the engine's lock.
 
 #pragma once
 
@@ -49,7 +49,8 @@ class WindowService {
     bool exclusive;
   };
   void send(int to, rma::Message message);
-  void answer(int to, uint64_t id, rma::Outcome outcome, rma::Message message = rma::Message(sizeof(rma::Header)));
+  void answer(int to, uint64_t id, rma::Outcome outcome,
+              rma::Message message = rma::Message(sizeof(rma::Header)));
   void look_for_messages();
   bool serve(const Receiving& received);
   bool serve_access(const Receiving& received);

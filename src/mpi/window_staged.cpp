@@ -39,8 +39,8 @@ class Staged {
     origin_image_ = HostImage(origin_);
     compare_image_ = HostImage(compare_);
     result_image_ = HostImage(result_);
-    return origin_image_.valid() && compare_image_.valid() && result_image_.valid() && origin_image_.load(origin_) &&
-           compare_image_.load(compare_);
+    return origin_image_.valid() && compare_image_.valid() && result_image_.valid() &&
+           origin_image_.load(origin_) && compare_image_.load(compare_);
   }
   bool store() const {
     count(Traffic::rma_staged, static_cast<uint64_t>(std::max(origin_.bytes, result_.bytes)));
@@ -91,7 +91,8 @@ class StagedOperation : public Operation {
   }
   void advance() override {
     int here = 0;
-    if (!complete() && real.Test(&message_, &here, MPI_STATUS_IGNORE) != MPI_SUCCESS) error_ = MPI_ERR_OTHER, here = 1;
+    if (!complete() && real.Test(&message_, &here, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+      error_ = MPI_ERR_OTHER, here = 1;
     if (here) complete_.store(true, std::memory_order_release);
   }
   void settle() override {}

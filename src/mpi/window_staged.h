@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Accesses with device memory at the origin to windows of the host MPI: the host is handed an image in host memory,
-// which lives until a call that ends the access, and whose result is copied to the device then. Thread-safe.
+// Accesses with device memory at the origin to windows of the host MPI: the host is handed an image in host
+// memory, which lives until a call that ends the access, and whose result is copied to the device then.
+// Thread-safe.
 
 #pragma once
 

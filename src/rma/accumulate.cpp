@@ -52,8 +52,9 @@ Error wait(kernels::KernelRun& run) {
 }
 
 // The operands of one piece, as a kernel of the target's device sees them. not_supported: it cannot.
-Error by_kernel(const Combination& combination, const Buffer& target, uint64_t target_at, const Buffer& operand,
-                uint64_t operand_at, const Buffer* old, uint64_t old_at, uint64_t bytes) {
+Error by_kernel(const Combination& combination, const Buffer& target, uint64_t target_at,
+                const Buffer& operand, uint64_t operand_at, const Buffer* old, uint64_t old_at,
+                uint64_t bytes) {
   const int device = target.device;
   const uint64_t count = bytes / combination.element_bytes;
   Reachable target_copy, operand_copy, old_copy;
@@ -80,11 +81,13 @@ Error by_kernel(const Combination& combination, const Buffer& target, uint64_t t
   const void* value = into;
   void* place = result;
   if (old)
-    error = keep.reduce(device, kernels::ReduceOp::replace, combination.kernel_element, &value, 1, &place, 1, count);
+    error = keep.reduce(device, kernels::ReduceOp::replace, combination.kernel_element, &value, 1, &place, 1,
+                        count);
   if (error != Error::none) return Error::not_supported;
   const void* both[] = {into, from};
   void* changed = into;
-  error = combine.reduce(device, combination.kernel_op, combination.kernel_element, both, 2, &changed, 1, count);
+  error =
+      combine.reduce(device, combination.kernel_op, combination.kernel_element, both, 2, &changed, 1, count);
   if (error != Error::none) {
     wait(keep);
     return Error::not_supported;
@@ -128,7 +131,8 @@ Error by_host(const Combination& combination, const Buffer& target, uint64_t tar
   if (!into.valid() || !from.valid()) return Error::out_of_memory;
   const Buffer into_bytes = host_buffer(into.packed.data(), bytes);
   Error error = transfer_now(into_bytes, 0, target, target_at, bytes);
-  if (error == Error::none) error = transfer_now(host_buffer(from.packed.data(), bytes), 0, operand, operand_at, bytes);
+  if (error == Error::none)
+    error = transfer_now(host_buffer(from.packed.data(), bytes), 0, operand, operand_at, bytes);
   if (error == Error::none && old) error = transfer_now(*old, old_at, into_bytes, 0, bytes);
   if (error != Error::none) return error;
   into.spread_out();
@@ -149,7 +153,8 @@ Error accumulate_piece(const Combination& combination, const Buffer& target, uin
   }
   if (target.on_device() && combination.has_kernel && !combination.element && !target.by_blocks &&
       kernels::reductions_run_on(target.device, combination.kernel_op, combination.kernel_element) &&
-      (!old || kernels::reductions_run_on(target.device, kernels::ReduceOp::replace, combination.kernel_element))) {
+      (!old ||
+       kernels::reductions_run_on(target.device, kernels::ReduceOp::replace, combination.kernel_element))) {
     Error error = by_kernel(combination, target, target_at, operand, operand_at, old, old_at, bytes);
     if (error != Error::not_supported) return error;
   }
@@ -158,12 +163,13 @@ Error accumulate_piece(const Combination& combination, const Buffer& target, uin
 
 }  // namespace
 
-Error accumulate(const Combination& combination, const Buffer& target, uint64_t target_at, const Buffer& operand,
-                 uint64_t operand_at, const Buffer* old, uint64_t old_at, uint64_t bytes) {
+Error accumulate(const Combination& combination, const Buffer& target, uint64_t target_at,
+                 const Buffer& operand, uint64_t operand_at, const Buffer* old, uint64_t old_at,
+                 uint64_t bytes) {
   const uint64_t piece = piece_bytes / combination.element_bytes * combination.element_bytes;
   for (uint64_t at = 0; at < bytes; at += piece) {
-    Error error = accumulate_piece(combination, target, target_at + at, operand, operand_at + at, old, old_at + at,
-                                   std::min(piece, bytes - at));
+    Error error = accumulate_piece(combination, target, target_at + at, operand, operand_at + at, old,
+                                   old_at + at, std::min(piece, bytes - at));
     if (error != Error::none) return error;
   }
   return Error::none;

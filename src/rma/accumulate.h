@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Accumulates on memory that this process reaches: target = op(target, operand), with the old value of the target
-// where it is asked for. The caller holds the target's ownership meanwhile, so that each element changes in one
-// step for all other accumulates. By kernels where the GPU has them, else by the host MPI on images in host memory.
+// Accumulates on memory that this process reaches: target = op(target, operand), with the old value of the
+// target where it is asked for. The caller holds the target's ownership meanwhile, so that each element
+// changes in one step for all other accumulates. By kernels where the GPU has them, else by the host MPI on
+// images in host memory.
 
 #pragma once
 
@@ -33,8 +34,8 @@ device::Error accumulate(const Combination& combination, const Buffer& target, u
                          const Buffer& operand, uint64_t operand_at, const Buffer* old, uint64_t old_at,
                          uint64_t bytes);
 
-// The element at `target` becomes `wanted` if it equals `compare`; `old` is what it was. All of host memory but
-// the target.
+// The element at `target` becomes `wanted` if it equals `compare`; `old` is what it was. All of host memory
+// but the target.
 device::Error compare_and_swap(const Buffer& target, const void* compare, const void* wanted, void* old);
 
 }  // namespace fairlead::rma

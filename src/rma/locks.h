@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The words by which origins share a target: a reader-writer lock for MPI_Win_lock and MPI_Win_lock_all, and the
-// ownership under which accumulates change memory. They lie in memory that starts as zeros, which processes may
-// share, and are taken by whoever reaches them; nobody waits in here.
+// The words by which origins share a target: a reader-writer lock for MPI_Win_lock and MPI_Win_lock_all, and
+// the ownership under which accumulates change memory. They lie in memory that starts as zeros, which
+// processes may share, and are taken by whoever reaches them; nobody waits in here.
 
 #pragma once
 
@@ -11,8 +11,9 @@
 
 namespace fairlead::rma {
 
-// First come, first served, so that neither readers nor writers starve: each draws a ticket, and readers whose
-// tickets follow each other hold the lock together. A drawn ticket must be used: those behind it wait for it.
+// First come, first served, so that neither readers nor writers starve: each draws a ticket, and readers
+// whose tickets follow each other hold the lock together. A drawn ticket must be used: those behind it wait
+// for it.
 class FairLock {
  public:
   uint32_t draw() { return next_.fetch_add(1, std::memory_order_relaxed); }
@@ -32,8 +33,8 @@ class FairLock {
   std::atomic<uint32_t> next_, for_readers_, for_writers_;
 };
 
-// Held for as long as a kernel takes, never while its holder is outside MPI. `me` is above 0, and different for
-// all threads that may meet here.
+// Held for as long as a kernel takes, never while its holder is outside MPI. `me` is above 0, and different
+// for all threads that may meet here.
 class Ownership {
  public:
   bool take(uint64_t me) {
@@ -43,10 +44,6 @@ class Ownership {
   }
   void give_back() { holder_.store(0, std::memory_order_release); }
   uint64_t holder() const { return holder_.load(std::memory_order_relaxed); }
-  // Of a holder that is gone.
-  bool take_from(uint64_t dead, uint64_t me) {
-    return holder_.compare_exchange_strong(dead, me, std::memory_order_acquire);
-  }
 
  private:
   std::atomic<uint64_t> holder_;

@@ -12,7 +12,8 @@ namespace {
 
 // Can one copy, or one kernel, do it?
 bool moves_at_once(const Buffer& to, const Buffer& from) {
-  if (to.on_device() && from.on_device() && to.device != from.device) return to.contiguous() && from.contiguous();
+  if (to.on_device() && from.on_device() && to.device != from.device)
+    return to.contiguous() && from.contiguous();
   if (to.contiguous() && from.contiguous()) return true;
   if (to.by_blocks || from.by_blocks) return false;
   // Kernels do not reach ordinary host memory; what has no gaps there passes through page-locked memory.
@@ -63,13 +64,15 @@ Error Transfer::begin(const Buffer& to, uint64_t to_at, const Buffer& from, uint
   return outcome_;
 }
 
-Error Transfer::start(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at, uint64_t bytes) {
+Error Transfer::start(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at,
+                      uint64_t bytes) {
   return begin(to, to_at, from, from_at, bytes,
                [&](int device) { return move_.start(device, to.view, to_at, from.view, from_at, bytes); });
 }
 
 Error Transfer::enqueue(const Buffer& to, const Buffer& from, uint64_t bytes) {
-  return begin(to, 0, from, 0, bytes, [&](int device) { return move_.enqueue(device, to.view, from.view, bytes); });
+  return begin(to, 0, from, 0, bytes,
+               [&](int device) { return move_.enqueue(device, to.view, from.view, bytes); });
 }
 
 // Through host memory, piece by piece.

@@ -38,7 +38,8 @@ Message make_request(const Header& header, const datatype::View& layout, uint64_
 
 datatype::View layout_at(char* window, const Message& message) {
   const Header& header = message.header();
-  void* address = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(window) + static_cast<uintptr_t>(header.first));
+  void* address =
+      reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(window) + static_cast<uintptr_t>(header.first));
   if (header.blocks == 0) return {address, header.shape};
   std::vector<Block> blocks(message.blocks(), message.blocks() + header.blocks);
   kernels::Shape shape;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an origin asks of a target that serves it, as it travels: a header, the blocks of an irregular layout, and
-// the bytes. A large access travels as several requests, each of which stands for itself.
+// What an origin asks of a target that serves it, as it travels: a header, the blocks of an irregular layout,
+// and the bytes. A large access travels as several requests, each of which stands for itself.
 
 #pragma once
 
@@ -25,9 +25,9 @@ struct Header {
   int64_t first = 0, low = 0, high = 0;
   uint64_t at = 0;  // the range begins there in the layout
   kernels::Shape shape{};
-  uint32_t blocks = 0;     // that follow, of a layout without a shape
+  uint32_t blocks = 0;       // that follow, of a layout without a shape
   int32_t op = 0, type = 0;  // as Fortran numbers them
-  uint32_t exclusive = 0;  // of a lock
+  uint32_t exclusive = 0;    // of a lock
 };
 
 // A message on its way. Its bytes lie behind the header and the blocks.
@@ -44,8 +44,8 @@ struct Message {
   size_t size = 0;
 };
 
-// A request for `bytes` bytes from `at` on of a layout that begins at `first`, with room for `payload` bytes; its
-// memory is null when there is none.
+// A request for `bytes` bytes from `at` on of a layout that begins at `first`, with room for `payload` bytes;
+// its memory is null when there is none.
 Message make_request(const Header& header, const datatype::View& layout, uint64_t at, uint64_t bytes,
                      uint64_t payload);
 // The layout of the range at the target; the range begins at header.at.

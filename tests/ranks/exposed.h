@@ -13,8 +13,10 @@ namespace ranks {
 // The same number of bytes on every rank, in a place that may differ; the window returns its errors.
 class Exposed {
  public:
-  Exposed(Place place, size_t bytes, int disp_unit = 1, MPI_Comm comm = MPI_COMM_WORLD) : memory_(place, bytes) {
-    MUST(MPI_Win_create(memory_.data(), static_cast<MPI_Aint>(bytes), disp_unit, MPI_INFO_NULL, comm, &window_));
+  Exposed(Place place, size_t bytes, int disp_unit = 1, MPI_Comm comm = MPI_COMM_WORLD)
+      : memory_(place, bytes) {
+    MUST(MPI_Win_create(memory_.data(), static_cast<MPI_Aint>(bytes), disp_unit, MPI_INFO_NULL, comm,
+                        &window_));
     MUST(MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN));
   }
   ~Exposed() { MUST(MPI_Win_free(&window_)); }

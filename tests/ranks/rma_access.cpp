@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What accesses do: random layouts put into and got from windows, every predefined operation on every type, the
-// order of one rank's accumulates, and no lost update where all ranks change one place.
+// What accesses do: random layouts put into and got from windows, every predefined operation on every type,
+// the order of one rank's accumulates, and no lost update where all ranks change one place.
 
 #include <algorithm>
 #include <chrono>
@@ -47,7 +47,8 @@ void repeat(const Round& round) {
 void put_and_get(uint64_t seed) {
   Generator plan(seed, false, false);
   const uint64_t room = plan.pick(0, 5) == 0 ? 4000 : 200;
-  const Node target = plan.make(static_cast<int>(plan.pick(0, 5)), room), origin = plan.make(static_cast<int>(plan.pick(0, 5)), room);
+  const Node target = plan.make(static_cast<int>(plan.pick(0, 5)), room),
+             origin = plan.make(static_cast<int>(plan.pick(0, 5)), room);
   if (target.size() == 0 || origin.size() == 0) return;
   // As many bytes in both.
   const uint64_t target_count = origin.size() / std::gcd(origin.size(), target.size());
@@ -58,13 +59,14 @@ void put_and_get(uint64_t seed) {
   const Place origin_place = plan.pick(0, 3) ? Place::device : Place::host;
   const bool locks = plan.pick(0, 1) != 0;
   std::mt19937_64 random(seed);
-  Spread exposed(target_place, target, target_count, random), mine(origin_place, origin, origin_count, random);
+  Spread exposed(target_place, target, target_count, random),
+      mine(origin_place, origin, origin_count, random);
   std::mt19937_64 others(seed * 31 + static_cast<uint64_t>(rank));
   Spread back(origin_place, origin, origin_count, others);
   const Type target_type(target), origin_type(origin);
   MPI_Win window;
-  MUST(MPI_Win_create(exposed.memory().data(), static_cast<MPI_Aint>(exposed.memory().bytes()), 1, MPI_INFO_NULL,
-                      MPI_COMM_WORLD, &window));
+  MUST(MPI_Win_create(exposed.memory().data(), static_cast<MPI_Aint>(exposed.memory().bytes()), 1,
+                      MPI_INFO_NULL, MPI_COMM_WORLD, &window));
   const auto put = [&](Spread& from) {
     MUST(MPI_Put(from.address(), static_cast<int>(origin_count), origin_type, next(), exposed.origin(),
                  static_cast<int>(target_count), target_type, window));
@@ -94,26 +96,29 @@ void put_and_get(uint64_t seed) {
   EXPECT(exposed.holds(&why), "%s: put %llu of %s in %s memory to %llu of %s in %s memory", why.c_str(),
          static_cast<unsigned long long>(origin_count), origin.text().c_str(), to_string(origin_place),
          static_cast<unsigned long long>(target_count), target.text().c_str(), to_string(target_place));
-  EXPECT(back.holds(&why), "%s: got %s in %s memory back into %s in %s memory", why.c_str(), target.text().c_str(),
-         to_string(target_place), origin.text().c_str(), to_string(origin_place));
+  EXPECT(back.holds(&why), "%s: got %s in %s memory back into %s in %s memory", why.c_str(),
+         target.text().c_str(), to_string(target_place), origin.text().c_str(), to_string(origin_place));
   MUST(MPI_Win_free(&window));
 }
 
 std::vector<unsigned char> contribution(const Operation& operation, int count, uint64_t key) {
   std::vector<unsigned char> values(static_cast<size_t>(count) * operation.bytes);
   for (int i = 0; i < count; ++i)
-    operation.make(key_of(key, static_cast<uint64_t>(i)), values.data() + static_cast<size_t>(i) * operation.bytes);
+    operation.make(key_of(key, static_cast<uint64_t>(i)),
+                   values.data() + static_cast<size_t>(i) * operation.bytes);
   return values;
 }
 
-void fold(const Operation& operation, std::vector<unsigned char>* into, const std::vector<unsigned char>& from) {
-  for (size_t at = 0; at < into->size(); at += operation.bytes) operation.fold(into->data() + at, from.data() + at);
+void fold(const Operation& operation, std::vector<unsigned char>* into,
+          const std::vector<unsigned char>& from) {
+  for (size_t at = 0; at < into->size(); at += operation.bytes)
+    operation.fold(into->data() + at, from.data() + at);
 }
 
-void expect_same(const Operation& operation, const Memory& found, const std::vector<unsigned char>& wanted,
-                 const char* what) {
+void expect_same(const Operation& operation, const Memory& found, MPI_Aint begin,
+                 const std::vector<unsigned char>& wanted, const char* what) {
   std::vector<unsigned char> values(wanted.size());
-  found.read(values.data(), values.size());
+  found.read(values.data(), values.size(), static_cast<size_t>(begin));
   for (size_t at = 0; at < wanted.size(); at += operation.bytes) {
     if (operation.same(values.data() + at, wanted.data() + at)) continue;
     EXPECT(false, "%s: element %zu of %s is wrong", operation.name.c_str(), at / operation.bytes, what);
@@ -129,41 +134,55 @@ RANK_TEST(rma, random_layouts_put_and_get, 1) {
   repeat(put_and_get);
 }
 
-// All ranks accumulate into all, then one after the other fetches.
+// All ranks accumulate into all, then each fetches from the next one. Each operation has a place of its own.
 RANK_TEST(rma, every_operation_on_every_type, 1) {
   constexpr int count = 33;
-  Exposed exposed(Place::device, count * 32);
-  Place origin = Place::host;
+  struct Part {
+    Operation operation;
+    MPI_Aint at;
+    Memory mine, old;
+    std::vector<unsigned char> first, wanted;
+  };
+  std::vector<Part> parts;
+  MPI_Aint bytes = 0;
   for (const Operation& operation : coll::predefined_operations()) {
 #ifdef OPEN_MPI
     // Open MPI 4.1 itself is wrong about pairs with padding between them.
     if (host_oracle && (operation.op == MPI_MINLOC || operation.op == MPI_MAXLOC)) continue;
 #endif
-    origin = origin == Place::host ? Place::device : Place::host;
-    const size_t bytes = count * operation.bytes;
-    const std::vector<unsigned char> first = contribution(operation, count, 1);
-    exposed.memory().write(first.data(), bytes);
-    const Memory mine = memory_of(origin, contribution(operation, count, 10 + static_cast<uint64_t>(rank)));
-    MUST(MPI_Win_fence(0, exposed));
-    for (int target = 0; target < size; ++target)
-      MUST(MPI_Accumulate(mine, count, operation.type, target, 0, count, operation.type, operation.op, exposed));
-    MUST(MPI_Win_fence(0, exposed));
-    std::vector<unsigned char> wanted = first;
+    const Place origin = host_and_device[parts.size() % 2];
+    Part& part = parts.emplace_back();
+    part.operation = operation;
+    part.at = bytes;
+    part.first = contribution(operation, count, 1);
+    part.mine = memory_of(origin, contribution(operation, count, 10 + static_cast<uint64_t>(rank)));
+    part.old = memory_of(origin, part.first);  // padding between members is nobody's to write
+    part.wanted = part.first;
     for (int from = 0; from < size; ++from)
-      fold(operation, &wanted, contribution(operation, count, 10 + static_cast<uint64_t>(from)));
-    expect_same(operation, exposed.memory(), wanted, "the target");
-    MUST(MPI_Barrier(MPI_COMM_WORLD));
-
-    Memory old(origin, bytes);
-    old.write(first.data(), bytes);  // padding between members is nobody's to write
-    MUST(MPI_Win_fence(0, exposed));
-    MUST(MPI_Get_accumulate(mine, count, operation.type, old, count, operation.type, next(), 0, count, operation.type,
-                            operation.op, exposed));
-    MUST(MPI_Win_fence(0, exposed));
-    expect_same(operation, old, wanted, "what was fetched");
-    fold(operation, &wanted, contribution(operation, count, 10 + static_cast<uint64_t>(previous())));
-    expect_same(operation, exposed.memory(), wanted, "the target after a fetch");
-    MUST(MPI_Win_fence(0, exposed));
+      fold(operation, &part.wanted, contribution(operation, count, 10 + static_cast<uint64_t>(from)));
+    bytes += (static_cast<MPI_Aint>(part.first.size()) + 15) / 16 * 16;
+  }
+  Exposed exposed(Place::device, static_cast<size_t>(bytes));
+  for (const Part& part : parts)
+    exposed.memory().write(part.first.data(), part.first.size(), static_cast<size_t>(part.at));
+  MUST(MPI_Win_fence(0, exposed));
+  for (const auto& [operation, at, mine, old, first, wanted] : parts)
+    for (int target = 0; target < size; ++target)
+      MUST(MPI_Accumulate(mine, count, operation.type, target, at, count, operation.type, operation.op,
+                          exposed));
+  MUST(MPI_Win_fence(0, exposed));
+  for (const Part& part : parts)
+    expect_same(part.operation, exposed.memory(), part.at, part.wanted, "the target");
+  MUST(MPI_Win_fence(0, exposed));
+  for (const auto& [operation, at, mine, old, first, wanted] : parts)
+    MUST(MPI_Get_accumulate(mine, count, operation.type, old, count, operation.type, next(), at, count,
+                            operation.type, operation.op, exposed));
+  MUST(MPI_Win_fence(0, exposed));
+  for (Part& part : parts) {
+    expect_same(part.operation, part.old, 0, part.wanted, "what was fetched");
+    fold(part.operation, &part.wanted,
+         contribution(part.operation, count, 10 + static_cast<uint64_t>(previous())));
+    expect_same(part.operation, exposed.memory(), part.at, part.wanted, "the target after a fetch");
   }
 }
 
@@ -189,19 +208,21 @@ RANK_TEST(rma, accumulates_of_columns, 1) {
       const std::vector<long> found = exposed.values<long>();
       for (int i = 0; i < rows * columns; ++i) {
         const long wanted = i % columns == 1 ? sum : 7;
-        EXPECT(found[static_cast<size_t>(i)] == wanted, "%s to %s: element %d is %ld, not %ld", to_string(origin),
-               to_string(target), i, found[static_cast<size_t>(i)], wanted);
+        EXPECT(found[static_cast<size_t>(i)] == wanted, "%s to %s: element %d is %ld, not %ld",
+               to_string(origin), to_string(target), i, found[static_cast<size_t>(i)], wanted);
         if (found[static_cast<size_t>(i)] != wanted) break;
       }
       MUST(MPI_Barrier(MPI_COMM_WORLD));
       MUST(MPI_Win_fence(0, exposed));
-      MUST(MPI_Get_accumulate(nullptr, 0, MPI_LONG, old, rows, MPI_LONG, next(), 1, 1, column, MPI_NO_OP, exposed));
+      MUST(MPI_Get_accumulate(nullptr, 0, MPI_LONG, old, rows, MPI_LONG, next(), 1, 1, column, MPI_NO_OP,
+                              exposed));
       MUST(MPI_Win_fence(0, exposed));
       EXPECT(value_in<long>(old, rows - 1) == sum, "read %ld, not %ld", value_in<long>(old, rows - 1), sum);
       MUST(MPI_Win_fence(0, exposed));
       MUST(MPI_Accumulate(dense, rows, MPI_LONG, next(), 1, 1, column, MPI_REPLACE, exposed));
       MUST(MPI_Win_fence(0, exposed));
-      EXPECT(exposed.values<long>()[1] == 100L * (previous() + 1), "replaced by %ld", exposed.values<long>()[1]);
+      EXPECT(exposed.values<long>()[1] == 100L * (previous() + 1), "replaced by %ld",
+             exposed.values<long>()[1]);
     }
   }
   MUST(MPI_Type_free(&column));
@@ -220,8 +241,8 @@ RANK_TEST(rma, accumulates_keep_their_order, 1) {
   MUST(MPI_Barrier(MPI_COMM_WORLD));
   MUST(MPI_Win_lock_all(0, exposed));
   for (int i = 0; i < rounds; ++i)
-    MUST(MPI_Get_accumulate(values[static_cast<size_t>(i)], 1, MPI_LONG, fetched[static_cast<size_t>(i)], 1, MPI_LONG, next(),
-                            rank, 1, MPI_LONG, i % 2 ? MPI_SUM : MPI_REPLACE, exposed));
+    MUST(MPI_Get_accumulate(values[static_cast<size_t>(i)], 1, MPI_LONG, fetched[static_cast<size_t>(i)], 1,
+                            MPI_LONG, next(), rank, 1, MPI_LONG, i % 2 ? MPI_SUM : MPI_REPLACE, exposed));
   MUST(MPI_Win_unlock_all(exposed));
   long wanted = 0;
   for (int i = 0; i < rounds; ++i) {
@@ -237,7 +258,8 @@ RANK_TEST(rma, no_update_is_lost, 2) {
   for (Place place : host_and_device) {
     Exposed exposed(Place::device, 3 * sizeof(long), sizeof(long));
     exposed.fill_with(0L);
-    const Memory one = memory_of(place, std::vector<long>{1}), sixteen = memory_of(place, std::vector<long>{16});
+    const Memory one = memory_of(place, std::vector<long>{1}),
+                 sixteen = memory_of(place, std::vector<long>{16});
     Memory old(place, sizeof(long));
     std::vector<long> tickets;
     MUST(MPI_Barrier(MPI_COMM_WORLD));
@@ -257,7 +279,8 @@ RANK_TEST(rma, no_update_is_lost, 2) {
     for (long i = 0; i < swaps; ++i) {
       long seen = 0;
       for (bool swapped = false; !swapped;) {
-        const Memory compare = memory_of(place, std::vector<long>{seen}), wanted = memory_of(place, std::vector<long>{seen + 1});
+        const Memory compare = memory_of(place, std::vector<long>{seen}),
+                     wanted = memory_of(place, std::vector<long>{seen + 1});
         MUST(MPI_Compare_and_swap(wanted, compare, old, MPI_LONG, 0, 2, exposed));
         MUST(MPI_Win_flush(0, exposed));
         swapped = value_in<long>(old) == seen;

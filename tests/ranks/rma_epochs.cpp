@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Epochs of all kinds: what was put is there when the standard says so, and not changed before; locks keep out
-// whom they must; requests end their own access.
+// Epochs of all kinds: what was put is there when the standard says so, and not changed before; locks keep
+// out whom they must; requests end their own access.
 
 #include <atomic>
 
@@ -37,7 +37,8 @@ RANK_TEST(rma_epochs, post_start_complete_wait, 2) {
     MUST(MPI_Win_post(group, 0, exposed));
     MUST(MPI_Win_start(group, 0, exposed));
     for (int other : others)
-      MUST(MPI_Put(mine, count, MPI_INT, other, static_cast<MPI_Aint>(rank) * count, count, MPI_INT, exposed));
+      MUST(
+          MPI_Put(mine, count, MPI_INT, other, static_cast<MPI_Aint>(rank) * count, count, MPI_INT, exposed));
     MUST(MPI_Win_complete(exposed));
     int over = 0;
     if (round % 2 == 0)
@@ -47,8 +48,8 @@ RANK_TEST(rma_epochs, post_start_complete_wait, 2) {
     const std::vector<int> found = exposed.values<int>();
     for (int other : others)
       for (int i : {0, count - 1})
-        EXPECT(found[static_cast<size_t>(other * count + i)] == 1000 * round + other, "round %d: %d from rank %d",
-               round, found[static_cast<size_t>(other * count + i)], other);
+        EXPECT(found[static_cast<size_t>(other * count + i)] == 1000 * round + other,
+               "round %d: %d from rank %d", round, found[static_cast<size_t>(other * count + i)], other);
   }
   MUST(MPI_Group_free(&group));
 }
@@ -113,21 +114,24 @@ RANK_TEST(rma_epochs, shared_locks_and_lock_all, 2) {
     if (round < 2) MUST(MPI_Win_lock_all(round == 1 ? MPI_MODE_NOCHECK : 0, exposed));
     for (int target = 0; target < size; ++target) {
       if (round == 2) MUST(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, exposed));
-      MUST(MPI_Put(mine, count, MPI_INT, target, static_cast<MPI_Aint>(rank) * count, count, MPI_INT, exposed));
+      MUST(MPI_Put(mine, count, MPI_INT, target, static_cast<MPI_Aint>(rank) * count, count, MPI_INT,
+                   exposed));
       MUST(target % 2 ? MPI_Win_flush(target, exposed) : MPI_Win_flush_local(target, exposed));
     }
     MUST(round == 1 ? MPI_Win_flush_local_all(exposed) : MPI_Win_flush_all(exposed));
     MUST(MPI_Get(got, count, MPI_INT, next(), static_cast<MPI_Aint>(rank) * count, count, MPI_INT, exposed));
     for (int target = 0; round == 2 && target < size; ++target) MUST(MPI_Win_unlock(target, exposed));
     if (round < 2) MUST(MPI_Win_unlock_all(exposed));
-    EXPECT(value_in<int>(got, count - 1) == 50 + rank, "round %d: got %d", round, value_in<int>(got, count - 1));
+    EXPECT(value_in<int>(got, count - 1) == 50 + rank, "round %d: got %d", round,
+           value_in<int>(got, count - 1));
     MUST(MPI_Barrier(MPI_COMM_WORLD));
     MUST(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, exposed));
     MUST(MPI_Win_sync(exposed));
     const std::vector<int> found = exposed.values<int>();
     MUST(MPI_Win_unlock(rank, exposed));
     for (int from = 0; from < size; ++from)
-      EXPECT(found[static_cast<size_t>(from * count + count - 1)] == 50 + from, "round %d: from rank %d", round, from);
+      EXPECT(found[static_cast<size_t>(from * count + count - 1)] == 50 + from, "round %d: from rank %d",
+             round, from);
     MUST(MPI_Barrier(MPI_COMM_WORLD));
   }
 }
@@ -217,7 +221,8 @@ RANK_TEST(rma_epochs, requests_end_their_own_access, 2) {
     MPI_Request request;
     MUST(MPI_Raccumulate(one, 1, MPI_LONG, 0, 0, 1, MPI_LONG, MPI_SUM, exposed, &request));
     MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
-    MUST(MPI_Rget_accumulate(one, 1, MPI_LONG, old, 1, MPI_LONG, 0, 0, 1, MPI_LONG, MPI_SUM, exposed, &request));
+    MUST(MPI_Rget_accumulate(one, 1, MPI_LONG, old, 1, MPI_LONG, 0, 0, 1, MPI_LONG, MPI_SUM, exposed,
+                             &request));
     MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
     EXPECT(value_in<long>(old) >= 1 && value_in<long>(old) < 2 * size, "fetched %ld", value_in<long>(old));
     MUST(MPI_Win_unlock_all(exposed));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random epochs of all kinds against an oracle: every rank knows what all of them will do, and what each window must
-// hold after each epoch. Also many threads at once, and a soak of one counter.
+// Random epochs of all kinds against an oracle: every rank knows what all of them will do, and what each
+// window must hold after each epoch. Also many threads at once, and a soak of one counter.
 
 #include <algorithm>
 #include <chrono>
@@ -15,7 +15,8 @@ using namespace ranks;
 
 namespace {
 
-// Of each window: a part for each origin, whose halves are written and read in turn, and one that all accumulate into.
+// Of each window: a part for each origin, whose halves are written and read in turn, and one that all
+// accumulate into.
 constexpr int part = 256, half = part / 2, accesses = 4, slot = half / accesses;
 
 enum class What { put, rput, get, rget, accumulate, fetch };
@@ -30,7 +31,9 @@ struct Access {
 class Epochs {
  public:
   explicit Epochs(uint64_t seed)
-      : random_(seed), exposed_(own_place(), window_bytes(), sizeof(long)), oracle_(static_cast<size_t>(size)) {
+      : random_(seed),
+        exposed_(own_place(), window_bytes(), sizeof(long)),
+        oracle_(static_cast<size_t>(size)) {
     for (std::vector<long>& window : oracle_) window.assign(window_bytes() / sizeof(long), 5);
     exposed_.fill_with(5L);
     MUST(MPI_Barrier(MPI_COMM_WORLD));
@@ -68,7 +71,9 @@ class Epochs {
 
  private:
   static size_t window_bytes() { return static_cast<size_t>(size + 1) * part * sizeof(long); }
-  uint64_t pick(uint64_t low, uint64_t high) { return std::uniform_int_distribution<uint64_t>(low, high)(random_); }
+  uint64_t pick(uint64_t low, uint64_t high) {
+    return std::uniform_int_distribution<uint64_t>(low, high)(random_);
+  }
   // With device memory on the first rank all targets are Fairlead's.
   Place own_place() {
     Place mine = Place::device;
@@ -98,7 +103,8 @@ class Epochs {
 
   void apply(const Access& access) {
     for (int i = 0; i < access.count; ++i) {
-      long& place = oracle_[static_cast<size_t>(access.target)][static_cast<size_t>(access.first + i * access.step)];
+      long& place =
+          oracle_[static_cast<size_t>(access.target)][static_cast<size_t>(access.first + i * access.step)];
       if (access.what <= What::rput) place = element(access, i);
       if (access.what >= What::accumulate) place += element(access, i);
     }
@@ -156,7 +162,8 @@ class Epochs {
         MUST(MPI_Accumulate(buffer, count, MPI_LONG, target, at, 1, type, MPI_SUM, exposed_));
         break;
       case What::fetch:
-        MUST(MPI_Get_accumulate(buffer, count, MPI_LONG, result, count, MPI_LONG, target, at, 1, type, MPI_SUM, exposed_));
+        MUST(MPI_Get_accumulate(buffer, count, MPI_LONG, result, count, MPI_LONG, target, at, 1, type,
+                                MPI_SUM, exposed_));
         break;
     }
     MUST(MPI_Type_free(&type));
@@ -165,15 +172,18 @@ class Epochs {
   }
 
   bool check(uint64_t kind) {
-    static const char* const kinds[] = {"fence", "post and start", "shared locks", "exclusive locks", "lock_all"};
+    static const char* const kinds[] = {"fence", "post and start", "shared locks", "exclusive locks",
+                                        "lock_all"};
     const std::vector<long> found = exposed_.values<long>(), &wanted = oracle_[static_cast<size_t>(rank)];
     auto [wrong, right] = std::mismatch(found.begin(), found.end(), wanted.begin());
     const bool holds = wrong == found.end();
-    EXPECT(holds, "after an epoch by %s element %td is %ld, not %ld", kinds[kind], wrong - found.begin(), *wrong, *right);
+    EXPECT(holds, "after an epoch by %s element %td is %ld, not %ld", kinds[kind], wrong - found.begin(),
+           *wrong, *right);
     for (const auto& [access, buffer] : got_) {
       for (int i = 0; i < access.count; ++i) {
         const long value = value_in<long>(buffers_[buffer], static_cast<size_t>(i));
-        const long then = before_[static_cast<size_t>(access.target)][static_cast<size_t>(access.first + i * access.step)];
+        const long then =
+            before_[static_cast<size_t>(access.target)][static_cast<size_t>(access.first + i * access.step)];
         EXPECT(value == then, "%s: got %ld from rank %d, not %ld", kinds[kind], value, access.target, then);
         if (value != then) return false;
       }
@@ -215,7 +225,8 @@ RANK_TEST(rma_random, epochs_of_all_kinds, 1) {
       MUST(MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
     }
     if (wrong) {
-      std::printf("    repeat with: rma_random --seed %llu --rounds 1\n", static_cast<unsigned long long>(seed));
+      std::printf("    repeat with: rma_random --seed %llu --rounds 1\n",
+                  static_cast<unsigned long long>(seed));
       return;
     }
   }
@@ -244,7 +255,8 @@ RANK_TEST(rma_threads, M9_threads_share_a_window, 2) {
         mine.write(&value, sizeof value);
         const int target = (rank + i) % size;
         MPI_Request request;
-        MUST(MPI_Rput(mine, 1, MPI_LONG, target, 1 + rank * workers + worker, 1, MPI_LONG, exposed, &request));
+        MUST(
+            MPI_Rput(mine, 1, MPI_LONG, target, 1 + rank * workers + worker, 1, MPI_LONG, exposed, &request));
         MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
         MUST(MPI_Win_flush(target, exposed));
       }
@@ -256,14 +268,16 @@ RANK_TEST(rma_threads, M9_threads_share_a_window, 2) {
   const int count = static_cast<int>(tickets.size());
   MUST(MPI_Allgather(tickets.data(), count, MPI_LONG, drawn.data(), count, MPI_LONG, MPI_COMM_WORLD));
   std::sort(drawn.begin(), drawn.end());
-  for (size_t i = 0; i < drawn.size(); ++i) EXPECT(drawn[i] == static_cast<long>(i), "ticket %zu is %ld", i, drawn[i]);
+  for (size_t i = 0; i < drawn.size(); ++i)
+    EXPECT(drawn[i] == static_cast<long>(i), "ticket %zu is %ld", i, drawn[i]);
   const std::vector<long> found = exposed.values<long>();
   for (int from = 0; from < size; ++from) {
     for (int worker = 0; worker < workers; ++worker) {
       int last = rounds - 1;
       while ((from + last) % size != rank) --last;
       const long wanted = 1000 * from + 100 * worker + last;
-      EXPECT(found[static_cast<size_t>(1 + from * workers + worker)] == wanted, "rank %d, thread %d: %ld, not %ld", from, worker,
+      EXPECT(found[static_cast<size_t>(1 + from * workers + worker)] == wanted,
+             "rank %d, thread %d: %ld, not %ld", from, worker,
              found[static_cast<size_t>(1 + from * workers + worker)], wanted);
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Windows: what they tell of themselves, whatever memory they are of; their errors; and that put and get reach
-// every kind of memory from every other, and touch nothing else.
+// Windows: what they tell of themselves, whatever memory they are of; their errors; and that put and get
+// reach every kind of memory from every other, and touch nothing else.
 
 #include <tuple>
 
@@ -85,8 +85,8 @@ RANK_TEST(windows, put_and_get_between_all_places, 1) {
         std::vector<char> wanted(largest + 64, static_cast<char>(guard_byte));
         write_pattern(key_of(1, static_cast<uint64_t>(previous())), wanted.data() + 32, bytes);
         std::string why;
-        EXPECT(exposed.memory().holds(wanted, &why), "%s to %s, %zu bytes: %s", to_string(origin), to_string(target),
-               bytes, why.c_str());
+        EXPECT(exposed.memory().holds(wanted, &why), "%s to %s, %zu bytes: %s", to_string(origin),
+               to_string(target), bytes, why.c_str());
         MUST(MPI_Win_fence(0, exposed));
       }
     }
@@ -111,7 +111,8 @@ RANK_TEST(windows, of_device_host_and_no_memory_on_different_ranks, 2) {
     const int asked = size > 2 && next() == 2 ? rank : next();
     if (asked != rank) MUST(MPI_Get(got, count, MPI_INT, asked, 0, count, MPI_INT, exposed));
     MUST(MPI_Win_fence(0, exposed));
-    if (asked != rank) EXPECT(value_in<int>(got, count - 1) == 100 + rank, "got %d", value_in<int>(got, count - 1));
+    if (asked != rank)
+      EXPECT(value_in<int>(got, count - 1) == 100 + rank, "got %d", value_in<int>(got, count - 1));
   }
 }
 
@@ -124,7 +125,8 @@ RANK_TEST(windows, displacements_out_of_range_are_errors, 2) {
   EXPECT_ERROR(MPI_Put(buffer, 4, MPI_BYTE, next(), 250, 4, MPI_BYTE, exposed), MPI_ERR_RMA_RANGE);
   EXPECT_ERROR(MPI_Put(buffer, 4, MPI_BYTE, next(), -1, 4, MPI_BYTE, exposed), MPI_ERR_RMA_RANGE);
   EXPECT_ERROR(MPI_Get(buffer, 1000, MPI_BYTE, next(), 1, 1000, MPI_BYTE, exposed), MPI_ERR_RMA_RANGE);
-  EXPECT_ERROR(MPI_Accumulate(buffer, 1, MPI_INT, next(), 250, 1, MPI_INT, MPI_SUM, exposed), MPI_ERR_RMA_RANGE);
+  EXPECT_ERROR(MPI_Accumulate(buffer, 1, MPI_INT, next(), 250, 1, MPI_INT, MPI_SUM, exposed),
+               MPI_ERR_RMA_RANGE);
   EXPECT_ERROR(MPI_Put(buffer, 4, MPI_BYTE, size, 0, 4, MPI_BYTE, exposed), MPI_ERR_RANK);
   MUST(MPI_Put(buffer, 0, MPI_BYTE, next(), 1000, 0, MPI_BYTE, exposed));
   MUST(MPI_Put(buffer, 4, MPI_BYTE, MPI_PROC_NULL, 0, 4, MPI_BYTE, exposed));
