@@ -19,7 +19,10 @@ constexpr const char* names[] = {
     "collectives on the GPU",
     "collectives by NCCL",
     "collectives staged",
-    "collectives between nodes"};
+    "collectives between nodes",
+    "one-sided, direct",
+    "one-sided, served",
+    "one-sided, staged"};
 
 std::atomic<uint64_t> fallback_counts[static_cast<int>(Fallback::rows)];
 constexpr const char* fallback_words[] = {

@@ -25,6 +25,9 @@ enum class Traffic {
   collective_nccl,           // the same by NCCL or RCCL
   collective_staged,         // the same through host memory and the host MPI
   collective_between_nodes,  // the same on the GPU in each node, and through the host MPI between them
+  rma_direct,                // one-sided access to memory that this rank reaches
+  rma_served,                // the same that was asked of the target
+  rma_staged,                // device memory of an origin for a window of the host MPI
   rows
 };
 

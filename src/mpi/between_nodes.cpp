@@ -400,7 +400,8 @@ MPI_Count message_bytes(const CollectiveCall& call, const Place& place) {
   }
 }
 
-// A list of kinds that are all device memory, such as "cuda:device".
+}  // namespace
+
 bool names_device_memory_only(const std::string& kinds) {
   for (size_t at = 0; at <= kinds.size();) {
     size_t end = std::min(kinds.find(',', at), kinds.size());
@@ -411,8 +412,6 @@ bool names_device_memory_only(const std::string& kinds) {
   }
   return true;
 }
-
-}  // namespace
 
 bool runs_between_nodes(const CollectiveCall& call, MeetingPoint& point) {
   if (!point.has_uniform_kinds() || !point.may_span_nodes() || must_stage(call.function)) return false;

@@ -11,6 +11,8 @@
 
 #pragma once
 
+#include <string>
+
 #include "mpi/meeting_point.h"
 
 namespace fairlead::mpi {
@@ -23,6 +25,8 @@ int run_between_nodes(const CollectiveCall& call, MeetingPoint& point);
 
 // After the host MPI gave this info to a communicator: collective over it. MPI_COMM_NULL is allowed.
 void note_memory_kinds(MPI_Comm comm, MPI_Info info);
+// Of a list of kinds: are they all device memory, such as "cuda:device"?
+bool names_device_memory_only(const std::string& kinds);
 // What holds for a communicator of which no info says anything.
 bool kinds_are_uniform();
 // In MPI_Init, by all ranks: the options that all must have alike are those of the first.

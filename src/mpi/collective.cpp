@@ -93,6 +93,7 @@ int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInH
   // The others count on this rank, also where its bytes cannot be read.
   bool loaded = staged.load(regions);
   int result;
+  gather_before(call.comm);
   {
     Parked parked;
     result = host(staged.send_argument(call), staged.receive_argument(call));

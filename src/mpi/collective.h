@@ -7,6 +7,7 @@
 
 #include "mpi/collective_operation.h"
 #include "mpi/front.h"
+#include "mpi/window_gather.h"
 
 namespace fairlead::mpi {
 
@@ -24,6 +25,7 @@ int start_collective(const CollectiveCall& call, MPI_Request* request, const Sta
 template <class Host>
 int collective(CollectiveCall call, const Host& host) {
   if (!detail::passes_by(&call, true)) return detail::run_collective(call, std::ref(host));
+  gather_before(call.comm);
   Parked parked;
   return host(call.sendbuf, call.recvbuf);
 }

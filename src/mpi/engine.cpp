@@ -12,6 +12,7 @@
 #include "device/ipc_registry.h"
 #include "kernels/reduce.h"
 #include "mpi/operation.h"
+#include "mpi/window.h"
 #include "transport/arena.h"
 
 namespace fairlead::mpi {
@@ -169,6 +170,7 @@ void Engine::progress_locked() {
   // A receive that has asked for its message has entered the host MPI.
   if (unmatched_.empty() && rounds_ % rounds_between_nudges == 0) nudge_host();
   network::advance();
+  advance_windows();
   device::start_enqueued();
   std::erase_if(kept_, [&](auto& offer) {
     offer->advance();

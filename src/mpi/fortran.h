@@ -114,6 +114,7 @@ class Text {
 FAIRLEAD_HANDLE(Comm, MPI_Comm, Comm)
 FAIRLEAD_HANDLE(Datatype, MPI_Datatype, Type)
 FAIRLEAD_HANDLE(File, MPI_File, File)
+FAIRLEAD_HANDLE(Group, MPI_Group, Group)
 FAIRLEAD_HANDLE(Info, MPI_Info, Info)
 FAIRLEAD_HANDLE(Message, MPI_Message, Message)
 FAIRLEAD_HANDLE(Op, MPI_Op, Op)
@@ -142,6 +143,9 @@ class Changed {
 // A handle that the call makes: what Fortran has there means nothing.
 struct MadeRequest : Changed<Request> {
   explicit MadeRequest(Integer* place) : Changed(place, MPI_REQUEST_NULL) {}
+};
+struct MadeWin : Changed<Win> {
+  explicit MadeWin(Integer* place) : Changed(place, MPI_WIN_NULL) {}
 };
 struct MadeMessage : Changed<Message> {
   explicit MadeMessage(Integer* place) : Changed(place, MPI_MESSAGE_NULL) {}

@@ -231,6 +231,8 @@ def around(form, value):
     if form.row.call == "blocks" or form.row.family == "communicator":
         before += [f"await_turn({value(p)});" for p in form.row.parameters if p.type == "MPI_Comm" and not p.stars]
     if form.row.call == "blocks":
+        before += [f"gather_before({value(p)});" for p in form.row.parameters
+                   if p.type == "MPI_Comm" and p.name == "comm" and not p.stars]
         before.append("Parked parked;")
     # The members of a new communicator agree at once where its collectives meet; those of one that a nonblocking
     # call makes find it by what it is a duplicate of.
@@ -326,11 +328,56 @@ def collectives(forms):
             *(guarded(form, collective(form)) for form in forms if is_collective(form))]
 
 
+# One-sided accesses hand their arguments to src/mpi/window_access.h by one pattern.
+ACCESS_KINDS = {"put": "put", "get": "get", "accumulate": "accumulate", "get_accumulate": "fetch",
+                "fetch_and_op": "fetch", "compare_and_swap": "compare_and_swap"}
+
+
+def is_access(form):
+    return form.row.family == "rma" and form.buffers() and form.action == "accelerate"
+
+
+def access(form):
+    name = form.row.name
+    function = name[1:] if form.row.call == "starts" else name.lower()
+    names = [p.name for p in form.row.parameters]
+    fields = [f"AccessCall call{{AccessKind::{ACCESS_KINDS[function]}, win}};"]
+    # What a function has one parameter for.
+    also = {"datatype": ["target_datatype"]}
+    if function == "get":
+        also |= {f"origin_{part}": [f"result_{part}"] for part in ("addr", "count", "datatype")}
+    for p in form.row.parameters:
+        if p.name in ("win", "datatype"):
+            continue
+        fields += [f"call.{field} = {p.name};" for field in also.get(p.name, [p.name])]
+    if "datatype" in names:
+        fields.append("call.origin_count = call.result_count = call.target_count = 1;")
+        fields.append("call.origin_datatype = call.result_datatype = call.target_datatype = datatype;")
+    head = wrap(f'extern "C" FAIRLEAD_EXPORT int MPI_{form.name}({form.declarations()}) {{')
+    arguments = ", ".join(names)
+    written = "origin_addr" if function == "get" else "result_addr"
+    inner = [f"const void*{' origin_addr' if 'origin_addr' in names and function != 'get' else ''}",
+             f"const void*{' compare_addr' if 'compare_addr' in names else ''}",
+             f"void*{' ' + written if written in names else ''}",
+             f"MPI_Request*{' request' if 'request' in names else ''}"]
+    body = [f"CallRecord record(Function::{form.name});",
+            f"if (!watching()) return real.{form.name}({arguments});", *fields,
+            f"return one_sided(call, [=]({', '.join(inner)}) {{", f"  return real.{form.name}({arguments});", "});"]
+    return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
+
+
+def one_sided(forms):
+    what = "The one-sided accesses: each names its arguments and how the host MPI is called."
+    return [*opening("//", what), '#include "mpi/front.h"', '#include "mpi/record.h"',
+            '#include "mpi/window_access.h"', "", "using namespace fairlead::mpi;", "", "// clang-format off",
+            *(guarded(form, access(form)) for form in forms if is_access(form))]
+
+
 def wrappers(forms):
     what = "The MPI functions that refuse device buffers, or park this rank while they block."
     return [*opening("//", what),
             '#include "mpi/between_nodes.h"', '#include "mpi/front.h"', '#include "mpi/real.h"',
-            '#include "mpi/record.h"', '#include "mpi/send_buffer.h"', "",
+            '#include "mpi/record.h"', '#include "mpi/send_buffer.h"', '#include "mpi/window_gather.h"', "",
             "using namespace fairlead::mpi;", "", "// clang-format off",
             *(guarded(form, wrapper(form)) for form in forms if form.action in ("refuse", "park"))]
 
@@ -372,7 +419,8 @@ def narrowed(forms):
 
 
 # The Fortran entry points. Handles by the type of their parameter: their names in src/mpi/fortran.h.
-FORTRAN_HANDLES = {"MPI_Comm": "Comm", "MPI_Datatype": "Datatype", "MPI_File": "File", "MPI_Info": "Info",
+FORTRAN_HANDLES = {"MPI_Comm": "Comm", "MPI_Datatype": "Datatype", "MPI_File": "File", "MPI_Group": "Group",
+                   "MPI_Info": "Info",
                    "MPI_Message": "Message", "MPI_Op": "Op", "MPI_Request": "Request", "MPI_Win": "Win"}
 ADDRESS_INTEGERS = ("MPI_Aint", "MPI_Count", "MPI_Offset")
 # Numbers that Fortran has in another form than C.
@@ -406,7 +454,8 @@ def fortran_value(p, row):
         peers = "ranks" if row.family == "collective" else "destinations" if side == "send" else "sources"
         return f"kept_types({p.name}, {side}buf, comm, Peers::{peers})"
     if handle and p.stars:
-        made = row.family == "probe" if p.type == "MPI_Message" else p.type == "MPI_Request" and p != row.parameters[0]
+        made = (row.family == "probe" if p.type == "MPI_Message"
+                else p.type in ("MPI_Request", "MPI_Win") and p != row.parameters[0])
         return f"Made{handle}({p.name})" if made else f"Changed<{handle}>({p.name})"
     if handle:
         return f"{handle}::from({p.name})"
@@ -465,7 +514,7 @@ def fortran(forms):
     what = "The Fortran entry points."
     entries = [form for form in forms if has_fortran_entry(form)]
     newer = [form for form in entries if form.action == "accelerate" and form.row.since >= "4.0"]
-    return [*opening("//", what), '#include "mpi/fortran.h"', "", "// clang-format off", "",
+    return [*opening("//", what), '#include "mpi/fortran.h"', '#include "mpi/window_gather.h"', "", "// clang-format off", "",
             "// C functions of ours that the header at hand may not declare, or not alike.",
             *(wrap(f'extern "C" int {fortran_calls(form)}({form.declarations()}) __asm__("MPI_{form.name}");')
               for form in newer), "",
@@ -537,6 +586,7 @@ def outputs(rows):
         generated / "narrowed.cpp": narrowed(forms),
         generated / "wrappers.cpp": wrappers(forms),
         generated / "collectives.cpp": collectives(forms),
+        generated / "one_sided.cpp": one_sided(forms),
         generated / "fortran.cpp": fortran(forms),
         generated / "exports.map": exports_map(forms),
         ROOT / "docs/coverage.md": coverage(rows),

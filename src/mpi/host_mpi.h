@@ -68,6 +68,8 @@
 #if defined(OPEN_MPI)
 #pragma weak PMPI_Comm_c2f
 #pragma weak PMPI_Comm_f2c
+#pragma weak PMPI_Group_c2f
+#pragma weak PMPI_Group_f2c
 #pragma weak PMPI_Info_c2f
 #pragma weak PMPI_Info_f2c
 #pragma weak PMPI_Message_c2f
@@ -90,7 +92,9 @@
 #pragma weak ompi_mpi_uint64_t
 #pragma weak ompi_mpi_op_max
 #pragma weak ompi_mpi_op_min
+#pragma weak ompi_mpi_op_no_op
 #pragma weak ompi_mpi_op_null
+#pragma weak ompi_mpi_op_replace
 #pragma weak ompi_mpi_op_sum
 #pragma weak OMPI_C_MPI_COMM_NULL_COPY_FN
 #pragma weak ompi_request_null
@@ -103,4 +107,5 @@
 #pragma weak ompi_mpi_errors_are_fatal
 #pragma weak ompi_mpi_errors_return
 #pragma weak ompi_message_no_proc
+#pragma weak ompi_mpi_win_null
 #endif

@@ -30,6 +30,7 @@
 #include "mpi/observation.h"
 #include "mpi/progress_thread.h"
 #include "mpi/request.h"
+#include "mpi/service_thread.h"
 
 #pragma weak PMPI_Get_library_version  // as in host_mpi.h
 
@@ -160,6 +161,7 @@ void open_job() {
   network::open();
   int threads = MPI_THREAD_SINGLE;
   PMPI_Query_thread(&threads);
+  allow_service_thread(threads == MPI_THREAD_MULTIPLE);
   engine().open(std::move(node), nonce, self_comm, silent_comm, threads == MPI_THREAD_MULTIPLE);
   agree_on_algorithms(world_rank);
   agree_on_limits();
@@ -188,6 +190,7 @@ void close_job() {
   });
   engine().progress();  // the last of them may have been done with an offer since
   progress_thread().stop();
+  stop_service_thread();
   close_meetings();
   coll::release_nccl();
   LeakCheck leaks;
@@ -220,13 +223,16 @@ using namespace fairlead::mpi;
 
 extern "C" FAIRLEAD_EXPORT int MPI_Init(int* argc, char*** argv) {
   require_own_abi();
-  int result = real.Init(argc, argv);
+  int provided = MPI_THREAD_SINGLE;
+  int result = service_thread_wanted() ? real.Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided)
+                                       : real.Init(argc, argv);
   if (result == MPI_SUCCESS) open_job();
   return result;
 }
 
 extern "C" FAIRLEAD_EXPORT int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
   require_own_abi();
+  if (service_thread_wanted()) required = MPI_THREAD_MULTIPLE;
   int result = real.Init_thread(argc, argv, required, provided);
   if (result == MPI_SUCCESS) open_job();
   return result;

@@ -228,4 +228,14 @@ bool kernel_for(MPI_Op op, MPI_Datatype datatype, ReduceOp* kernel_op, Element* 
   return false;
 }
 
+bool is_allowed(MPI_Op op, MPI_Datatype datatype) {
+  for (const auto& known : operations) {
+    if (known.op != op) continue;
+    for (const auto& type : types)
+      if (type.datatype == datatype) return kernels::has_kernel(known.kernel, type.element);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace fairlead::mpi

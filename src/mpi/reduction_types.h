@@ -13,4 +13,7 @@ namespace fairlead::mpi {
 // allow.
 bool kernel_for(MPI_Op op, MPI_Datatype datatype, kernels::ReduceOp* kernel_op, kernels::Element* element);
 
+// May this operation, a predefined one, be applied to this predefined type, as far as is known here?
+bool is_allowed(MPI_Op op, MPI_Datatype datatype);
+
 }  // namespace fairlead::mpi

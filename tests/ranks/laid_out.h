@@ -86,6 +86,9 @@ class Spread {
                                    static_cast<uintptr_t>(origin_));
   }
   size_t bytes() const { return static_cast<size_t>(count_ * node_.size()); }
+  // Where it lies, gaps included, and the elements' address in there.
+  const Memory& memory() const { return memory_; }
+  int64_t origin() const { return origin_; }
 
   // What a message of it carries.
   std::vector<char> packed() const {

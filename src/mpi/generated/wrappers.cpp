@@ -8,6 +8,7 @@
 #include "mpi/real.h"
 #include "mpi/record.h"
 #include "mpi/send_buffer.h"
+#include "mpi/window_gather.h"
 
 using namespace fairlead::mpi;
 
@@ -73,6 +74,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer(MPI_Comm comm, void* buffe
   CallRecord record(Function::Comm_detach_buffer);
   if (!watching()) return real.Comm_detach_buffer(comm, buffer_addr, size);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   return real.Comm_detach_buffer(comm, buffer_addr, size);
 }
@@ -83,6 +85,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer_c(MPI_Comm comm, void* buf
   CallRecord record(Function::Comm_detach_buffer_c);
   if (!watching()) return real.Comm_detach_buffer_c(comm, buffer_addr, size);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   return real.Comm_detach_buffer_c(comm, buffer_addr, size);
 }
@@ -119,6 +122,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_flush_buffer(MPI_Comm comm) {
   CallRecord record(Function::Comm_flush_buffer);
   if (!watching()) return real.Comm_flush_buffer(comm);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   return real.Comm_flush_buffer(comm);
 }
@@ -137,6 +141,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
   CallRecord record(Function::Comm_dup);
   if (!watching()) return real.Comm_dup(comm, newcomm);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   int result = real.Comm_dup(comm, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -147,6 +152,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_create(MPI_Comm comm, MPI_Group group, M
   CallRecord record(Function::Comm_create);
   if (!watching()) return real.Comm_create(comm, group, newcomm);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   int result = real.Comm_create(comm, group, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -157,6 +163,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_split(MPI_Comm comm, int color, int key,
   CallRecord record(Function::Comm_split);
   if (!watching()) return real.Comm_split(comm, color, key, newcomm);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   int result = real.Comm_split(comm, color, key, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -190,6 +197,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info in
   CallRecord record(Function::Comm_dup_with_info);
   if (!watching()) return real.Comm_dup_with_info(comm, info, newcomm);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   int result = real.Comm_dup_with_info(comm, info, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -202,6 +210,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_create_group(MPI_Comm comm, MPI_Group gr
   CallRecord record(Function::Comm_create_group);
   if (!watching()) return real.Comm_create_group(comm, group, tag, newcomm);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   int result = real.Comm_create_group(comm, group, tag, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -213,6 +222,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_split_type(MPI_Comm comm, int split_type
   CallRecord record(Function::Comm_split_type);
   if (!watching()) return real.Comm_split_type(comm, split_type, key, info, newcomm);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   int result = real.Comm_split_type(comm, split_type, key, info, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -224,6 +234,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
   CallRecord record(Function::Comm_set_info);
   if (!watching()) return real.Comm_set_info(comm, info);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   int result = real.Comm_set_info(comm, info);
   if (result == MPI_SUCCESS) note_memory_kinds(comm, info);
@@ -285,6 +296,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Cart_sub(MPI_Comm comm, const int remain_dims
   CallRecord record(Function::Cart_sub);
   if (!watching()) return real.Cart_sub(comm, remain_dims, newcomm);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   int result = real.Cart_sub(comm, remain_dims, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -296,6 +308,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Cart_map(MPI_Comm comm, int ndims, const int 
   CallRecord record(Function::Cart_map);
   if (!watching()) return real.Cart_map(comm, ndims, dims, periods, newrank);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   return real.Cart_map(comm, ndims, dims, periods, newrank);
 }
@@ -316,6 +329,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Graph_map(MPI_Comm comm, int nnodes, const in
   CallRecord record(Function::Graph_map);
   if (!watching()) return real.Graph_map(comm, nnodes, index, edges, newrank);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   return real.Graph_map(comm, nnodes, index, edges, newrank);
 }
@@ -373,6 +387,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_spawn(const char* command, char* argv[],
   if (!watching()) return real.Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm,
       array_of_errcodes);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   int result = real.Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes);
   if (result == MPI_SUCCESS) meet_on(*intercomm);
@@ -386,6 +401,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_spawn_multiple(int count, char* array_of
   if (!watching()) return real.Comm_spawn_multiple(count, array_of_commands, array_of_argv, array_of_maxprocs,
       array_of_info, root, comm, intercomm, array_of_errcodes);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   int result = real.Comm_spawn_multiple(count, array_of_commands, array_of_argv, array_of_maxprocs,
       array_of_info, root, comm, intercomm, array_of_errcodes);
@@ -398,6 +414,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_accept(const char* port_name, MPI_Info i
   CallRecord record(Function::Comm_accept);
   if (!watching()) return real.Comm_accept(port_name, info, root, comm, newcomm);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   int result = real.Comm_accept(port_name, info, root, comm, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -409,6 +426,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_connect(const char* port_name, MPI_Info 
   CallRecord record(Function::Comm_connect);
   if (!watching()) return real.Comm_connect(port_name, info, root, comm, newcomm);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   int result = real.Comm_connect(port_name, info, root, comm, newcomm);
   if (result == MPI_SUCCESS) meet_on(*newcomm);
@@ -461,84 +479,6 @@ extern "C" FAIRLEAD_EXPORT int MPI_Lookup_name(const char* service_name, MPI_Inf
   return real.Lookup_name(service_name, info, port_name);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_create(void* base, MPI_Aint size, int disp_unit, MPI_Info info,
-    MPI_Comm comm, MPI_Win* win) {
-  CallRecord record(Function::Win_create);
-  if (!watching()) return real.Win_create(base, size, disp_unit, info, comm, win);
-  if (is_device(base)) return refuse(Function::Win_create, comm);
-  await_turn(comm);
-  Parked parked;
-  return real.Win_create(base, size, disp_unit, info, comm, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_create_c(void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
-    MPI_Comm comm, MPI_Win* win) {
-  CallRecord record(Function::Win_create_c);
-  if (!watching()) return real.Win_create_c(base, size, disp_unit, info, comm, win);
-  if (is_device(base)) return refuse(Function::Win_create_c, comm);
-  await_turn(comm);
-  Parked parked;
-  return real.Win_create_c(base, size, disp_unit, info, comm, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_attach(MPI_Win win, void* base, MPI_Aint size) {
-  CallRecord record(Function::Win_attach);
-  if (!watching()) return real.Win_attach(win, base, size);
-  if (is_device(base)) return refuse_window(Function::Win_attach, win);
-  return real.Win_attach(win, base, size);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
-    void* baseptr, MPI_Win* win) {
-  CallRecord record(Function::Win_allocate);
-  if (!watching()) return real.Win_allocate(size, disp_unit, info, comm, baseptr, win);
-  await_turn(comm);
-  Parked parked;
-  return real.Win_allocate(size, disp_unit, info, comm, baseptr, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
-    MPI_Comm comm, void* baseptr, MPI_Win* win) {
-  CallRecord record(Function::Win_allocate_c);
-  if (!watching()) return real.Win_allocate_c(size, disp_unit, info, comm, baseptr, win);
-  await_turn(comm);
-  Parked parked;
-  return real.Win_allocate_c(size, disp_unit, info, comm, baseptr, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info,
-    MPI_Comm comm, void* baseptr, MPI_Win* win) {
-  CallRecord record(Function::Win_allocate_shared);
-  if (!watching()) return real.Win_allocate_shared(size, disp_unit, info, comm, baseptr, win);
-  await_turn(comm);
-  Parked parked;
-  return real.Win_allocate_shared(size, disp_unit, info, comm, baseptr, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
-    MPI_Comm comm, void* baseptr, MPI_Win* win) {
-  CallRecord record(Function::Win_allocate_shared_c);
-  if (!watching()) return real.Win_allocate_shared_c(size, disp_unit, info, comm, baseptr, win);
-  await_turn(comm);
-  Parked parked;
-  return real.Win_allocate_shared_c(size, disp_unit, info, comm, baseptr, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* win) {
-  CallRecord record(Function::Win_create_dynamic);
-  if (!watching()) return real.Win_create_dynamic(info, comm, win);
-  await_turn(comm);
-  Parked parked;
-  return real.Win_create_dynamic(info, comm, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_free(MPI_Win* win) {
-  CallRecord record(Function::Win_free);
-  if (!watching()) return real.Win_free(win);
-  Parked parked;
-  return real.Win_free(win);
-}
-
 extern "C" FAIRLEAD_EXPORT int MPI_Win_set_info(MPI_Win win, MPI_Info info) {
   CallRecord record(Function::Win_set_info);
   if (!watching()) return real.Win_set_info(win, info);
@@ -546,307 +486,12 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_set_info(MPI_Win win, MPI_Info info) {
   return real.Win_set_info(win, info);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Put(const void* origin_addr, int origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
-    MPI_Datatype target_datatype, MPI_Win win) {
-  CallRecord record(Function::Put);
-  if (!watching()) return real.Put(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-      target_count, target_datatype, win);
-  if (is_device(origin_addr)) return refuse_window(Function::Put, win);
-  Parked parked;
-  return real.Put(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-      target_datatype, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Put_c(const void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
-    MPI_Datatype target_datatype, MPI_Win win) {
-  CallRecord record(Function::Put_c);
-  if (!watching()) return real.Put_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-      target_count, target_datatype, win);
-  if (is_device(origin_addr)) return refuse_window(Function::Put_c, win);
-  Parked parked;
-  return real.Put_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-      target_datatype, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Get(void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
-    int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win) {
-  CallRecord record(Function::Get);
-  if (!watching()) return real.Get(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-      target_count, target_datatype, win);
-  if (is_device(origin_addr)) return refuse_window(Function::Get, win);
-  Parked parked;
-  return real.Get(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-      target_datatype, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Get_c(void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
-    MPI_Datatype target_datatype, MPI_Win win) {
-  CallRecord record(Function::Get_c);
-  if (!watching()) return real.Get_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-      target_count, target_datatype, win);
-  if (is_device(origin_addr)) return refuse_window(Function::Get_c, win);
-  Parked parked;
-  return real.Get_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-      target_datatype, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Accumulate(const void* origin_addr, int origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
-    MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) {
-  CallRecord record(Function::Accumulate);
-  if (!watching()) return real.Accumulate(origin_addr, origin_count, origin_datatype, target_rank,
-      target_disp, target_count, target_datatype, op, win);
-  if (is_device(origin_addr)) return refuse_window(Function::Accumulate, win);
-  Parked parked;
-  return real.Accumulate(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-      target_datatype, op, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Accumulate_c(const void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
-    MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) {
-  CallRecord record(Function::Accumulate_c);
-  if (!watching()) return real.Accumulate_c(origin_addr, origin_count, origin_datatype, target_rank,
-      target_disp, target_count, target_datatype, op, win);
-  if (is_device(origin_addr)) return refuse_window(Function::Accumulate_c, win);
-  Parked parked;
-  return real.Accumulate_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-      target_datatype, op, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Get_accumulate(const void* origin_addr, int origin_count,
-    MPI_Datatype origin_datatype, void* result_addr, int result_count, MPI_Datatype result_datatype,
-    int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op,
-    MPI_Win win) {
-  CallRecord record(Function::Get_accumulate);
-  if (!watching()) return real.Get_accumulate(origin_addr, origin_count, origin_datatype, result_addr,
-      result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
-  if (is_device(origin_addr) || is_device(result_addr)) return refuse_window(Function::Get_accumulate, win);
-  Parked parked;
-  return real.Get_accumulate(origin_addr, origin_count, origin_datatype, result_addr, result_count,
-      result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Get_accumulate_c(const void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, void* result_addr, MPI_Count result_count, MPI_Datatype result_datatype,
-    int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op,
-    MPI_Win win) {
-  CallRecord record(Function::Get_accumulate_c);
-  if (!watching()) return real.Get_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr,
-      result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
-  if (is_device(origin_addr) || is_device(result_addr)) return refuse_window(Function::Get_accumulate_c, win);
-  Parked parked;
-  return real.Get_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr, result_count,
-      result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Fetch_and_op(const void* origin_addr, void* result_addr,
-    MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win) {
-  CallRecord record(Function::Fetch_and_op);
-  if (!watching()) return real.Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op,
-      win);
-  if (is_device(origin_addr) || is_device(result_addr)) return refuse_window(Function::Fetch_and_op, win);
-  Parked parked;
-  return real.Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Compare_and_swap(const void* origin_addr, const void* compare_addr,
-    void* result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Win win) {
-  CallRecord record(Function::Compare_and_swap);
-  if (!watching()) return real.Compare_and_swap(origin_addr, compare_addr, result_addr, datatype, target_rank,
-      target_disp, win);
-  if (is_device(origin_addr) || is_device(compare_addr) ||
-      is_device(result_addr)) return refuse_window(Function::Compare_and_swap, win);
-  Parked parked;
-  return real.Compare_and_swap(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp,
-      win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Rput(const void* origin_addr, int origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
-    MPI_Datatype target_datatype, MPI_Win win, MPI_Request* request) {
-  CallRecord record(Function::Rput);
-  if (!watching()) return real.Rput(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-      target_count, target_datatype, win, request);
-  if (is_device(origin_addr)) return refuse_window(Function::Rput, win);
-  return real.Rput(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-      target_datatype, win, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Rput_c(const void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
-    MPI_Datatype target_datatype, MPI_Win win, MPI_Request* request) {
-  CallRecord record(Function::Rput_c);
-  if (!watching()) return real.Rput_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-      target_count, target_datatype, win, request);
-  if (is_device(origin_addr)) return refuse_window(Function::Rput_c, win);
-  return real.Rput_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-      target_datatype, win, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Rget(void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
-    int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win,
-    MPI_Request* request) {
-  CallRecord record(Function::Rget);
-  if (!watching()) return real.Rget(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-      target_count, target_datatype, win, request);
-  if (is_device(origin_addr)) return refuse_window(Function::Rget, win);
-  return real.Rget(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-      target_datatype, win, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Rget_c(void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
-    MPI_Datatype target_datatype, MPI_Win win, MPI_Request* request) {
-  CallRecord record(Function::Rget_c);
-  if (!watching()) return real.Rget_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-      target_count, target_datatype, win, request);
-  if (is_device(origin_addr)) return refuse_window(Function::Rget_c, win);
-  return real.Rget_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-      target_datatype, win, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Raccumulate(const void* origin_addr, int origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
-    MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request* request) {
-  CallRecord record(Function::Raccumulate);
-  if (!watching()) return real.Raccumulate(origin_addr, origin_count, origin_datatype, target_rank,
-      target_disp, target_count, target_datatype, op, win, request);
-  if (is_device(origin_addr)) return refuse_window(Function::Raccumulate, win);
-  return real.Raccumulate(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-      target_datatype, op, win, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Raccumulate_c(const void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
-    MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request* request) {
-  CallRecord record(Function::Raccumulate_c);
-  if (!watching()) return real.Raccumulate_c(origin_addr, origin_count, origin_datatype, target_rank,
-      target_disp, target_count, target_datatype, op, win, request);
-  if (is_device(origin_addr)) return refuse_window(Function::Raccumulate_c, win);
-  return real.Raccumulate_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-      target_count, target_datatype, op, win, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Rget_accumulate(const void* origin_addr, int origin_count,
-    MPI_Datatype origin_datatype, void* result_addr, int result_count, MPI_Datatype result_datatype,
-    int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op,
-    MPI_Win win, MPI_Request* request) {
-  CallRecord record(Function::Rget_accumulate);
-  if (!watching()) return real.Rget_accumulate(origin_addr, origin_count, origin_datatype, result_addr,
-      result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win,
-      request);
-  if (is_device(origin_addr) || is_device(result_addr)) return refuse_window(Function::Rget_accumulate, win);
-  return real.Rget_accumulate(origin_addr, origin_count, origin_datatype, result_addr, result_count,
-      result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Rget_accumulate_c(const void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, void* result_addr, MPI_Count result_count, MPI_Datatype result_datatype,
-    int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op,
-    MPI_Win win, MPI_Request* request) {
-  CallRecord record(Function::Rget_accumulate_c);
-  if (!watching()) return real.Rget_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr,
-      result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win,
-      request);
-  if (is_device(origin_addr) || is_device(result_addr)) return refuse_window(Function::Rget_accumulate_c,
-      win);
-  return real.Rget_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr, result_count,
-      result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_fence(int assert, MPI_Win win) {
-  CallRecord record(Function::Win_fence);
-  if (!watching()) return real.Win_fence(assert, win);
-  Parked parked;
-  return real.Win_fence(assert, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_start(MPI_Group group, int assert, MPI_Win win) {
-  CallRecord record(Function::Win_start);
-  if (!watching()) return real.Win_start(group, assert, win);
-  Parked parked;
-  return real.Win_start(group, assert, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_complete(MPI_Win win) {
-  CallRecord record(Function::Win_complete);
-  if (!watching()) return real.Win_complete(win);
-  Parked parked;
-  return real.Win_complete(win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_wait(MPI_Win win) {
-  CallRecord record(Function::Win_wait);
-  if (!watching()) return real.Win_wait(win);
-  Parked parked;
-  return real.Win_wait(win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_lock(int lock_type, int rank, int assert, MPI_Win win) {
-  CallRecord record(Function::Win_lock);
-  if (!watching()) return real.Win_lock(lock_type, rank, assert, win);
-  Parked parked;
-  return real.Win_lock(lock_type, rank, assert, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_unlock(int rank, MPI_Win win) {
-  CallRecord record(Function::Win_unlock);
-  if (!watching()) return real.Win_unlock(rank, win);
-  Parked parked;
-  return real.Win_unlock(rank, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_lock_all(int assert, MPI_Win win) {
-  CallRecord record(Function::Win_lock_all);
-  if (!watching()) return real.Win_lock_all(assert, win);
-  Parked parked;
-  return real.Win_lock_all(assert, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_unlock_all(MPI_Win win) {
-  CallRecord record(Function::Win_unlock_all);
-  if (!watching()) return real.Win_unlock_all(win);
-  Parked parked;
-  return real.Win_unlock_all(win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_flush(int rank, MPI_Win win) {
-  CallRecord record(Function::Win_flush);
-  if (!watching()) return real.Win_flush(rank, win);
-  Parked parked;
-  return real.Win_flush(rank, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_all(MPI_Win win) {
-  CallRecord record(Function::Win_flush_all);
-  if (!watching()) return real.Win_flush_all(win);
-  Parked parked;
-  return real.Win_flush_all(win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_local(int rank, MPI_Win win) {
-  CallRecord record(Function::Win_flush_local);
-  if (!watching()) return real.Win_flush_local(rank, win);
-  Parked parked;
-  return real.Win_flush_local(rank, win);
-}
-
-extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_local_all(MPI_Win win) {
-  CallRecord record(Function::Win_flush_local_all);
-  if (!watching()) return real.Win_flush_local_all(win);
-  Parked parked;
-  return real.Win_flush_local_all(win);
-}
-
 extern "C" FAIRLEAD_EXPORT int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info,
     MPI_File* fh) {
   CallRecord record(Function::File_open);
   if (!watching()) return real.File_open(comm, filename, amode, info, fh);
   await_turn(comm);
+  gather_before(comm);
   Parked parked;
   return real.File_open(comm, filename, amode, info, fh);
 }

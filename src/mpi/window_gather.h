@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Before a call that only the host MPI can end. A member of a served window that sits in one answers nobody,
+// and others may need its answer before they come to the same call: MPI_Win_unlock of one rank, MPI_Barrier
+// of all. So all ranks of the communicator meet first, polled, where all of them know of such a window.
+
+#pragma once
+
+#include <atomic>
+
+#include "mpi/host_mpi.h"
+
+namespace fairlead::mpi {
+
+namespace detail {
+extern std::atomic<int> windows_served;
+void gather_members(MPI_Comm comm);
+}  // namespace detail
+
+inline void gather_before(MPI_Comm comm) {
+  if (detail::windows_served.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    detail::gather_members(comm);
+}
+
+}  // namespace fairlead::mpi

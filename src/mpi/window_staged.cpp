@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/window_staged.h"
+
+#include <algorithm>
+#include <list>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/statistics.h"
+#include "mpi/front.h"
+#include "mpi/host_image.h"
+#include "mpi/request.h"
+
+namespace fairlead::mpi {
+
+namespace detail {
+std::atomic<int> staged_accesses{0};
+}
+
+namespace {
+
+// The images of the buffers of one access.
+class Staged {
+ public:
+  explicit Staged(const AccessCall& call) : win(call.win), target(call.target_rank) {
+    if (call.reads()) add(&origin_, call.origin_addr, call.origin_count, call.origin_datatype);
+    if (call.compare_addr) add(&compare_, call.compare_addr, 1, call.target_datatype);
+    if (call.writes()) {
+      add(&result_, call.result_addr, call.result_count, call.result_datatype);
+      if (result_.on_device() && !is_plain(call.result_datatype)) {
+        kept_.emplace(call.result_datatype);
+        for (Block& block : result_.blocks) block.datatype = kept_->get();
+      }
+    }
+  }
+  // False when they cannot be had.
+  bool load() {
+    origin_image_ = HostImage(origin_);
+    compare_image_ = HostImage(compare_);
+    result_image_ = HostImage(result_);
+    return origin_image_.valid() && compare_image_.valid() && result_image_.valid() &&
+           origin_image_.load(origin_) && compare_image_.load(compare_);
+  }
+  bool store() const {
+    count(Traffic::rma_staged, static_cast<uint64_t>(std::max(origin_.bytes, result_.bytes)));
+    return result_image_.store(result_);
+  }
+  const void* origin() const { return origin_image_.address(); }
+  const void* compare() const { return compare_image_.address(); }
+  void* result() const { return result_image_.address(); }
+
+  MPI_Win win;
+  int target;
+
+ private:
+  static void add(Region* region, const void* address, MPI_Count count, MPI_Datatype datatype) {
+    region->address = const_cast<void*>(address);
+    region->add(0, count, datatype);
+  }
+  Region origin_, compare_, result_;
+  HostImage origin_image_, compare_image_, result_image_;
+  std::optional<KeptType> kept_;
+};
+
+struct AllStaged {
+  std::mutex mutex;
+  std::list<std::unique_ptr<Staged>> accesses;
+};
+AllStaged& all() {
+  static auto* only = new AllStaged;
+  return *only;
+}
+
+int raise_on(MPI_Win win) {
+  log_line(LogLevel::error, "a device buffer of a one-sided access cannot be copied to or from host memory");
+  PMPI_Win_call_errhandler(win, MPI_ERR_OTHER);
+  return MPI_ERR_OTHER;
+}
+
+// One that has a request: it is over when the host's is.
+class StagedOperation : public Operation {
+ public:
+  StagedOperation(std::unique_ptr<Staged> staged, const detail::AccessInHost& host)
+      : Operation(MPI_COMM_SELF), staged_(std::move(staged)), host_(host) {}
+  int start() override {
+    begin();
+    const int result = host_(staged_->origin(), staged_->compare(), staged_->result(), &message_);
+    host_ = nullptr;
+    return result;
+  }
+  void advance() override {
+    int here = 0;
+    if (!complete() && real.Test(&message_, &here, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+      error_ = MPI_ERR_OTHER, here = 1;
+    if (here) complete_.store(true, std::memory_order_release);
+  }
+  void settle() override {}
+  int finish(MPI_Status* status) override {
+    set_empty(status);
+    record_.end();
+    if (error_ == MPI_SUCCESS && staged_->store()) return MPI_SUCCESS;
+    return raise_on(staged_->win);
+  }
+  void describe(MPI_Status* status) override { set_empty(status); }
+
+ private:
+  std::unique_ptr<Staged> staged_;
+  detail::AccessInHost host_;
+  int error_ = MPI_SUCCESS;
+};
+
+}  // namespace
+
+bool detail::brings_device_memory(const AccessCall& call) {
+  return (call.reads() && is_device(call.origin_addr, call.origin_datatype)) ||
+         (call.writes() && is_device(call.result_addr, call.result_datatype)) ||
+         (call.compare_addr && is_device(call.compare_addr));
+}
+
+int detail::access_staged(const AccessCall& call, const AccessInHost& host) {
+  if (!options().gpu_support) {
+    log_line(LogLevel::error, "device memory was handed to a one-sided function although GPU support is off");
+    PMPI_Win_call_errhandler(call.win, MPI_ERR_BUFFER);
+    return MPI_ERR_BUFFER;
+  }
+  auto staged = std::make_unique<Staged>(call);
+  if (!staged->load()) return raise_on(call.win);
+  if (call.request) return hand_out(std::make_unique<StagedOperation>(std::move(staged), host), call.request);
+  int result;
+  {
+    Parked parked;
+    result = host(staged->origin(), staged->compare(), staged->result(), nullptr);
+  }
+  if (result != MPI_SUCCESS) return result;
+  std::lock_guard lock(all().mutex);
+  all().accesses.push_back(std::move(staged));
+  ++staged_accesses;
+  return MPI_SUCCESS;
+}
+
+int finish_staged(MPI_Win win, int target) {
+  std::list<std::unique_ptr<Staged>> over;
+  {
+    std::lock_guard lock(all().mutex);
+    for (auto entry = all().accesses.begin(); entry != all().accesses.end();) {
+      auto next = std::next(entry);
+      if ((*entry)->win == win && (target < 0 || (*entry)->target == target)) {
+        over.splice(over.end(), all().accesses, entry);
+        --detail::staged_accesses;
+      }
+      entry = next;
+    }
+  }
+  bool stored = true;
+  for (const auto& access : over) stored &= access->store();
+  return stored ? MPI_SUCCESS : raise_on(win);
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rma/transfer.h"
+
+#include <algorithm>
+
+namespace fairlead::rma {
+
+using device::Error;
+
+namespace {
+
+// Can one copy, or one kernel, do it?
+bool moves_at_once(const Buffer& to, const Buffer& from) {
+  if (to.on_device() && from.on_device() && to.device != from.device)
+    return to.contiguous() && from.contiguous();
+  if (to.contiguous() && from.contiguous()) return true;
+  if (to.by_blocks || from.by_blocks) return false;
+  // Kernels do not reach ordinary host memory; what has no gaps there passes through page-locked memory.
+  if (!to.on_device() && !to.contiguous()) return false;
+  if (!from.on_device() && !from.contiguous()) return false;
+  return datatype::Move::possible(to.on_device() ? to.device : from.device);
+}
+
+Error bring_out(void* to, const Buffer& from, uint64_t at, uint64_t bytes) {
+  if (!from.on_device()) {
+    datatype::move_on_host({to, bytes}, 0, from.view, at, bytes);
+    return Error::none;
+  }
+  return from.by_blocks ? datatype::copy_out_by_blocks(from.device, to, from.view, at, bytes)
+                        : datatype::copy_out(from.device, to, from.view, at, bytes);
+}
+
+Error bring_in(const Buffer& to, uint64_t at, void* from, uint64_t bytes) {
+  if (!to.on_device()) {
+    datatype::move_on_host(to.view, at, {from, bytes}, 0, bytes);
+    return Error::none;
+  }
+  return to.by_blocks ? datatype::copy_in_by_blocks(to.device, to.view, at, from, bytes)
+                      : datatype::copy_in(to.device, to.view, at, from, bytes);
+}
+
+}  // namespace
+
+// `start` does it on a device.
+template <class Start>
+Error Transfer::begin(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at, uint64_t bytes,
+                      const Start& start) {
+  to_ = to;
+  from_ = from;
+  to_at_ = to_at;
+  from_at_ = from_at;
+  bytes_ = bytes;
+  moving_ = false;
+  outcome_ = Error::none;
+  if (bytes == 0) return outcome_;
+  if (!to.on_device() && !from.on_device()) {
+    datatype::move_on_host(to.view, to_at, from.view, from_at, bytes);
+    return outcome_;
+  }
+  if (!moves_at_once(to, from)) return outcome_ = fall_back();
+  moving_ = start(to.on_device() ? to.device : from.device) == Error::none;
+  if (!moving_) outcome_ = fall_back();
+  return outcome_;
+}
+
+Error Transfer::start(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at,
+                      uint64_t bytes) {
+  return begin(to, to_at, from, from_at, bytes,
+               [&](int device) { return move_.start(device, to.view, to_at, from.view, from_at, bytes); });
+}
+
+Error Transfer::enqueue(const Buffer& to, const Buffer& from, uint64_t bytes) {
+  return begin(to, 0, from, 0, bytes,
+               [&](int device) { return move_.enqueue(device, to.view, from.view, bytes); });
+}
+
+// Through host memory, piece by piece.
+Error Transfer::fall_back() {
+  constexpr uint64_t piece = uint64_t{4} << 20;
+  HostBuffer memory(std::min(bytes_, piece));
+  if (!memory.data()) return Error::out_of_memory;
+  for (uint64_t at = 0; at < bytes_; at += piece) {
+    uint64_t length = std::min(piece, bytes_ - at);
+    Error error = bring_out(memory.data(), from_, from_at_ + at, length);
+    if (error == Error::none) error = bring_in(to_, to_at_ + at, memory.data(), length);
+    if (error != Error::none) return error;
+  }
+  return Error::none;
+}
+
+Error Transfer::settle(Error error) {
+  if (error == Error::not_ready) return error;
+  moving_ = false;
+  // The bytes are where they were: another way may still do.
+  return outcome_ = error == Error::none ? error : fall_back();
+}
+
+Error Transfer::poll() {
+  return moving_ ? settle(move_.poll()) : outcome_;
+}
+
+Error Transfer::wait() {
+  return moving_ ? settle(move_.wait()) : outcome_;
+}
+
+Error transfer_now(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at, uint64_t bytes) {
+  Transfer transfer;
+  Error error = transfer.start(to, to_at, from, from_at, bytes);
+  return error == Error::none ? transfer.wait() : error;
+}
+
+}  // namespace fairlead::rma

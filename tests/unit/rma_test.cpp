@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parts of one-sided communication that know no MPI: the lock of a target, and requests as they travel.
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "rma/locks.h"
+#include "rma/wire.h"
+
+using namespace fairlead;
+using datatype::Tree;
+
+namespace {
+
+struct Locked {
+  alignas(rma::TargetWords) unsigned char memory[sizeof(rma::TargetWords)] = {};
+  rma::TargetWords& words() { return *reinterpret_cast<rma::TargetWords*>(memory); }
+  rma::FairLock& lock() { return words().lock; }
+};
+
+}  // namespace
+
+TEST(FairLock, readers_share_and_writers_do_not) {
+  Locked it;
+  const uint32_t first = it.lock().draw(), second = it.lock().draw(), writer = it.lock().draw(),
+                 last = it.lock().draw();
+  EXPECT_FALSE(it.lock().enter(second, false)) << "before the one that came first";
+  EXPECT_TRUE(it.lock().enter(first, false));
+  EXPECT_TRUE(it.lock().enter(second, false));
+  EXPECT_FALSE(it.lock().enter(writer, true)) << "beside readers";
+  it.lock().leave(false);
+  EXPECT_FALSE(it.lock().enter(writer, true)) << "beside the last reader";
+  EXPECT_FALSE(it.lock().enter(last, false)) << "past a writer that waits";
+  it.lock().leave(false);
+  EXPECT_TRUE(it.lock().enter(writer, true));
+  EXPECT_FALSE(it.lock().enter(last, false)) << "beside a writer";
+  it.lock().leave(true);
+  EXPECT_TRUE(it.lock().enter(last, false));
+  it.lock().leave(false);
+}
+
+TEST(FairLock, threads_lose_no_update) {
+  Locked it;
+  long value = 0, seen_changing = 0;
+  std::vector<std::thread> all;
+  for (int worker = 0; worker < 4; ++worker) {
+    all.emplace_back([&, worker] {
+      for (int i = 0; i < 500; ++i) {
+        const bool writes = (worker + i) % 3 == 0;
+        const uint32_t ticket = it.lock().draw();
+        while (!it.lock().enter(ticket, writes)) std::this_thread::yield();
+        const long before = value;
+        if (writes) value = before + 1;
+        if (!writes && value != before) __atomic_add_fetch(&seen_changing, 1, __ATOMIC_RELAXED);
+        it.lock().leave(writes);
+      }
+    });
+  }
+  for (std::thread& worker : all) worker.join();
+  long writers = 0;
+  for (int worker = 0; worker < 4; ++worker)
+    for (int i = 0; i < 500; ++i) writers += (worker + i) % 3 == 0;
+  EXPECT_EQ(value, writers);
+  EXPECT_EQ(seen_changing, 0);
+}
+
+TEST(Ownership, has_one_holder) {
+  Locked it;
+  rma::Ownership& ownership = it.words().ownership;
+  EXPECT_TRUE(ownership.take(7));
+  EXPECT_FALSE(ownership.take(8));
+  EXPECT_EQ(ownership.holder(), 7u);
+  ownership.give_back();
+  EXPECT_TRUE(ownership.take(8));
+}
+
+// Whatever range of whatever layout is asked for, the target finds the same bytes.
+TEST(Requests, name_the_bytes_of_any_range_of_a_layout) {
+  std::vector<unsigned char> window(20000);
+  std::iota(window.begin(), window.end(), 0);
+  const Tree column = Tree::of_bytes(8).repeated(100, 40),
+             pieces = Tree::sequence({Tree::of_bytes(3).shifted(500), Tree::of_bytes(16).shifted(0),
+                                      Tree::of_bytes(5).repeated(3, 9).shifted(90)});
+  std::mt19937 random(5);
+  for (const Tree& tree : {Tree::of_bytes(4000), column, pieces}) {
+    const auto plan = datatype::Plan::make(tree, 600);
+    ASSERT_TRUE(plan);
+    const uint64_t count = tree == column ? 1 : 4;
+    const datatype::View here = plan->view(window.data() + 64, count),
+                         there = plan->view(reinterpret_cast<void*>(64), count);
+    for (int i = 0; i < 200; ++i) {
+      const uint64_t at = random() % here.bytes(), bytes = 1 + random() % (here.bytes() - at);
+      rma::Header header;
+      header.first = static_cast<int64_t>(reinterpret_cast<uintptr_t>(there.address()));
+      const rma::Message message = rma::make_request(header, there, at, bytes, 0);
+      std::vector<unsigned char> wanted(bytes), found(bytes);
+      datatype::move_on_host({wanted.data(), bytes}, 0, here, at, bytes);
+      datatype::move_on_host({found.data(), bytes}, 0,
+                             rma::layout_at(reinterpret_cast<char*>(window.data()), message),
+                             message.header().at, bytes);
+      ASSERT_EQ(found, wanted) << bytes << " bytes from " << at;
+    }
+  }
+}
