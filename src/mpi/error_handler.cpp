@@ -20,9 +20,7 @@
 namespace fairlead::mpi {
 namespace {
 
-bool is_fatal(MPI_Comm comm) {
-  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
-  if (PMPI_Comm_get_errhandler(comm, &handler) != MPI_SUCCESS) return true;
+bool is_fatal(MPI_Errhandler handler) {
   bool fatal = handler == MPI_ERRORS_ARE_FATAL;
 #if defined(MPI_ERRORS_ABORT)
   fatal = fatal || handler == MPI_ERRORS_ABORT;
@@ -41,11 +39,27 @@ std::string words_of(int code) {
 
 }  // namespace
 
-int raise_error(MPI_Comm comm, int code, const std::string& about) {
-  const LogLevel level = is_fatal(comm) ? LogLevel::error : LogLevel::info;
+namespace {
+
+void tell(bool fatal, int code, const std::string& about) {
+  const LogLevel level = fatal ? LogLevel::error : LogLevel::info;
   if (log_enabled(level))
     log_line(level, "%s: %s failed: %s", to_string(current_function), about.c_str(), words_of(code).c_str());
+}
+
+}  // namespace
+
+int raise_error(MPI_Comm comm, int code, const std::string& about) {
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  tell(PMPI_Comm_get_errhandler(comm, &handler) != MPI_SUCCESS || is_fatal(handler), code, about);
   PMPI_Comm_call_errhandler(comm, code);
+  return code;
+}
+
+int raise_window_error(MPI_Win win, int code, const std::string& about) {
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  tell(PMPI_Win_get_errhandler(win, &handler) != MPI_SUCCESS || is_fatal(handler), code, about);
+  PMPI_Win_call_errhandler(win, code);
   return code;
 }
 

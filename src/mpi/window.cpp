@@ -12,6 +12,7 @@
 #include "device/classify.h"
 #include "device/copy.h"
 #include "mpi/communicator.h"
+#include "mpi/error_handler.h"
 #include "mpi/front.h"
 #include "mpi/request.h"
 #include "mpi/service_thread.h"
@@ -298,8 +299,11 @@ void Window::complain(const char* what, int whom) const {
 }
 
 int Window::raise(int code) const {
-  PMPI_Win_call_errhandler(handle_, code);
-  return code;
+  return raise(code, "a call on a window of " + std::to_string(size()) + " ranks");
+}
+
+int Window::raise(int code, const std::string& about) const {
+  return raise_window_error(handle_, code, about);
 }
 
 // ---- Dynamic windows

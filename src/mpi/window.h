@@ -67,8 +67,9 @@ class Window {
   const void* attribute(int keyval) const;
   // As MPI_Win_shared_query: the base is null where this rank's GPU does not reach it.
   int query(int rank, MPI_Aint* size, int* disp_unit, void** base);
-  // Raises it through the window's handler.
+  // Raises it through the window's handler. `about` says what failed.
   int raise(int code) const;
+  int raise(int code, const std::string& about) const;
 
   // What follows gives codes of MPI errors, which are the caller's to raise.
   // ---- Dynamic windows -----------------------------------------------------------------------------

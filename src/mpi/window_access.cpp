@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/patience.h"
+#include "mpi/error_handler.h"
 #include "mpi/network.h"
 #include "mpi/reduction_types.h"
 #include "mpi/request.h"
@@ -334,17 +335,27 @@ void Access::take_answer(const rma::Message& answer, uint64_t at, uint64_t bytes
 // ---- The calls
 // ---------------------------------------------------------------------------------------------
 
+std::string in_words(const AccessCall& call) {
+  const bool has_bytes = call.target_count >= 0 && call.target_datatype != MPI_DATATYPE_NULL;
+  return "an access of " +
+         (has_bytes ? bytes_in_words(packed_bytes(call.target_count, call.target_datatype)) : "no valid bytes") +
+         " to rank " + std::to_string(call.target_rank) + " at displacement " + std::to_string(call.target_disp);
+}
+
 namespace {
 
 // An access that the program holds a request of.
 class RequestedAccess : public Operation {
  public:
-  RequestedAccess(std::shared_ptr<Window> window, std::shared_ptr<Access> access)
-      : Operation(window->comm()), window_(std::move(window)), access_(std::move(access)) {}
+  RequestedAccess(std::shared_ptr<Window> window, std::shared_ptr<Access> access, std::string words)
+      : Operation(window->comm()),
+        window_(std::move(window)),
+        access_(std::move(access)),
+        words_(std::move(words)) {}
   int start() override {
     begin();
     const int error = access_ ? window_->start(access_) : MPI_SUCCESS;
-    return error == MPI_SUCCESS ? error : window_->raise(error);
+    return error == MPI_SUCCESS ? error : window_->raise(error, words_);
   }
   void advance() override {
     if (access_) access_->advance();
@@ -355,13 +366,15 @@ class RequestedAccess : public Operation {
     describe(status);
     record_.end();
     const int error = access_ ? access_->error() : MPI_SUCCESS;
-    return error == MPI_SUCCESS ? error : window_->raise(error);
+    return error == MPI_SUCCESS ? error : window_->raise(error, words_);
   }
   void describe(MPI_Status* status) override { set_empty(status); }
+  std::string in_words() const override { return words_; }
 
  private:
   std::shared_ptr<Window> window_;
   std::shared_ptr<Access> access_;
+  std::string words_;
 };
 
 }  // namespace
@@ -369,10 +382,12 @@ class RequestedAccess : public Operation {
 int detail::access_ours(const AccessCall& call, const std::shared_ptr<Window>& window) {
   std::shared_ptr<Access> access;
   if (call.target_rank != MPI_PROC_NULL)
-    if (int error = Access::make(call, *window, &access); error != MPI_SUCCESS) return window->raise(error);
-  if (call.request) return hand_out(std::make_unique<RequestedAccess>(window, access), call.request);
+    if (int error = Access::make(call, *window, &access); error != MPI_SUCCESS)
+      return window->raise(error, in_words(call));
+  if (call.request)
+    return hand_out(std::make_unique<RequestedAccess>(window, access, in_words(call)), call.request);
   const int error = access ? window->start(access) : MPI_SUCCESS;
-  return error == MPI_SUCCESS ? error : window->raise(error);
+  return error == MPI_SUCCESS ? error : window->raise(error, in_words(call));
 }
 
 }  // namespace fairlead::mpi

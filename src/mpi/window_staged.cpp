@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/statistics.h"
+#include "mpi/error_handler.h"
 #include "mpi/front.h"
 #include "mpi/host_image.h"
 #include "mpi/request.h"
@@ -72,10 +73,10 @@ AllStaged& all() {
   return *only;
 }
 
+constexpr const char* copy_through_host = "a copy of the program's buffer through host memory";
+
 int raise_on(MPI_Win win) {
-  log_line(LogLevel::error, "a device buffer of a one-sided access cannot be copied to or from host memory");
-  PMPI_Win_call_errhandler(win, MPI_ERR_OTHER);
-  return MPI_ERR_OTHER;
+  return raise_window_error(win, MPI_ERR_OTHER, copy_through_host);
 }
 
 // One that has a request: it is over when the host's is.
@@ -103,6 +104,7 @@ class StagedOperation : public Operation {
     return raise_on(staged_->win);
   }
   void describe(MPI_Status* status) override { set_empty(status); }
+  std::string in_words() const override { return copy_through_host; }
 
  private:
   std::unique_ptr<Staged> staged_;
@@ -119,11 +121,8 @@ bool detail::brings_device_memory(const AccessCall& call) {
 }
 
 int detail::access_staged(const AccessCall& call, const AccessInHost& host) {
-  if (!options().gpu_support) {
-    log_line(LogLevel::error, "device memory was handed to a one-sided function although GPU support is off");
-    PMPI_Win_call_errhandler(call.win, MPI_ERR_BUFFER);
-    return MPI_ERR_BUFFER;
-  }
+  if (!options().gpu_support)
+    return raise_window_error(call.win, MPI_ERR_BUFFER, "an access with device memory, while GPU support is off,");
   auto staged = std::make_unique<Staged>(call);
   if (!staged->load()) return raise_on(call.win);
   if (call.request) return hand_out(std::make_unique<StagedOperation>(std::move(staged), host), call.request);
