@@ -76,6 +76,10 @@ struct BenchmarkKind {
   }
 };
 
+constexpr BenchmarkKind one_sided(Benchmark id, const char* name, Access access, const char* summary) {
+  return {.id = id, .name = name, .summary = summary, .uses_mpi = true, .ranks = 2, .access = access};
+}
+
 inline constexpr BenchmarkKind benchmark_kinds[] = {
     {Benchmark::latency, "latency",
      "Measure the time of one message between the first two ranks: half of a blocking round trip.", true, 2},
@@ -120,79 +124,33 @@ inline constexpr BenchmarkKind benchmark_kinds[] = {
      "first "
      "use of a new type costs.",
      true, 2},
-    {Benchmark::access_latency,
-     "put_latency",
-     "Measure the time of one MPI_Put from rank 0 to the window of rank 1, with what ends it.",
-     true,
-     2,
-     {},
-     Access::put},
-    {Benchmark::access_latency,
-     "get_latency",
-     "Measure the time of one MPI_Get by rank 0 from the window of rank 1, with what ends it.",
-     true,
-     2,
-     {},
-     Access::get},
-    {Benchmark::access_bandwidth,
-     "put_bw",
-     "Measure bandwidth of MPI_Put from rank 0 to rank 1: windows of them in flight, with what ends them.",
-     true,
-     2,
-     {},
-     Access::put},
-    {Benchmark::access_bandwidth,
-     "get_bw",
-     "Measure bandwidth of MPI_Get by rank 0 from rank 1: windows of them in flight, with what ends them.",
-     true,
-     2,
-     {},
-     Access::get},
-    {Benchmark::access_both_ways,
-     "put_bibw",
-     "Measure bandwidth of ranks 0 and 1 putting to each other at once.",
-     true,
-     2,
-     {},
-     Access::put},
-    {Benchmark::access_latency,
-     "acc_latency",
-     "Measure the time of one MPI_Accumulate from rank 0 to the window of rank 1, with what ends it.",
-     true,
-     2,
-     {},
-     Access::accumulate},
-    {Benchmark::access_latency,
-     "get_acc_latency",
-     "Measure the time of one MPI_Get_accumulate by rank 0 on the window of rank 1, with what ends it.",
-     true,
-     2,
-     {},
-     Access::get_accumulate},
-    {Benchmark::access_latency,
-     "fop_latency",
-     "Measure the time of one MPI_Fetch_and_op, a sum of 64-bit integers, by rank 0 on the window of rank 1, "
-     "with what ends it.",
-     true,
-     2,
-     {},
-     Access::fetch_and_op},
-    {Benchmark::access_latency,
-     "cas_latency",
-     "Measure the time of one MPI_Compare_and_swap of 64-bit integers by rank 0 on the window of rank 1, "
-     "with "
-     "what ends it.",
-     true,
-     2,
-     {},
-     Access::compare_and_swap},
-    {Benchmark::put_halo,
-     "put_halo",
-     "Measure an exchange of borders in a ring of all ranks by MPI_Put, beside the same by MPI_Sendrecv.",
-     true,
-     2,
-     {},
-     Access::put},
+    one_sided(Benchmark::access_latency, "put_latency", Access::put,
+              "Measure the time of one MPI_Put from rank 0 to the window of rank 1, with what ends it."),
+    one_sided(Benchmark::access_latency, "get_latency", Access::get,
+              "Measure the time of one MPI_Get by rank 0 from the window of rank 1, with what ends it."),
+    one_sided(Benchmark::access_bandwidth, "put_bw", Access::put,
+              "Measure bandwidth of MPI_Put from rank 0 to rank 1: of many, and what ends them together."),
+    one_sided(Benchmark::access_bandwidth, "get_bw", Access::get,
+              "Measure bandwidth of MPI_Get by rank 0 from rank 1: of many, and what ends them together."),
+    one_sided(Benchmark::access_both_ways, "put_bibw", Access::put,
+              "Measure bandwidth of ranks 0 and 1 putting to each other at once."),
+    one_sided(
+        Benchmark::access_latency, "acc_latency", Access::accumulate,
+        "Measure the time of one MPI_Accumulate from rank 0 to the window of rank 1, with what ends it."),
+    one_sided(
+        Benchmark::access_latency, "get_acc_latency", Access::get_accumulate,
+        "Measure the time of one MPI_Get_accumulate by rank 0 on the window of rank 1, with what ends it."),
+    one_sided(
+        Benchmark::access_latency, "fop_latency", Access::fetch_and_op,
+        "Measure the time of one MPI_Fetch_and_op, a sum of 64-bit integers, by rank 0 on the window of "
+        "rank 1, with what ends it."),
+    one_sided(
+        Benchmark::access_latency, "cas_latency", Access::compare_and_swap,
+        "Measure the time of one MPI_Compare_and_swap of 64-bit integers by rank 0 on the window of rank 1, "
+        "with what ends it."),
+    one_sided(
+        Benchmark::put_halo, "put_halo", Access::put,
+        "Measure an exchange of borders in a ring of all ranks by MPI_Put, beside the same by MPI_Sendrecv."),
     {Benchmark::copy, "copy",
      "Measure the GPU's own copy from device 0 to device 1 (to itself if there is one only), without MPI: "
      "what a "

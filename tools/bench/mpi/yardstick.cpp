@@ -7,12 +7,17 @@
 
 #include <cstring>
 
+#include "bench/mpi/empty_kernel.h"
+
 namespace fairlead::tools {
 
 Yardstick::Yardstick(const BenchArguments& arguments, const Ranks& ranks, MPI_Comm pair, Buffer& near,
                      Buffer& near_back, uint64_t bytes)
     : arguments_(arguments), runtime_(runtime_with_devices(arguments)), measures_(ranks.rank == 0) {
-  if (arguments.kind->one_word()) return;
+  if (arguments.kind->one_word()) {
+    if (measures_) find_kernel(ranks.device);
+    return;
+  }
   const int theirs = device_of_partner(pair, ranks.device);
   if (measures_) open_copies(ranks.device, theirs, near, near_back, bytes);
 }
@@ -69,13 +74,19 @@ void Yardstick::copies(uint64_t bytes, int count) {
     require(runtime_, runtime_->synchronize_stream(way.stream->get()), arguments_, "cannot wait for a copy");
 }
 
+void Yardstick::find_kernel(int device) {
+  stream_.emplace(runtime_, device, arguments_);
+  const std::vector<device::CodeImage> images = empty_kernel_images();
+  require(runtime_, runtime_->find_kernel(device, images.data(), images.size(), "empty", &empty_), arguments_,
+          "--raw: cannot load a kernel");
+}
+
 void Yardstick::launch() {
   unsigned nothing = 0;
   void* parameters[] = {&nothing};
-  if (fairlead_device_launch("fairlead_bench_empty", 1, 1, parameters) != FAIRLEAD_DEVICE_SUCCESS ||
-      fairlead_device_synchronize() != FAIRLEAD_DEVICE_SUCCESS)
-    throw cannot_run(fmt::format("{}--raw: cannot launch a kernel: {}", arguments_.name_in_refusals(),
-                                 fairlead_device_error_text()));
+  require(runtime_, runtime_->launch(empty_, 1, 1, parameters, stream_->get()), arguments_,
+          "cannot launch a kernel");
+  require(runtime_, runtime_->synchronize_stream(stream_->get()), arguments_, "cannot wait for a kernel");
 }
 
 void Yardstick::measure(Measurement* m) {

@@ -34,6 +34,7 @@ class Yardstick {
   int device_of_partner(MPI_Comm pair, int own);
   void open_copies(int own, int theirs, Buffer& near, Buffer& near_back, uint64_t bytes);
   void copies(uint64_t bytes, int count);
+  void find_kernel(int device);
   void launch();
 
   const BenchArguments& arguments_;
@@ -42,6 +43,7 @@ class Yardstick {
   std::optional<Buffer> far_, far_back_;
   std::optional<OwnedStream> stream_, stream_back_;
   std::vector<Way> ways_;
+  device::Kernel empty_ = nullptr;
 };
 
 }  // namespace fairlead::tools
