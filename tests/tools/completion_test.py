@@ -21,6 +21,9 @@ QUESTIONS = {
     "fairlead bench latency --via = n": ["nccl"],  # as bash takes --via=n apart
     "fairlead bench latency -m 8:8 ": ["D", "H", "M"],
     "fairlead bench tune -n 2 red": ["reduce", "reduce_scatter"],
+    "fairlead bench put_b": ["put_bw", "put_bibw"],
+    "fairlead bench get_bw --win-option ": ["create", "allocate", "dynamic"],
+    "fairlead bench put_halo -s ": ["fence", "pscw"],
     "fairlead bench bw -d ": ["cuda", "rocm", "sim"],
     "fairlead matrix --way ": ["mpi", "engine", "kernel"],
     "fairlead run --gpu ": ["nearest", "round-robin", "compact", "spread"],

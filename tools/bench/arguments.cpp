@@ -37,6 +37,20 @@ std::string names_in_nccl() {
   return names;
 }
 
+// Sizes are of whole elements.
+void check_elements(BenchArguments& a) {
+  const ElementType& type = element_type(a.element);
+  a.smallest = std::max(a.smallest, type.bytes);
+  if (a.largest < a.smallest)
+    throw usage(
+        fmt::format("-m: '{}' is not accepted; one {} takes {} bytes", a.size_range, type.name, type.bytes));
+  if (a.smallest % type.bytes)
+    throw usage(
+        fmt::format("-m: '{}' is not accepted; accepted: sizes that begin with a multiple of {} bytes, "
+                    "the size of a {}",
+                    a.size_range, type.bytes, type.name));
+}
+
 void check_collective(BenchArguments& a) {
   if (a.via == "nccl" && (a.kind->id == Benchmark::overlap || !a.collective().in_nccl))
     throw usage(fmt::format("--via nccl: NCCL has no such call; accepted: {}", names_in_nccl()));
@@ -54,16 +68,19 @@ void check_collective(BenchArguments& a) {
   } else {
     a.root = std::stoi(a.root_text);
   }
-  const ElementType& type = element_type(a.element);
-  a.smallest = std::max(a.smallest, type.bytes);
-  if (a.largest < a.smallest)
-    throw usage(
-        fmt::format("-m: '{}' is not accepted; one {} takes {} bytes", a.size_range, type.name, type.bytes));
-  if (a.smallest % type.bytes)
-    throw usage(
-        fmt::format("-m: '{}' is not accepted; accepted: sizes that begin with a multiple of {} bytes, "
-                    "the size of a {}",
-                    a.size_range, type.bytes, type.name));
+  check_elements(a);
+}
+
+void check_one_sided(BenchArguments& a) {
+  if (a.kind->combines()) {
+    check_elements(a);
+    if (a.largest / element_type(a.element).bytes > INT32_MAX)
+      throw usage(
+          fmt::format("-m: '{}' is not accepted; accepted: up to {} elements, what an MPI count holds",
+                      a.size_range, INT32_MAX));
+  }
+  if (a.raw && a.placement != std::vector<std::string>{"D", "D"})
+    throw usage("--raw compares with work on device memory alone; accepted: D D");
 }
 
 void check_messages(BenchArguments& a) {
@@ -110,7 +127,8 @@ void check_together(BenchArguments& a) {
           fmt::format("--sim simulates GPUs, and -d {} takes real ones; accepted: one of the two", a.device));
     a.device = "sim";
   }
-  if (a.kind->messages() || a.kind->datatypes() || a.kind->collective) check_placement(a);
+  if (a.kind->messages() || a.kind->datatypes() || a.kind->collective || a.kind->one_sided())
+    check_placement(a);
   if (a.kind->id == Benchmark::pairs) {
     if (a.allocator.size() != 1)
       throw usage(
@@ -135,6 +153,7 @@ void check_together(BenchArguments& a) {
   if (a.kind->id == Benchmark::pack) check_pack(a);
   if (a.kind->id == Benchmark::datatype && a.types.empty()) a.types = layout_names;
   if (a.kind->collective) check_collective(a);
+  if (a.kind->one_sided()) check_one_sided(a);
   if (a.kind->id == Benchmark::tune) check_tune(a);
 }
 

@@ -87,6 +87,10 @@ struct BenchArguments {
   std::string root_text = "0";
   int root = 0;  // -1: another one for every call
   int tests = 0;
+  // one-sided; operation and element as of collectives
+  std::string window_kind = "create";
+  std::string sync = "flush";
+  bool raw = false;  // beside what the GPU itself takes
   // tune
   std::vector<int> rank_counts;
   std::vector<std::string> collectives;

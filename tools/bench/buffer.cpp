@@ -113,6 +113,7 @@ Buffer::Buffer(Place place, size_t bytes) : place_(place) {
 }
 
 Buffer::~Buffer() {
+  if (!owned_) return;
   if (place_ == Place::pinned)
     fairlead_device_free_host(address_);
   else if (on_host(place_))

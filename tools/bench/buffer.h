@@ -24,6 +24,11 @@ std::string shortage(Place place, uint64_t bytes, int sharers);
 class Buffer {
  public:
   Buffer(Place place, size_t bytes);
+  // Memory of others, of that kind.
+  struct Lent {
+    void* address;
+  };
+  Buffer(Place place, Lent memory) : place_(place), owned_(false), address_(memory.address) {}
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -44,6 +49,7 @@ class Buffer {
 
  private:
   Place place_;
+  bool owned_ = true;
   void* address_ = nullptr;
 };
 

@@ -56,17 +56,17 @@ void define_range(CLI::App& app, BenchArguments& a) {
     option->default_str("8:64m, or 8:256k on simulated GPUs");
     return;
   }
-  std::string smallest = a.kind->collectives() ? " Sizes below one element begin with that."
-                         : a.kind->id == Benchmark::partitioned
-                             ? " MIN is rounded up to a multiple of the partitions."
-                         : a.kind->id == Benchmark::latency || a.kind->id == Benchmark::multi_latency
-                             ? " 0:MAX begins with empty messages."
-                             : "";
-  app.add_option(
-         "-m,--message-size", a.size_range,
-         "Message sizes in bytes, doubling from MIN to MAX; k, m and g may follow a number. MIN: ends "
-         "at 4m; MAX and :MAX begin at 1." +
-             smallest)
+  std::string smallest =
+      a.kind->collectives() || a.kind->combines() ? " Sizes below one element begin with that."
+      : a.kind->id == Benchmark::partitioned      ? " MIN is rounded up to a multiple of the partitions."
+      : a.kind->id == Benchmark::latency || a.kind->id == Benchmark::multi_latency
+          ? " 0:MAX begins with empty messages."
+          : "";
+  app.add_option("-m,--message-size", a.size_range,
+                 std::string(a.kind->one_sided() ? "Sizes of accesses" : "Message sizes") +
+                     " in bytes, doubling from MIN to MAX; k, m and g may follow a number. MIN: ends "
+                     "at 4m; MAX and :MAX begin at 1." +
+                     smallest)
       ->type_name("MIN:MAX")
       ->check(size_range())
       ->capture_default_str();
@@ -91,8 +91,9 @@ void define_iterations(CLI::App& app, BenchArguments& a) {
     return;
   }
   UsualIterations usual = usual_of(a);
-  std::string times = a.kind->barrier() ? std::to_string(usual.small)
-                                        : fmt::format("{} up to 8 KiB, {} above", usual.small, usual.large);
+  std::string times = a.kind->barrier() || a.kind->one_word()
+                          ? std::to_string(usual.small)
+                          : fmt::format("{} up to 8 KiB, {} above", usual.small, usual.large);
   app.add_option("-i,--iterations", a.iterations,
                  a.kind->datatypes() ? "Timed iterations of each row." : "Timed iterations of each size.")
       ->type_name("N")
@@ -104,7 +105,9 @@ void define_iterations(CLI::App& app, BenchArguments& a) {
       ->default_str("a hundredth of the timed ones, 10 at least");
   if (a.kind->two_sizes()) a.window = 16;
   if (!a.kind->one_message() && !a.kind->collectives() && !a.kind->datatypes())
-    app.add_option("-W,--window-size", a.window, "Messages in flight at once.")
+    app.add_option("-W,--window-size", a.window,
+                   a.kind->one_sided() ? "Accesses of a step, each to bytes of its own, which end together."
+                                       : "Messages in flight at once.")
         ->type_name("N")
         ->check(whole_number(1, 65536))
         ->capture_default_str();
@@ -116,6 +119,9 @@ void define_validation(CLI::App& app, BenchArguments& a) {
       a.kind->id == Benchmark::pack ? "Check the packed and the unpacked bytes, and that the gaps between "
                                       "these remain, in further calls "
                                       "with new data; adds a column and exits with 1 when bytes are wrong."
+      : a.kind->one_sided()         ? "Check what each size left in the windows and brought back, in the "
+                                      "timed run, where it can be told, and in further steps with new data; "
+                                      "adds a column and exits with 1 when it is wrong."
       : a.kind->datatypes()
           ? "Check the bytes that came, and that the gaps between them remain, after the timed run and after "
             "a further iteration with new data; adds a column and exits with 1 when bytes are wrong."
@@ -148,6 +154,19 @@ void define_memory_limit(CLI::App& app, BenchArguments& a) {
       ->capture_default_str();
 }
 
+void define_elements(CLI::App& app, BenchArguments& a, bool reduces) {
+  a.element = reduces ? "float" : "char";
+  app.add_option("-T,--type", a.element, "Elements: char, int, float or double.")
+      ->type_name("TYPE")
+      ->check(one_of({"char", "int", "float", "double"}))
+      ->capture_default_str();
+  if (reduces)
+    app.add_option("-o,--operation", a.reduction, "Reduction: sum, prod, min or max.")
+        ->type_name("OP")
+        ->check(one_of({"sum", "prod", "min", "max"}))
+        ->capture_default_str();
+}
+
 void define_collective(CLI::App& app, BenchArguments& a) {
   const CollectiveKind& kind = a.collective();
   app.add_flag("-f,--full", a.full,
@@ -163,17 +182,8 @@ void define_collective(CLI::App& app, BenchArguments& a) {
         ->capture_default_str();
   define_via(app, a);
   if (a.kind->barrier()) return;  // of ranks, not of memory
-  a.element = kind.reduces ? "float" : "char";
   define_placement(app, a);
-  app.add_option("-T,--type", a.element, "Elements: char, int, float or double.")
-      ->type_name("TYPE")
-      ->check(one_of({"char", "int", "float", "double"}))
-      ->capture_default_str();
-  if (kind.reduces)
-    app.add_option("-o,--operation", a.reduction, "Reduction: sum, prod, min or max.")
-        ->type_name("OP")
-        ->check(one_of({"sum", "prod", "min", "max"}))
-        ->capture_default_str();
+  define_elements(app, a, kind.reduces);
   if (rooted(kind))
     app.add_option("-k,--root-rank", a.root_text, "The root; rotate: the next rank in every call.")
         ->type_name("RANK")
@@ -182,8 +192,13 @@ void define_collective(CLI::App& app, BenchArguments& a) {
 }
 
 void define_sizes(CLI::App& app, BenchArguments& a) {
-  const bool sized = !a.kind->barrier() && a.kind->id != Benchmark::halo && a.kind->id != Benchmark::datatype;
+  const bool sized = !a.kind->barrier() && !a.kind->one_word() && a.kind->id != Benchmark::halo &&
+                     a.kind->id != Benchmark::datatype;
   if (sized) define_range(app, a);
+  if (a.kind->one_word()) {
+    a.smallest = a.largest = word_bytes;
+    a.size_range.clear();
+  }
   define_iterations(app, a);
   if (!a.kind->barrier()) define_validation(app, a);
 }
@@ -347,6 +362,36 @@ void define_messages(CLI::App& app, BenchArguments& a) {
       ->excludes(probe);
 }
 
+void define_one_sided(CLI::App& app, BenchArguments& a) {
+  const Benchmark id = a.kind->id;
+  const bool active = id == Benchmark::access_both_ways || id == Benchmark::put_halo;
+  define_placement(app, a);
+  app.add_option("-w,--win-option", a.window_kind,
+                 "Windows of MPI_Win_create, MPI_Win_allocate, which may take host memory only, or "
+                 "MPI_Win_create_dynamic: create, allocate or dynamic.")
+      ->type_name("KIND")
+      ->check(one_of(window_kinds))
+      ->capture_default_str();
+  if (active) a.sync = id == Benchmark::put_halo ? "fence" : "pscw";
+  app.add_option("-s,--sync-option", a.sync,
+                 active
+                     ? "What ends the accesses: fence, or pscw (post, start, complete, wait)."
+                     : "What ends the accesses: flush or flush_local, inside one lock; lock or lock_all, a "
+                       "lock of their own and its end; fence; pscw (post, start, complete, wait).")
+      ->type_name("KIND")
+      ->check(one_of(active ? active_syncs : all_syncs))
+      ->capture_default_str();
+  if (a.kind->combines()) define_elements(app, a, true);
+  if (id == Benchmark::put_halo) return;
+  app.add_flag(
+      "--raw", a.raw,
+      a.kind->one_word() ? "Also what rank 0 takes to launch an empty kernel and to wait for it."
+      : id == Benchmark::access_latency
+          ? "Also what rank 0 takes for the driver's copy of as many bytes between the two GPUs, and the "
+            "wait for it."
+          : "Also the bandwidth of the driver's copies between the two GPUs, as many and as large.");
+}
+
 void define_full(CLI::App& app, BenchArguments& a) {
   app.add_flag(
       "-f,--full", a.full,
@@ -416,6 +461,18 @@ std::string examples_of(const BenchArguments& a) {
     case Benchmark::datatype:
       return "  fairlead bench datatype --json datatype.json\n"
              "  fairlead bench datatype -T indexed -T vector --blocks 1000 D H";
+    case Benchmark::access_latency:
+      return fmt::format(
+          "  fairlead bench {0}{1} -s lock -c\n  fairlead bench {0}{1} --raw D D\n"
+          "  fairlead bench {0}{1} -w allocate H H",
+          a.kind->name, a.kind->one_word() ? "" : " -m 8:64k");
+    case Benchmark::access_bandwidth:
+      return fmt::format("  fairlead bench {0} -m 64k:64m -W 16 --raw\n  fairlead bench {0} -s fence -c D H",
+                         a.kind->name);
+    case Benchmark::access_both_ways:
+      return "  fairlead bench put_bibw -m 64k:64m -W 16 --raw\n  fairlead bench put_bibw -s fence -c";
+    case Benchmark::put_halo:
+      return "  fairlead bench put_halo -n 4 -m 1k:1m\n  fairlead bench put_halo -s pscw -c";
     case Benchmark::copy:
       return "  fairlead bench copy -m 8:256m";
     case Benchmark::host_overhead:
@@ -440,6 +497,7 @@ void define_bench(CLI::App& app, BenchArguments& arguments) {
   if (id == Benchmark::matrix) define_matrix(app, arguments);
   if (arguments.kind->messages()) define_messages(app, arguments);
   if (arguments.kind->datatypes()) define_datatypes(app, arguments);
+  if (arguments.kind->one_sided()) define_one_sided(app, arguments);
   if (arguments.kind->collective) define_collective(app, arguments);
   if (id == Benchmark::host_overhead) {
     app.add_option("--rounds", arguments.rounds, "Pairs of runs, one with and one without Fairlead.")
@@ -451,7 +509,8 @@ void define_bench(CLI::App& app, BenchArguments& arguments) {
         ->check(whole_number(1, most_iterations))
         ->default_str("50000");
   }
-  if (arguments.kind->messages() || id == Benchmark::copy || id == Benchmark::all_pairs)
+  if (arguments.kind->messages() || arguments.kind->one_sided() || id == Benchmark::copy ||
+      id == Benchmark::all_pairs)
     define_full(app, arguments);
   define_device(app, arguments);
   if (id != Benchmark::pairs) define_json(app, arguments);

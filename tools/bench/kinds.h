@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "bench/collective.h"
+#include "bench/one_sided.h"
 
 namespace fairlead::tools {
 
-// Collectives are two: blocking calls, and nonblocking ones with computation meanwhile.
+// Collectives are two: blocking calls, and nonblocking ones with computation meanwhile. One-sided benchmarks
+// are an access each.
 enum class Benchmark {
   latency,
   bandwidth,
@@ -27,6 +29,10 @@ enum class Benchmark {
   pack,
   halo,
   datatype,
+  access_latency,
+  access_bandwidth,
+  access_both_ways,
+  put_halo,
   copy,
   host_overhead,
   collective,
@@ -42,6 +48,7 @@ struct BenchmarkKind {
   bool uses_mpi;  // runs in ranks; the others run by themselves
   int ranks;      // launched when called plainly
   std::optional<Collective> collective = {};
+  std::optional<Access> access = {};
 
   bool collectives() const { return collective || id == Benchmark::tune; }  // one, or all in turn
   bool barrier() const { return collective == Collective::barrier; }
@@ -53,13 +60,25 @@ struct BenchmarkKind {
   bool datatypes() const {
     return id == Benchmark::pack || id == Benchmark::halo || id == Benchmark::datatype;
   }
-  // What is measured is the time of one message; else bandwidth, of a window of them.
+  // Of accesses to the windows of others; two letters name the memory of their origins and of the windows.
+  bool one_sided() const { return access.has_value(); }
+  // The size of one is given.
+  bool one_word() const { return access && access_kind(*access).one_word; }
+  // On elements of a type, by an operation.
+  bool combines() const { return access && access_kind(*access).combines; }
+  // What is measured is the time of one message or access; else bandwidth, of a window of them.
   bool one_message() const;
   // Takes one size for latency and one for bandwidth.
   bool two_sizes() const { return id == Benchmark::all_pairs || id == Benchmark::matrix; }
   // Shows one quantity a row.
-  bool one_quantity() const { return messages() && id != Benchmark::first; }
+  bool one_quantity() const {
+    return (messages() && id != Benchmark::first) || (one_sided() && id != Benchmark::put_halo);
+  }
 };
+
+constexpr BenchmarkKind one_sided(Benchmark id, const char* name, Access access, const char* summary) {
+  return {.id = id, .name = name, .summary = summary, .uses_mpi = true, .ranks = 2, .access = access};
+}
 
 inline constexpr BenchmarkKind benchmark_kinds[] = {
     {Benchmark::latency, "latency",
@@ -105,6 +124,33 @@ inline constexpr BenchmarkKind benchmark_kinds[] = {
      "first "
      "use of a new type costs.",
      true, 2},
+    one_sided(Benchmark::access_latency, "put_latency", Access::put,
+              "Measure the time of one MPI_Put from rank 0 to the window of rank 1, with what ends it."),
+    one_sided(Benchmark::access_latency, "get_latency", Access::get,
+              "Measure the time of one MPI_Get by rank 0 from the window of rank 1, with what ends it."),
+    one_sided(Benchmark::access_bandwidth, "put_bw", Access::put,
+              "Measure bandwidth of MPI_Put from rank 0 to rank 1: of many, and what ends them together."),
+    one_sided(Benchmark::access_bandwidth, "get_bw", Access::get,
+              "Measure bandwidth of MPI_Get by rank 0 from rank 1: of many, and what ends them together."),
+    one_sided(Benchmark::access_both_ways, "put_bibw", Access::put,
+              "Measure bandwidth of ranks 0 and 1 putting to each other at once."),
+    one_sided(
+        Benchmark::access_latency, "acc_latency", Access::accumulate,
+        "Measure the time of one MPI_Accumulate from rank 0 to the window of rank 1, with what ends it."),
+    one_sided(
+        Benchmark::access_latency, "get_acc_latency", Access::get_accumulate,
+        "Measure the time of one MPI_Get_accumulate by rank 0 on the window of rank 1, with what ends it."),
+    one_sided(
+        Benchmark::access_latency, "fop_latency", Access::fetch_and_op,
+        "Measure the time of one MPI_Fetch_and_op, a sum of 64-bit integers, by rank 0 on the window of "
+        "rank 1, with what ends it."),
+    one_sided(
+        Benchmark::access_latency, "cas_latency", Access::compare_and_swap,
+        "Measure the time of one MPI_Compare_and_swap of 64-bit integers by rank 0 on the window of rank 1, "
+        "with what ends it."),
+    one_sided(
+        Benchmark::put_halo, "put_halo", Access::put,
+        "Measure an exchange of borders in a ring of all ranks by MPI_Put, beside the same by MPI_Sendrecv."),
     {Benchmark::copy, "copy",
      "Measure the GPU's own copy from device 0 to device 1 (to itself if there is one only), without MPI: "
      "what a "

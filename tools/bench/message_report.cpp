@@ -24,30 +24,68 @@ struct Quantity {
   const char* heading;
   std::optional<Distribution> Measurement::*values;
   bool bandwidth;
-  bool (*of)(const BenchmarkKind& kind);
+  bool (*of)(const BenchArguments& a);
+  bool yardstick = false;  // takes one column, in a benchmark of another quantity
 };
+
+bool is_copy(const BenchArguments& a) {
+  return a.kind->id == Benchmark::copy;
+}
+bool is_first(const BenchArguments& a) {
+  return shows_first(*a.kind);
+}
+bool is_put_halo(const BenchArguments& a) {
+  return a.kind->id == Benchmark::put_halo;
+}
+
 constexpr Quantity quantities[] = {
     {"latency_us", "latency", "Latency (us)", &Measurement::latency_us, false,
-     [](const BenchmarkKind& kind) {
-       return kind.id == Benchmark::copy || (kind.one_message() && kind.id != Benchmark::first);
+     [](const BenchArguments& a) {
+       return is_copy(a) || (a.kind->one_message() && !is_first(a) && !is_put_halo(a));
      }},
     {"bandwidth_mb_s", "bandwidth", "Bandwidth (MB/s)", &Measurement::bandwidth_mb_s, true,
-     [](const BenchmarkKind& kind) { return !kind.one_message(); }},
+     [](const BenchArguments& a) { return !a.kind->one_message(); }},
     {"both_ways_mb_s", "bandwidth both ways", "Both ways (MB/s)", &Measurement::both_ways_mb_s, true,
-     [](const BenchmarkKind& kind) { return kind.id == Benchmark::copy; }},
+     is_copy},
     {"device_to_host_mb_s", "bandwidth to the host", "To host (MB/s)", &Measurement::device_to_host_mb_s,
-     true, [](const BenchmarkKind& kind) { return kind.id == Benchmark::copy; }},
+     true, is_copy},
     {"host_to_device_mb_s", "bandwidth from the host", "From host (MB/s)", &Measurement::host_to_device_mb_s,
-     true, [](const BenchmarkKind& kind) { return kind.id == Benchmark::copy; }},
-    {"allocate_us", "", "Allocate (us)", &Measurement::allocate_us, false, shows_first},
-    {"first_us", "", "First (us)", &Measurement::first_us, false, shows_first},
-    {"second_us", "", "Second (us)", &Measurement::second_us, false, shows_first},
-    {"later_us", "", "Later (us)", &Measurement::later_us, false, shows_first},
-    {"slowest_us", "", "Slowest (us)", &Measurement::slowest_us, false, shows_first},
+     true, is_copy},
+    {"allocate_us", "", "Allocate (us)", &Measurement::allocate_us, false, is_first},
+    {"first_us", "", "First (us)", &Measurement::first_us, false, is_first},
+    {"second_us", "", "Second (us)", &Measurement::second_us, false, is_first},
+    {"later_us", "", "Later (us)", &Measurement::later_us, false, is_first},
+    {"slowest_us", "", "Slowest (us)", &Measurement::slowest_us, false, is_first},
+    {"put_us", "exchange by puts", "Put (us)", &Measurement::put_us, false, is_put_halo},
+    {"sendrecv_us", "exchange by messages", "Sendrecv (us)", &Measurement::sendrecv_us, false, is_put_halo},
+    {"raw_us", "the GPU's own time", "Raw (us)", &Measurement::raw_us, false,
+     [](const BenchArguments& a) { return a.raw && a.kind->one_message(); }, true},
+    {"raw_mb_s", "bandwidth of copies", "Raw (MB/s)", &Measurement::raw_mb_s, true,
+     [](const BenchArguments& a) { return a.raw && !a.kind->one_message(); }, true},
 };
+
+// Of the first two quantities that the benchmark measures.
+double ratio(const BenchArguments& arguments, const Measurement& m, const TableRow& row) {
+  std::vector<double> values;
+  for (const Quantity& quantity : quantities)
+    if (quantity.of(arguments))
+      values.push_back(*(m.*quantity.values).*(quantity.bandwidth ? row.bandwidth : row.time));
+  return values[1] > 0 ? values[0] / values[1] : 0;
+}
 
 std::string_view without_unit(std::string_view heading) {
   return heading.substr(0, heading.find(" ("));
+}
+
+// What the columns of a narrow table are in, and what the yardstick is.
+const char* units_of(const BenchArguments& a) {
+  if (is_copy(a)) return "times in us, bandwidths in MB/s";
+  if (is_first(a)) return "times in us";
+  if (is_put_halo(a)) return "times in us; ratio: of the puts to MPI_Sendrecv";
+  if (!a.raw) return a.kind->one_message() ? "latency in us" : "bandwidth in MB/s";
+  if (a.kind->one_word()) return "times in us; raw: an empty kernel, launched and waited for";
+  return a.kind->one_message() ? "times in us; raw: the driver's copy between the GPUs, waited for"
+                               : "bandwidths in MB/s; raw: of the driver's copies between the GPUs";
 }
 
 struct Statistic {
@@ -72,11 +110,20 @@ MessageReport::MessageReport(const BenchArguments& arguments, const Context& con
   if (arguments.kind->id == Benchmark::partitioned) json()["partitions"] = arguments.partitions;
   if (arguments.kind->id == Benchmark::first) json()["rounds"] = arguments.rounds;
   if (!arguments.kind->one_message()) json()["window"] = arguments.window;
+  if (arguments.kind->one_sided()) {
+    json()["window_kind"] = arguments.window_kind;
+    json()["synchronization"] = arguments.sync;
+  }
+  if (arguments.kind->combines()) {
+    json()["type"] = arguments.element;
+    json()["operation"] = arguments.reduction;
+  }
   if (table() && arguments.kind->id != Benchmark::first) print_headings();
 }
 
 bool MessageReport::narrow() const {
-  return arguments_.full || arguments_.kind->id == Benchmark::copy || shows_first(*arguments_.kind);
+  return arguments_.full || arguments_.kind->id == Benchmark::copy || shows_first(*arguments_.kind) ||
+         compares();
 }
 
 bool MessageReport::names_rows() const {
@@ -88,15 +135,16 @@ std::vector<MessageReport::Column> MessageReport::columns(const TableRow& row, c
   std::vector<Column> all;
   auto number = [&](double value) { return narrow() ? narrow_number(value) : fmt::format("{:.2f}", value); };
   for (const Quantity& quantity : quantities) {
-    if (!quantity.of(kind)) continue;
+    if (!quantity.of(arguments_)) continue;
     const Distribution d = m ? *(m->*quantity.values) : Distribution{};
-    if (arguments_.full && kind.one_quantity())
+    if (arguments_.full && kind.one_quantity() && !quantity.yardstick)
       for (const Statistic& statistic : statistics(quantity.bandwidth))
         all.push_back({statistic.name, number(d.*statistic.value)});
     else
       all.push_back({std::string(narrow() ? without_unit(quantity.heading) : quantity.heading),
                      number(d.*(quantity.bandwidth ? row.bandwidth : row.time))});
   }
+  if (compares()) all.push_back({"Ratio", m ? narrow_number(ratio(arguments_, *m, row)) : ""});
   if (kind.id == Benchmark::multi_bandwidth)
     all.push_back(
         {"Messages/s", m ? fmt::format("{:.0f}", m->bandwidth_mb_s->p50 * 1e6 / double(m->bytes)) : ""});
@@ -108,13 +156,7 @@ std::vector<MessageReport::Column> MessageReport::columns(const TableRow& row, c
 }
 
 void MessageReport::print_headings() const {
-  if (narrow()) {
-    const BenchmarkKind& kind = *arguments_.kind;
-    std::cout << (kind.id == Benchmark::copy ? "# times in us, bandwidths in MB/s\n"
-                  : shows_first(kind)        ? "# times in us\n"
-                  : kind.one_message()       ? "# latency in us\n"
-                                             : "# bandwidth in MB/s\n");
-  }
+  if (narrow()) std::cout << "# " << units_of(arguments_) << "\n";
   std::cout << fmt::format("{:<{}}", "# Size", narrow() ? narrow_size_width : size_width);
   if (names_rows()) std::cout << fmt::format("{:>{}}", "", row_name_width);
   for (const Column& column : columns(table_rows(arguments_).front(), nullptr))
@@ -135,13 +177,14 @@ void MessageReport::add(const Measurement& m) {
   Json row = {{"bytes", m.bytes}, {"iterations", m.iterations}};
   bool doubtful = false;
   for (const Quantity& quantity : quantities) {
-    if (!quantity.of(*arguments_.kind)) continue;
+    if (!quantity.of(arguments_)) continue;
     const Distribution& d = *(m.*quantity.values);
     row[quantity.key] = to_json(d);
     // The figures of new buffers are few, and meant to differ.
     if (!shows_first(*arguments_.kind))
       doubtful |= noise_.look(fmt::format("{} of {} bytes", quantity.name, m.bytes), d, m.iterations);
   }
+  if (compares()) row["ratio"] = ratio(arguments_, m, table_rows(arguments_).front());
   if (shows_first(*arguments_.kind)) row["slowest"] = m.slowest;
   add_row(std::move(row), m.valid, doubtful);
   if (!table()) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The report of the benchmarks of messages and of `copy`: a row for each size.
+// The report of the benchmarks of messages, of one-sided accesses and of `copy`: a row for each size.
 
 #pragma once
 
@@ -26,6 +26,8 @@ struct Measurement {
   // first: over the rounds; `slowest` is the message after the second whose median is greatest
   std::optional<Distribution> allocate_us = {}, first_us = {}, second_us = {}, later_us = {}, slowest_us = {};
   int64_t slowest = 0;  // counted from 1
+  // one-sided, with --raw: what the GPU itself takes; put_halo: the exchange by puts, and by MPI_Sendrecv
+  std::optional<Distribution> raw_us = {}, raw_mb_s = {}, put_us = {}, sendrecv_us = {};
   std::optional<bool> valid = {};
 };
 
@@ -42,6 +44,8 @@ class MessageReport : public Report {
     std::string heading, text;
     Cell cell = Cell::number;
   };
+  // Two quantities whose ratio is shown.
+  bool compares() const { return arguments_.raw || arguments_.kind->id == Benchmark::put_halo; }
   // Of one row; headings alone where there is no measurement.
   std::vector<Column> columns(const TableRow& row, const Measurement* m) const;
   bool narrow() const;

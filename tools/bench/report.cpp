@@ -105,6 +105,12 @@ void print_context(const BenchArguments& arguments, const Context& context) {
     if (arguments.kind->collective != Collective::barrier)
       std::cout << fmt::format("# {}: {}, {}: {}\n", first, place_name(arguments.placement[0]), second,
                                place_name(arguments.placement[1]));
+    if (arguments.kind->one_sided())
+      std::cout << fmt::format("# window by MPI_Win_{}, synchronization: {}\n",
+                               arguments.window_kind == "dynamic" ? "create_dynamic" : arguments.window_kind,
+                               arguments.sync);
+    if (arguments.kind->combines())
+      std::cout << fmt::format("# elements: {}, operation: {}\n", arguments.element, arguments.reduction);
   }
   if (context.via != "MPI") std::cout << fmt::format("# via: {}\n", context.via);
   std::string provider = provider_of(arguments);
@@ -134,7 +140,7 @@ std::string narrow_number(double value) {
 void print_statistics(const BenchArguments& arguments) {
   const BenchmarkKind& kind = *arguments.kind;
   const char* over = kind.id == Benchmark::first ? "rounds" : "iterations";
-  const bool windows_only = kind.messages() && !kind.one_message();
+  const bool windows_only = (kind.messages() || kind.one_sided()) && !kind.one_message();
   if (kind.id == Benchmark::overlap)
     std::cout << "# means over the iterations\n";
   else if (kind.datatypes())

@@ -69,7 +69,11 @@ void store(Element type, int64_t value, char* to) {
 }  // namespace
 
 CollectiveData::CollectiveData(const BenchArguments& arguments, int rank, int ranks)
-    : kind_(arguments.collective()),
+    : CollectiveData(arguments.collective(), arguments, rank, ranks) {}
+
+CollectiveData::CollectiveData(const CollectiveKind& kind, const BenchArguments& arguments, int rank,
+                               int ranks)
+    : kind_(kind),
       element_(element_type(arguments.element)),
       reduction_(reduction_named(arguments.reduction)),
       rank_(rank),

@@ -16,6 +16,8 @@ namespace fairlead::tools {
 class CollectiveData {
  public:
   CollectiveData(const BenchArguments& arguments, int rank, int ranks);
+  // Of another collective than the arguments'.
+  CollectiveData(const CollectiveKind& kind, const BenchArguments& arguments, int rank, int ranks);
 
   // In this rank, for a call of that size with that root; -1: with any root.
   uint64_t sent_bytes(uint64_t size, int root) const;

@@ -9,37 +9,9 @@
 #include <vector>
 
 #include "bench/mpi/collective_channel.h"
+#include "bench/mpi/collective_types.h"
 
 namespace fairlead::tools {
-namespace {
-
-MPI_Datatype mpi_type(Element element) {
-  switch (element) {
-    case Element::char_:
-      return MPI_INT8_T;  // MPI_CHAR is text, which MPI does not reduce
-    case Element::int_:
-      return MPI_INT;
-    case Element::float_:
-      return MPI_FLOAT;
-    default:
-      return MPI_DOUBLE;
-  }
-}
-
-MPI_Op mpi_operation(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::sum:
-      return MPI_SUM;
-    case Reduction::prod:
-      return MPI_PROD;
-    case Reduction::min:
-      return MPI_MIN;
-    default:
-      return MPI_MAX;
-  }
-}
-
-}  // namespace
 
 struct MpiCollective::Parameters {
   const void* from;

@@ -27,6 +27,8 @@ int run_in_ranks(const BenchArguments& arguments) {
     if (arguments.kind->id == Benchmark::pack) return pack_benchmark(arguments, ranks);
     if (arguments.kind->id == Benchmark::halo) return halo_benchmark(arguments, ranks);
     if (arguments.kind->id == Benchmark::datatype) return datatype_benchmark(arguments, ranks);
+    if (arguments.kind->id == Benchmark::put_halo) return put_halo_benchmark(arguments, ranks);
+    if (arguments.kind->one_sided()) return one_sided_benchmark(arguments, ranks);
     return messages_benchmark(arguments, ranks);
   } catch (const AgreedFailure& failure) {
     if (ranks.rank == 0) std::fprintf(stderr, "fairlead bench: %s\n", failure.what());

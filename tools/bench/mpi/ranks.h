@@ -88,6 +88,8 @@ int pairs_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int pack_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int halo_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int datatype_benchmark(const BenchArguments& arguments, Ranks& ranks);
+int one_sided_benchmark(const BenchArguments& arguments, Ranks& ranks);
+int put_halo_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int collective_benchmark(const BenchArguments& arguments, Ranks& ranks);
 
 }  // namespace fairlead::tools

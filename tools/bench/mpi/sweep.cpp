@@ -4,16 +4,13 @@
 
 #include <algorithm>
 
+#include "bench/mpi/repeat.h"
+
 namespace fairlead::tools {
 
 Sweep::Sweep(const BenchArguments& arguments, Benchmark kind, Partners partners, Channel& channel,
              Place place)
-    : arguments_(arguments),
-      kind_(kind),
-      partners_(partners),
-      channel_(channel),
-      place_(place),
-      simulated_(is_simulated(arguments)) {
+    : arguments_(arguments), kind_(kind), partners_(partners), channel_(channel), place_(place) {
   int rank = 0, size = 2;
   MPI_Comm_rank(partners.comm, &rank);
   MPI_Comm_size(partners.comm, &size);
@@ -39,14 +36,13 @@ bool Sweep::one_way() const {
 
 Measurement Sweep::measure(uint64_t bytes) {
   prepare(bytes, 0);
-  Repetitions wanted = repetitions(arguments_, bytes, one_message() ? usual_messages : usual_windows);
-  int64_t trials = std::min(trial_steps, wanted.warmup);
-  wanted = agreed(within_budget(arguments_, wanted, mean(timed(trials, bytes)), simulated_));
-  timed(wanted.warmup - trials, bytes);
+  const int64_t steps =
+      warm_up(arguments_, partners_.comm, bytes, one_message() ? usual_messages : usual_windows,
+              [&](int64_t number) { return timed(number, bytes); });
   buffers_->incoming.clear(arguments_.offset, bytes);
   MPI_Barrier(partners_.comm);
-  Measurement m{.bytes = bytes, .iterations = wanted.timed};
-  (one_message() ? m.latency_us : m.bandwidth_mb_s) = in_unit(bytes, over_pairs(timed(wanted.timed, bytes)));
+  Measurement m{.bytes = bytes, .iterations = steps};
+  (one_message() ? m.latency_us : m.bandwidth_mb_s) = in_unit(bytes, over_pairs(timed(steps, bytes)));
   if (arguments_.validate) m.valid = validate(bytes);
   return m;
 }
@@ -105,18 +101,7 @@ std::vector<double> Sweep::timed(int64_t steps, uint64_t bytes) {
 std::vector<double> Sweep::over_pairs(std::vector<double> seconds) const {
   if (pairs_ == 1) return seconds;
   if (!keeps_time_) std::fill(seconds.begin(), seconds.end(), 0);
-  std::vector<double> means(seconds.size());
-  MPI_Reduce(seconds.data(), means.data(), static_cast<int>(means.size()), MPI_DOUBLE, MPI_SUM, 0,
-             partners_.comm);
-  for (double& each : means) each /= pairs_;
-  return means;
-}
-
-// Each rank's clock differs; that of one counts.
-Repetitions Sweep::agreed(Repetitions r) const {
-  MPI_Bcast(&r.timed, 1, MPI_INT64_T, 0, partners_.comm);
-  MPI_Bcast(&r.warmup, 1, MPI_INT64_T, 0, partners_.comm);
-  return r;
+  return means_over(pairs_, seconds, partners_.comm);
 }
 
 void Sweep::run_step(uint64_t bytes) {

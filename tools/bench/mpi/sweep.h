@@ -59,7 +59,6 @@ class Sweep {
   std::vector<double> timed(int64_t steps, uint64_t bytes);
   // The mean over the pairs of each element.
   std::vector<double> over_pairs(std::vector<double> seconds) const;
-  Repetitions agreed(Repetitions r) const;
   void run_step(uint64_t bytes);
   Distribution in_unit(uint64_t bytes, std::vector<double> seconds) const;
 
@@ -73,7 +72,6 @@ class Sweep {
   Partners partners_;
   Channel& channel_;
   Place place_;
-  bool simulated_;
   int pairs_ = 1, pair_ = 0;  // how many there are, and which this rank is of
   bool keeps_time_ = true;
   std::shared_ptr<Buffers> buffers_;

@@ -82,6 +82,13 @@ BENCHMARKS = {
     "mbw_mr": Benchmark("Messages of many pairs at once", ("bandwidth", "rate")),
     "multi_lat": Benchmark("Latency of a message while many pairs play ping-pong", ("latency",)),
     "partitioned": Benchmark("Latency of a partitioned message", ("latency",)),
+    **{f"{name}_latency": Benchmark(f"Latency of MPI_{call}", ("latency",), size="size")
+       for name, call in (("put", "Put"), ("get", "Get"), ("acc", "Accumulate"), ("get_acc", "Get_accumulate"),
+                          ("fop", "Fetch_and_op"), ("cas", "Compare_and_swap"))},
+    "put_bw": Benchmark("MPI_Put in one direction", ("bandwidth",), ("rate",), size="size"),
+    "get_bw": Benchmark("MPI_Get in one direction", ("bandwidth",), ("rate",), size="size"),
+    "put_bibw": Benchmark("MPI_Put in both directions at once", ("bandwidth",), ("rate",), size="size"),
+    "put_halo": Benchmark("Borders exchanged in a ring", ("time",), size="size of a border"),
     "first": Benchmark("Messages from new buffers", ("time",), middle="medians over new buffers",
                        spread="all but the least and the greatest hundredth of them"),
     "pack": Benchmark("MPI_Pack and MPI_Unpack of small blocks", ("bandwidth",), size="block size"),
@@ -95,9 +102,10 @@ BENCHMARKS = {
 LINES = {
     "first": ("latency_us", {"allocate_us": "allocation", "first_us": "first message", "second_us": "second message",
                              "slowest_us": "slowest later message", "later_us": "later messages"}),
+    "put_halo": ("latency_us", {"put_us": "MPI_Put", "sendrecv_us": "MPI_Sendrecv"}),
     "pack": ("bandwidth_mb_s", {"pack_mb_s": "MPI_Pack", "unpack_mb_s": "MPI_Unpack",
                                 "copy_mb_s": "copy of the same cache lines"}),
 }
 
 # The copy is what a message can at best reach: it may stand beside these.
-YARDSTICK, MEASURED_BY_IT = "copy", ("latency", "bw")
+YARDSTICK, MEASURED_BY_IT = "copy", ("latency", "bw", "put_latency", "get_latency", "put_bw", "get_bw")

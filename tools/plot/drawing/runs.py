@@ -146,7 +146,7 @@ def common_benchmark(runs):
     first = runs[0]
     other = next(run for run in runs if run.benchmark != first.benchmark)
     raise usage(f"{first.file} is of {first.benchmark} and {other.file} of {other.benchmark}; one picture draws one "
-                f"benchmark (copy may stand beside {' or '.join(MEASURED_BY_IT)}); call fairlead plot for each")
+                f"benchmark (copy may stand beside {', '.join(MEASURED_BY_IT)}); call fairlead plot for each")
 
 
 def mpi_name(about):
