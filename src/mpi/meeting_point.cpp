@@ -8,6 +8,7 @@
 #include "mpi/communicator.h"
 #include "mpi/engine.h"
 #include "mpi/front.h"
+#include "mpi/window_gather.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -117,6 +118,7 @@ void MeetingPoint::join() {
   if (known()) return;
   joined_together_ |= join_ == Join::not_begun;
   if (begin_joining()) {
+    gather_before(comm_);
     Parked parked;
     real.Bcast(&slot_, sizeof slot_, MPI_BYTE, 0, comm_);
   }
@@ -149,6 +151,7 @@ void MeetingPoint::pass_by() {
 // first member has freed it.
 std::shared_ptr<MPI_Comm> MeetingPoint::lend_duplicate() {
   await_turn(comm_);
+  gather_before(comm_);
   Parked parked;
   auto users = [](const auto& one) { return one.use_count() - 1; };
   auto least = std::ranges::min_element(lent_, {}, users);
@@ -183,6 +186,7 @@ std::optional<coll::Heir> MeetingPoint::expect_duplicate() {
 Levels& MeetingPoint::levels() {
   if (!levels_) {
     await_turn(comm_);
+    gather_before(comm_);
     auto first = std::find_if(node_ranks_.begin(), node_ranks_.end(), [](int rank) { return rank >= 0; });
     int first_of_node = node_ranks_.empty() ? place_.rank : static_cast<int>(first - node_ranks_.begin());
     levels_ = std::make_unique<Levels>(comm_, first_of_node);

@@ -46,9 +46,7 @@ class Reachable {
 };
 
 Error wait(kernels::KernelRun& run) {
-  Error error;
-  while ((error = run.poll()) == Error::not_ready) __builtin_ia32_pause();
-  return error;
+  return wait_for([&] { return run.poll(); });
 }
 
 // The operands of one piece, as a kernel of the target's device sees them. not_supported: it cannot.

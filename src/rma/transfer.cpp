@@ -101,7 +101,9 @@ Error Transfer::poll() {
 }
 
 Error Transfer::wait() {
-  return moving_ ? settle(move_.wait()) : outcome_;
+  // What was enqueued starts when it is waited for.
+  device::start_enqueued();
+  return wait_for([this] { return poll(); });
 }
 
 Error transfer_now(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at, uint64_t bytes) {

@@ -6,6 +6,8 @@
 
 #pragma once
 
+#include <sched.h>
+
 #include "base/host_buffer.h"
 #include "datatype/move.h"
 
@@ -52,6 +54,21 @@ class Transfer {
   device::Error outcome_ = device::Error::none;
   datatype::Move move_;
 };
+
+// Polls until it is ready. Leaves the core to others after a few microseconds: the simulated GPU, and ranks
+// that share it, need it.
+template <class Poll>
+device::Error wait_for(const Poll& poll) {
+  constexpr int patient_rounds = 200;
+  device::Error state;
+  for (int round = 0; (state = poll()) == device::Error::not_ready; ++round) {
+    if (round < patient_rounds)
+      __builtin_ia32_pause();
+    else
+      sched_yield();
+  }
+  return state;
+}
 
 // A move that is waited for.
 device::Error transfer_now(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at,
