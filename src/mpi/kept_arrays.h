@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arrays of counts, displacements and types that collectives take: how long they are, and copies for operations
-// that are not over when the call returns. Programs may not touch them meanwhile, says the standard (MPI 4.1, 6.12);
-// but host MPIs read them in the call, and programs rely on that: mpi4py frees them.
+// The arrays of counts, displacements and types that collectives take: how long they are, and copies for
+// operations that are not over when the call returns. Programs may not touch them meanwhile, says the
+// standard (MPI 4.1, 6.12); but host MPIs read them in the call, and programs rely on that: mpi4py frees
+// them.
 
 #pragma once
 
@@ -42,8 +43,8 @@ class KeptArrays {
   std::vector<std::unique_ptr<std::byte[]>> copies_;
 };
 
-// How many elements a rank gives: of a communicator, and where only the root gives any; of processes in its own
-// group; of destinations and sources in its topology.
+// How many elements a rank gives: of a communicator, and where only the root gives any; of processes in its
+// own group; of destinations and sources in its topology.
 int peers_of(MPI_Comm comm);
 int peers_at_root(int root, MPI_Comm comm);
 int members_of(MPI_Comm comm);

@@ -338,8 +338,10 @@ void Access::take_answer(const rma::Message& answer, uint64_t at, uint64_t bytes
 std::string in_words(const AccessCall& call) {
   const bool has_bytes = call.target_count >= 0 && call.target_datatype != MPI_DATATYPE_NULL;
   return "an access of " +
-         (has_bytes ? bytes_in_words(packed_bytes(call.target_count, call.target_datatype)) : "no valid bytes") +
-         " to rank " + std::to_string(call.target_rank) + " at displacement " + std::to_string(call.target_disp);
+         (has_bytes ? bytes_in_words(packed_bytes(call.target_count, call.target_datatype))
+                    : "no valid bytes") +
+         " to rank " + std::to_string(call.target_rank) + " at displacement " +
+         std::to_string(call.target_disp);
 }
 
 namespace {

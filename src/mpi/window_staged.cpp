@@ -122,7 +122,8 @@ bool detail::brings_device_memory(const AccessCall& call) {
 
 int detail::access_staged(const AccessCall& call, const AccessInHost& host) {
   if (!options().gpu_support)
-    return raise_window_error(call.win, MPI_ERR_BUFFER, "an access with device memory, while GPU support is off,");
+    return raise_window_error(call.win, MPI_ERR_BUFFER,
+                              "an access with device memory, while GPU support is off,");
   auto staged = std::make_unique<Staged>(call);
   if (!staged->load()) return raise_on(call.win);
   if (call.request) return hand_out(std::make_unique<StagedOperation>(std::move(staged), host), call.request);

@@ -385,8 +385,8 @@ RANK_TEST(icollectives, have_read_their_arrays, 2) {
     MUST(MPI_Iallreduce(MPI_IN_PLACE, first, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]));
     MUST(MPI_Iallgatherv(mine, 1, MPI_INT, all, counts.data(), places.data(), MPI_INT, MPI_COMM_WORLD,
                          &requests[1]));
-    MUST(MPI_Ialltoallv(mine, counts.data(), places.data(), MPI_INT, swapped, counts.data(), places.data(), MPI_INT,
-                        MPI_COMM_WORLD, &requests[2]));
+    MUST(MPI_Ialltoallv(mine, counts.data(), places.data(), MPI_INT, swapped, counts.data(), places.data(),
+                        MPI_INT, MPI_COMM_WORLD, &requests[2]));
     std::fill(counts.begin(), counts.end(), 1 << 30);
     std::fill(places.begin(), places.end(), -1);
     for (int other = 1; rank == 0 && other < size; ++other)
@@ -394,7 +394,8 @@ RANK_TEST(icollectives, have_read_their_arrays, 2) {
     MUST(MPI_Waitall(3, requests, MPI_STATUSES_IGNORE));
     all.read(got.data(), all.bytes());
     for (int i = 0; i < size; ++i)
-      EXPECT(got[static_cast<size_t>(i)] == 100 * i, "round %d: rank %d gave %d", round, i, got[static_cast<size_t>(i)]);
+      EXPECT(got[static_cast<size_t>(i)] == 100 * i, "round %d: rank %d gave %d", round, i,
+             got[static_cast<size_t>(i)]);
     swapped.read(got.data(), swapped.bytes());
     for (int i = 0; i < size; ++i)
       EXPECT(got[static_cast<size_t>(i)] == 100 * i + rank, "round %d: rank %d sent %d", round, i,

@@ -349,8 +349,9 @@ RANK_TEST(datatypes, packing_and_unpacking, 1) {
     const uint64_t count = 1 + plan.pick(0, 3000 / node.size());
     const int elements = static_cast<int>(count);
     std::mt19937_64 random(options.seed + round);
-    const Place places[] = {plan.pick(0, 2) ? Place::device : Place::host,
-                            plan.pick(0, 2) ? Place::device : Place::host};
+    // Between two host buffers Fairlead has no part, and MPICH 4.0 divides by zero in some layouts.
+    const Place spread = plan.pick(0, 2) ? Place::device : Place::host;
+    const Place places[] = {spread, plan.pick(0, 2) || spread == Place::host ? Place::device : Place::host};
     Spread out(places[0], node, count, random), in(places[0], node, count, random);
     Type type(node);
     const size_t bytes = out.bytes();

@@ -275,7 +275,8 @@ RANK_TEST(faults, a_rank_is_late_for_a_collective, 2) {
 }
 
 RANK_TEST(faults, a_rank_cannot_copy_what_a_collective_needs, 2) {
-  // For ctest `faults.lame`, where no copy of a rank of odd number succeeds: it gets an error, and nobody waits.
+  // For ctest `faults.lame`, where no copy of a rank of odd number succeeds: it gets an error, and nobody
+  // waits.
   if (getenv("TEST_LAME") == nullptr) return;
   void* buffer = nullptr;
   EXPECT(fairlead_device_malloc(&buffer, 1000) == 0, "no device memory");
