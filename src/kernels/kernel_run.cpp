@@ -114,10 +114,10 @@ Error KernelRun::start(int device, Launch launch) {
 }
 
 Error KernelRun::reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,
-                        void* const* to, int targets, uint64_t count, void* old) {
+                        void* const* to, int targets, uint64_t count) {
   return start(device, [&](device::Stream stream, const Signal& signal) {
     return launch_reduce(device, stream, op, element, from, sources, to, targets, count,
-                         blocks_for(count * element_bytes(element)), signal, old);
+                         blocks_for(count * element_bytes(element)), signal);
   });
 }
 

@@ -120,10 +120,8 @@ void divide(const ElementTraits& element, ReduceWork* work, const Buffers& from,
   work->aligned = true;
   std::for_each_n(from.at, work->sources, look_at);
   std::for_each_n(to.at, work->targets, look_at);
-  if (work->old) look_at(work->old);
   uintptr_t to_boundary = -together % vector_bytes;
-  if (!work->aligned || work->old || apart || to_boundary % element.bytes ||
-      element.family == ElementFamily::pair) {
+  if (!work->aligned || apart || to_boundary % element.bytes || element.family == ElementFamily::pair) {
     work->head = work->count;
     return;
   }
@@ -155,7 +153,7 @@ bool reduce_available(int device, ReduceOp op, Element element) {
 
 Error launch_reduce(int device, Stream stream, ReduceOp op, Element element, const void* const* from,
                     int sources, void* const* to, int targets, uint64_t count, unsigned blocks,
-                    const Signal& signal, void* old) {
+                    const Signal& signal) {
   if (!device::runtime()) return Error::not_initialized;
   if (!has_kernel(op, element) || sources < 1 || sources > max_ranks || targets < 0 || targets > max_ranks ||
       blocks == 0)
@@ -172,7 +170,6 @@ Error launch_reduce(int device, Stream stream, ReduceOp op, Element element, con
     std::transform(from, from + sources, from_all.at, [](const void* p) { return const_cast<void*>(p); });
     std::copy_n(to, targets, to_all.at);
     work.count = count * plan.elements_per_element;
-    work.old = old;
     work.sources = static_cast<unsigned>(sources);
     work.targets = static_cast<unsigned>(targets);
     divide(traits_of(plan.element), &work, from_all, to_all);

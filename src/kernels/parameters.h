@@ -18,7 +18,6 @@ using CopyBuffers = kernel::Pointers<copy_items_at_most>;
 // Elements are head, then vectors of 16 bytes that are aligned in all buffers, then the rest.
 struct ReduceWork {
   unsigned long count, head, vectors;
-  void* old;  // gets what the first source held, if not null; all elements are head then
   unsigned sources, targets;
   bool aligned;  // each element of each buffer, to what its type needs
 };

@@ -176,10 +176,9 @@ void load_missed_code();
 // otherwise targets do not overlap sources nor each other. Any alignment is accepted; a common one of 16
 // bytes is fast. 1 to max_ranks sources, 0 to max_ranks targets, all of which the device can reach.
 // Error::not_found: this build has no code for the GPU; Error::invalid_value: !has_kernel(op, element).
-// `old`, where it is not null, gets from[0] as it was; elements go one at a time then.
 device::Error launch_reduce(int device, device::Stream stream, ReduceOp op, Element element,
                             const void* const* from, int sources, void* const* to, int targets,
-                            uint64_t count, unsigned blocks, const Signal& signal, void* old = nullptr);
+                            uint64_t count, unsigned blocks, const Signal& signal);
 
 // Copies up to max_copies items, by about so many blocks, but at least one for each. Items do not overlap.
 device::Error launch_copies(int device, device::Stream stream, const device::CopyItem* items, size_t count,

@@ -203,7 +203,6 @@ FAIRLEAD_DEVICE_FUNCTION void reduce_elements(const Buffers& from, const Buffers
       for (unsigned k = 0; k < at_once; ++k)
         if (source + k < work.sources)
           loaded[k] = Packet::load(static_cast<const char*>(from.at[source + k]) + at);
-      if (work.old && source == 0) Packet::store(static_cast<char*>(work.old) + at, loaded[0]);
       FAIRLEAD_UNROLL
       for (unsigned k = 0; k < at_once; ++k)
         if (source + k < work.sources)

@@ -17,7 +17,6 @@ using device::Error;
 namespace {
 
 constexpr uint64_t piece_bytes = uint64_t{4} << 20;
-constexpr uint64_t kept_on_the_way = uint64_t{16} << 10;
 
 // Memory without gaps that kernels of one device reach: the buffer itself, or a copy of a piece of it.
 class Reachable {
@@ -74,21 +73,19 @@ Error by_kernel(const Combination& combination, const Buffer& target, uint64_t t
   }
   if (error != Error::none) return error;
 
-  // Of much, a kernel of its own keeps what was there, by vectors. Kernels run in the order of their
-  // launches: nobody waits between the two.
-  char* result = !old ? nullptr : before ? before : old_copy.address();
-  const bool apart = bytes > kept_on_the_way;
+  // Kernels run in the order of their launches: nobody waits between the two.
+  char* result = before ? before : old_copy.address();
   kernels::KernelRun keep, combine;
   const void* value = into;
   void* place = result;
-  if (old && apart)
+  if (old)
     error = keep.reduce(device, kernels::ReduceOp::replace, combination.kernel_element, &value, 1, &place, 1,
                         count);
   if (error != Error::none) return Error::not_supported;
   const void* both[] = {into, from};
   void* changed = into;
-  error = combine.reduce(device, combination.kernel_op, combination.kernel_element, both, 2, &changed, 1,
-                         count, apart ? nullptr : result);
+  error =
+      combine.reduce(device, combination.kernel_op, combination.kernel_element, both, 2, &changed, 1, count);
   if (error != Error::none) {
     wait(keep);
     return Error::not_supported;
@@ -154,7 +151,7 @@ Error accumulate_piece(const Combination& combination, const Buffer& target, uin
   }
   if (target.on_device() && combination.has_kernel && !combination.element && !target.by_blocks &&
       kernels::reductions_run_on(target.device, combination.kernel_op, combination.kernel_element) &&
-      (!old || bytes <= kept_on_the_way ||
+      (!old ||
        kernels::reductions_run_on(target.device, kernels::ReduceOp::replace, combination.kernel_element))) {
     Error error = by_kernel(combination, target, target_at, operand, operand_at, old, old_at, bytes);
     if (error != Error::not_supported) return error;
