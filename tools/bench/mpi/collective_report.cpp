@@ -37,9 +37,7 @@ CollectiveReport::CollectiveReport(const BenchArguments& arguments, const Contex
     std::cout << (bandwidths()                               ? "# times in us, bandwidths in GB/s\n"
                   : arguments.kind->id == Benchmark::overlap ? "# times in us, overlap in %\n"
                                                              : "# times in us\n");
-  std::string line = sized() ? fmt::format("{:<{}}", "# Size", size_width()) : "#";
-  for (const Column& column : columns({.overlap = Overlap{}})) line += cell(column, column.heading);
-  std::cout << line << std::endl;
+  std::cout << line(sized() ? "# Size" : "#", columns({.overlap = Overlap{}}), &Column::heading) << std::endl;
 }
 
 bool CollectiveReport::sized() const {
@@ -89,9 +87,16 @@ std::vector<CollectiveReport::Column> CollectiveReport::columns(const Collective
   return all;
 }
 
-std::string CollectiveReport::cell(const Column& column, const std::string& text) const {
-  return fmt::format("{:>{}}", text,
-                     arguments_.full ? narrow_width(column.heading, column.cell) : value_width);
+// Not wider than a terminal of 80 columns.
+std::string CollectiveReport::line(const std::string& first, const std::vector<Column>& all,
+                                   std::string Column::*text) const {
+  const int begin = sized() ? size_width() : 1;
+  const int width = std::min(value_width, (80 - begin) / static_cast<int>(all.size()));
+  std::string line = fmt::format("{:<{}}", first, begin);
+  for (const Column& column : all)
+    line += fmt::format("{:>{}}", column.*text,
+                        arguments_.full ? narrow_width(column.heading, column.cell) : width);
+  return line;
 }
 
 void CollectiveReport::add(const CollectiveMeasurement& m) {
@@ -119,10 +124,8 @@ void CollectiveReport::add(const CollectiveMeasurement& m) {
     std::cerr << fmt::format("fairlead bench: {}: size {}: rank {} has wrong data from byte {} on\n",
                              arguments_.kind->name, m.bytes, m.wrong->rank, m.wrong->byte);
   if (!table()) return;
-  std::string line =
-      fmt::format("{:<{}}", sized() ? std::to_string(m.bytes) : "", sized() ? size_width() : 1);
-  for (const Column& column : columns(m)) line += cell(column, column.text);
-  std::cout << line << std::endl;  // a row at a time: some sizes take long
+  // A row at a time: some sizes take long.
+  std::cout << line(sized() ? std::to_string(m.bytes) : "", columns(m), &Column::text) << std::endl;
 }
 
 void CollectiveReport::leave_out(const std::string& line) {

@@ -42,11 +42,11 @@ class CollectiveReport : public Report {
 
  private:
   struct Column {
-    const char* heading;
+    std::string heading;
     std::string text;
     Cell cell = Cell::number;
   };
-  std::string cell(const Column& column, const std::string& text) const;
+  std::string line(const std::string& first, const std::vector<Column>& all, std::string Column::*text) const;
   int size_width() const { return arguments_.full ? narrow_size_width : tools::size_width; }
   bool sized() const;
   bool bandwidths() const;

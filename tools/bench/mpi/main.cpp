@@ -7,10 +7,12 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string_view>
+#include <thread>
 
 #include "bench/mpi/channel.h"
 #include "bench/mpi/ranks.h"
@@ -38,6 +40,8 @@ int run_in_ranks(const BenchArguments& arguments) {
     auto known = dynamic_cast<const Failure*>(&failure);
     std::fprintf(stderr, "fairlead bench: rank %d: %s\n", ranks.rank, failure.what());
     std::fflush(nullptr);
+    // MPICH's launcher drops what it has not passed on when a rank aborts.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
     MPI_Abort(MPI_COMM_WORLD, known ? known->code() : exit_problem);
     return exit_problem;
   }
