@@ -133,7 +133,7 @@ class Window {
   void show_memory(Target* mine, const std::vector<int>& node_ranks);
   bool map_targets();
   int may_access(int target);
-  bool acquire(int target, bool exclusive);
+  void acquire(int target, bool exclusive);
   void release(int target, bool exclusive);
   void ask_and_wait(int target, rma::Request kind, bool exclusive);
   std::vector<int> members_of(MPI_Group group) const;

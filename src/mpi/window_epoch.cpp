@@ -16,13 +16,6 @@ namespace {
 
 constexpr int tag_post = 1, tag_complete = 2;
 
-// With the engine's lock.
-bool over(MPI_Request* request) {
-  int here = 1;
-  if (*request != MPI_REQUEST_NULL) real.Test(request, &here, MPI_STATUS_IGNORE);
-  return here != 0;
-}
-
 }  // namespace
 
 // In the order in which the standard names the epochs' priority: a lock is the innermost.
@@ -43,7 +36,7 @@ int Window::may_access(int target) {
     }
   }
   if (posted) poll_until("the post", target, [&] { return over(posted); });
-  if (acquire_now && !acquire(target, false)) return MPI_ERR_OTHER;
+  if (acquire_now) acquire(target, false);
   return MPI_SUCCESS;
 }
 
@@ -141,7 +134,7 @@ int Window::wait_exposure() {
 // ---- Locks
 // ---------------------------------------------------------------------------------------------------
 
-bool Window::acquire(int target, bool exclusive) {
+void Window::acquire(int target, bool exclusive) {
   if (rma::TargetWords* shared = words(target)) {
     const uint32_t ticket = shared->lock.draw();
     poll_until("the lock", target, [&] { return shared->lock.enter(ticket, exclusive); });
@@ -150,7 +143,6 @@ bool Window::acquire(int target, bool exclusive) {
   }
   std::lock_guard lock(engine().mutex());
   locked_[target] = {exclusive, true};
-  return true;
 }
 
 void Window::release(int target, bool exclusive) {
@@ -187,7 +179,8 @@ int Window::lock(int target, bool exclusive, int assert) {
       return MPI_SUCCESS;
     }
   }
-  return acquire(target, exclusive) ? MPI_SUCCESS : MPI_ERR_OTHER;
+  acquire(target, exclusive);
+  return MPI_SUCCESS;
 }
 
 int Window::unlock(int target) {
@@ -216,7 +209,8 @@ int Window::lock_all(int assert) {
     if (locked_all_unchecked_) return MPI_SUCCESS;
   }
   // The program may load and store its own window from now on.
-  return acquire(rank_, false) ? MPI_SUCCESS : MPI_ERR_OTHER;
+  acquire(rank_, false);
+  return MPI_SUCCESS;
 }
 
 int Window::unlock_all() {

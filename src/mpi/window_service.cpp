@@ -40,12 +40,6 @@ MPI_Op op_of(int number) {
 }
 #endif
 
-bool over(MPI_Request* request) {
-  int here = 1;
-  if (*request != MPI_REQUEST_NULL) real.Test(request, &here, MPI_STATUS_IGNORE);
-  return here != 0;
-}
-
 Outcome outcome_of(Error error) {
   if (error == Error::none) return Outcome::done;
   log_line(LogLevel::error, "an access of another rank to this window failed: %s (%s)",
@@ -54,6 +48,12 @@ Outcome outcome_of(Error error) {
 }
 
 }  // namespace
+
+bool over(MPI_Request* request) {
+  int here = 1;
+  if (*request != MPI_REQUEST_NULL) real.Test(request, &here, MPI_STATUS_IGNORE);
+  return here != 0;
+}
 
 WindowService::~WindowService() {
   for (Sending& one : sending_) real.Wait(&one.request, MPI_STATUS_IGNORE);

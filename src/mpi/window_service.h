@@ -18,6 +18,9 @@ namespace fairlead::mpi {
 
 class Window;
 
+// Has the host's message come to its end? With the engine's lock.
+bool over(MPI_Request* request);
+
 class WindowService {
  public:
   using OnAnswer = std::function<void(const rma::Message&)>;

@@ -5,12 +5,12 @@
 // arrive is computed from a walk of their descriptions that knows no MPI. The seed is printed; --seed N
 // --rounds 1 repeats a round.
 
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <numeric>
 
 #include "laid_out.h"
+#include "rounds.h"
 
 using namespace ranks;
 using random_layout::Generator;
@@ -209,19 +209,7 @@ class Round {
 }  // namespace
 
 RANK_TEST(gaps, collectives_of_random_layouts, 2) {
-  const auto begin = std::chrono::steady_clock::now();
-  const std::chrono::duration<double> time(options.seconds);
-  for (long i = 0; options.rounds ? i < options.rounds : true; ++i) {
-    int go_on = options.rounds || std::chrono::steady_clock::now() - begin < time;
-    MUST(MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD));
-    if (!go_on) return;
-    rearm_watchdog();
-    const uint64_t seed = options.seed + static_cast<uint64_t>(i);
-    const int before = failures();
-    Round(seed).run();
-    if (failures() > before)
-      std::printf("    repeat with: gaps --seed %llu --rounds 1\n", static_cast<unsigned long long>(seed));
-  }
+  repeat("gaps", options.seconds, [](uint64_t seed) { Round(seed).run(); });
 }
 
 // Of a matrix by rows: 8 MiB that travel, cut into many pieces where members pass them on.

@@ -6,7 +6,6 @@
 // of it.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -14,6 +13,7 @@
 #include <random>
 
 #include "laid_out.h"
+#include "rounds.h"
 
 using namespace ranks;
 using random_layout::Generator;
@@ -22,24 +22,6 @@ using random_layout::Node;
 namespace {
 
 constexpr int tag = 11;
-
-// Calls round(seed) as often as asked for.
-template <class Round>
-void repeat(const Round& round) {
-  const auto begin = std::chrono::steady_clock::now();
-  const std::chrono::duration<double> time(options.seconds / 3);
-  for (long i = 0; options.rounds ? i < options.rounds : true; ++i) {
-    int go_on = options.rounds || std::chrono::steady_clock::now() - begin < time;
-    MUST(MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD));
-    if (!go_on) return;
-    rearm_watchdog();
-    const int before = failures();
-    round(options.seed + static_cast<uint64_t>(i));
-    if (failures() > before)
-      std::printf("    repeat with: datatypes --seed %llu --rounds 1\n",
-                  static_cast<unsigned long long>(options.seed + static_cast<uint64_t>(i)));
-  }
-}
 
 // MPICH 4.0 reads types after their end where a message of them is on its way; with and without Fairlead.
 bool host_frees_types_too_early() {
@@ -120,12 +102,12 @@ void exchange(uint64_t seed, bool early_free) {
 }  // namespace
 
 RANK_TEST(datatypes, random_layouts_between_all_places, 2) {
-  repeat([](uint64_t seed) { exchange(seed, false); });
+  repeat("datatypes", options.seconds / 3, [](uint64_t seed) { exchange(seed, false); });
 }
 
 RANK_TEST(datatypes, random_layouts_whose_types_are_freed_early, 2) {
   if (host_frees_types_too_early()) return skip("this MPI needs a type until its message has come");
-  repeat([](uint64_t seed) { exchange(seed, true); });
+  repeat("datatypes", options.seconds / 3, [](uint64_t seed) { exchange(seed, true); });
 }
 
 namespace {

@@ -4,13 +4,13 @@
 // the order of one rank's accumulates, and no lost update where all ranks change one place.
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <random>
 
 #include "coll_operations.h"
 #include "exposed.h"
 #include "laid_out.h"
+#include "rounds.h"
 
 using namespace ranks;
 using coll::Operation;
@@ -23,24 +23,6 @@ int next() {
 }
 int previous() {
   return (rank + size - 1) % size;
-}
-
-// Calls round(seed) as often as asked for.
-template <class Round>
-void repeat(const Round& round) {
-  const auto begin = std::chrono::steady_clock::now();
-  const std::chrono::duration<double> time(options.seconds / 2);
-  for (long i = 0; options.rounds ? i < options.rounds : true; ++i) {
-    int go_on = options.rounds || std::chrono::steady_clock::now() - begin < time;
-    MUST(MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD));
-    if (!go_on) return;
-    rearm_watchdog();
-    const int before = failures();
-    round(options.seed + static_cast<uint64_t>(i));
-    if (failures() > before)
-      std::printf("    repeat with: rma --seed %llu --rounds 1\n",
-                  static_cast<unsigned long long>(options.seed + static_cast<uint64_t>(i)));
-  }
 }
 
 // All ranks make the same layouts; each puts into the next one and gets it back in a third layout.
@@ -131,7 +113,7 @@ void expect_same(const Operation& operation, const Memory& found, MPI_Aint begin
 RANK_TEST(rma, random_layouts_put_and_get, 1) {
   // Open MPI 4.1 and MPICH 4.0 fail for some of them.
   if (host_oracle) return;
-  repeat(put_and_get);
+  repeat("rma", options.seconds / 2, put_and_get);
 }
 
 // All ranks accumulate into all, then each fetches from the next one. Each operation has a place of its own.
