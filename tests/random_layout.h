@@ -35,6 +35,12 @@ struct Node {
     return sum;
   }
 
+  // Bytes from the first to the last one that so many of it touch.
+  uint64_t span(uint64_t elements) const {
+    const int64_t walk = static_cast<int64_t>(elements - 1) * extent;
+    return static_cast<uint64_t>(high - low + (walk < 0 ? -walk : walk));
+  }
+
   // Calls run(offset, bytes) for each basic element in order.
   template <class Run>
   void walk(int64_t at, const Run& run) const {

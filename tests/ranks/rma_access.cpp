@@ -36,9 +36,11 @@ void put_and_get(uint64_t seed) {
   const uint64_t target_count = origin.size() / std::gcd(origin.size(), target.size());
   const uint64_t origin_count = target.size() / std::gcd(origin.size(), target.size());
   if (target_count * target.size() > 200000) return;
+  if (target.span(target_count) > longest_span || origin.span(origin_count) > longest_span) return;
   // With device memory somewhere, all targets are Fairlead's.
   const Place target_place = plan.pick(0, 3) || rank == 0 ? Place::device : Place::host;
-  const Place origin_place = plan.pick(0, 3) ? Place::device : Place::host;
+  const Place origin_place =
+      plan.pick(0, 3) || !host_mpi_packs_any_layout() ? Place::device : Place::host;
   const bool locks = plan.pick(0, 1) != 0;
   std::mt19937_64 random(seed);
   Spread exposed(target_place, target, target_count, random),
