@@ -360,7 +360,8 @@ def access(form):
              f"const void*{' compare_addr' if 'compare_addr' in names else ''}",
              f"void*{' ' + written if written in names else ''}",
              f"MPI_Request*{' request' if 'request' in names else ''}"]
-    body = [f"CallRecord record(Function::{form.name});",
+    recorded = "1, datatype" if "datatype" in names else "target_count, target_datatype"
+    body = [f"CallRecord record(Function::{form.name});", f"record.add_bytes({recorded});",
             f"if (!watching()) return real.{form.name}({arguments});", *fields,
             f"return one_sided(call, [=]({', '.join(inner)}) {{", f"  return real.{form.name}({arguments});", "});"]
     return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])

@@ -33,6 +33,7 @@ constexpr int small_count = 5, small_bytes = 1024;
 constexpr int host_count = 4, host_bytes = 16;
 constexpr int gaps_count = 2;
 constexpr int reductions = 3, doubles = 1000;
+constexpr int puts = 4, put_bytes = 512;
 
 int rank = 0;
 
@@ -88,6 +89,17 @@ void send_with_gaps(void* buffer) {
   MPI_Type_free(&every_other);
 }
 
+// Rank 1 into the memory of rank 2.
+void put(void* from, void* to) {
+  MPI_Win window;
+  MPI_Win_create(to, large_bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+  MPI_Win_fence(0, window);
+  for (int i = 0; rank == 1 && i < puts; ++i)
+    MPI_Put(from, put_bytes, MPI_BYTE, 2, i * put_bytes, put_bytes, MPI_BYTE, window);
+  MPI_Win_fence(0, window);
+  MPI_Win_free(&window);
+}
+
 void reduce(void* from, void* to) {
   for (int i = 0; i < reductions; ++i) MPI_Allreduce(from, to, doubles, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
@@ -117,6 +129,7 @@ int main(int argc, char** argv) {
     if (i == rank) reduce(one, other);
     end_reductions();
   }
+  put(one, other);
   fairlead_device_free(one);
   fairlead_device_free(other);
   MPI_Finalize();

@@ -21,6 +21,10 @@ CALLS = {
     "MPI_Waitall": (2, 0),
     "MPI_Allreduce": (3 * 3, 3 * 3 * 2 * 8000),
     "MPI_Type_free": (3, 0),
+    "MPI_Win_create": (3, 0),
+    "MPI_Win_fence": (2 * 3, 0),
+    "MPI_Put": (4, 4 * 512),
+    "MPI_Win_free": (3, 0),
 }
 # The device messages that these functions started, by their way. A sender may find that its bytes were fetched from
 # its pool, for a rank that waits in the host MPI does not answer.
@@ -32,6 +36,7 @@ MESSAGES = {
     ("MPI_Isend", "peer copies"): (5, 5 * 1024),
     ("MPI_Irecv", "peer copies"): (5, 5 * 1024),
     ("MPI_Allreduce", "collectives on the GPU"): (9, 9 * 2 * 8000),
+    ("MPI_Put", "one-sided, direct"): (4, 4 * 512),
 }
 # By path: how often all ranks were in it.
 PHASES = {("messages",): 3, ("messages", 'small "ones"'): 3, ("reductions",): 1 + 2 + 3}

@@ -15,6 +15,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Put(const void* origin_addr, int origin_count
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
     MPI_Datatype target_datatype, MPI_Win win) {
   CallRecord record(Function::Put);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Put(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
   AccessCall call{AccessKind::put, win};
@@ -35,6 +36,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Put_c(const void* origin_addr, MPI_Count orig
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
     MPI_Datatype target_datatype, MPI_Win win) {
   CallRecord record(Function::Put_c);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Put_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
   AccessCall call{AccessKind::put, win};
@@ -54,6 +56,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Put_c(const void* origin_addr, MPI_Count orig
 extern "C" FAIRLEAD_EXPORT int MPI_Get(void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
     int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win) {
   CallRecord record(Function::Get);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Get(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
   AccessCall call{AccessKind::get, win};
@@ -74,6 +77,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Get_c(void* origin_addr, MPI_Count origin_cou
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
     MPI_Datatype target_datatype, MPI_Win win) {
   CallRecord record(Function::Get_c);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Get_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
   AccessCall call{AccessKind::get, win};
@@ -94,6 +98,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Accumulate(const void* origin_addr, int origi
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
     MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) {
   CallRecord record(Function::Accumulate);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Accumulate(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win);
   AccessCall call{AccessKind::accumulate, win};
@@ -115,6 +120,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Accumulate_c(const void* origin_addr, MPI_Cou
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
     MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) {
   CallRecord record(Function::Accumulate_c);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Accumulate_c(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win);
   AccessCall call{AccessKind::accumulate, win};
@@ -137,6 +143,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Get_accumulate(const void* origin_addr, int o
     int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op,
     MPI_Win win) {
   CallRecord record(Function::Get_accumulate);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Get_accumulate(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
   AccessCall call{AccessKind::fetch, win};
@@ -162,6 +169,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Get_accumulate_c(const void* origin_addr, MPI
     int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op,
     MPI_Win win) {
   CallRecord record(Function::Get_accumulate_c);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Get_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
   AccessCall call{AccessKind::fetch, win};
@@ -185,6 +193,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Get_accumulate_c(const void* origin_addr, MPI
 extern "C" FAIRLEAD_EXPORT int MPI_Fetch_and_op(const void* origin_addr, void* result_addr,
     MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win) {
   CallRecord record(Function::Fetch_and_op);
+  record.add_bytes(1, datatype);
   if (!watching()) return real.Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op,
       win);
   AccessCall call{AccessKind::fetch, win};
@@ -203,6 +212,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Fetch_and_op(const void* origin_addr, void* r
 extern "C" FAIRLEAD_EXPORT int MPI_Compare_and_swap(const void* origin_addr, const void* compare_addr,
     void* result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Win win) {
   CallRecord record(Function::Compare_and_swap);
+  record.add_bytes(1, datatype);
   if (!watching()) return real.Compare_and_swap(origin_addr, compare_addr, result_addr, datatype, target_rank,
       target_disp, win);
   AccessCall call{AccessKind::compare_and_swap, win};
@@ -224,6 +234,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rput(const void* origin_addr, int origin_coun
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
     MPI_Datatype target_datatype, MPI_Win win, MPI_Request* request) {
   CallRecord record(Function::Rput);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Rput(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win, request);
   AccessCall call{AccessKind::put, win};
@@ -245,6 +256,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rput_c(const void* origin_addr, MPI_Count ori
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
     MPI_Datatype target_datatype, MPI_Win win, MPI_Request* request) {
   CallRecord record(Function::Rput_c);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Rput_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win, request);
   AccessCall call{AccessKind::put, win};
@@ -266,6 +278,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rget(void* origin_addr, int origin_count, MPI
     int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win,
     MPI_Request* request) {
   CallRecord record(Function::Rget);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Rget(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win, request);
   AccessCall call{AccessKind::get, win};
@@ -287,6 +300,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rget_c(void* origin_addr, MPI_Count origin_co
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
     MPI_Datatype target_datatype, MPI_Win win, MPI_Request* request) {
   CallRecord record(Function::Rget_c);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Rget_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win, request);
   AccessCall call{AccessKind::get, win};
@@ -308,6 +322,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Raccumulate(const void* origin_addr, int orig
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
     MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request* request) {
   CallRecord record(Function::Raccumulate);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Raccumulate(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win, request);
   AccessCall call{AccessKind::accumulate, win};
@@ -330,6 +345,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Raccumulate_c(const void* origin_addr, MPI_Co
     MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
     MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request* request) {
   CallRecord record(Function::Raccumulate_c);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Raccumulate_c(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win, request);
   AccessCall call{AccessKind::accumulate, win};
@@ -353,6 +369,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rget_accumulate(const void* origin_addr, int 
     int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op,
     MPI_Win win, MPI_Request* request) {
   CallRecord record(Function::Rget_accumulate);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Rget_accumulate(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win,
       request);
@@ -380,6 +397,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rget_accumulate_c(const void* origin_addr, MP
     int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op,
     MPI_Win win, MPI_Request* request) {
   CallRecord record(Function::Rget_accumulate_c);
+  record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Rget_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win,
       request);
