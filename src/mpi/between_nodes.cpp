@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "base/patience.h"
 #include "base/statistics.h"
+#include "datatype/move.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
 #include "mpi/collective.h"
@@ -51,6 +52,7 @@ class Scratch {
     if (on_device_) device::pool_free(on_device_);
   }
   bool valid() const { return bytes_ == 0 || data(); }
+  bool on_device() const { return on_device_ != nullptr; }
   void* data() const { return on_device_ ? on_device_ : in_host_.data(); }
 
  private:
@@ -59,38 +61,56 @@ class Scratch {
   HostBuffer in_host_;
 };
 
-// A buffer of the call without gaps: itself, or a packed copy in host memory, since ranks with other layouts
-// of the same bytes take part.
+// A buffer of the call without gaps: itself, or a packed copy, since ranks with other layouts of the same bytes
+// take part. Kernels pack device memory, into memory of the same device while there is some.
 class Packed {
  public:
   Packed(void* address, MPI_Count count, MPI_Datatype datatype)
       : address_(address), count_(count), datatype_(datatype), layout_(layout_of(count, datatype)) {
-    if (!layout_.contiguous) copy_ = HostBuffer(static_cast<size_t>(layout_.bytes));
+    if (layout_.contiguous || layout_.bytes == 0) return;
+    const device::Allocation memory = device::classify(static_cast<char*>(address) + layout_.first);
+    if (memory.kind == device::MemoryKind::device) {
+      device_ = memory.device;
+      view_ = kernel_view(address, layout_, memory);
+    }
+    copy_.emplace(view_ ? device_ : -1, bytes());
   }
-  bool valid() const { return layout_.contiguous || layout_.bytes == 0 || copy_.data(); }
-  char* data() const {
-    return layout_.contiguous ? static_cast<char*>(address_) : reinterpret_cast<char*>(copy_.data());
-  }
+  bool valid() const { return !copy_ || copy_->data(); }
+  char* data() const { return static_cast<char*>(copy_ ? copy_->data() : address_); }
   bool load() {
-    if (layout_.contiguous) return true;
-    int device = device::device_at(static_cast<char*>(address_) + layout_.first);
-    if (device >= 0) return pack_from_device(address_, count_, datatype_, layout_, device, &copy_);
-    return pack_host(address_, count_, datatype_, copy_.data(), layout_.bytes);
+    if (!copy_) return true;
+    if (copy_->on_device()) return move(packed(), *view_);
+    if (view_) return datatype::copy_out(device_, data(), *view_, 0, bytes()) == device::Error::none;
+    if (device_ < 0) return pack_host(address_, count_, datatype_, data(), layout_.bytes);
+    HostBuffer bytes_of_it;
+    if (!pack_from_device(address_, count_, datatype_, layout_, device_, &bytes_of_it)) return false;
+    std::copy_n(bytes_of_it.data(), bytes(), reinterpret_cast<unsigned char*>(data()));
+    return true;
   }
   bool store() const {
-    if (layout_.contiguous) return true;
-    int device = device::device_at(static_cast<char*>(address_) + layout_.first);
-    if (device >= 0)
-      return unpack_to_device(copy_.data(), layout_.bytes, address_, count_, datatype_, layout_, device);
-    return unpack_host(copy_.data(), layout_.bytes, address_, count_, datatype_);
+    if (!copy_) return true;
+    if (copy_->on_device()) return move(*view_, packed());
+    if (view_) return datatype::copy_in(device_, *view_, 0, data(), bytes()) == device::Error::none;
+    if (device_ < 0) return unpack_host(data(), layout_.bytes, address_, count_, datatype_);
+    return unpack_to_device(data(), layout_.bytes, address_, count_, datatype_, layout_, device_);
   }
 
  private:
+  uint64_t bytes() const { return static_cast<uint64_t>(layout_.bytes); }
+  datatype::View packed() const { return {copy_->data(), bytes()}; }
+  bool move(const datatype::View& to, const datatype::View& from) const {
+    datatype::Move move;
+    return move.start(device_, to, 0, from, 0, bytes()) == device::Error::none &&
+           move.wait() == device::Error::none;
+  }
+
   void* address_;
   MPI_Count count_;
   MPI_Datatype datatype_;
   Layout layout_;
-  HostBuffer copy_;
+  int device_ = -1;                     // -1: host memory
+  std::optional<datatype::View> view_;  // for kernels
+  std::optional<Scratch> copy_;
 };
 
 // What one piece of the message needs, and the next one after it.

@@ -6,6 +6,7 @@
 // --rounds 1 repeats a round.
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <numeric>
 
@@ -58,7 +59,7 @@ class Round {
     each_ = plan_.pick(0, 1) != 0;
     nonblocking_ = plan_.pick(0, 2) == 0;
     in_place_ = (kind_ == Kind::allgather || kind_ == Kind::alltoall) && plan_.pick(0, 3) == 0;
-    some_on_host_ = plan_.pick(0, 4) == 0;
+    some_on_host_ = plan_.pick(0, 4) == 0 && !getenv("FAIRLEAD_COLL_UNIFORM");
     // With counts and displacements, those of other ranks come in another order.
     for (int peer = 0; peer < size; ++peer) {
       counts_.push_back(1);
