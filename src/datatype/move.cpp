@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 
+#include "base/options.h"
 #include "device/classify.h"
 #include "device/pinned_buffer.h"
 #include "device/small_copy.h"
@@ -61,19 +62,25 @@ Error through_pinned(uint64_t bytes, const Start& start, const End& end) {
   return Error::none;
 }
 
-// Calls copy(copy, address of a block, offset in the range, bytes) for each block of the range.
+void* at_offset(const View& view, int64_t offset) {
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(view.address()) +
+                                 static_cast<uintptr_t>(offset));
+}
+
+// Calls start(copy, address of blocks, their rows, offset in the range) for all blocks of the range.
 template <class Start>
 Error by_blocks(const View& view, uint64_t at, uint64_t bytes, const Start& start) {
   constexpr size_t together = 256;
   for (uint64_t done = 0; done < bytes;) {
     std::deque<device::Copy> copies;
     while (done < bytes && copies.size() < together) {
-      View::Run run = view.run_at(at + done);
-      uint64_t length = std::min(run.bytes, bytes - done);
-      void* block = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(view.address()) +
-                                            static_cast<uintptr_t>(run.offset));
-      if (Error error = start(copies.emplace_back(), block, done, length); error != Error::none) return error;
-      done += length;
+      View::Rows rows = view.rows_at(at + done);
+      rows.width = std::min(rows.width, bytes - done);
+      rows.rows = std::min(rows.rows, (bytes - done) / rows.width);
+      if (Error error = start(copies.emplace_back(), at_offset(view, rows.offset), rows, done);
+          error != Error::none)
+        return error;
+      done += rows.width * rows.rows;
     }
     for (device::Copy& copy : copies)
       if (Error error = copy.wait(); error != Error::none) return error;
@@ -82,6 +89,26 @@ Error by_blocks(const View& view, uint64_t at, uint64_t bytes, const Start& star
 }
 
 }  // namespace
+
+// A range of both sides as rows of one length; no rows: it is none.
+struct Rectangle {
+  uint64_t width = 0, rows = 0;
+  View::Rows to, from;
+};
+
+View::Rows rows_of(const View& view, uint64_t at, uint64_t width) {
+  if (view.contiguous()) return {static_cast<int64_t>(at), width, UINT64_MAX, width};
+  return view.rows_at(at);
+}
+
+Rectangle rectangle_of(const View& to, uint64_t to_at, const View& from, uint64_t from_at, uint64_t bytes) {
+  const uint64_t width = (to.contiguous() ? from : to).block_bytes();
+  Rectangle made{width, bytes / width, rows_of(to, to_at, width), rows_of(from, from_at, width)};
+  const bool whole = bytes % width == 0 && made.to.width == width && made.from.width == width &&
+                     made.to.rows >= made.rows && made.from.rows >= made.rows;
+  if (!whole) made.rows = 0;
+  return made;
+}
 
 bool Move::possible(int device) {
   return kernels::moves_run_on(device);
@@ -93,6 +120,10 @@ Error Move::start(int device, const View& to, uint64_t to_at, const View& from, 
     return copy_.start(device, place(to, to_at), place(from, from_at), bytes);
   if (in_ordinary_memory(to)) return copy_out(device, place(to, to_at), from, from_at, bytes);
   if (in_ordinary_memory(from)) return copy_in(device, to, to_at, place(from, from_at), bytes);
+  if (options().datatype == "copy")
+    if (Rectangle both = rectangle_of(to, to_at, from, from_at, bytes); both.rows > 0)
+      return copy_.start_rows(device, at_offset(to, both.to.offset), both.to.pitch,
+                              at_offset(from, both.from.offset), both.from.pitch, both.width, both.rows);
   to_ = to;
   from_ = from;
   to_at_ = to_at;
@@ -160,15 +191,19 @@ Error copy_in(int device, const View& to, uint64_t to_at, const void* from, uint
 }
 
 Error copy_out_by_blocks(int device, void* to, const View& from, uint64_t from_at, uint64_t bytes) {
-  return by_blocks(from, from_at, bytes, [&](device::Copy& copy, void* block, uint64_t at, uint64_t length) {
-    return copy.start(device, static_cast<char*>(to) + at, block, length);
-  });
+  return by_blocks(from, from_at, bytes,
+                   [&](device::Copy& copy, void* block, const View::Rows& rows, uint64_t at) {
+                     return copy.start_rows(device, static_cast<char*>(to) + at, rows.width, block,
+                                            rows.pitch, rows.width, rows.rows);
+                   });
 }
 
 Error copy_in_by_blocks(int device, const View& to, uint64_t to_at, const void* from, uint64_t bytes) {
-  return by_blocks(to, to_at, bytes, [&](device::Copy& copy, void* block, uint64_t at, uint64_t length) {
-    return copy.start(device, block, static_cast<const char*>(from) + at, length);
-  });
+  return by_blocks(to, to_at, bytes,
+                   [&](device::Copy& copy, void* block, const View::Rows& rows, uint64_t at) {
+                     return copy.start_rows(device, block, rows.pitch, static_cast<const char*>(from) + at,
+                                            rows.width, rows.width, rows.rows);
+                   });
 }
 
 }  // namespace fairlead::datatype

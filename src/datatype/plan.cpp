@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device/copy.h"
+
 namespace fairlead::datatype {
 namespace {
 
@@ -56,6 +58,22 @@ View::Run View::run_at(uint64_t position) const {
   if (!list_) return {offset + static_cast<int64_t>(inside), shape_.piece - inside};
   auto [in_list, bytes] = list_->run_at(inside);
   return {offset + in_list, bytes};
+}
+
+View::Rows View::rows_at(uint64_t position) const {
+  const auto [offset, bytes] = run_at(position);
+  if (list_ || contiguous() || position % shape_.piece != 0) return {offset, bytes, 1, bytes};
+  const auto& [count, stride] = shape_.levels[0];
+  const auto shortest = static_cast<int64_t>(bytes), longest = static_cast<int64_t>(device::longest_pitch);
+  if (stride < shortest || stride > longest) return {offset, bytes, 1, bytes};
+  return {offset, bytes, count - position / shape_.piece % count, static_cast<uint64_t>(stride)};
+}
+
+uint64_t View::copies() const {
+  const bool rows = rows_at(0).rows > 1;
+  uint64_t pieces = list_ ? list_->size() : 1;
+  for (unsigned k = rows ? 1 : 0; k < shape_.level_count; ++k) pieces *= shape_.levels[k].count;
+  return pieces;
 }
 
 Error View::side_on(int device, kernels::Side* side) const {

@@ -39,6 +39,15 @@ class View {
   };
   // The bytes from this one on that lie together.
   Run run_at(uint64_t position) const;
+  struct Rows {
+    int64_t offset;  // of the first, from address()
+    uint64_t width, rows, pitch;
+  };
+  // The blocks from this byte on that are equally long and far apart, as copy engines take them: at least
+  // the rest of its own.
+  Rows rows_at(uint64_t position) const;
+  // How many of these it has.
+  uint64_t copies() const;
   // For a kernel on this device; none, not_ready or failed.
   device::Error side_on(int device, kernels::Side* side) const;
 

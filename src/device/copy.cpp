@@ -77,6 +77,14 @@ namespace {
 // Never destroyed: the driver may be gone before static destructors run.
 auto& all_lanes = *new std::map<int, Lanes>;
 
+// Rows come alone.
+Error start_on(Stream stream, const CopyItem* items, size_t count) {
+  if (count > 1) return runtime()->copy_batch(items, count, stream);
+  const auto& [to, from, bytes, rows, to_pitch, from_pitch] = *items;
+  if (rows == 1) return runtime()->copy(to, from, bytes, stream);
+  return runtime()->copy_2d(to, to_pitch, from, from_pitch, bytes, rows, stream);
+}
+
 Lanes& lanes_of(int device) {
   Lanes& lanes = all_lanes[device];
   lanes.device = device;
@@ -133,8 +141,7 @@ Error Lanes::launch(const CopyItem* items, size_t count, Launch** launched) {
   Lane* lane = nullptr;
   if (Error error = take_lane(&lane); error != Error::none) return error;
   mark_end(*lane);
-  Error error = count == 1 ? runtime()->copy(items->to, items->from, items->bytes, lane->stream)
-                           : runtime()->copy_batch(items, count, lane->stream);
+  Error error = start_on(lane->stream, items, count);
   if (error != Error::none) {
     // Some of a batch may have started; nobody will wait for them.
     if (count > 1) runtime()->synchronize_stream(lane->stream);
@@ -143,7 +150,7 @@ Error Lanes::launch(const CopyItem* items, size_t count, Launch** launched) {
   *launched = make_launch(lane, count, Error::not_ready);
   if (observe::tracing()) {
     (*launched)->since = observe::now();
-    for (size_t i = 0; i < count; ++i) (*launched)->bytes += items[i].bytes;
+    for (size_t i = 0; i < count; ++i) (*launched)->bytes += items[i].bytes * items[i].rows;
   }
   lane->running.push_back(*launched);
   return Error::none;
@@ -212,16 +219,27 @@ Copy::~Copy() {
 }
 
 Error Copy::start(int device, void* to, const void* from, size_t bytes) {
+  return start(device, {to, from, bytes});
+}
+
+Error Copy::start_rows(int device, void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                       size_t width, size_t rows) {
+  return start(device, {to, from, width, rows, to_pitch, from_pitch});
+}
+
+Error Copy::start(int device, const CopyItem& item) {
   wait();
   outcome_ = Error::none;
-  if (bytes == 0) return Error::none;
+  if (item.bytes == 0) return Error::none;
   if (device < 0) {
-    std::memcpy(to, from, bytes);
+    for (size_t row = 0; row < item.rows; ++row)
+      std::memcpy(static_cast<char*>(item.to) + row * item.to_pitch,
+                  static_cast<const char*>(item.from) + row * item.from_pitch, item.bytes);
     return Error::none;
   }
   std::lock_guard lock(mutex);
   device_ = device;
-  item_ = {to, from, bytes};
+  item_ = item;
   attempts_ = 0;
   return outcome_ = launch();
 }

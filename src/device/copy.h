@@ -15,6 +15,9 @@ namespace fairlead::device {
 
 struct Launch;
 
+// As drivers have it.
+inline constexpr size_t longest_pitch = (size_t{1} << 31) - 1;
+
 class Copy {
  public:
   Copy() = default;
@@ -24,6 +27,9 @@ class Copy {
 
   // `device` runs the copy; -1 when both ends are host memory: then the bytes move at once.
   Error start(int device, void* to, const void* from, size_t bytes);
+  // The same for rows of `width` bytes, which begin a pitch apart; no pitch is above longest_pitch.
+  Error start_rows(int device, void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                   size_t rows);
   // Starts with the next start_enqueued(), or when it is waited for.
   Error enqueue(int device, void* to, const void* from, size_t bytes);
   // none: arrived (or never started); not_ready; else the copy failed, also at its start.
@@ -34,6 +40,7 @@ class Copy {
 
  private:
   friend struct Lanes;
+  Error start(int device, const CopyItem& item);
   Error launch();
   Error leave();
   bool active_ = false;          // the owner's, as are the next two

@@ -66,10 +66,12 @@ struct IpcHandle {
   unsigned char bytes[64];
 };
 
+// One block, or rows of so many bytes each that begin a pitch apart, which is at least a row.
 struct CopyItem {
   void* to;
   const void* from;
   size_t bytes;
+  size_t rows = 1, to_pitch = 0, from_pitch = 0;
 };
 
 // Whose work a stream carries. An application's stream is one as cudaStreamCreate and hipStreamCreate make
@@ -134,8 +136,8 @@ class Runtime {
   // Do copies into page-locked memory write each aligned 32-bit word at once, so that the host may watch them
   // arrive? True of transfers over PCIe and its kin.
   virtual bool writes_whole_words() const { return false; }
-  // Where the CPU can load and store this device memory directly, or null; a provider may want to be asked a few
-  // times before it maps anything. Valid until the memory is freed or another mapping is asked for.
+  // Where the CPU can load and store this device memory directly, or null; a provider may want to be asked a
+  // few times before it maps anything. Valid until the memory is freed or another mapping is asked for.
   virtual void* cpu_mapping(const void* address, size_t bytes) = 0;
   // Does every kernel launched afterwards see what was stored there, once it is fenced and read back?
   virtual bool cpu_stores_are_ordered() const { return false; }
@@ -147,12 +149,12 @@ class Runtime {
   virtual void* native(Stream stream) const = 0;  // cudaStream_t, hipStream_t
   virtual Error synchronize_stream(Stream stream) = 0;
   virtual Error query_stream(Stream stream) = 0;  // none or not_ready
-  // The same about all work of the application on this device: in the default stream and in those that wait for
-  // it. (Its other streams escape a driver, and so do contexts besides the primary one.) Waits for nothing, and
-  // creates no context.
+  // The same about all work of the application on this device: in the default stream and in those that wait
+  // for it. (Its other streams escape a driver, and so do contexts besides the primary one.) Waits for
+  // nothing, and creates no context.
   virtual Error query_application(int device) = 0;
-  // The same about all work on this device, the library's included, where a driver tells; else the above. Takes
-  // up to 20 microseconds, and ends what another thread captures into a graph at that moment.
+  // The same about all work on this device, the library's included, where a driver tells; else the above.
+  // Takes up to 20 microseconds, and ends what another thread captures into a graph at that moment.
   virtual Error query_device(int device) { return query_application(device); }
   virtual Error copy(void* to, const void* from, size_t bytes, Stream stream) = 0;  // returns at once
   // All of them, in no order among themselves. At once where the driver can; here, one after the other.
@@ -173,13 +175,13 @@ class Runtime {
 
   // ---- Memory of other processes -------------------------------------------------------------------
   // `base` must be the start of an allocation that query() called exportable. Some memory (virtual memory) is
-  // shared by a file descriptor, which must reach the importer besides the handle: it is the caller's to close,
-  // and -1 where the handle alone will do.
+  // shared by a file descriptor, which must reach the importer besides the handle: it is the caller's to
+  // close, and -1 where the handle alone will do.
   virtual Error ipc_export(const void* base, IpcHandle* handle, int* file) = 0;
   // Does an equal handle mean the same memory, also after it was freed and allocated again?
   virtual bool ipc_handles_tell_memory() const { return true; }
-  // `file` is a descriptor of the same file, or -1; it stays the caller's. The mapping serves work on `device`;
-  // for another device the same memory is imported again.
+  // `file` is a descriptor of the same file, or -1; it stays the caller's. The mapping serves work on
+  // `device`; for another device the same memory is imported again.
   virtual Error ipc_import(int device, const IpcHandle& handle, int file, void** base) = 0;
   // The device it was imported for. Waits until that has done all work it was given, of whatever stream.
   virtual Error ipc_close(int device, void* base) = 0;

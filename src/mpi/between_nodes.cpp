@@ -61,8 +61,8 @@ class Scratch {
   HostBuffer in_host_;
 };
 
-// A buffer of the call without gaps: itself, or a packed copy, since ranks with other layouts of the same bytes
-// take part. Kernels pack device memory, into memory of the same device while there is some.
+// A buffer of the call without gaps: itself, or a packed copy, since ranks with other layouts of the same
+// bytes take part. Kernels pack device memory, into memory of the same device while there is some.
 class Packed {
  public:
   Packed(void* address, MPI_Count count, MPI_Datatype datatype)

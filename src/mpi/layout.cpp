@@ -58,6 +58,12 @@ bool in_one_allocation(const device::Allocation& memory, const char* first, cons
   return begin >= memory.base && begin + static_cast<uintptr_t>(layout.span) <= memory.base + memory.size;
 }
 
+// Where kernels cannot: is it faster to copy the blocks, row by row of them, than all that lies between?
+bool is_worth_copies(const datatype::View& view, const Layout& layout) {
+  constexpr uint64_t bytes_per_copy = 20000;  // in the time that the driver needs for one
+  return options().datatype != "host" && view.copies() < static_cast<uint64_t>(layout.span) / bytes_per_copy;
+}
+
 }  // namespace
 
 MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype) {
@@ -165,7 +171,8 @@ bool pack_from_device(const void* buffer, MPI_Count count, MPI_Datatype datatype
   device::Allocation memory = device::classify(from);
   if (auto view = kernel_view(buffer, layout, memory))
     return datatype::copy_out(device, packed->data(), *view, 0, bytes) == device::Error::none;
-  if (layout.plan && !in_one_allocation(memory, from, layout))
+  if (layout.plan &&
+      (!in_one_allocation(memory, from, layout) || is_worth_copies(layout.view(buffer), layout)))
     return datatype::copy_out_by_blocks(device, packed->data(), layout.view(buffer), 0, bytes) ==
            device::Error::none;
   HostBuffer span(static_cast<size_t>(layout.span));

@@ -79,6 +79,39 @@ TEST(datatype, runs_from_any_byte_on_are_those_from_the_first) {
   }
 }
 
+TEST(datatype, rows_are_runs_that_lie_equally_far_apart) {
+  const uint64_t first_seed = seed();
+  uint64_t rectangles = 0;
+  for (uint64_t round = 0; round < 100; ++round) {
+    SCOPED_TRACE("TEST_SEED=" + std::to_string(first_seed + round));
+    Generator generator(first_seed + round, round % 2 == 0);
+    Node node = generator.make(4);
+    if (node.size() == 0) continue;
+    View view = Plan::make(tree_of(node), node.extent)->view(nullptr, 3);
+    uint64_t copies = 0;
+    for (uint64_t at = 0; at < 3 * node.size(); ++copies) {
+      const View::Rows rows = view.rows_at(at);
+      at += rows.rows * rows.width;
+    }
+    EXPECT_EQ(view.copies(), copies);
+    for (uint64_t at = 0; at < 3 * node.size();) {
+      const View::Rows rows = view.rows_at(at);
+      ASSERT_GE(rows.rows, 1u);
+      ASSERT_GE(rows.pitch, rows.width);
+      ASSERT_LE(at + rows.rows * rows.width, 3 * node.size());
+      for (uint64_t k = 0; k < rows.rows; ++k) {
+        const View::Run run = view.run_at(at + k * rows.width);
+        ASSERT_EQ(run.offset, rows.offset + static_cast<int64_t>(k * rows.pitch));
+        ASSERT_EQ(run.bytes, rows.width);
+      }
+      rectangles += rows.rows > 1;
+      // From the middle of a block on.
+      at += rows.width > 1 && at % 3 == 0 ? 1 : rows.rows * rows.width;
+    }
+  }
+  EXPECT_GT(rectangles, 0u);
+}
+
 const Tree eight = Tree::of_bytes(8);
 
 TEST(datatype, equal_layouts_have_equal_trees) {
