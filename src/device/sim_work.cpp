@@ -207,6 +207,7 @@ Error Simulator::wait_event(Stream stream, Event event) {
 Error Simulator::find_kernel(int device, const CodeImage* images, size_t count, const char* name,
                              Kernel* kernel) {
   if (Error error = begin(device); error != Error::none) return error;
+  if (!options().sim_kernels) return fail(Error::not_supported, "FAIRLEAD_SIM_KERNELS is off");
   for (size_t i = 0; i < count; ++i) {
     if (strcmp(images[i].target, "cpu") != 0) continue;
     auto* found = *reinterpret_cast<const fairlead_cpu_kernel* const*>(images[i].bytes);
