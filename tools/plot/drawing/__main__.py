@@ -55,6 +55,7 @@ def write(output, content):
             file.write(content)
     except OSError as error:
         raise problem(f"--output: cannot write {output}: {error.strerror}") from None
+    print(f"fairlead plot: the picture is in {output}", file=sys.stderr)
 
 
 def may_be_trace(files):
