@@ -86,6 +86,11 @@ bool GpuCollective::publish(const Exposed& memory, RemoteMemory* remote) {
 
 // Between what this rank shows and the piece of the pool that stands for it.
 bool GpuCollective::copy(const Exposed& memory, void* pool, bool back) {
+  if (memory.only) {
+    const datatype::View pooled = memory.only->moved(memory.address, pool);
+    return copying_.emplace_back().start(work_.device, back ? *memory.only : pooled, 0,
+                                         back ? pooled : *memory.only, 0, pooled.bytes()) == Error::none;
+  }
   std::vector<datatype::View> parts = memory.parts;
   if (parts.empty()) parts.emplace_back(memory.address, memory.bytes);
   uint64_t at = 0;

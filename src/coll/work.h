@@ -32,6 +32,8 @@ struct Exposed {
   uint64_t bytes = 0;
   // What it holds instead, where that has gaps: others see these bytes one after the other, in a copy.
   std::vector<datatype::View> parts{};
+  // Where it has gaps that nobody may write, and yet is shown as it is: what a copy of it copies.
+  std::optional<datatype::View> only{};
   device::Found found{};  // if it is fresh
   // Others must not see this memory itself, as this rank's part writes where they still read: a source is
   // copied away first, a target is written elsewhere and copied back when all are done.

@@ -30,6 +30,12 @@ class View {
   // Can its layout be told in a few words?
   bool regular() const { return !list_; }
   uint64_t bytes() const;  // that travel
+  // The same layout in other memory, as far from `to` as this one is from `from`.
+  View moved(const void* from, void* to) const {
+    View copy = *this;
+    copy.address_ = static_cast<char*>(to) + (static_cast<char*>(address_) - static_cast<const char*>(from));
+    return copy;
+  }
   // The bytes that lie together, on the average.
   uint64_t block_bytes() const { return list_ ? list_->mean_block() : shape_.piece; }
 

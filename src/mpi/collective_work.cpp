@@ -102,7 +102,7 @@ class Planner {
       case Collective::exscan:
       case Collective::reduce_scatter_block:
       case Collective::reduce_scatter:
-        return contiguous(regions.read) && contiguous(regions.written) && plan_reduction(regions);
+        return plan_reduction(regions);
       case Collective::neighbor_allgather:
       case Collective::neighbor_allgatherv:
         return expose_source(regions.read) && fetch_from_neighbors();
@@ -239,17 +239,12 @@ class Planner {
     if (!kernel_for(call_.op, call_.recvtype, &part.op, &part.element)) return false;
     if (!kernels::reductions_run_on(work_.device, part.op, part.element)) return false;
     const Region& input = regions.written_is_read ? regions.written : regions.read;
-    uint64_t size = kernels::element_bytes(part.element);
-    if (!input.blocks.empty())
-      work_.source = {.address = static_cast<char*>(input.address) + input.blocks[0].offset,
-                      .bytes = bytes_of(input),
-                      .found = input.found()};
-    if (!regions.written.blocks.empty())
-      work_.target = {.address = regions.written.address,
-                      .bytes = bytes_of(regions.written),
-                      .found = regions.written.found()};
+    const uint64_t size = kernels::element_bytes(part.element), all = elements_of(input);
+    MPI_Aint begin = input.blocks.empty() ? 0 : input.blocks[0].offset;
+    if (!expose_vector(input, begin, all, &work_.source) ||
+        !expose_vector(regions.written, 0, elements_of(regions.written), &work_.target))
+      return false;
     part.sources_end = part.targets_end = size_;
-    uint64_t all = bytes_of(input) / size;
     switch (call_.function) {
       case Collective::reduce:
         part.targets_begin = call_.root;
@@ -283,12 +278,30 @@ class Planner {
         for (int member = 0; member < me_; ++member) part.first += static_cast<uint64_t>(count_of(member));
         part.count = static_cast<uint64_t>(count_of(me_));
         part.target_first = 0;
-        work_.target.bytes = part.count * size;
+        work_.target = {};
+        if (!expose_vector(regions.written, 0, part.count, &work_.target)) return false;
         to_self(&part);
       }
     }
     if (part.count) work_.reduction = part;
     return true;
+  }
+
+  uint64_t elements_of(const Region& region) const {
+    return bytes_of(region) / static_cast<uint64_t>(packed_bytes(1, call_.recvtype));
+  }
+
+  // Padding of pairs such as MPI_DOUBLE_INT is the program's.
+  bool expose_vector(const Region& region, MPI_Aint begin, uint64_t elements, coll::Exposed* vector) const {
+    if (elements == 0) return true;
+    const Block block{begin, static_cast<MPI_Count>(elements), call_.recvtype};
+    const Layout layout = layout_of(block.count, block.datatype);
+    *vector = {.address = static_cast<char*>(region.address) + begin,
+               .bytes = static_cast<uint64_t>(layout.span),
+               .found = region.found()};
+    if (layout.contiguous) return true;
+    vector->only = view_of(region.address, block);
+    return vector->only.has_value();
   }
 
   MPI_Count count_of(int member) const {

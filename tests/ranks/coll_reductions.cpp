@@ -215,6 +215,85 @@ RANK_TEST(reductions, by_an_operation_of_the_user_that_commutes_on_a_type_with_g
   MUST(MPI_Type_free(&tally.type));
 }
 
+namespace {
+
+// Elements of a pair type as bytes, of which those between the members are the program's.
+template <class Pair>
+std::vector<char> pairs_of(int owner, int count, char padding) {
+  std::vector<char> bytes(static_cast<size_t>(count) * sizeof(Pair), padding);
+  for (int i = 0; i < count; ++i) {
+    char* pair = bytes.data() + static_cast<size_t>(i) * sizeof(Pair);
+    const auto value = static_cast<decltype(Pair::value)>((owner * 7 + i) % 5);
+    memcpy(pair + offsetof(Pair, value), &value, sizeof value);
+    memcpy(pair + offsetof(Pair, index), &owner, sizeof owner);
+  }
+  return bytes;
+}
+
+// The greatest of the values of the ranks up to this one, and the first who has it.
+template <class Pair>
+std::vector<char> largest_of(int last, int count, char padding) {
+  std::vector<char> bytes = pairs_of<Pair>(0, count, padding);
+  for (int owner = 1; owner <= last; ++owner) {
+    const std::vector<char> others = pairs_of<Pair>(owner, count, padding);
+    for (size_t at = 0; at < bytes.size(); at += sizeof(Pair)) {
+      Pair a, b;
+      memcpy(&a, bytes.data() + at, sizeof a);
+      memcpy(&b, others.data() + at, sizeof b);
+      if (b.value > a.value)
+        std::copy_n(others.begin() + static_cast<int64_t>(at), sizeof b,
+                    bytes.begin() + static_cast<int64_t>(at));
+    }
+  }
+  return bytes;
+}
+
+template <class Pair>
+void check_padding(MPI_Datatype type, int count) {
+  constexpr char sent = 0x11, kept = 0x22;
+  const MPI_Comm comm = MPI_COMM_WORLD;
+  const std::vector<char> mine = pairs_of<Pair>(rank, count, sent);
+  Memory send(Place::device, mine.size());
+  send.write(mine.data(), mine.size());
+  const auto expect = [&](const char* what, bool in_place, int last, const auto& call) {
+    const std::vector<char> before =
+        in_place ? pairs_of<Pair>(rank, count, kept) : std::vector<char>(mine.size(), kept);
+    Memory receive(Place::device, before.size());
+    receive.write(before.data(), before.size());
+    MUST(call(in_place ? MPI_IN_PLACE : static_cast<void*>(send), receive));
+    std::string why;
+    EXPECT(receive.holds(last < 0 ? before : largest_of<Pair>(last, count, kept), &why),
+           "%s of %d pairs%s: %s", what, count, in_place ? " in place" : "", why.c_str());
+  };
+  for (bool in_place : {false, true}) {
+    expect("MPI_Allreduce", in_place, size - 1, [&](const void* from, void* to) {
+      return MPI_Allreduce(from, to, count, type, MPI_MAXLOC, comm);
+    });
+    expect("MPI_Scan", in_place, rank,
+           [&](const void* from, void* to) { return MPI_Scan(from, to, count, type, MPI_MAXLOC, comm); });
+    expect("MPI_Reduce", in_place && rank == 0, rank == 0 ? size - 1 : -1, [&](const void* from, void* to) {
+      return MPI_Reduce(from, to, count, type, MPI_MAXLOC, 0, comm);
+    });
+  }
+}
+
+}  // namespace
+
+RANK_TEST(reductions, padding_of_pairs_is_the_programs, 1) {
+  struct DoubleInt {
+    double value;
+    int index;
+  };
+  struct ShortInt {
+    short value;
+    int index;
+  };
+  for (int count : {1, 5, 3000}) {
+    check_padding<DoubleInt>(MPI_DOUBLE_INT, count);
+    check_padding<ShortInt>(MPI_SHORT_INT, count);
+  }
+}
+
 // MPI_REPLACE and MPI_NO_OP are for one-sided calls; an operation on a type of the user's own needs to be
 // his.
 RANK_TEST(reductions, by_an_operation_that_does_not_fit_the_type_are_errors, 1) {
