@@ -229,7 +229,8 @@ class Receive : public Operation {
   bool native_ = false;                         // the host MPI writes to device memory itself
   MPI_Message matched_ = MPI_MESSAGE_NULL;
   std::unique_ptr<Stashed> stashed_;
-  HostBuffer bounce_;  // where the host message lands, when that is not the user's buffer
+  bool no_place_for_descriptors_;  // in the user's buffer
+  HostBuffer bounce_;              // where the host message lands, when that is not the user's buffer
   bool in_bounce_ = false;
   LandingPlace place_;  // the user's buffer
   FirstBytes before_;   // of the user's buffer, when the host message lands there
@@ -261,6 +262,9 @@ inline int room_of(MPI_Count count, MPI_Datatype datatype) {
 inline bool has_room_for_descriptor(int room) {
   return room >= static_cast<int>(p2p::descriptor_bytes);
 }
+// So is it where a descriptor might end inside a basic element, as of structs of a char and a double: a receive
+// may not see such a message (MPICH 4.0 takes it for a truncated one).
+bool descriptors_end_with_elements_of(MPI_Datatype datatype);
 
 // A place for messages of up to a descriptor's length, this thread's own.
 unsigned char* short_landing();

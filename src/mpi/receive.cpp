@@ -20,13 +20,14 @@ int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI
   bool device = is_device(&buffer);
   if (!device && source == MPI_PROC_NULL)
     return (real.*blocking)(buf, count, datatype, source, tag, comm, status);
-  if (!device && !engine().busy()) {
-    int room = room_of(count, datatype);
+  const int room = device ? 0 : room_of(count, datatype);
+  const bool fits = has_room_for_descriptor(room);
+  if (!device && !engine().busy() && (!fits || descriptors_end_with_elements_of(datatype))) {
     if (may_swallow_offers(room))
       return noted((real.*blocking)(buf, count, datatype, source, tag, comm, status));
     MPI_Status local;
     if (status == MPI_STATUS_IGNORE) status = &local;
-    if (has_room_for_descriptor(room)) {
+    if (fits) {
       FirstBytes before;
       before.read(buffer);
       int result = noted((real.*blocking)(buf, count, datatype, source, tag, comm, status));

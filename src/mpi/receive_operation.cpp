@@ -63,7 +63,9 @@ Receive::Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm)
       // A receive into host memory may need the type until it is over.
       datatype_(buffer.datatype, buffer.found.memory.kind == device::MemoryKind::device ? layout_ : Layout()),
       buffer_(datatype_.kept(buffer)),
-      key_{comm, source, tag} {}
+      key_{comm, source, tag},
+      no_place_for_descriptors_(layout_.bytes < descriptor_length ||
+                                !descriptors_end_with_elements_of(buffer.datatype)) {}
 
 Receive::~Receive() {
   if (own_request_ != MPI_REQUEST_NULL) real.Request_free(&own_request_);
@@ -119,7 +121,7 @@ int Receive::start() {
 bool Receive::lands_in_bounce() const {
   if (native_) return false;
   return into_device() || place_.descriptors_may_meet() ||
-         (layout_.bytes < descriptor_length && matched_ == MPI_MESSAGE_NULL);
+         (no_place_for_descriptors_ && matched_ == MPI_MESSAGE_NULL);
 }
 
 int Receive::choose_landing(Landing* landing) {
@@ -408,6 +410,12 @@ int take_up(const unsigned char* descriptor, const UserBuffer& buffer, MPI_Comm 
 }
 
 }  // namespace
+
+bool descriptors_end_with_elements_of(MPI_Datatype datatype) {
+  if (is_plain(datatype)) return true;
+  auto whole_in_a_descriptor = [](MPI_Count bytes) { return bytes > 0 && descriptor_length % bytes == 0; };
+  return whole_in_a_descriptor(packed_bytes(1, datatype)) || whole_in_a_descriptor(basic_bytes_of(datatype));
+}
 
 unsigned char* short_landing() {
   static thread_local HostBuffer landing(p2p::descriptor_bytes, landing_reserve);

@@ -21,7 +21,28 @@ using Layout = std::optional<Tree>;  // none: not known
 int keyval = MPI_KEYVAL_INVALID;
 auto& mutex = *new std::mutex;
 
-Layout layout_of_type(MPI_Datatype datatype);
+// What is learnt of a type when it is first used.
+struct Known {
+  PlanOfType plan;
+  MPI_Count basic_bytes = 0;
+};
+
+// The lengths of the basic elements that were seen.
+class BasicLengths {
+ public:
+  void add(MPI_Count bytes) {
+    differ_ |= seen_ > 0 && bytes != seen_;
+    seen_ = bytes;
+  }
+  // Of all; 0 where they differ.
+  MPI_Count common() const { return differ_ ? 0 : seen_; }
+
+ private:
+  MPI_Count seen_ = 0;
+  bool differ_ = false;
+};
+
+Layout layout_of_type(MPI_Datatype datatype, BasicLengths* basic);
 
 MPI_Count extent_of(MPI_Datatype datatype) {
   MPI_Count lower = 0, extent = 0;
@@ -30,9 +51,10 @@ MPI_Count extent_of(MPI_Datatype datatype) {
 }
 
 // Of the predefined types only pairs have gaps: a value and an int, as a C compiler lays them out.
-Layout named(MPI_Datatype datatype) {
+Layout named(MPI_Datatype datatype, BasicLengths* basic) {
   MPI_Count size = 0, lower = 0, extent = 0;
   PMPI_Type_size_x(datatype, &size);
+  basic->add(size);
   PMPI_Type_get_extent_x(datatype, &lower, &extent);
   if (size <= 0) return Tree();
   if (size == extent) return Tree::of_bytes(static_cast<uint64_t>(size)).shifted(lower);
@@ -124,23 +146,28 @@ Tree list(const Tree& element, MPI_Count extent, MPI_Count blocks, const Length&
   return Tree::sequence(std::move(parts));
 }
 
-Layout structure(const TypeContents& made) {
+Layout structure(const TypeContents& made, BasicLengths* basic) {
   size_t n = count(made.number(0));
   std::vector<Tree> parts;
+  Layout part;
+  MPI_Count extent = 0;
   for (size_t i = 0; i < n; ++i) {
-    Layout part = layout_of_type(made.types()[i]);
+    // Many parts of one type in a row are looked into once.
+    if (i == 0 || made.types()[i] != made.types()[i - 1]) {
+      part = layout_of_type(made.types()[i], basic);
+      extent = extent_of(made.types()[i]);
+    }
     if (!part) return std::nullopt;
-    parts.push_back(part->repeated(count(made.number(1 + i)), extent_of(made.types()[i]))
-                        .shifted(made.number(1 + n + i)));
+    parts.push_back(part->repeated(count(made.number(1 + i)), extent).shifted(made.number(1 + n + i)));
   }
   return Tree::sequence(std::move(parts));
 }
 
-Layout layout_of_type(MPI_Datatype datatype) {
+Layout layout_of_type(MPI_Datatype datatype, BasicLengths* basic) {
   TypeContents made(datatype);
-  if (made.combiner() == MPI_COMBINER_NAMED || made.types().empty()) return named(datatype);
-  if (made.combiner() == MPI_COMBINER_STRUCT) return structure(made);
-  Layout inner = layout_of_type(made.types().front());
+  if (made.combiner() == MPI_COMBINER_NAMED || made.types().empty()) return named(datatype, basic);
+  if (made.combiner() == MPI_COMBINER_STRUCT) return structure(made, basic);
+  Layout inner = layout_of_type(made.types().front(), basic);
   if (!inner) return inner;
   const Tree& element = *inner;
   MPI_Count extent = extent_of(made.types().front());
@@ -184,56 +211,65 @@ Layout layout_of_type(MPI_Datatype datatype) {
 
 // What MPI tells of the type must be true of the plan; the host MPI packs what it is not. (MPICH counts parts
 // without bytes in the extent.)
-PlanOfType make_plan(MPI_Datatype datatype) {
-  Layout tree = layout_of_type(datatype);
+Known look_into(MPI_Datatype datatype) {
+  BasicLengths basic;
+  Layout tree = layout_of_type(datatype, &basic);
   MPI_Count size = 0, lower = 0, span = 0;
   PMPI_Type_size_x(datatype, &size);
   PMPI_Type_get_true_extent_x(datatype, &lower, &span);
-  if (tree && (tree->empty() || size == 0)) return nullptr;
+  if (tree && (tree->empty() || size == 0)) return {};
   bool known = tree && static_cast<MPI_Count>(tree->size()) == size && tree->low() >= lower &&
                tree->high() <= lower + span;
   PlanOfType plan = known ? Plan::make(*tree, extent_of(datatype)) : nullptr;
   if (!plan)
     log_line(LogLevel::debug, "a datatype of %lld bytes, made by combiner %d, is packed by the host MPI",
              static_cast<long long>(size), combiner_of(datatype));
-  return plan;
+  return {plan, tree ? basic.common() : 0};
 }
 
-int forget(MPI_Datatype, int, void* plan, void*) {
-  delete static_cast<PlanOfType*>(plan);
+int forget(MPI_Datatype, int, void* known, void*) {
+  delete static_cast<Known*>(known);
   return MPI_SUCCESS;
 }
 
 // A duplicate has the same layout.
-int share(MPI_Datatype, int, void*, void* plan, void* copy, int* flag) {
-  *static_cast<PlanOfType**>(copy) = new PlanOfType(*static_cast<PlanOfType*>(plan));
+int share(MPI_Datatype, int, void*, void* known, void* copy, int* flag) {
+  *static_cast<Known**>(copy) = new Known(*static_cast<Known*>(known));
   *flag = 1;
   return MPI_SUCCESS;
 }
 
 // Predefined types are never freed, and few have a plan.
-PlanOfType plan_of_named(MPI_Datatype datatype) {
-  static auto& plans = *new std::map<MPI_Datatype, PlanOfType>;
-  auto [entry, added] = plans.try_emplace(datatype);
-  if (added) entry->second = make_plan(datatype);
+Known known_of_named(MPI_Datatype datatype) {
+  static auto& all = *new std::map<MPI_Datatype, Known>;
+  auto [entry, added] = all.try_emplace(datatype);
+  if (added) entry->second = look_into(datatype);
   return entry->second;
+}
+
+// A second thread that sets the attribute would delete what the first one reads, so all wait for each other.
+Known known_of(MPI_Datatype datatype) {
+  if (keyval == MPI_KEYVAL_INVALID) return {};
+  std::lock_guard lock(mutex);
+  Known* kept = nullptr;
+  int found = 0;
+  PMPI_Type_get_attr(datatype, keyval, &kept, &found);
+  if (found) return *kept;
+  if (combiner_of(datatype) == MPI_COMBINER_NAMED) return known_of_named(datatype);
+  Known known = look_into(datatype);
+  kept = new Known(known);
+  if (PMPI_Type_set_attr(datatype, keyval, kept) != MPI_SUCCESS) delete kept;
+  return known;
 }
 
 }  // namespace
 
-// A second thread that sets the attribute would delete what the first one reads, so all wait for each other.
 PlanOfType plan_of(MPI_Datatype datatype) {
-  if (keyval == MPI_KEYVAL_INVALID) return nullptr;
-  std::lock_guard lock(mutex);
-  PlanOfType* kept = nullptr;
-  int found = 0;
-  PMPI_Type_get_attr(datatype, keyval, &kept, &found);
-  if (found) return *kept;
-  if (combiner_of(datatype) == MPI_COMBINER_NAMED) return plan_of_named(datatype);
-  PlanOfType plan = make_plan(datatype);
-  kept = new PlanOfType(plan);
-  if (PMPI_Type_set_attr(datatype, keyval, kept) != MPI_SUCCESS) delete kept;
-  return plan;
+  return known_of(datatype).plan;
+}
+
+MPI_Count basic_bytes_of(MPI_Datatype datatype) {
+  return known_of(datatype).basic_bytes;
 }
 
 void open_datatypes() {

@@ -2,6 +2,7 @@
 //
 // The plan of a datatype (src/datatype/plan.h), made from what MPI tells of it when it is first used, and
 // kept as an attribute of it. Messages on their way keep the plan: the program may free the type meanwhile.
+// What else is learnt on the way is kept there, too.
 
 #pragma once
 
@@ -15,6 +16,8 @@ using PlanOfType = std::shared_ptr<const datatype::Plan>;
 
 // Null where the layout is known to the host MPI alone, and for types without bytes.
 PlanOfType plan_of(MPI_Datatype datatype);
+// The length that all basic elements of it have, where a pair is one; 0 where lengths differ, or are not known.
+MPI_Count basic_bytes_of(MPI_Datatype datatype);
 
 // In MPI_Init and MPI_Finalize.
 void open_datatypes();

@@ -233,6 +233,91 @@ RANK_TEST(datatypes, every_other_constructor, 2) {
   MUST(MPI_Type_free(&triple));
 }
 
+namespace {
+
+// Elements of host memory that basic elements of several lengths make up, where these lie.
+struct Mixed {
+  MPI_Datatype type;  // committed
+  const char* what;
+  size_t extent;
+  std::vector<std::pair<size_t, size_t>> parts;  // places and lengths
+};
+
+// All ways to receive into host memory.
+int receive_by(int way, void* buffer, int count, MPI_Datatype type, int source, MPI_Status* status) {
+  MPI_Request request;
+  int result = MPI_SUCCESS;
+  switch (way) {
+    case 0:
+      return CALL(MPI_Recv(buffer, count, type, source, tag, MPI_COMM_WORLD, status));
+    case 1:
+      MUST(MPI_Irecv(buffer, count, type, source, tag, MPI_COMM_WORLD, &request));
+      return CALL(MPI_Wait(&request, status));
+    case 2:
+      MUST(MPI_Recv_init(buffer, count, type, source, tag, MPI_COMM_WORLD, &request));
+      MUST(MPI_Start(&request));
+      result = CALL(MPI_Wait(&request, status));
+      MUST(MPI_Request_free(&request));
+      return result;
+    case 3:
+      return CALL(MPI_Sendrecv(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, tag, buffer, count, type, source, tag,
+                               MPI_COMM_WORLD, status));
+    default:
+      MPI_Message message;
+      MUST(MPI_Mprobe(source, tag, MPI_COMM_WORLD, &message, status));
+      return CALL(MPI_Mrecv(buffer, count, type, &message, status));
+  }
+}
+
+void send_into(const Mixed& mixed, int count, int way, int peer) {
+  std::vector<char> content(mixed.extent * static_cast<size_t>(count));
+  for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(3 * i + 1);
+  if (rank < peer) {
+    Memory out(Place::device, content.size());
+    out.write(content.data(), content.size());
+    MUST(MPI_Send(out, count, mixed.type, peer, tag, MPI_COMM_WORLD));
+    return;
+  }
+  const int room = count + 20;
+  std::vector<char> wanted(mixed.extent * static_cast<size_t>(room), static_cast<char>(guard_byte));
+  for (size_t at = 0; at < content.size(); at += mixed.extent)
+    for (auto [place, length] : mixed.parts) std::copy_n(&content[at + place], length, &wanted[at + place]);
+  Memory in(Place::host, wanted.size());
+  MPI_Status status;
+  const int result = receive_by(way, in, room, mixed.type, peer, &status);
+  EXPECT(result == MPI_SUCCESS, "%d of %s, way %d: %s", count, mixed.what, way, error_name(result).c_str());
+  std::string why;
+  EXPECT(in.holds(wanted, &why), "%d of %s, way %d: %s", count, mixed.what, way, why.c_str());
+  int received = 0;
+  MUST(MPI_Get_count(&status, mixed.type, &received));
+  EXPECT(received == count, "%d of %s, way %d: counted %d", count, mixed.what, way, received);
+}
+
+}  // namespace
+
+// What tells of a device message lands in these buffers as well, and would end inside one of the elements.
+RANK_TEST(datatypes, from_device_memory_into_mixed_elements_of_host_memory, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  auto pair_of = [](MPI_Datatype first, MPI_Datatype second, MPI_Aint place) {
+    const int lengths[] = {1, 1};
+    const MPI_Aint places[] = {0, place};
+    const MPI_Datatype types[] = {first, second};
+    MPI_Datatype made;
+    MUST(MPI_Type_create_struct(2, lengths, places, types, &made));
+    return Type(made);
+  };
+  const Type apart = pair_of(MPI_CHAR, MPI_DOUBLE, 8), other = pair_of(MPI_DOUBLE, MPI_FLOAT, 8),
+             short_first = pair_of(MPI_SHORT, MPI_INT64_T, 8);
+  const Mixed all[] = {{apart, "a char and a double", 16, {{0, 1}, {8, 8}}},
+                       {other, "a double and a float", 16, {{0, 8}, {8, 4}}},
+                       {short_first, "a short and a long integer", 16, {{0, 2}, {8, 8}}},
+                       {MPI_LONG_DOUBLE_INT, "a long double and an int", 32, {{0, 16}, {16, 4}}}};
+  for (const Mixed& mixed : all)
+    for (int count : {1, 7, 11, 200})
+      for (int way = 0; way < 5; ++way) send_into(mixed, count, way, peer);
+}
+
 RANK_TEST(datatypes, pairs_have_gaps, 2) {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
