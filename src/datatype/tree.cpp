@@ -109,6 +109,11 @@ void Tree::append(std::vector<Tree>* parts, const Tree& next) {
       return;
     }
   }
+  if (next.is_loop() && last.first_ + next.stride() == next.first_ && last.same_layout(next.child())) {
+    Tree longer = next.child().repeated(next.count() + 1, next.stride()).shifted(last.first_);
+    parts->pop_back();
+    return append(parts, longer);
+  }
   parts->push_back(next);
 }
 

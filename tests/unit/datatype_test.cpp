@@ -123,6 +123,10 @@ TEST(datatype, equal_layouts_have_equal_trees) {
   EXPECT_EQ(Tree::sequence(elements), rows);
   EXPECT_EQ(Tree::sequence({rows, Tree(), eight.repeated(3, 16).shifted(400)}),
             eight.repeated(3, 16).repeated(5, 100));
+  Tree single = Tree::sequence({eight, eight.repeated(3, 16).shifted(16)});
+  EXPECT_EQ(single, eight.repeated(4, 16));
+  EXPECT_EQ(Tree::sequence({eight.shifted(-16), eight, eight.repeated(2, 16).shifted(16), eight.shifted(48)}),
+            eight.repeated(5, 16).shifted(-16));
   // Bytes are bytes.
   EXPECT_EQ(eight.repeated(4, 8), Tree::of_bytes(32));
   EXPECT_EQ(Tree::sequence({eight, eight.shifted(8)}), Tree::of_bytes(16));
