@@ -397,10 +397,15 @@ def narrow_value(p, row):
 
 
 def narrow_function(form):
-    arguments = ", ".join(narrow_value(p, form.row) for p in form.row.parameters)
+    names = {p.name for p in form.row.parameters}
+    # One buffer of a message.
+    elements = {"count", "datatype"} <= names and names & {"dest", "source", "message"}
+    narrow = {"count": "elements.count()", "datatype": "elements.datatype()"} if elements else {}
+    arguments = ", ".join(narrow.get(p.name) or narrow_value(p, form.row) for p in form.row.parameters)
     head = wrap(f"int {form.name}({form.declarations()}) try {{")
+    made = ["  const NarrowElements elements(count, datatype);"] if elements else []
     call = wrap(f"  return real.{form.row.name}({arguments});", " " * 6)
-    return "\n".join([head, call, "} catch (const TooLarge&) {",
+    return "\n".join([head, *made, call, "} catch (const TooLarge&) {",
                       f"  return detail::report_missing(Function::{form.name});", "}"])
 
 

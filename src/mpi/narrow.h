@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Large-count functions on a host MPI that lacks them (generated/narrowed.cpp): each calls its ordinary form, as long
-// as all counts fit. We export both forms, and a program that finds one with dlsym(), or by a weak reference as mpi4py
+// as all counts fit; a message of any count can be told by a type that is made for it. We export both forms, and a program that finds one with dlsym(), or by a weak reference as mpi4py
 // does, takes it for the host's.
 //
 // Arguments that have another type there are temporaries of the call. They throw TooLarge where a number does not
@@ -25,6 +25,23 @@ int narrow(Number number) {
   if (number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max()) throw TooLarge();
   return static_cast<int>(number);
 }
+
+// So many elements of a message: where their number does not fit, one element of a type that is made of them. The
+// host MPI keeps that type for as long as it needs it.
+class NarrowElements {
+ public:
+  NarrowElements(MPI_Count count, MPI_Datatype datatype);
+  ~NarrowElements();
+  NarrowElements(const NarrowElements&) = delete;
+  NarrowElements& operator=(const NarrowElements&) = delete;
+  int count() const { return count_; }
+  MPI_Datatype datatype() const { return datatype_; }
+
+ private:
+  int count_ = 1;
+  MPI_Datatype datatype_;
+  MPI_Datatype made_ = MPI_DATATYPE_NULL;
+};
 
 // A number that the call reads and writes, or only writes.
 template <class Narrow>

@@ -3,6 +3,8 @@
 // Functions of MPI 4 that Fairlead offers although the host MPI may lack them, and what programs may do with the
 // arguments of others: as mpi4py does, which looks for functions by weak references and frees arrays early.
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -15,6 +17,7 @@ namespace {
 
 using LargeSend = int(const void*, MPI_Count, MPI_Datatype, int, int, MPI_Comm);
 using LargeRecv = int(void*, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Status*);
+using LargeIrecv = int(void*, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
 using LargeAllgatherv = int(const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*, const MPI_Aint*,
                             MPI_Datatype, MPI_Comm);
 using LargeGatherv = int(const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*, const MPI_Aint*,
@@ -50,6 +53,38 @@ RANK_TEST(newer, large_counts_arrive, 2) {
     EXPECT_STATUS(status, 0, 3, block);
     EXPECT_HOLDS(buffer, key_of(1), block);
   }
+}
+
+// Nothing but what comes is touched of the memory.
+RANK_TEST(newer, receives_of_counts_beyond_int, 2) {
+  auto* receive = required<LargeRecv>("MPI_Recv_c");
+  auto* ireceive = required<LargeIrecv>("MPI_Irecv_c");
+  if (!receive || !ireceive || rank > 1) return;
+  constexpr MPI_Count room = (MPI_Count{1} << 31) + 4096;
+  for (Place from : host_and_device)
+    for (bool blocking : {true, false}) {
+      if (rank == 0) {
+        Memory buffer(from, block);
+        MUST(MPI_Send(buffer.fill(key_of(7)), block, MPI_BYTE, 1, 3, MPI_COMM_WORLD));
+        continue;
+      }
+      void* large = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (large == MAP_FAILED) give_up("no address space for %lld bytes", static_cast<long long>(room));
+      MPI_Status status;
+      MPI_Request request;
+      if (blocking) {
+        MUST(receive(large, room, MPI_BYTE, 0, 3, MPI_COMM_WORLD, &status));
+      } else {
+        MUST(ireceive(large, room, MPI_BYTE, 0, 3, MPI_COMM_WORLD, &request));
+        MUST(MPI_Wait(&request, &status));
+      }
+      EXPECT_STATUS(status, 0, 3, block);
+      std::vector<char> wanted(block);
+      write_pattern(key_of(7), wanted.data(), block);
+      EXPECT(std::equal(wanted.begin(), wanted.end(), static_cast<char*>(large)), "from %s memory: wrong",
+             to_string(from));
+      munmap(large, room);
+    }
 }
 
 RANK_TEST(newer, large_arrays_of_counts_arrive, 2) {
@@ -117,11 +152,14 @@ RANK_TEST(newer, types_made_by_large_counts_arrive, 2) {
 }
 
 RANK_TEST(newer, a_count_that_no_function_takes_is_an_error, 1) {
-  auto* send = required<LargeSend>("MPI_Send_c");
-  if (!send) return;
-  if (dlsym(RTLD_DEFAULT, "PMPI_Send_c")) return skip("this MPI takes it");
-  constexpr MPI_Count beyond_int = MPI_Count{1} << 31;
-  EXPECT_ERROR(send(nullptr, beyond_int, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD), MPI_ERR_OTHER);
+  auto* allgatherv = required<LargeAllgatherv>("MPI_Allgatherv_c");
+  if (!allgatherv) return;
+  if (dlsym(RTLD_DEFAULT, "PMPI_Allgatherv_c")) return skip("this MPI takes it");
+  const std::vector<MPI_Count> beyond_int(size, MPI_Count{1} << 31);
+  const std::vector<MPI_Aint> places(size);
+  EXPECT_ERROR(allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, nullptr, beyond_int.data(), places.data(), MPI_BYTE,
+                          MPI_COMM_WORLD),
+               MPI_ERR_OTHER);
 }
 
 // mpi4py 4.1 frees the counts of some persistent collectives when it has made them; host MPIs have read them by then.

@@ -10,28 +10,33 @@ namespace fairlead::mpi {
 namespace {
 
 int Send_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) try {
-  return real.Send(buf, narrow(count), datatype, dest, tag, comm);
+  const NarrowElements elements(count, datatype);
+  return real.Send(buf, elements.count(), elements.datatype(), dest, tag, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Send_c);
 }
 int Ssend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) try {
-  return real.Ssend(buf, narrow(count), datatype, dest, tag, comm);
+  const NarrowElements elements(count, datatype);
+  return real.Ssend(buf, elements.count(), elements.datatype(), dest, tag, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Ssend_c);
 }
 int Rsend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) try {
-  return real.Rsend(buf, narrow(count), datatype, dest, tag, comm);
+  const NarrowElements elements(count, datatype);
+  return real.Rsend(buf, elements.count(), elements.datatype(), dest, tag, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Rsend_c);
 }
 int Bsend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) try {
-  return real.Bsend(buf, narrow(count), datatype, dest, tag, comm);
+  const NarrowElements elements(count, datatype);
+  return real.Bsend(buf, elements.count(), elements.datatype(), dest, tag, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Bsend_c);
 }
 int Recv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
     MPI_Status* status) try {
-  return real.Recv(buf, narrow(count), datatype, source, tag, comm, status);
+  const NarrowElements elements(count, datatype);
+  return real.Recv(buf, elements.count(), elements.datatype(), source, tag, comm, status);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Recv_c);
 }
@@ -45,37 +50,44 @@ int Sendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, 
 }
 int Sendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
     int recvtag, MPI_Comm comm, MPI_Status* status) try {
-  return real.Sendrecv_replace(buf, narrow(count), datatype, dest, sendtag, source, recvtag, comm, status);
+  const NarrowElements elements(count, datatype);
+  return real.Sendrecv_replace(buf, elements.count(), elements.datatype(), dest, sendtag, source, recvtag,
+      comm, status);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Sendrecv_replace_c);
 }
 int Isend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Isend(buf, narrow(count), datatype, dest, tag, comm, request);
+  const NarrowElements elements(count, datatype);
+  return real.Isend(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Isend_c);
 }
 int Issend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Issend(buf, narrow(count), datatype, dest, tag, comm, request);
+  const NarrowElements elements(count, datatype);
+  return real.Issend(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Issend_c);
 }
 int Irsend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Irsend(buf, narrow(count), datatype, dest, tag, comm, request);
+  const NarrowElements elements(count, datatype);
+  return real.Irsend(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Irsend_c);
 }
 int Ibsend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Ibsend(buf, narrow(count), datatype, dest, tag, comm, request);
+  const NarrowElements elements(count, datatype);
+  return real.Ibsend(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Ibsend_c);
 }
 int Irecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Irecv(buf, narrow(count), datatype, source, tag, comm, request);
+  const NarrowElements elements(count, datatype);
+  return real.Irecv(buf, elements.count(), elements.datatype(), source, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Irecv_c);
 }
@@ -89,48 +101,57 @@ int Isendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
 }
 int Isendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
     int recvtag, MPI_Comm comm, MPI_Request* request) try {
-  return real.Isendrecv_replace(buf, narrow(count), datatype, dest, sendtag, source, recvtag, comm, request);
+  const NarrowElements elements(count, datatype);
+  return real.Isendrecv_replace(buf, elements.count(), elements.datatype(), dest, sendtag, source, recvtag,
+      comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Isendrecv_replace_c);
 }
 int Mrecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) try {
-  return real.Mrecv(buf, narrow(count), datatype, message, status);
+  const NarrowElements elements(count, datatype);
+  return real.Mrecv(buf, elements.count(), elements.datatype(), message, status);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Mrecv_c);
 }
 int Imrecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message,
     MPI_Request* request) try {
-  return real.Imrecv(buf, narrow(count), datatype, message, request);
+  const NarrowElements elements(count, datatype);
+  return real.Imrecv(buf, elements.count(), elements.datatype(), message, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Imrecv_c);
 }
 int Send_init_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Send_init(buf, narrow(count), datatype, dest, tag, comm, request);
+  const NarrowElements elements(count, datatype);
+  return real.Send_init(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Send_init_c);
 }
 int Ssend_init_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Ssend_init(buf, narrow(count), datatype, dest, tag, comm, request);
+  const NarrowElements elements(count, datatype);
+  return real.Ssend_init(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Ssend_init_c);
 }
 int Rsend_init_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Rsend_init(buf, narrow(count), datatype, dest, tag, comm, request);
+  const NarrowElements elements(count, datatype);
+  return real.Rsend_init(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Rsend_init_c);
 }
 int Bsend_init_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Bsend_init(buf, narrow(count), datatype, dest, tag, comm, request);
+  const NarrowElements elements(count, datatype);
+  return real.Bsend_init(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Bsend_init_c);
 }
 int Recv_init_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Recv_init(buf, narrow(count), datatype, source, tag, comm, request);
+  const NarrowElements elements(count, datatype);
+  return real.Recv_init(buf, elements.count(), elements.datatype(), source, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Recv_init_c);
 }
