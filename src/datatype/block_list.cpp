@@ -18,6 +18,9 @@ using kernels::Block;
 constexpr size_t blocks_at_most = size_t{1} << 24;
 constexpr uint64_t equal_bytes_at_most = uint64_t{1} << 28;
 
+// In place of a device: page-locked memory, which all devices read.
+constexpr int in_host_memory = -1;
+
 // Memory of tables that nobody uses, by device and size, which is a power of two.
 struct Idle {
   std::mutex mutex;
@@ -29,17 +32,33 @@ Idle& idle() {
   return *only;
 }
 
+Error allocate(std::pair<int, size_t> kind, void** memory) {
+  auto [device, bytes] = kind;
+  return device == in_host_memory ? device::runtime()->allocate_pinned(bytes, memory)
+                                  : device::runtime()->allocate(device, bytes, memory);
+}
+
+void free_table(void* memory, int device) {
+  device == in_host_memory ? device::runtime()->free_pinned(memory) : device::runtime()->free(memory);
+}
+
+// In host memory where the program has filled the device.
 Error take(int device, size_t bytes, void** memory) {
-  std::pair<int, size_t> kind{device, std::bit_ceil(bytes)};
+  Error error = Error::out_of_memory;
   std::lock_guard lock(idle().mutex);
-  if (auto found = idle().memory.find(kind); found != idle().memory.end()) {
-    *memory = found->second;
-    idle().memory.erase(found);
-  } else if (Error error = device::runtime()->allocate(device, kind.second, memory); error != Error::none) {
-    return error;
+  for (int place : {device, in_host_memory}) {
+    std::pair<int, size_t> kind{place, std::bit_ceil(bytes)};
+    if (auto found = idle().memory.find(kind); found != idle().memory.end()) {
+      *memory = found->second;
+      idle().memory.erase(found);
+      error = Error::none;
+    } else {
+      error = allocate(kind, memory);
+    }
+    if (error == Error::none) idle().in_use[*memory] = kind;
+    if (error != Error::out_of_memory) return error;
   }
-  idle().in_use[*memory] = kind;
-  return Error::none;
+  return error;
 }
 
 void give_back(const void* memory) {
@@ -153,9 +172,9 @@ Error BlockList::upload(int device, kernels::BlockTable* table) const {
 
 void release_block_tables() {
   std::lock_guard lock(idle().mutex);
-  for (auto& [kind, memory] : idle().memory) device::runtime()->free(memory);
+  for (auto& [kind, memory] : idle().memory) free_table(memory, kind.first);
   idle().memory.clear();
-  for (auto& [memory, kind] : idle().in_use) device::runtime()->free(const_cast<void*>(memory));
+  for (auto& [memory, kind] : idle().in_use) free_table(const_cast<void*>(memory), kind.first);
   idle().in_use.clear();
 }
 

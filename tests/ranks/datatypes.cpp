@@ -5,6 +5,8 @@
 // freed while their message is on its way. The seed is printed; --seed N --rounds 1 repeats the first round
 // of it.
 
+#include <fairlead/device.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -434,6 +436,38 @@ RANK_TEST(datatypes, long_receives_of_short_messages, 2) {
       buffer.read(found.data(), buffer.bytes());
       EXPECT(found == values, "what came from %s memory is wrong", to_string(from));
     }
+}
+
+// Memory of the GPU is short: what kernels need to know of an irregular layout lies elsewhere.
+RANK_TEST(filled, irregular_layouts_on_a_full_device, 2) {
+  if (host_oracle) return skip("no device is filled");
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  constexpr int blocks = 2000;
+  std::vector<int> lengths, displacements, places;
+  int ints = 0;
+  for (int i = 0; i < blocks; ++i) {
+    lengths.push_back(1 + i % 3 + i % 7);
+    displacements.push_back(ints += 1 + i % 5);
+    for (int k = 0; k < lengths.back(); ++k) places.push_back(ints++);
+  }
+  MPI_Datatype made;
+  MUST(MPI_Type_indexed(blocks, lengths.data(), displacements.data(), MPI_INT, &made));
+  Type type(made);
+  std::vector<int> content(static_cast<size_t>(ints)), wanted(content.size(), -1), found(content.size());
+  for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<int>(3 * i) + rank;
+  for (int place : places) wanted[static_cast<size_t>(place)] = 3 * place + peer;
+  Memory out(Place::device, content.size() * sizeof(int)), in(Place::device, out.bytes());
+  out.write(content.data(), out.bytes());
+  std::fill(found.begin(), found.end(), -1);
+  in.write(found.data(), in.bytes());
+  std::vector<void*> filling;
+  for (size_t bytes = size_t{1} << 30; bytes >= 256; bytes /= 2)
+    for (void* piece = nullptr; fairlead_device_malloc(&piece, bytes) == 0;) filling.push_back(piece);
+  MUST(MPI_Sendrecv(out, 1, type, peer, tag, in, 1, type, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  for (void* piece : filling) fairlead_device_free(piece);
+  in.read(found.data(), in.bytes());
+  EXPECT(found == wanted, "received wrong");
 }
 
 // Packed bytes are those of a message, wherever either buffer lies; so is what the host MPI packs beside
