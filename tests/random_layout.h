@@ -35,6 +35,12 @@ struct Node {
     return sum;
   }
 
+  // Is it made of layouts without bytes, anywhere inside?
+  bool has_empty_parts() const {
+    return std::any_of(children.begin(), children.end(),
+                       [](const Node& child) { return child.size() == 0 || child.has_empty_parts(); });
+  }
+
   // Bytes from the first to the last one that so many of it touch.
   uint64_t span(uint64_t elements) const {
     const int64_t walk = static_cast<int64_t>(elements - 1) * extent;
