@@ -81,7 +81,7 @@ class Packed {
     if (!copy_) return true;
     if (copy_->on_device()) return move(packed(), *view_);
     if (view_) return datatype::copy_out(device_, data(), *view_, 0, bytes()) == device::Error::none;
-    if (device_ < 0) return pack_host(address_, count_, datatype_, data(), layout_.bytes);
+    if (device_ < 0) return pack_host(address_, count_, datatype_, data(), layout_.bytes, layout_);
     HostBuffer bytes_of_it;
     if (!pack_from_device(address_, count_, datatype_, layout_, device_, &bytes_of_it)) return false;
     std::copy_n(bytes_of_it.data(), bytes(), reinterpret_cast<unsigned char*>(data()));
@@ -91,7 +91,7 @@ class Packed {
     if (!copy_) return true;
     if (copy_->on_device()) return move(*view_, packed());
     if (view_) return datatype::copy_in(device_, *view_, 0, data(), bytes()) == device::Error::none;
-    if (device_ < 0) return unpack_host(data(), layout_.bytes, address_, count_, datatype_);
+    if (device_ < 0) return unpack_host(data(), layout_.bytes, address_, count_, datatype_, layout_);
     return unpack_to_device(data(), layout_.bytes, address_, count_, datatype_, layout_, device_);
   }
 

@@ -57,13 +57,6 @@ bool HostImage::load(const Region& region) {
   return true;
 }
 
-bool HostImage::pack_image(const Block& block, const Layout& layout, void* packed) const {
-  if (!layout.plan) return pack_host(at(block), block.count, block.datatype, packed, layout.bytes);
-  const uint64_t bytes = static_cast<uint64_t>(layout.bytes);
-  datatype::move_on_host({packed, bytes}, 0, layout.view(at(block)), 0, bytes);
-  return true;
-}
-
 bool HostImage::store(const Region& region) const {
   if (!device_memory_) return true;
   for (const Block& block : region.blocks) {
@@ -75,7 +68,7 @@ bool HostImage::store(const Region& region) const {
       continue;
     }
     HostBuffer packed(static_cast<size_t>(layout.bytes));
-    if (!packed.data() || !pack_image(block, layout, packed.data()) ||
+    if (!packed.data() || !pack_host(at(block), block.count, block.datatype, packed.data(), layout.bytes, layout) ||
         !unpack_to_device(packed.data(), layout.bytes, to, block.count, block.datatype, layout, device_))
       return false;
   }

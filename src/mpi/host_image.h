@@ -27,7 +27,6 @@ class HostImage {
 
  private:
   char* at(const Block& block) const;
-  bool pack_image(const Block& block, const Layout& layout, void* packed) const;
 
   bool device_memory_ = false;
   int device_ = -1;

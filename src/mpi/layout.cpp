@@ -122,7 +122,13 @@ std::optional<datatype::View> kernel_view(const void* buffer, const Layout& layo
   return layout.view(buffer);
 }
 
-bool pack_host(const void* buffer, MPI_Count count, MPI_Datatype datatype, void* packed, MPI_Count bytes) {
+bool pack_host(const void* buffer, MPI_Count count, MPI_Datatype datatype, void* packed, MPI_Count bytes,
+               const Layout& layout) {
+  if (layout.plan) {
+    uint64_t length = static_cast<uint64_t>(bytes);
+    datatype::move_on_host({packed, length}, 0, layout.view(buffer), 0, length);
+    return true;
+  }
   if (count <= INT_MAX && bytes <= INT_MAX) {
     int position = 0;
     return real.Pack(buffer, static_cast<int>(count), datatype, packed, static_cast<int>(bytes), &position,
@@ -179,9 +185,7 @@ bool pack_from_device(const void* buffer, MPI_Count count, MPI_Datatype datatype
   if (!span.data() ||
       device::copy_now(device, span.data(), from, static_cast<size_t>(layout.span)) != device::Error::none)
     return false;
-  if (!layout.plan) return pack_host(origin_of(span, layout), count, datatype, packed->data(), layout.bytes);
-  datatype::move_on_host({packed->data(), bytes}, 0, layout.view(origin_of(span, layout)), 0, bytes);
-  return true;
+  return pack_host(origin_of(span, layout), count, datatype, packed->data(), layout.bytes, layout);
 }
 
 bool unpack_to_device(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count,

@@ -52,8 +52,9 @@ bool pack_from_device(const void* buffer, MPI_Count count, MPI_Datatype datatype
 // Unpacks `bytes` bytes, which may be fewer than the layout takes. Only bytes of the layout are written.
 bool unpack_to_device(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count,
                       MPI_Datatype datatype, const Layout& layout, int device);
-// The same between two places in host memory.
-bool pack_host(const void* buffer, MPI_Count count, MPI_Datatype datatype, void* packed, MPI_Count bytes);
+// The same between two places in host memory; by the host MPI where there is no plan.
+bool pack_host(const void* buffer, MPI_Count count, MPI_Datatype datatype, void* packed, MPI_Count bytes,
+               const Layout& layout = {});
 bool unpack_host(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count, MPI_Datatype datatype,
                  const Layout& layout = {});
 

@@ -41,7 +41,7 @@ class Elements {
 
   bool pack(void* packed) const {
     if (device_ < 0)
-      return pack_host(buffer_.address, buffer_.count, buffer_.datatype, packed, layout_.bytes);
+      return pack_host(buffer_.address, buffer_.count, buffer_.datatype, packed, layout_.bytes, layout_);
     if (view_) return datatype::copy_out(device_, packed, *view_, 0, bytes()) == Error::none;
     HostBuffer bytes_of_it;
     if (!pack_from_device(buffer_.address, buffer_.count, buffer_.datatype, layout_, device_, &bytes_of_it))
@@ -51,7 +51,7 @@ class Elements {
   }
   bool unpack(const void* packed) const {
     if (device_ < 0)
-      return unpack_host(packed, layout_.bytes, buffer_.address, buffer_.count, buffer_.datatype);
+      return unpack_host(packed, layout_.bytes, buffer_.address, buffer_.count, buffer_.datatype, layout_);
     if (view_) return datatype::copy_in(device_, *view_, 0, packed, bytes()) == Error::none;
     return unpack_to_device(packed, layout_.bytes, buffer_.address, buffer_.count, buffer_.datatype, layout_,
                             device_);
@@ -60,6 +60,7 @@ class Elements {
   std::string in_words() const { return bytes_in_words(layout_.bytes) + overrun(buffer_.address, layout_); }
 
   void* address() const { return buffer_.address; }
+  const Layout& layout() const { return layout_; }
   // Room for the same elements in host memory: what an MPI function is given for their address. Null where
   // there is no memory.
   void* image(HostBuffer* memory) const {
@@ -161,12 +162,12 @@ class HostElements {
     packed_ = HostBuffer(elements.bytes());
     valid_ = address_ && packed_.data() &&
              (!filled || (elements.pack(packed_.data()) &&
-                          unpack_host(packed_.data(), bytes(), address_, count, datatype)));
+                          unpack_host(packed_.data(), bytes(), address_, count, datatype, elements.layout())));
   }
   bool valid() const { return valid_; }
   void* address() const { return address_; }
   bool write_back() const {
-    return !is_image_ || (pack_host(address_, count_, datatype_, packed_.data(), bytes()) &&
+    return !is_image_ || (pack_host(address_, count_, datatype_, packed_.data(), bytes(), elements_.layout()) &&
                           elements_.unpack(packed_.data()));
   }
 

@@ -27,7 +27,7 @@ Node element_of(uint64_t bytes, Generator& generator) {
     return dense;
   }
   Node part = generator.make(static_cast<int>(generator.pick(1, 4)));
-  while (part.size() == 0 || part.size() > bytes)
+  while (part.size() == 0 || part.size() > bytes || !host_mpi_moves(part))
     part = generator.make(static_cast<int>(generator.pick(0, 2)), 40);
   Node tail;
   const uint64_t parts = bytes / part.size();

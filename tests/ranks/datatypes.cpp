@@ -50,9 +50,9 @@ void exchange(uint64_t seed, bool early_free) {
     from_count = 1;
   }
   if (to.span(to_count) > longest_span || from.span(from_count) > longest_span) return;
-  const Place to_place = plan.pick(0, 3) ? Place::device : Place::host;
+  const Place to_place = plan.pick(0, 3) || !host_mpi_moves(to) ? Place::device : Place::host;
   // Between two host buffers Fairlead has no part, and MPICH 5.0 may fail (process_vm_readv).
-  const bool from_device = plan.pick(0, 3) || to_place == Place::host || !host_mpi_packs(from);
+  const bool from_device = plan.pick(0, 3) || to_place == Place::host || !host_mpi_moves(from);
   const Place from_place = from_device ? Place::device : Place::host;
   const uint64_t mode = plan.pick(0, 5);
   const bool freed_early = early_free && plan.pick(0, 1);
@@ -482,7 +482,7 @@ RANK_TEST(datatypes, packing_and_unpacking, 1) {
     std::mt19937_64 random(options.seed + round);
     if (node.span(count) > longest_span) continue;
     // Between two host buffers Fairlead has no part.
-    const Place spread = plan.pick(0, 2) || !host_mpi_packs(node) ? Place::device : Place::host;
+    const Place spread = plan.pick(0, 2) ? Place::device : Place::host;
     const Place places[] = {spread, plan.pick(0, 2) || spread == Place::host ? Place::device : Place::host};
     Spread out(places[0], node, count, random), in(places[0], node, count, random);
     Type type(node);

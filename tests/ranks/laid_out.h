@@ -68,9 +68,9 @@ class Type {
   MPI_Datatype type_;
 };
 
-// MPICH (4.0.2, 5.0.2) may divide by zero when it packs a layout from host memory that has parts without bytes;
-// without Fairlead too.
-inline bool host_mpi_packs([[maybe_unused]] const Node& node) {
+// MPICH (4.0.2, 5.0.2) may divide by zero when it packs or unpacks a layout in host memory that has parts without
+// bytes; without Fairlead too.
+inline bool host_mpi_moves([[maybe_unused]] const Node& node) {
 #ifdef MPICH_VERSION
   return !node.has_empty_parts();
 #else

@@ -39,7 +39,7 @@ void put_and_get(uint64_t seed) {
   if (target.span(target_count) > longest_span || origin.span(origin_count) > longest_span) return;
   // With device memory somewhere, all targets are Fairlead's.
   const Place target_place = plan.pick(0, 3) || rank == 0 ? Place::device : Place::host;
-  const Place origin_place = plan.pick(0, 3) || !host_mpi_packs(origin) ? Place::device : Place::host;
+  const Place origin_place = plan.pick(0, 3) || !host_mpi_moves(origin) ? Place::device : Place::host;
   const bool locks = plan.pick(0, 1) != 0;
   std::mt19937_64 random(seed);
   Spread exposed(target_place, target, target_count, random),
