@@ -15,7 +15,6 @@ namespace {
 using device::Error;
 using kernels::Block;
 
-constexpr size_t blocks_at_most = size_t{1} << 24;
 constexpr uint64_t equal_bytes_at_most = uint64_t{1} << 28;
 
 // In place of a device: page-locked memory, which all devices read.

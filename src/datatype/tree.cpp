@@ -3,6 +3,7 @@
 #include "datatype/tree.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace fairlead::datatype {
 
@@ -11,6 +12,7 @@ struct Composite {
   int64_t stride = 0;
   std::vector<Tree> parts;    // one, the child, of a loop
   int64_t low = 0, high = 0;  // from first()
+  uint64_t flat = 1;          // parts of a sequence without sequences
 };
 
 Tree Tree::of_bytes(uint64_t count) {
@@ -35,9 +37,16 @@ Tree Tree::make(int64_t first, Composite inner) {
       inner.high = std::max(inner.high, part.high());
       tree.size_ += part.size_;
     }
+    inner.flat = flat(inner.parts);
   }
   tree.inner_ = std::make_shared<const Composite>(std::move(inner));
   return tree;
+}
+
+uint64_t Tree::flat(const std::vector<Tree>& parts) {
+  uint64_t sum = 0;
+  for (const Tree& part : parts) sum += part.inner_ ? part.inner_->flat : 1;
+  return sum;
 }
 
 int64_t Tree::low() const {
@@ -138,7 +147,13 @@ Tree Tree::grouped(const std::vector<Tree>& parts) {
 Tree Tree::sequence(std::vector<Tree> given) {
   std::vector<Tree> parts;
   parts.reserve(given.size());
-  for (const Tree& part : given) append(&parts, part);
+  if (flat(given) > blocks_at_most) {
+    // Nobody will take it apart.
+    std::copy_if(given.begin(), given.end(), std::back_inserter(parts),
+                 [](const Tree& part) { return !part.empty(); });
+  } else {
+    for (const Tree& part : given) append(&parts, part);
+  }
   if (parts.empty()) return {};
   if (parts.size() == 1) return parts.front();
   bool equal = std::all_of(parts.begin() + 1, parts.end(),

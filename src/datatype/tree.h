@@ -16,6 +16,9 @@ namespace fairlead::datatype {
 
 struct Composite;
 
+// Irregular layouts of more have no plan.
+inline constexpr size_t blocks_at_most = size_t{1} << 24;
+
 class Tree {
  public:
   Tree() = default;  // no bytes
@@ -47,6 +50,7 @@ class Tree {
   static Tree make(int64_t first, Composite inner);
   static void append(std::vector<Tree>* parts, const Tree& next);
   static Tree grouped(const std::vector<Tree>& parts);
+  static uint64_t flat(const std::vector<Tree>& parts);
 
   int64_t first_ = 0;
   uint64_t size_ = 0;

@@ -169,5 +169,17 @@ TEST(datatype, lists_that_are_too_long_have_no_plan) {
   EXPECT_TRUE(Plan::make(irregular.repeated(uint64_t{1} << 40, 16), 100));
 }
 
+// 10^12 blocks, of which there must be no list before that is known.
+TEST(datatype, irregular_layouts_of_irregular_layouts_have_no_plan) {
+  Tree tree = Tree::of_bytes(1);
+  for (int depth = 0; depth < 6; ++depth) {
+    std::vector<Tree> parts;
+    for (int64_t i = 0; i < 100; ++i) parts.push_back(tree.shifted(i * (2 * tree.high() + i)));
+    tree = Tree::sequence(parts);
+  }
+  EXPECT_EQ(tree.size(), 1000000000000u);
+  EXPECT_FALSE(Plan::make(tree, tree.high()));
+}
+
 }  // namespace
 }  // namespace fairlead::datatype
