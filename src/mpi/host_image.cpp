@@ -68,7 +68,8 @@ bool HostImage::store(const Region& region) const {
       continue;
     }
     HostBuffer packed(static_cast<size_t>(layout.bytes));
-    if (!packed.data() || !pack_host(at(block), block.count, block.datatype, packed.data(), layout.bytes, layout) ||
+    if (!packed.data() ||
+        !pack_host(at(block), block.count, block.datatype, packed.data(), layout.bytes, layout) ||
         !unpack_to_device(packed.data(), layout.bytes, to, block.count, block.datatype, layout, device_))
       return false;
   }

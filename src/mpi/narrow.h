@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Large-count functions on a host MPI that lacks them (generated/narrowed.cpp): each calls its ordinary form, as long
-// as all counts fit; a message of any count can be told by a type that is made for it. We export both forms, and a program that finds one with dlsym(), or by a weak reference as mpi4py
-// does, takes it for the host's.
+// as all counts fit; a message may have any count, by a type that is made for it. We export both forms, and a program
+// that finds one with dlsym(), or by a weak reference as mpi4py does, takes it for the host's.
 //
 // Arguments that have another type there are temporaries of the call. They throw TooLarge where a number does not
 // fit.
