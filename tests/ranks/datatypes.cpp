@@ -50,6 +50,7 @@ void exchange(uint64_t seed, bool early_free) {
     from_count = 1;
   }
   if (to.span(to_count) > longest_span || from.span(from_count) > longest_span) return;
+  if (host_oracle && !(host_mpi_moves(to) && host_mpi_moves(from))) return;
   const Place to_place = plan.pick(0, 3) || !host_mpi_moves(to) ? Place::device : Place::host;
   // Between two host buffers Fairlead has no part, and MPICH 5.0 may fail (process_vm_readv).
   const bool from_device = plan.pick(0, 3) || to_place == Place::host || !host_mpi_moves(from);
@@ -480,7 +481,7 @@ RANK_TEST(datatypes, packing_and_unpacking, 1) {
     const uint64_t count = 1 + plan.pick(0, 3000 / node.size());
     const int elements = static_cast<int>(count);
     std::mt19937_64 random(options.seed + round);
-    if (node.span(count) > longest_span) continue;
+    if (node.span(count) > longest_span || (host_oracle && !host_mpi_moves(node))) continue;
     // Between two host buffers Fairlead has no part.
     const Place spread = plan.pick(0, 2) ? Place::device : Place::host;
     const Place places[] = {spread, plan.pick(0, 2) || spread == Place::host ? Place::device : Place::host};
