@@ -145,7 +145,7 @@ Error Move::launch() {
   if (error != Error::none) return error;
   error = run_.move(device_, to, to_at_, from, from_at_, bytes_);
   // As many kernels run as there may be: one will end.
-  waits_ = error == Error::out_of_memory && possible(device_);
+  waits_ = error == Error::not_ready && possible(device_);
   return waits_ ? Error::none : error;
 }
 

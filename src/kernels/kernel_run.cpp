@@ -103,7 +103,7 @@ Error KernelRun::start(int device, Launch launch) {
   std::lock_guard lock(mutex);
   for (place_ = 0; place_ < places && lane.taken[static_cast<size_t>(place_)]; ++place_) {
   }
-  if (place_ == places) return Error::out_of_memory;
+  if (place_ == places) return Error::not_ready;
   lane_ = &lane;
   value_ = ++lane.last_value;
   if (observe::tracing()) since_ = observe::now();

@@ -30,7 +30,7 @@ class KernelRun {
   device::Error reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,
                        void* const* to, int targets, uint64_t count);
   device::Error copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes);
-  // out_of_memory: as many run as there may be.
+  // not_ready: as many run as there may be, or its code is not loaded yet.
   device::Error move(int device, const Side& to, uint64_t to_at, const Side& from, uint64_t from_at,
                      uint64_t bytes);
   // none: over, or never started.
