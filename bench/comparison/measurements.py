@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured, and the runs that follow from it for the contenders there are."""
+"""What a measurement is, and the runs that follow from it for the contenders there are. stages.py lists them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from comparison.contenders import alone, in_ranks
 
-KIB, MIB = 1 << 10, 1 << 20
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+EACH_GPU = 0  # a rank for each GPU, two at least
 
 
 @dataclass(frozen=True)
@@ -17,45 +19,30 @@ class Measurement:
     about: str
     benchmark: tuple[str, ...]
     sizes: tuple[int, int] = (0, 0)  # doubling from the first to the second; zeros: the benchmark takes none
-    quick: tuple[int, ...] = ()
+    quick: tuple[int | str, ...] = ()  # of the sizes or types
     roles: tuple[str, ...] = ("fairlead",)
     placement: tuple[str, ...] = ("D", "D")
     variables: dict[str, str] = field(default_factory=dict)
     option: str = ""  # the option of the library that must exist
+    ranks: int = 2
     blocks: bool = False  # the size is that of a block for each rank
+    types: tuple[str, ...] = ()  # each a run of its own
+    within: Callable[[int], tuple[str, ...]] = lambda largest: ()  # words that keep messages below the largest size
+    seconds: int = 1  # expected for each size or type
 
 
-POINT_TO_POINT, IN_ALL_RANKS = "point to point", "collectives"
-MEASUREMENTS = (
-    Measurement("copy", "raw copies", ("copy",), (1, 128 * MIB), (8, KIB, 64 * KIB, MIB, 64 * MIB), ("raw",), ()),
-    Measurement("latency", "latency", ("latency",), (1, 4 * MIB), (8, KIB, 64 * KIB, MIB),
-                ("fairlead", "peer", "nccl")),
-    Measurement("bw", "bandwidth", ("bw", "-W", "64"), (8, 128 * MIB), (8, KIB, 64 * KIB, MIB, 64 * MIB),
-                ("fairlead", "peer", "nccl")),
-    Measurement("bibw", "bandwidth both ways", ("bibw", "-W", "64"), (8, 128 * MIB), (MIB, 64 * MIB),
-                ("fairlead", "peer", "nccl")),
-    Measurement("fresh", "latency from new buffers", ("latency", "--fresh"), (MIB, MIB), (MIB,),
-                ("fairlead", "peer")),
-    Measurement("staged", "bandwidth through host memory", ("bw", "-W", "64"), (64 * MIB, 64 * MIB), (64 * MIB,),
-                variables={"FAIRLEAD_IPC": "off"}),
-    Measurement("nodes", "bandwidth between pretended nodes", ("bw", "-W", "64"), (64 * MIB, 64 * MIB), (64 * MIB,),
-                variables={"FAIRLEAD_NODES": "2"}, option="FAIRLEAD_NODES"),
-    Measurement("nodes_host", "host bandwidth between pretended nodes", ("bw", "-W", "64"), (64 * MIB, 64 * MIB),
-                (64 * MIB,), placement=("H", "H"), variables={"FAIRLEAD_NODES": "2"}, option="FAIRLEAD_NODES"),
-    Measurement("host_overhead", "cost for host messages", ("host_overhead",), placement=()),
-    Measurement("pairs", "pairs of ranks", ("pairs",), roles=("fairlead", "peer"), placement=()),
-)
-
-
-def collective(name, blocks=False):
-    return Measurement(name, name, (name, "-M", "64g"), (8, 128 * MIB), (8, KIB, 64 * KIB, MIB, 16 * MIB),
-                       ("fairlead", "peer", "nccl"), blocks=blocks)
-
-
-COLLECTIVES = (collective("allreduce"), collective("allgather", True), collective("alltoall", True),
-               collective("bcast"), collective("reduce_scatter"))
 PAIRS_GPUS = 4
 PAIRS_BYTES, PAIRS_QUICK_BYTES = 128 * MIB, 8 * MIB
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one run of a measurement covers."""
+
+    words: tuple[str, ...] = ()
+    name: str = ""
+    about: str = ""
+    rows: int = 1
 
 
 @dataclass
@@ -68,6 +55,7 @@ class Run:
     seconds: float  # expected
     from_table: bool = False  # the benchmark has no JSON: its table is read
     round: int = 1
+    may_fail: bool = False  # and that it does is a result, too
 
 
 def file_name(*parts):
@@ -76,9 +64,9 @@ def file_name(*parts):
 
 def size(number):
     """8 B, 64 K, 1 M; with a point where it must."""
-    for factor, letter in ((1 << 30, "G"), (MIB, "M"), (KIB, "K")):
+    for factor, letter in ((GIB, "G"), (MIB, "M"), (KIB, "K")):
         if number >= factor:
-            return f"{number / factor:g} {letter}"
+            return f"{round(number / factor, 2):g} {letter}"
     return f"{number:g} B"
 
 
@@ -95,8 +83,6 @@ def probe(tool, contender):
 
 def ranges(measurement, quick, largest):
     """Ranges of sizes, each a run; none where all sizes are above the largest."""
-    if measurement.sizes == (0, 0):
-        return [None]
     low, high = measurement.sizes
     if low == high:  # one size: the largest there is, where that is smaller
         return [(min(low, largest),) * 2]
@@ -105,14 +91,24 @@ def ranges(measurement, quick, largest):
     return [(low, min(high, largest))] if low <= largest else []
 
 
+def parts(measurement, quick, largest):
+    if measurement.types:
+        return [Part(("-T", name), name, name) for name in (quick and measurement.quick or measurement.types)]
+    if measurement.sizes == (0, 0):
+        return [Part()]
+    found = ranges(measurement, quick, largest)
+    return [Part(("-m", f"{low}:{high}"), str(low) if len(found) > 1 else "",
+                 size(low) + ("" if low == high else f" to {size(high)}"), (high // low).bit_length())
+            for low, high in found]
+
+
 def ranks_of(measurement, gpus):
-    return max(gpus, 2) if measurement in COLLECTIVES else 2
+    return measurement.ranks or max(gpus, 2)
 
 
-def run_of(tool, measurement, contender, sizes, gpus, quick, largest):
-    words = list(measurement.benchmark)
-    if sizes:
-        words += ["-m", f"{sizes[0]}:{sizes[1]}"]
+def run_of(tool, measurement, contender, part, gpus, quick, largest):
+    """The command, and how many seconds it takes."""
+    words = [*measurement.benchmark, *part.words, *measurement.within(largest)]
     if contender.role == "nccl":
         words += ["--via", "nccl"]
     if measurement.id == "pairs":
@@ -124,25 +120,25 @@ def run_of(tool, measurement, contender, sizes, gpus, quick, largest):
         words += ["--mpi", contender.abi, *(["--rounds", "2", "-i", "10000"] if quick else []), "--json", "{json}"]
         return alone(tool, contender, words), 3 if quick else 10
     words += ["--json", "{json}", *measurement.placement]
-    count = (sizes[1] // sizes[0]).bit_length()
     if contender.role == "raw":
-        return alone(tool, contender, words), 1 + 2 * count
-    return in_ranks(tool, contender, ranks_of(measurement, gpus), words, measurement.variables), 2 + count
+        return alone(tool, contender, words), 1 + 2 * part.rows
+    command = in_ranks(tool, contender, ranks_of(measurement, gpus), words, measurement.variables)
+    return command, 2 + measurement.seconds * part.rows
 
 
-def plan(tool, contenders, options, gpus, quick, largest, measurements=MEASUREMENTS, rounds=1):
+def plan(stage, tool, contenders, options, gpus, quick, largest, rounds=1):
     """The runs of all rounds, and why measurements are left out."""
-    runs, left_out = plan_round(tool, contenders, options, gpus, quick, largest, measurements)
+    runs, left_out = plan_round(stage, tool, contenders, options, gpus, quick, largest)
     again = [replace(run, id=f"{run.id}-round{number}", about=f"{run.about}, round {number}", round=number)
              for number in range(2, rounds + 1) for run in runs]
     return runs + again, left_out
 
 
-def plan_round(tool, contenders, options, gpus, quick, largest, measurements):
+def plan_round(stage, tool, contenders, options, gpus, quick, largest):
     """Contenders of one measurement follow each other, so that a machine that changes meanwhile changes for all of
     them."""
     runs, left_out = [], []
-    for measurement in measurements:
+    for measurement in stage.measurements:
         if measurement.option and measurement.option not in options:
             left_out.append(f"{measurement.about}: this Fairlead has no option {measurement.option}")
             continue
@@ -152,11 +148,11 @@ def plan_round(tool, contenders, options, gpus, quick, largest, measurements):
         for contender in contenders:
             if contender.role not in measurement.roles:
                 continue
-            parts = ranges(measurement, quick, largest // ranks_of(measurement, gpus) if measurement.blocks else largest)
-            for sizes in parts:
-                command, seconds = run_of(tool, measurement, contender, sizes, gpus, quick, largest)
-                span = "" if not sizes else size(sizes[0]) + ("" if sizes[0] == sizes[1] else f" to {size(sizes[1])}")
-                name = file_name(measurement.id, contender.name, *([sizes[0]] if len(parts) > 1 else []))
-                runs.append(Run(name, measurement.id, contender.name, f"{measurement.about} {span}".strip(), command,
-                                seconds, measurement.id == "pairs"))
+            greatest = largest // ranks_of(measurement, gpus) if measurement.blocks else largest
+            for part in parts(measurement, quick, greatest):
+                command, seconds = run_of(tool, measurement, contender, part, gpus, quick, largest)
+                name = file_name(measurement.id, contender.name, *filter(None, [part.name]))
+                runs.append(Run(name, measurement.id, contender.name, f"{measurement.about} {part.about}".strip(),
+                                command, seconds, measurement.id == "pairs",
+                                may_fail=stage.peers_may_fail and contender.role == "peer"))
     return runs, left_out

@@ -1,135 +1,154 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plots of a comparison. A contender has one colour in all of them; each title says what the plot shows.
-
-Made to be read 800 pixels wide.
-"""
+"""The plots of a comparison; each title says what the plot shows."""
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass
 
-import matplotlib
+from comparison.drawing import (COLOURS, FAINT, FRONT, INK, STYLE, FixedLocator, FuncFormatter, NullFormatter, canvas,
+                                goal_band, log_y, look, pyplot, save, size_axis, subtitle)
+from comparison.goals import AT_MOST, OWN, Goal, goal_text, ratio_text, row_text, seen_text
+from comparison.measurements import size
+from comparison.stages import COLLECTIVE_CALLS, EVERY_SIZE
+from comparison.tables import TITLES
 
-matplotlib.use("Agg")
-from matplotlib import pyplot
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
-
-from comparison.measurements import COLLECTIVES, size
-from comparison.results import AT_MOST, Goal, goal_text, seen_text
-
-COLOURS = {"fairlead": ("#0b5cad", "#12a39a", "#7b4fc0", "#4a4a8a"), "peer": ("#d8572a",), "nccl": ("#6c9a1f",),
-           "raw": ("#6f6f6f",)}
-FRONT = {"raw": 2, "nccl": 3, "peer": 4, "fairlead": 5}  # where lines lie upon each other
-MARKERS = {"fairlead": "osD^", "peer": "v", "nccl": "P", "raw": " "}
-INK, FAINT = "#222222", "#d9d9d9"
-STYLE = {"font.size": 11, "axes.edgecolor": "#999999", "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
-         "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False, "lines.linewidth": 1.8,
-         "lines.markersize": 4.5}
-
-
-def look(results, contender):
-    peers = [c.name for c in results.of_role(contender.role)]
-    colours, markers = COLOURS[contender.role], MARKERS[contender.role]
-    at = peers.index(contender.name)
-    return {"color": colours[at % len(colours)], "marker": markers[at % len(markers)],
-            "linestyle": "--" if contender.role == "raw" else "-",
-            "label": "raw copy" if contender.role == "raw" else contender.title}
-
-
-def subtitle(results, about):
-    words = [results.gpus(), about["fairlead"].replace("fairlead", "Fairlead"), about["date"]]
-    if results.simulated():
-        words.append("times on simulated GPUs mean nothing")
-    return ", ".join(words)
-
-
-def canvas(title, below, columns=1, rows=1, height=5.0, **options):
-    figure, axes = pyplot.subplots(rows, columns, figsize=(8, height), squeeze=False, **options)
-    figure.text(0.02, 1 - 0.12 / height, title, fontsize=12.5, fontweight="bold", color=INK, va="top")
-    figure.text(0.02, 1 - 0.38 / height, below, fontsize=9.5, color="#666666", va="top")
-    return figure, axes
-
-
-def save(figure, folder, name):
-    """The legend stands in one row below the title, where no line runs through it."""
-    height = figure.get_figheight()
-    entries = {}
-    for axes in figure.axes:
-        for handle, label in zip(*axes.get_legend_handles_labels()):
-            entries.setdefault(label, handle)
-    figure.legend(list(entries.values()), list(entries), loc="upper left", bbox_to_anchor=(0.01, 1 - 0.52 / height), ncol=6, fontsize=10,
-                  columnspacing=1.4, handlelength=1.8, borderaxespad=0.2)
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.85 / height))
-    figure.savefig(os.path.join(folder, name), dpi=100)
-    pyplot.close(figure)
-
-
-def size_axis(axes, numbers, most=9):
-    """Bytes, a mark at every power of two, a label at every second, third, ... of them, so that they do not touch."""
-    axes.set_xscale("log", base=2)
-    low, high = min(numbers), max(numbers)
-    if low == high:
-        axes.set_xlim(low / 2, high * 2)
-    first, last = low.bit_length() - 1, high.bit_length() - 1
-    step = max(1, -(-(last - first + 1) // most))
-    axes.xaxis.set_major_locator(FixedLocator([1 << power for power in range(first - first % step, last + 1, step)]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: size(number).removesuffix(" B")))
-    axes.xaxis.set_minor_locator(FixedLocator([1 << power for power in range(first, last + 1)]))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.grid(True, which="major", color=FAINT, linewidth=0.6)
-    axes.set_axisbelow(True)
-
-
-def log_y(axes):
-    """Enough labels also where all values lie within one decade."""
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    steps = (1, 1.5, 2, 3, 5, 7) if high / low < 15 else (1, 2, 5) if high / low < 3000 else (1,)
-    axes.yaxis.set_major_locator(MaxNLocator(5) if high / low < 2 else LogLocator(base=10, subs=steps))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+# Whose time or rate, as titles say it.
+WHOSE = {"nccl": "NCCL", "raw": "the raw copy", "lines": "the copy", "contiguous": "a contiguous message",
+         "driver": "the driver", "kernel": "an empty kernel", "sendrecv": "MPI_Sendrecv"}
 
 
 def between(ratios):
-    low, high = min(ratios), max(ratios)
-    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
+    low, high = ratio_text(min(ratios)), ratio_text(max(ratios))
+    return low if low == high else f"{low} to {high}"
 
 
 def finding(results, measurement, quantity, span, what, yardsticks=("peer", "raw")):
     """Fairlead's ratios on all MPIs, to the first yardstick there is, in words."""
     for against in yardsticks:
-        goal = Goal(measurement, quantity, span, AT_MOST, 1, against, "")
-        ratios = [ratio for v in results.verdicts((goal,)) for ratio in v.values.values()]
+        verdicts = results.verdicts((every(measurement, quantity, against, span),))
+        ratios = [ratio for v in verdicts for ratio in v.values.values()]
         if ratios:
-            numbers = [b for v in results.verdicts((goal,)) for b in v.values]
-            whose = {"peer": results.peer, "nccl": "NCCL", "raw": "the raw copy"}[against]
-            time = quantity == "latency_us"
-            sizes = " to ".join(dict.fromkeys(size(b) for b in (min(numbers), max(numbers))))
-            said = f"takes {between(ratios)} of {whose}'s time" if time else f"reaches {between(ratios)} times {whose}'s"
-            return f"{what}, {sizes}: Fairlead {said}"
+            whose = results.peer if against == "peer" else WHOSE[against]
+            numbers = [key for v in verdicts for key in v.values if not isinstance(key, str)]
+            ends = dict.fromkeys(size(b) for b in (min(numbers), max(numbers))) if numbers else ()
+            takes, reaches = f"takes {between(ratios)} of {whose}'s time", f"reaches {between(ratios)} times {whose}'s"
+            said = takes if quantity.endswith("_us") else reaches
+            return f"{', '.join(filter(None, [what, ' to '.join(ends)]))}: Fairlead {said}"
     return f"{what}: {', '.join(c.title for c in results.of_role('fairlead'))}"
 
 
-def lines(results, about, folder, name, measurement, quantity, divisor, label, span, what, of=None):
-    drawn = {c.name: {b: v / divisor for b, v in sorted(results.values(measurement, c.name, quantity).items())
-                      if span[0] <= b <= span[1]} for c in results.measured(measurement)}
-    messages = [b for c in results.of_role("fairlead", "peer", "nccl") for b in drawn.get(c.name, {})]
-    if len(set(messages)) < 2:  # the table says it better
-        return None
-    drawn = {key: {b: v for b, v in values.items() if min(messages) <= b <= max(messages)}
-             for key, values in drawn.items()}
-    title = finding(results, measurement, quantity, of or span, what)
-    figure, ((axes,),) = canvas(title, subtitle(results, about))
-    for contender in results.contenders:
-        values = drawn.get(contender.name)
-        if values:
-            axes.plot(list(values), list(values.values()), zorder=FRONT[contender.role], **look(results, contender))
-    size_axis(axes, messages, 14)
-    log_y(axes)
-    axes.set_xlabel("message size (bytes)")
-    axes.set_ylabel(label)
-    save(figure, folder, name)
-    return name, title
+@dataclass(frozen=True)
+class Lines:
+    """A line a contender, and one for what they are compared with."""
+
+    name: str
+    measurement: str
+    quantity: str
+    divisor: float
+    label: str
+    span: tuple[int, int]
+    what: str
+    of: tuple[int, int] | None = None  # sizes that the title tells about, where these are others
+    against: tuple[str, ...] = ("peer", "raw")
+
+    def draw(self, results, about, folder):
+        def shown(values):
+            return {b: v / self.divisor for b, v in sorted(values.items()) if self.span[0] <= b <= self.span[1]}
+
+        drawn = {c.name: shown(results.values(self.measurement, c.name, self.quantity)) for c in results.contenders}
+        messages = [b for c in results.of_role("fairlead", "peer", "nccl") for b in drawn[c.name]]
+        if len(set(messages)) < 2:  # the table says it better
+            return None
+        drawn = {key: {b: v for b, v in values.items() if min(messages) <= b <= max(messages)}
+                 for key, values in drawn.items()}
+        title = finding(results, self.measurement, self.quantity, self.of or self.span, self.what, self.against)
+        figure, ((axes,),) = canvas(title, subtitle(results, about))
+        for contender in results.contenders:
+            values, style = drawn[contender.name], look(results, contender)
+            if values:
+                axes.plot(list(values), list(values.values()), zorder=FRONT[contender.role], **style)
+            elif (self.measurement, contender.name) in results.broken:
+                axes.plot([], [], **{**style, "label": f"{contender.title} fails"})
+        for against in self.against:
+            measured = [c.name for c in results.of_role("fairlead") if drawn[c.name]]
+            if against in OWN and measured:
+                values = shown(results.yardstick(self.measurement, self.quantity, against, measured[0]))
+                axes.plot(list(values), list(values.values()), zorder=FRONT["raw"], color=COLOURS["raw"][0],
+                          linestyle="--", label=TITLES[against])
+        size_axis(axes, messages, 14)
+        log_y(axes)
+        axes.set_xlabel("message size (bytes)")
+        axes.set_ylabel(self.label)
+        save(figure, folder, self.name)
+        return self.name, title
+
+
+@dataclass(frozen=True)
+class Bars:
+    """What a contender reaches of what the benchmark itself compares with: a group of bars a size, face or type."""
+
+    name: str
+    against: str
+    panels: tuple[tuple[str, str, str], ...]  # measurement, quantity, heading
+    label: str
+    what: str
+
+    def draw(self, results, goals, about, folder):
+        panels = [panel for panel in self.panels if any(self.ratios(results, panel).values())]
+        if not panels:
+            return None
+        measurement, quantity, _ = panels[0]
+        title = finding(results, measurement, quantity, EVERY_SIZE, self.what, (self.against,))
+        across = all(len(values) <= 5 for panel in panels for values in self.ratios(results, panel).values())
+        columns, rows = (len(panels), 1) if across else (1, len(panels))
+        figure, grid = canvas(title, subtitle(results, about), columns, rows, 1.7 + 2.6 * rows)
+        for axes, panel in zip(grid.flat, panels):
+            self.panel(axes, results, goals, panel)
+        for axes in grid[:, 0]:
+            axes.set_ylabel(self.label, fontsize=10)
+        save(figure, folder, self.name)
+        return self.name, title
+
+    def ratios(self, results, panel):
+        """{contender's name: {size, face or type: ratio}}, also of those that fail."""
+        goal = every(*panel[:2], self.against)
+        found = {c.name: results.ratios(goal, c.name) for c in results.of_role("fairlead", "peer")}
+        return {name: values for name, values in found.items() if values or (panel[0], name) in results.broken}
+
+    def panel(self, axes, results, goals, panel):
+        measurement, quantity, heading = panel
+        drawn = self.ratios(results, panel)
+        keys = list(dict.fromkeys(key for values in drawn.values() for key in values))
+        width, ratios = 0.8 / len(drawn), [ratio for values in drawn.values() for ratio in values.values()]
+        if max(ratios) / min(ratios) > 50:  # beside a peer that copies block by block
+            axes.set_ylim(min(ratios) / 3, max(ratios) * 3)
+            log_y(axes)
+        else:
+            axes.set_ylim(0, max(1.15, max(ratios) * 1.15))
+        for number, (name, values) in enumerate(drawn.items()):
+            style = look(results, next(c for c in results.contenders if c.name == name))
+            places = {key: at + width * (number - (len(drawn) - 1) / 2) for at, key in enumerate(keys)}
+            axes.bar(0, 0, color=style["color"], label=style["label"])  # in the legend, also where it fails
+            bars = axes.bar([places[key] for key in values], list(values.values()), width * 0.92, color=style["color"],
+                            zorder=3)
+            if len(keys) * len(drawn) <= 24:
+                axes.bar_label(bars, [ratio_text(ratio) for ratio in values.values()], padding=1, zorder=4, fontsize=8,
+                               color=INK)
+            for key in keys if (measurement, name) in results.broken else ():
+                if key not in values:
+                    axes.annotate("fails", (places[key], 0.02), xycoords=("data", "axes fraction"), rotation=90,
+                                  ha="center", fontsize=8, color=style["color"], zorder=4)
+        for goal in goals:
+            if (goal.measurement, goal.quantity, goal.against) == (measurement, quantity, self.against):
+                for at, key in enumerate(keys):
+                    rows = [results.rows[measurement, name][key] for name in drawn if key in drawn[name]]
+                    if any(goal.covers(row) for row in rows):
+                        goal_band(axes, goal, at - 0.5, at + 0.5)
+        axes.axhline(1, color="#999999", linewidth=0.8, zorder=1)
+        axes.set_xlim(-0.6, len(keys) - 0.4)
+        axes.set_xticks(range(len(keys)), [row_text(key) for key in keys], fontsize=9)
+        axes.tick_params(axis="x", length=0)
+        axes.set_title(heading, loc="left", fontsize=11)
 
 
 def ratio_panels(results, goals, about, folder):
@@ -137,7 +156,7 @@ def ratio_panels(results, goals, about, folder):
     panels = [(m, q, a, f"{what} relative to {results.peer if a == 'peer' else 'the raw copy'}")
               for m, q, what in (("latency", "latency_us", "latency"), ("bw", "bandwidth_mb_s", "bandwidth"))
               for a in ("peer", "raw")]
-    panels = [p for p in panels if any(v.values for v in results.verdicts((every_size(*p[:3]),)))]
+    panels = [p for p in panels if any(v.values for v in results.verdicts((every(*p[:3]),)))]
     if not panels:
         return None
     several = len(panels) > 1
@@ -152,7 +171,7 @@ def ratio_panels(results, goals, about, folder):
         axes.axis("off")
     for axes, (measurement, quantity, against, what) in zip(grid.flat, panels):
         numbers = []
-        for verdict in results.verdicts((every_size(measurement, quantity, against),)):
+        for verdict in results.verdicts((every(measurement, quantity, against),)):
             contender = next(c for c in results.contenders if c.name == verdict.contender)
             values = {b: v for b, v in verdict.values.items() if measurement == "latency" or b >= 64 << 10}
             numbers += values
@@ -167,12 +186,8 @@ def ratio_panels(results, goals, about, folder):
             if (goal.measurement, goal.quantity, goal.against) != (measurement, quantity, against):
                 continue
             low, high = goal.sizes[0], min(goal.sizes[1], max(numbers))
-            ends = (0, goal.limit) if goal.best == AT_MOST else (goal.limit, axes.get_ylim()[1])
             if high >= low:
-                left, right = low / 1.3, high * 1.3
-                axes.fill_between([left, right], *ends, color="#7fbf7f", alpha=0.22, linewidth=0, zorder=1,
-                                  label="meets the goal")
-                axes.plot([left, right], [goal.limit] * 2, color="#3c8c3c", linewidth=1.2, zorder=2)
+                goal_band(axes, goal, low / 1.3, high * 1.3)
         axes.axhline(1, color="#999999", linewidth=0.8, zorder=1)
         axes.set_title(what, loc="left", fontsize=11)
         if axes in grid[-1]:
@@ -184,17 +199,17 @@ def ratio_panels(results, goals, about, folder):
 
 def collective(results, about, folder, measurement):
     """Time, bus bandwidth and Fairlead's time relative to the others', one below the other."""
-    drawn = results.measured(measurement)
+    drawn = results.measured(measurement, "latency_us")
     numbers = sorted({b for c in drawn for b in results.values(measurement, c.name, "latency_us")})
     if len(numbers) < 2:
         return None
     title = finding(results, measurement, "latency_us", (1, 1 << 40), measurement.capitalize(), ("peer", "nccl"))
     ratios = [(c, against, verdict.values) for against in ("peer", "nccl") for c in results.of_role("fairlead")
-              for verdict in [results.verdict(every_size(measurement, "latency_us", against), c.name)] if verdict.values]
+              for verdict in [results.verdict(every(measurement, "latency_us", against), c.name)] if verdict.values]
     panels = 3 if ratios else 2
     figure, grid = canvas(title, subtitle(results, about), rows=panels, height=1.2 + 2.7 * panels)
     times, bandwidths = grid.flat[:2]
-    for axes, quantity, label in ((times, "latency_us", "time (us)"), (bandwidths, "busbw", "busbw (GB/s)")):
+    for axes, quantity, label in ((times, "latency_us", "time (us)"), (bandwidths, "busbw_gb_s", "busbw (GB/s)")):
         for contender in drawn:
             values = sorted(results.values(measurement, contender.name, quantity).items())
             axes.plot(*zip(*values), zorder=FRONT[contender.role], **look(results, contender))
@@ -221,8 +236,9 @@ def collective(results, about, folder, measurement):
     return f"{measurement}.png", title
 
 
-def every_size(measurement, quantity, against):
-    return Goal(measurement, quantity, (1, 1 << 40), AT_MOST, 1, against, "")
+def every(measurement, quantity, against, span=EVERY_SIZE):
+    """A goal of which only the ratios count."""
+    return Goal(measurement, quantity, span, AT_MOST, 1, against, "")
 
 
 def goal_marks(results, goals, about, folder):
@@ -289,22 +305,40 @@ def pairs(results, about, folder):
     return "pairs.png", title
 
 
+SMALL, LARGE = (8, 2 << 10), (64 << 10, 1 << 40)  # messages below show as message rate
+LINES = (
+    Lines("latency.png", "latency", "latency_us", 1, "latency (us)", (1, 4 << 20), "Latency", SMALL),
+    Lines("bandwidth.png", "bw", "bandwidth_mb_s", 1e3, "bandwidth (GB/s)", LARGE, "Bandwidth"),
+    Lines("bidirectional.png", "bibw", "bandwidth_mb_s", 1e3, "bandwidth, both ways (GB/s)", LARGE,
+          "Bandwidth both ways"),
+    Lines("message_rate.png", "bw", "rate", 1e6, "messages a second (millions)", (8, 32 << 10), "Message rate",
+          (8, 1 << 10)),
+    *(Lines(f"{call}_latency.png", f"{call}_latency", "latency_us", 1, "latency (us)", (1, 4 << 20), what, SMALL,
+            ("driver",)) for call, what in (("put", "Put"), ("get", "Get"), ("acc", "Accumulate"))),
+    *(Lines(f"{call}.png", call, "bandwidth_mb_s", 1e3, "bandwidth (GB/s)", LARGE, what, None, ("driver",))
+      for call, what in (("put_bw", "Put bandwidth"), ("get_bw", "Get bandwidth"),
+                         ("put_bibw", "Put both ways"))),
+    Lines("put_halo.png", "put_halo", "put_us", 1, "time (us)", EVERY_SIZE, "Borders by put", None, ("sendrecv",)),
+)
+BARS = (
+    Bars("pack.png", "lines", (("pack", "pack_mb_s", "packing, by size of the blocks"),
+                               ("pack", "unpack_mb_s", "unpacking")), "rate, relative to the copy", "Packing rate"),
+    Bars("halo.png", "contiguous", (("halo", "latency_us", ""),), "time, relative to contiguous messages",
+         "Faces of a cube"),
+    Bars("datatype.png", "contiguous", (("datatype", "bandwidth_gb_s", ""),), "rate, relative to contiguous messages",
+         "Rate of datatypes"),
+    Bars("atomics.png", "kernel", (("fop_latency", "latency_us", "MPI_Fetch_and_op"),
+                                   ("cas_latency", "latency_us", "MPI_Compare_and_swap")),
+         "time, relative to an empty kernel", "Fetch and op"),
+)
+
+
 def draw(results, goals, about, folder):
     """Returns [(file name, what it shows)] of the plots there was something for."""
-    small, large = (8, 2 << 10), (64 << 10, 1 << 40)  # messages below show as message rate
     with pyplot.rc_context(STYLE):
-        made = [collective(results, about, folder, c.id) for c in COLLECTIVES]
-        made += [
-            goal_marks(results, goals, about, folder),
-            ratio_panels(results, goals, about, folder),
-            lines(results, about, folder, "latency.png", "latency", "latency_us", 1, "latency (us)", (1, 4 << 20),
-                  "Latency", small),
-            lines(results, about, folder, "bandwidth.png", "bw", "bandwidth_mb_s", 1e3, "bandwidth (GB/s)", large,
-                  "Bandwidth"),
-            lines(results, about, folder, "bidirectional.png", "bibw", "bandwidth_mb_s", 1e3,
-                  "bandwidth, both ways (GB/s)", large, "Bandwidth both ways"),
-            lines(results, about, folder, "message_rate.png", "bw", "rate", 1e6, "messages a second (millions)",
-                  (8, 32 << 10), "Message rate", (8, 1 << 10)),
-            pairs(results, about, folder),
-        ]
+        made = [collective(results, about, folder, c.id) for c in COLLECTIVE_CALLS]
+        made += [goal_marks(results, goals, about, folder), ratio_panels(results, goals, about, folder)]
+        made += [lines.draw(results, about, folder) for lines in LINES]
+        made += [bars.draw(results, goals, about, folder) for bars in BARS]
+        made += [pairs(results, about, folder)]
     return [plot for plot in made if plot]

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 
 from comparison.contenders import last_line
+
+TIMEOUT_S, MAY_FAIL_TIMEOUT_S = 600, 60
 
 
 def read_json(path):
@@ -66,8 +69,19 @@ class Failure(Exception):
     """A run that brought no result; its text is one line."""
 
 
+def why_ended(code, output, errors):
+    """One line."""
+    by_signal = re.search(r"ended by (signal \d+ \([^)]*\))", errors)
+    if by_signal:
+        return f"exit code {code}: {by_signal[0]}"
+    ours = [line for line in errors.splitlines() if line.startswith("fairlead")]
+    said = last_line("\n".join(ours) or errors or output)
+    return f"exit code {code}{': ' + said if said else ''}"
+
+
 class Runner:
-    def __init__(self, folder, timeout_s):
+    def __init__(self, folder, timeout_s=None):
+        """Without a timeout, runs have as long as such runs need."""
         self.folder = os.path.join(folder, "runs")
         self.timeout_s = timeout_s
         self.started = time.monotonic()
@@ -80,7 +94,19 @@ class Runner:
         """Of this run or of an earlier one. Throws a Failure."""
         known = read_json(self.path(run))
         if known is not None:
+            if "failed" in known:
+                raise Failure(known["failed"])
             return known
+        try:
+            found = self.fresh_result(run)
+        except Failure as failure:
+            if run.may_fail:
+                write_json(self.path(run), {"failed": str(failure)})
+            raise
+        write_json(self.path(run), found)
+        return found
+
+    def fresh_result(self, run):
         part = self.path(run) + ".part"
         command = [part if word == "{json}" else word for word in run.command]
         try:
@@ -91,26 +117,24 @@ class Runner:
                 os.remove(part)
         if not found or not found.get("results", [1]):
             raise Failure("the benchmark printed no results")
-        write_json(self.path(run), found)
         return found
 
     def execute(self, run, command):
         # A session of its own, so that a launcher that hangs is ended with its ranks.
         child = subprocess.Popen(command, text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, start_new_session=True)
+        timeout_s = self.timeout_s or (MAY_FAIL_TIMEOUT_S if run.may_fail else TIMEOUT_S)
         try:
-            output, errors = child.communicate(timeout=self.timeout_s)
+            output, errors = child.communicate(timeout=timeout_s)
         except BaseException as stop:
             end(child)
             if isinstance(stop, subprocess.TimeoutExpired):
-                raise Failure(f"no end after {self.timeout_s:g} s (--timeout)") from None
+                raise Failure(f"no end after {timeout_s:g} s (--timeout)") from None
             raise
         if child.returncode != 0:
             with open(os.path.join(self.folder, run.id + ".log"), "w") as log:
                 log.write(output + errors)
-            ours = [line for line in errors.splitlines() if line.startswith("fairlead")]
-            said = last_line("\n".join(ours) or errors or output)
-            raise Failure(f"exit code {child.returncode}{': ' + said if said else ''}")
+            raise Failure(why_ended(child.returncode, output, errors))
         log = os.path.join(self.folder, run.id + ".log")
         if os.path.exists(log):
             os.remove(log)
@@ -120,23 +144,29 @@ class Runner:
         """Yields (run, result or Failure), with a line of progress for each."""
         waiting = [run for run in runs if read_json(self.path(run)) is None]
         expected, done, begun = sum(run.seconds for run in waiting), 0.0, time.monotonic()
+        hopeless = []  # what failed as it may will fail in other rounds, too
         for number, run in enumerate(runs, 1):
             line = f"[{number:{len(str(len(runs)))}}/{len(runs)}] {names[run.contender]}: {run.about}"
-            if run not in waiting:
-                print(f"{line}: there already", flush=True)
-                yield run, self.result(run)
+            if run in waiting and (run.measurement, run.command) in hopeless:
+                print(f"{line}: failed before", flush=True)
+                expected -= run.seconds
                 continue
             start = time.monotonic()
-            if sys.stdout.isatty():
+            if run in waiting and sys.stdout.isatty():
                 print(line, end="\r", flush=True)
             try:
                 outcome = self.result(run)
                 word = ""
             except Failure as failure:
                 outcome, word = failure, f"; FAILED: {failure}"
+                hopeless += [(run.measurement, run.command)] if run.may_fail else []
+            if run not in waiting:
+                print(f"{line}: there already{word}", flush=True)
+                yield run, outcome
+                continue
             done += run.seconds
             now = time.monotonic()
             left = (now - begun) / done * (expected - done)
-            print(f"{line}: {now - start:.1f} s; {duration(now - self.started)} elapsed, about {duration(left)} left{word}",
-                  flush=True)
+            print(f"{line}: {now - start:.1f} s; {duration(now - self.started)} elapsed, about {duration(left)} left"
+                  f"{word}", flush=True)
             yield run, outcome

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`bench/compare` leaves a complete folder behind, goes on with it, judges goals rightly, and refuses nonsense."""
 
+import contextlib
 import glob
 import importlib.util
+import io
 import json
 import os
 import subprocess
@@ -17,9 +19,13 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, BENCH)
 
 from comparison.contenders import Contender  # noqa: E402
-from comparison.measurements import COLLECTIVES, plan, size  # noqa: E402
-from comparison.results import AT_LEAST, AT_MOST, Goal, Results, seen_text  # noqa: E402
-from comparison.runner import read_pairs  # noqa: E402
+from comparison.goals import AT_LEAST, AT_MOST, Goal, goal_text, ratio_text, seen_text  # noqa: E402
+from comparison.measurements import Run, plan, size  # noqa: E402
+from comparison.results import Results  # noqa: E402
+from comparison.runner import Failure, Runner, read_pairs  # noqa: E402
+from comparison.stages import (COLLECTIVE_CALLS, COLLECTIVES, DATATYPES, ONE_SIDED, POINT_TO_POINT,  # noqa: E402
+                               STAGES)
+from comparison.tables import TABLES, of_rows  # noqa: E402
 
 ABI = MPIS[0]
 
@@ -43,6 +49,14 @@ def launcher():
     return line.split()[0]
 
 
+def aware(folder):
+    """The variable that makes a peer GPU-aware, by Fairlead's own means under names that do not tell."""
+    os.symlink(os.path.join(TREE, "lib", f"libfairlead-{ABI}.so"), os.path.join(folder, "peer.so"))
+    for library in glob.glob(os.path.join(TREE, "lib", "libfairlead-device.so*")):
+        os.symlink(library, os.path.join(folder, os.path.basename(library)))
+    return f"LD_PRELOAD={folder}/peer.so"
+
+
 def read(*path):
     with open(os.path.join(*path)) as file:
         return json.load(file) if path[-1].endswith(".json") else file.read()
@@ -52,14 +66,11 @@ def read(*path):
 class Comparison(unittest.TestCase):
     def test_quick(self):
         with tempfile.TemporaryDirectory() as folder:
-            # A peer that is GPU-aware by the same means, under names that do not tell.
-            os.symlink(os.path.join(TREE, "lib", f"libfairlead-{ABI}.so"), os.path.join(folder, "peer.so"))
-            for library in glob.glob(os.path.join(TREE, "lib", "libfairlead-device.so*")):
-                os.symlink(library, os.path.join(folder, os.path.basename(library)))
+            preload = aware(folder)
             with open(os.path.join(folder, "environment.sh"), "w") as file:
                 file.write("export PEER_FILE_WAS_SOURCED=1\n")
             result = compare("--quick", "--largest", "8k", "--mpi", ABI, "--peer", f"aware={launcher()}",
-                             "--peer-env", f"LD_PRELOAD={folder}/peer.so", "--env", "aware=environment.sh",
+                             "--peer-env", preload, "--env", "aware=environment.sh",
                              "-o", "out", folder=folder, FAIRLEAD_SIM_DEVICES="4")
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
             self.assertIn("left out: nccl: exit code 77", result.stdout)
@@ -115,25 +126,71 @@ class Comparison(unittest.TestCase):
             line = [TOOL, "bench", "allreduce", "--mpi", ABI, "-i", "5", "-m", "8:1k", "--json", "-", "H", "H"]
             report = json.loads(subprocess.run(line, text=True, capture_output=True, check=True).stdout)
             rows = {row["bytes"]: row for row in report["results"]}
-            for collective in COLLECTIVES:
+            for collective in COLLECTIVE_CALLS:
                 for number in (8, 1024):
                     with open(os.path.join(runs, f"{collective.id}-{ABI}-{number}.json"), "w") as file:
                         json.dump({**report, "results": [rows[number]]}, file)
             result = script("--resume", "out", folder=folder, FAIRLEAD_SIM_DEVICES="2")
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-            self.assertEqual(result.stdout.count("there already"), 2 * len(COLLECTIVES))
+            self.assertEqual(result.stdout.count("there already"), 2 * len(COLLECTIVE_CALLS))
             results = read(folder, "out", "results.json")
             self.assertEqual(results["stage"], "collectives")
-            self.assertEqual([series["measurement"] for series in results["series"]], [c.id for c in COLLECTIVES])
+            self.assertEqual([series["measurement"] for series in results["series"]], [c.id for c in COLLECTIVE_CALLS])
             self.assertEqual([row["bytes"] for row in results["series"][0]["results"]], [8, 1024])
             self.assertTrue(all(row["busbw_gb_s"] > 0 for row in results["series"][0]["results"]))
             page = read(folder, "out", "README.md")
             self.assertIn("## Reduce_scatter, time (us)", page)
             self.assertIn("| allreduce 8 B to 256 K: at most 0.55 of NCCL | not measured |", page)
             if importlib.util.find_spec("matplotlib"):
-                for collective in COLLECTIVES:
+                for collective in COLLECTIVE_CALLS:
                     self.assertTrue(os.path.exists(os.path.join(folder, "out", f"{collective.id}.png")))
                     self.assertIn(f"]({collective.id}.png)", page)
+
+    def test_datatypes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            # It stands device memory as long as there are no gaps in it.
+            with open(os.path.join(folder, "environment.sh"), "w") as file:
+                file.write('case "$*" in *"bench latency"*) ;; *) echo dies of gaps >&2; exit 139 ;; esac\n')
+            result = compare("--datatypes", "--quick", "--largest", "8", "--mpi", ABI, "--peer",
+                             f"brittle={launcher()}", "--peer-env", aware(folder), "--env", "brittle=environment.sh",
+                             "-o", "out", folder=folder, FAIRLEAD_SIM_DEVICES="2")
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            out = os.path.join(folder, "out")
+            results = read(out, "results.json")
+            self.assertEqual((results["stage"], results["failed"]), ("datatypes", []))
+            self.assertEqual(len(results["not_survived"]), 5)
+            self.assertTrue(all(line.endswith("exit code 139: dies of gaps") for line in results["not_survived"]))
+            self.assertEqual([row["face"] for series in results["series"] if series["measurement"] == "halo"
+                              for row in series["results"]], ["i", "j", "k"])
+            page = read(out, "README.md")
+            for text in ("## Packing (GB/s)", "| face j |", "| fails |", "| indexed |", "brittle fails",
+                         "## What brittle does not survive on device memory"):
+                self.assertIn(text, page)
+            if importlib.util.find_spec("matplotlib"):
+                for name in ("pack", "halo", "datatype"):
+                    self.assertTrue(os.path.exists(os.path.join(out, f"{name}.png")))
+                    self.assertIn(f"]({name}.png)", page)
+
+    def test_one_sided(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = compare("--one-sided", "--quick", "--largest", "8", "--mpi", ABI, "-o", "out", folder=folder,
+                             FAIRLEAD_SIM_DEVICES="2")
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            out = os.path.join(folder, "out")
+            results = read(out, "results.json")
+            seen = {goal["goal"]: goal for goal in results["goals"]}
+            for goal in ("put and flush, 8 B: at most 1.15 of the driver's copy",
+                         "fetch and op: at most 1.5 of an empty kernel",
+                         "borders by put and fence: at most 1 of MPI_Sendrecv"):
+                self.assertEqual(seen[goal]["worst_bytes"], 8)
+                self.assertIsInstance(seen[goal]["met"], bool)
+            self.assertIsNone(seen["put bandwidth from 16 M: at least 0.97 of the driver's copy"]["met"])
+            page = read(out, "README.md")
+            for text in ("## Put, latency (us)", f"| {ABI} of driver's copy |", f"| {ABI} of empty kernel |",
+                         "## Borders exchanged in a ring (us)"):
+                self.assertIn(text, page)
+            if importlib.util.find_spec("matplotlib"):
+                self.assertIn("](atomics.png)", page)
 
     def test_who_is_absent_is_left_out(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -169,7 +226,7 @@ class Plan(unittest.TestCase):
         contenders = [Contender("a", "fairlead", abi="mpich", launcher=["/x/mpirun", "--flag", "two words"]),
                       Contender("b", "peer", abi="openmpi", launcher=["mpirun"], flags="--mca pml ucx",
                                 env_file="/x/env.sh", variables={"UCX_TLS": "all"})]
-        runs, left_out = plan("fairlead", contenders, options, gpus, quick, largest)
+        runs, left_out = plan(POINT_TO_POINT, "fairlead", contenders, options, gpus, quick, largest)
         return {run.id: " ".join(run.command) for run in runs}, left_out
 
     def test_launchers_get_their_flags_and_environment(self):
@@ -182,8 +239,8 @@ class Plan(unittest.TestCase):
 
     def test_rounds_follow_each_other(self):
         contenders = [Contender("a", "fairlead", abi="mpich"), Contender("raw", "raw")]
-        once, _ = plan("fairlead", contenders, (), 2, False, 1 << 20)
-        twice, _ = plan("fairlead", contenders, (), 2, False, 1 << 20, rounds=2)
+        once, _ = plan(POINT_TO_POINT, "fairlead", contenders, (), 2, False, 1 << 20)
+        twice, _ = plan(POINT_TO_POINT, "fairlead", contenders, (), 2, False, 1 << 20, rounds=2)
         self.assertEqual([run.command for run in twice], [run.command for run in once] * 2)
         self.assertEqual([run.id for run in twice], [r.id for r in once] + [f"{r.id}-round2" for r in once])
 
@@ -199,9 +256,9 @@ class Plan(unittest.TestCase):
 
     def test_collectives_run_in_a_rank_for_each_gpu(self):
         contenders = [Contender("a", "fairlead", abi="mpich"), Contender("nccl", "nccl", abi="mpich")]
-        runs, _ = plan("fairlead", contenders, (), 4, False, 1 << 20, COLLECTIVES)
+        runs, _ = plan(COLLECTIVES, "fairlead", contenders, (), 4, False, 1 << 20)
         commands = {run.id: " ".join(run.command) for run in runs}
-        self.assertEqual(set(commands), {f"{c.id}-{name}" for c in COLLECTIVES for name in ("a", "nccl")})
+        self.assertEqual(set(commands), {f"{c.id}-{name}" for c in COLLECTIVE_CALLS for name in ("a", "nccl")})
         self.assertIn("run -n 4 fairlead bench allreduce --mpi mpich -M 64g -m 8:1048576 --json {json} D D",
                       commands["allreduce-a"])
         self.assertIn("--no-preload fairlead bench alltoall --mpi mpich -M 64g -m 8:262144 --via nccl ",
@@ -219,7 +276,71 @@ class Plan(unittest.TestCase):
                          ["latency-a-8", "latency-a-1024"])
 
 
+    def test_datatypes_and_windows_need_no_other_contenders(self):
+        contenders = [Contender(role, role, abi="mpich") for role in ("fairlead", "peer", "nccl", "raw")]
+        for stage, first in ((DATATYPES, "run -n 1 fairlead bench pack --mpi mpich -m 8:4096 --bytes 1048576 "),
+                             (ONE_SIDED, "run -n 2 fairlead bench put_latency --mpi mpich --raw -m 1:1048576 ")):
+            runs, left_out = plan(stage, "fairlead", contenders, (), 4, False, 1 << 20)
+            self.assertEqual(left_out, [])
+            self.assertEqual({(run.contender, run.may_fail) for run in runs}, {("fairlead", False), ("peer", True)})
+            self.assertIn(first, " ".join(runs[0].command))
+
+    def test_largest_is_kept_by_datatypes_too(self):
+        runs, _ = plan(DATATYPES, "fairlead", [Contender("a", "fairlead", abi="mpich")], (), 2, False, 1 << 13)
+        commands = {run.id: " ".join(run.command) for run in runs}
+        self.assertIn(" --bytes 8192 ", commands["pack-a"])
+        self.assertIn(" -N 32 ", commands["halo-a"])
+        self.assertIn(" -T indexed --blocks 1024 ", commands["datatype-a-indexed"])
+        self.assertIn(" -T indexed --blocks 1000 ", commands["first_use-a"])
+
+
+class Runs(unittest.TestCase):
+    def outcomes(self, folder, runs, **options):
+        with contextlib.redirect_stdout(io.StringIO()):
+            return [outcome for _, outcome in Runner(folder, **options).all(runs, {"b": "b"})]
+
+    def run_of(self, command, round=1, may_fail=True):
+        name = "halo-b" if round == 1 else f"halo-b-round{round}"
+        return Run(name, "halo", "b", "faces", ["sh", "-c", command, "sh", "{json}"], 1, False, round, may_fail)
+
+    def test_who_may_fail_does_so_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            once = f"echo x >> {folder}/calls; exit 9"
+            for _ in range(2):  # the second time it is a call with --resume
+                failure, = self.outcomes(folder, [self.run_of(once), self.run_of(once, 2)])
+                self.assertEqual(str(failure), "exit code 9")
+            self.assertEqual(len(read(folder, "calls").split()), 1)
+
+    def test_who_may_not_fail_is_tried_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = self.run_of("exit 9", may_fail=False)
+            self.assertIsInstance(self.outcomes(folder, [run])[0], Failure)
+            run.command[2] = """echo '{"results": [1]}' > "$1\""""
+            self.assertEqual(self.outcomes(folder, [run]), [{"results": [1]}])
+
+    def test_a_run_that_hangs_is_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            failure, = self.outcomes(folder, [self.run_of("exec sleep 100")], timeout_s=0.1)
+            self.assertEqual(str(failure), "no end after 0.1 s (--timeout)")
+
+
 class Tables(unittest.TestCase):
+    def test_every_table_has_a_measurement(self):
+        for stage in STAGES:
+            ids = [measurement.id for measurement in stage.measurements]
+            for row in (*TABLES[stage.name], *stage.goals):
+                self.assertIn(row.measurement, ids)
+
+    def test_faces(self):
+        results = Results([Contender("a", "fairlead"), Contender("b", "peer")])
+        results.add("halo", "a", {"results": [
+            {"face": face, "bytes": 64, "latency_us": {"p50": time}, "contiguous_us": {"p50": 20.0}}
+            for face, time in (("i", 45.0), ("j", 25.0))]})
+        results.fail("halo", "b")
+        wanted, = (table for table in TABLES[DATATYPES.name] if table.measurement == "halo")
+        self.assertEqual(of_rows(results, wanted).splitlines()[2:], ["| face i | 45.00 | fails | 20.00 | 2.25 |",
+                                                                     "| face j | 25.00 | fails | 20.00 | 1.25 |"])
+
     def test_pairs(self):
         table = ("a launcher's own words\n# pairs: 1\n# stride between partners: 2\n# ping-pongs | count | ...\n"
                  "4 32768 26.5 25.5 25.25 9.25 9.5 9.75 1 2 3\n")
@@ -276,7 +397,7 @@ class Verdicts(unittest.TestCase):
         results = self.results()
         results.add("allreduce", "a", {"results": [{"bytes": 8, "latency_us": {"p50": 2.0}, "busbw_gb_s": 10.0}]})
         results.add("allreduce", "raw", {"results": [{"bytes": 8, "latency_us": {"p50": 2.0}}]})
-        self.assertEqual(results.values("allreduce", "a", "busbw"), {8: 10.0})
+        self.assertEqual(results.values("allreduce", "a", "busbw_gb_s"), {8: 10.0})
         self.assertEqual(results.values("allreduce", "raw", "latency_us"), {})
 
     def test_message_rate(self):
@@ -286,6 +407,44 @@ class Verdicts(unittest.TestCase):
         verdict = self.worst("fresh", "latency_us", AT_MOST, 2, "used")
         self.assertIsNone(verdict.worst)
         self.assertEqual(seen_text(verdict), "not measured")
+
+    def layouts(self):
+        results = self.results()
+        for name, times in (("a", (40.0, 20.0)), ("b", (80000.0, 40.0))):
+            results.add("halo", name, {"results": [
+                {"face": face, "bytes": 2 << 20, "latency_us": {"p50": time}, "contiguous_us": {"p50": 16.0}}
+                for face, time in zip("ik", times)]})
+        results.add("datatype", "a", {"results": [
+            {"type": type_, "bytes": 8000, "contiguous_us": {"p50": 10.0}, "bandwidth_gb_s": rate, "plan_us": 42.0}
+            for type_, rate in (("vector", 0.1), ("indexed", 0.4))]})
+        return results
+
+    def test_rows_bring_what_they_are_compared_with(self):
+        results = self.layouts()
+        worst = results.verdict(Goal("halo", "latency_us", (8, 4 << 20), AT_MOST, 1.3, "contiguous", ""), "a")
+        self.assertEqual((worst.worst, seen_text(worst)), (("face i", 2.5), "2.50 for face i"))
+        goal = Goal("datatype", "bandwidth_gb_s", (8000, 8000), AT_LEAST, 0.3, "contiguous", "", {"type": "indexed"})
+        self.assertEqual(results.verdict(goal, "a").values, {"indexed": 0.5})
+
+    def test_goals_of_some_rows(self):
+        results = self.layouts()
+        goal = Goal("halo", "latency_us", (2 << 20, 2 << 20), AT_MOST, 0.01, "peer", "", {"face": "i"})
+        self.assertEqual(seen_text(results.verdict(goal, "a")), "0.0005 for face i")
+        goal = Goal("halo", "latency_us", (8, 8), AT_MOST, 0.01, "peer", "", {"face": "i"})
+        self.assertEqual(seen_text(results.verdict(goal, "a")), "not measured")
+        results.fail("datatype", "b")
+        goal = Goal("datatype", "bandwidth_gb_s", (8, 8000), AT_LEAST, 1, "peer", "")
+        self.assertEqual(seen_text(results.verdict(goal, "a")), "b fails")
+
+    def test_goals_without_a_yardstick(self):
+        goal = Goal("datatype", "plan_us", (8, 8000), AT_MOST, 1000, "", "first use")
+        verdict = self.layouts().verdict(goal, "a")
+        self.assertTrue(verdict.met)
+        self.assertEqual((goal_text(goal, "b"), seen_text(verdict)), ("first use: at most 1000 us", "42.0 us"))
+
+    def test_ratios(self):
+        self.assertEqual([ratio_text(r) for r in (16926.5, 2.118, 0.961, 0.0004, 0)],
+                         ["16926", "2.12", "0.96", "0.0004", "0"])
 
     def test_a_missed_goal_never_reads_as_met(self):
         results = self.results()
@@ -322,6 +481,8 @@ class Refusals(unittest.TestCase):
         self.refuses("--env", f"{ABI}=no-such-file", says="no-such-file")
         self.refuses("--without", "nobody", says="'nobody'")
         self.refuses("--largest", "many", says="'many'")
+        self.refuses("--datatypes", "--one-sided", says="--one-sided: not allowed with argument --datatypes")
+        self.refuses("--one-sided", "--without", "raw", says="'raw'")
         self.refuses("--rounds", "0", says="--rounds: 0")
         self.refuses("--timeout", "0", says="seconds above 0")
         self.refuses("--fairlead", "/no/such/fairlead", says="no executable")
