@@ -157,7 +157,15 @@ int check_arguments(const AccessCall& call, const Window& window) {
   if (call.target_count < 0 || call.origin_count < 0 || call.result_count < 0) return MPI_ERR_COUNT;
   if (call.target_datatype == MPI_DATATYPE_NULL) return MPI_ERR_TYPE;
   if (call.reads() && call.origin_datatype == MPI_DATATYPE_NULL) return MPI_ERR_TYPE;
+  if (call.writes() && call.result_datatype == MPI_DATATYPE_NULL) return MPI_ERR_TYPE;
   return MPI_SUCCESS;
+}
+
+// Where the buffer begins, in bytes; false where no number is large enough.
+bool displace(MPI_Aint disp, int64_t unit, const Layout& layout, int64_t* at) {
+  int64_t low, high;
+  return !__builtin_mul_overflow(int64_t{disp}, unit, at) && !__builtin_add_overflow(*at, layout.first, &low) &&
+         !__builtin_add_overflow(low, layout.span, &high);
 }
 
 }  // namespace
@@ -177,11 +185,11 @@ int Access::make(const AccessCall& call, const Window& window, std::shared_ptr<A
     return MPI_ERR_TYPE;
   }
   const Target& target = window.target(call.target_rank);
-  access->at_target_ = static_cast<int64_t>(call.target_disp) * (window.dynamic() ? 1 : target.disp_unit);
-  if (access->bytes_ > 0 && !window.dynamic()) {
-    const int64_t low = access->at_target_ + layout.first;
-    if (low < 0 || layout.span > target.size || low > target.size - layout.span) return MPI_ERR_RMA_RANGE;
-  }
+  const int64_t unit = window.dynamic() ? 1 : target.disp_unit;
+  const bool somewhere = displace(call.target_disp, unit, layout, &access->at_target_);
+  if (access->bytes_ > 0 &&
+      (!somewhere || (!window.dynamic() && (access->low() < 0 || access->high() > target.size))))
+    return MPI_ERR_RMA_RANGE;
   if (call.reads() && !access->origin_.open(call.origin_addr, call.origin_count, call.origin_datatype, false))
     return MPI_ERR_OTHER;
   if (call.writes() && !access->result_.open(call.result_addr, call.result_count, call.result_datatype, true))

@@ -42,7 +42,9 @@ struct AccessCall {
   MPI_Request* request = nullptr;
 
   bool reads() const { return kind != AccessKind::get && op != MPI_NO_OP; }
-  bool writes() const { return result_datatype != MPI_DATATYPE_NULL; }
+  bool writes() const {
+    return kind == AccessKind::get || kind == AccessKind::fetch || kind == AccessKind::compare_and_swap;
+  }
 };
 
 // A buffer of the program in an access.

@@ -128,6 +128,9 @@ RANK_TEST(windows, displacements_out_of_range_are_errors, 2) {
   EXPECT_ERROR(MPI_Accumulate(buffer, 1, MPI_INT, next(), 250, 1, MPI_INT, MPI_SUM, exposed),
                MPI_ERR_RMA_RANGE);
   EXPECT_ERROR(MPI_Put(buffer, 4, MPI_BYTE, size, 0, 4, MPI_BYTE, exposed), MPI_ERR_RANK);
+  // In bytes, each of these is where the window begins, or past all addresses.
+  for (MPI_Aint far : {MPI_Aint{1} << 62, -(MPI_Aint{1} << 62), (MPI_Aint{1} << 62) - 1, MPI_Aint{1} << 61})
+    EXPECT_ERROR(MPI_Put(buffer, 4, MPI_BYTE, next(), far, 4, MPI_BYTE, exposed), MPI_ERR_RMA_RANGE);
   MUST(MPI_Put(buffer, 0, MPI_BYTE, next(), 1000, 0, MPI_BYTE, exposed));
   MUST(MPI_Put(buffer, 4, MPI_BYTE, MPI_PROC_NULL, 0, 4, MPI_BYTE, exposed));
   MUST(MPI_Put(buffer, 4, MPI_BYTE, next(), 249, 4, MPI_BYTE, exposed));
@@ -135,6 +138,22 @@ RANK_TEST(windows, displacements_out_of_range_are_errors, 2) {
   std::vector<char> wanted(1000, static_cast<char>(guard_byte));
   std::string why;
   EXPECT(exposed.memory().holds(wanted, &why), "%s", why.c_str());
+}
+
+RANK_TEST(windows, accesses_without_a_type_are_errors, 1) {
+  if (host_oracle) return;
+  Exposed exposed(Place::device, 64);
+  Memory buffer(Place::device, 64), more(Place::device, 64);
+  const MPI_Datatype none = MPI_DATATYPE_NULL;
+  MUST(MPI_Win_fence(0, exposed));
+  EXPECT_ERROR(MPI_Put(buffer, 1, none, next(), 0, 4, MPI_BYTE, exposed), MPI_ERR_TYPE);
+  EXPECT_ERROR(MPI_Put(buffer, 4, MPI_BYTE, next(), 0, 1, none, exposed), MPI_ERR_TYPE);
+  EXPECT_ERROR(MPI_Get(buffer, 1, none, next(), 0, 4, MPI_BYTE, exposed), MPI_ERR_TYPE);
+  EXPECT_ERROR(MPI_Get_accumulate(buffer, 1, MPI_INT, more, 1, none, next(), 0, 1, MPI_INT, MPI_SUM, exposed),
+               MPI_ERR_TYPE);
+  EXPECT_ERROR(MPI_Get_accumulate(buffer, 1, none, more, 1, MPI_INT, next(), 0, 1, MPI_INT, MPI_SUM, exposed),
+               MPI_ERR_TYPE);
+  MUST(MPI_Win_fence(MPI_MODE_NOSUCCEED, exposed));
 }
 
 RANK_TEST(windows, accesses_outside_of_epochs_are_errors, 2) {
@@ -171,4 +190,45 @@ RANK_TEST(windows, many_live_at_once_on_one_allocation, 2) {
   std::string why;
   EXPECT(memory.holds(wanted, &why), "%s", why.c_str());
   for (MPI_Win& window : all) MUST(MPI_Win_free(&window));
+}
+
+RANK_TEST(windows, of_one_rank_alone, 1) {
+#ifdef OPEN_MPI
+  // Open MPI 4.1 itself makes none.
+  if (host_oracle) return;
+#endif
+  Exposed exposed(Place::device, 4096, 1, MPI_COMM_SELF);
+  Memory mine(Place::device, 4096);
+  mine.fill(key_of(17));
+  MUST(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, exposed));
+  MUST(MPI_Put(mine, 4096, MPI_BYTE, 0, 0, 4096, MPI_BYTE, exposed));
+  MUST(MPI_Win_unlock(0, exposed));
+  EXPECT_HOLDS(exposed.memory(), key_of(17), 4096);
+}
+
+// The communicator may be gone before the window.
+RANK_TEST(windows, of_duplicates_and_parts_of_the_world, 3) {
+  for (bool part : {false, true}) {
+    MPI_Comm comm;
+    MUST(part ? MPI_Comm_split(MPI_COMM_WORLD, rank < size - 1 ? 0 : MPI_UNDEFINED, -rank, &comm)
+              : MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    if (comm == MPI_COMM_NULL) continue;
+    int mine = 0, members = 0;
+    MUST(MPI_Comm_rank(comm, &mine));
+    MUST(MPI_Comm_size(comm, &members));
+    Exposed exposed(Place::device, static_cast<size_t>(members) * sizeof(int), sizeof(int), comm);
+    MUST(MPI_Comm_free(&comm));
+    exposed.fill_with(-1);
+    const Memory value = memory_of(Place::device, std::vector<int>{rank});
+    MUST(MPI_Win_fence(0, exposed));
+    for (int target = 0; target < members; ++target)
+      MUST(MPI_Put(value, 1, MPI_INT, target, mine, 1, MPI_INT, exposed));
+    MUST(MPI_Win_fence(MPI_MODE_NOSUCCEED, exposed));
+    const std::vector<int> found = exposed.values<int>();
+    for (int from = 0; from < members; ++from) {
+      const int wanted = part ? members - 1 - from : from;
+      EXPECT(found[static_cast<size_t>(from)] == wanted, "%s: %d from member %d, not %d",
+             part ? "a part" : "a duplicate", found[static_cast<size_t>(from)], from, wanted);
+    }
+  }
 }
