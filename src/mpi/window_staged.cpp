@@ -43,9 +43,14 @@ class Staged {
     return origin_image_.valid() && compare_image_.valid() && result_image_.valid() &&
            origin_image_.load(origin_) && compare_image_.load(compare_);
   }
-  bool store() const {
-    count(Traffic::rma_staged, static_cast<uint64_t>(std::max(origin_.bytes, result_.bytes)));
-    return result_image_.store(result_);
+  // When the host MPI's part is over. The first time counts: whoever asks later is told how that went, and the
+  // buffers are the program's.
+  bool store() {
+    std::call_once(once_, [&] {
+      count(Traffic::rma_staged, static_cast<uint64_t>(std::max(origin_.bytes, result_.bytes)));
+      stored_ = result_image_.store(result_);
+    });
+    return stored_;
   }
   const void* origin() const { return origin_image_.address(); }
   const void* compare() const { return compare_image_.address(); }
@@ -62,15 +67,29 @@ class Staged {
   Region origin_, compare_, result_;
   HostImage origin_image_, compare_image_, result_image_;
   std::optional<KeptType> kept_;
+  std::once_flag once_;
+  bool stored_ = false;
 };
 
+// Of epochs that are not over, with a request or without.
 struct AllStaged {
   std::mutex mutex;
-  std::list<std::unique_ptr<Staged>> accesses;
+  std::list<std::shared_ptr<Staged>> accesses;
 };
 AllStaged& all() {
   static auto* only = new AllStaged;
   return *only;
+}
+
+void keep(const std::shared_ptr<Staged>& staged) {
+  std::lock_guard lock(all().mutex);
+  all().accesses.push_back(staged);
+  ++detail::staged_accesses;
+}
+
+void forget(const std::shared_ptr<Staged>& staged) {
+  std::lock_guard lock(all().mutex);
+  detail::staged_accesses -= static_cast<int>(std::erase(all().accesses, staged));
 }
 
 constexpr const char* copy_through_host = "a copy of the program's buffer through host memory";
@@ -79,15 +98,16 @@ int raise_on(MPI_Win win) {
   return raise_window_error(win, MPI_ERR_OTHER, copy_through_host);
 }
 
-// One that has a request: it is over when the host's is.
+// One that has a request: it is over when the host's is, or its epoch.
 class StagedOperation : public Operation {
  public:
-  StagedOperation(std::unique_ptr<Staged> staged, const detail::AccessInHost& host)
+  StagedOperation(std::shared_ptr<Staged> staged, const detail::AccessInHost& host)
       : Operation(MPI_COMM_SELF), staged_(std::move(staged)), host_(host) {}
   int start() override {
     begin();
     const int result = host_(staged_->origin(), staged_->compare(), staged_->result(), &message_);
     host_ = nullptr;
+    if (result == MPI_SUCCESS) keep(staged_);
     return result;
   }
   void advance() override {
@@ -100,6 +120,7 @@ class StagedOperation : public Operation {
   int finish(MPI_Status* status) override {
     set_empty(status);
     record_.end();
+    forget(staged_);
     if (error_ == MPI_SUCCESS && staged_->store()) return MPI_SUCCESS;
     return raise_on(staged_->win);
   }
@@ -107,14 +128,19 @@ class StagedOperation : public Operation {
   std::string in_words() const override { return copy_through_host; }
 
  private:
-  std::unique_ptr<Staged> staged_;
+  std::shared_ptr<Staged> staged_;
   detail::AccessInHost host_;
   int error_ = MPI_SUCCESS;
 };
 
 }  // namespace
 
+// What goes nowhere, and what the host MPI will refuse, it is shown as it is.
 bool detail::brings_device_memory(const AccessCall& call) {
+  if (call.target_rank == MPI_PROC_NULL || is_invalid(call.target_count, call.target_datatype) ||
+      (call.reads() && is_invalid(call.origin_count, call.origin_datatype)) ||
+      (call.writes() && is_invalid(call.result_count, call.result_datatype)))
+    return false;
   return (call.reads() && is_device(call.origin_addr, call.origin_datatype)) ||
          (call.writes() && is_device(call.result_addr, call.result_datatype)) ||
          (call.compare_addr && is_device(call.compare_addr));
@@ -124,7 +150,7 @@ int detail::access_staged(const AccessCall& call, const AccessInHost& host) {
   if (!options().gpu_support)
     return raise_window_error(call.win, MPI_ERR_BUFFER,
                               "an access with device memory, while GPU support is off,");
-  auto staged = std::make_unique<Staged>(call);
+  auto staged = std::make_shared<Staged>(call);
   if (!staged->load()) return raise_on(call.win);
   if (call.request) return hand_out(std::make_unique<StagedOperation>(std::move(staged), host), call.request);
   int result;
@@ -132,15 +158,12 @@ int detail::access_staged(const AccessCall& call, const AccessInHost& host) {
     Parked parked;
     result = host(staged->origin(), staged->compare(), staged->result(), nullptr);
   }
-  if (result != MPI_SUCCESS) return result;
-  std::lock_guard lock(all().mutex);
-  all().accesses.push_back(std::move(staged));
-  ++staged_accesses;
-  return MPI_SUCCESS;
+  if (result == MPI_SUCCESS) keep(staged);
+  return result;
 }
 
 int finish_staged(MPI_Win win, int target) {
-  std::list<std::unique_ptr<Staged>> over;
+  std::list<std::shared_ptr<Staged>> over;
   {
     std::lock_guard lock(all().mutex);
     for (auto entry = all().accesses.begin(); entry != all().accesses.end();) {
