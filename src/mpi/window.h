@@ -134,6 +134,7 @@ class Window {
   bool map_targets();
   int may_access(int target);
   void acquire(int target, bool exclusive);
+  void acquire_once(int target);
   void release(int target, bool exclusive);
   void ask_and_wait(int target, rma::Request kind, bool exclusive);
   std::vector<int> members_of(MPI_Group group) const;
@@ -172,7 +173,8 @@ class Window {
 
   struct Locked {
     bool exclusive = false;
-    bool held = false;  // not with MPI_MODE_NOCHECK
+    bool held = false;    // not with MPI_MODE_NOCHECK
+    bool coming = false;  // a thread waits for it
   };
   bool fenced_ = false;
   std::optional<std::map<int, MPI_Request>> started_;  // what says that a target has posted

@@ -20,13 +20,13 @@ constexpr int tag_post = 1, tag_complete = 2;
 
 // In the order in which the standard names the epochs' priority: a lock is the innermost.
 int Window::may_access(int target) {
-  bool acquire_now = false;
+  bool lock_first = false;
   MPI_Request* posted = nullptr;
   {
     std::lock_guard lock(engine().mutex());
-    if (locked_.contains(target)) return MPI_SUCCESS;
+    if (auto found = locked_.find(target); found != locked_.end() && !found->second.coming) return MPI_SUCCESS;
     if (locked_all_) {
-      acquire_now = !locked_all_unchecked_;
+      lock_first = !locked_all_unchecked_;
     } else if (started_) {
       auto found = started_->find(target);
       if (found == started_->end()) return MPI_ERR_RMA_SYNC;
@@ -36,7 +36,7 @@ int Window::may_access(int target) {
     }
   }
   if (posted) poll_until("the post", target, [&] { return over(posted); });
-  if (acquire_now) acquire(target, false);
+  if (lock_first) acquire_once(target);
   return MPI_SUCCESS;
 }
 
@@ -145,6 +145,17 @@ void Window::acquire(int target, bool exclusive) {
   locked_[target] = {exclusive, true};
 }
 
+// Of threads that come to a target at once, the first takes the lock and the others wait for it.
+void Window::acquire_once(int target) {
+  bool first = false;
+  {
+    std::lock_guard lock(engine().mutex());
+    first = locked_.try_emplace(target, Locked{.coming = true}).second;
+  }
+  if (first) return acquire(target, false);
+  poll_until("the lock", target, [&] { return !locked_.at(target).coming; });
+}
+
 void Window::release(int target, bool exclusive) {
   if (rma::TargetWords* shared = words(target))
     shared->lock.leave(exclusive);
@@ -209,7 +220,7 @@ int Window::lock_all(int assert) {
     if (locked_all_unchecked_) return MPI_SUCCESS;
   }
   // The program may load and store its own window from now on.
-  acquire(rank_, false);
+  acquire_once(rank_);
   return MPI_SUCCESS;
 }
 

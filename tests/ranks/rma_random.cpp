@@ -4,6 +4,7 @@
 // window must hold after each epoch. Also many threads at once, and a soak of one counter.
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <random>
@@ -282,4 +283,36 @@ RANK_TEST(rma_threads, M9_threads_share_a_window, 2) {
     }
   }
   MUST(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+// Threads that come to a target at once, in an epoch by lock_all, leave it to whoever locks it next.
+RANK_TEST(rma_threads, M9_threads_take_a_lock_once, 2) {
+  if (!threads) return skip("needs TEST_THREADS=1");
+  constexpr int workers = 3, rounds = 12;
+  Exposed exposed(Place::device, static_cast<size_t>(size) * workers * sizeof(long), sizeof(long));
+  for (int round = 0; round < rounds; ++round) {
+    std::atomic<int> ready = 0;
+    MUST(MPI_Win_lock_all(0, exposed));
+    std::vector<std::thread> all;
+    for (int worker = 0; worker < workers; ++worker) {
+      all.emplace_back([&, worker] {
+        const Memory mine = memory_of(Place::host, std::vector<long>{round});
+        for (++ready; ready < workers;) std::this_thread::yield();
+        for (int i = 1; i <= size; ++i) {
+          const int target = (rank + i) % size;
+          MUST(MPI_Put(mine, 1, MPI_LONG, target, rank * workers + worker, 1, MPI_LONG, exposed));
+          MUST(MPI_Win_flush(target, exposed));
+        }
+      });
+    }
+    for (std::thread& worker : all) worker.join();
+    MUST(MPI_Win_unlock_all(exposed));
+    MUST(MPI_Barrier(MPI_COMM_WORLD));
+    MUST(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, (rank + 1) % size, 0, exposed));
+    MUST(MPI_Win_unlock((rank + 1) % size, exposed));
+    MUST(MPI_Barrier(MPI_COMM_WORLD));
+    const std::vector<long> found = exposed.values<long>();
+    EXPECT(found == std::vector<long>(found.size(), round), "round %d: a put is missing", round);
+    MUST(MPI_Barrier(MPI_COMM_WORLD));
+  }
 }
