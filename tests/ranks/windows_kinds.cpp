@@ -250,3 +250,56 @@ RANK_TEST(windows_kinds, device_origins_of_host_windows, 1) {
   MUST(MPI_Barrier(MPI_COMM_WORLD));
   MUST(MPI_Win_free(&window));
 }
+
+// Accesses of host windows to nobody leave the program's buffers alone.
+RANK_TEST(windows_kinds, device_origins_of_accesses_to_nobody, 1) {
+  long exposed = 0;
+  MPI_Win window;
+  MUST(MPI_Win_create(&exposed, sizeof exposed, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  Memory got(Place::device, 800), values(Place::device, 800);
+  got.fill(key_of(3));
+  values.fill(key_of(4));
+  MPI_Request request;
+  MUST(MPI_Win_lock_all(0, window));
+  MUST(MPI_Get(got, 100, MPI_LONG, MPI_PROC_NULL, 0, 100, MPI_LONG, window));
+  MUST(MPI_Put(values, 100, MPI_LONG, MPI_PROC_NULL, 0, 100, MPI_LONG, window));
+  MUST(MPI_Get_accumulate(values, 100, MPI_LONG, got, 100, MPI_LONG, MPI_PROC_NULL, 0, 100, MPI_LONG, MPI_SUM,
+                          window));
+  MUST(MPI_Fetch_and_op(values, got, MPI_LONG, MPI_PROC_NULL, 0, MPI_SUM, window));
+  MUST(MPI_Rget(got, 100, MPI_LONG, MPI_PROC_NULL, 0, 100, MPI_LONG, window, &request));
+  MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  MUST(MPI_Win_flush_all(window));
+  MUST(MPI_Win_unlock_all(window));
+  EXPECT_HOLDS(got, key_of(3), 800);
+  MUST(MPI_Win_free(&window));
+}
+
+// A flush ends all accesses of the epoch, those with a request too.
+RANK_TEST(windows_kinds, requests_are_over_when_their_epoch_is, 1) {
+  constexpr int count = 500;
+  for (Place place : host_and_device) {  // a window of the host MPI, and one of Fairlead's
+    Exposed exposed(place, count * sizeof(long), sizeof(long));
+    exposed.fill_with(70L + rank);
+    Memory got(Place::device, count * sizeof(long)), later(Place::device, count * sizeof(long));
+    MPI_Request requests[2];
+    MUST(MPI_Barrier(MPI_COMM_WORLD));
+    MUST(MPI_Win_lock(MPI_LOCK_SHARED, next(), 0, exposed));
+    MUST(MPI_Rget(got, count, MPI_LONG, next(), 0, count, MPI_LONG, exposed, &requests[0]));
+    MUST(MPI_Win_flush_local(next(), exposed));
+    EXPECT(value_in<long>(got, count - 1) == 70 + next(), "%s: a flush left %ld", to_string(place),
+           value_in<long>(got, count - 1));
+    MUST(MPI_Rget(later, count, MPI_LONG, next(), 0, count, MPI_LONG, exposed, &requests[1]));
+    MUST(MPI_Win_unlock(next(), exposed));
+    EXPECT(value_in<long>(later, count - 1) == 70 + next(), "%s: an unlock left %ld", to_string(place),
+           value_in<long>(later, count - 1));
+    // The buffers are the program's again.
+    got.clear();
+    later.clear();
+    MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    EXPECT(value_in<char>(got) == static_cast<char>(guard_byte), "%s: written after the epoch",
+           to_string(place));
+    EXPECT(value_in<char>(later) == static_cast<char>(guard_byte), "%s: written after the epoch",
+           to_string(place));
+    MUST(MPI_Barrier(MPI_COMM_WORLD));
+  }
+}
