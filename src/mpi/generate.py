@@ -389,7 +389,7 @@ def narrow_value(p, row):
     if small == large:
         return p.name
     if p.stars:
-        return f"NarrowPlace<{small}>({p.name})"
+        return f"narrow_place<{small}>({p.name})"
     if not p.array:
         return f"narrow({p.name})" if small == "int" else f"static_cast<{small}>({p.name})"
     array = f"NarrowArray({p.name}, {array_length(p, row)})"

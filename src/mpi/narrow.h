@@ -44,19 +44,24 @@ class NarrowElements {
 };
 
 // A number that the call reads and writes, or only writes.
-template <class Narrow>
+template <class Narrow, class Wide>
 class NarrowPlace {
  public:
-  explicit NarrowPlace(MPI_Count* place) : place_(place), value_(static_cast<Narrow>(*place)) {}
+  explicit NarrowPlace(Wide* place) : place_(place), value_(static_cast<Narrow>(*place)) {}
   ~NarrowPlace() { *place_ = value_; }
   NarrowPlace(const NarrowPlace&) = delete;
   NarrowPlace& operator=(const NarrowPlace&) = delete;
   operator Narrow*() { return &value_; }
 
  private:
-  MPI_Count* place_;
+  Wide* place_;
   Narrow value_;
 };
+
+template <class Narrow, class Wide>
+NarrowPlace<Narrow, Wide> narrow_place(Wide* place) {
+  return NarrowPlace<Narrow, Wide>(place);
+}
 
 // Counts or displacements, `many` of them.
 class NarrowArray {

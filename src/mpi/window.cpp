@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <unordered_map>
 
 #include "base/log.h"
@@ -114,6 +115,16 @@ void detail::gather_members(MPI_Comm comm) {
 
 namespace {
 
+// A window of the host MPI without memory.
+int make_handle(MPI_Info info, MPI_Comm comm, MPI_Win* handle) {
+  int ranks = 0;
+  PMPI_Comm_size(comm, &ranks);
+  void* nothing = nullptr;
+  // Open MPI 4.1 creates none of one rank alone, but allocates them.
+  return ranks == 1 ? real.Win_allocate(0, 1, info, comm, &nothing, handle)
+                    : real.Win_create(nullptr, 0, 1, info, comm, handle);
+}
+
 int node_rank_of(MPI_Comm comm, int rank) {
   const node::Node* node = engine().node();
   return node ? node->node_rank_of_world(rank_in_world(comm, rank)) : -1;
@@ -165,18 +176,18 @@ bool Window::map_targets() {
   return std::find(direct_.begin(), direct_.end(), false) == direct_.end();
 }
 
-int Window::create(void* base, MPI_Aint size, int disp_unit, int flavor, bool owned, MPI_Info info,
+int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bool owned, MPI_Info info,
                    MPI_Comm comm, MPI_Win* win) {
   std::shared_ptr<Window> window(new Window);
   window->flavor_ = flavor;
   window->base_ = base;
   window->bytes_ = size;
-  window->disp_unit_ = disp_unit;
+  // The attribute is an int; the query for shared memory has another form.
+  window->disp_unit_ = static_cast<int>(std::min<MPI_Aint>(disp_unit, INT_MAX));
   window->owned_ = owned ? base : nullptr;
   {
     Parked parked;
-    if (int result = real.Win_create(nullptr, 0, 1, info, comm, &window->handle_); result != MPI_SUCCESS)
-      return result;
+    if (int result = make_handle(info, comm, &window->handle_); result != MPI_SUCCESS) return result;
     if (int result = real.Comm_dup(comm, &window->comm_); result != MPI_SUCCESS) return result;
   }
   int ranks = 1;
@@ -276,13 +287,13 @@ const void* Window::attribute(int keyval) const {
   return nullptr;
 }
 
-int Window::query(int rank, MPI_Aint* size, int* disp_unit, void** base) {
+int Window::query(int rank, MPI_Aint* size, MPI_Aint* disp_unit, void** base) {
   if (dynamic()) return MPI_ERR_RMA_FLAVOR;
   if (rank == MPI_PROC_NULL)
     for (rank = 0; rank + 1 < this->size() && target(rank).size == 0;) ++rank;
   if (rank < 0 || rank >= this->size()) return MPI_ERR_RANK;
   *size = static_cast<MPI_Aint>(target(rank).size);
-  *disp_unit = static_cast<int>(target(rank).disp_unit);
+  *disp_unit = static_cast<MPI_Aint>(target(rank).disp_unit);
   char* address = nullptr;
   int device = -1;
   *base =

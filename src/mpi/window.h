@@ -49,7 +49,7 @@ class Window {
   ~Window();
 
   // Collective over `comm`. `base`, of this rank, is host or device memory. `owned` is freed with the window.
-  static int create(void* base, MPI_Aint size, int disp_unit, int flavor, bool owned, MPI_Info info,
+  static int create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bool owned, MPI_Info info,
                     MPI_Comm comm, MPI_Win* win);
   // Collective, as MPI_Win_free.
   int free(MPI_Win* win);
@@ -66,7 +66,7 @@ class Window {
   // MPI_WIN_BASE and its like; null for keys that are not of windows.
   const void* attribute(int keyval) const;
   // As MPI_Win_shared_query: the base is null where this rank's GPU does not reach it.
-  int query(int rank, MPI_Aint* size, int* disp_unit, void** base);
+  int query(int rank, MPI_Aint* size, MPI_Aint* disp_unit, void** base);
   // Raises it through the window's handler. `about` says what failed.
   int raise(int code) const;
   int raise(int code, const std::string& about) const;

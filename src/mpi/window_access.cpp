@@ -164,8 +164,8 @@ int check_arguments(const AccessCall& call, const Window& window) {
 // Where the buffer begins, in bytes; false where no number is large enough.
 bool displace(MPI_Aint disp, int64_t unit, const Layout& layout, int64_t* at) {
   int64_t low, high;
-  return !__builtin_mul_overflow(int64_t{disp}, unit, at) && !__builtin_add_overflow(*at, layout.first, &low) &&
-         !__builtin_add_overflow(low, layout.span, &high);
+  return !__builtin_mul_overflow(int64_t{disp}, unit, at) &&
+         !__builtin_add_overflow(*at, layout.first, &low) && !__builtin_add_overflow(low, layout.span, &high);
 }
 
 }  // namespace

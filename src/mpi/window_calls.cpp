@@ -3,6 +3,9 @@
 // The functions of windows and of their epochs. Calls about a window of the host MPI go there; what was
 // staged for its accesses ends where they end (window_staged.h).
 
+#include <algorithm>
+#include <climits>
+
 #include "base/log.h"
 #include "base/options.h"
 #include "device/classify.h"
@@ -34,7 +37,7 @@ bool is_intra(MPI_Comm comm) {
 
 // What the host MPI refuses is its to refuse.
 bool may_be_ours(MPI_Aint size, MPI_Aint disp_unit, MPI_Comm comm) {
-  return watching() && is_intra(comm) && size >= 0 && disp_unit > 0 && disp_unit <= INT_MAX;
+  return watching() && is_intra(comm) && size >= 0 && disp_unit > 0;
 }
 
 void prepare(MPI_Comm comm) {
@@ -49,8 +52,7 @@ int create(void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Com
   prepare(comm);
   if (agreed(comm, size > 0 && is_device(base))) {
     if (!options().gpu_support) return refuse_device_memory(comm);
-    return Window::create(base, size, static_cast<int>(disp_unit), MPI_WIN_FLAVOR_CREATE, false, info, comm,
-                          win);
+    return Window::create(base, size, disp_unit, MPI_WIN_FLAVOR_CREATE, false, info, comm, win);
   }
   Parked parked;
   return host();
@@ -97,8 +99,7 @@ int allocate(MPI_Aint size, MPI_Aint disp_unit, int flavor, MPI_Info info, MPI_C
                                                       runtime->current_device(&device) == device::Error::none)
       error = size > 0 ? runtime->allocate(device, static_cast<size_t>(size), &memory) : device::Error::none;
     if (!agreed(comm, error != device::Error::none)) {
-      const int result =
-          Window::create(memory, size, static_cast<int>(disp_unit), flavor, memory, info, comm, win);
+      const int result = Window::create(memory, size, disp_unit, flavor, memory, info, comm, win);
       if (result == MPI_SUCCESS) *static_cast<void**>(baseptr) = memory;
       return result;
     }
@@ -187,8 +188,22 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_shared_query(MPI_Win win, int rank, MPI_A
                                                     void* baseptr) {
   CallRecord record(Function::Win_shared_query);
   return on_window(
-      win, [&](Window& window) { return window.query(rank, size, disp_unit, static_cast<void**>(baseptr)); },
+      win,
+      [&](Window& window) {
+        MPI_Aint unit = 0;
+        const int result = window.query(rank, size, &unit, static_cast<void**>(baseptr));
+        if (result == MPI_SUCCESS) *disp_unit = static_cast<int>(std::min<MPI_Aint>(unit, INT_MAX));
+        return result;
+      },
       [&] { return real.Win_shared_query(win, rank, size, disp_unit, baseptr); });
+}
+
+extern "C" FAIRLEAD_EXPORT int MPI_Win_shared_query_c(MPI_Win win, int rank, MPI_Aint* size,
+                                                      MPI_Aint* disp_unit, void* baseptr) {
+  CallRecord record(Function::Win_shared_query_c);
+  return on_window(
+      win, [&](Window& window) { return window.query(rank, size, disp_unit, static_cast<void**>(baseptr)); },
+      [&] { return real.Win_shared_query_c(win, rank, size, disp_unit, baseptr); });
 }
 
 // Nobody knows yet what will be attached.

@@ -24,7 +24,8 @@ int Window::may_access(int target) {
   MPI_Request* posted = nullptr;
   {
     std::lock_guard lock(engine().mutex());
-    if (auto found = locked_.find(target); found != locked_.end() && !found->second.coming) return MPI_SUCCESS;
+    if (auto found = locked_.find(target); found != locked_.end() && !found->second.coming)
+      return MPI_SUCCESS;
     if (locked_all_) {
       lock_first = !locked_all_unchecked_;
     } else if (started_) {

@@ -43,8 +43,8 @@ class Staged {
     return origin_image_.valid() && compare_image_.valid() && result_image_.valid() &&
            origin_image_.load(origin_) && compare_image_.load(compare_);
   }
-  // When the host MPI's part is over. The first time counts: whoever asks later is told how that went, and the
-  // buffers are the program's.
+  // When the host MPI's part is over. The first time counts: whoever asks later is told how that went, and
+  // the buffers are the program's.
   bool store() {
     std::call_once(once_, [&] {
       count(Traffic::rma_staged, static_cast<uint64_t>(std::max(origin_.bytes, result_.bytes)));

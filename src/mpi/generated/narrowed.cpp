@@ -175,34 +175,34 @@ int Session_attach_buffer_c(MPI_Session session, void* buffer, MPI_Count size) t
 }
 #endif
 int Buffer_detach_c(void* buffer_addr, MPI_Count* size) try {
-  return real.Buffer_detach(buffer_addr, NarrowPlace<int>(size));
+  return real.Buffer_detach(buffer_addr, narrow_place<int>(size));
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Buffer_detach_c);
 }
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 int Comm_detach_buffer_c(MPI_Comm comm, void* buffer_addr, MPI_Count* size) try {
-  return real.Comm_detach_buffer(comm, buffer_addr, NarrowPlace<int>(size));
+  return real.Comm_detach_buffer(comm, buffer_addr, narrow_place<int>(size));
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Comm_detach_buffer_c);
 }
 #endif
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 int Session_detach_buffer_c(MPI_Session session, void* buffer_addr, MPI_Count* size) try {
-  return real.Session_detach_buffer(session, buffer_addr, NarrowPlace<int>(size));
+  return real.Session_detach_buffer(session, buffer_addr, narrow_place<int>(size));
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Session_detach_buffer_c);
 }
 #endif
 int Pack_c(const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf, MPI_Count outsize,
     MPI_Count* position, MPI_Comm comm) try {
-  return real.Pack(inbuf, narrow(incount), datatype, outbuf, narrow(outsize), NarrowPlace<int>(position),
+  return real.Pack(inbuf, narrow(incount), datatype, outbuf, narrow(outsize), narrow_place<int>(position),
       comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Pack_c);
 }
 int Unpack_c(const void* inbuf, MPI_Count insize, MPI_Count* position, void* outbuf, MPI_Count outcount,
     MPI_Datatype datatype, MPI_Comm comm) try {
-  return real.Unpack(inbuf, narrow(insize), NarrowPlace<int>(position), outbuf, narrow(outcount), datatype,
+  return real.Unpack(inbuf, narrow(insize), narrow_place<int>(position), outbuf, narrow(outcount), datatype,
       comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Unpack_c);
@@ -210,13 +210,13 @@ int Unpack_c(const void* inbuf, MPI_Count insize, MPI_Count* position, void* out
 int Pack_external_c(const char datarep[], const void* inbuf, MPI_Count incount, MPI_Datatype datatype,
     void* outbuf, MPI_Count outsize, MPI_Count* position) try {
   return real.Pack_external(datarep, inbuf, narrow(incount), datatype, outbuf, static_cast<MPI_Aint>(outsize),
-      NarrowPlace<MPI_Aint>(position));
+      narrow_place<MPI_Aint>(position));
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Pack_external_c);
 }
 int Unpack_external_c(const char datarep[], const void* inbuf, MPI_Count insize, MPI_Count* position,
     void* outbuf, MPI_Count outcount, MPI_Datatype datatype) try {
-  return real.Unpack_external(datarep, inbuf, static_cast<MPI_Aint>(insize), NarrowPlace<MPI_Aint>(position),
+  return real.Unpack_external(datarep, inbuf, static_cast<MPI_Aint>(insize), narrow_place<MPI_Aint>(position),
       outbuf, narrow(outcount), datatype);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Unpack_external_c);
@@ -705,6 +705,11 @@ int Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Win_allocate_shared_c);
 }
+int Win_shared_query_c(MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* disp_unit, void* baseptr) try {
+  return real.Win_shared_query(win, rank, size, narrow_place<int>(disp_unit), baseptr);
+} catch (const TooLarge&) {
+  return detail::report_missing(Function::Win_shared_query_c);
+}
 int Put_c(const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
     MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win) try {
   return real.Put(origin_addr, narrow(origin_count), origin_datatype, target_rank, target_disp,
@@ -1140,6 +1145,8 @@ void* detail::narrowed(Function function) {
       return available(Function::Win_allocate) ? reinterpret_cast<void*>(&Win_allocate_c) : nullptr;
     case Function::Win_allocate_shared_c:
       return available(Function::Win_allocate_shared) ? reinterpret_cast<void*>(&Win_allocate_shared_c) : nullptr;
+    case Function::Win_shared_query_c:
+      return available(Function::Win_shared_query) ? reinterpret_cast<void*>(&Win_shared_query_c) : nullptr;
     case Function::Put_c:
       return available(Function::Put) ? reinterpret_cast<void*>(&Put_c) : nullptr;
     case Function::Get_c:
