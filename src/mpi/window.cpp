@@ -322,25 +322,14 @@ int Window::raise(int code, const std::string& about) const {
 
 int Window::attach(void* base, MPI_Aint size) {
   std::lock_guard lock(engine().mutex());
-  if (size > 0)
-    attached_[reinterpret_cast<uintptr_t>(base)] = {static_cast<uint64_t>(size), device::classify(base).id};
+  attached_.attach(base, static_cast<uint64_t>(size));
   return MPI_SUCCESS;
 }
 
 int Window::detach(const void* base) {
   std::lock_guard lock(engine().mutex());
-  attached_.erase(reinterpret_cast<uintptr_t>(base));
+  attached_.detach(base);
   return MPI_SUCCESS;
-}
-
-bool Window::attached(int64_t low, int64_t high) const {
-  auto found = attached_.upper_bound(static_cast<uint64_t>(low));
-  if (found == attached_.begin()) return false;
-  --found;
-  const auto& [base, region] = *found;
-  // The program may have freed device memory, and have other memory there.
-  return static_cast<uint64_t>(high) - base <= region.size &&
-         device::classify(reinterpret_cast<void*>(base)).id == region.id;
 }
 
 // ---- Targets
@@ -387,24 +376,27 @@ int Window::start(const std::shared_ptr<Access>& access) {
   const int target = access->target();
   if (int error = may_access(target); error != MPI_SUCCESS) return error;
   if (access->over()) return MPI_SUCCESS;
-  char* address = nullptr;
-  int device = -1;
+  rma::Buffer memory;
   bool direct = false;
   if (!dynamic()) {
+    char* address = nullptr;
+    int device = -1;
     direct = reach(target, access->device(), &address, &device);
+    memory = access->target_in(address, device);
   } else if (target == rank_) {
     // Displacements are addresses.
+    memory = access->target_in(nullptr, -1);
     std::lock_guard lock(engine().mutex());
-    if (!attached(access->low(), access->high())) return MPI_ERR_RMA_RANGE;
-    device = device::device_at(reinterpret_cast<void*>(access->low()));
+    if (!attached_.locate(&memory, 0, memory.bytes(), access->low(), access->high()))
+      return MPI_ERR_RMA_RANGE;
     direct = true;
   }
   if (direct && access->accumulates()) {
-    access->accumulate(address, device, words(target)->ownership);
+    access->accumulate(memory, words(target)->ownership);
     return access->in_request() ? MPI_SUCCESS : access->error();
   }
   std::lock_guard lock(engine().mutex());
-  if (direct) access->start(address, device, pending_.empty());
+  if (direct) access->start(memory, pending_.empty());
   if (direct && access->over() && access->error() == MPI_SUCCESS) return MPI_SUCCESS;
   pending_.push_back(access);
   // Who posts many accesses would leave the GPU idle until the first wait.

@@ -23,6 +23,7 @@
 #include "base/patience.h"
 #include "device/ipc_registry.h"
 #include "mpi/engine.h"
+#include "mpi/window_attached.h"
 #include "mpi/window_gather.h"
 #include "mpi/window_service.h"
 #include "node/shared_memory.h"
@@ -75,8 +76,8 @@ class Window {
   // ---- Dynamic windows -----------------------------------------------------------------------------
   int attach(void* base, MPI_Aint size);
   int detach(const void* base);
-  // Are these bytes, by their addresses, attached here?
-  bool attached(int64_t low, int64_t high) const;
+  // With the engine's lock.
+  const AttachedRegions& attached() const { return attached_; }
 
   // ---- What origins share --------------------------------------------------------------------------
   // Null where this rank does not share memory with the target.
@@ -162,10 +163,7 @@ class Window {
   std::map<std::pair<int, int>, Mapped> mapped_;  // by target and the device it was wanted for
   int device_ = -1;                               // for which targets were mapped at the creation
 
-  struct Region {
-    uint64_t size, id;  // the driver's, of its memory
-  };
-  std::map<uint64_t, Region> attached_;  // by base
+  AttachedRegions attached_;
 
   std::optional<WindowService> service_;
   std::list<std::shared_ptr<Access>> pending_;

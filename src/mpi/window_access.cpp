@@ -246,8 +246,7 @@ void Access::end() {
   over_.store(true, std::memory_order_release);
 }
 
-void Access::start(char* window, int device, bool alone) {
-  const rma::Buffer target{layout_from(window), device};
+void Access::start(const rma::Buffer& target, bool alone) {
   const rma::Buffer& to = kind_ == AccessKind::put ? target : result_.buffer();
   const rma::Buffer& from = kind_ == AccessKind::put ? origin_.buffer() : target;
   const Error error = alone ? transfer_.start(to, 0, from, 0, bytes_) : transfer_.enqueue(to, from, bytes_);
@@ -263,8 +262,7 @@ void Access::advance() {
   end();
 }
 
-void Access::accumulate(char* window, int device, rma::Ownership& ownership) {
-  const rma::Buffer target{layout_from(window), device};
+void Access::accumulate(const rma::Buffer& target, rma::Ownership& ownership) {
   if (!take_ownership(ownership)) return fail(MPI_ERR_OTHER);
   if (kind_ == AccessKind::compare_and_swap) {
     std::vector<unsigned char> wanted(bytes_), old(bytes_);

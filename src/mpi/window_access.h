@@ -84,11 +84,13 @@ class Access {
   bool in_request() const { return in_request_; }
   bool accumulates() const { return kind_ >= AccessKind::accumulate; }
 
+  // Its buffer, in a window that begins there, of this device's memory (-1: of host memory).
+  rma::Buffer target_in(char* window, int device) const { return {layout_from(window), device}; }
   // On memory that this process reaches. An accumulate is over when this returns: it waits for the ownership,
   // and comes without the engine's lock, the others with it. What is not `alone` may start together with
   // others.
-  void start(char* window, int device, bool alone);
-  void accumulate(char* window, int device, rma::Ownership& ownership);
+  void start(const rma::Buffer& target, bool alone);
+  void accumulate(const rma::Buffer& target, rma::Ownership& ownership);
   // Asks for the next pieces; false while there are more. With the engine's lock.
   bool ask(WindowService& service, const std::shared_ptr<Access>& self);
   // From now on it is one for ask().

@@ -8,7 +8,6 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "device/classify.h"
 #include "mpi/window.h"
 #include "mpi/window_access.h"
 
@@ -151,14 +150,13 @@ void WindowService::serve_locks() {
 
 bool WindowService::serve_access(const Receiving& received) {
   const Header& header = received.message.header();
-  if (window_.dynamic() && !window_.attached(header.low, header.high)) {
+  const Target& mine = window_.target(window_.rank());
+  rma::Buffer target{rma::layout_at(reinterpret_cast<char*>(mine.base), received.message), mine.device};
+  if (window_.dynamic() &&
+      !window_.attached().locate(&target, header.at, header.bytes, header.low, header.high)) {
     answer(received.source, header.id, Outcome::out_of_range);
     return true;
   }
-  char* window = reinterpret_cast<char*>(window_.target(window_.rank()).base);
-  const int device = window_.dynamic() ? device::device_at(reinterpret_cast<void*>(header.low))
-                                       : window_.target(window_.rank()).device;
-  const rma::Buffer target{rma::layout_at(window, received.message), device};
   const rma::Buffer operand = rma::host_buffer(received.message.payload(), header.bytes);
   const bool fetches = header.kind == Request::get || header.kind >= Request::fetch;
   Message reply(sizeof(Header) + (fetches ? header.bytes : 0));

@@ -251,6 +251,79 @@ RANK_TEST(windows_kinds, device_origins_of_host_windows, 1) {
   MUST(MPI_Win_free(&window));
 }
 
+// One access may touch several regions, named by the addresses of its datatype.
+RANK_TEST(windows_kinds, an_access_to_several_regions, 2) {
+#ifdef OPEN_MPI
+  // Open MPI 4.1 itself takes one region.
+  if (host_oracle) return;
+#endif
+  constexpr int count = 1000;
+  constexpr Place kinds[][3] = {{Place::host, Place::host, Place::host},
+                                {Place::device, Place::device, Place::device},
+                                {Place::host, Place::device, Place::device},
+                                {Place::device, Place::host, Place::host}};
+  for (const auto& places : kinds) {
+    MPI_Win window;
+    MUST(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+    MUST(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+    std::vector<Memory> pieces;
+    for (Place place : places) pieces.push_back(memory_of(place, std::vector<long>(count, 0)));
+    std::vector<MPI_Aint> mine(3), theirs(3);
+    for (size_t i = 0; i < 3; ++i) {
+      if (i != 1) MUST(MPI_Win_attach(window, pieces[i].data(), count * sizeof(long)));
+      MUST(MPI_Get_address(pieces[i].data(), &mine[i]));
+    }
+    for (int to : {next(), rank}) {
+      if (to == rank)
+        theirs = mine;
+      else
+        MUST(MPI_Sendrecv(mine.data(), 3, MPI_AINT, previous(), 5, theirs.data(), 3, MPI_AINT, next(), 5,
+                          MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      const int from = to == rank ? rank : previous();
+      MPI_Datatype ends, all;
+      const int lengths[] = {count, count, count};
+      const MPI_Aint at_ends[] = {theirs[2], theirs[0]};
+      MUST(MPI_Type_create_hindexed(2, lengths, at_ends, MPI_LONG, &ends));
+      MUST(MPI_Type_create_hindexed(3, lengths, theirs.data(), MPI_LONG, &all));
+      MUST(MPI_Type_commit(&ends));
+      MUST(MPI_Type_commit(&all));
+      std::vector<long> values(2 * count, 10 + rank);
+      std::fill_n(values.begin(), count, 20 + rank);
+      const Memory put = memory_of(Place::device, values);
+      Memory got(Place::device, 2 * count * sizeof(long)), beyond(Place::device, 3 * count * sizeof(long));
+      MUST(MPI_Barrier(MPI_COMM_WORLD));
+      MUST(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, window));
+      MUST(MPI_Put(put, 2 * count, MPI_LONG, to, 0, 1, ends, window));
+      MUST(MPI_Win_flush(to, window));
+      MUST(MPI_Accumulate(put, 2 * count, MPI_LONG, to, 0, 1, ends, MPI_SUM, window));
+      MUST(MPI_Win_flush(to, window));
+      MUST(MPI_Get(got, 2 * count, MPI_LONG, to, 0, 1, ends, window));
+      MUST(MPI_Win_flush(to, window));
+      if (!host_oracle) {
+        int result = CALL(MPI_Get(beyond, 3 * count, MPI_LONG, to, 0, 1, all, window));
+        if (result == MPI_SUCCESS) result = CALL(MPI_Win_flush(to, window));
+        EXPECT(error_class(result) == MPI_ERR_RMA_RANGE, "one region is not attached: %s",
+               error_name(result).c_str());
+      }
+      MUST(MPI_Win_unlock(to, window));
+      EXPECT(
+          value_in<long>(got, 0) == 2 * (20 + rank) && value_in<long>(got, 2 * count - 1) == 2 * (10 + rank),
+          "%s and %s: got %ld and %ld", to_string(places[0]), to_string(places[2]), value_in<long>(got, 0),
+          value_in<long>(got, 2 * count - 1));
+      MUST(MPI_Barrier(MPI_COMM_WORLD));
+      EXPECT(value_in<long>(pieces[2], count - 1) == 2 * (20 + from) &&
+                 value_in<long>(pieces[0], count - 1) == 2 * (10 + from),
+             "%s and %s: hold %ld and %ld", to_string(places[0]), to_string(places[2]),
+             value_in<long>(pieces[2], count - 1), value_in<long>(pieces[0], count - 1));
+      EXPECT(value_in<long>(pieces[1], 0) == 0, "what is not attached was changed");
+      MUST(MPI_Type_free(&ends));
+      MUST(MPI_Type_free(&all));
+      MUST(MPI_Barrier(MPI_COMM_WORLD));
+    }
+    MUST(MPI_Win_free(&window));
+  }
+}
+
 // Accesses of host windows to nobody leave the program's buffers alone.
 RANK_TEST(windows_kinds, device_origins_of_accesses_to_nobody, 1) {
   long exposed = 0;
