@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "mpi/engine.h"
 #include "mpi/record.h"
+#include "mpi/service_thread.h"
 
 namespace fairlead::mpi {
 
@@ -71,11 +72,14 @@ bool may_swallow_offers(int room) {
 Parked::Parked() {
   if (!watching() || !engine().busy()) return;
   engine().park();
+  note_parked(1);
   raised_ = true;
 }
 
 Parked::~Parked() {
-  if (raised_) engine().unpark();
+  if (!raised_) return;
+  note_parked(-1);
+  engine().unpark();
 }
 
 }  // namespace fairlead::mpi

@@ -2,6 +2,7 @@
 
 #include "mpi/service_thread.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -22,13 +23,14 @@ struct Service {
   std::mutex mutex;
   std::condition_variable wake;
   std::thread thread;
-  int windows = 0;
+  std::atomic<int> windows = 0, parked = 0;
   bool allowed = false, stopping = false;
 
+  bool is_needed() const { return windows > 0 && (parked > 0 || service_thread_wanted()); }
   void run() {
     std::unique_lock lock(mutex);
     while (!stopping) {
-      if (windows == 0) {
+      if (!is_needed()) {
         wake.wait(lock);
         continue;
       }
@@ -53,9 +55,8 @@ bool service_thread_wanted() {
 }
 
 void allow_service_thread(bool threads) {
-  if (!service_thread_wanted()) return;
   service().allowed = threads;
-  if (!threads)
+  if (service_thread_wanted() && !threads)
     log_line(LogLevel::warn,
              "FAIRLEAD_RMA_THREAD is on, but this MPI does not give MPI_THREAD_MULTIPLE; targets "
              "are served in calls of MPI only");
@@ -74,6 +75,14 @@ void note_served_window(int change) {
     it.thread = std::thread(&Service::run, &it);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
+  it.wake.notify_one();
+}
+
+void note_parked(int change) {
+  Service& it = service();
+  it.parked += change;
+  if (change < 0 || !it.allowed || it.windows == 0) return;
+  std::lock_guard lock(it.mutex);
   it.wake.notify_one();
 }
 

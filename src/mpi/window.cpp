@@ -97,6 +97,7 @@ void detail::gather_members(MPI_Comm comm) {
     served = registry().served;
   }
   for (const auto& window : served) {
+    if (window->stood_in_for()) continue;
     std::vector<int> own(static_cast<size_t>(size)), there(own.size());
     for (int i = 0; i < size; ++i) own[static_cast<size_t>(i)] = i;
     MPI_Group group;
@@ -218,21 +219,20 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
   });
   // All ranks share words with their nodes, or none does. What a rank does not reach is served, also if other
   // ranks reach it.
-  int both[2] = {window->share_words(window->targets_), 0}, agreed[2] = {0, 0};
-  auto agree = [&](int what) {
+  const auto all_say = [&](int mine) {
+    int all = 0;
     poll_host([&](MPI_Request* request) {
-      return real.Iallreduce(&both[what], &agreed[what], 1, MPI_INT, MPI_MIN, window->comm_, request);
+      return real.Iallreduce(&mine, &all, 1, MPI_INT, MPI_LAND, window->comm_, request);
     });
+    return all != 0;
   };
-  agree(0);
-  if (!agreed[0]) {
+  if (!all_say(window->share_words(window->targets_))) {
     window->words_memory_ = {};
     window->own_words_ = std::vector<rma::TargetWords>(1);
     std::fill(window->node_ranks_.begin(), window->node_ranks_.end(), -1);
   }
-  both[1] = window->map_targets() && !window->dynamic();
-  agree(1);
-  window->served_ = !agreed[1] && ranks > 1;
+  window->served_ = !all_say(window->map_targets() && !window->dynamic()) && ranks > 1;
+  window->stood_in_for_ = window->served_ && all_say(engine().threads());
   if (window->served_) window->service_.emplace(*window);
   if (window->served_ && window->rank_ == 0)
     log_line(LogLevel::info, "some targets of a window of %d ranks are served by messages", ranks);

@@ -64,6 +64,8 @@ class Window {
   const Target& target(int rank) const { return targets_[static_cast<size_t>(rank)]; }
   // May any rank ask another one to act on its memory?
   bool served() const { return served_; }
+  // Does a thread answer for each of them that sits in the host MPI?
+  bool stood_in_for() const { return stood_in_for_; }
   // MPI_WIN_BASE and its like; null for keys that are not of windows.
   const void* attribute(int keyval) const;
   // As MPI_Win_shared_query: the base is null where this rank's GPU does not reach it.
@@ -146,7 +148,7 @@ class Window {
   MPI_Win handle_ = MPI_WIN_NULL;
   MPI_Comm comm_ = MPI_COMM_NULL;  // our own
   int rank_ = 0, flavor_ = 0;
-  bool served_ = false;
+  bool served_ = false, stood_in_for_ = false;
   void* owned_ = nullptr;
   // As MPI_Win_get_attr tells them.
   void* base_ = nullptr;

@@ -316,3 +316,28 @@ RANK_TEST(rma_threads, M9_threads_take_a_lock_once, 2) {
     MUST(MPI_Barrier(MPI_COMM_WORLD));
   }
 }
+
+// Windows come and go in one thread while another calls collectives on another communicator.
+RANK_TEST(rma_threads, M9_windows_come_and_go_beside_collectives, 2) {
+  if (!threads) return skip("needs TEST_THREADS=1");
+  constexpr int rounds = 20, barriers = 60;
+  MPI_Comm of_windows;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &of_windows));
+  Memory memory(Place::device, 64);
+  std::atomic<bool> over = false;
+  std::thread windows([&] {
+    for (int i = 0; i < rounds; ++i) {
+      MPI_Win window;
+      MUST(MPI_Win_create(memory.data(), 64, 1, MPI_INFO_NULL, of_windows, &window));
+      MUST(MPI_Win_free(&window));
+    }
+    over = true;
+  });
+  for (int done = 0; !done;) {
+    for (int i = 0; i < barriers; ++i) MUST(MPI_Barrier(MPI_COMM_WORLD));
+    int mine = over;
+    MUST(MPI_Allreduce(&mine, &done, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
+  }
+  windows.join();
+  MUST(MPI_Comm_free(&of_windows));
+}
