@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "mpi/kept_arrays.h"
 #include "mpi/late_host.h"
+#include "mpi/window.h"
 
 namespace fairlead::mpi::fortran {
 namespace {
@@ -65,8 +66,8 @@ const Sentinels& sentinels() {
 
 constexpr int status_integers = sizeof(MPI_Status) / sizeof(Integer);
 
-// The function of the host MPI's Fortran; null where there is none. A module that was opened with its own copy of
-// the host MPI's Fortran, as Python does, has it outside the order of search that RTLD_NEXT walks.
+// The function of the host MPI's Fortran; null where there is none. A module that was opened with its own
+// copy of the host MPI's Fortran, as Python does, has it outside the order of search that RTLD_NEXT walks.
 void* find(const char* symbol) {
   void* next = dlsym(RTLD_NEXT, symbol);
   return next ? next : find_anywhere(symbol);
@@ -134,6 +135,29 @@ Statuses::~Statuses() {
 Logical::~Logical() {
   static const Integer is_true = ask_for_true();
   *place_ = flag_ ? is_true : 0;
+}
+
+bool tell_attribute(const Integer* win, const Integer* keyval, void* value, Integer* flag) {
+  if (!any_windows()) return false;
+  const std::shared_ptr<Window> window = find_window(Win::from(win));
+  if (!window) return false;
+#if defined(MPICH_VERSION)
+  const int in_c = *keyval - 1;
+#else
+  const int in_c = *keyval;
+#endif
+  const void* found = window->attribute(in_c);
+  if (!found && in_c != MPI_WIN_BASE) return false;
+  MPI_Aint number = 0;
+  if (in_c == MPI_WIN_BASE)
+    number = reinterpret_cast<MPI_Aint>(found);
+  else if (in_c == MPI_WIN_SIZE)
+    number = *static_cast<const MPI_Aint*>(found);
+  else
+    number = *static_cast<const int*>(found);
+  *static_cast<MPI_Aint*>(value) = number;
+  *Logical(flag) = 1;
+  return true;
 }
 
 const MPI_Datatype* kept_types(const Integer* types, void* buffer, const Integer* comm, Peers peers) {

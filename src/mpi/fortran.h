@@ -274,6 +274,9 @@ enum class Peers { ranks, destinations, sources };
 // MPI_IN_PLACE.
 const MPI_Datatype* kept_types(const Integer* types, void* buffer, const Integer* comm, Peers peers);
 
+// A predefined attribute of a window of ours; false where it is the host MPI's to tell.
+bool tell_attribute(const Integer* win, const Integer* keyval, void* value, Integer* flag);
+
 }  // namespace fairlead::mpi::fortran
 
 // The entry points of one MPI function; its body, which follows, has the parameters and `host`. The names are
@@ -287,24 +290,32 @@ const MPI_Datatype* kept_types(const Integer* types, void* buffer, const Integer
   }
 #define FAIRLEAD_BODY(body, parameters) \
   static void body([[maybe_unused]] HostEntry& host, FAIRLEAD_BARE parameters)
-#if defined(OPEN_MPI)
-#define FAIRLEAD_ALIAS(symbol, of, parameters) \
+#define FAIRLEAD_OTHER_NAME(symbol, of, parameters) \
   extern "C" FAIRLEAD_EXPORT void symbol parameters __attribute__((alias(#of)));
-#define FAIRLEAD_ALL_ENTRIES(name, lower, upper, parameters, arguments, stays)  \
-  FAIRLEAD_BODY(lower, parameters);                                             \
-  FAIRLEAD_ENTRY(mpi_##lower##_, name, lower, parameters, arguments, false)     \
-  FAIRLEAD_ALIAS(mpi_##lower##__, mpi_##lower##_, parameters)                   \
-  FAIRLEAD_ALIAS(mpi_##lower, mpi_##lower##_, parameters)                       \
-  FAIRLEAD_ALIAS(MPI_##upper, mpi_##lower##_, parameters)                       \
-  FAIRLEAD_ENTRY(mpi_##lower##_f08_, name, lower, parameters, arguments, stays) \
+#define FAIRLEAD_COMPILED_NAMES(stem, capitals, name, body, parameters, arguments) \
+  FAIRLEAD_ENTRY(stem##_, name, body, parameters, arguments, false)                \
+  FAIRLEAD_OTHER_NAME(stem##__, stem##_, parameters)                               \
+  FAIRLEAD_OTHER_NAME(stem, stem##_, parameters)                                   \
+  FAIRLEAD_OTHER_NAME(capitals, stem##_, parameters)
+#define FAIRLEAD_ALL_ENTRIES(name, lower, upper, parameters, arguments, stays)          \
+  FAIRLEAD_BODY(lower, parameters);                                                     \
+  FAIRLEAD_COMPILED_NAMES(mpi_##lower, MPI_##upper, name, lower, parameters, arguments) \
+  FAIRLEAD_ENTRY(mpi_##lower##_f08_, name, lower, parameters, arguments, stays)         \
   FAIRLEAD_BODY(lower, parameters)
+#define FAIRLEAD_ENTRIES_OF_EVERY_BINDING(name, lower, upper, parameters, arguments) \
+  FAIRLEAD_ALL_ENTRIES(name, lower, upper, parameters, arguments, false)
+#if defined(OPEN_MPI)
 #define FAIRLEAD_ENTRIES(name, lower, upper, parameters, arguments) \
   FAIRLEAD_ALL_ENTRIES(name, lower, upper, parameters, arguments, false)
 #define FAIRLEAD_ENTRIES_WITH_BUFFER(name, lower, upper, parameters, arguments) \
   FAIRLEAD_ALL_ENTRIES(name, lower, upper, parameters, arguments, f08_hands_over_descriptors())
+// The name behind the module mpi's interface that has a TYPE(C_PTR); the arguments are the same.
+#define FAIRLEAD_ENTRIES_FOR_C_PTR(name, lower, upper, parameters, arguments) \
+  FAIRLEAD_COMPILED_NAMES(mpi_##lower##_cptr, MPI_##upper##_CPTR, name, lower, parameters, arguments)
 #else
 #define FAIRLEAD_ENTRIES(name, lower, upper, parameters, arguments)             \
   FAIRLEAD_BODY(lower, parameters);                                             \
   FAIRLEAD_ENTRY(mpi_##lower##_f08_, name, lower, parameters, arguments, false) \
   FAIRLEAD_BODY(lower, parameters)
+#define FAIRLEAD_ENTRIES_FOR_C_PTR(name, lower, upper, parameters, arguments)
 #endif

@@ -432,6 +432,8 @@ ADDRESS_INTEGERS = ("MPI_Aint", "MPI_Count", "MPI_Offset")
 # Numbers that Fortran has in another form than C.
 FORTRAN_NUMBERS = {"flag": "Logical(flag)", "index": "Index(index)",
                    "array_of_indices": "Indices(array_of_indices, outcount)"}
+# What they tell is an address in C and a number in Fortran, which no host MPI's Fortran gets from a C function of ours.
+FORTRAN_ATTRIBUTES = ("Win_get_attr",)
 # These must be seen whether the job is watched or not.
 JOB_FUNCTIONS = ("Init", "Init_thread", "Finalize")
 FORTRAN_LACKS = dict.fromkeys(JOB_FUNCTIONS, ("argc", "argv"))
@@ -482,7 +484,12 @@ def fortran_entry(form):
     declarations = [*map(fortran_declaration, parameters), "Integer* ierror", *(f"size_t {name}" for name in lengths)]
     names = [*(p.name for p in parameters), "ierror", *lengths]
     host = f"host({', '.join(names)});"
-    if form.action == "accelerate":
+    if form.name in FORTRAN_ATTRIBUTES:
+        # Others are values of the program's, in a form that only the host MPI knows.
+        body = [f"CallRecord record(Function::{form.name});",
+                f"if (!watching() || !tell_attribute({', '.join(p.name for p in parameters)})) return {host}",
+                "report(ierror, MPI_SUCCESS);"]
+    elif form.action == "accelerate":
         values = ["nullptr" if p not in parameters else fortran_value(p, row) for p in row.parameters]
         body = [] if form.name in JOB_FUNCTIONS else [f"if (only_looks_on()) return {host}"]
         body.append(f"report(ierror, {fortran_calls(form)}({', '.join(values)}));")
@@ -500,10 +507,20 @@ def fortran_entry(form):
             body += [f"if (error.none()) {statement}" for statement in after]
         else:
             body.append(host)
-    macro = "FAIRLEAD_ENTRIES_WITH_BUFFER" if form.buffers() else "FAIRLEAD_ENTRIES"
-    head = wrap(f"{macro}({form.name}, {symbol}, {form.name.upper()}, ({', '.join(declarations)}),", " " * 17)
-    text = [head, wrap(f"                 ({', '.join(names)})) {{", " " * 17)]
-    return "\n".join(["", *text, *(wrap("  " + line, " " * 6) for line in body), "}"])
+    macro = ("FAIRLEAD_ENTRIES_WITH_BUFFER" if form.buffers() else
+             "FAIRLEAD_ENTRIES_OF_EVERY_BINDING" if form.name in FORTRAN_ATTRIBUTES else "FAIRLEAD_ENTRIES")
+    def head(macro, end):
+        opening = f"{macro}({form.name}, {symbol}, {form.name.upper()}, ({', '.join(declarations)}),"
+        return [wrap(opening, " " * 17), wrap(f"                 ({', '.join(names)})){end}", " " * 17)]
+
+    body = [wrap("  " + line, " " * 6) for line in body]
+    of_pointer = head("FAIRLEAD_ENTRIES_FOR_C_PTR", "") if tells_address(row) else []
+    return "\n".join(["", *head(macro, " {"), *body, "}", *of_pointer])
+
+
+def tells_address(row):
+    """Is it overloaded in the module mpi, for an address that is an integer or a TYPE(C_PTR)?"""
+    return any(p.name == "baseptr" for p in row.parameters)
 
 
 def has_fortran_entry(form):
@@ -513,7 +530,8 @@ def has_fortran_entry(form):
 def fortran_symbols(form):
     """The names of its entry points: of mpif.h and mpi as compilers make them, and that of mpi_f08."""
     lower = f"mpi_{form.name.lower()}"
-    return [f"{lower}_", f"{lower}__", lower, lower.upper(), f"{lower}_f08_"]
+    stems = [lower, f"{lower}_cptr"] if tells_address(form.row) else [lower]
+    return [*(name for stem in stems for name in (f"{stem}_", f"{stem}__", stem, stem.upper())), f"{lower}_f08_"]
 
 
 def fortran(forms):

@@ -25,7 +25,9 @@ def fortran_symbols(library, forms):
     if "-openmpi" in library:
         return {symbol for form in entries for symbol in generate.fortran_symbols(form)}
     if "-mpich" in library:
-        return {generate.fortran_symbols(form)[-1] for form in entries if not form.buffers()}
+        of_every_binding = {symbol for form in entries if form.name in generate.FORTRAN_ATTRIBUTES
+                            for symbol in generate.fortran_symbols(form)}
+        return of_every_binding | {generate.fortran_symbols(form)[-1] for form in entries if not form.buffers()}
     return set()
 
 

@@ -788,6 +788,9 @@ FAIRLEAD_ENTRIES(Win_allocate, win_allocate, WIN_ALLOCATE, (MPI_Aint* size, Inte
   report(ierror, MPI_Win_allocate(*size, *disp_unit, Info::from(info), Comm::from(comm), baseptr,
       MadeWin(win)));
 }
+FAIRLEAD_ENTRIES_FOR_C_PTR(Win_allocate, win_allocate, WIN_ALLOCATE, (MPI_Aint* size, Integer* disp_unit,
+                 Integer* info, Integer* comm, void* baseptr, Integer* win, Integer* ierror),
+                 (size, disp_unit, info, comm, baseptr, win, ierror))
 
 FAIRLEAD_ENTRIES(Win_allocate_shared, win_allocate_shared, WIN_ALLOCATE_SHARED, (MPI_Aint* size,
                  Integer* disp_unit, Integer* info, Integer* comm, void* baseptr, Integer* win,
@@ -797,6 +800,20 @@ FAIRLEAD_ENTRIES(Win_allocate_shared, win_allocate_shared, WIN_ALLOCATE_SHARED, 
   report(ierror, MPI_Win_allocate_shared(*size, *disp_unit, Info::from(info), Comm::from(comm), baseptr,
       MadeWin(win)));
 }
+FAIRLEAD_ENTRIES_FOR_C_PTR(Win_allocate_shared, win_allocate_shared, WIN_ALLOCATE_SHARED, (MPI_Aint* size,
+                 Integer* disp_unit, Integer* info, Integer* comm, void* baseptr, Integer* win,
+                 Integer* ierror),
+                 (size, disp_unit, info, comm, baseptr, win, ierror))
+
+FAIRLEAD_ENTRIES(Win_shared_query, win_shared_query, WIN_SHARED_QUERY, (Integer* win, Integer* rank,
+                 MPI_Aint* size, Integer* disp_unit, void* baseptr, Integer* ierror),
+                 (win, rank, size, disp_unit, baseptr, ierror)) {
+  if (only_looks_on()) return host(win, rank, size, disp_unit, baseptr, ierror);
+  report(ierror, MPI_Win_shared_query(Win::from(win), *rank, size, disp_unit, baseptr));
+}
+FAIRLEAD_ENTRIES_FOR_C_PTR(Win_shared_query, win_shared_query, WIN_SHARED_QUERY, (Integer* win, Integer* rank,
+                 MPI_Aint* size, Integer* disp_unit, void* baseptr, Integer* ierror),
+                 (win, rank, size, disp_unit, baseptr, ierror))
 
 FAIRLEAD_ENTRIES(Win_create_dynamic, win_create_dynamic, WIN_CREATE_DYNAMIC, (Integer* info, Integer* comm,
                  Integer* win, Integer* ierror),
@@ -809,6 +826,15 @@ FAIRLEAD_ENTRIES(Win_free, win_free, WIN_FREE, (Integer* win, Integer* ierror),
                  (win, ierror)) {
   if (only_looks_on()) return host(win, ierror);
   report(ierror, MPI_Win_free(Changed<Win>(win)));
+}
+
+FAIRLEAD_ENTRIES_OF_EVERY_BINDING(Win_get_attr, win_get_attr, WIN_GET_ATTR, (Integer* win,
+                 Integer* win_keyval, void* attribute_val, Integer* flag, Integer* ierror),
+                 (win, win_keyval, attribute_val, flag, ierror)) {
+  CallRecord record(Function::Win_get_attr);
+  if (!watching() || !tell_attribute(win, win_keyval, attribute_val, flag)) return host(win, win_keyval,
+      attribute_val, flag, ierror);
+  report(ierror, MPI_SUCCESS);
 }
 
 FAIRLEAD_ENTRIES(Win_set_info, win_set_info, WIN_SET_INFO, (Integer* win, Integer* info, Integer* ierror),

@@ -12,6 +12,8 @@
 #define A_MESSAGE type(MPI_Message)
 #define AN_OP type(MPI_Op)
 #define A_REQUEST type(MPI_Request)
+#define A_WIN type(MPI_Win)
+#define AN_INFO type(MPI_Info)
 #define A_STATUS type(MPI_Status) :: status
 #define STATUSES(n) type(MPI_Status) :: statuses(n)
 #define FIELD(name) status%name
@@ -30,6 +32,8 @@
 #define A_MESSAGE integer
 #define AN_OP integer
 #define A_REQUEST integer
+#define A_WIN integer
+#define AN_INFO integer
 #define A_STATUS integer :: status(MPI_STATUS_SIZE)
 #define STATUSES(n) integer :: statuses(MPI_STATUS_SIZE, n)
 #define FIELD(name) status(name)
