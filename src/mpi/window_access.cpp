@@ -2,21 +2,19 @@
 
 #include "mpi/window_access.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "base/log.h"
-#include "base/patience.h"
 #include "mpi/error_handler.h"
 #include "mpi/network.h"
 #include "mpi/reduction_types.h"
 #include "mpi/request.h"
 #include "mpi/stream_check.h"
 #include "mpi/type_origin.h"
+#include "rma/vigil.h"
 
 namespace fairlead::mpi {
 
@@ -109,19 +107,10 @@ bool combination_of(MPI_Op op, MPI_Datatype element, Combination* combination) {
 
 bool take_ownership(rma::Ownership& ownership) {
   const uint64_t me = static_cast<uint64_t>(getpid());
-  Patience patience;
+  rma::Vigil vigil;
   for (Backoff backoff; !ownership.take(me); backoff.pause()) {
+    if (vigil.holder_died(ownership)) return false;
     engine().progress();
-    if (!patience.is_over()) continue;
-    const uint64_t holder = ownership.holder();
-    if (holder == 0) continue;
-    log_line(LogLevel::warn,
-             "an accumulate still waits for process %llu, which accumulates into the same target",
-             static_cast<unsigned long long>(holder));
-    if (kill(static_cast<pid_t>(holder), 0) == 0 || errno != ESRCH) continue;
-    log_line(LogLevel::error, "process %llu died while it accumulated",
-             static_cast<unsigned long long>(holder));
-    return false;
   }
   return true;
 }

@@ -173,7 +173,12 @@ bool WindowService::serve_access(const Receiving& received) {
     error = rma::transfer_now(result, 0, target, header.at, header.bytes);
   } else {
     rma::Ownership& ownership = window_.words(window_.rank())->ownership;
-    if (!ownership.take(static_cast<uint64_t>(getpid()))) return false;
+    if (!ownership.take(static_cast<uint64_t>(getpid()))) {
+      if (!vigil_.holder_died(ownership)) return false;
+      answer(received.source, header.id, Outcome::failed);
+      return true;
+    }
+    vigil_ = {};
     if (header.kind == Request::compare_and_swap) {
       error = rma::compare_and_swap(target, received.message.payload() + header.bytes,
                                     received.message.payload(), result.address());

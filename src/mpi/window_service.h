@@ -12,6 +12,7 @@
 #include <map>
 
 #include "mpi/host_mpi.h"
+#include "rma/vigil.h"
 #include "rma/wire.h"
 
 namespace fairlead::mpi {
@@ -70,6 +71,7 @@ class WindowService {
   std::list<Sending> sending_;
   std::deque<Receiving> received_;
   std::list<WaitingLock> waiting_;
+  rma::Vigil vigil_;  // for whoever accumulates here
 };
 
 }  // namespace fairlead::mpi

@@ -3,12 +3,17 @@
 // The parts of one-sided communication that know no MPI: the lock of a target, and requests as they travel.
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <numeric>
 #include <random>
 #include <thread>
 
 #include "rma/locks.h"
+#include "rma/vigil.h"
 #include "rma/wire.h"
 
 using namespace fairlead;
@@ -79,6 +84,34 @@ TEST(Ownership, has_one_holder) {
 }
 
 // Whatever range of whatever layout is asked for, the target finds the same bytes.
+// The word lies in memory that processes share, and is given back by nobody.
+TEST(Ownership, of_a_dead_process_is_found_out) {
+  void* shared =
+      mmap(nullptr, sizeof(rma::Ownership), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto& ownership = *static_cast<rma::Ownership*>(shared);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t holder = fork();
+  if (holder == 0) {
+    ownership.take(static_cast<uint64_t>(getpid()));
+    char told;
+    close(ends[1]);
+    _exit(read(ends[0], &told, 1) < 0);
+  }
+  close(ends[0]);
+  while (ownership.holder() == 0) std::this_thread::yield();
+  rma::Vigil vigil;
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(1200))
+    ASSERT_FALSE(vigil.holder_died(ownership)) << "it lives";
+  close(ends[1]);
+  ASSERT_EQ(waitpid(holder, nullptr, 0), holder);
+  while (!vigil.holder_died(ownership)) std::this_thread::yield();
+  EXPECT_FALSE(ownership.take(1)) << "what it has changed is unknown";
+  munmap(shared, sizeof(rma::Ownership));
+}
+
 TEST(Requests, name_the_bytes_of_any_range_of_a_layout) {
   std::vector<unsigned char> window(20000);
   std::iota(window.begin(), window.end(), 0);
