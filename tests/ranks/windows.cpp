@@ -173,8 +173,10 @@ RANK_TEST(windows, accesses_outside_of_epochs_are_errors, 2) {
 }
 
 RANK_TEST(windows, many_live_at_once_on_one_allocation, 2) {
+#ifndef OPEN_MPI
   // MPICH 4.0 itself changes the first of them only.
   if (host_oracle) return;
+#endif
   Memory memory(Place::device, 8000);
   std::vector<MPI_Win> all(8);
   for (size_t i = 0; i < all.size(); ++i)
