@@ -51,10 +51,13 @@ void enter_registry(const std::shared_ptr<Window>& window) {
   registry().served.push_back(window);
 }
 
+// The window that this thread frees: functions of the program that delete its attributes may ask for it
+// still.
+constinit thread_local Window* being_freed = nullptr;
+
 void leave_registry(const Window& window) {
   std::scoped_lock lock(engine().mutex(), registry().mutex);
   registry().windows.erase(window.handle());
-  --detail::windows_open;
   if (!window.served()) return;
   engine().keep_busy(-1);
   note_served_window(-1);
@@ -73,6 +76,7 @@ int poll_host(const Start& start) {
 }  // namespace
 
 std::shared_ptr<Window> find_window(MPI_Win win) {
+  if (being_freed && being_freed->handle() == win) return being_freed->shared_from_this();
   std::lock_guard lock(registry().mutex);
   auto found = registry().windows.find(win);
   return found == registry().windows.end() ? nullptr : found->second;
@@ -268,10 +272,16 @@ int Window::free(MPI_Win* win) {
   }
   // Nobody reaches our memory any more.
   barrier();
+  int freed = MPI_SUCCESS;
+  {
+    Parked parked;
+    real.Comm_free(&comm_);
+    being_freed = this;
+    freed = real.Win_free(&handle_);
+    being_freed = nullptr;
+    --detail::windows_open;
+  }
   if (owned_) device::runtime()->free(owned_);
-  Parked parked;
-  real.Comm_free(&comm_);
-  const int freed = real.Win_free(&handle_);
   *win = MPI_WIN_NULL;
   return result == MPI_SUCCESS ? freed : result;
 }

@@ -45,7 +45,7 @@ struct Target {
   int32_t pid = 0, words_fd = -1;
 };
 
-class Window {
+class Window : public std::enable_shared_from_this<Window> {
  public:
   ~Window();
 

@@ -65,6 +65,28 @@ RANK_TEST(windows, tell_what_they_are_made_of, 1) {
   }
 }
 
+// The program's functions that delete attributes are called while the window is.
+RANK_TEST(windows, tell_where_they_are_while_they_are_freed, 1) {
+  static void* told;
+  const auto ask = [](MPI_Win window, int, void*, void*) {
+    told = base_of(window);
+    return MPI_SUCCESS;
+  };
+  int keyval;
+  MUST(MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, ask, &keyval, nullptr));
+  for (Place place : host_and_device) {
+    void* base = nullptr;
+    {
+      Exposed exposed(place, 4096);
+      base = exposed.memory().data();
+      MUST(MPI_Win_set_attr(exposed, keyval, nullptr));
+      told = nullptr;
+    }
+    EXPECT(told == base, "%s: %p, not %p", to_string(place), told, base);
+  }
+  MUST(MPI_Win_free_keyval(&keyval));
+}
+
 RANK_TEST(windows, put_and_get_between_all_places, 1) {
   constexpr size_t sizes[] = {1, 4096, 100001}, largest = 100001;
   for (Place target : all_places) {
