@@ -408,7 +408,7 @@ int Window::start(const std::shared_ptr<Access>& access) {
   std::lock_guard lock(engine().mutex());
   if (direct) access->start(memory, pending_.empty());
   if (direct && access->over() && access->error() == MPI_SUCCESS) return MPI_SUCCESS;
-  pending_.push_back(access);
+  pending_.push_back({++started_accesses_, access});
   // Who posts many accesses would leave the GPU idle until the first wait.
   constexpr size_t together = 8;
   if (!direct) access->serve();
@@ -423,10 +423,10 @@ void Window::advance() {
   // Of accesses to one target none overtakes another, so that accumulates keep their order.
   std::vector<int> behind;
   for (auto entry = pending_.begin(); entry != pending_.end();) {
-    Access& access = **entry;
+    Access& access = *entry->access;
     if (access.served()) {
       const bool blocked = std::find(behind.begin(), behind.end(), access.target()) != behind.end();
-      if (blocked || !access.ask(*service_, *entry)) behind.push_back(access.target());
+      if (blocked || !access.ask(*service_, entry->access)) behind.push_back(access.target());
     } else {
       access.advance();
     }
@@ -440,17 +440,24 @@ void Window::advance() {
   if (service_) service_->advance();
 }
 
-bool Window::any_pending(int target) const {
-  return std::any_of(pending_.begin(), pending_.end(),
-                     [&](const auto& access) { return target < 0 || access->target() == target; });
+bool Window::any_pending(int target, uint64_t up_to) const {
+  return std::any_of(pending_.begin(), pending_.end(), [&](const Pending& one) {
+    return one.number <= up_to && (target < 0 || one.access->target() == target);
+  });
 }
 
 int Window::complete(int target) {
   int error = MPI_SUCCESS;
   device::start_enqueued();
+  // Other threads may start more meanwhile.
+  uint64_t last = 0;
+  {
+    std::lock_guard lock(engine().mutex());
+    last = started_accesses_;
+  }
   poll_until("accesses to memory", target, [&] {
     advance();
-    if (any_pending(target)) return false;
+    if (any_pending(target, last)) return false;
     error = std::exchange(error_, MPI_SUCCESS);
     return true;
   });

@@ -141,7 +141,7 @@ class Window : public std::enable_shared_from_this<Window> {
   void release(int target, bool exclusive);
   void ask_and_wait(int target, rma::Request kind, bool exclusive);
   std::vector<int> members_of(MPI_Group group) const;
-  bool any_pending(int target) const;
+  bool any_pending(int target, uint64_t up_to) const;
   int barrier();
   void complain(const char* what, int whom) const;
 
@@ -168,7 +168,12 @@ class Window : public std::enable_shared_from_this<Window> {
   AttachedRegions attached_;
 
   std::optional<WindowService> service_;
-  std::list<std::shared_ptr<Access>> pending_;
+  struct Pending {
+    uint64_t number;  // in the order of their starts
+    std::shared_ptr<Access> access;
+  };
+  std::list<Pending> pending_;
+  uint64_t started_accesses_ = 0;
   int error_ = MPI_SUCCESS;  // of an access that is over
 
   struct Locked {
