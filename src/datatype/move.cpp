@@ -67,6 +67,13 @@ void* at_offset(const View& view, int64_t offset) {
                                  static_cast<uintptr_t>(offset));
 }
 
+// One copy of a rectangle stays in one allocation; blocks may lie in several.
+bool in_one_allocation(void* first, const View::Rows& rows) {
+  const device::Allocation memory = device::classify(first);
+  const uint64_t left = memory.base + memory.size - reinterpret_cast<uintptr_t>(first);
+  return memory.kind == device::MemoryKind::device && (rows.rows - 1) * rows.pitch + rows.width <= left;
+}
+
 // Calls start(copy, address of blocks, their rows, offset in the range) for all blocks of the range.
 template <class Start>
 Error by_blocks(const View& view, uint64_t at, uint64_t bytes, const Start& start) {
@@ -75,6 +82,7 @@ Error by_blocks(const View& view, uint64_t at, uint64_t bytes, const Start& star
     std::deque<device::Copy> copies;
     while (done < bytes && copies.size() < together) {
       View::Rows rows = view.rows_at(at + done);
+      if (rows.rows > 1 && !in_one_allocation(at_offset(view, rows.offset), rows)) rows.rows = 1;
       rows.width = std::min(rows.width, bytes - done);
       rows.rows = std::min(rows.rows, (bytes - done) / rows.width);
       if (Error error = start(copies.emplace_back(), at_offset(view, rows.offset), rows, done);
