@@ -14,6 +14,7 @@
 #pragma weak PMPI_Comm_call_errhandler
 #pragma weak PMPI_Comm_create_keyval
 #pragma weak PMPI_Comm_delete_attr
+#pragma weak PMPI_Comm_free
 #pragma weak PMPI_Comm_free_keyval
 #pragma weak PMPI_Comm_get_attr
 #pragma weak PMPI_Comm_get_errhandler
@@ -51,6 +52,7 @@
 #pragma weak PMPI_Topo_test
 #pragma weak PMPI_Type_commit
 #pragma weak PMPI_Type_contiguous
+#pragma weak PMPI_Type_create_hindexed
 #pragma weak PMPI_Type_create_keyval
 #pragma weak PMPI_Type_free
 #pragma weak PMPI_Type_free_keyval
@@ -63,6 +65,7 @@
 #pragma weak PMPI_Type_size
 #pragma weak PMPI_Type_size_x
 #pragma weak PMPI_Win_call_errhandler
+#pragma weak PMPI_Win_get_errhandler
 
 // Open MPI's handles are addresses of its data, and converted by functions.
 #if defined(OPEN_MPI)

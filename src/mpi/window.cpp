@@ -226,7 +226,7 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
   const auto all_say = [&](int mine) {
     int all = 0;
     poll_host([&](MPI_Request* request) {
-      return real.Iallreduce(&mine, &all, 1, MPI_INT, MPI_LAND, window->comm_, request);
+      return real.Iallreduce(&mine, &all, 1, MPI_INT, MPI_MIN, window->comm_, request);
     });
     return all != 0;
   };

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that an interposition library exports what the manifest says, and nothing else.
+"""Proves that an interposition library exports what the manifest says, and nothing else, and that it needs nothing of
+the MPI to be loaded.
 
 usage: manifest_test.py LIBRARY
 """
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +15,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src/mpi"))
 import generate  # noqa: E402
 
 
-def exported_symbols(library):
-    listing = subprocess.run(["nm", "-D", "--defined-only", "--format=posix", library],
+def dynamic_symbols(library, which):
+    """Pairs of name and type, as nm tells them."""
+    listing = subprocess.run(["nm", "-D", which, "--format=posix", library],
                              check=True, capture_output=True, text=True).stdout
-    return {line.split()[0] for line in listing.splitlines()}
+    return {tuple(line.split()[:2]) for line in listing.splitlines()}
+
+
+def exported_symbols(library):
+    return {name for name, _ in dynamic_symbols(library, "--defined-only")}
+
+
+def needed_of_mpi(library):
+    """LD_PRELOAD puts the library into processes without an MPI, too."""
+    return sorted(name for name, kind in dynamic_symbols(library, "--undefined-only")
+                  if kind == "U" and re.match("P?MPI|ompi_|mpi_", name))
 
 
 def fortran_symbols(library, forms):
@@ -52,9 +65,10 @@ def main():
         return 2
     symbols = exported_symbols(sys.argv[1])
     found = list(differences(Path(sys.argv[1]).name, symbols, generate.read_manifest(generate.MANIFEST)))
+    found += [f"not weak (src/mpi/host_mpi.h): {name}" for name in needed_of_mpi(sys.argv[1])]
     for line in found:
         print(line)
-    print(f"{len(symbols)} symbols, {len(found)} differences")
+    print(f"{len(symbols)} symbols, {len(found)} mistakes")
     return 1 if found else 0
 
 
