@@ -115,8 +115,7 @@ void detail::gather_members(MPI_Comm comm) {
   if (known && size > 1) poll_host([&](MPI_Request* request) { return real.Ibarrier(comm, request); });
 }
 
-// ---- Creation
-// ----------------------------------------------------------------------------------------------
+// ---- Creation ----------------------------------------------------------------------------------------
 
 namespace {
 
@@ -327,8 +326,7 @@ int Window::raise(int code, const std::string& about) const {
   return raise_window_error(handle_, code, about);
 }
 
-// ---- Dynamic windows
-// -----------------------------------------------------------------------------------------
+// ---- Dynamic windows ---------------------------------------------------------------------------------
 
 int Window::attach(void* base, MPI_Aint size) {
   std::lock_guard lock(engine().mutex());
@@ -342,8 +340,7 @@ int Window::detach(const void* base) {
   return MPI_SUCCESS;
 }
 
-// ---- Targets
-// -------------------------------------------------------------------------------------------------
+// ---- Targets -----------------------------------------------------------------------------------------
 
 rma::TargetWords* Window::words(int target) {
   if (node_ranks_[static_cast<size_t>(target)] < 0) return target == rank_ ? own_words_.data() : nullptr;
@@ -379,8 +376,7 @@ bool Window::reach(int target, int device, char** address, int* reached_by) {
   return true;
 }
 
-// ---- Accesses
-// ------------------------------------------------------------------------------------------------
+// ---- Accesses ----------------------------------------------------------------------------------------
 
 int Window::start(const std::shared_ptr<Access>& access) {
   const int target = access->target();

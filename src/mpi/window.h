@@ -94,15 +94,15 @@ class Window : public std::enable_shared_from_this<Window> {
   int complete(int target);
 
   // ---- Epochs: window_epoch.cpp --------------------------------------------------------------------
-  int fence(int assert);
-  int post(MPI_Group group, int assert);
-  int start(MPI_Group group, int assert);
+  int fence(int assertion);
+  int post(MPI_Group group, int assertion);
+  int start(MPI_Group group, int assertion);
   int end_access();
   int wait_exposure();
   int test_exposure(int* flag);
-  int lock(int target, bool exclusive, int assert);
+  int lock(int target, bool exclusive, int assertion);
   int unlock(int target);
-  int lock_all(int assert);
+  int lock_all(int assertion);
   int unlock_all();
   int flush(int target);  // -1: all
 

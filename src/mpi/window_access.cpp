@@ -115,8 +115,7 @@ bool take_ownership(rma::Ownership& ownership) {
   return true;
 }
 
-// ---- Accesses
-// ----------------------------------------------------------------------------------------------
+// ---- Accesses ----------------------------------------------------------------------------------------
 
 namespace {
 
@@ -272,8 +271,7 @@ void Access::accumulate(const rma::Buffer& target, rma::Ownership& ownership) {
   end();
 }
 
-// ---- Served
-// ------------------------------------------------------------------------------------------------
+// ---- Served ------------------------------------------------------------------------------------------
 
 rma::Header Access::header() const {
   rma::Header header;
@@ -327,8 +325,7 @@ void Access::take_answer(const rma::Message& answer, uint64_t at, uint64_t bytes
   if (answered_ == bytes_) end();
 }
 
-// ---- The calls
-// ---------------------------------------------------------------------------------------------
+// ---- The calls ---------------------------------------------------------------------------------------
 
 std::string in_words(const AccessCall& call) {
   const bool has_bytes = call.target_count >= 0 && call.target_datatype != MPI_DATATYPE_NULL;

@@ -139,8 +139,7 @@ int synchronize(MPI_Win win, int target, const Ours& ours, const Host& host) {
 
 using namespace fairlead::mpi;
 
-// ---- Windows
-// -------------------------------------------------------------------------------------------------
+// ---- Windows -----------------------------------------------------------------------------------------
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_create(void* base, MPI_Aint size, int disp_unit, MPI_Info info,
                                               MPI_Comm comm, MPI_Win* win) {
@@ -258,8 +257,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_get_attr(MPI_Win win, int win_keyval, voi
   return real.Win_get_attr(win, win_keyval, attribute_val, flag);
 }
 
-// ---- Epochs
-// --------------------------------------------------------------------------------------------------
+// ---- Epochs ------------------------------------------------------------------------------------------
 
 extern "C" FAIRLEAD_EXPORT int MPI_Win_fence(int assert, MPI_Win win) {
   CallRecord record(Function::Win_fence);

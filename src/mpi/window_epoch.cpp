@@ -41,19 +41,17 @@ int Window::may_access(int target) {
   return MPI_SUCCESS;
 }
 
-// ---- Fences
-// --------------------------------------------------------------------------------------------------
+// ---- Fences ------------------------------------------------------------------------------------------
 
-int Window::fence(int assert) {
+int Window::fence(int assertion) {
   const int error = complete(-1);
   const int result = barrier();
   std::lock_guard lock(engine().mutex());
-  fenced_ = !(assert& MPI_MODE_NOSUCCEED);
+  fenced_ = !(assertion & MPI_MODE_NOSUCCEED);
   return error == MPI_SUCCESS ? result : error;
 }
 
-// ---- Groups
-// --------------------------------------------------------------------------------------------------
+// ---- Groups ------------------------------------------------------------------------------------------
 
 std::vector<int> Window::members_of(MPI_Group group) const {
   int size = 0;
@@ -67,27 +65,27 @@ std::vector<int> Window::members_of(MPI_Group group) const {
   return members;
 }
 
-int Window::post(MPI_Group group, int assert) {
+int Window::post(MPI_Group group, int assertion) {
   const std::vector<int> origins = members_of(group);
   std::lock_guard lock(engine().mutex());
   if (exposed_) return MPI_ERR_RMA_SYNC;
   exposed_.emplace();
   for (int origin : origins) {
-    if (!(assert& MPI_MODE_NOCHECK))
+    if (!(assertion & MPI_MODE_NOCHECK))
       real.Isend(nullptr, 0, MPI_BYTE, origin, tag_post, comm_, &exposed_->emplace_back());
     real.Irecv(nullptr, 0, MPI_BYTE, origin, tag_complete, comm_, &exposed_->emplace_back());
   }
   return MPI_SUCCESS;
 }
 
-int Window::start(MPI_Group group, int assert) {
+int Window::start(MPI_Group group, int assertion) {
   const std::vector<int> targets = members_of(group);
   std::lock_guard lock(engine().mutex());
   if (started_ || locked_all_ || !locked_.empty()) return MPI_ERR_RMA_SYNC;
   started_.emplace();
   for (int target : targets) {
     MPI_Request& posted = (*started_)[target] = MPI_REQUEST_NULL;
-    if (!(assert& MPI_MODE_NOCHECK)) real.Irecv(nullptr, 0, MPI_BYTE, target, tag_post, comm_, &posted);
+    if (!(assertion & MPI_MODE_NOCHECK)) real.Irecv(nullptr, 0, MPI_BYTE, target, tag_post, comm_, &posted);
   }
   return MPI_SUCCESS;
 }
@@ -132,8 +130,7 @@ int Window::wait_exposure() {
   return result;
 }
 
-// ---- Locks
-// ---------------------------------------------------------------------------------------------------
+// ---- Locks -------------------------------------------------------------------------------------------
 
 void Window::acquire(int target, bool exclusive) {
   if (rma::TargetWords* shared = words(target)) {
@@ -180,13 +177,13 @@ void Window::ask_and_wait(int target, rma::Request kind, bool exclusive) {
   });
 }
 
-int Window::lock(int target, bool exclusive, int assert) {
+int Window::lock(int target, bool exclusive, int assertion) {
   if (target == MPI_PROC_NULL) return MPI_SUCCESS;
   if (target < 0 || target >= size()) return MPI_ERR_RANK;
   {
     std::lock_guard lock(engine().mutex());
     if (locked_.contains(target) || locked_all_ || started_) return MPI_ERR_RMA_SYNC;
-    if (assert & MPI_MODE_NOCHECK) {
+    if (assertion & MPI_MODE_NOCHECK) {
       locked_[target] = {exclusive, false};
       return MPI_SUCCESS;
     }
@@ -212,12 +209,12 @@ int Window::unlock(int target) {
 }
 
 // The locks of other targets are taken when they are needed.
-int Window::lock_all(int assert) {
+int Window::lock_all(int assertion) {
   {
     std::lock_guard lock(engine().mutex());
     if (locked_all_ || !locked_.empty() || started_) return MPI_ERR_RMA_SYNC;
     locked_all_ = true;
-    locked_all_unchecked_ = assert& MPI_MODE_NOCHECK;
+    locked_all_unchecked_ = assertion & MPI_MODE_NOCHECK;
     if (locked_all_unchecked_) return MPI_SUCCESS;
   }
   // The program may load and store its own window from now on.

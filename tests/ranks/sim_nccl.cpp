@@ -364,8 +364,7 @@ int start_group() {
   });
 }
 
-// ---- Collectives
-// --------------------------------------------------------------------------------------------
+// ---- Collectives -------------------------------------------------------------------------------------
 
 // What a rank sends to each, how much it receives from each, and what it makes of that.
 struct Collective {
