@@ -401,7 +401,17 @@ int Window::start(const std::shared_ptr<Access>& access) {
     access->accumulate(memory, words(target)->ownership);
     return access->in_request() ? MPI_SUCCESS : access->error();
   }
-  std::lock_guard lock(engine().mutex());
+  // Each costs all others time in each round.
+  constexpr size_t at_once = 1024;
+  std::unique_lock lock(engine().mutex());
+  while (pending_.size() >= at_once) {
+    lock.unlock();
+    poll_until("an end of earlier accesses", -1, [&] {
+      advance();
+      return pending_.size() < at_once;
+    });
+    lock.lock();
+  }
   if (direct) access->start(memory, pending_.empty());
   if (direct && access->over() && access->error() == MPI_SUCCESS) return MPI_SUCCESS;
   pending_.push_back({++started_accesses_, access});

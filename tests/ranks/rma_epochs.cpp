@@ -54,6 +54,23 @@ RANK_TEST(rma_epochs, post_start_complete_wait, 2) {
   MUST(MPI_Group_free(&group));
 }
 
+// More than may be under way at once.
+RANK_TEST(rma_epochs, many_accesses_of_one_epoch, 2) {
+  constexpr int count = 3000;
+  Exposed exposed(Place::device, count * sizeof(int), sizeof(int));
+  std::vector<int> values(count);
+  for (int i = 0; i < count; ++i) values[static_cast<size_t>(i)] = 10 * i + rank;
+  const Memory mine = memory_of(Place::device, values);
+  const int* first = static_cast<const int*>(static_cast<void*>(mine));
+  MUST(MPI_Win_fence(0, exposed));
+  for (int i = 0; i < count; ++i) MUST(MPI_Put(first + i, 1, MPI_INT, next(), i, 1, MPI_INT, exposed));
+  MUST(MPI_Win_fence(0, exposed));
+  const std::vector<int> found = exposed.values<int>();
+  for (int i = 0; i < count; ++i)
+    EXPECT(found[static_cast<size_t>(i)] == 10 * i + (rank + size - 1) % size, "place %d holds %d", i,
+           found[static_cast<size_t>(i)]);
+}
+
 // The first access of an epoch waits for the post, and MPI_Win_wait for the completion.
 RANK_TEST(rma_epochs, a_late_post_is_waited_for, 2) {
   Exposed exposed(Place::device, 4096);
