@@ -96,8 +96,6 @@ Error by_blocks(const View& view, uint64_t at, uint64_t bytes, const Start& star
   return Error::none;
 }
 
-}  // namespace
-
 // A range of both sides as rows of one length; no rows: it is none.
 struct Rectangle {
   uint64_t width = 0, rows = 0;
@@ -117,6 +115,8 @@ Rectangle rectangle_of(const View& to, uint64_t to_at, const View& from, uint64_
   if (!whole) made.rows = 0;
   return made;
 }
+
+}  // namespace
 
 bool Move::possible(int device) {
   return kernels::moves_run_on(device);
@@ -170,6 +170,13 @@ Error Move::wait() {
   Error error;
   while ((error = waits_ ? poll() : run_.poll()) == Error::not_ready) __builtin_ia32_pause();
   return error == Error::none ? copy_.wait() : error;
+}
+
+Error move_now(int device, const View& to, uint64_t to_at, const View& from, uint64_t from_at,
+               uint64_t bytes) {
+  Move move;
+  Error error = move.start(device, to, to_at, from, from_at, bytes);
+  return error == Error::none ? move.wait() : error;
 }
 
 Error copy_out(int device, void* to, const View& from, uint64_t from_at, uint64_t bytes) {

@@ -39,8 +39,11 @@ class Move {
   kernels::KernelRun run_;
 };
 
-// Moves that are waited for, between device memory and host memory of any kind: by kernels, through
-// page-locked memory, or, where there are none of either, by one copy for each block.
+// A move that is waited for.
+device::Error move_now(int device, const View& to, uint64_t to_at, const View& from, uint64_t from_at,
+                       uint64_t bytes);
+// The same between device memory and host memory of any kind: by kernels, through page-locked memory, or,
+// where there are none of either, by one copy for each block.
 device::Error copy_out(int device, void* to, const View& from, uint64_t from_at, uint64_t bytes);
 device::Error copy_in(int device, const View& to, uint64_t to_at, const void* from, uint64_t bytes);
 // By one copy for each block: it may lie in memory that no kernel of one device reaches as a whole.

@@ -99,9 +99,7 @@ class Packed {
   uint64_t bytes() const { return static_cast<uint64_t>(layout_.bytes); }
   datatype::View packed() const { return {copy_->data(), bytes()}; }
   bool move(const datatype::View& to, const datatype::View& from) const {
-    datatype::Move move;
-    return move.start(device_, to, 0, from, 0, bytes()) == device::Error::none &&
-           move.wait() == device::Error::none;
+    return datatype::move_now(device_, to, 0, from, 0, bytes()) == device::Error::none;
   }
 
   void* address_;

@@ -37,10 +37,6 @@ std::string words_of(int code) {
   return words.substr(0, words.find(", error stack:"));  // MPICH's, of its own functions
 }
 
-}  // namespace
-
-namespace {
-
 void tell(bool fatal, int code, const std::string& about) {
   const LogLevel level = fatal ? LogLevel::error : LogLevel::info;
   if (log_enabled(level))

@@ -83,12 +83,9 @@ bool into(void* to, int device, const void* from, uint64_t bytes) {
 
 bool pack_now(const Elements& elements, char* packed, int packed_on) {
   if (elements.bytes() == 0) return true;
-  if (elements.view() && packed_on == elements.device()) {
-    datatype::Move move;
-    return move.start(packed_on, {packed, elements.bytes()}, 0, *elements.view(), 0, elements.bytes()) ==
-               Error::none &&
-           move.wait() == Error::none;
-  }
+  if (elements.view() && packed_on == elements.device())
+    return datatype::move_now(packed_on, {packed, elements.bytes()}, 0, *elements.view(), 0,
+                              elements.bytes()) == Error::none;
   if (packed_on < 0) return elements.pack(packed);
   HostBuffer between(elements.bytes());
   return between.data() && elements.pack(between.data()) &&
@@ -97,12 +94,9 @@ bool pack_now(const Elements& elements, char* packed, int packed_on) {
 
 bool unpack_now(const Elements& elements, const char* packed, int packed_on) {
   if (elements.bytes() == 0) return true;
-  if (elements.view() && packed_on == elements.device()) {
-    datatype::Move move;
-    return move.start(packed_on, *elements.view(), 0, {const_cast<char*>(packed), elements.bytes()}, 0,
-                      elements.bytes()) == Error::none &&
-           move.wait() == Error::none;
-  }
+  if (elements.view() && packed_on == elements.device())
+    return datatype::move_now(packed_on, *elements.view(), 0, {const_cast<char*>(packed), elements.bytes()},
+                              0, elements.bytes()) == Error::none;
   if (packed_on < 0) return elements.unpack(packed);
   HostBuffer between(elements.bytes());
   return between.data() &&
@@ -161,14 +155,15 @@ class HostElements {
     if (!is_image_) return;
     packed_ = HostBuffer(elements.bytes());
     valid_ = address_ && packed_.data() &&
-             (!filled || (elements.pack(packed_.data()) &&
-                          unpack_host(packed_.data(), bytes(), address_, count, datatype, elements.layout())));
+             (!filled || (elements.pack(packed_.data()) && unpack_host(packed_.data(), bytes(), address_,
+                                                                       count, datatype, elements.layout())));
   }
   bool valid() const { return valid_; }
   void* address() const { return address_; }
   bool write_back() const {
-    return !is_image_ || (pack_host(address_, count_, datatype_, packed_.data(), bytes(), elements_.layout()) &&
-                          elements_.unpack(packed_.data()));
+    return !is_image_ ||
+           (pack_host(address_, count_, datatype_, packed_.data(), bytes(), elements_.layout()) &&
+            elements_.unpack(packed_.data()));
   }
 
  private:

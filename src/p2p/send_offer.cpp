@@ -273,9 +273,7 @@ void SendOffer::buffer() {
   if (pooled_ || !slot_->state.compare_exchange_strong(expected, OfferState::moving)) return;
   count(Fallback::late_receiver);
   void* pool = exportable_ ? device::pool_allocate(device_, bytes_) : nullptr;
-  datatype::Move move;
-  if (pool && move.start(device_, {pool, bytes_}, 0, view_, 0, bytes_) == device::Error::none &&
-      move.wait() == device::Error::none) {
+  if (pool && datatype::move_now(device_, {pool, bytes_}, 0, view_, 0, bytes_) == device::Error::none) {
     device::Allocation allocation = device::classify(pool);
     node::RemoteMemory source{};
     source.base = reinterpret_cast<uintptr_t>(pool);

@@ -4,11 +4,11 @@
 // window must hold after each epoch.
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <random>
 
 #include "exposed.h"
+#include "rounds.h"
 
 using namespace ranks;
 
@@ -205,24 +205,12 @@ class Epochs {
 }  // namespace
 
 RANK_TEST(rma_random, epochs_of_all_kinds, 1) {
-  const auto begin = std::chrono::steady_clock::now();
-  const std::chrono::duration<double> time(options.seconds);
-  for (long i = 0; options.rounds ? i < options.rounds : true; ++i) {
-    int go_on = options.rounds || std::chrono::steady_clock::now() - begin < time;
-    MUST(MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD));
-    if (!go_on) return;
-    rearm_watchdog();
-    const uint64_t seed = options.seed + static_cast<uint64_t>(i);
+  repeat("rma_random", options.seconds, [](uint64_t seed) {
     Epochs epochs(seed);
     int wrong = 0;
     for (int round = 0; round < 12 && !wrong; ++round) {
       wrong = !epochs.run(round);
       MUST(MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
     }
-    if (wrong) {
-      std::printf("    repeat with: rma_random --seed %llu --rounds 1\n",
-                  static_cast<unsigned long long>(seed));
-      return;
-    }
-  }
+  });
 }

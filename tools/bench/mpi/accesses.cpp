@@ -13,53 +13,42 @@ uint64_t pattern_seed(const Filling& filling, int sender) {
   return (filling.bytes << 20) + static_cast<uint64_t>(filling.iteration) * 2 + static_cast<uint64_t>(sender);
 }
 
-class Puts : public Accesses {
+// Puts move a pattern of the origin's rank, gets one of the window's.
+class Moves : public Accesses {
  public:
-  Puts(Place origin, uint64_t bytes) : origin_(origin, bytes) {}
+  Moves(bool puts, Place origin, uint64_t bytes) : puts_(puts), origin_(origin, bytes) {}
 
   void start(const Spot& spot) override {
     const Count count(spot.bytes);
-    MPI_Put(static_cast<char*>(origin_.address()) + spot.at, count.number, count.type, spot.target,
-            spot.displacement, count.number, count.type, spot.window);
+    char* origin = static_cast<char*>(origin_.address()) + spot.at;
+    if (puts_)
+      MPI_Put(origin, count.number, count.type, spot.target, spot.displacement, count.number, count.type,
+              spot.window);
+    else
+      MPI_Get(origin, count.number, count.type, spot.target, spot.displacement, count.number, count.type,
+              spot.window);
   }
-  void fill_origin(const Filling& filling) override {
-    origin_.write_pattern(0, filling.bytes, pattern_seed(filling, filling.rank));
-  }
-  void fill_window(const Filling& filling, Buffer& window) override { window.clear(0, filling.bytes); }
-  bool right_at_origin(const Filling& filling, int64_t) override {
-    return origin_.holds_pattern(0, filling.bytes, pattern_seed(filling, filling.rank));
-  }
+  void fill_origin(const Filling& filling) override { fill(filling, puts_, origin_); }
+  void fill_window(const Filling& filling, Buffer& window) override { fill(filling, !puts_, window); }
+  bool right_at_origin(const Filling& filling, int64_t) override { return right(filling, puts_, origin_); }
   bool right_in_window(const Filling& filling, const Buffer& window, int64_t) override {
-    return window.holds_pattern(0, filling.bytes, pattern_seed(filling, filling.partner));
+    return right(filling, !puts_, window);
   }
   Buffer& buffer() override { return origin_; }
 
  private:
-  Buffer origin_;
-};
+  static void fill(const Filling& filling, bool is_source, Buffer& buffer) {
+    if (is_source)
+      buffer.write_pattern(0, filling.bytes, pattern_seed(filling, filling.rank));
+    else
+      buffer.clear(0, filling.bytes);
+  }
+  static bool right(const Filling& filling, bool is_source, const Buffer& buffer) {
+    return buffer.holds_pattern(0, filling.bytes,
+                                pattern_seed(filling, is_source ? filling.rank : filling.partner));
+  }
 
-class Gets : public Accesses {
- public:
-  Gets(Place origin, uint64_t bytes) : origin_(origin, bytes) {}
-
-  void start(const Spot& spot) override {
-    const Count count(spot.bytes);
-    MPI_Get(static_cast<char*>(origin_.address()) + spot.at, count.number, count.type, spot.target,
-            spot.displacement, count.number, count.type, spot.window);
-  }
-  void fill_origin(const Filling& filling) override { origin_.clear(0, filling.bytes); }
-  void fill_window(const Filling& filling, Buffer& window) override {
-    window.write_pattern(0, filling.bytes, pattern_seed(filling, filling.rank));
-  }
-  bool right_at_origin(const Filling& filling, int64_t) override {
-    return origin_.holds_pattern(0, filling.bytes, pattern_seed(filling, filling.partner));
-  }
-  bool right_in_window(const Filling& filling, const Buffer& window, int64_t) override {
-    return window.holds_pattern(0, filling.bytes, pattern_seed(filling, filling.rank));
-  }
-  Buffer& buffer() override { return origin_; }
-
- private:
+  bool puts_;
   Buffer origin_;
 };
 
@@ -194,9 +183,9 @@ class CompareAndSwaps : public Accesses {
 std::unique_ptr<Accesses> make_accesses(const BenchArguments& arguments, Place origin, uint64_t bytes) {
   switch (*arguments.kind->access) {
     case Access::put:
-      return std::make_unique<Puts>(origin, bytes);
+      return std::make_unique<Moves>(true, origin, bytes);
     case Access::get:
-      return std::make_unique<Gets>(origin, bytes);
+      return std::make_unique<Moves>(false, origin, bytes);
     case Access::accumulate:
     case Access::get_accumulate:
       return std::make_unique<Accumulates>(arguments, origin, bytes);
