@@ -327,29 +327,38 @@ void Access::take_answer(const rma::Message& answer, uint64_t at, uint64_t bytes
 
 // ---- The calls ---------------------------------------------------------------------------------------
 
-std::string in_words(const AccessCall& call) {
-  const bool has_bytes = call.target_count >= 0 && call.target_datatype != MPI_DATATYPE_NULL;
-  return "an access of " +
-         (has_bytes ? bytes_in_words(packed_bytes(call.target_count, call.target_datatype))
-                    : "no valid bytes") +
-         " to rank " + std::to_string(call.target_rank) + " at displacement " +
-         std::to_string(call.target_disp);
-}
-
 namespace {
+
+// What errors say of an access; requests keep it, and few of them fail.
+class AccessName {
+ public:
+  explicit AccessName(const AccessCall& call)
+      : bytes_(call.target_count >= 0 && call.target_datatype != MPI_DATATYPE_NULL
+                   ? packed_bytes(call.target_count, call.target_datatype)
+                   : -1),
+        rank_(call.target_rank),
+        disp_(call.target_disp) {}
+  // "an access of 8 bytes to rank 1 at displacement 64"
+  std::string in_words() const {
+    return "an access of " + (bytes_ >= 0 ? bytes_in_words(bytes_) : "no valid bytes") + " to rank " +
+           std::to_string(rank_) + " at displacement " + std::to_string(disp_);
+  }
+
+ private:
+  MPI_Count bytes_;
+  int rank_;
+  MPI_Aint disp_;
+};
 
 // An access that the program holds a request of.
 class RequestedAccess : public Operation {
  public:
-  RequestedAccess(std::shared_ptr<Window> window, std::shared_ptr<Access> access, std::string words)
-      : Operation(window->comm()),
-        window_(std::move(window)),
-        access_(std::move(access)),
-        words_(std::move(words)) {}
+  RequestedAccess(std::shared_ptr<Window> window, std::shared_ptr<Access> access, const AccessName& name)
+      : Operation(window->comm()), window_(std::move(window)), access_(std::move(access)), name_(name) {}
   int start() override {
     begin();
     const int error = access_ ? window_->start(access_) : MPI_SUCCESS;
-    return error == MPI_SUCCESS ? error : window_->raise(error, words_);
+    return error == MPI_SUCCESS ? error : window_->raise(error, name_.in_words());
   }
   void advance() override {
     if (access_) access_->advance();
@@ -360,15 +369,15 @@ class RequestedAccess : public Operation {
     describe(status);
     record_.end();
     const int error = access_ ? access_->error() : MPI_SUCCESS;
-    return error == MPI_SUCCESS ? error : window_->raise(error, words_);
+    return error == MPI_SUCCESS ? error : window_->raise(error, name_.in_words());
   }
   void describe(MPI_Status* status) override { set_empty(status); }
-  std::string in_words() const override { return words_; }
+  std::string in_words() const override { return name_.in_words(); }
 
  private:
   std::shared_ptr<Window> window_;
   std::shared_ptr<Access> access_;
-  std::string words_;
+  AccessName name_;
 };
 
 }  // namespace
@@ -377,11 +386,11 @@ int detail::access_ours(const AccessCall& call, const std::shared_ptr<Window>& w
   std::shared_ptr<Access> access;
   if (call.target_rank != MPI_PROC_NULL)
     if (int error = Access::make(call, *window, &access); error != MPI_SUCCESS)
-      return window->raise(error, in_words(call));
+      return window->raise(error, AccessName(call).in_words());
   if (call.request)
-    return hand_out(std::make_unique<RequestedAccess>(window, access, in_words(call)), call.request);
+    return hand_out(std::make_unique<RequestedAccess>(window, access, AccessName(call)), call.request);
   const int error = access ? window->start(access) : MPI_SUCCESS;
-  return error == MPI_SUCCESS ? error : window->raise(error, in_words(call));
+  return error == MPI_SUCCESS ? error : window->raise(error, AccessName(call).in_words());
 }
 
 }  // namespace fairlead::mpi

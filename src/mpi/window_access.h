@@ -65,9 +65,6 @@ class OriginBuffer {
   UserBuffer unpacked_{};
 };
 
-// "an access of 8 bytes to rank 1 at displacement 64"
-std::string in_words(const AccessCall& call);
-
 class Access {
  public:
   // Looks at the arguments; an MPI error code.
