@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device code of launch_copies(). Each block moves a share of one item, so that all items are under way at
+// The device code of launch_copies() and launch_swap(). Of copies each block moves a share of one item, so that all items are under way at
 // once: vectors of 16 bytes where both sides of an item can be aligned to them together, else words of 4, else
 // bytes.
 
@@ -47,6 +47,25 @@ FAIRLEAD_DEVICE_FUNCTION void copy_piece(char* to, const char* from, unsigned lo
     copy_words<1>(to, from, bytes);
 }
 
+struct Element {
+  unsigned char bytes[swapped_bytes_at_most];
+};
+
+// Loads do not wait for each other.
+FAIRLEAD_DEVICE_FUNCTION Element load_element(const void* from, unsigned bytes) {
+  Element element{};
+  FAIRLEAD_UNROLL
+  for (unsigned k = 0; k < swapped_bytes_at_most; ++k)
+    if (k < bytes) element.bytes[k] = kernel::load<unsigned char>(static_cast<const char*>(from) + k);
+  return element;
+}
+
+FAIRLEAD_DEVICE_FUNCTION void store_element(void* to, const Element& element, unsigned bytes) {
+  FAIRLEAD_UNROLL
+  for (unsigned k = 0; k < swapped_bytes_at_most; ++k)
+    if (k < bytes) kernel::store(static_cast<char*>(to) + k, element.bytes[k]);
+}
+
 }  // namespace
 }  // namespace fairlead::kernels
 
@@ -64,6 +83,23 @@ FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, copy_items,
   kernels::copy_piece(static_cast<char*>(to.at[item]) + first, static_cast<const char*>(from.at[item]) + first,
                       last - first);
   kernels::signal_end(counter, flag, value);
+}
+
+// By one thread.
+FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, swap_if_equal,
+                        (fairlead::kernels::SwapBuffers buffers, unsigned bytes, unsigned* counter,
+                         unsigned long* flag, unsigned long value)) {
+  using namespace fairlead;
+  using namespace fairlead::kernels;
+  kernel::acquire_launch();
+  const Element found = load_element(buffers.at[0], bytes), compare = load_element(buffers.at[1], bytes),
+                wanted = load_element(buffers.at[2], bytes);
+  bool equal = true;
+  FAIRLEAD_UNROLL
+  for (unsigned k = 0; k < swapped_bytes_at_most; ++k) equal = equal && found.bytes[k] == compare.bytes[k];
+  if (equal) store_element(buffers.at[0], wanted, bytes);
+  store_element(buffers.at[3], found, bytes);
+  signal_end(counter, flag, value);
 }
 
 FAIRLEAD_MODULE_IMAGES(copies)

@@ -87,6 +87,10 @@ bool moves_run_on(int device) {
   return device >= 0 && moves_available(device) && lane_of(device).state == Error::none;
 }
 
+bool swaps_run_on(int device) {
+  return device >= 0 && swap_available(device) && lane_of(device).state == Error::none;
+}
+
 bool reductions_run_on(int device, ReduceOp op, Element element) {
   return device >= 0 && reduce_available(device, op, element) && lane_of(device).state == Error::none;
 }
@@ -114,16 +118,23 @@ Error KernelRun::start(int device, Launch launch) {
 }
 
 Error KernelRun::reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,
-                        void* const* to, int targets, uint64_t count) {
+                        void* const* to, int targets, uint64_t count, void* old) {
   return start(device, [&](device::Stream stream, const Signal& signal) {
     return launch_reduce(device, stream, op, element, from, sources, to, targets, count,
-                         blocks_for(count * element_bytes(element)), signal);
+                         blocks_for(count * element_bytes(element)), signal, old);
   });
 }
 
 Error KernelRun::copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes) {
   return start(device, [&](device::Stream stream, const Signal& signal) {
     return launch_copies(device, stream, items, count, blocks_for(bytes), signal);
+  });
+}
+
+Error KernelRun::swap(int device, void* target, const void* compare, const void* wanted, void* old,
+                      unsigned bytes) {
+  return start(device, [&](device::Stream stream, const Signal& signal) {
+    return launch_swap(device, stream, target, compare, wanted, old, bytes, signal);
   });
 }
 

@@ -16,6 +16,7 @@ namespace fairlead::kernels {
 // Can this library's kernels run on the device now? Their code is loaded when it has nothing else to do.
 bool copies_run_on(int device);
 bool moves_run_on(int device);
+bool swaps_run_on(int device);
 bool reductions_run_on(int device, ReduceOp op, Element element);
 
 struct Lane;
@@ -28,8 +29,10 @@ class KernelRun {
   KernelRun& operator=(const KernelRun&) = delete;
 
   device::Error reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,
-                       void* const* to, int targets, uint64_t count);
+                       void* const* to, int targets, uint64_t count, void* old = nullptr);
   device::Error copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes);
+  device::Error swap(int device, void* target, const void* compare, const void* wanted, void* old,
+                     unsigned bytes);
   // not_ready: as many run as there may be, or its code is not loaded yet.
   device::Error move(int device, const Side& to, uint64_t to_at, const Side& from, uint64_t from_at,
                      uint64_t bytes);

@@ -106,6 +106,11 @@ Error find_copies(int device, Kernel* kernel) {
       device, copies, 0, [](int) { return std::string("copy_items"); }, kernel);
 }
 
+Error find_swap(int device, Kernel* kernel) {
+  return find_kernel(
+      device, copies, 1, [](int) { return std::string("swap_if_equal"); }, kernel);
+}
+
 uintptr_t number(const void* address) {
   return reinterpret_cast<uintptr_t>(address);
 }
@@ -120,8 +125,10 @@ void divide(const ElementTraits& element, ReduceWork* work, const Buffers& from,
   work->aligned = true;
   std::for_each_n(from.at, work->sources, look_at);
   std::for_each_n(to.at, work->targets, look_at);
+  if (work->keeps_old) look_at(to.at[work->targets]);
   uintptr_t to_boundary = -together % vector_bytes;
-  if (!work->aligned || apart || to_boundary % element.bytes || element.family == ElementFamily::pair) {
+  if (!work->aligned || work->keeps_old || apart || to_boundary % element.bytes ||
+      element.family == ElementFamily::pair) {
     work->head = work->count;
     return;
   }
@@ -145,6 +152,11 @@ bool copies_available(int device) {
   return device::runtime() && find_copies(device, &kernel) == Error::none;
 }
 
+bool swap_available(int device) {
+  Kernel kernel;
+  return device::runtime() && find_swap(device, &kernel) == Error::none;
+}
+
 bool reduce_available(int device, ReduceOp op, Element element) {
   Kernel kernel;
   return device::runtime() && has_kernel(op, element) &&
@@ -153,10 +165,10 @@ bool reduce_available(int device, ReduceOp op, Element element) {
 
 Error launch_reduce(int device, Stream stream, ReduceOp op, Element element, const void* const* from,
                     int sources, void* const* to, int targets, uint64_t count, unsigned blocks,
-                    const Signal& signal) {
+                    const Signal& signal, void* old) {
   if (!device::runtime()) return Error::not_initialized;
   if (!has_kernel(op, element) || sources < 1 || sources > max_ranks || targets < 0 || targets > max_ranks ||
-      blocks == 0)
+      (old && targets == max_ranks) || blocks == 0)
     return Error::invalid_value;
   Plan plan = plan_of(op, element);
   Kernel kernel;
@@ -172,6 +184,8 @@ Error launch_reduce(int device, Stream stream, ReduceOp op, Element element, con
     work.count = count * plan.elements_per_element;
     work.sources = static_cast<unsigned>(sources);
     work.targets = static_cast<unsigned>(targets);
+    work.keeps_old = old != nullptr;
+    if (old) to_all.at[targets] = old;
     divide(traits_of(plan.element), &work, from_all, to_all);
   }
   uint64_t in_vectors = work.vectors * (vector_bytes / element_bytes(plan.element));
@@ -204,6 +218,18 @@ Error launch_copies(int device, Stream stream, const device::CopyItem* items, si
   }
   if (grid == 0) work.ends[0] = grid = 1;  // for the signal alone
   return launch(kernel, grid, uint64_t{grid} * threads_per_block, &to, &from, &work, signal, stream);
+}
+
+Error launch_swap(int device, Stream stream, void* target, const void* compare, const void* wanted, void* old,
+                  unsigned bytes, const Signal& signal) {
+  if (!device::runtime()) return Error::not_initialized;
+  if (bytes > swapped_bytes_at_most) return Error::invalid_value;
+  Kernel kernel;
+  if (Error error = find_swap(device, &kernel); error != Error::none) return error;
+  SwapBuffers buffers{{target, const_cast<void*>(compare), const_cast<void*>(wanted), old}};
+  Signal values = signal;
+  void* arguments[] = {&buffers, &bytes, &values.counter, &values.flag, &values.value};
+  return device::runtime()->launch(kernel, 1, 1, arguments, stream);
 }
 
 }  // namespace fairlead::kernels

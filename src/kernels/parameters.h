@@ -11,15 +11,18 @@ namespace fairlead::kernels {
 inline constexpr unsigned threads_per_block = 512;
 inline constexpr unsigned reduce_buffers = 32, copy_items_at_most = 64;
 inline constexpr unsigned vector_bytes = 16;
+inline constexpr unsigned swapped_bytes_at_most = 16;
 
 using Buffers = kernel::Pointers<reduce_buffers>;
 using CopyBuffers = kernel::Pointers<copy_items_at_most>;
+using SwapBuffers = kernel::Pointers<4>;  // target, compare, wanted, old
 
 // Elements are head, then vectors of 16 bytes that are aligned in all buffers, then the rest.
 struct ReduceWork {
   unsigned long count, head, vectors;
   unsigned sources, targets;
-  bool aligned;  // each element of each buffer, to what its type needs
+  bool aligned;    // each element of each buffer, to what its type needs
+  bool keeps_old;  // the buffer behind the targets gets what the first source held; all elements are head
 };
 
 // Blocks ends[i - 1] to ends[i] copy item i, each `share` bytes of it, the last one what is left.

@@ -164,9 +164,10 @@ struct Signal {
   uint64_t value = 0;
 };
 
-// Can the kernel of launch_copies() or launch_reduce() run on this device? Loads its code the first time, but
+// Can the kernel of launch_copies(), launch_swap() or launch_reduce() run on this device? Loads its code the first time, but
 // not while the device has other work: loading waits for all of that, and so do other calls of the driver.
 bool copies_available(int device);
+bool swap_available(int device);
 bool reduce_available(int device, ReduceOp op, Element element);
 // Loads code that was asked for while its device was busy. Costs next to nothing when there is none.
 void load_missed_code();
@@ -176,12 +177,19 @@ void load_missed_code();
 // otherwise targets do not overlap sources nor each other. Any alignment is accepted; a common one of 16
 // bytes is fast. 1 to max_ranks sources, 0 to max_ranks targets, all of which the device can reach.
 // Error::not_found: this build has no code for the GPU; Error::invalid_value: !has_kernel(op, element).
+// `old`, where it is not null, gets from[0] as it was; elements go one at a time then, and there is room for
+// a target less.
 device::Error launch_reduce(int device, device::Stream stream, ReduceOp op, Element element,
                             const void* const* from, int sources, void* const* to, int targets,
-                            uint64_t count, unsigned blocks, const Signal& signal);
+                            uint64_t count, unsigned blocks, const Signal& signal, void* old = nullptr);
 
 // Copies up to max_copies items, by about so many blocks, but at least one for each. Items do not overlap.
 device::Error launch_copies(int device, device::Stream stream, const device::CopyItem* items, size_t count,
                             unsigned blocks, const Signal& signal);
+
+// MPI_Compare_and_swap of an element of up to 16 bytes: `old` gets what `target` held, and `target` what
+// `wanted` holds if that was equal to `compare`. Not atomic: nobody else may change `target` meanwhile.
+device::Error launch_swap(int device, device::Stream stream, void* target, const void* compare,
+                          const void* wanted, void* old, unsigned bytes, const Signal& signal);
 
 }  // namespace fairlead::kernels

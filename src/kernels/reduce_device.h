@@ -203,6 +203,8 @@ FAIRLEAD_DEVICE_FUNCTION void reduce_elements(const Buffers& from, const Buffers
       for (unsigned k = 0; k < at_once; ++k)
         if (source + k < work.sources)
           loaded[k] = Packet::load(static_cast<const char*>(from.at[source + k]) + at);
+      if (work.keeps_old && source == 0)
+        Packet::store(static_cast<char*>(to.at[work.targets]) + at, loaded[0]);
       FAIRLEAD_UNROLL
       for (unsigned k = 0; k < at_once; ++k)
         if (source + k < work.sources)

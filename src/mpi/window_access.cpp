@@ -192,14 +192,9 @@ int Access::make(const AccessCall& call, const Window& window, std::shared_ptr<A
     access->op_ = number_of_op(op);
     access->type_ = number_of_type(element);
   }
-  if (call.kind == AccessKind::compare_and_swap) {
-    OriginBuffer compare;
-    access->compare_.resize(access->bytes_);
-    if (!compare.open(call.compare_addr, 1, call.target_datatype, false) ||
-        rma::transfer_now(rma::host_buffer(access->compare_.data(), access->bytes_), 0, compare.buffer(), 0,
-                          access->bytes_) != Error::none)
-      return MPI_ERR_OTHER;
-  }
+  if (call.kind == AccessKind::compare_and_swap &&
+      !access->compare_.open(call.compare_addr, 1, call.target_datatype, false))
+    return MPI_ERR_OTHER;
   if (access->bytes_ == 0) access->end();
   *made = std::move(access);
   return MPI_SUCCESS;
@@ -253,21 +248,13 @@ void Access::advance() {
 void Access::accumulate(const rma::Buffer& target, rma::Ownership& ownership) {
   if (!take_ownership(ownership)) return fail(MPI_ERR_OTHER);
   if (kind_ == AccessKind::compare_and_swap) {
-    std::vector<unsigned char> wanted(bytes_), old(bytes_);
-    const rma::Buffer new_value = rma::host_buffer(wanted.data(), bytes_),
-                      old_value = rma::host_buffer(old.data(), bytes_);
-    Error error = rma::transfer_now(new_value, 0, origin_.buffer(), 0, bytes_);
-    if (error == Error::none)
-      error = rma::compare_and_swap(target, compare_.data(), wanted.data(), old.data());
-    ownership.give_back();
-    if (error == Error::none) error = rma::transfer_now(result_.buffer(), 0, old_value, 0, bytes_);
-    note(error);
+    note(rma::compare_and_swap(target, compare_.buffer(), origin_.buffer(), result_.buffer()));
   } else {
     const bool fetches = kind_ == AccessKind::fetch;
     note(rma::accumulate(combination_, target, 0, origin_.buffer(), 0, fetches ? &result_.buffer() : nullptr,
                          0, bytes_));
-    ownership.give_back();
   }
+  ownership.give_back();
   end();
 }
 
@@ -295,18 +282,20 @@ bool Access::ask(WindowService& service, const std::shared_ptr<Access>& self) {
   while (asked_ < bytes_ && service.may_ask(target_)) {
     const uint64_t at = asked_, length = std::min(piece, bytes_ - asked_);
     const bool reads = origin_.bytes() > 0;
-    const uint64_t payload = (reads ? length : 0) + compare_.size();
+    const uint64_t payload = (reads ? length : 0) + compare_.bytes();
     rma::Message request = rma::make_request(header(), layout_from(nullptr), at, length, payload);
     Error error = request.memory.data() ? Error::none : Error::out_of_memory;
     if (error == Error::none && reads)
       error = rma::transfer_now(rma::host_buffer(request.payload(), length), 0, origin_.buffer(), at, length);
+    if (error == Error::none && compare_.bytes() > 0)
+      error = rma::transfer_now(rma::host_buffer(request.payload() + length, compare_.bytes()), 0,
+                                compare_.buffer(), 0, compare_.bytes());
     asked_ += length;
     note(error);
     if (error != Error::none) {
       answered_ += length;
       continue;
     }
-    std::copy(compare_.begin(), compare_.end(), request.payload() + (reads ? length : 0));
     service.ask(target_, std::move(request),
                 [self, at, length](const rma::Message& answer) { self->take_answer(answer, at, length); });
   }

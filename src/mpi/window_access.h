@@ -106,8 +106,7 @@ class Access {
   AccessKind kind_ = AccessKind::put;
   int target_ = 0;
   bool in_request_ = false;
-  OriginBuffer origin_, result_;
-  std::vector<unsigned char> compare_;
+  OriginBuffer origin_, compare_, result_;
   rma::Combination combination_;
   int op_ = 0, type_ = 0;  // as Fortran numbers them
   Layout layout_;

@@ -180,8 +180,8 @@ bool WindowService::serve_access(const Receiving& received) {
     }
     vigil_ = {};
     if (header.kind == Request::compare_and_swap) {
-      error = rma::compare_and_swap(target, received.message.payload() + header.bytes,
-                                    received.message.payload(), result.address());
+      const rma::Buffer compare = rma::host_buffer(received.message.payload() + header.bytes, header.bytes);
+      error = rma::compare_and_swap(target, compare, operand, result);
     } else {
       rma::Combination combination;
       error = combination_of(op_of(header.op), type_of(header.type), &combination)

@@ -18,85 +18,75 @@ namespace {
 
 constexpr uint64_t piece_bytes = uint64_t{4} << 20;
 
-// Memory without gaps that kernels of one device reach: the buffer itself, or a copy of a piece of it.
+// Some bytes of a buffer, without gaps, where kernels of one device reach them: where they lie, or a copy.
 class Reachable {
  public:
+  Reachable(const Buffer& buffer, uint64_t at, uint64_t bytes) : buffer_(buffer), at_(at), bytes_(bytes) {}
   ~Reachable() {
     if (pooled_) device::pool_free(pooled_);
   }
-  // As `buffer` lies there, or null.
-  static char* in_place(const Buffer& buffer, uint64_t at, int device) {
-    return buffer.device == device && buffer.contiguous() ? buffer.address() + at : nullptr;
+  Reachable(const Reachable&) = delete;
+  Reachable& operator=(const Reachable&) = delete;
+
+  // False when there is no memory for a copy.
+  bool open(int device) {
+    if (buffer_.device == device && buffer_.contiguous()) {
+      address_ = buffer_.address() + at_;
+      return true;
+    }
+    copied_ = true;
+    if (bytes_ <= device::small_copy_bytes) slot_ = device::Slot::take();
+    if (!slot_.data()) {
+      device_ = device;
+      pooled_ = device::pool_allocate(device, bytes_);
+    }
+    address_ = pooled_ ? static_cast<char*>(pooled_) : reinterpret_cast<char*>(slot_.data());
+    return address_ != nullptr;
   }
-  bool allocate(int device, uint64_t bytes) {
-    if (bytes <= device::small_copy_bytes) slot_ = device::Slot::take();
-    if (slot_.data()) return true;
-    device_ = device;
-    return (pooled_ = device::pool_allocate(device, bytes)) != nullptr;
-  }
-  char* address() const {
-    return pooled_ ? static_cast<char*>(pooled_) : reinterpret_cast<char*>(slot_.data());
-  }
-  Buffer buffer(uint64_t bytes) const { return {datatype::View(address(), bytes), pooled_ ? device_ : -1}; }
+  void* address() const { return address_; }
+  // What the buffer holds comes into the copy, and the other way; in place there is nothing to do.
+  Error fetch() { return copied_ ? transfer_now(copy(), 0, buffer_, at_, bytes_) : Error::none; }
+  Error bring_back() { return copied_ ? transfer_now(buffer_, at_, copy(), 0, bytes_) : Error::none; }
 
  private:
+  Buffer copy() const { return {datatype::View(address_, bytes_), device_}; }
+
+  const Buffer& buffer_;
+  uint64_t at_, bytes_;
+  char* address_ = nullptr;
+  bool copied_ = false;
   device::Slot slot_;
   void* pooled_ = nullptr;
-  int device_ = -1;
+  int device_ = -1;  // of the copy
 };
 
 Error wait(kernels::KernelRun& run) {
   return wait_for([&] { return run.poll(); });
 }
 
-// The operands of one piece, as a kernel of the target's device sees them. not_supported: it cannot.
+// not_supported: no kernel can.
 Error by_kernel(const Combination& combination, const Buffer& target, uint64_t target_at,
                 const Buffer& operand, uint64_t operand_at, const Buffer* old, uint64_t old_at,
                 uint64_t bytes) {
   const int device = target.device;
-  const uint64_t count = bytes / combination.element_bytes;
-  Reachable target_copy, operand_copy, old_copy;
-  char* into = Reachable::in_place(target, target_at, device);
-  char* from = Reachable::in_place(operand, operand_at, device);
-  char* before = old ? Reachable::in_place(*old, old_at, device) : nullptr;
-  if (!into && !target_copy.allocate(device, bytes)) return Error::not_supported;
-  if (!from && !operand_copy.allocate(device, bytes)) return Error::not_supported;
-  if (old && !before && !old_copy.allocate(device, bytes)) return Error::not_supported;
-  Error error = Error::none;
-  if (!from) {
-    error = transfer_now(operand_copy.buffer(bytes), 0, operand, operand_at, bytes);
-    from = operand_copy.address();
-  }
-  if (!into && error == Error::none) {
-    error = transfer_now(target_copy.buffer(bytes), 0, target, target_at, bytes);
-    into = target_copy.address();
-  }
+  Reachable into(target, target_at, bytes), from(operand, operand_at, bytes);
+  std::optional<Reachable> before;
+  if (old) before.emplace(*old, old_at, bytes);
+  if (!into.open(device) || !from.open(device) || (before && !before->open(device)))
+    return Error::not_supported;
+  Error error = from.fetch();
+  if (error == Error::none) error = into.fetch();
   if (error != Error::none) return error;
 
-  // Kernels run in the order of their launches: nobody waits between the two.
-  char* result = before ? before : old_copy.address();
-  kernels::KernelRun keep, combine;
-  const void* value = into;
-  void* place = result;
-  if (old)
-    error = keep.reduce(device, kernels::ReduceOp::replace, combination.kernel_element, &value, 1, &place, 1,
-                        count);
+  kernels::KernelRun run;
+  const void* both[] = {into.address(), from.address()};
+  void* changed = into.address();
+  error = run.reduce(device, combination.kernel_op, combination.kernel_element, both, 2, &changed, 1,
+                     bytes / combination.element_bytes, before ? before->address() : nullptr);
   if (error != Error::none) return Error::not_supported;
-  const void* both[] = {into, from};
-  void* changed = into;
-  error =
-      combine.reduce(device, combination.kernel_op, combination.kernel_element, both, 2, &changed, 1, count);
-  if (error != Error::none) {
-    wait(keep);
-    return Error::not_supported;
-  }
-  error = wait(keep);
-  if (Error end = wait(combine); error == Error::none) error = end;
-  if (error != Error::none) return error;
-  if (changed == target_copy.address() && target_copy.address())
-    error = transfer_now(target, target_at, target_copy.buffer(bytes), 0, bytes);
-  if (error == Error::none && old && !before)
-    error = transfer_now(*old, old_at, old_copy.buffer(bytes), 0, bytes);
+  error = wait(run);
+  if (error == Error::none) error = into.bring_back();
+  if (error == Error::none && before) error = before->bring_back();
   return error;
 }
 
@@ -150,13 +140,42 @@ Error accumulate_piece(const Combination& combination, const Buffer& target, uin
     return error;
   }
   if (target.on_device() && combination.has_kernel && !combination.element && !target.by_blocks &&
-      kernels::reductions_run_on(target.device, combination.kernel_op, combination.kernel_element) &&
-      (!old ||
-       kernels::reductions_run_on(target.device, kernels::ReduceOp::replace, combination.kernel_element))) {
+      kernels::reductions_run_on(target.device, combination.kernel_op, combination.kernel_element)) {
     Error error = by_kernel(combination, target, target_at, operand, operand_at, old, old_at, bytes);
     if (error != Error::not_supported) return error;
   }
   return by_host(combination, target, target_at, operand, operand_at, old, old_at, bytes);
+}
+
+Error swap_by_kernel(const Buffer& target, const Buffer& compare, const Buffer& wanted, const Buffer& old) {
+  const int device = target.device;
+  const uint64_t bytes = target.bytes();
+  Reachable element(target, 0, bytes), expected(compare, 0, bytes), next(wanted, 0, bytes),
+      found(old, 0, bytes);
+  for (Reachable* each : {&element, &expected, &next, &found})
+    if (!each->open(device)) return Error::not_supported;
+  for (Reachable* read : {&element, &expected, &next})
+    if (Error error = read->fetch(); error != Error::none) return error;
+  kernels::KernelRun run;
+  if (run.swap(device, element.address(), expected.address(), next.address(), found.address(),
+               static_cast<unsigned>(bytes)) != Error::none)
+    return Error::not_supported;
+  Error error = wait(run);
+  if (error == Error::none) error = element.bring_back();
+  return error == Error::none ? found.bring_back() : error;
+}
+
+Error swap_by_host(const Buffer& target, const Buffer& compare, const Buffer& wanted, const Buffer& old) {
+  const uint64_t bytes = target.bytes();
+  HostBuffer found(bytes), expected(bytes);
+  if (!found.data() || !expected.data()) return Error::out_of_memory;
+  const Buffer held = host_buffer(found.data(), bytes);
+  Error error = transfer_now(held, 0, target, 0, bytes);
+  if (error == Error::none)
+    error = transfer_now(host_buffer(expected.data(), bytes), 0, compare, 0, bytes);
+  if (error == Error::none && std::memcmp(found.data(), expected.data(), bytes) == 0)
+    error = transfer_now(target, 0, wanted, 0, bytes);
+  return error == Error::none ? transfer_now(old, 0, held, 0, bytes) : error;
 }
 
 }  // namespace
@@ -173,11 +192,12 @@ Error accumulate(const Combination& combination, const Buffer& target, uint64_t 
   return Error::none;
 }
 
-Error compare_and_swap(const Buffer& target, const void* compare, const void* wanted, void* old) {
-  const uint64_t bytes = target.bytes();
-  Error error = transfer_now(host_buffer(old, bytes), 0, target, 0, bytes);
-  if (error != Error::none || std::memcmp(old, compare, bytes) != 0) return error;
-  return transfer_now(target, 0, host_buffer(const_cast<void*>(wanted), bytes), 0, bytes);
+Error compare_and_swap(const Buffer& target, const Buffer& compare, const Buffer& wanted, const Buffer& old) {
+  if (target.on_device() && !target.by_blocks && kernels::swaps_run_on(target.device)) {
+    Error error = swap_by_kernel(target, compare, wanted, old);
+    if (error != Error::not_supported) return error;
+  }
+  return swap_by_host(target, compare, wanted, old);
 }
 
 }  // namespace fairlead::rma

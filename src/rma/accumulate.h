@@ -34,8 +34,8 @@ device::Error accumulate(const Combination& combination, const Buffer& target, u
                          const Buffer& operand, uint64_t operand_at, const Buffer* old, uint64_t old_at,
                          uint64_t bytes);
 
-// The element at `target` becomes `wanted` if it equals `compare`; `old` is what it was. All of host memory
-// but the target.
-device::Error compare_and_swap(const Buffer& target, const void* compare, const void* wanted, void* old);
+// The element at `target` becomes `wanted` if it equals `compare`; `old` is what it was. Waits for the GPU.
+device::Error compare_and_swap(const Buffer& target, const Buffer& compare, const Buffer& wanted,
+                               const Buffer& old);
 
 }  // namespace fairlead::rma

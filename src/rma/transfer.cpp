@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "device/small_copy.h"
+
 namespace fairlead::rma {
 
 using device::Error;
@@ -106,7 +108,20 @@ Error Transfer::wait() {
   return wait_for([this] { return poll(); });
 }
 
+namespace {
+
+// The shorter ways between host and device memory. False: take another.
+bool move_few(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at, uint64_t bytes) {
+  if (!to.contiguous() || !from.contiguous() || to.on_device() == from.on_device()) return false;
+  char *into = to.address() + to_at, *source = from.address() + from_at;
+  return to.on_device() ? device::store_small_to_device(to.device, into, source, bytes)
+                        : device::copy_to_host(from.device, into, source, bytes) == Error::none;
+}
+
+}  // namespace
+
 Error transfer_now(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at, uint64_t bytes) {
+  if (bytes <= device::small_copy_bytes && move_few(to, to_at, from, from_at, bytes)) return Error::none;
   Transfer transfer;
   Error error = transfer.start(to, to_at, from, from_at, bytes);
   return error == Error::none ? transfer.wait() : error;

@@ -546,6 +546,62 @@ TEST(kernels, the_flag_comes_last) {
   EXPECT_SUCCESS(gpu().free_pinned(pinned));
 }
 
+// MPI_Fetch_and_op: target and first source are one, and what it held is kept.
+TEST(kernels, what_the_first_source_held_is_kept) {
+  constexpr size_t numbers = 1003;
+  for (size_t shift : {size_t{0}, size_t{1}}) {  // bytes: aligned, and not
+    constexpr size_t room = (numbers + 1) * sizeof(int);
+    Device device(3 * room);
+    std::vector<int> mine(numbers), theirs(numbers), found(numbers);
+    for (size_t i = 0; i < numbers; ++i) {
+      mine[i] = static_cast<int>(i);
+      theirs[i] = static_cast<int>(5 * i + 3);
+    }
+    unsigned char* target = device.at(0) + shift;
+    unsigned char* operand = device.at(room) + shift;
+    unsigned char* old = device.at(2 * room) + shift;
+    constexpr size_t bytes = numbers * sizeof(int);
+    ASSERT_SUCCESS(gpu().copy(target, mine.data(), bytes, device.stream()));
+    ASSERT_SUCCESS(gpu().copy(operand, theirs.data(), bytes, device.stream()));
+    const void* from[] = {target, operand};
+    void* to[] = {target};
+    ASSERT_SUCCESS(launch_reduce(0, device.stream(), ReduceOp::sum, Element::int32, from, 2, to, 1, numbers,
+                                 4, device.next_signal(), old));
+    device.await_flag();
+    ASSERT_SUCCESS(gpu().copy(found.data(), old, bytes, device.stream()));
+    ASSERT_SUCCESS(gpu().synchronize_stream(device.stream()));
+    EXPECT_EQ(found, mine);
+    ASSERT_SUCCESS(gpu().copy(found.data(), target, bytes, device.stream()));
+    ASSERT_SUCCESS(gpu().synchronize_stream(device.stream()));
+    for (size_t i = 0; i < numbers; ++i) ASSERT_EQ(found[i], mine[i] + theirs[i]) << i;
+  }
+}
+
+TEST(kernels, an_element_is_swapped_if_it_is_as_expected) {
+  ASSERT_TRUE(swap_available(0));
+  for (size_t bytes : {1, 2, 4, 8, 16})
+    for (bool equal : {true, false})
+      for (size_t shift : {size_t{0}, size_t{1}}) {  // bytes: aligned, and not
+        constexpr size_t room = 64;
+        Device device(4 * room);
+        std::vector<unsigned char> all(4 * room);
+        for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<unsigned char>(i + 1);
+        std::copy_n(all.data() + shift, bytes, all.data() + room + shift);
+        if (!equal) ++all[room + shift + bytes - 1];  // in its last byte
+        ASSERT_SUCCESS(gpu().copy(device.at(0), all.data(), all.size(), device.stream()));
+        unsigned char* target = device.at(shift);
+        ASSERT_SUCCESS(launch_swap(0, device.stream(), target, target + room, target + 2 * room,
+                                   target + 3 * room, static_cast<unsigned>(bytes), device.next_signal()));
+        device.await_flag();
+        std::copy_n(all.data() + shift, bytes, all.data() + 3 * room + shift);
+        if (equal) std::copy_n(all.data() + 2 * room + shift, bytes, all.data() + shift);
+        std::vector<unsigned char> found(all.size());
+        ASSERT_SUCCESS(gpu().copy(found.data(), device.at(0), found.size(), device.stream()));
+        ASSERT_SUCCESS(gpu().synchronize_stream(device.stream()));
+        EXPECT_EQ(found, all) << bytes << " bytes, equal: " << equal << ", shift " << shift;
+      }
+}
+
 TEST(kernels, peers_memory_is_read_and_written) {
   int devices = 0;
   bool possible = false;
