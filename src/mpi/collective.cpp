@@ -58,7 +58,7 @@ bool maybe_on_device(CollectiveCall* call) {
                    const MPI_Datatype* datatypes) {
     if (buffer == MPI_IN_PLACE || (!buffer && !datatypes && count <= 0)) return false;
     if (datatypes) return !device::certainly_host(buffer);
-    return device::is_device_memory(first_byte(buffer, datatype), &call->found);
+    return device::is_device_memory(telling_byte(buffer, datatype), &call->found);
   };
   return (!call->in_place() && is(call->sendbuf, call->sendcount, call->sendtype, call->sendtypes)) ||
          is(call->recvbuf, call->recvcount, call->recvtype, call->recvtypes);

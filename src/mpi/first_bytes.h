@@ -21,9 +21,9 @@ struct UserBuffer {
   MPI_Datatype datatype;
   device::Found found{};  // by the front door, for this call
 
-  // What the byte lies in that is `first` behind the address, asked again by whoever starts anew.
-  device::Allocation take_memory(MPI_Count first) {
-    return device::classify(static_cast<char*>(address) + first, std::exchange(found, {}));
+  // What it lies in, asked again by whoever starts anew.
+  device::Allocation take_memory(const Layout& layout) {
+    return device::classify(telling_byte(address, layout), std::exchange(found, {}));
   }
 };
 

@@ -30,28 +30,26 @@ inline bool is_device(const void* address) {
   return address != MPI_IN_PLACE && device::is_device_memory(address);
 }
 
-// Where the first byte of an element lies: from MPI_BOTTOM, or null, that may be anywhere, and a derived type
-// may begin far from its buffer's address.
-inline const void* first_byte(const void* address, MPI_Datatype datatype) {
+// The byte of an element that tells where it lies: from MPI_BOTTOM, or null, that may be anywhere, and a
+// derived type may begin far from its buffer's address.
+inline const void* telling_byte(const void* address, MPI_Datatype datatype) {
   if (datatype == MPI_DATATYPE_NULL || is_plain(datatype)) return address;
-  MPI_Count lower = 0, extent = 0;
   // MPICH counts parts without bytes in the extent.
-  if (PlanOfType plan = plan_of(datatype))
-    lower = plan->low(1);
-  else
-    PMPI_Type_get_true_extent_x(datatype, &lower, &extent);
+  if (PlanOfType plan = plan_of(datatype)) return telling_byte(address, *plan);
+  MPI_Count lower = 0, extent = 0;
+  PMPI_Type_get_true_extent_x(datatype, &lower, &extent);
   return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(lower));
 }
 
 // The same for a buffer of this type.
 inline bool is_device(const void* address, MPI_Datatype datatype) {
-  return address != MPI_IN_PLACE && is_device(first_byte(address, datatype));
+  return address != MPI_IN_PLACE && is_device(telling_byte(address, datatype));
 }
 
 // The same, and keeps what was found for the operation that will use the buffer.
 inline bool is_device(UserBuffer* buffer) {
   return buffer->address != MPI_IN_PLACE &&
-         device::is_device_memory(first_byte(buffer->address, buffer->datatype), &buffer->found);
+         device::is_device_memory(telling_byte(buffer->address, buffer->datatype), &buffer->found);
 }
 
 // A device buffer came to a function that does not handle it: says so, raises an error through the handler

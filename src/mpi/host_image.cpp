@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstring>
 
 #include "base/log.h"
 #include "base/statistics.h"
@@ -24,7 +25,6 @@ HostImage::HostImage(const Region& region)
     first = std::min(first, begin);
     end = std::max(end, begin + static_cast<MPI_Aint>(layout.span));
   }
-  device_ = device::classify(static_cast<char*>(region.address) + first).device;
   memory_ = HostBuffer(static_cast<size_t>(end - first));
   // Not by pointer arithmetic: the first byte need not lie behind the buffer's address.
   address_ =
@@ -36,44 +36,66 @@ char* HostImage::at(const Block& block) const {
                                  static_cast<uintptr_t>(block.offset));
 }
 
+namespace {
+
 // What has gaps is packed and unpacked by kernels where they can; what lies in the gaps stays where it is.
-bool HostImage::load(const Region& region) {
-  if (!device_memory_) return true;
-  for (const Block& block : region.blocks) {
-    Layout layout = layout_of(block.count, block.datatype);
-    const char* buffer = static_cast<const char*>(region.address) + block.offset;
-    if (layout.plan && !layout.contiguous) {
-      HostBuffer packed;
-      if (!pack_from_device(buffer, block.count, block.datatype, layout, device_, &packed)) return false;
-      const uint64_t bytes = static_cast<uint64_t>(layout.bytes);
-      datatype::move_on_host(layout.view(at(block)), 0, {packed.data(), bytes}, 0, bytes);
-      continue;
+bool load_block(char* image, const char* buffer, const Block& block) {
+  const Layout layout = layout_of(block.count, block.datatype);
+  const int device = device::device_at(telling_byte(buffer, layout));
+  if (layout.plan && !layout.contiguous) {
+    const uint64_t bytes = static_cast<uint64_t>(layout.bytes);
+    if (device < 0) {
+      datatype::move_on_host(layout.view(image), 0, layout.view(buffer), 0, bytes);
+      return true;
     }
-    const char* from = buffer + layout.first;
-    if (device::copy_to_host(device_, at(block) + layout.first, from, static_cast<size_t>(layout.span)) !=
-        Error::none)
-      return false;
+    HostBuffer packed;
+    if (!pack_from_device(buffer, block.count, block.datatype, layout, device, &packed)) return false;
+    datatype::move_on_host(layout.view(image), 0, {packed.data(), bytes}, 0, bytes);
+    return true;
   }
+  void* to = image + layout.first;
+  const void* from = buffer + layout.first;
+  const size_t span = static_cast<size_t>(layout.span);
+  if (device >= 0) return device::copy_to_host(device, to, from, span) == Error::none;
+  std::memcpy(to, from, span);
   return true;
 }
 
-bool HostImage::store(const Region& region) const {
-  if (!device_memory_) return true;
-  for (const Block& block : region.blocks) {
-    Layout layout = layout_of(block.count, block.datatype);
-    char* to = static_cast<char*>(region.address) + block.offset;
-    if (layout.contiguous) {
-      if (device::copy_now(device_, to, at(block), static_cast<size_t>(layout.bytes)) != Error::none)
-        return false;
-      continue;
-    }
-    HostBuffer packed(static_cast<size_t>(layout.bytes));
-    if (!packed.data() ||
-        !pack_host(at(block), block.count, block.datatype, packed.data(), layout.bytes, layout) ||
-        !unpack_to_device(packed.data(), layout.bytes, to, block.count, block.datatype, layout, device_))
-      return false;
+bool store_block(const char* image, char* buffer, const Block& block) {
+  const Layout layout = layout_of(block.count, block.datatype);
+  const int device = device::device_at(telling_byte(buffer, layout));
+  const size_t bytes = static_cast<size_t>(layout.bytes);
+  if (layout.contiguous) {
+    if (device >= 0) return device::copy_now(device, buffer, image, bytes) == Error::none;
+    std::memcpy(buffer, image, bytes);
+    return true;
   }
-  return true;
+  HostBuffer packed(bytes);
+  if (!packed.data() || !pack_host(image, block.count, block.datatype, packed.data(), layout.bytes, layout))
+    return false;
+  return device < 0
+             ? unpack_host(packed.data(), layout.bytes, buffer, block.count, block.datatype, layout)
+             : unpack_to_device(packed.data(), layout.bytes, buffer, block.count, block.datatype, layout, device);
+}
+
+char* block_in(const Region& region, const Block& block) {
+  return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(region.address) +
+                                 static_cast<uintptr_t>(block.offset));
+}
+
+}  // namespace
+
+// Blocks of types of their own may lie anywhere, also in host memory.
+bool HostImage::load(const Region& region) {
+  return !device_memory_ || std::all_of(region.blocks.begin(), region.blocks.end(), [&](const Block& block) {
+    return load_block(at(block), block_in(region, block), block);
+  });
+}
+
+bool HostImage::store(const Region& region) const {
+  return !device_memory_ || std::all_of(region.blocks.begin(), region.blocks.end(), [&](const Block& block) {
+    return store_block(at(block), block_in(region, block), block);
+  });
 }
 
 namespace {

@@ -29,7 +29,6 @@ class HostImage {
   char* at(const Block& block) const;
 
   bool device_memory_ = false;
-  int device_ = -1;
   void* address_ = nullptr;
   HostBuffer memory_;
 };

@@ -27,11 +27,14 @@ bool is_dense_and_named(MPI_Datatype datatype) {
   return lower == 0 && extent == size;
 }
 
+const void* at_offset(const void* buffer, int64_t offset) {
+  return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(buffer) + static_cast<uintptr_t>(offset));
+}
+
 // Where the host MPI must think the buffer is for its first byte to lie at the start of `span`. Not by
 // pointer arithmetic: a layout of absolute addresses begins at one of those.
 void* origin_of(const HostBuffer& span, const Layout& layout) {
-  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(span.data()) -
-                                 static_cast<uintptr_t>(layout.first));
+  return const_cast<void*>(at_offset(span.data(), -layout.first));
 }
 
 // Copies the bytes that are marked, run by run. What lies between is the program's: kernels may be writing
@@ -64,7 +67,29 @@ bool is_worth_copies(const datatype::View& view, const Layout& layout) {
   return options().datatype != "host" && view.copies() < static_cast<uint64_t>(layout.span) / bytes_per_copy;
 }
 
+const void* first_device_byte(const datatype::View& view, const void* first) {
+  constexpr int looked_at = 1000;
+  uint64_t at = 0;
+  for (int k = 0; k < looked_at && at < view.bytes(); ++k) {
+    const datatype::View::Rows rows = view.rows_at(at);
+    const void* block = at_offset(view.address(), rows.offset);
+    if (device::is_device_memory(block)) return block;
+    at += rows.width * rows.rows;
+  }
+  return first;
+}
+
 }  // namespace
+
+const void* telling_byte(const void* buffer, const Layout& layout) {
+  const void* first = at_offset(buffer, layout.first);
+  return buffer || !layout.plan || layout.contiguous ? first : first_device_byte(layout.view(buffer), first);
+}
+
+const void* telling_byte(const void* buffer, const datatype::Plan& plan) {
+  const void* first = at_offset(buffer, plan.low(1));
+  return buffer || plan.contiguous() ? first : first_device_byte(plan.view(nullptr, 1), first);
+}
 
 MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype) {
   MPI_Count size = plain_size(datatype);

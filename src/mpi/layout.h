@@ -31,6 +31,12 @@ struct Layout {
   }
 };
 
+// Where a buffer lies is told by its first byte; but from MPI_BOTTOM, which is null, a datatype of absolute
+// addresses may begin in host memory and go on in device memory: then by the first byte of that, as far as
+// the first thousand rows of blocks tell.
+const void* telling_byte(const void* buffer, const Layout& layout);
+const void* telling_byte(const void* buffer, const datatype::Plan& plan);  // of one element
+
 // The bytes of a predefined datatype without gaps, 0 of any other. Quick for the one that this thread asked
 // about last.
 int plain_size(MPI_Datatype datatype);

@@ -25,7 +25,7 @@ class Elements {
  public:
   Elements(const void* address, MPI_Count count, MPI_Datatype datatype)
       : buffer_{const_cast<void*>(address), count, datatype}, layout_(layout_of(count, datatype)) {
-    device::Allocation memory = layout_.bytes > 0 ? buffer_.take_memory(layout_.first) : device::Allocation();
+    device::Allocation memory = layout_.bytes > 0 ? buffer_.take_memory(layout_) : device::Allocation();
     if (memory.kind != device::MemoryKind::device) return;
     device_ = memory.device;
     if (layout_.contiguous)

@@ -65,7 +65,7 @@ class Partitioned : public Operation {
     record_.went(way_, static_cast<uint64_t>(layout_.bytes * partitions_));
     landed_ = false;
     host_error_ = error_ = MPI_SUCCESS;
-    device_ = device::classify(static_cast<char*>(buffer_.address) + layout_.first).device;
+    device_ = device::device_at(telling_byte(buffer_.address, layout_));
     return real.Start(&request_);
   }
   // Nothing that a peer waits for is ours to do.

@@ -90,7 +90,7 @@ int Receive::start() {
   from_world_ = observe::tracing() ? rank_in_world(comm_, key_.source) : -1;
   host_error_ = MPI_SUCCESS;
   error_ = MPI_SUCCESS;
-  device::Allocation allocation = buffer_.take_memory(layout_.first);
+  device::Allocation allocation = buffer_.take_memory(layout_);
   device_ = allocation.kind == device::MemoryKind::device ? allocation.device : -1;
   view_.reset();
   if (layout_.contiguous)

@@ -77,7 +77,7 @@ int Send::start() {
   if (dest_ == MPI_PROC_NULL) return post(this, 0, buffer_.datatype);
   const Layout& layout = layout_;
   if (layout.bytes == 0) return post(this, buffer_.count, buffer_.datatype);
-  device::Allocation allocation = buffer_.take_memory(layout.first);
+  device::Allocation allocation = buffer_.take_memory(layout);
 
   if (!options().gpu_support) return refuse_device_memory(comm_);
   check_streams(allocation.device, BufferUse::sent);

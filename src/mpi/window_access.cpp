@@ -29,7 +29,7 @@ bool OriginBuffer::open(const void* address, MPI_Count count, MPI_Datatype datat
   layout_ = layout_of(count, datatype);
   if (layout_.bytes == 0) return true;
   void* user = const_cast<void*>(address);
-  const void* first = static_cast<const char*>(address) + layout_.first;
+  const void* first = telling_byte(address, layout_);
   const device::Allocation memory =
       device::certainly_host(first) ? device::Allocation{} : device::classify(first);
   const bool on_device = memory.kind == device::MemoryKind::device;
@@ -61,8 +61,7 @@ bool OriginBuffer::open(const void* address, MPI_Count count, MPI_Datatype datat
 
 bool OriginBuffer::finish() {
   if (!kept_) return true;
-  const void* first = static_cast<const char*>(unpacked_.address) + layout_.first;
-  const int device = device::device_at(first);
+  const int device = device::device_at(telling_byte(unpacked_.address, layout_));
   const bool done = device >= 0 ? unpack_to_device(packed_.data(), layout_.bytes, unpacked_.address,
                                                    unpacked_.count, kept_->get(), layout_, device)
                                 : unpack_host(packed_.data(), layout_.bytes, unpacked_.address,

@@ -349,28 +349,40 @@ RANK_TEST(datatypes, pairs_have_gaps, 2) {
   }
 }
 
+// One of them may lie in host memory, another one here and there.
 RANK_TEST(datatypes, blocks_in_several_allocations, 2) {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
-  constexpr size_t bytes = 5000;
-  std::vector<Memory> memory;
-  std::vector<MPI_Aint> addresses;
-  const std::vector<int> lengths(3, bytes);
-  for (uint64_t i = 0; i < 3; ++i) {
-    memory.emplace_back(Place::device, bytes);
-    if (rank < peer) memory.back().fill(key_of(i));
-    addresses.emplace_back();
-    MUST(MPI_Get_address(memory.back(), &addresses.back()));
-  }
-  std::swap(addresses[0], addresses[2]);
-  MPI_Datatype made;
-  MUST(MPI_Type_create_hindexed(3, lengths.data(), addresses.data(), MPI_BYTE, &made));
-  Type type(made);
-  if (rank < peer) {
-    MUST(MPI_Send(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD));
-  } else {
+  constexpr size_t bytes = 5000, blocks = 3;
+  for (size_t round = 0; round <= blocks; ++round) {
+    const size_t on_host = rank < peer ? round : (round + 1) % (blocks + 1);
+    std::vector<Memory> memory;
+    std::vector<MPI_Aint> addresses;
+    const std::vector<int> lengths(blocks, bytes);
+    for (uint64_t i = 0; i < blocks; ++i) {
+      memory.emplace_back(i == on_host ? Place::host : Place::device, bytes);
+      if (rank < peer) memory.back().fill(key_of(i));
+      addresses.emplace_back();
+      MUST(MPI_Get_address(memory.back(), &addresses.back()));
+    }
+    std::swap(addresses[0], addresses[2]);
+    MPI_Datatype made;
+    MUST(MPI_Type_create_hindexed(blocks, lengths.data(), addresses.data(), MPI_BYTE, &made));
+    Type type(made);
+    Memory packed(round % 2 ? Place::host : Place::device, blocks * bytes);
+    int at = 0;
+    if (rank < peer) {
+      MUST(MPI_Send(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD));
+      MUST(MPI_Pack(MPI_BOTTOM, 1, type, packed, blocks * bytes, &at, MPI_COMM_WORLD));
+      MUST(MPI_Send(packed, at, MPI_PACKED, peer, tag, MPI_COMM_WORLD));
+      continue;
+    }
     MUST(MPI_Recv(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-    for (uint64_t i = 0; i < 3; ++i) EXPECT_HOLDS(memory[i], key_of(i), bytes);
+    for (uint64_t i = 0; i < blocks; ++i) EXPECT_HOLDS(memory[i], key_of(i), bytes);
+    for (Memory& block : memory) block.clear();
+    MUST(MPI_Recv(packed, blocks * bytes, MPI_PACKED, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    MUST(MPI_Unpack(packed, blocks * bytes, &at, MPI_BOTTOM, 1, type, MPI_COMM_WORLD));
+    for (uint64_t i = 0; i < blocks; ++i) EXPECT_HOLDS(memory[i], key_of(i), bytes);
   }
 }
 
