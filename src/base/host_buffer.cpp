@@ -17,7 +17,8 @@ namespace {
 constexpr size_t kept_in_all = size_t{256} << 20;
 constexpr size_t kept_at_least = size_t{1} << 20;  // of each buffer, beyond that limit
 constexpr int smallest_class = 12;                 // a page
-constexpr size_t kept_warm = 64;                   // of a class; of further ones only the first page
+constexpr int largest_class = 36;
+constexpr size_t kept_warm = 64;  // of a class; of further ones only the first page
 constexpr size_t kept_per_class = 1024;
 
 struct Idle {
@@ -26,15 +27,16 @@ struct Idle {
 };
 
 std::mutex mutex;
-auto& idle = *new std::array<std::vector<Idle>, 64>;
+auto& idle = *new std::array<std::vector<Idle>, largest_class + 1>;
 size_t touched_in_all = 0;  // of idle buffers
 
 }  // namespace
 
 HostBuffer::HostBuffer(size_t bytes, size_t reserve) : bytes_(bytes) {
-  size_t room = std::max({bytes, reserve, size_t{1}});
-  size_class_ = std::max(smallest_class, static_cast<int>(std::bit_width(room - 1)));
-  {
+  room_ = std::max({bytes, reserve, size_t{1}});
+  size_class_ = std::max(smallest_class, static_cast<int>(std::bit_width(room_ - 1)));
+  if (size_class_ <= largest_class) {
+    room_ = size_t{1} << size_class_;
     std::lock_guard lock(mutex);
     auto& list = idle[size_class_];
     if (!list.empty()) {
@@ -45,26 +47,29 @@ HostBuffer::HostBuffer(size_t bytes, size_t reserve) : bytes_(bytes) {
       return;
     }
   }
-  void* fresh = mmap(nullptr, size_t{1} << size_class_, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* fresh =
+      mmap(nullptr, room_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (fresh != MAP_FAILED) data_ = static_cast<unsigned char*>(fresh);
 }
 
 HostBuffer::~HostBuffer() {
   if (!data_) return;
-  size_t room = size_t{1} << size_class_;
+  if (size_class_ > largest_class) {
+    munmap(data_, room_);
+    return;
+  }
   size_t touched = std::max(bytes_, touched_before_);
   std::lock_guard lock(mutex);
   auto& list = idle[size_class_];
   if (list.size() >= kept_per_class) {
-    munmap(data_, room);
+    munmap(data_, room_);
     return;
   }
   size_t kept = list.size() >= kept_warm                  ? size_t{1} << smallest_class
-                : touched_in_all + touched <= kept_in_all ? room
+                : touched_in_all + touched <= kept_in_all ? room_
                                                           : kept_at_least;
   if (touched > kept) {
-    madvise(data_ + kept, room - kept, MADV_DONTNEED);
+    madvise(data_ + kept, room_ - kept, MADV_DONTNEED);
     touched = kept;
   }
   touched_in_all += touched;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Host memory for messages in passing, kept for reuse by powers of two. Large buffers cost address space
-// only until they are touched; of released ones a process keeps some 256 MiB of pages. Thread-safe.
+// only until they are touched; of released ones a process keeps some 256 MiB of pages. Those beyond 64 GiB,
+// images of buffers whose parts lie far apart, take no more address space than they need and are not kept.
+// Thread-safe.
 
 #pragma once
 
@@ -20,6 +22,7 @@ class HostBuffer {
     std::swap(data_, other.data_);
     std::swap(size_class_, other.size_class_);
     std::swap(bytes_, other.bytes_);
+    std::swap(room_, other.room_);
     std::swap(touched_before_, other.touched_before_);
     return *this;
   }
@@ -34,7 +37,7 @@ class HostBuffer {
  private:
   unsigned char* data_ = nullptr;
   int size_class_ = 0;
-  size_t bytes_ = 0;
+  size_t bytes_ = 0, room_ = 0;
   size_t touched_before_ = 0;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device code of launch_copies() and launch_swap(). Of copies each block moves a share of one item, so that all items are under way at
-// once: vectors of 16 bytes where both sides of an item can be aligned to them together, else words of 4, else
-// bytes.
+// The device code of launch_copies() and launch_swap(). Of copies each block moves a share of one item, so
+// that all items are under way at once: vectors of 16 bytes where both sides of an item can be aligned to
+// them together, else words of 4, else bytes.
 
 #define FAIRLEAD_PRIVATE_KERNELS
 #include "kernels/module.h"
@@ -80,8 +80,8 @@ FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, copy_items,
   const unsigned long number = kernel::block_index() - (item ? work.ends[item - 1] : 0);
   const unsigned long first = number * work.share, bytes = work.bytes[item];
   const unsigned long last = first + work.share < bytes ? first + work.share : bytes;
-  kernels::copy_piece(static_cast<char*>(to.at[item]) + first, static_cast<const char*>(from.at[item]) + first,
-                      last - first);
+  kernels::copy_piece(static_cast<char*>(to.at[item]) + first,
+                      static_cast<const char*>(from.at[item]) + first, last - first);
   kernels::signal_end(counter, flag, value);
 }
 

@@ -164,8 +164,9 @@ struct Signal {
   uint64_t value = 0;
 };
 
-// Can the kernel of launch_copies(), launch_swap() or launch_reduce() run on this device? Loads its code the first time, but
-// not while the device has other work: loading waits for all of that, and so do other calls of the driver.
+// Can the kernel of launch_copies(), launch_swap() or launch_reduce() run on this device? Loads its code the
+// first time, but not while the device has other work: loading waits for all of that, and so do other calls
+// of the driver.
 bool copies_available(int device);
 bool swap_available(int device);
 bool reduce_available(int device, ReduceOp op, Element element);

@@ -73,9 +73,9 @@ bool store_block(const char* image, char* buffer, const Block& block) {
   HostBuffer packed(bytes);
   if (!packed.data() || !pack_host(image, block.count, block.datatype, packed.data(), layout.bytes, layout))
     return false;
-  return device < 0
-             ? unpack_host(packed.data(), layout.bytes, buffer, block.count, block.datatype, layout)
-             : unpack_to_device(packed.data(), layout.bytes, buffer, block.count, block.datatype, layout, device);
+  return device < 0 ? unpack_host(packed.data(), layout.bytes, buffer, block.count, block.datatype, layout)
+                    : unpack_to_device(packed.data(), layout.bytes, buffer, block.count, block.datatype,
+                                       layout, device);
 }
 
 char* block_in(const Region& region, const Block& block) {

@@ -171,8 +171,7 @@ Error swap_by_host(const Buffer& target, const Buffer& compare, const Buffer& wa
   if (!found.data() || !expected.data()) return Error::out_of_memory;
   const Buffer held = host_buffer(found.data(), bytes);
   Error error = transfer_now(held, 0, target, 0, bytes);
-  if (error == Error::none)
-    error = transfer_now(host_buffer(expected.data(), bytes), 0, compare, 0, bytes);
+  if (error == Error::none) error = transfer_now(host_buffer(expected.data(), bytes), 0, compare, 0, bytes);
   if (error == Error::none && std::memcmp(found.data(), expected.data(), bytes) == 0)
     error = transfer_now(target, 0, wanted, 0, bytes);
   return error == Error::none ? transfer_now(old, 0, held, 0, bytes) : error;

@@ -232,3 +232,23 @@ RANK_TEST(gaps, broadcast_of_a_large_column, 2) {
   EXPECT(wrong == 0, "%d values are wrong", wrong);
   MUST(MPI_Type_free(&column));
 }
+
+// From MPI_BOTTOM, in other order on each rank; far apart in the address space.
+RANK_TEST(gaps, broadcast_of_blocks_in_host_and_device_memory, 2) {
+  constexpr size_t bytes = 5000;
+  const bool host_first = rank % 2 == 0;
+  Memory first(host_first ? Place::host : Place::device, bytes),
+      second(host_first ? Place::device : Place::host, bytes);
+  if (rank == 0) first.fill(key_of(1)), second.fill(key_of(2));
+  const int lengths[] = {bytes, bytes};
+  MPI_Aint addresses[2];
+  MUST(MPI_Get_address(first, &addresses[0]));
+  MUST(MPI_Get_address(second, &addresses[1]));
+  MPI_Datatype both;
+  MUST(MPI_Type_create_hindexed(2, lengths, addresses, MPI_BYTE, &both));
+  MUST(MPI_Type_commit(&both));
+  MUST(MPI_Bcast(MPI_BOTTOM, 1, both, 0, MPI_COMM_WORLD));
+  EXPECT_HOLDS(first, key_of(1), bytes);
+  EXPECT_HOLDS(second, key_of(2), bytes);
+  MUST(MPI_Type_free(&both));
+}
