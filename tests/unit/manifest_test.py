@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src/mpi"))
 import generate  # noqa: E402
+import manifest  # noqa: E402
 
 
 def dynamic_symbols(library, which):
@@ -64,7 +65,7 @@ def main():
         print(__doc__.strip(), file=sys.stderr)
         return 2
     symbols = exported_symbols(sys.argv[1])
-    found = list(differences(Path(sys.argv[1]).name, symbols, generate.read_manifest(generate.MANIFEST)))
+    found = list(differences(Path(sys.argv[1]).name, symbols, manifest.read_manifest(manifest.MANIFEST)))
     found += [f"not weak (src/mpi/host_mpi.h): {name}" for name in needed_of_mpi(sys.argv[1])]
     for line in found:
         print(line)
