@@ -16,6 +16,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "mpi/between_nodes.h"
@@ -66,6 +67,8 @@ class HostEntry {
     if (!address && !(address = bind())) return report(ierror(words...), detail::report_missing(function_));
     reinterpret_cast<void (*)(Words...)>(address)(words...);
   }
+
+  bool of_f08() const { return std::string_view(symbol_).ends_with("_f08_"); }
 
  private:
   void* bind();

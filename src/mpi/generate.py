@@ -348,6 +348,8 @@ def fortran_entry(form):
         if form.action == "refuse":
             body.append(f"if ({device_buffer(form)}) return report(ierror, {form.refusal(value)});")
         before, after = around(form, value)
+        if form.row.name == "Buffer_detach":  # only mpi_f08 tells the address
+            after.append("give_back_send_buffer(host.of_f08() ? buffer_addr : nullptr);")
         body += before
         if after:
             body += ["Error error(ierror);", host.replace("ierror", "error.place()")]
@@ -385,7 +387,8 @@ def fortran(forms):
     what = "The Fortran entry points."
     entries = [form for form in forms if has_fortran_entry(form)]
     newer = [form for form in entries if form.action == "accelerate" and form.row.since >= "4.0"]
-    return [*opening("//", what), '#include "mpi/fortran.h"', '#include "mpi/window_gather.h"', "", "// clang-format off", "",
+    return [*opening("//", what), '#include "mpi/fortran.h"', '#include "mpi/send_buffer.h"',
+            '#include "mpi/window_gather.h"', "", "// clang-format off", "",
             "// C functions of ours that the header at hand may not declare, or not alike.",
             *(wrap(f'extern "C" int {fortran_calls(form)}({form.declarations()}) __asm__("MPI_{form.name}");')
               for form in newer), "",

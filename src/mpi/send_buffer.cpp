@@ -38,9 +38,11 @@ int attach(void* buffer, Count bytes) {
 
 void give_back_send_buffer(void* place) {
   std::lock_guard lock(mutex);
-  auto* address = static_cast<void**>(place);
-  if (!lent || *address != lent) return;
-  *address = given;
+  if (!lent) return;
+  if (auto* address = static_cast<void**>(place)) {
+    if (*address != lent) return;
+    *address = given;
+  }
   std::free(lent);
   given = lent = nullptr;
 }

@@ -7,7 +7,8 @@
 
 namespace fairlead::mpi {
 
-// Behind a successful MPI_Buffer_detach: `place` is where the address of the buffer was stored.
+// Behind a successful MPI_Buffer_detach: `place` is where the address of the buffer was stored; null where the binding
+// does not tell it, as in mpif.h.
 void give_back_send_buffer(void* place);
 
 }  // namespace fairlead::mpi

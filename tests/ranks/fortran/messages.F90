@@ -27,6 +27,7 @@ program messages
   call flags_are_logical()
   call probed()
   call persistent()
+  call buffered()
   call from_bottom()
   call while_in_the_host()
   call truncated()
@@ -229,6 +230,30 @@ contains
     call MPI_Request_free(requests(1) IERR)
     call MPI_Request_free(requests(2) IERR)
     call expect(all(is_null(requests)), 'until they are freed')
+    call give_back()
+  end subroutine
+
+  ! A buffer in device memory; mpi_f08 tells which it was.
+  subroutine buffered()
+    real(c_double), pointer, contiguous :: room(:)
+#if defined(WITH_MPI_F08)
+    type(c_ptr) :: detached
+#else
+    integer(MPI_ADDRESS_KIND) :: detached
+#endif
+    integer :: bytes
+    call take_buffers(large)
+    room => counting_from(0, large + MPI_BSEND_OVERHEAD)
+    call MPI_Buffer_attach(room, 8 * (large + MPI_BSEND_OVERHEAD) IERR)
+    call MPI_Bsend(out, large, MPI_DOUBLE_PRECISION, right, 14, MPI_COMM_WORLD IERR)
+    call MPI_Recv(in, large, MPI_DOUBLE_PRECISION, left, 14, MPI_COMM_WORLD, MPI_STATUS_IGNORE IERR)
+    call expect_counting(in, content(left), 'a buffered message')
+    call MPI_Buffer_detach(detached, bytes IERR)
+    call expect(bytes == 8 * (large + MPI_BSEND_OVERHEAD), 'the length of the buffer')
+#if defined(WITH_MPI_F08)
+    call expect(transfer(detached, 0_c_intptr_t) == transfer(c_loc(room), 0_c_intptr_t), 'the address of the buffer')
+#endif
+    call release(room)
     call give_back()
   end subroutine
 
