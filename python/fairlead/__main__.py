@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 
 from ._home import HomeError, home
@@ -18,10 +19,18 @@ _WITHOUT_MPI = ("copy",)  # benchmarks
 _ASK = {"-h", "--help", "-V", "--version", "--markdown"}  # answered whatever the MPI
 
 
+def _is_python_file(word: str) -> bool:
+    return word.endswith(".py") and os.path.isfile(word)
+
+
+def _is_python(word: str) -> bool:
+    return os.path.basename(word).startswith("python") and shutil.which(word) is not None
+
+
 def _program_place(words: list[str]) -> int | None:
-    """Where a Python file stands among the words after `run`; None where there is none."""
-    for place, word in enumerate(words):
-        if word.endswith(".py") and os.path.isfile(word):
+    """Where the program stands among the words after `run`: the first that can be run; None where there is none."""
+    for place, word in enumerate(words[1:], 1):
+        if words[place - 1] != "--mpi" and (_is_python_file(word) or shutil.which(word)):
             return place
     return None
 
@@ -66,8 +75,8 @@ def _measured(words: list[str]) -> list[str]:
 
 
 def for_python(words: list[str]) -> list[str]:
-    """The words as the tool takes them: `run -n 2 program.py` with this Python, and all with the MPI of its mpi4py
-    where none is named."""
+    """The words as the tool takes them: `run -n 2 program.py` with this Python, and all that Python runs with the MPI
+    of its mpi4py where none is named."""
     if words and words[0] in ("bench", "matrix", "doctor"):
         return _measured(words)
     if not words or words[0] not in ("run", "exec"):
@@ -76,10 +85,9 @@ def for_python(words: list[str]) -> list[str]:
     place = _program_place(words)
     if place is None:
         return words
-    options = words[1:place]
-    if not os.path.basename(words[place - 1]).startswith("python"):
+    if _is_python_file(words[place]):
         words.insert(place, sys.executable)
-    if _names_mpi(options):
+    if _names_mpi(words[1:place]) or not any(map(_is_python, words[place:])):
         return words
     mpi = mpi_of_mpi4py()
     return [words[0], "--mpi", _with_launcher(mpi) if words[0] == "run" else mpi.abi, *words[1:]]

@@ -70,6 +70,12 @@ class CommandLine(unittest.TestCase):
         words = ["run", "--mpi", "openmpi", "-n", "2", "/usr/bin/python3", self.program]
         self.assertEqual(command.for_python(words), words)
 
+    def test_programs_that_python_runs_have_the_mpi_of_its_mpi4py(self):
+        for program in ([sys.executable, "-u", self.program], [sys.executable, "-m", "pytest", self.program],
+                        ["env", "A=1", sys.executable, "-m", "pyfr"]):
+            self.assertEqual(command.for_python(["run", "-n", "2", *program]),
+                             ["run", "--mpi", "/opt/mpi/bin/mpirun", "-n", "2", *program])
+
     def test_what_is_measured_is_the_mpi_of_mpi4py(self):
         for words, place, mpi in [(["doctor", "-v", "--sim", "2"], 1, "/opt/mpi/lib/libmpi.so.12"),
                                   (["bench", "latency", "-c", "H", "H"], 2, "/opt/mpi/bin/mpirun"),
@@ -77,9 +83,10 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(command.for_python(words), [*words[:place], "--mpi", mpi, *words[place:]])
 
     def test_other_commands_and_programs_pass(self):
-        for words in (["doctor", "./a.out"], ["doctor", "options"], ["doctor", "--from", "x"], ["doctor", "--mpi", "abi"], ["doctor", "--help"],
-                      ["bench"], ["bench", "--help"], ["bench", "bw", "-h"], ["bench", "bw", "--mpi=mpich"],
-                      ["bench", "copy"], ["options"], ["run", "-n", "2", "./a.out"], []):
+        for words in (["doctor", "./a.out"], ["doctor", "options"], ["doctor", "--from", "x"], ["doctor", "--mpi", "abi"],
+                      ["doctor", "--help"], ["bench"], ["bench", "--help"], ["bench", "bw", "-h"],
+                      ["bench", "bw", "--mpi=mpich"], ["bench", "copy"], ["options"], ["run", "-n", "2", "./a.out"],
+                      ["run", "-n", "2", "cat", self.program], []):
             self.assertEqual(command.for_python(words), words)
 
     def test_without_mpi4py_the_mpi_on_path_is_measured(self):
