@@ -25,6 +25,7 @@ import ctypes
 import math
 import operator
 import weakref
+from collections.abc import Iterable
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
@@ -144,7 +145,7 @@ class DeviceArray:
 
     def copy_from(self, array: npt.ArrayLike) -> None:
         """Overwrites the elements by those of a host array of the same shape. Raises ValueError, DeviceError."""
-        source = np.ascontiguousarray(array, self.dtype)
+        source = np.asarray(array, self.dtype, order="C")
         if source.shape != self.shape:
             raise ValueError(f"shape {source.shape} does not go into {self.shape}")
         _check(_library.fairlead_device_copy(self.address, source.ctypes.data, self.nbytes))
@@ -157,16 +158,22 @@ class DeviceArray:
         return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, {provider()} memory at {self.address:#x})"
 
 
-def empty(shape: int | tuple[int, ...], dtype: npt.DTypeLike = float) -> DeviceArray:
-    """An array on the current device, with any contents. Raises DeviceError where the memory cannot be had."""
-    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+def empty(shape: SupportsIndex | Iterable[SupportsIndex], dtype: npt.DTypeLike = float) -> DeviceArray:
+    """An array on the current device, with any contents. Raises DeviceError where the memory cannot be had, ValueError
+    for a negative length, TypeError for Python objects, which have no place in device memory."""
+    given = shape if isinstance(shape, Iterable) else (shape,)
+    lengths = tuple(operator.index(length) for length in given)
     kind: np.dtype[Any] = np.dtype(dtype)
+    if min(lengths, default=0) < 0:
+        raise ValueError(f"shape {lengths} has a negative length")
+    if kind.hasobject:
+        raise TypeError(f"elements of type {kind} do not go into device memory; accepted: types without objects")
     return DeviceArray(_Memory(math.prod(lengths) * kind.itemsize), 0, lengths, kind)
 
 
 def from_numpy(array: npt.ArrayLike) -> DeviceArray:
     """A copy of a host array on the current device. Raises DeviceError where the memory cannot be had."""
-    source = np.ascontiguousarray(array)
+    source = np.asarray(array, order="C")
     result = empty(source.shape, source.dtype)
     result.copy_from(source)
     return result

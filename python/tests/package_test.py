@@ -101,13 +101,29 @@ class CommandLine(unittest.TestCase):
         self.assertIn("fairlead", answer.stdout)
 
 
+try:
+    import numpy as np
+    from fairlead import arrays
+except ImportError as error:
+    no_arrays = str(error)
+else:
+    no_arrays = ""
+
+
+@unittest.skipIf(no_arrays, no_arrays)
 class Arrays(unittest.TestCase):
+    def test_shapes_and_types(self):
+        for host in (np.float32(2.5), np.zeros((3, 0)), np.arange(12).reshape(3, 4)[:, ::2], np.arange(3, dtype=">i2")):
+            array = arrays.from_numpy(host)
+            self.assertEqual((array.shape, array.dtype), (host.shape, host.dtype))
+            np.testing.assert_array_equal(array.to_numpy(), host)
+        self.assertEqual(arrays.empty(np.int64(3)).shape, (3,))
+        with self.assertRaisesRegex(ValueError, "negative length"):
+            arrays.empty((3, -1))
+        with self.assertRaisesRegex(TypeError, "object do not go into device memory"):
+            arrays.from_numpy([object()])
+
     def test_parts_and_elements(self):
-        try:
-            import numpy as np
-            from fairlead import arrays
-        except ImportError as error:
-            self.skipTest(str(error))
         host = np.arange(12, dtype="i4").reshape(4, 3)
         array = arrays.from_numpy(host)
         for index in (0, 3, -1, np.int64(2)):
