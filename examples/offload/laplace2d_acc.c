@@ -33,13 +33,21 @@ static int runs_on_gpu(void) {
   return yes;
 }
 
+// The number at this place of the command line; -1 where there is something else.
+static int argument(int argc, char **argv, int place, int otherwise) {
+  if (argc <= place) return otherwise;
+  char *end = argv[place];
+  const long number = strtol(argv[place], &end, 10);
+  return end == argv[place] || *end || number < 0 || number > 1 << 30 ? -1 : (int)number;
+}
+
 int main(int argc, char **argv) {
   MPI_Init(&argc, &argv);
   int rank, ranks;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   choose_gpu();
-  const int cells = argc > 1 ? atoi(argv[1]) : 512, iterations = argc > 2 ? atoi(argv[2]) : 200;
+  const int cells = argument(argc, argv, 1, 512), iterations = argument(argc, argv, 2, 200);
   if (cells < 1 || iterations < 0 || cells < ranks) {
     if (rank == 0)
       fprintf(stderr, "laplace2d_acc: CELLS is a number from %d (the ranks) on, ITERATIONS one from 0 on\n", ranks);

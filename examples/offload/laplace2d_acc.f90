@@ -8,7 +8,7 @@
 !   fairlead run -n 2 laplace2d_acc [CELLS [ITERATIONS]]
 
 program laplace2d
-  use, intrinsic :: iso_fortran_env, only: int64, real64
+  use, intrinsic :: iso_fortran_env, only: error_unit, int64, real64
   use mpi_f08
   use openacc
   implicit none
@@ -26,13 +26,13 @@ program laplace2d
   call read_argument(1, cells)
   call read_argument(2, iterations)
   if (cells < ranks .or. iterations < 0) then
-    if (rank == 0) print '(a,i0,a)', 'laplace2d_acc: CELLS is a number from ', ranks, &
+    if (rank == 0) write (error_unit, '(a,i0,a)') 'laplace2d_acc: CELLS is a number from ', ranks, &
       ' (the ranks) on, ITERATIONS one from 0 on'
     call MPI_Finalize()
     stop 2
   end if
 
-  ! Columns 0 and columns + 1 are the neighbours' or the edge of the square, where u is 0 on the left and 1 on the right.
+  ! Columns 0 and columns + 1 are the neighbours' or the edge of the square, where u is 0 on the left, 1 on the right.
   first = int(int(cells, int64) * rank / ranks)
   columns = int(int(cells, int64) * (rank + 1) / ranks) - first
   allocate (u(0:cells + 1, 0:columns + 1), next(0:cells + 1, 0:columns + 1))
@@ -45,6 +45,7 @@ program laplace2d
   left = merge(rank - 1, MPI_PROC_NULL, rank > 0)
   right = merge(rank + 1, MPI_PROC_NULL, rank < ranks - 1)
 
+  change = 0
   !$acc data copy(u) create(next)
   do iteration = 1, iterations
     call exchange(u)
@@ -52,7 +53,8 @@ program laplace2d
     !$acc parallel loop collapse(2) reduction(max:change) present(u, next)
     do column = 1, columns
       do row = 1, cells
-        next(row, column) = 0.25_real64 * (u(row, column - 1) + u(row, column + 1) + u(row - 1, column) + u(row + 1, column))
+        next(row, column) = 0.25_real64 * (u(row, column - 1) + u(row, column + 1) &
+                                           + u(row - 1, column) + u(row + 1, column))
         change = max(change, abs(next(row, column) - u(row, column)))
       end do
     end do
@@ -76,7 +78,8 @@ program laplace2d
   call MPI_Reduce(change, largest, 1, MPI_DOUBLE_PRECISION, MPI_MAX, 0, MPI_COMM_WORLD)
   call MPI_Reduce(on_gpu, everywhere, 1, MPI_INTEGER, MPI_MIN, 0, MPI_COMM_WORLD)
   if (rank == 0) print '(a,i0,a,i0,a,i0,a,a,a,es9.3,a,z16.16)', 'laplace2d_acc: ', cells, ' x ', cells, ' cells, ', &
-    iterations, ' iterations on ', merge('GPUs', 'CPUs', everywhere == 1), ', last change ', largest, ', bits ', all_bits
+    iterations, ' iterations on ', merge('GPUs', 'CPUs', everywhere == 1), ', last change ', largest, ', bits ', &
+    all_bits
   call MPI_Finalize()
 
 contains
