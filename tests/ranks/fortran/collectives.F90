@@ -215,7 +215,7 @@ contains
     end do
   end subroutine
 
-  ! A ring, from a grid and from a graph without weights.
+  ! A ring, from a grid and from a graph without weights; and a graph of one edge.
   subroutine neighbours()
     A_COMM :: ring, graph
     integer :: grid_rank
@@ -239,6 +239,22 @@ contains
     call MPI_Neighbor_allgather(out, n, MPI_DOUBLE_PRECISION, in, n, MPI_DOUBLE_PRECISION, graph IERR)
     values = values_of(in)
     call expect(values(n) == content(left) + n - 1, 'a neighbour of a graph')
+    call MPI_Comm_free(graph IERR)
+    call release(in)
+    in => counting_from(0, 2 * n)
+    if (grid_rank == 0) then
+      call MPI_Dist_graph_create_adjacent(ring, 1, [left], [2], 0, [0], MPI_WEIGHTS_EMPTY, &
+                                          MPI_INFO_NULL, .false., graph IERR)
+    else if (right == 0) then
+      call MPI_Dist_graph_create_adjacent(ring, 0, [0], MPI_WEIGHTS_EMPTY, 1, [0], [2], &
+                                          MPI_INFO_NULL, .false., graph IERR)
+    else
+      call MPI_Dist_graph_create_adjacent(ring, 0, [0], MPI_WEIGHTS_EMPTY, 0, [0], MPI_WEIGHTS_EMPTY, &
+                                          MPI_INFO_NULL, .false., graph IERR)
+    end if
+    call MPI_Neighbor_allgather(out, n, MPI_DOUBLE_PRECISION, in, n, MPI_DOUBLE_PRECISION, graph IERR)
+    values = values_of(in)
+    call expect(values(n) == merge(content(left), 0, grid_rank == 0) + n - 1, 'the only edge of a graph with weights')
     call MPI_Comm_free(graph IERR)
     call MPI_Comm_free(ring IERR)
     call expect(ring == MPI_COMM_NULL, 'a freed communicator is null')
