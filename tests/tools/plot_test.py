@@ -289,6 +289,25 @@ class GhostExchange(PlotTest):
             self.assertIn(says, result.stderr)
         self.assertFalse(os.path.exists(self.file("none.json")))
 
+    def test_an_interruption_ends_the_job_and_keeps_what_was_measured(self):
+        run = self.file("run.json", json.dumps({"runs": self.measured()["runs"][:1]}))
+        alive, output = self.file("alive"), self.file("part.json")
+        os.mkfifo(alive)
+        launcher = script(self.folder.name, "launcher", f'''#!/bin/sh
+[ $1 = 2 ] || {{ sleep 1000 >{alive} & wait; }}
+for file; do :; done
+cp {run} "$file"
+''')
+        job = subprocess.Popen([SCALING, "-o", output, "--launch", f"{launcher} {{ranks}}", "--variants", "host",
+                                "--repeat", "1", GHOST_EXCHANGE], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        with open(alive) as pipe:
+            job.terminate()
+            self.assertIn("1 of 5 rows were measured", job.communicate(timeout=60)[1])
+            self.assertEqual(pipe.read(), "")  # returns when `sleep` is gone
+        self.assertEqual(job.returncode, 130)
+        with open(output) as file:
+            self.assertEqual([run["series"] for run in json.load(file)["runs"]], ["variants"])
+
     @needs("matplotlib", "apt install python3-matplotlib")
     def test_timings_are_drawn(self):
         about = self.measured()
