@@ -289,6 +289,14 @@ class GhostExchange(PlotTest):
             self.assertIn(says, result.stderr)
         self.assertFalse(os.path.exists(self.file("none.json")))
 
+    def test_files_that_cannot_be_written_are_refused_before_the_run(self):
+        for option in ("-o", "--json"):
+            result = fairlead("run", "-n", 2, "--sim", 2, "--no-preload", GHOST_EXCHANGE, "--variant", "host", "-i", 30,
+                              "-j", 20, "-I", 1, option, "/no/such/folder/file")
+            self.assertEqual(result.returncode, 1, result)
+            self.assertIn("cannot write /no/such/folder/file", result.stderr)
+            self.assertNotIn("Timing", result.stdout)
+
     def test_an_interruption_ends_the_job_and_keeps_what_was_measured(self):
         run = self.file("run.json", json.dumps({"runs": self.measured()["runs"][:1]}))
         alive, output = self.file("alive"), self.file("part.json")
