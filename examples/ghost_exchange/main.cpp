@@ -34,6 +34,7 @@ int run(int argc, char** argv) {
                    options.variant.c_str(), MPI_VERSION, MPI_SUBVERSION);
     return cannot_run;
   }
+  if (!ghost::can_write(MPI_COMM_WORLD, options)) return failed;  // before the time is spent
   choose_gpu(MPI_COMM_WORLD);
 
   bool with_field = !options.field_file.empty();

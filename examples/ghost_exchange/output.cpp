@@ -18,12 +18,16 @@ struct CloseFile {
 };
 using File = std::unique_ptr<FILE, CloseFile>;
 
+void say_unwritable(const std::string& name) {
+  std::fprintf(stderr, "ghost_exchange: cannot write %s: %s\n", name.c_str(), std::strerror(errno));
+}
+
 bool written(const std::string& name, const std::string& content) {
   File file(std::fopen(name.c_str(), "wb"));
   if (file && std::fwrite(content.data(), 1, content.size(), file.get()) == content.size() &&
       std::fflush(file.get()) == 0)
     return true;
-  std::fprintf(stderr, "ghost_exchange: cannot write %s: %s\n", name.c_str(), std::strerror(errno));
+  say_unwritable(name);
   return false;
 }
 
@@ -126,6 +130,15 @@ void print_arrays(const char* when, const std::vector<double>& array, const Grid
     MPI_Recv(text.data(), length, MPI_CHAR, rank, 0, grid.comm, MPI_STATUS_IGNORE);
     std::fputs(text.c_str(), stdout);
   }
+}
+
+bool can_write(MPI_Comm comm, const Options& options) {
+  int rank, good = 1;
+  MPI_Comm_rank(comm, &rank);
+  for (const std::string& name : {options.field_file, options.json_file})
+    if (rank == 0 && !name.empty() && !File(std::fopen(name.c_str(), "ab"))) say_unwritable(name), good = 0;
+  MPI_Bcast(&good, 1, MPI_INT, 0, comm);
+  return good;
 }
 
 bool report(MPI_Comm comm, const Options& options, const Times& times) {

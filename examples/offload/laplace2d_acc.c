@@ -5,7 +5,7 @@
 // all bits at the end is the same for any number of ranks.
 //
 //   gcc -O3 -fopenacc -foffload=nvptx-none ... (docs/tutorial/offload.md)
-//   fairlead run -n 2 laplace2d_acc [CELLS [ITERATIONS]]
+//   fairlead run -n 2 ./laplace2d_acc [CELLS [ITERATIONS]]
 
 #include <inttypes.h>
 #include <mpi.h>

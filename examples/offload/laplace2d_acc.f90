@@ -5,7 +5,7 @@
 ! of all bits at the end is the same for any number of ranks.
 !
 !   gfortran -O3 -fopenacc -foffload=nvptx-none ... (docs/tutorial/offload.md)
-!   fairlead run -n 2 laplace2d_acc [CELLS [ITERATIONS]]
+!   fairlead run -n 2 ./laplace2d_acc [CELLS [ITERATIONS]]
 
 program laplace2d
   use, intrinsic :: iso_fortran_env, only: error_unit, int64, real64

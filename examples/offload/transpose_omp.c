@@ -5,7 +5,7 @@
 // `use_device_ptr` gives device addresses. Twice makes the old matrix; the GPU itself checks it.
 //
 //   gcc -O3 -fopenmp -foffload=nvptx-none ... (docs/tutorial/offload.md)
-//   fairlead run -n 2 transpose_omp
+//   fairlead run -n 2 ./transpose_omp
 
 #include <mpi.h>
 #include <omp.h>

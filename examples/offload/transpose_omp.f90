@@ -5,7 +5,7 @@
 ! `use_device_addr` gives device addresses. Twice makes the old matrix; the GPU itself checks it.
 !
 !   gfortran -O3 -fopenmp -foffload=nvptx-none ... (docs/tutorial/offload.md)
-!   fairlead run -n 2 transpose_omp
+!   fairlead run -n 2 ./transpose_omp
 
 program transpose
   use, intrinsic :: iso_fortran_env, only: real64

@@ -187,7 +187,8 @@ class Runtime {
   virtual Error ipc_close(int device, void* base) = 0;
 
   // ---- Kernels -------------------------------------------------------------------------------------
-  // Loads the image that fits the device, once per device and image set; finds `name` in it.
+  // Loads the image that fits the device, once per device and image set; finds `name` in it. A set is known by
+  // its address and stays there: another one in its place would be taken for it.
   virtual Error find_kernel(int device, const CodeImage* images, size_t count, const char* name,
                             Kernel* kernel) = 0;
   virtual Error launch(Kernel kernel, unsigned grid, unsigned block, void** arguments, Stream stream) = 0;

@@ -23,17 +23,19 @@ class KernelTable {
   Error find(int device, Images images, int number, std::string (*name)(int), Kernel* kernel) {
     std::lock_guard lock(mutex_);
     Key key{device, images, number};
-    auto [entry, added] = kernels_.try_emplace(key, nullptr);
-    if (!entry->second && missed_.contains(key) && !look_again_.due()) return Error::not_ready;
-    Error error = entry->second ? Error::none : load(key, name(number), &entry->second);
-    if (error == Error::not_ready) {
-      if (missed_.try_emplace(key, name(number)).second)
-        log_line(LogLevel::info, "device %d is busy: %s is loaded when it is not", device,
-                 name(number).c_str());
-      any_missed_ = true;
+    auto [entry, added] = kernels_.try_emplace(key);
+    Known& known = entry->second;
+    if (known.outcome == Error::not_ready && (!missed_.contains(key) || look_again_.due())) {
+      known = load(key, name(number));
+      if (known.outcome == Error::not_ready) {
+        if (missed_.try_emplace(key, name(number)).second)
+          log_line(LogLevel::info, "device %d is busy or full: %s is loaded when it is not", device,
+                   name(number).c_str());
+        any_missed_ = true;
+      }
     }
-    *kernel = entry->second;
-    return error;
+    *kernel = known.kernel;
+    return known.outcome;
   }
 
   void load_missed() {
@@ -42,19 +44,33 @@ class KernelTable {
     if (!look_again_.due()) return;
     std::erase_if(missed_, [&](const auto& missed) {
       const auto& [key, name] = missed;
-      return load(key, name, &kernels_[key]) != Error::not_ready;
+      return (kernels_[key] = load(key, name)).outcome != Error::not_ready;
     });
     any_missed_ = !missed_.empty();
   }
 
  private:
   using Key = std::tuple<int, Images, int>;  // the device, and which kernel of which module
+  struct Known {
+    Kernel kernel = nullptr;
+    Error outcome = Error::not_ready;  // of loading it, once the device was idle
+  };
 
-  Error load(const Key& key, const std::string& name, Kernel* kernel) {
+  // not_ready: the device is busy, or full. What it cannot load otherwise it never can: it is not asked
+  // again.
+  Known load(const Key& key, const std::string& name) {
     auto [device, images, number] = key;
-    if (Error error = device::runtime()->query_device(device); error != Error::none) return error;
+    Known known;
+    known.outcome = device::runtime()->query_device(device);
+    if (known.outcome != Error::none) return known;
     const std::vector<device::CodeImage>& code = code_of(images);
-    return device::runtime()->find_kernel(device, code.data(), code.size(), name.c_str(), kernel);
+    known.outcome =
+        device::runtime()->find_kernel(device, code.data(), code.size(), name.c_str(), &known.kernel);
+    if (known.outcome == Error::out_of_memory) known.outcome = Error::not_ready;
+    if (known.outcome != Error::none && known.outcome != Error::not_ready)
+      log_line(LogLevel::info, "device %d has no kernel %s: %s", device, name.c_str(),
+               device::to_string(known.outcome));
+    return known;
   }
 
   // A runtime knows what it has loaded by the address of the images.
@@ -70,7 +86,7 @@ class KernelTable {
 
   std::mutex mutex_;
   std::map<Images, std::vector<device::CodeImage>> code_;
-  std::map<Key, Kernel> kernels_;
+  std::map<Key, Known> kernels_;
   std::map<Key, std::string> missed_;  // with their names
   std::atomic<bool> any_missed_ = false;
   Sparingly look_again_;

@@ -306,6 +306,8 @@ class Refusals(ToolTest):
 
     def test_no_benchmark(self):
         self.refuses("bench", says=["no benchmark given", "latency, bw"])
+        self.refuses("bench", "speed", says=["no benchmark 'speed'", "fairlead bench --help"])
+        self.refuses("bench", "latenzy", says=["did you mean latency?", "fairlead bench --help"])
 
     def test_home_that_holds_nothing(self):
         self.refuses("bench", "latency", says=["FAIRLEAD_HOME is /nowhere", "libexec"], FAIRLEAD_HOME="/nowhere")

@@ -41,9 +41,8 @@ const BenchmarkKind* find_kind(const std::string& name) {
 const BenchmarkKind& kind_of(const std::string& name) {
   if (const BenchmarkKind* kind = find_kind(name)) return *kind;
   std::string guess = did_you_mean(name, split(benchmark_names(), ", "));
-  throw usage(fmt::format(
-      "no benchmark '{}'{}", name,
-      guess.empty() ? "; accepted: " + benchmark_names() : guess + " `fairlead bench --help` lists all"));
+  throw usage(fmt::format("no benchmark '{}'{} `fairlead bench --help` lists all", name,
+                          guess.empty() ? ";" : guess));
 }
 
 std::string benchmark_names() {

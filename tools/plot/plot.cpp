@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* accepted_files =
     "what `fairlead bench NAME --json FILE` or `fairlead matrix --json FILE` wrote, a trace of `fairlead run "
-    "--trace FILE`, and what `fairlead bench pairs` prints";
+    "--trace FILE`, what `fairlead bench pairs` prints, and files of ghost_exchange";
 
 constexpr const char* summary =
     "Draw the results of benchmarks against message size, as medians: latency, bandwidth, message rate, or "
@@ -98,7 +98,7 @@ int plot_command(const Words& words) {
     throw usage(fmt::format("no file given; accepted: {}", accepted_files));
   for (const std::string& file : arguments.files)
     if (std::error_code error; !std::filesystem::exists(file, error))
-      throw usage(fmt::format("cannot read {}: there is no such file; accepted: {}", file, accepted_files));
+      throw usage(fmt::format("cannot read {}: there is no such file", file));
   if (arguments.output.empty() && !arguments.terminal)
     throw usage("where to draw? accepted: -o FILE.png, -o FILE.svg, -o FILE.html or --terminal");
 

@@ -10,10 +10,13 @@ FAIRLEAD_KERNEL(empty, (unsigned)) {}
 #if !FAIRLEAD_ON_GPU
 #include "bench/mpi/empty_kernel.h"
 
-std::vector<fairlead::device::CodeImage> fairlead::tools::empty_kernel_images() {
-  std::vector<device::CodeImage> images;
-  for (const fairlead_code_image& image : kernel::images_of_this_source)
-    images.push_back({image.target, image.bytes, image.size});
-  return images;
+const std::vector<fairlead::device::CodeImage>& fairlead::tools::empty_kernel_images() {
+  static const auto all = [] {
+    std::vector<device::CodeImage> images;
+    for (const fairlead_code_image& image : kernel::images_of_this_source)
+      images.push_back({image.target, image.bytes, image.size});
+    return images;
+  }();
+  return all;
 }
 #endif

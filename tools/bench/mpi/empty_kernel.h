@@ -10,6 +10,6 @@
 
 namespace fairlead::tools {
 
-std::vector<device::CodeImage> empty_kernel_images();
+const std::vector<device::CodeImage>& empty_kernel_images();
 
 }  // namespace fairlead::tools

@@ -76,7 +76,7 @@ void Yardstick::copies(uint64_t bytes, int count) {
 
 void Yardstick::find_kernel(int device) {
   stream_.emplace(runtime_, device, arguments_);
-  const std::vector<device::CodeImage> images = empty_kernel_images();
+  const std::vector<device::CodeImage>& images = empty_kernel_images();
   require(runtime_, runtime_->find_kernel(device, images.data(), images.size(), "empty", &empty_), arguments_,
           "--raw: cannot load a kernel");
 }

@@ -13,7 +13,7 @@ from failure import usage
 from quantities import BENCHMARKS, LINES, MEASURED_BY_IT, QUANTITIES, YARDSTICK
 
 ACCEPTED = ("accepted: what `fairlead bench NAME --json FILE` or `fairlead matrix --json FILE` wrote, a trace of "
-            "`fairlead run --trace FILE`, and what `fairlead bench pairs` prints")
+            "`fairlead run --trace FILE`, what `fairlead bench pairs` prints, and files of ghost_exchange")
 GIB = 1 << 30
 PAIRS_OPENING = "# pairs: strided parallel pairs"
 PAIRS_COLUMNS = 11
@@ -73,7 +73,7 @@ def read_text(file):
         with open(file, encoding="utf-8") as opened:
             return opened.read()
     except OSError as error:
-        raise usage(f"cannot read {file}: {error.strerror}; {ACCEPTED}") from None
+        raise usage(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise usage(f"{file} is no text; {ACCEPTED}") from None
 
