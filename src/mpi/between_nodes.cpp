@@ -68,7 +68,7 @@ class Packed {
   Packed(void* address, MPI_Count count, MPI_Datatype datatype)
       : address_(address), count_(count), datatype_(datatype), layout_(layout_of(count, datatype)) {
     if (layout_.contiguous || layout_.bytes == 0) return;
-    const device::Allocation memory = device::classify(static_cast<char*>(address) + layout_.first);
+    const device::Allocation memory = device::classify(telling_byte(address, layout_));
     if (memory.kind == device::MemoryKind::device) {
       device_ = memory.device;
       view_ = kernel_view(address, layout_, memory);
