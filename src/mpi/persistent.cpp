@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Persistent sends and receives. A request for a device buffer is, to the host MPI, one for no bytes: its
-// arguments are checked, and it is never started. A receive into host memory, which a descriptor may reach,
-// stays the host's own request.
+// arguments are checked, and it is never started, unless it is one with nobody. A receive into host memory,
+// which a descriptor may reach, stays the host's own request.
 
 #include "mpi/front.h"
 #include "mpi/record.h"
@@ -18,8 +18,12 @@ int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int
   if (!watching() || is_invalid(count, datatype) || !is_device(buf, datatype))
     return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
   MPI_Request token;
-  if (int result = real.Send_init(nullptr, 0, MPI_BYTE, dest, tag, comm, &token); result != MPI_SUCCESS)
-    return result;
+  int result = real.Send_init(nullptr, 0, MPI_BYTE, dest, tag, comm, &token);
+  if (result != MPI_SUCCESS) return result;
+  if (dest == MPI_PROC_NULL) {
+    *request = token;
+    return MPI_SUCCESS;
+  }
   hand_out_persistent(
       std::make_unique<Send>(mode, UserBuffer{const_cast<void*>(buf), count, datatype}, dest, tag, comm),
       token, request);
@@ -33,7 +37,8 @@ int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag
   auto host = [&] { return (real.*slot)(buf, count, datatype, source, tag, comm, request); };
   if (!watching() || is_invalid(count, datatype)) return host();
   bool device = is_device(buf, datatype);
-  if (!device && source == MPI_PROC_NULL) return host();
+  if (source == MPI_PROC_NULL)
+    return device ? real.Recv_init(nullptr, 0, MPI_BYTE, source, tag, comm, request) : host();
   auto operation = std::make_unique<Receive>(UserBuffer{buf, count, datatype}, source, tag, comm);
   MPI_Request handle;
   int result = device ? real.Recv_init(nullptr, 0, MPI_BYTE, source, tag, comm, &handle)
