@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from tool import MPIS, TOOL, TREE, ToolTest, example, fairlead, has_library, preload
+from tool import MPIS, TOOL, TREE, ToolTest, example, fairlead, has_library, preload, script
 
 
 def rows(text):
@@ -311,6 +311,18 @@ class Refusals(ToolTest):
 
     def test_home_that_holds_nothing(self):
         self.refuses("bench", "latency", says=["FAIRLEAD_HOME is /nowhere", "libexec"], FAIRLEAD_HOME="/nowhere")
+
+    def test_an_mpi_that_this_fairlead_lacks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            programs = os.path.join(folder, "libexec", "fairlead")
+            os.makedirs(programs)
+            script(programs, "bench-openmpi", "#!/bin/sh\n")
+            words = ["bench", "latency", "--mpi", "mpich"]
+            self.refuses(*words, says=["without MPI mpich; it has: openmpi;", "mpicc, which was not found, in FAIRLEAD_MPICC"],
+                         FAIRLEAD_HOME=folder)
+            with open(os.path.join(folder, "CMakeCache.txt"), "w") as cache:
+                cache.write("FAIRLEAD_MPICC_mpich:INTERNAL=/usr/bin/mpicc.mpich\n")
+            self.refuses(*words, says="it has: openmpi; `cmake --build ", FAIRLEAD_HOME=folder)
 
     def test_unwritable_json(self):
         self.refuses("bench", "latency", "--json", "/no/such/folder/x", says="cannot write")

@@ -59,8 +59,8 @@ std::string choose_abi(const std::string& asked, const std::string& of_job) {
   }
   std::string abi = !asked.empty() ? asked : !of_job.empty() ? of_job : built.front();
   if (std::find(built.begin(), built.end(), abi) == built.end())
-    throw usage(
-        fmt::format("this Fairlead was built without MPI {}; it has: {}", abi, fmt::join(built, ", ")));
+    throw usage(fmt::format("this Fairlead was built without MPI {}; it has: {}; {}", abi,
+                            fmt::join(built, ", "), what_adds(abi)));
   return abi;
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "common/failure.h"
 #include "common/process.h"
@@ -25,6 +26,15 @@ fs::path home() {
 std::string rank_program(const std::string& name) {
   fs::path candidate = home() / "libexec" / "fairlead" / name;
   return is_executable(candidate.string()) ? candidate.string() : std::string();
+}
+
+// A build tree may know an MPI of which not everything is built yet: `./demo` builds for one alone.
+bool is_configured_for(const std::string& abi) {
+  std::ifstream cache(home() / "CMakeCache.txt");
+  const std::string found = "FAIRLEAD_MPICC_" + abi + ":";
+  for (std::string line; std::getline(cache, line);)
+    if (line.rfind(found, 0) == 0) return true;
+  return false;
 }
 
 }  // namespace
@@ -52,15 +62,19 @@ std::string home_remedy(const std::string& what) {
                      given, what);
 }
 
+std::string what_adds(const std::string& abi) {
+  if (is_configured_for(abi))
+    return fmt::format("`cmake --build {}` adds it", shell_quote(fs::proximate(home()).string()));
+  return "build it with that MPI's mpicc, which was not found, in FAIRLEAD_MPICC";
+}
+
 std::string preload_library(const std::string& abi) {
   std::string file = "libfairlead-" + abi + ".so", folder = library_folder(file);
   if (!folder.empty()) return (fs::path(folder) / file).string();
   std::string wrong = home_remedy("lib/" + file);
   if (wrong.empty())
-    wrong = fmt::format(
-        "this Fairlead was built without a library for MPI {} ({}); build it with that MPI's "
-        "mpicc in FAIRLEAD_MPICC",
-        abi, file);
+    wrong = fmt::format("this Fairlead was built without a library for MPI {} ({}); {}", abi, file,
+                        what_adds(abi));
   throw usage(wrong + ", or give --no-preload");
 }
 

@@ -28,6 +28,9 @@ std::string library_folder(const std::string& file);
 // What a refusal says of FAIRLEAD_HOME, where that is set: "FAIRLEAD_HOME is /x, which holds no <what>; ...".
 std::string home_remedy(const std::string& what);
 
+// What adds an MPI that this tree was built without: the rest of its build, or another one.
+std::string what_adds(const std::string& abi);
+
 // ABIs whose benchmark program exists here.
 std::vector<std::string> bench_abis();
 

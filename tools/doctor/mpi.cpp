@@ -141,7 +141,7 @@ Finding abi_is_served(const Machine& machine) {
   if (folder.empty())
     return fail(
         fmt::format("the ABI of this MPI is {}, but this Fairlead was built without {}", mpi.abi, file),
-        fmt::format("build Fairlead with that MPI: cmake -DFAIRLEAD_MPICC=/path/to/mpicc"));
+        what_adds(mpi.abi));
   return ok(fmt::format("the ABI of this MPI is {}, which {}/{} serves", mpi.abi, folder, file));
 }
 
