@@ -14,13 +14,15 @@ namespace ghost {
 namespace {
 
 constexpr const char* usage =
-    "ghost_exchange [options]: blurs a field again and again, in parts that GPUs exchange the ghost cells of\n"
+    "ghost_exchange [options]: blurs a field again and again, in parts whose ghost\n"
+    "cells GPUs exchange\n"
     "  -x N -y N       process grid: N columns, N rows (default: as square as can be)\n"
-    "  -i N -j N       cells of the whole field: N columns, N rows (default: 1024, 1024)\n"
+    "  -i N -j N       cells of the field: N columns, N rows (default: 1024, 1024)\n"
     "  -h N            width of the halo (default: 1)\n"
     "  -c              exchange corners, too\n"
     "  -I N            iterations (default: 100)\n"
-    "  -t              a barrier before each exchange, so that its time holds no waiting for late neighbours\n"
+    "  -t              a barrier before each exchange, so that its time holds no\n"
+    "                  waiting for late neighbours\n"
     "  -p              print the arrays, with their ghost cells, before and after\n"
     "  -o FILE.npy     write the field, for numpy.load and fairlead plot\n"
     "  --json FILE     write the timings, for fairlead plot\n"

@@ -259,6 +259,11 @@ class GhostExchange(PlotTest):
                                f"{TOOL} run --sim 2 --no-preload -n {{ranks}}", "--cells", 24, "--iterations", 2,
                                "--repeat", 1, "--variants", "host,managed", "--scaled", "host", GHOST_EXCHANGE)
 
+    def test_its_help_fits_a_terminal(self):
+        lines = self.succeeds("run", "-n", 1, "--no-preload", GHOST_EXCHANGE, "--help").stdout.splitlines()
+        self.assertIn("--variant", "".join(lines))
+        self.assertLessEqual(max(map(len, lines)), 80)
+
     def measured(self):
         self.assertEqual(self.made.returncode, 0, self.made.stderr)
         with open(sample("ghost")) as file:
