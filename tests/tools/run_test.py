@@ -156,7 +156,9 @@ class Refusals(ToolTest):
         self.refuses("run", "--sim", says=["--sim needs a value", "--sim N"])
         self.refuses("run", "-n", 0, program, says=["'0'", "1 to"])
         self.refuses("run", "-n", -1, program, says="'-1'")
-        self.refuses("run", "-n", "two", program, says=["'two'", "whole number"])
+        for written in ["-n", "two"], ["-ntwo"], ["-np", "two"], ["--ranks", "two"], ["--ranks=two"]:
+            name = written[0].replace("two", "").rstrip("=")
+            self.refuses("run", *written, program, says=[f": {name}: 'two'", "whole number"])
         self.refuses("run", "-n", 2, "--sim", 0, program, says=["--sim", "'0'", "1 to 64"])
         self.refuses("run", "-n", 2, "--bogus", program, says=["--bogus", "--launcher-args"])
         self.refuses("run", "-n", 2, "--gpus=nearest", program, says=["--gpus=nearest; did you mean --gpu?", "accepted: -n"])

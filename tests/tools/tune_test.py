@@ -80,8 +80,8 @@ class Problems(TuneTest):
 
     def test_bad_arguments(self):
         self.refuses("bench", "tune", "barrier", says=["'barrier'", "allgather, allreduce, alltoall, bcast, gather"])
-        self.refuses("bench", "tune", "-n", 1, says=["--ranks", "'1'", "from 2 to 32"])
-        self.refuses("bench", "tune", "-n", "2,many", says=["--ranks", "'many'"])
+        self.refuses("bench", "tune", "-n", 1, says=["-n: ", "'1'", "from 2 to 32"])
+        self.refuses("bench", "tune", "-n", "2,many", says=["-n: ", "'many'"])
         self.refuses("bench", "tune", "-m", "6:64", says=["-m", "'6:64'", "4 bytes or a multiple"])
         self.refuses("bench", "tune", "-m", "1:2", says=["-m", "'1:2'", "4 bytes or a multiple"])
         self.refuses("bench", "tune", "-M", "much", says=["-M", "'much'"])

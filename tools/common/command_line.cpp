@@ -86,21 +86,36 @@ Words with_np_as_option(const CLI::App& app, Words words, bool program_follows) 
   return words;
 }
 
-// The parser's own words for too many values and too few do not say what is accepted.
-std::string in_our_words(const CLI::App& app, const CLI::ParseError& error) {
+// "-n", "-np" or "--ranks", whichever of its names the user gave an option.
+std::string as_written(const CLI::Option& option, const Words& words) {
+  for (const std::string& word : words) {
+    if (word.size() < 2 || word[0] != '-') continue;
+    if (word == "-np" && option.check_name("--np")) return word;
+    // "--ranks=3", "-n3"
+    const std::string name = word[1] == '-' ? word.substr(0, word.find('=')) : word.substr(0, 2);
+    if (option.check_name(name)) return name;
+  }
+  return option.get_name();
+}
+
+// The parser's own words for too many values and too few do not say what is accepted, and name options by
+// their longest names.
+std::string in_our_words(const CLI::App& app, const CLI::ParseError& error, const Words& words) {
   std::string text = error.what();
+  const std::string named = text.substr(0, text.find_first_of(": "));
+  const CLI::Option* option = option_named(app, named);
   bool mismatch = dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
   if (mismatch || dynamic_cast<const CLI::ConversionError*>(&error)) {
-    std::string name = text.substr(0, text.find_first_of(": "));
-    const CLI::Option* option = option_named(app, name);
-    if (!option) option = option_named(app, name = "--" + name);  // of flags it names no dashes
+    if (!option) option = option_named(app, "--" + named);  // of flags it names no dashes
     if (option && option->get_expected_max() == 0)
-      return fmt::format("{} takes no value; accepted: {}", name, spelling(*option));
+      return fmt::format("{} takes no value; accepted: {}", as_written(*option, words), spelling(*option));
     if (option && mismatch)
-      return fmt::format("{} {}; accepted: {}", name,
+      return fmt::format("{} {}; accepted: {}", as_written(*option, words),
                          option->results().size() > 1 ? "is given more than once" : "needs a value",
                          spelling(*option));
   }
+  if (option && dynamic_cast<const CLI::ValidationError*>(&error))
+    text.replace(0, named.size(), as_written(*option, words));
   if (dynamic_cast<const CLI::ExcludesError*>(&error)) text += "; accepted: one of the two";
   return one_line(text);
 }
@@ -164,7 +179,7 @@ bool parse(CLI::App& app, const Words& words, Words* rest) {
     std::cout << version.what() << "\n";
     return false;
   } catch (const CLI::ParseError& error) {
-    throw usage(in_our_words(app, error));
+    throw usage(in_our_words(app, error, words));
   }
   Words left = app.remaining();
   if (!rest && !left.empty()) throw unexpected(app, left.front());
