@@ -209,9 +209,9 @@ class Tables(ToolTest):
     def test_inside_a_job(self):
         for abi in MPIS:
             with self.subTest(abi=abi):
-                text = self.succeeds("run", "-n", 3, "--mpi", abi, *preload(abi), TOOL, "bench", "latency", "-m", "8:8",
+                text = self.succeeds("run", "-n", 4, "--mpi", abi, *preload(abi), TOOL, "bench", "multi_lat", "-m", "8:8",
                                      "-i", 5, "H", "H").stdout
-                self.assertIn(f"({abi}), 3 ranks", text)
+                self.assertIn(f"({abi}), 4 ranks", text)
                 self.assertEqual(len(rows(text)), 1)
                 # The same under the launcher itself.
                 line = self.succeeds("run", "--dry-run", "-n", 2, "--no-preload", example(abi)).stdout.split()
@@ -296,13 +296,29 @@ class Refusals(ToolTest):
         self.refuses("bench", "latency", "D", "D", "D", says="3 placement letters")
 
     def test_wrong_rank_counts(self):
-        self.refuses("bench", "latency", "-n", 1, says="2 ranks or more")
+        for name, right in ("latency", 2), ("bw", 2), ("bibw", 2), ("partitioned", 2), ("first", 2), ("halo", 2), \
+                ("datatype", 2), ("put_latency", 2), ("get_bw", 2), ("put_bibw", 2), ("fop_latency", 2), ("pack", 1):
+            accepted = f"accepted: {right} rank"
+            self.refuses("bench", name, "-n", 3, says=[f"{name}: 3 ranks are not accepted", accepted])
+            self.refuses("run", "-n", 3, "--mpi", MPIS[0], TOOL, "bench", name, says=accepted)
+        for name in "all_pairs", "put_halo":
+            self.refuses("bench", name, "-n", 1, says="2 ranks or more")
+        self.refuses("bench", "latency", "-n", 1, says=["1 rank is not accepted", "accepted: 2 ranks"])
         self.refuses("bench", "mbw_mr", "-n", 3, says=["3 ranks", "even number"])
-        self.refuses("run", "-n", 1, "--mpi", MPIS[0], TOOL, "bench", "latency", says="2 ranks or more")
+        self.refuses("run", "-n", 1, "--mpi", MPIS[0], TOOL, "bench", "latency", says="accepted: 2 ranks")
         self.refuses("run", "-n", 2, TOOL, "bench", "copy", says="runs by itself")
 
     def test_ranks_as_mpi_users_type_them(self):
-        self.refuses("bench", "latency", "-np", 1, says="2 ranks or more")
+        self.refuses("bench", "latency", "-np", 1, says="accepted: 2 ranks")
+
+    def test_wrong_rank_counts_of_a_launcher(self):
+        for abi in MPIS:
+            line = self.succeeds("run", "--dry-run", "-n", 3, "--no-preload", example(abi)).stdout.split()
+            for name in "latency", "put_latency", "halo", "pack":
+                with self.subTest(abi=abi, benchmark=name):
+                    result = fairlead("bench", name, *preload(abi), "H", "H", launcher=line[:line.index(TOOL)])
+                    self.assertEqual((result.returncode, result.stdout.count("#")), (2, 0), result)
+                    self.assertEqual(result.stderr.count(f"{name}: 3 ranks are not accepted"), 1, result.stderr)
 
     def test_no_benchmark(self):
         self.refuses("bench", says=["no benchmark given", "latency, bw"])

@@ -211,7 +211,10 @@ void check_ranks(const BenchArguments& arguments, int ranks) {
   if ((kind.id == Benchmark::pairs || kind.all_ranks()) && ranks % 2)
     throw usage(fmt::format("{}: {} rank{} cannot be paired; accepted: an even number of ranks", kind.name,
                             ranks, ranks == 1 ? "" : "s"));
-  if (ranks < 2 && !kind.collective && kind.id != Benchmark::pack)
+  if (const int exact = kind.exact_ranks(); exact && ranks != exact)
+    throw usage(fmt::format("{}: {} rank{} not accepted; accepted: {} rank{}", kind.name, ranks,
+                            ranks == 1 ? " is" : "s are", exact, exact == 1 ? "" : "s"));
+  if (ranks < 2 && !kind.collective && !kind.exact_ranks())
     throw usage(fmt::format("{}: 1 rank has no partner; accepted: 2 ranks or more", kind.name));
   if (arguments.root >= ranks)
     throw usage(fmt::format("{}: -k: there is no rank {} in {} rank{}", kind.name, arguments.root, ranks,

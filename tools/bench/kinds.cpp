@@ -30,6 +30,13 @@ bool BenchmarkKind::one_message() const {
          id == Benchmark::first || id == Benchmark::access_latency || id == Benchmark::put_halo;
 }
 
+int BenchmarkKind::exact_ranks() const {
+  if (id == Benchmark::pack) return 1;
+  const bool layouts = id == Benchmark::halo || id == Benchmark::datatype;
+  const bool two = layouts || (messages() && !all_ranks()) || (one_sided() && id != Benchmark::put_halo);
+  return two ? 2 : 0;
+}
+
 const BenchmarkKind* find_kind(const std::string& name) {
   constexpr std::string_view osu = "osu_";
   const std::string own = name.rfind(osu, 0) == 0 ? name.substr(osu.size()) : name;

@@ -55,6 +55,8 @@ struct BenchmarkKind {
   // Messages between the first half of the ranks that take part and the second, whose memory two letters
   // name.
   bool messages() const;
+  // It takes so many ranks and no others; 0: it measures all that there are.
+  int exact_ranks() const;
   bool all_ranks() const { return id == Benchmark::multi_latency || id == Benchmark::multi_bandwidth; }
   // Of layouts with gaps, as MPI datatypes describe them; a row for each layout.
   bool datatypes() const {

@@ -118,31 +118,28 @@ class Messages {
 
 int datatype_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   ranks.together([&] { check_ranks(arguments, ranks.size); });
-  const TwoRanks two(ranks);
+  const int partner = 1 - ranks.rank;
   std::vector<Layout> layouts;
   uint64_t largest = 0;
   std::optional<LayoutRun> run;
   std::optional<Messages> messages;
   std::optional<LayoutReport> report;
   ranks.together([&] {
-    if (!two.takes_part) return;
     for (const std::string& type : arguments.types) {
       layouts.push_back(named_layout(type, arguments.blocks));
       largest = std::max(largest, layouts.back().span);
     }
     prepare_layouts(arguments, ranks, place_of(arguments.placement[static_cast<size_t>(ranks.rank)][0]),
-                    2 * largest, 2, "--blocks");
-    run.emplace(arguments, two.comm.get());
-    messages.emplace(arguments, *run, two.partner, largest);
+                    2 * largest, "--blocks");
+    run.emplace(arguments, MPI_COMM_WORLD);
+    messages.emplace(arguments, *run, partner, largest);
   });
-  std::string devices =
-      two.takes_part ? fmt::format("{}", fmt::join(ranks.devices(two.comm.get()), " -> ")) : "";
+  std::string devices = fmt::format("{}", fmt::join(ranks.devices(MPI_COMM_WORLD), " -> "));
   ranks.open(report, arguments, "MPI", devices);
   for (size_t i = 0; i < layouts.size(); ++i) {
     LayoutMeasurement m = messages->measure(arguments.types[i], layouts[i]);
     if (report) report->add(m);
   }
-  ranks.wait_for_all();
   return ranks.finish(report);
 }
 

@@ -102,27 +102,23 @@ class Halo {
 
 int halo_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   ranks.together([&] { check_ranks(arguments, ranks.size); });
-  const TwoRanks two(ranks);
+  const int partner = 1 - ranks.rank;
   std::optional<LayoutRun> run;
   std::optional<Halo> halo;
   std::optional<LayoutReport> report;
   ranks.together([&] {
-    if (!two.takes_part) return;
     const uint64_t face_bytes = cube_bytes(arguments.edge) / static_cast<uint64_t>(arguments.edge);
     prepare_layouts(arguments, ranks, place_of(arguments.placement[static_cast<size_t>(ranks.rank)][0]),
-                    cube_bytes(arguments.edge) + 2 * face_bytes, 2, "-N");
-    run.emplace(arguments, two.comm.get());
-    halo.emplace(arguments, *run, two.partner);
+                    cube_bytes(arguments.edge) + 2 * face_bytes, "-N");
+    run.emplace(arguments, MPI_COMM_WORLD);
+    halo.emplace(arguments, *run, partner);
   });
-  std::string devices =
-      two.takes_part ? fmt::format("{}", fmt::join(ranks.devices(two.comm.get()), " <-> ")) : "";
+  std::string devices = fmt::format("{}", fmt::join(ranks.devices(MPI_COMM_WORLD), " <-> "));
   ranks.open(report, arguments, "MPI", devices);
-  if (two.takes_part)
-    for (const Face& face : faces) {
-      LayoutMeasurement m = halo->measure(face);
-      if (report) report->add(m);
-    }
-  ranks.wait_for_all();
+  for (const Face& face : faces) {
+    LayoutMeasurement m = halo->measure(face);
+    if (report) report->add(m);
+  }
   return ranks.finish(report);
 }
 

@@ -28,10 +28,10 @@ void exchange(const TypedMessage& out, const TypedMessage& in, int partner) {
   MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 }
 
-void prepare_layouts(const BenchArguments& arguments, Ranks& ranks, Place place, uint64_t bytes, int sharers,
+void prepare_layouts(const BenchArguments& arguments, Ranks& ranks, Place place, uint64_t bytes,
                      const char* remedy) {
   if (provider_of(arguments) != "none" || arguments.needs_device()) ranks.take_device(arguments);
-  std::string lacking = shortage(place, bytes, std::min(ranks.local_size, sharers));
+  std::string lacking = shortage(place, bytes, ranks.local_size);
   if (!lacking.empty())
     throw usage(fmt::format("{}: {}; give a smaller {}", arguments.kind->name, lacking, remedy));
 }

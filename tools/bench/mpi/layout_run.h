@@ -87,20 +87,9 @@ struct TypedMessage {
 // Both ranks send and receive at once.
 void exchange(const TypedMessage& out, const TypedMessage& in, int partner);
 
-// What the two ranks of a benchmark of messages have in common.
-struct TwoRanks {
-  explicit TwoRanks(const Ranks& ranks)
-      : takes_part(ranks.rank < 2),
-        partner(1 - ranks.rank),
-        comm(takes_part ? 0 : MPI_UNDEFINED, ranks.rank) {}
-  bool takes_part;
-  int partner;
-  OwnedComm comm;
-};
-
-// In `ranks.together`: the device where there is one to take, and room for so many bytes in each of the
-// sharers. `remedy` says what to make smaller.
-void prepare_layouts(const BenchArguments& arguments, Ranks& ranks, Place place, uint64_t bytes, int sharers,
+// In `ranks.together`: the device where there is one to take, and room for so many bytes in each rank.
+// `remedy` says what to make smaller.
+void prepare_layouts(const BenchArguments& arguments, Ranks& ranks, Place place, uint64_t bytes,
                      const char* remedy);
 
 }  // namespace fairlead::tools

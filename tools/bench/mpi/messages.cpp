@@ -15,12 +15,10 @@ namespace {
 struct Role {
   Role(const BenchArguments& arguments, const Ranks& ranks) {
     const int half = arguments.kind->all_ranks() ? ranks.size / 2 : 1;
-    takes_part = ranks.rank < 2 * half;
     place = ranks.rank < half ? 0 : 1;
     partner = place == 0 ? ranks.rank + half : ranks.rank - half;
     pair = ranks.rank % half;
   }
-  bool takes_part;
   int place, partner, pair;
 };
 
@@ -50,39 +48,32 @@ int messages_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   ranks.together([&] { check_ranks(arguments, ranks.size); });
   const Role role(arguments, ranks);
   const Place place = place_of(arguments.placement[static_cast<size_t>(role.place)][0]);
-  const OwnedComm members(role.takes_part ? 0 : MPI_UNDEFINED, ranks.rank);
-  const OwnedComm pair(role.takes_part ? role.pair : MPI_UNDEFINED, ranks.rank);
+  const OwnedComm pair(role.pair, ranks.rank);
   std::unique_ptr<Channel> channel;
   std::optional<Sweep> sweep;
   std::optional<MessageReport> report;
 
   ranks.together([&] {
-    if (!role.takes_part) return;
     // Without this a host-to-host run starts no GPU, as the program it stands for would not.
     if (provider_of(arguments) != "none" || arguments.needs_device()) ranks.take_device(arguments);
-    const int sharers = arguments.kind->all_ranks() ? ranks.local_size : std::min(ranks.local_size, 2);
-    std::string lacking = shortage(place, needed_bytes(arguments), sharers);
+    std::string lacking = shortage(place, needed_bytes(arguments), ranks.local_size);
     if (!lacking.empty())
       throw usage(fmt::format("{}: size {}: {}; give a smaller -m", arguments.kind->name, arguments.largest,
                               lacking));
     channel = make_channel(arguments, role, pair.get());
-    sweep.emplace(arguments, arguments.kind->id, Partners{members.get(), role.place}, *channel, place);
+    sweep.emplace(arguments, arguments.kind->id, Partners{MPI_COMM_WORLD, role.place}, *channel, place);
   });
-  std::string devices = role.takes_part ? devices_of_halves(ranks.devices(members.get())) : "";
-  ranks.open(report, arguments, channel ? channel->name() : "", devices);
+  ranks.open(report, arguments, channel->name(), devices_of_halves(ranks.devices(MPI_COMM_WORLD)));
 
-  if (role.takes_part) {
-    const bool first = arguments.kind->id == Benchmark::first;
-    if (first) {
-      double us = sweep->once_us(arguments.smallest);
-      if (report) report->note_job_first(us);
-    }
-    for (uint64_t bytes : arguments.sizes()) {
-      Measurement m = first ? sweep->measure_first(bytes) : sweep->measure(bytes);
-      if (report) report->add(m);
-    }
+  const bool first = arguments.kind->id == Benchmark::first;
+  if (first) {
+    double us = sweep->once_us(arguments.smallest);
+    if (report) report->note_job_first(us);
   }
-  ranks.wait_for_all();
+  for (uint64_t bytes : arguments.sizes()) {
+    Measurement m = first ? sweep->measure_first(bytes) : sweep->measure(bytes);
+    if (report) report->add(m);
+  }
   return ranks.finish(report);
 }
 

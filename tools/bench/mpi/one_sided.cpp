@@ -148,8 +148,7 @@ void require_memory(const BenchArguments& arguments, const Ranks& ranks) {
   const uint64_t step = most_bytes(arguments), copies = arguments.raw ? 2 * step : 0;
   for (auto [place, bytes] : {std::pair(arguments.placement[0][0], origin_bytes(arguments, step) + copies),
                               std::pair(arguments.placement[1][0], step)})
-    if (std::string lacking = shortage(place_of(place), bytes, std::min(ranks.local_size, 2));
-        !lacking.empty())
+    if (std::string lacking = shortage(place_of(place), bytes, ranks.local_size); !lacking.empty())
       throw usage(fmt::format("{}: size {}: {}; give a smaller -m{}", arguments.kind->name, arguments.largest,
                               lacking, arguments.kind->one_message() ? "" : " or -W"));
 }
@@ -158,8 +157,6 @@ void require_memory(const BenchArguments& arguments, const Ranks& ranks) {
 
 int one_sided_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   ranks.together([&] { check_ranks(arguments, ranks.size); });
-  const bool takes_part = ranks.rank < 2;
-  const OwnedComm pair(takes_part ? 0 : MPI_UNDEFINED, ranks.rank);
   std::unique_ptr<Accesses> accesses;
   std::optional<OwnedWindow> window;
   std::optional<Yardstick> yardstick;
@@ -167,31 +164,26 @@ int one_sided_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   std::optional<MessageReport> report;
 
   ranks.together([&] {
-    if (!takes_part) return;
     if (provider_of(arguments) != "none" || arguments.needs_device()) ranks.take_device(arguments);
     require_memory(arguments, ranks);
     accesses = make_accesses(arguments, place_of(arguments.placement[0][0]), most_bytes(arguments));
   });
   ranks.together([&] {
-    if (!takes_part) return;
-    window.emplace(arguments, most_bytes(arguments), pair.get());
+    window.emplace(arguments, most_bytes(arguments), MPI_COMM_WORLD);
     if (arguments.raw)
-      yardstick.emplace(arguments, ranks, pair.get(), accesses->buffer(), window->memory(),
+      yardstick.emplace(arguments, ranks, MPI_COMM_WORLD, accesses->buffer(), window->memory(),
                         most_bytes(arguments));
-    one_sided.emplace(arguments, pair.get(), *accesses, *window);
+    one_sided.emplace(arguments, MPI_COMM_WORLD, *accesses, *window);
   });
   std::string devices =
-      takes_part ? fmt::format("{}", fmt::join(ranks.devices(pair.get()), way_of_bytes(*arguments.kind)))
-                 : "";
+      fmt::format("{}", fmt::join(ranks.devices(MPI_COMM_WORLD), way_of_bytes(*arguments.kind)));
   ranks.open(report, arguments, "MPI", devices);
 
-  if (takes_part)
-    for (uint64_t bytes : arguments.sizes()) {
-      Measurement m = one_sided->measure(bytes);
-      if (yardstick) yardstick->measure(&m);
-      if (report) report->add(m);
-    }
-  ranks.wait_for_all();
+  for (uint64_t bytes : arguments.sizes()) {
+    Measurement m = one_sided->measure(bytes);
+    if (yardstick) yardstick->measure(&m);
+    if (report) report->add(m);
+  }
   return ranks.finish(report);
 }
 

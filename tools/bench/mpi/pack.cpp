@@ -111,22 +111,18 @@ class Packing {
 
 int pack_benchmark(const BenchArguments& asked, Ranks& ranks) {
   const BenchArguments arguments = with_usual_sizes(asked);
-  const bool takes_part = ranks.rank == 0;
-  const OwnedComm self(takes_part ? 0 : MPI_UNDEFINED, ranks.rank);
   std::optional<LayoutRun> run;
   std::optional<Packing> packing;
   std::optional<LayoutReport> report;
   ranks.together([&] {
-    if (!takes_part) return;
+    check_ranks(arguments, ranks.size);
     for (const std::string& letter : arguments.placement)
-      prepare_layouts(arguments, ranks, place_of(letter[0]), 2 * gapped_bytes(arguments), 1, "--bytes");
-    run.emplace(arguments, self.get());
+      prepare_layouts(arguments, ranks, place_of(letter[0]), 2 * gapped_bytes(arguments), "--bytes");
+    run.emplace(arguments, MPI_COMM_WORLD);
     packing.emplace(arguments, *run);
   });
   ranks.open(report, arguments, "MPI", std::to_string(ranks.device));
-  if (takes_part)
-    for (uint64_t block : arguments.sizes()) report->add(packing->measure(block));
-  ranks.wait_for_all();
+  for (uint64_t block : arguments.sizes()) report->add(packing->measure(block));
   return ranks.finish(report);
 }
 
