@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fairlead plot` draws what the benchmarks write, says on the picture what it shows, and refuses the rest."""
 
-import fcntl
 import json
 import os
-import pty
 import re
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import unittest
 
 from pictures import needs, path_to, texts
-from tool import MPIS, TOOL, TREE, ToolTest, fairlead, script
+from tool import MPIS, TOOL, TREE, ToolTest, fairlead, on_terminal, script
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/plot/drawing"))
@@ -373,22 +369,10 @@ cp {run} "$file"
 class Terminal(PlotTest):
     def on_terminal(self, **variables):
         """What a terminal of 100 columns is given."""
-        reader, writer = pty.openpty()
-        fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")}
-        with open(reader, "rb", buffering=0) as screen:
-            environment = {**environment, "PATH": path_to("plotext"), **variables}
-            process = subprocess.Popen([TOOL, "plot", sample("latency"), "--terminal"], stdout=writer,
-                                       stdin=subprocess.DEVNULL, env=environment)
-            os.close(writer)
-            shown = b""
-            try:
-                while block := screen.read(4096):
-                    shown += block
-            except OSError:  # how a terminal ends
-                pass
-            self.assertEqual(process.wait(), 0, shown)
-        return shown.decode()
+        code, shown = on_terminal("plot", sample("latency"), "--terminal", columns=100, stream="stdout",
+                                  PATH=path_to("plotext"), **variables)
+        self.assertEqual(code, 0, shown)
+        return shown
 
     def test_terminals_have_colour_and_their_own_width(self):
         shown = self.on_terminal()
@@ -408,6 +392,12 @@ class Terminal(PlotTest):
 
 
 class Refusals(PlotTest):
+    def test_they_fit_a_terminal(self):
+        code, shown = on_terminal("plot", "no-such-file", "--terminal", columns=40)
+        self.assertEqual(code, 2)
+        self.assertIn("fairlead plot: ", shown)
+        self.assertLessEqual(max(len(line) for line in shown.splitlines() if " " in line.strip()), 40)
+
     def test_missing_libraries_are_named_with_their_remedy(self):
         for library, options, remedy in (("matplotlib", ["-o", self.file("a.svg")], "apt install python3-matplotlib"),
                                          ("plotext", ["--terminal"], "pip install plotext")):

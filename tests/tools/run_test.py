@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from tool import MPIS, TOOL, ToolTest, example, fairlead, has_library, script
+from tool import MPIS, TOOL, ToolTest, example, fairlead, has_library, on_terminal, script
 
 
 class DryRun(ToolTest):
@@ -163,6 +163,18 @@ class Refusals(ToolTest):
         self.refuses("run", "-n", 2, "--bogus", program, says=["--bogus", "--launcher-args"])
         self.refuses("run", "-n", 2, "--gpus=nearest", program, says=["--gpus=nearest; did you mean --gpu?", "accepted: -n"])
         self.refuses("run", "-n", 2, "--launcher-args", "'open", "--no-preload", program, says=["--launcher-args", "open quote", "every quote closed"])
+
+    def test_they_fit_a_terminal(self):
+        words = ["run", "--bogus"]
+        line = fairlead(*words).stderr
+        for columns in 60, 80:
+            code, shown = on_terminal(*words, columns=columns)
+            lines = shown.splitlines()
+            self.assertEqual(code, 2)
+            self.assertEqual(shown.split(), line.split())
+            self.assertLessEqual(max(map(len, lines)), columns)
+            self.assertTrue(all(further.startswith("  ") for further in lines[1:]))
+        self.assertEqual(on_terminal(*words, columns=1000)[1].splitlines(), line.splitlines())
 
     def test_what_contradicts_itself(self):
         program = example(MPIS[0])

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the command `fairlead` share: starting it, and what this build has."""
 
+import fcntl
 import os
+import pty
 import stat
+import struct
 import subprocess
+import termios
 import unittest
 
 TREE = os.environ["FAIRLEAD_TEST_TREE"]
@@ -18,6 +22,25 @@ def fairlead(*arguments, launcher=(), timeout=120, **environment):
     variables.update({"FAIRLEAD_DEVICE": "sim", "LD_PRELOAD": POLITE, **environment})
     return subprocess.run([*launcher, TOOL, *map(str, arguments)], env=variables, text=True, timeout=timeout,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def on_terminal(*arguments, columns, stream="stderr", **environment):
+    """The exit code, and what a terminal is given that one of the streams is."""
+    reader, writer = pty.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_") and k not in ("COLUMNS", "NO_COLOR")}
+    variables.update({"FAIRLEAD_DEVICE": "sim", "LD_PRELOAD": POLITE, **environment})
+    with open(reader, "rb", buffering=0) as screen:
+        process = subprocess.Popen([TOOL, *map(str, arguments)], env=variables, stdin=subprocess.DEVNULL,
+                                   **{"stdout": subprocess.DEVNULL, stream: writer})
+        os.close(writer)
+        shown = b""
+        try:
+            while block := screen.read(4096):
+                shown += block
+        except OSError:  # how a terminal ends
+            pass
+        return process.wait(timeout=120), shown.decode()
 
 
 def example(abi):

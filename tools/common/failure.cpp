@@ -4,10 +4,10 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <iostream>
 
 #include "base/launched_job.h"
+#include "common/terminal.h"
 
 namespace fairlead::tools {
 
@@ -20,7 +20,7 @@ int complain(const std::string& command, const Failure& failure) {
   if (job && (of_node ? job->local_rank : job->rank) > 0)
     usleep(300'000);
   else
-    std::fprintf(stderr, "%s: %s\n", command.c_str(), failure.what());
+    say(command + ": " + failure.what());
   return failure.code();
 }
 

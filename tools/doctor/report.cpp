@@ -3,11 +3,12 @@
 #include "doctor/report.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+
+#include "common/terminal.h"
 
 namespace fairlead::tools::doctor {
 namespace {
@@ -68,13 +69,12 @@ int Report::count(Verdict verdict) const {
 
 Paper paper_of_stdout() {
   Paper paper;
-  winsize size{};
   if (!isatty(STDOUT_FILENO)) return paper;
   const char* plain = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");
   paper.colour = !(plain && *plain) && terminal && std::string(terminal) != "dumb";
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-    paper.columns = std::clamp<size_t>(size.ws_col, 60, 120);
+  if (const size_t columns = terminal_columns(STDOUT_FILENO))
+    paper.columns = std::clamp<size_t>(columns, 60, 120);
   return paper;
 }
 

@@ -22,6 +22,7 @@
 #include "common/files.h"
 #include "common/places.h"
 #include "common/process.h"
+#include "common/terminal.h"
 #include "run/job_report.h"
 #include "run/launcher.h"
 #include "run/program.h"
@@ -126,7 +127,7 @@ void explain_death(int code, int signals, bool preloaded, const std::string& pro
         "run it "
         "without --no-preload, or ask `fairlead doctor {}` what this MPI can do",
         shell_quote(program));
-  std::cerr << words << std::endl;
+  say(words);
 }
 
 LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words) {
@@ -169,12 +170,12 @@ void tell_files(const RunArguments& arguments, std::filesystem::file_time_type s
     return !file.empty() && std::filesystem::last_write_time(file, error) >= start && !error;
   };
   if (written(arguments.stats_file))
-    std::cerr << fmt::format("fairlead run: the statistics are in {}\n", arguments.stats_file);
+    say(fmt::format("fairlead run: the statistics are in {}", arguments.stats_file));
   if (written(arguments.trace))
-    std::cerr << fmt::format(
+    say(fmt::format(
         "fairlead run: the trace is in {0}; open it at https://ui.perfetto.dev, or: fairlead plot {0} -o "
-        "trace.png\n",
-        shell_quote(arguments.trace));
+        "trace.png",
+        shell_quote(arguments.trace)));
 }
 
 }  // namespace

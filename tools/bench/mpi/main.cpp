@@ -16,6 +16,7 @@
 
 #include "bench/mpi/channel.h"
 #include "bench/mpi/ranks.h"
+#include "common/terminal.h"
 
 namespace fairlead::tools {
 namespace {
@@ -33,12 +34,12 @@ int run_in_ranks(const BenchArguments& arguments) {
     if (arguments.kind->one_sided()) return one_sided_benchmark(arguments, ranks);
     return messages_benchmark(arguments, ranks);
   } catch (const AgreedFailure& failure) {
-    if (ranks.rank == 0) std::fprintf(stderr, "fairlead bench: %s\n", failure.what());
+    if (ranks.rank == 0) say(std::string("fairlead bench: ") + failure.what());
     return failure.code();
   } catch (const std::exception& failure) {
     // The others may be waiting for this rank.
     auto known = dynamic_cast<const Failure*>(&failure);
-    std::fprintf(stderr, "fairlead bench: rank %d: %s\n", ranks.rank, failure.what());
+    say(fmt::format("fairlead bench: rank {}: {}", ranks.rank, failure.what()));
     std::fflush(nullptr);
     // MPICH's launcher drops what it has not passed on when a rank aborts.
     std::this_thread::sleep_for(std::chrono::milliseconds(300));

@@ -14,7 +14,7 @@ import sys
 
 import ghost
 import matrix
-from failure import Failure, cannot_run, problem, usage
+from failure import Failure, cannot_run, problem, say, usage
 from page import as_page
 from picture import compose
 from runs import read_matrix, read_runs
@@ -55,7 +55,7 @@ def write(output, content):
             file.write(content)
     except OSError as error:
         raise problem(f"--output: cannot write {output}: {error.strerror}") from None
-    print(f"fairlead plot: the picture is in {output}", file=sys.stderr)
+    say(f"fairlead plot: the picture is in {output}")
 
 
 def may_be_trace(files):
@@ -146,5 +146,5 @@ def main():
 try:
     main()
 except Failure as failure:
-    print(f"fairlead plot: {failure}", file=sys.stderr)
+    say(f"fairlead plot: {failure}")
     sys.exit(failure.code)
