@@ -24,10 +24,15 @@ def headings(text):
     return [heading.strip() for heading in line.split("  ") if heading.strip()]
 
 
-def host_mpi_has(abi, function):
+def host_mpi(abi):
+    """The MPI library that the benchmarks are linked with."""
     program = os.path.join(TREE, "libexec", "fairlead", f"bench-{abi}")
     linked = subprocess.run(["ldd", program], text=True, capture_output=True, check=True).stdout
-    library = next(line.split()[2] for line in linked.splitlines() if line.split()[0].startswith("libmpi"))
+    return next(line.split()[2] for line in linked.splitlines() if line.split()[0].startswith("libmpi"))
+
+
+def host_mpi_has(abi, function):
+    library = host_mpi(abi)
     names = subprocess.run(["nm", "-D", "--defined-only", library], text=True, capture_output=True, check=True).stdout
     return any(line.split()[-1] == "P" + function for line in names.splitlines())
 
@@ -46,10 +51,32 @@ class Names(ToolTest):
             launcher = self.succeeds("run", "--dry-run", "-n", 1, "--no-preload", example(abi)).stdout.split()[0]
             words = ["bench", "latency", "-m", "8:8", "-i", 2, "H", "H"]
             for line in [*words, "--no-preload", "--mpi", launcher], ["run", "-n", 2, "--no-preload", "--mpi", launcher, TOOL, *words]:
-                self.assertIn(f"({abi})", self.succeeds(*line).stdout)
+                result = self.succeeds(*line)
+                self.assertIn(f"({abi})", result.stdout)
+                self.assertNotIn("not by", result.stderr)
             for other in MPIS:
                 if other != abi and "abi" not in (abi, other):
                     self.refuses("run", "-n", 2, "--mpi", launcher, TOOL, *words, "--mpi", other, says="disagree")
+
+
+    def test_an_mpi_that_cannot_take_the_place_is_not_taken_for_it(self):
+        """Libraries of MPICH's ABI bear one of two names; a program finds the one it is linked with."""
+        if "mpich" not in MPIS:
+            self.skipTest("no MPICH")
+        linked = host_mpi("mpich")
+        other = "libmpi.so.12" if "libmpich" in linked else "libmpich.so.12"
+        line = self.succeeds("run", "--dry-run", "-n", 2, "--no-preload", example("mpich")).stdout.split()
+        with tempfile.TemporaryDirectory() as prefix:
+            for folder in "bin", "lib":
+                os.mkdir(os.path.join(prefix, folder))
+            open(os.path.join(prefix, "lib", other), "w").close()
+            launcher = script(os.path.join(prefix, "bin"), "mpirun", f'#!/bin/sh\nexec {line[0]} "$@"\n')
+            words = ["bench", "latency", "-m", "8:8", "-i", 2, "--no-preload", "--mpi", launcher, "H", "H"]
+            for result in self.succeeds(*words), self.succeeds(*words, launcher=line[:line.index(TOOL)]), \
+                    self.succeeds("run", "-n", 2, "--no-preload", "--mpi", launcher, TOOL, *words):
+                self.assertEqual(len(rows(result.stdout)), 1)
+                self.assertEqual(result.stderr.count(f"by {linked}, not by {prefix}/lib/{other}"), 1, result.stderr)
+                self.assertIn("FAIRLEAD_MPICC", result.stderr)
 
 
 class Simulated(ToolTest):

@@ -15,6 +15,7 @@
 #include "common/command_line.h"
 #include "common/places.h"
 #include "common/process.h"
+#include "common/terminal.h"
 #include "run/launcher.h"
 #include "run/program.h"
 
@@ -70,15 +71,23 @@ Words rank_command(const std::string& abi, const Words& words) {
   return command;
 }
 
-// The benchmark programs were built with an MPI that need not be the launcher's.
-void load_library_of(const AskedMpi& asked, const std::string& abi) {
+// The benchmark programs were built with an MPI that need not be the launcher's. Where that cannot take its
+// place, since its library bears another name, one of the ranks says so.
+void load_library_of(const AskedMpi& asked, const std::string& abi, bool speaks = true) {
   if (!asked.launcher) return;
   const Program program = inspect_program(bench_program(abi));
-  for (const std::string& folder : library_folders_beside(*asked.launcher))
+  Words beside;
+  for (const std::string& folder : library_folders_beside(*asked.launcher)) {
     if (std::string folders = path_to_mpi_in(folder, program); !folders.empty()) {
       setenv("LD_LIBRARY_PATH", folders.c_str(), 1);
       return;
     }
+    for (const std::string& library : mpi_libraries_in(folder, abi)) beside.push_back(library);
+  }
+  auto same = [&](const std::string& library) { return !other_mpi(program.mpi_library, library); };
+  if (!speaks || beside.empty() || std::any_of(beside.begin(), beside.end(), same)) return;
+  if (auto other = other_mpi(program.mpi_library, beside.front()))
+    say(fmt::format("fairlead bench: messages go {}; {}", other->fact, other->remedy));
 }
 
 // Throws a cannot_run Failure where the MPI has not what the benchmark needs. Ranks find that, too; but their
@@ -103,7 +112,7 @@ int become_rank(const BenchArguments& arguments, const Job& job, const Words& wo
   require_gpu(arguments);
   const AskedMpi asked(arguments.mpi);
   std::string abi = choose_abi(asked.abi, job.abi);
-  load_library_of(asked, abi);
+  load_library_of(asked, abi, job.rank <= 0);
   std::string preload = preload_with(wants_preload(arguments) ? preload_library(abi) : "");
   if (preload.empty())
     unsetenv("LD_PRELOAD");

@@ -5,10 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <filesystem>
-
 #include "doctor/check.h"
 #include "doctor/probe/steps.h"
+#include "run/program.h"
 
 namespace fairlead::tools::doctor {
 namespace {
@@ -64,13 +63,10 @@ Finding start(const Machine& machine) {
   if (!live.started()) return skip(live.why_not);
   std::vector<std::string> details = {"command: " + shell_line(live.command)};
   if (live.ranks.size() == 2 && done_by_both(live, step_host) && live.both(step_host)) {
-    std::error_code error;
-    if (machine.mpi.library.empty() || std::filesystem::equivalent(live.library, machine.mpi.library, error))
-      return ok(fmt::format("two ranks start and exchange host messages, by {}", live.library), details);
-    return warn(fmt::format("two ranks start and exchange host messages, but by {}, not by {}: what follows "
-                            "is about that one",
-                            live.library, machine.mpi.library),
-                "build Fairlead with the MPI that is meant: cmake -DFAIRLEAD_MPICC=/path/to/mpicc", details);
+    const std::string messages = "two ranks start and exchange host messages, ";
+    if (auto other = other_mpi(live.library, machine.mpi.library))
+      return warn(messages + "but " + other->fact, other->remedy, details);
+    return ok(messages + "by " + live.library, details);
   }
   for (const std::string& line : words_of_job(live)) details.push_back(line);
   if (live.ranks.empty())

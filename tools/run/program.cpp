@@ -144,6 +144,22 @@ std::string path_to_mpi_in(const std::string& folder, const Program& program) {
   return folder + (given && *given ? ":" + std::string(given) : "");
 }
 
+Words mpi_libraries_in(const std::string& folder, const std::string& abi) {
+  Words found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (abi_of_library(entry.path().filename().string()) == abi) found.push_back(entry.path().string());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::optional<OtherMpi> other_mpi(const std::string& used, const std::string& meant) {
+  std::error_code error;
+  if (used.empty() || meant.empty() || std::filesystem::equivalent(used, meant, error)) return std::nullopt;
+  return OtherMpi{fmt::format("by {}, not by {}: what follows is about the former", used, meant),
+                  "build Fairlead with the MPI that is meant: cmake -DFAIRLEAD_MPICC=/path/to/mpicc"};
+}
+
 void require_loadable(const Program& program) {
   if (program.kind == ProgramKind::other)
     throw usage(fmt::format(

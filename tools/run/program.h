@@ -5,7 +5,10 @@
 
 #pragma once
 
+#include <optional>
 #include <string>
+
+#include "common/words.h"
 
 namespace fairlead::tools {
 
@@ -41,6 +44,16 @@ std::string abi_of_library(const std::string& soname);
 // that;
 // "" where it does not, or is found anyway.
 std::string path_to_mpi_in(const std::string& folder, const Program& program);
+
+// The libraries of this ABI that `folder` holds, by their paths.
+Words mpi_libraries_in(const std::string& folder, const std::string& abi);
+
+// Said where a program uses one MPI library and another of its ABI was meant.
+struct OtherMpi {
+  std::string fact, remedy;
+};
+// Nothing where both are the same, or one is not known.
+std::optional<OtherMpi> other_mpi(const std::string& used, const std::string& meant);
 
 // Throws a usage Failure when no library can be preloaded into this program, or the loader lacks one of its
 // own. A script always passes: what it starts is not known.
