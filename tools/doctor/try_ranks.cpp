@@ -91,8 +91,8 @@ LiveReport try_ranks(const System& system, const Mpi& mpi, const LiveRequest& re
   if (!report.why_not.empty()) return report;
   std::string probe = probe_program(mpi.abi);
   if (probe.empty()) {
-    report.why_not =
-        fmt::format("this Fairlead was built without MPI {} (libexec/fairlead/probe-{})", mpi.abi, mpi.abi);
+    report.why_not = fmt::format("this Fairlead was built without MPI {} (libexec/fairlead/probe-{}); {}",
+                                 mpi.abi, mpi.abi, what_adds(mpi.abi));
     return report;
   }
   RunArguments run;
