@@ -295,6 +295,14 @@ void SendOffer::buffer() {
   count(way_ = Traffic::buffered_host, bytes_);
 }
 
+// Bytes in a buffer that the receiver may not be able to fetch.
+void SendOffer::leave_device() {
+  stream();
+  if (way_ != Traffic::staged) return;  // proven by now
+  const node::Verdict& verdict = node_.verdict(node_.rank(), device_, receiver_);
+  count(verdict.path == Path::staged ? fallback_of(verdict.reason) : Fallback::not_proven);
+}
+
 void SendOffer::flush() {
   // Until the receiver has claimed it, or it lies where the receiver can fetch it from. Each step may find
   // that the receiver was faster.
@@ -306,7 +314,7 @@ void SendOffer::flush() {
     if (state == OfferState::offered) buffer();
     // Where the pair is not proven, only host memory is safe.
     state = OfferState::buffered;
-    if (!proven() && slot_->state.compare_exchange_strong(state, OfferState::moving)) stream();
+    if (!proven() && slot_->state.compare_exchange_strong(state, OfferState::moving)) leave_device();
   }
   stream_->spill();
 }

@@ -64,6 +64,7 @@ class SendOffer {
   SendOffer(node::Node& node, int index, int receiver, const Source& source, int device,
             std::optional<Fallback> unreachable);
   void stream();
+  void leave_device();
   void close();
   bool proven() const;
 

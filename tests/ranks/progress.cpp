@@ -267,6 +267,26 @@ RANK_TEST(progress, M6_a_freed_device_send_arrives_while_its_sender_is_in_a_barr
   }
 }
 
+RANK_TEST(progress, M6_a_device_send_before_a_barrier_is_received_after_it, 2) {
+  // Of the first message of a job, for which nothing is proven, the bytes must leave the device.
+  const int peer = partner();
+  for (size_t bytes : sizes) {
+    Memory buffer(Place::device, bytes);
+    MPI_Request request = MPI_REQUEST_NULL;
+    const bool sends = peer != MPI_PROC_NULL && rank < peer;
+    if (sends) {
+      buffer.fill(key_of(bytes, 13));
+      MUST(MPI_Isend(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+    }
+    MUST(MPI_Barrier(MPI_COMM_WORLD));
+    if (peer != MPI_PROC_NULL && !sends) {
+      MUST(MPI_Recv(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      expect_arrived(buffer, key_of(bytes, 13));
+    }
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  }
+}
+
 RANK_TEST(progress, M7_polling_one_request_of_many_completes_all, 2) {
   // Only one of several receives is tested; the sender's synchronous sends of the others still complete.
   const int peer = partner();
