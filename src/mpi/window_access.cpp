@@ -72,11 +72,22 @@ bool OriginBuffer::finish() {
 
 // ---- Operations ------------------------------------------------------------------------------------------
 
+namespace {
+
+// The first type that this one has bytes of. Structures alone are made of several, and may have none of some.
+MPI_Datatype part_of(const TypeContents& made) {
+  const std::vector<MPI_Datatype>& types = made.types();
+  for (size_t part = 0; types.size() > 1 && part < types.size(); ++part)
+    if (made.number(1 + part) > 0 && packed_bytes(1, types[part]) > 0) return types[part];
+  return types.front();
+}
+
+}  // namespace
+
 MPI_Datatype element_of(MPI_Datatype datatype) {
   if (is_plain(datatype)) return datatype;
   TypeContents made(datatype);
-  return made.combiner() == MPI_COMBINER_NAMED || made.types().empty() ? datatype
-                                                                       : element_of(made.types().front());
+  return made.combiner() == MPI_COMBINER_NAMED || made.types().empty() ? datatype : element_of(part_of(made));
 }
 
 bool combination_of(MPI_Op op, MPI_Datatype element, Combination* combination) {

@@ -212,6 +212,29 @@ RANK_TEST(rma, accumulates_of_columns, 1) {
   MUST(MPI_Type_free(&column));
 }
 
+// Parts of a structure without bytes say nothing of its elements.
+RANK_TEST(rma, accumulates_of_structures_with_empty_parts, 1) {
+  // Open MPI 4.1 and MPICH 4.0 fail themselves.
+  if (host_oracle) return;
+  MPI_Datatype nothing;
+  MUST(MPI_Type_contiguous(0, MPI_SHORT, &nothing));
+  const int lengths[] = {0, 1, 3};
+  const MPI_Aint places[] = {0, 0, sizeof(int)};
+  const MPI_Datatype parts[] = {MPI_DOUBLE, nothing, MPI_INT};
+  MPI_Datatype made;
+  MUST(MPI_Type_create_struct(3, lengths, places, parts, &made));
+  const Type three(made);
+  Exposed exposed(Place::device, 4 * sizeof(int), sizeof(int));
+  exposed.fill_with(7);
+  const Memory mine = memory_of(Place::host, std::vector<int>{100, 200, 300});
+  MUST(MPI_Win_fence(0, exposed));
+  MUST(MPI_Accumulate(mine, 3, MPI_INT, next(), 0, 1, three, MPI_SUM, exposed));
+  MUST(MPI_Win_fence(0, exposed));
+  const std::vector<int> found = exposed.values<int>(), wanted{7, 107, 207, 307};
+  EXPECT(found == wanted, "added to %d, %d and %d", found[1], found[2], found[3]);
+  MUST(MPI_Type_free(&nothing));
+}
+
 // Of one origin to one place, accumulates happen in the order of the calls.
 RANK_TEST(rma, accumulates_keep_their_order, 1) {
   constexpr int rounds = 30;
