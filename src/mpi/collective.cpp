@@ -54,14 +54,15 @@ void drop_insignificant(CollectiveCall* call, const Place& place) {
 
 bool maybe_on_device(CollectiveCall* call) {
   // Blocks of types of their own may lie anywhere, others begin with the first of them.
-  auto is = [call](const void* buffer, MPI_Count count, MPI_Datatype datatype,
-                   const MPI_Datatype* datatypes) {
-    if (buffer == MPI_IN_PLACE || (!buffer && !datatypes && count <= 0)) return false;
-    if (datatypes) return !device::certainly_host(buffer);
+  auto is = [call](const void* buffer, bool any, MPI_Datatype datatype, const MPI_Datatype* datatypes) {
+    if (buffer == MPI_IN_PLACE || (!buffer && !datatypes && !any)) return false;
+    if (datatypes) return !buffer || !device::certainly_host(buffer);
     return device::is_device_memory(telling_byte(buffer, datatype), &call->found);
   };
-  return (!call->in_place() && is(call->sendbuf, call->sendcount, call->sendtype, call->sendtypes)) ||
-         is(call->recvbuf, call->recvcount, call->recvtype, call->recvtypes);
+  const bool any_sent = call->sendcount > 0 || call->sendcounts,
+             any_received = call->recvcount > 0 || call->recvcounts;
+  return (!call->in_place() && is(call->sendbuf, any_sent, call->sendtype, call->sendtypes)) ||
+         is(call->recvbuf, any_received, call->recvtype, call->recvtypes);
 }
 
 // The host MPI refuses it.

@@ -168,7 +168,7 @@ int Region::device() const {
 
 int Region::find_device() const {
   for (const Block& block : blocks) {
-    const void* at = telling_byte(static_cast<const char*>(address) + block.offset, block.datatype);
+    const void* at = telling_byte(address, block.datatype, block.offset);
     if (device::is_device_memory(at, &found_)) return found_.memory.device;
   }
   return -1;

@@ -32,13 +32,15 @@ inline bool is_device(const void* address) {
 
 // The byte of an element that tells where it lies: from MPI_BOTTOM, or null, that may be anywhere, and a
 // derived type may begin far from its buffer's address.
-inline const void* telling_byte(const void* address, MPI_Datatype datatype) {
-  if (datatype == MPI_DATATYPE_NULL || is_plain(datatype)) return address;
-  // MPICH counts parts without bytes in the extent.
-  if (PlanOfType plan = plan_of(datatype)) return telling_byte(address, *plan);
+inline const void* telling_byte(const void* address, MPI_Datatype datatype, MPI_Aint offset = 0) {
   MPI_Count lower = 0, extent = 0;
-  PMPI_Type_get_true_extent_x(datatype, &lower, &extent);
-  return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(lower));
+  if (datatype != MPI_DATATYPE_NULL && !is_plain(datatype)) {
+    // MPICH counts parts without bytes in the extent.
+    if (PlanOfType plan = plan_of(datatype)) return telling_byte(address, *plan, offset);
+    PMPI_Type_get_true_extent_x(datatype, &lower, &extent);
+  }
+  return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(address) +
+                                       static_cast<uintptr_t>(offset + lower));
 }
 
 // The same for a buffer of this type.

@@ -38,10 +38,16 @@ char* HostImage::at(const Block& block) const {
 
 namespace {
 
+char* block_in(const Region& region, const Block& block) {
+  return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(region.address) +
+                                 static_cast<uintptr_t>(block.offset));
+}
+
 // What has gaps is packed and unpacked by kernels where they can; what lies in the gaps stays where it is.
-bool load_block(char* image, const char* buffer, const Block& block) {
+bool load_block(char* image, const Region& region, const Block& block) {
   const Layout layout = layout_of(block.count, block.datatype);
-  const int device = device::device_at(telling_byte(buffer, layout));
+  const int device = device::device_at(telling_byte(region.address, layout, block.offset));
+  const char* buffer = block_in(region, block);
   if (layout.plan && !layout.contiguous) {
     const uint64_t bytes = static_cast<uint64_t>(layout.bytes);
     if (device < 0) {
@@ -61,9 +67,10 @@ bool load_block(char* image, const char* buffer, const Block& block) {
   return true;
 }
 
-bool store_block(const char* image, char* buffer, const Block& block) {
+bool store_block(const char* image, const Region& region, const Block& block) {
   const Layout layout = layout_of(block.count, block.datatype);
-  const int device = device::device_at(telling_byte(buffer, layout));
+  const int device = device::device_at(telling_byte(region.address, layout, block.offset));
+  char* buffer = block_in(region, block);
   const size_t bytes = static_cast<size_t>(layout.bytes);
   if (layout.contiguous) {
     if (device >= 0) return device::copy_now(device, buffer, image, bytes) == Error::none;
@@ -78,23 +85,18 @@ bool store_block(const char* image, char* buffer, const Block& block) {
                                        layout, device);
 }
 
-char* block_in(const Region& region, const Block& block) {
-  return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(region.address) +
-                                 static_cast<uintptr_t>(block.offset));
-}
-
 }  // namespace
 
 // Blocks of types of their own may lie anywhere, also in host memory.
 bool HostImage::load(const Region& region) {
   return !device_memory_ || std::all_of(region.blocks.begin(), region.blocks.end(), [&](const Block& block) {
-    return load_block(at(block), block_in(region, block), block);
+    return load_block(at(block), region, block);
   });
 }
 
 bool HostImage::store(const Region& region) const {
   return !device_memory_ || std::all_of(region.blocks.begin(), region.blocks.end(), [&](const Block& block) {
-    return store_block(at(block), block_in(region, block), block);
+    return store_block(at(block), region, block);
   });
 }
 

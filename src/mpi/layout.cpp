@@ -73,7 +73,9 @@ const void* first_device_byte(const datatype::View& view, const void* first) {
   for (int k = 0; k < looked_at && at < view.bytes(); ++k) {
     const datatype::View::Rows rows = view.rows_at(at);
     const void* block = at_offset(view.address(), rows.offset);
-    if (device::is_device_memory(block)) return block;
+    const void* last = at_offset(block, static_cast<int64_t>((rows.rows - 1) * rows.pitch));
+    for (const void* row : {block, last})
+      if (device::is_device_memory(row)) return row;
     at += rows.width * rows.rows;
   }
   return first;
@@ -81,14 +83,17 @@ const void* first_device_byte(const datatype::View& view, const void* first) {
 
 }  // namespace
 
-const void* telling_byte(const void* buffer, const Layout& layout) {
-  const void* first = at_offset(buffer, layout.first);
-  return buffer || !layout.plan || layout.contiguous ? first : first_device_byte(layout.view(buffer), first);
+const void* telling_byte(const void* buffer, const Layout& layout, MPI_Aint offset) {
+  const void* block = at_offset(buffer, offset);
+  const void* first = at_offset(block, layout.first);
+  return buffer || !layout.plan || layout.contiguous ? first : first_device_byte(layout.view(block), first);
 }
 
-const void* telling_byte(const void* buffer, const datatype::Plan& plan) {
-  const void* first = at_offset(buffer, plan.low(1));
-  return buffer || plan.contiguous() ? first : first_device_byte(plan.view(nullptr, 1), first);
+const void* telling_byte(const void* buffer, const datatype::Plan& plan, MPI_Aint offset) {
+  const void* element = at_offset(buffer, offset);
+  const void* first = at_offset(element, plan.low(1));
+  return buffer || plan.contiguous() ? first
+                                     : first_device_byte(plan.view(const_cast<void*>(element), 1), first);
 }
 
 MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype) {

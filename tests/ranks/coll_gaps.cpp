@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "laid_out.h"
 #include "rounds.h"
@@ -251,4 +252,93 @@ RANK_TEST(gaps, broadcast_of_blocks_in_host_and_device_memory, 2) {
   EXPECT_HOLDS(first, key_of(1), bytes);
   EXPECT_HOLDS(second, key_of(2), bytes);
   MUST(MPI_Type_free(&both));
+}
+
+namespace {
+
+// One int of each rank in an array in host memory and one in device memory, from MPI_BOTTOM: as elements that
+// follow each other, each of which has a part in either.
+class TwoArrays {
+ public:
+  TwoArrays() {
+    const int lengths[] = {1, 1};
+    MPI_Aint addresses[2];
+    for (int part : {0, 1}) {
+      arrays_[part].clear();
+      MUST(MPI_Get_address(arrays_[part], &addresses[part]));
+    }
+    MPI_Datatype apart, made;
+    MUST(MPI_Type_create_hindexed(2, lengths, addresses, MPI_INT, &apart));
+    MUST(MPI_Type_create_resized(apart, 0, sizeof(int), &made));
+    MUST(MPI_Type_free(&apart));
+    type_.emplace(made);
+  }
+  MPI_Datatype type() const { return *type_; }
+  void put(const std::vector<int>& parts) {
+    for (size_t i = 0; i < parts.size(); ++i)
+      arrays_[i % 2].write(&parts[i], sizeof(int), i / 2 * sizeof(int));
+  }
+  std::vector<int> parts() const {
+    std::vector<int> found(2 * static_cast<size_t>(size));
+    for (size_t i = 0; i < found.size(); ++i)
+      arrays_[i % 2].read(&found[i], sizeof(int), i / 2 * sizeof(int));
+    return found;
+  }
+
+ private:
+  Memory arrays_[2] = {Memory(Place::host, static_cast<size_t>(size) * sizeof(int)),
+                       Memory(Place::device, static_cast<size_t>(size) * sizeof(int))};
+  std::optional<Type> type_;
+};
+
+}  // namespace
+
+// Each rank brings two ints for each other one.
+RANK_TEST(gaps, elements_in_host_and_device_memory, 2) {
+  const auto ranks = static_cast<size_t>(size);
+  std::vector<int> sent, wanted, one(ranks, 1), two(ranks, 2), at(ranks), at_pair(ranks), bytes(ranks),
+      bytes_of_pair(ranks);
+  for (int peer = 0; peer < size; ++peer)
+    for (int part : {0, 1}) {
+      sent.push_back(1000 * rank + 10 * peer + part);
+      wanted.push_back(1000 * peer + 10 * rank + part);
+    }
+  for (int i = 0; i < size; ++i) {
+    const auto peer = static_cast<size_t>(i);
+    at[peer] = i;
+    at_pair[peer] = 2 * i;
+    bytes[peer] = i * static_cast<int>(sizeof(int));
+    bytes_of_pair[peer] = 2 * bytes[peer];
+  }
+  const std::vector<MPI_Datatype> ints(ranks, MPI_INT);
+  for (int way = 0; way < 6; ++way) {
+    TwoArrays there;
+    const std::vector<MPI_Datatype> types(ranks, there.type());
+    std::vector<int> here = way < 3 ? sent : std::vector<int>(2 * ranks, -1);
+    if (way >= 3) there.put(sent);
+    switch (way) {
+      case 0:
+        MUST(MPI_Alltoall(here.data(), 2, MPI_INT, MPI_BOTTOM, 1, there.type(), MPI_COMM_WORLD));
+        break;
+      case 1:
+        MUST(MPI_Alltoallv(here.data(), two.data(), at_pair.data(), MPI_INT, MPI_BOTTOM, one.data(),
+                           at.data(), there.type(), MPI_COMM_WORLD));
+        break;
+      case 2:
+        MUST(MPI_Alltoallw(here.data(), two.data(), bytes_of_pair.data(), ints.data(), MPI_BOTTOM, one.data(),
+                           bytes.data(), types.data(), MPI_COMM_WORLD));
+        break;
+      case 3:
+        MUST(MPI_Alltoall(MPI_BOTTOM, 1, there.type(), here.data(), 2, MPI_INT, MPI_COMM_WORLD));
+        break;
+      case 4:
+        MUST(MPI_Alltoallv(MPI_BOTTOM, one.data(), at.data(), there.type(), here.data(), two.data(),
+                           at_pair.data(), MPI_INT, MPI_COMM_WORLD));
+        break;
+      default:
+        MUST(MPI_Alltoallw(MPI_BOTTOM, one.data(), bytes.data(), types.data(), here.data(), two.data(),
+                           bytes_of_pair.data(), ints.data(), MPI_COMM_WORLD));
+    }
+    EXPECT((way < 3 ? there.parts() : here) == wanted, "way %d: wrong", way);
+  }
 }
