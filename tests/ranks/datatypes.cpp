@@ -6,6 +6,7 @@
 // of it.
 
 #include <fairlead/device.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -384,6 +385,42 @@ RANK_TEST(datatypes, blocks_in_several_allocations, 2) {
     MUST(MPI_Unpack(packed, blocks * bytes, &at, MPI_BOTTOM, 1, type, MPI_COMM_WORLD));
     for (uint64_t i = 0; i < blocks; ++i) EXPECT_HOLDS(memory[i], key_of(i), bytes);
   }
+}
+
+// Two blocks that a copy engine could take for rows, of which the first is in host memory.
+RANK_TEST(datatypes, a_rectangle_from_host_to_device_memory, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  constexpr size_t bytes = 400, page = 4096;
+  constexpr uintptr_t apart = 1 << 16, longest = uintptr_t{1} << 30;
+  Memory there(Place::device, bytes);
+  const uintptr_t behind = reinterpret_cast<uintptr_t>(there.data()) / page * page;
+  void* here = MAP_FAILED;
+  for (uintptr_t gap = apart; here == MAP_FAILED && gap < longest; gap += apart)
+    here = mmap(reinterpret_cast<void*>(behind - gap), page, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  // Where there is no place so near, any will do.
+  if (here == MAP_FAILED)
+    here = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const int lengths[] = {bytes, bytes};
+  MPI_Aint addresses[2];
+  MUST(MPI_Get_address(here, &addresses[0]));
+  MUST(MPI_Get_address(there, &addresses[1]));
+  MPI_Datatype made;
+  MUST(MPI_Type_create_hindexed(2, lengths, addresses, MPI_BYTE, &made));
+  const Type type(made);
+  if (rank < peer) {
+    write_pattern(key_of(1), here, bytes);
+    there.fill(key_of(2));
+    MUST(MPI_Send(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD));
+  } else {
+    std::vector<char> wanted(bytes);
+    write_pattern(key_of(1), wanted.data(), bytes);
+    MUST(MPI_Recv(MPI_BOTTOM, 1, type, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    EXPECT(std::equal(wanted.begin(), wanted.end(), static_cast<char*>(here)), "the block in host memory");
+    EXPECT_HOLDS(there, key_of(2), bytes);
+  }
+  munmap(here, page);
 }
 
 RANK_TEST(datatypes, long_messages_that_end_anywhere, 2) {
