@@ -47,23 +47,28 @@ FAIRLEAD_DEVICE_FUNCTION void copy_piece(char* to, const char* from, unsigned lo
     copy_words<1>(to, from, bytes);
 }
 
-struct Element {
-  unsigned char bytes[swapped_bytes_at_most];
-};
-
-// Loads do not wait for each other.
-FAIRLEAD_DEVICE_FUNCTION Element load_element(const void* from, unsigned bytes) {
-  Element element{};
+// Whole words, so that kernels of the program which look at the target meanwhile see no half of one.
+template <class Word>
+FAIRLEAD_DEVICE_FUNCTION void swap_words(const SwapBuffers& buffers, unsigned bytes) {
+  constexpr unsigned at_most = swapped_bytes_at_most / sizeof(Word);
+  const unsigned words = bytes / sizeof(Word);
+  Word found[at_most] = {}, compare[at_most] = {}, wanted[at_most] = {};
   FAIRLEAD_UNROLL
-  for (unsigned k = 0; k < swapped_bytes_at_most; ++k)
-    if (k < bytes) element.bytes[k] = kernel::load<unsigned char>(static_cast<const char*>(from) + k);
-  return element;
-}
-
-FAIRLEAD_DEVICE_FUNCTION void store_element(void* to, const Element& element, unsigned bytes) {
+  for (unsigned k = 0; k < at_most; ++k) {
+    if (k >= words) continue;
+    found[k] = kernel::load<Word>(static_cast<const char*>(buffers.at[swap_target]) + k * sizeof(Word));
+    compare[k] = kernel::load<Word>(static_cast<const char*>(buffers.at[swap_compare]) + k * sizeof(Word));
+    wanted[k] = kernel::load<Word>(static_cast<const char*>(buffers.at[swap_wanted]) + k * sizeof(Word));
+  }
+  bool equal = true;
   FAIRLEAD_UNROLL
-  for (unsigned k = 0; k < swapped_bytes_at_most; ++k)
-    if (k < bytes) kernel::store(static_cast<char*>(to) + k, element.bytes[k]);
+  for (unsigned k = 0; k < at_most; ++k) equal = equal && (k >= words || found[k] == compare[k]);
+  FAIRLEAD_UNROLL
+  for (unsigned k = 0; k < at_most; ++k) {
+    if (k >= words) continue;
+    if (equal) kernel::store(static_cast<char*>(buffers.at[swap_target]) + k * sizeof(Word), wanted[k]);
+    kernel::store(static_cast<char*>(buffers.at[swap_old]) + k * sizeof(Word), found[k]);
+  }
 }
 
 }  // namespace
@@ -92,13 +97,15 @@ FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, swap_if_equal,
   using namespace fairlead;
   using namespace fairlead::kernels;
   kernel::acquire_launch();
-  const Element found = load_element(buffers.at[0], bytes), compare = load_element(buffers.at[1], bytes),
-                wanted = load_element(buffers.at[2], bytes);
-  bool equal = true;
+  unsigned long alignment = bytes;
   FAIRLEAD_UNROLL
-  for (unsigned k = 0; k < swapped_bytes_at_most; ++k) equal = equal && found.bytes[k] == compare.bytes[k];
-  if (equal) store_element(buffers.at[0], wanted, bytes);
-  store_element(buffers.at[3], found, bytes);
+  for (unsigned k = 0; k < swap_buffers; ++k) alignment |= reinterpret_cast<unsigned long>(buffers.at[k]);
+  if (alignment % 8 == 0)
+    swap_words<unsigned long>(buffers, bytes);
+  else if (alignment % 4 == 0)
+    swap_words<unsigned>(buffers, bytes);
+  else
+    swap_words<unsigned char>(buffers, bytes);
   signal_end(counter, flag, value);
 }
 

@@ -56,21 +56,21 @@ class KernelTable {
     Error outcome = Error::not_ready;  // of loading it, once the device was idle
   };
 
-  // not_ready: the device is busy, or full. What it cannot load otherwise it never can: it is not asked
-  // again.
+  // not_ready: the device is busy or full, or a capture of the program's forbids it. What there is no code
+  // for is not asked for again.
   Known load(const Key& key, const std::string& name) {
     auto [device, images, number] = key;
     Known known;
     known.outcome = device::runtime()->query_device(device);
-    if (known.outcome != Error::none) return known;
+    if (known.outcome != Error::none) return {};
     const std::vector<device::CodeImage>& code = code_of(images);
     known.outcome =
         device::runtime()->find_kernel(device, code.data(), code.size(), name.c_str(), &known.kernel);
-    if (known.outcome == Error::out_of_memory) known.outcome = Error::not_ready;
-    if (known.outcome != Error::none && known.outcome != Error::not_ready)
-      log_line(LogLevel::info, "device %d has no kernel %s: %s", device, name.c_str(),
-               device::to_string(known.outcome));
-    return known;
+    if (known.outcome == Error::none) return known;
+    log_line(LogLevel::info, "device %d cannot load kernel %s: %s", device, name.c_str(),
+             device::to_string(known.outcome));
+    const bool never = known.outcome == Error::not_found || known.outcome == Error::not_supported;
+    return never ? known : Known{};
   }
 
   // A runtime knows what it has loaded by the address of the images.

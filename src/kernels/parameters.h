@@ -15,7 +15,9 @@ inline constexpr unsigned swapped_bytes_at_most = 16;
 
 using Buffers = kernel::Pointers<reduce_buffers>;
 using CopyBuffers = kernel::Pointers<copy_items_at_most>;
-using SwapBuffers = kernel::Pointers<4>;  // target, compare, wanted, old
+// Of one element.
+enum : unsigned { swap_target, swap_compare, swap_wanted, swap_old, swap_buffers };
+using SwapBuffers = kernel::Pointers<swap_buffers>;
 
 // Elements are head, then vectors of 16 bytes that are aligned in all buffers, then the rest.
 struct ReduceWork {
