@@ -69,13 +69,18 @@ bool is_worth_copies(const datatype::View& view, const Layout& layout) {
 
 const void* first_device_byte(const datatype::View& view, const void* first) {
   constexpr int looked_at = 1000;
+  constexpr uintptr_t page_bytes = 4096;  // of one kind of memory
+  uintptr_t asked = 0;
   uint64_t at = 0;
   for (int k = 0; k < looked_at && at < view.bytes(); ++k) {
     const datatype::View::Rows rows = view.rows_at(at);
     const void* block = at_offset(view.address(), rows.offset);
     const void* last = at_offset(block, static_cast<int64_t>((rows.rows - 1) * rows.pitch));
-    for (const void* row : {block, last})
-      if (device::is_device_memory(row)) return row;
+    for (const void* row : {block, last}) {
+      const uintptr_t page = reinterpret_cast<uintptr_t>(row) / page_bytes;
+      if (page != asked && device::is_device_memory(row)) return row;
+      asked = page;
+    }
     at += rows.width * rows.rows;
   }
   return first;
