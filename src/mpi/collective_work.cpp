@@ -31,17 +31,13 @@ bool contiguous(const Region& region) {
 }
 
 // Not by pointer arithmetic: the address of a layout of absolute addresses is null.
-void* address_in(const void* buffer, MPI_Aint offset) {
-  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(buffer) + static_cast<uintptr_t>(offset));
-}
-
 // The device all bytes of the region lie on; -1 when it has none, -2 when some lie elsewhere.
 int device_of(const Region& region, bool contiguous) {
   if (contiguous && region.blocks.size() == 1) return region.on_device() ? region.device() : -2;
   int device = -1;
   for (const Block& block : region.blocks) {
     MPI_Aint first = contiguous ? 0 : static_cast<MPI_Aint>(layout_of(block.count, block.datatype).first);
-    device::Allocation allocation = device::classify(address_in(region.address, block.offset + first));
+    device::Allocation allocation = device::classify(at_offset(region.address, block.offset + first));
     if (allocation.kind != device::MemoryKind::device || (device >= 0 && device != allocation.device))
       return -2;
     device = allocation.device;
@@ -52,9 +48,9 @@ int device_of(const Region& region, bool contiguous) {
 // The bytes of a block for copies or kernels of its device; none where those cannot move it.
 std::optional<datatype::View> view_of(const void* buffer, const Block& block) {
   Layout layout = layout_of(block.count, block.datatype);
-  void* at = address_in(buffer, block.offset);
+  void* at = at_offset(buffer, block.offset);
   if (layout.contiguous) return datatype::View(at, static_cast<uint64_t>(layout.bytes));
-  return kernel_view(at, layout, device::classify(address_in(at, static_cast<MPI_Aint>(layout.first))));
+  return kernel_view(at, layout, device::classify(at_offset(at, static_cast<MPI_Aint>(layout.first))));
 }
 
 class Planner {

@@ -39,8 +39,7 @@ inline const void* telling_byte(const void* address, MPI_Datatype datatype, MPI_
     if (PlanOfType plan = plan_of(datatype)) return telling_byte(address, *plan, offset);
     PMPI_Type_get_true_extent_x(datatype, &lower, &extent);
   }
-  return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(address) +
-                                       static_cast<uintptr_t>(offset + lower));
+  return at_offset(address, offset + static_cast<MPI_Aint>(lower));
 }
 
 // The same for a buffer of this type.

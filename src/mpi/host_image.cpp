@@ -26,28 +26,20 @@ HostImage::HostImage(const Region& region)
     end = std::max(end, begin + static_cast<MPI_Aint>(layout.span));
   }
   memory_ = HostBuffer(static_cast<size_t>(end - first));
-  // Not by pointer arithmetic: the first byte need not lie behind the buffer's address.
-  address_ =
-      reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory_.data()) - static_cast<uintptr_t>(first));
-}
-
-char* HostImage::at(const Block& block) const {
-  return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(address_) +
-                                 static_cast<uintptr_t>(block.offset));
+  address_ = at_offset(memory_.data(), -first);
 }
 
 namespace {
 
-char* block_in(const Region& region, const Block& block) {
-  return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(region.address) +
-                                 static_cast<uintptr_t>(block.offset));
+char* block_at(const void* buffer, const Block& block) {
+  return static_cast<char*>(at_offset(buffer, block.offset));
 }
 
 // What has gaps is packed and unpacked by kernels where they can; what lies in the gaps stays where it is.
 bool load_block(char* image, const Region& region, const Block& block) {
   const Layout layout = layout_of(block.count, block.datatype);
   const int device = device::device_at(telling_byte(region.address, layout, block.offset));
-  const char* buffer = block_in(region, block);
+  const char* buffer = block_at(region.address, block);
   if (layout.plan && !layout.contiguous) {
     const uint64_t bytes = static_cast<uint64_t>(layout.bytes);
     if (device < 0) {
@@ -70,7 +62,7 @@ bool load_block(char* image, const Region& region, const Block& block) {
 bool store_block(const char* image, const Region& region, const Block& block) {
   const Layout layout = layout_of(block.count, block.datatype);
   const int device = device::device_at(telling_byte(region.address, layout, block.offset));
-  char* buffer = block_in(region, block);
+  char* buffer = block_at(region.address, block);
   const size_t bytes = static_cast<size_t>(layout.bytes);
   if (layout.contiguous) {
     if (device >= 0) return device::copy_now(device, buffer, image, bytes) == Error::none;
@@ -90,13 +82,13 @@ bool store_block(const char* image, const Region& region, const Block& block) {
 // Blocks of types of their own may lie anywhere, also in host memory.
 bool HostImage::load(const Region& region) {
   return !device_memory_ || std::all_of(region.blocks.begin(), region.blocks.end(), [&](const Block& block) {
-    return load_block(at(block), region, block);
+    return load_block(block_at(address_, block), region, block);
   });
 }
 
 bool HostImage::store(const Region& region) const {
   return !device_memory_ || std::all_of(region.blocks.begin(), region.blocks.end(), [&](const Block& block) {
-    return store_block(at(block), region, block);
+    return store_block(block_at(address_, block), region, block);
   });
 }
 

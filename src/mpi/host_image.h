@@ -26,8 +26,6 @@ class HostImage {
   bool store(const Region& region) const;
 
  private:
-  char* at(const Block& block) const;
-
   bool device_memory_ = false;
   void* address_ = nullptr;
   HostBuffer memory_;

@@ -27,14 +27,10 @@ bool is_dense_and_named(MPI_Datatype datatype) {
   return lower == 0 && extent == size;
 }
 
-const void* at_offset(const void* buffer, int64_t offset) {
-  return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(buffer) + static_cast<uintptr_t>(offset));
-}
-
 // Where the host MPI must think the buffer is for its first byte to lie at the start of `span`. Not by
 // pointer arithmetic: a layout of absolute addresses begins at one of those.
 void* origin_of(const HostBuffer& span, const Layout& layout) {
-  return const_cast<void*>(at_offset(span.data(), -layout.first));
+  return at_offset(span.data(), -layout.first);
 }
 
 // Copies the bytes that are marked, run by run. What lies between is the program's: kernels may be writing
@@ -95,10 +91,9 @@ const void* telling_byte(const void* buffer, const Layout& layout, MPI_Aint offs
 }
 
 const void* telling_byte(const void* buffer, const datatype::Plan& plan, MPI_Aint offset) {
-  const void* element = at_offset(buffer, offset);
+  void* element = at_offset(buffer, offset);
   const void* first = at_offset(element, plan.low(1));
-  return buffer || plan.contiguous() ? first
-                                     : first_device_byte(plan.view(const_cast<void*>(element), 1), first);
+  return buffer || plan.contiguous() ? first : first_device_byte(plan.view(element, 1), first);
 }
 
 MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype) {

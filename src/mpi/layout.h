@@ -17,6 +17,11 @@
 
 namespace fairlead::mpi {
 
+// Not by pointer arithmetic: from MPI_BOTTOM and in derived types, both need not lie in one object.
+inline void* at_offset(const void* address, MPI_Aint offset) {
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(offset));
+}
+
 struct Layout {
   MPI_Count bytes = 0;      // that travel
   bool contiguous = false;  // they lie in order, without gaps, from the buffer's address on

@@ -32,8 +32,8 @@ inline Failure cannot_run(const std::string& line) {
   return {exit_cannot_run, line};
 }
 
-// Says the failure on stderr, as one line (common/terminal.h), from one rank only where all of a job find the same thing wrong,
-// and returns the exit code.
+// Says the failure on stderr, as one line (common/terminal.h), from one rank only where all of a job find the
+// same thing wrong, and returns the exit code.
 int complain(const std::string& command, const Failure& failure);
 
 }  // namespace fairlead::tools
