@@ -13,10 +13,16 @@
 
 set(FAIRLEAD_MPICC "" CACHE STRING "MPI compiler wrappers to build for, before those found on PATH")
 
+# What the user gave is not kept, so that the next run does not meet it again.
+function(_fairlead_refuse named)
+  unset(FAIRLEAD_MPICC CACHE)
+  message(FATAL_ERROR "FAIRLEAD_MPICC names ${named}")
+endfunction()
+
 # `named`: the user gave it in FAIRLEAD_MPICC.
 function(_fairlead_leave_out wrapper named reason)
   if(named)
-    message(FATAL_ERROR "FAIRLEAD_MPICC names ${wrapper}, which cannot be used: ${reason}")
+    _fairlead_refuse("${wrapper}, which cannot be used: ${reason}")
   endif()
   message(STATUS "MPI wrapper ${wrapper} is left out, because ${reason}")
 endfunction()
@@ -103,7 +109,7 @@ foreach(name IN LISTS FAIRLEAD_MPICC ITEMS mpicc mpicc.openmpi mpicc.mpich mpicc
     if(_wrapper)
       _fairlead_inspect_mpicc(${_wrapper} ${_named})
     elseif(_named)
-      message(FATAL_ERROR "FAIRLEAD_MPICC names ${name}, which is not an executable; give paths of mpicc wrappers")
+      _fairlead_refuse("${name}, which is not an executable; give paths of mpicc wrappers")
     endif()
   endif()
 endforeach()

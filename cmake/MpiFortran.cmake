@@ -9,6 +9,10 @@
 
 set(FAIRLEAD_FORTRAN_MPIS)
 include(CheckLanguage)
+# What CMake did not find at an earlier configuration may have been installed since.
+if(NOT CMAKE_Fortran_COMPILER)
+  unset(CMAKE_Fortran_COMPILER CACHE)
+endif()
 check_language(Fortran)
 if(NOT CMAKE_Fortran_COMPILER)
   message(STATUS "Fortran examples and tests are left out: no Fortran compiler (Debian: gfortran)")

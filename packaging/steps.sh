@@ -60,12 +60,33 @@ has_mpi() {
   return 1
 }
 
+# has_clang VERSION: a clang++ at least so new, with its linker.
+has_clang() {
+  local version newest
+  newest=$(clang++ -dumpversion 2>/dev/null | cut -d. -f1) || true
+  if ((${newest:-0} >= $1)) && command -v ld.lld >/dev/null; then return; fi
+  for version in $(seq "$1" 30); do
+    command -v "clang++-$version" >/dev/null && command -v "ld.lld-$version" >/dev/null && return
+  done
+  return 1
+}
+
+# obtainable PACKAGE...: does apt know all of them?
+obtainable() {
+  local package policy
+  for package; do
+    policy=$(apt-cache policy "$package" 2>/dev/null) || return 1
+    [[ $policy =~ Candidate:\ [^\(] ]] || return 1
+  done
+}
+
 is_present() { # the words of a requirement's middle column
   case $1 in
     command) command -v "$2" >/dev/null ;;
     header) has_header "$2" ;;
     module) /usr/bin/python3 -c "import $2" 2>/dev/null ;;
     mpi) has_mpi ;;
+    clang) has_clang "$2" || { has_clang "$3" && ! obtainable "clang-$2"; } ;;
   esac
 }
 
@@ -75,16 +96,27 @@ missing_packages() {
   while IFS='|' read -r use probe packages; do
     [[ $use == \#* || " $* " != *" ${use// /} "* ]] && continue
     # shellcheck disable=SC2086
-    is_present $probe || printf '%s\n' $packages
+    is_present $probe && continue
+    if [[ $packages == *' or '* ]]; then
+      # shellcheck disable=SC2086
+      if obtainable ${packages% or *}; then packages=${packages% or *}; else packages=${packages#* or }; fi
+    fi
+    # shellcheck disable=SC2086
+    printf '%s\n' $packages
   done <packaging/requirements | sort -u | paste -sd' '
 }
 
-install_packages() {
+apt_get() {
   local as_root=()
   (($(id -u) == 0)) || as_root=(sudo -n)
-  export DEBIAN_FRONTEND=noninteractive
-  "${as_root[@]}" apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=20 update &&
-    "${as_root[@]}" apt-get install -y --no-install-recommends "$@"
+  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get "$@"
+}
+
+# install_missing USE...: which packages there are is known after the update.
+install_missing() {
+  apt_get -o Acquire::Retries=0 -o Acquire::http::Timeout=20 update || return
+  # shellcheck disable=SC2046
+  apt_get install -y --no-install-recommends $(missing_packages "$@")
 }
 
 may_install() {
@@ -99,8 +131,7 @@ need_packages() {
   missing=$(missing_packages "$@")
   if [[ -n $missing ]] && may_install && [[ $(cat "$refused" 2>/dev/null) != "$missing" ]]; then
     say "Install $missing ($build/packages.log)"
-    # shellcheck disable=SC2086
-    install_packages $missing >"$build/packages.log" 2>&1 || tail -n 5 "$build/packages.log" >&2
+    install_missing "$@" >"$build/packages.log" 2>&1 || tail -n 5 "$build/packages.log" >&2
     missing=$(missing_packages "$@")
     # What the build can do without is not asked for again each time.
     [[ -n $(missing_packages build) ]] || echo "$missing" >"$refused"

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdint>
 #include <mutex>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace {
 // Fresh pages cost more than a copy, so released buffers keep theirs up to a limit.
 constexpr size_t kept_in_all = size_t{256} << 20;
 constexpr size_t kept_at_least = size_t{1} << 20;  // of each buffer, beyond that limit
-constexpr int smallest_class = 12;                 // a page
+constexpr size_t page = 4096;
+constexpr int smallest_class[] = {12, 7};  // of the buffers for any use, and for receives
 constexpr int largest_class = 36;
 constexpr size_t kept_warm = 64;  // of a class; of further ones only the first page
 constexpr size_t kept_per_class = 1024;
@@ -27,29 +29,98 @@ struct Idle {
 };
 
 std::mutex mutex;
-auto& idle = *new std::array<std::vector<Idle>, largest_class + 1>;
-size_t touched_in_all = 0;  // of idle buffers
+using IdleOfClass = std::array<std::vector<Idle>, largest_class + 1>;
+auto& idle = *new std::array<IdleOfClass, 2>;
+auto& idle_apart = *new IdleOfClass;  // of receives
+size_t touched_in_all = 0;            // of idle buffers
+
+unsigned char* map(size_t bytes) {
+  void* fresh =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return fresh == MAP_FAILED ? nullptr : static_cast<unsigned char*>(fresh);
+}
+
+constexpr size_t nobodys_bytes = size_t{64} << 20;
+constexpr size_t nobodys_bytes_apart = size_t{1} << 20;
+int left_to_make_apart = 128;  // buffers for receives
+
+// What is left of the regions of buffers for receives, which stay for ever. Each is as long as all before it,
+// so that they take no more than twice what is in use, but for what is nobody's.
+class Regions {
+ public:
+  // For a buffer of this length. Null when there is no memory.
+  unsigned char* take(size_t bytes) {
+    auto region = std::find_if(regions_.begin(), regions_.end(),
+                               [&](const Region& r) { return bytes <= r.end - r.aligned(bytes); });
+    if (region == regions_.end()) {
+      const size_t length = std::max(bytes, std::min(in_all_, longest));
+      unsigned char* fresh = map(length + nobodys_bytes);
+      if (!fresh) return nullptr;
+      in_all_ += length;
+      std::erase_if(regions_, [](const Region& r) { return r.end - r.next < page; });
+      const auto begin = reinterpret_cast<uintptr_t>(fresh);
+      region = regions_.insert(regions_.end(), {begin, begin + length});
+    }
+    const uintptr_t taken = region->aligned(bytes);
+    region->next = taken + bytes;
+    return reinterpret_cast<unsigned char*>(taken);
+  }
+
+ private:
+  static constexpr size_t shortest = size_t{16} << 20, longest = nobodys_bytes;
+  struct Region {
+    uintptr_t next, end;
+    // Pages are given back to the system one by one.
+    uintptr_t aligned(size_t bytes) const {
+      const size_t unit = std::min(bytes, page);
+      return std::min((next + unit - 1) / unit * unit, end);
+    }
+  };
+  std::vector<Region> regions_;
+  size_t in_all_ = shortest;
+};
+
+auto& regions = *new Regions;
 
 }  // namespace
 
-HostBuffer::HostBuffer(size_t bytes, size_t reserve) : bytes_(bytes) {
-  room_ = std::max({bytes, reserve, size_t{1}});
-  size_class_ = std::max(smallest_class, static_cast<int>(std::bit_width(room_ - 1)));
+template <class List>
+bool HostBuffer::take_from(List* list) {
+  if (list->empty()) return false;
+  data_ = list->back().data;
+  touched_before_ = list->back().touched;
+  touched_in_all -= touched_before_;
+  list->pop_back();
+  return true;
+}
+
+HostBuffer::HostBuffer(size_t bytes, For use) : use_(use), bytes_(bytes) {
+  const auto which = static_cast<size_t>(use);
+  room_ = std::max(bytes, size_t{1});
+  size_class_ = std::max(smallest_class[which], static_cast<int>(std::bit_width(room_ - 1)));
   if (size_class_ <= largest_class) {
     room_ = size_t{1} << size_class_;
     std::lock_guard lock(mutex);
-    auto& list = idle[size_class_];
-    if (!list.empty()) {
-      data_ = list.back().data;
-      touched_before_ = list.back().touched;
-      touched_in_all -= touched_before_;
-      list.pop_back();
+    const auto of_class = static_cast<size_t>(size_class_);
+    if (use == For::receive && take_from(&idle_apart[of_class])) {
+      apart_ = true;
       return;
     }
+    if (use == For::receive && left_to_make_apart > 0 &&
+        (data_ = regions.take(room_ + nobodys_bytes_apart))) {
+      --left_to_make_apart;
+      apart_ = true;
+      return;
+    }
+    if (take_from(&idle[which][of_class])) return;
+    if (use == For::receive) {
+      data_ = regions.take(room_);
+      return;
+    }
+  } else if (use == For::receive) {
+    room_ += nobodys_bytes;
   }
-  void* fresh =
-      mmap(nullptr, room_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (fresh != MAP_FAILED) data_ = static_cast<unsigned char*>(fresh);
+  data_ = map(room_);
 }
 
 HostBuffer::~HostBuffer() {
@@ -60,15 +131,16 @@ HostBuffer::~HostBuffer() {
   }
   size_t touched = std::max(bytes_, touched_before_);
   std::lock_guard lock(mutex);
-  auto& list = idle[size_class_];
-  if (list.size() >= kept_per_class) {
+  auto& list = (apart_ ? idle_apart : idle[static_cast<size_t>(use_)])[static_cast<size_t>(size_class_)];
+  if (use_ == For::any && list.size() >= kept_per_class) {
     munmap(data_, room_);
     return;
   }
-  size_t kept = list.size() >= kept_warm                  ? size_t{1} << smallest_class
+  size_t kept = list.size() >= kept_per_class             ? 0
+                : list.size() >= kept_warm                ? page
                 : touched_in_all + touched <= kept_in_all ? room_
                                                           : kept_at_least;
-  if (touched > kept) {
+  if (touched > kept && room_ >= page) {  // smaller ones share pages
     madvise(data_ + kept, room_ - kept, MADV_DONTNEED);
     touched = kept;
   }

@@ -24,7 +24,7 @@ std::atomic<int> rank{-1}, size{0};
 // Read directly, not through options(): reading the options may itself want to log.
 LogLevel threshold() {
   static const LogLevel level = [] {
-    const char* text = std::getenv("FAIRLEAD_LOG");
+    const char* text = secure_getenv("FAIRLEAD_LOG");
     for (int i = 0; text && i < 5; ++i)
       if (strcasecmp(text, level_names[i]) == 0) return static_cast<LogLevel>(i);
     return LogLevel::warn;

@@ -84,37 +84,37 @@ std::string accepted_words(const Row& row) {
   std::string type = row.type, accepted = row.accepted;
   if (type == "boolean") return boolean_words;
   if (type == "integer" || type == "bytes")
-    return std::string(type == "bytes" ? size_words : "a whole number") +
-           (accepted.empty() ? "" : ", " + accepted);
+    return std::string(type == "bytes" ? size_words : "a whole number") + ", " + accepted;
   if (accepted.empty()) return "any text";
   for (size_t bar; (bar = accepted.find('|')) != std::string::npos;) accepted.replace(bar, 1, ", ");
   return type == "list" ? "off, or any of " + accepted + ", separated by commas" : accepted;
 }
 
-// `accepted` of a row of numbers: "", ">= N" or "LOW..HIGH".
-bool in_range(const char* accepted, int64_t value) {
-  int64_t low = std::numeric_limits<int64_t>::min(), high = std::numeric_limits<int64_t>::max();
-  if (const char* dots = std::strstr(accepted, "..")) {
-    low = std::strtoll(accepted, nullptr, 10);
-    high = std::strtoll(dots + 2, nullptr, 10);
-  } else if (std::strncmp(accepted, ">=", 2) == 0) {
-    uint64_t bytes = 0;
-    std::string text = accepted + 2;
-    text.erase(0, text.find_first_not_of(' '));
-    parse_bytes(text, &bytes);
-    low = static_cast<int64_t>(bytes);
-  }
-  return value >= low && value <= high;
+std::string parse(const std::string& text, int64_t* into) {
+  return parse_integer(text, into);
+}
+std::string parse(const std::string& text, uint64_t* into) {
+  return parse_bytes(text, into);
+}
+
+// A number that `accepted`, "LOW..HIGH", allows.
+template <class Number>
+bool understood_number(const Row& row, const std::string& text, Number* into) {
+  const std::string accepted = row.accepted;
+  const size_t dots = accepted.find("..");
+  Number low = 0, high = 0;
+  return parse(accepted.substr(0, dots), &low).empty() && parse(accepted.substr(dots + 2), &high).empty() &&
+         parse(text, into).empty() && *into >= low && *into <= high;
 }
 
 bool understood(const Row&, const std::string& text, bool* into) {
   return parse_boolean(text, into).empty();
 }
 bool understood(const Row& row, const std::string& text, int64_t* into) {
-  return parse_integer(text, into).empty() && in_range(row.accepted, *into);
+  return understood_number(row, text, into);
 }
 bool understood(const Row& row, const std::string& text, uint64_t* into) {
-  return parse_bytes(text, into).empty() && in_range(row.accepted, static_cast<int64_t>(*into));
+  return understood_number(row, text, into);
 }
 bool understood(const Row& row, const std::string& text, std::string* into) {
   *into = text;
@@ -196,12 +196,12 @@ template <class Field>
 void load(Loaded& loaded, const Row& row, Field* field) {
   std::string text = row.initial, origin = "default";
   std::string variable = variable_of(row.name);
-  if (const char* value = std::getenv(variable.c_str())) {
+  if (const char* value = secure_getenv(variable.c_str())) {
     text = value;
     origin = variable;
   } else {
     for (const Alias& alias : aliases) {
-      const char* given = std::getenv(alias.variable);
+      const char* given = secure_getenv(alias.variable);
       if (!given || std::strcmp(alias.name, row.name) != 0) continue;
       if (std::strcmp(alias.value, "*") != 0 && std::strcmp(alias.value, given) != 0) continue;
       text = std::strcmp(alias.means, "*") == 0 ? given : alias.means;

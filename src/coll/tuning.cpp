@@ -3,13 +3,11 @@
 #include "coll/tuning.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iterator>
 #include <sstream>
 
 #include "base/options.h"
+#include "base/small_file.h"
 
 namespace fairlead::coll {
 namespace {
@@ -118,12 +116,8 @@ std::string parse_rules(const std::string& text, const std::string& file, Rules*
 }
 
 std::string read_rules(const std::string& file, Rules* into) {
-  std::ifstream stream(file);
-  std::ostringstream text;
-  // Of an empty file nothing can be put in.
-  if (stream && stream.peek() != std::ifstream::traits_type::eof()) text << stream.rdbuf();
-  if (!stream.is_open() || stream.bad()) return "cannot read " + file + ": " + std::strerror(errno);
-  return parse_rules(text.str(), file, into);
+  std::string text, wrong = read_small_file(file, &text);
+  return wrong.empty() ? parse_rules(text, file, into) : wrong;
 }
 
 std::string to_text(const Rule& rule) {

@@ -67,22 +67,38 @@ void* at_offset(const View& view, int64_t offset) {
                                  static_cast<uintptr_t>(offset));
 }
 
-// One copy of a rectangle stays in one allocation; blocks may lie in several.
-bool in_one_allocation(void* first, const View::Rows& rows) {
-  const device::Allocation memory = device::classify(first);
-  const uint64_t left = memory.base + memory.size - reinterpret_cast<uintptr_t>(first);
-  return memory.kind == device::MemoryKind::device && (rows.rows - 1) * rows.pitch + rows.width <= left;
-}
+// A copy stays in one allocation. Rows of a rectangle may lie in several, and so may a block: what follows
+// each other in memory is one, also where the second allocation begins at the end of the first.
+class AllocationBounds {
+ public:
+  // As much of the blocks that begin here as one copy may take.
+  View::Rows clip(const void* first, View::Rows rows) {
+    const auto at = reinterpret_cast<uintptr_t>(first);
+    if (at - memory_.base >= memory_.size) memory_ = device::classify(first);
+    const uint64_t left = memory_.base + memory_.size - at;
+    const bool whole =
+        memory_.kind == device::MemoryKind::device && (rows.rows - 1) * rows.pitch + rows.width <= left;
+    if (whole) return rows;
+    rows.rows = 1;
+    // The driver knows no bounds of ordinary host memory.
+    if (memory_.size > 0) rows.width = std::min(rows.width, left);
+    return rows;
+  }
+
+ private:
+  device::Allocation memory_;  // around the last block
+};
 
 // Calls start(copy, address of blocks, their rows, offset in the range) for all blocks of the range.
 template <class Start>
 Error by_blocks(const View& view, uint64_t at, uint64_t bytes, const Start& start) {
   constexpr size_t together = 256;
+  AllocationBounds bounds;
   for (uint64_t done = 0; done < bytes;) {
     std::deque<device::Copy> copies;
     while (done < bytes && copies.size() < together) {
       View::Rows rows = view.rows_at(at + done);
-      if (rows.rows > 1 && !in_one_allocation(at_offset(view, rows.offset), rows)) rows.rows = 1;
+      rows = bounds.clip(at_offset(view, rows.offset), rows);
       rows.width = std::min(rows.width, bytes - done);
       rows.rows = std::min(rows.rows, (bytes - done) / rows.width);
       if (Error error = start(copies.emplace_back(), at_offset(view, rows.offset), rows, done);

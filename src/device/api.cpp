@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C functions of fairlead/device.h over runtime(), and the table of kernels that
+// The C functions of fairlead/device.h over required_runtime(), and the table of kernels that
 // fairlead_device_launch() finds by name. Everything a thread gives to a device goes through one stream per
 // device, so that copies see what earlier launches wrote, as on the default stream of CUDA and HIP.
 
@@ -70,7 +70,7 @@ int owner_of(const void* address) {
 // work is about (pool and virtual memory belong to one device), a device that owns some of it does it.
 template <class Work>
 int run_now(std::initializer_list<const void*> memory, Work work) {
-  if (!runtime()) return no_provider();
+  if (!required_runtime()) return no_provider();
   int device;
   Stream stream;
   Error error = current_stream(&device, &stream);
@@ -90,7 +90,7 @@ int run_now(std::initializer_list<const void*> memory, Work work) {
 
 template <class Allocate>
 int allocate(void** address, size_t bytes, Allocate work) {
-  if (!runtime()) return no_provider();
+  if (!required_runtime()) return no_provider();
   if (!address) return report(Error::invalid_value, "the address of a pointer is needed, not null");
   if (!bytes) {
     *address = nullptr;
@@ -143,19 +143,18 @@ int find_kernel(const char* name, int device, Kernel* kernel) {
     *kernel = known->second;
     return FAIRLEAD_DEVICE_SUCCESS;
   }
-  std::string provider = runtime()->name();
-  if (!built_for(*images, provider))
-    return report(Error::not_found, std::string("kernel ") + name + " was built without device code for " +
-                                        provider + "; build with clang");
   Error error = runtime()->find_kernel(device, images->data(), images->size(), name, kernel);
   if (error == Error::none) loaded[device] = *kernel;
-  return report(error);
+  std::string provider = runtime()->name();
+  if (error == Error::none || built_for(*images, provider)) return report(error);
+  return report(Error::not_found, std::string("kernel ") + name + " was built without device code for " +
+                                      provider + "; build with clang");
 }
 
 // Empty for a device that is not there. What is returned stays valid until the thread asks again.
 const DeviceInfo& info_of(int device) {
   thread_local DeviceInfo info;
-  if (!runtime() || runtime()->device_info(device, &info) != Error::none) info = {};
+  if (!required_runtime() || runtime()->device_info(device, &info) != Error::none) info = {};
   return info;
 }
 
@@ -164,7 +163,7 @@ const DeviceInfo& info_of(int device) {
 extern "C" {
 
 const char* fairlead_device_provider(void) {
-  return runtime() ? runtime()->name() : "none";
+  return required_runtime() ? runtime()->name() : "none";
 }
 
 const char* fairlead_device_error_text(void) {
@@ -173,15 +172,15 @@ const char* fairlead_device_error_text(void) {
 
 int fairlead_device_count(void) {
   int count = 0;
-  return runtime() && runtime()->device_count(&count) == Error::none ? count : 0;
+  return required_runtime() && runtime()->device_count(&count) == Error::none ? count : 0;
 }
 
 int fairlead_device_set(int device) {
-  return runtime() ? report(runtime()->set_current_device(device)) : no_provider();
+  return required_runtime() ? report(runtime()->set_current_device(device)) : no_provider();
 }
 
 int fairlead_device_get(int* device) {
-  return runtime() ? report(current_device(device)) : no_provider();
+  return required_runtime() ? report(current_device(device)) : no_provider();
 }
 
 const char* fairlead_device_name(int device) {
@@ -222,7 +221,7 @@ int fairlead_device_malloc_managed(void** address, size_t bytes) {
 
 int fairlead_device_free(void* address) {
   if (!address) return FAIRLEAD_DEVICE_SUCCESS;
-  return runtime() ? report(runtime()->free(address)) : no_provider();
+  return required_runtime() ? report(runtime()->free(address)) : no_provider();
 }
 
 int fairlead_device_malloc_host(void** address, size_t bytes) {
@@ -231,7 +230,7 @@ int fairlead_device_malloc_host(void** address, size_t bytes) {
 
 int fairlead_device_free_host(void* address) {
   if (!address) return FAIRLEAD_DEVICE_SUCCESS;
-  return runtime() ? report(runtime()->free_pinned(address)) : no_provider();
+  return required_runtime() ? report(runtime()->free_pinned(address)) : no_provider();
 }
 
 int fairlead_device_copy(void* to, const void* from, size_t bytes) {
@@ -243,14 +242,14 @@ int fairlead_device_fill(void* to, int byte, size_t bytes) {
 }
 
 int fairlead_device_synchronize(void) {
-  if (!runtime()) return no_provider();
+  if (!required_runtime()) return no_provider();
   int device;
   Error error = current_device(&device);
   return report(error != Error::none ? error : runtime()->synchronize(device));
 }
 
 int fairlead_device_launch(const char* kernel, unsigned grid, unsigned block, void** arguments) {
-  if (!runtime()) return no_provider();
+  if (!required_runtime()) return no_provider();
   int device;
   Stream stream;
   if (Error error = current_stream(&device, &stream); error != Error::none) return report(error);

@@ -38,6 +38,10 @@ struct Lane {
 
 namespace {
 
+size_t lanes_allowed() {
+  return static_cast<size_t>(options().copy_streams > 0 ? options().copy_streams : runtime()->copy_streams());
+}
+
 constexpr int attempts_allowed = 3;
 // What a call may carry: the last of its copies tells of all, so that the first must not wait for long.
 constexpr size_t copies_per_launch = 64;
@@ -100,7 +104,7 @@ Error Lanes::take_lane(Lane** taken) {
     *taken = lane.get();
     return Error::none;
   }
-  if (lanes.size() < static_cast<size_t>(options().copy_streams)) {
+  if (lanes.size() < lanes_allowed()) {
     auto lane = std::make_unique<Lane>();
     if (Error error = runtime()->create_stream(device, &lane->stream); error != Error::none) return error;
     lane->number = static_cast<int>(lanes.size());

@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include <cstring>
+
 #include "device/driver_abi.h"
 
 namespace fairlead::device {
@@ -91,6 +93,14 @@ struct CudaAbi {
   static constexpr int device_capability_major = 75;
   static constexpr int device_capability_minor = 76;
   static constexpr unsigned ipc_lazy_peer_access = 1;
+
+  static constexpr unsigned pinned_flags = driver_flag::pinned_portable;
+  static constexpr bool streams_share_queues = false;  // up to more streams than a program has
+  static constexpr bool uuids_repeat = false;
+  static bool is_placeholder(const Uuid& uuid) {
+    static constexpr Uuid none{};
+    return std::memcmp(&uuid, &none, sizeof uuid) == 0;
+  }
 
   static Address to_driver(const void* address) { return reinterpret_cast<Address>(address); }
 

@@ -17,45 +17,12 @@
 #include <string>
 #include <tuple>
 
-#include "device/driver_abi.h"
+#include "device/driver_error.h"
+#include "device/driver_identity.h"
 #include "device/driver_virtual.h"
 #include "device/runtime.h"
 
 namespace fairlead::device {
-
-inline thread_local char driver_error_text[256];
-
-inline Error driver_error(int result) {
-  using namespace driver_result;
-  switch (result) {
-    case success:
-      return Error::none;
-    case not_ready:
-      return Error::not_ready;
-    case not_initialized:
-    case deinitialized:
-    case no_device:
-      return Error::not_initialized;
-    case invalid_value:
-    case invalid_device:
-    case invalid_handle:
-      return Error::invalid_value;
-    case out_of_memory:
-      return Error::out_of_memory;
-    case not_supported:
-    case no_binary_for_gpu:
-      return Error::not_supported;
-    case peer_access_unsupported:
-    case peer_access_not_enabled:
-      return Error::peer_unavailable;
-    case already_mapped:
-      return Error::already_mapped;
-    case not_found:
-      return Error::not_found;
-    default:
-      return Error::failed;
-  }
-}
 
 template <class Abi>
 class DriverRuntime : public Runtime {
@@ -104,11 +71,7 @@ class DriverRuntime : public Runtime {
       if (error != Error::none) return error;
     }
     for (char& c : found.pci) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    // Some consumer GPUs have no serial number; their place on the bus is as good within a node.
-    static constexpr typename Abi::Uuid none{};
-    bool unnumbered = std::memcmp(&uuid, &none, sizeof uuid) == 0;
-    static_assert(sizeof found.pci == sizeof found.uuid && sizeof uuid == sizeof found.uuid);
-    std::memcpy(found.uuid, unnumbered ? static_cast<const void*>(found.pci) : &uuid, sizeof found.uuid);
+    identify(api_, {devices_.data(), static_cast<size_t>(count_)}, static_cast<size_t>(device), uuid, &found);
     *info = found;
     return Error::none;
   }
@@ -202,7 +165,7 @@ class DriverRuntime : public Runtime {
   Error allocate_pinned(size_t bytes, void** address) override {
     return on(some_device(), [&] {
       void* made = nullptr;
-      Error error = call(api_.allocate_pinned, &made, bytes, driver_flag::pinned_portable);
+      Error error = call(api_.allocate_pinned, &made, bytes, unsigned{Abi::pinned_flags});
       if (error == Error::none) *address = made;
       return error;
     });
@@ -251,9 +214,10 @@ class DriverRuntime : public Runtime {
       auto record = std::make_unique<StreamRecord>();
       record->device = device;
       unsigned flags = kind == StreamKind::application ? 0 : driver_flag::stream_non_blocking;
+      const bool first =
+          kind == StreamKind::urgent || (kind == StreamKind::library && Abi::streams_share_queues);
       int least = 0, greatest = 0;
-      Error error =
-          kind == StreamKind::urgent ? call(api_.stream_priorities, &least, &greatest) : Error::none;
+      Error error = first ? call(api_.stream_priorities, &least, &greatest) : Error::none;
       record->priority = greatest;
       if (error == Error::none) error = call(api_.stream_create, &record->handle, flags, greatest);
       if (error == Error::out_of_memory) {
@@ -366,8 +330,11 @@ class DriverRuntime : public Runtime {
       typename Abi::IpcMemory memory{};
       static_assert(sizeof memory == sizeof *handle && sizeof(size_t) <= sizeof memory);
       *file = -1;
-      Error error = call(api_.ipc_get, &memory, to_driver(base));
-      if (error != Error::none && api_.memory_retain) {
+      const Sharing sharing = sharing_of(base);
+      if (sharing == Sharing::none) return refuse(Error::not_supported, "this driver shares no such memory");
+      Error error = Error::not_supported;
+      if (sharing != Sharing::by_file) error = call(api_.ipc_get, &memory, to_driver(base));
+      if (error != Error::none && sharing != Sharing::by_handle && api_.memory_retain) {
         typename Abi::Address start{};
         size_t size = 0;
         error = call(api_.address_range, &start, &size, to_driver(base));
@@ -466,6 +433,10 @@ class DriverRuntime : public Runtime {
                 static_cast<void**>(nullptr));
   }
   virtual void release(typename Abi::Launcher*) {}
+  // How other processes may come to memory that starts here. A driver that refuses what it cannot share is
+  // asked for a handle first.
+  enum class Sharing : uint8_t { by_handle, by_file, either, none };
+  virtual Sharing sharing_of(const void*) { return Sharing::either; }
   virtual Error open_ipc(const typename Abi::IpcMemory& memory, typename Abi::Address* mapped) = 0;
   // How memory_import wants a file descriptor.
   virtual void* file_argument(int* file) { return reinterpret_cast<void*>(static_cast<intptr_t>(*file)); }

@@ -10,14 +10,25 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
 
+#include "base/log.h"
 #include "base/options.h"
+#include "base/sparingly.h"
 #include "device/driver_runtime.h"
+#include "device/gpu_targets.h"
 #include "device/hip_abi.h"
+#include "device/hip_library.h"
+#include "device/hip_releases.h"
+#include "device/kfd_topology.h"
+#include "device/rocr.h"
 
 namespace fairlead::device {
 namespace {
@@ -43,34 +54,64 @@ bool driver_file_is_open() {
   return found;
 }
 
+std::string lacks(const char* function) {
+  return std::string("libamdhip64.so has no ") + function + ": ROCm is older than 5.0";
+}
+
 class Hip final : public DriverRuntime<HipAbi> {
  public:
-  // `translated`: this libamdhip64 works over something else than AMD's kernel driver.
-  Hip(const HipAbi& api, HipAbi::MemoryTypes types, bool translated)
-      : DriverRuntime(api), types_(types), translated_(translated) {}
+  // `translated`: the libamdhip64 works over something else than AMD's kernel driver.
+  explicit Hip(bool translated) : DriverRuntime(HipAbi()), translated_(translated) {}
+
+  // Null, or what this libamdhip64 lacks.
+  const char* bind(void* library) {
+    std::lock_guard lock(bind_mutex_);
+    if (bound_) return nullptr;
+    if (library == unfit_) return missing_;
+    HipAbi api;
+    if (const char* missing = api.bind(library)) {
+      unfit_ = library;
+      return missing_ = missing;
+    }
+    bool rocm_6 = dlsym(library, HipAbi::rocm_6_symbol) != nullptr;
+    if (!rocm_6) api.memory_create.pointer = nullptr, api.memory_retain.pointer = nullptr;
+    api_ = api;
+    rocr_.belong_to(library);
+    types_ = rocm_6 ? HipAbi::rocm_6_types : HipAbi::rocm_5_types;
+    bound_.store(true, std::memory_order_release);
+    return nullptr;
+  }
+  const HipAbi& api() const { return api_; }
 
   const char* name() const override { return "rocm"; }
 
+  int version() const override {
+    return bound_.load(std::memory_order_acquire) ? DriverRuntime::version() : 0;
+  }
+
   // HIP has no question that it answers without initialising itself, so the process is asked whether it
-  // has the driver's file open. Initialisation takes tens of milliseconds; looking at most once in 5 ms
-  // therefore cannot miss the first pointer that it hands out.
+  // has the driver's file open, and libamdhip64 loaded. Initialisation takes tens of milliseconds; looking at
+  // most once in 5 ms therefore cannot miss the first pointer that it hands out.
   bool in_use() override {
-    if (in_use_.load(std::memory_order_relaxed)) return true;
-    if (!translated_) {
-      timespec time;
-      clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
-      int64_t now = time.tv_sec * 1000 + time.tv_nsec / 1000000;
-      if (now - looked_ms_.load(std::memory_order_relaxed) < 5) return false;
-      looked_ms_.store(now, std::memory_order_relaxed);
-      if (!driver_file_is_open()) return false;
-    }
-    in_use_.store(true, std::memory_order_relaxed);
-    return true;
+    if (in_use_.load(std::memory_order_acquire)) return true;
+    const bool found = translated_ || look_again_.found_by([this] { return look(); });
+    if (found) in_use_.store(true, std::memory_order_release);
+    return found;
+  }
+
+  // Fairlead itself needs a GPU.
+  bool open(std::string* why_not) override {
+    if (bound_.load(std::memory_order_acquire)) return true;
+    void* library = open_hip(why_not);
+    const char* missing = library ? bind(library) : nullptr;
+    if (missing) *why_not = lacks(missing);
+    return library && !missing;
   }
 
   Error initialize() override {
+    if (std::string why_not; !open(&why_not)) return refuse(Error::not_initialized, why_not.c_str());
     Error error = DriverRuntime::initialize();
-    if (error == Error::none) in_use_.store(true, std::memory_order_relaxed);
+    if (error == Error::none) in_use_.store(true, std::memory_order_release);
     return error;
   }
 
@@ -90,6 +131,17 @@ class Hip final : public DriverRuntime<HipAbi> {
     return error == Error::none ? call(api_.set_device, device) : error;
   }
 
+  // HIP tells it in a struct that each release lays out anew, the kernel by address.
+  std::string architecture(int device) override {
+    std::lock_guard lock(architectures_mutex_);
+    auto [entry, added] = architectures_.try_emplace(device);
+    if (DeviceInfo info; added && device_info(device, &info) == Error::none) {
+      const std::vector<KfdGpu> gpus = read_kfd_topology(KfdDetail::gpus);
+      if (const KfdGpu* gpu = kfd_gpu_at(gpus, info.pci)) entry->second = target_for_hip(*gpu);
+    }
+    return entry->second;
+  }
+
   // With a large BAR, device memory is mapped for the CPU at its own address. Stores pass a cache of the GPU
   // (HDP) that HIP gives no way to flush, so that they are not known to be ordered.
   void* cpu_mapping(const void* address, size_t) override {
@@ -103,6 +155,13 @@ class Hip final : public DriverRuntime<HipAbi> {
     }
     return large_bar ? const_cast<void*>(address) : nullptr;
   }
+
+  // Copies up to 16 KiB (GPU_FORCE_BLIT_COPY_SIZE), and all within a device, are kernels, which store the
+  // rest of a word byte by byte.
+  bool writes_whole_words() const override { return false; }
+
+  // As many as leave half of the queues of their priority to kernels, which share them.
+  int copy_streams() const override { return 2; }
 
   // ROCr makes a handle of the address and the process, where it shares memory by dma-buf.
   bool ipc_handles_tell_memory() const override { return false; }
@@ -123,7 +182,10 @@ class Hip final : public DriverRuntime<HipAbi> {
     HipAbi::PointerAttributes attributes{};
     int result = api_.pointer_attributes(&attributes, address);
     // Versions differ in whether an unknown address is an error; unregistered memory has no device address.
-    if (result == driver_result::invalid_value) return forgive();
+    if (result == driver_result::invalid_value) {
+      look_for_another_hip();
+      return forgive();
+    }
     if (result != driver_result::success) return outcome(api_.pointer_attributes.symbol, result);
 
     if (attributes.is_managed || attributes.type == HipAbi::memory_managed) {
@@ -133,6 +195,7 @@ class Hip final : public DriverRuntime<HipAbi> {
     } else if (attributes.type == types_.host && (attributes.device_pointer || attributes.host_pointer)) {
       found->kind = MemoryKind::pinned;
     } else {
+      look_for_another_hip();
       return Error::none;
     }
     found->device = attributes.device;
@@ -167,6 +230,15 @@ class Hip final : public DriverRuntime<HipAbi> {
                 stream);
   }
 
+  // Virtual memory must never come to hipIpcGetMemHandle(), nor other memory to
+  // hipMemRetainAllocationHandle(), which up to ROCm 7.13 ends the program.
+  Sharing sharing_of(const void* base) override {
+    const Rocr::Kind kind = rocr_.kind_of(base);
+    if (kind == Rocr::Kind::ordinary) return Sharing::by_handle;
+    const bool by_file = kind == Rocr::Kind::virtual_memory && version() >= hip_release::retains;
+    return by_file ? Sharing::by_file : Sharing::none;
+  }
+
   // The only accepted flag, hipIpcMemLazyEnablePeerAccess, was 0 before it became 1.
   Error open_ipc(const HipAbi::IpcMemory& memory, void** mapped) override {
     int result = api_.ipc_open(mapped, memory, 1);
@@ -177,15 +249,14 @@ class Hip final : public DriverRuntime<HipAbi> {
     return outcome(api_.ipc_open.symbol, result);
   }
 
-  // ROCm 7.1 changed it from a pointer to the value, which is CUDA's way.
   void* file_argument(int* file) override {
-    return version() < 70100000 ? file : DriverRuntime::file_argument(file);
+    return version() < hip_release::imports_by_value ? file : DriverRuntime::file_argument(file);
   }
 
-  // There is no stable way to ask for a device's architecture, so its loader decides.
-  int image_rank(int, const CodeImage& image) override {
-    bool amd = std::strncmp(image.target, "gfx", 3) == 0;
-    return amd != translated_ ? 1 : 0;
+  // Where the kernel does not describe the device, its loader decides.
+  int image_rank(int device, const CodeImage& image) override {
+    if (translated_) return std::strncmp(image.target, "gfx", 3) != 0;
+    return gpu_image_rank(image.target, architecture(device));
   }
 
   void describe(int result, const char** name, const char** text) override {
@@ -197,31 +268,38 @@ class Hip final : public DriverRuntime<HipAbi> {
   void forget_result() override { (void)api_.take_last_error(); }
 
  private:
-  const HipAbi::MemoryTypes types_;
-  const bool translated_;
-  std::atomic<bool> in_use_ = false;
-  std::atomic<int64_t> looked_ms_ = 0;
-};
-
-// The one that the application has loaded, if it has, since several versions may be installed.
-void* open_library() {
-  constexpr const char* files[] = {"libamdhip64.so", "libamdhip64.so.6", "libamdhip64.so.7",
-                                   "libamdhip64.so.5"};
-  for (int mode : {RTLD_NOLOAD | RTLD_NOW, RTLD_NOW | RTLD_LOCAL}) {
-    for (const char* file : files) {
-      if (void* library = dlopen(file, mode)) return library;
-    }
+  // For a HIP that the program has initialised.
+  bool look() {
+    if (!driver_file_is_open()) return false;
+    if (bound_.load(std::memory_order_acquire)) return true;
+    void* library = loaded_hip();
+    const char* missing = library ? bind(library) : nullptr;
+    if (missing && !warned_.exchange(true))
+      log_line(LogLevel::warn, "device memory is not recognised: the program's %s", lacks(missing).c_str());
+    return library && !missing;
   }
-  return nullptr;
-}
+
+  Rocr rocr_;
+  HipAbi::MemoryTypes types_{};
+  const bool translated_;
+  std::mutex bind_mutex_;
+  void* unfit_ = nullptr;  // the library that was tried last, and what it lacks
+  const char* missing_ = nullptr;
+  std::atomic<bool> warned_ = false;
+  std::atomic<bool> bound_ = false;  // and never again otherwise
+  std::atomic<bool> in_use_ = false;
+  Sparingly look_again_{std::chrono::milliseconds(5)};
+  std::mutex architectures_mutex_;
+  std::map<int, std::string> architectures_;  // by device
+};
 
 }  // namespace
 
 Runtime* make_hip(const char** why_not) {
   static char reason[256];
   *why_not = reason;
-  // Opening the library costs tens of milliseconds, so without AMD's driver it is not even looked for,
-  // unless it was asked for by name: then it may be a layer over another driver.
+  // Without AMD's driver its library is not even looked for, unless it was asked for by name: then it may be
+  // a layer over another driver, and is opened and asked now.
   bool translated = access(driver_file, F_OK) != 0;
   if (translated && options().device != "rocm") {
     std::snprintf(reason, sizeof reason, "no AMD GPU: there is no %s", driver_file);
@@ -232,28 +310,27 @@ Runtime* make_hip(const char** why_not) {
                   driver_file, std::strerror(errno));
     return nullptr;
   }
-  void* library = open_library();
-  if (!library) {
-    std::snprintf(reason, sizeof reason, "%s", dlerror());
+  auto hip = std::make_unique<Hip>(translated);
+  std::string why_no_library;
+  void* library = translated ? open_hip(&why_no_library) : loaded_hip();
+  if (!library && translated) {
+    std::snprintf(reason, sizeof reason, "%s", why_no_library.c_str());
     return nullptr;
   }
-  HipAbi api;
-  if (const char* missing = api.bind(library)) {
-    std::snprintf(reason, sizeof reason, "libamdhip64.so has no %s: ROCm is older than 5.0", missing);
+  if (const char* missing = library ? hip->bind(library) : nullptr) {
+    std::snprintf(reason, sizeof reason, "%s", lacks(missing).c_str());
     return nullptr;
   }
   if (translated) {
     int count = 0;
-    int result = api.device_count(&count);
+    int result = hip->api().device_count(&count);
     if (result != driver_result::success || count == 0) {
       std::snprintf(reason, sizeof reason, "there is no %s, and hipGetDeviceCount found no device (%s)",
-                    driver_file, api.error_string(result));
+                    driver_file, hip->api().error_string(result));
       return nullptr;
     }
   }
-  bool rocm_6 = dlsym(library, HipAbi::rocm_6_symbol) != nullptr;
-  if (!rocm_6) api.memory_create.pointer = nullptr, api.memory_retain.pointer = nullptr;
-  return new Hip(api, rocm_6 ? HipAbi::rocm_6_types : HipAbi::rocm_5_types, translated);
+  return hip.release();  // lives as long as the process: destructors elsewhere may still need it
 }
 
 }  // namespace fairlead::device

@@ -6,6 +6,8 @@
 
 #pragma once
 
+#include <cstring>
+
 #include "device/driver_abi.h"
 
 namespace fairlead::device {
@@ -38,7 +40,8 @@ struct HipAbi {
     char room[96];
   };
 
-  // ROCm 6 renumbered hipMemoryType. The same release introduced the symbol below, which tells them apart.
+  // ROCm 6 renumbered hipMemoryType. The same release introduced the symbol below, which tells them apart;
+  // what follows from the number of a release is in hip_releases.h.
   static constexpr const char* rocm_6_symbol = "hipGetDevicePropertiesR0600";
   struct MemoryTypes {
     unsigned host, device;
@@ -50,6 +53,18 @@ struct HipAbi {
   static constexpr int copy_default = 4;  // the direction follows from the addresses
   static constexpr int device_multiprocessors = 63;
   static constexpr int device_is_large_bar = 10011;
+
+  // Memory that is portable only is coarse-grained on AMD GPUs: what a kernel stores there may be seen when
+  // it has ended, and what the CPU stores when the next one begins. Flags are polled before that.
+  static constexpr unsigned pinned_coherent = 0x40000000;
+  static constexpr unsigned pinned_flags = driver_flag::pinned_portable | pinned_coherent;
+  // Four for each priority by default (GPU_MAX_HW_QUEUES); what waits in one holds up all streams of it.
+  static constexpr bool streams_share_queues = true;
+  // ROCr has the number of a GPU from its driver; those without one are all called XX.
+  static constexpr bool uuids_repeat = true;
+  static bool is_placeholder(const Uuid& uuid) {
+    return uuid.bytes[0] == 0 || std::strncmp(uuid.bytes, "XX", 3) == 0;
+  }
 
   static Address to_driver(const void* address) { return const_cast<void*>(address); }
 

@@ -32,6 +32,7 @@ struct Export {
   uint64_t known_as;  // the id that importers know the memory by
   IpcHandle handle;
   bool by_file;
+  bool refused;  // remembered, since to ask again for each message costs as much
 };
 
 struct File {
@@ -135,8 +136,14 @@ bool exists(uint64_t base, uint64_t id) {
 // CUDA hands out small allocations as parts of larger blocks. While such a block lives, memory that is freed
 // and allocated again has the same handle, and what others mapped of it shows the new bytes.
 bool is_same_memory(const Export& old, const Export& fresh) {
+  if (old.refused || fresh.refused) return false;
   return runtime()->ipc_handles_tell_memory() && !fresh.by_file && old.size == fresh.size &&
          std::memcmp(&old.handle, &fresh.handle, sizeof fresh.handle) == 0;
+}
+
+// Importers know of what was exported only.
+void report_gone(const std::pair<const uint64_t, Export>& entry, std::vector<GoneExport>* gone) {
+  if (!entry.second.refused) gone->push_back({entry.first, entry.second.known_as});
 }
 
 // A new allocation often means that old ones were freed; that is the place to notice.
@@ -145,7 +152,7 @@ void find_gone(std::vector<GoneExport>* gone) {
     if (exists(entry->first, entry->second.id)) {
       ++entry;
     } else {
-      gone->push_back({entry->first, entry->second.known_as});
+      report_gone(*entry, gone);
       entry = exports.erase(entry);
     }
   }
@@ -160,23 +167,26 @@ Error export_memory(const Allocation& allocation, const void* address, uint64_t 
   std::lock_guard lock(mutex);
   auto found = exports.find(allocation.base);
   if (found == exports.end() || found->second.id != allocation.id || found->second.size != allocation.size) {
-    Export fresh{allocation.size, allocation.id, allocation.id, {}, false};
+    Export fresh{allocation.size, allocation.id, allocation.id, {}, false, false};
     int file = -1;
     Error error = runtime()->ipc_export(reinterpret_cast<const void*>(allocation.base), &fresh.handle, &file);
-    if (error != Error::none) return error;
+    // Anything else may pass.
+    fresh.refused = error == Error::not_supported || error == Error::invalid_value;
+    if (error != Error::none && !fresh.refused) return error;
     fresh.by_file = file >= 0;
     if (fresh.by_file) ::close(file);
     if (found != exports.end() && is_same_memory(found->second, fresh)) {
       found->second.id = fresh.id;
     } else {
       if (found != exports.end()) {
-        gone->push_back({found->first, found->second.known_as});
+        report_gone(*found, gone);
         exports.erase(found);
       }
       find_gone(gone);
       found = exports.emplace(allocation.base, fresh).first;
     }
   }
+  if (found->second.refused) return Error::not_supported;
   *remote = {found->second.handle,   allocation.base, allocation.size,
              found->second.known_as, offset,          found->second.by_file};
   return Error::none;
@@ -283,7 +293,9 @@ RegistryCounts registry_counts() {
   std::lock_guard lock(mutex);
   size_t in_use =
       std::count_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.users > 0; });
-  return {mappings.size() + closing.size(), in_use, exports.size()};
+  size_t exported =
+      std::count_if(exports.begin(), exports.end(), [](const auto& entry) { return !entry.second.refused; });
+  return {mappings.size() + closing.size(), in_use, exported};
 }
 
 }  // namespace fairlead::device

@@ -5,12 +5,13 @@
 // Exporting: a handle is made once per allocation and is valid while the driver's id of the allocation at
 // that base stays the same; it is asked at every use, so that freed and re-allocated memory gets a new
 // handle. If that is the same as before, and the driver's handles tell memory, importers need not notice.
+// That a driver refuses to share an allocation is remembered likewise.
 //
-// Importing: a mapping belongs to the device that it was made for, because drivers map memory into one context;
-// it is keyed by (owner, base, device) and valid for one (size, id); a new id forgets the old mappings first.
-// Mappings in use are never closed; unused ones are forgotten, oldest first, beyond FAIRLEAD_IPC_CACHE of them,
-// and when their owner says that the memory is gone. What is forgotten is closed when its device idles, because
-// drivers wait for that, and the program's kernels may wait for us.
+// Importing: a mapping belongs to the device that it was made for, because drivers map memory into one
+// context; it is keyed by (owner, base, device) and valid for one (size, id); a new id forgets the old
+// mappings first. Mappings in use are never closed; unused ones are forgotten, oldest first, beyond
+// FAIRLEAD_IPC_CACHE of them, and when their owner says that the memory is gone. What is forgotten is closed
+// when its device idles, because drivers wait for that, and the program's kernels may wait for us.
 //
 // Memory that is shared by file descriptor (virtual memory) is mapped once for each descriptor that its owner
 // passed on: a descriptor would keep the memory alive, so none is kept longer than needed. Thread-safe.
@@ -78,8 +79,8 @@ void forget_import(int owner, uint64_t base, uint64_t id);
 // Everything of this owner, or of all owners (-1). Mappings in use close when they are released.
 void forget_imports(int owner);
 
-// Closes what is forgotten, and in use no more; if not `wait`, only where that waits for no kernel, unless it holds
-// more than 1 GiB of others' memory, or FAIRLEAD_IPC_CACHE allocations.
+// Closes what is forgotten, and in use no more; if not `wait`, only where that waits for no kernel, unless it
+// holds more than 1 GiB of others' memory, or FAIRLEAD_IPC_CACHE allocations.
 void close_forgotten(bool wait);
 
 struct RegistryCounts {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chooses the GPU provider of this process, once, and names the contract's enumerators.
+// Chooses the GPU provider of this process, once, or again where a GPU is needed that cannot be had; names
+// the contract's enumerators.
 
+#include <atomic>
+#include <mutex>
 #include <string>
 
 #include "base/log.h"
@@ -13,15 +16,28 @@ namespace {
 
 using Make = Runtime* (*)(const char** why_not);
 
+void refuse(const char* name, const char* why_not, const char* remedy) {
+  log_line(LogLevel::error, "FAIRLEAD_DEVICE=%s cannot be had: %s; %s, or set FAIRLEAD_DEVICE=auto", name,
+           why_not, remedy);
+}
+
 // Makes a provider that was asked for by name.
-Runtime* demand(Make make, const char* choice, const char* remedy) {
+Runtime* demand(Make make, const char* name, const char* remedy) {
   const char* why_not = "";
   Runtime* made = make(&why_not);
-  if (!made)
-    log_line(LogLevel::error, "FAIRLEAD_DEVICE=%s cannot be had: %s; %s, or set FAIRLEAD_DEVICE=auto", choice,
-             why_not, remedy);
+  if (!made) refuse(name, why_not, remedy);
   return made;
 }
+
+// Where GPUs are simulated because there is none: why there is no CUDA.
+const char* no_cuda = "";
+
+Runtime* simulate(const char* no_rocm) {
+  log_line(LogLevel::info, "GPUs are simulated: no CUDA (%s), no ROCm (%s)", no_cuda, no_rocm);
+  return make_sim();
+}
+
+constexpr const char* rocm_remedy = "check that rocminfo lists a GPU and HIP_VISIBLE_DEVICES shows it";
 
 Runtime* choose() {
   const std::string& wanted = options().device;
@@ -29,23 +45,45 @@ Runtime* choose() {
   if (wanted == "sim") return make_sim();
   if (wanted == "cuda")
     return demand(make_cuda, "cuda", "check that nvidia-smi lists a GPU and CUDA_VISIBLE_DEVICES shows it");
-  if (wanted == "rocm")
-    return demand(make_hip, "rocm", "check that rocminfo lists a GPU and HIP_VISIBLE_DEVICES shows it");
+  if (wanted == "rocm") return demand(make_hip, "rocm", rocm_remedy);
 
   // Devices are not counted: that would initialise the driver in every process, GPU program or not, and
   // in_use() could no longer tell one from the other.
-  const char *no_cuda = "", *no_rocm = "";
+  const char* no_rocm = "";
   if (Runtime* cuda = make_cuda(&no_cuda)) return cuda;
   if (Runtime* rocm = make_hip(&no_rocm)) return rocm;
-  log_line(LogLevel::info, "GPUs are simulated: no CUDA (%s), no ROCm (%s)", no_cuda, no_rocm);
-  return make_sim();
+  return simulate(no_rocm);
+}
+
+// Replaced at most once, before anything was asked of a GPU.
+std::atomic<Runtime*>& choice() {
+  static std::atomic<Runtime*> chosen = choose();
+  return chosen;
 }
 
 }  // namespace
 
 Runtime* runtime() {
-  static Runtime* const chosen = choose();
-  return chosen;
+  return choice().load(std::memory_order_acquire);
+}
+
+Runtime* required_runtime() {
+  static std::mutex mutex;
+  static std::atomic<bool> settled = false;
+  static bool said = false;
+  if (settled.load(std::memory_order_acquire)) return runtime();
+  std::lock_guard lock(mutex);
+  std::string why_not;
+  if (Runtime* chosen = runtime(); chosen && !chosen->open(&why_not)) {
+    if (options().device != "auto") {
+      if (!said) refuse(chosen->name(), why_not.c_str(), rocm_remedy);
+      said = true;
+      return nullptr;
+    }
+    choice().store(simulate(why_not.c_str()), std::memory_order_release);
+  }
+  settled.store(true, std::memory_order_release);
+  return runtime();
 }
 
 const char* to_string(Error error) {

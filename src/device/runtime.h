@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 namespace fairlead::device {
 
@@ -103,9 +104,14 @@ class Runtime {
   // Has anybody in this process initialised the driver, so that device pointers can exist? Costs a few
   // nanoseconds once the answer is yes.
   virtual bool in_use() = 0;
+  // Opens the driver's library where that was put off; initialises nothing. False, and why, where there is
+  // none; there may be one later.
+  virtual bool open(std::string*) { return true; }
   virtual Error initialize() = 0;  // initialise the driver; creates no context
   virtual Error device_count(int* count) = 0;
   virtual Error device_info(int device, DeviceInfo* info) = 0;
+  // The target that device code is compiled for, "gfx90a"; "" where it is not known, or any PTX will do.
+  virtual std::string architecture(int) { return {}; }
   virtual bool has_context(int device) = 0;  // without creating one
   virtual Error current_device(int* device) = 0;
   virtual Error set_current_device(int device) = 0;  // for the application's use, not the library's
@@ -156,6 +162,8 @@ class Runtime {
   // The same about all work on this device, the library's included, where a driver tells; else the above.
   // Takes up to 20 microseconds, and ends what another thread captures into a graph at that moment.
   virtual Error query_device(int device) { return query_application(device); }
+  // As many streams for copies as run side by side, and keep out of the way of the application's work.
+  virtual int copy_streams() const { return 4; }
   virtual Error copy(void* to, const void* from, size_t bytes, Stream stream) = 0;  // returns at once
   // All of them, in no order among themselves. At once where the driver can; here, one after the other.
   virtual Error copy_batch(const CopyItem* items, size_t count, Stream stream) {
@@ -187,17 +195,22 @@ class Runtime {
   virtual Error ipc_close(int device, void* base) = 0;
 
   // ---- Kernels -------------------------------------------------------------------------------------
-  // Loads the image that fits the device, once per device and image set; finds `name` in it. A set is known by
-  // its address and stays there: another one in its place would be taken for it.
+  // Loads the image that fits the device, once per device and image set; finds `name` in it. A set is known
+  // by its address and stays there: another one in its place would be taken for it.
   virtual Error find_kernel(int device, const CodeImage* images, size_t count, const char* name,
                             Kernel* kernel) = 0;
   virtual Error launch(Kernel kernel, unsigned grid, unsigned block, void** arguments, Stream stream) = 0;
 };
 
-// The provider of this process: chosen once, by option FAIRLEAD_DEVICE (auto, cuda, rocm, sim, none).
+// The provider of this process, by option FAIRLEAD_DEVICE (auto, cuda, rocm, sim, none).
 // auto takes CUDA, then ROCm, where a driver and a device are found, else the simulated GPU.
 // Null for none. Never initialises a driver beyond what choosing needs.
 Runtime* runtime();
+
+// The same for callers that need a GPU themselves, as those of fairlead/device.h do: one whose library can be
+// opened. Where AMD's driver is there and no HIP runtime, auto takes the simulated GPU now, which runtime()
+// then gives, too. Null, and the log says why, for a provider that was asked for by name.
+Runtime* required_runtime();
 
 // What each provider file offers to runtime(); null when its library cannot be opened, with the reason.
 Runtime* make_cuda(const char** why_not);

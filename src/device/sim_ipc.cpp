@@ -19,6 +19,7 @@
 #include <string>
 #include <type_traits>
 
+#include "base/memory_file.h"
 #include "base/options.h"
 #include "device/sim_error.h"
 #include "device/sim_memory.h"
@@ -59,14 +60,11 @@ bool write_seal(const Block& block, const Seal& seal) {
 }  // namespace
 
 Error create_object(Block* block) {
-  block->fd = memfd_create("fairlead-sim", MFD_CLOEXEC);
-  if (block->fd < 0)
-    return fail(Error::out_of_memory, "memfd_create: %s%s", strerror(errno),
+  block->fd = make_memory_file("fairlead-sim", block->mapped + page_size());
+  if (block->fd < 0 || getrandom(&block->nonce, sizeof block->nonce, 0) != sizeof block->nonce)
+    return fail(Error::out_of_memory, "cannot make a memory object of %zu bytes: %s%s", block->size,
+                strerror(errno),
                 errno == EMFILE ? "; each simulated allocation keeps a descriptor, raise `ulimit -n`" : "");
-  if (ftruncate(block->fd, static_cast<off_t>(block->mapped + page_size())) != 0 ||
-      getrandom(&block->nonce, sizeof block->nonce, 0) != sizeof block->nonce)
-    return fail(Error::out_of_memory, "cannot make a memory object of %zu bytes: %s", block->size,
-                strerror(errno));
   return map_alias(block);
 }
 

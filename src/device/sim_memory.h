@@ -34,7 +34,8 @@ bool connected(int device, int peer);
 
 // Where device memory comes from decides whether and how other processes may map it.
 enum class Origin : uint8_t { plain, pool, pieces };
-constexpr size_t piece_bytes = size_t{256} << 10;  // of virtual memory, like a physical allocation of a GPU
+// Of virtual memory, like a physical allocation of a GPU: ten granules, as driver_virtual.h makes them.
+constexpr size_t granule_bytes = size_t{32} << 10, piece_bytes = 10 * granule_bytes;
 
 struct Block {
   Block() = default;

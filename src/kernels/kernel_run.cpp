@@ -59,7 +59,8 @@ Error make(Lane& lane, int device) {
   lane.counters = static_cast<uint32_t*>(counters);
   if (error != Error::none) return error;
   std::fill_n(lane.flags, places, uint64_t{0});
-  // Not filled: that takes a kernel, which may find no place beside the program's.
+  // Not filled: that takes a kernel, which may find no place beside the program's. So does a copy with ROCm,
+  // in a queue of the library's.
   error = runtime.copy(counters, flags, places * sizeof *lane.counters, lane.stream);
   return error == Error::none ? runtime.synchronize_stream(lane.stream) : error;
 }

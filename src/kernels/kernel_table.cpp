@@ -2,14 +2,18 @@
 
 #include "kernels/kernel_table.h"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "base/sparingly.h"
+#include "device/gpu_targets.h"
 #include "kernels/reduce.h"
 
 namespace fairlead::kernels {
@@ -27,12 +31,12 @@ class KernelTable {
     Known& known = entry->second;
     if (known.outcome == Error::not_ready && (!missed_.contains(key) || look_again_.due())) {
       known = load(key, name(number));
-      if (known.outcome == Error::not_ready) {
-        if (missed_.try_emplace(key, name(number)).second)
-          log_line(LogLevel::info, "device %d is busy or full: %s is loaded when it is not", device,
-                   name(number).c_str());
-        any_missed_ = true;
-      }
+      if (known.outcome != Error::not_ready)
+        missed_.erase(key);
+      else if (missed_.try_emplace(key, name(number)).second)
+        log_line(LogLevel::info, "device %d is busy or full: %s is loaded when it is not", device,
+                 name(number).c_str());
+      any_missed_ = !missed_.empty();
     }
     *kernel = known.kernel;
     return known.outcome;
@@ -54,23 +58,55 @@ class KernelTable {
   struct Known {
     Kernel kernel = nullptr;
     Error outcome = Error::not_ready;  // of loading it, once the device was idle
+    int failures = 0;                  // of the driver, for reasons unknown
   };
+  // Of attempts a millisecond apart: captures of the program's, which forbid loading, are over by then.
+  static constexpr int most_failures = 10000;
 
   // not_ready: the device is busy or full, or a capture of the program's forbids it. What there is no code
   // for is not asked for again.
   Known load(const Key& key, const std::string& name) {
     auto [device, images, number] = key;
-    Known known;
+    Known known, later;
+    later.failures = kernels_[key].failures;
     known.outcome = device::runtime()->query_device(device);
-    if (known.outcome != Error::none) return {};
+    if (known.outcome != Error::none) return later;
     const std::vector<device::CodeImage>& code = code_of(images);
     known.outcome =
         device::runtime()->find_kernel(device, code.data(), code.size(), name.c_str(), &known.kernel);
     if (known.outcome == Error::none) return known;
     log_line(LogLevel::info, "device %d cannot load kernel %s: %s", device, name.c_str(),
              device::to_string(known.outcome));
-    const bool never = known.outcome == Error::not_found || known.outcome == Error::not_supported;
-    return never ? known : Known{};
+    bool never = known.outcome == Error::not_found || known.outcome == Error::not_supported;
+    if (known.outcome == Error::failed) never = ++later.failures == most_failures;
+    if (!never) return later;
+    if (std::exchange(told_[device], true) == false) tell_of_missing_code(device, code);
+    return known;
+  }
+
+  // Once for each GPU, by name: everything works without its kernels, but much slower.
+  static void tell_of_missing_code(int device, const std::vector<device::CodeImage>& code) {
+    std::string remedy = device::runtime()->error_text(), targets;
+    const std::string target = device::runtime()->architecture(device);
+    int best_fit = 0;
+    for (const device::CodeImage& image : code) {
+      const std::string_view made_for = image.target;
+      if (made_for == "cpu" || (made_for == "ptx" && !target.empty())) continue;
+      targets += " " + std::string(made_for);
+      best_fit = std::max(best_fit, device::gpu_image_rank(made_for, target));
+    }
+    if (targets.empty())
+      remedy = "this build has no device code for it: install clang and lld, 19 or newer, and build again";
+    else if (!target.empty() && best_fit == 0)
+      remedy = "this build has code for" + targets + ": build with a newer clang, 19 or ROCm's own";
+    else if (!target.empty() && best_fit == 1)
+      remedy += "; code for several GPUs needs ROCm 6.4 or newer";
+    device::DeviceInfo info{};
+    (void)device::runtime()->device_info(device, &info);
+    log_line(LogLevel::warn,
+             "GPU %d, %s%s%s, runs no kernels of Fairlead: reductions and layouts with gaps go through host "
+             "memory (%s)",
+             device, info.name, target.empty() ? "" : ", ", target.c_str(), remedy.c_str());
   }
 
   // A runtime knows what it has loaded by the address of the images.
@@ -87,6 +123,7 @@ class KernelTable {
   std::mutex mutex_;
   std::map<Images, std::vector<device::CodeImage>> code_;
   std::map<Key, Known> kernels_;
+  std::map<int, bool> told_;           // of devices without code
   std::map<Key, std::string> missed_;  // with their names
   std::atomic<bool> any_missed_ = false;
   Sparingly look_again_;

@@ -25,6 +25,8 @@ class Describer {
   }
 
   Regions describe() {
+    if (call_.reduces() && (root_ || leaf_))
+      regions_.reduction_error = error_of_reduction(call_.recvcount, call_.recvtype, call_.op);
     switch (call_.function) {
       case Collective::barrier:
         break;
@@ -81,7 +83,10 @@ class Describer {
         break;
       case Collective::reduce_scatter: {
         MPI_Count all = 0;
-        for (int member = 0; member < place_.size; ++member) all += call_.recvcounts[member];
+        for (int member = 0; member < place_.size; ++member) {
+          all += call_.recvcounts[member];
+          regions_.written.check(call_.recvcounts[member], call_.recvtype);
+        }
         regions_.written_is_read = call_.in_place();
         if (!call_.in_place()) regions_.read.add(0, all, call_.recvtype);
         regions_.written.add(0, call_.in_place() ? all : call_.recvcounts[rank_], call_.recvtype);
@@ -133,7 +138,7 @@ class Describer {
                          const MPI_Datatype* datatypes) {
     // Who has no blocks may give no type.
     if (std::find(there.begin(), there.end(), true) == there.end()) return;
-    MPI_Aint unit = datatypes ? 1 : extent_of(datatype);
+    MPI_Aint unit = datatypes || datatype == MPI_DATATYPE_NULL ? 1 : extent_of(datatype);
     for (int block = 0; block < static_cast<int>(there.size()); ++block) {
       if (!there[static_cast<size_t>(block)]) continue;
       MPI_Aint offset = counts ? displacements[block] * unit : block * static_cast<MPI_Aint>(count) * unit;
@@ -150,7 +155,13 @@ class Describer {
 
 }  // namespace
 
+void Region::check(MPI_Count count, MPI_Datatype datatype) {
+  if (error == MPI_SUCCESS) error = error_of_elements(count, datatype);
+}
+
 void Region::add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype) {
+  check(count, datatype);
+  if (error != MPI_SUCCESS) return;
   MPI_Count size = count > 0 ? packed_bytes(count, datatype) : 0;
   if (size == 0) {
     if (datatype != MPI_DATATYPE_NULL && !is_plain(datatype)) types_of_nothing.push_back(datatype);
@@ -193,6 +204,9 @@ Place place_in(MPI_Comm comm) {
   PMPI_Comm_size(comm, &place.size);
   PMPI_Comm_test_inter(comm, &inter);
   place.inter = inter != 0;
+  int topology = MPI_UNDEFINED;
+  if (!place.inter) PMPI_Topo_test(comm, &topology);
+  place.topology = topology != MPI_UNDEFINED;
   if (place.inter)
     PMPI_Comm_remote_size(comm, &place.remote_size);
   else

@@ -86,6 +86,7 @@ struct CollectiveCall {
   device::Found found{};  // of one of the buffers, by the front door
 
   // What a rank gives to or takes from itself, its communicator or its neighbours.
+  bool reduces() const { return function >= Collective::reduce && function <= Collective::exscan; }
   bool in_place() const { return sendbuf == MPI_IN_PLACE; }
   bool among_neighbors() const { return function >= Collective::neighbor_allgather; }
   // One block goes to all neighbours, not one to each.
@@ -105,10 +106,13 @@ struct Region {
   void* address = nullptr;
   std::vector<Block> blocks;
   MPI_Count bytes = 0;
+  // The class of error of the first wrong block.
+  int error = MPI_SUCCESS;
   // Derived ones of blocks without bytes: the host MPI looks at them all the same.
   std::vector<MPI_Datatype> types_of_nothing;
 
   void add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype);
+  void check(MPI_Count count, MPI_Datatype datatype);
   bool on_device() const { return device() >= 0; }
   // Of its first block that lies on one; -1 where none does. Asked once.
   int device() const;
@@ -128,6 +132,14 @@ struct Regions {
   bool written_is_read = false;
   // False at the first rank of MPI_Exscan, whose buffer stays as it is.
   bool has_result = true;
+  int reduction_error = MPI_SUCCESS;
+
+  // The class of error that the host MPI has for the arguments, as far as they mean anything on this rank.
+  int error() const {
+    return reduction_error != MPI_SUCCESS ? reduction_error
+           : read.error != MPI_SUCCESS    ? read.error
+                                          : written.error;
+  }
 
   bool on_device() const { return read.on_device() || written.on_device(); }
   uint64_t bytes() const { return static_cast<uint64_t>(read.bytes + written.bytes); }
@@ -141,6 +153,7 @@ struct Place {
   int rank = 0, size = 1;
   bool inter = false;
   int remote_size = 0;
+  bool topology = false;  // of neighbours
   Neighbors neighbors;
 };
 Place place_in(MPI_Comm comm);

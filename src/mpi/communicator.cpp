@@ -15,6 +15,8 @@ namespace fairlead::mpi {
 namespace {
 
 int keyval = MPI_KEYVAL_INVALID;
+bool world_is_open = false;
+int own_rank = 0;
 
 using WorldRanks = std::vector<int>;
 
@@ -47,13 +49,25 @@ WorldRanks* find_world_ranks(MPI_Comm comm) {
 }  // namespace
 
 int rank_in_world(MPI_Comm comm, int rank) {
-  if (rank < 0) return -1;
+  if (rank < 0 || !world_is_open) return -1;
   if (comm == MPI_COMM_WORLD) return rank;
+  // It has lost its attributes when the program uses it in MPI_Finalize.
+  if (comm == MPI_COMM_SELF) return rank == 0 ? own_rank : -1;
   WorldRanks* ranks = attribute_of<WorldRanks>(comm, keyval, [&] { return find_world_ranks(comm); });
   return rank < static_cast<int>(ranks->size()) ? (*ranks)[rank] : -1;
 }
 
-void open_communicators() {
+bool has_world() {
+  return world_is_open;
+}
+
+MPI_Comm comm_self() {
+  return world_is_open ? MPI_COMM_SELF : engine().self();
+}
+
+void open_communicators(MPI_Comm world) {
+  world_is_open = world != MPI_COMM_NULL;
+  if (world_is_open) PMPI_Comm_rank(world, &own_rank);
   PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, nullptr);
 }
 
@@ -67,7 +81,7 @@ using namespace fairlead::mpi;
 
 // "Waits for all pending communication to complete internally" (MPI 4.1, 11.10.4). Sends that are over for
 // the program may still be on their way, and the host MPI does not move them meanwhile.
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_disconnect(MPI_Comm* comm) {
+FAIRLEAD_MPI(Comm_disconnect, (MPI_Comm * comm)) {
   CallRecord record(Function::Comm_disconnect);
   if (!watching()) return real.Comm_disconnect(comm);
   for (Backoff backoff; network::keeps_messages_on(*comm); backoff.pause()) engine().progress();

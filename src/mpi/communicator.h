@@ -31,8 +31,13 @@ Value* attribute_of(MPI_Comm comm, int keyval, const Make& make) {
 // plain. (MPI_PROC_NULL and wildcards give -1.)
 int rank_in_world(MPI_Comm comm, int rank);
 
-// In MPI_Init and MPI_Finalize.
-void open_communicators();
+// Is there an MPI_COMM_WORLD whose ranks Fairlead serves? Not in programs of sessions alone (sessions.h).
+bool has_world();
+// MPI_COMM_SELF, or what takes its place there.
+MPI_Comm comm_self();
+
+// `world`: MPI_COMM_WORLD, or MPI_COMM_NULL where no other rank is known. Closed before it is opened again.
+void open_communicators(MPI_Comm world);
 void close_communicators();
 
 }  // namespace fairlead::mpi

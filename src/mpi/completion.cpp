@@ -19,6 +19,16 @@ bool forwards() {
   return !watching() || !engine().busy();
 }
 
+// What the host MPI refuses, it is shown as it is.
+template <class... Results>
+bool forwards(const MPI_Request* requests, const MPI_Status* status, const Results*... results) {
+  return forwards() || any_null(requests, results...) || is_no_status(status);
+}
+template <class... Results>
+bool forwards(int count, const MPI_Request* requests, const MPI_Status* statuses, const Results*... results) {
+  return forwards() || is_invalid(count, requests, statuses, results...);
+}
+
 struct Ours {
   int index;
   Operation* operation;
@@ -41,8 +51,9 @@ class Selection {
 
   const std::vector<Ours>& ours() const { return ours_; }
   MPI_Request* host() { return host_.data(); }
-  bool all_complete() const {
-    return std::all_of(ours_.begin(), ours_.end(), [](const Ours& o) { return o.operation->complete(); });
+  bool all_complete() {
+    while (complete_ < ours_.size() && ours_[complete_].operation->complete()) ++complete_;
+    return complete_ == ours_.size();
   }
   const Ours* any_complete() const {
     auto found =
@@ -69,6 +80,7 @@ class Selection {
   std::vector<MPI_Request> host_;
   std::vector<int> hidden_;  // ours, also the inactive ones
   std::vector<Ours> ours_;
+  size_t complete_ = 0;  // the first so many are
 };
 
 // Of `count` statuses of a call that failed somewhere, every MPI_ERROR must be set; the host set them only
@@ -183,9 +195,9 @@ bool try_some(Selection& selection, int count, int* outcount, int* indices, MPI_
 
 using namespace fairlead::mpi;
 
-extern "C" FAIRLEAD_EXPORT int MPI_Wait(MPI_Request* request, MPI_Status* status) {
+FAIRLEAD_MPI(Wait, (MPI_Request * request, MPI_Status* status)) {
   CallRecord record(Function::Wait);
-  if (forwards()) return noted(real.Wait(request, status));
+  if (forwards(request, status)) return noted(real.Wait(request, status));
   Operation* operation = engine().find(*request);
   if (!operation || !operation->active) {
     if (!operation) return poll_until_complete(request, status);
@@ -196,9 +208,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Wait(MPI_Request* request, MPI_Status* status
   return finish(operation, request, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
+FAIRLEAD_MPI(Test, (MPI_Request * request, int* flag, MPI_Status* status)) {
   CallRecord record(Function::Test);
-  if (forwards()) return noted(real.Test(request, flag, status));
+  if (forwards(request, status, flag)) return noted(real.Test(request, flag, status));
   engine().progress();
   Operation* operation = engine().find(*request);
   if (!operation) return noted(real.Test(request, flag, status));
@@ -208,70 +220,71 @@ extern "C" FAIRLEAD_EXPORT int MPI_Test(MPI_Request* request, int* flag, MPI_Sta
   return operation->active && *flag ? finish(operation, request, status) : MPI_SUCCESS;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+FAIRLEAD_MPI(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[])) {
   CallRecord record(Function::Waitall);
-  return forwards() ? noted(real.Waitall(count, requests, statuses)) : wait_all(count, requests, statuses);
+  return forwards(count, requests, statuses) ? noted(real.Waitall(count, requests, statuses))
+                                             : wait_all(count, requests, statuses);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Testall(int count, MPI_Request requests[], int* flag,
-                                           MPI_Status statuses[]) {
+FAIRLEAD_MPI(Testall, (int count, MPI_Request requests[], int* flag, MPI_Status statuses[])) {
   CallRecord record(Function::Testall);
-  return forwards() ? noted(real.Testall(count, requests, flag, statuses))
-                    : test_all(count, requests, flag, statuses);
+  return forwards(count, requests, statuses, flag) ? noted(real.Testall(count, requests, flag, statuses))
+                                                   : test_all(count, requests, flag, statuses);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int* index,
-                                           MPI_Status* status) {
+FAIRLEAD_MPI(Waitany, (int count, MPI_Request requests[], int* index, MPI_Status* status)) {
   CallRecord record(Function::Waitany);
-  if (forwards()) return noted(real.Waitany(count, requests, index, status));
+  if (forwards(count, requests, status, index)) return noted(real.Waitany(count, requests, index, status));
   Selection selection(count, requests);
   int flag, result;
   for (Backoff backoff; !try_any(selection, count, index, &flag, status, &result);) backoff.pause();
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag,
-                                           MPI_Status* status) {
+FAIRLEAD_MPI(Testany, (int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status)) {
   CallRecord record(Function::Testany);
-  if (forwards()) return noted(real.Testany(count, requests, index, flag, status));
+  if (forwards(count, requests, status, index, flag))
+    return noted(real.Testany(count, requests, index, flag, status));
   Selection selection(count, requests);
   int result;
   try_any(selection, count, index, flag, status, &result);
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Waitsome(int count, MPI_Request requests[], int* outcount, int indices[],
-                                            MPI_Status statuses[]) {
+FAIRLEAD_MPI(Waitsome,
+             (int count, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[])) {
   CallRecord record(Function::Waitsome);
-  if (forwards()) return noted(real.Waitsome(count, requests, outcount, indices, statuses));
+  if (forwards(count, requests, statuses, outcount, indices))
+    return noted(real.Waitsome(count, requests, outcount, indices, statuses));
   Selection selection(count, requests);
   int result;
   for (Backoff backoff; !try_some(selection, count, outcount, indices, statuses, &result);) backoff.pause();
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Testsome(int count, MPI_Request requests[], int* outcount, int indices[],
-                                            MPI_Status statuses[]) {
+FAIRLEAD_MPI(Testsome,
+             (int count, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[])) {
   CallRecord record(Function::Testsome);
-  if (forwards()) return noted(real.Testsome(count, requests, outcount, indices, statuses));
+  if (forwards(count, requests, statuses, outcount, indices))
+    return noted(real.Testsome(count, requests, outcount, indices, statuses));
   Selection selection(count, requests);
   int result;
   try_some(selection, count, outcount, indices, statuses, &result);
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Request_free(MPI_Request* request) {
+FAIRLEAD_MPI(Request_free, (MPI_Request * request)) {
   CallRecord record(Function::Request_free);
-  if (forwards()) return real.Request_free(request);
+  if (forwards() || !request) return real.Request_free(request);
   Operation* operation = engine().find(*request);
   if (!operation) return real.Request_free(request);
   release(operation, request);
   return MPI_SUCCESS;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Cancel(MPI_Request* request) {
+FAIRLEAD_MPI(Cancel, (MPI_Request * request)) {
   CallRecord record(Function::Cancel);
-  if (forwards()) return real.Cancel(request);
+  if (forwards() || !request) return real.Cancel(request);
   Operation* operation = engine().find(*request);
   if (!operation) return real.Cancel(request);
   operation->cancel();

@@ -46,23 +46,33 @@ Engine& engine() {
 
 void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent,
                   bool threads) {
-  threads_ = threads;
-  if (threads) keep_busy(1);
+  std::lock_guard lock(mutex_);
+  // Whoever is in the middle of a call may look at it still.
+  static auto& former = *new std::vector<std::unique_ptr<node::Node>>;
+  if (node_) former.push_back(std::move(node_));
+  if (threads_) keep_busy(-1);
+  threads_ = false;
+  if (threads) allow_threads();
   self_ = self;
+  PMPI_Comm_set_errhandler(self, MPI_ERRORS_RETURN);
   silent_ = silent;
   node_ = std::move(node);
   nonce_ = nonce;
   if (node_) last_progress_.resize(static_cast<size_t>(node_->size()));
 }
 
+void Engine::allow_threads() {
+  if (!threads_) keep_busy(1);
+  threads_ = true;
+}
+
 void Engine::release_imports() {
   std::lock_guard lock(mutex_);
   // Whoever has not asked for these bytes by now never will.
   kept_.clear();
-  // The host MPI may still be sending their bytes to other nodes.
-  for (auto* operations : {&adopted_, &ended_})
-    for (auto& operation : *operations) operation.release();
-  adopted_.clear();
+  // The host MPI may still be sending their bytes to other nodes. So it may those of adopted operations that
+  // have not ended, which nobody frees either.
+  for (auto& operation : ended_) operation.release();
   ended_.clear();
   device::forget_imports(-1);
   device::close_forgotten(true);
@@ -80,7 +90,7 @@ void Engine::release_exports() {
 
 void Engine::add(Operation* operation) {
   std::lock_guard lock(mutex_);
-  operations_.push_back(operation);
+  operations_.add(operation);
   keep_busy(1);
   // Another thread sits in the host MPI, and this one may join it there, or leave.
   if (parked_ > 0) operation->settle();
@@ -88,16 +98,16 @@ void Engine::add(Operation* operation) {
 
 void Engine::remove(Operation* operation) {
   std::lock_guard lock(mutex_);
-  auto found = std::find(operations_.begin(), operations_.end(), operation);
-  if (found == operations_.end()) return;
-  operations_.erase(found);
+  if (!operations_.remove(operation)) return;
   keep_busy(-1);
   keep(operation->take_unfinished_offer());
 }
 
 bool Engine::idle() {
   std::lock_guard lock(mutex_);
-  return std::all_of(operations_.begin(), operations_.end(), [](Operation* o) { return o->complete(); });
+  bool all = !operations_.any_awaits();
+  operations_.for_each_active([&](Operation* operation) { all &= operation->complete(); });
+  return all;
 }
 
 void Engine::bind(MPI_Request request, Operation* operation) {
@@ -121,7 +131,9 @@ void Engine::adopt(std::unique_ptr<Operation> operation) {
   std::lock_guard lock(mutex_);
   // Nobody will wait for it: from now on it is in a hurry by itself.
   operation->start_waiting();
-  adopted_.push_back(std::move(operation));
+  operation->adopted = true;
+  Operation* adopted = operation.release();
+  if (adopted->complete()) end_adopted(adopted);
 }
 
 void Engine::progress() {
@@ -149,26 +161,20 @@ void Engine::nudge_host() {
   PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, silent_, &found, MPI_STATUS_IGNORE);
 }
 
-// Complete ones too: the receiver of a buffered send may still need an answer. Asking the host MPI for a
-// message costs more than all the rest, so of the receives that wait for one key only the first asks, and
-// one more in turn: what was matched first may take longer to arrive.
-void Engine::advance_operations() {
-  unmatched_.clear();
-  for (size_t i = 0; i < operations_.size(); ++i) {
-    Operation* operation = operations_[i];
-    const MatchKey* key = operation->awaits();
-    bool behind = key && std::find(unmatched_.begin(), unmatched_.end(), *key) != unmatched_.end();
-    if (behind && i != rounds_ % operations_.size()) continue;
-    operation->advance();
-    if (key && !behind && operation->awaits()) unmatched_.push_back(*key);
-  }
+void Engine::end_adopted(Operation* operation) {
+  operations_.remove(operation);
+  keep_busy(-1);
+  keep(operation->take_unfinished_offer());
+  ended_.emplace_back(operation);
 }
 
 void Engine::progress_locked() {
   ++rounds_;
-  advance_operations();
+  operations_.advance([this](Operation* operation) {
+    if (operation->adopted && operation->complete()) end_adopted(operation);
+  });
   // A receive that has asked for its message has entered the host MPI.
-  if (unmatched_.empty() && rounds_ % rounds_between_nudges == 0) nudge_host();
+  if (!operations_.any_awaits() && rounds_ % rounds_between_nudges == 0) nudge_host();
   network::advance();
   advance_windows();
   device::start_enqueued();
@@ -177,23 +183,19 @@ void Engine::progress_locked() {
     if (offer->finished()) keep_busy(-1);
     return offer->finished();
   });
-  for (auto entry = adopted_.begin(); entry != adopted_.end();) {
-    if (!(*entry)->complete()) {
-      ++entry;
-      continue;
-    }
-    std::erase(operations_, entry->get());
-    keep_busy(-1);
-    keep((*entry)->take_unfinished_offer());
-    ended_.push_back(std::move(*entry));
-    entry = adopted_.erase(entry);
-  }
   if (parked_ > 0) settle();
 }
 
 void Engine::settle() {
-  for (Operation* operation : operations_) operation->settle();
+  operations_.for_each_active([](Operation* operation) { operation->settle(); });
   for (auto& offer : kept_) offer->flush();
+}
+
+bool Engine::settled() {
+  bool all = true;
+  operations_.for_each_active([&](Operation* operation) { all &= operation->settled(); });
+  return all &&
+         std::none_of(kept_.begin(), kept_.end(), [](auto& offer) { return offer->short_of_memory(); });
 }
 
 void Engine::wait(Operation& operation) {
@@ -227,11 +229,10 @@ void Engine::note_progress_of(int receiver) {
 
 void Engine::park() {
   std::unique_lock lock(mutex_);
-  auto unsettled = [](Operation* operation) { return !operation->settled(); };
   for (Backoff backoff;;) {
     progress_locked();
     settle();
-    if (std::none_of(operations_.begin(), operations_.end(), unsettled)) break;
+    if (settled()) break;
     lock.unlock();
     backoff.pause();
     lock.lock();

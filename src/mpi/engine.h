@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // All device operations of this rank that are not over, and their progress. There is one engine per
-// process; MPI_Init opens it. Its lock guards every operation and everything below src/mpi; it is never held
-// while a host MPI call can block or call back the user's error handler.
+// process; MPI_Init, or a session, opens it. Its lock guards every operation and everything below src/mpi; it
+// is never held while a host MPI call can block or call back the user's error handler.
 
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/schedule.h"
 #include "mpi/host_mpi.h"
 #include "node/node.h"
 #include "p2p/send_offer.h"
@@ -21,7 +22,20 @@
 namespace fairlead::mpi {
 
 class Operation;
-struct MatchKey;
+
+// What a posted receive waits for. Of several with one key, the first posted is the first matched.
+struct MatchKey {
+  MPI_Comm comm;
+  int source, tag;
+  bool operator==(const MatchKey&) const = default;
+};
+struct HashOfKey {
+  size_t operator()(const MatchKey& key) const {
+    const auto words =
+        static_cast<uint64_t>(static_cast<uint32_t>(key.source)) << 32 | static_cast<uint32_t>(key.tag);
+    return std::hash<MPI_Comm>()(key.comm) ^ std::hash<uint64_t>()(words * 0x9e3779b97f4a7c15);
+  }
+};
 
 // Between two rounds of a blocking call: spins politely, because ranks may share cores, and does what is best
 // done while there is nothing else to do.
@@ -38,8 +52,10 @@ class Engine {
   // `node` may be null: no shared memory with anybody, every message travels plain.
   // `self` is a communicator of this process alone, `silent` one of the job on which nobody sends; no other
   // code uses them. `threads`: several threads may call MPI at once.
+  // Opening again replaces these; operations that are under way go on.
   void open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent,
             bool threads);
+  void allow_threads();
   // MPI_Finalize, in this order: makes progress until all ranks of the node have come here, so that nobody
   // fetches any more; closes the mappings of their memory; and once all have done so, frees what they mapped.
   template <class OthersDone>
@@ -94,10 +110,11 @@ class Engine {
 
  private:
   void progress_locked();
-  void advance_operations();
+  void end_adopted(Operation* operation);
   void nudge_host();
   std::chrono::steady_clock::time_point time_of_round();
   void settle();
+  bool settled();
   // A send is over for the user; its receiver may still want the bytes.
   void keep(std::unique_ptr<p2p::SendOffer> offer);
 
@@ -112,11 +129,9 @@ class Engine {
   std::atomic<unsigned> starts_ = 0;
   unsigned timed_round_ = UINT_MAX;
   std::chrono::steady_clock::time_point time_of_round_{};
-  std::vector<Operation*> operations_;
-  std::vector<MatchKey> unmatched_;  // of the current round
-  std::vector<std::unique_ptr<Operation>> adopted_;
-  std::vector<std::unique_ptr<Operation>>
-      ended_;  // adopted and complete; their host message is not freed yet
+  Schedule<Operation, MatchKey, HashOfKey> operations_;
+  // Adopted and complete; their host message is not freed yet.
+  std::vector<std::unique_ptr<Operation>> ended_;
   std::vector<std::unique_ptr<p2p::SendOffer>> kept_;
   std::unordered_map<MPI_Request, Operation*> by_request_;
   std::vector<std::chrono::steady_clock::time_point> last_progress_;

@@ -122,8 +122,7 @@ MPI_Comm_errhandler_function* relay_to(MPI_Comm_errhandler_function* user) {
 
 using namespace fairlead::mpi;
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function* function,
-                                                          MPI_Errhandler* errhandler) {
+FAIRLEAD_MPI(Comm_create_errhandler, (MPI_Comm_errhandler_function * function, MPI_Errhandler* errhandler)) {
 #if defined(MPICH_VERSION)
   return real.Comm_create_errhandler(relay_to(function), errhandler);
 #else

@@ -13,7 +13,7 @@
 
 namespace fairlead::mpi {
 
-bool detail::watching = false;
+std::atomic<bool> detail::watching{false};
 
 namespace {
 

@@ -5,24 +5,22 @@
 
 #pragma once
 
+#include <atomic>
+
 #include "mpi/host_mpi.h"
 //
 #include "device/classify.h"
+#include "mpi/argument_check.h"
 #include "mpi/first_bytes.h"
 #include "mpi/real.h"
 
 namespace fairlead::mpi {
 
 namespace detail {
-extern bool watching;  // written in MPI_Init and MPI_Finalize only
+extern std::atomic<bool> watching;  // written where the job, or its first session, begins and ends
 }
 inline bool watching() {
-  return detail::watching;
-}
-
-// Will the host MPI refuse this, whatever the memory? It says so best, and is shown it as it is.
-inline bool is_invalid(MPI_Count count, MPI_Datatype datatype) {
-  return count < 0 || datatype == MPI_DATATYPE_NULL;
+  return detail::watching.load(std::memory_order_relaxed);
 }
 
 // Must the host MPI not see this address? MPI_BOTTOM, MPI_IN_PLACE and null are not device memory.

@@ -49,9 +49,12 @@ def real_slots(forms):
 
 
 def wrapper(form):
-    arguments = ", ".join(p.name for p in form.row.parameters)
+    spawned, replaced = SPAWNING.get(form.name, (None, {}))
+    arguments = ", ".join(replaced.get(p.name, p.name) for p in form.row.parameters)
     forward = f"return real.{form.name}({arguments});"
-    body = [f"CallRecord record(Function::{form.name});", f"if (!watching()) {forward}"]
+    body = record_and_forward(form, forward)
+    if spawned:
+        body.insert(0, f"SpawnedEnvironment spawned({spawned});")
     if form.action == "refuse":
         body.append(f"if ({device_buffer(form)}) return {form.refusal()};")
     before, after = around(form, lambda p: f"{p.stars}{p.name}")
@@ -64,7 +67,7 @@ def wrapper(form):
         body.append("return result;")
     else:
         body.append(forward)
-    head = wrap(f'extern "C" FAIRLEAD_EXPORT int MPI_{form.name}({form.declarations() or "void"}) {{')
+    head = wrap(f'FAIRLEAD_MPI({form.name}, ({form.declarations() or "void"})) {{')
     return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
 
 
@@ -81,17 +84,44 @@ def around(form, value):
         before += [f"gather_before({value(p)});" for p in form.row.parameters
                    if p.type == "MPI_Comm" and p.name == "comm" and not p.stars]
         before.append("Parked parked;")
+    if form.row.name == "Session_init":
+        before.insert(0, f"SessionInit begun({value(form.row.parameters[0])});")
+    if form.row.name == "Session_finalize":
+        before.insert(0, "SessionFinalize ended;")
     # The members of a new communicator agree at once where its collectives meet; those of one that a nonblocking
     # call makes find it by what it is a duplicate of.
     if form.row.name in ("Comm_idup", "Comm_idup_with_info"):
         before.append(f"Duplicating duplicating({value(form.row.parameters[0])});")
     made = [p for p in form.row.parameters if p.type == "MPI_Comm" and p.stars and p.name != "comm"]
     after = [f"meet_on({value(made[0])});"] if made and form.row.call == "blocks" else []
+    if form.row.name == "Session_init":
+        after.append("begun.succeed();")
     if form.name in TAKING_MEMORY_KINDS:
         of = made[0] if made else next(p for p in form.row.parameters if p.name == "comm")
         info = next(p for p in form.row.parameters if p.name == "info")
         after.append(f"note_memory_kinds({value(of)}, {value(info)});")
     return before, after
+
+
+# With them Fairlead begins and ends to watch.
+SESSION_CALLS = ("Session_init", "Session_finalize")
+
+
+# What is spawned has Fairlead as well: the arguments of `spawned`, and
+# what the host MPI gets in place of the program's.
+SPAWNING = {
+    "Comm_spawn": ("1, const_cast<char**>(&command), &argv, &info, root, comm",
+                   {"command": "*spawned.commands()", "argv": "*spawned.argvs()", "info": "*spawned.infos()"}),
+    "Comm_spawn_multiple": ("count, array_of_commands, array_of_argv, array_of_info, root, comm",
+                            {"array_of_commands": "spawned.commands()", "array_of_argv": "spawned.argvs()",
+                             "array_of_info": "spawned.infos()"}),
+}
+
+
+def record_and_forward(form, forward):
+    """The first lines of a function that is for the host MPI alone in a job without GPUs."""
+    watching = [] if form.row.name in SESSION_CALLS else [f"if (!watching()) {forward}"]
+    return [f"CallRecord record(Function::{form.name});", *watching]
 
 
 # Their info may say which kinds of memory the collectives of the communicator bring.
@@ -146,7 +176,7 @@ def collective(form):
             arrays[p.name] = f"call.{names[0]}" + ("" if p.type == "MPI_Datatype" else f".as<{word}>()")
     verb = "init_collective" if persistent else "start_collective" if starts else "collective"
     request = ", MPI_Request* request" if persistent or starts else ""
-    head = wrap(f'extern "C" FAIRLEAD_EXPORT int MPI_{form.name}({form.declarations()}) {{')
+    head = wrap(f'FAIRLEAD_MPI({form.name}, ({form.declarations()})) {{')
     arguments = ", ".join(p.name for p in form.row.parameters)
     in_host = form.name
     if persistent:
@@ -200,7 +230,8 @@ def access(form):
     if "datatype" in names:
         fields.append("call.origin_count = call.result_count = call.target_count = 1;")
         fields.append("call.origin_datatype = call.result_datatype = call.target_datatype = datatype;")
-    head = wrap(f'extern "C" FAIRLEAD_EXPORT int MPI_{form.name}({form.declarations()}) {{')
+        fields.append("call.of_one_element = true;")
+    head = wrap(f'FAIRLEAD_MPI({form.name}, ({form.declarations()})) {{')
     arguments = ", ".join(names)
     written = "origin_addr" if function == "get" else "result_addr"
     inner = [f"const void*{' origin_addr' if 'origin_addr' in names and function != 'get' else ''}",
@@ -225,7 +256,8 @@ def wrappers(forms):
     what = "The MPI functions that refuse device buffers, or park this rank while they block."
     return [*opening("//", what),
             '#include "mpi/between_nodes.h"', '#include "mpi/front.h"', '#include "mpi/real.h"',
-            '#include "mpi/record.h"', '#include "mpi/send_buffer.h"', '#include "mpi/window_gather.h"', "",
+            '#include "mpi/record.h"', '#include "mpi/send_buffer.h"', '#include "mpi/sessions.h"',
+            '#include "mpi/spawned_environment.h"', '#include "mpi/window_gather.h"', "",
             "using namespace fairlead::mpi;", "", "// clang-format off",
             *(guarded(form, wrapper(form)) for form in forms if form.action in ("refuse", "park"))]
 
@@ -344,7 +376,7 @@ def fortran_entry(form):
         def value(p):
             return f"{FORTRAN_HANDLES[p.type]}::from({p.name})"
 
-        body = [f"CallRecord record(Function::{form.name});", f"if (!watching()) return {host}"]
+        body = record_and_forward(form, f"return {host}")
         if form.action == "refuse":
             body.append(f"if ({device_buffer(form)}) return report(ierror, {form.refusal(value)});")
         before, after = around(form, value)
@@ -388,7 +420,7 @@ def fortran(forms):
     entries = [form for form in forms if has_fortran_entry(form)]
     newer = [form for form in entries if form.action == "accelerate" and form.row.since >= "4.0"]
     return [*opening("//", what), '#include "mpi/fortran.h"', '#include "mpi/send_buffer.h"',
-            '#include "mpi/window_gather.h"', "", "// clang-format off", "",
+            '#include "mpi/sessions.h"', '#include "mpi/window_gather.h"', "", "// clang-format off", "",
             "// C functions of ours that the header at hand may not declare, or not alike.",
             *(wrap(f'extern "C" int {fortran_calls(form)}({form.declarations()}) __asm__("MPI_{form.name}");')
               for form in newer), "",

@@ -28,6 +28,7 @@
 #pragma weak PMPI_Dist_graph_neighbors
 #pragma weak PMPI_Dist_graph_neighbors_count
 #pragma weak PMPI_Errhandler_free
+#pragma weak PMPI_Error_class
 #pragma weak PMPI_Error_string
 #pragma weak PMPI_File_call_errhandler
 #pragma weak PMPI_File_f2c
@@ -38,8 +39,13 @@
 #pragma weak PMPI_Grequest_complete
 #pragma weak PMPI_Grequest_start
 #pragma weak PMPI_Group_free
+#pragma weak PMPI_Group_from_session_pset
+#pragma weak PMPI_Group_rank
 #pragma weak PMPI_Group_size
 #pragma weak PMPI_Group_translate_ranks
+#pragma weak PMPI_Info_delete
+#pragma weak PMPI_Info_dup
+#pragma weak PMPI_Info_free
 #pragma weak PMPI_Info_get
 #pragma weak PMPI_Iprobe
 #pragma weak PMPI_Query_thread
@@ -53,6 +59,7 @@
 #pragma weak PMPI_Type_commit
 #pragma weak PMPI_Type_contiguous
 #pragma weak PMPI_Type_create_hindexed
+#pragma weak PMPI_Type_create_hindexed_block
 #pragma weak PMPI_Type_create_keyval
 #pragma weak PMPI_Type_free
 #pragma weak PMPI_Type_free_keyval
@@ -67,10 +74,10 @@
 #pragma weak PMPI_Win_call_errhandler
 #pragma weak PMPI_Win_get_errhandler
 
-// Open MPI's handles are addresses of its data, and converted by functions.
-#if defined(OPEN_MPI)
+// Handles are converted by functions in Open MPI and, since 4.2, in MPICH.
 #pragma weak PMPI_Comm_c2f
 #pragma weak PMPI_Comm_f2c
+#pragma weak PMPI_File_c2f
 #pragma weak PMPI_Group_c2f
 #pragma weak PMPI_Group_f2c
 #pragma weak PMPI_Info_c2f
@@ -85,7 +92,9 @@
 #pragma weak PMPI_Type_f2c
 #pragma weak PMPI_Win_c2f
 #pragma weak PMPI_Win_f2c
-#pragma weak PMPI_File_c2f
+
+// Open MPI's handles are addresses of its data.
+#if defined(OPEN_MPI)
 #pragma weak ompi_mpi_comm_null
 #pragma weak ompi_mpi_comm_self
 #pragma weak ompi_mpi_comm_world

@@ -4,6 +4,8 @@
 // Everything the ranks must agree on is agreed here, with the host MPI's own collectives, so that nothing
 // later needs a collective the program did not call.
 
+#include "mpi/job.h"
+
 #include <dlfcn.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -31,6 +33,7 @@
 #include "mpi/progress_thread.h"
 #include "mpi/request.h"
 #include "mpi/service_thread.h"
+#include "mpi/sessions.h"
 
 #pragma weak PMPI_Get_library_version  // as in host_mpi.h
 
@@ -52,6 +55,8 @@ std::string loaded_abi() {
   return {};
 }
 
+}  // namespace
+
 // Handles of another ABI mean nothing to this MPI: with one of them even MPI_Abort would crash.
 void require_own_abi() {
   std::string loaded = loaded_abi();
@@ -68,19 +73,46 @@ void require_own_abi() {
   _exit(2);
 }
 
+node::Nonce new_nonce() {
+  node::Nonce nonce{};
+  if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) nonce = {{static_cast<uint64_t>(getpid()), 0}};
+  return nonce;
+}
+
+// What others may still use of ours goes when all have come to the barrier.
+void release_all(MPI_Comm node) {
+  progress_thread().stop();
+  close_meetings();
+  coll::release_nccl();
+  LeakCheck leaks;
+  leaks.count_unfinished();
+  engine().release_imports();
+  if (node != MPI_COMM_NULL) real.Barrier(node);
+  // Types of a program that goes on with sessions may have tables.
+  if (!has_sessions()) datatype::release_block_tables();
+  kernels::release_kernel_runs();
+  engine().release_exports();
+  leaks.count_unreleased();
+  // What sessions still use is no leak; the last one reports.
+  if (!has_sessions()) leaks.print();
+}
+
+namespace {
+
 MPI_Comm node_comm = MPI_COMM_NULL;
 MPI_Comm self_comm = MPI_COMM_NULL, silent_comm = MPI_COMM_NULL;
+bool job_is_open = false;
 int world_rank = 0, world_size = 1;
 
+// Or uses sessions: those are served whether or not there is a GPU.
 bool any_rank_has_gpu() {
-  int mine = options().enabled && device::runtime() != nullptr, any = 0;
+  int mine = options().enabled && (device::runtime() || has_sessions()), any = 0;
   real.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   return any != 0;
 }
 
 node::Nonce agree_on_nonce() {
-  node::Nonce nonce{};
-  if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) nonce = {{static_cast<uint64_t>(getpid()), 0}};
+  node::Nonce nonce = new_nonce();
   real.Bcast(&nonce, sizeof nonce, MPI_BYTE, 0, MPI_COMM_WORLD);
   return nonce;
 }
@@ -145,18 +177,38 @@ std::unique_ptr<node::Node> open_node(const node::Nonce& nonce, std::unique_ptr<
   return std::make_unique<node::Node>(std::move(segment), std::move(world_ranks), rank);
 }
 
+void close_job();
+
+int end_job(MPI_Comm = MPI_COMM_NULL, int = 0, void* = nullptr, void* = nullptr) {
+  close_job();
+  stop_observing();
+  return MPI_SUCCESS;
+}
+
+// MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, the one set last first, and the
+// delete functions of the program may communicate (MPI 4.1, 11.2.4). Ours is set in MPI_Init and thus called
+// after all of the program's.
+void end_job_with_self() {
+  int keyval = MPI_KEYVAL_INVALID;
+  PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, end_job, &keyval, nullptr);
+  PMPI_Comm_set_attr(MPI_COMM_SELF, keyval, nullptr);
+  PMPI_Comm_free_keyval(&keyval);
+}
+
 void open_job() {
   PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
   set_log_rank(world_rank, world_size);
+  end_job_with_self();
   start_observing();
-  if (!any_rank_has_gpu()) return;
+  if (!any_rank_has_gpu()) return leave_sessions_unserved();
+  hand_sessions_to_job();
   node::Nonce nonce = agree_on_nonce();
   std::unique_ptr<coll::Hall> hall;
   std::unique_ptr<node::Node> node = open_node(nonce, &hall);
   real.Comm_dup(MPI_COMM_SELF, &self_comm);
   real.Comm_dup(MPI_COMM_WORLD, &silent_comm);
-  open_communicators();
+  open_communicators(MPI_COMM_WORLD);
   open_datatypes();
   network::open();
   int threads = MPI_THREAD_SINGLE;
@@ -167,14 +219,14 @@ void open_job() {
   agree_on_limits();
   open_meetings(std::move(hall));
   meet_on(MPI_COMM_WORLD);
-  detail::watching = true;
+  job_is_open = detail::watching = true;
   if (world_rank == 0)
     log_line(LogLevel::info, "device messages are served; this rank's GPUs: %s",
              device::runtime() ? device::runtime()->name() : "none");
 }
 
 void close_job() {
-  if (!watching()) return;
+  if (!job_is_open) return;
   // A rank that comes here fetches nothing more; once all have, nobody needs what we buffered. Each joins
   // when its chunks have been received, be it only to be discarded.
   MPI_Request barrier = MPI_REQUEST_NULL;
@@ -189,28 +241,17 @@ void close_job() {
     return all_here != 0;
   });
   engine().progress();  // the last of them may have been done with an offer since
-  progress_thread().stop();
-  stop_service_thread();
-  close_meetings();
-  coll::release_nccl();
-  LeakCheck leaks;
-  leaks.count_unfinished();
-  engine().release_imports();
-  real.Barrier(node_comm);
-  datatype::release_block_tables();
-  kernels::release_kernel_runs();
-  engine().release_exports();
-  leaks.count_unreleased();
-  leaks.print();
+  release_all(node_comm);
   if (const node::Node* node = engine().node(); node && node->rank() == 0 && log_enabled(LogLevel::info)) {
     std::string paths = node->describe_paths();
     log_line(LogLevel::info, "transports: %s",
              paths.empty() ? "no device messages inside this node" : paths.c_str());
   }
-  detail::watching = false;
+  job_is_open = detail::watching = false;
   close_communicators();
   close_datatypes();
   network::close();
+  if (!has_sessions()) network::forget_kept();
   real.Comm_free(&self_comm);
   real.Comm_free(&silent_comm);
   real.Comm_free(&node_comm);
@@ -221,7 +262,7 @@ void close_job() {
 
 using namespace fairlead::mpi;
 
-extern "C" FAIRLEAD_EXPORT int MPI_Init(int* argc, char*** argv) {
+FAIRLEAD_MPI(Init, (int* argc, char*** argv)) {
   require_own_abi();
   int provided = MPI_THREAD_SINGLE;
   int result = service_thread_wanted() ? real.Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided)
@@ -230,7 +271,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Init(int* argc, char*** argv) {
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+FAIRLEAD_MPI(Init_thread, (int* argc, char*** argv, int required, int* provided)) {
   require_own_abi();
   if (service_thread_wanted()) required = MPI_THREAD_MULTIPLE;
   int result = real.Init_thread(argc, argv, required, provided);
@@ -238,8 +279,11 @@ extern "C" FAIRLEAD_EXPORT int MPI_Init_thread(int* argc, char*** argv, int requ
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Finalize(void) {
-  close_job();
-  stop_observing();
-  return real.Finalize();
+FAIRLEAD_MPI(Finalize, (void)) {
+  stop_service_thread();
+  int result = real.Finalize();
+  // MPICH 4.0 keeps the attributes of MPI_COMM_SELF until the last session ends.
+  if (result == MPI_SUCCESS && has_sessions()) end_job();
+  if (result == MPI_SUCCESS) take_sessions_from_job();
+  return result;
 }

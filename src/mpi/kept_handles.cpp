@@ -92,21 +92,21 @@ KeptHandles::~KeptHandles() {
 
 using namespace fairlead::mpi;
 
-extern "C" FAIRLEAD_EXPORT int MPI_Type_free(MPI_Datatype* datatype) {
+FAIRLEAD_MPI(Type_free, (MPI_Datatype * datatype)) {
   CallRecord record(Function::Type_free);
   if (!watching() || !datatypes.leave_to_users(*datatype)) return real.Type_free(datatype);
   *datatype = MPI_DATATYPE_NULL;
   return MPI_SUCCESS;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Op_free(MPI_Op* op) {
+FAIRLEAD_MPI(Op_free, (MPI_Op * op)) {
   CallRecord record(Function::Op_free);
   if (!watching() || !operations.leave_to_users(*op)) return real.Op_free(op);
   *op = MPI_OP_NULL;
   return MPI_SUCCESS;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_free(MPI_Comm* comm) {
+FAIRLEAD_MPI(Comm_free, (MPI_Comm * comm)) {
   CallRecord record(Function::Comm_free);
   if (!watching()) return real.Comm_free(comm);
   if (!communicators.leave_to_users(*comm)) {

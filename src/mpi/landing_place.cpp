@@ -2,6 +2,7 @@
 
 #include "mpi/landing_place.h"
 
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -20,9 +21,9 @@ struct LandingPlace::Receives {
 
 namespace {
 
-constexpr size_t remembered = 4096;
-
 std::mutex mutex;
+// Of places: beyond it, those that are free are forgotten.
+size_t remembered = 4096;
 
 // Could it be a descriptor from another node? What is sent there cannot be known here, but only long messages
 // are streams.
@@ -38,8 +39,10 @@ LandingPlace::LandingPlace(const void* address, MPI_Count bytes, int source, MPI
   bool taken;
   {
     std::lock_guard lock(mutex);
-    if (places.size() > remembered)
+    if (places.size() > remembered) {
       std::erase_if(places, [](const auto& place) { return !place.second.all; });
+      remembered = std::max(remembered, 2 * places.size());
+    }
     receives_ = &places[address];
     taken = receives_->all++ > 0;
   }

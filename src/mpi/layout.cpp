@@ -12,6 +12,7 @@
 #include "datatype/move.h"
 #include "device/classify.h"
 #include "device/copy.h"
+#include "mpi/communicator.h"
 #include "mpi/real.h"
 #include "mpi/type_origin.h"
 
@@ -152,6 +153,20 @@ std::optional<datatype::View> kernel_view(const void* buffer, const Layout& layo
   return layout.view(buffer);
 }
 
+PackArgument::PackArgument(const void* buffer, MPI_Datatype datatype)
+    : address_(const_cast<void*>(buffer)), datatype_(datatype) {
+  if (buffer != MPI_BOTTOM) return;
+  constexpr MPI_Aint away = 4096;
+  const MPI_Aint back = -away;
+  made_ = PMPI_Type_create_hindexed_block(1, 1, &back, datatype, &datatype_) == MPI_SUCCESS &&
+          PMPI_Type_commit(&datatype_) == MPI_SUCCESS;
+  address_ = at_offset(buffer, away);
+}
+
+PackArgument::~PackArgument() {
+  if (made_) PMPI_Type_free(&datatype_);
+}
+
 bool pack_host(const void* buffer, MPI_Count count, MPI_Datatype datatype, void* packed, MPI_Count bytes,
                const Layout& layout) {
   if (layout.plan) {
@@ -159,13 +174,15 @@ bool pack_host(const void* buffer, MPI_Count count, MPI_Datatype datatype, void*
     datatype::move_on_host({packed, length}, 0, layout.view(buffer), 0, length);
     return true;
   }
+  const PackArgument from(buffer, datatype);
   if (count <= INT_MAX && bytes <= INT_MAX) {
     int position = 0;
-    return real.Pack(buffer, static_cast<int>(count), datatype, packed, static_cast<int>(bytes), &position,
-                     MPI_COMM_SELF) == MPI_SUCCESS;
+    return real.Pack(from.address(), static_cast<int>(count), from.datatype(), packed,
+                     static_cast<int>(bytes), &position, comm_self()) == MPI_SUCCESS;
   }
   MPI_Count position = 0;
-  return real.Pack_c(buffer, count, datatype, packed, bytes, &position, MPI_COMM_SELF) == MPI_SUCCESS;
+  return real.Pack_c(from.address(), count, from.datatype(), packed, bytes, &position, comm_self()) ==
+         MPI_SUCCESS;
 }
 
 bool unpack_host(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count, MPI_Datatype datatype,
@@ -178,20 +195,22 @@ bool unpack_host(const void* packed, MPI_Count bytes, void* buffer, MPI_Count co
   MPI_Count size = 0;
   PMPI_Type_size_x(datatype, &size);
   MPI_Count whole = size ? std::min(count, bytes / size) : 0;
+  const PackArgument to(buffer, datatype);
   if (whole <= INT_MAX && bytes <= INT_MAX) {
     int position = 0;
-    if (real.Unpack(packed, static_cast<int>(bytes), &position, buffer, static_cast<int>(whole), datatype,
-                    MPI_COMM_SELF) != MPI_SUCCESS)
+    if (real.Unpack(packed, static_cast<int>(bytes), &position, to.address(), static_cast<int>(whole),
+                    to.datatype(), comm_self()) != MPI_SUCCESS)
       return false;
   } else {
     MPI_Count position = 0;
-    if (real.Unpack_c(packed, bytes, &position, buffer, whole, datatype, MPI_COMM_SELF) != MPI_SUCCESS)
+    if (real.Unpack_c(packed, bytes, &position, to.address(), whole, to.datatype(), comm_self()) !=
+        MPI_SUCCESS)
       return false;
   }
   MPI_Count tail = bytes - whole * size;
   if (tail == 0 || whole == count) return true;
   // A message may end inside an element: complete the packed element from what the buffer holds.
-  char* last = static_cast<char*>(buffer) + whole * extent_of(datatype);
+  void* last = at_offset(buffer, static_cast<MPI_Aint>(whole) * extent_of(datatype));
   std::vector<char> element(static_cast<size_t>(size));
   if (!pack_host(last, 1, datatype, element.data(), size)) return false;
   std::copy_n(static_cast<const char*>(packed) + whole * size, tail, element.data());

@@ -58,6 +58,23 @@ MPI_Aint extent_of(MPI_Datatype datatype);
 std::optional<datatype::View> kernel_view(const void* buffer, const Layout& layout,
                                           const device::Allocation& memory);
 
+// A buffer as the host MPI's functions that pack take it. MPICH refuses MPI_BOTTOM there (4.0.2): it gets
+// another address, and a type whose elements lie as far before it.
+class PackArgument {
+ public:
+  PackArgument(const void* buffer, MPI_Datatype datatype);
+  ~PackArgument();
+  PackArgument(const PackArgument&) = delete;
+  PackArgument& operator=(const PackArgument&) = delete;
+  void* address() const { return address_; }
+  MPI_Datatype datatype() const { return datatype_; }
+
+ private:
+  void* address_;
+  MPI_Datatype datatype_;
+  bool made_ = false;
+};
+
 // Packs device data into host memory; null data() in `packed` when that is impossible.
 bool pack_from_device(const void* buffer, MPI_Count count, MPI_Datatype datatype, const Layout& layout,
                       int device, HostBuffer* packed);

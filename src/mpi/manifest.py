@@ -25,7 +25,7 @@ TYPE_WORDS = {
     "extent": ("MPI_Aint", "MPI_Count"),
 }
 # Types that older headers lack, and the condition under which a header declares them.
-TYPE_GUARDS = {"MPI_Session": "MPI_VERSION >= 4"}
+TYPE_GUARDS = {"MPI_Session": "MPI_VERSION >= 4 || defined(OPEN_MPI)"}  # real.h declares Open MPI's
 # Functions of MPI 4.1 that are nothing without the host's: programs that look for them by weak references, as mpi4py
 # does, would take ours for the host's.
 GUARDS_41 = dict.fromkeys(

@@ -3,6 +3,7 @@
 #include "mpi/meeting_point.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "mpi/between_nodes.h"
 #include "mpi/communicator.h"
@@ -30,11 +31,15 @@ struct Recent {
 };
 thread_local Recent recent;
 
-int forget(MPI_Comm, int, void* value, void*) {
+void leave(Kept kept) {
   freed.fetch_add(1, std::memory_order_relaxed);
   recent.point.reset();
+  kept->free_communicators();
+}
+
+int forget(MPI_Comm, int, void* value, void*) {
   Kept* kept = static_cast<Kept*>(value);
-  (*kept)->free_communicators();
+  leave(std::move(*kept));
   delete kept;
   return MPI_SUCCESS;
 }
@@ -49,7 +54,18 @@ int inherit(MPI_Comm, int, void*, void*, void* inherited, int* inherits) {
   return MPI_SUCCESS;
 }
 
+// Not an attribute of it: MPI_Finalize deletes those before the program is done with it.
+auto& of_self = *new Kept;
+
+Kept find_or_make_of_self() {
+  static auto& mutex = *new std::mutex;
+  std::lock_guard lock(mutex);
+  if (!of_self) of_self = std::make_shared<MeetingPoint>(MPI_COMM_SELF);
+  return of_self;
+}
+
 Kept find_or_make(MPI_Comm comm) {
+  if (comm == MPI_COMM_SELF) return find_or_make_of_self();
   Kept kept =
       *attribute_of<Kept>(comm, keyval, [&] { return new Kept(std::make_shared<MeetingPoint>(comm)); });
   kept->belongs_to(comm);
@@ -75,6 +91,10 @@ MeetingPoint::MeetingPoint(const MeetingPoint& parent, coll::Heir heir)
 
 int MeetingPoint::world_rank(int member) const {
   return engine().node()->world_rank(node_ranks_[static_cast<size_t>(member)]);
+}
+
+bool MeetingPoint::has_hall() {
+  return hall != nullptr;
 }
 
 // All members come to the same answer.
@@ -109,6 +129,7 @@ bool MeetingPoint::joined() {
   if (announcement_ != MPI_REQUEST_NULL) real.Test(&announcement_, &here, MPI_STATUS_IGNORE);
   if (!here) return false;
   if (slot_ >= 0) meeting_.emplace(hall->slot(slot_), place_.size, place_.rank);
+  for (uint64_t number : std::exchange(skipped_, {})) leave_word(number);
   join_.store(Join::over, std::memory_order_release);
   return true;
 }
@@ -136,15 +157,31 @@ void MeetingPoint::end_call(uint64_t number) {
   --open_;
 }
 
-void MeetingPoint::pass_by() {
-  uint64_t number = ++called_;
+// That this rank's part of the call is with the host MPI.
+void MeetingPoint::leave_word(uint64_t number) {
+  if (!meeting_) return;
   if (meeting_->may_arrive(number))
     meeting_->arrive(number, coll::Vote::host);
   else
     meeting_->go_ahead(number);
+}
+
+void MeetingPoint::pass_by() {
+  uint64_t number = ++called_;
+  leave_word(number);
   cleared_.report(number);
   ended_.report(number);
   meeting_->pass(number);
+}
+
+void MeetingPoint::skip() {
+  const uint64_t number = begin_call();
+  if (known())
+    leave_word(number);
+  else
+    skipped_.push_back(number);
+  clear(number);
+  end_call(number);
 }
 
 // Another member may still hold the one that is chosen: for a request that can be started no more, since the
@@ -177,7 +214,7 @@ int MeetingPoint::make_duplicate(MPI_Comm* duplicate) {
 }
 
 std::optional<coll::Heir> MeetingPoint::expect_duplicate() {
-  if (!joined_together_ || !joined() || !meeting_) return std::nullopt;
+  if (place_.size == 1 || !joined_together_ || !joined() || !meeting_) return std::nullopt;
   coll::Heir heir{hall->name(slot_), ++duplicates_};
   if (place_.rank == 0) hall->take(place_.size, heir);
   return heir;
@@ -226,6 +263,9 @@ void meet_on(MPI_Comm comm) {
 }
 
 void open_meetings(std::unique_ptr<coll::Hall> opened) {
+  // Those who have not left it yet do so still.
+  static auto& former = *new std::vector<std::unique_ptr<coll::Hall>>;
+  if (hall) former.push_back(std::move(hall));
   hall = std::move(opened);
   PMPI_Comm_create_keyval(inherit, forget, &keyval, nullptr);
 }
@@ -233,12 +273,11 @@ void open_meetings(std::unique_ptr<coll::Hall> opened) {
 void close_meetings() {
   recent = {};
   if (keyval == MPI_KEYVAL_INVALID) return;
-  for (MPI_Comm comm : {MPI_COMM_WORLD, MPI_COMM_SELF}) {
-    void* kept = nullptr;
-    int found = 0;
-    PMPI_Comm_get_attr(comm, keyval, &kept, &found);
-    if (found) PMPI_Comm_delete_attr(comm, keyval);
-  }
+  if (of_self) leave(std::move(of_self));
+  void* kept = nullptr;
+  int found = 0;
+  if (has_world()) PMPI_Comm_get_attr(MPI_COMM_WORLD, keyval, &kept, &found);
+  if (found) PMPI_Comm_delete_attr(MPI_COMM_WORLD, keyval);
   PMPI_Comm_free_keyval(&keyval);
 }
 

@@ -63,6 +63,8 @@ class MeetingPoint {
   bool known() const { return join_.load(std::memory_order_acquire) == Join::over; }
   // Do the collectives of this communicator meet? Known once joined.
   coll::Meeting* meeting() { return meeting_ ? &*meeting_ : nullptr; }
+  // A call that takes place nowhere, with the engine's lock: it has a number all the same.
+  void skip();
   // Of those that meet.
   coll::NcclMember& nccl() { return nccl_ ? *nccl_ : nccl_.emplace(*meeting_); }
   const std::vector<int>& node_ranks() const { return node_ranks_; }
@@ -83,7 +85,7 @@ class MeetingPoint {
   void clear(uint64_t number) { cleared_.report(number); }
 
   // The next duplicate, whose place the first member takes. None where a member may not know this one's place
-  // yet, which all members answer alike.
+  // yet, which all members answer alike, or where there is nobody to find it.
   std::optional<coll::Heir> expect_duplicate();
 
   // A duplicate of an intra-communicator for one persistent collective, whose starts may come in another
@@ -102,7 +104,7 @@ class MeetingPoint {
   // The communicator goes, an operation may still keep this.
   void free_communicators() {
     // Even if it never met: the place is given back when all have left.
-    if (heir_) joined();
+    if (heir_ && has_hall()) joined();
     for (const std::shared_ptr<MPI_Comm>& duplicate : lent_) PMPI_Comm_free(duplicate.get());
     lent_.clear();
     levels_.reset();
@@ -113,8 +115,10 @@ class MeetingPoint {
   bool has_uniform_kinds() const { return uniform_kinds_; }
 
  private:
+  static bool has_hall();
   bool may_meet() const;
   bool begin_joining();
+  void leave_word(uint64_t number);
   int make_duplicate(MPI_Comm* duplicate);
 
   MPI_Comm comm_;
@@ -135,6 +139,7 @@ class MeetingPoint {
   uint64_t called_ = 0;
   std::atomic<int> open_{0};
   InOrder cleared_, ended_;
+  std::vector<uint64_t> skipped_;  // of which the others get word when they are known
 };
 
 // Of this communicator; made if there is none yet.
@@ -154,7 +159,7 @@ class Duplicating {
 // After the host MPI made a communicator: collective over it. MPI_COMM_NULL is allowed.
 void meet_on(MPI_Comm comm);
 
-// In MPI_Init (with the hall of this node, if it has one) and MPI_Finalize.
+// `hall`: of this node, if it has one. Closed before it is opened again, which forgets all places.
 void open_meetings(std::unique_ptr<coll::Hall> hall);
 void close_meetings();
 // Communicators whose place this rank gave away and not all members have left.

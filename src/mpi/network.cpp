@@ -27,6 +27,8 @@ MPI_Comm comm = MPI_COMM_NULL;
 int own_rank = 0, ranks = 1;
 bool all_native = false;
 int highest_tag = 0, next_tag = 0;
+uint64_t largest_chunk_of_any = 0;
+auto& landing_of_all = *new HostBuffer;
 auto& tags_in_use = *new std::set<std::pair<int, int>>;  // (receiver, tag)
 using Peer = std::pair<Direction, int>;
 auto& last_progress = *new std::map<Peer, Time>;
@@ -47,11 +49,15 @@ void open() {
   PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   PMPI_Comm_rank(comm, &own_rank);
   PMPI_Comm_size(comm, &ranks);
-  int mine = options().network == "native", all = 0, any = 0;
-  real.Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm);
-  real.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, comm);
-  all_native = all != 0;
-  if (any && !all && own_rank == 0)
+  const bool mine = options().network == "native";
+  struct {
+    uint64_t native, staged, chunk;
+  } own = {mine, !mine, chunk_bytes()}, any = {};
+  real.Allreduce(&own, &any, 3, MPI_UINT64_T, MPI_MAX, comm);
+  all_native = !any.staged;
+  largest_chunk_of_any = any.chunk;
+  landing_of_all = HostBuffer(any.chunk);
+  if (any.native && any.staged && own_rank == 0)
     log_line(
         LogLevel::warn,
         "FAIRLEAD_NETWORK is native on some ranks only, so device messages between nodes are staged; set "
@@ -63,12 +69,16 @@ void open() {
 }
 
 void close() {
-  // What is still here was never received: nobody is left to do so.
+  kept_streams.clear();
+  if (comm != MPI_COMM_NULL) real.Comm_free(&comm);
+  ranks = 1;
+  all_native = false;
+  if (device::runtime()) device::release_pinned();
+}
+
+void forget_kept() {
   for (PlainMessage& message : kept_messages) real.Request_free(&message.request);
   kept_messages.clear();
-  kept_streams.clear();
-  real.Comm_free(&comm);
-  if (device::runtime()) device::release_pinned();
 }
 
 bool reaches(int world_rank) {
@@ -77,7 +87,7 @@ bool reaches(int world_rank) {
 }
 
 bool exists() {
-  return !engine().node() || engine().node()->size() < ranks;
+  return ranks > (engine().node() ? engine().node()->size() : 1);
 }
 
 bool native() {
@@ -86,6 +96,10 @@ bool native() {
 
 uint64_t chunk_bytes() {
   return std::min(options().network_chunk, largest_chunk);
+}
+
+p2p::DescriptorLimits descriptor_limits() {
+  return {engine().node() ? engine().node()->size() : 0, ranks, highest_tag, largest_chunk_of_any};
 }
 
 MPI_Comm communicator() {
@@ -147,6 +161,11 @@ bool keeps_messages_on(MPI_Comm on) {
                      [on](const PlainMessage& message) { return message.comm == on; });
 }
 
+bool keeps_messages() {
+  std::lock_guard lock(engine().mutex());
+  return !kept_messages.empty();
+}
+
 void advance() {
   size_t ended = std::erase_if(kept_streams, [](auto& stream) {
     stream->advance();
@@ -165,6 +184,10 @@ bool all_received() {
   return tags_in_use.empty();
 }
 
+unsigned char* nowhere() {
+  return landing_of_all.data();
+}
+
 void discard_unclaimed() {
   for (;;) {
     int found = 0;
@@ -173,8 +196,7 @@ void discard_unclaimed() {
     real.Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, &message, &status);
     if (!found) return;
     int bytes = static_cast<int>(byte_count(status));
-    HostBuffer nowhere(static_cast<size_t>(bytes));
-    real.Mrecv(nowhere.data(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+    real.Mrecv(nowhere(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
     log_line(LogLevel::debug, "%d bytes of a message from rank %d that nobody received are discarded", bytes,
              status.MPI_SOURCE);
   }

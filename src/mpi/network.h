@@ -14,6 +14,7 @@
 #include "datatype/move.h"
 #include "device/pinned_buffer.h"
 #include "mpi/host_mpi.h"
+#include "p2p/soundness.h"
 
 namespace fairlead::mpi {
 
@@ -26,6 +27,8 @@ using Time = std::chrono::steady_clock::time_point;
 // Collective over MPI_COMM_WORLD.
 void open();
 void close();
+// Of those that are over for the user (keep()), what is still here was never received.
+void forget_kept();
 
 // Is this rank of MPI_COMM_WORLD (-1: unknown) served by this transport? True of ranks outside the node.
 bool reaches(int world_rank);
@@ -34,6 +37,7 @@ bool exists();
 // Does the host MPI handle device memory itself (FAIRLEAD_NETWORK=native, on all ranks)? Then device pointers
 // of messages to and from the ranks this transport reaches are handed to it, and no descriptor is sent there.
 bool native();
+p2p::DescriptorLimits descriptor_limits();
 // Messages up to this size travel whole.
 uint64_t chunk_bytes();
 
@@ -78,12 +82,15 @@ class Turn {
 // The send is over for the user, its host messages are not.
 void keep(std::unique_ptr<NetworkSend> stream);
 void keep(HostBuffer bytes, MPI_Request message, MPI_Comm comm);
-// Is a message that was kept still on its way there?
+// Is a message that was kept still on its way there, or anywhere?
 bool keeps_messages_on(MPI_Comm comm);
+bool keeps_messages();
 void advance();
 
 // For MPI_Finalize. Have all chunks been received?
 bool all_received();
+// Where bytes that nobody wants may land, of a chunk of any rank.
+unsigned char* nowhere();
 // Receives and forgets chunks that nobody asked for: of messages that were truncated on the way, or never
 // received. Only once this rank receives nothing any more.
 void discard_unclaimed();

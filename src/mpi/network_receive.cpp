@@ -48,8 +48,17 @@ Error NetworkReceive::advance() {
 // False when there is no memory for it now.
 bool NetworkReceive::post_next() {
   size_t bytes = descriptor_.chunk_length(posted_);
-  network::Chunk& chunk = chunks_.emplace_back(lands_in_place() ? 0 : bytes);
-  void* landing = lands_in_place() ? place(posted_) : static_cast<void*>(chunk.buffer.data());
+  const bool own_buffer = !lands_in_place() && !lost_;
+  network::Chunk& chunk = chunks_.emplace_back(own_buffer ? bytes : 0);
+  void* landing = network::nowhere();
+  if (own_buffer)
+    landing = chunk.buffer.data();
+  else if (lands_in_place())
+    landing = place(posted_);
+  if (landing)
+    shortage_.end();
+  else if (shortage_.lasts() && posted_ == copied_)
+    lose("there is no host memory for its chunks");
   if (landing && real.Irecv(landing, static_cast<int>(bytes), MPI_BYTE, descriptor_.sender,
                             static_cast<int>(descriptor_.number), network::communicator(),
                             &chunk.message) == MPI_SUCCESS)

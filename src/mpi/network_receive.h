@@ -9,6 +9,7 @@
 
 #include <deque>
 
+#include "base/shortage.h"
 #include "device/runtime.h"
 #include "mpi/host_mpi.h"
 #include "mpi/network.h"
@@ -50,6 +51,7 @@ class NetworkReceive {
   std::deque<network::Chunk> chunks_;  // from copied_ to posted_
   bool unlimited_ = false;             // chunks on their way
   bool lost_ = false;
+  Shortage shortage_;
 };
 
 }  // namespace fairlead::mpi

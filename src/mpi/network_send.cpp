@@ -45,14 +45,18 @@ void NetworkSend::advance() {
 
 // False when there is no memory for it now.
 bool NetworkSend::start_next() {
-  network::Chunk& chunk = chunks_.emplace_back(descriptor_.chunk_length(started_));
-  if (!chunk.buffer.data()) {
+  const size_t bytes = failed_ ? 0 : descriptor_.chunk_length(started_);
+  network::Chunk& chunk = chunks_.emplace_back(bytes);
+  if (bytes && !chunk.buffer.data()) {
     chunks_.pop_back();
+    // Chunks on their way give memory back when they have been received.
+    if (shortage_.lasts() && (spills_ || started_ == sent_)) fail("there is no host memory", "for a chunk");
     return false;
   }
-  if (!failed_)
-    chunk.copy.start(device_, {chunk.buffer.data(), descriptor_.chunk_length(started_)}, 0, from_,
-                     started_ * descriptor_.chunk_bytes, descriptor_.chunk_length(started_));
+  shortage_.end();
+  if (bytes)
+    chunk.copy.start(device_, {chunk.buffer.data(), bytes}, 0, from_, started_ * descriptor_.chunk_bytes,
+                     bytes);
   return true;
 }
 
@@ -61,7 +65,7 @@ bool NetworkSend::post_next() {
   network::Chunk& chunk = chunks_[posted_ - sent_];
   Error copied = chunk.copy.poll();
   if (copied == Error::not_ready) return false;
-  if (copied != Error::none) fail("a device buffer cannot be read");
+  if (copied != Error::none) fail("a device buffer cannot be read", device::runtime()->error_text());
   // The receiver is expected from now on.
   if (posted_ == sent_) network::note_progress(network::Direction::sending, receiver_);
   // An empty chunk tells the receiver that the bytes will not come.
@@ -69,7 +73,7 @@ bool NetworkSend::post_next() {
   if (real.Issend(chunk.buffer.data(), bytes, MPI_BYTE, receiver_, static_cast<int>(descriptor_.number),
                   network::communicator(), &chunk.message) != MPI_SUCCESS) {
     chunk.message = MPI_REQUEST_NULL;
-    fail("the host MPI does not send");
+    fail("the host MPI does not send", "a chunk");
   }
   return true;
 }
@@ -77,14 +81,13 @@ bool NetworkSend::post_next() {
 bool NetworkSend::first_is_sent() {
   int sent = 0;
   if (real.Test(&chunks_.front().message, &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS) return sent != 0;
-  fail("the host MPI does not send");
+  fail("the host MPI does not send", "a chunk");
   return true;
 }
 
-void NetworkSend::fail(const char* what) {
+void NetworkSend::fail(const char* what, const char* why) {
   if (!failed_)
-    log_line(LogLevel::error, "a device message to rank %d is lost: %s (%s)", receiver_, what,
-             device::runtime()->error_text());
+    log_line(LogLevel::error, "a device message to rank %d is lost: %s (%s)", receiver_, what, why);
   failed_ = true;
 }
 
@@ -96,11 +99,11 @@ void NetworkSend::hurry(network::Time waiting_since) {
 }
 
 void NetworkSend::spill() {
-  unlimited_ = true;
+  unlimited_ = spills_ = true;
   while (posted_ < total_) {
     uint64_t posted_before = posted_;
     advance();
-    // Without memory the rest follows when this rank makes progress again.
+    // Without memory the caller asks again (settled()), until this gives up.
     if (posted_ == posted_before && posted_ == started_) return;
   }
 }

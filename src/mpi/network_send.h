@@ -13,6 +13,7 @@
 
 #include <deque>
 
+#include "base/shortage.h"
 #include "mpi/network.h"
 #include "p2p/descriptor.h"
 
@@ -32,6 +33,9 @@ class NetworkSend {
   // Copies the rest to host memory and posts it, so that the host MPI alone can move it.
   void spill();
 
+  // It must spill, and there is no memory now.
+  bool short_of_memory() const { return spills_ && shortage_.exists() && !failed_ && !read_out(); }
+
   // All bytes have left the user's buffer.
   bool read_out() const { return posted_ == total_; }
   // The receiver has all chunks.
@@ -43,7 +47,7 @@ class NetworkSend {
   bool start_next();
   bool post_next();
   bool first_is_sent();
-  void fail(const char* what);
+  void fail(const char* what, const char* why);
 
   p2p::Descriptor descriptor_;
   int receiver_, device_;
@@ -53,7 +57,9 @@ class NetworkSend {
   uint64_t started_ = 0, posted_ = 0, sent_ = 0;
   std::deque<network::Chunk> chunks_;  // from sent_ to started_
   bool unlimited_ = false;             // chunks on their way
+  bool spills_ = false;                // without waiting for its receiver
   bool failed_ = false;
+  Shortage shortage_;
 };
 
 }  // namespace fairlead::mpi

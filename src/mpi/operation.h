@@ -33,13 +33,6 @@
 
 namespace fairlead::mpi {
 
-// What a posted receive waits for. Of several with one key, the first posted is the first matched.
-struct MatchKey {
-  MPI_Comm comm;
-  int source, tag;
-  bool operator==(const MatchKey&) const = default;
-};
-
 // The same as a derived datatype, and made of it: the program may free its own while the message is on its
 // way. Making one of many blocks takes long, so that there is none where `layout` tells all.
 class KeptType {
@@ -70,6 +63,8 @@ class Operation {
   virtual void advance() = 0;
   // Set while nothing but a message of this key can bring the operation on.
   virtual const MatchKey* awaits() const { return nullptr; }
+  // It is complete, and advance() has nothing more to do.
+  virtual bool rests() const { return complete(); }
   // Before this rank stops polling: ends what it can alone and makes its peers independent of it.
   virtual void settle() = 0;
   // False while it may still need a call of the host MPI that only this rank can make: others, who have come
@@ -101,6 +96,10 @@ class Operation {
   bool active = true;  // persistent: started and not completed
   MPI_Request handle = MPI_REQUEST_NULL;
 
+  // Of the engine.
+  Scheduled<Operation> scheduled;
+  bool adopted = false;
+
  protected:
   static constexpr std::chrono::steady_clock::time_point never{};
   int raise(int code);
@@ -130,6 +129,9 @@ class Send : public Operation {
   int start() override;
   void advance() override;
   void settle() override;
+  bool settled() const override;
+  // The receiver of a buffered send may still need an answer.
+  bool rests() const override { return complete() && !offer_ && !stream_; }
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   std::unique_ptr<p2p::SendOffer> take_unfinished_offer() override;
@@ -199,6 +201,8 @@ class Receive : public Operation {
     return into_device() ? MPI_REQUEST_NULL : message_;
   }
   bool into_device() const { return device_ >= 0; }
+  int source() const { return key_.source; }
+  int tag() const { return key_.tag; }
 
  private:
   // Where the host message goes.
@@ -262,8 +266,8 @@ inline int room_of(MPI_Count count, MPI_Datatype datatype) {
 inline bool has_room_for_descriptor(int room) {
   return room >= static_cast<int>(p2p::descriptor_bytes);
 }
-// So is it where a descriptor might end inside a basic element, as of structs of a char and a double: a receive
-// may not see such a message (MPICH 4.0 takes it for a truncated one).
+// So is it where a descriptor might end inside a basic element, as of structs of a char and a double: a
+// receive may not see such a message (MPICH 4.0 takes it for a truncated one).
 bool descriptors_end_with_elements_of(MPI_Datatype datatype);
 
 // A place for messages of up to a descriptor's length, this thread's own.

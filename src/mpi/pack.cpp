@@ -5,11 +5,11 @@
 // between images of the buffers in host memory.
 
 #include <algorithm>
-#include <climits>
 
 #include "base/options.h"
 #include "datatype/move.h"
 #include "device/small_copy.h"
+#include "mpi/communicator.h"
 #include "mpi/error_handler.h"
 #include "mpi/front.h"
 #include "mpi/record.h"
@@ -104,27 +104,45 @@ bool unpack_now(const Elements& elements, const char* packed, int packed_on) {
          elements.unpack(between.data());
 }
 
+// No device memory, or arguments that the host MPI refuses, whatever the memory.
+template <class Count, class Size>
+bool is_for_host(const void* elements, Count count, MPI_Datatype datatype, const void* packed,
+                 const Size* position, MPI_Comm comm = MPI_COMM_SELF) {
+  return !watching() || comm == MPI_COMM_NULL || is_invalid(elements, count, datatype) || !position ||
+         (!is_device(elements, datatype) && !is_device(packed)) || is_refused(count, datatype);
+}
+
 int raise(MPI_Comm comm, int code, const Elements& elements) {
   return raise_error(comm, code, "packing or unpacking of " + elements.in_words());
 }
 
 // What must hold of both buffers before anything is moved.
-int check(const Elements& elements, const void* packed, MPI_Count room, MPI_Comm comm) {
+template <class Size>
+int check(const Elements& elements, const void* packed, Size size, Size position, MPI_Comm comm) {
+  if (!packed || size < 0 || position < 0) return raise(comm, MPI_ERR_ARG, elements);
   if (!options().gpu_support) return refuse_device_memory(comm);
-  if (static_cast<MPI_Count>(elements.bytes()) > room) return raise(comm, MPI_ERR_TRUNCATE, elements);
   int packed_on = device::device_at(packed);
   check_streams(std::max(elements.device(), packed_on), BufferUse::sent);
   return MPI_SUCCESS;
+}
+
+// The same, of a form of as many bytes as the elements have.
+template <class Size>
+int check_room(const Elements& elements, const void* packed, Size size, Size position, MPI_Comm comm) {
+  if (int result = check(elements, packed, size, position, comm); result != MPI_SUCCESS) return result;
+  return static_cast<MPI_Count>(elements.bytes()) > size - position ? raise(comm, MPI_ERR_TRUNCATE, elements)
+                                                                    : MPI_SUCCESS;
 }
 
 template <auto host, class Count>
 int pack(const void* inbuf, Count incount, MPI_Datatype datatype, void* outbuf, Count outsize,
          Count* position, MPI_Comm comm) {
   CallRecord record(function_of<host>);
-  if (!watching() || (!is_device(inbuf, datatype) && !is_device(outbuf)))
+  if (is_for_host(inbuf, incount, datatype, outbuf, position, comm))
     return (real.*host)(inbuf, incount, datatype, outbuf, outsize, position, comm);
   Elements elements(inbuf, incount, datatype);
-  if (int result = check(elements, outbuf, outsize - *position, comm); result != MPI_SUCCESS) return result;
+  if (int result = check_room(elements, outbuf, outsize, *position, comm); result != MPI_SUCCESS)
+    return result;
   if (!pack_now(elements, static_cast<char*>(outbuf) + *position, device::device_at(outbuf)))
     return raise(comm, MPI_ERR_OTHER, elements);
   *position += static_cast<Count>(elements.bytes());
@@ -135,10 +153,10 @@ template <auto host, class Count>
 int unpack(const void* inbuf, Count insize, Count* position, void* outbuf, Count outcount,
            MPI_Datatype datatype, MPI_Comm comm) {
   CallRecord record(function_of<host>);
-  if (!watching() || (!is_device(inbuf) && !is_device(outbuf, datatype)))
+  if (is_for_host(outbuf, outcount, datatype, inbuf, position, comm))
     return (real.*host)(inbuf, insize, position, outbuf, outcount, datatype, comm);
   Elements elements(outbuf, outcount, datatype);
-  if (int result = check(elements, inbuf, insize - *position, comm); result != MPI_SUCCESS) return result;
+  if (int result = check_room(elements, inbuf, insize, *position, comm); result != MPI_SUCCESS) return result;
   if (!unpack_now(elements, static_cast<const char*>(inbuf) + *position, device::device_at(inbuf)))
     return raise(comm, MPI_ERR_OTHER, elements);
   *position += static_cast<Count>(elements.bytes());
@@ -181,42 +199,46 @@ template <auto host, class Count, class Extent>
 int pack_external(const char* form, const void* inbuf, Count incount, MPI_Datatype datatype, void* outbuf,
                   Extent outsize, Extent* position) {
   CallRecord record(function_of<host>);
-  if (!watching() || (!is_device(inbuf, datatype) && !is_device(outbuf)))
+  if (is_for_host(inbuf, incount, datatype, outbuf, position))
     return (real.*host)(form, inbuf, incount, datatype, outbuf, outsize, position);
   Elements elements(inbuf, incount, datatype);
-  if (int result = check(elements, outbuf, LLONG_MAX, MPI_COMM_SELF); result != MPI_SUCCESS) return result;
+  if (int result = check(elements, outbuf, outsize, *position, comm_self()); result != MPI_SUCCESS)
+    return result;
   HostElements image(elements, incount, datatype, true);
   int packed_on = device::device_at(outbuf);
   HostBuffer packed(static_cast<size_t>(std::max<Extent>(outsize, 1)));
-  if (!image.valid() || !packed.data()) return raise(MPI_COMM_SELF, MPI_ERR_OTHER, elements);
+  if (!image.valid() || !packed.data()) return raise(comm_self(), MPI_ERR_OTHER, elements);
   Extent from = *position;
   char* to = packed_on < 0 ? static_cast<char*>(outbuf) : reinterpret_cast<char*>(packed.data());
-  int result = (real.*host)(form, image.address(), incount, datatype, to, outsize, position);
+  const PackArgument filled(image.address(), datatype);
+  int result = (real.*host)(form, filled.address(), incount, filled.datatype(), to, outsize, position);
   if (result != MPI_SUCCESS || packed_on < 0) return result;
   bool written =
       into(static_cast<char*>(outbuf) + from, packed_on, to + from, static_cast<size_t>(*position - from));
-  return written ? MPI_SUCCESS : raise(MPI_COMM_SELF, MPI_ERR_OTHER, elements);
+  return written ? MPI_SUCCESS : raise(comm_self(), MPI_ERR_OTHER, elements);
 }
 
 template <auto host, class Count, class Extent>
 int unpack_external(const char* form, const void* inbuf, Extent insize, Extent* position, void* outbuf,
                     Count outcount, MPI_Datatype datatype) {
   CallRecord record(function_of<host>);
-  if (!watching() || (!is_device(inbuf) && !is_device(outbuf, datatype)))
+  if (is_for_host(outbuf, outcount, datatype, inbuf, position))
     return (real.*host)(form, inbuf, insize, position, outbuf, outcount, datatype);
   Elements elements(outbuf, outcount, datatype);
-  if (int result = check(elements, inbuf, LLONG_MAX, MPI_COMM_SELF); result != MPI_SUCCESS) return result;
+  if (int result = check(elements, inbuf, insize, *position, comm_self()); result != MPI_SUCCESS)
+    return result;
   int packed_on = device::device_at(inbuf);
   HostBuffer packed(static_cast<size_t>(std::max<Extent>(insize, 1)));
   HostElements image(elements, outcount, datatype, false);
   bool read = packed.data() && image.valid() &&
               (packed_on < 0 || device::copy_to_host(packed_on, packed.data(), inbuf,
                                                      static_cast<size_t>(insize)) == Error::none);
-  if (!read) return raise(MPI_COMM_SELF, MPI_ERR_OTHER, elements);
+  if (!read) return raise(comm_self(), MPI_ERR_OTHER, elements);
   const void* from = packed_on < 0 ? inbuf : packed.data();
-  int result = (real.*host)(form, from, insize, position, image.address(), outcount, datatype);
+  const PackArgument to(image.address(), datatype);
+  int result = (real.*host)(form, from, insize, position, to.address(), outcount, to.datatype());
   if (result != MPI_SUCCESS) return result;
-  return image.write_back() ? MPI_SUCCESS : raise(MPI_COMM_SELF, MPI_ERR_OTHER, elements);
+  return image.write_back() ? MPI_SUCCESS : raise(comm_self(), MPI_ERR_OTHER, elements);
 }
 
 }  // namespace
@@ -225,25 +247,23 @@ int unpack_external(const char* form, const void* inbuf, Extent insize, Extent* 
 using namespace fairlead::mpi;
 
 #define FAIRLEAD_PACK(suffix, Count, Extent)                                                                 \
-  extern "C" FAIRLEAD_EXPORT int MPI_Pack##suffix(const void* inbuf, Count incount, MPI_Datatype datatype,   \
-                                                  void* outbuf, Count outsize, Count* position,              \
-                                                  MPI_Comm comm) {                                           \
+  FAIRLEAD_MPI(Pack##suffix, (const void* inbuf, Count incount, MPI_Datatype datatype, void* outbuf,         \
+                              Count outsize, Count* position, MPI_Comm comm)) {                              \
     return pack<&Real::Pack##suffix>(inbuf, incount, datatype, outbuf, outsize, position, comm);             \
   }                                                                                                          \
-  extern "C" FAIRLEAD_EXPORT int MPI_Unpack##suffix(const void* inbuf, Count insize, Count* position,        \
-                                                    void* outbuf, Count outcount, MPI_Datatype datatype,     \
-                                                    MPI_Comm comm) {                                         \
+  FAIRLEAD_MPI(Unpack##suffix, (const void* inbuf, Count insize, Count* position, void* outbuf,              \
+                                Count outcount, MPI_Datatype datatype, MPI_Comm comm)) {                     \
     return unpack<&Real::Unpack##suffix>(inbuf, insize, position, outbuf, outcount, datatype, comm);         \
   }                                                                                                          \
-  extern "C" FAIRLEAD_EXPORT int MPI_Pack_external##suffix(const char datarep[], const void* inbuf,          \
-                                                           Count incount, MPI_Datatype datatype,             \
-                                                           void* outbuf, Extent outsize, Extent* position) { \
+  FAIRLEAD_MPI(Pack_external##suffix,                                                                        \
+               (const char datarep[], const void* inbuf, Count incount, MPI_Datatype datatype, void* outbuf, \
+                Extent outsize, Extent* position)) {                                                         \
     return pack_external<&Real::Pack_external##suffix>(datarep, inbuf, incount, datatype, outbuf, outsize,   \
                                                        position);                                            \
   }                                                                                                          \
-  extern "C" FAIRLEAD_EXPORT int MPI_Unpack_external##suffix(const char datarep[], const void* inbuf,        \
-                                                             Extent insize, Extent* position, void* outbuf,  \
-                                                             Count outcount, MPI_Datatype datatype) {        \
+  FAIRLEAD_MPI(Unpack_external##suffix,                                                                      \
+               (const char datarep[], const void* inbuf, Extent insize, Extent* position, void* outbuf,      \
+                Count outcount, MPI_Datatype datatype)) {                                                    \
     return unpack_external<&Real::Unpack_external##suffix>(datarep, inbuf, insize, position, outbuf,         \
                                                            outcount, datatype);                              \
   }

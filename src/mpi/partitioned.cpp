@@ -7,8 +7,10 @@
 //
 // Pready and Parrived may be called from several threads at once, and take no lock while they copy.
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <vector>
 
 #include "base/log.h"
@@ -64,6 +66,7 @@ class Partitioned : public Operation {
     begin();
     record_.went(way_, static_cast<uint64_t>(layout_.bytes * partitions_));
     landed_ = false;
+    came_ = -1;
     host_error_ = error_ = MPI_SUCCESS;
     device_ = device::device_at(telling_byte(buffer_.address, layout_));
     return real.Start(&request_);
@@ -76,22 +79,24 @@ class Partitioned : public Operation {
   }
   int finish(MPI_Status* status) override {
     record_.end();
-    MPI_Request request = request_;  // it is persistent
-    int result = real.Wait(&request, MPI_STATUS_IGNORE);
-    if (result == MPI_SUCCESS) result = host_error_;
     describe(status);
-    if (result != MPI_SUCCESS) return result;
+    if (host_error_ != MPI_SUCCESS) return host_error_;
     return error_ == MPI_SUCCESS ? MPI_SUCCESS : raise(error_);
   }
 
  protected:
-  // The host MPI has sent or received all of it. It is asked until it says so, and not again: asking may make
-  // its request inactive (MPICH 5).
+  // The host MPI has sent or received all of it. It is asked until it says so, which makes its request
+  // inactive. MPICH 4.0 tells the length of a message to those who complete the request only.
   bool landed() {
     if (landed_) return true;
+    std::lock_guard lock(asking_);
+    MPI_Request request = request_;  // it is persistent
     int done = 0;
-    int result = PMPI_Request_get_status(request_, &done, MPI_STATUS_IGNORE);
+    MPI_Status host;
+    host.MPI_SOURCE = MPI_UNDEFINED;
+    const int result = real.Test(&request, &done, &host);
     if (!done && result == MPI_SUCCESS) return false;
+    if (host.MPI_SOURCE == peer_) came_ = byte_count(host);
     host_error_ = result;
     landed_ = true;
     return true;
@@ -111,7 +116,9 @@ class Partitioned : public Operation {
   int device_ = -1;
   HostBuffer host_;  // the partitions without gaps
   MPI_Request request_ = MPI_REQUEST_NULL;
+  std::mutex asking_;  // the host MPI about the request
   std::atomic<bool> landed_{false};
+  MPI_Count came_ = -1;  // bytes of a received message, where the host MPI has told
   int host_error_ = MPI_SUCCESS;
   int error_ = MPI_SUCCESS;
 };
@@ -192,14 +199,13 @@ class PartitionedReceive : public Partitioned {
     complete_.store(true, std::memory_order_release);
   }
 
-  // There are no wildcards, and both ends have the same length. (The host's own status says less: MPICH 4.0
-  // does not write it.)
+  // There are no wildcards. Both ends have the same length, or the host MPI says what came.
   void describe(MPI_Status* status) override {
     set_empty(status);
     status->MPI_SOURCE = peer_;
     if (peer_ == MPI_PROC_NULL) return;
     status->MPI_TAG = tag_;
-    set_byte_count(status, layout_.bytes * partitions_);
+    set_byte_count(status, came_ >= 0 ? came_ : layout_.bytes * partitions_);
   }
 
   int arrived(int partition, int* flag) {
@@ -208,9 +214,7 @@ class PartitionedReceive : public Partitioned {
     if (!active || complete()) return MPI_SUCCESS;
     std::atomic<Place>& place = places_[static_cast<size_t>(partition)];
     if (place.load(std::memory_order_acquire) == Place::in_device) return MPI_SUCCESS;
-    if (!landed_)
-      if (int result = real.Parrived(request_, partition, flag); result != MPI_SUCCESS || !*flag)
-        return result;
+    if (int result = ask_host(partition, flag); result != MPI_SUCCESS || !*flag) return result;
     Place expected = Place::in_host;
     if (place.compare_exchange_strong(expected, Place::moving)) {
       // What cannot be copied now is tried once more, and reported, when the receive completes.
@@ -224,16 +228,30 @@ class PartitionedReceive : public Partitioned {
  private:
   enum class Place : uint8_t { in_host, moving, in_device };
 
+  // As long as its request is active.
+  int ask_host(int partition, int* flag) {
+    std::lock_guard lock(asking_);
+    return landed_ ? MPI_SUCCESS : real.Parrived(request_, partition, flag);
+  }
+
+  // Bytes of the message in these partitions: behind a shorter one the buffer stays as it is.
+  size_t bytes_in(int first, int partitions) const {
+    const MPI_Count room = layout_.bytes * partitions;
+    if (!landed_ || came_ < 0) return static_cast<size_t>(room);
+    return static_cast<size_t>(std::clamp(came_ - layout_.bytes * first, MPI_Count{0}, room));
+  }
+
   bool copy_in(int first, int partitions) {
-    size_t bytes = static_cast<size_t>(layout_.bytes) * static_cast<size_t>(partitions);
+    const size_t bytes = bytes_in(first, partitions);
     if (bytes == 0) return true;
     count(Traffic::plain_received, bytes);
     if (layout_.contiguous)
       return device::copy_now(device_, in_device(first), in_host(first), bytes) == Error::none;
     for (int partition = first; partition < first + partitions; ++partition)
-      if (!unpack_to_device(in_host(partition), layout_.bytes, in_device(partition), buffer_.count,
-                            buffer_.datatype, layout_, device_))
-        return false;
+      if (const size_t some = bytes_in(partition, 1); some > 0)
+        if (!unpack_to_device(in_host(partition), static_cast<MPI_Count>(some), in_device(partition),
+                              buffer_.count, buffer_.datatype, layout_, device_))
+          return false;
     return true;
   }
 
@@ -254,7 +272,7 @@ class PartitionedReceive : public Partitioned {
   bool start_next_copy() {
     if (!claim_run()) return false;
     copying_ = true;
-    size_t bytes = static_cast<size_t>(layout_.bytes) * static_cast<size_t>(end_ - first_);
+    const size_t bytes = bytes_in(first_, end_ - first_);
     if (!layout_.contiguous || bytes == 0) {
       end_copy(copy_in(first_, end_ - first_) ? Error::none : Error::failed);
       return true;
@@ -286,7 +304,8 @@ class PartitionedReceive : public Partitioned {
 template <class Type>
 std::unique_ptr<Type> make(void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int peer,
                            int tag, MPI_Comm comm) {
-  if (!watching() || partitions <= 0 || is_invalid(count, datatype) || !is_device(buf, datatype))
+  if (!watching() || partitions <= 0 || is_invalid(buf, count, datatype) || !is_device(buf, datatype) ||
+      is_refused(count, datatype))
     return nullptr;
   return std::make_unique<Type>(UserBuffer{buf, count, datatype}, partitions, peer, tag, comm);
 }
@@ -321,9 +340,8 @@ int mark_ready(MPI_Request request, int partitions, CopyOut copy_out, TellHost t
 
 using namespace fairlead::mpi;
 
-extern "C" FAIRLEAD_EXPORT int MPI_Psend_init(const void* buf, int partitions, MPI_Count count,
-                                              MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
-                                              MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Psend_init, (const void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest,
+                          int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Psend_init);
   auto init = [&](const void* host, MPI_Count host_count, MPI_Datatype host_type, MPI_Request* into) {
     return real.Psend_init(host, partitions, host_count, host_type, dest, tag, comm, info, into);
@@ -334,9 +352,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Psend_init(const void* buf, int partitions, M
                    : init(buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Precv_init(void* buf, int partitions, MPI_Count count,
-                                              MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
-                                              MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Precv_init, (void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source,
+                          int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Precv_init);
   auto init = [&](void* host, MPI_Count host_count, MPI_Datatype host_type, MPI_Request* into) {
     return real.Precv_init(host, partitions, host_count, host_type, source, tag, comm, info, into);
@@ -346,25 +363,21 @@ extern "C" FAIRLEAD_EXPORT int MPI_Precv_init(void* buf, int partitions, MPI_Cou
                    : init(buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Pready(int partition, MPI_Request request) {
+FAIRLEAD_MPI(Pready, (int partition, MPI_Request request)) {
   CallRecord record(Function::Pready);
   return mark_ready(
       request, 1, [&](PartitionedSend& operation) { return operation.copy_out(partition, partition); },
       [&] { return real.Pready(partition, request); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Pready_range(int low, int high, MPI_Request request) {
+FAIRLEAD_MPI(Pready_range, (int low, int high, MPI_Request request)) {
   CallRecord record(Function::Pready_range);
   return mark_ready(
       request, high - low + 1, [&](PartitionedSend& operation) { return operation.copy_out(low, high); },
       [&] { return real.Pready_range(low, high, request); });
 }
 
-// MPI_Pready_list. Whether the list is const depends on the header, so the function has another name in C++.
-extern "C" FAIRLEAD_EXPORT int fairlead_pready_list(int length, const int partitions[],
-                                                    MPI_Request request) __asm__("MPI_Pready_list");
-
-int fairlead_pready_list(int length, const int partitions[], MPI_Request request) {
+FAIRLEAD_MPI(Pready_list, (int length, const int partitions[], MPI_Request request)) {
   CallRecord record(Function::Pready_list);
   auto copy_out = [&](PartitionedSend& operation) {
     int result = MPI_SUCCESS;
@@ -375,7 +388,7 @@ int fairlead_pready_list(int length, const int partitions[], MPI_Request request
   return mark_ready(request, length, copy_out, [&] { return real.Pready_list(length, partitions, request); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Parrived(MPI_Request request, int partition, int* flag) {
+FAIRLEAD_MPI(Parrived, (MPI_Request request, int partition, int* flag)) {
   CallRecord record(Function::Parrived);
   if (watching() && engine().busy()) engine().progress();
   if (auto* operation = find<PartitionedReceive>(request)) return operation->arrived(partition, flag);

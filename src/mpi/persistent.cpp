@@ -15,8 +15,10 @@ template <auto slot, SendMode mode, class Count>
 int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
               MPI_Request* request) {
   CallRecord record(function_of<slot>);
-  if (!watching() || is_invalid(count, datatype) || !is_device(buf, datatype))
+  if (!watching() || is_invalid(buf, count, datatype) || !is_device(buf, datatype))
     return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
+  // Of the modes Open MPI 4 checks the types of the standard one only.
+  if (is_refused(count, datatype)) return real.Send_init(buf, 1, datatype, dest, tag, comm, request);
   MPI_Request token;
   int result = real.Send_init(nullptr, 0, MPI_BYTE, dest, tag, comm, &token);
   if (result != MPI_SUCCESS) return result;
@@ -35,7 +37,7 @@ int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag
               MPI_Request* request) {
   CallRecord record(function_of<slot>);
   auto host = [&] { return (real.*slot)(buf, count, datatype, source, tag, comm, request); };
-  if (!watching() || is_invalid(count, datatype)) return host();
+  if (!watching() || is_invalid(buf, count, datatype) || is_refused(count, datatype)) return host();
   bool device = is_device(buf, datatype);
   if (source == MPI_PROC_NULL)
     return device ? real.Recv_init(nullptr, 0, MPI_BYTE, source, tag, comm, request) : host();
@@ -57,6 +59,9 @@ int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag
 int start(MPI_Request* request) {
   Operation* operation = engine().find(*request);
   if (!operation) return real.Start(request);
+  // Only inactive ones of persistent calls can be started: the host MPI says so of a request that is none.
+  MPI_Request none = MPI_REQUEST_NULL;
+  if (!operation->persistent || operation->active) return real.Start(&none);
   int result = operation->start();
   if (result == MPI_SUCCESS)
     engine().add(operation);
@@ -70,14 +75,14 @@ int start(MPI_Request* request) {
 
 using namespace fairlead::mpi;
 
-#define FAIRLEAD_SEND_INIT(Name, mode)                                                                    \
-  extern "C" FAIRLEAD_EXPORT int MPI_##Name(const void* buf, int count, MPI_Datatype datatype, int dest,  \
-                                            int tag, MPI_Comm comm, MPI_Request* request) {               \
-    return send_init<&Real::Name, mode>(buf, count, datatype, dest, tag, comm, request);                  \
-  }                                                                                                       \
-  extern "C" FAIRLEAD_EXPORT int MPI_##Name##_c(const void* buf, MPI_Count count, MPI_Datatype datatype,  \
-                                                int dest, int tag, MPI_Comm comm, MPI_Request* request) { \
-    return send_init<&Real::Name##_c, mode>(buf, count, datatype, dest, tag, comm, request);              \
+#define FAIRLEAD_SEND_INIT(Name, mode)                                                                     \
+  FAIRLEAD_MPI(Name, (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, \
+                      MPI_Request* request)) {                                                             \
+    return send_init<&Real::Name, mode>(buf, count, datatype, dest, tag, comm, request);                   \
+  }                                                                                                        \
+  FAIRLEAD_MPI(Name##_c, (const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,      \
+                          MPI_Comm comm, MPI_Request* request)) {                                          \
+    return send_init<&Real::Name##_c, mode>(buf, count, datatype, dest, tag, comm, request);               \
   }
 
 FAIRLEAD_SEND_INIT(Send_init, SendMode::standard)
@@ -85,25 +90,25 @@ FAIRLEAD_SEND_INIT(Ssend_init, SendMode::synchronous)
 FAIRLEAD_SEND_INIT(Rsend_init, SendMode::ready)
 FAIRLEAD_SEND_INIT(Bsend_init, SendMode::buffered)
 
-extern "C" FAIRLEAD_EXPORT int MPI_Recv_init(void* buf, int count, MPI_Datatype datatype, int source, int tag,
-                                             MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Recv_init, (void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                         MPI_Request* request)) {
   return recv_init<&Real::Recv_init>(buf, count, datatype, source, tag, comm, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Recv_init_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source,
-                                               int tag, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Recv_init_c, (void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+                           MPI_Comm comm, MPI_Request* request)) {
   return recv_init<&Real::Recv_init_c>(buf, count, datatype, source, tag, comm, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Start(MPI_Request* request) {
+FAIRLEAD_MPI(Start, (MPI_Request * request)) {
   CallRecord record(Function::Start);
-  return watching() && engine().busy() ? start(request) : real.Start(request);
+  return watching() && engine().busy() && request ? start(request) : real.Start(request);
 }
 
 // One by one, so that messages are posted in the order of the array (M1).
-extern "C" FAIRLEAD_EXPORT int MPI_Startall(int count, MPI_Request requests[]) {
+FAIRLEAD_MPI(Startall, (int count, MPI_Request requests[])) {
   CallRecord record(Function::Startall);
-  if (!watching() || !engine().busy()) return real.Startall(count, requests);
+  if (!watching() || !engine().busy() || count < 0 || !requests) return real.Startall(count, requests);
   for (int i = 0; i < count; ++i)
     if (int result = start(&requests[i]); result != MPI_SUCCESS) return result;
   return MPI_SUCCESS;

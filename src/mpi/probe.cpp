@@ -66,27 +66,26 @@ int poll(Try try_once) {
 
 using namespace fairlead::mpi;
 
-extern "C" FAIRLEAD_EXPORT int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status* status) {
+FAIRLEAD_MPI(Probe, (int source, int tag, MPI_Comm comm, MPI_Status* status)) {
   CallRecord record(Function::Probe);
   if (!watching()) return real.Probe(source, tag, comm, status);
   return poll([&](int* found) { return iprobe(source, tag, comm, found, status); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
+FAIRLEAD_MPI(Iprobe, (int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status)) {
   CallRecord record(Function::Iprobe);
   if (!watching()) return real.Iprobe(source, tag, comm, flag, status);
   return iprobe(source, tag, comm, flag, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message* message,
-                                          MPI_Status* status) {
+FAIRLEAD_MPI(Mprobe, (int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status)) {
   CallRecord record(Function::Mprobe);
   if (!watching()) return real.Mprobe(source, tag, comm, message, status);
   return poll([&](int* found) { return improbe(source, tag, comm, found, message, status); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Improbe(int source, int tag, MPI_Comm comm, int* flag,
-                                           MPI_Message* message, MPI_Status* status) {
+FAIRLEAD_MPI(Improbe,
+             (int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status)) {
   CallRecord record(Function::Improbe);
   if (!watching()) return real.Improbe(source, tag, comm, flag, message, status);
   return improbe(source, tag, comm, flag, message, status);

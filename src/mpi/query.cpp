@@ -49,12 +49,13 @@ std::string json_of_options() {
 
 std::string info() {
   device::Runtime* runtime = options().enabled ? device::runtime() : nullptr;
+  const std::string devices = json_of_devices(runtime);  // only then the driver tells its version
   std::string text = "{\"version\": \"" FAIRLEAD_VERSION "\", \"abi\": " + json_string(own_abi);
   text += ", \"mpi\": " + json_string(host_version());
   text += ", \"provider\": " + json_string(runtime ? runtime->name() : "none");
   append(&text, ", \"driver\": %d, \"active\": %s", runtime ? runtime->version() : 0,
          watching() ? "true" : "false");
-  text += ", \"devices\": [" + json_of_devices(runtime) + "], \"options\": [" + json_of_options() + "]}\n";
+  text += ", \"devices\": [" + devices + "], \"options\": [" + json_of_options() + "]}\n";
   return text;
 }
 

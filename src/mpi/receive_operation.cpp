@@ -14,6 +14,7 @@
 #include "mpi/request.h"
 #include "mpi/stash.h"
 #include "mpi/stream_check.h"
+#include "p2p/soundness.h"
 
 namespace fairlead::mpi {
 
@@ -21,9 +22,6 @@ using device::Error;
 
 namespace {
 
-// Open MPI writes the whole of a message that is longer than its receive (seen with 4.1.4 and 5.0.11 between
-// processes of a node): what lies behind a landing place must be nobody's.
-constexpr size_t landing_reserve = size_t{64} << 20;
 constexpr MPI_Count descriptor_length = p2p::descriptor_bytes;
 
 // While it lives, the host MPI returns errors of this communicator's requests instead of raising them. (MPICH
@@ -32,7 +30,8 @@ constexpr MPI_Count descriptor_length = p2p::descriptor_bytes;
 // any other may be freed already.
 class QuietErrors {
  public:
-  explicit QuietErrors(MPI_Comm comm) : lock_(mutex()), comms_{comm, MPI_COMM_WORLD} {
+  explicit QuietErrors(MPI_Comm comm)
+      : lock_(mutex()), comms_{comm, has_world() ? MPI_COMM_WORLD : comm_self()} {
     for (int i = 0; i < 2; ++i) {
       PMPI_Comm_get_errhandler(comms_[i], &handlers_[i]);
       PMPI_Comm_set_errhandler(comms_[i], MPI_ERRORS_RETURN);
@@ -127,7 +126,8 @@ bool Receive::lands_in_bounce() const {
 int Receive::choose_landing(Landing* landing) {
   *landing = {buffer_.address, buffer_.count, buffer_.datatype};
   if (!lands_in_bounce()) return MPI_SUCCESS;
-  bounce_ = HostBuffer(static_cast<size_t>(std::max(layout_.bytes, descriptor_length)), landing_reserve);
+  bounce_ =
+      HostBuffer(static_cast<size_t>(std::max(layout_.bytes, descriptor_length)), HostBuffer::For::receive);
   if (!bounce_.data()) {
     log_line(LogLevel::error, "no host memory to receive %lld bytes", static_cast<long long>(layout_.bytes));
     return raise(MPI_ERR_OTHER);
@@ -227,6 +227,12 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
     return bytes ? deliver(bytes, length) : over();
 
   p2p::Descriptor descriptor = p2p::read_descriptor(start);
+  if (!p2p::is_sound(descriptor, network::descriptor_limits())) {
+    log_line(LogLevel::error, "a device message from %d with tag %d is lost: its descriptor is damaged",
+             key_.source, key_.tag);
+    error_ = MPI_ERR_OTHER;
+    return over();
+  }
   bool stream = descriptor.kind == p2p::DescriptorKind::stream;
   log_line(LogLevel::trace, "receive from %d with tag %d takes %lld bytes by %s %u of rank %d", key_.source,
            key_.tag, static_cast<long long>(descriptor.bytes), stream ? "stream" : "offer", descriptor.number,
@@ -237,6 +243,9 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   datatype::View to = apart_ ? datatype::View(packed_.data(), static_cast<uint64_t>(layout_.bytes)) : *view_;
   // Without memory nothing can be taken, but the sender completes.
   error_ = to.address() || layout_.bytes == 0 ? MPI_SUCCESS : MPI_ERR_OTHER;
+  if (error_ != MPI_SUCCESS)
+    log_line(LogLevel::error, "there is no host memory to receive %lld bytes",
+             static_cast<long long>(layout_.bytes));
   descriptor_came_ = true;
   arrow_ = descriptor.arrow;
   override_bytes_ = static_cast<MPI_Count>(descriptor.bytes);
@@ -418,7 +427,7 @@ bool descriptors_end_with_elements_of(MPI_Datatype datatype) {
 }
 
 unsigned char* short_landing() {
-  static thread_local HostBuffer landing(p2p::descriptor_bytes, landing_reserve);
+  static thread_local HostBuffer landing(p2p::descriptor_bytes, HostBuffer::For::receive);
   return landing.data();
 }
 
@@ -438,8 +447,9 @@ int complete_short_receive(const UserBuffer& buffer, int room, MPI_Comm comm, MP
     std::memcpy(buffer.address, landed, static_cast<size_t>(length));
     return MPI_SUCCESS;
   }
-  return unpack_host(landed, length, buffer.address, buffer.count, buffer.datatype) ? MPI_SUCCESS
-                                                                                    : MPI_ERR_OTHER;
+  const Layout layout = layout_of(buffer.count, buffer.datatype);
+  return unpack_host(landed, length, buffer.address, buffer.count, buffer.datatype, layout) ? MPI_SUCCESS
+                                                                                            : MPI_ERR_OTHER;
 }
 
 int complete_host_receive(const UserBuffer& buffer, const FirstBytes& before, MPI_Comm comm,

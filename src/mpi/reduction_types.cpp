@@ -238,4 +238,8 @@ bool is_allowed(MPI_Op op, MPI_Datatype datatype) {
   return false;
 }
 
+bool can_be_swapped(MPI_Datatype datatype) {
+  return is_allowed(MPI_BAND, datatype) || is_allowed(MPI_LAND, datatype);
+}
+
 }  // namespace fairlead::mpi

@@ -16,4 +16,8 @@ bool kernel_for(MPI_Op op, MPI_Datatype datatype, kernels::ReduceOp* kernel_op, 
 // May this operation, a predefined one, be applied to this predefined type, as far as is known here?
 bool is_allowed(MPI_Op op, MPI_Datatype datatype);
 
+// May MPI_Compare_and_swap be applied to this predefined type, as far as is known here? Integers, logicals
+// and bytes are what some bitwise or logical operation is allowed on.
+bool can_be_swapped(MPI_Datatype datatype);
+
 }  // namespace fairlead::mpi

@@ -2,6 +2,7 @@
 
 #include "mpi/request.h"
 
+#include "mpi/communicator.h"
 #include "mpi/front.h"
 
 namespace fairlead::mpi {
@@ -56,7 +57,7 @@ int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request) {
 }
 
 int make_token(MPI_Request* token) {
-  return real.Send_init(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, token);
+  return real.Send_init(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, 0, comm_self(), token);
 }
 
 void hand_out_persistent(std::unique_ptr<Operation> operation, MPI_Request handle, MPI_Request* request) {

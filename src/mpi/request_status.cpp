@@ -4,6 +4,8 @@
 // and make progress, but complete and free nothing. The last three came with MPI 4.1 and are built on the
 // first, so that they work with every host MPI.
 
+#include "mpi/communicator.h"
+#include "mpi/error_handler.h"
 #include "mpi/front.h"
 #include "mpi/record.h"
 #include "mpi/request.h"
@@ -49,6 +51,21 @@ int look(MPI_Request request, State* state, MPI_Status* status) {
   return MPI_SUCCESS;
 }
 
+// The host MPI answers by itself, or refuses: where it has the function.
+template <class... Results>
+bool forwards(Function function, int count, const MPI_Request* requests, const MPI_Status* statuses,
+              const Results*... results) {
+  if (!watching()) return true;
+  return available(function) && (!engine().busy() || is_invalid(count, requests, statuses, results...));
+}
+
+// Where it has not.
+template <class... Results>
+int check(int count, const MPI_Request* requests, const MPI_Status* statuses, const Results*... results) {
+  if (!is_invalid(count, requests, statuses, results...)) return MPI_SUCCESS;
+  return raise_error(comm_self(), count < 0 ? MPI_ERR_COUNT : MPI_ERR_ARG, "a question about requests");
+}
+
 void progress() {
   if (engine().busy()) engine().progress();
 }
@@ -58,9 +75,10 @@ void progress() {
 
 using namespace fairlead::mpi;
 
-extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
+FAIRLEAD_MPI(Request_get_status, (MPI_Request request, int* flag, MPI_Status* status)) {
   CallRecord record(Function::Request_get_status);
-  if (!watching() || !engine().busy()) return real.Request_get_status(request, flag, status);
+  if (!watching() || !engine().busy() || !flag || is_no_status(status))
+    return real.Request_get_status(request, flag, status);
   engine().progress();
   Operation* operation = engine().find(request);
   if (!operation) return real.Request_get_status(request, flag, status);
@@ -69,10 +87,12 @@ extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status(MPI_Request request, int* 
   return MPI_SUCCESS;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status_all(int count, const MPI_Request requests[], int* flag,
-                                                          MPI_Status statuses[]) {
+FAIRLEAD_MPI(Request_get_status_all,
+             (int count, const MPI_Request requests[], int* flag, MPI_Status statuses[])) {
   CallRecord record(Function::Request_get_status_all);
-  if (!watching()) return real.Request_get_status_all(count, requests, flag, statuses);
+  if (forwards(Function::Request_get_status_all, count, requests, statuses, flag))
+    return real.Request_get_status_all(count, requests, flag, statuses);
+  if (int error = check(count, requests, statuses, flag); error != MPI_SUCCESS) return error;
   progress();
   *flag = 1;
   for (int i = 0; i < count; ++i) {
@@ -85,10 +105,12 @@ extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status_all(int count, const MPI_R
   return MPI_SUCCESS;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status_any(int count, const MPI_Request requests[], int* index,
-                                                          int* flag, MPI_Status* status) {
+FAIRLEAD_MPI(Request_get_status_any,
+             (int count, const MPI_Request requests[], int* index, int* flag, MPI_Status* status)) {
   CallRecord record(Function::Request_get_status_any);
-  if (!watching()) return real.Request_get_status_any(count, requests, index, flag, status);
+  if (forwards(Function::Request_get_status_any, count, requests, status, index, flag))
+    return real.Request_get_status_any(count, requests, index, flag, status);
+  if (int error = check(count, requests, status, index, flag); error != MPI_SUCCESS) return error;
   progress();
   MPI_Status ignored;
   if (status == MPI_STATUS_IGNORE) status = &ignored;
@@ -108,11 +130,12 @@ extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status_any(int count, const MPI_R
   return MPI_SUCCESS;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Request_get_status_some(int count, const MPI_Request requests[],
-                                                           int* outcount, int indices[],
-                                                           MPI_Status statuses[]) {
+FAIRLEAD_MPI(Request_get_status_some,
+             (int count, const MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[])) {
   CallRecord record(Function::Request_get_status_some);
-  if (!watching()) return real.Request_get_status_some(count, requests, outcount, indices, statuses);
+  if (forwards(Function::Request_get_status_some, count, requests, statuses, outcount))
+    return real.Request_get_status_some(count, requests, outcount, indices, statuses);
+  if (int error = check(count, requests, statuses, outcount); error != MPI_SUCCESS) return error;
   progress();
   int complete = 0;
   bool active = false;

@@ -17,10 +17,12 @@ template <auto blocking, auto start, SendMode mode, class Count>
 int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
   CallRecord record(function_of<blocking>);
   record.add_bytes(count, datatype);
-  if (!watching() || is_invalid(count, datatype))
+  if (!watching() || is_invalid(buf, count, datatype))
     return (real.*blocking)(buf, count, datatype, dest, tag, comm);
   UserBuffer buffer{const_cast<void*>(buf), count, datatype};
   if (is_device(&buffer)) {
+    if (comm == MPI_COMM_NULL || is_refused(count, datatype))
+      return (real.*blocking)(buf, count, datatype, dest, tag, comm);
     Send operation(mode, buffer, dest, tag, comm);
     return run(operation, MPI_STATUS_IGNORE);
   }
@@ -38,13 +40,13 @@ int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag
   CallRecord record(function_of<start>);
   record.add_bytes(count, datatype);
   UserBuffer buffer{const_cast<void*>(buf), count, datatype};
-  bool left_to_host = !watching() || is_invalid(count, datatype);
+  bool left_to_host = !watching() || is_invalid(buf, count, datatype) || !is_device(&buffer) ||
+                      comm == MPI_COMM_NULL || is_refused(count, datatype);
   if (!left_to_host && dest == MPI_PROC_NULL) {
     // Nothing will leave, so a device address does no harm, but the host MPI need not see it.
-    bool hide = is_device(&buffer);
-    return (real.*start)(hide ? nullptr : buf, hide ? 0 : count, datatype, dest, tag, comm, request);
+    return (real.*start)(nullptr, 0, datatype, dest, tag, comm, request);
   }
-  if (left_to_host || !is_device(&buffer)) {
+  if (left_to_host) {
     record.trace_sent(count, datatype, dest, tag, comm);
     return (real.*start)(buf, count, datatype, dest, tag, comm, request);
   }
@@ -56,22 +58,22 @@ int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag
 
 using namespace fairlead::mpi;
 
-#define FAIRLEAD_SEND(Name, IName, mode)                                                                   \
-  extern "C" FAIRLEAD_EXPORT int MPI_##Name(const void* buf, int count, MPI_Datatype datatype, int dest,   \
-                                            int tag, MPI_Comm comm) {                                      \
-    return send<&Real::Name, &Real::IName, mode>(buf, count, datatype, dest, tag, comm);                   \
-  }                                                                                                        \
-  extern "C" FAIRLEAD_EXPORT int MPI_##Name##_c(const void* buf, MPI_Count count, MPI_Datatype datatype,   \
-                                                int dest, int tag, MPI_Comm comm) {                        \
-    return send<&Real::Name##_c, &Real::IName##_c, mode>(buf, count, datatype, dest, tag, comm);           \
-  }                                                                                                        \
-  extern "C" FAIRLEAD_EXPORT int MPI_##IName(const void* buf, int count, MPI_Datatype datatype, int dest,  \
-                                             int tag, MPI_Comm comm, MPI_Request* request) {               \
-    return isend<&Real::IName, mode>(buf, count, datatype, dest, tag, comm, request);                      \
-  }                                                                                                        \
-  extern "C" FAIRLEAD_EXPORT int MPI_##IName##_c(const void* buf, MPI_Count count, MPI_Datatype datatype,  \
-                                                 int dest, int tag, MPI_Comm comm, MPI_Request* request) { \
-    return isend<&Real::IName##_c, mode>(buf, count, datatype, dest, tag, comm, request);                  \
+#define FAIRLEAD_SEND(Name, IName, mode)                                                                    \
+  FAIRLEAD_MPI(Name,                                                                                        \
+               (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)) {     \
+    return send<&Real::Name, &Real::IName, mode>(buf, count, datatype, dest, tag, comm);                    \
+  }                                                                                                         \
+  FAIRLEAD_MPI(Name##_c, (const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,       \
+                          MPI_Comm comm)) {                                                                 \
+    return send<&Real::Name##_c, &Real::IName##_c, mode>(buf, count, datatype, dest, tag, comm);            \
+  }                                                                                                         \
+  FAIRLEAD_MPI(IName, (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, \
+                       MPI_Request* request)) {                                                             \
+    return isend<&Real::IName, mode>(buf, count, datatype, dest, tag, comm, request);                       \
+  }                                                                                                         \
+  FAIRLEAD_MPI(IName##_c, (const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,      \
+                           MPI_Comm comm, MPI_Request* request)) {                                          \
+    return isend<&Real::IName##_c, mode>(buf, count, datatype, dest, tag, comm, request);                   \
   }
 
 FAIRLEAD_SEND(Send, Isend, SendMode::standard)

@@ -51,10 +51,10 @@ void give_back_send_buffer(void* place) {
 
 using namespace fairlead::mpi;
 
-extern "C" FAIRLEAD_EXPORT int MPI_Buffer_attach(void* buffer, int size) {
+FAIRLEAD_MPI(Buffer_attach, (void* buffer, int size)) {
   return attach<&Real::Buffer_attach>(buffer, size);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Buffer_attach_c(void* buffer, MPI_Count size) {
+FAIRLEAD_MPI(Buffer_attach_c, (void* buffer, MPI_Count size)) {
   return attach<&Real::Buffer_attach_c>(buffer, size);
 }

@@ -130,7 +130,7 @@ bool Send::offer(int receiver, const datatype::View& view, const device::Allocat
       allocation);
   if (!offer_) return false;
   if (buffer_at_once_) {
-    offer_->buffer();
+    offer_->buffer(p2p::Need::required);
     if (!offer_->buffer_free()) offer_->flush();
     if (!offer_->buffer_free()) offer_.reset();  // no memory for that: the message travels plain
     if (!offer_) return false;
@@ -265,7 +265,12 @@ void Send::hurry() {
   auto since = waiting_since_.load(std::memory_order_relaxed);
   bool late = since != never && offer_->bytes() <= options().eager_limit &&
               engine().out_of_patience(offer_->receiver(), since);
-  if (late || offer_->receiver_parked() || offer_->receiver_failed()) offer_->buffer();
+  bool alone = offer_->receiver_parked() || offer_->receiver_failed();
+  if (late || alone) offer_->buffer(alone ? p2p::Need::required : p2p::Need::wanted);
+}
+
+bool Send::settled() const {
+  return !(offer_ && offer_->short_of_memory()) && !(stream_ && stream_->short_of_memory());
 }
 
 void Send::settle() {

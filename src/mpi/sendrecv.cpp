@@ -21,6 +21,11 @@ void record_sending_half(CallRecord& record, const UserBuffer& buffer, int dest,
     record.trace_sent(buffer.count, buffer.datatype, dest, tag, comm);
 }
 
+bool is_unusable(const UserBuffer& buffer) {
+  return is_invalid(buffer.address, buffer.count, buffer.datatype) ||
+         is_refused(buffer.count, buffer.datatype);
+}
+
 // For the nonblocking forms: lets the host MPI refuse a half, by a function that none lacks.
 int refuse(const UserBuffer& invalid, MPI_Comm comm, MPI_Request* request) {
   int count = static_cast<int>(std::clamp<MPI_Count>(invalid.count, -1, 1));
@@ -35,12 +40,14 @@ int exchange(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
     return (real.*slot)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
                         recvtag, comm, status);
   };
-  if (!watching() || is_invalid(sendcount, sendtype) || is_invalid(recvcount, recvtype)) return host();
+  if (!watching() || is_invalid(sendbuf, sendcount, sendtype) || is_invalid(recvbuf, recvcount, recvtype))
+    return host();
   // A device sender may wait until the receiving half takes its offer up, and so might, through the other
   // half, a peer: both halves must go on together.
   if (!engine().busy() && !is_device(sendbuf, sendtype) && !is_device(recvbuf, recvtype) &&
       may_swallow_offers(room_of(recvcount, recvtype)))
     return noted(host());
+  if (is_refused(sendcount, sendtype) || is_refused(recvcount, recvtype)) return host();
   SendReceive operation({{const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag},
                         {{recvbuf, recvcount, recvtype}, source, recvtag}, comm);
   return run(operation, status);
@@ -52,9 +59,10 @@ int exchange_in_place(void* buf, Count count, MPI_Datatype datatype, int dest, i
   auto host = [&] {
     return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
   };
-  if (!watching() || is_invalid(count, datatype)) return host();
+  if (!watching() || is_invalid(buf, count, datatype)) return host();
   if (!engine().busy() && !is_device(buf, datatype) && may_swallow_offers(room_of(count, datatype)))
     return noted(host());
+  if (is_refused(count, datatype)) return host();
   UserBuffer buffer{buf, count, datatype};
   SendReceive operation({buffer, dest, sendtag}, {buffer, source, recvtag}, comm);
   operation.replace();
@@ -94,7 +102,7 @@ int isendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int d
                         recvtag, comm, request);
   UserBuffer from{const_cast<void*>(sendbuf), sendcount, sendtype}, to{recvbuf, recvcount, recvtype};
   for (const UserBuffer& buffer : {from, to})
-    if (is_invalid(buffer.count, buffer.datatype)) return refuse(buffer, comm, request);
+    if (is_unusable(buffer)) return refuse(buffer, comm, request);
   return hand_out(std::make_unique<SendReceive>(Half{from, dest, sendtag}, Half{to, source, recvtag}, comm),
                   request);
 }
@@ -106,7 +114,7 @@ int isendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, i
   record_sending_half(record, {buf, count, datatype}, dest, sendtag, comm);
   if (!watching()) return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
   UserBuffer buffer{buf, count, datatype};
-  if (is_invalid(count, datatype)) return refuse(buffer, comm, request);
+  if (is_unusable(buffer)) return refuse(buffer, comm, request);
   auto operation =
       std::make_unique<SendReceive>(Half{buffer, dest, sendtag}, Half{buffer, source, recvtag}, comm);
   operation->replace();
@@ -115,62 +123,54 @@ int isendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, i
 
 }  // namespace
 
-extern "C" FAIRLEAD_EXPORT int MPI_Sendrecv(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-                                            int dest, int sendtag, void* recvbuf, int recvcount,
-                                            MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
-                                            MPI_Status* status) {
+FAIRLEAD_MPI(Sendrecv, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                        void* recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
+                        MPI_Comm comm, MPI_Status* status)) {
   return sendrecv<&Real::Sendrecv>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
                                    source, recvtag, comm, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Sendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
-                                              int dest, int sendtag, void* recvbuf, MPI_Count recvcount,
-                                              MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
-                                              MPI_Status* status) {
+FAIRLEAD_MPI(Sendrecv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest,
+                          int sendtag, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source,
+                          int recvtag, MPI_Comm comm, MPI_Status* status)) {
   return sendrecv<&Real::Sendrecv_c>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
                                      recvtype, source, recvtag, comm, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Sendrecv_replace(void* buf, int count, MPI_Datatype datatype, int dest,
-                                                    int sendtag, int source, int recvtag, MPI_Comm comm,
-                                                    MPI_Status* status) {
+FAIRLEAD_MPI(Sendrecv_replace, (void* buf, int count, MPI_Datatype datatype, int dest, int sendtag,
+                                int source, int recvtag, MPI_Comm comm, MPI_Status* status)) {
   return sendrecv_replace<&Real::Sendrecv_replace>(buf, count, datatype, dest, sendtag, source, recvtag, comm,
                                                    status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Sendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype,
-                                                      int dest, int sendtag, int source, int recvtag,
-                                                      MPI_Comm comm, MPI_Status* status) {
+FAIRLEAD_MPI(Sendrecv_replace_c, (void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag,
+                                  int source, int recvtag, MPI_Comm comm, MPI_Status* status)) {
   return sendrecv_replace<&Real::Sendrecv_replace_c>(buf, count, datatype, dest, sendtag, source, recvtag,
                                                      comm, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Isendrecv(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-                                             int dest, int sendtag, void* recvbuf, int recvcount,
-                                             MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
-                                             MPI_Request* request) {
+FAIRLEAD_MPI(Isendrecv, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                         void* recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
+                         MPI_Comm comm, MPI_Request* request)) {
   return isendrecv<&Real::Isendrecv>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
                                      recvtype, source, recvtag, comm, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Isendrecv_c(const void* sendbuf, MPI_Count sendcount,
-                                               MPI_Datatype sendtype, int dest, int sendtag, void* recvbuf,
-                                               MPI_Count recvcount, MPI_Datatype recvtype, int source,
-                                               int recvtag, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Isendrecv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest,
+                           int sendtag, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source,
+                           int recvtag, MPI_Comm comm, MPI_Request* request)) {
   return isendrecv<&Real::Isendrecv_c>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
                                        recvtype, source, recvtag, comm, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Isendrecv_replace(void* buf, int count, MPI_Datatype datatype, int dest,
-                                                     int sendtag, int source, int recvtag, MPI_Comm comm,
-                                                     MPI_Request* request) {
+FAIRLEAD_MPI(Isendrecv_replace, (void* buf, int count, MPI_Datatype datatype, int dest, int sendtag,
+                                 int source, int recvtag, MPI_Comm comm, MPI_Request* request)) {
   return isendrecv_replace<&Real::Isendrecv_replace>(buf, count, datatype, dest, sendtag, source, recvtag,
                                                      comm, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Isendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype,
-                                                       int dest, int sendtag, int source, int recvtag,
-                                                       MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Isendrecv_replace_c, (void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag,
+                                   int source, int recvtag, MPI_Comm comm, MPI_Request* request)) {
   return isendrecv_replace<&Real::Isendrecv_replace_c>(buf, count, datatype, dest, sendtag, source, recvtag,
                                                        comm, request);
 }

@@ -26,7 +26,13 @@ SendReceive::SendReceive(const Half& from, const Half& to, MPI_Comm comm)
 
 int SendReceive::start() {
   begin();
-  int result = in_place_ ? start_sending() : receiving_.start();
+  // A send from the buffer cannot be taken back: whether there is anybody to receive from is asked before.
+  int found;
+  int result = in_place_
+                   ? PMPI_Iprobe(receiving_.source(), receiving_.tag(), comm_, &found, MPI_STATUS_IGNORE)
+                   : MPI_SUCCESS;
+  if (result != MPI_SUCCESS) return result;
+  result = in_place_ ? start_sending() : receiving_.start();
   if (result != MPI_SUCCESS) return result;
   result = in_place_ ? receiving_.start() : start_sending();
   if (result == MPI_SUCCESS) return result;
@@ -47,11 +53,12 @@ int SendReceive::start_sending() {
 int SendReceive::send_from_host() {
   UserBuffer buffer = from_.buffer;
   if (in_place_ && from_.peer != MPI_PROC_NULL) {
-    MPI_Count bytes = packed_bytes(buffer.count, buffer.datatype);
-    packed_ = HostBuffer(static_cast<size_t>(bytes));
-    if (!packed_.data() || !pack_host(buffer.address, buffer.count, buffer.datatype, packed_.data(), bytes))
+    const Layout layout = layout_of(buffer.count, buffer.datatype);
+    packed_ = HostBuffer(static_cast<size_t>(layout.bytes));
+    if (!packed_.data() ||
+        !pack_host(buffer.address, buffer.count, buffer.datatype, packed_.data(), layout.bytes, layout))
       return raise(MPI_ERR_OTHER);
-    buffer = {packed_.data(), bytes, MPI_BYTE};
+    buffer = {packed_.data(), layout.bytes, MPI_BYTE};
   }
   return start_host_send(SendMode::standard, buffer.address, buffer.count, buffer.datatype, from_.peer,
                          from_.tag, comm_, &message_);
@@ -87,6 +94,10 @@ void SendReceive::advance() {
 void SendReceive::settle() {
   if (sending_) sending_->settle();
   receiving_.settle();
+}
+
+bool SendReceive::settled() const {
+  return !sending_ || sending_->settled();
 }
 
 int SendReceive::finish(MPI_Status* status) {

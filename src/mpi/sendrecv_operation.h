@@ -29,6 +29,8 @@ class SendReceive : public Operation {
   int start() override;
   void advance() override;
   void settle() override;
+  bool settled() const override;
+  bool rests() const override { return complete() && (!sending_ || sending_->rests()); }
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   std::unique_ptr<p2p::SendOffer> take_unfinished_offer() override;

@@ -24,7 +24,8 @@ struct Service {
   std::condition_variable wake;
   std::thread thread;
   std::atomic<int> windows = 0, parked = 0;
-  bool allowed = false, stopping = false;
+  std::atomic<bool> allowed = false;
+  bool stopping = false;
 
   bool is_needed() const { return windows > 0 && (parked > 0 || service_thread_wanted()); }
   void run() {
@@ -56,6 +57,7 @@ bool service_thread_wanted() {
 
 void allow_service_thread(bool threads) {
   service().allowed = threads;
+  note_served_window(0);
   if (service_thread_wanted() && !threads)
     log_line(LogLevel::warn,
              "FAIRLEAD_RMA_THREAD is on, but this MPI does not give MPI_THREAD_MULTIPLE; targets "
@@ -90,6 +92,7 @@ void stop_service_thread() {
   Service& it = service();
   {
     std::lock_guard lock(it.mutex);
+    it.allowed = false;
     if (!it.thread.joinable()) return;
     it.stopping = true;
   }

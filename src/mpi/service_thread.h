@@ -16,7 +16,8 @@ void allow_service_thread(bool threads);
 void note_served_window(int change);
 // One thread more, or fewer, sits in the host MPI.
 void note_parked(int change);
-// In MPI_Finalize.
+// Before the host MPI's MPI_Finalize, which is one thread's alone (MPICH then drops its locks). Until it is
+// allowed again there is none.
 void stop_service_thread();
 
 }  // namespace fairlead::mpi

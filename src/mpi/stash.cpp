@@ -11,6 +11,7 @@
 #include "mpi/engine.h"
 #include "mpi/operation.h"
 #include "mpi/real.h"
+#include "p2p/soundness.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -37,7 +38,9 @@ auto find(int source, int tag, MPI_Comm comm) {
 std::atomic<uint32_t>* mark_of(const Stashed& stashed) {
   if (!p2p::is_descriptor(stashed.bytes, sizeof stashed.bytes, engine().nonce())) return nullptr;
   p2p::Descriptor descriptor = p2p::read_descriptor(stashed.bytes);
-  if (descriptor.kind != p2p::DescriptorKind::offer) return nullptr;
+  if (descriptor.kind != p2p::DescriptorKind::offer ||
+      !p2p::is_sound(descriptor, network::descriptor_limits()))
+    return nullptr;
   return &engine().node()->block(descriptor.sender).offers[descriptor.number].looked_at;
 }
 

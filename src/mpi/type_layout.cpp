@@ -25,6 +25,7 @@ auto& mutex = *new std::mutex;
 struct Known {
   PlanOfType plan;
   MPI_Count basic_bytes = 0;
+  bool committed = false;
 };
 
 // The lengths of the basic elements that were seen.
@@ -247,14 +248,20 @@ Known known_of_named(MPI_Datatype datatype) {
   return entry->second;
 }
 
+// Null where nothing is kept of it. With the lock.
+Known* kept_of(MPI_Datatype datatype) {
+  Known* kept = nullptr;
+  int found = 0;
+  PMPI_Type_get_attr(datatype, keyval, &kept, &found);
+  return found ? kept : nullptr;
+}
+
 // A second thread that sets the attribute would delete what the first one reads, so all wait for each other.
 Known known_of(MPI_Datatype datatype) {
   if (keyval == MPI_KEYVAL_INVALID) return {};
   std::lock_guard lock(mutex);
-  Known* kept = nullptr;
-  int found = 0;
-  PMPI_Type_get_attr(datatype, keyval, &kept, &found);
-  if (found) return *kept;
+  Known* kept = kept_of(datatype);
+  if (kept) return *kept;
   if (combiner_of(datatype) == MPI_COMBINER_NAMED) return known_of_named(datatype);
   Known known = look_into(datatype);
   kept = new Known(known);
@@ -272,8 +279,20 @@ MPI_Count basic_bytes_of(MPI_Datatype datatype) {
   return known_of(datatype).basic_bytes;
 }
 
+bool is_committed(MPI_Datatype datatype, bool (*ask)(MPI_Datatype datatype)) {
+  if (keyval == MPI_KEYVAL_INVALID) return true;
+  {
+    std::lock_guard lock(mutex);
+    if (const Known* kept = kept_of(datatype); kept && kept->committed) return true;
+  }
+  if (!ask(datatype)) return false;
+  std::lock_guard lock(mutex);
+  if (Known* kept = kept_of(datatype)) kept->committed = true;
+  return true;
+}
+
 void open_datatypes() {
-  PMPI_Type_create_keyval(share, forget, &keyval, nullptr);
+  if (keyval == MPI_KEYVAL_INVALID) PMPI_Type_create_keyval(share, forget, &keyval, nullptr);
 }
 
 void close_datatypes() {

@@ -19,6 +19,10 @@ PlanOfType plan_of(MPI_Datatype datatype);
 // The length that all basic elements of it have, where a pair is one; 0 where lengths differ, or are not known.
 MPI_Count basic_bytes_of(MPI_Datatype datatype);
 
+// May it be used in messages? `ask` finds out, and is asked until it has said yes once: nothing takes that
+// back as long as the type lives.
+bool is_committed(MPI_Datatype datatype, bool (*ask)(MPI_Datatype datatype));
+
 // In MPI_Init and MPI_Finalize.
 void open_datatypes();
 void close_datatypes();

@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "mpi/host_mpi.h"
@@ -26,7 +27,7 @@ class TypeContents {
   const std::vector<MPI_Datatype>& types() const { return types_; }
   // Counts, lengths, and displacements in elements; then displacements in bytes, of which there are so many.
   // All are one row, whatever functions made the type.
-  MPI_Count number(size_t index) const {
+  MPI_Count number(std::size_t index) const {
     return index < integers_.size() ? integers_[index] : wide_[index - integers_.size()];
   }
   // The arguments of MPI_Type_create_subarray and MPI_Type_create_darray that may be large, behind the others

@@ -2,10 +2,9 @@
 
 #include "mpi/window.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <climits>
+#include <cstring>
 #include <unordered_map>
 
 #include "base/log.h"
@@ -157,11 +156,10 @@ bool Window::share_words(const std::vector<Target>& all) {
     place_of_words_[static_cast<size_t>(member)] = places++;
   }
   if (first < 0) return false;
-  if (first != rank_ && all[static_cast<size_t>(first)].words_fd >= 0)
-    words_memory_ = node::SharedMemory::open(all[static_cast<size_t>(first)].pid,
-                                             all[static_cast<size_t>(first)].words_fd,
-                                             static_cast<size_t>(places) * sizeof(rma::TargetWords));
-  return static_cast<bool>(words_memory_);
+  const Target& owner = all[static_cast<size_t>(first)];
+  if (first != rank_ && owner.words_bytes == static_cast<size_t>(places) * sizeof(rma::TargetWords))
+    words_memory_ = engine().node()->memory().open(owner.words_offset, owner.words_bytes);
+  return words_memory_.data() != nullptr;
 }
 
 // What cannot be mapped now is served as long as the window lives: accumulates would overtake each other if
@@ -210,11 +208,14 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
   mine.size = size;
   mine.disp_unit = disp_unit;
   mine.device = size > 0 ? device::device_at(base) : -1;
-  mine.pid = getpid();
   window->show_memory(&mine, of_node);
   if (!of_node.empty() && of_node.front() == window->node_ranks_[static_cast<size_t>(window->rank_)]) {
-    window->words_memory_ = node::SharedMemory::create(of_node.size() * sizeof(rma::TargetWords));
-    mine.words_fd = window->words_memory_.fd();
+    window->words_memory_ = engine().node()->memory().create(of_node.size() * sizeof(rma::TargetWords));
+    if (window->words_memory_.data()) {
+      std::memset(window->words_memory_.data(), 0, window->words_memory_.bytes());
+      mine.words_offset = window->words_memory_.offset();
+      mine.words_bytes = window->words_memory_.bytes();
+    }
   }
   poll_host([&](MPI_Request* request) {
     return real.Iallgather(&mine, sizeof mine, MPI_BYTE, window->targets_.data(), sizeof mine, MPI_BYTE,
@@ -255,6 +256,10 @@ int Window::barrier() {
     });
     return MPI_SUCCESS;
   }
+  return host_barrier();
+}
+
+int Window::host_barrier() {
   return poll_host([&](MPI_Request* request) { return real.Ibarrier(comm_, request); });
 }
 
@@ -269,8 +274,8 @@ int Window::free(MPI_Win* win) {
     mapped_.clear();
     service_.reset();
   }
-  // Nobody reaches our memory any more.
-  barrier();
+  // Nobody reaches our memory any more, nor, behind this, the words.
+  host_barrier();
   int freed = MPI_SUCCESS;
   {
     Parked parked;

@@ -26,7 +26,7 @@
 #include "mpi/window_attached.h"
 #include "mpi/window_gather.h"
 #include "mpi/window_service.h"
-#include "node/shared_memory.h"
+#include "node/node_memory.h"
 #include "rma/locks.h"
 #include "rma/transfer.h"
 
@@ -42,7 +42,7 @@ struct Target {
   int32_t shown = 0;    // `memory` tells others of its node where it lies
   device::RemoteMemory memory{};
   // Of the first rank of each node: what the ranks of the node share.
-  int32_t pid = 0, words_fd = -1;
+  uint64_t words_offset = 0, words_bytes = 0;
 };
 
 class Window : public std::enable_shared_from_this<Window> {
@@ -143,6 +143,7 @@ class Window : public std::enable_shared_from_this<Window> {
   std::vector<int> members_of(MPI_Group group) const;
   bool any_pending(int target, uint64_t up_to) const;
   int barrier();
+  int host_barrier();
   void complain(const char* what, int whom) const;
 
   MPI_Win handle_ = MPI_WIN_NULL;
@@ -157,7 +158,7 @@ class Window : public std::enable_shared_from_this<Window> {
 
   std::vector<Target> targets_;
   std::vector<int> node_ranks_;  // of each member; -1 where no memory is shared
-  node::SharedMemory words_memory_;
+  node::NodeMemory::Range words_memory_;
   std::vector<rma::TargetWords> own_words_;  // where none can be shared
   std::vector<int> place_of_words_;          // of each member, in the memory of this node; -1
 

@@ -150,15 +150,6 @@ int number_of_op(MPI_Op op) {
 }
 #endif
 
-int check_arguments(const AccessCall& call, const Window& window) {
-  if (call.target_rank < 0 || call.target_rank >= window.size()) return MPI_ERR_RANK;
-  if (call.target_count < 0 || call.origin_count < 0 || call.result_count < 0) return MPI_ERR_COUNT;
-  if (call.target_datatype == MPI_DATATYPE_NULL) return MPI_ERR_TYPE;
-  if (call.reads() && call.origin_datatype == MPI_DATATYPE_NULL) return MPI_ERR_TYPE;
-  if (call.writes() && call.result_datatype == MPI_DATATYPE_NULL) return MPI_ERR_TYPE;
-  return MPI_SUCCESS;
-}
-
 // Where the buffer begins, in bytes; false where no number is large enough.
 bool displace(MPI_Aint disp, int64_t unit, const Layout& layout, int64_t* at) {
   int64_t low, high;
@@ -169,7 +160,6 @@ bool displace(MPI_Aint disp, int64_t unit, const Layout& layout, int64_t* at) {
 }  // namespace
 
 int Access::make(const AccessCall& call, const Window& window, std::shared_ptr<Access>* made) {
-  if (int error = check_arguments(call, window); error != MPI_SUCCESS) return error;
   auto access = std::make_shared<Access>();
   access->record_.begin();
   access->kind_ = call.kind;
@@ -317,7 +307,8 @@ void Access::take_answer(const rma::Message& answer, uint64_t at, uint64_t bytes
   answered_ += bytes;
   if (answer.header().outcome == Outcome::out_of_range)
     error_ = MPI_ERR_RMA_RANGE;
-  else if (answer.header().outcome == Outcome::failed)
+  else if (answer.header().outcome == Outcome::failed ||
+           (result_.bytes() > 0 && answer.size < sizeof(rma::Header) + bytes))
     error_ = MPI_ERR_OTHER;
   else if (result_.bytes() > 0)
     note(rma::transfer_now(result_.buffer(), at, rma::host_buffer(answer.payload(), bytes), 0, bytes));
@@ -348,6 +339,34 @@ class AccessName {
   int rank_;
   MPI_Aint disp_;
 };
+
+// The class of error of what the host MPI would look at before the memory.
+int error_of_arguments(const AccessCall& call, const Window& window) {
+  if (call.target_rank != MPI_PROC_NULL && (call.target_rank < 0 || call.target_rank >= window.size()))
+    return MPI_ERR_RANK;
+  int error = error_of_elements(call.target_count, call.target_datatype);
+  if (error == MPI_SUCCESS && call.reads())
+    error = error_of_elements(call.origin_count, call.origin_datatype);
+  if (error == MPI_SUCCESS && call.writes())
+    error = error_of_elements(call.result_count, call.result_datatype);
+  return error;
+}
+
+// Of one element the type must be a predefined one, and for a swap an integer, a logical or a byte.
+bool has_doubtful_type(const AccessCall& call) {
+  if (!call.of_one_element) return false;
+  return !is_plain(call.target_datatype) ||
+         (call.kind == AccessKind::compare_and_swap && !can_be_swapped(call.target_datatype));
+}
+
+// By the same access to nobody: its result has gone through the program's error handler.
+int ask_host(const AccessCall& call) {
+  return call.kind == AccessKind::compare_and_swap
+             ? real.Compare_and_swap(call.origin_addr, call.compare_addr, call.result_addr,
+                                     call.target_datatype, MPI_PROC_NULL, 0, call.win)
+             : real.Fetch_and_op(call.origin_addr, call.result_addr, call.target_datatype, MPI_PROC_NULL, 0,
+                                 call.op, call.win);
+}
 
 // An access that the program holds a request of.
 class RequestedAccess : public Operation {
@@ -382,6 +401,10 @@ class RequestedAccess : public Operation {
 }  // namespace
 
 int detail::access_ours(const AccessCall& call, const std::shared_ptr<Window>& window) {
+  if (int error = error_of_arguments(call, *window); error != MPI_SUCCESS)
+    return window->raise(error, AccessName(call).in_words());
+  if (has_doubtful_type(call))
+    if (int refused = ask_host(call); refused != MPI_SUCCESS) return refused;
   std::shared_ptr<Access> access;
   if (call.target_rank != MPI_PROC_NULL)
     if (int error = Access::make(call, *window, &access); error != MPI_SUCCESS)

@@ -39,6 +39,7 @@ struct AccessCall {
   MPI_Count target_count = 0;
   MPI_Datatype target_datatype = MPI_DATATYPE_NULL;
   MPI_Op op = MPI_OP_NULL;
+  bool of_one_element = false;  // of a predefined type: MPI_Fetch_and_op and MPI_Compare_and_swap
   MPI_Request* request = nullptr;
 
   bool reads() const { return kind != AccessKind::get && op != MPI_NO_OP; }

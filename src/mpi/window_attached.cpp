@@ -35,18 +35,18 @@ bool AttachedRegions::locate(rma::Buffer* buffer, uint64_t at, uint64_t bytes, i
     buffer->device = device_of(region);
     return true;
   }
-  // Not in one region: each of its blocks must be. Blocks follow each other in few regions.
+  // Not in one region: each of its bytes must be. Blocks follow each other in few regions, and one may go on
+  // in the next.
   const auto address = reinterpret_cast<uintptr_t>(buffer->address());
   buffer->device = -1;
   for (uint64_t done = 0; done < bytes;) {
     const datatype::View::Run run = buffer->view.run_at(at + done);
-    const uint64_t length = std::min(run.bytes, bytes - done);
-    const uint64_t first = address + static_cast<uint64_t>(run.offset), end = first + length;
-    if (region == regions_.end() || first < region->first || end - region->first > region->second.size) {
-      if ((region = find(first, end)) == regions_.end()) return false;
+    const uint64_t first = address + static_cast<uint64_t>(run.offset);
+    if (region == regions_.end() || first - region->first >= region->second.size) {
+      if ((region = find(first, first + 1)) == regions_.end()) return false;
       buffer->device = std::max(buffer->device, device_of(region));
     }
-    done += length;
+    done += std::min({run.bytes, bytes - done, region->first + region->second.size - first});
   }
   // Copies reach all memory from any device; a kernel, what lies in one allocation.
   buffer->by_blocks = buffer->on_device();

@@ -36,8 +36,8 @@ bool is_intra(MPI_Comm comm) {
 }
 
 // What the host MPI refuses is its to refuse.
-bool may_be_ours(MPI_Aint size, MPI_Aint disp_unit, MPI_Comm comm) {
-  return watching() && is_intra(comm) && size >= 0 && disp_unit > 0;
+bool may_be_ours(MPI_Aint size, MPI_Aint disp_unit, MPI_Comm comm, const void* result) {
+  return watching() && is_intra(comm) && size >= 0 && disp_unit > 0 && result;
 }
 
 void prepare(MPI_Comm comm) {
@@ -48,7 +48,7 @@ void prepare(MPI_Comm comm) {
 template <class Host>
 int create(void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win,
            const Host& host) {
-  if (!may_be_ours(size, disp_unit, comm)) return host();
+  if (!may_be_ours(size, disp_unit, comm, win)) return host();
   prepare(comm);
   if (agreed(comm, size > 0 && is_device(base))) {
     if (!options().gpu_support) return refuse_device_memory(comm);
@@ -86,7 +86,7 @@ bool share_a_node(MPI_Comm comm) {
 template <class Host>
 int allocate(MPI_Aint size, MPI_Aint disp_unit, int flavor, MPI_Info info, MPI_Comm comm, void* baseptr,
              MPI_Win* win, const Host& host) {
-  if (!may_be_ours(size, disp_unit, comm)) return host();
+  if (!may_be_ours(size, disp_unit, comm, win)) return host();
   prepare(comm);
   const bool wanted =
       wants_device_memory(info, flavor) && (flavor == MPI_WIN_FLAVOR_ALLOCATE || share_a_node(comm));
@@ -94,9 +94,9 @@ int allocate(MPI_Aint size, MPI_Aint disp_unit, int flavor, MPI_Info info, MPI_C
   if (agreed(comm, wanted)) {
     int device = 0;
     device::Error error = device::Error::not_initialized;
-    if (device::Runtime* runtime = device::runtime(); runtime &&
-                                                      runtime->initialize() == device::Error::none &&
-                                                      runtime->current_device(&device) == device::Error::none)
+    if (device::Runtime* runtime = device::required_runtime();
+        runtime && runtime->initialize() == device::Error::none &&
+        runtime->current_device(&device) == device::Error::none)
       error = size > 0 ? runtime->allocate(device, static_cast<size_t>(size), &memory) : device::Error::none;
     if (!agreed(comm, error != device::Error::none)) {
       const int result = Window::create(memory, size, disp_unit, flavor, memory, info, comm, win);
@@ -124,6 +124,23 @@ int on_window(MPI_Win win, const Ours& ours, const Host& host) {
   return host();
 }
 
+// What is wrong in a call about a window of ours the host MPI refuses before it looks at its window of that
+// handle, which has no memory: it is shown the call.
+bool is_refused(bool wrong, MPI_Win win) {
+  return wrong && watching() && any_windows() && find_window(win);
+}
+
+// Is this no combination of these assertions?
+bool is_other_than(int assertion, int known) {
+  return assertion & ~known;
+}
+
+// A rank, not all of them, whatever its number.
+int flush_one(Window& window, int rank) {
+  if (rank == MPI_PROC_NULL) return MPI_SUCCESS;
+  return rank < 0 || rank >= window.size() ? MPI_ERR_RANK : window.flush(rank);
+}
+
 // The same for a call that ends accesses to `target`, or to all (-1).
 template <class Ours, class Host>
 int synchronize(MPI_Win win, int target, const Ours& ours, const Host& host) {
@@ -141,50 +158,49 @@ using namespace fairlead::mpi;
 
 // ---- Windows -----------------------------------------------------------------------------------------
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_create(void* base, MPI_Aint size, int disp_unit, MPI_Info info,
-                                              MPI_Comm comm, MPI_Win* win) {
+FAIRLEAD_MPI(Win_create,
+             (void* base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   CallRecord record(Function::Win_create);
   return create(base, size, disp_unit, info, comm, win,
                 [&] { return real.Win_create(base, size, disp_unit, info, comm, win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_create_c(void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
-                                                MPI_Comm comm, MPI_Win* win) {
+FAIRLEAD_MPI(Win_create_c,
+             (void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   CallRecord record(Function::Win_create_c);
   return create(base, size, disp_unit, info, comm, win,
                 [&] { return real.Win_create_c(base, size, disp_unit, info, comm, win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
-                                                void* baseptr, MPI_Win* win) {
+FAIRLEAD_MPI(Win_allocate,
+             (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
   CallRecord record(Function::Win_allocate);
   return allocate(size, disp_unit, MPI_WIN_FLAVOR_ALLOCATE, info, comm, baseptr, win,
                   [&] { return real.Win_allocate(size, disp_unit, info, comm, baseptr, win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
-                                                  MPI_Comm comm, void* baseptr, MPI_Win* win) {
+FAIRLEAD_MPI(Win_allocate_c,
+             (MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
   CallRecord record(Function::Win_allocate_c);
   return allocate(size, disp_unit, MPI_WIN_FLAVOR_ALLOCATE, info, comm, baseptr, win,
                   [&] { return real.Win_allocate_c(size, disp_unit, info, comm, baseptr, win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info,
-                                                       MPI_Comm comm, void* baseptr, MPI_Win* win) {
+FAIRLEAD_MPI(Win_allocate_shared,
+             (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
   CallRecord record(Function::Win_allocate_shared);
   return allocate(size, disp_unit, MPI_WIN_FLAVOR_SHARED, info, comm, baseptr, win,
                   [&] { return real.Win_allocate_shared(size, disp_unit, info, comm, baseptr, win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
-                                                         MPI_Comm comm, void* baseptr, MPI_Win* win) {
+FAIRLEAD_MPI(Win_allocate_shared_c,
+             (MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
   CallRecord record(Function::Win_allocate_shared_c);
   return allocate(size, disp_unit, MPI_WIN_FLAVOR_SHARED, info, comm, baseptr, win,
                   [&] { return real.Win_allocate_shared_c(size, disp_unit, info, comm, baseptr, win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_shared_query(MPI_Win win, int rank, MPI_Aint* size, int* disp_unit,
-                                                    void* baseptr) {
+FAIRLEAD_MPI(Win_shared_query, (MPI_Win win, int rank, MPI_Aint* size, int* disp_unit, void* baseptr)) {
   CallRecord record(Function::Win_shared_query);
   return on_window(
       win,
@@ -197,8 +213,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_shared_query(MPI_Win win, int rank, MPI_A
       [&] { return real.Win_shared_query(win, rank, size, disp_unit, baseptr); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_shared_query_c(MPI_Win win, int rank, MPI_Aint* size,
-                                                      MPI_Aint* disp_unit, void* baseptr) {
+FAIRLEAD_MPI(Win_shared_query_c,
+             (MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* disp_unit, void* baseptr)) {
   CallRecord record(Function::Win_shared_query_c);
   return on_window(
       win, [&](Window& window) { return window.query(rank, size, disp_unit, static_cast<void**>(baseptr)); },
@@ -206,9 +222,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_shared_query_c(MPI_Win win, int rank, MPI
 }
 
 // Nobody knows yet what will be attached.
-extern "C" FAIRLEAD_EXPORT int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* win) {
+FAIRLEAD_MPI(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   CallRecord record(Function::Win_create_dynamic);
-  if (!may_be_ours(0, 1, comm)) return real.Win_create_dynamic(info, comm, win);
+  if (!may_be_ours(0, 1, comm, win)) return real.Win_create_dynamic(info, comm, win);
   prepare(comm);
   if (agreed(comm, fairlead::options().win_dynamic == "device" && fairlead::options().gpu_support))
     return Window::create(nullptr, 0, 1, MPI_WIN_FLAVOR_DYNAMIC, false, info, comm, win);
@@ -216,7 +232,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm co
   return real.Win_create_dynamic(info, comm, win);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_attach(MPI_Win win, void* base, MPI_Aint size) {
+FAIRLEAD_MPI(Win_attach, (MPI_Win win, void* base, MPI_Aint size)) {
   CallRecord record(Function::Win_attach);
   return on_window(
       win, [&](Window& window) { return window.dynamic() ? window.attach(base, size) : MPI_ERR_RMA_FLAVOR; },
@@ -226,14 +242,14 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_attach(MPI_Win win, void* base, MPI_Aint 
       });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_detach(MPI_Win win, const void* base) {
+FAIRLEAD_MPI(Win_detach, (MPI_Win win, const void* base)) {
   CallRecord record(Function::Win_detach);
   return on_window(
       win, [&](Window& window) { return window.dynamic() ? window.detach(base) : MPI_ERR_RMA_FLAVOR; },
       [&] { return real.Win_detach(win, base); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_free(MPI_Win* win) {
+FAIRLEAD_MPI(Win_free, (MPI_Win * win)) {
   CallRecord record(Function::Win_free);
   if (!watching()) return real.Win_free(win);
   if (any_windows())
@@ -243,7 +259,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_free(MPI_Win* win) {
   return real.Win_free(win);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_get_attr(MPI_Win win, int win_keyval, void* attribute_val, int* flag) {
+FAIRLEAD_MPI(Win_get_attr, (MPI_Win win, int win_keyval, void* attribute_val, int* flag)) {
   CallRecord record(Function::Win_get_attr);
   if (any_windows()) {
     if (std::shared_ptr<Window> window = find_window(win)) {
@@ -259,37 +275,46 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_get_attr(MPI_Win win, int win_keyval, voi
 
 // ---- Epochs ------------------------------------------------------------------------------------------
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_fence(int assert, MPI_Win win) {
+FAIRLEAD_MPI(Win_fence, (int assert, MPI_Win win)) {
   CallRecord record(Function::Win_fence);
+  if (is_refused(
+          is_other_than(assert, MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED),
+          win))
+    return real.Win_fence(assert, win);
   return synchronize(
       win, -1, [&](Window& window) { return window.fence(assert); },
       [&] { return real.Win_fence(assert, win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_post(MPI_Group group, int assert, MPI_Win win) {
+FAIRLEAD_MPI(Win_post, (MPI_Group group, int assert, MPI_Win win)) {
   CallRecord record(Function::Win_post);
+  if (is_refused(is_other_than(assert, MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT), win))
+    return real.Win_post(group, assert, win);
   return on_window(
-      win, [&](Window& window) { return window.post(group, assert); },
+      win,
+      [&](Window& window) { return group == MPI_GROUP_NULL ? MPI_ERR_GROUP : window.post(group, assert); },
       [&] { return real.Win_post(group, assert, win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_start(MPI_Group group, int assert, MPI_Win win) {
+FAIRLEAD_MPI(Win_start, (MPI_Group group, int assert, MPI_Win win)) {
   CallRecord record(Function::Win_start);
+  if (is_refused(is_other_than(assert, MPI_MODE_NOCHECK), win)) return real.Win_start(group, assert, win);
   return on_window(
-      win, [&](Window& window) { return window.start(group, assert); },
+      win,
+      [&](Window& window) { return group == MPI_GROUP_NULL ? MPI_ERR_GROUP : window.start(group, assert); },
       [&] {
         Parked parked;
         return real.Win_start(group, assert, win);
       });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_complete(MPI_Win win) {
+FAIRLEAD_MPI(Win_complete, (MPI_Win win)) {
   CallRecord record(Function::Win_complete);
   return synchronize(
       win, -1, [](Window& window) { return window.end_access(); }, [&] { return real.Win_complete(win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_wait(MPI_Win win) {
+FAIRLEAD_MPI(Win_wait, (MPI_Win win)) {
   CallRecord record(Function::Win_wait);
   return on_window(
       win, [](Window& window) { return window.wait_exposure(); },
@@ -299,36 +324,36 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_wait(MPI_Win win) {
       });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_test(MPI_Win win, int* flag) {
+FAIRLEAD_MPI(Win_test, (MPI_Win win, int* flag)) {
   CallRecord record(Function::Win_test);
   return on_window(
-      win, [&](Window& window) { return window.test_exposure(flag); },
+      win, [&](Window& window) { return flag ? window.test_exposure(flag) : MPI_ERR_ARG; },
       [&] { return real.Win_test(win, flag); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_lock(int lock_type, int rank, int assert, MPI_Win win) {
+FAIRLEAD_MPI(Win_lock, (int lock_type, int rank, int assert, MPI_Win win)) {
   CallRecord record(Function::Win_lock);
+  const bool is_lock = lock_type == MPI_LOCK_EXCLUSIVE || lock_type == MPI_LOCK_SHARED;
+  if (is_refused(!is_lock || is_other_than(assert, MPI_MODE_NOCHECK), win))
+    return real.Win_lock(lock_type, rank, assert, win);
   return on_window(
-      win,
-      [&](Window& window) {
-        if (lock_type != MPI_LOCK_EXCLUSIVE && lock_type != MPI_LOCK_SHARED) return MPI_ERR_LOCKTYPE;
-        return window.lock(rank, lock_type == MPI_LOCK_EXCLUSIVE, assert);
-      },
+      win, [&](Window& window) { return window.lock(rank, lock_type == MPI_LOCK_EXCLUSIVE, assert); },
       [&] {
         Parked parked;
         return real.Win_lock(lock_type, rank, assert, win);
       });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_unlock(int rank, MPI_Win win) {
+FAIRLEAD_MPI(Win_unlock, (int rank, MPI_Win win)) {
   CallRecord record(Function::Win_unlock);
   return synchronize(
       win, rank, [&](Window& window) { return window.unlock(rank); },
       [&] { return real.Win_unlock(rank, win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_lock_all(int assert, MPI_Win win) {
+FAIRLEAD_MPI(Win_lock_all, (int assert, MPI_Win win)) {
   CallRecord record(Function::Win_lock_all);
+  if (is_refused(is_other_than(assert, MPI_MODE_NOCHECK), win)) return real.Win_lock_all(assert, win);
   return on_window(
       win, [&](Window& window) { return window.lock_all(assert); },
       [&] {
@@ -337,34 +362,34 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_lock_all(int assert, MPI_Win win) {
       });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_unlock_all(MPI_Win win) {
+FAIRLEAD_MPI(Win_unlock_all, (MPI_Win win)) {
   CallRecord record(Function::Win_unlock_all);
   return synchronize(
       win, -1, [](Window& window) { return window.unlock_all(); }, [&] { return real.Win_unlock_all(win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_flush(int rank, MPI_Win win) {
+FAIRLEAD_MPI(Win_flush, (int rank, MPI_Win win)) {
   CallRecord record(Function::Win_flush);
   return synchronize(
-      win, rank, [&](Window& window) { return window.flush(rank); },
+      win, rank, [&](Window& window) { return flush_one(window, rank); },
       [&] { return real.Win_flush(rank, win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_all(MPI_Win win) {
+FAIRLEAD_MPI(Win_flush_all, (MPI_Win win)) {
   CallRecord record(Function::Win_flush_all);
   return synchronize(
       win, -1, [](Window& window) { return window.flush(-1); }, [&] { return real.Win_flush_all(win); });
 }
 
 // What is over here is over there: the copies are ours.
-extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_local(int rank, MPI_Win win) {
+FAIRLEAD_MPI(Win_flush_local, (int rank, MPI_Win win)) {
   CallRecord record(Function::Win_flush_local);
   return synchronize(
-      win, rank, [&](Window& window) { return window.flush(rank); },
+      win, rank, [&](Window& window) { return flush_one(window, rank); },
       [&] { return real.Win_flush_local(rank, win); });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_local_all(MPI_Win win) {
+FAIRLEAD_MPI(Win_flush_local_all, (MPI_Win win)) {
   CallRecord record(Function::Win_flush_local_all);
   return synchronize(
       win, -1, [](Window& window) { return window.flush(-1); },
@@ -372,7 +397,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Win_flush_local_all(MPI_Win win) {
 }
 
 // Copies are visible when the epoch that made them is over; what is left is to let others go on.
-extern "C" FAIRLEAD_EXPORT int MPI_Win_sync(MPI_Win win) {
+FAIRLEAD_MPI(Win_sync, (MPI_Win win)) {
   CallRecord record(Function::Win_sync);
   return on_window(
       win,

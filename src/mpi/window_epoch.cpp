@@ -194,6 +194,7 @@ int Window::lock(int target, bool exclusive, int assertion) {
 
 int Window::unlock(int target) {
   if (target == MPI_PROC_NULL) return MPI_SUCCESS;
+  if (target < 0 || target >= size()) return MPI_ERR_RANK;
   Locked held;
   {
     std::lock_guard lock(engine().mutex());
@@ -239,7 +240,6 @@ int Window::unlock_all() {
 }
 
 int Window::flush(int target) {
-  if (target == MPI_PROC_NULL) return MPI_SUCCESS;
   {
     std::lock_guard lock(engine().mutex());
     if (!locked_all_ && !(target < 0 ? !locked_.empty() : locked_.contains(target))) return MPI_ERR_RMA_SYNC;

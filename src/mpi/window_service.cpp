@@ -113,6 +113,13 @@ void WindowService::advance() {
 
 // False: not yet.
 bool WindowService::serve(const Receiving& received) {
+  if (!rma::is_sound(received.message)) {
+    log_line(LogLevel::error, "rank %d of a window sent a damaged message of %zu bytes", received.source,
+             received.message.size);
+    if (received.message.size >= sizeof(Header) && received.message.header().kind < Request::answer)
+      answer(received.source, received.message.header().id, Outcome::failed);
+    return true;
+  }
   const Header& header = received.message.header();
   switch (header.kind) {
     case Request::answer: {
@@ -152,8 +159,10 @@ bool WindowService::serve_access(const Receiving& received) {
   const Header& header = received.message.header();
   const Target& mine = window_.target(window_.rank());
   rma::Buffer target{rma::layout_at(reinterpret_cast<char*>(mine.base), received.message), mine.device};
-  if (window_.dynamic() &&
-      !window_.attached().locate(&target, header.at, header.bytes, header.low, header.high)) {
+  const bool within =
+      window_.dynamic() ? window_.attached().locate(&target, header.at, header.bytes, header.low, header.high)
+                        : header.low >= 0 && header.high <= mine.size;
+  if (!within) {
     answer(received.source, header.id, Outcome::out_of_range);
     return true;
   }
@@ -184,10 +193,12 @@ bool WindowService::serve_access(const Receiving& received) {
       error = rma::compare_and_swap(target, compare, operand, result);
     } else {
       rma::Combination combination;
-      error = combination_of(op_of(header.op), type_of(header.type), &combination)
-                  ? rma::accumulate(combination, target, header.at, operand, 0,
-                                    header.kind == Request::fetch ? &result : nullptr, 0, header.bytes)
-                  : Error::invalid_value;
+      const bool known = combination_of(op_of(header.op), type_of(header.type), &combination) &&
+                         (combination.kind == rma::Combination::Kind::none ||
+                          received.message.payload_bytes() >= header.bytes);
+      error = known ? rma::accumulate(combination, target, header.at, operand, 0,
+                                      header.kind == Request::fetch ? &result : nullptr, 0, header.bytes)
+                    : Error::invalid_value;
     }
     ownership.give_back();
   }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/statistics.h"
+#include "mpi/communicator.h"
 #include "mpi/error_handler.h"
 #include "mpi/front.h"
 #include "mpi/host_image.h"
@@ -107,7 +108,7 @@ int raise_on(MPI_Win win) {
 class StagedOperation : public Operation {
  public:
   StagedOperation(std::shared_ptr<Staged> staged, const detail::AccessInHost& host)
-      : Operation(MPI_COMM_SELF), staged_(std::move(staged)), host_(host) {}
+      : Operation(comm_self()), staged_(std::move(staged)), host_(host) {}
   int start() override {
     begin();
     const int result = host_(staged_->origin(), staged_->compare(), staged_->result(), &message_);

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Passes open files between the ranks of a node. Every rank has a box, a UNIX datagram socket without a name
-// in the file system, into which others put file descriptors; the kernel keeps them, so the receiver need not
-// make progress. A box holds few files (net.unix.max_dgram_qlen, 10 on many systems): whoever puts must do
-// without when it is full. Files from other processes than the ranks of the job are dropped. Thread-safe.
+// Passes open files between the ranks of a node. Every rank has a box, a UNIX datagram socket, into which
+// others put file descriptors; the kernel keeps them, so the receiver need not make progress. A box holds few
+// files (net.unix.max_dgram_qlen, 10 on many systems): whoever puts must do without when it is full.
+//
+// No other user can reach a box (invariant M14). The socket is bound inside a folder that only this user may
+// enter, and both are removed at once: nothing with that name exists afterwards. Its rank keeps a descriptor
+// of the removed socket file and tells its number in the shared segment; senders address it as
+// /proc/<pid>/fd/<number>, which the kernel resolves for processes that may look into the rank's descriptors:
+// those of the same user. Where a message comes from is checked by the credentials that the kernel attaches.
+// Thread-safe.
 
 #pragma once
 
-#include <sys/types.h>
+#include <sys/socket.h>
 
 #include <cstdint>
 
@@ -24,20 +30,29 @@ struct FileLabel {
 
 class FileBox {
  public:
-  // Opens the box of node rank `rank`; where the kernel refuses, put() and take() fail.
-  FileBox(const Nonce& nonce, int rank);
+  // Opens the box of node rank `mine` of `ranks`, whose `pid` is set, and tells the others where it is. Where
+  // the kernel refuses, nobody can put anything into it.
+  FileBox(RankBlock* ranks, int size, int mine);
   ~FileBox();
   FileBox(const FileBox&) = delete;
   FileBox& operator=(const FileBox&) = delete;
 
   // The file stays the caller's. Never waits.
   bool put(int receiver, const FileLabel& label, int file) const;
-  // One file out of this rank's own box, and the process it came from; false when there is none.
-  bool take(FileLabel* label, pid_t* sender, int* file) const;
+  // One file out of this rank's own box, from the rank that the label names; false when there is none. What
+  // did not come from that rank is closed.
+  bool take(FileLabel* label, int* file) const;
+  // Has a sender found this rank's box full since the last call?
+  bool was_full() const;
 
  private:
-  Nonce nonce_;
-  int socket_;
+  bool open_socket();
+  bool is_from_its_sender(const FileLabel& label, const ucred& credentials) const;
+
+  RankBlock* ranks_;
+  int size_, mine_;
+  int socket_ = -1, place_ = -1;
+  FileIdentity socket_file_{}, place_file_{};
 };
 
 }  // namespace fairlead::node

@@ -15,7 +15,9 @@ namespace {
 constexpr size_t header_bytes = 4096;
 
 size_t segment_bytes(int ranks) {
-  return header_bytes + sizeof(RankBlock) * ranks + sizeof(Verdict) * ranks * ranks * devices_per_rank;
+  const size_t used =
+      header_bytes + sizeof(RankBlock) * ranks + sizeof(Verdict) * ranks * ranks * devices_per_rank;
+  return (used + header_bytes - 1) / header_bytes * header_bytes;  // whole pages
 }
 
 }  // namespace
@@ -50,6 +52,10 @@ const char* to_string(Reason reason) {
       return "a peer copy failed";
     case Reason::no_kernel:
       return "no kernel can read its layout";
+    case Reason::no_memory:
+      return "its sender has no host memory to stage it in";
+    case Reason::damaged:
+      return "its offer is damaged";
   }
   return "?";
 }
@@ -60,6 +66,7 @@ SharedMemory Node::create_segment(const Nonce& nonce, int ranks) {
     auto* header = reinterpret_cast<SegmentHeader*>(segment.data());
     header->nonce = nonce;
     header->ranks = ranks;
+    header->memory_end.store(segment_bytes(ranks));
   }
   return segment;
 }
@@ -78,7 +85,7 @@ Node::Node(SharedMemory segment, std::vector<int> world_ranks, int my_rank)
     : segment_(std::move(segment)),
       world_ranks_(std::move(world_ranks)),
       rank_(my_rank),
-      files_(nonce(), my_rank) {
+      memory_(segment_.fd(), header().memory_end) {
   for (size_t i = 0; i < world_ranks_.size(); ++i) {
     size_t world = static_cast<size_t>(world_ranks_[i]);
     if (by_world_.size() <= world) by_world_.resize(world + 1, -1);
@@ -86,6 +93,7 @@ Node::Node(SharedMemory segment, std::vector<int> world_ranks, int my_rank)
   }
   mine().world_rank = world_ranks_[my_rank];
   mine().pid = getpid();
+  files_ = std::make_unique<FileBox>(&block(0), size(), rank_);
 }
 
 RankBlock& Node::block(int node_rank) const {

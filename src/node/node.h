@@ -6,10 +6,12 @@
 
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "node/file_box.h"
+#include "node/node_memory.h"
 #include "node/segment.h"
 #include "node/shared_memory.h"
 
@@ -32,7 +34,8 @@ class Node {
     return world_rank >= 0 && world_rank < static_cast<int>(by_world_.size()) ? by_world_[world_rank] : -1;
   }
 
-  const FileBox& files() const { return files_; }
+  const FileBox& files() const { return *files_; }
+  NodeMemory& memory() { return memory_; }
 
   RankBlock& block(int node_rank) const;
   RankBlock& mine() const { return block(rank_); }
@@ -54,7 +57,8 @@ class Node {
   std::vector<int> world_ranks_;
   std::vector<int> by_world_;
   int rank_;
-  FileBox files_;
+  NodeMemory memory_;
+  std::unique_ptr<FileBox> files_;
 };
 
 }  // namespace fairlead::node

@@ -13,6 +13,7 @@
 
 #include "device/ipc_registry.h"
 #include "kernels/blocks.h"
+#include "node/file_identity.h"
 
 namespace fairlead::node {
 
@@ -55,6 +56,8 @@ enum class Reason : uint8_t {
   wrong_bytes,     // it could, but saw other bytes
   copy_failed,     // a copy returned an error
   no_kernel,       // the layout has gaps, and no kernel of the receiver can read it
+  no_memory,       // sender's: there is no host memory to stage it in
+  damaged,         // the offer says what cannot be
 };
 const char* to_string(Reason reason);
 
@@ -66,7 +69,7 @@ enum class Medium : uint32_t {
 
 struct alignas(64) Offer {
   std::atomic<OfferState> state;
-  std::atomic<Reason> reason;       // receiver's, with refused
+  std::atomic<Reason> reason;       // receiver's, with refused; sender's, of a stream that it gave up
   std::atomic<uint32_t> fetched;    // receiver's, with done: it copied the bytes itself
   std::atomic<uint32_t> looked_at;  // receiver's: a probe took the descriptor, no receive has yet
   int32_t receiver;                 // node rank
@@ -84,11 +87,19 @@ struct alignas(64) Offer {
   std::atomic<uint64_t> produced;  // chunks the receiver may read
   std::atomic<uint64_t> consumed;  // chunks the sender may use again
   uint64_t chunks[chunks_in_flight];
-  // Once `spilled`, all bytes from chunk number spilled_from on lie in memfd spill_fd of the sender.
+  // Once `spilled`, all bytes from chunk number spilled_from on lie in the memory of the node.
   std::atomic<uint32_t> spilled;
   uint64_t spilled_from;
   uint64_t spill_bytes;
-  int32_t spill_fd;
+  uint64_t spill_offset;
+  std::atomic<uint32_t> awaited;  // receiver's: it takes the chunks as they come
+};
+
+// Where the others find the box of a rank (see file_box.h).
+struct BoxAddress {
+  FileIdentity file;
+  std::atomic<int32_t> number_plus_1;  // of the rank's descriptor of that file; 0: there is no box
+  std::atomic<uint32_t> was_full;      // set by senders
 };
 
 // A few bytes of known content in the memory of one device.
@@ -109,6 +120,7 @@ struct alignas(64) RankBlock {
 
   alignas(64) int32_t world_rank;
   pid_t pid;
+  BoxAddress box;
 
   // By device, as this rank counts them: whoever wants to pull from that device proves with them first that
   // mapped memory really shows the owner's bytes.
@@ -121,9 +133,9 @@ struct alignas(64) RankBlock {
     uint64_t base, id;
   } revoked[revocations_kept];
 
-  // Pinned host memory this rank stages through, 0 until first used; fd + 1.
-  std::atomic<int32_t> arena_fd;
-  uint64_t arena_bytes;
+  // Pinned host memory this rank stages through, in the memory of the node; no bytes until first used.
+  uint64_t arena_offset;
+  std::atomic<uint64_t> arena_bytes;
 
   Offer offers[offers_per_rank];
 };
@@ -138,6 +150,7 @@ struct SegmentHeader {
   Nonce nonce;
   int32_t ranks;
   std::atomic<uint32_t> descriptors_sent;  // set before the first one is
+  std::atomic<uint64_t> memory_end;        // of the file in which this segment lies (node_memory.h)
 };
 
 }  // namespace fairlead::node

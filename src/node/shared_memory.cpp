@@ -4,10 +4,11 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
+
+#include "base/memory_file.h"
 
 namespace fairlead::node {
 namespace {
@@ -21,33 +22,26 @@ unsigned char* map(int fd, size_t bytes) {
 
 SharedMemory::~SharedMemory() {
   if (data_) munmap(data_, size_);
-  if (fd_ >= 0) close(fd_);
+  close_own(fd_, file_);
 }
 
 SharedMemory SharedMemory::create(size_t bytes) {
-  SharedMemory memory;
-  int fd = memfd_create("fairlead", MFD_CLOEXEC);
-  if (fd < 0) return memory;
-  memory.fd_ = fd;
-  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) return memory;
-  memory.data_ = map(fd, bytes);
+  SharedMemory memory(make_memory_file("fairlead", bytes));
+  if (memory.fd_ < 0) return memory;
+  memory.data_ = map(memory.fd_, bytes);
   memory.size_ = bytes;
   return memory;
 }
 
 SharedMemory SharedMemory::open(pid_t pid, int fd, size_t bytes) {
-  SharedMemory memory;
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
-  int opened = ::open(path, O_RDWR | O_CLOEXEC);
-  if (opened < 0) return memory;
-  struct stat info;
-  // A smaller file would give SIGBUS later: it is not the memory that was meant.
-  if (fstat(opened, &info) == 0 && static_cast<size_t>(info.st_size) == bytes) {
-    memory.data_ = map(opened, bytes);
+  SharedMemory memory(::open(path, O_RDWR | O_CLOEXEC));
+  if (memory.fd_ < 0) return memory;
+  if (is_memory_file(memory.fd_, bytes)) {
+    memory.data_ = map(memory.fd_, bytes);
     memory.size_ = bytes;
   }
-  close(opened);
   return memory;
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory that processes of one node share without names in the file system: an anonymous memfd that its
-// owner creates and others open through /proc/<pid>/fd/<fd>. Nothing is left behind however a process
-// dies, and the size of /dev/shm does not matter. Opening needs the same user and the same PID namespace;
-// where that fails, the caller falls back to the host MPI.
+// owner creates and others open through /proc/<pid>/fd/<fd>, in MPI_Init only: later a rank may have no file
+// descriptor left, or may not look into another process any more (see node_memory.h). Nothing is left behind
+// however a process dies, and the size of /dev/shm does not matter. Opening needs the same user and the same
+// PID namespace; where that fails, the caller falls back to the host MPI.
 
 #pragma once
 
@@ -12,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+
+#include "node/file_identity.h"
 
 namespace fairlead::node {
 
@@ -33,17 +36,20 @@ class SharedMemory {
   explicit operator bool() const { return data_ != nullptr; }
   unsigned char* data() const { return data_; }
   size_t size() const { return size_; }
-  int fd() const { return fd_; }  // what others open; -1 for memory that was opened
+  int fd() const { return fd_; }  // of this process; what others open is its creator's
 
  private:
+  explicit SharedMemory(int fd) : fd_(fd), file_(identity_of(fd)) {}
   void swap(SharedMemory& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     std::swap(fd_, other.fd_);
+    std::swap(file_, other.file_);
   }
   unsigned char* data_ = nullptr;
   size_t size_ = 0;
   int fd_ = -1;
+  FileIdentity file_{};
 };
 
 }  // namespace fairlead::node

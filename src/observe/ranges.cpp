@@ -66,7 +66,7 @@ const void* export_table(uint32_t number) {
 }
 
 void open_nvtx() {
-  const char* path = std::getenv("NVTX_INJECTION64_PATH");
+  const char* path = secure_getenv("NVTX_INJECTION64_PATH");
   void* tool = path ? dlopen(path, RTLD_LAZY) : nullptr;
   if (!tool) return;
   auto begin = reinterpret_cast<int (*)(const void* (*)(uint32_t))>(dlsym(tool, "InitializeInjectionNvtx2"));

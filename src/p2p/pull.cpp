@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "device/classify.h"
+#include "p2p/soundness.h"
 
 namespace fairlead::p2p {
 
@@ -35,8 +36,10 @@ Error Pull::advance() {
   switch (step_) {
     case Step::looking: {
       OfferState state = offer_.state.load(std::memory_order_acquire);
-      if (state == OfferState::offered || state == OfferState::buffered) return claim(state);
-      if (state != OfferState::streaming) return Error::not_ready;
+      const bool fetched = state == OfferState::offered || state == OfferState::buffered;
+      if (!fetched && state != OfferState::streaming) return Error::not_ready;
+      if (!is_sound(offer_, descriptor_.bytes)) return damaged();
+      if (fetched) return claim(state);
       if (truncated()) return over(Error::none);
       reconsider();
       stream_.emplace(node_, descriptor_.sender, offer_, device_, to_, descriptor_.bytes);
@@ -74,6 +77,7 @@ Error Pull::claim(OfferState from) {
     std::atomic_thread_fence(std::memory_order_acquire);
     if (offer_.state.load(std::memory_order_relaxed) != from) return Error::not_ready;
     reason = find(source, shape, first);
+    if (reason == Reason::damaged) return damaged();
   }
   OfferState to = reason == Reason::none ? OfferState::claimed : OfferState::refused;
   if (to == OfferState::refused) offer_.reason.store(reason, std::memory_order_relaxed);
@@ -92,6 +96,7 @@ Reason Pull::find(const node::RemoteMemory& source, const kernels::Shape& shape,
     from_ = {reinterpret_cast<char*>(source.base + source.offset) + first, shape};
     return from_.contiguous() || kernels_reach_both() ? Reason::none : Reason::no_kernel;
   }
+  if (!is_sound(source, shape, first, descriptor_.bytes)) return Reason::damaged;
   if (copying_device_ < 0) {
     node_.decide(descriptor_.sender, offer_.device, node_.rank(), Path::staged, Reason::no_context, "");
     return Reason::no_context;
@@ -174,7 +179,9 @@ Error Pull::insist() {
   if (now - insisted_ < retry_pause) return Error::not_ready;
   insisted_ = now;
   bool too_late = now - insisting_since_ > retry_time;
-  bool found = !too_late && find(offer_.source, offer_.shape, offer_.first) == Reason::none;
+  const node::RemoteMemory source = offer_.source;
+  const kernels::Shape shape = offer_.shape;
+  bool found = !too_late && find(source, shape, offer_.first) == Reason::none;
   OfferState state = OfferState::refused;
   if ((!found && !too_late) || !offer_.state.compare_exchange_strong(state, OfferState::claimed)) {
     mapped_ = {};
@@ -193,8 +200,17 @@ void Pull::reconsider() {
   if (device >= 0) transport::judge(node_, descriptor_.sender, offer_.device, device);
 }
 
+Error Pull::damaged() {
+  offer_.reason.store(Reason::damaged, std::memory_order_relaxed);
+  return over(Error::failed);
+}
+
 Error Pull::over(Error error) {
   bool arrived = error == Error::none && !truncated();
+  if (error != Error::none)
+    log_line(LogLevel::error, "a device message of %llu bytes from rank %d is lost: %s",
+             static_cast<unsigned long long>(descriptor_.bytes), node_.world_rank(descriptor_.sender),
+             stream_ ? stream_->what_failed() : node::to_string(offer_.reason.load()));
   if (stream_) way_ = stream_->through_device() ? Traffic::bounced : Traffic::staged;
   if (arrived) count(way_, descriptor_.bytes);
   offer_.fetched.store(arrived && !stream_, std::memory_order_relaxed);

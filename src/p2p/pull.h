@@ -46,6 +46,7 @@ class Pull {
   device::Error cannot_copy();
   device::Error refused(node::Reason reason);
   device::Error insist();
+  device::Error damaged();
   void reconsider();
   device::Error over(device::Error error);
 

@@ -125,10 +125,18 @@ Fallback fallback_of(Reason reason) {
     case Reason::no_kernel:
       return Fallback::no_kernel;
     case Reason::none:
+    case Reason::no_memory:
+    case Reason::damaged:
     case Reason::not_exportable:
       return Fallback::not_exportable;
   }
   return Fallback::not_exportable;
+}
+
+// Where peer copies work between the two, only not from this memory, the bytes go through device memory.
+transport::Medium medium_to(node::Node& node, int device, int receiver) {
+  const bool proven = node.verdict(node.rank(), device, receiver).path == Path::peer;
+  return proven ? transport::Medium::device : transport::Medium::host;
 }
 
 }  // namespace
@@ -172,6 +180,11 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
     else if (!describe(node, receiver, allocation, source.span, source.span_bytes, &slot.source))
       unreachable = Fallback::not_exportable;
   }
+  // The host MPI finds memory for it where there is no other.
+  if (unreachable && !transport::may_stage(node, device, source.bytes, medium_to(node, device, receiver))) {
+    taken[index] = false;
+    return nullptr;
+  }
   return std::unique_ptr<SendOffer>(new SendOffer(node, index, receiver, source, device, unreachable));
 }
 
@@ -206,11 +219,10 @@ SendOffer::~SendOffer() {
 }
 
 void SendOffer::stream() {
-  // Peer copies work between the two, only not from this memory.
-  bool proven = node_.verdict(node_.rank(), device_, receiver_).path == Path::peer &&
-                slot_->reason.load(std::memory_order_relaxed) != Reason::copy_failed;
+  const bool copies_fail = slot_->reason.load(std::memory_order_relaxed) == Reason::copy_failed;
   stream_ = std::make_unique<transport::StagedSender>(
-      node_, *slot_, device_, view_, bytes_, proven ? transport::Medium::device : transport::Medium::host);
+      node_, *slot_, device_, view_, bytes_,
+      copies_fail ? transport::Medium::host : medium_to(node_, device_, receiver_));
   way_ = slot_->medium == transport::Medium::device ? Traffic::bounced : Traffic::staged;
 }
 
@@ -267,8 +279,8 @@ bool SendOffer::proven() const {
   return exportable_ && view_.contiguous() && fetched.contains({receiver_, slot_->source.id});
 }
 
-void SendOffer::buffer() {
-  if (stream_) return stream_->spill();
+void SendOffer::buffer(Need need) {
+  if (stream_) return stream_->spill(need);
   OfferState expected = OfferState::offered;
   if (pooled_ || !slot_->state.compare_exchange_strong(expected, OfferState::moving)) return;
   count(Fallback::late_receiver);
@@ -291,8 +303,8 @@ void SendOffer::buffer() {
   if (pool) device::pool_free(pool);
   count(Fallback::full_pool);
   stream();
-  stream_->spill();
-  count(way_ = Traffic::buffered_host, bytes_);
+  stream_->spill(need);
+  if (stream_->read_out()) count(way_ = Traffic::buffered_host, bytes_);
 }
 
 // Bytes in a buffer that the receiver may not be able to fetch.
@@ -311,12 +323,12 @@ void SendOffer::flush() {
     if (stream_) break;  // refused meanwhile: what was proven does not hold for this message
     OfferState state = slot_->state.load(std::memory_order_acquire);
     if (finished_ || proven() || state == OfferState::claimed) return;
-    if (state == OfferState::offered) buffer();
+    if (state == OfferState::offered) buffer(Need::required);
     // Where the pair is not proven, only host memory is safe.
     state = OfferState::buffered;
     if (!proven() && slot_->state.compare_exchange_strong(state, OfferState::moving)) leave_device();
   }
-  stream_->spill();
+  stream_->spill(Need::required);
 }
 
 int offers_in_use() {

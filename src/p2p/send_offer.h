@@ -20,6 +20,8 @@
 
 namespace fairlead::p2p {
 
+using transport::Need;
+
 // The bytes of a message in device memory, and the memory that they lie in, gaps between them included.
 struct Source {
   datatype::View view;
@@ -30,8 +32,9 @@ struct Source {
 
 class SendOffer {
  public:
-  // Offers a message to `receiver` (a node rank). Null when all offers of this rank are in use, or the memory
-  // belongs to no device: the message must travel plain then.
+  // Offers a message to `receiver` (a node rank). Null when all offers of this rank are in use, the memory
+  // belongs to no device, or must be staged and there is no memory for that: the message must travel plain
+  // then.
   static std::unique_ptr<SendOffer> open(node::Node& node, int receiver, const Source& source,
                                          const device::Allocation& allocation);
   ~SendOffer();
@@ -56,7 +59,9 @@ class SendOffer {
   bool receiver_failed() const { return node_.block(receiver_).failed_receives.load() != failures_seen_; }
 
   // Takes the bytes away from the user's buffer, unless the receiver is fetching them from there now.
-  void buffer();
+  void buffer(Need need);
+  // Somebody must be made independent of this rank, and there is no memory for that now.
+  bool short_of_memory() const { return stream_ && stream_->short_of_memory(); }
   // Makes the receiver independent of this rank's progress (M6). Waits for no other process.
   void flush();
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "kernels/shape_extent.h"
+
 namespace fairlead::rma {
 
 using kernels::Block;
@@ -34,6 +36,50 @@ Message make_request(const Header& header, const datatype::View& layout, uint64_
     std::copy(blocks.begin(), blocks.end(), message.blocks());
   }
   return message;
+}
+
+namespace {
+
+// Of an irregular layout: blocks that follow each other in the range.
+bool are_sound(const Block* blocks, const Header& header) {
+  for (uint32_t i = 0; i < header.blocks; ++i) {
+    const uint64_t end = i + 1 < header.blocks ? blocks[i + 1].position : header.bytes;
+    int64_t first;
+    if (blocks[i].position >= end || end > header.bytes || (i == 0 && blocks[i].position != 0) ||
+        __builtin_add_overflow(header.first, blocks[i].offset, &first))
+      return false;
+    const kernels::Extent extent{0, static_cast<int64_t>(end - blocks[i].position), 0};
+    if (!kernels::stays_within(extent, first, header.low, header.high)) return false;
+  }
+  return true;
+}
+
+// At least: a fetch without an operation brings no operand.
+uint64_t payload_of(const Header& header) {
+  switch (header.kind) {
+    case Request::put:
+    case Request::accumulate:
+      return header.bytes;
+    case Request::compare_and_swap:
+      return 2 * header.bytes;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+bool is_sound(const Message& message) {
+  if (!message.memory.data() || message.size < sizeof(Header)) return false;
+  const Header& header = message.header();
+  if (header.kind > Request::answer) return false;
+  if (header.kind >= Request::lock) return true;
+  const uint64_t behind = message.size - sizeof(Header), list = header.blocks * sizeof(Block);
+  if (header.bytes > INT64_MAX / 2 || list > behind || payload_of(header) > behind - list) return false;
+  if (header.blocks > 0) return header.at == 0 && are_sound(message.blocks(), header);
+  const auto extent = kernels::extent_of(header.shape);
+  return extent && header.at <= extent->bytes && header.bytes <= extent->bytes - header.at &&
+         kernels::stays_within(*extent, header.first, header.low, header.high);
 }
 
 datatype::View layout_at(char* window, const Message& message) {

@@ -40,6 +40,9 @@ struct Message {
     return memory.data() + sizeof(Header) + header().blocks * sizeof(kernels::Block);
   }
 
+  // Of one that is sound.
+  uint64_t payload_bytes() const { return size - static_cast<size_t>(payload() - memory.data()); }
+
   HostBuffer memory;
   size_t size = 0;
 };
@@ -48,6 +51,8 @@ struct Message {
 // its memory is null when there is none.
 Message make_request(const Header& header, const datatype::View& layout, uint64_t at, uint64_t bytes,
                      uint64_t payload);
+// Is a message of this length a whole one, whose layout touches no byte outside of [low, high)?
+bool is_sound(const Message& message);
 // The layout of the range at the target; the range begins at header.at.
 datatype::View layout_at(char* window, const Message& message);
 

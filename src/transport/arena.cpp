@@ -3,6 +3,8 @@
 #include "transport/arena.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <map>
 #include <vector>
 
@@ -17,17 +19,17 @@ namespace {
 using device::Error;
 using node::chunks_in_flight;
 using node::Medium;
+using node::NodeMemory;
 using node::RankBlock;
-using node::SharedMemory;
 
 constexpr auto patience = std::chrono::milliseconds(5);
 
 auto& pinned = *new std::map<void*, size_t>;
 
 // Pinning is for speed only; a driver that refuses costs bandwidth, not correctness.
-void pin(const SharedMemory& memory) {
-  if (device::runtime()->register_host(memory.data(), memory.size()) == Error::none)
-    pinned[memory.data()] = memory.size();
+void pin(const NodeMemory::Range& memory) {
+  if (device::runtime()->register_host(memory.data(), memory.bytes()) == Error::none)
+    pinned[memory.data()] = memory.bytes();
   else
     log_line(LogLevel::info, "staging memory could not be pinned: %s", device::runtime()->error_text());
 }
@@ -38,15 +40,21 @@ class HostArena final : public Arena {
     chunk_bytes_ = (options().staging_chunk + 4095) / 4096 * 4096;
     uint64_t count = options().staging_arena / chunk_bytes_;
     if (count == 0) return;
-    memory_ = SharedMemory::create(count * chunk_bytes_);
-    if (!memory_) return;
+    memory_ = node.memory().create(count * chunk_bytes_);
+    if (!memory_.data()) {
+      log_line(LogLevel::info, "there are no %llu bytes of staging memory: %s",
+               static_cast<unsigned long long>(count * chunk_bytes_), std::strerror(errno));
+      memory_ = {};
+      return;
+    }
     pin(memory_);
     chunks_ = count;
     for (uint64_t i = count; i-- > 0;) idle_.push_back(i * chunk_bytes_);
-    node.mine().arena_bytes = memory_.size();
-    node.mine().arena_fd.store(memory_.fd() + 1, std::memory_order_release);
+    node.mine().arena_offset = memory_.offset();
+    node.mine().arena_bytes.store(memory_.bytes(), std::memory_order_release);
   }
   bool usable() const { return chunks_ > 0; }
+  const NodeMemory::Range& memory() const { return memory_; }
   size_t in_use() const { return chunks_ - idle_.size(); }
 
   std::optional<uint64_t> find_room(uint64_t) override {
@@ -60,7 +68,7 @@ class HostArena final : public Arena {
  private:
   void put_back(uint64_t offset) override { idle_.push_back(offset); }
 
-  SharedMemory memory_;
+  NodeMemory::Range memory_;
   size_t chunks_ = 0;
   std::vector<uint64_t> idle_;
 };
@@ -98,18 +106,18 @@ HostArena*& opened_host_arena() {
   return opened;
 }
 
-// The host arena of another rank, mapped and pinned here too at first use; null when that is impossible.
-const char* host_arena_of(Node& node, int owner) {
-  if (owner == node.rank()) return opened_host_arena()->at(0);
-  static auto& opened = *new std::map<int, SharedMemory>;
-  SharedMemory& memory = opened[owner];
+// The host arena of a rank, mapped and pinned here too at first use; invalid while it has none.
+const NodeMemory::Range& host_arena_of(Node& node, int owner) {
+  if (owner == node.rank() && opened_host_arena()) return opened_host_arena()->memory();
+  static auto& opened = *new std::map<int, NodeMemory::Range>;
+  NodeMemory::Range& memory = opened[owner];
   if (!memory) {
     RankBlock& block = node.block(owner);
-    int fd = block.arena_fd.load(std::memory_order_acquire) - 1;
-    memory = SharedMemory::open(block.pid, fd, block.arena_bytes);
-    if (memory && device::runtime() && device::runtime()->in_use()) pin(memory);
+    const uint64_t bytes = block.arena_bytes.load(std::memory_order_acquire);
+    memory = node.memory().open(block.arena_offset, bytes);
+    if (memory.data() && device::runtime() && device::runtime()->in_use()) pin(memory);
   }
-  return reinterpret_cast<const char*>(memory.data());
+  return memory;
 }
 
 }  // namespace
@@ -143,14 +151,30 @@ Arena* device_arena(Node& node, int device, uint64_t bytes) {
   return opened->has_room(std::min(bytes, opened->chunk_bytes())) ? opened : nullptr;
 }
 
-const char* ArenaView::open(Node& node, int owner, const Offer& offer, int* device) {
-  if (start_) return start_;
+bool may_stage(Node& node, int device, uint64_t bytes, Medium medium) {
+  return (medium == Medium::device && device_arena(node, device, bytes)) ||
+         options().staging_arena < options().staging_chunk || host_arena(node);
+}
+
+bool ArenaView::open(Node& node, int owner, const Offer& offer, int* device) {
+  if (bytes_ > 0) return true;
   if (offer.medium == Medium::host) {
-    start_ = host_arena_of(node, owner);
+    in_host_ = &host_arena_of(node, owner);
+    start_ = reinterpret_cast<const char*>(in_host_->data());
+    bytes_ = in_host_->bytes();
   } else if (reach(node, owner, offer.device, device, offer.source, &mapped_) == Reason::none) {
     start_ = static_cast<const char*>(mapped_.address());
+    bytes_ = offer.source.size - std::min(offer.source.offset, offer.source.size);
   }
-  return start_;
+  return bytes_ > 0;
+}
+
+bool ArenaView::holds(uint64_t offset, uint64_t bytes) const {
+  return offset <= bytes_ && bytes <= bytes_ - offset;
+}
+
+bool ArenaView::read(uint64_t offset, void* to, uint64_t bytes) const {
+  return in_host_ && in_host_->read(offset, to, bytes);
 }
 
 size_t pinned_bytes() {

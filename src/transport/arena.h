@@ -42,18 +42,28 @@ class Arena {
 
 // Null where the kernel gives no memory, or options allow none.
 Arena* host_arena(Node& node);
+// False where a message of the device would need the host arena, which options allow, and the kernel gives no
+// memory for it.
+bool may_stage(Node& node, int device, uint64_t bytes, node::Medium medium);
 // Null where the pool is off, cannot be shared, or has no room for a chunk of `bytes` bytes now.
 Arena* device_arena(Node& node, int device, uint64_t bytes);
 
 // The receiver's side.
 class ArenaView {
  public:
-  // The arena that this offer of `owner` streams through, for copies that run on `device`, which changes where
-  // only another one reaches it; null when none does.
-  const char* open(Node& node, int owner, const Offer& offer, int* device);
+  // Finds the arena that this offer of `owner` streams through, for copies that run on `device`, which
+  // changes where only another one reaches it; false when none does.
+  bool open(Node& node, int owner, const Offer& offer, int* device);
+  // Are these bytes within the arena?
+  bool holds(uint64_t offset, uint64_t bytes) const;
+  // Null where there is no address space for it: read() brings the bytes then.
+  const char* start() const { return start_; }
+  bool read(uint64_t offset, void* to, uint64_t bytes) const;
 
  private:
+  const node::NodeMemory::Range* in_host_ = nullptr;
   const char* start_ = nullptr;
+  uint64_t bytes_ = 0;
   device::MappedMemory mapped_;
 };
 

@@ -3,6 +3,8 @@
 #include "transport/staged.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "base/host_buffer.h"
 #include "base/log.h"
@@ -14,7 +16,7 @@ namespace {
 using device::Error;
 using node::chunks_in_flight;
 using node::OfferState;
-using node::SharedMemory;
+using node::Reason;
 
 // Both copies of a message overlap by pieces. Each costs some microseconds of its own, which is longer than a
 // copy inside the device takes: through its memory, pieces are as long as they may be.
@@ -24,6 +26,18 @@ uint64_t piece_of(uint64_t bytes, Medium medium) {
   return std::max(smallest, (bytes / pieces + granule - 1) / granule * granule);
 }
 
+// Where there is no address space for the whole: `step(at, memory, bytes)` for one piece after the other.
+template <class Step>
+Error by_pieces(uint64_t bytes, Step step) {
+  constexpr uint64_t largest = uint64_t{256} << 10;
+  HostBuffer piece(std::min(bytes, largest));
+  if (!piece.data()) return Error::out_of_memory;
+  Error error = Error::none;
+  for (uint64_t at = 0; at < bytes && error == Error::none; at += largest)
+    error = step(at, piece.data(), std::min(bytes - at, largest));
+  return error;
+}
+
 constexpr int refusals_allowed = 3;
 constexpr uint64_t produced_failed = UINT64_MAX;
 
@@ -31,7 +45,7 @@ constexpr uint64_t produced_failed = UINT64_MAX;
 
 StagedSender::StagedSender(Node& node, Offer& offer, int device, const datatype::View& from, uint64_t bytes,
                            Medium medium)
-    : offer_(offer), device_(device), from_(from), bytes_(bytes) {
+    : node_(node), offer_(offer), device_(device), from_(from), bytes_(bytes) {
   if (medium == Medium::device) arena_ = device_arena(node, device, bytes);
   offer_.medium = arena_ ? Medium::device : Medium::host;
   if (arena_)
@@ -44,11 +58,9 @@ StagedSender::StagedSender(Node& node, Offer& offer, int device, const datatype:
   offer_.produced.store(0, std::memory_order_relaxed);
   offer_.consumed.store(0, std::memory_order_relaxed);
   offer_.spilled.store(0, std::memory_order_relaxed);
+  offer_.awaited.store(0, std::memory_order_relaxed);
   offer_.state.store(OfferState::streaming, std::memory_order_release);
-  if (arena_)
-    advance();
-  else
-    spill();
+  advance();
 }
 
 StagedSender::~StagedSender() {
@@ -66,13 +78,15 @@ void StagedSender::take_back_consumed() {
 
 void StagedSender::advance() {
   if (failed_) return;
-  if (!arena_) return spill();
+  if (!arena_) return spill(Need::required);
   take_back_consumed();
   while (!spilled_ && started_ < total_ && started_ - returned_ < chunks_in_flight) {
     std::optional<uint64_t> chunk = arena_->take(length(started_));
     if (!chunk) {
-      // All chunks may be held by messages that are received only after this one.
-      if (started_ == returned_ && arena_->stuck()) return spill();
+      // All chunks may be held by messages that are received only after this one. Its receiver may also be
+      // late, and wants nothing yet.
+      if (started_ == returned_ && arena_->stuck())
+        return spill(offer_.awaited.load(std::memory_order_acquire) ? Need::required : Need::wanted);
       break;
     }
     int slot = static_cast<int>(started_ % chunks_in_flight);
@@ -80,7 +94,7 @@ void StagedSender::advance() {
                                       started_ * offer_.chunk_bytes, length(started_));
     if (error != Error::none) {
       arena_->give_back(*chunk);
-      return fail();
+      return fail(Reason::copy_failed, device::runtime()->error_text());
     }
     offer_.chunks[slot] = *chunk;
     ++started_;
@@ -88,28 +102,46 @@ void StagedSender::advance() {
   while (produced_ < started_) {
     Error error = copies_[produced_ % chunks_in_flight].poll();
     if (error == Error::not_ready) return;
-    if (error != Error::none) return fail();
+    if (error != Error::none) return fail(Reason::copy_failed, device::runtime()->error_text());
     offer_.produced.store(++produced_, std::memory_order_release);
   }
 }
 
-void StagedSender::spill() {
-  while (!failed_ && produced_ < started_) advance();
+void StagedSender::spill(Need need) {
+  while (!failed_ && !spilled_ && produced_ < started_) advance();
   if (failed_ || read_out()) return;
-  uint64_t from = started_ * offer_.chunk_bytes, bytes = bytes_ - from;
-  rest_ = SharedMemory::create(bytes);
-  if (!rest_) return;  // no memory: the receiver gets the rest when this rank makes progress again
-  if (datatype::copy_out(device_, rest_.data(), from_, from, bytes) != Error::none) return fail();
+  const uint64_t from = started_ * offer_.chunk_bytes;
+  rest_ = {};
+  rest_ = node_.memory().create(bytes_ - from);
+  const Error error = rest_ ? fill_rest(from) : Error::out_of_memory;
+  if (error == Error::out_of_memory) {
+    // As long as there is an arena, a receiver may still take all.
+    if (need == Need::required && shortage_.lasts()) fail(Reason::no_memory, std::strerror(errno));
+    return;
+  }
+  if (error != Error::none) return fail(Reason::copy_failed, device::runtime()->error_text());
+  shortage_.end();
   offer_.spilled_from = started_;
-  offer_.spill_bytes = bytes;
-  offer_.spill_fd = rest_.fd();
+  offer_.spill_bytes = bytes_ - from;
+  offer_.spill_offset = rest_.offset();
   spilled_ = true;
   offer_.spilled.store(1, std::memory_order_release);
 }
 
-void StagedSender::fail() {
+Error StagedSender::fill_rest(uint64_t from) {
+  if (rest_.data()) return datatype::copy_out(device_, rest_.data(), from_, from, bytes_ - from);
+  return by_pieces(bytes_ - from, [&](uint64_t at, unsigned char* piece, uint64_t bytes) {
+    const Error error = datatype::copy_out(device_, piece, from_, from + at, bytes);
+    return error == Error::none && !rest_.write(at, piece, bytes) ? Error::out_of_memory : error;
+  });
+}
+
+void StagedSender::fail(Reason reason, const char* what) {
   failed_ = true;
-  log_line(LogLevel::error, "a staged device message is lost: %s", device::runtime()->error_text());
+  log_line(LogLevel::error, "a device message of %llu bytes to rank %d is lost: %s: %s",
+           static_cast<unsigned long long>(bytes_), node_.world_rank(offer_.receiver),
+           node::to_string(reason), what);
+  offer_.reason.store(reason, std::memory_order_relaxed);
   offer_.produced.store(produced_failed, std::memory_order_release);
 }
 
@@ -120,54 +152,90 @@ void StagedSender::finish() {
 
 StagedReceiver::StagedReceiver(Node& node, int owner, Offer& offer, int device, const datatype::View& to,
                                uint64_t bytes)
-    : node_(node), owner_(owner), offer_(offer), device_(device), home_(device), to_(to), bytes_(bytes) {
-  total_ = (bytes + offer_.chunk_bytes - 1) / offer_.chunk_bytes;
+    : node_(node),
+      owner_(owner),
+      offer_(offer),
+      device_(device),
+      home_(device),
+      to_(to),
+      medium_(offer.medium),
+      bytes_(bytes),
+      chunk_bytes_(std::max(offer.chunk_bytes, uint64_t{1})),
+      total_(bytes / chunk_bytes_ + (bytes % chunk_bytes_ != 0)) {
   if (through_device() && device_ < 0) device_ = device::device_in_use();
+  offer_.awaited.store(1, std::memory_order_release);
 }
 
 uint64_t StagedReceiver::length(uint64_t chunk) const {
-  return std::min(offer_.chunk_bytes, bytes_ - chunk * offer_.chunk_bytes);
+  return std::min(chunk_bytes_, bytes_ - chunk * chunk_bytes_);
 }
 
-Error StagedReceiver::land(uint64_t chunk, const char* from) {
-  uint64_t at = chunk * offer_.chunk_bytes, bytes = length(chunk);
-  datatype::View chunk_bytes(const_cast<char*>(from), bytes);
-  if (to_.contiguous() || device_ == home_)
-    return copies_[chunk % chunks_in_flight].start(device_, to_, at, chunk_bytes, 0, bytes);
-  // The device that reaches the chunk need not reach the buffer.
+Error StagedReceiver::land(uint64_t chunk) {
+  const uint64_t at = chunk * chunk_bytes_, bytes = length(chunk),
+                 offset = offer_.chunks[chunk % chunks_in_flight];
+  if (!arena_.holds(offset, bytes)) return Error::invalid_value;
+  const char* from = arena_.start() ? arena_.start() + offset : nullptr;
+  if (from && (to_.contiguous() || device_ == home_))
+    return copies_[chunk % chunks_in_flight].start(device_, to_, at, {const_cast<char*>(from), bytes}, 0,
+                                                   bytes);
+  // The device that reaches the chunk need not reach the buffer, and nobody reaches what is not mapped.
   HostBuffer between(bytes);
   if (!between.data()) return Error::out_of_memory;
-  Error error = device::copy_now(device_, between.data(), from, bytes);
+  Error error = Error::none;
+  if (from)
+    error = device::copy_now(device_, between.data(), from, bytes);
+  else if (!arena_.read(offset, between.data(), bytes))
+    error = Error::failed;
   return error == Error::none ? datatype::copy_in(home_, to_, at, between.data(), bytes) : error;
+}
+
+Error StagedReceiver::land_rest(uint64_t from) {
+  const uint64_t bytes = bytes_ - from;
+  const node::NodeMemory::Range rest = node_.memory().open(offer_.spill_offset, bytes);
+  if (!rest || offer_.spill_bytes != bytes) return Error::invalid_value;
+  if (rest.data()) return datatype::copy_in(home_, to_, from, rest.data(), bytes);
+  return by_pieces(bytes, [&](uint64_t at, unsigned char* piece, uint64_t some) {
+    return rest.read(at, piece, some) ? datatype::copy_in(home_, to_, from + at, piece, some) : Error::failed;
+  });
+}
+
+Error StagedReceiver::lost(const char* what) {
+  what_failed_ = what;
+  return Error::failed;
+}
+
+Error StagedReceiver::short_of_memory() {
+  return shortage_.lasts() ? lost("there is no host memory to receive it") : Error::not_ready;
 }
 
 Error StagedReceiver::advance() {
   bool spilled = offer_.spilled.load(std::memory_order_acquire);
   uint64_t produced = offer_.produced.load(std::memory_order_acquire);
-  if (produced == produced_failed) return Error::failed;
+  if (produced == produced_failed) return lost(node::to_string(offer_.reason.load()));
   produced = std::min(produced, total_);
+  // No sender is further ahead of what this rank has consumed.
+  if (produced > finished_ + chunks_in_flight) return lost("its offer is damaged");
   if (produced) {
-    const char* arena = arena_.open(node_, owner_, offer_, &device_);
-    if (!arena) return ++refusals_ > refusals_allowed ? Error::failed : Error::not_ready;
+    if (!arena_.open(node_, owner_, offer_, &device_))
+      return ++refusals_ > refusals_allowed ? lost("its sender's memory cannot be mapped") : Error::not_ready;
     for (; started_ < produced; ++started_) {
-      Error error = land(started_, arena + offer_.chunks[started_ % chunks_in_flight]);
-      if (error != Error::none) return Error::failed;
+      Error error = land(started_);
+      if (error == Error::out_of_memory) return short_of_memory();
+      if (error != Error::none) return lost("it cannot be copied");
+      shortage_.end();
     }
     while (finished_ < started_) {
       Error error = copies_[finished_ % chunks_in_flight].poll();
       if (error == Error::not_ready) return error;
-      if (error != Error::none) return Error::failed;
+      if (error != Error::none) return lost("it cannot be copied");
       offer_.consumed.store(++finished_, std::memory_order_release);
     }
   }
   if (finished_ == total_) return Error::none;
-  if (spilled && finished_ == offer_.spilled_from) {
-    SharedMemory rest = SharedMemory::open(node_.block(owner_).pid, offer_.spill_fd, offer_.spill_bytes);
-    if (!rest) return Error::failed;
-    uint64_t from = finished_ * offer_.chunk_bytes;
-    return datatype::copy_in(home_, to_, from, rest.data(), bytes_ - from);
-  }
-  return Error::not_ready;
+  if (!spilled || finished_ != offer_.spilled_from) return Error::not_ready;
+  Error error = land_rest(finished_ * chunk_bytes_);
+  if (error == Error::out_of_memory) return short_of_memory();
+  return error == Error::none ? error : lost("it cannot be copied");
 }
 
 }  // namespace fairlead::transport

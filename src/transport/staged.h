@@ -6,11 +6,13 @@
 // memory, or, where the pair is served peer to peer and only this message's memory cannot be shared, device
 // memory of the sender.
 //
-// A sender that must stop making progress spills: the rest of the message goes to host memory of its own
-// that the receiver finds through the offer (invariant M6). Objects belong to one thread at a time.
+// A sender that must stop making progress spills: the rest of the message goes to memory of the node that the
+// receiver finds through the offer (invariant M6). Where there is none, it tries again for a while, then
+// gives the message up, which both sides report (invariant M13). Objects belong to one thread at a time.
 
 #pragma once
 
+#include "base/shortage.h"
 #include "datatype/move.h"
 #include "node/node.h"
 #include "transport/arena.h"
@@ -18,6 +20,9 @@
 namespace fairlead::transport {
 
 using node::Medium;
+
+// What spills must do so, or need not: without memory, the message waits for its receiver.
+enum class Need { wanted, required };
 
 class StagedSender {
  public:
@@ -28,7 +33,9 @@ class StagedSender {
   ~StagedSender();
 
   void advance();
-  void spill();
+  void spill(Need need);
+  // It must spill, and there is no memory now.
+  bool short_of_memory() const { return shortage_.exists() && !failed_ && !read_out(); }
   // The source may be reused or freed.
   bool read_out() const { return produced_ == total_ || spilled_; }
   bool failed() const { return failed_; }
@@ -38,8 +45,10 @@ class StagedSender {
  private:
   uint64_t length(uint64_t chunk) const;
   void take_back_consumed();
-  void fail();
+  device::Error fill_rest(uint64_t from);
+  void fail(node::Reason reason, const char* what);
 
+  Node& node_;
   Arena* arena_ = nullptr;
   Offer& offer_;
   int device_;
@@ -48,7 +57,8 @@ class StagedSender {
   uint64_t started_ = 0, produced_ = 0, returned_ = 0;
   bool spilled_ = false, failed_ = false;
   datatype::Move copies_[node::chunks_in_flight];
-  node::SharedMemory rest_;
+  node::NodeMemory::Range rest_;
+  Shortage shortage_;
 };
 
 class StagedReceiver {
@@ -58,11 +68,16 @@ class StagedReceiver {
 
   // none: all has arrived; not_ready; failed: the sender gave up or a copy failed.
   device::Error advance();
-  bool through_device() const { return offer_.medium == Medium::device; }
+  bool through_device() const { return medium_ == Medium::device; }
+  // Of one that has failed.
+  const char* what_failed() const { return what_failed_; }
 
  private:
   uint64_t length(uint64_t chunk) const;
-  device::Error land(uint64_t chunk, const char* from);
+  device::Error land(uint64_t chunk);
+  device::Error land_rest(uint64_t from);
+  device::Error lost(const char* what);
+  device::Error short_of_memory();
 
   Node& node_;
   int owner_;
@@ -70,10 +85,13 @@ class StagedReceiver {
   int device_;      // that copies
   const int home_;  // of the buffer
   datatype::View to_;
-  uint64_t bytes_, total_;
+  const Medium medium_;
+  const uint64_t bytes_, chunk_bytes_, total_;
   uint64_t started_ = 0, finished_ = 0;
   int refusals_ = 0;  // to map the arena
-  ArenaView arena_;   // before copies_: copies end before their mapping goes
+  Shortage shortage_;
+  const char* what_failed_ = "";
+  ArenaView arena_;  // before copies_: copies end before their mapping goes
   datatype::Move copies_[node::chunks_in_flight];
 };
 

@@ -50,6 +50,8 @@ static_assert(driver_result::invalid_device == CUDA_ERROR_INVALID_DEVICE);
 static_assert(driver_result::invalid_image == CUDA_ERROR_INVALID_IMAGE);
 static_assert(driver_result::already_mapped == CUDA_ERROR_ALREADY_MAPPED);
 static_assert(driver_result::no_binary_for_gpu == CUDA_ERROR_NO_BINARY_FOR_GPU);
+static_assert(driver_result::invalid_kernel_file == CUDA_ERROR_INVALID_PTX);
+static_assert(driver_result::shared_object_failed == CUDA_ERROR_SHARED_OBJECT_INIT_FAILED);
 static_assert(driver_result::peer_access_unsupported == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 static_assert(driver_result::invalid_handle == CUDA_ERROR_INVALID_HANDLE);
 static_assert(driver_result::not_found == CUDA_ERROR_NOT_FOUND);

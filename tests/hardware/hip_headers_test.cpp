@@ -13,13 +13,20 @@
 #include "same_abi.h"
 
 namespace fairlead::device {
+
+// The one of C; from ROCm 6 on, C++ has overloads of it that nothing switches off.
+hipError_t hipMallocAsync(void**, size_t, hipStream_t);
+
 namespace {
 
 using test::SameFunction;
+#if HIP_VERSION_MAJOR >= 6
+[[maybe_unused]] constexpr decltype(&hipMallocAsync) is_theirs = ::hipMallocAsync;
+#endif
 
 struct Functions : HipAbi {
 #define FAIRLEAD_DRIVER_FUNCTION(member, name, ...) \
-  static_assert(SameFunction<__VA_ARGS__, decltype(::name)>::value, #name " has another signature");
+  static_assert(SameFunction<__VA_ARGS__, decltype(name)>::value, #name " has another signature");
 #if HIP_VERSION_MAJOR >= 6
 #define FAIRLEAD_DRIVER_OPTIONAL FAIRLEAD_DRIVER_FUNCTION
 #else
@@ -40,6 +47,8 @@ static_assert(driver_result::invalid_device == hipErrorInvalidDevice);
 static_assert(driver_result::invalid_image == hipErrorInvalidImage);
 static_assert(driver_result::already_mapped == hipErrorAlreadyMapped);
 static_assert(driver_result::no_binary_for_gpu == hipErrorNoBinaryForGpu);
+static_assert(driver_result::invalid_kernel_file == hipErrorInvalidKernelFile);
+static_assert(driver_result::shared_object_failed == hipErrorSharedObjectInitFailed);
 static_assert(driver_result::peer_access_unsupported == hipErrorPeerAccessUnsupported);
 static_assert(driver_result::invalid_handle == hipErrorInvalidHandle);
 static_assert(driver_result::not_found == hipErrorNotFound);
@@ -51,6 +60,7 @@ static_assert(driver_result::not_supported == hipErrorNotSupported);
 
 static_assert(driver_flag::managed_attach_global == hipMemAttachGlobal);
 static_assert(driver_flag::pinned_portable == hipHostMallocPortable);
+static_assert(HipAbi::pinned_coherent == hipHostMallocCoherent);
 static_assert(driver_flag::register_portable == hipHostRegisterPortable);
 static_assert(driver_flag::stream_non_blocking == hipStreamNonBlocking);
 static_assert(driver_flag::event_disable_timing == hipEventDisableTiming);

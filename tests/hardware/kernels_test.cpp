@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <complex>
 #include <cstdio>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "device/runtime.h"
+#include "device_runtime_kernel.h"
 #include "kernels/half.h"
 #include "kernels/reduce.h"
 
@@ -342,6 +344,52 @@ void for_each_kernel(Work work) {
 }
 
 constexpr size_t room = 1 << 18;
+
+// A kernel of the program that runs until this goes.
+class Busy {
+ public:
+  explicit Busy(int device) {
+    static const std::vector<device::CodeImage> images = test::kernel_images();
+    device::Kernel kernel = nullptr;
+    void* flag = nullptr;
+    EXPECT_SUCCESS(gpu().find_kernel(device, images.data(), images.size(), "run_until", &kernel));
+    EXPECT_SUCCESS(gpu().allocate_pinned(sizeof(int), &flag));
+    EXPECT_SUCCESS(gpu().create_stream(device, &stream_, device::StreamKind::application));
+    over_ = static_cast<volatile int*>(flag);
+    *over_ = 0;
+    void* arguments[] = {&flag};
+    EXPECT_SUCCESS(gpu().launch(kernel, 1, 1, arguments, stream_));
+  }
+  ~Busy() {
+    *over_ = 1;
+    EXPECT_SUCCESS(gpu().synchronize_stream(stream_));
+    EXPECT_SUCCESS(gpu().destroy_stream(stream_));
+    EXPECT_SUCCESS(gpu().free_pinned(const_cast<int*>(over_)));
+  }
+
+ private:
+  Stream stream_ = nullptr;
+  volatile int* over_ = nullptr;
+};
+
+// The first case: no kernel of reductions has been loaded.
+TEST(kernels, that_were_not_loaded_at_first_are_later_and_stay) {
+  if (gpu().name() != std::string("sim") && test::kernel_images().size() < 2)
+    GTEST_SKIP() << "built without device code";
+  const auto there = [] { return reduce_available(0, ReduceOp::sum, Element::float64); };
+  // Questions are asked again after a while.
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+  {
+    Busy busy(0);
+    EXPECT_FALSE(there());
+  }
+  pause();
+  EXPECT_TRUE(there());
+  Busy busy(0);
+  pause();
+  load_missed_code();
+  EXPECT_TRUE(there());
+}
 
 TEST(kernels, every_operation_on_every_element) {
   Device device(room);

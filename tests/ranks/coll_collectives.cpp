@@ -4,6 +4,8 @@
 // lie: all on the device, all on the host, any mixture; from every root, in place, for counts from nothing to
 // megabytes, with irregular counts, gaps between blocks and datatypes with gaps.
 
+#include <algorithm>
+
 #include "coll_exercise.h"
 
 using namespace ranks;

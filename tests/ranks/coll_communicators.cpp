@@ -265,6 +265,30 @@ RANK_TEST(communicators, between_two_groups, 2) {
   }
 }
 
+// Two ranks and the others. Of the root's group one rank has no part in a rooted collective, and passes
+// MPI_PROC_NULL with arguments like everybody's.
+RANK_TEST(communicators, ranks_that_pass_MPI_PROC_NULL_as_root, 3) {
+  // Between two ranks and one: with two on each side MPICH 4.0 itself delivers other bytes.
+  const bool takes_part = rank < 3;
+  const int side = rank > 1;
+  MPI_Comm half, inter;
+  MUST(MPI_Comm_split(MPI_COMM_WORLD, takes_part ? side : MPI_UNDEFINED, rank, &half));
+  if (!takes_part) return;
+  MUST(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, side ? 0 : 2, tag, &inter));
+  const Team team(inter, side);
+  for (int k = 0; k < kind_count; ++k) {
+    const auto kind = static_cast<Kind>(k);
+    if (!is_rooted(kind)) continue;
+    for (int f = 0; f < form_count; ++f) {
+      const auto form = static_cast<Form>(f);
+      if (!exists(kind, form)) continue;
+      for (Places places : {Places::host, Places::device}) run(team, plan_of(kind, 1, 3, places), form);
+    }
+  }
+  MUST(MPI_Comm_free(&inter));
+  MUST(MPI_Comm_free(&half));
+}
+
 // One rank, and the others: each group scatters the other's sum among its own members.
 RANK_TEST(communicators, reductions_scattered_in_uneven_groups, 2) {
   const int side = rank > 0, local = side ? size - 1 : 1, part = 1000 * (size - 1) / local;

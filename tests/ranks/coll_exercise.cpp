@@ -234,8 +234,8 @@ Collective::Collective(const Team& team, const Plan& plan) : team_(team), plan_(
     side->types = {MPI_DATATYPE_NULL};
   }
   if (idle_ && plan.kind == Kind::bcast) {  // MPICH looks at its arguments all the same
-    in_.counts = {0};
-    in_.large_counts = {0};
+    in_.counts = {plan.count};
+    in_.large_counts = {plan.count};
     in_.types = {MPI_BYTE};
   }
   if (plan.kind == Kind::barrier || idle_) return;

@@ -254,6 +254,26 @@ RANK_TEST(gaps, broadcast_of_blocks_in_host_and_device_memory, 2) {
   MUST(MPI_Type_free(&both));
 }
 
+// The blocks are one, but no copy may cross from one allocation to the other.
+RANK_TEST(gaps, one_block_in_two_allocations, 2) {
+  constexpr int bytes = SideBySide::bytes;
+  SideBySide blocks;
+  blocks.fill(key_of(static_cast<uint64_t>(rank)));
+  MUST(MPI_Bcast(MPI_BOTTOM, 1, blocks.type(), 0, MPI_COMM_WORLD));
+  EXPECT(blocks.holds(key_of(0)), "a broadcast brought other bytes");
+  blocks.fill(key_of(static_cast<uint64_t>(rank)));
+  Memory all(Place::device, SideBySide::bytes * static_cast<size_t>(size));
+  MUST(MPI_Allgather(MPI_BOTTOM, 1, blocks.type(), all, bytes, MPI_BYTE, MPI_COMM_WORLD));
+  std::vector<char> wanted(all.bytes()), found(all.bytes());
+  for (size_t of = 0; of < static_cast<size_t>(size); ++of)
+    write_pattern(key_of(of), &wanted[of * SideBySide::bytes], SideBySide::bytes);
+  all.read(found.data(), found.size());
+  EXPECT(found == wanted, "an allgather brought other bytes");
+  blocks.fill(0);
+  MUST(MPI_Scatter(all, bytes, MPI_BYTE, MPI_BOTTOM, 1, blocks.type(), 0, MPI_COMM_WORLD));
+  EXPECT(blocks.holds(key_of(static_cast<uint64_t>(rank))), "a scatter brought other bytes");
+}
+
 namespace {
 
 // One int of each rank in an array in host memory and one in device memory, from MPI_BOTTOM: as elements that

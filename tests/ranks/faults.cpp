@@ -93,7 +93,7 @@ int run_child(Body body) {
   fflush(stdout);
   const pid_t child = fork();
   if (child == 0) {
-    alarm(10);
+    rearm_watchdog();
     _exit(body());
   }
   int status = -1;

@@ -285,8 +285,9 @@ int main(int argc, char** argv) {
   fflush(stdout);
   current_case = "the end";
   alarm(watchdog_seconds());
+  case_failures = 0;
   CALL(MPI_Finalize());
-  return code;
+  return code == 0 && case_failures > 0 ? 1 : code;
 }
 
 void fail(const char* file, int line, const char* format, ...) {

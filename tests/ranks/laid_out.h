@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -68,8 +69,60 @@ class Type {
   MPI_Datatype type_;
 };
 
-// MPICH (4.0.2, 5.0.2) may divide by zero when it packs or unpacks a layout in host memory that has parts without
-// bytes; without Fairlead too.
+// Two allocations of device memory and a datatype of all their bytes, from MPI_BOTTOM. Where the allocator
+// places allocations side by side (as the simulated GPU and CUDA do), the second begins where the first ends.
+class SideBySide {
+ public:
+  static constexpr size_t part = 64 << 10, bytes = 2 * part;
+
+  SideBySide() {
+    for (int tries = 0; tries < 16 && !second_; ++tries) {
+      all_.push_back(static_cast<char*>(allocate(Place::device, part)));
+      std::sort(all_.begin(), all_.end());
+      for (size_t i = 1; i < all_.size(); ++i)
+        if (all_[i - 1] + part == all_[i]) first_ = all_[i - 1], second_ = all_[i];
+    }
+    if (!second_) first_ = all_[0], second_ = all_[1];
+    const int lengths[] = {part, part};
+    MPI_Aint addresses[2];
+    MUST(MPI_Get_address(first_, &addresses[0]));
+    MUST(MPI_Get_address(second_, &addresses[1]));
+    MPI_Datatype made;
+    MUST(MPI_Type_create_hindexed(2, lengths, addresses, MPI_BYTE, &made));
+    type_.emplace(made);
+  }
+  ~SideBySide() {
+    for (char* memory : all_) deallocate(Place::device, memory);
+  }
+  SideBySide(const SideBySide&) = delete;
+  SideBySide& operator=(const SideBySide&) = delete;
+
+  MPI_Datatype type() const { return *type_; }
+  char* first() const { return first_; }
+  char* second() const { return second_; }
+  SideBySide& fill(uint64_t key) {
+    std::vector<char> pattern(bytes);
+    write_pattern(key, pattern.data(), bytes);
+    copy(first_, pattern.data(), part);
+    copy(second_, pattern.data() + part, part);
+    return *this;
+  }
+  bool holds(uint64_t key) const {
+    std::vector<char> wanted(bytes), found(bytes);
+    write_pattern(key, wanted.data(), bytes);
+    copy(found.data(), first_, part);
+    copy(found.data() + part, second_, part);
+    return found == wanted;
+  }
+
+ private:
+  std::vector<char*> all_;
+  char *first_ = nullptr, *second_ = nullptr;
+  std::optional<Type> type_;
+};
+
+// MPICH (4.0.2, 5.0.2) may divide by zero when it packs or unpacks a layout in host memory that has parts
+// without bytes; without Fairlead too.
 inline bool host_mpi_moves([[maybe_unused]] const Node& node) {
 #ifdef MPICH_VERSION
   return !node.has_empty_parts();

@@ -8,6 +8,8 @@
 #include <dlfcn.h>
 #include <mpi.h>
 
+#include <cstdlib>
+
 #include "harness.h"
 
 namespace ranks::mpi4 {
@@ -54,5 +56,18 @@ inline const auto Pready = find<int(int, MPI_Request)>("MPI_Pready");
 inline const auto Pready_range = find<int(int, int, MPI_Request)>("MPI_Pready_range");
 inline const auto Pready_list = find<int(int, const int*, MPI_Request)>("MPI_Pready_list");
 inline const auto Parrived = find<int(MPI_Request, int, int*)>("MPI_Parrived");
+// Then the case is skipped. Those of Open MPI 5.0 hang now and then, without Fairlead as well
+// (5.0.7, 5.0.11): TEST_PARTITIONED=1 asks for them.
+inline bool lacks_partitioned() {
+  const bool absent = !Psend_init || !Precv_init;
+#if defined(OPEN_MPI)
+  const bool unreliable = OMPI_MAJOR_VERSION == 5 && OMPI_MINOR_VERSION == 0 && !getenv("TEST_PARTITIONED");
+#else
+  const bool unreliable = false;
+#endif
+  if (absent) skip("the MPI has no partitioned communication");
+  if (unreliable) skip("those of Open MPI 5.0 may hang (TEST_PARTITIONED=1 runs them)");
+  return absent || unreliable;
+}
 
 }  // namespace ranks::mpi4

@@ -134,7 +134,7 @@ def main():
         path = os.path.join(folder, "trace.json")
         result = subprocess.run(sys.argv[1:], text=True,
                                 env=dict(os.environ, FAIRLEAD_STATS="on", FAIRLEAD_TRACE=path),
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=50)
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=float(os.environ["TEST_TIMEOUT"]))
         sys.stderr.write(result.stderr)
         if result.returncode == 77 or "skipped:" in result.stdout:
             print(result.stdout)

@@ -68,7 +68,7 @@ RANK_TEST(windows, tell_what_they_are_made_of, 1) {
 // The program's functions that delete attributes are called while the window is.
 RANK_TEST(windows, tell_where_they_are_while_they_are_freed, 1) {
   static void* told;
-  const auto ask = [](MPI_Win window, int, void*, void*) {
+  const auto ask = [](MPI_Win window, int, void*, void*) -> int {
     told = base_of(window);
     return MPI_SUCCESS;
   };

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "exposed.h"
+#include "laid_out.h"
 
 using namespace ranks;
 
@@ -133,6 +134,43 @@ RANK_TEST(windows_kinds, attached_memory_that_is_freed, 2) {
   MUST(MPI_Barrier(MPI_COMM_WORLD));
   std::string why;
   EXPECT(other.holds(std::vector<char>(4096, static_cast<char>(guard_byte)), &why), "%s", why.c_str());
+  MUST(MPI_Win_free(&window));
+}
+
+// At the origin, and as two regions of the target: the blocks are one, but no copy may cross from one
+// allocation to the other.
+RANK_TEST(windows_kinds, one_block_in_two_allocations, 2) {
+#ifdef OPEN_MPI
+  if (host_oracle) return;  // it refuses accesses that touch two regions (4.1.4)
+#endif
+  MPI_Win window;
+  MUST(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  MUST(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  constexpr MPI_Aint part = SideBySide::part;
+  SideBySide out, in, shown;
+  MPI_Aint mine[2], theirs[2];
+  MUST(MPI_Win_attach(window, shown.first(), part));
+  MUST(MPI_Win_attach(window, shown.second(), part));
+  MUST(MPI_Get_address(shown.first(), &mine[0]));
+  MUST(MPI_Get_address(shown.second(), &mine[1]));
+  MUST(MPI_Sendrecv(mine, 2, MPI_AINT, previous(), 7, theirs, 2, MPI_AINT, next(), 7, MPI_COMM_WORLD,
+                    MPI_STATUS_IGNORE));
+  const int lengths[] = {static_cast<int>(part), static_cast<int>(part)};
+  MPI_Datatype made;
+  MUST(MPI_Type_create_hindexed(2, lengths, theirs, MPI_BYTE, &made));
+  const Type there(made);
+  out.fill(key_of(static_cast<uint64_t>(rank)));
+  shown.fill(0);
+  in.fill(0);
+  MUST(MPI_Win_fence(0, window));
+  MUST(MPI_Put(MPI_BOTTOM, 1, out.type(), next(), 0, 1, there, window));
+  MUST(MPI_Win_fence(0, window));
+  EXPECT(shown.holds(key_of(static_cast<uint64_t>(previous()))), "MPI_Put brought other bytes");
+  MUST(MPI_Get(MPI_BOTTOM, 1, in.type(), next(), 0, 1, there, window));
+  MUST(MPI_Win_fence(0, window));
+  EXPECT(in.holds(key_of(static_cast<uint64_t>(rank))), "MPI_Get brought other bytes");
+  MUST(MPI_Win_detach(window, shown.first()));
+  MUST(MPI_Win_detach(window, shown.second()));
   MUST(MPI_Win_free(&window));
 }
 

@@ -9,8 +9,9 @@ import subprocess
 import tempfile
 import unittest
 
+import kfd_trees
 from machines import DGX, MI250X, SMALL, as_xml
-from tool import MPIS, TOOL, ToolTest, example, script
+from tool import MPIS, TIMEOUT, TOOL, TREE, ToolTest, example, script
 
 LAUNCHERS = {
     "Open MPI": lambda rank, size: {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": size,
@@ -44,11 +45,14 @@ class BindingTest(ToolTest):
             file.write(content)
         return path
 
-    def start(self, rank, size, *options, machine, launcher="Hydra", cpu=None, gpus=None, come=True, program=("true",)):
+    def start(self, rank, size, *options, machine, launcher="Hydra", cpu=None, gpus=None, come=True, program=("true",),
+              kfd=None):
         variables = {name: value for name, value in os.environ.items() if not OTHERS.match(name)}
         variables.update({name: str(value) for name, value in LAUNCHERS[launcher](rank, size).items()})
         variables.update(FAIRLEAD_DEVICE="sim", HWLOC_XMLFILE=self.file(f"machine-{id(machine)}.xml", as_xml(machine)),
                          FAIRLEAD_SIM_DEVICES=str(gpus or sum(len(node[1]) for node in machine)))
+        if kfd is not None:
+            variables["FAIRLEAD_KFD_TOPOLOGY"] = kfd_trees.write(os.path.join(self.folder, f"kfd-{id(kfd)}"), kfd)
         if cpu is not None:
             variables["HWLOC_THISSYSTEM"] = "1"
         return subprocess.Popen([TOOL, "exec", "--no-preload", "--print-binding", *options, *program], env=variables,
@@ -60,7 +64,7 @@ class BindingTest(ToolTest):
         started = [self.start(rank, size, *options, cpu=cpus and cpus[rank], **how) for rank in range(size)]
         found = []
         for rank, process in enumerate(started):
-            output, errors = process.communicate(timeout=30)
+            output, errors = process.communicate(timeout=TIMEOUT)
             self.assertEqual(process.returncode, 0, errors)
             match = LINE.fullmatch(errors.strip())
             self.assertTrue(match, errors)
@@ -120,6 +124,27 @@ class Policies(BindingTest):
         self.assertEqual(self.gpus(4, "--map", "3,1", machine=DGX), [3, 1, 3, 1])
         self.assertEqual(self.gpus(2, "--map", "0000:C3:00.0,d1:00.0", machine=DGX), [5, 6])
 
+    def test_gpus_of_a_package_are_neighbours(self):
+        apart = dict(machine=MI250X, kfd=kfd_trees.MI250X_APART, gpus=8)
+        for policy, ranks, expected in [("compact", 8, [0, 4, 1, 5, 2, 6, 3, 7]), ("compact", 2, [0, 4]),
+                                        ("spread", 4, [0, 1, 2, 3]), ("nearest", 2, [0, 4]), ("round-robin", 3, [0, 1, 2])]:
+            with self.subTest(policy=policy, ranks=ranks):
+                self.assertEqual(self.gpus(ranks, "--gpu", policy, **apart), expected)
+        for name, tree, ranks, expected in [
+                ("MI250X", kfd_trees.MI250X, 8, [0, 1, 2, 3, 4, 5, 6, 7]), ("MI300X", kfd_trees.MI300X, 4, [0, 1, 2, 3]),
+                ("MI300A", kfd_trees.MI300A, 3, [0, 1, 2]), ("mixed", kfd_trees.MIXED, 4, [0, 2, 1, 3])]:
+            with self.subTest(machine=name):
+                self.assertEqual(self.gpus(ranks, "--gpu", "compact", machine=SMALL, kfd=tree, gpus=max(ranks, 4)), expected)
+
+    def test_partitions_stand_where_their_gpu_does(self):
+        with_gpu = [(1, ["0000:05:00.0"]), (1, ["0000:26:00.0"])]
+        for rank, pci, numa in (9, "0000:26:00.1", "1"), (7, "0000:05:00.7", "0"):
+            line = self.start(rank, 10, "--gpu", "compact", machine=with_gpu, kfd=kfd_trees.MI300X_CPX, gpus=64).communicate()[1]
+            match = LINE.fullmatch(line.strip())
+            self.assertEqual((match[5], match[6], match[7]), (str(rank), pci, numa))
+        self.assertEqual(self.gpus(6, "--gpu", "compact", machine=SMALL, kfd=kfd_trees.MI300A_CPX, gpus=24),
+                         [0, 1, 2, 3, 4, 5])
+
     def test_every_launcher(self):
         for launcher in LAUNCHERS:
             with self.subTest(launcher=launcher):
@@ -144,9 +169,33 @@ class Cores(BindingTest):
         self.gpus(4, "--visible", machine=SMALL, cpus=[0, 0, 1, 1])
         self.assertEqual({name for name in os.listdir("/dev/shm") if name.startswith("fairlead-")} - before, set())
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root can make a file of another user")
+    def test_M14_a_file_of_another_user_tells_nothing(self):
+        place = f"/dev/shm/fairlead-0-Slurm-{os.getpid()}.0"
+        lies = "0 1\n1 0\n"
+        self.addCleanup(lambda: os.path.exists(place) and os.unlink(place))
+        # Theirs; ours, but writable by all; ours, but with a second name elsewhere.
+        for owner, mode, names in (65534, 0o666, 1), (0, 0o666, 1), (0, 0o600, 2):
+            with self.subTest(owner=owner, mode=mode, names=names), tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+                second = os.path.join(folder, "second")
+                with open(second, "w") as file:
+                    file.write(lies)
+                os.chmod(second, mode)
+                os.chown(second, owner, owner)
+                os.link(second, place)
+                if names == 1:
+                    os.unlink(second)
+                process = self.start(0, 2, "--visible", machine=SMALL, cpu=1, launcher="Slurm")
+                errors = process.communicate(timeout=30)[1]
+                self.assertEqual(process.returncode, 0, errors)
+                self.assertIn("not all ranks", errors)
+                with open(place) as file:
+                    self.assertEqual(file.read(), lies)
+                os.unlink(place)
+
     def test_a_rank_that_does_not_come(self):
         process = self.start(0, 2, "--visible", machine=SMALL, cpu=1)
-        errors = process.communicate(timeout=30)[1]
+        errors = process.communicate(timeout=TIMEOUT)[1]
         self.assertEqual(process.returncode, 0, errors)
         self.assertIn("not all ranks", errors)
         self.assertIn("GPU 0 0000:1b:00.0 NUMA 1", errors)
@@ -156,7 +205,7 @@ class Cores(BindingTest):
         cores = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status"]
         for gpu, cpu in ("0", 1), ("2", 0):
             process = self.start(0, 1, "--map", gpu, "--bind-cores", machine=SMALL, program=cores)
-            output, errors = process.communicate(timeout=30)
+            output, errors = process.communicate(timeout=TIMEOUT)
             self.assertEqual(output.split()[-1], str(cpu), errors)
             self.assertIn(f"cores {cpu} NUMA {cpu} GPU {gpu}", errors)
 
@@ -167,10 +216,31 @@ class Cores(BindingTest):
 
     def test_bound_away_from_the_gpu(self):
         process = self.start(0, 1, "--map", "0", "--bind-cores", machine=SMALL, cpu=0)
-        errors = process.communicate(timeout=30)[1]
+        errors = process.communicate(timeout=TIMEOUT)[1]
         self.assertEqual(process.returncode, 2)
         self.assertIn("none of the cores 0", errors)
         self.assertIn("--bind-cores out", errors)
+
+
+class Visible(ToolTest):
+    """On a HIP that hides GPUs as AMD's does: the GPU a rank is given is the one that HIP shows it then."""
+
+    def test_variables_of_the_user(self):
+        for rank, variables, pci, written in [
+                (0, {}, "0000:00:00.0", "0"), (1, {"CUDA_VISIBLE_DEVICES": "2,3"}, "0000:03:00.0", "3"),
+                (0, {"CUDA_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": ""}, "0000:02:00.0", "2"),
+                (0, {"CUDA_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "5,4"}, "0000:05:00.0", "5"),
+                (1, {"ROCR_VISIBLE_DEVICES": "4,6"}, "0000:06:00.0", "1"),
+                (0, {"ROCR_VISIBLE_DEVICES": "4,6", "CUDA_VISIBLE_DEVICES": "1,0"}, "0000:06:00.0", "1")]:
+            with self.subTest(rank=rank, variables=variables):
+                exec_ = ["exec", "--no-preload", "--gpu", "compact", "--print-binding"]
+                result = self.succeeds(*exec_, "sh", "-c", f"echo $HIP_VISIBLE_DEVICES; {TOOL} {' '.join(exec_)} true",
+                                       FAIRLEAD_DEVICE="rocm", LD_LIBRARY_PATH=os.path.join(TREE, "lib/tests/fake-hip"),
+                                       PMI_RANK=str(rank), PMI_SIZE="2", MPI_LOCALRANKID=str(rank), MPI_LOCALNRANKS="2",
+                                       **variables)
+                self.assertEqual(result.stdout, written + "\n")
+                # What the rank was told, and what a program sees that it starts.
+                self.assertEqual(re.findall(r" GPU \d+ (\S+) ", result.stderr), [pci, pci])
 
 
 class Run(BindingTest):

@@ -3,6 +3,7 @@
 
 import contextlib
 import glob
+import importlib.machinery
 import importlib.util
 import io
 import json
@@ -11,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
-from tool import MPIS, POLITE, TOOL, TREE, has_library
+from tool import MPIS, POLITE, TIMEOUT, TOOL, TREE, has_library
 
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench")
 sys.dont_write_bytecode = True
@@ -35,7 +37,7 @@ def script(*arguments, folder=None, **environment):
     variables = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
     variables.update({"FAIRLEAD_DEVICE": "sim", "PYTHONDONTWRITEBYTECODE": "1", "LD_PRELOAD": POLITE, **environment})
     return subprocess.run([sys.executable, os.path.join(BENCH, "compare"), *arguments], cwd=folder, env=variables,
-                          text=True, timeout=280, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          text=True, timeout=4 * TIMEOUT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE)
 
 
@@ -219,6 +221,16 @@ class Comparison(unittest.TestCase):
             self.assertTrue(any("env FAIRLEAD_IPC=off" in line for line in commands))
             self.assertFalse(any("bench copy" in line for line in commands))
             self.assertEqual(os.listdir(folder), [])
+
+
+class Machine(unittest.TestCase):
+    def test_without_programs_that_may_be_missing(self):
+        loader = importlib.machinery.SourceFileLoader("compare", os.path.join(BENCH, "compare"))
+        script = importlib.util.module_from_spec(importlib.util.spec_from_loader("compare", loader))
+        loader.exec_module(script)
+        with mock.patch.dict(os.environ, PATH=""):
+            self.assertRegex(script.machine(TOOL)["fairlead"], r"^fairlead \d+\.\d+\.\d+$")
+            self.assertEqual(script.ucx_version(Contender("peer", "peer")), "")
 
 
 class Plan(unittest.TestCase):

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from tool import TREE, ToolTest
+from tool import TIMEOUT, TREE, ToolTest
 
 QUESTIONS = {
     "fairlead b": ["bench"],
@@ -51,7 +51,7 @@ class Completion(ToolTest):
                 words = question.split(" ")
                 text += (f"COMP_WORDS=({' '.join(map(shlex.quote, words))}); COMP_CWORD={len(words) - 1}\n"
                          '_fairlead; (IFS=" "; echo "${COMPREPLY[*]}")\n')
-            result = subprocess.run(["bash", "-u", "-c", text], cwd=folder, text=True, capture_output=True, timeout=60)
+            result = subprocess.run(["bash", "-u", "-c", text], cwd=folder, text=True, capture_output=True, timeout=TIMEOUT)
             self.assertEqual(result.stderr, "")
             answers = result.stdout.splitlines()
             self.assertEqual(len(answers), len(QUESTIONS))

@@ -7,7 +7,7 @@ import tempfile
 import time
 import unittest
 
-from tool import MPIS, TOOL, ToolTest, fairlead, has_library, script
+from tool import MPIS, TIMEOUT, TOOL, ToolTest, fairlead, has_library, script
 
 
 class Deaths(ToolTest):
@@ -38,13 +38,13 @@ class Deaths(ToolTest):
     def test_signals_reach_the_launcher(self):
         for abi in MPIS:
             with self.subTest(abi=abi), tempfile.TemporaryDirectory() as folder:
-                path = script(folder, "program", "#!/bin/sh\necho $$\nexec sleep 30\n")
+                path = script(folder, "program", f"#!/bin/sh\necho $$\nexec sleep {2 * TIMEOUT:g}\n")
                 with subprocess.Popen([TOOL, "run", "-n", "1", "--mpi", abi, "--no-preload", path], text=True,
                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
                     rank = int(run.stdout.readline())
                     run.terminate()
-                    run.wait(timeout=20)
-                    for _ in range(1000):  # some launchers leave before their ranks
+                    run.wait(timeout=TIMEOUT)
+                    for _ in range(int(100 * TIMEOUT)):  # some launchers leave before their ranks
                         if not os.path.exists(f"/proc/{rank}"):
                             break
                         time.sleep(0.01)

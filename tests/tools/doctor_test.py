@@ -7,7 +7,8 @@ import shutil
 import tempfile
 import unittest
 
-from tool import MPIS, ToolTest, example, fairlead, has_library
+import kfd_trees
+from tool import MPIS, TREE, ToolTest, example, fairlead, has_library
 
 MACHINES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "doctor")
 CRAY_KERNEL = "5.14.21-150500.55.49_13.0.57-cray_shasta_c"
@@ -216,6 +217,66 @@ class Recorded(ToolTest):
                 ({config: both, "proc/sys/kernel/osrelease": CRAY_KERNEL.replace("5.14", "5.4")},
                  "link.rdma skip cannot be read")]:
             self.judges(self.changed("mi250x", {**adapter, **files}), expected)
+
+    def test_links_as_the_kernel_describes_them(self):
+        mi250x = kfd_trees.on_machine(kfd_trees.MI250X)
+        report = self.judges(self.changed("mi250x", mi250x), """
+            gpu.found      ok    4 x AMD Instinct MI250X
+            link.pairs     ok    3 by xGMI, by 2 hops, 1 by xGMI (1 link), 2 by xGMI (4 links)
+            """)
+        details = next(check["details"] for check in report["checks"] if check["key"] == "link.pairs")
+        self.assertEqual([line.split() for line in details],
+                         [["GPU0", "GPU1", "GPU2", "GPU3"], ["GPU0", "0", "XGMI4", "2HOP", "2HOP"],
+                          ["GPU1", "XGMI4", "0", "2HOP", "XGMI1"], ["GPU2", "2HOP", "2HOP", "0", "XGMI4"],
+                          ["GPU3", "2HOP", "XGMI1", "XGMI4", "0"]])
+        self.judges(self.changed("mi300a", kfd_trees.on_machine(kfd_trees.MI300A)), """
+            link.pairs     ok    6 by xGMI (2 links)
+            """)
+
+    def test_machines_without_the_vendors_tools(self):
+        for tree, found, pairs in [
+                (kfd_trees.MI300X, "8 x AMD gfx942", "28 by xGMI (1 link)"),
+                (kfd_trees.MI300A_CPX, "24 x AMD gfx942", "60 by their package, 216 by xGMI"),
+                (kfd_trees.MIXED, "2 x AMD gfx90a, 2 x AMD gfx1100", "5 by PCIe (PCIE), 1 by xGMI (3 links)")]:
+            self.judges(self.changed("laptop", kfd_trees.on_machine(tree)), f"""
+                gpu.found  ok    {found}
+                link.pairs ok    {pairs}
+                """)
+
+    def test_a_recording_holds_the_links(self):
+        with tempfile.TemporaryDirectory() as folder:
+            topology, record = kfd_trees.write(os.path.join(folder, "kfd"), kfd_trees.MIXED), os.path.join(folder, "record")
+            live = examined("--record", record, "--no-launch", FAIRLEAD_KFD_TOPOLOGY=topology)[2]
+            os.rename(topology, topology + "-gone")
+            recorded = examined("--from", record)[2]
+            self.assertIn("5 by PCIe (PCIE), 1 by xGMI (3 links)", live["link.pairs"]["fact"])
+            self.assertEqual(recorded["link.pairs"], live["link.pairs"])
+
+    @unittest.skipUnless(os.path.exists(os.path.join(TREE, "device-code/copies.gfx11-generic.co")), "needs clang 19")
+    def test_code_for_the_gpus(self):
+        def machine(version, rocm):
+            tree = {name: text.replace("gfx_target_version 90010", f"gfx_target_version {version}")
+                    for name, text in kfd_trees.on_machine(kfd_trees.MI250X).items()}
+            return self.changed("mi250x", {**tree, "opt/rocm/.info/version": rocm})
+
+        for version, rocm, expected in [(90010, "6.0.3-100", "ok device code for these GPUs (gfx90a)"),
+                                        (110501, "6.4.1-83", "ok device code for these GPUs (gfx1151)"),
+                                        (110501, "6.3.0-1", "warn runs gfx11-generic only, which ROCm 6.3.0-1 does not load"),
+                                        (130000, "9.0.0-1", "warn this build has no code for GPU 0, gfx1300")]:
+            self.judges(machine(version, rocm), "gpu.code " + expected)
+        self.judges("mi250x", "gpu.code away")
+
+    def test_what_variables_leave_of_the_gpus(self):
+        for variables, expected in [
+                ("CUDA_VISIBLE_DEVICES=2,3", "ok CUDA_VISIBLE_DEVICES=2,3 chooses the GPUs"),
+                ("HIP_VISIBLE_DEVICES=", "ok no variable hides a GPU"),
+                ("ROCR_VISIBLE_DEVICES=", "fail ROCR_VISIBLE_DEVICES= hides all GPUs"),
+                ("CUDA_VISIBLE_DEVICES=-1", "fail CUDA_VISIBLE_DEVICES=-1 hides all GPUs"),
+                ("CUDA_VISIBLE_DEVICES=-1\nHIP_VISIBLE_DEVICES=1", "warn CUDA_VISIBLE_DEVICES=-1 has no effect: HIP looks at HIP_VISIBLE_DEVICES=1"),
+                ("ROCR_VISIBLE_DEVICES=2,3\nCUDA_VISIBLE_DEVICES=1", "warn HIP counts its devices among those that ROCR shows"),
+                ("GPU_DEVICE_ORDINAL=1", "warn OpenCL reads and HIP does not")]:
+            self.judges(self.changed("mi250x", {"environment": lambda text: text + variables + "\n"}),
+                        "gpu.visible " + expected)
 
 
 class Report(ToolTest):

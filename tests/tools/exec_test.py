@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from tool import MPIS, TOOL, TREE, ToolTest, example, fairlead, has_library
+from tool import MPIS, TIMEOUT, TOOL, TREE, ToolTest, example, fairlead, has_library
 
 PRINT_PRELOAD = ["sh", "-c", 'echo "$LD_PRELOAD"']
 
@@ -79,7 +79,7 @@ class OtherMpi(ToolTest):
                 with self.subTest(program=abi, library=other):
                     library = os.path.join(TREE, "lib", f"libfairlead-{other}.so")
                     result = subprocess.run([*launcher(self, abi, 2), "env", f"LD_PRELOAD={library}", example(abi)],
-                                            env={**os.environ, "FAIRLEAD_DEVICE": "sim"}, text=True, timeout=60,
+                                            env={**os.environ, "FAIRLEAD_DEVICE": "sim"}, text=True, timeout=TIMEOUT,
                                             capture_output=True)
                     self.assertEqual(result.returncode, 2, result)
                     self.assertEqual(result.stderr.count(f"preload libfairlead-{abi}.so"), 1, result.stderr)

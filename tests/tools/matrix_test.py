@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
+import kfd_trees
 from machines import DGX, as_xml
 from pictures import needs, path_to, texts
 from tool import MPIS, TOOL, ToolTest, fairlead, has_library, script
@@ -69,6 +70,14 @@ class Tables(MatrixTest):
         for title, rows in found.items():
             missing = [(i, j) for i, row in enumerate(rows) for j, cell in enumerate(row) if cell == "-"]
             self.assertEqual(missing, [(0, 1), (1, 0)] if title.startswith("kernel") else [])
+
+    def test_links_of_amd_gpus(self):
+        folder = kfd_trees.write(self.path("kfd"), kfd_trees.MI300A_CPX)
+        text = self.matrix("--way", "engine", FAIRLEAD_KFD_TOPOLOGY=folder, gpus=7)
+        self.assertIn("# GPU 5: simulated GPU 5, 0000:01:00.5, ", text)
+        links = tables(text)["links"]
+        self.assertEqual(links[0], [".", "PKG", "PKG", "PKG", "PKG", "PKG", "XGMI"])
+        self.assertIn("# PKG: their package\n", text)
 
 
 class Files(MatrixTest):

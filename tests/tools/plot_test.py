@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 from pictures import needs, path_to, texts
-from tool import MPIS, TOOL, TREE, ToolTest, fairlead, on_terminal, script
+from tool import MPIS, TIMEOUT, TOOL, TREE, ToolTest, fairlead, on_terminal, script
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/plot/drawing"))
@@ -245,7 +245,7 @@ class GhostExchange(PlotTest):
 
     @staticmethod
     def scaling(*arguments):
-        return subprocess.run([SCALING, *map(str, arguments)], text=True, capture_output=True, timeout=250,
+        return subprocess.run([SCALING, *map(str, arguments)], text=True, capture_output=True, timeout=TIMEOUT,
                               stdin=subprocess.DEVNULL)
 
     @classmethod
@@ -303,7 +303,7 @@ class GhostExchange(PlotTest):
         alive, output = self.file("alive"), self.file("part.json")
         os.mkfifo(alive)
         launcher = script(self.folder.name, "launcher", f'''#!/bin/sh
-[ $1 = 2 ] || {{ sleep 1000 >{alive} & wait; }}
+[ $1 = 2 ] || {{ sleep 10000 >{alive} & wait; }}
 for file; do :; done
 cp {run} "$file"
 ''')
@@ -311,7 +311,7 @@ cp {run} "$file"
                                 "--repeat", "1", GHOST_EXCHANGE], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         with open(alive) as pipe:
             job.terminate()
-            self.assertIn("1 of 5 rows were measured", job.communicate(timeout=60)[1])
+            self.assertIn("1 of 5 rows were measured", job.communicate(timeout=TIMEOUT)[1])
             self.assertEqual(pipe.read(), "")  # returns when `sleep` is gone
         self.assertEqual(job.returncode, 130)
         with open(output) as file:

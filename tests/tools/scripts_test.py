@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from tool import MPIS, TREE
+from tool import MPIS, TIMEOUT, TREE
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -14,7 +14,7 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 def start(*words, **variables):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
     return subprocess.run(words, cwd=SOURCE, env={**environment, **variables}, text=True, capture_output=True,
-                          stdin=subprocess.DEVNULL, timeout=120)
+                          stdin=subprocess.DEVNULL, timeout=TIMEOUT)
 
 
 def steps(commands, **variables):
@@ -37,6 +37,15 @@ class Scripts(unittest.TestCase):
             self.assertIn("  " + words[0], result.stdout)
             self.assertIn("FAIRLEAD_BUILD", result.stdout)
 
+    def test_the_first_run_on_amd_gpus_refuses_what_it_cannot_use(self):
+        self.refused(start("tests/hardware/try-amd"), "needs the build folder")
+        self.refused(start("tests/hardware/try-amd", "/nowhere"), "no tests in /nowhere")
+        with tempfile.TemporaryDirectory() as folder:
+            tests = os.path.join(folder, "tests", "hardware")
+            os.makedirs(tests)
+            os.symlink("/bin/true", os.path.join(tests, "device_runtime_test"))
+            self.refused(start("tests/hardware/try-amd", folder, folder), folder + " exists")
+
     def test_mistakes(self):
         self.refused(start("./check", "--bogus"), ["'--bogus'", "--help"])
         self.refused(start("./check", "unit"), "'unit'")
@@ -48,6 +57,14 @@ class Scripts(unittest.TestCase):
     def test_tests_are_looked_for_before_anything_is_built(self):
         self.assertNotEqual(steps("some_test_matches -R nosuchtest", FAIRLEAD_BUILD=TREE).returncode, 0)
         self.assertEqual(steps("some_test_matches -R tools.scripts_test", FAIRLEAD_BUILD=TREE).returncode, 0)
+
+    def test_the_newest_clang_that_apt_has_is_asked_for(self):
+        for clang, known, missing in [(0, "clang-19", "clang-19 lld-19"), (0, "", "clang lld"), (14, "clang-19", "clang-19 lld-19"),
+                                      (14, "", ""), (19, "clang-19", "")]:
+            with self.subTest(clang=clang, known=known), tempfile.TemporaryDirectory() as folder:
+                result = steps(f"has_clang() {{ (({clang} >= $1)); }}; obtainable() {{ [[ $1 == '{known}' ]]; }};"
+                               "missing_packages kernels", FAIRLEAD_BUILD=folder)
+                self.assertEqual((result.returncode, result.stdout.strip(), result.stderr), (0, missing, ""))
 
     def test_wrappers_that_cannot_be_used(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -61,6 +78,8 @@ class Scripts(unittest.TestCase):
                 with self.subTest(wrappers=wrappers):
                     self.refused(steps("configure", FAIRLEAD_BUILD=f"{folder}/build", FAIRLEAD_MPICC=wrappers),
                                  ["FAIRLEAD_MPICC names", *([says] if isinstance(says, str) else says)], code=1)
+                    with open(f"{folder}/build/CMakeCache.txt") as cache:
+                        self.assertNotIn("FAIRLEAD_MPICC:", cache.read(), "the next run would be refused, too")
 
     def test_building_shows_how_far_it_is(self):
         with tempfile.TemporaryDirectory() as folder:

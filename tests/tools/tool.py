@@ -10,13 +10,16 @@ import subprocess
 import termios
 import unittest
 
-TREE = os.environ["FAIRLEAD_TEST_TREE"]
+# The tool knows itself by its real path.
+TREE = os.path.realpath(os.environ["FAIRLEAD_TEST_TREE"])
 MPIS = os.environ["FAIRLEAD_TEST_MPIS"].split()
+# Seconds after which one run of a program is taken for hanging.
+TIMEOUT = float(os.environ.get("TEST_TIMEOUT", 300))
 POLITE = os.environ["FAIRLEAD_TEST_POLITE"]
 TOOL = os.path.join(TREE, "bin", "fairlead")
 
 
-def fairlead(*arguments, launcher=(), timeout=120, **environment):
+def fairlead(*arguments, launcher=(), timeout=TIMEOUT, **environment):
     """Runs `fairlead` with these arguments, on the simulated GPU. Ranks that wait leave the processors to others."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
     variables.update({"FAIRLEAD_DEVICE": "sim", "LD_PRELOAD": POLITE, **environment})
@@ -40,7 +43,7 @@ def on_terminal(*arguments, columns, stream="stderr", **environment):
                 shown += block
         except OSError:  # how a terminal ends
             pass
-        return process.wait(timeout=120), shown.decode()
+        return process.wait(timeout=TIMEOUT), shown.decode()
 
 
 def example(abi):

@@ -61,7 +61,7 @@ TEST(Options, wrong_values_are_reported_with_what_is_accepted_and_not_used) {
   EXPECT_TRUE(
       has(text,
           "FAIRLEAD_STAGING_CHUNK=1k is not understood (accepted: a size in bytes such as 4096, 64k, 1m, "
-          "2g, >= 4k); using 2m"));
+          "2g, 4k..1g); using 2m"));
   EXPECT_TRUE(has(text, "sim_devices=1 (default)"));
   EXPECT_TRUE(has(text, "staging_chunk=2m (default)"));
 }
@@ -132,6 +132,17 @@ TEST(Options, forced_provider_that_is_not_there_is_named_with_the_remedy) {
   text = printed_with("FAIRLEAD_DEVICE=none");
   EXPECT_TRUE(silent(text));
   EXPECT_TRUE(has(text, "provider none"));
+}
+
+TEST(Options, every_number_is_bounded) {
+  for (const OptionReport& option : describe_options()) {
+    const std::string type = option.type;
+    if (type != "integer" && type != "bytes") continue;
+    EXPECT_EQ(complaint_about(option.variable, option.initial), "");
+    for (const char* extreme : {"9223372036854775807", "9223372036854775808", "18446744073709551615", "-1"})
+      EXPECT_TRUE(has(complaint_about(option.variable, extreme),
+                      "is not understood (accepted: " + option.accepted + "); using " + option.initial));
+  }
 }
 
 TEST(Options, sizes_are_parsed_strictly) {

@@ -139,3 +139,47 @@ TEST(Requests, name_the_bytes_of_any_range_of_a_layout) {
     }
   }
 }
+
+TEST(Requests, that_are_damaged_are_found_whatever_they_say) {
+  constexpr uint64_t seed = 20240608;
+  constexpr int64_t window = 4096;
+  std::mt19937_64 random(seed);
+  auto number = [&]() -> uint64_t {
+    constexpr uint64_t edges[] = {0, 1, 8, 64, 4096, UINT32_MAX, INT64_MAX, 1ull << 63, UINT64_MAX};
+    if (random() % 2) return random() % 64;
+    return random() % 2 ? edges[random() % std::size(edges)] : random() >> (random() % 64);
+  };
+  int sound = 0;
+  for (int i = 0; i < 200'000; ++i) {
+    rma::Message message(number() % 512);
+    if (message.size >= sizeof(rma::Header)) {
+      rma::Header& header = *new (message.memory.data()) rma::Header;
+      header.kind = static_cast<rma::Request>(random() % 3);
+      header.bytes = number();
+      header.first = static_cast<int64_t>(number());
+      header.high = window;
+      header.at = number();
+      header.blocks = random() % 2 ? 0 : static_cast<uint32_t>(number());
+      header.shape.piece = number();
+      header.shape.level_count = static_cast<uint32_t>(number() % 9);
+      for (kernels::Level& level : header.shape.levels) level = {number(), static_cast<int64_t>(number())};
+      const uint64_t room = (message.size - sizeof(rma::Header)) / sizeof(kernels::Block);
+      for (uint64_t block = 0; block < std::min<uint64_t>(header.blocks, room); ++block)
+        message.blocks()[block] = {static_cast<int64_t>(number()), block * 8};
+    }
+    if (!rma::is_sound(message)) continue;
+    ++sound;
+    const rma::Header& header = message.header();
+    ASSERT_LE(sizeof(rma::Header) + header.blocks * sizeof(kernels::Block), message.size) << "seed " << seed;
+    const datatype::View view = rma::layout_at(nullptr, message);
+    // Pieces may lie on each other, and be more than can be counted.
+    for (uint64_t done = 0, runs = 0; done < header.bytes && runs < 100; ++runs) {
+      const auto run = view.run_at(header.at + done);
+      const auto at = static_cast<int64_t>(reinterpret_cast<uintptr_t>(view.address())) + run.offset;
+      const uint64_t bytes = std::min(run.bytes, header.bytes - done);
+      ASSERT_TRUE(at >= 0 && at + static_cast<int64_t>(bytes) <= window) << "seed " << seed;
+      done += bytes;
+    }
+  }
+  EXPECT_GT(sound, 100) << "too few of them are sound to prove anything";
+}

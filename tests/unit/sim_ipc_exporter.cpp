@@ -4,7 +4,7 @@
 //   a<value>  allocate 100000 bytes filled with the value, answer with the handle
 //   r<index>  answer with the byte at this place (index in hundreds)
 //   f<any>    free, answer with a byte
-//   v<piece>  share this piece of virtual memory of 300000 bytes, the first full of 'v', the second of 'w';
+//   v<piece>  share this piece of virtual memory of 380000 bytes, the first full of 'v', the second of 'w';
 //   answer
 //             with the handle and the number of a file that stays open
 //   w<any>    free the virtual memory, answer with a byte
@@ -19,7 +19,7 @@ using namespace fairlead::device;
 
 namespace {
 
-constexpr size_t size = 100000, pieces_size = 300000;
+constexpr size_t size = 100000, pieces_size = 380000;
 
 void answer(const void* bytes, size_t count) {
   if (write(STDOUT_FILENO, bytes, count) != static_cast<ssize_t>(count)) exit(1);

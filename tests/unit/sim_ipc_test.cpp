@@ -176,10 +176,10 @@ TEST_F(SimIpc, virtual_memory_is_shared_piece_by_piece_with_a_file) {
   ASSERT_EQ(gpu.ipc_import(0, second, second_file, &next), Error::none) << gpu.error_text();
   ASSERT_EQ(gpu.ipc_import(0, first, file, &base), Error::none) << gpu.error_text();
   close(file);
-  EXPECT_EQ(query(base).size, 262144u);
-  EXPECT_EQ(query(next).size, 300000u - 262144u);
-  EXPECT_EQ(read(base, 262144), std::vector<unsigned char>(262144, 'v'));
-  EXPECT_EQ(read(next, 300000 - 262144), std::vector<unsigned char>(300000 - 262144, 'v' + 1));
+  EXPECT_EQ(query(base).size, 327680u);
+  EXPECT_EQ(query(next).size, 380000u - 327680u);
+  EXPECT_EQ(read(base, 327680), std::vector<unsigned char>(327680, 'v'));
+  EXPECT_EQ(read(next, 380000 - 327680), std::vector<unsigned char>(380000 - 327680, 'v' + 1));
   ASSERT_EQ(gpu.ipc_close(0, base), Error::none);
   unsigned char freed = 0;
   ask('w', 0, &freed, 1);

@@ -74,21 +74,21 @@ TEST_F(SimMemory, addresses_of_freed_neighbours_serve_larger_allocations) {
 
 TEST_F(SimMemory, virtual_memory_is_made_of_pieces_with_an_identity_each) {
   void* made = nullptr;
-  ASSERT_EQ(gpu.allocate_virtual(0, 600000, &made), Error::none);
+  ASSERT_EQ(gpu.allocate_virtual(0, 700000, &made), Error::none);
   char* start = static_cast<char*>(made);
-  Allocation first = query(start), second = query(start + 262144), last = query(start + 599999);
+  Allocation first = query(start), second = query(start + 327680), last = query(start + 699999);
   EXPECT_EQ(first.kind, MemoryKind::device);
   EXPECT_EQ(first.base, reinterpret_cast<uintptr_t>(start));
-  EXPECT_EQ(first.size, 262144u);
+  EXPECT_EQ(first.size, 327680u);
   EXPECT_EQ(second.base, first.base + first.size);
   EXPECT_EQ(last.base, second.base + second.size);
-  EXPECT_EQ(last.size, 600000u - 2 * 262144u);
-  EXPECT_EQ(query(start + 600000).kind, MemoryKind::host);
+  EXPECT_EQ(last.size, 700000u - 2 * 327680u);
+  EXPECT_EQ(query(start + 700000).kind, MemoryKind::host);
   EXPECT_EQ((std::set<uint64_t>{first.id, second.id, last.id, query(device_memory(1)).id}.size()), 4u);
-  fill(start, 7, 600000);
-  EXPECT_EQ(read(start, 600000), std::vector<unsigned char>(600000, 7));
+  fill(start, 7, 700000);
+  EXPECT_EQ(read(start, 700000), std::vector<unsigned char>(700000, 7));
   ASSERT_EQ(gpu.free(start), Error::none);
-  ASSERT_EQ(gpu.allocate_virtual(0, 600000, &made), Error::none);
+  ASSERT_EQ(gpu.allocate_virtual(0, 700000, &made), Error::none);
   EXPECT_EQ(made, start);
   EXPECT_GT(query(made).id, last.id);
 }

@@ -6,6 +6,7 @@
 #include "coll/tuning.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <fstream>
@@ -85,6 +86,15 @@ TEST(Rules, of_a_file_that_cannot_be_read) {
   EXPECT_EQ(read_rules("/nowhere/tuning", &rules), "cannot read /nowhere/tuning: No such file or directory");
   EXPECT_EQ(read_rules("/", &rules), "cannot read /: Is a directory");
   EXPECT_EQ(read_rules("/dev/null", &rules), "");
+  EXPECT_EQ(read_rules("/dev/zero", &rules), "cannot read /dev/zero: it is no regular file");
+  const std::string pipe = testing::TempDir() + "pipe_instead_of_rules",
+                    large = testing::TempDir() + "too_many_rules";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(read_rules(pipe, &rules), "cannot read " + pipe + ": it is no regular file");
+  std::ofstream(large) << std::string((1 << 20) + 1, '\n');
+  EXPECT_EQ(read_rules(large, &rules), "cannot read " + large + ": it is longer than 1 MiB");
+  std::remove(pipe.c_str());
+  std::remove(large.c_str());
   EXPECT_TRUE(rules.empty());
 }
 

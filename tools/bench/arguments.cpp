@@ -149,6 +149,8 @@ void check_together(BenchArguments& a) {
   if (a.smallest == 0 && a.kind->id != Benchmark::latency && a.kind->id != Benchmark::multi_latency &&
       !a.kind->collective)
     throw usage(fmt::format("-m: '{}' is not accepted; accepted: sizes from 1 byte", a.size_range));
+  if (a.kind->id == Benchmark::posted && a.largest > most_posted)
+    throw usage(fmt::format("-N: '{}' is not accepted; accepted: up to {}", a.size_range, most_posted));
   if (a.kind->messages()) check_messages(a);
   if (a.kind->id == Benchmark::pack) check_pack(a);
   if (a.kind->id == Benchmark::datatype && a.types.empty()) a.types = layout_names;

@@ -26,6 +26,7 @@ struct UsualIterations {
   int64_t small, large;
 };
 inline constexpr uint64_t largest_small_size = 8192;
+inline constexpr uint64_t most_posted = 1 << 20;  // every MPI has so many tags
 inline constexpr UsualIterations usual_messages = {10000, 1000}, usual_windows = {100, 20},
                                  usual_collectives = {1000, 100};
 

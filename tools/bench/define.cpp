@@ -147,6 +147,22 @@ void define_placement(CLI::App& app, BenchArguments& a) {
       ->default_str("D D");
 }
 
+void define_posted(CLI::App& app, BenchArguments& a) {
+  a.size_range = "256:16k";
+  app.add_option(
+         "-N,--messages", a.size_range,
+         "Messages that are under way at once, doubling from MIN to MAX; k and m may follow a number.")
+      ->type_name("MIN:MAX")
+      ->check(size_range())
+      ->capture_default_str();
+  a.iterations = 5;
+  app.add_option("-i,--iterations", a.iterations, "Timed iterations of each number of messages.")
+      ->type_name("N")
+      ->check(whole_number(1, most_iterations))
+      ->capture_default_str();
+  define_placement(app, a);
+}
+
 void define_memory_limit(CLI::App& app, BenchArguments& a) {
   app.add_option("-M,--mem-limit", a.memory_text,
                  "Bytes that the buffers of a rank may take; sizes that need more are left out.")
@@ -447,6 +463,8 @@ std::string examples_of(const BenchArguments& a) {
     case Benchmark::first:
       return "  fairlead bench first -m 4k:64m --json first.json\n"
              "  FAIRLEAD_MAP_AFTER=0 fairlead bench first";
+    case Benchmark::posted:
+      return "  fairlead bench posted\n  fairlead bench posted -N 16k:64k D H --json posted.json";
     case Benchmark::pairs:
       return "  fairlead bench pairs -n 4 1048576 d\n  srun -n 16 fairlead bench pairs 0 d > pairs.dat";
     case Benchmark::all_pairs:
@@ -490,6 +508,8 @@ void define_bench(CLI::App& app, BenchArguments& arguments) {
   arguments.ranks = arguments.kind->ranks;
   if (id == Benchmark::pairs)
     define_pairs(app, arguments);
+  else if (id == Benchmark::posted)
+    define_posted(app, arguments);
   else if (id == Benchmark::tune)
     define_tune(app, arguments);
   else if (id != Benchmark::host_overhead)

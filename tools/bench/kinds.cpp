@@ -33,7 +33,8 @@ bool BenchmarkKind::one_message() const {
 int BenchmarkKind::exact_ranks() const {
   if (id == Benchmark::pack) return 1;
   const bool layouts = id == Benchmark::halo || id == Benchmark::datatype;
-  const bool two = layouts || (messages() && !all_ranks()) || (one_sided() && id != Benchmark::put_halo);
+  const bool two = layouts || id == Benchmark::posted || (messages() && !all_ranks()) ||
+                   (one_sided() && id != Benchmark::put_halo);
   return two ? 2 : 0;
 }
 

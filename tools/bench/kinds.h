@@ -24,6 +24,7 @@ enum class Benchmark {
   multi_bandwidth,
   partitioned,
   first,
+  posted,
   pairs,
   all_pairs,
   pack,
@@ -105,6 +106,11 @@ inline constexpr BenchmarkKind benchmark_kinds[] = {
      "Measure what new buffers cost: allocating one, the time of its first message, of the second, of later "
      "ones, and of the slowest of these, before which "
      "a receiver maps the memory as a rule.",
+     true, 2},
+    {Benchmark::posted, "posted",
+     "Measure what very many outstanding messages cost: the time of each MPI_Irecv and MPI_Isend while so "
+     "many are "
+     "under way, and of their arrival.",
      true, 2},
     {Benchmark::pairs, "pairs",
      "Measure strided parallel pairs of ping-pong partners over all ranks; prints a gnuplot data file.", true,

@@ -3,8 +3,10 @@
 #include "common/files.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +23,17 @@ void check_file_target(const char* option, const std::string& file) {
         fmt::format("{}: cannot write {}: {}; name a file in a folder that exists and that you may write",
                     option, file, std::strerror(errno)));
   if (!existed) std::filesystem::remove(file, error);
+}
+
+TemporaryFile::TemporaryFile(const char* name)
+    : path_(std::filesystem::temp_directory_path() / (std::string(name) + "-XXXXXX")) {
+  const int file = mkstemp(path_.data());
+  if (file < 0) throw cannot_run(fmt::format("cannot make a file in {}; set TMPDIR", path_));
+  close(file);
+}
+
+TemporaryFile::~TemporaryFile() {
+  unlink(path_.c_str());
 }
 
 }  // namespace fairlead::tools

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files that an option names, looked at before anything takes long.
+// Files that an option names, looked at before anything takes long; and such as a tool makes for a moment.
 
 #pragma once
 
@@ -10,5 +10,19 @@ namespace fairlead::tools {
 
 // Throws a usage Failure where the file could not be written. Leaves it as it is, also where there is none.
 void check_file_target(const char* option, const std::string& file);
+
+// A new empty file whose name begins so, in TMPDIR, as long as this lives. Throws a Failure where none can be
+// made.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const char* name);
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 }  // namespace fairlead::tools

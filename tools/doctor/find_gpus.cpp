@@ -174,12 +174,27 @@ bool find_by_amd_smi(const System& system, Gpus* gpus) {
   return !gpus->list.empty();
 }
 
+// Where neither tool is: the kernel knows no names of products.
+bool find_by_kernel(const std::vector<device::KfdGpu>& known, Gpus* gpus) {
+  for (const device::KfdGpu& gpu : known) {
+    Gpu& found = gpus->list.emplace_back();
+    found.index = static_cast<int>(gpus->list.size()) - 1;
+    found.name = "AMD " + gpu.target;
+    found.pci = gpu.pci;
+  }
+  gpus->source = "the kernel";
+  return !gpus->list.empty();
+}
+
 bool find_amd(const System& system, Gpus* gpus) {
+  const std::vector<device::KfdGpu> known = kfd_gpus(system);
   gpus->driver = system.first_line("/sys/module/amdgpu/version");
-  if (!find_by_rocm_smi(system, gpus) && !find_by_amd_smi(system, gpus)) return false;
+  if (!find_by_rocm_smi(system, gpus) && !find_by_amd_smi(system, gpus) && !find_by_kernel(known, gpus))
+    return false;
   gpus->vendor = Vendor::amd;
   gpus->runtime = system.first_line("/opt/rocm/.info/version");
   for (Gpu& gpu : gpus->list) {
+    if (const device::KfdGpu* same = device::kfd_gpu_at(known, gpu.pci)) gpu.target = same->target;
     std::string device = "/sys/bus/pci/devices/" + gpu.pci;
     gpu.memory = std::strtoull(system.first_line(device + "/mem_info_vram_total").c_str(), nullptr, 10);
     gpu.bar = std::strtoull(system.first_line(device + "/mem_info_vis_vram_total").c_str(), nullptr, 10);
@@ -209,6 +224,13 @@ int on_bus(const System& system, Vendor* vendor) {
 
 const char* to_string(Vendor vendor) {
   return vendor == Vendor::nvidia ? "NVIDIA" : vendor == Vendor::amd ? "AMD" : "none";
+}
+
+std::vector<device::KfdGpu> kfd_gpus(const System& system) {
+  const std::string other = system.variable("FAIRLEAD_KFD_TOPOLOGY");
+  return device::read_kfd_topology(other.empty() ? "/sys/class/kfd/kfd/topology" : other,
+                                   {[&](const std::string& path) { return system.read(path).value_or(""); },
+                                    [&](const std::string& folder) { return system.list(folder); }});
 }
 
 Gpus find_gpus(const System& system) {

@@ -5,8 +5,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <string_view>
 
+#include "common/visibility.h"
+#include "device/gpu_targets.h"
 #include "doctor/check.h"
+#include "kernels/module.h"
+
+namespace fairlead::kernels {
+ModuleImages copies();
+}
 
 namespace fairlead::tools::doctor {
 namespace {
@@ -40,7 +49,8 @@ Finding found(const Machine& machine) {
   const Gpus& gpus = machine.gpus;
   std::vector<std::string> details;
   for (const Gpu& gpu : gpus.list)
-    details.push_back(fmt::format("GPU {}: {} at {}, NUMA node {}", gpu.index, gpu.name, gpu.pci,
+    details.push_back(fmt::format("GPU {}: {}{} at {}, NUMA node {}", gpu.index, gpu.name,
+                                  gpu.target.empty() ? "" : " (" + gpu.target + ")", gpu.pci,
                                   gpu.numa < 0 ? "unknown" : std::to_string(gpu.numa)));
   std::string driver = gpus.driver.empty() ? "" : fmt::format(", driver {}", gpus.driver);
   std::string runtime =
@@ -174,23 +184,69 @@ Finding ecc(const Machine& machine) {
 
 // What a scheduler and the user leave of the GPUs.
 Finding visible(const Machine& machine) {
-  std::vector<std::string> set;
-  auto names = has_nvidia(machine) ? std::vector<const char*>{"CUDA_VISIBLE_DEVICES"}
-                                   : std::vector<const char*>{"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-                                                              "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"};
-  auto environment = machine.system.environment();
-  for (const char* name : names)
-    if (auto found = environment.find(name); found != environment.end())
-      set.push_back(fmt::format("{}={}", name, found->second));
-  for (const std::string& entry : set)
-    if (entry.back() == '=' || holds(entry, "=-1") || holds(entry, "NoDevFiles"))
-      return fail(fmt::format("{} hides all GPUs", entry),
-                  fmt::format("unset {}, or ask the scheduler for a GPU", entry.substr(0, entry.find('='))));
-  if (set.size() > 1)
-    return warn(fmt::format("{} and {}: each chooses among the GPUs that the other left", set[0], set[1]),
+  const Environment environment = machine.system.environment();
+  const Visibility found = visibility(has_nvidia(machine) ? "cuda" : "rocm", environment);
+  auto set = [](const ChosenGpus& chosen) { return fmt::format("{}={}", chosen.variable, chosen.text); };
+  for (const ChosenGpus& chosen : found.layers)
+    if (chosen.entries.empty())
+      return fail(fmt::format("{} hides all GPUs", set(chosen)),
+                  fmt::format("unset {}, or ask the scheduler for a GPU", chosen.variable));
+  if (found.layers.size() > 1)
+    return warn(fmt::format("{} and {}: each chooses among the GPUs that the other left",
+                            set(found.layers[0]), set(found.layers[1])),
                 "set one of them: HIP counts its devices among those that ROCR shows");
-  return ok(set.empty() ? "no variable hides a GPU"
-                        : fmt::format("{} chooses the GPUs that programs see", set.front()));
+  if (!found.overruled.empty())
+    return warn(
+        fmt::format("{} has no effect: HIP looks at {}", set(found.overruled[0]), set(found.layers[0])),
+        fmt::format("unset {}, or give both one list", found.overruled[0].variable));
+  if (has_amd(machine) && environment.count("GPU_DEVICE_ORDINAL"))
+    return warn("GPU_DEVICE_ORDINAL is set, which OpenCL reads and HIP does not", "set HIP_VISIBLE_DEVICES");
+  return ok(found.layers.empty()
+                ? "no variable hides a GPU"
+                : fmt::format("{} chooses the GPUs that programs see", set(found.layers[0])));
+}
+
+bool has_targets(const Machine& machine) {
+  return std::any_of(machine.gpus.list.begin(), machine.gpus.list.end(),
+                     [](const Gpu& gpu) { return !gpu.target.empty(); });
+}
+
+// ROCm loads generic code from 6.4 on; a machine that does not tell its ROCm is given the benefit of the
+// doubt.
+bool loads_generic_code(const Gpus& gpus) {
+  int major = 0, minor = 0;
+  return std::sscanf(gpus.runtime.c_str(), "%d.%d", &major, &minor) < 2 || major > 6 ||
+         (major == 6 && minor >= 4);
+}
+
+Finding code(const Machine& machine) {
+  const auto [first, count] = kernels::copies();
+  std::string built;
+  for (const auto* image = first; image != first + count; ++image)
+    if (std::string_view(image->target).starts_with("gfx")) built += fmt::format(" {}", image->target);
+  if (built.empty())
+    return warn(
+        "this build has no device code for AMD GPUs: reductions and layouts with gaps go through host memory",
+        "install clang 19 or newer with lld, and build again");
+  for (const Gpu& gpu : machine.gpus.list) {
+    int best = 0;
+    std::string fits;
+    for (const auto* image = first; image != first + count; ++image)
+      if (int rank = device::gpu_image_rank(image->target, gpu.target); !gpu.target.empty() && rank > best)
+        best = rank, fits = image->target;
+    if (gpu.target.empty() || fits == gpu.target) continue;
+    if (fits.empty())
+      return warn(
+          fmt::format("this build has no code for GPU {}, {}: reductions and layouts with gaps go through "
+                      "host memory",
+                      gpu.index, gpu.target),
+          fmt::format("build with a newer clang, 19 or ROCm's own; this one made code for{}", built));
+    if (!loads_generic_code(machine.gpus))
+      return warn(fmt::format("of this build GPU {}, {}, runs {} only, which ROCm {} does not load",
+                              gpu.index, gpu.target, fits, machine.gpus.runtime),
+                  "ROCm 6.4 or newer");
+  }
+  return ok(fmt::format("this build has device code for these GPUs ({})", told(machine.gpus, &Gpu::target)));
 }
 
 }  // namespace
@@ -204,6 +260,8 @@ std::vector<Check> gpu_checks() {
        "a GPU", "Install it, or set LD_LIBRARY_PATH to its folder.", has_gpu, library},
       {"gpu.visible", "What CUDA_VISIBLE_DEVICES and its kin leave of the GPUs.", "a GPU",
        "Unset the variable that the line names.", has_gpu, visible},
+      {"gpu.code", "Whether this build has device code for the GPUs.", "AMD GPUs",
+       "Build with a newer clang; ROCm 6.4 for generic code.", has_targets, code},
       {"gpu.mode", "Compute mode: whether several ranks may share a GPU.", "NVIDIA GPUs",
        "One rank a GPU, MPS, or nvidia-smi -c DEFAULT.", has_nvidia_list, compute_mode},
       {"gpu.mig", "MIG: whether GPUs are split into instances, between which no memory is shared.",

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 namespace fairlead::tools::doctor {
 namespace {
 
@@ -56,9 +58,50 @@ LinkTable read_link_table(const std::string& text, const std::string& title) {
   return table;
 }
 
+bool is_hops(const std::string& cell) {
+  return cell.size() > 3 && cell.compare(cell.size() - 3, 3, "HOP") == 0;
+}
+
+std::string cell_of(const device::KfdLink& link) {
+  switch (link.kind) {
+    case device::KfdLinkKind::package:
+      return "PKG";
+    case device::KfdLinkKind::xgmi:
+      if (link.hops > 1) return fmt::format("{}HOP", link.hops);
+      return link.links ? fmt::format("XGMI{}", link.links) : "XGMI";
+    default:
+      return "PCIE";
+  }
+}
+
+// The kernel's word, where it describes all of them: it tells links and hops, which the tools do not.
+LinkTable table_by_kernel(const System& system, const Gpus& gpus) {
+  const std::vector<device::KfdGpu> known = kfd_gpus(system);
+  LinkTable table;
+  std::string header = "      ";
+  for (const Gpu& gpu : gpus.list) header += fmt::format(" {:<6}", fmt::format("GPU{}", gpu.index));
+  table.lines.push_back(header);
+  for (const Gpu& from : gpus.list) {
+    std::vector<std::string> row;
+    std::string line = fmt::format("{:<6}", fmt::format("GPU{}", from.index));
+    for (const Gpu& to : gpus.list) {
+      const device::KfdGpu *here = device::kfd_gpu_at(known, from.pci),
+                           *there = device::kfd_gpu_at(known, to.pci);
+      if (!here || !there) return {};
+      row.push_back(here == there ? "0" : cell_of(here->link_to(*there)));
+      line += fmt::format(" {:<6}", row.back());
+    }
+    table.rows.push_back(row);
+    table.lines.push_back(line);
+  }
+  return table;
+}
+
 }  // namespace
 
 LinkTable link_table(const System& system, const Gpus& gpus) {
+  if (gpus.vendor == Vendor::amd)
+    if (LinkTable table = table_by_kernel(system, gpus); !table.rows.empty()) return table;
   if (gpus.vendor == Vendor::nvidia)
     return read_link_table(system.run({"nvidia-smi", "topo", "-m"}).value_or(""), "");
   if (gpus.source == "rocm-smi")
@@ -67,13 +110,18 @@ LinkTable link_table(const System& system, const Gpus& gpus) {
 }
 
 LinkKind link_kind(const std::string& cell) {
-  if (cell.rfind("NV", 0) == 0 || cell == "XGMI") return LinkKind::fast;
+  if (cell.rfind("NV", 0) == 0 || cell.rfind("XGMI", 0) == 0 || cell == "PKG" || is_hops(cell))
+    return LinkKind::fast;
   return cell == "SYS" || cell == "NODE" ? LinkKind::socket : LinkKind::bridged;
 }
 
 std::string link_in_words(const std::string& cell) {
   if (cell.rfind("NV", 0) == 0) return fmt::format("NVLink ({} links)", cell.substr(2));
   if (cell == "XGMI") return "xGMI";
+  if (cell.rfind("XGMI", 0) == 0)
+    return fmt::format("xGMI ({} link{})", cell.substr(4), cell == "XGMI1" ? "" : "s");
+  if (is_hops(cell)) return fmt::format("xGMI, by {} hops", std::atoi(cell.c_str()));
+  if (cell == "PKG") return "their package";
   std::string words = in_words(cell);
   return words.empty() ? cell : fmt::format("{} ({})", words, cell);
 }

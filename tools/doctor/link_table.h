@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What connects each pair of GPUs, from the tables that nvidia-smi, rocm-smi and amd-smi print.
+// What connects each pair of GPUs: for AMD's from the kernel's description, else from the tables that
+// nvidia-smi, rocm-smi and amd-smi print.
 
 #pragma once
 
@@ -23,7 +24,8 @@ struct LinkTable {
 // The vendor's table, in the order of Gpus::list.
 LinkTable link_table(const System& system, const Gpus& gpus);
 
-// "NV18" of a table is an NVLink of 18; anything else that is not xGMI crosses PCIe.
+// "NV18" of a table is an NVLink of 18, "XGMI4" an xGMI of 4, "2HOP" one by way of another GPU, "PKG" two
+// partitions of one GPU; anything else crosses PCIe.
 enum class LinkKind { fast, bridged, socket };
 LinkKind link_kind(const std::string& cell);
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "device/kfd_topology.h"
 #include "doctor/live.h"
 #include "doctor/system.h"
 
@@ -45,6 +46,7 @@ struct Gpu {
   int index = 0;
   std::string name;
   std::string pci;           // "0000:1b:00.0", lower case
+  std::string target;        // AMD: "gfx90a"
   std::string compute_mode;  // NVIDIA: "Default", "Exclusive_Process", "Prohibited"
   std::string mig, addressing;
   std::string
@@ -66,6 +68,8 @@ struct Gpus {
   std::string summary() const;  // "8 x NVIDIA H200"
 };
 Gpus find_gpus(const System& system);
+// AMD's as the kernel describes them.
+std::vector<device::KfdGpu> kfd_gpus(const System& system);
 
 struct Ucx {
   std::string library;     // libucp.so.0

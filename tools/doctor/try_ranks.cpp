@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Starts the probe's two ranks and reads what they print.
+// Starts the probe's two ranks and reads what they report.
 
 #include <fmt/format.h>
 #include <stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "common/failure.h"
+#include "common/files.h"
 #include "common/places.h"
 #include "common/process.h"
 #include "doctor/live.h"
@@ -41,6 +44,11 @@ class Set {
   const char* name;
   std::optional<std::string> before;
 };
+
+std::string content_of(const TemporaryFile& file) {
+  std::ifstream stream(file.path());
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
 
 // {"rank": 0, "step": "ipc", "good": true, "fact": "..."}
 bool read_step(const std::string& line, LiveReport* report) {
@@ -102,11 +110,13 @@ LiveReport try_ranks(const System& system, const Mpi& mpi, const LiveRequest& re
   run.preload = request.preload;
   Set log("FAIRLEAD_LOG", "info");
   std::optional<Set> path;
+  std::optional<TemporaryFile> reports;  // of the ranks
   try {
+    reports.emplace("fairlead-doctor");
     const std::string folder = mpi.library.empty() ? "" : fs::path(mpi.library).parent_path().string();
     if (std::string folders = path_to_mpi_in(folder, inspect_program(probe)); !folders.empty())
       path.emplace("LD_LIBRARY_PATH", folders);
-    report.command = launcher_line(run, {probe});
+    report.command = launcher_line(run, {probe, reports->path()});
   } catch (const Failure& failure) {
     report.why_not = failure.what();
     return report;
@@ -117,7 +127,7 @@ LiveReport try_ranks(const System& system, const Mpi& mpi, const LiveRequest& re
       capture(report.command, Stderr::merge, {{"LD_PRELOAD", preload_with("")}}, patience_with_ranks);
   report.status = captured.status;
   report.timed_out = captured.status == timed_out;
-  read_output(captured.output, &report);
+  read_output(captured.output + content_of(*reports), &report);
   report.library = report.fact(step_library, 0);
   return report;
 }

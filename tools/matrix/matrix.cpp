@@ -4,7 +4,6 @@
 
 #include <fairlead/device.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -76,24 +75,8 @@ PlotArguments picture_of(const BenchArguments& arguments) {
   return plot;
 }
 
-class TemporaryFile {
- public:
-  TemporaryFile() : path_(std::filesystem::temp_directory_path() / "fairlead-matrix-XXXXXX") {
-    int file = mkstemp(path_.data());
-    if (file < 0) throw cannot_run(fmt::format("cannot make a file in {}; set TMPDIR", path_));
-    close(file);
-  }
-  ~TemporaryFile() { unlink(path_.c_str()); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 void draw(PlotArguments plot, const Json& json) {
-  TemporaryFile file;
+  TemporaryFile file("fairlead-matrix");
   write_json(file.path(), json);
   plot.files = {file.path()};
   if (int status = capture(drawing_command(plot), Stderr::pass).status; status != 0)

@@ -26,6 +26,7 @@ void print_markdown(const std::vector<OptionReport>& options) {
   std::cout << "# Options\n\n"
                "Every option is an environment variable, read once, when the program starts.\n"
                "A value that is not understood is reported on stderr, and the default is used.\n"
+               "Programs with raised privileges (set-user-ID, file capabilities) ignore them.\n"
                "`fairlead options` prints the values in force and where each comes from.\n"
                "This page is made by `fairlead options --markdown`.\n\n"
                "| Variable | Default | Accepted | Meaning |\n"

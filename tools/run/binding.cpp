@@ -11,13 +11,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
 #include <string_view>
 
+#include "base/small_file.h"
 #include "bench/machine.h"
 #include "common/command_line.h"
+#include "common/visibility.h"
 #include "run/meeting.h"
 
 namespace fairlead::tools {
@@ -27,14 +31,6 @@ constexpr const char* between_entries = ", \t\r\n";
 constexpr const char* accepted_maps =
     "accepted: GPUs by number or PCI address, as in 0,1,3,2, or a file that lists them";
 const std::vector<std::string> policies = {"nearest", "round-robin", "compact", "spread"};
-
-// One variable per provider: ROCm applies HIP_ and ROCR_VISIBLE_DEVICES one after the other, so setting both
-// would hide the device twice. Simulated GPUs are all there for everybody.
-struct VisibleDevices {
-  std::string provider;
-  const char* variable;
-};
-const VisibleDevices visible_devices[] = {{"cuda", "CUDA_VISIBLE_DEVICES"}, {"rocm", "HIP_VISIBLE_DEVICES"}};
 
 bool is_ordinal(const std::string& entry) {
   return entry.size() < 6 && entry.find_first_not_of("0123456789") == std::string::npos;
@@ -47,14 +43,15 @@ bool is_address(const std::string& entry) {
 }
 
 std::string read_map_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file)
-    throw usage(
-        fmt::format("--map: '{}' is neither a list of GPUs nor a file that can be read; {}, as `fairlead "
-                    "matrix --map FILE` writes it",
-                    path, accepted_maps));
+  std::string content;
+  if (std::string why = read_small_file(path, &content); !why.empty())
+    throw usage(fmt::format(
+        "--map: '{}' is neither a list of GPUs nor a file that can be read ({}); {}, as `fairlead "
+        "matrix --map FILE` writes it",
+        path, why, accepted_maps));
+  std::istringstream lines(content);
   std::string text;
-  for (std::string line; std::getline(file, line);) text += line.substr(0, line.find('#')) + " ";
+  for (std::string line; std::getline(lines, line);) text += line.substr(0, line.find('#')) + " ";
   return text;
 }
 
@@ -99,6 +96,27 @@ std::vector<size_t> candidates(const Topology& topology, const Cpus& cores) {
   return best;
 }
 
+// These GPUs by their numbers, but those of a package together: each is followed by those that it reaches
+// faster than all others. As they come where nothing tells of their links.
+std::vector<size_t> packages_together(const Topology& topology, const std::vector<size_t>& gpus) {
+  if (topology.gb_s.side() == 0) return gpus;
+  std::vector<size_t> ordered;
+  auto placed = [&](size_t gpu) { return std::count(ordered.begin(), ordered.end(), gpu) > 0; };
+  for (size_t gpu : gpus) {
+    if (placed(gpu)) continue;
+    ordered.push_back(gpu);
+    double most = 0, least = std::numeric_limits<double>::max();
+    for (size_t other : gpus)
+      if (other != gpu) {
+        most = std::max(most, topology.gb_s.at(gpu, other));
+        least = std::min(least, topology.gb_s.at(gpu, other));
+      }
+    for (size_t other : gpus)
+      if (!placed(other) && most > least && topology.gb_s.at(gpu, other) == most) ordered.push_back(other);
+  }
+  return ordered;
+}
+
 struct Given {
   std::vector<size_t> gpus;  // of each local rank, as far as they are known
   std::vector<Cpus> cores;   // the same
@@ -126,12 +144,16 @@ Given give(const BindingArguments& arguments, const Topology& topology, const Jo
     given.gpus.assign(static_cast<size_t>(known), near[static_cast<size_t>(job.local_rank) % near.size()]);
     return given;
   }
+  const std::string policy = by_cores ? "compact" : arguments.policy;
+  std::vector<size_t> turns(topology.gpus.size());
+  std::iota(turns.begin(), turns.end(), 0);
+  if (policy != "round-robin") turns = packages_together(topology, turns);
   for (int rank = 0; rank < known; ++rank)
-    given.gpus.push_back(!arguments.map.empty()
-                             ? gpu_of_map(topology, arguments.map, rank)
-                             : gpu_by_turns(by_cores ? "compact" : arguments.policy, rank,
-                                            job.local_size < 0 ? int(topology.gpus.size()) : job.local_size,
-                                            topology.gpus.size()));
+    given.gpus.push_back(
+        !arguments.map.empty()
+            ? gpu_of_map(topology, arguments.map, rank)
+            : turns[gpu_by_turns(policy, rank, job.local_size < 0 ? int(turns.size()) : job.local_size,
+                                 turns.size())]);
   return given;
 }
 
@@ -167,16 +189,11 @@ Cpus cores_near(const Topology& topology, const Given& given, const Job& job) {
   return share;
 }
 
-// The n-th entry of a list a scheduler may have set already, else n itself.
-std::string entry_of(const char* list, int n) {
-  Words entries = split(list ? list : "", between_entries);
-  return entries.empty() ? std::to_string(n) : entries[static_cast<size_t>(n) % entries.size()];
-}
-
-void show_only(const GpuPlace& gpu) {
-  for (const VisibleDevices& row : visible_devices)
-    if (row.provider == fairlead_device_provider())
-      setenv(row.variable, entry_of(std::getenv(row.variable), gpu.ordinal).c_str(), 1);
+// Simulated GPUs are all there for everybody.
+void hide_all_but(const GpuPlace& gpu, const Topology& topology) {
+  const auto [variable, entry] =
+      show_only(fairlead_device_provider(), this_environment(), gpu.ordinal, int(topology.gpus.size()));
+  if (!variable.empty()) setenv(variable.c_str(), entry.c_str(), 1);
 }
 
 std::string in_words(const Topology& topology, const GpuPlace& gpu) {
@@ -234,7 +251,7 @@ void define_binding(CLI::App& app, BindingArguments& arguments) {
          "--gpu", arguments.policy,
          "Which GPU: nearest to the rank's cores, where several ranks are equally near one GPU after the "
          "other; round-robin: local rank modulo the number of GPUs; compact: neighbours on the same or the "
-         "next GPU; spread: as far apart as can be.")
+         "next GPU, first of all of the same package; spread: as far apart as can be.")
       ->type_name("POLICY")
       ->check(one_of(policies))
       ->default_str(policies.front());
@@ -288,8 +305,9 @@ std::vector<size_t> gpus_nearest(const Topology& topology, const std::vector<Cpu
   for (auto& [near, ranks] : groups) {
     // In the order of their cores: machines number both alike.
     std::stable_sort(ranks.begin(), ranks.end(), [&](size_t a, size_t b) { return cores[a] < cores[b]; });
+    const std::vector<size_t> ordered = packages_together(topology, near);
     for (size_t i = 0; i < ranks.size(); ++i)
-      given[ranks[i]] = near[gpu_by_turns("compact", int(i), int(ranks.size()), near.size())];
+      given[ranks[i]] = ordered[gpu_by_turns("compact", int(i), int(ranks.size()), ordered.size())];
   }
   return given;
 }
@@ -319,7 +337,7 @@ void bind_rank(const BindingArguments& arguments) {
       throw cannot_run(fmt::format("no GPU found on {}; FAIRLEAD_DEVICE=sim simulates one", host_name()));
     Given given = give(arguments, topology, *job);
     gpu = &topology.gpus[given.gpus[static_cast<size_t>(job->local_rank)]];
-    show_only(*gpu);
+    hide_all_but(*gpu, topology);
     if (arguments.bind_cores) {
       cores = cores_near(topology, given, *job);
       bind_to(cores);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +30,14 @@ std::string parent_process() {
   return fmt::format("{}.{}", getppid(), word);
 }
 
+// The name can be guessed, and everybody may make files there: what another user made tells nothing, and gets
+// nothing written into it.
+bool is_ours_alone(int file) {
+  struct stat status;
+  return fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+         (status.st_mode & (S_IRWXG | S_IRWXO)) == 0 && status.st_nlink == 1;
+}
+
 // A launcher that gives its jobs no name starts all local ranks itself.
 std::string file_of(const Job& job) {
   std::string name = fmt::format("{}-{}", job.launcher, job.id.empty() ? parent_process() : job.id);
@@ -41,7 +50,11 @@ std::string file_of(const Job& job) {
 class MeetingFile {
  public:
   explicit MeetingFile(const std::string& path)
-      : path_(path), file_(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600)) {}
+      : path_(path), file_(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600)) {
+    if (file_ < 0 || is_ours_alone(file_)) return;
+    close(file_);
+    file_ = -1;
+  }
   ~MeetingFile() {
     if (file_ >= 0) close(file_);
   }

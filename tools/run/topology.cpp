@@ -10,12 +10,14 @@
 #endif
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <string_view>
 
 #include "bench/machine.h"
 #include "common/words.h"
+#include "device/kfd_topology.h"
 
 namespace fairlead::tools {
 namespace {
@@ -135,6 +137,25 @@ void ask_sys(Topology* topology) {
         node, cpus_of(first_line(fmt::format("/sys/devices/system/node/node{}/cpulist", node))));
 }
 
+// A partition of a GPU has its number in place of a function, where the bus has none.
+std::string without_partition(const std::string& pci) {
+  std::error_code error;
+  if (pci.empty() || std::filesystem::exists("/sys/bus/pci/devices/" + pci, error)) return pci;
+  return pci.substr(0, pci.size() - 1) + "0";
+}
+
+// Where the kernel describes all of them.
+matrix::Grid<double> speeds_of(const std::vector<GpuPlace>& gpus, const std::vector<device::KfdGpu>& known) {
+  std::vector<const device::KfdGpu*> found;
+  for (const GpuPlace& gpu : gpus) found.push_back(device::kfd_gpu_at(known, gpu.pci));
+  if (std::count(found.begin(), found.end(), nullptr)) return matrix::Grid<double>();
+  matrix::Grid<double> gb_s(gpus.size());
+  for (size_t from = 0; from < gpus.size(); ++from)
+    for (size_t to = 0; to < gpus.size(); ++to)
+      gb_s.at(from, to) = device::kfd_gb_s(*found[from], *found[to]);
+  return gb_s;
+}
+
 }  // namespace
 
 std::string Topology::numa_of(const Cpus& cpus) const {
@@ -151,20 +172,28 @@ Topology read_topology() {
   bool asked = ask_hwloc(&topology, &places, &gpus);
   if (!asked) ask_sys(&topology);
 
+  // In the order of the kernel's description, which has partitions, too, HIP numbers GPUs of one
+  // architecture.
+  const std::vector<device::KfdGpu> amd = device::read_kfd_topology();
+  if (!amd.empty()) gpus.clear();
+  for (const device::KfdGpu& gpu : amd) gpus.push_back(gpu.pci);
+
   bool simulated = std::string_view(fairlead_device_provider()) == "sim";
   for (int ordinal = 0; ordinal < fairlead_device_count(); ++ordinal) {
     GpuPlace gpu{ordinal, lower(fairlead_device_pci(ordinal)), topology.all};
     // A simulated GPU stands where the machine has a real one.
     if (simulated && !gpus.empty()) gpu.pci = gpus[static_cast<size_t>(ordinal) % gpus.size()];
     auto place = places.find(gpu.pci);
+    if (place == places.end()) place = places.find(without_partition(gpu.pci));
     if (place != places.end()) {
       gpu.near = common(place->second.near, topology.all);
       gpu.pcie_gb_s = place->second.pcie_gb_s;
     } else if (!asked) {
-      gpu.near = common(cpus_of(closest_cpus(gpu.pci)), topology.all);
+      gpu.near = common(cpus_of(closest_cpus(without_partition(gpu.pci))), topology.all);
     }
     topology.gpus.push_back(gpu);
   }
+  topology.gb_s = speeds_of(topology.gpus, amd);
   return topology;
 }
 

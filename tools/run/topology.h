@@ -3,12 +3,14 @@
 // Where the GPUs of this machine are: the cores and the NUMA node near each, and the link it hangs on. hwloc
 // answers, which is opened at run time, so that the tool starts on machines without it; there /sys answers
 // what it can. HWLOC_XMLFILE names the topology of another machine, on which simulated GPUs are then placed.
+// What links AMD GPUs tells the kernel (KFD); FAIRLEAD_KFD_TOPOLOGY names that of another machine.
 
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "matrix/placement.h"
 #include "run/cpus.h"
 
 namespace fairlead::tools {
@@ -28,6 +30,8 @@ struct Topology {
   std::vector<Cpus> cores;  // the hardware threads of each core
   std::vector<std::pair<int, Cpus>> numa;
   std::vector<GpuPlace> gpus;
+  // From each of them to each, estimated by their links; no side where nothing tells of these.
+  matrix::Grid<double> gb_s;
 
   bool bound() const { return mine != all; }
   // "0", "0-1", "?": the NUMA nodes that these lie in.

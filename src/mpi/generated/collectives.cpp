@@ -11,7 +11,7 @@ using namespace fairlead::mpi;
 
 // clang-format off
 
-extern "C" FAIRLEAD_EXPORT int MPI_Barrier(MPI_Comm comm) {
+FAIRLEAD_MPI(Barrier, (MPI_Comm comm)) {
   CallRecord record(Function::Barrier);
   if (!watching()) return real.Barrier(comm);
   CollectiveCall call{Collective::barrier, comm};
@@ -20,8 +20,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Barrier(MPI_Comm comm) {
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Bcast(void* buffer, int count, MPI_Datatype datatype, int root,
-    MPI_Comm comm) {
+FAIRLEAD_MPI(Bcast, (void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Bcast);
   if (!watching()) return real.Bcast(buffer, count, datatype, root, comm);
   CollectiveCall call{Collective::bcast, comm};
@@ -34,8 +33,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Bcast(void* buffer, int count, MPI_Datatype d
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Bcast_c(void* buffer, MPI_Count count, MPI_Datatype datatype, int root,
-    MPI_Comm comm) {
+FAIRLEAD_MPI(Bcast_c, (void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Bcast_c);
   if (!watching()) return real.Bcast_c(buffer, count, datatype, root, comm);
   CollectiveCall call{Collective::bcast, comm};
@@ -48,8 +46,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Bcast_c(void* buffer, MPI_Count count, MPI_Da
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Gather(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
+FAIRLEAD_MPI(Gather, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
+    MPI_Datatype recvtype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Gather);
   if (!watching()) return real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
   CollectiveCall call{Collective::gather, comm};
@@ -65,8 +63,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gather(const void* sendbuf, int sendcount, MP
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Gather_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
-    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
+FAIRLEAD_MPI(Gather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Gather_c);
   if (!watching()) return real.Gather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
       comm);
@@ -83,9 +81,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gather_c(const void* sendbuf, MPI_Count sendc
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Gatherv(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root,
-    MPI_Comm comm) {
+FAIRLEAD_MPI(Gatherv, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Gatherv);
   if (!watching()) return real.Gatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
       root, comm);
@@ -103,9 +100,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gatherv(const void* sendbuf, int sendcount, M
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Gatherv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
-    void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root,
-    MPI_Comm comm) {
+FAIRLEAD_MPI(Gatherv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Gatherv_c);
   if (!watching()) return real.Gatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
       root, comm);
@@ -123,8 +119,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gatherv_c(const void* sendbuf, MPI_Count send
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Scatter(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
+FAIRLEAD_MPI(Scatter, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Scatter);
   if (!watching()) return real.Scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
       comm);
@@ -141,8 +137,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatter(const void* sendbuf, int sendcount, M
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Scatter_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
-    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
+FAIRLEAD_MPI(Scatter_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Scatter_c);
   if (!watching()) return real.Scatter_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
       comm);
@@ -159,8 +155,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatter_c(const void* sendbuf, MPI_Count send
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Scatterv(const void* sendbuf, const int sendcounts[], const int displs[],
-    MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
+FAIRLEAD_MPI(Scatterv, (const void* sendbuf, const int sendcounts[], const int displs[],
+    MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Scatterv);
   if (!watching()) return real.Scatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype,
       root, comm);
@@ -178,9 +174,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatterv(const void* sendbuf, const int sendc
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Scatterv_c(const void* sendbuf, const MPI_Count sendcounts[],
-    const MPI_Aint displs[], MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype,
-    int root, MPI_Comm comm) {
+FAIRLEAD_MPI(Scatterv_c, (const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[],
+    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root,
+    MPI_Comm comm)) {
   CallRecord record(Function::Scatterv_c);
   if (!watching()) return real.Scatterv_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype,
       root, comm);
@@ -198,8 +194,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatterv_c(const void* sendbuf, const MPI_Cou
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Allgather(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
+FAIRLEAD_MPI(Allgather, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Allgather);
   if (!watching()) return real.Allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
   CollectiveCall call{Collective::allgather, comm};
@@ -214,8 +210,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgather(const void* sendbuf, int sendcount,
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Allgather_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
+FAIRLEAD_MPI(Allgather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Allgather_c);
   if (!watching()) return real.Allgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
   CollectiveCall call{Collective::allgather, comm};
@@ -230,8 +226,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgather_c(const void* sendbuf, MPI_Count se
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm) {
+FAIRLEAD_MPI(Allgatherv, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Allgatherv);
   if (!watching()) return real.Allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
       comm);
@@ -248,9 +244,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv(const void* sendbuf, int sendcount
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[],
-    MPI_Datatype recvtype, MPI_Comm comm) {
+FAIRLEAD_MPI(Allgatherv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Allgatherv_c);
   if (!watching()) return real.Allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, comm);
@@ -267,8 +262,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv_c(const void* sendbuf, MPI_Count s
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Alltoall(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
+FAIRLEAD_MPI(Alltoall, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Alltoall);
   if (!watching()) return real.Alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
   CollectiveCall call{Collective::alltoall, comm};
@@ -283,8 +278,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoall(const void* sendbuf, int sendcount, 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Alltoall_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
-    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
+FAIRLEAD_MPI(Alltoall_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Alltoall_c);
   if (!watching()) return real.Alltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
   CollectiveCall call{Collective::alltoall, comm};
@@ -299,9 +294,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoall_c(const void* sendbuf, MPI_Count sen
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv(const void* sendbuf, const int sendcounts[], const int sdispls[],
+FAIRLEAD_MPI(Alltoallv, (const void* sendbuf, const int sendcounts[], const int sdispls[],
     MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
-    MPI_Comm comm) {
+    MPI_Comm comm)) {
   CallRecord record(Function::Alltoallv);
   if (!watching()) return real.Alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
       recvtype, comm);
@@ -320,9 +315,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv(const void* sendbuf, const int send
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv_c(const void* sendbuf, const MPI_Count sendcounts[],
-    const MPI_Aint sdispls[], MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[],
-    const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm) {
+FAIRLEAD_MPI(Alltoallv_c, (const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
+    MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
+    MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Alltoallv_c);
   if (!watching()) return real.Alltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
       rdispls, recvtype, comm);
@@ -341,9 +336,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv_c(const void* sendbuf, const MPI_Co
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw(const void* sendbuf, const int sendcounts[], const int sdispls[],
+FAIRLEAD_MPI(Alltoallw, (const void* sendbuf, const int sendcounts[], const int sdispls[],
     const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[], const int rdispls[],
-    const MPI_Datatype recvtypes[], MPI_Comm comm) {
+    const MPI_Datatype recvtypes[], MPI_Comm comm)) {
   CallRecord record(Function::Alltoallw);
   if (!watching()) return real.Alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
       rdispls, recvtypes, comm);
@@ -362,9 +357,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw(const void* sendbuf, const int send
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw_c(const void* sendbuf, const MPI_Count sendcounts[],
-    const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[],
-    const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) {
+FAIRLEAD_MPI(Alltoallw_c, (const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
+    const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
+    const MPI_Datatype recvtypes[], MPI_Comm comm)) {
   CallRecord record(Function::Alltoallw_c);
   if (!watching()) return real.Alltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
       rdispls, recvtypes, comm);
@@ -383,8 +378,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw_c(const void* sendbuf, const MPI_Co
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Reduce(const void* sendbuf, void* recvbuf, int count,
-    MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm) {
+FAIRLEAD_MPI(Reduce, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+    int root, MPI_Comm comm)) {
   CallRecord record(Function::Reduce);
   if (!watching()) return real.Reduce(sendbuf, recvbuf, count, datatype, op, root, comm);
   CollectiveCall call{Collective::reduce, comm};
@@ -401,8 +396,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce(const void* sendbuf, void* recvbuf, in
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Reduce_c(const void* sendbuf, void* recvbuf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm) {
+FAIRLEAD_MPI(Reduce_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+    int root, MPI_Comm comm)) {
   CallRecord record(Function::Reduce_c);
   if (!watching()) return real.Reduce_c(sendbuf, recvbuf, count, datatype, op, root, comm);
   CollectiveCall call{Collective::reduce, comm};
@@ -419,8 +414,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_c(const void* sendbuf, void* recvbuf, 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Allreduce(const void* sendbuf, void* recvbuf, int count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+FAIRLEAD_MPI(Allreduce, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+    MPI_Comm comm)) {
   CallRecord record(Function::Allreduce);
   if (!watching()) return real.Allreduce(sendbuf, recvbuf, count, datatype, op, comm);
   CollectiveCall call{Collective::allreduce, comm};
@@ -436,8 +431,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allreduce(const void* sendbuf, void* recvbuf,
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Allreduce_c(const void* sendbuf, void* recvbuf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+FAIRLEAD_MPI(Allreduce_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Op op, MPI_Comm comm)) {
   CallRecord record(Function::Allreduce_c);
   if (!watching()) return real.Allreduce_c(sendbuf, recvbuf, count, datatype, op, comm);
   CollectiveCall call{Collective::allreduce, comm};
@@ -453,8 +448,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allreduce_c(const void* sendbuf, void* recvbu
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_block(const void* sendbuf, void* recvbuf, int recvcount,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+FAIRLEAD_MPI(Reduce_scatter_block, (const void* sendbuf, void* recvbuf, int recvcount, MPI_Datatype datatype,
+    MPI_Op op, MPI_Comm comm)) {
   CallRecord record(Function::Reduce_scatter_block);
   if (!watching()) return real.Reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm);
   CollectiveCall call{Collective::reduce_scatter_block, comm};
@@ -470,8 +465,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_block(const void* sendbuf, voi
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_block_c(const void* sendbuf, void* recvbuf,
-    MPI_Count recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+FAIRLEAD_MPI(Reduce_scatter_block_c, (const void* sendbuf, void* recvbuf, MPI_Count recvcount,
+    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)) {
   CallRecord record(Function::Reduce_scatter_block_c);
   if (!watching()) return real.Reduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm);
   CollectiveCall call{Collective::reduce_scatter_block, comm};
@@ -487,8 +482,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_block_c(const void* sendbuf, v
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter(const void* sendbuf, void* recvbuf, const int recvcounts[],
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+FAIRLEAD_MPI(Reduce_scatter, (const void* sendbuf, void* recvbuf, const int recvcounts[],
+    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)) {
   CallRecord record(Function::Reduce_scatter);
   if (!watching()) return real.Reduce_scatter(sendbuf, recvbuf, recvcounts, datatype, op, comm);
   CollectiveCall call{Collective::reduce_scatter, comm};
@@ -503,8 +498,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter(const void* sendbuf, void* rec
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_c(const void* sendbuf, void* recvbuf,
-    const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+FAIRLEAD_MPI(Reduce_scatter_c, (const void* sendbuf, void* recvbuf, const MPI_Count recvcounts[],
+    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)) {
   CallRecord record(Function::Reduce_scatter_c);
   if (!watching()) return real.Reduce_scatter_c(sendbuf, recvbuf, recvcounts, datatype, op, comm);
   CollectiveCall call{Collective::reduce_scatter, comm};
@@ -519,8 +514,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_c(const void* sendbuf, void* r
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Scan(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
-    MPI_Op op, MPI_Comm comm) {
+FAIRLEAD_MPI(Scan, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+    MPI_Comm comm)) {
   CallRecord record(Function::Scan);
   if (!watching()) return real.Scan(sendbuf, recvbuf, count, datatype, op, comm);
   CollectiveCall call{Collective::scan, comm};
@@ -536,8 +531,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scan(const void* sendbuf, void* recvbuf, int 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Scan_c(const void* sendbuf, void* recvbuf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+FAIRLEAD_MPI(Scan_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+    MPI_Comm comm)) {
   CallRecord record(Function::Scan_c);
   if (!watching()) return real.Scan_c(sendbuf, recvbuf, count, datatype, op, comm);
   CollectiveCall call{Collective::scan, comm};
@@ -553,8 +548,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scan_c(const void* sendbuf, void* recvbuf, MP
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Exscan(const void* sendbuf, void* recvbuf, int count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+FAIRLEAD_MPI(Exscan, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+    MPI_Comm comm)) {
   CallRecord record(Function::Exscan);
   if (!watching()) return real.Exscan(sendbuf, recvbuf, count, datatype, op, comm);
   CollectiveCall call{Collective::exscan, comm};
@@ -570,8 +565,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Exscan(const void* sendbuf, void* recvbuf, in
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Exscan_c(const void* sendbuf, void* recvbuf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+FAIRLEAD_MPI(Exscan_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+    MPI_Comm comm)) {
   CallRecord record(Function::Exscan_c);
   if (!watching()) return real.Exscan_c(sendbuf, recvbuf, count, datatype, op, comm);
   CollectiveCall call{Collective::exscan, comm};
@@ -587,7 +582,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Exscan_c(const void* sendbuf, void* recvbuf, 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ibarrier, (MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ibarrier);
   if (!watching()) return real.Ibarrier(comm, request);
   CollectiveCall call{Collective::barrier, comm};
@@ -597,8 +592,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request)
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ibcast(void* buffer, int count, MPI_Datatype datatype, int root,
-    MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ibcast, (void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm,
+    MPI_Request* request)) {
   CallRecord record(Function::Ibcast);
   if (!watching()) return real.Ibcast(buffer, count, datatype, root, comm, request);
   CollectiveCall call{Collective::bcast, comm};
@@ -612,8 +607,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ibcast(void* buffer, int count, MPI_Datatype 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ibcast_c(void* buffer, MPI_Count count, MPI_Datatype datatype, int root,
-    MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ibcast_c, (void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm,
+    MPI_Request* request)) {
   CallRecord record(Function::Ibcast_c);
   if (!watching()) return real.Ibcast_c(buffer, count, datatype, root, comm, request);
   CollectiveCall call{Collective::bcast, comm};
@@ -627,8 +622,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ibcast_c(void* buffer, MPI_Count count, MPI_D
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Igather(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Igather, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Igather);
   if (!watching()) return real.Igather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
       request);
@@ -646,9 +641,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Igather(const void* sendbuf, int sendcount, M
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Igather_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
-    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Igather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Igather_c);
   if (!watching()) return real.Igather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
       comm, request);
@@ -666,9 +660,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Igather_c(const void* sendbuf, MPI_Count send
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Igatherv(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Igatherv, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
+    MPI_Request* request)) {
   CallRecord record(Function::Igatherv);
   if (!watching()) return real.Igatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
       root, comm, request);
@@ -688,9 +682,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Igatherv(const void* sendbuf, int sendcount, 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Igatherv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
-    void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root,
-    MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Igatherv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
+    MPI_Request* request)) {
   CallRecord record(Function::Igatherv_c);
   if (!watching()) return real.Igatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
       root, comm, request);
@@ -710,8 +704,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Igatherv_c(const void* sendbuf, MPI_Count sen
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iscatter(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Iscatter, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iscatter);
   if (!watching()) return real.Iscatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
       comm, request);
@@ -729,9 +723,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iscatter(const void* sendbuf, int sendcount, 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iscatter_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
-    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Iscatter_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iscatter_c);
   if (!watching()) return real.Iscatter_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
       comm, request);
@@ -749,9 +742,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iscatter_c(const void* sendbuf, MPI_Count sen
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iscatterv(const void* sendbuf, const int sendcounts[], const int displs[],
+FAIRLEAD_MPI(Iscatterv, (const void* sendbuf, const int sendcounts[], const int displs[],
     MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
-    MPI_Request* request) {
+    MPI_Request* request)) {
   CallRecord record(Function::Iscatterv);
   if (!watching()) return real.Iscatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype,
       root, comm, request);
@@ -771,9 +764,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iscatterv(const void* sendbuf, const int send
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iscatterv_c(const void* sendbuf, const MPI_Count sendcounts[],
-    const MPI_Aint displs[], MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype,
-    int root, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Iscatterv_c, (const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[],
+    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
+    MPI_Request* request)) {
   CallRecord record(Function::Iscatterv_c);
   if (!watching()) return real.Iscatterv_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
       recvtype, root, comm, request);
@@ -793,8 +786,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iscatterv_c(const void* sendbuf, const MPI_Co
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iallgather(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Iallgather, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iallgather);
   if (!watching()) return real.Iallgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       request);
@@ -811,9 +804,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iallgather(const void* sendbuf, int sendcount
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iallgather_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Iallgather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iallgather_c);
   if (!watching()) return real.Iallgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       request);
@@ -830,9 +822,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iallgather_c(const void* sendbuf, MPI_Count s
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iallgatherv(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Iallgatherv, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iallgatherv);
   if (!watching()) return real.Iallgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, comm, request);
@@ -851,9 +842,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iallgatherv(const void* sendbuf, int sendcoun
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iallgatherv_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[],
-    MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Iallgatherv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm,
+    MPI_Request* request)) {
   CallRecord record(Function::Iallgatherv_c);
   if (!watching()) return real.Iallgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, comm, request);
@@ -872,8 +863,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iallgatherv_c(const void* sendbuf, MPI_Count 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ialltoall(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ialltoall, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ialltoall);
   if (!watching()) return real.Ialltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       request);
@@ -890,9 +881,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ialltoall(const void* sendbuf, int sendcount,
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ialltoall_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Ialltoall_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ialltoall_c);
   if (!watching()) return real.Ialltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       request);
@@ -909,9 +899,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ialltoall_c(const void* sendbuf, MPI_Count se
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ialltoallv(const void* sendbuf, const int sendcounts[],
-    const int sdispls[], MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[],
-    MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ialltoallv, (const void* sendbuf, const int sendcounts[], const int sdispls[],
+    MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+    MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ialltoallv);
   if (!watching()) return real.Ialltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
       rdispls, recvtype, comm, request);
@@ -931,9 +921,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ialltoallv(const void* sendbuf, const int sen
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ialltoallv_c(const void* sendbuf, const MPI_Count sendcounts[],
-    const MPI_Aint sdispls[], MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[],
-    const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ialltoallv_c, (const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
+    MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
+    MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ialltoallv_c);
   if (!watching()) return real.Ialltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
       rdispls, recvtype, comm, request);
@@ -953,9 +943,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ialltoallv_c(const void* sendbuf, const MPI_C
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ialltoallw(const void* sendbuf, const int sendcounts[],
-    const int sdispls[], const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[],
-    const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ialltoallw, (const void* sendbuf, const int sendcounts[], const int sdispls[],
+    const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[], const int rdispls[],
+    const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ialltoallw);
   if (!watching()) return real.Ialltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
       rdispls, recvtypes, comm, request);
@@ -975,9 +965,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ialltoallw(const void* sendbuf, const int sen
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ialltoallw_c(const void* sendbuf, const MPI_Count sendcounts[],
-    const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[],
-    const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ialltoallw_c, (const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
+    const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
+    const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ialltoallw_c);
   if (!watching()) return real.Ialltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
       rdispls, recvtypes, comm, request);
@@ -998,8 +988,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ialltoallw_c(const void* sendbuf, const MPI_C
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ireduce(const void* sendbuf, void* recvbuf, int count,
-    MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ireduce, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+    int root, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ireduce);
   if (!watching()) return real.Ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request);
   CollectiveCall call{Collective::reduce, comm};
@@ -1017,8 +1007,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ireduce(const void* sendbuf, void* recvbuf, i
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_c(const void* sendbuf, void* recvbuf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ireduce_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Op op, int root, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ireduce_c);
   if (!watching()) return real.Ireduce_c(sendbuf, recvbuf, count, datatype, op, root, comm, request);
   CollectiveCall call{Collective::reduce, comm};
@@ -1036,8 +1026,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_c(const void* sendbuf, void* recvbuf,
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iallreduce(const void* sendbuf, void* recvbuf, int count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Iallreduce, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+    MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iallreduce);
   if (!watching()) return real.Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request);
   CollectiveCall call{Collective::allreduce, comm};
@@ -1054,8 +1044,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iallreduce(const void* sendbuf, void* recvbuf
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iallreduce_c(const void* sendbuf, void* recvbuf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Iallreduce_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Op op, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iallreduce_c);
   if (!watching()) return real.Iallreduce_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   CollectiveCall call{Collective::allreduce, comm};
@@ -1072,8 +1062,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iallreduce_c(const void* sendbuf, void* recvb
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_scatter_block(const void* sendbuf, void* recvbuf, int recvcount,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ireduce_scatter_block, (const void* sendbuf, void* recvbuf, int recvcount, MPI_Datatype datatype,
+    MPI_Op op, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ireduce_scatter_block);
   if (!watching()) return real.Ireduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm,
       request);
@@ -1091,8 +1081,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_scatter_block(const void* sendbuf, vo
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_scatter_block_c(const void* sendbuf, void* recvbuf,
-    MPI_Count recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ireduce_scatter_block_c, (const void* sendbuf, void* recvbuf, MPI_Count recvcount,
+    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ireduce_scatter_block_c);
   if (!watching()) return real.Ireduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm,
       request);
@@ -1110,8 +1100,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_scatter_block_c(const void* sendbuf, 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_scatter(const void* sendbuf, void* recvbuf, const int recvcounts[],
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ireduce_scatter, (const void* sendbuf, void* recvbuf, const int recvcounts[],
+    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ireduce_scatter);
   if (!watching()) return real.Ireduce_scatter(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
   CollectiveCall call{Collective::reduce_scatter, comm};
@@ -1127,8 +1117,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_scatter(const void* sendbuf, void* re
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_scatter_c(const void* sendbuf, void* recvbuf,
-    const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ireduce_scatter_c, (const void* sendbuf, void* recvbuf, const MPI_Count recvcounts[],
+    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ireduce_scatter_c);
   if (!watching()) return real.Ireduce_scatter_c(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
   CollectiveCall call{Collective::reduce_scatter, comm};
@@ -1145,8 +1135,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ireduce_scatter_c(const void* sendbuf, void* 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iscan(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype,
-    MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Iscan, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+    MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iscan);
   if (!watching()) return real.Iscan(sendbuf, recvbuf, count, datatype, op, comm, request);
   CollectiveCall call{Collective::scan, comm};
@@ -1163,8 +1153,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iscan(const void* sendbuf, void* recvbuf, int
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iscan_c(const void* sendbuf, void* recvbuf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Iscan_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+    MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iscan_c);
   if (!watching()) return real.Iscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   CollectiveCall call{Collective::scan, comm};
@@ -1181,8 +1171,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iscan_c(const void* sendbuf, void* recvbuf, M
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iexscan(const void* sendbuf, void* recvbuf, int count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Iexscan, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+    MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iexscan);
   if (!watching()) return real.Iexscan(sendbuf, recvbuf, count, datatype, op, comm, request);
   CollectiveCall call{Collective::exscan, comm};
@@ -1199,8 +1189,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iexscan(const void* sendbuf, void* recvbuf, i
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Iexscan_c(const void* sendbuf, void* recvbuf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Iexscan_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Op op, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iexscan_c);
   if (!watching()) return real.Iexscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   CollectiveCall call{Collective::exscan, comm};
@@ -1217,7 +1207,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Iexscan_c(const void* sendbuf, void* recvbuf,
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Barrier_init, (MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Barrier_init);
   if (!watching()) return real.Barrier_init(comm, info, request);
   CollectiveCall call{Collective::barrier, comm};
@@ -1227,8 +1217,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MP
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Bcast_init(void* buffer, int count, MPI_Datatype datatype, int root,
-    MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Bcast_init, (void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm,
+    MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Bcast_init);
   if (!watching()) return real.Bcast_init(buffer, count, datatype, root, comm, info, request);
   CollectiveCall call{Collective::bcast, comm};
@@ -1242,8 +1232,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Bcast_init(void* buffer, int count, MPI_Datat
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Bcast_init_c(void* buffer, MPI_Count count, MPI_Datatype datatype,
-    int root, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Bcast_init_c, (void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm,
+    MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Bcast_init_c);
   if (!watching()) return real.Bcast_init_c(buffer, count, datatype, root, comm, info, request);
   CollectiveCall call{Collective::bcast, comm};
@@ -1257,9 +1247,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Bcast_init_c(void* buffer, MPI_Count count, M
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Gather_init(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Gather_init, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Gather_init);
   if (!watching()) return real.Gather_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
       comm, info, request);
@@ -1277,9 +1266,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gather_init(const void* sendbuf, int sendcoun
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Gather_init_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
-    MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Gather_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
+    MPI_Request* request)) {
   CallRecord record(Function::Gather_init_c);
   if (!watching()) return real.Gather_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
       comm, info, request);
@@ -1297,9 +1286,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gather_init_c(const void* sendbuf, MPI_Count 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Gatherv_init(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
-    MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Gatherv_init, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
+    MPI_Request* request)) {
   CallRecord record(Function::Gatherv_init);
   if (!watching()) return real.Gatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, root, comm, info, request);
@@ -1319,9 +1308,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gatherv_init(const void* sendbuf, int sendcou
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Gatherv_init_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[],
-    MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Gatherv_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
+    MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Gatherv_init_c);
   if (!watching()) return real.Gatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, root, comm, info, request);
@@ -1341,9 +1330,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Gatherv_init_c(const void* sendbuf, MPI_Count
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Scatter_init(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Scatter_init, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Scatter_init);
   if (!watching()) return real.Scatter_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
       comm, info, request);
@@ -1361,9 +1349,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatter_init(const void* sendbuf, int sendcou
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Scatter_init_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
-    MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Scatter_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
+    MPI_Request* request)) {
   CallRecord record(Function::Scatter_init_c);
   if (!watching()) return real.Scatter_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
       root, comm, info, request);
@@ -1381,9 +1369,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatter_init_c(const void* sendbuf, MPI_Count
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Scatterv_init(const void* sendbuf, const int sendcounts[],
-    const int displs[], MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, int root,
-    MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Scatterv_init, (const void* sendbuf, const int sendcounts[], const int displs[],
+    MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
+    MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Scatterv_init);
   if (!watching()) return real.Scatterv_init(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
       recvtype, root, comm, info, request);
@@ -1403,9 +1391,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatterv_init(const void* sendbuf, const int 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Scatterv_init_c(const void* sendbuf, const MPI_Count sendcounts[],
-    const MPI_Aint displs[], MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype,
-    int root, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Scatterv_init_c, (const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[],
+    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
+    MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Scatterv_init_c);
   if (!watching()) return real.Scatterv_init_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
       recvtype, root, comm, info, request);
@@ -1425,8 +1413,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scatterv_init_c(const void* sendbuf, const MP
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Allgather_init(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Allgather_init, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Allgather_init);
   if (!watching()) return real.Allgather_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
       comm, info, request);
@@ -1443,9 +1431,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgather_init(const void* sendbuf, int sendc
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Allgather_init_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm,
-    MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Allgather_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
+    MPI_Request* request)) {
   CallRecord record(Function::Allgather_init_c);
   if (!watching()) return real.Allgather_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
       comm, info, request);
@@ -1462,9 +1450,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgather_init_c(const void* sendbuf, MPI_Cou
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv_init(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm,
-    MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Allgatherv_init, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
+    MPI_Request* request)) {
   CallRecord record(Function::Allgatherv_init);
   if (!watching()) return real.Allgatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, comm, info, request);
@@ -1483,9 +1471,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv_init(const void* sendbuf, int send
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv_init_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[],
-    MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Allgatherv_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+    void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype,
+    MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Allgatherv_init_c);
   if (!watching()) return real.Allgatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, comm, info, request);
@@ -1504,8 +1492,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allgatherv_init_c(const void* sendbuf, MPI_Co
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Alltoall_init(const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-    void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Alltoall_init, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Alltoall_init);
   if (!watching()) return real.Alltoall_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       info, request);
@@ -1522,9 +1510,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoall_init(const void* sendbuf, int sendco
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Alltoall_init_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm,
-    MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Alltoall_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+    MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Alltoall_init_c);
   if (!watching()) return real.Alltoall_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
       comm, info, request);
@@ -1541,9 +1528,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoall_init_c(const void* sendbuf, MPI_Coun
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv_init(const void* sendbuf, const int sendcounts[],
-    const int sdispls[], MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[],
-    MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Alltoallv_init, (const void* sendbuf, const int sendcounts[], const int sdispls[],
+    MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+    MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Alltoallv_init);
   if (!watching()) return real.Alltoallv_init(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
       rdispls, recvtype, comm, info, request);
@@ -1563,9 +1550,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv_init(const void* sendbuf, const int
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv_init_c(const void* sendbuf, const MPI_Count sendcounts[],
-    const MPI_Aint sdispls[], MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[],
-    const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Alltoallv_init_c, (const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
+    MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
+    MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Alltoallv_init_c);
   if (!watching()) return real.Alltoallv_init_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
       rdispls, recvtype, comm, info, request);
@@ -1585,9 +1572,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallv_init_c(const void* sendbuf, const M
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw_init(const void* sendbuf, const int sendcounts[],
-    const int sdispls[], const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[],
-    const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Alltoallw_init, (const void* sendbuf, const int sendcounts[], const int sdispls[],
+    const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[], const int rdispls[],
+    const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Alltoallw_init);
   if (!watching()) return real.Alltoallw_init(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
       rdispls, recvtypes, comm, info, request);
@@ -1607,10 +1594,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw_init(const void* sendbuf, const int
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw_init_c(const void* sendbuf, const MPI_Count sendcounts[],
-    const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[],
-    const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Alltoallw_init_c, (const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
+    const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
+    const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Alltoallw_init_c);
   if (!watching()) return real.Alltoallw_init_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
       rdispls, recvtypes, comm, info, request);
@@ -1631,8 +1617,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Alltoallw_init_c(const void* sendbuf, const M
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Reduce_init(const void* sendbuf, void* recvbuf, int count,
-    MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Reduce_init, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+    int root, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Reduce_init);
   if (!watching()) return real.Reduce_init(sendbuf, recvbuf, count, datatype, op, root, comm, info, request);
   CollectiveCall call{Collective::reduce, comm};
@@ -1650,8 +1636,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_init(const void* sendbuf, void* recvbu
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Reduce_init_c(const void* sendbuf, void* recvbuf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Reduce_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Reduce_init_c);
   if (!watching()) return real.Reduce_init_c(sendbuf, recvbuf, count, datatype, op, root, comm, info,
       request);
@@ -1670,8 +1656,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_init_c(const void* sendbuf, void* recv
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Allreduce_init(const void* sendbuf, void* recvbuf, int count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Allreduce_init, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+    MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Allreduce_init);
   if (!watching()) return real.Allreduce_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
   CollectiveCall call{Collective::allreduce, comm};
@@ -1688,8 +1674,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allreduce_init(const void* sendbuf, void* rec
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Allreduce_init_c(const void* sendbuf, void* recvbuf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Allreduce_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Allreduce_init_c);
   if (!watching()) return real.Allreduce_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request);
   CollectiveCall call{Collective::allreduce, comm};
@@ -1706,8 +1692,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Allreduce_init_c(const void* sendbuf, void* r
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_block_init(const void* sendbuf, void* recvbuf,
-    int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Reduce_scatter_block_init, (const void* sendbuf, void* recvbuf, int recvcount,
+    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Reduce_scatter_block_init);
   if (!watching()) return real.Reduce_scatter_block_init(sendbuf, recvbuf, recvcount, datatype, op, comm,
       info, request);
@@ -1725,9 +1711,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_block_init(const void* sendbuf
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_block_init_c(const void* sendbuf, void* recvbuf,
-    MPI_Count recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Reduce_scatter_block_init_c, (const void* sendbuf, void* recvbuf, MPI_Count recvcount,
+    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Reduce_scatter_block_init_c);
   if (!watching()) return real.Reduce_scatter_block_init_c(sendbuf, recvbuf, recvcount, datatype, op, comm,
       info, request);
@@ -1745,9 +1730,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_block_init_c(const void* sendb
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_init(const void* sendbuf, void* recvbuf,
-    const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Reduce_scatter_init, (const void* sendbuf, void* recvbuf, const int recvcounts[],
+    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Reduce_scatter_init);
   if (!watching()) return real.Reduce_scatter_init(sendbuf, recvbuf, recvcounts, datatype, op, comm, info,
       request);
@@ -1764,9 +1748,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_init(const void* sendbuf, void
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_init_c(const void* sendbuf, void* recvbuf,
-    const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Reduce_scatter_init_c, (const void* sendbuf, void* recvbuf, const MPI_Count recvcounts[],
+    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Reduce_scatter_init_c);
   if (!watching()) return real.Reduce_scatter_init_c(sendbuf, recvbuf, recvcounts, datatype, op, comm, info,
       request);
@@ -1784,8 +1767,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Reduce_scatter_init_c(const void* sendbuf, vo
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Scan_init(const void* sendbuf, void* recvbuf, int count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Scan_init, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+    MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Scan_init);
   if (!watching()) return real.Scan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
   CollectiveCall call{Collective::scan, comm};
@@ -1802,8 +1785,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scan_init(const void* sendbuf, void* recvbuf,
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Scan_init_c(const void* sendbuf, void* recvbuf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Scan_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Scan_init_c);
   if (!watching()) return real.Scan_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request);
   CollectiveCall call{Collective::scan, comm};
@@ -1820,8 +1803,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Scan_init_c(const void* sendbuf, void* recvbu
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Exscan_init(const void* sendbuf, void* recvbuf, int count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Exscan_init, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+    MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Exscan_init);
   if (!watching()) return real.Exscan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
   CollectiveCall call{Collective::exscan, comm};
@@ -1838,8 +1821,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Exscan_init(const void* sendbuf, void* recvbu
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Exscan_init_c(const void* sendbuf, void* recvbuf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Exscan_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Exscan_init_c);
   if (!watching()) return real.Exscan_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request);
   CollectiveCall call{Collective::exscan, comm};
@@ -1856,8 +1839,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Exscan_init_c(const void* sendbuf, void* recv
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgather(const void* sendbuf, int sendcount,
-    MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
+FAIRLEAD_MPI(Neighbor_allgather, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_allgather);
   if (!watching()) return real.Neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
       comm);
@@ -1873,8 +1856,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgather(const void* sendbuf, int s
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgather_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
+FAIRLEAD_MPI(Neighbor_allgather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_allgather_c);
   if (!watching()) return real.Neighbor_allgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
       recvtype, comm);
@@ -1890,9 +1873,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgather_c(const void* sendbuf, MPI
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv(const void* sendbuf, int sendcount,
-    MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype,
-    MPI_Comm comm) {
+FAIRLEAD_MPI(Neighbor_allgatherv, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_allgatherv);
   if (!watching()) return real.Neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, comm);
@@ -1910,9 +1892,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv(const void* sendbuf, int 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[],
-    MPI_Datatype recvtype, MPI_Comm comm) {
+FAIRLEAD_MPI(Neighbor_allgatherv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+    void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype,
+    MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_allgatherv_c);
   if (!watching()) return real.Neighbor_allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
       displs, recvtype, comm);
@@ -1930,8 +1912,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv_c(const void* sendbuf, MP
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoall(const void* sendbuf, int sendcount,
-    MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
+FAIRLEAD_MPI(Neighbor_alltoall, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_alltoall);
   if (!watching()) return real.Neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
       comm);
@@ -1947,8 +1929,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoall(const void* sendbuf, int se
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoall_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
+FAIRLEAD_MPI(Neighbor_alltoall_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_alltoall_c);
   if (!watching()) return real.Neighbor_alltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
       comm);
@@ -1964,9 +1946,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoall_c(const void* sendbuf, MPI_
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv(const void* sendbuf, const int sendcounts[],
-    const int sdispls[], MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[],
-    MPI_Datatype recvtype, MPI_Comm comm) {
+FAIRLEAD_MPI(Neighbor_alltoallv, (const void* sendbuf, const int sendcounts[], const int sdispls[],
+    MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+    MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_alltoallv);
   if (!watching()) return real.Neighbor_alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
       rdispls, recvtype, comm);
@@ -1985,9 +1967,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv(const void* sendbuf, const
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv_c(const void* sendbuf, const MPI_Count sendcounts[],
+FAIRLEAD_MPI(Neighbor_alltoallv_c, (const void* sendbuf, const MPI_Count sendcounts[],
     const MPI_Aint sdispls[], MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[],
-    const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm) {
+    const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_alltoallv_c);
   if (!watching()) return real.Neighbor_alltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
       recvcounts, rdispls, recvtype, comm);
@@ -2006,9 +1988,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv_c(const void* sendbuf, con
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw(const void* sendbuf, const int sendcounts[],
-    const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[],
-    const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) {
+FAIRLEAD_MPI(Neighbor_alltoallw, (const void* sendbuf, const int sendcounts[], const MPI_Aint sdispls[],
+    const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[], const MPI_Aint rdispls[],
+    const MPI_Datatype recvtypes[], MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_alltoallw);
   if (!watching()) return real.Neighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
       recvcounts, rdispls, recvtypes, comm);
@@ -2027,9 +2009,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw(const void* sendbuf, const
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw_c(const void* sendbuf, const MPI_Count sendcounts[],
+FAIRLEAD_MPI(Neighbor_alltoallw_c, (const void* sendbuf, const MPI_Count sendcounts[],
     const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[],
-    const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) {
+    const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_alltoallw_c);
   if (!watching()) return real.Neighbor_alltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
       recvcounts, rdispls, recvtypes, comm);
@@ -2048,9 +2030,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw_c(const void* sendbuf, con
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_allgather(const void* sendbuf, int sendcount,
-    MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Ineighbor_allgather, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_allgather);
   if (!watching()) return real.Ineighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
       comm, request);
@@ -2068,9 +2049,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_allgather(const void* sendbuf, int 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_allgather_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Ineighbor_allgather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_allgather_c);
   if (!watching()) return real.Ineighbor_allgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
       recvtype, comm, request);
@@ -2088,9 +2068,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_allgather_c(const void* sendbuf, MP
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_allgatherv(const void* sendbuf, int sendcount,
-    MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype,
-    MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ineighbor_allgatherv, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_allgatherv);
   if (!watching()) return real.Ineighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, comm, request);
@@ -2109,9 +2088,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_allgatherv(const void* sendbuf, int
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_allgatherv_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[],
-    MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ineighbor_allgatherv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+    void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype,
+    MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_allgatherv_c);
   if (!watching()) return real.Ineighbor_allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
       displs, recvtype, comm, request);
@@ -2130,9 +2109,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_allgatherv_c(const void* sendbuf, M
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoall(const void* sendbuf, int sendcount,
-    MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Ineighbor_alltoall, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+    int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_alltoall);
   if (!watching()) return real.Ineighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
       comm, request);
@@ -2149,9 +2127,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoall(const void* sendbuf, int s
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoall_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Ineighbor_alltoall_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_alltoall_c);
   if (!watching()) return real.Ineighbor_alltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
       recvtype, comm, request);
@@ -2169,9 +2146,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoall_c(const void* sendbuf, MPI
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoallv(const void* sendbuf, const int sendcounts[],
-    const int sdispls[], MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[],
-    MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ineighbor_alltoallv, (const void* sendbuf, const int sendcounts[], const int sdispls[],
+    MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+    MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_alltoallv);
   if (!watching()) return real.Ineighbor_alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
       recvcounts, rdispls, recvtype, comm, request);
@@ -2191,9 +2168,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoallv(const void* sendbuf, cons
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoallv_c(const void* sendbuf, const MPI_Count sendcounts[],
+FAIRLEAD_MPI(Ineighbor_alltoallv_c, (const void* sendbuf, const MPI_Count sendcounts[],
     const MPI_Aint sdispls[], MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[],
-    const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) {
+    const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_alltoallv_c);
   if (!watching()) return real.Ineighbor_alltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
       recvcounts, rdispls, recvtype, comm, request);
@@ -2214,9 +2191,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoallv_c(const void* sendbuf, co
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoallw(const void* sendbuf, const int sendcounts[],
-    const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[],
-    const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request) {
+FAIRLEAD_MPI(Ineighbor_alltoallw, (const void* sendbuf, const int sendcounts[], const MPI_Aint sdispls[],
+    const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[], const MPI_Aint rdispls[],
+    const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_alltoallw);
   if (!watching()) return real.Ineighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
       recvcounts, rdispls, recvtypes, comm, request);
@@ -2237,9 +2214,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoallw(const void* sendbuf, cons
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoallw_c(const void* sendbuf, const MPI_Count sendcounts[],
+FAIRLEAD_MPI(Ineighbor_alltoallw_c, (const void* sendbuf, const MPI_Count sendcounts[],
     const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[],
-    const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request) {
+    const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_alltoallw_c);
   if (!watching()) return real.Ineighbor_alltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
       recvcounts, rdispls, recvtypes, comm, request);
@@ -2260,9 +2237,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Ineighbor_alltoallw_c(const void* sendbuf, co
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgather_init(const void* sendbuf, int sendcount,
-    MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Neighbor_allgather_init, (const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+    void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
+    MPI_Request* request)) {
   CallRecord record(Function::Neighbor_allgather_init);
   if (!watching()) return real.Neighbor_allgather_init(sendbuf, sendcount, sendtype, recvbuf, recvcount,
       recvtype, comm, info, request);
@@ -2280,9 +2257,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgather_init(const void* sendbuf, 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgather_init_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm,
-    MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Neighbor_allgather_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
+    MPI_Request* request)) {
   CallRecord record(Function::Neighbor_allgather_init_c);
   if (!watching()) return real.Neighbor_allgather_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
       recvtype, comm, info, request);
@@ -2300,9 +2277,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgather_init_c(const void* sendbuf
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv_init(const void* sendbuf, int sendcount,
-    MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype,
-    MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Neighbor_allgatherv_init, (const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+    void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm,
+    MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Neighbor_allgatherv_init);
   if (!watching()) return real.Neighbor_allgatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
       displs, recvtype, comm, info, request);
@@ -2321,9 +2298,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv_init(const void* sendbuf,
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv_init_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[],
-    MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Neighbor_allgatherv_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+    void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype,
+    MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Neighbor_allgatherv_init_c);
   if (!watching()) return real.Neighbor_allgatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
       displs, recvtype, comm, info, request);
@@ -2342,9 +2319,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_allgatherv_init_c(const void* sendbu
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoall_init(const void* sendbuf, int sendcount,
-    MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Neighbor_alltoall_init, (const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+    void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
+    MPI_Request* request)) {
   CallRecord record(Function::Neighbor_alltoall_init);
   if (!watching()) return real.Neighbor_alltoall_init(sendbuf, sendcount, sendtype, recvbuf, recvcount,
       recvtype, comm, info, request);
@@ -2361,9 +2338,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoall_init(const void* sendbuf, i
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoall_init_c(const void* sendbuf, MPI_Count sendcount,
-    MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm,
-    MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Neighbor_alltoall_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
+    MPI_Request* request)) {
   CallRecord record(Function::Neighbor_alltoall_init_c);
   if (!watching()) return real.Neighbor_alltoall_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
       recvtype, comm, info, request);
@@ -2381,9 +2358,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoall_init_c(const void* sendbuf,
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv_init(const void* sendbuf, const int sendcounts[],
-    const int sdispls[], MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[],
-    MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Neighbor_alltoallv_init, (const void* sendbuf, const int sendcounts[], const int sdispls[],
+    MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+    MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Neighbor_alltoallv_init);
   if (!watching()) return real.Neighbor_alltoallv_init(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
       recvcounts, rdispls, recvtype, comm, info, request);
@@ -2403,10 +2380,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv_init(const void* sendbuf, 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv_init_c(const void* sendbuf,
-    const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void* recvbuf,
-    const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm,
-    MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Neighbor_alltoallv_init_c, (const void* sendbuf, const MPI_Count sendcounts[],
+    const MPI_Aint sdispls[], MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[],
+    const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Neighbor_alltoallv_init_c);
   if (!watching()) return real.Neighbor_alltoallv_init_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
       recvcounts, rdispls, recvtype, comm, info, request);
@@ -2427,10 +2403,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallv_init_c(const void* sendbuf
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw_init(const void* sendbuf, const int sendcounts[],
-    const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[],
-    const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Neighbor_alltoallw_init, (const void* sendbuf, const int sendcounts[], const MPI_Aint sdispls[],
+    const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[], const MPI_Aint rdispls[],
+    const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Neighbor_alltoallw_init);
   if (!watching()) return real.Neighbor_alltoallw_init(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
       recvcounts, rdispls, recvtypes, comm, info, request);
@@ -2451,10 +2426,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw_init(const void* sendbuf, 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Neighbor_alltoallw_init_c(const void* sendbuf,
-    const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void* recvbuf,
-    const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm,
-    MPI_Info info, MPI_Request* request) {
+FAIRLEAD_MPI(Neighbor_alltoallw_init_c, (const void* sendbuf, const MPI_Count sendcounts[],
+    const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[],
+    const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info,
+    MPI_Request* request)) {
   CallRecord record(Function::Neighbor_alltoallw_init_c);
   if (!watching()) return real.Neighbor_alltoallw_init_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
       recvcounts, rdispls, recvtypes, comm, info, request);

@@ -5,6 +5,7 @@
 
 #include "mpi/fortran.h"
 #include "mpi/send_buffer.h"
+#include "mpi/sessions.h"
 #include "mpi/window_gather.h"
 
 // clang-format off
@@ -644,15 +645,17 @@ FAIRLEAD_ENTRIES(Session_init, session_init, SESSION_INIT, (Integer* info, Integ
                  Integer* session, Integer* ierror),
                  (info, errhandler, session, ierror)) {
   CallRecord record(Function::Session_init);
-  if (!watching()) return host(info, errhandler, session, ierror);
+  SessionInit begun(Info::from(info));
   Parked parked;
-  host(info, errhandler, session, ierror);
+  Error error(ierror);
+  host(info, errhandler, session, error.place());
+  if (error.none()) begun.succeed();
 }
 
 FAIRLEAD_ENTRIES(Session_finalize, session_finalize, SESSION_FINALIZE, (Integer* session, Integer* ierror),
                  (session, ierror)) {
   CallRecord record(Function::Session_finalize);
-  if (!watching()) return host(session, ierror);
+  SessionFinalize ended;
   Parked parked;
   host(session, ierror);
 }

@@ -11,9 +11,8 @@ using namespace fairlead::mpi;
 
 // clang-format off
 
-extern "C" FAIRLEAD_EXPORT int MPI_Put(const void* origin_addr, int origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
-    MPI_Datatype target_datatype, MPI_Win win) {
+FAIRLEAD_MPI(Put, (const void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+    MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win)) {
   CallRecord record(Function::Put);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Put(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
@@ -32,9 +31,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Put(const void* origin_addr, int origin_count
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Put_c(const void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
-    MPI_Datatype target_datatype, MPI_Win win) {
+FAIRLEAD_MPI(Put_c, (const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+    int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype,
+    MPI_Win win)) {
   CallRecord record(Function::Put_c);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Put_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
@@ -53,8 +52,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Put_c(const void* origin_addr, MPI_Count orig
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Get(void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
-    int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win) {
+FAIRLEAD_MPI(Get, (void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+    MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win)) {
   CallRecord record(Function::Get);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Get(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
@@ -73,9 +72,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Get(void* origin_addr, int origin_count, MPI_
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Get_c(void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
-    MPI_Datatype target_datatype, MPI_Win win) {
+FAIRLEAD_MPI(Get_c, (void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank,
+    MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win)) {
   CallRecord record(Function::Get_c);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Get_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
@@ -94,9 +92,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Get_c(void* origin_addr, MPI_Count origin_cou
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Accumulate(const void* origin_addr, int origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
-    MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) {
+FAIRLEAD_MPI(Accumulate, (const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
+    int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op,
+    MPI_Win win)) {
   CallRecord record(Function::Accumulate);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Accumulate(origin_addr, origin_count, origin_datatype, target_rank,
@@ -116,9 +114,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Accumulate(const void* origin_addr, int origi
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Accumulate_c(const void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
-    MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) {
+FAIRLEAD_MPI(Accumulate_c, (const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+    int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op,
+    MPI_Win win)) {
   CallRecord record(Function::Accumulate_c);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Accumulate_c(origin_addr, origin_count, origin_datatype, target_rank,
@@ -138,10 +136,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Accumulate_c(const void* origin_addr, MPI_Cou
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Get_accumulate(const void* origin_addr, int origin_count,
-    MPI_Datatype origin_datatype, void* result_addr, int result_count, MPI_Datatype result_datatype,
-    int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op,
-    MPI_Win win) {
+FAIRLEAD_MPI(Get_accumulate, (const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
+    void* result_addr, int result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp,
+    int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win)) {
   CallRecord record(Function::Get_accumulate);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Get_accumulate(origin_addr, origin_count, origin_datatype, result_addr,
@@ -164,10 +161,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Get_accumulate(const void* origin_addr, int o
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Get_accumulate_c(const void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, void* result_addr, MPI_Count result_count, MPI_Datatype result_datatype,
-    int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op,
-    MPI_Win win) {
+FAIRLEAD_MPI(Get_accumulate_c, (const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+    void* result_addr, MPI_Count result_count, MPI_Datatype result_datatype, int target_rank,
+    MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win)) {
   CallRecord record(Function::Get_accumulate_c);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Get_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr,
@@ -190,8 +186,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Get_accumulate_c(const void* origin_addr, MPI
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Fetch_and_op(const void* origin_addr, void* result_addr,
-    MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win) {
+FAIRLEAD_MPI(Fetch_and_op, (const void* origin_addr, void* result_addr, MPI_Datatype datatype,
+    int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win)) {
   CallRecord record(Function::Fetch_and_op);
   record.add_bytes(1, datatype);
   if (!watching()) return real.Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op,
@@ -204,13 +200,14 @@ extern "C" FAIRLEAD_EXPORT int MPI_Fetch_and_op(const void* origin_addr, void* r
   call.op = op;
   call.origin_count = call.result_count = call.target_count = 1;
   call.origin_datatype = call.result_datatype = call.target_datatype = datatype;
+  call.of_one_element = true;
   return one_sided(call, [=](const void* origin_addr, const void*, void* result_addr, MPI_Request*) {
     return real.Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op, win);
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Compare_and_swap(const void* origin_addr, const void* compare_addr,
-    void* result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Win win) {
+FAIRLEAD_MPI(Compare_and_swap, (const void* origin_addr, const void* compare_addr, void* result_addr,
+    MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Win win)) {
   CallRecord record(Function::Compare_and_swap);
   record.add_bytes(1, datatype);
   if (!watching()) return real.Compare_and_swap(origin_addr, compare_addr, result_addr, datatype, target_rank,
@@ -223,6 +220,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Compare_and_swap(const void* origin_addr, con
   call.target_disp = target_disp;
   call.origin_count = call.result_count = call.target_count = 1;
   call.origin_datatype = call.result_datatype = call.target_datatype = datatype;
+  call.of_one_element = true;
   return one_sided(call, [=](const void* origin_addr, const void* compare_addr, void* result_addr,
       MPI_Request*) {
     return real.Compare_and_swap(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp,
@@ -230,9 +228,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Compare_and_swap(const void* origin_addr, con
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Rput(const void* origin_addr, int origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
-    MPI_Datatype target_datatype, MPI_Win win, MPI_Request* request) {
+FAIRLEAD_MPI(Rput, (const void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+    MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win,
+    MPI_Request* request)) {
   CallRecord record(Function::Rput);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Rput(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
@@ -252,9 +250,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rput(const void* origin_addr, int origin_coun
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Rput_c(const void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
-    MPI_Datatype target_datatype, MPI_Win win, MPI_Request* request) {
+FAIRLEAD_MPI(Rput_c, (const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+    int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win,
+    MPI_Request* request)) {
   CallRecord record(Function::Rput_c);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Rput_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
@@ -274,9 +272,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rput_c(const void* origin_addr, MPI_Count ori
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Rget(void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
-    int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Rget, (void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+    MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win,
+    MPI_Request* request)) {
   CallRecord record(Function::Rget);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Rget(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
@@ -296,9 +294,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rget(void* origin_addr, int origin_count, MPI
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Rget_c(void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
-    MPI_Datatype target_datatype, MPI_Win win, MPI_Request* request) {
+FAIRLEAD_MPI(Rget_c, (void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+    int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win,
+    MPI_Request* request)) {
   CallRecord record(Function::Rget_c);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Rget_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
@@ -318,9 +316,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rget_c(void* origin_addr, MPI_Count origin_co
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Raccumulate(const void* origin_addr, int origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count,
-    MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request* request) {
+FAIRLEAD_MPI(Raccumulate, (const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
+    int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op,
+    MPI_Win win, MPI_Request* request)) {
   CallRecord record(Function::Raccumulate);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Raccumulate(origin_addr, origin_count, origin_datatype, target_rank,
@@ -341,9 +339,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Raccumulate(const void* origin_addr, int orig
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Raccumulate_c(const void* origin_addr, MPI_Count origin_count,
-    MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
-    MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request* request) {
+FAIRLEAD_MPI(Raccumulate_c, (const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+    int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op,
+    MPI_Win win, MPI_Request* request)) {
   CallRecord record(Function::Raccumulate_c);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Raccumulate_c(origin_addr, origin_count, origin_datatype, target_rank,
@@ -364,10 +362,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Raccumulate_c(const void* origin_addr, MPI_Co
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Rget_accumulate(const void* origin_addr, int origin_count,
-    MPI_Datatype origin_datatype, void* result_addr, int result_count, MPI_Datatype result_datatype,
-    int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op,
-    MPI_Win win, MPI_Request* request) {
+FAIRLEAD_MPI(Rget_accumulate, (const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
+    void* result_addr, int result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp,
+    int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request* request)) {
   CallRecord record(Function::Rget_accumulate);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Rget_accumulate(origin_addr, origin_count, origin_datatype, result_addr,
@@ -392,10 +389,10 @@ extern "C" FAIRLEAD_EXPORT int MPI_Rget_accumulate(const void* origin_addr, int 
   });
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Rget_accumulate_c(const void* origin_addr, MPI_Count origin_count,
+FAIRLEAD_MPI(Rget_accumulate_c, (const void* origin_addr, MPI_Count origin_count,
     MPI_Datatype origin_datatype, void* result_addr, MPI_Count result_count, MPI_Datatype result_datatype,
     int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op,
-    MPI_Win win, MPI_Request* request) {
+    MPI_Win win, MPI_Request* request)) {
   CallRecord record(Function::Rget_accumulate_c);
   record.add_bytes(target_count, target_datatype);
   if (!watching()) return real.Rget_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr,

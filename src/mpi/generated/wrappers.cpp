@@ -8,6 +8,8 @@
 #include "mpi/real.h"
 #include "mpi/record.h"
 #include "mpi/send_buffer.h"
+#include "mpi/sessions.h"
+#include "mpi/spawned_environment.h"
 #include "mpi/window_gather.h"
 
 using namespace fairlead::mpi;
@@ -15,7 +17,7 @@ using namespace fairlead::mpi;
 // clang-format off
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_attach_buffer(MPI_Comm comm, void* buffer, int size) {
+FAIRLEAD_MPI(Comm_attach_buffer, (MPI_Comm comm, void* buffer, int size)) {
   CallRecord record(Function::Comm_attach_buffer);
   if (!watching()) return real.Comm_attach_buffer(comm, buffer, size);
   if (is_device(buffer)) return refuse(Function::Comm_attach_buffer, comm);
@@ -24,7 +26,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_attach_buffer(MPI_Comm comm, void* buffe
 #endif
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_attach_buffer_c(MPI_Comm comm, void* buffer, MPI_Count size) {
+FAIRLEAD_MPI(Comm_attach_buffer_c, (MPI_Comm comm, void* buffer, MPI_Count size)) {
   CallRecord record(Function::Comm_attach_buffer_c);
   if (!watching()) return real.Comm_attach_buffer_c(comm, buffer, size);
   if (is_device(buffer)) return refuse(Function::Comm_attach_buffer_c, comm);
@@ -33,7 +35,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_attach_buffer_c(MPI_Comm comm, void* buf
 #endif
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
-extern "C" FAIRLEAD_EXPORT int MPI_Session_attach_buffer(MPI_Session session, void* buffer, int size) {
+FAIRLEAD_MPI(Session_attach_buffer, (MPI_Session session, void* buffer, int size)) {
   CallRecord record(Function::Session_attach_buffer);
   if (!watching()) return real.Session_attach_buffer(session, buffer, size);
   if (is_device(buffer)) return refuse(Function::Session_attach_buffer, MPI_COMM_SELF);
@@ -42,8 +44,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_attach_buffer(MPI_Session session, vo
 #endif
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
-extern "C" FAIRLEAD_EXPORT int MPI_Session_attach_buffer_c(MPI_Session session, void* buffer,
-    MPI_Count size) {
+FAIRLEAD_MPI(Session_attach_buffer_c, (MPI_Session session, void* buffer, MPI_Count size)) {
   CallRecord record(Function::Session_attach_buffer_c);
   if (!watching()) return real.Session_attach_buffer_c(session, buffer, size);
   if (is_device(buffer)) return refuse(Function::Session_attach_buffer_c, MPI_COMM_SELF);
@@ -51,7 +52,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_attach_buffer_c(MPI_Session session, 
 }
 #endif
 
-extern "C" FAIRLEAD_EXPORT int MPI_Buffer_detach(void* buffer_addr, int* size) {
+FAIRLEAD_MPI(Buffer_detach, (void* buffer_addr, int* size)) {
   CallRecord record(Function::Buffer_detach);
   if (!watching()) return real.Buffer_detach(buffer_addr, size);
   Parked parked;
@@ -60,7 +61,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Buffer_detach(void* buffer_addr, int* size) {
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Buffer_detach_c(void* buffer_addr, MPI_Count* size) {
+FAIRLEAD_MPI(Buffer_detach_c, (void* buffer_addr, MPI_Count* size)) {
   CallRecord record(Function::Buffer_detach_c);
   if (!watching()) return real.Buffer_detach_c(buffer_addr, size);
   Parked parked;
@@ -70,7 +71,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Buffer_detach_c(void* buffer_addr, MPI_Count*
 }
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer(MPI_Comm comm, void* buffer_addr, int* size) {
+FAIRLEAD_MPI(Comm_detach_buffer, (MPI_Comm comm, void* buffer_addr, int* size)) {
   CallRecord record(Function::Comm_detach_buffer);
   if (!watching()) return real.Comm_detach_buffer(comm, buffer_addr, size);
   await_turn(comm);
@@ -81,7 +82,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer(MPI_Comm comm, void* buffe
 #endif
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer_c(MPI_Comm comm, void* buffer_addr, MPI_Count* size) {
+FAIRLEAD_MPI(Comm_detach_buffer_c, (MPI_Comm comm, void* buffer_addr, MPI_Count* size)) {
   CallRecord record(Function::Comm_detach_buffer_c);
   if (!watching()) return real.Comm_detach_buffer_c(comm, buffer_addr, size);
   await_turn(comm);
@@ -92,7 +93,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_detach_buffer_c(MPI_Comm comm, void* buf
 #endif
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
-extern "C" FAIRLEAD_EXPORT int MPI_Session_detach_buffer(MPI_Session session, void* buffer_addr, int* size) {
+FAIRLEAD_MPI(Session_detach_buffer, (MPI_Session session, void* buffer_addr, int* size)) {
   CallRecord record(Function::Session_detach_buffer);
   if (!watching()) return real.Session_detach_buffer(session, buffer_addr, size);
   Parked parked;
@@ -101,8 +102,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_detach_buffer(MPI_Session session, vo
 #endif
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
-extern "C" FAIRLEAD_EXPORT int MPI_Session_detach_buffer_c(MPI_Session session, void* buffer_addr,
-    MPI_Count* size) {
+FAIRLEAD_MPI(Session_detach_buffer_c, (MPI_Session session, void* buffer_addr, MPI_Count* size)) {
   CallRecord record(Function::Session_detach_buffer_c);
   if (!watching()) return real.Session_detach_buffer_c(session, buffer_addr, size);
   Parked parked;
@@ -110,7 +110,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_detach_buffer_c(MPI_Session session, 
 }
 #endif
 
-extern "C" FAIRLEAD_EXPORT int MPI_Buffer_flush(void) {
+FAIRLEAD_MPI(Buffer_flush, (void)) {
   CallRecord record(Function::Buffer_flush);
   if (!watching()) return real.Buffer_flush();
   Parked parked;
@@ -118,7 +118,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Buffer_flush(void) {
 }
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_flush_buffer(MPI_Comm comm) {
+FAIRLEAD_MPI(Comm_flush_buffer, (MPI_Comm comm)) {
   CallRecord record(Function::Comm_flush_buffer);
   if (!watching()) return real.Comm_flush_buffer(comm);
   await_turn(comm);
@@ -129,7 +129,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_flush_buffer(MPI_Comm comm) {
 #endif
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
-extern "C" FAIRLEAD_EXPORT int MPI_Session_flush_buffer(MPI_Session session) {
+FAIRLEAD_MPI(Session_flush_buffer, (MPI_Session session)) {
   CallRecord record(Function::Session_flush_buffer);
   if (!watching()) return real.Session_flush_buffer(session);
   Parked parked;
@@ -137,7 +137,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Session_flush_buffer(MPI_Session session) {
 }
 #endif
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
+FAIRLEAD_MPI(Comm_dup, (MPI_Comm comm, MPI_Comm* newcomm)) {
   CallRecord record(Function::Comm_dup);
   if (!watching()) return real.Comm_dup(comm, newcomm);
   await_turn(comm);
@@ -148,7 +148,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
+FAIRLEAD_MPI(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm)) {
   CallRecord record(Function::Comm_create);
   if (!watching()) return real.Comm_create(comm, group, newcomm);
   await_turn(comm);
@@ -159,7 +159,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_create(MPI_Comm comm, MPI_Group group, M
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
+FAIRLEAD_MPI(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm* newcomm)) {
   CallRecord record(Function::Comm_split);
   if (!watching()) return real.Comm_split(comm, color, key, newcomm);
   await_turn(comm);
@@ -170,8 +170,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_split(MPI_Comm comm, int color, int key,
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm,
-    int remote_leader, int tag, MPI_Comm* newintercomm) {
+FAIRLEAD_MPI(Intercomm_create, (MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader,
+    int tag, MPI_Comm* newintercomm)) {
   CallRecord record(Function::Intercomm_create);
   if (!watching()) return real.Intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag,
       newintercomm);
@@ -183,7 +183,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_create(MPI_Comm local_comm, int loc
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
+FAIRLEAD_MPI(Intercomm_merge, (MPI_Comm intercomm, int high, MPI_Comm* newintracomm)) {
   CallRecord record(Function::Intercomm_merge);
   if (!watching()) return real.Intercomm_merge(intercomm, high, newintracomm);
   await_turn(intercomm);
@@ -193,7 +193,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_merge(MPI_Comm intercomm, int high,
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
+FAIRLEAD_MPI(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm)) {
   CallRecord record(Function::Comm_dup_with_info);
   if (!watching()) return real.Comm_dup_with_info(comm, info, newcomm);
   await_turn(comm);
@@ -205,8 +205,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info in
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag,
-    MPI_Comm* newcomm) {
+FAIRLEAD_MPI(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* newcomm)) {
   CallRecord record(Function::Comm_create_group);
   if (!watching()) return real.Comm_create_group(comm, group, tag, newcomm);
   await_turn(comm);
@@ -217,8 +216,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_create_group(MPI_Comm comm, MPI_Group gr
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info,
-    MPI_Comm* newcomm) {
+FAIRLEAD_MPI(Comm_split_type, (MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm)) {
   CallRecord record(Function::Comm_split_type);
   if (!watching()) return real.Comm_split_type(comm, split_type, key, info, newcomm);
   await_turn(comm);
@@ -230,7 +228,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_split_type(MPI_Comm comm, int split_type
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
+FAIRLEAD_MPI(Comm_set_info, (MPI_Comm comm, MPI_Info info)) {
   CallRecord record(Function::Comm_set_info);
   if (!watching()) return real.Comm_set_info(comm, info);
   await_turn(comm);
@@ -241,8 +239,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_create_from_group(MPI_Group group, const char* stringtag,
-    MPI_Info info, MPI_Errhandler errhandler, MPI_Comm* newcomm) {
+FAIRLEAD_MPI(Comm_create_from_group, (MPI_Group group, const char* stringtag, MPI_Info info,
+    MPI_Errhandler errhandler, MPI_Comm* newcomm)) {
   CallRecord record(Function::Comm_create_from_group);
   if (!watching()) return real.Comm_create_from_group(group, stringtag, info, errhandler, newcomm);
   Parked parked;
@@ -251,9 +249,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_create_from_group(MPI_Group group, const
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_create_from_groups(MPI_Group local_group, int local_leader,
-    MPI_Group remote_group, int remote_leader, const char* stringtag, MPI_Info info,
-    MPI_Errhandler errhandler, MPI_Comm* newintercomm) {
+FAIRLEAD_MPI(Intercomm_create_from_groups, (MPI_Group local_group, int local_leader, MPI_Group remote_group,
+    int remote_leader, const char* stringtag, MPI_Info info, MPI_Errhandler errhandler,
+    MPI_Comm* newintercomm)) {
   CallRecord record(Function::Intercomm_create_from_groups);
   if (!watching()) return real.Intercomm_create_from_groups(local_group, local_leader, remote_group,
       remote_leader, stringtag, info, errhandler, newintercomm);
@@ -264,7 +262,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Intercomm_create_from_groups(MPI_Group local_
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
+FAIRLEAD_MPI(Comm_idup, (MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request)) {
   CallRecord record(Function::Comm_idup);
   if (!watching()) return real.Comm_idup(comm, newcomm, request);
   await_turn(comm);
@@ -272,8 +270,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, M
   return real.Comm_idup(comm, newcomm, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm,
-    MPI_Request* request) {
+FAIRLEAD_MPI(Comm_idup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm, MPI_Request* request)) {
   CallRecord record(Function::Comm_idup_with_info);
   if (!watching()) return real.Comm_idup_with_info(comm, info, newcomm, request);
   await_turn(comm);
@@ -281,8 +278,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info i
   return real.Comm_idup_with_info(comm, info, newcomm, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[],
-    const int periods[], int reorder, MPI_Comm* comm_cart) {
+FAIRLEAD_MPI(Cart_create, (MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int reorder,
+    MPI_Comm* comm_cart)) {
   CallRecord record(Function::Cart_create);
   if (!watching()) return real.Cart_create(comm_old, ndims, dims, periods, reorder, comm_cart);
   await_turn(comm_old);
@@ -292,7 +289,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Cart_create(MPI_Comm comm_old, int ndims, con
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm) {
+FAIRLEAD_MPI(Cart_sub, (MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm)) {
   CallRecord record(Function::Cart_sub);
   if (!watching()) return real.Cart_sub(comm, remain_dims, newcomm);
   await_turn(comm);
@@ -303,8 +300,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Cart_sub(MPI_Comm comm, const int remain_dims
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int periods[],
-    int* newrank) {
+FAIRLEAD_MPI(Cart_map, (MPI_Comm comm, int ndims, const int dims[], const int periods[], int* newrank)) {
   CallRecord record(Function::Cart_map);
   if (!watching()) return real.Cart_map(comm, ndims, dims, periods, newrank);
   await_turn(comm);
@@ -313,8 +309,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Cart_map(MPI_Comm comm, int ndims, const int 
   return real.Cart_map(comm, ndims, dims, periods, newrank);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int index[],
-    const int edges[], int reorder, MPI_Comm* comm_graph) {
+FAIRLEAD_MPI(Graph_create, (MPI_Comm comm_old, int nnodes, const int index[], const int edges[], int reorder,
+    MPI_Comm* comm_graph)) {
   CallRecord record(Function::Graph_create);
   if (!watching()) return real.Graph_create(comm_old, nnodes, index, edges, reorder, comm_graph);
   await_turn(comm_old);
@@ -324,8 +320,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Graph_create(MPI_Comm comm_old, int nnodes, c
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Graph_map(MPI_Comm comm, int nnodes, const int index[], const int edges[],
-    int* newrank) {
+FAIRLEAD_MPI(Graph_map, (MPI_Comm comm, int nnodes, const int index[], const int edges[], int* newrank)) {
   CallRecord record(Function::Graph_map);
   if (!watching()) return real.Graph_map(comm, nnodes, index, edges, newrank);
   await_turn(comm);
@@ -334,9 +329,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Graph_map(MPI_Comm comm, int nnodes, const in
   return real.Graph_map(comm, nnodes, index, edges, newrank);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[],
-    const int degrees[], const int destinations[], const int weights[], MPI_Info info, int reorder,
-    MPI_Comm* comm_dist_graph) {
+FAIRLEAD_MPI(Dist_graph_create, (MPI_Comm comm_old, int n, const int sources[], const int degrees[],
+    const int destinations[], const int weights[], MPI_Info info, int reorder, MPI_Comm* comm_dist_graph)) {
   CallRecord record(Function::Dist_graph_create);
   if (!watching()) return real.Dist_graph_create(comm_old, n, sources, degrees, destinations, weights, info,
       reorder, comm_dist_graph);
@@ -348,9 +342,9 @@ extern "C" FAIRLEAD_EXPORT int MPI_Dist_graph_create(MPI_Comm comm_old, int n, c
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree,
-    const int sources[], const int sourceweights[], int outdegree, const int destinations[],
-    const int destweights[], MPI_Info info, int reorder, MPI_Comm* comm_dist_graph) {
+FAIRLEAD_MPI(Dist_graph_create_adjacent, (MPI_Comm comm_old, int indegree, const int sources[],
+    const int sourceweights[], int outdegree, const int destinations[], const int destweights[],
+    MPI_Info info, int reorder, MPI_Comm* comm_dist_graph)) {
   CallRecord record(Function::Dist_graph_create_adjacent);
   if (!watching()) return real.Dist_graph_create_adjacent(comm_old, indegree, sources, sourceweights,
       outdegree, destinations, destweights, info, reorder, comm_dist_graph);
@@ -361,56 +355,60 @@ extern "C" FAIRLEAD_EXPORT int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old,
   if (result == MPI_SUCCESS) meet_on(*comm_dist_graph);
   return result;
 }
-#if MPI_VERSION >= 4
+#if MPI_VERSION >= 4 || defined(OPEN_MPI)
 
-extern "C" FAIRLEAD_EXPORT int MPI_Session_init(MPI_Info info, MPI_Errhandler errhandler,
-    MPI_Session* session) {
+FAIRLEAD_MPI(Session_init, (MPI_Info info, MPI_Errhandler errhandler, MPI_Session* session)) {
   CallRecord record(Function::Session_init);
-  if (!watching()) return real.Session_init(info, errhandler, session);
+  SessionInit begun(info);
   Parked parked;
-  return real.Session_init(info, errhandler, session);
+  int result = real.Session_init(info, errhandler, session);
+  if (result == MPI_SUCCESS) begun.succeed();
+  return result;
 }
 #endif
-#if MPI_VERSION >= 4
+#if MPI_VERSION >= 4 || defined(OPEN_MPI)
 
-extern "C" FAIRLEAD_EXPORT int MPI_Session_finalize(MPI_Session* session) {
+FAIRLEAD_MPI(Session_finalize, (MPI_Session* session)) {
   CallRecord record(Function::Session_finalize);
-  if (!watching()) return real.Session_finalize(session);
+  SessionFinalize ended;
   Parked parked;
   return real.Session_finalize(session);
 }
 #endif
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_spawn(const char* command, char* argv[], int maxprocs, MPI_Info info,
-    int root, MPI_Comm comm, MPI_Comm* intercomm, int array_of_errcodes[]) {
+FAIRLEAD_MPI(Comm_spawn, (const char* command, char* argv[], int maxprocs, MPI_Info info, int root,
+    MPI_Comm comm, MPI_Comm* intercomm, int array_of_errcodes[])) {
+  SpawnedEnvironment spawned(1, const_cast<char**>(&command), &argv, &info, root, comm);
   CallRecord record(Function::Comm_spawn);
-  if (!watching()) return real.Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm,
-      array_of_errcodes);
+  if (!watching()) return real.Comm_spawn(*spawned.commands(), *spawned.argvs(), maxprocs, *spawned.infos(),
+      root, comm, intercomm, array_of_errcodes);
   await_turn(comm);
   gather_before(comm);
   Parked parked;
-  int result = real.Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes);
+  int result = real.Comm_spawn(*spawned.commands(), *spawned.argvs(), maxprocs, *spawned.infos(), root, comm,
+      intercomm, array_of_errcodes);
   if (result == MPI_SUCCESS) meet_on(*intercomm);
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_spawn_multiple(int count, char* array_of_commands[],
-    char** array_of_argv[], const int array_of_maxprocs[], const MPI_Info array_of_info[], int root,
-    MPI_Comm comm, MPI_Comm* intercomm, int array_of_errcodes[]) {
+FAIRLEAD_MPI(Comm_spawn_multiple, (int count, char* array_of_commands[], char** array_of_argv[],
+    const int array_of_maxprocs[], const MPI_Info array_of_info[], int root, MPI_Comm comm,
+    MPI_Comm* intercomm, int array_of_errcodes[])) {
+  SpawnedEnvironment spawned(count, array_of_commands, array_of_argv, array_of_info, root, comm);
   CallRecord record(Function::Comm_spawn_multiple);
-  if (!watching()) return real.Comm_spawn_multiple(count, array_of_commands, array_of_argv, array_of_maxprocs,
-      array_of_info, root, comm, intercomm, array_of_errcodes);
+  if (!watching()) return real.Comm_spawn_multiple(count, spawned.commands(), spawned.argvs(),
+      array_of_maxprocs, spawned.infos(), root, comm, intercomm, array_of_errcodes);
   await_turn(comm);
   gather_before(comm);
   Parked parked;
-  int result = real.Comm_spawn_multiple(count, array_of_commands, array_of_argv, array_of_maxprocs,
-      array_of_info, root, comm, intercomm, array_of_errcodes);
+  int result = real.Comm_spawn_multiple(count, spawned.commands(), spawned.argvs(), array_of_maxprocs,
+      spawned.infos(), root, comm, intercomm, array_of_errcodes);
   if (result == MPI_SUCCESS) meet_on(*intercomm);
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_accept(const char* port_name, MPI_Info info, int root, MPI_Comm comm,
-    MPI_Comm* newcomm) {
+FAIRLEAD_MPI(Comm_accept, (const char* port_name, MPI_Info info, int root, MPI_Comm comm,
+    MPI_Comm* newcomm)) {
   CallRecord record(Function::Comm_accept);
   if (!watching()) return real.Comm_accept(port_name, info, root, comm, newcomm);
   await_turn(comm);
@@ -421,8 +419,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_accept(const char* port_name, MPI_Info i
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_connect(const char* port_name, MPI_Info info, int root, MPI_Comm comm,
-    MPI_Comm* newcomm) {
+FAIRLEAD_MPI(Comm_connect, (const char* port_name, MPI_Info info, int root, MPI_Comm comm,
+    MPI_Comm* newcomm)) {
   CallRecord record(Function::Comm_connect);
   if (!watching()) return real.Comm_connect(port_name, info, root, comm, newcomm);
   await_turn(comm);
@@ -433,7 +431,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_connect(const char* port_name, MPI_Info 
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Comm_join(int fd, MPI_Comm* intercomm) {
+FAIRLEAD_MPI(Comm_join, (int fd, MPI_Comm* intercomm)) {
   CallRecord record(Function::Comm_join);
   if (!watching()) return real.Comm_join(fd, intercomm);
   Parked parked;
@@ -442,52 +440,49 @@ extern "C" FAIRLEAD_EXPORT int MPI_Comm_join(int fd, MPI_Comm* intercomm) {
   return result;
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Open_port(MPI_Info info, char* port_name) {
+FAIRLEAD_MPI(Open_port, (MPI_Info info, char* port_name)) {
   CallRecord record(Function::Open_port);
   if (!watching()) return real.Open_port(info, port_name);
   Parked parked;
   return real.Open_port(info, port_name);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Close_port(const char* port_name) {
+FAIRLEAD_MPI(Close_port, (const char* port_name)) {
   CallRecord record(Function::Close_port);
   if (!watching()) return real.Close_port(port_name);
   Parked parked;
   return real.Close_port(port_name);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Publish_name(const char* service_name, MPI_Info info,
-    const char* port_name) {
+FAIRLEAD_MPI(Publish_name, (const char* service_name, MPI_Info info, const char* port_name)) {
   CallRecord record(Function::Publish_name);
   if (!watching()) return real.Publish_name(service_name, info, port_name);
   Parked parked;
   return real.Publish_name(service_name, info, port_name);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Unpublish_name(const char* service_name, MPI_Info info,
-    const char* port_name) {
+FAIRLEAD_MPI(Unpublish_name, (const char* service_name, MPI_Info info, const char* port_name)) {
   CallRecord record(Function::Unpublish_name);
   if (!watching()) return real.Unpublish_name(service_name, info, port_name);
   Parked parked;
   return real.Unpublish_name(service_name, info, port_name);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Lookup_name(const char* service_name, MPI_Info info, char* port_name) {
+FAIRLEAD_MPI(Lookup_name, (const char* service_name, MPI_Info info, char* port_name)) {
   CallRecord record(Function::Lookup_name);
   if (!watching()) return real.Lookup_name(service_name, info, port_name);
   Parked parked;
   return real.Lookup_name(service_name, info, port_name);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_Win_set_info(MPI_Win win, MPI_Info info) {
+FAIRLEAD_MPI(Win_set_info, (MPI_Win win, MPI_Info info)) {
   CallRecord record(Function::Win_set_info);
   if (!watching()) return real.Win_set_info(win, info);
   Parked parked;
   return real.Win_set_info(win, info);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_open(MPI_Comm comm, const char* filename, int amode, MPI_Info info,
-    MPI_File* fh) {
+FAIRLEAD_MPI(File_open, (MPI_Comm comm, const char* filename, int amode, MPI_Info info, MPI_File* fh)) {
   CallRecord record(Function::File_open);
   if (!watching()) return real.File_open(comm, filename, amode, info, fh);
   await_turn(comm);
@@ -496,72 +491,72 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_open(MPI_Comm comm, const char* filename
   return real.File_open(comm, filename, amode, info, fh);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_close(MPI_File* fh) {
+FAIRLEAD_MPI(File_close, (MPI_File* fh)) {
   CallRecord record(Function::File_close);
   if (!watching()) return real.File_close(fh);
   Parked parked;
   return real.File_close(fh);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_delete(const char* filename, MPI_Info info) {
+FAIRLEAD_MPI(File_delete, (const char* filename, MPI_Info info)) {
   CallRecord record(Function::File_delete);
   if (!watching()) return real.File_delete(filename, info);
   Parked parked;
   return real.File_delete(filename, info);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_set_size(MPI_File fh, MPI_Offset size) {
+FAIRLEAD_MPI(File_set_size, (MPI_File fh, MPI_Offset size)) {
   CallRecord record(Function::File_set_size);
   if (!watching()) return real.File_set_size(fh, size);
   Parked parked;
   return real.File_set_size(fh, size);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_preallocate(MPI_File fh, MPI_Offset size) {
+FAIRLEAD_MPI(File_preallocate, (MPI_File fh, MPI_Offset size)) {
   CallRecord record(Function::File_preallocate);
   if (!watching()) return real.File_preallocate(fh, size);
   Parked parked;
   return real.File_preallocate(fh, size);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_set_info(MPI_File fh, MPI_Info info) {
+FAIRLEAD_MPI(File_set_info, (MPI_File fh, MPI_Info info)) {
   CallRecord record(Function::File_set_info);
   if (!watching()) return real.File_set_info(fh, info);
   Parked parked;
   return real.File_set_info(fh, info);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_set_view(MPI_File fh, MPI_Offset disp, MPI_Datatype etype,
-    MPI_Datatype filetype, const char* datarep, MPI_Info info) {
+FAIRLEAD_MPI(File_set_view, (MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype,
+    const char* datarep, MPI_Info info)) {
   CallRecord record(Function::File_set_view);
   if (!watching()) return real.File_set_view(fh, disp, etype, filetype, datarep, info);
   Parked parked;
   return real.File_set_view(fh, disp, etype, filetype, datarep, info);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_set_atomicity(MPI_File fh, int flag) {
+FAIRLEAD_MPI(File_set_atomicity, (MPI_File fh, int flag)) {
   CallRecord record(Function::File_set_atomicity);
   if (!watching()) return real.File_set_atomicity(fh, flag);
   Parked parked;
   return real.File_set_atomicity(fh, flag);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_sync(MPI_File fh) {
+FAIRLEAD_MPI(File_sync, (MPI_File fh)) {
   CallRecord record(Function::File_sync);
   if (!watching()) return real.File_sync(fh);
   Parked parked;
   return real.File_sync(fh);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence) {
+FAIRLEAD_MPI(File_seek_shared, (MPI_File fh, MPI_Offset offset, int whence)) {
   CallRecord record(Function::File_seek_shared);
   if (!watching()) return real.File_seek_shared(fh, offset, whence);
   Parked parked;
   return real.File_seek_shared(fh, offset, whence);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_at(MPI_File fh, MPI_Offset offset, void* buf, int count,
-    MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_read_at, (MPI_File fh, MPI_Offset offset, void* buf, int count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_read_at);
   if (!watching()) return real.File_read_at(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_at, fh);
@@ -569,8 +564,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_at(MPI_File fh, MPI_Offset offset, 
   return real.File_read_at(fh, offset, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_c(MPI_File fh, MPI_Offset offset, void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_read_at_c, (MPI_File fh, MPI_Offset offset, void* buf, MPI_Count count,
+    MPI_Datatype datatype, MPI_Status* status)) {
   CallRecord record(Function::File_read_at_c);
   if (!watching()) return real.File_read_at_c(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_at_c, fh);
@@ -578,8 +573,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_c(MPI_File fh, MPI_Offset offset
   return real.File_read_at_c(fh, offset, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all(MPI_File fh, MPI_Offset offset, void* buf, int count,
-    MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_read_at_all, (MPI_File fh, MPI_Offset offset, void* buf, int count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_read_at_all);
   if (!watching()) return real.File_read_at_all(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_at_all, fh);
@@ -587,8 +582,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all(MPI_File fh, MPI_Offset offs
   return real.File_read_at_all(fh, offset, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_c(MPI_File fh, MPI_Offset offset, void* buf,
-    MPI_Count count, MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_read_at_all_c, (MPI_File fh, MPI_Offset offset, void* buf, MPI_Count count,
+    MPI_Datatype datatype, MPI_Status* status)) {
   CallRecord record(Function::File_read_at_all_c);
   if (!watching()) return real.File_read_at_all_c(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_at_all_c, fh);
@@ -596,40 +591,39 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_c(MPI_File fh, MPI_Offset of
   return real.File_read_at_all_c(fh, offset, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iread_at(MPI_File fh, MPI_Offset offset, void* buf, int count,
-    MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iread_at, (MPI_File fh, MPI_Offset offset, void* buf, int count, MPI_Datatype datatype,
+    MPI_Request* request)) {
   CallRecord record(Function::File_iread_at);
   if (!watching()) return real.File_iread_at(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_at, fh);
   return real.File_iread_at(fh, offset, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iread_at_c(MPI_File fh, MPI_Offset offset, void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iread_at_c, (MPI_File fh, MPI_Offset offset, void* buf, MPI_Count count,
+    MPI_Datatype datatype, MPI_Request* request)) {
   CallRecord record(Function::File_iread_at_c);
   if (!watching()) return real.File_iread_at_c(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_at_c, fh);
   return real.File_iread_at_c(fh, offset, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iread_at_all(MPI_File fh, MPI_Offset offset, void* buf, int count,
-    MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iread_at_all, (MPI_File fh, MPI_Offset offset, void* buf, int count, MPI_Datatype datatype,
+    MPI_Request* request)) {
   CallRecord record(Function::File_iread_at_all);
   if (!watching()) return real.File_iread_at_all(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_at_all, fh);
   return real.File_iread_at_all(fh, offset, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iread_at_all_c(MPI_File fh, MPI_Offset offset, void* buf,
-    MPI_Count count, MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iread_at_all_c, (MPI_File fh, MPI_Offset offset, void* buf, MPI_Count count,
+    MPI_Datatype datatype, MPI_Request* request)) {
   CallRecord record(Function::File_iread_at_all_c);
   if (!watching()) return real.File_iread_at_all_c(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_at_all_c, fh);
   return real.File_iread_at_all_c(fh, offset, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read(MPI_File fh, void* buf, int count, MPI_Datatype datatype,
-    MPI_Status* status) {
+FAIRLEAD_MPI(File_read, (MPI_File fh, void* buf, int count, MPI_Datatype datatype, MPI_Status* status)) {
   CallRecord record(Function::File_read);
   if (!watching()) return real.File_read(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read, fh);
@@ -637,8 +631,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read(MPI_File fh, void* buf, int count, 
   return real.File_read(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_c(MPI_File fh, void* buf, MPI_Count count, MPI_Datatype datatype,
-    MPI_Status* status) {
+FAIRLEAD_MPI(File_read_c, (MPI_File fh, void* buf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_read_c);
   if (!watching()) return real.File_read_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_c, fh);
@@ -646,8 +640,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_c(MPI_File fh, void* buf, MPI_Count
   return real.File_read_c(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_all(MPI_File fh, void* buf, int count, MPI_Datatype datatype,
-    MPI_Status* status) {
+FAIRLEAD_MPI(File_read_all, (MPI_File fh, void* buf, int count, MPI_Datatype datatype, MPI_Status* status)) {
   CallRecord record(Function::File_read_all);
   if (!watching()) return real.File_read_all(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_all, fh);
@@ -655,8 +648,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_all(MPI_File fh, void* buf, int cou
   return real.File_read_all(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_c(MPI_File fh, void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_read_all_c, (MPI_File fh, void* buf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_read_all_c);
   if (!watching()) return real.File_read_all_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_all_c, fh);
@@ -664,40 +657,39 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_c(MPI_File fh, void* buf, MPI_C
   return real.File_read_all_c(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iread(MPI_File fh, void* buf, int count, MPI_Datatype datatype,
-    MPI_Request* request) {
+FAIRLEAD_MPI(File_iread, (MPI_File fh, void* buf, int count, MPI_Datatype datatype, MPI_Request* request)) {
   CallRecord record(Function::File_iread);
   if (!watching()) return real.File_iread(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread, fh);
   return real.File_iread(fh, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iread_c(MPI_File fh, void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iread_c, (MPI_File fh, void* buf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Request* request)) {
   CallRecord record(Function::File_iread_c);
   if (!watching()) return real.File_iread_c(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_c, fh);
   return real.File_iread_c(fh, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iread_all(MPI_File fh, void* buf, int count, MPI_Datatype datatype,
-    MPI_Request* request) {
+FAIRLEAD_MPI(File_iread_all, (MPI_File fh, void* buf, int count, MPI_Datatype datatype,
+    MPI_Request* request)) {
   CallRecord record(Function::File_iread_all);
   if (!watching()) return real.File_iread_all(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_all, fh);
   return real.File_iread_all(fh, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iread_all_c(MPI_File fh, void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iread_all_c, (MPI_File fh, void* buf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Request* request)) {
   CallRecord record(Function::File_iread_all_c);
   if (!watching()) return real.File_iread_all_c(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_all_c, fh);
   return real.File_iread_all_c(fh, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_shared(MPI_File fh, void* buf, int count, MPI_Datatype datatype,
-    MPI_Status* status) {
+FAIRLEAD_MPI(File_read_shared, (MPI_File fh, void* buf, int count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_read_shared);
   if (!watching()) return real.File_read_shared(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_shared, fh);
@@ -705,8 +697,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_shared(MPI_File fh, void* buf, int 
   return real.File_read_shared(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_shared_c(MPI_File fh, void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_read_shared_c, (MPI_File fh, void* buf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_read_shared_c);
   if (!watching()) return real.File_read_shared_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_shared_c, fh);
@@ -714,24 +706,24 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_shared_c(MPI_File fh, void* buf, MP
   return real.File_read_shared_c(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iread_shared(MPI_File fh, void* buf, int count, MPI_Datatype datatype,
-    MPI_Request* request) {
+FAIRLEAD_MPI(File_iread_shared, (MPI_File fh, void* buf, int count, MPI_Datatype datatype,
+    MPI_Request* request)) {
   CallRecord record(Function::File_iread_shared);
   if (!watching()) return real.File_iread_shared(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_shared, fh);
   return real.File_iread_shared(fh, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iread_shared_c(MPI_File fh, void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iread_shared_c, (MPI_File fh, void* buf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Request* request)) {
   CallRecord record(Function::File_iread_shared_c);
   if (!watching()) return real.File_iread_shared_c(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iread_shared_c, fh);
   return real.File_iread_shared_c(fh, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered(MPI_File fh, void* buf, int count, MPI_Datatype datatype,
-    MPI_Status* status) {
+FAIRLEAD_MPI(File_read_ordered, (MPI_File fh, void* buf, int count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_read_ordered);
   if (!watching()) return real.File_read_ordered(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_ordered, fh);
@@ -739,8 +731,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered(MPI_File fh, void* buf, int
   return real.File_read_ordered(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_c(MPI_File fh, void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_read_ordered_c, (MPI_File fh, void* buf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_read_ordered_c);
   if (!watching()) return real.File_read_ordered_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_read_ordered_c, fh);
@@ -748,8 +740,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_c(MPI_File fh, void* buf, M
   return real.File_read_ordered_c(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_begin(MPI_File fh, MPI_Offset offset, void* buf,
-    int count, MPI_Datatype datatype) {
+FAIRLEAD_MPI(File_read_at_all_begin, (MPI_File fh, MPI_Offset offset, void* buf, int count,
+    MPI_Datatype datatype)) {
   CallRecord record(Function::File_read_at_all_begin);
   if (!watching()) return real.File_read_at_all_begin(fh, offset, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_read_at_all_begin, fh);
@@ -757,8 +749,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_begin(MPI_File fh, MPI_Offse
   return real.File_read_at_all_begin(fh, offset, buf, count, datatype);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_begin_c(MPI_File fh, MPI_Offset offset, void* buf,
-    MPI_Count count, MPI_Datatype datatype) {
+FAIRLEAD_MPI(File_read_at_all_begin_c, (MPI_File fh, MPI_Offset offset, void* buf, MPI_Count count,
+    MPI_Datatype datatype)) {
   CallRecord record(Function::File_read_at_all_begin_c);
   if (!watching()) return real.File_read_at_all_begin_c(fh, offset, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_read_at_all_begin_c, fh);
@@ -766,7 +758,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_begin_c(MPI_File fh, MPI_Off
   return real.File_read_at_all_begin_c(fh, offset, buf, count, datatype);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_end(MPI_File fh, void* buf, MPI_Status* status) {
+FAIRLEAD_MPI(File_read_at_all_end, (MPI_File fh, void* buf, MPI_Status* status)) {
   CallRecord record(Function::File_read_at_all_end);
   if (!watching()) return real.File_read_at_all_end(fh, buf, status);
   if (is_device(buf)) return refuse_file(Function::File_read_at_all_end, fh);
@@ -774,8 +766,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_at_all_end(MPI_File fh, void* buf, 
   return real.File_read_at_all_end(fh, buf, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_begin(MPI_File fh, void* buf, int count,
-    MPI_Datatype datatype) {
+FAIRLEAD_MPI(File_read_all_begin, (MPI_File fh, void* buf, int count, MPI_Datatype datatype)) {
   CallRecord record(Function::File_read_all_begin);
   if (!watching()) return real.File_read_all_begin(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_read_all_begin, fh);
@@ -783,8 +774,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_begin(MPI_File fh, void* buf, i
   return real.File_read_all_begin(fh, buf, count, datatype);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_begin_c(MPI_File fh, void* buf, MPI_Count count,
-    MPI_Datatype datatype) {
+FAIRLEAD_MPI(File_read_all_begin_c, (MPI_File fh, void* buf, MPI_Count count, MPI_Datatype datatype)) {
   CallRecord record(Function::File_read_all_begin_c);
   if (!watching()) return real.File_read_all_begin_c(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_read_all_begin_c, fh);
@@ -792,7 +782,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_begin_c(MPI_File fh, void* buf,
   return real.File_read_all_begin_c(fh, buf, count, datatype);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_end(MPI_File fh, void* buf, MPI_Status* status) {
+FAIRLEAD_MPI(File_read_all_end, (MPI_File fh, void* buf, MPI_Status* status)) {
   CallRecord record(Function::File_read_all_end);
   if (!watching()) return real.File_read_all_end(fh, buf, status);
   if (is_device(buf)) return refuse_file(Function::File_read_all_end, fh);
@@ -800,8 +790,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_all_end(MPI_File fh, void* buf, MPI
   return real.File_read_all_end(fh, buf, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_begin(MPI_File fh, void* buf, int count,
-    MPI_Datatype datatype) {
+FAIRLEAD_MPI(File_read_ordered_begin, (MPI_File fh, void* buf, int count, MPI_Datatype datatype)) {
   CallRecord record(Function::File_read_ordered_begin);
   if (!watching()) return real.File_read_ordered_begin(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_read_ordered_begin, fh);
@@ -809,8 +798,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_begin(MPI_File fh, void* bu
   return real.File_read_ordered_begin(fh, buf, count, datatype);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_begin_c(MPI_File fh, void* buf, MPI_Count count,
-    MPI_Datatype datatype) {
+FAIRLEAD_MPI(File_read_ordered_begin_c, (MPI_File fh, void* buf, MPI_Count count, MPI_Datatype datatype)) {
   CallRecord record(Function::File_read_ordered_begin_c);
   if (!watching()) return real.File_read_ordered_begin_c(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_read_ordered_begin_c, fh);
@@ -818,7 +806,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_begin_c(MPI_File fh, void* 
   return real.File_read_ordered_begin_c(fh, buf, count, datatype);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_end(MPI_File fh, void* buf, MPI_Status* status) {
+FAIRLEAD_MPI(File_read_ordered_end, (MPI_File fh, void* buf, MPI_Status* status)) {
   CallRecord record(Function::File_read_ordered_end);
   if (!watching()) return real.File_read_ordered_end(fh, buf, status);
   if (is_device(buf)) return refuse_file(Function::File_read_ordered_end, fh);
@@ -826,8 +814,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_read_ordered_end(MPI_File fh, void* buf,
   return real.File_read_ordered_end(fh, buf, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_at(MPI_File fh, MPI_Offset offset, const void* buf, int count,
-    MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_write_at, (MPI_File fh, MPI_Offset offset, const void* buf, int count,
+    MPI_Datatype datatype, MPI_Status* status)) {
   CallRecord record(Function::File_write_at);
   if (!watching()) return real.File_write_at(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_at, fh);
@@ -835,8 +823,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_at(MPI_File fh, MPI_Offset offset,
   return real.File_write_at(fh, offset, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_c(MPI_File fh, MPI_Offset offset, const void* buf,
-    MPI_Count count, MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_write_at_c, (MPI_File fh, MPI_Offset offset, const void* buf, MPI_Count count,
+    MPI_Datatype datatype, MPI_Status* status)) {
   CallRecord record(Function::File_write_at_c);
   if (!watching()) return real.File_write_at_c(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_at_c, fh);
@@ -844,8 +832,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_c(MPI_File fh, MPI_Offset offse
   return real.File_write_at_c(fh, offset, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all(MPI_File fh, MPI_Offset offset, const void* buf,
-    int count, MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_write_at_all, (MPI_File fh, MPI_Offset offset, const void* buf, int count,
+    MPI_Datatype datatype, MPI_Status* status)) {
   CallRecord record(Function::File_write_at_all);
   if (!watching()) return real.File_write_at_all(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_at_all, fh);
@@ -853,8 +841,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all(MPI_File fh, MPI_Offset off
   return real.File_write_at_all(fh, offset, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_c(MPI_File fh, MPI_Offset offset, const void* buf,
-    MPI_Count count, MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_write_at_all_c, (MPI_File fh, MPI_Offset offset, const void* buf, MPI_Count count,
+    MPI_Datatype datatype, MPI_Status* status)) {
   CallRecord record(Function::File_write_at_all_c);
   if (!watching()) return real.File_write_at_all_c(fh, offset, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_at_all_c, fh);
@@ -862,40 +850,40 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_c(MPI_File fh, MPI_Offset o
   return real.File_write_at_all_c(fh, offset, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_at(MPI_File fh, MPI_Offset offset, const void* buf, int count,
-    MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iwrite_at, (MPI_File fh, MPI_Offset offset, const void* buf, int count,
+    MPI_Datatype datatype, MPI_Request* request)) {
   CallRecord record(Function::File_iwrite_at);
   if (!watching()) return real.File_iwrite_at(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_at, fh);
   return real.File_iwrite_at(fh, offset, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_at_c(MPI_File fh, MPI_Offset offset, const void* buf,
-    MPI_Count count, MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iwrite_at_c, (MPI_File fh, MPI_Offset offset, const void* buf, MPI_Count count,
+    MPI_Datatype datatype, MPI_Request* request)) {
   CallRecord record(Function::File_iwrite_at_c);
   if (!watching()) return real.File_iwrite_at_c(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_at_c, fh);
   return real.File_iwrite_at_c(fh, offset, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_at_all(MPI_File fh, MPI_Offset offset, const void* buf,
-    int count, MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iwrite_at_all, (MPI_File fh, MPI_Offset offset, const void* buf, int count,
+    MPI_Datatype datatype, MPI_Request* request)) {
   CallRecord record(Function::File_iwrite_at_all);
   if (!watching()) return real.File_iwrite_at_all(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_at_all, fh);
   return real.File_iwrite_at_all(fh, offset, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_at_all_c(MPI_File fh, MPI_Offset offset, const void* buf,
-    MPI_Count count, MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iwrite_at_all_c, (MPI_File fh, MPI_Offset offset, const void* buf, MPI_Count count,
+    MPI_Datatype datatype, MPI_Request* request)) {
   CallRecord record(Function::File_iwrite_at_all_c);
   if (!watching()) return real.File_iwrite_at_all_c(fh, offset, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_at_all_c, fh);
   return real.File_iwrite_at_all_c(fh, offset, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write(MPI_File fh, const void* buf, int count, MPI_Datatype datatype,
-    MPI_Status* status) {
+FAIRLEAD_MPI(File_write, (MPI_File fh, const void* buf, int count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_write);
   if (!watching()) return real.File_write(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write, fh);
@@ -903,8 +891,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write(MPI_File fh, const void* buf, int 
   return real.File_write(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_c(MPI_File fh, const void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_write_c, (MPI_File fh, const void* buf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_write_c);
   if (!watching()) return real.File_write_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_c, fh);
@@ -912,8 +900,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_c(MPI_File fh, const void* buf, MP
   return real.File_write_c(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_all(MPI_File fh, const void* buf, int count,
-    MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_write_all, (MPI_File fh, const void* buf, int count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_write_all);
   if (!watching()) return real.File_write_all(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_all, fh);
@@ -921,8 +909,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_all(MPI_File fh, const void* buf, 
   return real.File_write_all(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_c(MPI_File fh, const void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_write_all_c, (MPI_File fh, const void* buf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_write_all_c);
   if (!watching()) return real.File_write_all_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_all_c, fh);
@@ -930,40 +918,40 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_c(MPI_File fh, const void* buf
   return real.File_write_all_c(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite(MPI_File fh, const void* buf, int count, MPI_Datatype datatype,
-    MPI_Request* request) {
+FAIRLEAD_MPI(File_iwrite, (MPI_File fh, const void* buf, int count, MPI_Datatype datatype,
+    MPI_Request* request)) {
   CallRecord record(Function::File_iwrite);
   if (!watching()) return real.File_iwrite(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite, fh);
   return real.File_iwrite(fh, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_c(MPI_File fh, const void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iwrite_c, (MPI_File fh, const void* buf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Request* request)) {
   CallRecord record(Function::File_iwrite_c);
   if (!watching()) return real.File_iwrite_c(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_c, fh);
   return real.File_iwrite_c(fh, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_all(MPI_File fh, const void* buf, int count,
-    MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iwrite_all, (MPI_File fh, const void* buf, int count, MPI_Datatype datatype,
+    MPI_Request* request)) {
   CallRecord record(Function::File_iwrite_all);
   if (!watching()) return real.File_iwrite_all(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_all, fh);
   return real.File_iwrite_all(fh, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_all_c(MPI_File fh, const void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iwrite_all_c, (MPI_File fh, const void* buf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Request* request)) {
   CallRecord record(Function::File_iwrite_all_c);
   if (!watching()) return real.File_iwrite_all_c(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_all_c, fh);
   return real.File_iwrite_all_c(fh, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_shared(MPI_File fh, const void* buf, int count,
-    MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_write_shared, (MPI_File fh, const void* buf, int count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_write_shared);
   if (!watching()) return real.File_write_shared(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_shared, fh);
@@ -971,8 +959,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_shared(MPI_File fh, const void* bu
   return real.File_write_shared(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_shared_c(MPI_File fh, const void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_write_shared_c, (MPI_File fh, const void* buf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_write_shared_c);
   if (!watching()) return real.File_write_shared_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_shared_c, fh);
@@ -980,24 +968,24 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_shared_c(MPI_File fh, const void* 
   return real.File_write_shared_c(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_shared(MPI_File fh, const void* buf, int count,
-    MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iwrite_shared, (MPI_File fh, const void* buf, int count, MPI_Datatype datatype,
+    MPI_Request* request)) {
   CallRecord record(Function::File_iwrite_shared);
   if (!watching()) return real.File_iwrite_shared(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_shared, fh);
   return real.File_iwrite_shared(fh, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_iwrite_shared_c(MPI_File fh, const void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Request* request) {
+FAIRLEAD_MPI(File_iwrite_shared_c, (MPI_File fh, const void* buf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Request* request)) {
   CallRecord record(Function::File_iwrite_shared_c);
   if (!watching()) return real.File_iwrite_shared_c(fh, buf, count, datatype, request);
   if (is_device(buf)) return refuse_file(Function::File_iwrite_shared_c, fh);
   return real.File_iwrite_shared_c(fh, buf, count, datatype, request);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered(MPI_File fh, const void* buf, int count,
-    MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_write_ordered, (MPI_File fh, const void* buf, int count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_write_ordered);
   if (!watching()) return real.File_write_ordered(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_ordered, fh);
@@ -1005,8 +993,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered(MPI_File fh, const void* b
   return real.File_write_ordered(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered_c(MPI_File fh, const void* buf, MPI_Count count,
-    MPI_Datatype datatype, MPI_Status* status) {
+FAIRLEAD_MPI(File_write_ordered_c, (MPI_File fh, const void* buf, MPI_Count count, MPI_Datatype datatype,
+    MPI_Status* status)) {
   CallRecord record(Function::File_write_ordered_c);
   if (!watching()) return real.File_write_ordered_c(fh, buf, count, datatype, status);
   if (is_device(buf)) return refuse_file(Function::File_write_ordered_c, fh);
@@ -1014,8 +1002,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered_c(MPI_File fh, const void*
   return real.File_write_ordered_c(fh, buf, count, datatype, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_begin(MPI_File fh, MPI_Offset offset, const void* buf,
-    int count, MPI_Datatype datatype) {
+FAIRLEAD_MPI(File_write_at_all_begin, (MPI_File fh, MPI_Offset offset, const void* buf, int count,
+    MPI_Datatype datatype)) {
   CallRecord record(Function::File_write_at_all_begin);
   if (!watching()) return real.File_write_at_all_begin(fh, offset, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_write_at_all_begin, fh);
@@ -1023,8 +1011,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_begin(MPI_File fh, MPI_Offs
   return real.File_write_at_all_begin(fh, offset, buf, count, datatype);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_begin_c(MPI_File fh, MPI_Offset offset, const void* buf,
-    MPI_Count count, MPI_Datatype datatype) {
+FAIRLEAD_MPI(File_write_at_all_begin_c, (MPI_File fh, MPI_Offset offset, const void* buf, MPI_Count count,
+    MPI_Datatype datatype)) {
   CallRecord record(Function::File_write_at_all_begin_c);
   if (!watching()) return real.File_write_at_all_begin_c(fh, offset, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_write_at_all_begin_c, fh);
@@ -1032,7 +1020,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_begin_c(MPI_File fh, MPI_Of
   return real.File_write_at_all_begin_c(fh, offset, buf, count, datatype);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_end(MPI_File fh, const void* buf, MPI_Status* status) {
+FAIRLEAD_MPI(File_write_at_all_end, (MPI_File fh, const void* buf, MPI_Status* status)) {
   CallRecord record(Function::File_write_at_all_end);
   if (!watching()) return real.File_write_at_all_end(fh, buf, status);
   if (is_device(buf)) return refuse_file(Function::File_write_at_all_end, fh);
@@ -1040,8 +1028,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_at_all_end(MPI_File fh, const void
   return real.File_write_at_all_end(fh, buf, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_begin(MPI_File fh, const void* buf, int count,
-    MPI_Datatype datatype) {
+FAIRLEAD_MPI(File_write_all_begin, (MPI_File fh, const void* buf, int count, MPI_Datatype datatype)) {
   CallRecord record(Function::File_write_all_begin);
   if (!watching()) return real.File_write_all_begin(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_write_all_begin, fh);
@@ -1049,8 +1036,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_begin(MPI_File fh, const void*
   return real.File_write_all_begin(fh, buf, count, datatype);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_begin_c(MPI_File fh, const void* buf, MPI_Count count,
-    MPI_Datatype datatype) {
+FAIRLEAD_MPI(File_write_all_begin_c, (MPI_File fh, const void* buf, MPI_Count count, MPI_Datatype datatype)) {
   CallRecord record(Function::File_write_all_begin_c);
   if (!watching()) return real.File_write_all_begin_c(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_write_all_begin_c, fh);
@@ -1058,7 +1044,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_begin_c(MPI_File fh, const voi
   return real.File_write_all_begin_c(fh, buf, count, datatype);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_end(MPI_File fh, const void* buf, MPI_Status* status) {
+FAIRLEAD_MPI(File_write_all_end, (MPI_File fh, const void* buf, MPI_Status* status)) {
   CallRecord record(Function::File_write_all_end);
   if (!watching()) return real.File_write_all_end(fh, buf, status);
   if (is_device(buf)) return refuse_file(Function::File_write_all_end, fh);
@@ -1066,8 +1052,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_all_end(MPI_File fh, const void* b
   return real.File_write_all_end(fh, buf, status);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered_begin(MPI_File fh, const void* buf, int count,
-    MPI_Datatype datatype) {
+FAIRLEAD_MPI(File_write_ordered_begin, (MPI_File fh, const void* buf, int count, MPI_Datatype datatype)) {
   CallRecord record(Function::File_write_ordered_begin);
   if (!watching()) return real.File_write_ordered_begin(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_write_ordered_begin, fh);
@@ -1075,8 +1060,8 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered_begin(MPI_File fh, const v
   return real.File_write_ordered_begin(fh, buf, count, datatype);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered_begin_c(MPI_File fh, const void* buf, MPI_Count count,
-    MPI_Datatype datatype) {
+FAIRLEAD_MPI(File_write_ordered_begin_c, (MPI_File fh, const void* buf, MPI_Count count,
+    MPI_Datatype datatype)) {
   CallRecord record(Function::File_write_ordered_begin_c);
   if (!watching()) return real.File_write_ordered_begin_c(fh, buf, count, datatype);
   if (is_device(buf)) return refuse_file(Function::File_write_ordered_begin_c, fh);
@@ -1084,7 +1069,7 @@ extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered_begin_c(MPI_File fh, const
   return real.File_write_ordered_begin_c(fh, buf, count, datatype);
 }
 
-extern "C" FAIRLEAD_EXPORT int MPI_File_write_ordered_end(MPI_File fh, const void* buf, MPI_Status* status) {
+FAIRLEAD_MPI(File_write_ordered_end, (MPI_File fh, const void* buf, MPI_Status* status)) {
   CallRecord record(Function::File_write_ordered_end);
   if (!watching()) return real.File_write_ordered_end(fh, buf, status);
   if (is_device(buf)) return refuse_file(Function::File_write_ordered_end, fh);

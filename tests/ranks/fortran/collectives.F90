@@ -215,7 +215,8 @@ contains
     end do
   end subroutine
 
-  ! A ring, from a grid and from a graph without weights; and a graph of one edge.
+  ! A ring, from a grid and from a graph without weights; and a graph of one edge. Ranks are those of MPI_COMM_WORLD in
+  ! all of them. No graph is made from the grid: Open MPI 5.0.7 takes that for a grid, too.
   subroutine neighbours()
     A_COMM :: ring, graph
     integer :: grid_rank
@@ -243,13 +244,13 @@ contains
     call release(in)
     in => counting_from(0, 2 * n)
     if (grid_rank == 0) then
-      call MPI_Dist_graph_create_adjacent(ring, 1, [left], [2], 0, [0], MPI_WEIGHTS_EMPTY, &
+      call MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, [left], [2], 0, [0], MPI_WEIGHTS_EMPTY, &
                                           MPI_INFO_NULL, .false., graph IERR)
     else if (right == 0) then
-      call MPI_Dist_graph_create_adjacent(ring, 0, [0], MPI_WEIGHTS_EMPTY, 1, [0], [2], &
+      call MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, [0], MPI_WEIGHTS_EMPTY, 1, [0], [2], &
                                           MPI_INFO_NULL, .false., graph IERR)
     else
-      call MPI_Dist_graph_create_adjacent(ring, 0, [0], MPI_WEIGHTS_EMPTY, 0, [0], MPI_WEIGHTS_EMPTY, &
+      call MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, [0], MPI_WEIGHTS_EMPTY, 0, [0], MPI_WEIGHTS_EMPTY, &
                                           MPI_INFO_NULL, .false., graph IERR)
     end if
     call MPI_Neighbor_allgather(out, n, MPI_DOUBLE_PRECISION, in, n, MPI_DOUBLE_PRECISION, graph IERR)

@@ -8,6 +8,10 @@
 #include <cstdio>
 
 int main(int argc, char** argv) {
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION == 5 && OMPI_MINOR_VERSION == 0
+  std::puts("skipped: MPI_IN_PLACE of such code is unknown to Open MPI 5.0, without Fairlead as well (5.0.7)");
+  return 77;
+#endif
   MPI_Init(&argc, &argv);
   void* module = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
   void* add_up = module ? dlsym(module, "add_up") : nullptr;

@@ -27,6 +27,7 @@ int run_in_ranks(const BenchArguments& arguments) {
     if (arguments.kind->collective) return collective_benchmark(arguments, ranks);
     if (arguments.kind->id == Benchmark::pairs) return pairs_benchmark(arguments, ranks);
     if (arguments.kind->id == Benchmark::all_pairs) return all_pairs_benchmark(arguments, ranks);
+    if (arguments.kind->id == Benchmark::posted) return posted_benchmark(arguments, ranks);
     if (arguments.kind->id == Benchmark::pack) return pack_benchmark(arguments, ranks);
     if (arguments.kind->id == Benchmark::halo) return halo_benchmark(arguments, ranks);
     if (arguments.kind->id == Benchmark::datatype) return datatype_benchmark(arguments, ranks);

@@ -85,6 +85,7 @@ struct Ranks {
 int messages_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int all_pairs_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int pairs_benchmark(const BenchArguments& arguments, Ranks& ranks);
+int posted_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int pack_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int halo_benchmark(const BenchArguments& arguments, Ranks& ranks);
 int datatype_benchmark(const BenchArguments& arguments, Ranks& ranks);

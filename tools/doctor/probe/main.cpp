@@ -6,10 +6,12 @@
 
 #include <dlfcn.h>
 #include <fairlead/device.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <mpi.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -36,11 +38,16 @@ struct Rank {
   int device = -1;
 };
 
+// The file that doctor made for reports; without it, on another machine, standard output serves, whose lines
+// launchers may mix.
+int report_file = STDOUT_FILENO;
+
 void report(const Rank& me, const char* step, bool good, const std::string& fact) {
-  nlohmann::ordered_json line = {{"rank", me.rank}, {"step", step}, {"good", good}, {"fact", fact}};
-  std::printf("%s%s\n", probe_mark,
-              line.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).c_str());
-  std::fflush(stdout);
+  nlohmann::ordered_json step_as_json = {{"rank", me.rank}, {"step", step}, {"good", good}, {"fact", fact}};
+  const std::string line = fmt::format(
+      "{}{}\n", probe_mark, step_as_json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+  if (write(report_file, line.data(), line.size()) < 0)
+    throw cannot_run(fmt::format("the report cannot be written: {}", std::strerror(errno)));
 }
 
 std::string object_of(void* function) {
@@ -228,6 +235,8 @@ int main(int argc, char** argv) {
   alarm(doctor::seconds_to_live);  // a hang ends here
   doctor::Rank me;
   MPI_Init(&argc, &argv);
+  if (int file = argc > 1 ? open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC) : -1; file >= 0)
+    doctor::report_file = file;
   MPI_Comm_rank(MPI_COMM_WORLD, &me.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &me.size);
   if (me.size != 2) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the probe's ranks try, in this order, and how they report it: one line of JSON behind a mark for each
-// step and rank, written as soon as it is done.
+// step and rank, written as soon as it is done to the file that is the argument.
 
 #pragma once
 

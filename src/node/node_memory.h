@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory that a rank lends to its node after MPI_Init: ranges of the file of the node's segment, which every
+// rank has open from MPI_Init on. So neither making nor mapping one takes a file descriptor or the right to
+// look into another process, which ranks may lose on the way (RLIMIT_NOFILE, PR_SET_DUMPABLE). A range that
+// cannot be mapped for want of address space is read and written through the file. Thread-safe.
+
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "node/file_identity.h"
+
+namespace fairlead::node {
+
+class NodeMemory {
+ public:
+  // `file` stays the caller's, and is used as long as it is the same file; `end`, in memory of the node, is
+  // where its ranges end now.
+  NodeMemory(int file, std::atomic<uint64_t>& end) : number_(file), identity_(identity_of(file)), end_(end) {}
+  NodeMemory(const NodeMemory&) = delete;
+  NodeMemory& operator=(const NodeMemory&) = delete;
+
+  // Of this rank: given back when it dies. Of another: a view.
+  class Range {
+   public:
+    Range() = default;
+    Range(Range&& other) noexcept { *this = std::move(other); }
+    Range& operator=(Range&& other) noexcept;
+    ~Range();
+
+    // Is there memory at all? Its contents are undefined.
+    explicit operator bool() const { return memory_ != nullptr; }
+    uint64_t offset() const { return offset_; }  // by which others find it
+    size_t bytes() const { return bytes_; }
+    unsigned char* data() const { return data_; }  // null where it cannot be mapped
+    // Through the file; false when the kernel refuses.
+    bool write(uint64_t at, const void* from, size_t bytes) const;
+    bool read(uint64_t at, void* to, size_t bytes) const;
+
+   private:
+    friend NodeMemory;
+    NodeMemory* memory_ = nullptr;
+    uint64_t offset_ = 0;
+    size_t bytes_ = 0;
+    unsigned char* data_ = nullptr;
+    bool own_ = false;
+  };
+
+  // Invalid when there is no memory: errno tells why.
+  Range create(size_t bytes);
+  // What another rank has created. Invalid when no such memory is there, so that a wrong offset harms nobody.
+  Range open(uint64_t offset, size_t bytes);
+
+ private:
+  Range map(uint64_t offset, size_t bytes, bool own);
+  bool allocate(uint64_t offset, uint64_t bytes) const;
+  void give_back(uint64_t offset, uint64_t bytes);
+
+  // -1 when the program has closed it.
+  int file() const { return is_still(number_, identity_) ? number_ : -1; }
+
+  int number_;
+  FileIdentity identity_;
+  std::atomic<uint64_t>& end_;
+  std::mutex mutex_;
+  std::map<uint64_t, std::vector<uint64_t>> idle_;  // offsets by room; their memory was given back
+};
+
+}  // namespace fairlead::node

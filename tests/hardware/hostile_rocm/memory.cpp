@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The hostile ROCm's memory: attributes of pointers, memory of other processes, and page-locked memory that
+// is not coherent unless it was asked to be.
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "shim.h"
+
+namespace hostile {
+namespace {
+
+std::mutex mutex;
+auto& imported = *new std::set<const void*>;
+
+// Coarse-grained memory: the CPU's view is a private copy of what the GPU sees, and `seen` what both held
+// when they last met. Only over the simulated GPU, whose memory can be hidden behind such a copy.
+struct Coarse {
+  size_t bytes;
+  std::vector<char> seen;
+};
+auto& coarse = *new std::map<char*, Coarse>;
+
+size_t pages(size_t bytes) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
+
+// At once, between the memory that the GPU sees at this address and other memory.
+void copy_now(void* to, const void* from, size_t bytes) {
+  static fairlead::device::Stream stream = [] {
+    fairlead::device::Stream made = nullptr;
+    if (backend()->create_stream(0, &made) != Error::none) die("no stream");
+    return made;
+  }();
+  if (backend()->copy(to, from, bytes, stream) != Error::none ||
+      backend()->synchronize_stream(stream) != Error::none)
+    die(backend()->error_text());
+}
+
+}  // namespace
+
+Allocation query(const void* address) {
+  Allocation found;
+  backend()->query(address, &found);
+  return found;
+}
+
+bool is_imported(const void* start) {
+  std::lock_guard lock(mutex);
+  return imported.count(start) != 0;
+}
+
+void show_to_gpu() {
+  std::lock_guard lock(mutex);
+  for (auto& [start, block] : coarse) {
+    for (size_t at = 0; at < block.bytes; ++at) {
+      size_t end = at;
+      while (end < block.bytes && start[end] != block.seen[end]) block.seen[end] = start[end], ++end;
+      if (end == at) continue;
+      copy_now(start + at, block.seen.data() + at, end - at);
+      at = end;
+    }
+  }
+}
+
+void show_to_cpu() {
+  std::lock_guard lock(mutex);
+  for (auto& [start, block] : coarse) {
+    std::vector<char> now(block.bytes);
+    copy_now(now.data(), start, block.bytes);
+    for (size_t at = 0; at < block.bytes; ++at)
+      if (now[at] != block.seen[at]) start[at] = block.seen[at] = now[at];
+  }
+}
+
+}  // namespace hostile
+
+using namespace hostile;
+
+SHIM int hipPointerGetAttributes(HipAbi::PointerAttributes* attributes, const void* address) {
+  constexpr auto types = behaviour.is_renumbered ? HipAbi::rocm_6_types : HipAbi::rocm_5_types;
+  if (int code = begin()) return code;
+  Allocation found = query(address);
+  constexpr size_t known = offsetof(HipAbi::PointerAttributes, room);  // what the real one writes
+  std::memset(attributes, 0, known);
+  if (found.kind == MemoryKind::host)
+    return behaviour.is_renumbered ? result::success : remember(result::invalid_value);
+  void* same = const_cast<void*>(address);
+  attributes->device = found.device;
+  attributes->device_pointer = same;
+  attributes->is_managed = found.kind == MemoryKind::managed;
+  attributes->type = found.kind == MemoryKind::managed  ? HipAbi::memory_managed
+                     : found.kind == MemoryKind::device ? types.device
+                                                        : types.host;
+  if (found.kind != MemoryKind::device) attributes->host_pointer = same;
+  return result::success;
+}
+SHIM int hipPointerGetAttribute(void* value, int attribute, void* address) {
+  if (int code = begin()) return code;
+  Allocation found = query(address);
+  if (attribute != fairlead::device::driver_flag::pointer_buffer_id || found.kind == MemoryKind::host)
+    return remember(result::invalid_value);
+  std::memcpy(value, &found.id, behaviour.is_renumbered ? sizeof found.id : sizeof(uint32_t));
+  return result::success;
+}
+SHIM int hipMemGetAddressRange(void** base, size_t* size, void* address) {
+  if (int code = begin()) return code;
+  Allocation found = query(address);
+  if (found.kind == MemoryKind::host) return remember(result::invalid_value);
+  *base = reinterpret_cast<void*>(found.base);
+  *size = found.size;
+  return result::success;
+}
+SHIM int hipMalloc(void** address, size_t bytes) {
+  int code = begin();
+  return code ? code : remember(backend()->allocate(device(), bytes, address));
+}
+SHIM int hipMallocManaged(void** address, size_t bytes, unsigned) {
+  int code = begin();
+  return code ? code : remember(backend()->allocate_managed(device(), bytes, address));
+}
+SHIM int hipFree(void* address) {
+  if (int code = begin(); code || !address) return code;
+  forget_pool_memory(address);
+  return remember(backend()->free(address));
+}
+SHIM int hipHostMalloc(void** address, size_t bytes, unsigned flags) {
+  if (int code = begin()) return code;
+  int code = remember(backend()->allocate_pinned(bytes, address));
+  const bool coherent = flags == 0 || flags & HipAbi::pinned_coherent;
+  if (code || coherent || !over_sim()) return code;
+  std::lock_guard lock(mutex);
+  if (mmap(*address, pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+      MAP_FAILED)
+    die("page-locked memory cannot be mapped");
+  coarse[static_cast<char*>(*address)] = {bytes, std::vector<char>(bytes)};
+  return code;
+}
+SHIM int hipHostFree(void* address) {
+  if (int code = begin()) return code;
+  {
+    std::lock_guard lock(mutex);
+    coarse.erase(static_cast<char*>(address));
+  }
+  return remember(backend()->free_pinned(address));
+}
+SHIM int hipHostRegister(void* address, size_t bytes, unsigned) {
+  int code = begin();
+  return code ? code : remember(backend()->register_host(address, bytes));
+}
+SHIM int hipHostUnregister(void* address) {
+  int code = begin();
+  return code ? code : remember(backend()->unregister_host(address));
+}
+SHIM int hipMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  int code = begin();
+  return code ? code : remember(backend()->memory_info(device(), free_bytes, total_bytes));
+}
+
+// ---- Memory of other processes -------------------------------------------------------------------------
+
+namespace {
+
+// A handle of virtual memory, as releases make it that do not refuse.
+constexpr char poisoned[] = "a handle of virtual memory";
+
+}  // namespace
+
+SHIM int hipIpcGetMemHandle(HipAbi::IpcMemory* memory, void* base) {
+  if (int code = begin()) return code;
+  if (has_fault("ipc_fails")) return remember(result::invalid_value);
+  if (is_virtual(base)) {
+    if (behaviour.ipc_refuses_virtual) return remember(result::invalid_value);
+    *memory = {};
+    std::memcpy(memory->bytes, poisoned, sizeof poisoned);
+    return result::success;
+  }
+  IpcHandle handle{};
+  int file = -1;
+  int code = remember(backend()->ipc_export(base, &handle, &file));
+  if (file >= 0) close(file);
+  if (!code) std::memcpy(memory, &handle, sizeof *memory);
+  return code;
+}
+SHIM int hipIpcOpenMemHandle(void** base, HipAbi::IpcMemory memory, unsigned flags) {
+  if (int code = begin()) return code;
+  // Each release accepts one value only.
+  if (flags != (behaviour.is_renumbered ? 1u : 0u)) return remember(result::invalid_value);
+  if (std::memcmp(memory.bytes, poisoned, sizeof poisoned) == 0)
+    die("a handle of virtual memory was opened: kernel BUG, memory is lost until the machine starts again");
+  IpcHandle handle{};
+  std::memcpy(&handle, &memory, sizeof handle);
+  int code = remember(backend()->ipc_import(device(), handle, -1, base));
+  if (code) return code;
+  std::lock_guard lock(mutex);
+  imported.insert(*base);
+  return code;
+}
+SHIM int hipIpcCloseMemHandle(void* base) {
+  if (int code = begin()) return code;
+  {
+    std::lock_guard lock(mutex);
+    imported.erase(base);
+  }
+  return remember(backend()->ipc_close(device(), base));
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A libamdhip64.so for tests: each function of HIP that Fairlead uses, and the few of ROCr, done by another
+// provider of Fairlead, so that the ROCm provider runs without an AMD GPU. It does what ROCm does where that
+// differs from CUDA and from what one would like (behaviour.h): hence hostile. What would harm a machine, as
+// opening a handle of virtual memory, ends the process with a line that says so.
+//
+//   TEST_ROCM_OVER   sim (default) or cuda: who does the work
+//   TEST_ROCM_FAULTS   faults, separated by commas: ipc_fails (hipIpcGetMemHandle refuses all memory, as
+//   in
+//                           containers without the right kernel), partitions (all GPUs have one PCI address
+//                           and one UUID)
+//
+// Found through LD_LIBRARY_PATH, with FAIRLEAD_DEVICE=rocm. Thread-safe, as HIP is.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "behaviour.h"
+#include "device/hip_abi.h"
+#include "device/runtime.h"
+
+#define SHIM extern "C" __attribute__((visibility("default")))
+
+namespace hostile {
+
+namespace result = fairlead::device::driver_result;
+using fairlead::device::Allocation;
+using fairlead::device::Error;
+using fairlead::device::HipAbi;
+using fairlead::device::IpcHandle;
+using fairlead::device::MemoryKind;
+using fairlead::device::Runtime;
+
+// Who does the work; null where it has no device.
+Runtime* backend();
+bool over_sim();
+bool has_fault(const char* name);
+[[noreturn]] void die(const char* what);
+
+// Every call of HIP comes here first: initialises, and gives success or the result to return.
+int begin();
+int device();  // the current one of this thread
+int remember(int code);
+int remember(Error error);
+
+Allocation query(const void* address);
+
+// Virtual memory, also that of the pools.
+bool is_virtual(const void* start);
+void forget_pool_memory(const void* start);
+bool is_imported(const void* start);
+// Makes a reference to the physical memory that is mapped exactly here; null: there is none.
+void* retain_physical(const void* start);
+void release_physical(void* physical);
+
+// Memory that is not coherent: what the CPU has stored is made visible to the GPU, and the other way round.
+void show_to_gpu();
+void show_to_cpu();
+
+}  // namespace hostile

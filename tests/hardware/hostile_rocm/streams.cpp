@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The hostile ROCm's streams, events, copies and kernels. A device has four hardware queues of each priority;
+// more streams join those with the fewest, and what is in a queue runs in its order, whatever stream it came
+// from. The default stream is one of them.
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "shim.h"
+
+using namespace hostile;
+namespace gpu = fairlead::device;
+
+struct gpu::HipEvent {
+  gpu::Event event = nullptr;
+};
+
+namespace {
+
+struct Queue {
+  gpu::Stream stream = nullptr;
+  int streams = 0;
+};
+
+struct StreamRecord {
+  int device = 0;
+  bool blocking = true;  // it and the default stream wait for each other
+  bool live = true;
+  Queue* queue = nullptr;
+  gpu::Event last = nullptr;  // behind all its work; null: it had none
+};
+
+constexpr size_t queues_of_a_priority = 4;
+constexpr int lowest = 1, highest = -1;
+
+std::mutex mutex;
+auto& queues =
+    *new std::map<std::pair<int, int>, std::vector<std::unique_ptr<Queue>>>;  // by device and priority
+auto& streams = *new std::vector<std::unique_ptr<StreamRecord>>;
+auto& default_streams = *new std::map<int, StreamRecord*>;
+
+Queue* join_queue(int device, int priority) {
+  auto& pool = queues[{device, priority}];
+  auto fewest =
+      std::min_element(pool.begin(), pool.end(), [](auto& a, auto& b) { return a->streams < b->streams; });
+  if (pool.size() < queues_of_a_priority && (fewest == pool.end() || (*fewest)->streams > 0)) {
+    auto queue = std::make_unique<Queue>();
+    auto kind = priority == highest ? gpu::StreamKind::urgent : gpu::StreamKind::library;
+    if (backend()->create_stream(device, &queue->stream, kind) != Error::none) return nullptr;
+    pool.push_back(std::move(queue));
+    fewest = std::prev(pool.end());
+  }
+  ++(*fewest)->streams;
+  return fewest->get();
+}
+
+StreamRecord* make_stream(int device, bool blocking, int priority) {
+  auto record = std::make_unique<StreamRecord>();
+  record->device = device;
+  record->blocking = blocking;
+  record->queue = join_queue(device, priority);
+  if (!record->queue) return nullptr;
+  streams.push_back(std::move(record));
+  return streams.back().get();
+}
+
+// Under the mutex; null is the default stream of the current device.
+StreamRecord* record_of(HipAbi::Stream stream) {
+  if (stream) return reinterpret_cast<StreamRecord*>(stream);
+  StreamRecord*& made = default_streams[device()];
+  if (!made) made = make_stream(device(), false, 0);
+  if (!made) die("no default stream");
+  return made;
+}
+
+void wait_for(StreamRecord* record, StreamRecord* other) {
+  if (other && other != record && other->last) backend()->wait_event(record->queue->stream, other->last);
+}
+
+// Gives a stream work, behind what it must wait for.
+template <class Work>
+int submit(HipAbi::Stream stream, Work work) {
+  if (int code = begin()) return code;
+  show_to_gpu();
+  std::lock_guard lock(mutex);
+  StreamRecord* record = record_of(stream);
+  auto default_stream = default_streams.find(record->device);
+  if (default_stream != default_streams.end() && default_stream->second == record) {
+    for (auto& other : streams)
+      if (other->live && other->blocking && other->device == record->device) wait_for(record, other.get());
+  } else if (record->blocking && default_stream != default_streams.end()) {
+    wait_for(record, default_stream->second);
+  }
+  Error error = work(record->queue->stream);
+  if (error == Error::none && !record->last) error = backend()->create_event(record->device, &record->last);
+  if (error == Error::none) error = backend()->record_event(record->last, record->queue->stream);
+  return remember(error);
+}
+
+Error query(const StreamRecord& record) {
+  return record.last ? backend()->query_event(record.last) : Error::none;
+}
+
+}  // namespace
+
+SHIM int hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = lowest;
+  *greatest = highest;
+  return begin();
+}
+SHIM int hipStreamCreateWithPriority(HipAbi::Stream* stream, unsigned flags, int priority) {
+  if (int code = begin()) return code;
+  std::lock_guard lock(mutex);
+  const bool blocking = !(flags & gpu::driver_flag::stream_non_blocking);
+  StreamRecord* made = make_stream(device(), blocking, std::clamp(priority, highest, lowest));
+  if (!made) return remember(result::out_of_memory);
+  *stream = reinterpret_cast<HipAbi::Stream>(made);
+  return result::success;
+}
+SHIM int hipStreamQuery(HipAbi::Stream stream) {
+  if (int code = begin()) return code;
+  std::unique_lock lock(mutex);
+  StreamRecord* record = record_of(stream);
+  Error state = query(*record);
+  if (!stream)
+    for (auto& other : streams)
+      if (state == Error::none && other->live && other->blocking && other->device == record->device)
+        state = query(*other);
+  lock.unlock();
+  if (state == Error::none) show_to_cpu();
+  return remember(state);
+}
+SHIM int hipStreamSynchronize(HipAbi::Stream stream) {
+  int code = 0;
+  while ((code = hipStreamQuery(stream)) == result::not_ready) sched_yield();
+  return code;
+}
+SHIM int hipStreamDestroy(HipAbi::Stream stream) {
+  int code = hipStreamSynchronize(stream);
+  std::lock_guard lock(mutex);
+  StreamRecord* record = record_of(stream);
+  record->live = false;
+  --record->queue->streams;
+  return code;
+}
+SHIM int hipStreamIsCapturing(HipAbi::Stream, int* status) {
+  *status = 0;
+  return begin();
+}
+
+SHIM int hipMemcpyAsync(void* to, const void* from, size_t bytes, int kind, HipAbi::Stream stream) {
+  if (kind != HipAbi::copy_default) return remember(result::invalid_value);
+  return submit(stream, [&](gpu::Stream queue) { return backend()->copy(to, from, bytes, queue); });
+}
+SHIM int hipMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                          size_t height, int kind, HipAbi::Stream stream) {
+  if (kind != HipAbi::copy_default) return remember(result::invalid_value);
+  return submit(stream, [&](gpu::Stream queue) {
+    return backend()->copy_2d(to, to_pitch, from, from_pitch, width, height, queue);
+  });
+}
+SHIM int hipMemsetD8Async(void* to, unsigned char byte, size_t bytes, HipAbi::Stream stream) {
+  return submit(stream, [&](gpu::Stream queue) { return backend()->fill(to, byte, bytes, queue); });
+}
+
+SHIM int hipEventCreateWithFlags(HipAbi::Event* event, unsigned) {
+  if (int code = begin()) return code;
+  auto made = std::make_unique<gpu::HipEvent>();
+  int code = remember(backend()->create_event(device(), &made->event));
+  if (!code) *event = made.release();
+  return code;
+}
+SHIM int hipEventDestroy(HipAbi::Event event) {
+  std::unique_ptr<gpu::HipEvent> record(event);
+  return remember(backend()->destroy_event(record->event));
+}
+SHIM int hipEventRecord(HipAbi::Event event, HipAbi::Stream stream) {
+  return submit(stream, [&](gpu::Stream queue) { return backend()->record_event(event->event, queue); });
+}
+SHIM int hipEventQuery(HipAbi::Event event) {
+  Error state = backend()->query_event(event->event);
+  if (state == Error::none) show_to_cpu();
+  return remember(state);
+}
+SHIM int hipStreamWaitEvent(HipAbi::Stream stream, HipAbi::Event event, unsigned) {
+  return submit(stream, [&](gpu::Stream queue) { return backend()->wait_event(queue, event->event); });
+}
+
+// ---- Kernels -------------------------------------------------------------------------------------------
+
+// A module is what the provider below takes for code; it stays, as that knows it by its address.
+SHIM int hipModuleLoadData(HipAbi::Module* module, const void* image) {
+  if (int code = begin()) return code;
+  const auto* bytes = static_cast<const unsigned char*>(image);
+  const bool ptx = bytes[0] == '/' || bytes[0] == '.';
+  if (std::memcmp(bytes, "\177ELF", 4) == 0 || ptx == over_sim()) return remember(result::no_binary_for_gpu);
+  *module = reinterpret_cast<HipAbi::Module>(new gpu::CodeImage{ptx ? "ptx" : "cpu", bytes, 0});
+  return result::success;
+}
+SHIM int hipModuleGetFunction(HipAbi::Function* function, HipAbi::Module module, const char* name) {
+  gpu::Kernel kernel = nullptr;
+  int code =
+      remember(backend()->find_kernel(device(), reinterpret_cast<gpu::CodeImage*>(module), 1, name, &kernel));
+  if (!code) *function = reinterpret_cast<HipAbi::Function>(kernel);
+  return code;
+}
+SHIM int hipModuleLaunchKernel(HipAbi::Function function, unsigned grid, unsigned, unsigned, unsigned block,
+                               unsigned, unsigned, unsigned, HipAbi::Stream stream, void** arguments,
+                               void**) {
+  return submit(stream, [&](gpu::Stream queue) {
+    return backend()->launch(reinterpret_cast<gpu::Kernel>(function), grid, block, arguments, queue);
+  });
+}

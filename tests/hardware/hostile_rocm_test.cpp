@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ROCm provider under a ROCm that behaves as AMD's does (hostile_rocm/): what would end in a crash, a
+// hang or wrong bytes on AMD GPUs only. Exits with 77 where there is no device below. Each case holds under
+// every release and fault that ctest sets.
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "device/hip_abi.h"
+#include "device/hip_releases.h"
+#include "device/ipc_registry.h"
+#include "device/runtime.h"
+#include "device_runtime_kernel.h"
+
+namespace fairlead::device {
+namespace {
+
+Runtime& gpu() {
+  return *runtime();
+}
+
+std::string words(Error error) {
+  return std::string(to_string(error)) + ": " + gpu().error_text();
+}
+#define ASSERT_SUCCESS(call)                                        \
+  do {                                                              \
+    Error error = call;                                             \
+    ASSERT_EQ(error, Error::none) << #call << ": " << words(error); \
+  } while (0)
+
+// HIP as a program calls it.
+template <class Signature>
+DriverFunction<Signature> hip(const char* symbol) {
+  static void* const library = dlopen("libamdhip64.so", RTLD_NOLOAD | RTLD_NOW);
+  DriverFunction<Signature> function{symbol};
+  EXPECT_TRUE(library && function.bind(library)) << symbol;
+  return function;
+}
+
+bool has_fault(const char* name) {
+  const char* faults = std::getenv("TEST_ROCM_FAULTS");
+  return faults && std::string(faults) == name;
+}
+
+bool shares_virtual_memory() {
+  return gpu().version() >= hip_release::retains;
+}
+
+constexpr size_t bytes = 100000;
+
+TEST(hostile_rocm, ordinary_memory_has_a_handle_or_is_refused) {
+  void* memory = nullptr;
+  ASSERT_SUCCESS(gpu().allocate(0, bytes, &memory));
+  for (int time = 0; time < 3; ++time) {
+    IpcHandle handle{};
+    int file = -1;
+    Error error = gpu().ipc_export(memory, &handle, &file);
+    EXPECT_EQ(error == Error::none, !has_fault("ipc_fails")) << words(error);
+    EXPECT_EQ(file, -1);
+  }
+  ASSERT_SUCCESS(gpu().free(memory));
+}
+
+// A peer that opens such a handle may bring down the kernel driver.
+TEST(hostile_rocm, virtual_memory_has_no_handle) {
+  for (auto allocate : {&Runtime::allocate_virtual, &Runtime::allocate_from_pool}) {
+    void* memory = nullptr;
+    Error error = (gpu().*allocate)(0, bytes, &memory);
+    if (error == Error::not_supported) GTEST_SKIP() << gpu().error_text();
+    ASSERT_EQ(error, Error::none) << words(error);
+    IpcHandle handle{};
+    int file = -1;
+    error = gpu().ipc_export(memory, &handle, &file);
+    // A real ROCm may make its pools of ordinary memory.
+    const bool is_pool = allocate == &Runtime::allocate_from_pool;
+    if (is_pool && !std::getenv("TEST_ROCM_FAULTS")) {
+      ASSERT_SUCCESS(gpu().free(memory));
+      continue;
+    }
+    const bool shared = shares_virtual_memory() && !is_pool;
+    EXPECT_EQ(error == Error::none, shared) << words(error);
+    EXPECT_EQ(file >= 0, shared);
+    if (file >= 0) close(file);
+    ASSERT_SUCCESS(gpu().free(memory));
+  }
+}
+
+// Each message asks for the memory, whether or not it can be exported.
+TEST(hostile_rocm, rocr_is_asked_once_about_an_allocation) {
+  auto* questions = static_cast<std::atomic<int>*>(
+      dlsym(dlopen("libamdhip64.so", RTLD_NOLOAD | RTLD_NOW), "hostile_rocm_questions"));
+  if (!questions) GTEST_SKIP() << "nobody counts";
+  for (auto allocate : {&Runtime::allocate, &Runtime::allocate_virtual, &Runtime::allocate_from_pool}) {
+    void* memory = nullptr;
+    Error error = (gpu().*allocate)(0, bytes, &memory);
+    if (error == Error::not_supported) continue;
+    ASSERT_EQ(error, Error::none) << words(error);
+    Allocation allocation;
+    RemoteMemory remote;
+    std::vector<GoneExport> gone;
+    ASSERT_SUCCESS(gpu().query(memory, &allocation));
+    const Error first = export_memory(allocation, memory, 1, &remote, &gone);
+    const int asked = *questions;
+    EXPECT_GT(asked, 0);
+    for (int time = 0; time < 3; ++time)
+      EXPECT_EQ(export_memory(allocation, memory, 1, &remote, &gone), first);
+    EXPECT_EQ(*questions, asked);
+    // What comes to the same place is asked about anew.
+    ++allocation.id;
+    export_memory(allocation, memory, 1, &remote, &gone);
+    EXPECT_GT(*questions, asked);
+    ASSERT_SUCCESS(gpu().free(memory));
+  }
+}
+
+// The program holds one reference, and gives it back when the memory was exported: the hostile ROCm ends a
+// process that gives back more than it holds.
+TEST(hostile_rocm, exports_take_no_reference_of_the_programs) {
+  if (gpu().version() < hip_release::release(6, 0)) GTEST_SKIP() << "no virtual memory before ROCm 6";
+  using Handle = HipAbi::MemoryHandle;
+  auto granularity = hip<int(size_t*, const AllocationProperties*, int)>("hipMemGetAllocationGranularity");
+  auto reserve = hip<int(void**, size_t, size_t, void*, unsigned long long)>("hipMemAddressReserve");
+  auto create = hip<int(Handle*, size_t, const AllocationProperties*, unsigned long long)>("hipMemCreate");
+  auto map = hip<int(void*, size_t, size_t, Handle, unsigned long long)>("hipMemMap");
+  auto unmap = hip<int(void*, size_t)>("hipMemUnmap");
+  auto release = hip<int(Handle)>("hipMemRelease");
+  auto unreserve = hip<int(void*, size_t)>("hipMemAddressFree");
+  const AllocationProperties properties{driver_flag::allocation_pinned,
+                                        driver_flag::handle_file_descriptor,
+                                        {driver_flag::location_device, 0},
+                                        nullptr,
+                                        {}};
+  void* address = nullptr;
+  size_t granule = 0;
+  Handle memory = nullptr;
+  ASSERT_EQ(granularity(&granule, &properties, 0), 0);
+  ASSERT_EQ(reserve(&address, granule, 0, nullptr, 0), 0);
+  ASSERT_EQ(create(&memory, granule, &properties, 0), 0);
+  ASSERT_EQ(map(address, granule, 0, memory, 0), 0);
+  for (int time = 0; time < 3; ++time) {
+    IpcHandle handle{};
+    int file = -1;
+    gpu().ipc_export(address, &handle, &file);
+    if (file >= 0) close(file);
+  }
+  EXPECT_EQ(release(memory), 0);
+  EXPECT_EQ(unmap(address, granule), 0);
+  EXPECT_EQ(unreserve(address, granule), 0);
+}
+
+// A kernel of the program's that waits for the CPU, in as many streams as there are queues of a priority.
+class BusyProgram {
+ public:
+  BusyProgram() {
+    static const std::vector<CodeImage> images = test::kernel_images();
+    EXPECT_EQ(gpu().allocate_pinned(sizeof *over_, reinterpret_cast<void**>(const_cast<int**>(&over_))),
+              Error::none);
+    *over_ = 0;
+    Kernel kernel = nullptr;
+    EXPECT_EQ(gpu().find_kernel(0, images.data(), images.size(), "run_until", &kernel), Error::none)
+        << gpu().error_text();
+    void* address = const_cast<int*>(over_);
+    void* arguments[] = {&address};
+    for (Stream& stream : streams_) {
+      EXPECT_EQ(gpu().create_stream(0, &stream, StreamKind::application), Error::none);
+      EXPECT_EQ(gpu().launch(kernel, 1, 1, arguments, stream), Error::none) << gpu().error_text();
+    }
+  }
+  ~BusyProgram() {
+    end();
+    for (Stream stream : streams_) EXPECT_EQ(gpu().destroy_stream(stream), Error::none);
+    EXPECT_EQ(gpu().free_pinned(const_cast<int*>(over_)), Error::none);
+  }
+  void end() { *over_ = 1; }
+  bool runs() const { return gpu().query_application(0) == Error::not_ready; }
+
+ private:
+  volatile int* over_ = nullptr;
+  Stream streams_[4] = {};
+};
+
+// Coarse-grained memory would show the flag to the kernel when that has ended: this would hang.
+TEST(hostile_rocm, kernels_see_what_the_cpu_stores_meanwhile) {
+  BusyProgram program;
+  EXPECT_TRUE(program.runs());
+}
+
+// A copy in a queue of the program's would wait for the end of its kernel: this would hang.
+TEST(hostile_rocm, copies_do_not_wait_behind_the_programs_kernels) {
+  void *memory = nullptr, *host = nullptr;
+  ASSERT_SUCCESS(gpu().allocate(0, bytes, &memory));
+  ASSERT_SUCCESS(gpu().allocate_pinned(bytes, &host));
+  {
+    BusyProgram program;
+    for (auto kind : {StreamKind::library, StreamKind::urgent}) {
+      Stream stream = nullptr;
+      ASSERT_SUCCESS(gpu().create_stream(0, &stream, kind));
+      ASSERT_SUCCESS(gpu().copy(memory, host, bytes, stream));
+      ASSERT_SUCCESS(gpu().copy(host, memory, bytes, stream));
+      ASSERT_SUCCESS(gpu().synchronize_stream(stream));
+      ASSERT_SUCCESS(gpu().destroy_stream(stream));
+    }
+    EXPECT_TRUE(program.runs());
+  }
+  ASSERT_SUCCESS(gpu().free(memory));
+  ASSERT_SUCCESS(gpu().free_pinned(host));
+}
+
+// All copies of a rank and its kernels share the queues of one priority.
+TEST(hostile_rocm, copies_leave_queues_to_kernels) {
+  EXPECT_LT(gpu().copy_streams(), 4);
+}
+
+// Short copies are kernels, which store the end of a word byte by byte.
+TEST(hostile_rocm, nobody_watches_words_arrive) {
+  EXPECT_FALSE(gpu().writes_whole_words());
+}
+
+TEST(hostile_rocm, devices_without_serial_number_are_told_apart) {
+  int count = 0;
+  ASSERT_SUCCESS(gpu().device_count(&count));
+  std::set<std::string> identities;
+  for (int device = 0; device < count; ++device) {
+    DeviceInfo info{};
+    ASSERT_SUCCESS(gpu().device_info(device, &info));
+    identities.emplace(reinterpret_cast<const char*>(info.uuid), sizeof info.uuid);
+    // Another process may see one of them only.
+    EXPECT_STRNE(reinterpret_cast<const char*>(info.uuid), "XX");
+  }
+  EXPECT_EQ(identities.size(), static_cast<size_t>(count));
+}
+
+}  // namespace
+}  // namespace fairlead::device
+
+int main(int argc, char** argv) {
+  using namespace fairlead::device;
+  testing::InitGoogleTest(&argc, argv);
+  int count = 0;
+  if (!runtime() || runtime()->device_count(&count) != Error::none || count == 0) {
+    std::fprintf(stderr, "skipped: the hostile ROCm has no device below it\n");
+    return 77;
+  }
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What CMake finds: compilers that were installed after a build folder was configured, and the targets of device code."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from tool import script
+
+CMAKE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../cmake")
+TABLE = os.path.join(CMAKE, "../src/device/gpu_targets.def")
+# BLIND: find_program() looks nowhere.
+PROJECT = """
+cmake_minimum_required(VERSION 3.22)
+project(again LANGUAGES C)
+if(BLIND)
+  set(CMAKE_FIND_USE_CMAKE_SYSTEM_PATH OFF)
+  set(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH OFF)
+endif()
+"""
+
+
+class ConfiguredAgain(unittest.TestCase):
+    def configure(self, folder, *words, **variables):
+        """What CMake prints for the project in this folder."""
+        result = subprocess.run(["cmake", "-G", "Ninja", "-S", folder, "-B", os.path.join(folder, "build"), *words],
+                                text=True, env={**os.environ, **variables}, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        return result.stdout
+
+    def project(self, folder, file):
+        """Makes one that includes this file of ours."""
+        with open(os.path.join(folder, "CMakeLists.txt"), "w") as lists:
+            lists.write(f"{PROJECT}include({CMAKE}/{file})\n")
+
+    @unittest.skipUnless(shutil.which("gfortran"), "needs gfortran")
+    def test_fortran_compiler(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.project(folder, "MpiFortran.cmake")
+            self.assertIn("no Fortran compiler", self.configure(folder, FC="/nowhere/fortran"))
+            self.assertNotIn("no Fortran compiler", self.configure(folder))
+
+    @unittest.skipUnless(shutil.which("clang++"), "needs clang")
+    def test_compiler_of_device_code(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.project(folder, "DeviceCode.cmake")
+            self.assertIn("no clang found", self.configure(folder, "-DBLIND=ON"))
+            self.assertIn("Device code by", self.configure(folder, "-DBLIND=OFF"))
+
+
+def rows():
+    """Target, code object version and what takes its place, of each row of the table."""
+    with open(TABLE) as table:
+        return re.findall(r"^FAIRLEAD_GPU_TARGET\((\S+), (\d), (\S+), [^)]+\)$", table.read(), re.MULTILINE)
+
+
+class Targets(unittest.TestCase):
+    """Compilers are played: they know some targets, up to a code object version."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        with open(os.path.join(self.folder, "CMakeLists.txt"), "w") as lists:
+            lists.write(f"{PROJECT}include({CMAKE}/DeviceCode.cmake)\n")
+
+    def clang(self, name, targets, versions="456"):
+        return script(self.folder, name, f"""#!/bin/sh
+arch=none version=none
+for word; do
+  case $word in
+    --offload-arch=* | --cuda-gpu-arch=*) arch=${{word#*=}} ;;
+    -mcode-object-version=*) version=${{word#*=}} ;;
+  esac
+done
+case "$version" in none | [{versions}]) ;; *) exit 1 ;; esac
+case " {' '.join(targets)} " in *" $arch "*) exit 0 ;; esac
+exit 1
+""")
+
+    def built(self, *clangs):
+        """The commands by the targets that are built."""
+        result = subprocess.run(["cmake", "-G", "Ninja", "-S", self.folder, "-B", os.path.join(self.folder, "build"),
+                                 "-DFAIRLEAD_DEVICE_CLANG=" + ";".join(clangs)],
+                                text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        with open(os.path.join(self.folder, "build/CMakeCache.txt")) as cache:
+            cache = dict(re.findall(r"^(\w[^:]*):INTERNAL=(.*)$", cache.read(), re.MULTILINE))
+        return {target: cache["_FAIRLEAD_DEVICE_COMMAND_" + target]
+                for target in cache["_FAIRLEAD_DEVICE_TARGETS"].split(";")}
+
+    def test_a_compiler_that_knows_all(self):
+        known = [target for target, _, _ in rows()]
+        self.assertGreater(len(known), 11)
+        built = self.built(self.clang("clang", ["sm_70", *known]))
+        self.assertEqual(list(built), ["ptx"] + [target for target, _, instead in rows() if instead not in known])
+        for target, version, instead in rows():
+            if instead not in known:
+                self.assertIn(f";-mcode-object-version={version};", built[target])
+
+    def test_a_compiler_that_knows_no_generic_target(self):
+        known = [target for target, version, _ in rows() if int(version) < 6]
+        self.assertEqual(list(self.built(self.clang("clang", known, versions="45"))), known)
+
+    def test_each_target_is_built_by_the_first_compiler_that_knows_it(self):
+        old, new = self.clang("old", ["gfx906", "gfx90a"]), self.clang("new", ["gfx90a", "gfx942"])
+        built = self.built(old, new)
+        self.assertEqual({target: command.split(";")[0] for target, command in built.items()},
+                         {"gfx906": old, "gfx90a": old, "gfx942": new})
+
+    def test_a_compiler_without_the_oldest_version_makes_the_next(self):
+        self.assertIn(";-mcode-object-version=5;", self.built(self.clang("clang", ["gfx942"], versions="56"))["gfx942"])
+
+    @unittest.skipUnless(shutil.which("clang++-19"), "needs clang 19")
+    def test_clang_19(self):
+        # It came before gfx950.
+        expected = [target for target, _, instead in rows() if target != "gfx950" and instead == "-"]
+        self.assertEqual(list(self.built("clang++-19")), ["ptx", *expected])
+
+
+if __name__ == "__main__":
+    unittest.main()
