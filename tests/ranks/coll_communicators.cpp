@@ -44,6 +44,16 @@ bool works(const Team& team, Kind kind, Form form) {
   return team.local > 0 && exists(kind, form);
 }
 
+// MPICH 4.0.2 and 4.3.1 deliver other bytes of MPI_Ibcast between groups, also on host memory and without Fairlead,
+// where the root is not the first rank of its group and the receivers' datatype has gaps.
+bool broadcasts_gaps([[maybe_unused]] Kind kind, [[maybe_unused]] Form form) {
+#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 50000000
+  return kind != Kind::bcast || form == Form::blocking || form == Form::large;
+#else
+  return true;
+#endif
+}
+
 // Every collective that this communicator can have, blocking and not.
 void run_all(MPI_Comm comm, int side = 0) {
   const Team team(comm, side);
@@ -282,7 +292,11 @@ RANK_TEST(communicators, ranks_that_pass_MPI_PROC_NULL_as_root, 3) {
     for (int f = 0; f < form_count; ++f) {
       const auto form = static_cast<Form>(f);
       if (!exists(kind, form)) continue;
-      for (Places places : {Places::host, Places::device}) run(team, plan_of(kind, 1, 3, places), form);
+      for (Places places : {Places::host, Places::device}) {
+        Plan plan = plan_of(kind, 1, 3, places);
+        if (!broadcasts_gaps(kind, form) && plan.types == Types::derived) plan.types = Types::integers;
+        run(team, plan, form);
+      }
     }
   }
   MUST(MPI_Comm_free(&inter));
