@@ -49,7 +49,7 @@ set(FAIRLEAD_DEVICE_CODE_DIR "" CACHE PATH "Folder of device code objects made b
 # The table of AMD targets lies beside this file where Fairlead is installed.
 set(_FAIRLEAD_GPU_TARGETS ${CMAKE_CURRENT_LIST_DIR}/gpu_targets.def)
 if(NOT EXISTS ${_FAIRLEAD_GPU_TARGETS})
-  set(_FAIRLEAD_GPU_TARGETS ${CMAKE_CURRENT_LIST_DIR}/../src/device/gpu_targets.def)
+  set(_FAIRLEAD_GPU_TARGETS ${CMAKE_CURRENT_LIST_DIR}/../src/device/hip/gpu_targets.def)
 endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_FAIRLEAD_GPU_TARGETS})
 set(_FAIRLEAD_ALL_DEVICE_TARGETS ptx)

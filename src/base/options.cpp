@@ -31,7 +31,7 @@ struct Row {
 constexpr const char collective_words[] = "auto|staged"
 #define FAIRLEAD_FAMILY(name, collectives)
 #define FAIRLEAD_ALGORITHM(family, name, members, what) "|" #family ":" #name
-#include "coll/algorithms.def"
+#include "base/algorithms.def"
 #undef FAIRLEAD_FAMILY
 #undef FAIRLEAD_ALGORITHM
     ;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The rows of algorithms.def as constants. Which of them a call takes is decided in choice.h, what it does in
-// src/mpi/collective_work.cpp.
+// src/mpi/coll/collective_work.cpp.
 
 #pragma once
 
@@ -14,7 +14,7 @@ namespace fairlead::coll {
 enum class Family {
 #define FAIRLEAD_FAMILY(name, collectives) name,
 #define FAIRLEAD_ALGORITHM(family, name, members, what)
-#include "coll/algorithms.def"
+#include "base/algorithms.def"
 #undef FAIRLEAD_FAMILY
 #undef FAIRLEAD_ALGORITHM
 };
@@ -22,7 +22,7 @@ enum class Family {
 enum class Algorithm {
 #define FAIRLEAD_FAMILY(name, collectives)
 #define FAIRLEAD_ALGORITHM(family, name, members, what) family##_##name,
-#include "coll/algorithms.def"
+#include "base/algorithms.def"
 #undef FAIRLEAD_FAMILY
 #undef FAIRLEAD_ALGORITHM
 };
@@ -44,7 +44,7 @@ struct AlgorithmRow {
 inline constexpr FamilyRow families[] = {
 #define FAIRLEAD_FAMILY(name, collectives) {Family::name, #name, collectives},
 #define FAIRLEAD_ALGORITHM(family, name, members, what)
-#include "coll/algorithms.def"
+#include "base/algorithms.def"
 #undef FAIRLEAD_FAMILY
 #undef FAIRLEAD_ALGORITHM
 };
@@ -53,7 +53,7 @@ inline constexpr AlgorithmRow algorithms[] = {
 #define FAIRLEAD_FAMILY(name, collectives)
 #define FAIRLEAD_ALGORITHM(family, name, members, what) \
   {Algorithm::family##_##name, Family::family, #name, members, what},
-#include "coll/algorithms.def"
+#include "base/algorithms.def"
 #undef FAIRLEAD_FAMILY
 #undef FAIRLEAD_ALGORITHM
 };

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "coll/nccl_abi.h"
-#include "device/driver_abi.h"
+#include "device/driver/abi.h"
 
 namespace fairlead::coll {
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "coll/algorithms.h"
-#include "coll/meeting.h"
+#include "coll/slot.h"
 #include "datatype/plan.h"
 #include "device/classify.h"
 #include "kernels/reduce.h"

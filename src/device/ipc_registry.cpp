@@ -12,7 +12,7 @@
 #include <mutex>
 
 #include "base/options.h"
-#include "base/sparingly.h"
+#include "base/rate_limit.h"
 
 namespace fairlead::device {
 

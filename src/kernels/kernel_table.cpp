@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/log.h"
-#include "base/sparingly.h"
-#include "device/gpu_targets.h"
+#include "base/rate_limit.h"
+#include "device/hip/gpu_targets.h"
 #include "kernels/reduce.h"
 
 namespace fairlead::kernels {

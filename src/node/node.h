@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "node/file_box.h"
+#include "node/fd_socket.h"
 #include "node/node_memory.h"
 #include "node/segment.h"
 #include "node/shared_memory.h"

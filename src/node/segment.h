@@ -30,7 +30,7 @@ struct Nonce {
   bool operator==(const Nonce&) const = default;
 };
 
-// Life of an offer (see src/p2p/send_offer.h and pull.h). The side that makes each step:
+// Life of an offer (see src/p2p/rendezvous_send.h and pull.h). The side that makes each step:
 //
 //   free -> offered                  sender: the bytes are where `source` says
 //   offered -> claimed -> done       receiver, which has mapped them and copies them itself

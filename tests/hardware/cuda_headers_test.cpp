@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Proves at compile time that src/device/cuda_abi.h describes the driver that <cuda.h> describes: every
+// Proves at compile time that src/device/cuda/abi.h describes the driver that <cuda.h> describes: every
 // function, every constant, every struct. Compiled where the header is found; there is nothing to run.
 
 #include <cuda.h>
 
-#include "device/cuda_abi.h"
+#include "device/cuda/abi.h"
 #include "same_abi.h"
 
 namespace fairlead::device {
@@ -22,7 +22,7 @@ struct Functions : CudaAbi {
 #else
 #define FAIRLEAD_DRIVER_OPTIONAL(member, name, ...)
 #endif
-#include "device/cuda_functions.def"
+#include "device/cuda/functions.def"
 #undef FAIRLEAD_DRIVER_FUNCTION
 #undef FAIRLEAD_DRIVER_OPTIONAL
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Proves at compile time that src/device/hip_abi.h describes the runtime that <hip/hip_runtime_api.h>
+// Proves at compile time that src/device/hip/abi.h describes the runtime that <hip/hip_runtime_api.h>
 // describes, from ROCm 5 on. Compiled where the header is found; there is nothing to run.
 
 #define __HIP_PLATFORM_AMD__ 1
@@ -9,7 +9,7 @@
 #include <hip/hip_runtime_api.h>
 #include <hip/hip_version.h>
 
-#include "device/hip_abi.h"
+#include "device/hip/abi.h"
 #include "same_abi.h"
 
 namespace fairlead::device {
@@ -32,7 +32,7 @@ struct Functions : HipAbi {
 #else
 #define FAIRLEAD_DRIVER_OPTIONAL(member, name, ...)
 #endif
-#include "device/hip_functions.def"
+#include "device/hip/functions.def"
 #undef FAIRLEAD_DRIVER_FUNCTION
 #undef FAIRLEAD_DRIVER_OPTIONAL
 };

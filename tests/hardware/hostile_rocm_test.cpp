@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "device/hip_abi.h"
-#include "device/hip_releases.h"
+#include "device/hip/abi.h"
+#include "device/hip/releases.h"
 #include "device/ipc_registry.h"
 #include "device/runtime.h"
 #include "device_runtime_kernel.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Collectives of a program that asserts that in each of them either all ranks bring device memory or none:
-// over several nodes they use the GPU in each then (src/mpi/between_nodes.h). Run on pretended nodes, with
-// short pieces.
+// over several nodes they use the GPU in each then (src/mpi/coll/between_nodes.h). Run on pretended nodes,
+// with short pieces.
 
 #include "coll_operations.h"
 
@@ -113,8 +113,8 @@ RANK_TEST(betweennodes, one_end_of_each_rank_is_host_memory, 1) {
   MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
   const Team team(comm);
   uint64_t salt = 1000;
-  for (Kind kind : {Kind::allreduce, Kind::allgather, Kind::alltoall, Kind::reduce_scatter,
-                    Kind::reduce_scatter_block})
+  for (Kind kind :
+       {Kind::allreduce, Kind::allgather, Kind::alltoall, Kind::reduce_scatter, Kind::reduce_scatter_block})
     for (Places places : {Places::sends_are_host, Places::receives_are_host, Places::host})
       for (int count : counts) {
         Plan plan = plan_of(kind, 0, count, ++salt, places);

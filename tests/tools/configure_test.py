@@ -11,7 +11,7 @@ import unittest
 from tool import script
 
 CMAKE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../cmake")
-TABLE = os.path.join(CMAKE, "../src/device/gpu_targets.def")
+TABLE = os.path.join(CMAKE, "../src/device/hip/gpu_targets.def")
 # BLIND: find_program() looks nowhere.
 PROJECT = """
 cmake_minimum_required(VERSION 3.22)

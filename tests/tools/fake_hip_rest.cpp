@@ -7,4 +7,4 @@
     return 801; /* not supported */                                       \
   }
 #define FAIRLEAD_DRIVER_OPTIONAL(member, name, ...)
-#include "device/hip_functions.def"
+#include "device/hip/functions.def"

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "node/file_box.h"
+#include "node/fd_socket.h"
 
 namespace fairlead::node {
 

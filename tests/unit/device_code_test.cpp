@@ -16,7 +16,7 @@ namespace {
 
 const std::map<std::string, int> versions = {
 #define FAIRLEAD_GPU_TARGET(target, version, instead, gpus) {#target, version},
-#include "device/gpu_targets.def"
+#include "device/hip/gpu_targets.def"
 #undef FAIRLEAD_GPU_TARGET
 };
 

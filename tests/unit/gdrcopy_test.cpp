@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is mapped through gdrcopy, when, and for how long; over a library of our own in its place.
 
-#include "device/gdrcopy.h"
+#include "device/cuda/gdrcopy.h"
 
 #include <gtest/gtest.h>
 

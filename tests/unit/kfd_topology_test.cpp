@@ -2,7 +2,7 @@
 //
 // AMD GPUs as the kernel describes them, from trees of files that are made here, and which code they run.
 
-#include "device/kfd_topology.h"
+#include "device/hip/kfd_topology.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <map>
 #include <set>
 
-#include "device/gpu_targets.h"
+#include "device/hip/gpu_targets.h"
 
 using namespace fairlead::device;
 

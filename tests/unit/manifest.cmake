@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The manifest against its committed output, and against the symbols of the libraries. Plain Python scripts.
+# Plain Python scripts: the manifest against its committed output and the symbols of the libraries, and the floors
+# of src against its includes.
 
 find_package(Python3 3.9 COMPONENTS Interpreter)
 if(NOT Python3_FOUND)
@@ -8,10 +9,13 @@ if(NOT Python3_FOUND)
   return()
 endif()
 add_test(NAME manifest_is_current
-  COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/src/mpi/generate.py --check)
+  COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/src/mpi/abi/generate.py --check)
 foreach(abi IN LISTS FAIRLEAD_MPIS)
   if(TARGET fairlead-${abi})
     add_test(NAME exports_match_manifest_${abi}
       COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/unit/manifest_test.py $<TARGET_FILE:fairlead-${abi}>)
   endif()
 endforeach()
+
+add_test(NAME includes_go_down
+  COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/unit/floors_test.py ${PROJECT_SOURCE_DIR}/src)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src/mpi"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src/mpi/abi"))
 import generate  # noqa: E402
 import manifest  # noqa: E402
 
@@ -66,7 +66,7 @@ def main():
         return 2
     symbols = exported_symbols(sys.argv[1])
     found = list(differences(Path(sys.argv[1]).name, symbols, manifest.read_manifest(manifest.MANIFEST)))
-    found += [f"not weak (src/mpi/host_mpi.h): {name}" for name in needed_of_mpi(sys.argv[1])]
+    found += [f"not weak (src/mpi/abi/host_mpi.h): {name}" for name in needed_of_mpi(sys.argv[1])]
     for line in found:
         print(line)
     print(f"{len(symbols)} symbols, {len(found)} mistakes")

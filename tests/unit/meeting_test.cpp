@@ -2,13 +2,13 @@
 // What the members of a meeting have voted makes one decision, the same for all: on the GPU when all can, by
 // NCCL when all have voted for that, else through the host MPI. A member may withdraw until it is made.
 
-#include "coll/meeting.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <set>
 #include <thread>
+
+#include "coll/slot.h"
 
 namespace fairlead::coll {
 namespace {

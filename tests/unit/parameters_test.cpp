@@ -2,7 +2,7 @@
 //
 // The parameters of our MPI functions are compared with those that the MPI header declares.
 
-#include "mpi/parameters.h"
+#include "mpi/abi/parameters.h"
 
 #include <gtest/gtest.h>
 

@@ -12,8 +12,8 @@
 #include <random>
 #include <thread>
 
+#include "rma/dead_owner.h"
 #include "rma/locks.h"
-#include "rma/vigil.h"
 #include "rma/wire.h"
 
 using namespace fairlead;

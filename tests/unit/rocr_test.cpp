@@ -2,7 +2,7 @@
 //
 // Which ROCr is asked about memory: also one that HIP opens after Fairlead has found HIP.
 
-#include "device/rocr.h"
+#include "device/hip/rocr.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

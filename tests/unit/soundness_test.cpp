@@ -2,8 +2,6 @@
 // Numbers that another process wrote wrongly are found before they index anything, whatever they are; memory
 // of the node that is not there is not mapped.
 
-#include "p2p/soundness.h"
-
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -16,6 +14,7 @@
 
 #include "node/node_memory.h"
 #include "node/shared_memory.h"
+#include "p2p/rts_check.h"
 
 namespace fairlead::p2p {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "device/kfd_topology.h"
+#include "device/hip/kfd_topology.h"
 #include "doctor/live.h"
 #include "doctor/system.h"
 

@@ -17,7 +17,7 @@
 
 #include "bench/machine.h"
 #include "common/words.h"
-#include "device/kfd_topology.h"
+#include "device/hip/kfd_topology.h"
 
 namespace fairlead::tools {
 namespace {

@@ -19,7 +19,7 @@
 #include <cstdint>
 
 #include "behaviour.h"
-#include "device/hip_abi.h"
+#include "device/hip/abi.h"
 #include "device/runtime.h"
 
 #define SHIM extern "C" __attribute__((visibility("default")))

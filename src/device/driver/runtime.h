@@ -1,0 +1,582 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The Runtime of a driver that has CUDA's shape: all that cuda.cpp and hip.cpp have in common, once. A
+// vendor's class derives from DriverRuntime<its Abi> and adds how a device is made current, how pointers are
+// classified, and the few calls whose arguments differ.
+
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cctype>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+#include "device/driver/error.h"
+#include "device/driver/identity.h"
+#include "device/driver/virtual.h"
+#include "device/runtime.h"
+
+namespace fairlead::device {
+
+template <class Abi>
+class DriverRuntime : public Runtime {
+ public:
+  const char* error_text() const override { return driver_error_text; }
+
+  int version() const override {
+    int version = 0;
+    return api_.driver_version(&version) == driver_result::success ? version : 0;
+  }
+
+  // ---- Process and devices -------------------------------------------------------------------------
+  Error initialize() override {
+    if (initialized_.load(std::memory_order_acquire)) return Error::none;
+    std::lock_guard lock(mutex_);
+    if (initialized_) return Error::none;
+    int count = 0;
+    if (Error error = call(api_.init, 0u); error != Error::none) return error;
+    if (Error error = call(api_.device_count, &count); error != Error::none) return error;
+    if (count > max_devices) count = max_devices;
+    for (int ordinal = 0; ordinal < count; ++ordinal) {
+      Error error = call(api_.device_get, &devices_[ordinal], ordinal);
+      if (error != Error::none) return error;
+    }
+    count_ = count;
+    initialized_.store(true, std::memory_order_release);
+    return Error::none;
+  }
+
+  Error device_count(int* count) override {
+    Error error = initialize();
+    if (error == Error::none) *count = count_;
+    return error;
+  }
+
+  Error device_info(int device, DeviceInfo* info) override {
+    if (Error error = check_device(device); error != Error::none) return error;
+    auto handle = devices_[device];
+    DeviceInfo found{};
+    typename Abi::Uuid uuid{};
+    for (Error error :
+         {call(api_.device_name, found.name, int{sizeof found.name}, handle),
+          call(api_.device_pci, found.pci, int{sizeof found.pci}, handle),
+          call(api_.device_uuid, &uuid, handle), call(api_.device_memory, &found.memory, handle),
+          call(api_.device_attribute, &found.multiprocessors, int{Abi::device_multiprocessors}, handle)}) {
+      if (error != Error::none) return error;
+    }
+    for (char& c : found.pci) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    identify(api_, {devices_.data(), static_cast<size_t>(count_)}, static_cast<size_t>(device), uuid, &found);
+    *info = found;
+    return Error::none;
+  }
+
+  Error run_on(int device, const std::function<void()>& work) override {
+    return on(device, [&] {
+      work();
+      return Error::none;
+    });
+  }
+
+  Error synchronize(int device) override {
+    if (Error error = check_device(device); error != Error::none) return error;
+    if (!has_context(device)) return Error::none;  // then it was given nothing to do
+    return on(device, [&] { return call(api_.device_synchronize); });
+  }
+
+  Error can_access_peer(int device, int peer, bool* possible) override {
+    for (int one : {device, peer}) {
+      if (Error error = check_device(one); error != Error::none) return error;
+    }
+    int answer = 1;
+    Error error = Error::none;
+    if (device != peer) error = call(api_.can_access_peer, &answer, devices_[device], devices_[peer]);
+    if (error == Error::none) *possible = answer != 0;
+    return error;
+  }
+
+  Error enable_peer(int device, int peer) override {
+    for (int one : {device, peer}) {
+      if (Error error = check_device(one); error != Error::none) return error;
+    }
+    if (device == peer) return Error::none;
+    return on(device, [&] { return enable_peer_of_current(peer); });
+  }
+
+  // ---- Memory --------------------------------------------------------------------------------------
+  Error query(const void* address, Allocation* allocation) override {
+    Allocation found;
+    if (address && in_use()) {
+      if (Error error = query_driver(address, &found); error != Error::none) return error;
+    }
+    *allocation = found;
+    return Error::none;
+  }
+
+  bool writes_whole_words() const override { return true; }
+
+  Error allocate(int device, size_t bytes, void** address) override {
+    return on(device, [&] {
+      typename Abi::Address made{};
+      Error error = call(api_.allocate, &made, bytes);
+      if (error == Error::none) *address = from_driver(made);
+      return error;
+    });
+  }
+
+  Error allocate_managed(int device, size_t bytes, void** address) override {
+    return on(device, [&] {
+      typename Abi::Address made{};
+      Error error = call(api_.allocate_managed, &made, bytes, driver_flag::managed_attach_global);
+      if (error == Error::none) *address = from_driver(made);
+      return error;
+    });
+  }
+
+  Error allocate_from_pool(int device, size_t bytes, void** address) override {
+    if (!api_.allocate_async) return refuse(Error::not_supported, api_.allocate_async.symbol);
+    return on(device, [&] {
+      typename Abi::Address made{};
+      typename Abi::Stream default_stream{};
+      Error error = call(api_.allocate_async, &made, bytes, default_stream);
+      if (error == Error::none) error = call(api_.stream_synchronize, default_stream);
+      if (error == Error::none) *address = from_driver(made);
+      return error;
+    });
+  }
+
+  Error allocate_virtual(int device, size_t bytes, void** address) override {
+    return on(device, [&] { return outcome(virtual_.allocate(device, bytes, address)); });
+  }
+
+  Error free(void* address) override {
+    if (!address) return Error::none;
+    return on(owner(address), [&] {
+      if (virtual_.owns(address)) return outcome(virtual_.free(address));
+      return call(api_.free, to_driver(address));
+    });
+  }
+
+  Error allocate_pinned(size_t bytes, void** address) override {
+    return on(some_device(), [&] {
+      void* made = nullptr;
+      Error error = call(api_.allocate_pinned, &made, bytes, unsigned{Abi::pinned_flags});
+      if (error == Error::none) *address = made;
+      return error;
+    });
+  }
+
+  Error free_pinned(void* address) override {
+    if (!address) return Error::none;
+    return on(owner(address), [&] { return call(api_.free_pinned, address); });
+  }
+
+  Error register_host(void* address, size_t bytes) override {
+    return on(some_device(), [&] {
+      int result = api_.register_host(address, bytes, driver_flag::register_portable);
+      if (result == driver_result::host_memory_already_registered) return forgive();
+      return outcome(api_.register_host.symbol, result);
+    });
+  }
+
+  Error unregister_host(void* address) override {
+    return on(owner(address), [&] { return call(api_.unregister_host, address); });
+  }
+
+  Error memory_info(int device, size_t* free_bytes, size_t* total_bytes) override {
+    return on(device, [&] {
+      size_t free = 0, total = 0;
+      Error error = call(api_.memory_info, &free, &total);
+      if (error == Error::none) std::tie(*free_bytes, *total_bytes) = std::tie(free, total);
+      return error;
+    });
+  }
+
+  Error set_sync_memops(const void* address) override {
+    if (!api_.set_pointer_attribute) return refuse(Error::not_supported, api_.set_pointer_attribute.symbol);
+    return on(owner(address), [&] {
+      unsigned yes = 1;
+      return call(api_.set_pointer_attribute, static_cast<const void*>(&yes),
+                  int{driver_flag::pointer_sync_memops}, to_driver(address));
+    });
+  }
+
+  void* cpu_mapping(const void*, size_t) override { return nullptr; }
+
+  // ---- Streams, copies, events ---------------------------------------------------------------------
+  Error create_stream(int device, Stream* stream, StreamKind kind) override {
+    return on(device, [&] {
+      auto record = std::make_unique<StreamRecord>();
+      record->device = device;
+      unsigned flags = kind == StreamKind::application ? 0 : driver_flag::stream_non_blocking;
+      const bool first =
+          kind == StreamKind::urgent || (kind == StreamKind::library && Abi::streams_share_queues);
+      int least = 0, greatest = 0;
+      Error error = first ? call(api_.stream_priorities, &least, &greatest) : Error::none;
+      record->priority = greatest;
+      if (error == Error::none) error = call(api_.stream_create, &record->handle, flags, greatest);
+      if (error == Error::out_of_memory) {
+        record->handle = {};
+        error = Error::none;
+      }
+      if (error == Error::none) *stream = reinterpret_cast<Stream>(record.release());
+      return error;
+    });
+  }
+
+  Error destroy_stream(Stream stream) override {
+    std::unique_ptr<StreamRecord> record(record_of(stream));
+    return on(record->device, [&] {
+      release(&record->launcher);
+      return record->handle == typename Abi::Stream{} ? Error::none
+                                                      : call(api_.stream_destroy, record->handle);
+    });
+  }
+
+  void* native(Stream stream) const override { return record_of(stream)->handle; }
+
+  Error synchronize_stream(Stream stream) override {
+    auto* record = record_of(stream);
+    return on(record->device, [&] { return call(api_.stream_synchronize, record->handle); });
+  }
+
+  Error query_stream(Stream stream) override {
+    auto* record = record_of(stream);
+    return on(record->device, [&] { return call(api_.stream_query, record->handle); });
+  }
+
+  // What is asked about the default stream is asked about all that wait for it. An event recorded there would
+  // say the same, but only after the GPU came to it, and would make these streams wait for each other. While
+  // one of them is being captured into a graph, the question itself would end the capture.
+  Error query_application(int device) override {
+    if (Error error = check_device(device); error != Error::none) return error;
+    if (!has_context(device)) return Error::none;
+    return on(device, [&] {
+      typename Abi::Stream default_stream{};
+      int capturing = 0;
+      Error error =
+          api_.stream_capturing ? call(api_.stream_capturing, default_stream, &capturing) : Error::none;
+      return error == Error::none ? call(api_.stream_query, default_stream) : error;
+    });
+  }
+
+  Error copy(void* to, const void* from, size_t bytes, Stream stream) override {
+    if (bytes == 0) return Error::none;
+    auto* record = record_of(stream);
+    return on(record->device, [&] { return copy_on(to, from, bytes, record->handle); });
+  }
+
+  Error copy_batch(const CopyItem* items, size_t count, Stream stream) override {
+    auto* record = record_of(stream);
+    return on(record->device, [&] { return copy_batch_on(items, count, record->handle); });
+  }
+
+  Error copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
+                Stream stream) override {
+    if (width == 0 || height == 0) return Error::none;
+    auto* record = record_of(stream);
+    return on(record->device,
+              [&] { return copy_2d_on(to, to_pitch, from, from_pitch, width, height, record->handle); });
+  }
+
+  Error fill(void* to, int byte, size_t bytes, Stream stream) override {
+    if (bytes == 0) return Error::none;
+    auto* record = record_of(stream);
+    return on(record->device, [&] {
+      return call(api_.fill, to_driver(to), static_cast<unsigned char>(byte), bytes, record->handle);
+    });
+  }
+
+  Error create_event(int device, Event* event) override {
+    return on(device, [&] {
+      auto record = std::make_unique<EventRecord>();
+      record->device = device;
+      Error error = call(api_.event_create, &record->handle, driver_flag::event_disable_timing);
+      if (error == Error::none) *event = reinterpret_cast<Event>(record.release());
+      return error;
+    });
+  }
+
+  Error destroy_event(Event event) override {
+    std::unique_ptr<EventRecord> record(record_of(event));
+    return on(record->device, [&] { return call(api_.event_destroy, record->handle); });
+  }
+
+  Error record_event(Event event, Stream stream) override {
+    auto* record = record_of(stream);
+    return on(record->device,
+              [&] { return call(api_.event_record, record_of(event)->handle, record->handle); });
+  }
+
+  Error query_event(Event event) override {
+    auto* record = record_of(event);
+    return on(record->device, [&] { return call(api_.event_query, record->handle); });
+  }
+
+  Error wait_event(Stream stream, Event event) override {
+    auto* record = record_of(stream);
+    return on(record->device,
+              [&] { return call(api_.stream_wait_event, record->handle, record_of(event)->handle, 0u); });
+  }
+
+  // ---- Memory of other processes -------------------------------------------------------------------
+  Error ipc_export(const void* base, IpcHandle* handle, int* file) override {
+    return on(owner(base), [&] {
+      typename Abi::IpcMemory memory{};
+      static_assert(sizeof memory == sizeof *handle && sizeof(size_t) <= sizeof memory);
+      *file = -1;
+      const Sharing sharing = sharing_of(base);
+      if (sharing == Sharing::none) return refuse(Error::not_supported, "this driver shares no such memory");
+      Error error = Error::not_supported;
+      if (sharing != Sharing::by_file) error = call(api_.ipc_get, &memory, to_driver(base));
+      if (error != Error::none && sharing != Sharing::by_handle && api_.memory_retain) {
+        typename Abi::Address start{};
+        size_t size = 0;
+        error = call(api_.address_range, &start, &size, to_driver(base));
+        if (error == Error::none) error = outcome(virtual_.share(base, file));
+        std::memcpy(&memory, &size, sizeof size);
+      }
+      if (error == Error::none) std::memcpy(handle, &memory, sizeof memory);
+      return error;
+    });
+  }
+
+  Error ipc_import(int device, const IpcHandle& handle, int file, void** base) override {
+    return on(device, [&] {
+      typename Abi::IpcMemory memory;
+      std::memcpy(&memory, &handle, sizeof memory);
+      if (file >= 0) {
+        size_t size = 0;
+        std::memcpy(&size, &memory, sizeof size);
+        return outcome(virtual_.adopt(device, file_argument(&file), size, base));
+      }
+      typename Abi::Address mapped{};
+      Error error = open_ipc(memory, &mapped);
+      if (error == Error::none) *base = from_driver(mapped);
+      return error;
+    });
+  }
+
+  Error ipc_close(int device, void* base) override {
+    return on(device, [&] {
+      if (virtual_.owns(base)) return outcome(virtual_.free(base));
+      return call(api_.ipc_close, to_driver(base));
+    });
+  }
+
+  // ---- Kernels -------------------------------------------------------------------------------------
+  Error find_kernel(int device, const CodeImage* images, size_t count, const char* name,
+                    Kernel* kernel) override {
+    return on(device, [&] {
+      std::lock_guard lock(kernel_mutex_);
+      KernelRecord& record = kernels_[{device, images, name}];
+      if (!record.function) {
+        typename Abi::Module module{};
+        Error error = load_module(device, images, count, &module);
+        if (error == Error::none) error = call(api_.module_function, &record.function, module, name);
+        if (error != Error::none) return error;
+        record.device = device;
+      }
+      *kernel = reinterpret_cast<Kernel>(&record);
+      return Error::none;
+    });
+  }
+
+  Error launch(Kernel kernel, unsigned grid, unsigned block, void** arguments, Stream stream) override {
+    auto* record = reinterpret_cast<KernelRecord*>(kernel);
+    return on(record->device,
+              [&] { return launch_on(record->function, grid, block, arguments, *record_of(stream)); });
+  }
+
+ protected:
+  static constexpr int max_devices = 64;
+
+  // What enter() has to undo.
+  struct Entered {
+    bool changed = false;
+    int previous = -1;
+  };
+
+  explicit DriverRuntime(const Abi& api) : api_(api), virtual_(api_) {}
+
+  struct StreamRecord {
+    typename Abi::Stream handle{};
+    int device = 0;
+    int priority = 0;
+    typename Abi::Launcher launcher{};
+  };
+
+  // Makes a device that exists current for this thread, and back.
+  virtual Error enter(int device, Entered* entered) = 0;
+  virtual void leave(const Entered& entered) = 0;
+  // Only asked while the driver is in use. Leaves `found` as it is for memory the driver does not know.
+  virtual Error query_driver(const void* address, Allocation* found) = 0;
+  // The rest runs while the right device is current.
+  virtual Error enable_peer_of_current(int peer) = 0;
+  virtual Error copy_on(void* to, const void* from, size_t bytes, typename Abi::Stream stream) = 0;
+  virtual Error copy_batch_on(const CopyItem* items, size_t count, typename Abi::Stream stream) {
+    Error error = Error::none;
+    for (size_t i = 0; i < count && error == Error::none; ++i)
+      error = copy_on(items[i].to, items[i].from, items[i].bytes, stream);
+    return error;
+  }
+  virtual Error copy_2d_on(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                           size_t height, typename Abi::Stream stream) = 0;
+  virtual Error launch_on(typename Abi::Function function, unsigned grid, unsigned block, void** arguments,
+                          StreamRecord& stream) {
+    return call(api_.launch, function, grid, 1u, 1u, block, 1u, 1u, 0u, stream.handle, arguments,
+                static_cast<void**>(nullptr));
+  }
+  virtual void release(typename Abi::Launcher*) {}
+  // How other processes may come to memory that starts here. A driver that refuses what it cannot share is
+  // asked for a handle first.
+  enum class Sharing : uint8_t { by_handle, by_file, either, none };
+  virtual Sharing sharing_of(const void*) { return Sharing::either; }
+  virtual Error open_ipc(const typename Abi::IpcMemory& memory, typename Abi::Address* mapped) = 0;
+  // How memory_import wants a file descriptor.
+  virtual void* file_argument(int* file) { return reinterpret_cast<void*>(static_cast<intptr_t>(*file)); }
+  // Is it worth offering this image to the driver? The best fit has the highest rank; 0: do not try.
+  virtual int image_rank(int device, const CodeImage& image) = 0;
+  // The driver's own name and text for a result.
+  virtual void describe(int result, const char** name, const char** text) = 0;
+  // Called after each result that is not success: the place to remove its traces.
+  virtual void forget_result() {}
+
+  template <class Result, class... Parameters, class... Arguments>
+  Error call(const DriverFunction<Result(Parameters...)>& function, Arguments... arguments) {
+    Result result = function(arguments...);
+    return result == driver_result::success ? Error::none : outcome(function.symbol, result);
+  }
+
+  Error outcome(const DriverOutcome& last) { return outcome(last.symbol, last.result); }
+
+  Error outcome(const char* symbol, int result) {
+    if (result == driver_result::success) return Error::none;
+    if (result != driver_result::not_ready) {
+      const char* name = nullptr;
+      const char* text = nullptr;
+      describe(result, &name, &text);
+      std::snprintf(driver_error_text, sizeof driver_error_text, "%.*s: %s (%s)", plain_length(symbol),
+                    symbol, name ? name : std::to_string(result).c_str(), text ? text : "no text");
+    }
+    forget_result();
+    return driver_error(result);
+  }
+
+  // A result that means that the work was done before.
+  Error forgive() {
+    forget_result();
+    return Error::none;
+  }
+
+  Error refuse(Error error, const char* what) {
+    std::snprintf(driver_error_text, sizeof driver_error_text, "%s: %s", what, to_string(error));
+    return error;
+  }
+
+  Error check_device(int device) {
+    if (Error error = initialize(); error != Error::none) return error;
+    if (device >= 0 && device < count_) return Error::none;
+    std::snprintf(driver_error_text, sizeof driver_error_text, "no device %d: this process sees %d", device,
+                  count_);
+    return Error::invalid_value;
+  }
+
+  // Runs `work` while `device` is current.
+  template <class Work>
+  Error on(int device, Work work) {
+    Entered entered;
+    Error error = check_device(device);
+    if (error == Error::none) error = enter(device, &entered);
+    if (error != Error::none) return error;
+    error = work();
+    if (entered.changed) leave(entered);
+    return error;
+  }
+
+  static typename Abi::Address to_driver(const void* address) { return Abi::to_driver(address); }
+  static void* from_driver(typename Abi::Address address) { return (void*)(address); }
+
+  typename Abi::Device handle_of(int device) const { return devices_[device]; }
+  struct EventRecord {
+    typename Abi::Event handle{};
+    int device = 0;
+  };
+  static EventRecord* record_of(Event event) { return reinterpret_cast<EventRecord*>(event); }
+
+  Abi api_;
+  VirtualMemory<Abi> virtual_;
+
+ private:
+  struct KernelRecord {
+    typename Abi::Function function{};
+    int device = 0;
+  };
+
+  static StreamRecord* record_of(Stream stream) { return reinterpret_cast<StreamRecord*>(stream); }
+
+  // Without the version that a symbol ends in: people know cuMemAlloc, not cuMemAlloc_v2.
+  static int plain_length(const char* symbol) {
+    const char* version = std::strstr(symbol, "_v");
+    return static_cast<int>(version ? version - symbol : std::strlen(symbol));
+  }
+
+  // The device an address belongs to, or one that serves for memory of no device.
+  int owner(const void* address) {
+    Allocation allocation;
+    if (query(address, &allocation) == Error::none && allocation.device >= 0 && allocation.device < count_) {
+      return allocation.device;
+    }
+    return some_device();
+  }
+
+  // A device that has a context already if there is one, first of all this thread's.
+  int some_device() {
+    int current = 0;
+    if (initialize() != Error::none || current_device(&current) != Error::none) return 0;
+    if (has_context(current)) return current;
+    for (int device = 0; device < count_; ++device) {
+      if (has_context(device)) return device;
+    }
+    return current;
+  }
+
+  // Under kernel_mutex_.
+  Error load_module(int device, const CodeImage* images, size_t count, typename Abi::Module* module) {
+    auto known = modules_.find({device, images});
+    if (known != modules_.end()) {
+      *module = known->second;
+      return Error::none;
+    }
+    std::multimap<int, const CodeImage*, std::greater<>> ranked;
+    for (const CodeImage* image = images; image != images + count; ++image) {
+      if (int rank = image_rank(device, *image); rank > 0) ranked.emplace(rank, image);
+    }
+    if (ranked.empty()) return refuse(Error::not_found, "no device code for this GPU in this build");
+    Error error = Error::none;
+    for (auto [rank, image] : ranked) {
+      error = call(api_.module_load, module, static_cast<const void*>(image->bytes));
+      if (error == Error::none) {
+        modules_[{device, images}] = *module;
+        return Error::none;
+      }
+    }
+    return error;
+  }
+
+  std::mutex mutex_;  // guards initialisation
+  std::atomic<bool> initialized_ = false;
+  int count_ = 0;
+  std::array<typename Abi::Device, max_devices> devices_{};
+
+  std::mutex kernel_mutex_;
+  std::map<std::pair<int, const CodeImage*>, typename Abi::Module> modules_;
+  std::map<std::tuple<int, const CodeImage*, std::string>, KernelRecord> kernels_;  // addresses are stable
+};
+
+}  // namespace fairlead::device

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ROCm provider: the runtime contract over libamdhip64.so, opened at run time. Only what HIP does in its
+// own way is here: the current device, pointer attributes, the large BAR. The rest is driver_runtime.h.
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/rate_limit.h"
+#include "device/driver/runtime.h"
+#include "device/hip/abi.h"
+#include "device/hip/gpu_targets.h"
+#include "device/hip/kfd_topology.h"
+#include "device/hip/library.h"
+#include "device/hip/releases.h"
+#include "device/hip/rocr.h"
+
+namespace fairlead::device {
+namespace {
+
+constexpr const char* driver_file = "/dev/kfd";
+
+// Has this process opened the GPU driver? ROCm does when it is initialised, not when its library is loaded.
+bool driver_file_is_open() {
+  struct stat driver;
+  if (stat(driver_file, &driver) != 0) return false;
+  DIR* folder = opendir("/proc/self/fd");
+  if (!folder) return true;  // cannot be told: then asking HIP is the safe answer
+  bool found = false;
+  while (dirent* entry = readdir(folder)) {
+    struct stat file;
+    if (entry->d_name[0] == '.' || fstat(std::atoi(entry->d_name), &file) != 0) continue;
+    if (S_ISCHR(file.st_mode) && file.st_rdev == driver.st_rdev) {
+      found = true;
+      break;
+    }
+  }
+  closedir(folder);
+  return found;
+}
+
+std::string lacks(const char* function) {
+  return std::string("libamdhip64.so has no ") + function + ": ROCm is older than 5.0";
+}
+
+class Hip final : public DriverRuntime<HipAbi> {
+ public:
+  // `translated`: the libamdhip64 works over something else than AMD's kernel driver.
+  explicit Hip(bool translated) : DriverRuntime(HipAbi()), translated_(translated) {}
+
+  // Null, or what this libamdhip64 lacks.
+  const char* bind(void* library) {
+    std::lock_guard lock(bind_mutex_);
+    if (bound_) return nullptr;
+    if (library == unfit_) return missing_;
+    HipAbi api;
+    if (const char* missing = api.bind(library)) {
+      unfit_ = library;
+      return missing_ = missing;
+    }
+    bool rocm_6 = dlsym(library, HipAbi::rocm_6_symbol) != nullptr;
+    if (!rocm_6) api.memory_create.pointer = nullptr, api.memory_retain.pointer = nullptr;
+    api_ = api;
+    rocr_.belong_to(library);
+    types_ = rocm_6 ? HipAbi::rocm_6_types : HipAbi::rocm_5_types;
+    bound_.store(true, std::memory_order_release);
+    return nullptr;
+  }
+  const HipAbi& api() const { return api_; }
+
+  const char* name() const override { return "rocm"; }
+
+  int version() const override {
+    return bound_.load(std::memory_order_acquire) ? DriverRuntime::version() : 0;
+  }
+
+  // HIP has no question that it answers without initialising itself, so the process is asked whether it
+  // has the driver's file open, and libamdhip64 loaded. Initialisation takes tens of milliseconds; looking at
+  // most once in 5 ms therefore cannot miss the first pointer that it hands out.
+  bool in_use() override {
+    if (in_use_.load(std::memory_order_acquire)) return true;
+    const bool found = translated_ || look_again_.found_by([this] { return look(); });
+    if (found) in_use_.store(true, std::memory_order_release);
+    return found;
+  }
+
+  // Fairlead itself needs a GPU.
+  bool open(std::string* why_not) override {
+    if (bound_.load(std::memory_order_acquire)) return true;
+    void* library = open_hip(why_not);
+    const char* missing = library ? bind(library) : nullptr;
+    if (missing) *why_not = lacks(missing);
+    return library && !missing;
+  }
+
+  Error initialize() override {
+    if (std::string why_not; !open(&why_not)) return refuse(Error::not_initialized, why_not.c_str());
+    Error error = DriverRuntime::initialize();
+    if (error == Error::none) in_use_.store(true, std::memory_order_release);
+    return error;
+  }
+
+  // ROCm gives a process that initialised it all it ever needs on every visible device.
+  bool has_context(int device) override { return in_use() && check_device(device) == Error::none; }
+
+  Error current_device(int* device) override {
+    if (Error error = initialize(); error != Error::none) return error;
+    int current = 0;
+    Error error = call(api_.get_device, &current);
+    if (error == Error::none) *device = current;
+    return error;
+  }
+
+  Error set_current_device(int device) override {
+    Error error = check_device(device);
+    return error == Error::none ? call(api_.set_device, device) : error;
+  }
+
+  // HIP tells it in a struct that each release lays out anew, the kernel by address.
+  std::string architecture(int device) override {
+    std::lock_guard lock(architectures_mutex_);
+    auto [entry, added] = architectures_.try_emplace(device);
+    if (DeviceInfo info; added && device_info(device, &info) == Error::none) {
+      const std::vector<KfdGpu> gpus = read_kfd_topology(KfdDetail::gpus);
+      if (const KfdGpu* gpu = kfd_gpu_at(gpus, info.pci)) entry->second = target_for_hip(*gpu);
+    }
+    return entry->second;
+  }
+
+  // With a large BAR, device memory is mapped for the CPU at its own address. Stores pass a cache of the GPU
+  // (HDP) that HIP gives no way to flush, so that they are not known to be ordered.
+  void* cpu_mapping(const void* address, size_t) override {
+    Allocation allocation;
+    if (query(address, &allocation) != Error::none || allocation.kind != MemoryKind::device) return nullptr;
+    int large_bar = 0;
+    if (check_device(allocation.device) != Error::none ||
+        call(api_.device_attribute, &large_bar, int{HipAbi::device_is_large_bar},
+             handle_of(allocation.device)) != Error::none) {
+      return nullptr;
+    }
+    return large_bar ? const_cast<void*>(address) : nullptr;
+  }
+
+  // Copies up to 16 KiB (GPU_FORCE_BLIT_COPY_SIZE), and all within a device, are kernels, which store the
+  // rest of a word byte by byte.
+  bool writes_whole_words() const override { return false; }
+
+  // As many as leave half of the queues of their priority to kernels, which share them.
+  int copy_streams() const override { return 2; }
+
+  // ROCr makes a handle of the address and the process, where it shares memory by dma-buf.
+  bool ipc_handles_tell_memory() const override { return false; }
+
+ protected:
+  Error enter(int device, Entered* entered) override {
+    int current = 0;
+    if (Error error = call(api_.get_device, &current); error != Error::none) return error;
+    if (current == device) return Error::none;
+    Error error = call(api_.set_device, device);
+    *entered = {error == Error::none, current};
+    return error;
+  }
+
+  void leave(const Entered& entered) override { api_.set_device(entered.previous); }
+
+  Error query_driver(const void* address, Allocation* found) override {
+    HipAbi::PointerAttributes attributes{};
+    int result = api_.pointer_attributes(&attributes, address);
+    // Versions differ in whether an unknown address is an error; unregistered memory has no device address.
+    if (result == driver_result::invalid_value) {
+      look_for_another_hip();
+      return forgive();
+    }
+    if (result != driver_result::success) return outcome(api_.pointer_attributes.symbol, result);
+
+    if (attributes.is_managed || attributes.type == HipAbi::memory_managed) {
+      found->kind = MemoryKind::managed;
+    } else if (attributes.type == types_.device) {
+      found->kind = MemoryKind::device;
+    } else if (attributes.type == types_.host && (attributes.device_pointer || attributes.host_pointer)) {
+      found->kind = MemoryKind::pinned;
+    } else {
+      look_for_another_hip();
+      return Error::none;
+    }
+    found->device = attributes.device;
+    found->exportable = found->kind == MemoryKind::device;
+    void* base = nullptr;
+    size_t size = 0;
+    if (call(api_.address_range, &base, &size, to_driver(address)) == Error::none) {
+      found->base = reinterpret_cast<uintptr_t>(base);
+      found->size = size;
+    }
+    uint64_t id = 0;  // the driver writes 32 or 64 bits of it
+    if (call(api_.pointer_attribute, static_cast<void*>(&id), int{driver_flag::pointer_buffer_id},
+             to_driver(address)) == Error::none) {
+      found->id = id;
+    }
+    return Error::none;
+  }
+
+  Error enable_peer_of_current(int peer) override {
+    int result = api_.enable_peer(peer, 0);
+    if (result == driver_result::peer_access_already_enabled) return forgive();
+    return outcome(api_.enable_peer.symbol, result);
+  }
+
+  Error copy_on(void* to, const void* from, size_t bytes, HipAbi::Stream stream) override {
+    return call(api_.copy, to, from, bytes, int{HipAbi::copy_default}, stream);
+  }
+
+  Error copy_2d_on(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                   size_t height, HipAbi::Stream stream) override {
+    return call(api_.copy_2d, to, to_pitch, from, from_pitch, width, height, int{HipAbi::copy_default},
+                stream);
+  }
+
+  // Virtual memory must never come to hipIpcGetMemHandle(), nor other memory to
+  // hipMemRetainAllocationHandle(), which up to ROCm 7.13 ends the program.
+  Sharing sharing_of(const void* base) override {
+    const Rocr::Kind kind = rocr_.kind_of(base);
+    if (kind == Rocr::Kind::ordinary) return Sharing::by_handle;
+    const bool by_file = kind == Rocr::Kind::virtual_memory && version() >= hip_release::retains;
+    return by_file ? Sharing::by_file : Sharing::none;
+  }
+
+  // The only accepted flag, hipIpcMemLazyEnablePeerAccess, was 0 before it became 1.
+  Error open_ipc(const HipAbi::IpcMemory& memory, void** mapped) override {
+    int result = api_.ipc_open(mapped, memory, 1);
+    if (result == driver_result::invalid_value) {
+      forget_result();
+      result = api_.ipc_open(mapped, memory, 0);
+    }
+    return outcome(api_.ipc_open.symbol, result);
+  }
+
+  void* file_argument(int* file) override {
+    return version() < hip_release::imports_by_value ? file : DriverRuntime::file_argument(file);
+  }
+
+  // Where the kernel does not describe the device, its loader decides.
+  int image_rank(int device, const CodeImage& image) override {
+    if (translated_) return std::strncmp(image.target, "gfx", 3) != 0;
+    return gpu_image_rank(image.target, architecture(device));
+  }
+
+  void describe(int result, const char** name, const char** text) override {
+    *name = api_.error_name(result);
+    *text = api_.error_string(result);
+  }
+
+  // HIP keeps a thread's last error for the application to find; ours are not its business.
+  void forget_result() override { (void)api_.take_last_error(); }
+
+ private:
+  // For a HIP that the program has initialised.
+  bool look() {
+    if (!driver_file_is_open()) return false;
+    if (bound_.load(std::memory_order_acquire)) return true;
+    void* library = loaded_hip();
+    const char* missing = library ? bind(library) : nullptr;
+    if (missing && !warned_.exchange(true))
+      log_line(LogLevel::warn, "device memory is not recognised: the program's %s", lacks(missing).c_str());
+    return library && !missing;
+  }
+
+  Rocr rocr_;
+  HipAbi::MemoryTypes types_{};
+  const bool translated_;
+  std::mutex bind_mutex_;
+  void* unfit_ = nullptr;  // the library that was tried last, and what it lacks
+  const char* missing_ = nullptr;
+  std::atomic<bool> warned_ = false;
+  std::atomic<bool> bound_ = false;  // and never again otherwise
+  std::atomic<bool> in_use_ = false;
+  Sparingly look_again_{std::chrono::milliseconds(5)};
+  std::mutex architectures_mutex_;
+  std::map<int, std::string> architectures_;  // by device
+};
+
+}  // namespace
+
+Runtime* make_hip(const char** why_not) {
+  static char reason[256];
+  *why_not = reason;
+  // Without AMD's driver its library is not even looked for, unless it was asked for by name: then it may be
+  // a layer over another driver, and is opened and asked now.
+  bool translated = access(driver_file, F_OK) != 0;
+  if (translated && options().device != "rocm") {
+    std::snprintf(reason, sizeof reason, "no AMD GPU: there is no %s", driver_file);
+    return nullptr;
+  }
+  if (!translated && access(driver_file, R_OK | W_OK) != 0) {
+    std::snprintf(reason, sizeof reason, "%s cannot be opened (%s): add this user to group render",
+                  driver_file, std::strerror(errno));
+    return nullptr;
+  }
+  auto hip = std::make_unique<Hip>(translated);
+  std::string why_no_library;
+  void* library = translated ? open_hip(&why_no_library) : loaded_hip();
+  if (!library && translated) {
+    std::snprintf(reason, sizeof reason, "%s", why_no_library.c_str());
+    return nullptr;
+  }
+  if (const char* missing = library ? hip->bind(library) : nullptr) {
+    std::snprintf(reason, sizeof reason, "%s", lacks(missing).c_str());
+    return nullptr;
+  }
+  if (translated) {
+    int count = 0;
+    int result = hip->api().device_count(&count);
+    if (result != driver_result::success || count == 0) {
+      std::snprintf(reason, sizeof reason, "there is no %s, and hipGetDeviceCount found no device (%s)",
+                    driver_file, hip->api().error_string(result));
+      return nullptr;
+    }
+  }
+  return hip.release();  // lives as long as the process: destructors elsewhere may still need it
+}
+
+}  // namespace fairlead::device

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory objects behind simulated device memory, and how other processes come to them: a handle names
+// the exporter's file descriptor, which the importer opens through /proc; virtual memory has no such name,
+// and its descriptor must be passed on. A page behind the block's bytes holds a seal; freeing the block
+// breaks it, so that a stale handle is refused even when the descriptor's number, the process' number or the
+// address has been given to something else.
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <type_traits>
+
+#include "base/memory_file.h"
+#include "base/options.h"
+#include "device/sim/error.h"
+#include "device/sim/memory.h"
+
+namespace fairlead::device::sim {
+namespace {
+
+// Up to here a block is poisoned in full; touching more would make allocation slow.
+constexpr size_t poisoned_whole = size_t{128} << 10;
+
+constexpr uint64_t seal_magic = 0x6661697273696d31;  // "fairsim1"
+
+struct Seal {
+  uint64_t magic, nonce, id, size;
+  bool operator==(const Seal&) const = default;
+};
+
+struct Handle {
+  Seal seal;
+  int32_t pid, fd, device;  // fd: -1 where the descriptor is passed on
+  uint64_t offset, size;    // of what is shared: one piece, or the whole block
+};
+static_assert(sizeof(Handle) <= sizeof(IpcHandle) && std::is_trivially_copyable_v<Handle>);
+
+size_t page_size() {
+  static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return page;
+}
+
+Seal seal_of(const Block& block) {
+  return {seal_magic, block.nonce, block.id, block.size};
+}
+
+bool write_seal(const Block& block, const Seal& seal) {
+  return pwrite(block.fd, &seal, sizeof seal, static_cast<off_t>(block.mapped)) == sizeof seal;
+}
+
+}  // namespace
+
+Error create_object(Block* block) {
+  block->fd = make_memory_file("fairlead-sim", block->mapped + page_size());
+  if (block->fd < 0 || getrandom(&block->nonce, sizeof block->nonce, 0) != sizeof block->nonce)
+    return fail(Error::out_of_memory, "cannot make a memory object of %zu bytes: %s%s", block->size,
+                strerror(errno),
+                errno == EMFILE ? "; each simulated allocation keeps a descriptor, raise `ulimit -n`" : "");
+  return map_alias(block);
+}
+
+Error map_alias(Block* block) {
+  // One page without access follows: a kernel that runs over the end of its block dies.
+  void* range = mmap(nullptr, block->mapped + page_size(), PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED)
+    return fail(Error::out_of_memory, "cannot map %zu bytes: %s", block->size, strerror(errno));
+  block->alias = static_cast<char*>(range);
+  // Without a descriptor: private memory of the right size, for imports that are to show wrong bytes.
+  int flags = block->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+  if (mmap(range, block->mapped, PROT_READ | PROT_WRITE, flags | MAP_FIXED, block->fd,
+           static_cast<off_t>(block->offset)) == MAP_FAILED)
+    return fail(Error::out_of_memory, "cannot map %zu bytes: %s", block->size, strerror(errno));
+  return Error::none;
+}
+
+void poison(const Block& block, unsigned char byte) {
+  constexpr size_t edge = size_t{64} << 10, step = size_t{1} << 20;
+  if (block.mapped <= poisoned_whole) {
+    memset(block.alias, byte, block.mapped);
+    return;
+  }
+  memset(block.alias, byte, edge);
+  memset(block.alias + block.mapped - edge, byte, edge);
+  for (size_t at = step; at < block.mapped; at += step) memset(block.alias + at, byte, sizeof(uint64_t));
+}
+
+void destroy_contents(const Block& block) {
+  write_seal(block, {});
+  if (block.mapped > poisoned_whole)
+    fallocate(block.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(block.mapped));
+  poison(block, 0xDB);
+}
+
+Error Memory::ipc_export(const void* base, IpcHandle* handle, int* file) {
+  BlockRef block = find(base);
+  Allocation shared;
+  if (block) shared = block->describe(base);
+  if (!shared.exportable || shared.base != reinterpret_cast<uintptr_t>(base))
+    return fail(Error::invalid_value, "%p is not the start of device memory that can be exported", base);
+  if (!write_seal(*block, seal_of(*block)))
+    return fail(Error::failed, "cannot seal the memory object: %s", strerror(errno));
+  bool passed_on = block->origin == Origin::pieces;
+  int passed = passed_on ? fcntl(block->fd, F_DUPFD_CLOEXEC, 0) : -1;
+  if (passed_on && passed < 0) return fail(Error::failed, "no file descriptor: %s", strerror(errno));
+  Handle exported{seal_of(*block),           getpid(),   passed_on ? -1 : block->fd, block->device,
+                  shared.base - block->base, shared.size};
+  *handle = {};
+  memcpy(handle->bytes, &exported, sizeof exported);
+  *file = passed;
+  return Error::none;
+}
+
+// FAIRLEAD_SIM_NO_PEER names pairs, as in "0-1,2-3".
+bool connected(int device, int peer) {
+  if (device == peer) return true;
+  const char* pairs = options().sim_no_peer.c_str();
+  for (int one, other, length = 0; sscanf(pairs, "%d-%d%n", &one, &other, &length) == 2;) {
+    if ((one == device && other == peer) || (one == peer && other == device)) return false;
+    pairs += length + (pairs[length] == ',');
+  }
+  return options().sim_peer;
+}
+
+Error Memory::ipc_import(int device, const IpcHandle& handle, int file, void** base) {
+  Handle offered;
+  memcpy(&offered, handle.bytes, sizeof offered);
+  if (offered.seal.magic != seal_magic) return fail(Error::invalid_value, "not a handle of a simulated GPU");
+  if (offered.pid == getpid())
+    return fail(Error::invalid_value, "the handle was exported by this process itself");
+  if ((offered.fd < 0) != (file >= 0))
+    return fail(Error::invalid_value, "the handle goes %s a file descriptor", file < 0 ? "with" : "without");
+  if (!connected(device, offered.device))
+    return fail(Error::peer_unavailable, "device %d cannot reach device %d, where the memory is", device,
+                offered.device);
+
+  const std::string& fault = options().sim_ipc;
+  bool corrupt = fault == "corrupt" || (fault == "corrupt_peers" && offered.device != device);
+  auto pages = [](uint64_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); };
+  auto block = std::make_shared<Block>();
+  block->kind = MemoryKind::device;
+  block->device = device;
+  block->imported = true;
+  block->size = offered.size;
+  block->offset = offered.offset;
+  block->mapped = pages(block->size);
+  block->nonce = offered.seal.nonce;
+
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", offered.pid, offered.fd);
+  block->fd = file >= 0 ? fcntl(file, F_DUPFD_CLOEXEC, 0) : open(path, O_RDWR | O_CLOEXEC);
+  if (block->fd < 0 && errno != ENOENT)
+    return fail(Error::failed, "cannot open %s: %s; both processes must run as the same user", path,
+                strerror(errno));
+  struct stat status;
+  Seal seal{};
+  uint64_t end = pages(offered.seal.size);
+  if (block->fd < 0 || fstat(block->fd, &status) != 0 ||
+      static_cast<uint64_t>(status.st_size) != end + page_size() ||
+      pread(block->fd, &seal, sizeof seal, static_cast<off_t>(end)) != sizeof seal || seal != offered.seal ||
+      block->offset % page_size() || block->mapped > end || block->offset > end - block->mapped)
+    return fail(Error::invalid_value, "stale handle: process %d has freed this memory", offered.pid);
+  if (corrupt) {
+    close(block->fd);
+    block->fd = -1;
+  }
+  if (Error error = map_alias(block.get()); error != Error::none) return error;
+  if (corrupt) poison(*block, 0x5C);
+
+  return place(block, base);
+}
+
+}  // namespace fairlead::device::sim

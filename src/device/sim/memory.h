@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory of the simulated GPU. Every block is a memfd. The user's address lies in one large region without
+// access rights, so that a host that dereferences device memory dies there; the provider reaches the bytes
+// through a second mapping, the alias. Managed and pinned blocks are mapped at the user's address as well.
+//
+// Poison makes early reads and late ones show: device and managed memory is filled with 0xA5 when it is
+// allocated; freed device memory loses its contents and is filled with 0xDB, also for other processes that
+// still have it mapped. Blocks above 128 KiB, which may be far larger than the machine's memory, get poison
+// in the first and last 64 KiB and one word per MiB; the rest reads as zeros.
+//
+// Thread-safe. Whoever holds a BlockRef may use the alias although the block was freed meanwhile.
+
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <shared_mutex>
+#include <tuple>
+
+#include "device/runtime.h"
+#include "device/sim/addresses.h"
+
+namespace fairlead::device::sim {
+
+constexpr int max_devices = 64;
+
+// The same device, or two that can reach each other.
+bool connected(int device, int peer);
+
+// Where device memory comes from decides whether and how other processes may map it.
+enum class Origin : uint8_t { plain, pool, pieces };
+// Of virtual memory, like a physical allocation of a GPU: ten granules, as driver_virtual.h makes them.
+constexpr size_t granule_bytes = size_t{32} << 10, piece_bytes = 10 * granule_bytes;
+
+struct Block {
+  Block() = default;
+  Block(const Block&) = delete;
+  ~Block();
+
+  MemoryKind kind;
+  Origin origin = Origin::plain;
+  int device;
+  bool imported = false;
+  bool registered = false;  // the user's own host memory: nothing here to unmap
+  uintptr_t base = 0;
+  size_t size = 0;     // what was asked for
+  size_t mapped = 0;   // the same in whole pages
+  uint64_t id = 0;     // of the first piece, where there are several
+  uint64_t nonce = 0;  // drawn at allocation; in handles and in the memfd's seal
+  char* alias = nullptr;
+  int fd = -1;          // kept open for exports only
+  uint64_t offset = 0;  // in that file: an import may be one piece
+  std::atomic<bool> live{true};
+
+  size_t pieces() const { return origin == Origin::pieces ? (size + piece_bytes - 1) / piece_bytes : 1; }
+  Allocation describe(const void* address) const;
+  char* at(const void* address) const { return alias + (reinterpret_cast<uintptr_t>(address) - base); }
+};
+using BlockRef = std::shared_ptr<Block>;
+
+class Memory {
+ public:
+  Memory(uint64_t bytes_per_device, uint64_t pinned_bytes)
+      : capacity_(bytes_per_device), pinned_capacity_(pinned_bytes) {}
+
+  // Null for an address the simulated driver knows nothing of; for plain host memory that costs two
+  // comparisons and no lock.
+  BlockRef find(const void* address) const;
+  // Whether the address can only be, or have been, the simulated GPU's.
+  bool in_region(const void* address) const;
+
+  Error allocate(MemoryKind kind, Origin origin, int device, size_t bytes, void** address);
+  // The caller has made sure that no work in flight uses the block.
+  Error free(void* address, bool pinned);
+  Error register_host(void* address, size_t bytes);
+  Error unregister_host(void* address);
+  uint64_t used(int device) const { return used_[device]; }
+  uint64_t capacity() const { return capacity_; }
+
+  Error ipc_export(const void* base, IpcHandle* handle, int* file);
+  Error ipc_import(int device, const IpcHandle& handle, int file, void** base);
+  Error ipc_close(int device, void* base);
+
+ private:
+  Error count_pinned(uint64_t bytes);
+  Error reserve_region();
+  Error place(const BlockRef& block, void** address);
+  template <class Wanted>
+  BlockRef take_out(void* address, Wanted wanted);
+  void release(const BlockRef& block);
+
+  const uint64_t capacity_, pinned_capacity_;
+  std::atomic<uint64_t> used_[max_devices] = {}, pinned_used_{0};
+  std::atomic<uint64_t> last_id_{0};
+
+  std::atomic<uintptr_t> region_start_{0};
+  std::atomic<size_t> region_size_{0};  // 0 until the first allocation
+  std::atomic<uintptr_t> registered_low_{UINTPTR_MAX}, registered_high_{0};
+
+  mutable std::shared_mutex mutex_;  // guards what follows
+  std::unique_ptr<Addresses> addresses_;
+  std::map<uintptr_t, BlockRef> blocks_;
+  std::set<std::tuple<uint64_t, uint64_t, int>> imported_;  // nonces, offsets, devices
+};
+
+// A memfd of block.mapped bytes plus a page that holds the block's seal; sets fd and alias.
+Error create_object(Block* block);
+// Maps block.fd, of which block.mapped bytes are the block's, at an address of the provider's own.
+Error map_alias(Block* block);
+void poison(const Block& block, unsigned char byte);
+// Makes handles stale and takes the contents away from whoever still maps the memory.
+void destroy_contents(const Block& block);
+
+}  // namespace fairlead::device::sim

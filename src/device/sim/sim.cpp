@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The simulated GPU's process-wide part: devices, memory, memory of other processes.
+
+#include "device/sim/sim.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "base/options.h"
+#include "device/sim/error.h"
+
+namespace fairlead::device {
+namespace sim {
+namespace {
+
+thread_local std::string error_words;
+thread_local int current = 0;
+
+// What follows from the machine and is the same for all its processes.
+uint64_t node_hash() {
+  std::string text;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  uint64_t hash = 0xcbf29ce484222325;
+  for (unsigned char c : text + host) hash = (hash ^ c) * 0x100000001b3;
+  return hash;
+}
+
+}  // namespace
+
+Simulator::Simulator() : memory_(options().sim_memory, options().sim_pinned) {
+  pthread_atfork(nullptr, nullptr, [] { forked_after_use_ = used_.load(); });
+}
+
+Error Simulator::usable() {
+  if (!forked_after_use_) return Error::none;
+  return fail(Error::not_initialized,
+              "this process was forked from one that used the GPU, whose threads it "
+              "has not; use the GPU only after fork, or exec a program");
+}
+
+Error Simulator::begin() {
+  used_ = true;
+  return usable();
+}
+
+Error Simulator::begin(int device) {
+  if (!valid(device)) return fail(Error::invalid_value, "no device %d: there are %d", device, device_total());
+  if (Error error = begin(); error != Error::none) return error;
+  contexts_[device] = true;
+  return Error::none;
+}
+
+Error Simulator::device_info(int device, DeviceInfo* info) {
+  if (!valid(device)) return fail(Error::invalid_value, "no device %d: there are %d", device, device_total());
+  *info = {};
+  snprintf(info->name, sizeof info->name, "simulated GPU %d", device);
+  // A PCI domain that no machine has, so that nobody takes it for a slot.
+  snprintf(info->pci, sizeof info->pci, "f1ea:%02x:00.0", device % max_devices);
+  uint64_t words[2] = {node_hash(), static_cast<uint64_t>(device)};
+  memcpy(info->uuid, words, sizeof info->uuid);
+  info->memory = memory_.capacity();
+  info->multiprocessors = 1;
+  return Error::none;
+}
+
+Error Simulator::current_device(int* device) {
+  *device = current;
+  return Error::none;
+}
+
+Error Simulator::set_current_device(int device) {
+  if (Error error = begin(device); error != Error::none) return error;
+  current = device;
+  return Error::none;
+}
+
+Error Simulator::run_on(int device, const std::function<void()>& work) {
+  if (Error error = begin(device); error != Error::none) return error;
+  const int before = std::exchange(current, device);
+  work();
+  current = before;
+  return Error::none;
+}
+
+Error Simulator::synchronize(int device) {
+  if (Error error = begin(device); error != Error::none) return error;
+  Error first = Error::none;
+  for (const QueueRef& queue : streams_.all())
+    if (queue->device == device)
+      if (Error error = queue->drain(); first == Error::none) first = error;
+  return first;
+}
+
+Error Simulator::can_access_peer(int device, int peer, bool* possible) {
+  if (!valid(device) || !valid(peer))
+    return fail(Error::invalid_value, "no devices %d and %d: there are %d", device, peer, device_total());
+  *possible = device != peer && connected(device, peer);
+  return Error::none;
+}
+
+Error Simulator::enable_peer(int device, int peer) {
+  if (!valid(peer)) return fail(Error::invalid_value, "no device %d: there are %d", peer, device_total());
+  if (Error error = begin(device); error != Error::none) return error;
+  if (device == peer || !connected(device, peer))
+    return fail(Error::peer_unavailable, "device %d cannot access device %d as a peer", device, peer);
+  peers_[device] |= uint64_t{1} << peer;
+  return Error::none;
+}
+
+Error Simulator::query(const void* address, Allocation* allocation) {
+  if (forked_after_use_ && memory_.in_region(address)) return usable();
+  BlockRef block = memory_.find(address);
+  if (!block) {
+    *allocation = {};
+    return Error::none;
+  }
+  *allocation = block->describe(address);
+  return Error::none;
+}
+
+Error Simulator::free_when_idle(void* address, bool pinned) {
+  if (Error error = begin(); error != Error::none) return error;
+  // As with a GPU driver, freeing waits for the work in flight.
+  for (const QueueRef& queue : streams_.all()) queue->wait_idle();
+  return memory_.free(address, pinned);
+}
+
+Error Simulator::memory_info(int device, size_t* free_bytes, size_t* total_bytes) {
+  if (Error error = begin(device); error != Error::none) return error;
+  *total_bytes = memory_.capacity();
+  *free_bytes = memory_.capacity() - memory_.used(device);
+  return Error::none;
+}
+
+Error Simulator::set_sync_memops(const void* address) {
+  if (Error error = begin(); error != Error::none) return error;
+  BlockRef block = memory_.find(address);
+  if (block && block->kind == MemoryKind::device) return Error::none;
+  return fail(Error::invalid_value, "%p is not device memory", address);
+}
+
+void* Simulator::cpu_mapping(const void* address, size_t bytes) {
+  if (forked_after_use_ || !options().sim_bar) return nullptr;
+  BlockRef block = memory_.find(address);
+  if (!block || block->kind != MemoryKind::device) return nullptr;
+  char* mapping = block->at(address);
+  return bytes <= block->size - static_cast<size_t>(mapping - block->alias) ? mapping : nullptr;
+}
+
+Error Simulator::ipc_export(const void* base, IpcHandle* handle, int* file) {
+  if (Error error = begin(); error != Error::none) return error;
+  if (options().sim_ipc == "no_export")
+    return fail(Error::not_supported, "simulated fault: exports are refused (FAIRLEAD_SIM_IPC)");
+  return memory_.ipc_export(base, handle, file);
+}
+
+Error Simulator::ipc_import(int device, const IpcHandle& handle, int file, void** base) {
+  if (Error error = begin(device); error != Error::none) return error;
+  if (options().sim_ipc == "no_import")
+    return fail(Error::not_supported, "simulated fault: imports are refused (FAIRLEAD_SIM_IPC)");
+  uint64_t number = ++imports_, failing = static_cast<uint64_t>(options().sim_ipc_fail);
+  if (failing && number % failing == 0)
+    return fail(Error::failed, "simulated fault: import %llu failed (FAIRLEAD_SIM_IPC_FAIL)",
+                static_cast<unsigned long long>(number));
+  return memory_.ipc_import(device, handle, file, base);
+}
+
+Error fail(Error error, const char* format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  error_words = text;
+  return error;
+}
+
+const char* last_error_text() {
+  return error_words.c_str();
+}
+
+}  // namespace sim
+
+Runtime* make_sim() {
+  return new sim::Simulator;
+}
+
+}  // namespace fairlead::device

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The simulated GPU: the device runtime contract on the CPU, meant to be as unforgiving as a GPU so that
+// what works here works there. Memory is in sim_memory.h, streams in sim_stream.h; the Simulator joins them:
+// it checks arguments, resolves addresses when work is submitted, and makes the work.
+//
+// How it is meant to be unforgiving, beyond those two files: copies and kernels read their host sources
+// late; work that finds its memory freed fails; a kernel given an address that its device could not reach
+// (pageable host memory, freed memory, a peer without enabled access) fails; imported memory serves only the
+// device that it was imported for; a forked child can use nothing.
+
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "base/options.h"
+#include "device/runtime.h"
+#include "device/sim/error.h"
+#include "device/sim/memory.h"
+#include "device/sim/stream.h"
+
+struct fairlead_cpu_kernel;
+
+namespace fairlead::device::sim {
+
+// One end of a copy: where the bytes are for the provider, and the block that keeps them there, if any.
+struct End {
+  char* bytes;
+  BlockRef block;
+};
+
+// The arguments of a launch as they were at its time; pointers lead to aliases.
+struct Arguments {
+  std::vector<std::vector<unsigned char>> values;
+  std::vector<BlockRef> blocks;
+  Failure failure;
+};
+
+class Simulator final : public Runtime {
+ public:
+  Simulator();
+
+  const char* name() const override { return "sim"; }
+  const char* error_text() const override { return last_error_text(); }
+  int version() const override { return 0; }
+
+  // ---- Process and devices -------------------------------------------------------------------------
+  bool in_use() override { return used_.load(std::memory_order_relaxed); }
+  Error initialize() override { return begin(); }
+  Error device_count(int* count) override {
+    *count = device_total();
+    return Error::none;
+  }
+  Error device_info(int device, DeviceInfo* info) override;
+  bool has_context(int device) override { return valid(device) && contexts_[device]; }
+  Error current_device(int* device) override;
+  Error set_current_device(int device) override;
+  Error run_on(int device, const std::function<void()>& work) override;
+  Error synchronize(int device) override;
+  Error can_access_peer(int device, int peer, bool* possible) override;
+  Error enable_peer(int device, int peer) override;
+
+  // ---- Memory --------------------------------------------------------------------------------------
+  Error query(const void* address, Allocation* allocation) override;
+  Error allocate(int device, size_t bytes, void** address) override {
+    return allocate_on(MemoryKind::device, Origin::plain, device, bytes, address);
+  }
+  Error allocate_managed(int device, size_t bytes, void** address) override {
+    return allocate_on(MemoryKind::managed, Origin::plain, device, bytes, address);
+  }
+  Error allocate_from_pool(int device, size_t bytes, void** address) override {
+    return allocate_on(MemoryKind::device, Origin::pool, device, bytes, address);
+  }
+  Error allocate_virtual(int device, size_t bytes, void** address) override {
+    return allocate_on(MemoryKind::device, Origin::pieces, device, bytes, address);
+  }
+  Error free(void* address) override { return free_when_idle(address, false); }
+  Error allocate_pinned(size_t bytes, void** address) override {
+    Error error = begin();
+    return error != Error::none ? error
+                                : memory_.allocate(MemoryKind::pinned, Origin::plain, 0, bytes, address);
+  }
+  Error free_pinned(void* address) override { return free_when_idle(address, true); }
+  Error register_host(void* address, size_t bytes) override {
+    Error error = begin();
+    return error != Error::none ? error : memory_.register_host(address, bytes);
+  }
+  Error unregister_host(void* address) override {
+    Error error = begin();
+    return error != Error::none ? error : memory_.unregister_host(address);
+  }
+  Error memory_info(int device, size_t* free_bytes, size_t* total_bytes) override;
+  Error set_sync_memops(const void* address) override;
+  void* cpu_mapping(const void* address, size_t bytes) override;
+  bool cpu_stores_are_ordered() const override { return true; }
+
+  // ---- Streams, copies, events ---------------------------------------------------------------------
+  Error create_stream(int device, Stream* stream, StreamKind kind) override;
+  Error destroy_stream(Stream stream) override;
+  void* native(Stream stream) const override { return stream; }
+  Error synchronize_stream(Stream stream) override;
+  Error query_stream(Stream stream) override;
+  Error query_application(int device) override;
+  Error query_device(int device) override;
+  Error copy(void* to, const void* from, size_t bytes, Stream stream) override {
+    return copy_2d(to, bytes, from, bytes, bytes, 1, stream);
+  }
+  Error copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
+                Stream stream) override;
+  Error fill(void* to, int byte, size_t bytes, Stream stream) override;
+  Error create_event(int device, Event* event) override;
+  Error destroy_event(Event event) override;
+  Error record_event(Event event, Stream stream) override;
+  Error query_event(Event event) override;
+  Error wait_event(Stream stream, Event event) override;
+
+  // ---- Memory of other processes -------------------------------------------------------------------
+  Error ipc_export(const void* base, IpcHandle* handle, int* file) override;
+  Error ipc_import(int device, const IpcHandle& handle, int file, void** base) override;
+  Error ipc_close(int device, void* base) override {
+    Error error = begin(device);
+    if (error != Error::none) return error;
+    for (const QueueRef& queue : streams_.all())
+      if (queue->device == device) queue->wait_idle();
+    return memory_.ipc_close(device, base);
+  }
+
+  // ---- Kernels -------------------------------------------------------------------------------------
+  Error find_kernel(int device, const CodeImage* images, size_t count, const char* name,
+                    Kernel* kernel) override;
+  Error launch(Kernel kernel, unsigned grid, unsigned block, void** arguments, Stream stream) override;
+
+ private:
+  template <class Matches>
+  Error query_streams(int device, Matches matches);
+  static int device_total() { return static_cast<int>(options().sim_devices); }
+  static bool valid(int device) { return device >= 0 && device < device_total(); }
+  static Error usable();
+  static Error begin();     // first use of the driver
+  Error begin(int device);  // and of a device: its context exists from now on
+  Error find_queue(Stream stream, QueueRef* queue);
+  Error find_event(Event event, std::shared_ptr<RecordedEvent>* found);
+  Error resolve(const void* address, size_t bytes, End* end);
+  Error allocate_on(MemoryKind kind, Origin origin, int device, size_t bytes, void** address) {
+    Error error = begin(device);
+    return error != Error::none ? error : memory_.allocate(kind, origin, device, bytes, address);
+  }
+  Error free_when_idle(void* address, bool pinned);
+  Arguments take_arguments(const fairlead_cpu_kernel& kernel, void** arguments, int device);
+  bool reaches(int device, const Block& block) const;
+
+  static inline std::atomic<bool> used_{false}, forked_after_use_{false};
+
+  Memory memory_;
+  HandleTable<Stream, WorkQueue> streams_;
+  HandleTable<Event, RecordedEvent> events_;
+  std::atomic<bool> contexts_[max_devices] = {};
+  std::atomic<uint64_t> peers_[max_devices] = {};  // bit p of entry d: d may access p
+  std::atomic<uint64_t> copies_{0}, imports_{0};
+};
+
+}  // namespace fairlead::device::sim

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The simulated GPU's work: streams, copies, fills, events and kernels.
+
+#include <time.h>
+
+#include <cstring>
+#include <string>
+#include <system_error>
+
+#include "base/options.h"
+#include "device/sim/error.h"
+#include "device/sim/sim.h"
+#include "fairlead/kernel.h"
+
+namespace fairlead::device::sim {
+namespace {
+
+void sleep_us(int64_t us) {
+  if (us <= 0) return;
+  timespec time{static_cast<time_t>(us / 1000000), static_cast<long>(us % 1000000 * 1000)};
+  nanosleep(&time, nullptr);
+}
+
+struct Span {
+  size_t width, height, to_pitch, from_pitch;
+};
+
+Failure failure_of(std::string text) {
+  return std::make_shared<const std::string>(std::move(text));
+}
+
+bool foreign(const BlockRef& block, int device) {
+  return block && block->imported && block->device != device;
+}
+
+Failure freed_in_flight(const BlockRef& block) {
+  return failure_of("memory of device " + std::to_string(block->device) + " at " +
+                    std::to_string(block->base) + " was freed while work on it was in flight");
+}
+
+}  // namespace
+
+Error Simulator::create_stream(int device, Stream* stream, StreamKind kind) {
+  if (Error error = begin(device); error != Error::none) return error;
+  auto queue = std::make_shared<WorkQueue>(device, kind);
+  try {
+    queue->start();
+  } catch (const std::system_error& error) {
+    return fail(Error::out_of_memory, "cannot start a stream's thread: %s", error.what());
+  }
+  *stream = streams_.add(queue);
+  return Error::none;
+}
+
+Error Simulator::find_queue(Stream stream, QueueRef* queue) {
+  if (Error error = usable(); error != Error::none) return error;
+  *queue = streams_.find(stream);
+  return *queue ? Error::none : fail(Error::invalid_value, "no such stream, or it was destroyed");
+}
+
+Error Simulator::find_event(Event event, std::shared_ptr<RecordedEvent>* found) {
+  if (Error error = usable(); error != Error::none) return error;
+  *found = events_.find(event);
+  return *found ? Error::none : fail(Error::invalid_value, "no such event, or it was destroyed");
+}
+
+Error Simulator::destroy_stream(Stream stream) {
+  QueueRef queue;
+  if (Error error = find_queue(stream, &queue); error != Error::none) return error;
+  // It stays in the table until its work is done, for those who wait for all streams.
+  queue->wait_idle();
+  if (streams_.remove(stream)) queue->close();
+  return Error::none;
+}
+
+Error Simulator::synchronize_stream(Stream stream) {
+  QueueRef queue;
+  Error error = find_queue(stream, &queue);
+  return error != Error::none ? error : queue->drain();
+}
+
+Error Simulator::query_stream(Stream stream) {
+  QueueRef queue;
+  Error error = find_queue(stream, &queue);
+  return error != Error::none ? error : queue->poll();
+}
+
+template <class Matches>
+Error Simulator::query_streams(int device, Matches matches) {
+  if (!valid(device)) return fail(Error::invalid_value, "no device %d: there are %d", device, device_total());
+  if (Error error = usable(); error != Error::none) return error;
+  for (const QueueRef& queue : streams_.all())
+    if (queue->device == device && matches(queue->kind) && !queue->idle()) return Error::not_ready;
+  return Error::none;
+}
+
+Error Simulator::query_application(int device) {
+  return query_streams(device, [](StreamKind kind) { return kind == StreamKind::application; });
+}
+
+Error Simulator::query_device(int device) {
+  return query_streams(device, [](StreamKind) { return true; });
+}
+
+Error Simulator::resolve(const void* address, size_t bytes, End* end) {
+  *end = {const_cast<char*>(static_cast<const char*>(address)), memory_.find(address)};
+  if (!end->block) {
+    if (memory_.in_region(address))
+      return fail(Error::invalid_value, "%p is no memory of the GPU, or was freed", address);
+    return Error::none;
+  }
+  size_t offset = reinterpret_cast<uintptr_t>(address) - end->block->base;
+  if (bytes > end->block->size - offset)
+    return fail(Error::invalid_value, "%zu bytes at %p: only %zu are left in the allocation", bytes, address,
+                end->block->size - offset);
+  end->bytes = end->block->at(address);
+  return Error::none;
+}
+
+Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                         size_t height, Stream stream) {
+  QueueRef queue;
+  if (Error error = find_queue(stream, &queue); error != Error::none) return error;
+  if (!width || !height) return Error::none;
+  if (height > 1 && (to_pitch < width || from_pitch < width))
+    return fail(Error::invalid_value, "pitches %zu and %zu are below the width %zu", to_pitch, from_pitch,
+                width);
+  End target, source;
+  if (Error error = resolve(to, (height - 1) * to_pitch + width, &target); error != Error::none) return error;
+  if (Error error = resolve(from, (height - 1) * from_pitch + width, &source); error != Error::none)
+    return error;
+  if (foreign(target.block, queue->device) || foreign(source.block, queue->device))
+    return fail(Error::peer_unavailable, "memory that another device imported is copied by device %d",
+                queue->device);
+
+  queue->submit([this, target, source, span = Span{width, height, to_pitch, from_pitch}]() -> Failure {
+    sleep_us(options().sim_copy_us);
+    uint64_t number = ++copies_, failing = static_cast<uint64_t>(options().sim_copy_fail);
+    if (failing && number % failing == 0)
+      return failure_of("simulated fault: copy " + std::to_string(number) +
+                        " failed (FAIRLEAD_SIM_COPY_FAIL)");
+    for (const BlockRef& block : {target.block, source.block})
+      if (block && !block->live) return freed_in_flight(block);
+    for (size_t row = 0; row < span.height; ++row)
+      memmove(target.bytes + row * span.to_pitch, source.bytes + row * span.from_pitch, span.width);
+    return nullptr;
+  });
+  return Error::none;
+}
+
+Error Simulator::fill(void* to, int byte, size_t bytes, Stream stream) {
+  QueueRef queue;
+  if (Error error = find_queue(stream, &queue); error != Error::none) return error;
+  if (!bytes) return Error::none;
+  End target;
+  if (Error error = resolve(to, bytes, &target); error != Error::none) return error;
+  if (!target.block)
+    return fail(Error::invalid_value, "%p is pageable host memory, which a GPU cannot fill", to);
+  queue->submit([target, byte, bytes]() -> Failure {
+    if (!target.block->live) return freed_in_flight(target.block);
+    memset(target.bytes, byte, bytes);
+    return nullptr;
+  });
+  return Error::none;
+}
+
+Error Simulator::create_event(int device, Event* event) {
+  if (Error error = begin(device); error != Error::none) return error;
+  *event = events_.add(std::make_shared<RecordedEvent>());
+  return Error::none;
+}
+
+Error Simulator::destroy_event(Event event) {
+  if (Error error = usable(); error != Error::none) return error;
+  if (events_.remove(event)) return Error::none;
+  return fail(Error::invalid_value, "no such event, or it was destroyed");
+}
+
+Error Simulator::record_event(Event event, Stream stream) {
+  QueueRef queue;
+  std::shared_ptr<RecordedEvent> found;
+  if (Error error = find_queue(stream, &queue); error != Error::none) return error;
+  if (Error error = find_event(event, &found); error != Error::none) return error;
+  auto moment = std::make_shared<Moment>();
+  moment->queue = queue;
+  found->record(moment);
+  queue->record(moment);
+  return Error::none;
+}
+
+Error Simulator::query_event(Event event) {
+  std::shared_ptr<RecordedEvent> found;
+  Error error = find_event(event, &found);
+  return error != Error::none ? error : found->query();
+}
+
+Error Simulator::wait_event(Stream stream, Event event) {
+  QueueRef queue;
+  std::shared_ptr<RecordedEvent> found;
+  if (Error error = find_queue(stream, &queue); error != Error::none) return error;
+  if (Error error = find_event(event, &found); error != Error::none) return error;
+  if (MomentRef moment = found->moment()) queue->wait_for(moment);
+  return Error::none;
+}
+
+Error Simulator::find_kernel(int device, const CodeImage* images, size_t count, const char* name,
+                             Kernel* kernel) {
+  if (Error error = begin(device); error != Error::none) return error;
+  if (!options().sim_kernels) return fail(Error::not_supported, "FAIRLEAD_SIM_KERNELS is off");
+  for (size_t i = 0; i < count; ++i) {
+    if (strcmp(images[i].target, "cpu") != 0) continue;
+    auto* found = *reinterpret_cast<const fairlead_cpu_kernel* const*>(images[i].bytes);
+    for (; found; found = found->next)
+      if (strcmp(found->name, name) == 0) {
+        *kernel = reinterpret_cast<Kernel>(const_cast<fairlead_cpu_kernel*>(found));
+        return Error::none;
+      }
+  }
+  return fail(Error::not_found, "no kernel %s in the code for the CPU", name);
+}
+
+bool Simulator::reaches(int device, const Block& block) const {
+  if (block.kind != MemoryKind::device || block.device == device) return true;
+  return !block.imported && peers_[device] >> block.device & 1;
+}
+
+Arguments Simulator::take_arguments(const fairlead_cpu_kernel& kernel, void** arguments, int device) {
+  Arguments taken;
+  taken.values.resize(kernel.parameter_count);
+  for (unsigned i = 0; i < kernel.parameter_count; ++i) {
+    const auto* bytes = static_cast<const unsigned char*>(arguments[i]);
+    taken.values[i].assign(bytes, bytes + kernel.parameters[i].size);
+    for (unsigned pointer = 0; pointer < kernel.parameters[i].pointers; ++pointer) {
+      unsigned char* place = taken.values[i].data() + pointer * sizeof(void*);
+      void* address;
+      memcpy(&address, place, sizeof address);
+      if (!address) continue;
+      std::string parameter = std::string("kernel ") + kernel.name + ": parameter " + std::to_string(i);
+      BlockRef block = memory_.find(address);
+      if (!block) {
+        taken.failure = failure_of(parameter + " is an address that the GPU cannot reach");
+      } else if (!reaches(device, *block)) {
+        taken.failure = failure_of(parameter + " is memory of device " + std::to_string(block->device) +
+                                   ", to which device " + std::to_string(device) + " has no peer access");
+      } else {
+        address = block->at(address);
+        memcpy(place, &address, sizeof address);
+        taken.blocks.push_back(block);
+      }
+    }
+  }
+  return taken;
+}
+
+Error Simulator::launch(Kernel kernel, unsigned grid, unsigned block, void** arguments, Stream stream) {
+  QueueRef queue;
+  if (Error error = find_queue(stream, &queue); error != Error::none) return error;
+  if (!kernel || !grid || !block || block > 1024)
+    return fail(Error::invalid_value, "a grid of %u blocks of %u threads; accepted: from 1, 1 to 1024", grid,
+                block);
+  const auto& code = *reinterpret_cast<const fairlead_cpu_kernel*>(kernel);
+  queue->submit([&code, grid, block, taken = take_arguments(code, arguments, queue->device)]() mutable {
+    if (taken.failure) return taken.failure;
+    for (const BlockRef& used_block : taken.blocks)
+      if (!used_block->live) return freed_in_flight(used_block);
+    std::vector<void*> addresses;
+    for (auto& value : taken.values) addresses.push_back(value.data());
+    code.run(grid, block, addresses.data());
+    return Failure();
+  });
+  return Error::none;
+}
+
+}  // namespace fairlead::device::sim

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finds the host MPI's functions. RTLD_NEXT is relative to the object that calls dlsym(), so this file must
+// be linked into the interposition library itself.
+
+#include "mpi/abi/real.h"
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+
+#include "base/log.h"
+#include "mpi/abi/opened_mpi.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// With the P of the profiling name in front, so that one text serves for both names.
+constexpr const char* profiling_names[] = {
+#define FAIRLEAD_FUNCTION(name) "PMPI_" #name,
+#include "mpi/abi/generated/function_ids.inc"
+};
+
+void* find_by_name(const char* profiling_name) {
+  void* address = dlsym(RTLD_NEXT, profiling_name + 1);
+  if (!address) address = dlsym(RTLD_NEXT, profiling_name);
+  // What was opened after us is outside the search order that RTLD_NEXT walks. The plain name would find
+  // ourselves there.
+  if (!address && meet_late_host()) address = dlsym(RTLD_DEFAULT, profiling_name);
+  return address;
+}
+
+// First line of what the host MPI says of itself.
+void describe_host(char (&text)[MPI_MAX_LIBRARY_VERSION_STRING]) {
+  std::strcpy(text, "of unknown version");
+  int length = 0;
+  if (void* address = find_by_name("PMPI_Get_library_version"))
+    reinterpret_cast<int (*)(char*, int*)>(address)(text, &length);
+  text[std::strcspn(text, "\n")] = '\0';
+  for (char* tab = text; (tab = std::strchr(tab, '\t'));) *tab = ' ';
+}
+
+}  // namespace
+
+constinit Real real;
+
+const char* to_string(Function function) {
+  return profiling_names[static_cast<int>(function)] + 1;
+}
+
+bool available(Function function) {
+  return detail::find(function) != nullptr;
+}
+
+void* detail::find(Function function) {
+  return find_by_name(profiling_names[static_cast<int>(function)]);
+}
+
+int detail::report_missing(Function function) {
+  static std::atomic<bool> reported[std::size(profiling_names)];
+  if (!reported[static_cast<int>(function)].exchange(true)) {
+    char host[MPI_MAX_LIBRARY_VERSION_STRING];
+    describe_host(host);
+    log_line(LogLevel::error,
+             "%s is not in the MPI of this program (%s): it returns MPI_ERR_OTHER; use an MPI that has it",
+             to_string(function), host);
+  }
+  return MPI_ERR_OTHER;
+}
+
+}  // namespace fairlead::mpi

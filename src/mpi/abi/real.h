@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The host MPI behind our wrappers: real.Bcast(...) calls the MPI_Bcast that comes after ours. There is one
+// slot for every function of the manifest, with the signature the manifest gives it.
+//
+// A slot binds itself at its first call: the next MPI_X in load order (another preloaded tool, then the MPI),
+// else PMPI_X. From then on a call costs one load and one indirect call. It needs no initialisation, so it
+// works before main() and from any thread. Where the host MPI lacks the function, a large-count one calls the
+// ordinary one (narrow.h); else a call logs one line and returns MPI_ERR_OTHER, and the slot stays unbound,
+// because a later dlopen() may bring the function.
+
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <type_traits>
+
+#include "mpi/abi/parameters.h"
+
+#define FAIRLEAD_EXPORT __attribute__((visibility("default")))
+
+// Open MPI 5 has sessions, though it calls itself MPI 3.1, and serves programs of Open MPI 4, whose header
+// does not know them.
+#if defined(OPEN_MPI)
+typedef struct ompi_instance_t* MPI_Session;
+extern "C" int PMPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_Group* newgroup);
+#endif
+
+// Defines the function MPI_<name>, with the parameters that src/mpi/abi/functions.def declares:
+//
+//   FAIRLEAD_MPI(Pready, (int partition, MPI_Request request)) {
+//
+// MPI headers differ in which arrays are const. The function therefore has a C++ name of its own and does not
+// redeclare the header's. Where the header declares the function, its parameters must be the same apart from
+// const.
+#define FAIRLEAD_MPI(name, parameters)                                                                     \
+  extern "C" FAIRLEAD_EXPORT int fairlead_##name parameters __asm__("MPI_" #name);                         \
+  static_assert(std::is_same_v<decltype(fairlead_##name), decltype(fairlead::mpi::Real::name)::Signature>, \
+                "MPI_" #name " has other parameters in src/mpi/abi/functions.def");                        \
+  static_assert(fairlead::mpi::Takes<decltype(fairlead_##name)>::by(                                       \
+                    [](auto... arguments) -> decltype(MPI_##name(arguments...)) { return MPI_SUCCESS; }),  \
+                "MPI_" #name " has other parameters in mpi.h");                                            \
+  int fairlead_##name parameters
+
+namespace fairlead::mpi {
+
+// Every function of the manifest, in its order; large-count forms end in _c.
+enum class Function : int {
+#include "mpi/abi/generated/function_ids.inc"
+};
+
+const char* to_string(Function function);  // "MPI_Bcast"
+
+// Does the host MPI offer it? Searches anew at every call: for decisions, not for hot paths.
+bool available(Function function);
+
+namespace detail {
+void* find(Function function);          // null where the host MPI lacks it
+void* narrowed(Function function);      // what takes its place then; null where nothing does
+int report_missing(Function function);  // logs once a function; returns MPI_ERR_OTHER
+}  // namespace detail
+
+template <Function function, class Signature>
+class Slot;
+
+template <Function function, class... Parameters>
+class Slot<function, int(Parameters...)> {
+ public:
+  static constexpr Function id = function;
+  using Signature = int(Parameters...);
+
+  int operator()(Parameters... parameters) {
+    Address address = address_.load(std::memory_order_relaxed);
+    if (!address && !(address = bind())) return detail::report_missing(function);
+    return address(parameters...);
+  }
+
+ private:
+  using Address = int (*)(Parameters...);
+
+  // Threads that come here together find and store the same address.
+  [[gnu::cold, gnu::noinline]] Address bind() {
+    Address address = reinterpret_cast<Address>(detail::find(function));
+    if (!address) address = reinterpret_cast<Address>(detail::narrowed(function));
+    address_.store(address, std::memory_order_relaxed);
+    return address;
+  }
+
+  std::atomic<Address> address_ = nullptr;
+};
+
+struct Real {
+#include "mpi/abi/generated/real_slots.inc"
+};
+
+extern Real real;
+
+}  // namespace fairlead::mpi

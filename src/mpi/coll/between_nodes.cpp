@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/coll/between_nodes.h"
+
+#include <algorithm>
+#include <climits>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/report_timer.h"
+#include "base/statistics.h"
+#include "datatype/move.h"
+#include "device/buffer_pool.h"
+#include "device/classify.h"
+#include "mpi/coll/collective.h"
+#include "mpi/coll/collective_choice.h"
+#include "mpi/coll/slice_exchange.h"
+#include "mpi/datatype/layout.h"
+#include "mpi/datatype/reduction_types.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// Pieces of a message that are on their way between nodes at once.
+constexpr uint64_t segments_under_way = 4;
+// Their counts and offsets in bytes are handed to the host MPI as int.
+constexpr int64_t longest_segment = 1 << 30;
+
+// Those of the first rank, on all: the choice depends on them.
+struct Limits {
+  int64_t uniform, from, segment;
+};
+Limits limits;
+
+uint64_t bytes_of(MPI_Count count, MPI_Datatype datatype) {
+  return static_cast<uint64_t>(packed_bytes(count, datatype));
+}
+
+// Memory on the device if there is some left, else of the host: collectives in a node take either.
+class Scratch {
+ public:
+  Scratch(int device, uint64_t bytes) : bytes_(bytes) {
+    if (bytes && device >= 0) on_device_ = device::pool_allocate(device, bytes);
+    if (!on_device_) in_host_ = HostBuffer(bytes);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    if (on_device_) device::pool_free(on_device_);
+  }
+  bool valid() const { return bytes_ == 0 || data(); }
+  bool on_device() const { return on_device_ != nullptr; }
+  void* data() const { return on_device_ ? on_device_ : in_host_.data(); }
+
+ private:
+  uint64_t bytes_;
+  void* on_device_ = nullptr;
+  HostBuffer in_host_;
+};
+
+// A buffer of the call without gaps: itself, or a packed copy, since ranks with other layouts of the same
+// bytes take part. Kernels pack device memory, into memory of the same device while there is some.
+class Packed {
+ public:
+  Packed(void* address, MPI_Count count, MPI_Datatype datatype)
+      : address_(address), count_(count), datatype_(datatype), layout_(layout_of(count, datatype)) {
+    if (layout_.contiguous || layout_.bytes == 0) return;
+    const device::Allocation memory = device::classify(telling_byte(address, layout_));
+    if (memory.kind == device::MemoryKind::device) {
+      device_ = memory.device;
+      view_ = kernel_view(address, layout_, memory);
+    }
+    copy_.emplace(view_ ? device_ : -1, bytes());
+  }
+  bool valid() const { return !copy_ || copy_->data(); }
+  char* data() const { return static_cast<char*>(copy_ ? copy_->data() : address_); }
+  bool load() {
+    if (!copy_) return true;
+    if (copy_->on_device()) return move(packed(), *view_);
+    if (view_) return datatype::copy_out(device_, data(), *view_, 0, bytes()) == device::Error::none;
+    if (device_ < 0) return pack_host(address_, count_, datatype_, data(), layout_.bytes, layout_);
+    HostBuffer bytes_of_it;
+    if (!pack_from_device(address_, count_, datatype_, layout_, device_, &bytes_of_it)) return false;
+    std::copy_n(bytes_of_it.data(), bytes(), reinterpret_cast<unsigned char*>(data()));
+    return true;
+  }
+  bool store() const {
+    if (!copy_) return true;
+    if (copy_->on_device()) return move(*view_, packed());
+    if (view_) return datatype::copy_in(device_, *view_, 0, data(), bytes()) == device::Error::none;
+    if (device_ < 0) return unpack_host(data(), layout_.bytes, address_, count_, datatype_, layout_);
+    return unpack_to_device(data(), layout_.bytes, address_, count_, datatype_, layout_, device_);
+  }
+
+ private:
+  uint64_t bytes() const { return static_cast<uint64_t>(layout_.bytes); }
+  datatype::View packed() const { return {copy_->data(), bytes()}; }
+  bool move(const datatype::View& to, const datatype::View& from) const {
+    return datatype::move_now(device_, to, 0, from, 0, bytes()) == device::Error::none;
+  }
+
+  void* address_;
+  MPI_Count count_;
+  MPI_Datatype datatype_;
+  Layout layout_;
+  int device_ = -1;                     // -1: host memory
+  std::optional<datatype::View> view_;  // for kernels
+  std::optional<Scratch> copy_;
+};
+
+// What one piece of the message needs, and the next one after it.
+struct Room {
+  Room(int device, uint64_t scratch_bytes, ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes)
+      : scratch(device, scratch_bytes), exchange(kind, bytes, element, nodes) {}
+  bool valid() const { return scratch.valid() && exchange.valid(); }
+
+  Scratch scratch;
+  ExchangeRoom exchange;
+};
+
+// A piece of the message, cut into slices: by place, how many elements, and from which one on.
+struct Segment {
+  Segment(const Levels& levels, Room& its_room, uint64_t from, uint64_t length, uint64_t element)
+      : room(its_room), begin(from), bytes(length) {
+    coll::Slices slices = slices_of(levels, length, element);
+    for (uint64_t place = 0; place < levels.neighbors().size(); ++place) {
+      offsets.push_back(static_cast<int>(slices.begin(place)));
+      counts.push_back(static_cast<int>(slices.length(place)));
+    }
+    auto place = static_cast<uint64_t>(levels.my_place());
+    my_begin = slices.begin(place) * element;
+    my_bytes = slices.length(place) * element;
+  }
+  static coll::Slices slices_of(const Levels& levels, uint64_t bytes, uint64_t element) {
+    constexpr uint64_t grain = 256;
+    return {bytes / element, static_cast<uint64_t>(levels.slices()), grain};
+  }
+
+  Room& room;
+  uint64_t begin, bytes;  // in the message
+  std::vector<int> counts, offsets;
+  uint64_t my_begin, my_bytes;  // this rank's slice, in the segment
+  std::optional<SliceExchange> exchange;
+};
+
+class BetweenNodes {
+ public:
+  BetweenNodes(const CollectiveCall& call, Levels& levels) : call_(call), levels_(levels) {}
+
+  int run() {
+    switch (call_.function) {
+      case Collective::bcast:
+        return bcast();
+      case Collective::allgather:
+        return allgather();
+      default:
+        return reduce();
+    }
+  }
+
+ private:
+  // The members at the root's node have all of it; the others get a slice each, and the rest from each other.
+  int bcast() {
+    Packed buffer(call_.recvbuf, call_.recvcount, call_.recvtype);
+    const int root_node = levels_.node_of(call_.root);
+    const bool has_it = levels_.my_node() == root_node;
+    const bool is_root = levels_.neighbors()[place()] == call_.root;
+    if (!ready(buffer.valid() && (!is_root || buffer.load()), bytes_of(call_.recvcount, call_.recvtype), 1,
+               ExchangeKind::bcast))
+      return MPI_ERR_NO_MEM;
+    auto begin = [&](Segment& segment) {
+      char* data = buffer.data() + segment.begin;
+      char* slice = data + segment.my_begin;
+      if (has_it) note(node_bcast(data, static_cast<int>(segment.bytes)));
+      exchange(segment, {.kind = ExchangeKind::bcast,
+                         .from = slice,
+                         .to = has_it ? std::vector<void*>{} : std::vector<void*>{slice},
+                         .bytes = segment.my_bytes,
+                         .root_node = root_node});
+    };
+    auto end = [&](Segment& segment) {
+      if (!has_it)
+        note(node_allgather(buffer.data() + segment.begin, segment.counts, segment.offsets, MPI_BYTE));
+    };
+    by_segments(begin, end);
+    if (!is_root && !buffer.store()) note(MPI_ERR_OTHER);
+    return agreed_error();
+  }
+
+  // In each node a slice of the sum for each member; of it the sum over the nodes; and all of that to the
+  // root, or to all.
+  int reduce() {
+    const bool to_all = call_.function == Collective::allreduce;
+    const int root_node = to_all ? 0 : levels_.node_of(call_.root);
+    const bool at_root_node = !to_all && levels_.my_node() == root_node;
+    const ExchangeKind kind = to_all ? ExchangeKind::allreduce : ExchangeKind::reduce;
+    const char* from = static_cast<const char*>(call_.in_place() ? call_.recvbuf : call_.sendbuf);
+    char* result = static_cast<char*>(call_.recvbuf);
+    if (!ready(true, bytes_of(call_.sendcount, call_.recvtype), bytes_of(1, call_.recvtype), kind))
+      return MPI_ERR_NO_MEM;
+    auto begin = [&](Segment& segment) {
+      void* scratch = segment.room.scratch.data();
+      note(node_reduce_scatter(from + segment.begin, scratch, segment.counts));
+      Slice slice{.kind = kind,
+                  .from = scratch,
+                  .to = {},
+                  .bytes = segment.my_bytes,
+                  .root_node = root_node,
+                  .datatype = call_.recvtype,
+                  .op = call_.op};
+      if (to_all) slice.to = {result + segment.begin + segment.my_begin};
+      if (at_root_node) slice.to = {scratch};
+      exchange(segment, slice);
+    };
+    auto end = [&](Segment& segment) {
+      if (to_all)
+        note(node_allgather(result + segment.begin, segment.counts, segment.offsets, call_.recvtype));
+      if (at_root_node)
+        note(node_gather(segment.room.scratch.data(), result ? result + segment.begin : nullptr,
+                         segment.counts, segment.offsets));
+    };
+    by_segments(begin, end);
+    return agreed_error();
+  }
+
+  // Each tells its block to those at its place in the other nodes, and they tell their neighbours.
+  int allgather() {
+    int size = 0;
+    PMPI_Comm_size(call_.comm, &size);
+    Packed result(call_.recvbuf, size * call_.recvcount, call_.recvtype);
+    const bool in_place = call_.in_place();  // then the arguments of the send mean nothing
+    Packed own(const_cast<void*>(call_.sendbuf), in_place ? 0 : call_.sendcount,
+               in_place ? MPI_BYTE : call_.sendtype);
+    uint64_t block = bytes_of(call_.recvcount, call_.recvtype);
+    bool loaded = result.valid() && own.valid() && (in_place ? result.load() : own.load());
+    if (!ready(loaded, block, 1, ExchangeKind::allgather)) return MPI_ERR_NO_MEM;
+    auto block_of = [&](int node, int place) {
+      return static_cast<uint64_t>(levels_.members(node)[static_cast<size_t>(place)]) * block;
+    };
+    char* mine = in_place ? result.data() + block_of(levels_.my_node(), levels_.my_place()) : own.data();
+    auto begin = [&](Segment& segment) {
+      Slice slice{
+          .kind = ExchangeKind::allgather, .from = mine + segment.begin, .to = {}, .bytes = segment.bytes};
+      for (int node = 0; node < levels_.nodes(); ++node)
+        slice.to.push_back(result.data() + block_of(node, levels_.my_place()) + segment.begin);
+      exchange(segment, slice);
+    };
+    auto end = [&](Segment& segment) {
+      std::vector<int> counts(levels_.neighbors().size(), static_cast<int>(segment.bytes)), offsets;
+      for (int node = 0; node < levels_.nodes(); ++node) {
+        offsets.clear();
+        for (int place = 0; place < static_cast<int>(counts.size()); ++place)
+          offsets.push_back(static_cast<int>(block_of(node, place)));
+        note(node_allgather(result.data() + segment.begin, counts, offsets, MPI_BYTE));
+      }
+    };
+    by_segments(begin, end);
+    if (!result.store()) note(MPI_ERR_OTHER);
+    return agreed_error();
+  }
+
+  // Takes the memory for a message of so many bytes. Are all members so far? Who is not must not leave alone.
+  bool ready(bool so_far, uint64_t bytes, uint64_t element, ExchangeKind kind) {
+    bytes_ = bytes;
+    element_ = element;
+    segment_bytes_ = std::max(static_cast<uint64_t>(limits.segment) / element, uint64_t{1}) * element;
+    uint64_t longest = std::min(segment_bytes_, bytes);
+    uint64_t slice = Segment::slices_of(levels_, longest, element).longest() * element;
+    const bool gathers = kind == ExchangeKind::allgather, reduces = kind != ExchangeKind::bcast && !gathers;
+    int device = std::max(device::device_at(call_.in_place() ? nullptr : call_.sendbuf),
+                          device::device_at(call_.recvbuf));
+    for (uint64_t n = 0; n < std::min((bytes + longest - 1) / longest, segments_under_way); ++n)
+      rooms_.emplace_back(device, reduces ? slice : 0, kind, gathers ? longest : slice, element,
+                          levels_.nodes());
+    so_far &= std::all_of(rooms_.begin(), rooms_.end(), [](const Room& room) { return room.valid(); });
+    note(so_far ? MPI_SUCCESS : MPI_ERR_NO_MEM);
+    return agreed_error() == MPI_SUCCESS;
+  }
+
+  // `begin` puts a segment on its way between the nodes, `end` comes when it has arrived. All members call
+  // them in the same order, and go on after an error: the others count on them.
+  template <class Begin, class End>
+  void by_segments(Begin begin, End end) {
+    std::deque<Segment> under_way;
+    auto finish_first = [&] {
+      if (std::optional<SliceExchange>& exchange = under_way.front().exchange) {
+        MPI_Status ignored;
+        engine().wait(*exchange);
+        engine().remove(&*exchange);
+        note(exchange->finish(&ignored));
+      }
+      end(under_way.front());
+      under_way.pop_front();
+    };
+    size_t next_room = 0;
+    for (uint64_t at = 0; at < bytes_; at += segment_bytes_) {
+      if (under_way.size() == rooms_.size()) finish_first();
+      Room& room = rooms_[next_room++ % rooms_.size()];
+      begin(under_way.emplace_back(levels_, room, at, std::min(segment_bytes_, bytes_ - at), element_));
+    }
+    while (!under_way.empty()) finish_first();
+  }
+
+  void exchange(Segment& segment, const Slice& slice) {
+    if (!levels_.has_slice() || slice.bytes == 0) return;
+    segment.exchange.emplace(levels_, segment.room.exchange, slice);
+    segment.exchange->start();
+    engine().add(&*segment.exchange);
+  }
+
+  void note(int result) {
+    if (error_ == MPI_SUCCESS) error_ = result;
+  }
+
+  // An error of any member is one of all. Here members wait for those that are late, which the host MPI does
+  // not name.
+  int agreed_error() {
+    int worst = error_ == MPI_SUCCESS ? 0 : 1, here = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    int result = real.Iallreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, levels_.all(), &request);
+    Patience patience;
+    for (Backoff backoff; result == MPI_SUCCESS; backoff.pause()) {
+      result = real.Test(&request, &here, MPI_STATUS_IGNORE);
+      if (here) break;
+      engine().progress();
+      if (patience.is_over())
+        log_line(LogLevel::warn,
+                 "a collective over %d nodes has been waiting for %d s; not there yet: some of the %d ranks",
+                 levels_.nodes(), static_cast<int>(options().coll_late_s), levels_.ranks());
+    }
+    note(result);
+    if (worst) note(MPI_ERR_OTHER);
+    return error_;
+  }
+
+  // Within the node, on the GPU where that is possible.
+
+  int node_bcast(void* buffer, int bytes) {
+    CollectiveCall call{Collective::bcast, levels_.node()};
+    call.recvbuf = buffer;
+    call.recvcount = bytes;
+    call.recvtype = MPI_BYTE;
+    call.root = levels_.place_of(call_.root);
+    return collective(call, [=](const void*, void* recvbuf) {
+      return real.Bcast(recvbuf, bytes, MPI_BYTE, call.root, call.comm);
+    });
+  }
+
+  int node_reduce_scatter(const void* from, void* to, const std::vector<int>& counts) {
+    CollectiveCall call{Collective::reduce_scatter, levels_.node()};
+    call.sendbuf = from;
+    call.recvbuf = to;
+    call.recvcounts = counts.data();
+    call.sendtype = call.recvtype = call_.recvtype;
+    call.op = call_.op;
+    return collective(call, [&](const void* sendbuf, void* recvbuf) {
+      return real.Reduce_scatter(sendbuf, recvbuf, counts.data(), call.recvtype, call.op, call.comm);
+    });
+  }
+
+  // In place.
+  int node_allgather(void* buffer, const std::vector<int>& counts, const std::vector<int>& offsets,
+                     MPI_Datatype datatype) {
+    // MPICH 4.0.2 heeds no displacement in a communicator of one rank.
+    if (counts.size() == 1) return MPI_SUCCESS;
+    CollectiveCall call{Collective::allgatherv, levels_.node()};
+    call.sendbuf = MPI_IN_PLACE;
+    call.recvbuf = buffer;
+    call.recvcounts = counts.data();
+    call.rdispls = offsets.data();
+    call.sendtype = call.recvtype = datatype;
+    return collective(call, [&](const void*, void* recvbuf) {
+      return real.Allgatherv(MPI_IN_PLACE, 0, datatype, recvbuf, counts.data(), offsets.data(), datatype,
+                             call.comm);
+    });
+  }
+
+  int node_gather(const void* from, void* to, const std::vector<int>& counts,
+                  const std::vector<int>& offsets) {
+    CollectiveCall call{Collective::gatherv, levels_.node()};
+    call.sendbuf = from;
+    call.sendcount = counts[place()];
+    call.recvbuf = to;
+    call.recvcounts = counts.data();
+    call.rdispls = offsets.data();
+    call.sendtype = call.recvtype = call_.recvtype;
+    call.root = levels_.place_of(call_.root);
+    return collective(call, [&](const void* sendbuf, void* recvbuf) {
+      return real.Gatherv(sendbuf, counts[place()], call_.recvtype, recvbuf, counts.data(), offsets.data(),
+                          call_.recvtype, call.root, call.comm);
+    });
+  }
+
+  size_t place() const { return static_cast<size_t>(levels_.my_place()); }
+
+  const CollectiveCall& call_;
+  Levels& levels_;
+  uint64_t bytes_ = 0, element_ = 1, segment_bytes_ = 0;
+  std::deque<Room> rooms_;
+  int error_ = MPI_SUCCESS;
+};
+
+// Of the whole message; 0 or less where nothing is to be done, or the arguments are wrong.
+MPI_Count message_bytes(const CollectiveCall& call, const Place& place) {
+  switch (call.function) {
+    case Collective::bcast:
+      return packed_bytes(call.recvcount, call.recvtype);
+    case Collective::allgather:
+      return place.size * packed_bytes(call.recvcount, call.recvtype);
+    case Collective::reduce:
+    case Collective::allreduce:
+      return packed_bytes(call.sendcount, call.recvtype);
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+bool names_device_memory_only(const std::string& kinds) {
+  for (size_t at = 0; at <= kinds.size();) {
+    size_t end = std::min(kinds.find(',', at), kinds.size());
+    std::string kind = kinds.substr(at, end - at);
+    if (size_t colon = kind.find(':'); colon == std::string::npos || kind.substr(colon) != ":device")
+      return false;
+    at = end + 1;
+  }
+  return true;
+}
+
+bool runs_between_nodes(const CollectiveCall& call, MeetingPoint& point) {
+  if (!point.has_uniform_kinds() || !point.may_span_nodes() || must_stage(call.function)) return false;
+  const Place& place = point.place();
+  MPI_Count bytes = message_bytes(call, place);
+  if (bytes <= 0 || bytes < limits.from || call.root < 0 || call.root >= place.size) return false;
+  kernels::ReduceOp op;
+  kernels::Element element;
+  // MPI_DOUBLE_INT, for example, has a gap.
+  if (call.op != MPI_OP_NULL &&
+      !(kernel_for(call.op, call.recvtype, &op, &element) && layout_of(1, call.recvtype).contiguous))
+    return false;
+  const bool gathers = call.function == Collective::allgather;
+  if (gathers && bytes > INT_MAX) return false;
+  return point.levels().usable() && (!gathers || point.levels().regular());
+}
+
+int run_between_nodes(const CollectiveCall& call, MeetingPoint& point) {
+  int error = BetweenNodes(call, point.levels()).run();
+  if (error == MPI_SUCCESS)
+    count(Traffic::collective_between_nodes, static_cast<uint64_t>(message_bytes(call, point.place())));
+  return error;
+}
+
+void note_memory_kinds(MPI_Comm comm, MPI_Info info) {
+  if (comm == MPI_COMM_NULL) return;
+  std::shared_ptr<MeetingPoint> point = meeting_point_of(comm);
+  if (!point->may_span_nodes()) return;
+  char kinds[MPI_MAX_INFO_VAL] = "";
+  int found = 0;
+  if (info != MPI_INFO_NULL)
+    PMPI_Info_get(info, "mpi_assert_memory_alloc_kinds", sizeof kinds - 1, kinds, &found);
+  int uniform = found ? names_device_memory_only(kinds) : point->has_uniform_kinds();
+  Parked parked;
+  real.Allreduce(MPI_IN_PLACE, &uniform, 1, MPI_INT, MPI_MIN, comm);
+  point->assert_uniform_kinds(uniform);
+}
+
+bool kinds_are_uniform() {
+  return limits.uniform;
+}
+
+void agree_on_limits() {
+  limits = {options().coll_uniform, static_cast<int64_t>(options().coll_nodes_from),
+            std::min(static_cast<int64_t>(options().coll_segment), longest_segment)};
+  real.Bcast(&limits, sizeof limits, MPI_BYTE, 0, MPI_COMM_WORLD);
+}
+
+}  // namespace fairlead::mpi

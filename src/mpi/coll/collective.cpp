@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/coll/collective.h"
+
+#include "base/options.h"
+#include "kernels/kernel_run.h"
+#include "mpi/abi/comm_self.h"
+#include "mpi/coll/between_nodes.h"
+#include "mpi/core/communicator.h"
+#include "mpi/core/error_handler.h"
+#include "mpi/core/record.h"
+#include "mpi/core/request.h"
+#include "mpi/core/stream_check.h"
+#include "mpi/datatype/layout.h"
+#include "mpi/datatype/reduction_types.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// The addresses stay: the host MPI gets them with the counts of the program, and MPICH refuses null with a
+// count also where it will not look at the buffer.
+void drop_send(CollectiveCall* call) {
+  call->sendcount = 0;
+  call->sendcounts = {};
+  call->sdispls = {};
+  call->sendtype = MPI_DATATYPE_NULL;
+}
+
+void drop_receive(CollectiveCall* call) {
+  call->recvcount = 0;
+  call->recvcounts = {};
+  call->rdispls = {};
+  if (call->function != Collective::reduce) call->recvtype = MPI_DATATYPE_NULL;
+}
+
+// Arguments that mean nothing on this rank may be anything: nothing is sent or received by them.
+void drop_insignificant(CollectiveCall* call, const Place& place) {
+  const bool root = place.inter ? call->root == MPI_ROOT : call->root == place.rank;
+  const bool leaf = !place.inter || (!root && call->root != MPI_PROC_NULL);
+  switch (call->function) {
+    case Collective::bcast:
+      if (!root && !leaf) drop_receive(call);
+      return;
+    case Collective::gather:
+    case Collective::gatherv:
+    case Collective::reduce:
+      if (!leaf) drop_send(call);
+      if (!root) drop_receive(call);
+      return;
+    case Collective::scatter:
+    case Collective::scatterv:
+      if (!leaf) drop_receive(call);
+      if (!root) drop_send(call);
+      return;
+    default:
+      return;
+  }
+}
+
+bool maybe_on_device(CollectiveCall* call) {
+  // Blocks of types of their own may lie anywhere, others begin with the first of them.
+  auto is = [call](const void* buffer, bool any, MPI_Datatype datatype, const MPI_Datatype* datatypes) {
+    if (buffer == MPI_IN_PLACE || !any) return false;
+    if (datatypes) return !buffer || !device::certainly_host(buffer);
+    return device::is_device_memory(telling_byte(buffer, datatype), &call->found);
+  };
+  const bool any_received = call->recvcount > 0 || call->recvcounts,
+             any_sent = call->sendcount > 0 || call->sendcounts ||
+                        (call->function == Collective::reduce_scatter && any_received);
+  return (!call->in_place() && is(call->sendbuf, any_sent, call->sendtype, call->sendtypes)) ||
+         is(call->recvbuf, any_received, call->recvtype, call->recvtypes);
+}
+
+// Does this rank need arrays of counts and displacements that it is not given? Those without elements may be
+// null.
+bool lacks_arrays(const CollectiveCall& call, const Place& place, bool root) {
+  const bool lacks_sent = !call.sendcounts || !call.sdispls,
+             lacks_received = !call.recvcounts || !call.rdispls;
+  switch (call.function) {
+    case Collective::gatherv:
+      return root && lacks_received;
+    case Collective::scatterv:
+      return root && lacks_sent;
+    case Collective::allgatherv:
+      return lacks_received;
+    case Collective::alltoallv:
+    case Collective::alltoallw:
+      return lacks_received || (!call.in_place() && lacks_sent);
+    case Collective::reduce_scatter:
+      return !call.recvcounts;
+    case Collective::neighbor_allgatherv:
+      return !place.neighbors.in.empty() && lacks_received;
+    case Collective::neighbor_alltoallv:
+    case Collective::neighbor_alltoallw:
+      return (!place.neighbors.in.empty() && lacks_received) || (!place.neighbors.out.empty() && lacks_sent);
+    default:
+      return false;
+  }
+}
+
+// Does this rank receive in place? That is for those who get their part of what the root scatters.
+bool receives_in_place(const CollectiveCall& call, bool root) {
+  if (call.recvbuf != MPI_IN_PLACE) return false;
+  switch (call.function) {
+    case Collective::gather:
+    case Collective::gatherv:
+    case Collective::reduce:
+      return root;
+    case Collective::scatter:
+    case Collective::scatterv:
+      return false;
+    default:
+      return true;
+  }
+}
+
+// Will the host MPI refuse it, whatever its elements are?
+bool is_invalid(const CollectiveCall& call, const Place& place) {
+  const bool root = place.inter ? call.root == MPI_ROOT : call.root == place.rank;
+  return (!place.inter && (call.root < 0 || call.root >= place.size)) ||
+         (call.among_neighbors() && !place.topology) || lacks_arrays(call, place, root) ||
+         receives_in_place(call, root);
+}
+
+// Brings no bytes, as far as a quick look tells.
+bool maybe_empty(const CollectiveCall& call, const Place& place) {
+  if (call.among_neighbors() && place.neighbors.none()) return true;
+  return call.function != Collective::barrier && call.sendcount == 0 && call.recvcount == 0;
+}
+
+void add_bytes_of(const CollectiveCall& call, const Place& place) {
+  if (observe::OpenCall* open = observe::current_call()) open->bytes += regions_of(call, place).bytes();
+}
+
+bool is_refused(const Regions& regions) {
+  return !options().gpu_support && regions.on_device();
+}
+
+int raise(MPI_Comm comm, const Regions& regions) {
+  return raise_error(comm, MPI_ERR_OTHER, in_words(regions));
+}
+
+// Wrong arguments: the meeting counts the call all the same, since those of the other members may be right.
+void count_wrong_call(MeetingPoint& point, bool blocking) {
+  if (blocking) point.join();
+  std::lock_guard lock(engine().mutex());
+  point.skip();
+}
+
+int raise_error_of_arguments(const CollectiveCall& call, const Regions& regions, MeetingPoint& point,
+                             bool blocking) {
+  count_wrong_call(point, blocking);
+  return raise_error(call.comm, regions.error(), "a collective whose arguments are wrong");
+}
+
+int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInHost& host) {
+  StagedBuffers staged(regions);
+  if (!staged.valid()) return raise(call.comm, regions);
+  // The others count on this rank, also where its bytes cannot be read.
+  bool loaded = staged.load(regions);
+  int result;
+  gather_before(call.comm);
+  {
+    Parked parked;
+    result = host(staged.send_argument(call), staged.receive_argument(call));
+  }
+  if (result != MPI_SUCCESS) return result;
+  return loaded && staged.store(regions) ? MPI_SUCCESS : raise(call.comm, regions);
+}
+
+}  // namespace
+
+bool detail::passes_by(CollectiveCall* call, bool blocking) {
+  if (call->comm == MPI_COMM_NULL) return true;
+  std::shared_ptr<MeetingPoint> point = meeting_point_of(call->comm);
+  if (is_invalid(*call, point->place())) {
+    count_wrong_call(*point, blocking);
+    return true;
+  }
+  drop_insignificant(call, point->place());
+  if (recording()) add_bytes_of(*call, point->place());
+  if (maybe_on_device(call)) return false;
+  if (!point->known()) {
+    if (!blocking) return false;
+    point->join();
+  }
+  if (point->open_calls() > 0) return false;
+  if (!point->meeting()) return true;
+  if (maybe_empty(*call, point->place())) return false;
+  point->pass_by();
+  return true;
+}
+
+int detail::run_collective(const CollectiveCall& call, const RunInHost& host) {
+  std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
+  Regions regions = regions_of(call, point->place());
+  if (regions.error() != MPI_SUCCESS) return raise_error_of_arguments(call, regions, *point, true);
+  if (is_refused(regions)) return refuse_device_memory(call.comm);
+  if (regions.on_device() && runs_between_nodes(call, *point)) {
+    mpi::check_streams(regions.read.device(), BufferUse::sent);
+    mpi::check_streams(regions.written.device(), BufferUse::received);
+    MessageRecord record;
+    record.begin();
+    int result = run_between_nodes(call, *point);
+    record.went(Traffic::collective_between_nodes, regions.bytes());
+    record.end();
+    return result == MPI_SUCCESS ? result : raise(call.comm, regions);
+  }
+  point->join();
+  CollectiveOperation operation(point, call, std::move(regions), nullptr);
+  int result = run(operation, MPI_STATUS_IGNORE);
+  if (!operation.must_stage()) return result;
+  result = run_in_host(call, operation.regions(), host);
+  operation.note_staged();
+  return result;
+}
+
+int detail::start_collective(const CollectiveCall& call, MPI_Request* request, const StartInHost& host) {
+  std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
+  Regions regions = regions_of(call, point->place());
+  if (regions.error() != MPI_SUCCESS) return raise_error_of_arguments(call, regions, *point, false);
+  if (is_refused(regions)) return refuse_device_memory(call.comm);
+  return hand_out(std::make_unique<CollectiveOperation>(point, call, std::move(regions), host), request);
+}
+
+// Each start is a nonblocking call. Not on a persistent request of the host MPI: completion calls poll, and
+// polling those does not complete them in MPICH 5.0. Those of an inter-communicator share it, and must be
+// started in one order.
+int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host) {
+  if (call.comm == MPI_COMM_NULL) return host(call, call.comm, call.sendbuf, call.recvbuf, request);
+  std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
+  if (is_invalid(call, point->place())) return host(call, call.comm, call.sendbuf, call.recvbuf, request);
+  drop_insignificant(&call, point->place());
+  Regions regions = regions_of(call, point->place());
+  if (int error = regions.error(); error != MPI_SUCCESS)
+    return raise_error(call.comm, error, "a persistent collective whose arguments are wrong");
+  if (is_refused(regions)) return refuse_device_memory(call.comm);
+  std::shared_ptr<MPI_Comm> comm =
+      point->place().inter ? std::make_shared<MPI_Comm>(call.comm) : point->lend_duplicate();
+  if (!comm) return MPI_ERR_OTHER;
+  MPI_Request token;
+  if (int result = make_token(&token); result != MPI_SUCCESS) return result;
+  // It is lent for as long as the operation is there.
+  StartInHost start = [host, comm](const auto&... arguments) { return host(arguments...); };
+  hand_out_persistent(
+      std::make_unique<CollectiveOperation>(meeting_point_of(*comm), call, std::move(regions), start), token,
+      request);
+  return MPI_SUCCESS;
+}
+
+namespace {
+
+// On the GPU; false when that is not possible.
+bool reduce_on_gpu(const void* inbuf, void* inoutbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
+  device::Allocation in = device::classify(inbuf), inout = device::classify(inoutbuf);
+  kernels::ReduceOp kernel;
+  kernels::Element element;
+  if (in.kind != device::MemoryKind::device || inout.kind != in.kind || in.device != inout.device ||
+      !kernel_for(op, datatype, &kernel, &element))
+    return false;
+  std::lock_guard lock(engine().mutex());
+  if (!kernels::reductions_run_on(in.device, kernel, element)) return false;
+  kernels::KernelRun run;
+  const void* from[] = {inbuf, inoutbuf};
+  if (run.reduce(in.device, kernel, element, from, 2, &inoutbuf, 1, static_cast<uint64_t>(count)) !=
+      device::Error::none)
+    return false;
+  device::Error state;
+  while ((state = run.poll()) == device::Error::not_ready) {
+  }
+  return state == device::Error::none;
+}
+
+template <auto slot, class Count>
+int reduce_local(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype datatype, MPI_Op op) {
+  CallRecord record(function_of<slot>);
+  record.add_bytes(count, datatype);
+  if (!watching() || (!is_device(inbuf, datatype) && !is_device(inoutbuf, datatype)))
+    return (real.*slot)(inbuf, inoutbuf, count, datatype, op);
+  if (!options().gpu_support) return refuse_device_memory(comm_self());
+  if (int error = error_of_reduction(count, datatype, op); error != MPI_SUCCESS)
+    return raise_error(comm_self(), error, "a local reduction whose arguments are wrong");
+  if (count <= 0 || reduce_on_gpu(inbuf, inoutbuf, count, datatype, op)) return MPI_SUCCESS;
+  Regions regions;
+  regions.read.address = const_cast<void*>(inbuf);
+  regions.written.address = inoutbuf;
+  regions.read.add(0, count, datatype);
+  regions.written.add(0, count, datatype);
+  regions.written_is_read = true;
+  StagedBuffers staged(regions);
+  if (!staged.valid() || !staged.load(regions)) return raise(comm_self(), regions);
+  if (int result = (real.*slot)(staged.read(), staged.written(), count, datatype, op); result != MPI_SUCCESS)
+    return result;
+  return staged.store(regions) ? MPI_SUCCESS : raise(comm_self(), regions);
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+FAIRLEAD_MPI(Reduce_local, (const void* inbuf, void* inoutbuf, int count, MPI_Datatype datatype, MPI_Op op)) {
+  return reduce_local<&Real::Reduce_local>(inbuf, inoutbuf, count, datatype, op);
+}
+
+FAIRLEAD_MPI(Reduce_local_c,
+             (const void* inbuf, void* inoutbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op)) {
+  return reduce_local<&Real::Reduce_local_c>(inbuf, inoutbuf, count, datatype, op);
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the generated collective functions do with a call (generated/collectives.cpp): calls that bring host
+// memory say so to the communicator's meeting and go to the host MPI at once, the others become operations.
+
+#pragma once
+
+#include "mpi/coll/collective_operation.h"
+#include "mpi/core/gather.h"
+#include "mpi/core/interception.h"
+
+namespace fairlead::mpi {
+
+using RunInHost = std::function<int(const void* sendbuf, void* recvbuf)>;
+
+namespace detail {
+// True when nothing but host memory is involved and the meeting, if there is one, has been told. Drops
+// arguments that mean nothing on this rank.
+bool passes_by(CollectiveCall* call, bool blocking);
+int run_collective(const CollectiveCall& call, const RunInHost& host);
+int start_collective(const CollectiveCall& call, MPI_Request* request, const StartInHost& host);
+}  // namespace detail
+
+// The blocking form. `host` calls it in the host MPI with these buffers.
+template <class Host>
+int collective(CollectiveCall call, const Host& host) {
+  if (!detail::passes_by(&call, true)) return detail::run_collective(call, std::ref(host));
+  gather_before(call.comm);
+  Parked parked;
+  return host(call.sendbuf, call.recvbuf);
+}
+
+// The nonblocking form.
+template <class Host>
+int start_collective(CollectiveCall call, MPI_Request* request, const Host& host) {
+  if (!detail::passes_by(&call, false)) return detail::start_collective(call, request, host);
+  return host(call, call.comm, call.sendbuf, call.recvbuf, request);
+}
+
+// The persistent form; `host` is the nonblocking one, which each start calls, on a communicator of its own.
+int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host);
+
+}  // namespace fairlead::mpi

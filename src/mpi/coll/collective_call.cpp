@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/coll/collective_call.h"
+
+#include <algorithm>
+
+#include "mpi/core/error_handler.h"
+#include "mpi/core/interception.h"
+#include "mpi/datatype/layout.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// The regions of one call. Each method says what one buffer holds.
+class Describer {
+ public:
+  Describer(const CollectiveCall& call, const Place& place)
+      : call_(call), place_(place), peers_(place.inter ? place.remote_size : place.size), rank_(place.rank) {
+    root_ = place.inter ? call.root == MPI_ROOT : call.root == place.rank;
+    leaf_ = place.inter ? call.root != MPI_ROOT && call.root != MPI_PROC_NULL : true;
+    regions_.read.address = const_cast<void*>(call.sendbuf);
+    regions_.written.address = call.recvbuf;
+    regions_.read.set_found(call.found);
+    regions_.written.set_found(call.found);
+  }
+
+  Regions describe() {
+    if (call_.reduces() && (root_ || leaf_))
+      regions_.reduction_error = error_of_reduction(call_.recvcount, call_.recvtype, call_.op);
+    switch (call_.function) {
+      case Collective::barrier:
+        break;
+      case Collective::bcast:
+        regions_.read.address = call_.recvbuf;
+        if (root_)
+          regions_.read.add(0, call_.recvcount, call_.recvtype);
+        else if (leaf_)
+          receive(1);
+        break;
+      case Collective::gather:
+      case Collective::gatherv:
+        if (leaf_) send_unless_in_place(1);
+        if (root_) call_.recvcounts ? receive_each(peers_) : receive(peers_);
+        break;
+      case Collective::scatter:
+      case Collective::scatterv:
+        if (root_) call_.sendcounts ? send_each(peers_) : send(peers_);
+        if (leaf_ && call_.recvbuf != MPI_IN_PLACE) receive(1);
+        break;
+      case Collective::allgather:
+      case Collective::allgatherv:
+        send_unless_in_place(1);
+        call_.recvcounts ? receive_each(peers_) : receive(peers_);
+        break;
+      case Collective::alltoall:
+        send_unless_in_place(peers_);
+        receive(peers_);
+        break;
+      case Collective::alltoallv:
+      case Collective::alltoallw:
+        if (call_.in_place())
+          regions_.written_is_read = true;
+        else
+          send_each(peers_);
+        receive_each(peers_);
+        break;
+      case Collective::reduce:
+        if (leaf_) send_unless_in_place(1);
+        if (root_) receive(1);
+        break;
+      case Collective::allreduce:
+      case Collective::scan:
+      case Collective::exscan:
+        send_unless_in_place(1);
+        receive(1);
+        regions_.has_result = call_.function != Collective::exscan || rank_ > 0;
+        break;
+      // The result is scattered in the group of the caller, also where the other one has contributed it.
+      case Collective::reduce_scatter_block:
+        // In place, all of the input lies where the result goes.
+        send_unless_in_place(place_.size);
+        receive(call_.in_place() ? place_.size : 1);
+        break;
+      case Collective::reduce_scatter: {
+        MPI_Count all = 0;
+        for (int member = 0; member < place_.size; ++member) {
+          all += call_.recvcounts[member];
+          regions_.written.check(call_.recvcounts[member], call_.recvtype);
+        }
+        regions_.written_is_read = call_.in_place();
+        if (!call_.in_place()) regions_.read.add(0, all, call_.recvtype);
+        regions_.written.add(0, call_.in_place() ? all : call_.recvcounts[rank_], call_.recvtype);
+        break;
+      }
+      default:
+        describe_neighbors();
+    }
+    return std::move(regions_);
+  }
+
+ private:
+  void describe_neighbors() {
+    std::vector<bool> in, out;
+    for (const Neighbors::Source& source : place_.neighbors.in) in.push_back(source.rank != MPI_PROC_NULL);
+    for (int destination : place_.neighbors.out) out.push_back(destination != MPI_PROC_NULL);
+    if (!call_.gathers_from_neighbors())
+      add_blocks(regions_.read, out, call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype,
+                 call_.sendtypes);
+    else if (std::find(out.begin(), out.end(), true) != out.end())
+      send(1);
+    add_blocks(regions_.written, in, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype,
+               call_.recvtypes);
+  }
+
+  void send(int blocks) { regions_.read.add(0, call_.sendcount * blocks, call_.sendtype); }
+  void receive(int blocks) { regions_.written.add(0, call_.recvcount * blocks, call_.recvtype); }
+  void send_unless_in_place(int blocks) {
+    if (call_.in_place())
+      regions_.written_is_read = true;
+    else
+      send(blocks);
+  }
+
+  void send_each(int blocks) {
+    add_blocks(regions_.read, all(blocks), 0, call_.sendcounts, call_.sdispls, call_.sendtype,
+               call_.sendtypes);
+  }
+  void receive_each(int blocks) {
+    add_blocks(regions_.written, all(blocks), 0, call_.recvcounts, call_.rdispls, call_.recvtype,
+               call_.recvtypes);
+  }
+  static std::vector<bool> all(int blocks) { return std::vector<bool>(static_cast<size_t>(blocks), true); }
+
+  // The blocks that are there. Displacements are in extents of the one type, or in bytes where each block has
+  // its own; without them blocks of one count lie behind each other.
+  static void add_blocks(Region& region, const std::vector<bool>& there, MPI_Count count,
+                         Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements, MPI_Datatype datatype,
+                         const MPI_Datatype* datatypes) {
+    // Who has no blocks may give no type.
+    if (std::find(there.begin(), there.end(), true) == there.end()) return;
+    MPI_Aint unit = datatypes || datatype == MPI_DATATYPE_NULL ? 1 : extent_of(datatype);
+    for (int block = 0; block < static_cast<int>(there.size()); ++block) {
+      if (!there[static_cast<size_t>(block)]) continue;
+      MPI_Aint offset = counts ? displacements[block] * unit : block * static_cast<MPI_Aint>(count) * unit;
+      region.add(offset, counts ? counts[block] : count, datatypes ? datatypes[block] : datatype);
+    }
+  }
+
+  const CollectiveCall& call_;
+  const Place& place_;
+  int peers_, rank_;
+  bool root_, leaf_;
+  Regions regions_;
+};
+
+}  // namespace
+
+void Region::check(MPI_Count count, MPI_Datatype datatype) {
+  if (error == MPI_SUCCESS) error = error_of_elements(count, datatype);
+}
+
+void Region::add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype) {
+  check(count, datatype);
+  if (error != MPI_SUCCESS) return;
+  MPI_Count size = count > 0 ? packed_bytes(count, datatype) : 0;
+  if (size == 0) {
+    if (datatype != MPI_DATATYPE_NULL && !is_plain(datatype)) types_of_nothing.push_back(datatype);
+    return;
+  }
+  device_ = unknown;
+  blocks.push_back({offset, count, datatype});
+  bytes += size;
+}
+
+int Region::device() const {
+  if (device_ == unknown) device_ = find_device();
+  return device_;
+}
+
+int Region::find_device() const {
+  for (const Block& block : blocks) {
+    const void* at = telling_byte(address, block.datatype, block.offset);
+    if (device::is_device_memory(at, &found_)) return found_.memory.device;
+  }
+  return -1;
+}
+
+std::vector<MPI_Datatype> types_in(const Regions& regions) {
+  std::vector<MPI_Datatype> types;
+  for (const Region* region : {&regions.read, &regions.written}) {
+    for (const Block& block : region->blocks) types.push_back(block.datatype);
+    types.insert(types.end(), region->types_of_nothing.begin(), region->types_of_nothing.end());
+  }
+  return types;
+}
+
+std::string in_words(const Regions& regions) {
+  std::string words = "a collective of " + bytes_in_words(regions.read.bytes + regions.written.bytes) +
+                      " on this rank",
+              beyond;
+  for (const Region* region : {&regions.read, &regions.written})
+    for (const Block& block : region->blocks)
+      if (beyond.empty())
+        beyond = overrun(static_cast<const char*>(region->address) + block.offset,
+                         layout_of(block.count, block.datatype));
+  return words + beyond;
+}
+
+Place place_in(MPI_Comm comm) {
+  Place place;
+  int inter = 0;
+  PMPI_Comm_rank(comm, &place.rank);
+  PMPI_Comm_size(comm, &place.size);
+  PMPI_Comm_test_inter(comm, &inter);
+  place.inter = inter != 0;
+  int topology = MPI_UNDEFINED;
+  if (!place.inter) PMPI_Topo_test(comm, &topology);
+  place.topology = topology != MPI_UNDEFINED;
+  if (place.inter)
+    PMPI_Comm_remote_size(comm, &place.remote_size);
+  else
+    place.neighbors = neighbors_of(comm, place.rank);
+  return place;
+}
+
+Regions regions_of(const CollectiveCall& call, const Place& place) {
+  return Describer(call, place).describe();
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/coll/collective_operation.h"
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/statistics.h"
+#include "mpi/coll/collective_work.h"
+#include "mpi/coll/progress_thread.h"
+#include "mpi/core/request.h"
+#include "mpi/core/stream_check.h"
+
+namespace fairlead::mpi {
+
+using coll::Outcome;
+using coll::Progress;
+using coll::Vote;
+
+namespace {
+
+Vote vote_of(const CollectiveCall& call, const Regions& regions, bool device, bool has_work) {
+  if (device) return has_work ? Vote::device : Vote::staged;
+  if (call.function == Collective::barrier) return Vote::host;
+  return regions.bytes() == 0 ? Vote::nothing : Vote::host;
+}
+
+}  // namespace
+
+CollectiveOperation::CollectiveOperation(std::shared_ptr<MeetingPoint> point, const CollectiveCall& call,
+                                         Regions regions, StartInHost start_in_host)
+    : Operation(call.comm),
+      point_(std::move(point)),
+      call_(call),
+      regions_(std::move(regions)),
+      start_in_host_(std::move(start_in_host)) {
+  if (start_in_host_) {
+    kept_.emplace(call_.comm, call_.op, types_in(regions_));
+    arrays_.keep(&call_, point_->place());
+  }
+  bool device = regions_.on_device();
+  has_work_ = device && work_for(call_, regions_, point_->place(), !start_in_host_, &work_);
+  vote_ = vote_of(call_, regions_, device, has_work_);
+  // A persistent one starts later, and again.
+  if (start_in_host_) work_.source.found = work_.target.found = {};
+}
+
+int CollectiveOperation::start() {
+  check_streams(regions_.read.device(), BufferUse::sent);
+  check_streams(regions_.written.device(), BufferUse::received);
+  std::lock_guard lock(engine().mutex());
+  begin();
+  step_ = Step::arriving;
+  cleared_ = false;
+  error_ = MPI_SUCCESS;
+  raised_ = false;
+  why_staged_ = Fallback::chosen_staged;
+  patience_.restart();
+  number_ = point_->begin_call();
+  if (start_in_host_) point_->start_joining();
+  advance();
+  if (start_in_host_ && step_ != Step::in_host && step_ != Step::over) progress_thread().help(this);
+  return MPI_SUCCESS;
+}
+
+void CollectiveOperation::advance() {
+  if (step_ == Step::arriving && !point_->joined()) return;
+  advance_on_gpu();
+  if (step_ == Step::waiting_for_turn) take_turn();
+  if (step_ == Step::in_host) finish_in_host();
+}
+
+void CollectiveOperation::advance_on_gpu() {
+  if (step_ == Step::arriving) arrive();
+  if (step_ == Step::deciding) decide();
+  if (step_ == Step::by_nccl) run_by_nccl();
+  if (step_ == Step::on_gpu) run_on_gpu();
+}
+
+// A persistent collective needs it again.
+coll::Work CollectiveOperation::take_work() {
+  if (start_in_host_) return work_;
+  return std::move(work_);
+}
+
+void CollectiveOperation::arrive() {
+  if (!point_->known()) return;
+  coll::Meeting* meeting = point_->meeting();
+  if (!meeting) {
+    why_staged_ = Fallback::no_shared_node;
+    step_ = Step::waiting_for_turn;
+    return;
+  }
+  if (!meeting->may_arrive(number_)) return;
+  Vote vote = vote_;
+  bool shows = vote == Vote::device || vote == Vote::nothing;
+  if ((shows || work_.nccl) && !meeting->may_use_record(number_)) return;
+  if (work_.nccl && point_->nccl().may_run(number_, work_.device)) {
+    vote = Vote::nccl;
+  } else if (shows) {
+    gpu_.emplace(*engine().node(), *meeting, point_->node_ranks(), number_, take_work());
+    if (!gpu_->expose()) vote = Vote::staged;
+  }
+  arrived_with_ = vote;
+  meeting->arrive(number_, vote);
+  step_ = vote == Vote::host ? Step::waiting_for_turn : Step::deciding;
+}
+
+void CollectiveOperation::decide() {
+  using Votes = coll::Meeting::Votes;
+  Outcome outcome =
+      point_->meeting()->outcome(number_, start_in_host_ ? Votes::may_be_withdrawn : Votes::stand);
+  switch (outcome) {
+    case Outcome::undecided:
+      return complain_of_missing();
+    case Outcome::staged:
+      if (arrived_with_ != Vote::staged) why_staged_ = Fallback::others_staged;
+      gpu_.reset();
+      step_ = Step::waiting_for_turn;
+      return;
+    case Outcome::gpu:
+      if (arrived_with_ == Vote::nccl) show_late();
+      step_ = Step::on_gpu;
+      return;
+    case Outcome::nccl:
+      step_ = Step::by_nccl;
+  }
+}
+
+void CollectiveOperation::show_late() {
+  gpu_.emplace(*engine().node(), *point_->meeting(), point_->node_ranks(), number_, take_work());
+  gpu_->expose(has_work_);
+}
+
+void CollectiveOperation::run_by_nccl() {
+  Progress progress = point_->nccl().advance(number_, *work_.nccl);
+  if (progress == Progress::waiting) return;
+  if (progress == Progress::refused) {
+    show_late();
+    step_ = Step::on_gpu;
+    return;
+  }
+  if (progress == Progress::over) {
+    count(Traffic::collective_nccl, regions_.bytes());
+    went(Traffic::collective_nccl);
+  }
+  over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
+}
+
+void CollectiveOperation::run_on_gpu() {
+  Progress progress = gpu_->advance();
+  if (progress == Progress::refused) {
+    why_staged_ = Fallback::others_staged;
+    gpu_.reset();
+    step_ = Step::waiting_for_turn;
+    return;
+  }
+  // From here on it cannot come to the host MPI any more.
+  if (!cleared_ && gpu_->all_have_mapped()) {
+    point_->clear(number_);
+    cleared_ = true;
+  }
+  if (progress == Progress::waiting) return complain_of_missing();
+  count(Traffic::collective_gpu, regions_.bytes());
+  went(Traffic::collective_gpu);
+  over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
+}
+
+void CollectiveOperation::take_turn() {
+  if (!point_->has_turn(number_)) return;
+  if (regions_.on_device()) count(why_staged_);
+  if (!start_in_host_) {
+    must_stage_ = true;
+    point_->clear(number_);
+    return over(MPI_SUCCESS);
+  }
+  int result = MPI_ERR_OTHER;
+  staged_ = StagedBuffers(regions_);
+  if (staged_.valid()) {
+    // The others count on this rank, also where its bytes cannot be read.
+    loaded_ = staged_.load(regions_);
+    result = start_in_host_(call_, point_->comm(), staged_.send_argument(call_),
+                            staged_.receive_argument(call_), &message_);
+    note_result(result);
+  }
+  point_->clear(number_);
+  if (result != MPI_SUCCESS) return over(result);
+  // Others, who count on its end, need not wait until this rank looks for that.
+  point_->end_call(number_);
+  step_ = Step::in_host;
+}
+
+void CollectiveOperation::finish_in_host() {
+  int here = 0;
+  int result = real.Test(&message_, &here, MPI_STATUS_IGNORE);
+  if (!here && result == MPI_SUCCESS) return;
+  note_result(result);
+  if (result == MPI_SUCCESS && !(loaded_ && staged_.store(regions_))) result = MPI_ERR_OTHER;
+  went(Traffic::collective_staged);
+  over(result);
+}
+
+void CollectiveOperation::note_result(int result) {
+  raised_ = result != MPI_SUCCESS && point_->comm() == call_.comm;
+}
+
+void CollectiveOperation::over(int error) {
+  error_ = error;
+  if (!cleared_ && (step_ == Step::on_gpu || step_ == Step::by_nccl)) point_->clear(number_);
+  if (step_ != Step::in_host) point_->end_call(number_);
+  gpu_.reset();
+  staged_ = {};
+  step_ = Step::over;
+  progress_thread().forget(this);
+  complete_.store(true, std::memory_order_release);
+}
+
+// A rank that leaves the others waiting should be known by name.
+void CollectiveOperation::complain_of_missing() {
+  if (!patience_.is_over()) return;
+  std::string ranks;
+  for (int member : point_->meeting()->missing(number_))
+    ranks += (ranks.empty() ? "" : ", ") + std::to_string(point_->world_rank(member));
+  if (ranks.empty()) return;
+  log_line(
+      LogLevel::warn,
+      "rank %d has been waiting in collective %llu of a communicator of %d ranks for %d s; not there yet: "
+      "rank %s",
+      point_->world_rank(point_->place().rank), static_cast<unsigned long long>(number_),
+      point_->place().size, static_cast<int>(options().coll_late_s), ranks.c_str());
+}
+
+// The host MPI will be called, and cannot be polled: what is not decided is handed to it, which goes on with
+// it there; what runs on the GPU is left to the thread that helps.
+void CollectiveOperation::settle() {
+  if (!start_in_host_) return;
+  if (step_ == Step::arriving && point_->known() && point_->meeting()) {
+    if (point_->meeting()->may_arrive(number_)) {
+      point_->meeting()->arrive(number_, vote_ == Vote::host ? Vote::host : Vote::staged);
+      step_ = Step::deciding;
+    } else {
+      point_->meeting()->go_ahead(number_);
+      step_ = Step::waiting_for_turn;
+    }
+  }
+  if (step_ == Step::deciding) point_->meeting()->withdraw(number_);
+  advance();
+}
+
+// One that runs on the GPU may still be refused, and holds up those behind it until all have mapped its
+// memory.
+bool CollectiveOperation::settled() const {
+  if (!start_in_host_ || step_ == Step::arriving) return true;
+  return cleared_ || step_ == Step::in_host || step_ == Step::over;
+}
+
+// Host memory alone is no device message.
+void CollectiveOperation::went(Traffic way) {
+  if (regions_.on_device()) record_.went(way, regions_.bytes());
+}
+
+void CollectiveOperation::note_staged() {
+  went(Traffic::collective_staged);
+  record_.end();
+}
+
+int CollectiveOperation::finish(MPI_Status* status) {
+  if (!must_stage_) record_.end();
+  set_empty(status);
+  return error_ == MPI_SUCCESS || raised_ ? error_ : raise(error_);
+}
+
+void CollectiveOperation::describe(MPI_Status* status) {
+  set_empty(status);
+}
+
+}  // namespace fairlead::mpi

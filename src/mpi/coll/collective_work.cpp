@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/coll/collective_work.h"
+
+#include <algorithm>
+
+#include "coll/slices.h"
+#include "device/classify.h"
+#include "kernels/kernel_run.h"
+#include "mpi/coll/collective_choice.h"
+#include "mpi/coll/collective_nccl.h"
+#include "mpi/datatype/layout.h"
+#include "mpi/datatype/reduction_types.h"
+
+namespace fairlead::mpi {
+namespace {
+
+using coll::Algorithm;
+using coll::Piece;
+using coll::Reduction;
+using coll::Work;
+
+// Reductions are cut into slices of whole cache lines, and not finer than pays for a kernel.
+constexpr uint64_t slice_grain = 512;
+
+constexpr uint64_t relay_chunk = uint64_t{16} << 20, chunks_allowed = 8;
+
+bool contiguous(const Region& region) {
+  return std::all_of(region.blocks.begin(), region.blocks.end(),
+                     [](const Block& block) { return layout_of(block.count, block.datatype).contiguous; });
+}
+
+// Not by pointer arithmetic: the address of a layout of absolute addresses is null.
+// The device all bytes of the region lie on; -1 when it has none, -2 when some lie elsewhere.
+int device_of(const Region& region, bool contiguous) {
+  if (contiguous && region.blocks.size() == 1) return region.on_device() ? region.device() : -2;
+  int device = -1;
+  for (const Block& block : region.blocks) {
+    MPI_Aint first = contiguous ? 0 : static_cast<MPI_Aint>(layout_of(block.count, block.datatype).first);
+    device::Allocation allocation = device::classify(at_offset(region.address, block.offset + first));
+    if (allocation.kind != device::MemoryKind::device || (device >= 0 && device != allocation.device))
+      return -2;
+    device = allocation.device;
+  }
+  return device;
+}
+
+// The bytes of a block for copies or kernels of its device; none where those cannot move it.
+std::optional<datatype::View> view_of(const void* buffer, const Block& block) {
+  Layout layout = layout_of(block.count, block.datatype);
+  void* at = at_offset(buffer, block.offset);
+  if (layout.contiguous) return datatype::View(at, static_cast<uint64_t>(layout.bytes));
+  return kernel_view(at, layout, device::classify(at_offset(at, static_cast<MPI_Aint>(layout.first))));
+}
+
+class Planner {
+ public:
+  Planner(const CollectiveCall& call, const Place& place, Algorithm algorithm, Work* work)
+      : call_(call),
+        neighbors_(place.neighbors),
+        work_(*work),
+        me_(place.rank),
+        size_(place.size),
+        algorithm_(algorithm) {}
+
+  bool plan(const Regions& regions) {
+    root_ = call_.root == me_;
+    switch (call_.function) {
+      case Collective::bcast:
+        return expose_source(regions.read) && plan_bcast();
+      case Collective::gather:
+      case Collective::gatherv:
+        return expose_source(regions.read) && (!root_ || fetch_blocks());
+      case Collective::scatter:
+      case Collective::scatterv:
+        if (!expose_source(regions.read)) return false;
+        if (root_) offer_blocks(call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, nullptr);
+        return call_.recvbuf == MPI_IN_PLACE || fetch(call_.root, {0, call_.recvcount, call_.recvtype});
+      case Collective::allgather:
+      case Collective::allgatherv:
+        return (call_.in_place() ? expose_own_block() : expose_source(regions.read)) && fetch_blocks();
+      case Collective::alltoall:
+      case Collective::alltoallv:
+      case Collective::alltoallw:
+        if (call_.in_place()) {
+          // Blocks are overwritten while others fetch them.
+          if (!expose_source(regions.written)) return false;
+          work_.source.by_copy = true;
+          offer_blocks(call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes);
+        } else {
+          if (!expose_source(regions.read)) return false;
+          offer_blocks(call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, call_.sendtypes);
+        }
+        return fetch_blocks();
+      case Collective::reduce:
+      case Collective::allreduce:
+      case Collective::scan:
+      case Collective::exscan:
+      case Collective::reduce_scatter_block:
+      case Collective::reduce_scatter:
+        return plan_reduction(regions);
+      case Collective::neighbor_allgather:
+      case Collective::neighbor_allgatherv:
+        return expose_source(regions.read) && fetch_from_neighbors();
+      case Collective::neighbor_alltoall:
+      case Collective::neighbor_alltoallv:
+      case Collective::neighbor_alltoallw:
+        return expose_source(regions.read) && offer_to_neighbors() && fetch_from_neighbors();
+      default:
+        return false;
+    }
+  }
+
+ private:
+  static uint64_t bytes_of(const Region& region) { return static_cast<uint64_t>(region.bytes); }
+
+  // All bytes between the first and the last of the region; of blocks with gaps, those that travel.
+  bool expose_source(const Region& region) {
+    if (region.blocks.empty()) return true;
+    if (!contiguous(region)) return expose_packed(region.address, region.blocks);
+    first_ = PTRDIFF_MAX;
+    MPI_Aint end = 0;
+    for (const Block& block : region.blocks) {
+      first_ = std::min(first_, block.offset);
+      end = std::max<MPI_Aint>(
+          end, block.offset + static_cast<MPI_Aint>(packed_bytes(block.count, block.datatype)));
+    }
+    work_.source = {.address = static_cast<char*>(region.address) + first_,
+                    .bytes = static_cast<uint64_t>(end - first_),
+                    .found = region.found()};
+    return true;
+  }
+
+  bool expose_packed(const void* buffer, const std::vector<Block>& blocks) {
+    packed_ = true;
+    for (const Block& block : blocks) {
+      std::optional<datatype::View> part = view_of(buffer, block);
+      if (!part) return false;
+      work_.source.bytes += part->bytes();
+      work_.source.parts.push_back(std::move(*part));
+    }
+    work_.source.address = work_.source.parts[0].address();
+    return true;
+  }
+
+  // MPI_Allgather in place: this rank's contribution is its block of the result.
+  bool expose_own_block() {
+    Region own;
+    own.address = call_.recvbuf;
+    Block block = block_at(me_, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, nullptr);
+    own.add(block.offset, block.count, block.datatype);
+    return expose_source(own);
+  }
+
+  static Block block_at(int member, MPI_Count count, Numbers<MPI_Count> counts,
+                        Numbers<MPI_Aint> displacements, MPI_Datatype datatype,
+                        const MPI_Datatype* datatypes) {
+    if (datatypes) return {displacements[member], counts[member], datatypes[member]};
+    MPI_Aint extent = extent_of(datatype);
+    if (counts) return {displacements[member] * extent, counts[member], datatype};
+    return {member * static_cast<MPI_Aint>(count) * extent, count, datatype};
+  }
+
+  // The place of the next block in what this rank shows. To be asked in the order of the blocks.
+  uint64_t place_of(const Block& block) {
+    if (!packed_) return static_cast<uint64_t>(block.offset - first_);
+    uint64_t place = packed_before_;
+    if (block.count > 0) packed_before_ += static_cast<uint64_t>(packed_bytes(block.count, block.datatype));
+    return place;
+  }
+
+  void offer_blocks(MPI_Count count, Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements,
+                    MPI_Datatype datatype, const MPI_Datatype* datatypes) {
+    for (int member = 0; member < size_; ++member) {
+      work_.offsets[member] = place_of(block_at(member, count, counts, displacements, datatype, datatypes));
+      work_.first_offer[member] = static_cast<uint8_t>(member);
+    }
+  }
+
+  // False: its layout is not for kernels.
+  bool fetch(int member, const Block& block, int offer = 0) {
+    if (block.count <= 0 || packed_bytes(block.count, block.datatype) == 0) return true;
+    std::optional<datatype::View> to = view_of(call_.recvbuf, block);
+    if (!to) return false;
+    uint64_t bytes = to->bytes();
+    work_.pieces.push_back(Piece{.member = member, .offer = offer, .to = std::move(*to), .bytes = bytes});
+    return true;
+  }
+
+  // One from each member, beginning with the next: not all from the same at once.
+  bool fetch_blocks() {
+    for (int step = 1; step <= size_; ++step) {
+      int member = (me_ + step) % size_;
+      bool stays = call_.in_place() && member == me_;
+      if (!stays && !fetch(member, block_at(member, call_.recvcount, call_.recvcounts, call_.rdispls,
+                                            call_.recvtype, call_.recvtypes)))
+        return false;
+    }
+    return true;
+  }
+
+  // To each member its blocks, in their order.
+  bool offer_to_neighbors() {
+    const int blocks = static_cast<int>(neighbors_.out.size());
+    if (neighbors_.out.size() > coll::max_offers) return false;
+    uint64_t places[coll::max_offers];
+    for (int block = 0; block < blocks; ++block)
+      if (neighbors_.out[static_cast<size_t>(block)] != MPI_PROC_NULL)
+        places[block] = place_of(block_at(block, call_.sendcount, call_.sendcounts, call_.sdispls,
+                                          call_.sendtype, call_.sendtypes));
+    int offers = 0;
+    for (int member = 0; member < size_; ++member) {
+      work_.first_offer[member] = static_cast<uint8_t>(offers);
+      for (int block = 0; block < blocks; ++block)
+        if (neighbors_.out[static_cast<size_t>(block)] == member) work_.offsets[offers++] = places[block];
+    }
+    return true;
+  }
+
+  bool fetch_from_neighbors() {
+    for (int block = 0; block < static_cast<int>(neighbors_.in.size()); ++block) {
+      const Neighbors::Source& source = neighbors_.in[static_cast<size_t>(block)];
+      if (source.rank == MPI_PROC_NULL) continue;
+      if (!fetch(source.rank,
+                 block_at(block, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype,
+                          call_.recvtypes),
+                 call_.gathers_from_neighbors() ? 0 : source.message))
+        return false;
+    }
+    return true;
+  }
+
+  bool plan_reduction(const Regions& regions) {
+    Reduction part;
+    if (!kernel_for(call_.op, call_.recvtype, &part.op, &part.element)) return false;
+    if (!kernels::reductions_run_on(work_.device, part.op, part.element)) return false;
+    const Region& input = regions.written_is_read ? regions.written : regions.read;
+    const uint64_t size = kernels::element_bytes(part.element), all = elements_of(input);
+    MPI_Aint begin = input.blocks.empty() ? 0 : input.blocks[0].offset;
+    if (!expose_vector(input, begin, all, &work_.source) ||
+        !expose_vector(regions.written, 0, elements_of(regions.written), &work_.target))
+      return false;
+    part.sources_end = part.targets_end = size_;
+    switch (call_.function) {
+      case Collective::reduce:
+        part.targets_begin = call_.root;
+        part.targets_end = call_.root + 1;
+        if (algorithm_ == Algorithm::reduce_oneshot) {
+          part.count = root_ ? all : 0;
+          work_.source.own = work_.target.own = root_;
+        } else {
+          // Not by the root, where all bytes must go already.
+          cut(all, size, size_ - 1, me_ - (me_ > call_.root), &part);
+          if (root_) part.count = 0;
+        }
+        break;
+      case Collective::allreduce:
+        if (algorithm_ == Algorithm::allreduce_oneshot) {
+          part.count = all;
+          to_self(&part);
+        } else {
+          cut(all, size, size_, me_, &part);
+        }
+        break;
+      case Collective::scan:
+      case Collective::exscan:
+        part.sources_end = me_ + (call_.function == Collective::scan);
+        part.count = part.sources_end ? all : 0;
+        to_self(&part);
+        // The first rank's result of MPI_Exscan is nothing.
+        if (part.count == 0) work_.target = {};
+        break;
+      default: {
+        for (int member = 0; member < me_; ++member) part.first += static_cast<uint64_t>(count_of(member));
+        part.count = static_cast<uint64_t>(count_of(me_));
+        part.target_first = 0;
+        work_.target = {};
+        if (!expose_vector(regions.written, 0, part.count, &work_.target)) return false;
+        to_self(&part);
+      }
+    }
+    if (part.count) work_.reduction = part;
+    return true;
+  }
+
+  uint64_t elements_of(const Region& region) const {
+    return bytes_of(region) / static_cast<uint64_t>(packed_bytes(1, call_.recvtype));
+  }
+
+  // Padding of pairs such as MPI_DOUBLE_INT is the program's.
+  bool expose_vector(const Region& region, MPI_Aint begin, uint64_t elements, coll::Exposed* vector) const {
+    if (elements == 0) return true;
+    const Block block{begin, static_cast<MPI_Count>(elements), call_.recvtype};
+    const Layout layout = layout_of(block.count, block.datatype);
+    *vector = {.address = static_cast<char*>(region.address) + begin,
+               .bytes = static_cast<uint64_t>(layout.span),
+               .found = region.found()};
+    if (layout.contiguous) return true;
+    vector->only = view_of(region.address, block);
+    return vector->only.has_value();
+  }
+
+  MPI_Count count_of(int member) const {
+    return call_.recvcounts ? call_.recvcounts[member] : call_.recvcount;
+  }
+
+  // The others still read what the result would overwrite.
+  void to_self(Reduction* part) {
+    part->targets_begin = me_;
+    part->targets_end = me_ + 1;
+    work_.target.by_copy = call_.in_place() && size_ > 1;
+    work_.target.own = true;
+  }
+
+  // Slice number `mine` of so many, in the same place in sources and targets.
+  static void cut(uint64_t elements, uint64_t size, int slices, int mine, Reduction* part) {
+    coll::Slices cuts{elements, static_cast<uint64_t>(slices), std::max<uint64_t>(slice_grain / size, 1)};
+    part->first = part->target_first = cuts.begin(static_cast<uint64_t>(mine));
+    part->count = cuts.length(static_cast<uint64_t>(mine));
+  }
+
+  // MPI_Bcast of little: everybody fetches it from the root. Of much: the root's links would carry every byte
+  // to each member, so each fetches another part of every chunk, and the rest from those who have it.
+  bool plan_bcast() {
+    const Block block{0, call_.recvcount, call_.recvtype};
+    uint64_t bytes = static_cast<uint64_t>(packed_bytes(block.count, block.datatype));
+    if (root_) return true;
+    if (algorithm_ != Algorithm::bcast_relayed || bytes == 0) return fetch(call_.root, block);
+    std::optional<datatype::View> target = view_of(call_.recvbuf, block);
+    if (!target) return false;
+    work_.target = {.address = target->address(), .bytes = bytes};
+    if (!target->contiguous()) work_.target.parts.push_back(std::move(*target));
+    uint64_t chunks = std::clamp<uint64_t>(bytes / relay_chunk, 2, chunks_allowed);
+    uint64_t chunk_bytes = (bytes / chunks / slice_grain + 1) * slice_grain;
+    for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+      uint64_t begin = std::min(chunk * chunk_bytes, bytes), end = std::min(begin + chunk_bytes, bytes);
+      relay(begin, end, me_, chunk + 1);
+    }
+    for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+      uint64_t begin = std::min(chunk * chunk_bytes, bytes), end = std::min(begin + chunk_bytes, bytes);
+      for (int step = 1; step < size_; ++step)
+        if (int member = (me_ + step) % size_; member != call_.root) relay(begin, end, member, chunk + 1);
+    }
+    return true;
+  }
+
+  // The part of a chunk that `member` fetches from the root: by it, or from it.
+  void relay(uint64_t begin, uint64_t end, int member, uint64_t step) {
+    uint64_t parts = static_cast<uint64_t>(size_ - 1);
+    uint64_t number = static_cast<uint64_t>(member - (member > call_.root));
+    uint64_t part = ((end - begin) / parts / slice_grain + 1) * slice_grain;
+    uint64_t from = std::min(begin + number * part, end), to = std::min(from + part, end);
+    Piece piece{.member = member,
+                .from_target = member != me_,
+                .from = from,
+                .to = {static_cast<char*>(work_.target.address) + from, to - from},
+                .bytes = to - from};
+    if (member == me_) {
+      piece.member = call_.root;
+      piece.completes = step;
+    } else {
+      piece.after = step;
+    }
+    if (piece.bytes || piece.completes) work_.pieces.push_back(piece);
+  }
+
+  const CollectiveCall& call_;
+  const Neighbors& neighbors_;
+  Work& work_;
+  int me_, size_;
+  Algorithm algorithm_;
+  bool root_ = false;
+  MPI_Aint first_ = 0;  // of the source, from the buffer's address
+  bool packed_ = false;
+  uint64_t packed_before_ = 0;  // bytes of the blocks that have been placed
+};
+
+}  // namespace
+
+bool work_for(const CollectiveCall& call, const Regions& regions, const Place& place, bool blocking,
+              coll::Work* work) {
+  if (place.inter || place.size > coll::max_members) return false;
+  const bool read_dense = contiguous(regions.read), written_dense = contiguous(regions.written);
+  int reads = device_of(regions.read, read_dense), writes = device_of(regions.written, written_dense);
+  if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;
+  work->device = std::max(reads, writes);
+  if (blocking && read_dense && written_dense) work->nccl = nccl_call_for(call, regions, place, work->device);
+  auto [algorithm, nccl_first] = algorithm_for(call, regions, place, work->nccl.has_value());
+  if (!nccl_first) work->nccl.reset();
+  if (coll::is_staged(algorithm)) return false;
+  work->by_kernel = coll::row_of(algorithm).name == "kernel";
+  return Planner(call, place, algorithm, work).plan(regions);
+}
+
+}  // namespace fairlead::mpi

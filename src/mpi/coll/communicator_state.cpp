@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/coll/communicator_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "mpi/coll/between_nodes.h"
+#include "mpi/core/communicator.h"
+#include "mpi/core/engine.h"
+#include "mpi/core/gather.h"
+#include "mpi/core/interception.h"
+
+namespace fairlead::mpi {
+namespace {
+
+auto& hall = *new std::unique_ptr<coll::Hall>;
+int keyval = MPI_KEYVAL_INVALID;
+
+// Host MPIs have few communicators: MPICH 2048 in a process, and the program wants some.
+constexpr size_t lent_at_most = 256;
+
+using Kept = std::shared_ptr<MeetingPoint>;
+
+// The last one a thread asked for. A handle may come back for another communicator once its own is freed.
+std::atomic<uint64_t> freed{0};
+struct Recent {
+  MPI_Comm comm = MPI_COMM_NULL;
+  uint64_t freed = 0;
+  Kept point;
+};
+thread_local Recent recent;
+
+void leave(Kept kept) {
+  freed.fetch_add(1, std::memory_order_relaxed);
+  recent.point.reset();
+  kept->free_communicators();
+}
+
+int forget(MPI_Comm, int, void* value, void*) {
+  Kept* kept = static_cast<Kept*>(value);
+  leave(std::move(*kept));
+  delete kept;
+  return MPI_SUCCESS;
+}
+
+// What the duplicate that this thread is making will inherit.
+thread_local Kept expected;
+
+int inherit(MPI_Comm, int, void*, void*, void* inherited, int* inherits) {
+  *inherits = expected != nullptr;
+  if (expected) *static_cast<void**>(inherited) = new Kept(std::move(expected));
+  expected.reset();
+  return MPI_SUCCESS;
+}
+
+// Not an attribute of it: MPI_Finalize deletes those before the program is done with it.
+auto& of_self = *new Kept;
+
+Kept find_or_make_of_self() {
+  static auto& mutex = *new std::mutex;
+  std::lock_guard lock(mutex);
+  if (!of_self) of_self = std::make_shared<MeetingPoint>(MPI_COMM_SELF);
+  return of_self;
+}
+
+Kept find_or_make(MPI_Comm comm) {
+  if (comm == MPI_COMM_SELF) return find_or_make_of_self();
+  Kept kept =
+      *attribute_of<Kept>(comm, keyval, [&] { return new Kept(std::make_shared<MeetingPoint>(comm)); });
+  kept->belongs_to(comm);
+  return kept;
+}
+
+}  // namespace
+
+MeetingPoint::MeetingPoint(MPI_Comm comm)
+    : comm_(comm), place_(place_in(comm)), uniform_kinds_(kinds_are_uniform()) {
+  if (!hall || place_.inter) return;
+  for (int member = 0; member < place_.size; ++member)
+    node_ranks_.push_back(engine().node()->node_rank_of_world(rank_in_world(comm, member)));
+}
+
+MeetingPoint::MeetingPoint(const MeetingPoint& parent, coll::Heir heir)
+    : comm_(MPI_COMM_NULL),
+      place_(parent.place_),
+      node_ranks_(parent.node_ranks_),
+      joined_together_(true),
+      heir_(heir),
+      uniform_kinds_(parent.uniform_kinds_) {}
+
+int MeetingPoint::world_rank(int member) const {
+  return engine().node()->world_rank(node_ranks_[static_cast<size_t>(member)]);
+}
+
+bool MeetingPoint::has_hall() {
+  return hall != nullptr;
+}
+
+// All members come to the same answer.
+bool MeetingPoint::may_meet() const {
+  if (node_ranks_.empty() || place_.size > coll::max_members) return false;
+  for (int rank : node_ranks_)
+    if (rank < 0) return false;
+  return true;
+}
+
+// Does the slot's number have to be told to others?
+bool MeetingPoint::begin_joining() {
+  if (join_ != Join::not_begun) return false;
+  join_ = may_meet() ? Join::begun : Join::over;
+  if (join_ == Join::over) return false;
+  if (heir_) {
+    slot_ = hall->find(node_ranks_[0], *heir_);
+    return false;
+  }
+  if (place_.rank == 0) slot_ = hall->take(place_.size);
+  return place_.size > 1;
+}
+
+void MeetingPoint::start_joining() {
+  if (begin_joining()) real.Ibcast(&slot_, sizeof slot_, MPI_BYTE, 0, comm_, &announcement_);
+}
+
+bool MeetingPoint::joined() {
+  if (join_ == Join::over) return true;
+  start_joining();
+  int here = 1;
+  if (announcement_ != MPI_REQUEST_NULL) real.Test(&announcement_, &here, MPI_STATUS_IGNORE);
+  if (!here) return false;
+  if (slot_ >= 0) meeting_.emplace(hall->slot(slot_), place_.size, place_.rank);
+  for (uint64_t number : std::exchange(skipped_, {})) leave_word(number);
+  join_.store(Join::over, std::memory_order_release);
+  return true;
+}
+
+// With the blocking form: all members are in a blocking call, and the two forms do not match.
+void MeetingPoint::join() {
+  if (known()) return;
+  joined_together_ |= join_ == Join::not_begun;
+  if (begin_joining()) {
+    gather_before(comm_);
+    Parked parked;
+    real.Bcast(&slot_, sizeof slot_, MPI_BYTE, 0, comm_);
+  }
+  // What another thread advances may look as well.
+  auto joined_now = [this] {
+    std::lock_guard lock(engine().mutex());
+    return joined();
+  };
+  for (Backoff backoff; !joined_now(); backoff.pause()) engine().progress();
+}
+
+void MeetingPoint::end_call(uint64_t number) {
+  ended_.report(number);
+  if (meeting_) meeting_->pass(ended_.all_up_to());
+  --open_;
+}
+
+// That this rank's part of the call is with the host MPI.
+void MeetingPoint::leave_word(uint64_t number) {
+  if (!meeting_) return;
+  if (meeting_->may_arrive(number))
+    meeting_->arrive(number, coll::Vote::host);
+  else
+    meeting_->go_ahead(number);
+}
+
+void MeetingPoint::pass_by() {
+  uint64_t number = ++called_;
+  leave_word(number);
+  cleared_.report(number);
+  ended_.report(number);
+  meeting_->pass(number);
+}
+
+void MeetingPoint::skip() {
+  const uint64_t number = begin_call();
+  if (known())
+    leave_word(number);
+  else
+    skipped_.push_back(number);
+  clear(number);
+  end_call(number);
+}
+
+// Another member may still hold the one that is chosen: for a request that can be started no more, since the
+// first member has freed it.
+std::shared_ptr<MPI_Comm> MeetingPoint::lend_duplicate() {
+  await_turn(comm_);
+  gather_before(comm_);
+  Parked parked;
+  auto users = [](const auto& one) { return one.use_count() - 1; };
+  auto least = std::ranges::min_element(lent_, {}, users);
+  if (least != lent_.end() && users(*least) > 0 && lent_.size() < lent_at_most) least = lent_.end();
+  int chosen = static_cast<int>(least - lent_.begin());
+  real.Bcast(&chosen, 1, MPI_INT, 0, comm_);
+  if (chosen == static_cast<int>(lent_.size())) {
+    MPI_Comm duplicate = MPI_COMM_NULL;
+    if (make_duplicate(&duplicate) != MPI_SUCCESS) return nullptr;
+    PMPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);
+    meet_on(duplicate);
+    lent_.push_back(std::make_shared<MPI_Comm>(duplicate));
+  }
+  return lent_[static_cast<size_t>(chosen)];
+}
+
+// MPI_Comm_dup calls the program's functions that copy its attributes, but alone keeps a topology.
+int MeetingPoint::make_duplicate(MPI_Comm* duplicate) {
+  int topology = MPI_UNDEFINED;
+  PMPI_Topo_test(comm_, &topology);
+  return topology == MPI_UNDEFINED ? real.Comm_split(comm_, 0, 0, duplicate)
+                                   : real.Comm_dup(comm_, duplicate);
+}
+
+std::optional<coll::Heir> MeetingPoint::expect_duplicate() {
+  if (place_.size == 1 || !joined_together_ || !joined() || !meeting_) return std::nullopt;
+  coll::Heir heir{hall->name(slot_), ++duplicates_};
+  if (place_.rank == 0) hall->take(place_.size, heir);
+  return heir;
+}
+
+Levels& MeetingPoint::levels() {
+  if (!levels_) {
+    await_turn(comm_);
+    gather_before(comm_);
+    auto first = std::find_if(node_ranks_.begin(), node_ranks_.end(), [](int rank) { return rank >= 0; });
+    int first_of_node = node_ranks_.empty() ? place_.rank : static_cast<int>(first - node_ranks_.begin());
+    levels_ = std::make_unique<Levels>(comm_, first_of_node);
+  }
+  return *levels_;
+}
+
+std::shared_ptr<MeetingPoint> meeting_point_of(MPI_Comm comm) {
+  uint64_t now = freed.load(std::memory_order_relaxed);
+  if (recent.comm != comm || recent.freed != now || !recent.point) recent = {comm, now, find_or_make(comm)};
+  return recent.point;
+}
+
+// What is undecided is withdrawn; what is decided to run on the GPU needs the others, who have all come, to
+// map its memory, before it is sure that the host MPI will never see it.
+void await_turn(MPI_Comm comm) {
+  if (comm == MPI_COMM_NULL || !engine().busy()) return;
+  std::shared_ptr<MeetingPoint> point = meeting_point_of(comm);
+  if (point->open_calls() == 0) return;
+  Parked parked;
+  for (Backoff backoff; !point->all_cleared(); backoff.pause()) engine().progress();
+}
+
+Duplicating::Duplicating(MPI_Comm comm) {
+  if (comm == MPI_COMM_NULL || !hall) return;
+  std::shared_ptr<MeetingPoint> parent = meeting_point_of(comm);
+  if (std::optional<coll::Heir> heir = parent->expect_duplicate())
+    expected = std::make_shared<MeetingPoint>(*parent, *heir);
+}
+
+Duplicating::~Duplicating() {
+  expected.reset();
+}
+
+void meet_on(MPI_Comm comm) {
+  if (comm != MPI_COMM_NULL && hall) meeting_point_of(comm)->join();
+}
+
+void open_meetings(std::unique_ptr<coll::Hall> opened) {
+  // Those who have not left it yet do so still.
+  static auto& former = *new std::vector<std::unique_ptr<coll::Hall>>;
+  if (hall) former.push_back(std::move(hall));
+  hall = std::move(opened);
+  PMPI_Comm_create_keyval(inherit, forget, &keyval, nullptr);
+}
+
+void close_meetings() {
+  recent = {};
+  if (keyval == MPI_KEYVAL_INVALID) return;
+  if (of_self) leave(std::move(of_self));
+  void* kept = nullptr;
+  int found = 0;
+  if (has_world()) PMPI_Comm_get_attr(MPI_COMM_WORLD, keyval, &kept, &found);
+  if (found) PMPI_Comm_delete_attr(MPI_COMM_WORLD, keyval);
+  PMPI_Comm_free_keyval(&keyval);
+}
+
+size_t meetings_taken() {
+  return hall ? hall->taken_by_me() : 0;
+}
+
+}  // namespace fairlead::mpi

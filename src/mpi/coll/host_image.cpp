@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/coll/host_image.h"
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+#include "base/log.h"
+#include "base/statistics.h"
+#include "device/classify.h"
+#include "device/small_copy.h"
+
+namespace fairlead::mpi {
+
+using device::Error;
+
+HostImage::HostImage(const Region& region)
+    : device_memory_(region.bytes > 0 && region.on_device()), address_(region.address) {
+  if (!device_memory_) return;
+  MPI_Aint first = PTRDIFF_MAX, end = PTRDIFF_MIN;
+  for (const Block& block : region.blocks) {
+    Layout layout = layout_of(block.count, block.datatype);
+    MPI_Aint begin = block.offset + static_cast<MPI_Aint>(layout.first);
+    first = std::min(first, begin);
+    end = std::max(end, begin + static_cast<MPI_Aint>(layout.span));
+  }
+  memory_ = HostBuffer(static_cast<size_t>(end - first));
+  address_ = at_offset(memory_.data(), -first);
+}
+
+namespace {
+
+char* block_at(const void* buffer, const Block& block) {
+  return static_cast<char*>(at_offset(buffer, block.offset));
+}
+
+// What has gaps is packed and unpacked by kernels where they can; what lies in the gaps stays where it is.
+bool load_block(char* image, const Region& region, const Block& block) {
+  const Layout layout = layout_of(block.count, block.datatype);
+  const int device = device::device_at(telling_byte(region.address, layout, block.offset));
+  const char* buffer = block_at(region.address, block);
+  if (layout.plan && !layout.contiguous) {
+    const uint64_t bytes = static_cast<uint64_t>(layout.bytes);
+    if (device < 0) {
+      datatype::move_on_host(layout.view(image), 0, layout.view(buffer), 0, bytes);
+      return true;
+    }
+    HostBuffer packed;
+    if (!pack_from_device(buffer, block.count, block.datatype, layout, device, &packed)) return false;
+    datatype::move_on_host(layout.view(image), 0, {packed.data(), bytes}, 0, bytes);
+    return true;
+  }
+  void* to = image + layout.first;
+  const void* from = buffer + layout.first;
+  const size_t span = static_cast<size_t>(layout.span);
+  if (device >= 0) return device::copy_to_host(device, to, from, span) == Error::none;
+  std::memcpy(to, from, span);
+  return true;
+}
+
+bool store_block(const char* image, const Region& region, const Block& block) {
+  const Layout layout = layout_of(block.count, block.datatype);
+  const int device = device::device_at(telling_byte(region.address, layout, block.offset));
+  char* buffer = block_at(region.address, block);
+  const size_t bytes = static_cast<size_t>(layout.bytes);
+  if (layout.contiguous) {
+    if (device >= 0) return device::copy_now(device, buffer, image, bytes) == Error::none;
+    std::memcpy(buffer, image, bytes);
+    return true;
+  }
+  HostBuffer packed(bytes);
+  if (!packed.data() || !pack_host(image, block.count, block.datatype, packed.data(), layout.bytes, layout))
+    return false;
+  return device < 0 ? unpack_host(packed.data(), layout.bytes, buffer, block.count, block.datatype, layout)
+                    : unpack_to_device(packed.data(), layout.bytes, buffer, block.count, block.datatype,
+                                       layout, device);
+}
+
+}  // namespace
+
+// Blocks of types of their own may lie anywhere, also in host memory.
+bool HostImage::load(const Region& region) {
+  return !device_memory_ || std::all_of(region.blocks.begin(), region.blocks.end(), [&](const Block& block) {
+    return load_block(block_at(address_, block), region, block);
+  });
+}
+
+bool HostImage::store(const Region& region) const {
+  return !device_memory_ || std::all_of(region.blocks.begin(), region.blocks.end(), [&](const Block& block) {
+    return store_block(block_at(address_, block), region, block);
+  });
+}
+
+namespace {
+
+bool complain_unless(bool done) {
+  if (!done)
+    log_line(LogLevel::error, "a device buffer of a collective cannot be copied to or from host memory: %s",
+             device::runtime() ? device::runtime()->error_text() : "out of memory");
+  return done;
+}
+
+}  // namespace
+
+StagedBuffers::StagedBuffers(const Regions& regions)
+    : read_(regions.read), written_(regions.written), both_empty_(regions.bytes() == 0) {}
+
+bool StagedBuffers::valid() const {
+  return complain_unless(read_.valid() && written_.valid());
+}
+
+bool StagedBuffers::load(const Regions& regions) {
+  return complain_unless(read_.load(regions.read) &&
+                         (!regions.written_is_read || written_.load(regions.written)));
+}
+
+bool StagedBuffers::store(const Regions& regions) const {
+  if (read_.stands_for_device() || written_.stands_for_device())
+    count(Traffic::collective_staged, regions.bytes());
+  return complain_unless(!regions.has_result || written_.store(regions.written));
+}
+
+const void* StagedBuffers::send_argument(const CollectiveCall& call) const {
+  if (call.in_place()) return MPI_IN_PLACE;
+  // One address for two buffers without bytes is no overlap. MPICH 5.0 takes it for one in the nonblocking
+  // calls that persistent ones are started as, and not in those.
+  static const char nothing = 0;
+  return both_empty_ && read_.address() == written_.address() ? &nothing : read_.address();
+}
+
+void* StagedBuffers::receive_argument(const CollectiveCall& call) const {
+  if (call.recvbuf == MPI_IN_PLACE) return MPI_IN_PLACE;
+  // The one buffer of MPI_Bcast is read at the root.
+  bool root_of_bcast = call.function == Collective::bcast && read_.stands_for_device();
+  return root_of_bcast ? read_.address() : written_.address();
+}
+
+}  // namespace fairlead::mpi

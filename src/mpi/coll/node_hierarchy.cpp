@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/coll/node_hierarchy.h"
+
+#include <algorithm>
+#include <map>
+
+#include "coll/slot.h"
+#include "mpi/abi/real.h"
+#include "mpi/core/interception.h"
+
+namespace fairlead::mpi {
+
+Levels::Levels(MPI_Comm comm, int first_of_node) {
+  Parked parked;
+  int rank = 0, size = 0;
+  PMPI_Comm_rank(comm, &rank);
+  PMPI_Comm_size(comm, &size);
+  std::vector<int> first_of(static_cast<size_t>(size));
+  real.Allgather(&first_of_node, 1, MPI_INT, first_of.data(), 1, MPI_INT, comm);
+
+  std::map<int, std::vector<int>> nodes;
+  for (int member = 0; member < size; ++member) {
+    std::vector<int>& node = nodes[first_of[static_cast<size_t>(member)]];
+    place_of_.push_back(static_cast<int>(node.size()));
+    node.push_back(member);
+  }
+  slices_ = size;
+  for (auto& [first, node] : nodes) {
+    if (first == first_of_node) my_node_ = static_cast<int>(members_.size());
+    slices_ = std::min(slices_, static_cast<int>(node.size()));
+    members_.push_back(std::move(node));
+  }
+  node_of_.resize(static_cast<size_t>(size));
+  for (size_t node = 0; node < members_.size(); ++node) {
+    regular_ &= members_[node].size() == members_[0].size();
+    for (int member : members_[node]) node_of_[static_cast<size_t>(member)] = static_cast<int>(node);
+  }
+  my_place_ = place_of(rank);
+
+  bool fit = members_.size() > 1 &&
+             std::all_of(members_.begin(), members_.end(),
+                         [](const std::vector<int>& node) { return node.size() <= coll::max_members; });
+  if (!fit) return;
+  int made = make_communicators(comm);
+  real.Allreduce(MPI_IN_PLACE, &made, 1, MPI_INT, MPI_MIN, comm);
+  usable_ = made;
+}
+
+bool Levels::make_communicators(MPI_Comm comm) {
+  int color = has_slice() ? my_place_ : MPI_UNDEFINED;
+  // No duplicate: that would call the program's functions that copy its attributes.
+  bool made = real.Comm_split(comm, 0, 0, &all_) == MPI_SUCCESS;
+  made &= real.Comm_split(comm, my_node_, my_place_, &node_) == MPI_SUCCESS;
+  for (Lane* lane : {&spreading, &collecting})
+    made &= real.Comm_split(comm, color, my_node_, &lane->comm) == MPI_SUCCESS;
+  for (MPI_Comm each : {all_, node_, spreading.comm, collecting.comm})
+    if (each != MPI_COMM_NULL) PMPI_Comm_set_errhandler(each, MPI_ERRORS_RETURN);
+  return made;
+}
+
+Levels::~Levels() {
+  for (MPI_Comm each : {collecting.comm, spreading.comm, node_, all_})
+    if (each != MPI_COMM_NULL) real.Comm_free(&each);
+}
+
+}  // namespace fairlead::mpi

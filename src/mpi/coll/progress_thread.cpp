@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/coll/progress_thread.h"
+
+#include <chrono>
+#include <csignal>
+
+#include "device/copy.h"
+#include "mpi/coll/collective_operation.h"
+#include "mpi/core/engine.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// Between two rounds: short against a collective that is worth overlapping.
+constexpr auto pause = std::chrono::microseconds(20);
+
+}  // namespace
+
+ProgressThread& progress_thread() {
+  // Never destroyed: the process may exit while it runs.
+  static auto* only = new ProgressThread;
+  return *only;
+}
+
+void ProgressThread::help(CollectiveOperation* operation) {
+  operations_.push_back(operation);
+  if (!thread_.joinable()) {
+    // Signals are the program's own threads' to handle.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread(&ProgressThread::run, this);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  wake_.notify_one();
+}
+
+void ProgressThread::forget(CollectiveOperation* operation) {
+  std::erase(operations_, operation);
+}
+
+void ProgressThread::stop() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(engine().mutex());
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+  stopping_ = false;
+}
+
+void ProgressThread::run() {
+  std::unique_lock lock(engine().mutex());
+  while (!stopping_) {
+    if (operations_.empty()) {
+      wake_.wait(lock);
+      continue;
+    }
+    // An operation that is over leaves the list.
+    for (size_t i = operations_.size(); i-- > 0;)
+      if (i < operations_.size()) operations_[i]->advance_on_gpu();
+    device::start_enqueued();
+    lock.unlock();
+    std::this_thread::sleep_for(pause);
+    lock.lock();
+  }
+}
+
+}  // namespace fairlead::mpi

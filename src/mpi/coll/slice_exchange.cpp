@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/coll/slice_exchange.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "device/classify.h"
+#include "kernels/parameters.h"
+#include "mpi/core/request.h"
+#include "mpi/datatype/reduction_types.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// Elements that are not taken apart: whole cache lines of every type.
+constexpr uint64_t part_grain = 256;
+
+coll::Slices parts_of(uint64_t bytes, uint64_t element, int nodes) {
+  return {bytes / element, static_cast<uint64_t>(nodes), part_grain};
+}
+
+uint64_t size_of(MPI_Datatype datatype) {
+  MPI_Count size = 0;
+  PMPI_Type_size_x(datatype, &size);
+  return static_cast<uint64_t>(size);
+}
+
+// Sizes that many messages have in common, so that what one leaves idle is large enough for the next.
+uint64_t common_size(uint64_t bytes) {
+  return bytes ? std::bit_ceil(bytes) : 0;
+}
+
+}  // namespace
+
+ExchangeRoom::ExchangeRoom(ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes)
+    : parts_bytes(kind == ExchangeKind::reduce || kind == ExchangeKind::allreduce
+                      ? static_cast<uint64_t>(nodes) * parts_of(bytes, element, nodes).longest() * element
+                      : 0),
+      slices(common_size(kind == ExchangeKind::allgather ? static_cast<uint64_t>(nodes) * bytes : bytes)),
+      parts(common_size(parts_bytes)) {}
+
+SliceExchange::SliceExchange(Levels& levels, ExchangeRoom& room, const Slice& slice)
+    : Operation(levels.spreading.comm),
+      levels_(levels),
+      room_(room),
+      slice_(slice),
+      element_(size_of(slice.datatype)),
+      parts_(parts_of(slice.bytes, element_, levels.nodes())) {}
+
+unsigned char* SliceExchange::own_slice() const {
+  uint64_t before = slice_.kind == ExchangeKind::allgather ? static_cast<uint64_t>(levels_.my_node()) : 0;
+  return room_.slices.data() + before * slice_.bytes;
+}
+
+int SliceExchange::start() {
+  std::lock_guard lock(engine().mutex());
+  spreading_turn_ = levels_.spreading.turns.take();
+  if (is_reduction()) collecting_turn_ = levels_.collecting.turns.take();
+  if (slice_.kind != ExchangeKind::bcast || is_root())
+    note(leaving_.start(device::device_at(slice_.from), own_slice(), slice_.from, slice_.bytes));
+  advance();
+  return MPI_SUCCESS;
+}
+
+void SliceExchange::advance() {
+  while (step()) {
+  }
+}
+
+// Makes one step if that is possible now. After an error, too: the other nodes count on it.
+bool SliceExchange::step() {
+  switch (step_) {
+    case Step::leaving:
+      if (!note(leaving_.poll())) return false;
+      step_ = Step::before_spreading;
+      return true;
+    case Step::before_spreading:
+      if (!levels_.spreading.turns.has_come(spreading_turn_)) return false;
+      note_host(spread());
+      levels_.spreading.turns.pass();
+      step_ = Step::spreading;
+      return true;
+    case Step::spreading:
+      if (!arrived()) return false;
+      if (is_reduction()) reduce();
+      step_ = is_reduction() ? Step::reducing : Step::collecting;
+      return true;
+    case Step::reducing:
+      if (!note(kernel_.poll())) return false;
+      step_ = Step::before_collecting;
+      return true;
+    case Step::before_collecting:
+      if (!levels_.collecting.turns.has_come(collecting_turn_)) return false;
+      note_host(collect());
+      levels_.collecting.turns.pass();
+      step_ = Step::collecting;
+      return true;
+    case Step::collecting:
+      if (!arrived()) return false;
+      land();
+      step_ = Step::landing;
+      return true;
+    case Step::landing:
+      if (!landed()) return false;
+      step_ = Step::over;
+      complete_.store(true, std::memory_order_release);
+      return false;
+    case Step::over:
+      return false;
+  }
+  return false;
+}
+
+// Broadcasts and all-gathers are over then; of a reduction each node gets its part from all.
+int SliceExchange::spread() {
+  MPI_Comm comm = levels_.spreading.comm;
+  unsigned char* slices = room_.slices.data();
+  int bytes = static_cast<int>(slice_.bytes), mine = static_cast<int>(part_bytes(levels_.my_node()));
+  if (slice_.kind == ExchangeKind::bcast)
+    return real.Ibcast(slices, bytes, MPI_BYTE, slice_.root_node, comm, &message_);
+  if (slice_.kind == ExchangeKind::allgather)
+    return real.Iallgather(MPI_IN_PLACE, 0, MPI_BYTE, slices, bytes, MPI_BYTE, comm, &message_);
+  for (int node = 0; node < levels_.nodes(); ++node) {
+    counts_.push_back(static_cast<int>(part_bytes(node)));
+    offsets_.push_back(static_cast<int>(part_begin(node)));
+    arriving_counts_.push_back(mine);
+    arriving_offsets_.push_back(node * mine);
+  }
+  return real.Ialltoallv(slices, counts_.data(), offsets_.data(), MPI_BYTE, room_.parts.data(),
+                         arriving_counts_.data(), arriving_offsets_.data(), MPI_BYTE, comm, &message_);
+}
+
+// The parts of all nodes, in their order, to the place of this node's part in the slice.
+void SliceExchange::reduce() {
+  uint64_t bytes = part_bytes(levels_.my_node()), count = bytes / element_;
+  if (count == 0) return;
+  unsigned char *to = room_.slices.data() + part_begin(levels_.my_node()), *parts = room_.parts.data();
+  const auto nodes = static_cast<size_t>(levels_.nodes());
+  int device = device::device_at(slice_.from);
+  kernels::ReduceOp op;
+  kernels::Element element;
+  if (nodes <= kernels::reduce_buffers && room_.slices.pinned() && room_.parts.pinned() &&
+      kernel_for(slice_.op, slice_.datatype, &op, &element) &&
+      kernels::reductions_run_on(device, op, element)) {
+    std::vector<const void*> from;
+    for (size_t node = 0; node < nodes; ++node) from.push_back(parts + node * bytes);
+    void* target = to;
+    if (kernel_.reduce(device, op, element, from.data(), static_cast<int>(nodes), &target, 1, count) ==
+        device::Error::none)
+      return;
+  }
+  std::copy_n(parts, bytes, to);
+  for (size_t node = 1; node < nodes; ++node)
+    note_host(
+        real.Reduce_local(parts + node * bytes, to, static_cast<int>(count), slice_.datatype, slice_.op));
+}
+
+// All nodes, or the root node, get the parts of all.
+int SliceExchange::collect() {
+  MPI_Comm comm = levels_.collecting.comm;
+  unsigned char* slice = room_.slices.data();
+  if (slice_.kind == ExchangeKind::allreduce)
+    return real.Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, slice, counts_.data(), offsets_.data(), MPI_BYTE, comm,
+                            &message_);
+  const void* own = is_root() ? MPI_IN_PLACE : slice + part_begin(levels_.my_node());
+  return real.Igatherv(own, static_cast<int>(part_bytes(levels_.my_node())), MPI_BYTE, slice, counts_.data(),
+                       offsets_.data(), MPI_BYTE, slice_.root_node, comm, &message_);
+}
+
+void SliceExchange::land() {
+  const unsigned char* from = room_.slices.data();
+  for (void* to : slice_.to) {
+    note(landing_.emplace_back().start(device::device_at(to), to, from, slice_.bytes));
+    from += slice_.bytes;
+  }
+}
+
+bool SliceExchange::landed() {
+  bool over = true;
+  for (device::Copy& copy : landing_) over &= note(copy.poll());
+  return over;
+}
+
+// Is it over?
+bool SliceExchange::note(device::Error state) {
+  if (state == device::Error::not_ready) return false;
+  if (state != device::Error::none && error_ == MPI_SUCCESS) {
+    log_line(LogLevel::error, "a part of a collective cannot be moved between device and host memory: %s",
+             device::runtime() ? device::runtime()->error_text() : "no device");
+    error_ = MPI_ERR_OTHER;
+  }
+  return true;
+}
+
+void SliceExchange::note_host(int result) {
+  if (error_ == MPI_SUCCESS) error_ = result;
+}
+
+// Is what the host MPI was given last over?
+bool SliceExchange::arrived() {
+  if (message_ == MPI_REQUEST_NULL) return true;
+  int here = 0;
+  int result = real.Test(&message_, &here, MPI_STATUS_IGNORE);
+  note_host(result);
+  if (here || result != MPI_SUCCESS) return true;
+  complain_of_missing();
+  return false;
+}
+
+// The host MPI does not tell which of them it is.
+void SliceExchange::complain_of_missing() {
+  if (!patience_.is_over()) return;
+  std::string ranks;
+  for (int node = 0; node < levels_.nodes(); ++node) {
+    if (node == levels_.my_node()) continue;
+    int member = levels_.members(node)[static_cast<size_t>(levels_.my_place())];
+    ranks += (ranks.empty() ? "" : ", ") + std::to_string(member);
+  }
+  log_line(
+      LogLevel::warn,
+      "a collective between %d nodes has been waiting for %d s for ranks of other nodes: for one or more "
+      "of %s in its communicator, or others in their nodes",
+      levels_.nodes(), static_cast<int>(options().coll_late_s), ranks.c_str());
+}
+
+int SliceExchange::finish(MPI_Status* status) {
+  set_empty(status);
+  return error_;
+}
+
+void SliceExchange::describe(MPI_Status* status) {
+  set_empty(status);
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Wait and Test, each with any, some and all (M7, M8). While no device operation is active they forward
+// unchanged. Otherwise an array may mix requests of ours, the host's, null and inactive ones: ours are
+// completed here, and the host MPI sees a copy of the array in which they are null, so that indices and the
+// rules about inactive requests stay the host's.
+
+#include <algorithm>
+#include <vector>
+
+#include "mpi/core/interception.h"
+#include "mpi/core/record.h"
+#include "mpi/core/request.h"
+
+namespace fairlead::mpi {
+namespace {
+
+bool forwards() {
+  return !watching() || !engine().busy();
+}
+
+// What the host MPI refuses, it is shown as it is.
+template <class... Results>
+bool forwards(const MPI_Request* requests, const MPI_Status* status, const Results*... results) {
+  return forwards() || any_null(requests, results...) || is_no_status(status);
+}
+template <class... Results>
+bool forwards(int count, const MPI_Request* requests, const MPI_Status* statuses, const Results*... results) {
+  return forwards() || is_invalid(count, requests, statuses, results...);
+}
+
+struct Ours {
+  int index;
+  Operation* operation;
+};
+
+// An array of requests, told apart.
+class Selection {
+ public:
+  Selection(int count, MPI_Request* requests) : requests_(requests), host_(requests, requests + count) {
+    for (int i = 0; i < count; ++i) {
+      Operation* operation = engine().find(requests[i]);
+      if (!operation) continue;
+      host_[i] = MPI_REQUEST_NULL;
+      hidden_.push_back(i);
+      if (!operation->active) continue;
+      operation->start_waiting();
+      ours_.push_back({i, operation});
+    }
+  }
+
+  const std::vector<Ours>& ours() const { return ours_; }
+  MPI_Request* host() { return host_.data(); }
+  bool all_complete() {
+    while (complete_ < ours_.size() && ours_[complete_].operation->complete()) ++complete_;
+    return complete_ == ours_.size();
+  }
+  const Ours* any_complete() const {
+    auto found =
+        std::find_if(ours_.begin(), ours_.end(), [](const Ours& o) { return o.operation->complete(); });
+    return found == ours_.end() ? nullptr : &*found;
+  }
+  // The host completed this one.
+  void take_over(int index) { requests_[index] = host_[index]; }
+  void take_over_all() {
+    // Not asked again whose they are: the host may have given a handle it completed to another thread.
+    for (size_t i = 0, next = 0; i < host_.size(); ++i) {
+      if (next < hidden_.size() && hidden_[next] == static_cast<int>(i))
+        ++next;
+      else
+        requests_[i] = host_[i];
+    }
+  }
+  int finish(const Ours& one, MPI_Status* status) {
+    return fairlead::mpi::finish(one.operation, &requests_[one.index], status);
+  }
+
+ private:
+  MPI_Request* requests_;
+  std::vector<MPI_Request> host_;
+  std::vector<int> hidden_;  // ours, also the inactive ones
+  std::vector<Ours> ours_;
+  size_t complete_ = 0;  // the first so many are
+};
+
+// Of `count` statuses of a call that failed somewhere, every MPI_ERROR must be set; the host set them only
+// if the failure was its own.
+void clear_errors(MPI_Status* statuses, int count) {
+  if (statuses == MPI_STATUSES_IGNORE) return;
+  for (int i = 0; i < count; ++i) statuses[i].MPI_ERROR = MPI_SUCCESS;
+}
+
+MPI_Status* at(MPI_Status* statuses, int index) {
+  return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[index];
+}
+
+// Completes ours after the host's part of Waitall or Testall.
+int finish_all(Selection& selection, int count, MPI_Status* statuses, int host_result) {
+  bool host_failed = host_result == MPI_ERR_IN_STATUS;
+  if (host_result != MPI_SUCCESS && !host_failed) return host_result;
+  selection.take_over_all();
+  bool failed = host_failed;
+  std::vector<std::pair<int, int>> errors;
+  for (const Ours& one : selection.ours()) {
+    int index = one.index;
+    int result = selection.finish(one, at(statuses, index));
+    errors.push_back({index, result});
+    failed |= result != MPI_SUCCESS;
+  }
+  if (!failed) return MPI_SUCCESS;
+  if (!host_failed) clear_errors(statuses, count);
+  if (statuses != MPI_STATUSES_IGNORE)
+    for (auto [index, result] : errors) statuses[index].MPI_ERROR = result;
+  return MPI_ERR_IN_STATUS;
+}
+
+int wait_all(int count, MPI_Request* requests, MPI_Status* statuses) {
+  Selection selection(count, requests);
+  int host_complete = 0, result = MPI_SUCCESS;
+  for (Backoff backoff;; backoff.pause()) {
+    engine().progress();
+    if (!selection.all_complete()) continue;
+    result = noted(real.Testall(count, selection.host(), &host_complete, statuses));
+    if (host_complete || result != MPI_SUCCESS) break;
+  }
+  return finish_all(selection, count, statuses, result);
+}
+
+int test_all(int count, MPI_Request* requests, int* flag, MPI_Status* statuses) {
+  Selection selection(count, requests);
+  engine().progress();
+  *flag = 0;
+  if (!selection.all_complete()) return MPI_SUCCESS;
+  int result = noted(real.Testall(count, selection.host(), flag, statuses));
+  if (result == MPI_SUCCESS && !*flag) return result;
+  *flag = 1;
+  return finish_all(selection, count, statuses, result);
+}
+
+// One round of Waitany and Testany. True when the call is over.
+bool try_any(Selection& selection, int count, int* index, int* flag, MPI_Status* status, int* result) {
+  engine().progress();
+  *result = MPI_SUCCESS;
+  *flag = 1;
+  if (const Ours* one = selection.any_complete()) {
+    *index = one->index;
+    *result = selection.finish(*one, status);
+    return true;
+  }
+  int host_index = MPI_UNDEFINED, host_flag = 0;
+  *result = noted(real.Testany(count, selection.host(), &host_index, &host_flag, status));
+  if ((host_flag && host_index != MPI_UNDEFINED) || *result != MPI_SUCCESS) {
+    *index = host_index;
+    if (host_index != MPI_UNDEFINED) selection.take_over(host_index);
+    return true;
+  }
+  // The host knows of no active request; that settles it only if ours has none either.
+  *index = MPI_UNDEFINED;
+  *flag = host_flag && selection.ours().empty();
+  return *flag;
+}
+
+// One round of Waitsome and Testsome. True when something completed or nothing is active.
+bool try_some(Selection& selection, int count, int* outcount, int* indices, MPI_Status* statuses,
+              int* result) {
+  engine().progress();
+  *result = noted(real.Testsome(count, selection.host(), outcount, indices, statuses));
+  bool host_failed = *result == MPI_ERR_IN_STATUS;
+  if (*result != MPI_SUCCESS && !host_failed) return true;
+  bool host_inactive = *outcount == MPI_UNDEFINED;
+  int done = host_inactive ? 0 : *outcount;
+  for (int k = 0; k < done; ++k) selection.take_over(indices[k]);
+  bool failed = host_failed;
+  std::vector<std::pair<int, int>> errors;
+  for (const Ours& one : selection.ours()) {
+    if (!one.operation->complete()) continue;
+    indices[done] = one.index;
+    int one_result = selection.finish(one, at(statuses, done));
+    errors.push_back({done, one_result});
+    failed |= one_result != MPI_SUCCESS;
+    ++done;
+  }
+  *outcount = done == 0 && host_inactive && selection.ours().empty() ? MPI_UNDEFINED : done;
+  if (failed) {
+    if (!host_failed) clear_errors(statuses, done);
+    if (statuses != MPI_STATUSES_IGNORE)
+      for (auto [index, one_result] : errors) statuses[index].MPI_ERROR = one_result;
+    *result = MPI_ERR_IN_STATUS;
+  }
+  return done > 0 || *outcount == MPI_UNDEFINED;
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+FAIRLEAD_MPI(Wait, (MPI_Request * request, MPI_Status* status)) {
+  CallRecord record(Function::Wait);
+  if (forwards(request, status)) return noted(real.Wait(request, status));
+  Operation* operation = engine().find(*request);
+  if (!operation || !operation->active) {
+    if (!operation) return poll_until_complete(request, status);
+    if (status != MPI_STATUS_IGNORE) set_empty(status);
+    return MPI_SUCCESS;
+  }
+  engine().wait(*operation);
+  return finish(operation, request, status);
+}
+
+FAIRLEAD_MPI(Test, (MPI_Request * request, int* flag, MPI_Status* status)) {
+  CallRecord record(Function::Test);
+  if (forwards(request, status, flag)) return noted(real.Test(request, flag, status));
+  engine().progress();
+  Operation* operation = engine().find(*request);
+  if (!operation) return noted(real.Test(request, flag, status));
+  *flag = !operation->active || operation->complete();
+  if (!operation->active && status != MPI_STATUS_IGNORE) set_empty(status);
+  if (operation->active) operation->start_waiting();
+  return operation->active && *flag ? finish(operation, request, status) : MPI_SUCCESS;
+}
+
+FAIRLEAD_MPI(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[])) {
+  CallRecord record(Function::Waitall);
+  return forwards(count, requests, statuses) ? noted(real.Waitall(count, requests, statuses))
+                                             : wait_all(count, requests, statuses);
+}
+
+FAIRLEAD_MPI(Testall, (int count, MPI_Request requests[], int* flag, MPI_Status statuses[])) {
+  CallRecord record(Function::Testall);
+  return forwards(count, requests, statuses, flag) ? noted(real.Testall(count, requests, flag, statuses))
+                                                   : test_all(count, requests, flag, statuses);
+}
+
+FAIRLEAD_MPI(Waitany, (int count, MPI_Request requests[], int* index, MPI_Status* status)) {
+  CallRecord record(Function::Waitany);
+  if (forwards(count, requests, status, index)) return noted(real.Waitany(count, requests, index, status));
+  Selection selection(count, requests);
+  int flag, result;
+  for (Backoff backoff; !try_any(selection, count, index, &flag, status, &result);) backoff.pause();
+  return result;
+}
+
+FAIRLEAD_MPI(Testany, (int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status)) {
+  CallRecord record(Function::Testany);
+  if (forwards(count, requests, status, index, flag))
+    return noted(real.Testany(count, requests, index, flag, status));
+  Selection selection(count, requests);
+  int result;
+  try_any(selection, count, index, flag, status, &result);
+  return result;
+}
+
+FAIRLEAD_MPI(Waitsome,
+             (int count, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[])) {
+  CallRecord record(Function::Waitsome);
+  if (forwards(count, requests, statuses, outcount, indices))
+    return noted(real.Waitsome(count, requests, outcount, indices, statuses));
+  Selection selection(count, requests);
+  int result;
+  for (Backoff backoff; !try_some(selection, count, outcount, indices, statuses, &result);) backoff.pause();
+  return result;
+}
+
+FAIRLEAD_MPI(Testsome,
+             (int count, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[])) {
+  CallRecord record(Function::Testsome);
+  if (forwards(count, requests, statuses, outcount, indices))
+    return noted(real.Testsome(count, requests, outcount, indices, statuses));
+  Selection selection(count, requests);
+  int result;
+  try_some(selection, count, outcount, indices, statuses, &result);
+  return result;
+}
+
+FAIRLEAD_MPI(Request_free, (MPI_Request * request)) {
+  CallRecord record(Function::Request_free);
+  if (forwards() || !request) return real.Request_free(request);
+  Operation* operation = engine().find(*request);
+  if (!operation) return real.Request_free(request);
+  release(operation, request);
+  return MPI_SUCCESS;
+}
+
+FAIRLEAD_MPI(Cancel, (MPI_Request * request)) {
+  CallRecord record(Function::Cancel);
+  if (forwards() || !request) return real.Cancel(request);
+  Operation* operation = engine().find(*request);
+  if (!operation) return real.Cancel(request);
+  operation->cancel();
+  return MPI_SUCCESS;
+}

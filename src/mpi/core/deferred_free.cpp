@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/core/deferred_free.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+#include "mpi/core/interception.h"
+#include "mpi/core/record.h"
+#include "mpi/datatype/layout.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// The handles of one kind that are in use.
+template <class Handle>
+class InUse {
+ public:
+  void add_user(Handle handle) {
+    std::lock_guard lock(mutex_);
+    ++handles_[handle].users;
+  }
+  // False where nobody uses it: it may be freed at once.
+  bool leave_to_users(Handle handle) {
+    std::lock_guard lock(mutex_);
+    auto found = handles_.find(handle);
+    if (found == handles_.end()) return false;
+    found->second.left = true;
+    return true;
+  }
+  // True where this was the last user, and the program has left the handle to it.
+  bool remove_user(Handle handle) {
+    std::lock_guard lock(mutex_);
+    auto found = handles_.find(handle);
+    if (--found->second.users > 0) return false;
+    bool left = found->second.left;
+    handles_.erase(found);
+    return left;
+  }
+
+ private:
+  struct State {
+    int users = 0;
+    bool left = false;
+  };
+  std::mutex mutex_;
+  std::unordered_map<Handle, State> handles_;
+};
+
+auto& communicators = *new InUse<MPI_Comm>;
+auto& operations = *new InUse<MPI_Op>;
+auto& datatypes = *new InUse<MPI_Datatype>;
+
+}  // namespace
+
+KeptCommunicator::KeptCommunicator(MPI_Comm comm) : comm_(comm) {
+  communicators.add_user(comm_);
+}
+
+// The last free of a handle may call functions of the program: neither this nor the next is called with a
+// lock.
+KeptCommunicator::~KeptCommunicator() {
+  if (communicators.remove_user(comm_)) real.Comm_free(&comm_);
+}
+
+KeptHandles::KeptHandles(MPI_Comm comm, MPI_Op op, const std::vector<MPI_Datatype>& types)
+    : comm_(comm), op_(op) {
+  for (MPI_Datatype type : types)
+    if (!is_plain(type) && (types_.empty() || types_.back() != type)) types_.push_back(type);
+  operations.add_user(op_);
+  for (MPI_Datatype type : types_) {
+    datatypes.add_user(type);
+    MPI_Datatype made = MPI_DATATYPE_NULL;
+    if (PMPI_Type_contiguous(1, type, &made) == MPI_SUCCESS) made_of_them_.push_back(made);
+  }
+}
+
+KeptHandles::~KeptHandles() {
+  for (MPI_Datatype& type : made_of_them_) PMPI_Type_free(&type);
+  for (MPI_Datatype type : types_)
+    if (datatypes.remove_user(type)) real.Type_free(&type);
+  if (operations.remove_user(op_)) real.Op_free(&op_);
+}
+
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+FAIRLEAD_MPI(Type_free, (MPI_Datatype * datatype)) {
+  CallRecord record(Function::Type_free);
+  if (!watching() || !datatypes.leave_to_users(*datatype)) return real.Type_free(datatype);
+  *datatype = MPI_DATATYPE_NULL;
+  return MPI_SUCCESS;
+}
+
+FAIRLEAD_MPI(Op_free, (MPI_Op * op)) {
+  CallRecord record(Function::Op_free);
+  if (!watching() || !operations.leave_to_users(*op)) return real.Op_free(op);
+  *op = MPI_OP_NULL;
+  return MPI_SUCCESS;
+}
+
+FAIRLEAD_MPI(Comm_free, (MPI_Comm * comm)) {
+  CallRecord record(Function::Comm_free);
+  if (!watching()) return real.Comm_free(comm);
+  if (!communicators.leave_to_users(*comm)) {
+    Parked parked;
+    return real.Comm_free(comm);
+  }
+  *comm = MPI_COMM_NULL;
+  return MPI_SUCCESS;
+}

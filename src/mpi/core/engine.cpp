@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/core/engine.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "base/options.h"
+#include "device/buffer_pool.h"
+#include "device/copy.h"
+#include "device/ipc_registry.h"
+#include "kernels/reduce.h"
+#include "mpi/abi/comm_self.h"
+#include "mpi/core/hooks.h"
+#include "mpi/core/operation.h"
+#include "transport/arena.h"
+
+namespace fairlead::mpi {
+namespace {
+
+constexpr unsigned rounds_between_nudges = 4;
+constexpr unsigned starts_between_rounds = 8;
+
+}  // namespace
+
+void Backoff::pause() {
+  // A peer on another core answers within a few microseconds; after that, let others have this core.
+  constexpr int patient_rounds = 100;
+  if (idle_ == 0) {
+    device::close_forgotten(false);
+    kernels::load_missed_code();
+  }
+  if (idle_ >= patient_rounds) {
+    sched_yield();
+  } else {
+    ++idle_;
+    __builtin_ia32_pause();
+  }
+}
+
+Engine& engine() {
+  // Never destroyed: other threads may still be in MPI calls when the process exits.
+  static auto* only = new Engine;
+  return *only;
+}
+
+void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent,
+                  bool threads) {
+  std::lock_guard lock(mutex_);
+  // Whoever is in the middle of a call may look at it still.
+  static auto& former = *new std::vector<std::unique_ptr<node::Node>>;
+  if (node_) former.push_back(std::move(node_));
+  if (threads_) keep_busy(-1);
+  threads_ = false;
+  if (threads) allow_threads();
+  self_ = self;
+  set_own_comm_self(self);
+  PMPI_Comm_set_errhandler(self, MPI_ERRORS_RETURN);
+  silent_ = silent;
+  node_ = std::move(node);
+  nonce_ = nonce;
+  if (node_) last_progress_.resize(static_cast<size_t>(node_->size()));
+}
+
+void Engine::allow_threads() {
+  if (!threads_) keep_busy(1);
+  threads_ = true;
+}
+
+void Engine::release_imports() {
+  std::lock_guard lock(mutex_);
+  // Whoever has not asked for these bytes by now never will.
+  kept_.clear();
+  // The host MPI may still be sending their bytes to other nodes. So it may those of adopted operations that
+  // have not ended, which nobody frees either.
+  for (auto& operation : ended_) operation.release();
+  ended_.clear();
+  device::forget_imports(-1);
+  device::close_forgotten(true);
+}
+
+Engine::Counts Engine::counts() {
+  std::lock_guard lock(mutex_);
+  return {operations_.size(), by_request_.size(), kept_.size()};
+}
+
+void Engine::release_exports() {
+  transport::unpin_host_arenas();
+  if (device::runtime()) device::pool_release();
+}
+
+void Engine::add(Operation* operation) {
+  std::lock_guard lock(mutex_);
+  operations_.add(operation);
+  keep_busy(1);
+  // Another thread sits in the host MPI, and this one may join it there, or leave.
+  if (parked_ > 0) operation->settle();
+}
+
+void Engine::remove(Operation* operation) {
+  std::lock_guard lock(mutex_);
+  if (!operations_.remove(operation)) return;
+  keep_busy(-1);
+  keep(operation->take_unfinished_offer());
+}
+
+bool Engine::idle() {
+  std::lock_guard lock(mutex_);
+  bool all = !operations_.any_awaits();
+  operations_.for_each_active([&](Operation* operation) { all &= operation->complete(); });
+  return all;
+}
+
+void Engine::bind(MPI_Request request, Operation* operation) {
+  std::lock_guard lock(mutex_);
+  by_request_[request] = operation;
+}
+
+void Engine::unbind(MPI_Request request) {
+  std::lock_guard lock(mutex_);
+  by_request_.erase(request);
+}
+
+Operation* Engine::find(MPI_Request request) {
+  if (request == MPI_REQUEST_NULL) return nullptr;
+  std::lock_guard lock(mutex_);
+  auto found = by_request_.find(request);
+  return found == by_request_.end() ? nullptr : found->second;
+}
+
+void Engine::adopt(std::unique_ptr<Operation> operation) {
+  std::lock_guard lock(mutex_);
+  // Nobody will wait for it: from now on it is in a hurry by itself.
+  operation->start_waiting();
+  operation->adopted = true;
+  Operation* adopted = operation.release();
+  if (adopted->complete()) end_adopted(adopted);
+}
+
+void Engine::progress() {
+  // A thread that comes while another makes progress has nothing to add.
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;
+  progress_locked();
+  auto ended = std::move(ended_);
+  ended_.clear();
+  lock.unlock();
+  MPI_Status ignored;
+  for (auto& operation : ended) operation->finish(&ignored);
+}
+
+void Engine::progress_now_and_then() {
+  if (starts_.fetch_add(1, std::memory_order_relaxed) % starts_between_rounds == starts_between_rounds - 1)
+    progress();
+}
+
+// Operations that wait for shared memory or the GPU ask nothing of the host MPI, but its own messages, which
+// a peer may be waiting for, move only while it is called. A probe on a communicator that nobody sends on
+// does that; it must span the job, because some MPIs look no further than themselves for a message to self.
+void Engine::nudge_host() {
+  int found;
+  PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, silent_, &found, MPI_STATUS_IGNORE);
+}
+
+void Engine::end_adopted(Operation* operation) {
+  operations_.remove(operation);
+  keep_busy(-1);
+  keep(operation->take_unfinished_offer());
+  ended_.emplace_back(operation);
+}
+
+void Engine::progress_locked() {
+  ++rounds_;
+  operations_.advance([this](Operation* operation) {
+    if (operation->adopted && operation->complete()) end_adopted(operation);
+  });
+  // A receive that has asked for its message has entered the host MPI.
+  if (!operations_.any_awaits() && rounds_ % rounds_between_nudges == 0) nudge_host();
+  for (const Hooks& hooks : all_hooks())
+    if (hooks.advance) hooks.advance();
+  device::start_enqueued();
+  std::erase_if(kept_, [&](auto& offer) {
+    offer->advance();
+    if (offer->finished()) keep_busy(-1);
+    return offer->finished();
+  });
+  if (parked_ > 0) settle();
+}
+
+void Engine::settle() {
+  operations_.for_each_active([](Operation* operation) { operation->settle(); });
+  for (auto& offer : kept_) offer->flush();
+}
+
+bool Engine::settled() {
+  bool all = true;
+  operations_.for_each_active([&](Operation* operation) { all &= operation->settled(); });
+  return all &&
+         std::none_of(kept_.begin(), kept_.end(), [](auto& offer) { return offer->short_of_memory(); });
+}
+
+void Engine::wait(Operation& operation) {
+  operation.start_waiting();
+  for (Backoff backoff; !operation.complete(); backoff.pause()) progress();
+}
+
+void Engine::keep(std::unique_ptr<p2p::SendOffer> offer) {
+  if (!offer) return;
+  kept_.push_back(std::move(offer));
+  keep_busy(1);
+}
+
+// Sends that wait ask for the time, each of them in each round; one answer serves them all.
+std::chrono::steady_clock::time_point Engine::time_of_round() {
+  if (timed_round_ != rounds_) {
+    time_of_round_ = std::chrono::steady_clock::now();
+    timed_round_ = rounds_;
+  }
+  return time_of_round_;
+}
+
+bool Engine::out_of_patience(int receiver, std::chrono::steady_clock::time_point waiting_since) {
+  auto since = std::max(waiting_since, last_progress_[static_cast<size_t>(receiver)]);
+  return time_of_round() - since > std::chrono::microseconds(options().patience_us);
+}
+
+void Engine::note_progress_of(int receiver) {
+  last_progress_[static_cast<size_t>(receiver)] = time_of_round();
+}
+
+void Engine::park() {
+  std::unique_lock lock(mutex_);
+  for (Backoff backoff;;) {
+    progress_locked();
+    settle();
+    if (settled()) break;
+    lock.unlock();
+    backoff.pause();
+    lock.lock();
+  }
+  ++parked_;
+  if (node_) node_->mine().parked.store(1, std::memory_order_release);
+}
+
+void Engine::unpark() {
+  std::lock_guard lock(mutex_);
+  if (--parked_ == 0 && node_) node_->mine().parked.store(0, std::memory_order_release);
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Errors that we raise, and MPI_Comm_create_errhandler.
+//
+// MPICH 5 (seen with 5.0.2) returns MPI_SUCCESS from a receive whose error a user's handler has seen, so the
+// result does not tell that a message was truncated (front.h, noted()). The handler is told in any case: with
+// MPICH ours is called first and passes the error on.
+
+#include "mpi/core/error_handler.h"
+
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include "base/log.h"
+#include "device/classify.h"
+#include "mpi/core/interception.h"
+#include "mpi/core/record.h"
+
+namespace fairlead::mpi {
+namespace {
+
+bool is_fatal(MPI_Errhandler handler) {
+  bool fatal = handler == MPI_ERRORS_ARE_FATAL;
+#if defined(MPI_ERRORS_ABORT)
+  fatal = fatal || handler == MPI_ERRORS_ABORT;
+#endif
+  PMPI_Errhandler_free(&handler);
+  return fatal;
+}
+
+std::string words_of(int code) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  PMPI_Error_string(code, text, &length);
+  const std::string words = text;
+  return words.substr(0, words.find(", error stack:"));  // MPICH's, of its own functions
+}
+
+void tell(bool fatal, int code, const std::string& about) {
+  const LogLevel level = fatal ? LogLevel::error : LogLevel::info;
+  if (log_enabled(level))
+    log_line(level, "%s: %s failed: %s", to_string(current_function), about.c_str(), words_of(code).c_str());
+}
+
+}  // namespace
+
+int raise_error(MPI_Comm comm, int code, const std::string& about) {
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  tell(PMPI_Comm_get_errhandler(comm, &handler) != MPI_SUCCESS || is_fatal(handler), code, about);
+  PMPI_Comm_call_errhandler(comm, code);
+  return code;
+}
+
+int raise_window_error(MPI_Win win, int code, const std::string& about) {
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  tell(PMPI_Win_get_errhandler(win, &handler) != MPI_SUCCESS || is_fatal(handler), code, about);
+  PMPI_Win_call_errhandler(win, code);
+  return code;
+}
+
+std::string bytes_in_words(MPI_Count bytes) {
+  return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
+}
+
+std::string peer_in_words(const char* direction, int rank, int tag) {
+  return std::string(direction) + (rank == MPI_ANY_SOURCE ? " any rank" : " rank " + std::to_string(rank)) +
+         (tag == MPI_ANY_TAG ? " with any tag" : " with tag " + std::to_string(tag));
+}
+
+std::string overrun(const void* address, const Layout& layout) {
+  if (layout.span <= 0) return {};
+  const auto first = reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(layout.first);
+  const auto asked = static_cast<uintptr_t>(layout.span);
+  const device::Allocation memory = device::classify(reinterpret_cast<void*>(first));
+  if (memory.kind != device::MemoryKind::device || memory.size == 0) return {};
+  const uintptr_t held = memory.base + memory.size - first;
+  if (asked <= held) return {};
+  char text[160];
+  std::snprintf(text, sizeof text,
+                ", which needs %zu bytes from %p on where the allocation holds %zu (%zu in all),", asked,
+                reinterpret_cast<void*>(first), held, memory.size);
+  return text;
+}
+
+#if defined(MPICH_VERSION)
+namespace {
+
+// A handler is not told which one it is, and may not ask: MPICH 5 holds a lock while it calls one. So each
+// function of the user has a relay of its own.
+constexpr size_t most = 64;
+std::array<MPI_Comm_errhandler_function*, most> users;
+
+// MPICH gives a handler nothing beyond the two arguments of the standard.
+template <size_t number>
+void relay(MPI_Comm* comm, int* code, ...) {
+  noted(*code);
+  users[number](comm, code);
+}
+
+template <size_t... number>
+constexpr std::array<MPI_Comm_errhandler_function*, most> all_relays(std::index_sequence<number...>) {
+  return {relay<number>...};
+}
+
+// Functions beyond the last relay are called by MPICH itself.
+MPI_Comm_errhandler_function* relay_to(MPI_Comm_errhandler_function* user) {
+  static std::mutex mutex;
+  static constexpr auto relays = all_relays(std::make_index_sequence<most>());
+  std::lock_guard lock(mutex);
+  for (size_t i = 0; user && i < most; ++i) {
+    if (!users[i]) users[i] = user;
+    if (users[i] == user) return relays[i];
+  }
+  return user;
+}
+
+}  // namespace
+#endif
+
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+FAIRLEAD_MPI(Comm_create_errhandler, (MPI_Comm_errhandler_function * function, MPI_Errhandler* errhandler)) {
+#if defined(MPICH_VERSION)
+  return real.Comm_create_errhandler(relay_to(function), errhandler);
+#else
+  return real.Comm_create_errhandler(function, errhandler);
+#endif
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/core/interception.h"
+
+#include <atomic>
+#include <string>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "mpi/core/engine.h"
+#include "mpi/core/hooks.h"
+#include "mpi/core/record.h"
+
+namespace fairlead::mpi {
+
+std::atomic<bool> detail::watching{false};
+
+namespace {
+
+// Why device memory is refused, and what to do about it.
+std::string reason() {
+  if (options().gpu_support)
+    return "device memory is not handled by this function yet; copy the buffer to host memory first";
+  for (const OptionReport& option : describe_options())
+    if (option.name == std::string("gpu_support"))
+      return "device memory was handed to MPI, which " + option.origin +
+             " forbids; unset it or set FAIRLEAD_GPU_SUPPORT=on, or copy the buffer to host memory first";
+  return "";
+}
+
+}  // namespace
+
+int refuse(Function function, MPI_Comm comm) {
+  log_line(LogLevel::error, "%s: %s", to_string(function), reason().c_str());
+  PMPI_Comm_call_errhandler(comm, MPI_ERR_BUFFER);
+  return MPI_ERR_BUFFER;
+}
+
+int refuse_device_memory(MPI_Comm comm) {
+  log_line(LogLevel::error, "%s: %s", to_string(current_function), reason().c_str());
+  PMPI_Comm_call_errhandler(comm, MPI_ERR_BUFFER);
+  return MPI_ERR_BUFFER;
+}
+
+int refuse_window(Function function, MPI_Win win) {
+  log_line(LogLevel::error, "%s: %s", to_string(function), reason().c_str());
+  PMPI_Win_call_errhandler(win, MPI_ERR_BUFFER);
+  return MPI_ERR_BUFFER;
+}
+
+int refuse_file(Function function, MPI_File file) {
+  log_line(LogLevel::error, "%s: %s", to_string(function), reason().c_str());
+  PMPI_File_call_errhandler(file, MPI_ERR_BUFFER);
+  return MPI_ERR_BUFFER;
+}
+
+constinit thread_local int errors_noted = 0;
+static std::atomic<bool> receives_failed{false};
+
+int noted(int result) {
+  if (result == MPI_SUCCESS) return result;
+  ++errors_noted;
+  receives_failed.store(true, std::memory_order_relaxed);
+  if (watching() && engine().node()) ++engine().node()->mine().failed_receives;
+  return result;
+}
+
+bool may_swallow_offers(int room) {
+  return room == 0 && !receives_failed.load(std::memory_order_relaxed);
+}
+
+static void note_blocked(int change) {
+  for (const Hooks& hooks : all_hooks())
+    if (hooks.note_blocked) hooks.note_blocked(change);
+}
+
+Parked::Parked() {
+  if (!watching() || !engine().busy()) return;
+  engine().park();
+  note_blocked(1);
+  raised_ = true;
+}
+
+Parked::~Parked() {
+  if (!raised_) return;
+  note_blocked(-1);
+  engine().unpark();
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/core/operation.h"
+
+#include "mpi/core/error_handler.h"
+
+namespace fairlead::mpi {
+
+void Operation::begin() {
+  complete_ = false;
+  active = true;
+  waiting_since_ = never;
+  record_.begin();
+}
+
+int Operation::raise(int code) {
+  return raise_error(comm_, code, in_words());
+}
+
+MPI_Count byte_count(const MPI_Status& status) {
+  MPI_Count bytes = 0;
+  PMPI_Get_elements_x(&status, MPI_BYTE, &bytes);
+  return bytes;
+}
+
+void set_byte_count(MPI_Status* status, MPI_Count bytes) {
+  PMPI_Status_set_elements_x(status, MPI_BYTE, bytes);
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/core/request.h"
+
+#include "mpi/abi/comm_self.h"
+#include "mpi/core/communicator.h"
+#include "mpi/core/interception.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// The host asks for the status of a generalised request; we fill statuses ourselves, so it is empty.
+int query(void*, MPI_Status* status) {
+  set_empty(status);
+  return MPI_SUCCESS;
+}
+int forget(void*) {
+  return MPI_SUCCESS;
+}
+int cancel(void*, int) {
+  return MPI_SUCCESS;
+}
+
+}  // namespace
+
+void set_empty(MPI_Status* status) {
+  status->MPI_SOURCE = MPI_ANY_SOURCE;
+  status->MPI_TAG = MPI_ANY_TAG;
+  status->MPI_ERROR = MPI_SUCCESS;
+  PMPI_Status_set_cancelled(status, 0);
+  set_byte_count(status, 0);
+}
+
+int run(Operation& operation, MPI_Status* status) {
+  if (int result = operation.start(); result != MPI_SUCCESS) return result;
+  engine().add(&operation);
+  engine().wait(operation);
+  engine().remove(&operation);
+  MPI_Status ignored;
+  return operation.finish(status == MPI_STATUS_IGNORE ? &ignored : status);
+}
+
+int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request) {
+  if (int result = operation->start(); result != MPI_SUCCESS) return result;
+  if (MPI_Request own = operation->own_handle(); own != MPI_REQUEST_NULL) {
+    operation->handle = own;
+  } else if (int result = PMPI_Grequest_start(query, forget, cancel, nullptr, &operation->handle);
+             result != MPI_SUCCESS) {
+    return result;
+  }
+  bool moves_device_memory = operation->own_handle() == MPI_REQUEST_NULL;
+  Operation* started = operation.release();
+  *request = started->handle;
+  engine().bind(started->handle, started);
+  engine().add(started);
+  if (moves_device_memory) engine().progress_now_and_then();
+  return MPI_SUCCESS;
+}
+
+int make_token(MPI_Request* token) {
+  return real.Send_init(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, 0, comm_self(), token);
+}
+
+void hand_out_persistent(std::unique_ptr<Operation> operation, MPI_Request handle, MPI_Request* request) {
+  operation->persistent = true;
+  operation->active = false;
+  operation->handle = handle;
+  operation->keep_communicator();
+  engine().bind(handle, operation.get());
+  // Busy for as long as the request exists: starting and completing it must come to us.
+  engine().keep_busy(1);
+  operation.release();
+  *request = handle;
+}
+
+int finish(Operation* operation, MPI_Request* request, MPI_Status* status) {
+  engine().remove(operation);
+  MPI_Status ignored;
+  if (status == MPI_STATUS_IGNORE) status = &ignored;
+  if (operation->persistent) {
+    operation->active = false;
+    return operation->finish(status);
+  }
+  // Before the host frees the handle: it may give the same one to another thread at once.
+  engine().unbind(operation->handle);
+  bool message = operation->own_handle() != MPI_REQUEST_NULL;
+  MPI_Request handle = operation->handle;
+  int result = operation->finish(status);
+  if (!message) {
+    PMPI_Grequest_complete(handle);
+    real.Wait(&handle, MPI_STATUS_IGNORE);
+  }
+  delete operation;
+  *request = MPI_REQUEST_NULL;
+  return result;
+}
+
+void release(Operation* operation, MPI_Request* request) {
+  bool message = operation->own_handle() != MPI_REQUEST_NULL;
+  engine().unbind(operation->handle);
+  if (operation->persistent) engine().keep_busy(-1);
+  if (!message) {
+    if (!operation->persistent) PMPI_Grequest_complete(operation->handle);
+    real.Request_free(&operation->handle);
+  }
+  *request = MPI_REQUEST_NULL;
+  if (operation->active)
+    engine().adopt(std::unique_ptr<Operation>(operation));
+  else
+    delete operation;
+}
+
+int poll_until_complete(MPI_Request* request, MPI_Status* status) {
+  for (Backoff backoff;; backoff.pause()) {
+    int complete = 0;
+    int result = real.Test(request, &complete, status);
+    if (complete || result != MPI_SUCCESS) return noted(result);
+    engine().progress();
+  }
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MPI_Init and MPI_Finalize: finds out whether any rank of the job has a GPU, and which ranks share a node.
+// Everything the ranks must agree on is agreed here, with the host MPI's own collectives, so that nothing
+// later needs a collective the program did not call.
+
+#include "mpi/job/job.h"
+
+#include <dlfcn.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/launched_job.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "coll/nccl_collective.h"
+#include "kernels/kernel_run.h"
+#include "mpi/abi/host_version.h"
+#include "mpi/coll/between_nodes.h"
+#include "mpi/coll/collective_choice.h"
+#include "mpi/coll/communicator_state.h"
+#include "mpi/coll/progress_thread.h"
+#include "mpi/core/communicator.h"
+#include "mpi/core/engine.h"
+#include "mpi/core/interception.h"
+#include "mpi/core/request.h"
+#include "mpi/job/leaks.h"
+#include "mpi/job/observation.h"
+#include "mpi/job/sessions.h"
+#include "mpi/p2p/network.h"
+#include "mpi/rma/service_thread.h"
+
+#pragma weak PMPI_Get_library_version  // as in host_mpi.h
+
+namespace fairlead::mpi {
+namespace {
+
+// The ABI of the MPI that this process has loaded; "" where it is not known. MPICH's relatives (Intel MPI,
+// MVAPICH, Cray MPICH) share MPICH's.
+std::string loaded_abi() {
+  if (!available(Function::Init) || !PMPI_Get_library_version) return {};
+  Dl_info library;
+  if (dladdr(reinterpret_cast<void*>(&PMPI_Get_library_version), &library) && library.dli_fname &&
+      std::strstr(library.dli_fname, "mpi_abi.so"))
+    return "abi";
+  const std::string first_line = host_version();
+  if (first_line.find("Open MPI") != std::string::npos) return "openmpi";
+  for (const char* name : {"MPICH", "Intel(R) MPI", "MVAPICH"})
+    if (first_line.find(name) != std::string::npos) return "mpich";
+  return {};
+}
+
+}  // namespace
+
+// Handles of another ABI mean nothing to this MPI: with one of them even MPI_Abort would crash.
+void require_own_abi() {
+  std::string loaded = loaded_abi();
+  if (loaded.empty() || loaded == own_abi) return;
+  // Launchers end all ranks when one ends: the others leave the first the time to speak.
+  if (auto job = job_from_environment(); job && job->rank > 0)
+    usleep(300'000);
+  else
+    log_line(
+        LogLevel::error,
+        "this program's MPI is %s, but libfairlead-%s.so is loaded; preload libfairlead-%s.so, or start the "
+        "program with fairlead run or fairlead exec",
+        loaded.c_str(), own_abi, loaded.c_str());
+  _exit(2);
+}
+
+node::Nonce new_nonce() {
+  node::Nonce nonce{};
+  if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) nonce = {{static_cast<uint64_t>(getpid()), 0}};
+  return nonce;
+}
+
+// What others may still use of ours goes when all have come to the barrier.
+void release_all(MPI_Comm node) {
+  progress_thread().stop();
+  close_meetings();
+  coll::release_nccl();
+  LeakCheck leaks;
+  leaks.count_unfinished();
+  engine().release_imports();
+  if (node != MPI_COMM_NULL) real.Barrier(node);
+  // Types of a program that goes on with sessions may have tables.
+  if (!has_sessions()) datatype::release_block_tables();
+  kernels::release_kernel_runs();
+  engine().release_exports();
+  leaks.count_unreleased();
+  // What sessions still use is no leak; the last one reports.
+  if (!has_sessions()) leaks.print();
+}
+
+namespace {
+
+MPI_Comm node_comm = MPI_COMM_NULL;
+MPI_Comm self_comm = MPI_COMM_NULL, silent_comm = MPI_COMM_NULL;
+bool job_is_open = false;
+int world_rank = 0, world_size = 1;
+
+// Or uses sessions: those are served whether or not there is a GPU.
+bool any_rank_has_gpu() {
+  int mine = options().enabled && (device::runtime() || has_sessions()), any = 0;
+  real.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  return any != 0;
+}
+
+node::Nonce agree_on_nonce() {
+  node::Nonce nonce = new_nonce();
+  real.Bcast(&nonce, sizeof nonce, MPI_BYTE, 0, MPI_COMM_WORLD);
+  return nonce;
+}
+
+// The ranks that share a node; of a node that is split by FAIRLEAD_NODES, those that pretend to.
+MPI_Comm ranks_of_this_node() {
+  MPI_Comm whole = MPI_COMM_NULL, part = MPI_COMM_NULL;
+  real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &whole);
+  if (options().nodes <= 1) return whole;
+  int rank = 0, size = 1;
+  PMPI_Comm_rank(whole, &rank);
+  PMPI_Comm_size(whole, &size);
+  real.Comm_split(whole, static_cast<int>(rank * options().nodes / size), world_rank, &part);
+  real.Comm_free(&whole);
+  return part;
+}
+
+// Memory that the node's first rank makes by `create` and the others open by `open(pid, fd)`; on all of them
+// alike none, when one of them cannot.
+template <class Create, class Open>
+node::SharedMemory share_on_node(Create create, Open open) {
+  int rank = 0;
+  PMPI_Comm_rank(node_comm, &rank);
+  node::SharedMemory memory;
+  struct {
+    int pid, fd;
+  } where = {getpid(), -1};
+  if (rank == 0) {
+    memory = create();
+    where.fd = memory.fd();
+  }
+  real.Bcast(&where, sizeof where, MPI_BYTE, 0, node_comm);
+  if (rank != 0 && where.fd >= 0) memory = open(where.pid, where.fd);
+  int mine = static_cast<bool>(memory), all = 0;
+  real.Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, node_comm);
+  if (!mine)
+    log_line(
+        LogLevel::warn,
+        "the ranks of this node cannot share memory (through /proc/%d/fd), so device messages go through "
+        "the host MPI; give the ranks of a node one user and one PID namespace",
+        where.pid);
+  return all ? std::move(memory) : node::SharedMemory();
+}
+
+// Null where the ranks cannot share memory. `hall`: where their collectives meet.
+std::unique_ptr<node::Node> open_node(const node::Nonce& nonce, std::unique_ptr<coll::Hall>* hall) {
+  node_comm = ranks_of_this_node();
+  int rank = 0, size = 1;
+  PMPI_Comm_rank(node_comm, &rank);
+  PMPI_Comm_size(node_comm, &size);
+  std::vector<int> world_ranks(size);
+  real.Allgather(&world_rank, 1, MPI_INT, world_ranks.data(), 1, MPI_INT, node_comm);
+
+  node::SharedMemory segment =
+      share_on_node([&] { return node::Node::create_segment(nonce, size); },
+                    [&](pid_t pid, int fd) { return node::Node::open_segment(nonce, size, pid, fd); });
+  if (!segment) return nullptr;
+  node::SharedMemory hall_memory =
+      share_on_node([&] { return coll::Hall::create(size); },
+                    [&](pid_t pid, int fd) { return coll::Hall::open(size, pid, fd); });
+  if (hall_memory) *hall = std::make_unique<coll::Hall>(std::move(hall_memory), size, rank);
+  return std::make_unique<node::Node>(std::move(segment), std::move(world_ranks), rank);
+}
+
+void close_job();
+
+int end_job(MPI_Comm = MPI_COMM_NULL, int = 0, void* = nullptr, void* = nullptr) {
+  close_job();
+  stop_observing();
+  return MPI_SUCCESS;
+}
+
+// MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, the one set last first, and the
+// delete functions of the program may communicate (MPI 4.1, 11.2.4). Ours is set in MPI_Init and thus called
+// after all of the program's.
+void end_job_with_self() {
+  int keyval = MPI_KEYVAL_INVALID;
+  PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, end_job, &keyval, nullptr);
+  PMPI_Comm_set_attr(MPI_COMM_SELF, keyval, nullptr);
+  PMPI_Comm_free_keyval(&keyval);
+}
+
+void open_job() {
+  PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
+  set_log_rank(world_rank, world_size);
+  end_job_with_self();
+  start_observing();
+  if (!any_rank_has_gpu()) return leave_sessions_unserved();
+  hand_sessions_to_job();
+  node::Nonce nonce = agree_on_nonce();
+  std::unique_ptr<coll::Hall> hall;
+  std::unique_ptr<node::Node> node = open_node(nonce, &hall);
+  real.Comm_dup(MPI_COMM_SELF, &self_comm);
+  real.Comm_dup(MPI_COMM_WORLD, &silent_comm);
+  open_communicators(MPI_COMM_WORLD);
+  open_datatypes();
+  network::open();
+  int threads = MPI_THREAD_SINGLE;
+  PMPI_Query_thread(&threads);
+  allow_service_thread(threads == MPI_THREAD_MULTIPLE);
+  engine().open(std::move(node), nonce, self_comm, silent_comm, threads == MPI_THREAD_MULTIPLE);
+  agree_on_algorithms(world_rank);
+  agree_on_limits();
+  open_meetings(std::move(hall));
+  meet_on(MPI_COMM_WORLD);
+  job_is_open = detail::watching = true;
+  if (world_rank == 0)
+    log_line(LogLevel::info, "device messages are served; this rank's GPUs: %s",
+             device::runtime() ? device::runtime()->name() : "none");
+}
+
+void close_job() {
+  if (!job_is_open) return;
+  // A rank that comes here fetches nothing more; once all have, nobody needs what we buffered. Each joins
+  // when its chunks have been received, be it only to be discarded.
+  MPI_Request barrier = MPI_REQUEST_NULL;
+  engine().drain([&] {
+    if (engine().idle()) network::discard_unclaimed();
+    if (barrier == MPI_REQUEST_NULL) {
+      if (!network::all_received()) return false;
+      real.Ibarrier(silent_comm, &barrier);
+    }
+    int all_here = 0;
+    real.Test(&barrier, &all_here, MPI_STATUS_IGNORE);
+    return all_here != 0;
+  });
+  engine().progress();  // the last of them may have been done with an offer since
+  release_all(node_comm);
+  if (const node::Node* node = engine().node(); node && node->rank() == 0 && log_enabled(LogLevel::info)) {
+    std::string paths = node->describe_paths();
+    log_line(LogLevel::info, "transports: %s",
+             paths.empty() ? "no device messages inside this node" : paths.c_str());
+  }
+  job_is_open = detail::watching = false;
+  close_communicators();
+  close_datatypes();
+  network::close();
+  if (!has_sessions()) network::forget_kept();
+  real.Comm_free(&self_comm);
+  real.Comm_free(&silent_comm);
+  real.Comm_free(&node_comm);
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+FAIRLEAD_MPI(Init, (int* argc, char*** argv)) {
+  require_own_abi();
+  int provided = MPI_THREAD_SINGLE;
+  int result = service_thread_wanted() ? real.Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided)
+                                       : real.Init(argc, argv);
+  if (result == MPI_SUCCESS) open_job();
+  return result;
+}
+
+FAIRLEAD_MPI(Init_thread, (int* argc, char*** argv, int required, int* provided)) {
+  require_own_abi();
+  if (service_thread_wanted()) required = MPI_THREAD_MULTIPLE;
+  int result = real.Init_thread(argc, argv, required, provided);
+  if (result == MPI_SUCCESS) open_job();
+  return result;
+}
+
+FAIRLEAD_MPI(Finalize, (void)) {
+  stop_service_thread();
+  int result = real.Finalize();
+  // MPICH 4.0 keeps the attributes of MPI_COMM_SELF until the last session ends.
+  if (result == MPI_SUCCESS && has_sessions()) end_job();
+  if (result == MPI_SUCCESS) take_sessions_from_job();
+  return result;
+}

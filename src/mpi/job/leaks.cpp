@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/job/leaks.h"
+
+#include "base/log.h"
+#include "base/options.h"
+#include "device/buffer_pool.h"
+#include "device/ipc_registry.h"
+#include "mpi/coll/communicator_state.h"
+#include "mpi/core/engine.h"
+#include "mpi/p2p/probed_messages.h"
+#include "p2p/rendezvous_send.h"
+#include "transport/arena.h"
+
+namespace fairlead::mpi {
+
+void LeakCheck::add(size_t count, const char* what) {
+  if (count > 0) found_ += (found_.empty() ? "" : ", ") + std::to_string(count) + " " + what;
+}
+
+void LeakCheck::count_unfinished() {
+  Engine::Counts engine_counts = engine().counts();
+  add(engine_counts.operations, "operations");
+  add(engine_counts.requests, "requests");
+  add(engine_counts.buffered, "buffered sends");
+  add(stashed_messages(), "stashed messages");
+  add(static_cast<size_t>(p2p::offers_in_use()), "offers");
+  add(transport::staged_chunks_in_use(), "staged chunks");
+  add(device::pool_bytes_in_use(), "pool bytes");
+  add(device::registry_counts().in_use, "mappings in use");
+}
+
+void LeakCheck::count_unreleased() {
+  add(device::registry_counts().mappings, "mappings");
+  add(transport::pinned_bytes(), "pinned bytes");
+  add(meetings_taken(), "meetings");
+}
+
+void LeakCheck::print() const {
+  if (!options().check.contains("leaks")) return;
+  if (found_.empty())
+    log_line(LogLevel::info, "leaks: none");
+  else
+    log_line(LogLevel::warn, "leaks: %s", found_.c_str());
+}
+
+}  // namespace fairlead::mpi

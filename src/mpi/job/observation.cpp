@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/job/observation.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <vector>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "mpi/abi/host_mpi.h"
+#include "mpi/abi/real.h"
+#include "mpi/job/trace_of_job.h"
+#include "observe/ranges.h"
+#include "observe/recorder.h"
+#include "observe/report.h"
+#include "observe/signal.h"
+#include "observe/ticker.h"
+#include "observe/trace.h"
+
+namespace fairlead::mpi {
+namespace {
+
+using observe::Key;
+using observe::Report;
+using observe::Tally;
+
+constexpr int functions = 0
+#define FAIRLEAD_FUNCTION(name) +1
+#include "mpi/abi/generated/function_ids.inc"
+    ;
+constexpr int ways = static_cast<int>(Traffic::rows) + 1;
+
+int world_rank = 0, world_size = 1;
+uint64_t started = 0;
+MPI_Comm observer_comm = MPI_COMM_NULL;
+observe::ClockFit clock_fit;
+
+// What the first rank was asked for: all must do the same.
+struct Wanted {
+  int statistics, trace, ranges;
+} wanted;
+
+const char* name_of(int function) {
+  return to_string(static_cast<Function>(function));
+}
+
+Wanted asked_for() {
+  if (!options().enabled) return {};
+  return {options().stats || options().stats_file != "off", options().trace != "off",
+          options().ranges != "off"};
+}
+
+double seconds_since_start() {
+  return static_cast<double>(observe::now() - started) * 1e-9;
+}
+
+// The sums over all ranks, on the first one.
+std::vector<uint64_t> sum(const std::vector<uint64_t>& mine) {
+  std::vector<uint64_t> all(mine.size());
+  real.Reduce(mine.data(), all.data(), static_cast<int>(mine.size()), MPI_UINT64_T, MPI_SUM, 0,
+              observer_comm);
+  return all;
+}
+
+// The rows that any rank has.
+std::vector<Key> all_keys(const observe::Tallies& mine) {
+  std::vector<int> here(functions * ways), anywhere(here.size());
+  for (const auto& [key, tally] : mine)
+    here[static_cast<size_t>(key.function * ways + static_cast<int>(key.way))] = 1;
+  real.Allreduce(here.data(), anywhere.data(), functions * ways, MPI_INT, MPI_MAX, observer_comm);
+  std::vector<Key> keys;
+  for (int i = 0; i < functions * ways; ++i)
+    if (anywhere[static_cast<size_t>(i)]) keys.push_back({i / ways, static_cast<Traffic>(i % ways)});
+  return keys;
+}
+
+observe::Tallies reduce(observe::Tallies mine) {
+  std::vector<Key> keys = all_keys(mine);
+  std::vector<uint64_t> sums, longest;
+  for (const Key& key : keys) {
+    const Tally& tally = mine[key];
+    sums.insert(sums.end(), {tally.count, tally.bytes, tally.nanoseconds});
+    sums.insert(sums.end(), tally.histogram.begin(), tally.histogram.end());
+    longest.push_back(tally.longest);
+  }
+  sums = sum(sums);
+  std::vector<uint64_t> longest_of_all(longest.size());
+  real.Reduce(longest.data(), longest_of_all.data(), static_cast<int>(longest.size()), MPI_UINT64_T, MPI_MAX,
+              0, observer_comm);
+  observe::Tallies all;
+  const uint64_t* next = sums.data();
+  for (size_t i = 0; i < keys.size(); ++i) {
+    Tally& tally = all[keys[i]];
+    tally = {next[0], next[1], next[2], longest_of_all[i], {}};
+    std::copy_n(next + 3, tally.histogram.size(), tally.histogram.begin());
+    next += 3 + tally.histogram.size();
+  }
+  return all;
+}
+
+observe::Phase gather_phases() {
+  std::string mine = observe::encode(observe::own_phases());
+  int length = static_cast<int>(mine.size());
+  std::vector<int> lengths(static_cast<size_t>(world_size)), offsets(lengths.size());
+  real.Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, observer_comm);
+  std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
+  std::string all(static_cast<size_t>(offsets.back() + lengths.back()), '\0');
+  real.Gatherv(mine.data(), length, MPI_BYTE, all.data(), lengths.data(), offsets.data(), MPI_BYTE, 0,
+               observer_comm);
+  std::vector<std::string> of_ranks;
+  for (size_t i = 0; i < lengths.size(); ++i)
+    of_ranks.push_back(all.substr(static_cast<size_t>(offsets[i]), static_cast<size_t>(lengths[i])));
+  return observe::add_up(of_ranks);
+}
+
+Report report_of_the_job() {
+  Report report = observe::own_report();
+  report.whose = std::to_string(world_size) + " ranks";
+  report.ranks = world_size;
+  report.seconds = seconds_since_start();
+  report.messages = sum(report.messages);
+  report.bytes = sum(report.bytes);
+  report.fallbacks = sum(report.fallbacks);
+  report.tallies = reduce(std::move(report.tallies));
+  report.phases = gather_phases();
+  return report;
+}
+
+// In one piece, so that those of several ranks do not mix.
+void print(const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    ssize_t length = write(STDERR_FILENO, text.data() + done, text.size() - done);
+    if (length <= 0) return;
+    done += static_cast<size_t>(length);
+  }
+}
+
+void print_own_report() {
+  Report report = observe::own_report();
+  report.whose = "rank " + std::to_string(world_rank) + " of " + std::to_string(world_size) + " so far";
+  report.seconds = seconds_since_start();
+  print(as_table(report, name_of));
+}
+
+void print_progress() {
+  static Report& before = *new Report;  // the program may exit meanwhile
+  Report report = observe::own_report();
+  report.whose = "rank 0 of " + std::to_string(world_size);
+  report.seconds = seconds_since_start();
+  print(as_line(report, before, observe::oldest_call(), name_of));
+  before = std::move(report);
+}
+
+// Told now, not when the job is over and what was recorded is lost.
+void warn_if_unwritable(const char* what, const std::string& path) {
+  struct stat status;
+  const bool special =
+      stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+  if (path == "off" || special) return;
+  // What is there stays, also a link to a file to be.
+  int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const bool made = file >= 0;
+  if (!made && errno == EEXIST) file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  const bool link_to_nothing = file < 0 && errno == ENOENT && lstat(path.c_str(), &status) == 0;
+  if (file < 0 && !link_to_nothing)
+    log_line(LogLevel::warn, "the %s cannot be written to %s, as things are now: %s", what, path.c_str(),
+             std::strerror(errno));
+  if (file >= 0) close(file);
+  if (made) unlink(path.c_str());
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file)
+    log_line(LogLevel::warn, "the statistics cannot be written to %s: %s", path.c_str(),
+             std::strerror(errno));
+}
+
+void finish_statistics() {
+  Report report = report_of_the_job();
+  if (world_rank != 0) return;
+  if (options().stats) print(as_table(report, name_of));
+  if (options().stats_file != "off") write_file(options().stats_file, as_json(report, name_of));
+}
+
+void finish_trace() {
+  clock_fit.last = compare_clocks(observer_comm);
+  uint64_t start = started;
+  real.Bcast(&start, 1, MPI_UINT64_T, 0, observer_comm);
+  write_trace(observer_comm, options().trace.c_str(), clock_fit, start, name_of);
+}
+
+}  // namespace
+
+void start_observing() {
+  started = observe::now();
+  PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
+  wanted = asked_for();
+  real.Bcast(&wanted, sizeof wanted, MPI_BYTE, 0, MPI_COMM_WORLD);
+  const bool together = wanted.statistics || wanted.trace || wanted.ranges;
+  const bool progress = options().enabled && world_rank == 0 && options().progress_s > 0;
+  if (!together && !progress) return;
+  if (together) real.Comm_dup(MPI_COMM_WORLD, &observer_comm);
+  if (world_rank == 0 && wanted.statistics) warn_if_unwritable("statistics", options().stats_file);
+  if (world_rank == 0 && wanted.trace) warn_if_unwritable("trace", options().trace);
+  if (wanted.trace) clock_fit.first = compare_clocks(observer_comm);
+  // A rank that was told otherwise than the first takes what it finds.
+  if (wanted.ranges) observe::open_ranges(options().ranges == "off" ? "auto" : options().ranges.c_str());
+  if (wanted.trace) observe::open_trace(static_cast<uint64_t>(options().trace_events), world_rank);
+  observe::open(functions, name_of);
+  if (wanted.statistics) observe::start_listening(print_own_report);
+  if (progress) observe::start_ticking(static_cast<int>(options().progress_s), print_progress);
+}
+
+void stop_observing() {
+  if (!observe::recording()) return;
+  observe::stop_listening();
+  observe::stop_ticking();
+  observe::close();
+  observe::close_trace();
+  if (wanted.statistics) finish_statistics();
+  if (wanted.trace) finish_trace();
+  if (observer_comm != MPI_COMM_NULL) real.Comm_free(&observer_comm);
+}
+
+std::string statistics_as_json() {
+  Report report = observe::own_report();
+  report.seconds = started ? seconds_since_start() : 0;
+  return as_json(report, name_of);
+}
+
+}  // namespace fairlead::mpi

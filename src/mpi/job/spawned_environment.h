@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Processes that the program spawns get Fairlead and its options as this one has them. Launchers give them
+// their own environment, not that of the process that spawns; so what is started is
+// `env LD_PRELOAD=... FAIRLEAD_...=... command`, with the command named so that env starts the file that the
+// host MPI would. What is not found here is left to the host MPI as it is. (Open MPI's info key for variables
+// holds 255 bytes, and MPICH has none.)
+
+#pragma once
+
+#include <list>
+#include <string>
+#include <vector>
+
+#include "mpi/abi/host_mpi.h"
+
+namespace fairlead::mpi {
+
+class SpawnedEnvironment {
+ public:
+  // As the program gives them; they count at `root` only. `argvs` may be MPI_ARGVS_NULL.
+  SpawnedEnvironment(int count, char* const commands[], char** const argvs[], const MPI_Info infos[],
+                     int root, MPI_Comm comm);
+  ~SpawnedEnvironment();
+  SpawnedEnvironment(const SpawnedEnvironment&) = delete;
+  SpawnedEnvironment& operator=(const SpawnedEnvironment&) = delete;
+  char** commands() { return commands_; }
+  char*** argvs() { return argvs_; }
+  const MPI_Info* infos() { return infos_; }
+
+ private:
+  void start_by_env(size_t i, const std::string& name);
+
+  std::list<std::string> settings_, names_;
+  std::list<std::vector<char*>> words_;
+  std::vector<MPI_Info> made_infos_;
+  std::vector<char*> own_commands_;
+  std::vector<char**> own_argvs_;
+  std::vector<MPI_Info> own_infos_;
+  char** commands_;
+  char*** argvs_;
+  const MPI_Info* infos_;
+};
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/p2p/kept_type.h"
+
+#include <climits>
+
+#include "mpi/datatype/type_origin.h"
+#include "mpi/p2p/network.h"
+
+namespace fairlead::mpi {
+
+KeptType::KeptType(MPI_Datatype datatype, const Layout& layout) : datatype_(datatype) {
+  if (is_plain(datatype)) return;
+  // The host MPI may need the type for a count that int cannot hold, and where it moves the bytes itself.
+  if (layout.plan && layout.bytes <= INT_MAX && !network::native()) {
+    datatype_ = MPI_BYTE;
+    bytes_ = layout.bytes;
+    return;
+  }
+  if (combiner_of(datatype) == MPI_COMBINER_NAMED) return;
+  MPI_Datatype made = MPI_DATATYPE_NULL;
+  own_ = PMPI_Type_contiguous(1, datatype, &made) == MPI_SUCCESS && PMPI_Type_commit(&made) == MPI_SUCCESS;
+  if (own_) datatype_ = made;
+}
+
+KeptType::~KeptType() {
+  if (own_) PMPI_Type_free(&datatype_);
+}
+
+UserBuffer KeptType::kept(const UserBuffer& buffer) const {
+  return {buffer.address, bytes_ ? bytes_ : buffer.count, datatype_, buffer.found};
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MPI_Pack and MPI_Unpack where either buffer, or both, is device memory: the packed bytes are those of a
+// message, as the host MPIs have them, so that programs may mix. The external form is made by the host MPI,
+// between images of the buffers in host memory.
+
+#include <algorithm>
+
+#include "base/options.h"
+#include "datatype/move.h"
+#include "device/small_copy.h"
+#include "mpi/abi/comm_self.h"
+#include "mpi/core/communicator.h"
+#include "mpi/core/error_handler.h"
+#include "mpi/core/interception.h"
+#include "mpi/core/record.h"
+#include "mpi/core/stream_check.h"
+
+namespace fairlead::mpi {
+namespace {
+
+using device::Error;
+
+// A buffer of elements, wherever it lies.
+class Elements {
+ public:
+  Elements(const void* address, MPI_Count count, MPI_Datatype datatype)
+      : buffer_{const_cast<void*>(address), count, datatype}, layout_(layout_of(count, datatype)) {
+    device::Allocation memory = layout_.bytes > 0 ? buffer_.take_memory(layout_) : device::Allocation();
+    if (memory.kind != device::MemoryKind::device) return;
+    device_ = memory.device;
+    if (layout_.contiguous)
+      view_.emplace(buffer_.address, bytes());
+    else
+      view_ = kernel_view(buffer_.address, layout_, memory);
+  }
+
+  uint64_t bytes() const { return static_cast<uint64_t>(layout_.bytes); }
+  int device() const { return device_; }
+  // Of device memory that kernels or copies can move.
+  const std::optional<datatype::View>& view() const { return view_; }
+
+  bool pack(void* packed) const {
+    if (device_ < 0)
+      return pack_host(buffer_.address, buffer_.count, buffer_.datatype, packed, layout_.bytes, layout_);
+    if (view_) return datatype::copy_out(device_, packed, *view_, 0, bytes()) == Error::none;
+    HostBuffer bytes_of_it;
+    if (!pack_from_device(buffer_.address, buffer_.count, buffer_.datatype, layout_, device_, &bytes_of_it))
+      return false;
+    std::copy_n(bytes_of_it.data(), bytes(), static_cast<unsigned char*>(packed));
+    return true;
+  }
+  bool unpack(const void* packed) const {
+    if (device_ < 0)
+      return unpack_host(packed, layout_.bytes, buffer_.address, buffer_.count, buffer_.datatype, layout_);
+    if (view_) return datatype::copy_in(device_, *view_, 0, packed, bytes()) == Error::none;
+    return unpack_to_device(packed, layout_.bytes, buffer_.address, buffer_.count, buffer_.datatype, layout_,
+                            device_);
+  }
+
+  std::string in_words() const { return bytes_in_words(layout_.bytes) + overrun(buffer_.address, layout_); }
+
+  void* address() const { return buffer_.address; }
+  const Layout& layout() const { return layout_; }
+  // Room for the same elements in host memory: what an MPI function is given for their address. Null where
+  // there is no memory.
+  void* image(HostBuffer* memory) const {
+    *memory = HostBuffer(static_cast<size_t>(std::max<MPI_Count>(layout_.span, 1)));
+    return memory->data() ? reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory->data()) -
+                                                    static_cast<uintptr_t>(layout_.first))
+                          : nullptr;
+  }
+
+ private:
+  UserBuffer buffer_;
+  Layout layout_;
+  int device_ = -1;
+  std::optional<datatype::View> view_;
+};
+
+bool into(void* to, int device, const void* from, uint64_t bytes) {
+  return device::copy_now(device, to, from, bytes) == Error::none;
+}
+
+bool pack_now(const Elements& elements, char* packed, int packed_on) {
+  if (elements.bytes() == 0) return true;
+  if (elements.view() && packed_on == elements.device())
+    return datatype::move_now(packed_on, {packed, elements.bytes()}, 0, *elements.view(), 0,
+                              elements.bytes()) == Error::none;
+  if (packed_on < 0) return elements.pack(packed);
+  HostBuffer between(elements.bytes());
+  return between.data() && elements.pack(between.data()) &&
+         into(packed, packed_on, between.data(), elements.bytes());
+}
+
+bool unpack_now(const Elements& elements, const char* packed, int packed_on) {
+  if (elements.bytes() == 0) return true;
+  if (elements.view() && packed_on == elements.device())
+    return datatype::move_now(packed_on, *elements.view(), 0, {const_cast<char*>(packed), elements.bytes()},
+                              0, elements.bytes()) == Error::none;
+  if (packed_on < 0) return elements.unpack(packed);
+  HostBuffer between(elements.bytes());
+  return between.data() &&
+         device::copy_to_host(packed_on, between.data(), packed, elements.bytes()) == Error::none &&
+         elements.unpack(between.data());
+}
+
+// No device memory, or arguments that the host MPI refuses, whatever the memory.
+template <class Count, class Size>
+bool is_for_host(const void* elements, Count count, MPI_Datatype datatype, const void* packed,
+                 const Size* position, MPI_Comm comm = MPI_COMM_SELF) {
+  return !watching() || comm == MPI_COMM_NULL || is_invalid(elements, count, datatype) || !position ||
+         (!is_device(elements, datatype) && !is_device(packed)) || is_refused(count, datatype);
+}
+
+int raise(MPI_Comm comm, int code, const Elements& elements) {
+  return raise_error(comm, code, "packing or unpacking of " + elements.in_words());
+}
+
+// What must hold of both buffers before anything is moved.
+template <class Size>
+int check(const Elements& elements, const void* packed, Size size, Size position, MPI_Comm comm) {
+  if (!packed || size < 0 || position < 0) return raise(comm, MPI_ERR_ARG, elements);
+  if (!options().gpu_support) return refuse_device_memory(comm);
+  int packed_on = device::device_at(packed);
+  check_streams(std::max(elements.device(), packed_on), BufferUse::sent);
+  return MPI_SUCCESS;
+}
+
+// The same, of a form of as many bytes as the elements have.
+template <class Size>
+int check_room(const Elements& elements, const void* packed, Size size, Size position, MPI_Comm comm) {
+  if (int result = check(elements, packed, size, position, comm); result != MPI_SUCCESS) return result;
+  return static_cast<MPI_Count>(elements.bytes()) > size - position ? raise(comm, MPI_ERR_TRUNCATE, elements)
+                                                                    : MPI_SUCCESS;
+}
+
+template <auto host, class Count>
+int pack(const void* inbuf, Count incount, MPI_Datatype datatype, void* outbuf, Count outsize,
+         Count* position, MPI_Comm comm) {
+  CallRecord record(function_of<host>);
+  if (is_for_host(inbuf, incount, datatype, outbuf, position, comm))
+    return (real.*host)(inbuf, incount, datatype, outbuf, outsize, position, comm);
+  Elements elements(inbuf, incount, datatype);
+  if (int result = check_room(elements, outbuf, outsize, *position, comm); result != MPI_SUCCESS)
+    return result;
+  if (!pack_now(elements, static_cast<char*>(outbuf) + *position, device::device_at(outbuf)))
+    return raise(comm, MPI_ERR_OTHER, elements);
+  *position += static_cast<Count>(elements.bytes());
+  return MPI_SUCCESS;
+}
+
+template <auto host, class Count>
+int unpack(const void* inbuf, Count insize, Count* position, void* outbuf, Count outcount,
+           MPI_Datatype datatype, MPI_Comm comm) {
+  CallRecord record(function_of<host>);
+  if (is_for_host(outbuf, outcount, datatype, inbuf, position, comm))
+    return (real.*host)(inbuf, insize, position, outbuf, outcount, datatype, comm);
+  Elements elements(outbuf, outcount, datatype);
+  if (int result = check_room(elements, inbuf, insize, *position, comm); result != MPI_SUCCESS) return result;
+  if (!unpack_now(elements, static_cast<const char*>(inbuf) + *position, device::device_at(inbuf)))
+    return raise(comm, MPI_ERR_OTHER, elements);
+  *position += static_cast<Count>(elements.bytes());
+  return MPI_SUCCESS;
+}
+
+// A host buffer with the same elements, for the external form: the elements themselves where they lie in host
+// memory. `filled`: with their values, too.
+class HostElements {
+ public:
+  HostElements(const Elements& elements, MPI_Count count, MPI_Datatype datatype, bool filled)
+      : elements_(elements), count_(count), datatype_(datatype), is_image_(elements.device() >= 0) {
+    address_ = is_image_ ? elements.image(&memory_) : elements.address();
+    if (!is_image_) return;
+    packed_ = HostBuffer(elements.bytes());
+    valid_ = address_ && packed_.data() &&
+             (!filled || (elements.pack(packed_.data()) && unpack_host(packed_.data(), bytes(), address_,
+                                                                       count, datatype, elements.layout())));
+  }
+  bool valid() const { return valid_; }
+  void* address() const { return address_; }
+  bool write_back() const {
+    return !is_image_ ||
+           (pack_host(address_, count_, datatype_, packed_.data(), bytes(), elements_.layout()) &&
+            elements_.unpack(packed_.data()));
+  }
+
+ private:
+  MPI_Count bytes() const { return static_cast<MPI_Count>(elements_.bytes()); }
+
+  const Elements& elements_;
+  MPI_Count count_;
+  MPI_Datatype datatype_;
+  bool is_image_, valid_ = true;
+  HostBuffer memory_, packed_;
+  void* address_ = nullptr;
+};
+
+template <auto host, class Count, class Extent>
+int pack_external(const char* form, const void* inbuf, Count incount, MPI_Datatype datatype, void* outbuf,
+                  Extent outsize, Extent* position) {
+  CallRecord record(function_of<host>);
+  if (is_for_host(inbuf, incount, datatype, outbuf, position))
+    return (real.*host)(form, inbuf, incount, datatype, outbuf, outsize, position);
+  Elements elements(inbuf, incount, datatype);
+  if (int result = check(elements, outbuf, outsize, *position, comm_self()); result != MPI_SUCCESS)
+    return result;
+  HostElements image(elements, incount, datatype, true);
+  int packed_on = device::device_at(outbuf);
+  HostBuffer packed(static_cast<size_t>(std::max<Extent>(outsize, 1)));
+  if (!image.valid() || !packed.data()) return raise(comm_self(), MPI_ERR_OTHER, elements);
+  Extent from = *position;
+  char* to = packed_on < 0 ? static_cast<char*>(outbuf) : reinterpret_cast<char*>(packed.data());
+  const PackArgument filled(image.address(), datatype);
+  int result = (real.*host)(form, filled.address(), incount, filled.datatype(), to, outsize, position);
+  if (result != MPI_SUCCESS || packed_on < 0) return result;
+  bool written =
+      into(static_cast<char*>(outbuf) + from, packed_on, to + from, static_cast<size_t>(*position - from));
+  return written ? MPI_SUCCESS : raise(comm_self(), MPI_ERR_OTHER, elements);
+}
+
+template <auto host, class Count, class Extent>
+int unpack_external(const char* form, const void* inbuf, Extent insize, Extent* position, void* outbuf,
+                    Count outcount, MPI_Datatype datatype) {
+  CallRecord record(function_of<host>);
+  if (is_for_host(outbuf, outcount, datatype, inbuf, position))
+    return (real.*host)(form, inbuf, insize, position, outbuf, outcount, datatype);
+  Elements elements(outbuf, outcount, datatype);
+  if (int result = check(elements, inbuf, insize, *position, comm_self()); result != MPI_SUCCESS)
+    return result;
+  int packed_on = device::device_at(inbuf);
+  HostBuffer packed(static_cast<size_t>(std::max<Extent>(insize, 1)));
+  HostElements image(elements, outcount, datatype, false);
+  bool read = packed.data() && image.valid() &&
+              (packed_on < 0 || device::copy_to_host(packed_on, packed.data(), inbuf,
+                                                     static_cast<size_t>(insize)) == Error::none);
+  if (!read) return raise(comm_self(), MPI_ERR_OTHER, elements);
+  const void* from = packed_on < 0 ? inbuf : packed.data();
+  const PackArgument to(image.address(), datatype);
+  int result = (real.*host)(form, from, insize, position, to.address(), outcount, to.datatype());
+  if (result != MPI_SUCCESS) return result;
+  return image.write_back() ? MPI_SUCCESS : raise(comm_self(), MPI_ERR_OTHER, elements);
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+#define FAIRLEAD_PACK(suffix, Count, Extent)                                                                 \
+  FAIRLEAD_MPI(Pack##suffix, (const void* inbuf, Count incount, MPI_Datatype datatype, void* outbuf,         \
+                              Count outsize, Count* position, MPI_Comm comm)) {                              \
+    return pack<&Real::Pack##suffix>(inbuf, incount, datatype, outbuf, outsize, position, comm);             \
+  }                                                                                                          \
+  FAIRLEAD_MPI(Unpack##suffix, (const void* inbuf, Count insize, Count* position, void* outbuf,              \
+                                Count outcount, MPI_Datatype datatype, MPI_Comm comm)) {                     \
+    return unpack<&Real::Unpack##suffix>(inbuf, insize, position, outbuf, outcount, datatype, comm);         \
+  }                                                                                                          \
+  FAIRLEAD_MPI(Pack_external##suffix,                                                                        \
+               (const char datarep[], const void* inbuf, Count incount, MPI_Datatype datatype, void* outbuf, \
+                Extent outsize, Extent* position)) {                                                         \
+    return pack_external<&Real::Pack_external##suffix>(datarep, inbuf, incount, datatype, outbuf, outsize,   \
+                                                       position);                                            \
+  }                                                                                                          \
+  FAIRLEAD_MPI(Unpack_external##suffix,                                                                      \
+               (const char datarep[], const void* inbuf, Extent insize, Extent* position, void* outbuf,      \
+                Count outcount, MPI_Datatype datatype)) {                                                    \
+    return unpack_external<&Real::Unpack_external##suffix>(datarep, inbuf, insize, position, outbuf,         \
+                                                           outcount, datatype);                              \
+  }
+
+FAIRLEAD_PACK(, int, MPI_Aint)
+FAIRLEAD_PACK(_c, MPI_Count, MPI_Count)

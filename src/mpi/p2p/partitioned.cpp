@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Partitioned sends and receives of device memory. The host MPI's own partitioned functions move host
+// memory in place of it, so that matching, and peers of any kind, are the host's; the user holds the host's
+// request. MPI_Pready copies its partitions out of the device first. Partitions that have arrived are copied
+// in by MPI_Parrived, the rest when the receive completes, each once a round.
+//
+// Pready and Parrived may be called from several threads at once, and take no lock while they copy.
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "base/log.h"
+#include "base/statistics.h"
+#include "device/classify.h"
+#include "device/copy.h"
+#include "device/small_copy.h"
+#include "mpi/core/error_handler.h"
+#include "mpi/core/interception.h"
+#include "mpi/core/record.h"
+#include "mpi/core/request.h"
+#include "mpi/core/stream_check.h"
+#include "mpi/p2p/kept_type.h"
+
+namespace fairlead::mpi {
+namespace {
+
+using device::Error;
+
+class Partitioned : public Operation {
+ public:
+  // `buffer` names the first partition.
+  Partitioned(const UserBuffer& buffer, int partitions, int peer, int tag, MPI_Comm comm, Traffic way)
+      : Operation(comm),
+        way_(way),
+        peer_(peer),
+        tag_(tag),
+        partitions_(partitions),
+        datatype_(buffer.datatype),
+        buffer_{buffer.address, buffer.count, datatype_.get()},
+        layout_(layout_of(buffer.count, buffer.datatype)) {
+    stride_ = extent_of(buffer_.datatype) * buffer.count;
+    host_ = HostBuffer(static_cast<size_t>(layout_.bytes * partitions));
+  }
+  ~Partitioned() override {
+    if (request_ != MPI_REQUEST_NULL) real.Request_free(&request_);
+  }
+
+  // `init` makes the host's request, given the memory and the type it has to move.
+  template <class Init>
+  int make_request(Init init) {
+    if (!host_.data()) {
+      log_line(LogLevel::error, "no host memory for %d partitions of %lld bytes", partitions_,
+               static_cast<long long>(layout_.bytes));
+      return raise(MPI_ERR_OTHER);
+    }
+    return layout_.contiguous ? init(host_.data(), buffer_.count, buffer_.datatype, &request_)
+                              : init(host_.data(), layout_.bytes, MPI_BYTE, &request_);
+  }
+
+  MPI_Request own_handle() const override { return request_; }
+
+  int start() override {
+    begin();
+    record_.went(way_, static_cast<uint64_t>(layout_.bytes * partitions_));
+    landed_ = false;
+    came_ = -1;
+    host_error_ = error_ = MPI_SUCCESS;
+    device_ = device::device_at(telling_byte(buffer_.address, layout_));
+    return real.Start(&request_);
+  }
+  // Nothing that a peer waits for is ours to do.
+  void settle() override {}
+  std::string in_words() const override {
+    return "a message of " + std::to_string(partitions_) + " partitions of " + bytes_in_words(layout_.bytes) +
+           peer_in_words(way_ == Traffic::plain_sent ? " to" : " from", peer_, tag_);
+  }
+  int finish(MPI_Status* status) override {
+    record_.end();
+    describe(status);
+    if (host_error_ != MPI_SUCCESS) return host_error_;
+    return error_ == MPI_SUCCESS ? MPI_SUCCESS : raise(error_);
+  }
+
+ protected:
+  // The host MPI has sent or received all of it. It is asked until it says so, which makes its request
+  // inactive. MPICH 4.0 tells the length of a message to those who complete the request only.
+  bool landed() {
+    if (landed_) return true;
+    std::lock_guard lock(asking_);
+    MPI_Request request = request_;  // it is persistent
+    int done = 0;
+    MPI_Status host;
+    host.MPI_SOURCE = MPI_UNDEFINED;
+    const int result = real.Test(&request, &done, &host);
+    if (!done && result == MPI_SUCCESS) return false;
+    if (host.MPI_SOURCE == peer_) came_ = byte_count(host);
+    host_error_ = result;
+    landed_ = true;
+    return true;
+  }
+
+  bool exists(int partition) const { return partition >= 0 && partition < partitions_; }
+  char* in_device(int partition) const { return static_cast<char*>(buffer_.address) + stride_ * partition; }
+  unsigned char* in_host(int partition) const { return host_.data() + layout_.bytes * partition; }
+
+  Traffic way_;
+  int peer_, tag_;
+  int partitions_;
+  KeptType datatype_;
+  UserBuffer buffer_;
+  Layout layout_;  // of one partition
+  MPI_Count stride_ = 0;
+  int device_ = -1;
+  HostBuffer host_;  // the partitions without gaps
+  MPI_Request request_ = MPI_REQUEST_NULL;
+  std::mutex asking_;  // the host MPI about the request
+  std::atomic<bool> landed_{false};
+  MPI_Count came_ = -1;  // bytes of a received message, where the host MPI has told
+  int host_error_ = MPI_SUCCESS;
+  int error_ = MPI_SUCCESS;
+};
+
+class PartitionedSend : public Partitioned {
+ public:
+  PartitionedSend(const UserBuffer& buffer, int partitions, int dest, int tag, MPI_Comm comm)
+      : Partitioned(buffer, partitions, dest, tag, comm, Traffic::plain_sent) {}
+
+  int start() override {
+    ready_ = 0;
+    return Partitioned::start();
+  }
+
+  // Open MPI (seen with 5.0.11) may call a send complete while some of its partitions are not ready, so it is
+  // not asked before.
+  void advance() override {
+    if (!complete() && ready_ >= partitions_ && landed()) complete_.store(true, std::memory_order_release);
+  }
+
+  void describe(MPI_Status* status) override { set_empty(status); }
+
+  // Before the host MPI hears that partitions `low` to `high` are ready. Those that do not exist are left to
+  // its own error handling.
+  int copy_out(int low, int high) {
+    if (!exists(low) || !exists(high) || low > high || layout_.bytes == 0) return MPI_SUCCESS;
+    check_streams(device_, BufferUse::sent);
+    size_t bytes = static_cast<size_t>(layout_.bytes) * static_cast<size_t>(high - low + 1);
+    count(Traffic::plain_sent, bytes);
+    bool copied = true;
+    if (layout_.contiguous) {
+      copied = device::copy_to_host(device_, in_host(low), in_device(low), bytes) == Error::none;
+    } else {
+      for (int partition = low; partition <= high && copied; ++partition) copied = pack(partition);
+    }
+    if (copied) return MPI_SUCCESS;
+    log_line(LogLevel::error, "a device buffer cannot be read: %s", device::runtime()->error_text());
+    return raise(MPI_ERR_OTHER);
+  }
+  // After it has heard so.
+  void note_ready(int partitions) { ready_ += partitions; }
+
+ private:
+  bool pack(int partition) {
+    HostBuffer packed;
+    if (!pack_from_device(in_device(partition), buffer_.count, buffer_.datatype, layout_, device_, &packed))
+      return false;
+    std::memcpy(in_host(partition), packed.data(), static_cast<size_t>(layout_.bytes));
+    return true;
+  }
+
+  std::atomic<int> ready_{0};
+};
+
+class PartitionedReceive : public Partitioned {
+ public:
+  PartitionedReceive(const UserBuffer& buffer, int partitions, int source, int tag, MPI_Comm comm)
+      : Partitioned(buffer, partitions, source, tag, comm, Traffic::plain_received),
+        places_(static_cast<size_t>(partitions)) {}
+
+  int start() override {
+    for (auto& place : places_) place = Place::in_host;
+    int result = Partitioned::start();
+    if (layout_.bytes > 0) check_streams(device_, BufferUse::received);
+    return result;
+  }
+
+  void advance() override {
+    if (complete() || !landed()) return;
+    do {
+      if (!copying_) continue;
+      Error state = copy_.poll();
+      if (state == Error::not_ready) return;
+      end_copy(state);
+    } while (start_next_copy());
+    for (auto& place : places_)
+      if (place.load(std::memory_order_acquire) != Place::in_device) return;  // a thread is in Parrived
+    complete_.store(true, std::memory_order_release);
+  }
+
+  // There are no wildcards. Both ends have the same length, or the host MPI says what came.
+  void describe(MPI_Status* status) override {
+    set_empty(status);
+    status->MPI_SOURCE = peer_;
+    if (peer_ == MPI_PROC_NULL) return;
+    status->MPI_TAG = tag_;
+    set_byte_count(status, came_ >= 0 ? came_ : layout_.bytes * partitions_);
+  }
+
+  int arrived(int partition, int* flag) {
+    if (!exists(partition)) return real.Parrived(request_, partition, flag);
+    *flag = 1;
+    if (!active || complete()) return MPI_SUCCESS;
+    std::atomic<Place>& place = places_[static_cast<size_t>(partition)];
+    if (place.load(std::memory_order_acquire) == Place::in_device) return MPI_SUCCESS;
+    if (int result = ask_host(partition, flag); result != MPI_SUCCESS || !*flag) return result;
+    Place expected = Place::in_host;
+    if (place.compare_exchange_strong(expected, Place::moving)) {
+      // What cannot be copied now is tried once more, and reported, when the receive completes.
+      expected = copy_in(partition, 1) ? Place::in_device : Place::in_host;
+      place.store(expected, std::memory_order_release);
+    }
+    *flag = expected == Place::in_device;
+    return MPI_SUCCESS;
+  }
+
+ private:
+  enum class Place : uint8_t { in_host, moving, in_device };
+
+  // As long as its request is active.
+  int ask_host(int partition, int* flag) {
+    std::lock_guard lock(asking_);
+    return landed_ ? MPI_SUCCESS : real.Parrived(request_, partition, flag);
+  }
+
+  // Bytes of the message in these partitions: behind a shorter one the buffer stays as it is.
+  size_t bytes_in(int first, int partitions) const {
+    const MPI_Count room = layout_.bytes * partitions;
+    if (!landed_ || came_ < 0) return static_cast<size_t>(room);
+    return static_cast<size_t>(std::clamp(came_ - layout_.bytes * first, MPI_Count{0}, room));
+  }
+
+  bool copy_in(int first, int partitions) {
+    const size_t bytes = bytes_in(first, partitions);
+    if (bytes == 0) return true;
+    count(Traffic::plain_received, bytes);
+    if (layout_.contiguous)
+      return device::copy_now(device_, in_device(first), in_host(first), bytes) == Error::none;
+    for (int partition = first; partition < first + partitions; ++partition)
+      if (const size_t some = bytes_in(partition, 1); some > 0)
+        if (!unpack_to_device(in_host(partition), static_cast<MPI_Count>(some), in_device(partition),
+                              buffer_.count, buffer_.datatype, layout_, device_))
+          return false;
+    return true;
+  }
+
+  // Takes the next partitions in a row that nobody has copied.
+  bool claim_run() {
+    auto claim = [&](int partition) {
+      Place expected = Place::in_host;
+      return exists(partition) &&
+             places_[static_cast<size_t>(partition)].compare_exchange_strong(expected, Place::moving);
+    };
+    for (first_ = 0; first_ < partitions_; ++first_)
+      if (claim(first_)) break;
+    if (first_ == partitions_) return false;
+    for (end_ = first_ + 1; claim(end_);) ++end_;
+    return true;
+  }
+
+  bool start_next_copy() {
+    if (!claim_run()) return false;
+    copying_ = true;
+    const size_t bytes = bytes_in(first_, end_ - first_);
+    if (!layout_.contiguous || bytes == 0) {
+      end_copy(copy_in(first_, end_ - first_) ? Error::none : Error::failed);
+      return true;
+    }
+    count(Traffic::plain_received, bytes);
+    Error state = copy_.start(device_, in_device(first_), in_host(first_), bytes);
+    if (state != Error::none) end_copy(state);
+    return true;
+  }
+
+  void end_copy(Error state) {
+    copying_ = false;
+    if (state != Error::none) {
+      log_line(LogLevel::error, "a received message cannot be written to device memory: %s",
+               device::runtime()->error_text());
+      error_ = MPI_ERR_OTHER;
+    }
+    for (int partition = first_; partition < end_; ++partition)
+      places_[static_cast<size_t>(partition)].store(Place::in_device, std::memory_order_release);
+  }
+
+  std::vector<std::atomic<Place>> places_;
+  device::Copy copy_;
+  bool copying_ = false;
+  int first_ = 0, end_ = 0;  // the partitions that advance() is copying
+};
+
+// Null for what the host MPI can do alone, or refuses.
+template <class Type>
+std::unique_ptr<Type> make(void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int peer,
+                           int tag, MPI_Comm comm) {
+  if (!watching() || partitions <= 0 || is_invalid(buf, count, datatype) || !is_device(buf, datatype) ||
+      is_refused(count, datatype))
+    return nullptr;
+  return std::make_unique<Type>(UserBuffer{buf, count, datatype}, partitions, peer, tag, comm);
+}
+
+template <class Type, class Init>
+int hand_out_partitioned(std::unique_ptr<Type> operation, Init init, MPI_Request* request) {
+  if (int result = operation->make_request(init); result != MPI_SUCCESS) return result;
+  MPI_Request handle = operation->own_handle();
+  hand_out_persistent(std::move(operation), handle, request);
+  return MPI_SUCCESS;
+}
+
+// Null when the request is not one of ours.
+template <class Type>
+Type* find(MPI_Request request) {
+  if (!watching() || !engine().busy()) return nullptr;
+  return dynamic_cast<Type*>(engine().find(request));
+}
+
+template <class CopyOut, class TellHost>
+int mark_ready(MPI_Request request, int partitions, CopyOut copy_out, TellHost tell_host) {
+  auto* operation = find<PartitionedSend>(request);
+  if (!operation) return tell_host();
+  int result = copy_out(*operation);
+  if (result == MPI_SUCCESS) result = tell_host();
+  if (result == MPI_SUCCESS) operation->note_ready(partitions);
+  return result;
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+FAIRLEAD_MPI(Psend_init, (const void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest,
+                          int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
+  CallRecord record(Function::Psend_init);
+  auto init = [&](const void* host, MPI_Count host_count, MPI_Datatype host_type, MPI_Request* into) {
+    return real.Psend_init(host, partitions, host_count, host_type, dest, tag, comm, info, into);
+  };
+  auto operation =
+      make<PartitionedSend>(const_cast<void*>(buf), partitions, count, datatype, dest, tag, comm);
+  return operation ? hand_out_partitioned(std::move(operation), init, request)
+                   : init(buf, count, datatype, request);
+}
+
+FAIRLEAD_MPI(Precv_init, (void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source,
+                          int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
+  CallRecord record(Function::Precv_init);
+  auto init = [&](void* host, MPI_Count host_count, MPI_Datatype host_type, MPI_Request* into) {
+    return real.Precv_init(host, partitions, host_count, host_type, source, tag, comm, info, into);
+  };
+  auto operation = make<PartitionedReceive>(buf, partitions, count, datatype, source, tag, comm);
+  return operation ? hand_out_partitioned(std::move(operation), init, request)
+                   : init(buf, count, datatype, request);
+}
+
+FAIRLEAD_MPI(Pready, (int partition, MPI_Request request)) {
+  CallRecord record(Function::Pready);
+  return mark_ready(
+      request, 1, [&](PartitionedSend& operation) { return operation.copy_out(partition, partition); },
+      [&] { return real.Pready(partition, request); });
+}
+
+FAIRLEAD_MPI(Pready_range, (int low, int high, MPI_Request request)) {
+  CallRecord record(Function::Pready_range);
+  return mark_ready(
+      request, high - low + 1, [&](PartitionedSend& operation) { return operation.copy_out(low, high); },
+      [&] { return real.Pready_range(low, high, request); });
+}
+
+FAIRLEAD_MPI(Pready_list, (int length, const int partitions[], MPI_Request request)) {
+  CallRecord record(Function::Pready_list);
+  auto copy_out = [&](PartitionedSend& operation) {
+    int result = MPI_SUCCESS;
+    for (int i = 0; i < length && result == MPI_SUCCESS; ++i)
+      result = operation.copy_out(partitions[i], partitions[i]);
+    return result;
+  };
+  return mark_ready(request, length, copy_out, [&] { return real.Pready_list(length, partitions, request); });
+}
+
+FAIRLEAD_MPI(Parrived, (MPI_Request request, int partition, int* flag)) {
+  CallRecord record(Function::Parrived);
+  if (watching() && engine().busy()) engine().progress();
+  if (auto* operation = find<PartitionedReceive>(request)) return operation->arrived(partition, flag);
+  return real.Parrived(request, partition, flag);
+}

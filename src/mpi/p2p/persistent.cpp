@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Persistent sends and receives. A request for a device buffer is, to the host MPI, one for no bytes: its
+// arguments are checked, and it is never started, unless it is one with nobody. A receive into host memory,
+// which a descriptor may reach, stays the host's own request.
+
+#include "mpi/core/interception.h"
+#include "mpi/core/record.h"
+#include "mpi/core/request.h"
+#include "mpi/p2p/receive_operation.h"
+#include "mpi/p2p/send_operation.h"
+
+namespace fairlead::mpi {
+namespace {
+
+template <auto slot, SendMode mode, class Count>
+int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  CallRecord record(function_of<slot>);
+  if (!watching() || is_invalid(buf, count, datatype) || !is_device(buf, datatype))
+    return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
+  // Of the modes Open MPI 4 checks the types of the standard one only.
+  if (is_refused(count, datatype)) return real.Send_init(buf, 1, datatype, dest, tag, comm, request);
+  MPI_Request token;
+  int result = real.Send_init(nullptr, 0, MPI_BYTE, dest, tag, comm, &token);
+  if (result != MPI_SUCCESS) return result;
+  if (dest == MPI_PROC_NULL) {
+    *request = token;
+    return MPI_SUCCESS;
+  }
+  hand_out_persistent(
+      std::make_unique<Send>(mode, UserBuffer{const_cast<void*>(buf), count, datatype}, dest, tag, comm),
+      token, request);
+  return MPI_SUCCESS;
+}
+
+template <auto slot, class Count>
+int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  CallRecord record(function_of<slot>);
+  auto host = [&] { return (real.*slot)(buf, count, datatype, source, tag, comm, request); };
+  if (!watching() || is_invalid(buf, count, datatype) || is_refused(count, datatype)) return host();
+  bool device = is_device(buf, datatype);
+  if (source == MPI_PROC_NULL)
+    return device ? real.Recv_init(nullptr, 0, MPI_BYTE, source, tag, comm, request) : host();
+  auto operation = std::make_unique<Receive>(UserBuffer{buf, count, datatype}, source, tag, comm);
+  MPI_Request handle;
+  int result = device ? real.Recv_init(nullptr, 0, MPI_BYTE, source, tag, comm, &handle)
+                      : operation->make_persistent([&](void* landing, MPI_Count room, MPI_Datatype type,
+                                                       MPI_Request* own) {
+                          int result =
+                              (real.*slot)(landing, static_cast<Count>(room), type, source, tag, comm, own);
+                          handle = *own;
+                          return result;
+                        });
+  if (result != MPI_SUCCESS) return result;
+  hand_out_persistent(std::move(operation), handle, request);
+  return MPI_SUCCESS;
+}
+
+int start(MPI_Request* request) {
+  Operation* operation = engine().find(*request);
+  if (!operation) return real.Start(request);
+  // Only inactive ones of persistent calls can be started: the host MPI says so of a request that is none.
+  MPI_Request none = MPI_REQUEST_NULL;
+  if (!operation->persistent || operation->active) return real.Start(&none);
+  int result = operation->start();
+  if (result == MPI_SUCCESS)
+    engine().add(operation);
+  else
+    operation->active = false;
+  return result;
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+#define FAIRLEAD_SEND_INIT(Name, mode)                                                                     \
+  FAIRLEAD_MPI(Name, (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, \
+                      MPI_Request* request)) {                                                             \
+    return send_init<&Real::Name, mode>(buf, count, datatype, dest, tag, comm, request);                   \
+  }                                                                                                        \
+  FAIRLEAD_MPI(Name##_c, (const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,      \
+                          MPI_Comm comm, MPI_Request* request)) {                                          \
+    return send_init<&Real::Name##_c, mode>(buf, count, datatype, dest, tag, comm, request);               \
+  }
+
+FAIRLEAD_SEND_INIT(Send_init, SendMode::standard)
+FAIRLEAD_SEND_INIT(Ssend_init, SendMode::synchronous)
+FAIRLEAD_SEND_INIT(Rsend_init, SendMode::ready)
+FAIRLEAD_SEND_INIT(Bsend_init, SendMode::buffered)
+
+FAIRLEAD_MPI(Recv_init, (void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                         MPI_Request* request)) {
+  return recv_init<&Real::Recv_init>(buf, count, datatype, source, tag, comm, request);
+}
+
+FAIRLEAD_MPI(Recv_init_c, (void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+                           MPI_Comm comm, MPI_Request* request)) {
+  return recv_init<&Real::Recv_init_c>(buf, count, datatype, source, tag, comm, request);
+}
+
+FAIRLEAD_MPI(Start, (MPI_Request * request)) {
+  CallRecord record(Function::Start);
+  return watching() && engine().busy() && request ? start(request) : real.Start(request);
+}
+
+// One by one, so that messages are posted in the order of the array (M1).
+FAIRLEAD_MPI(Startall, (int count, MPI_Request requests[])) {
+  CallRecord record(Function::Startall);
+  if (!watching() || !engine().busy() || count < 0 || !requests) return real.Startall(count, requests);
+  for (int i = 0; i < count; ++i)
+    if (int result = start(&requests[i]); result != MPI_SUCCESS) return result;
+  return MPI_SUCCESS;
+}

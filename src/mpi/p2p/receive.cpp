@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MPI_Recv, MPI_Irecv, MPI_Mrecv, MPI_Imrecv. A receive into host memory is of interest, too: its sender may
+// have used device memory.
+
+#include "mpi/abi/comm_self.h"
+#include "mpi/core/communicator.h"
+#include "mpi/core/interception.h"
+#include "mpi/core/record.h"
+#include "mpi/core/request.h"
+#include "mpi/p2p/probed_messages.h"
+#include "mpi/p2p/receive_operation.h"
+
+namespace fairlead::mpi {
+namespace {
+
+template <auto blocking, class Count>
+int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+         MPI_Status* status) {
+  UserBuffer buffer{buf, count, datatype};
+  auto host = [&] { return (real.*blocking)(buf, count, datatype, source, tag, comm, status); };
+  if (!watching() || is_invalid(buf, count, datatype)) return host();
+  bool device = is_device(&buffer);
+  // Nothing will arrive, so a device address does no harm.
+  if (source == MPI_PROC_NULL) return host();
+  const int room = device ? 0 : room_of(count, datatype);
+  const bool fits = has_room_for_descriptor(room);
+  if (!device && !engine().busy() && (!fits || descriptors_end_with_elements_of(datatype))) {
+    if (may_swallow_offers(room)) return noted(host());
+    MPI_Status local;
+    if (status == MPI_STATUS_IGNORE) status = &local;
+    if (fits) {
+      FirstBytes before;
+      before.read(buffer);
+      int result = noted(host());
+      return result == MPI_SUCCESS ? complete_host_receive(buffer, before, comm, status) : result;
+    }
+    if (is_refused(count, datatype)) return host();
+    int errors_before = errors_noted;
+    int result =
+        noted(real.Recv(short_landing(), p2p::descriptor_bytes, MPI_BYTE, source, tag, comm, status));
+    if (result != MPI_SUCCESS || errors_noted != errors_before) return result;
+    return complete_short_receive(buffer, room, comm, status);
+  }
+  if (is_refused(count, datatype)) return host();
+  Receive operation(buffer, source, tag, comm);
+  return run(operation, status);
+}
+
+template <auto blocking, class Count>
+int receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+            MPI_Status* status) {
+  CallRecord record(function_of<blocking>);
+  return record_receive(record, comm, status, [&](MPI_Status* wanted) {
+    return take<blocking>(buf, count, datatype, source, tag, comm, wanted);
+  });
+}
+
+template <auto start, class Count>
+int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+             MPI_Request* request) {
+  CallRecord record(function_of<start>);
+  // From nobody nothing will arrive, so a device address does no harm.
+  if (!watching() || is_invalid(buf, count, datatype) || source == MPI_PROC_NULL)
+    return (real.*start)(buf, count, datatype, source, tag, comm, request);
+  UserBuffer buffer{buf, count, datatype};
+  if (!is_device(&buffer) && may_swallow_offers(room_of(count, datatype))) {
+    LookThenAsk together;
+    MPI_Status ignored;
+    if (!engine().busy() || !peek_stashed(source, tag, comm, &ignored))
+      return (real.*start)(buf, count, datatype, source, tag, comm, request);
+  }
+  if (is_refused(count, datatype)) return (real.*start)(buf, count, datatype, source, tag, comm, request);
+  return hand_out(std::make_unique<Receive>(buffer, source, tag, comm), request);
+}
+
+// Messages of a descriptor's length were looked into when they were matched, so a host buffer is plain
+// unless the handle stands for one of those. Null: the host MPI can do it alone.
+std::unique_ptr<Receive> matched_receive(const UserBuffer& buffer, MPI_Message* message) {
+  if (!watching() || !message || *message == MPI_MESSAGE_NULL || *message == MPI_MESSAGE_NO_PROC ||
+      is_invalid(buffer.address, buffer.count, buffer.datatype) || is_refused(buffer.count, buffer.datatype))
+    return nullptr;
+  std::unique_ptr<Stashed> stashed;
+  if (engine().busy()) stashed = take_handle(message);
+  bool looked_into = stashed && stashed->looked_into();
+  if (!looked_into && !is_device(buffer.address, buffer.datatype)) return nullptr;
+  auto operation =
+      std::make_unique<Receive>(buffer, MPI_ANY_SOURCE, MPI_ANY_TAG, stashed ? stashed->comm : comm_self());
+  if (looked_into)
+    operation->take_stashed(std::move(stashed));
+  else
+    operation->take_matched(*message);
+  *message = MPI_MESSAGE_NULL;
+  return operation;
+}
+
+template <auto blocking, class Count>
+int matched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {
+  CallRecord record(function_of<blocking>);
+  return record_receive(record, MPI_COMM_NULL, status, [&](MPI_Status* wanted) {
+    if (auto operation = matched_receive({buf, count, datatype}, message)) return run(*operation, wanted);
+    Parked parked;
+    return noted((real.*blocking)(buf, count, datatype, message, wanted));
+  });
+}
+
+template <auto start, class Count>
+int imatched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Request* request) {
+  CallRecord record(function_of<start>);
+  if (auto operation = matched_receive({buf, count, datatype}, message))
+    return hand_out(std::move(operation), request);
+  return (real.*start)(buf, count, datatype, message, request);
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+FAIRLEAD_MPI(Recv, (void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                    MPI_Status* status)) {
+  return receive<&Real::Recv>(buf, count, datatype, source, tag, comm, status);
+}
+
+FAIRLEAD_MPI(Recv_c, (void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                      MPI_Status* status)) {
+  return receive<&Real::Recv_c>(buf, count, datatype, source, tag, comm, status);
+}
+
+FAIRLEAD_MPI(Irecv, (void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                     MPI_Request* request)) {
+  return ireceive<&Real::Irecv>(buf, count, datatype, source, tag, comm, request);
+}
+
+FAIRLEAD_MPI(Irecv_c, (void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                       MPI_Request* request)) {
+  return ireceive<&Real::Irecv_c>(buf, count, datatype, source, tag, comm, request);
+}
+
+FAIRLEAD_MPI(Mrecv, (void* buf, int count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status)) {
+  return matched<&Real::Mrecv>(buf, count, datatype, message, status);
+}
+
+FAIRLEAD_MPI(Mrecv_c,
+             (void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status)) {
+  return matched<&Real::Mrecv_c>(buf, count, datatype, message, status);
+}
+
+FAIRLEAD_MPI(Imrecv,
+             (void* buf, int count, MPI_Datatype datatype, MPI_Message* message, MPI_Request* request)) {
+  return imatched<&Real::Imrecv>(buf, count, datatype, message, request);
+}
+
+FAIRLEAD_MPI(Imrecv_c, (void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message,
+                        MPI_Request* request)) {
+  return imatched<&Real::Imrecv_c>(buf, count, datatype, message, request);
+}

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/p2p/receive_operation.h"
+
+#include <climits>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/statistics.h"
+#include "device/classify.h"
+#include "device/small_copy.h"
+#include "mpi/abi/comm_self.h"
+#include "mpi/core/communicator.h"
+#include "mpi/core/error_handler.h"
+#include "mpi/core/interception.h"
+#include "mpi/core/request.h"
+#include "mpi/core/stream_check.h"
+#include "mpi/p2p/probed_messages.h"
+#include "p2p/rts_check.h"
+
+namespace fairlead::mpi {
+
+using device::Error;
+
+namespace {
+
+constexpr MPI_Count descriptor_length = p2p::descriptor_bytes;
+
+// While it lives, the host MPI returns errors of this communicator's requests instead of raising them. (MPICH
+// raises the errors of a wait on MPI_COMM_WORLD, whatever the communicator.) One at a time: two threads must
+// not take each other's handlers for the program's. Only for a receive that has failed: the communicator of
+// any other may be freed already.
+class QuietErrors {
+ public:
+  explicit QuietErrors(MPI_Comm comm)
+      : lock_(mutex()), comms_{comm, has_world() ? MPI_COMM_WORLD : comm_self()} {
+    for (int i = 0; i < 2; ++i) {
+      PMPI_Comm_get_errhandler(comms_[i], &handlers_[i]);
+      PMPI_Comm_set_errhandler(comms_[i], MPI_ERRORS_RETURN);
+    }
+  }
+  ~QuietErrors() {
+    for (int i = 1; i >= 0; --i) {
+      PMPI_Comm_set_errhandler(comms_[i], handlers_[i]);
+      PMPI_Errhandler_free(&handlers_[i]);
+    }
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static auto& only = *new std::mutex;
+    return only;
+  }
+  std::lock_guard<std::mutex> lock_;
+  MPI_Comm comms_[2];
+  MPI_Errhandler handlers_[2];
+};
+
+}  // namespace
+
+Receive::Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm)
+    : Operation(comm),
+      layout_(layout_of(buffer.count, buffer.datatype)),
+      // A receive into host memory may need the type until it is over.
+      datatype_(buffer.datatype, buffer.found.memory.kind == device::MemoryKind::device ? layout_ : Layout()),
+      buffer_(datatype_.kept(buffer)),
+      key_{comm, source, tag},
+      no_place_for_descriptors_(layout_.bytes < descriptor_length ||
+                                !descriptors_end_with_elements_of(buffer.datatype)) {}
+
+Receive::~Receive() {
+  if (own_request_ != MPI_REQUEST_NULL) real.Request_free(&own_request_);
+}
+
+void Receive::take_stashed(std::unique_ptr<Stashed> stashed) {
+  if (!stashed->looked_into()) {
+    matched_ = stashed->message;
+    return;
+  }
+  note_received(*stashed);
+  stashed_ = std::move(stashed);
+}
+
+int Receive::start() {
+  begin();
+  step_ = Step::matching;
+  override_bytes_ = came_bytes_ = -1;
+  descriptor_came_ = false;
+  arrow_ = 0;
+  // The communicator may be freed before the message comes.
+  from_world_ = observe::tracing() ? rank_in_world(comm_, key_.source) : -1;
+  host_error_ = MPI_SUCCESS;
+  error_ = MPI_SUCCESS;
+  device::Allocation allocation = buffer_.take_memory(layout_);
+  device_ = allocation.kind == device::MemoryKind::device ? allocation.device : -1;
+  view_.reset();
+  if (layout_.contiguous)
+    view_.emplace(buffer_.address, static_cast<uint64_t>(layout_.bytes));
+  else if (into_device())
+    view_ = kernel_view(buffer_.address, layout_, allocation);
+  if (key_.source == MPI_PROC_NULL && matched_ == MPI_MESSAGE_NULL) {
+    set_empty(&status_);
+    status_.MPI_SOURCE = MPI_PROC_NULL;
+    over();
+    return MPI_SUCCESS;
+  }
+  if (into_device() && !options().gpu_support) return refuse_device_memory(comm_);
+  if (layout_.bytes > 0) check_streams(device_, BufferUse::received);
+  LookThenAsk together;
+  if (!stashed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
+    if (auto earlier = fairlead::mpi::take_stashed(key_.source, key_.tag, comm_))
+      take_stashed(std::move(earlier));
+  if (stashed_) {
+    std::lock_guard lock(engine().mutex());
+    status_ = stashed_->status;
+    arrived(stashed_->bytes, descriptor_length);
+    return MPI_SUCCESS;
+  }
+  return post();
+}
+
+bool Receive::lands_in_bounce() const {
+  if (native_) return false;
+  return into_device() || place_.descriptors_may_meet() ||
+         (no_place_for_descriptors_ && matched_ == MPI_MESSAGE_NULL);
+}
+
+int Receive::choose_landing(Landing* landing) {
+  *landing = {buffer_.address, buffer_.count, buffer_.datatype};
+  if (!lands_in_bounce()) return MPI_SUCCESS;
+  bounce_ =
+      HostBuffer(static_cast<size_t>(std::max(layout_.bytes, descriptor_length)), HostBuffer::For::receive);
+  if (!bounce_.data()) {
+    log_line(LogLevel::error, "no host memory to receive %lld bytes", static_cast<long long>(layout_.bytes));
+    return raise(MPI_ERR_OTHER);
+  }
+  landing->address = bounce_.data();
+  // Of a truncated message nothing may have landed: an earlier descriptor must not be taken for it.
+  std::memset(landing->address, 0, p2p::descriptor_bytes);
+  // Room for a descriptor in any case; whether the payload fits is checked when it has come. Beyond the
+  // reach of int only the user's own type will do where the host MPI has no large counts.
+  if (!layout_.contiguous || layout_.bytes <= INT_MAX) {
+    landing->count = std::max(layout_.bytes, descriptor_length);
+    landing->datatype = MPI_BYTE;
+  }
+  return MPI_SUCCESS;
+}
+
+int Receive::post() {
+  log_line(LogLevel::trace, "receive of up to %lld bytes of %s memory from %d with tag %d is posted",
+           static_cast<long long>(layout_.bytes), into_device() ? "device" : "host", key_.source, key_.tag);
+  // A message from inside the node, where any sender may be, may be a descriptor.
+  native_ = into_device() && network::native() && matched_ == MPI_MESSAGE_NULL &&
+            network::reaches(rank_in_world(comm_, key_.source));
+  place_.give_back();
+  // What has gaps may share its address with others and none of its bytes. No descriptor lands in a buffer
+  // that is shorter than one, and the landing place of a persistent request is not to be exchanged.
+  if (layout_.contiguous && layout_.bytes >= descriptor_length && !lands_in_bounce() && !native_)
+    place_ = LandingPlace(buffer_.address, layout_.bytes, key_.source, comm_);
+  in_bounce_ = lands_in_bounce();
+  // A message that a probe has taken out of the way is matched already: the host's request would never meet
+  // it.
+  if (own_request_ != MPI_REQUEST_NULL && matched_ == MPI_MESSAGE_NULL && !place_.descriptors_may_meet()) {
+    if (in_bounce_)
+      std::memset(bounce_.data(), 0, p2p::descriptor_bytes);
+    else
+      before_.read(buffer_, layout_);
+    message_ = own_request_;
+    return real.Start(&message_);
+  }
+  Landing place;
+  if (int result = choose_landing(&place); result != MPI_SUCCESS) return result;
+  if (!in_bounce_ && !native_ && matched_ == MPI_MESSAGE_NULL) before_.read(buffer_, layout_);
+  auto [landing, count, datatype] = place;
+  bool fits = count <= INT_MAX;
+  int small = static_cast<int>(count);
+  if (matched_ != MPI_MESSAGE_NULL)
+    return fits ? real.Imrecv(landing, small, datatype, &matched_, &message_)
+                : real.Imrecv_c(landing, count, datatype, &matched_, &message_);
+  return fits ? real.Irecv(landing, small, datatype, key_.source, key_.tag, comm_, &message_)
+              : real.Irecv_c(landing, count, datatype, key_.source, key_.tag, comm_, &message_);
+}
+
+void Receive::advance() {
+  switch (step_) {
+    case Step::matching: {
+      int matched = 0, cancelled = 0;
+      // Some MPIs tell a failed receive by the result, and MPICH 5 by nothing that comes later.
+      status_.MPI_ERROR = MPI_SUCCESS;
+      int result = PMPI_Request_get_status(message_, &matched, &status_);
+      if (!matched && result == MPI_SUCCESS) return;
+      host_error_ = result != MPI_SUCCESS ? result : status_.MPI_ERROR;
+      if (host_error_ != MPI_SUCCESS) return over();
+      PMPI_Test_cancelled(&status_, &cancelled);
+      if (native_ && !cancelled) record_.went(Traffic::native, static_cast<uint64_t>(byte_count(status_)));
+      if (cancelled || native_) return over();
+      MPI_Count length = byte_count(status_);
+      bounce_.note_used(static_cast<size_t>(length));
+      arrived(in_bounce_ ? bounce_.data() : nullptr, length);
+      return;
+    }
+    case Step::pulling: {
+      Error state = pull_->advance();
+      if (state != Error::not_ready) end_transfer(state, pull_->way(), pull_->bytes(), pull_->truncated());
+      return;
+    }
+    case Step::streaming: {
+      Error state = stream_->advance();
+      if (state != Error::not_ready)
+        end_transfer(state, Traffic::network, stream_->bytes(), stream_->truncated());
+      return;
+    }
+    case Step::copying: {
+      Error state = copy_.poll();
+      if (state == Error::not_ready) return;
+      return end_copy(state);
+    }
+    case Step::over:
+      return;
+  }
+}
+
+// The host message is here: `bytes` is where it landed, null for the user's own buffer.
+void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
+  FirstBytes found;
+  const unsigned char* start = bytes;
+  if (!bytes && length == descriptor_length && found.read(buffer_, layout_)) start = found.data();
+  if (!start || !p2p::is_descriptor(start, static_cast<size_t>(length), engine().nonce()))
+    return bytes ? deliver(bytes, length) : over();
+
+  p2p::Descriptor descriptor = p2p::read_descriptor(start);
+  if (!p2p::is_sound(descriptor, network::descriptor_limits())) {
+    log_line(LogLevel::error, "a device message from %d with tag %d is lost: its descriptor is damaged",
+             key_.source, key_.tag);
+    error_ = MPI_ERR_OTHER;
+    return over();
+  }
+  bool stream = descriptor.kind == p2p::DescriptorKind::stream;
+  log_line(LogLevel::trace, "receive from %d with tag %d takes %lld bytes by %s %u of rank %d", key_.source,
+           key_.tag, static_cast<long long>(descriptor.bytes), stream ? "stream" : "offer", descriptor.number,
+           descriptor.sender);
+  if (!bytes) before_.write(buffer_);
+  apart_ = !view_ || place_.is_anothers();
+  if (apart_) packed_ = HostBuffer(static_cast<size_t>(layout_.bytes));
+  datatype::View to = apart_ ? datatype::View(packed_.data(), static_cast<uint64_t>(layout_.bytes)) : *view_;
+  // Without memory nothing can be taken, but the sender completes.
+  error_ = to.address() || layout_.bytes == 0 ? MPI_SUCCESS : MPI_ERR_OTHER;
+  if (error_ != MPI_SUCCESS)
+    log_line(LogLevel::error, "there is no host memory to receive %lld bytes",
+             static_cast<long long>(layout_.bytes));
+  descriptor_came_ = true;
+  arrow_ = descriptor.arrow;
+  override_bytes_ = static_cast<MPI_Count>(descriptor.bytes);
+  uint64_t capacity = error_ == MPI_SUCCESS ? static_cast<uint64_t>(layout_.bytes) : 0;
+  int device = apart_ ? -1 : device_;
+  if (stream) {
+    stream_.emplace(descriptor, to, capacity, device);
+    step_ = Step::streaming;
+  } else {
+    pull_.emplace(*engine().node(), descriptor, to, capacity, device);
+    step_ = Step::pulling;
+  }
+  advance();
+}
+
+void Receive::end_transfer(Error error, Traffic way, uint64_t bytes, bool truncated) {
+  if (error == Error::none && !truncated) record_.went(way, bytes);
+  if (error != Error::none || error_ != MPI_SUCCESS) {
+    error_ = MPI_ERR_OTHER;
+  } else if (truncated) {
+    error_ = MPI_ERR_TRUNCATE;
+    came_bytes_ = static_cast<MPI_Count>(bytes);
+    override_bytes_ = layout_.bytes;
+  } else if (apart_ && !place_.is_anothers()) {
+    MPI_Count length = static_cast<MPI_Count>(bytes);
+    bool unpacked = into_device() ? unpack_to_device(packed_.data(), length, buffer_.address, buffer_.count,
+                                                     buffer_.datatype, layout_, device_)
+                                  : unpack_host(packed_.data(), length, buffer_.address, buffer_.count,
+                                                buffer_.datatype, layout_);
+    if (!unpacked) error_ = MPI_ERR_OTHER;
+  }
+  over();
+}
+
+// A plain payload that did not land in the user's buffer goes there now.
+void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
+  if (length > layout_.bytes) {
+    // Only a payload no longer than a descriptor gets here; the host MPI reports all others itself.
+    error_ = MPI_ERR_TRUNCATE;
+    came_bytes_ = length;
+    override_bytes_ = layout_.bytes;
+    return over();
+  }
+  // What belongs to two messages at once holds the later one's bytes.
+  if (length == 0 || place_.is_anothers()) return over();
+  if (!into_device()) {
+    if (!unpack_host(bytes, length, buffer_.address, buffer_.count, buffer_.datatype, layout_))
+      error_ = MPI_ERR_OTHER;
+    return over();
+  }
+  count(Traffic::plain_received, static_cast<uint64_t>(length));
+  record_.went(Traffic::plain_received, static_cast<uint64_t>(length));
+  if (!layout_.contiguous) {
+    if (!unpack_to_device(bytes, length, buffer_.address, buffer_.count, buffer_.datatype, layout_, device_))
+      error_ = MPI_ERR_OTHER;
+    return over();
+  }
+  size_t size = static_cast<size_t>(length);
+  if (size <= device::small_copy_bytes) {
+    if (device::store_small_to_device(device_, buffer_.address, bytes, size)) return over();
+    slot_ = device::Slot::take();
+  }
+  if (slot_.data()) std::memcpy(slot_.data(), bytes, size);
+  Error error = slot_.data() ? copy_.enqueue(device_, buffer_.address, slot_.data(), size)
+                             : copy_.start(device_, buffer_.address, bytes, size);
+  if (error != Error::none) return end_copy(error);
+  step_ = Step::copying;
+}
+
+void Receive::end_copy(Error error) {
+  if (error != Error::none) {
+    log_line(LogLevel::error, "a received message cannot be written to device memory: %s",
+             device::runtime()->error_text());
+    error_ = MPI_ERR_OTHER;
+  }
+  over();
+}
+
+void Receive::over() {
+  step_ = Step::over;
+  pull_.reset();
+  slot_ = device::Slot();
+  stream_.reset();
+  place_.give_back();
+  complete_.store(true, std::memory_order_release);
+}
+
+void Receive::settle() {
+  if (step_ == Step::pulling) {
+    pull_->settle();
+    advance();
+  } else if (step_ == Step::streaming) {
+    stream_->settle();
+    advance();
+  }
+}
+
+void Receive::cancel() {
+  if (message_ != MPI_REQUEST_NULL) real.Cancel(&message_);
+}
+
+void Receive::describe(MPI_Status* status) {
+  int error = status->MPI_ERROR;  // belongs to the calls that complete several requests
+  *status = status_;
+  status->MPI_ERROR = error;
+  if (override_bytes_ >= 0) set_byte_count(status, override_bytes_);
+}
+
+void Receive::end_arrow() {
+  if (descriptor_came_) return observe::trace_received(arrow_);
+  int from = comm_ == MPI_COMM_WORLD ? status_.MPI_SOURCE : from_world_;
+  mpi::end_arrow(from, status_.MPI_TAG, byte_count(status_));
+}
+
+int Receive::finish(MPI_Status* status) {
+  record_.end();
+  if (observe::tracing()) end_arrow();
+  int result = MPI_SUCCESS;
+  if (message_ != MPI_REQUEST_NULL && !descriptor_came_ && (into_device() || handle == MPI_REQUEST_NULL)) {
+    // The user does not see the host's own wait here, so it must not raise errors its own way.
+    if (host_error_ == MPI_SUCCESS) {
+      result = real.Wait(&message_, status);
+    } else {
+      {
+        QuietErrors quiet(comm_);
+        result = real.Wait(&message_, status);
+      }
+      raise(result = host_error_);
+    }
+  } else if (message_ != MPI_REQUEST_NULL) {
+    result = real.Wait(&message_, status);
+  }
+  message_ = MPI_REQUEST_NULL;  // a persistent one stays in own_request_
+  stashed_.reset();
+  if (own_request_ == MPI_REQUEST_NULL) bounce_ = HostBuffer();
+  packed_ = HostBuffer();
+  if (result != MPI_SUCCESS) return noted(result);
+  // As it was when the message arrived: asking may have made a persistent request inactive (MPICH 5).
+  describe(status);
+  return error_ == MPI_SUCCESS ? MPI_SUCCESS : raise(error_);
+}
+
+namespace {
+
+// `came`: bytes of a message that is too long; negative of any other.
+std::string words_of_receive(MPI_Count room, int source, int tag, MPI_Count came) {
+  return "a receive of " + bytes_in_words(room) + peer_in_words(" from", source, tag) +
+         (came < 0 ? "" : ", to which a message of " + bytes_in_words(came) + " came,");
+}
+
+}  // namespace
+
+std::string Receive::in_words() const {
+  const bool matched = step_ == Step::over && key_.source == MPI_ANY_SOURCE;
+  return words_of_receive(layout_.bytes, matched ? status_.MPI_SOURCE : key_.source,
+                          matched ? status_.MPI_TAG : key_.tag, came_bytes_) +
+         overrun(buffer_.address, layout_);
+}
+
+namespace {
+
+// Fetches the message that this descriptor stands for.
+int take_up(const unsigned char* descriptor, const UserBuffer& buffer, MPI_Comm comm, MPI_Status* status) {
+  auto stashed = std::make_unique<Stashed>();
+  stashed->comm = comm;
+  stashed->status = *status;
+  std::memcpy(stashed->bytes, descriptor, p2p::descriptor_bytes);
+  Receive receive(buffer, status->MPI_SOURCE, status->MPI_TAG, comm);
+  receive.take_stashed(std::move(stashed));
+  return run(receive, status);
+}
+
+}  // namespace
+
+bool descriptors_end_with_elements_of(MPI_Datatype datatype) {
+  if (is_plain(datatype)) return true;
+  auto whole_in_a_descriptor = [](MPI_Count bytes) { return bytes > 0 && descriptor_length % bytes == 0; };
+  return whole_in_a_descriptor(packed_bytes(1, datatype)) || whole_in_a_descriptor(basic_bytes_of(datatype));
+}
+
+unsigned char* short_landing() {
+  static thread_local HostBuffer landing(p2p::descriptor_bytes, HostBuffer::For::receive);
+  return landing.data();
+}
+
+int complete_short_receive(const UserBuffer& buffer, int room, MPI_Comm comm, MPI_Status* status) {
+  const unsigned char* landed = short_landing();
+  int length = 0;
+  PMPI_Get_count(status, MPI_BYTE, &length);
+  if (p2p::is_descriptor(landed, static_cast<size_t>(length), engine().nonce()))
+    return take_up(landed, buffer, comm, status);
+  if (length > room) {
+    set_byte_count(status, room);
+    return raise_error(comm, MPI_ERR_TRUNCATE,
+                       words_of_receive(room, status->MPI_SOURCE, status->MPI_TAG, length));
+  }
+  if (length == 0) return MPI_SUCCESS;
+  if (is_plain(buffer.datatype)) {
+    std::memcpy(buffer.address, landed, static_cast<size_t>(length));
+    return MPI_SUCCESS;
+  }
+  const Layout layout = layout_of(buffer.count, buffer.datatype);
+  return unpack_host(landed, length, buffer.address, buffer.count, buffer.datatype, layout) ? MPI_SUCCESS
+                                                                                            : MPI_ERR_OTHER;
+}
+
+int complete_host_receive(const UserBuffer& buffer, const FirstBytes& before, MPI_Comm comm,
+                          MPI_Status* status) {
+  if (byte_count(*status) != descriptor_length) return MPI_SUCCESS;
+  FirstBytes found;
+  if (!found.read(buffer) || !p2p::is_descriptor(found.data(), p2p::descriptor_bytes, engine().nonce()))
+    return MPI_SUCCESS;
+  before.write(buffer);
+  return take_up(found.data(), buffer, comm, status);
+}
+
+}  // namespace fairlead::mpi

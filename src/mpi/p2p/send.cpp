@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MPI_Send and its family: host buffers go to the host MPI untouched, device buffers become a Send.
+
+#include <climits>
+
+#include "mpi/core/interception.h"
+#include "mpi/core/record.h"
+#include "mpi/core/request.h"
+#include "mpi/p2p/send_operation.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// A host send while device operations are active must not keep us from making progress, as one to nobody does
+// not. `start` is the nonblocking form of the same mode.
+template <auto blocking, auto start, SendMode mode, class Count>
+int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+  CallRecord record(function_of<blocking>);
+  record.add_bytes(count, datatype);
+  if (!watching() || is_invalid(buf, count, datatype))
+    return (real.*blocking)(buf, count, datatype, dest, tag, comm);
+  UserBuffer buffer{const_cast<void*>(buf), count, datatype};
+  if (is_device(&buffer)) {
+    if (comm == MPI_COMM_NULL || is_refused(count, datatype))
+      return (real.*blocking)(buf, count, datatype, dest, tag, comm);
+    Send operation(mode, buffer, dest, tag, comm);
+    return run(operation, MPI_STATUS_IGNORE);
+  }
+  record.trace_sent(count, datatype, dest, tag, comm);
+  if (mode == SendMode::buffered || dest == MPI_PROC_NULL || !engine().busy())
+    return (real.*blocking)(buf, count, datatype, dest, tag, comm);
+  MPI_Request request;
+  int result = (real.*start)(buf, count, datatype, dest, tag, comm, &request);
+  return result == MPI_SUCCESS ? poll_until_complete(&request, MPI_STATUS_IGNORE) : result;
+}
+
+template <auto start, SendMode mode, class Count>
+int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+          MPI_Request* request) {
+  CallRecord record(function_of<start>);
+  record.add_bytes(count, datatype);
+  UserBuffer buffer{const_cast<void*>(buf), count, datatype};
+  bool left_to_host = !watching() || is_invalid(buf, count, datatype) || !is_device(&buffer) ||
+                      comm == MPI_COMM_NULL || is_refused(count, datatype);
+  if (!left_to_host && dest == MPI_PROC_NULL) {
+    // Nothing will leave, so a device address does no harm, but the host MPI need not see it.
+    return (real.*start)(nullptr, 0, datatype, dest, tag, comm, request);
+  }
+  if (left_to_host) {
+    record.trace_sent(count, datatype, dest, tag, comm);
+    return (real.*start)(buf, count, datatype, dest, tag, comm, request);
+  }
+  return hand_out(std::make_unique<Send>(mode, buffer, dest, tag, comm), request);
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+#define FAIRLEAD_SEND(Name, IName, mode)                                                                    \
+  FAIRLEAD_MPI(Name,                                                                                        \
+               (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)) {     \
+    return send<&Real::Name, &Real::IName, mode>(buf, count, datatype, dest, tag, comm);                    \
+  }                                                                                                         \
+  FAIRLEAD_MPI(Name##_c, (const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,       \
+                          MPI_Comm comm)) {                                                                 \
+    return send<&Real::Name##_c, &Real::IName##_c, mode>(buf, count, datatype, dest, tag, comm);            \
+  }                                                                                                         \
+  FAIRLEAD_MPI(IName, (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, \
+                       MPI_Request* request)) {                                                             \
+    return isend<&Real::IName, mode>(buf, count, datatype, dest, tag, comm, request);                       \
+  }                                                                                                         \
+  FAIRLEAD_MPI(IName##_c, (const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,      \
+                           MPI_Comm comm, MPI_Request* request)) {                                          \
+    return isend<&Real::IName##_c, mode>(buf, count, datatype, dest, tag, comm, request);                   \
+  }
+
+FAIRLEAD_SEND(Send, Isend, SendMode::standard)
+FAIRLEAD_SEND(Ssend, Issend, SendMode::synchronous)
+FAIRLEAD_SEND(Rsend, Irsend, SendMode::ready)
+FAIRLEAD_SEND(Bsend, Ibsend, SendMode::buffered)

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/p2p/send_operation.h"
+
+#include <climits>
+#include <utility>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/statistics.h"
+#include "device/classify.h"
+#include "device/small_copy.h"
+#include "mpi/core/communicator.h"
+#include "mpi/core/error_handler.h"
+#include "mpi/core/interception.h"
+#include "mpi/core/stream_check.h"
+#include "mpi/datatype/type_origin.h"
+#include "mpi/p2p/receive_claim.h"
+
+namespace fairlead::mpi {
+
+// No duplicate: that would call the program's functions that copy its attributes.
+Send::Send(SendMode mode, const UserBuffer& buffer, int dest, int tag, MPI_Comm comm)
+    : Operation(comm),
+      mode_(mode),
+      layout_(layout_of(buffer.count, buffer.datatype)),
+      datatype_(buffer.datatype, layout_),
+      buffer_(datatype_.kept(buffer)),
+      dest_(dest),
+      tag_(tag) {}
+
+int Send::start() {
+  begin();
+  lost_ = false;
+  // A message to nobody moves no bytes; the host MPI must see a buffer it can touch all the same.
+  if (dest_ == MPI_PROC_NULL) return post(this, 0, buffer_.datatype);
+  const Layout& layout = layout_;
+  if (layout.bytes == 0) return post(this, buffer_.count, buffer_.datatype);
+  device::Allocation allocation = buffer_.take_memory(layout);
+
+  if (!options().gpu_support) return refuse_device_memory(comm_);
+  check_streams(allocation.device, BufferUse::sent);
+
+  uint64_t bytes = static_cast<uint64_t>(layout.bytes);
+  int receiver = mode_ == SendMode::buffered ? -1 : rank_in_world(comm_, dest_);
+  if (network::native() && network::reaches(receiver) && !buffer_at_once_) {
+    log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is left to the host MPI",
+             static_cast<unsigned long long>(bytes), dest_, tag_);
+    count(Traffic::native, bytes);
+    record_.went(Traffic::native, bytes);
+    begin_arrow(buffer_.count, buffer_.datatype, dest_, tag_, comm_);
+    return post(buffer_.address, buffer_.count, buffer_.datatype);
+  }
+  std::optional<datatype::View> view;
+  if (layout.contiguous)
+    view.emplace(buffer_.address, bytes);
+  else
+    view = kernel_view(buffer_.address, layout, allocation);
+  Fallback why = why_plain(receiver, view.has_value());
+  if (receiver < 0 || !view) return send_plain(allocation, why);
+  if (network::reaches(receiver)) {
+    // Synchronous messages travel whole: a probe takes a descriptor from the host MPI, which matches it, and
+    // no shared memory could tell its sender that this was no receive (M4).
+    if (!network::native() && bytes > network::chunk_bytes() && mode_ != SendMode::synchronous &&
+        !buffer_at_once_)
+      return stream(receiver, *view, allocation.device);
+  } else if (engine().node()) {
+    int node_rank = engine().node()->node_rank_of_world(receiver);
+    if (!may_send_descriptor(node_rank)) return send_plain(allocation, Fallback::crowded);
+    if (offer(node_rank, *view, allocation)) return post_descriptor();
+  }
+  return send_plain(allocation, why);
+}
+
+Fallback Send::why_plain(int receiver, bool packable) const {
+  if (mode_ == SendMode::buffered) return Fallback::buffered_mode;
+  if (receiver < 0) return Fallback::unknown_peer;
+  if (!packable) return Fallback::gaps;
+  return network::reaches(receiver) ? Fallback::other_node : Fallback::no_offer;
+}
+
+// False when no offer is free.
+bool Send::offer(int receiver, const datatype::View& view, const device::Allocation& allocation) {
+  std::lock_guard lock(engine().mutex());
+  uint64_t bytes = static_cast<uint64_t>(layout_.bytes);
+  offer_ = p2p::SendOffer::open(
+      *engine().node(), receiver,
+      {view, bytes, static_cast<char*>(buffer_.address) + layout_.first, static_cast<uint64_t>(layout_.span)},
+      allocation);
+  if (!offer_) return false;
+  if (buffer_at_once_) {
+    offer_->buffer(p2p::Need::required);
+    if (!offer_->buffer_free()) offer_->flush();
+    if (!offer_->buffer_free()) offer_.reset();  // no memory for that: the message travels plain
+    if (!offer_) return false;
+  }
+  describe_by(offer_->descriptor());
+  log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is offer %u",
+           static_cast<unsigned long long>(bytes), dest_, tag_, offer_->descriptor().number);
+  return true;
+}
+
+int Send::stream(int receiver, const datatype::View& view, int device) {
+  {
+    std::lock_guard lock(engine().mutex());
+    uint64_t bytes = static_cast<uint64_t>(layout_.bytes);
+    stream_ = std::make_unique<NetworkSend>(receiver, view, bytes, device);
+    record_.went(Traffic::network, bytes);
+    describe_by(stream_->descriptor());
+    log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is stream %u",
+             static_cast<unsigned long long>(bytes), dest_, tag_, stream_->descriptor().number);
+  }
+  int result = post_descriptor();
+  if (result != MPI_SUCCESS) return result;
+  std::lock_guard lock(engine().mutex());
+  stream_->advance();
+  return result;
+}
+
+void Send::describe_by(p2p::Descriptor descriptor) {
+  descriptor.arrow = observe::next_arrow();
+  observe::trace_sent(descriptor.arrow);
+  descriptor_ = p2p::DescriptorMessage(descriptor);
+}
+
+int Send::post_descriptor() {
+  int result = post(descriptor_.bytes, p2p::descriptor_bytes, MPI_BYTE);
+  if (result != MPI_SUCCESS) {
+    std::lock_guard lock(engine().mutex());
+    offer_.reset();
+    stream_.reset();
+  }
+  return result;
+}
+
+int Send::send_plain(const device::Allocation& allocation, Fallback why) {
+  const Layout& layout = layout_;
+  log_line(LogLevel::trace, "send of %lld bytes to %d with tag %d travels plain",
+           static_cast<long long>(layout.bytes), dest_, tag_);
+  count(why);
+  count(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
+  record_.went(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
+  begin_arrow(layout.bytes, MPI_BYTE, dest_, tag_, comm_);
+  staged_bytes_ = layout.bytes;
+  bool copied;
+  if (layout.contiguous) {
+    staged_ = HostBuffer(static_cast<size_t>(layout.bytes));
+    copied = staged_.data() && device::copy_to_host(allocation.device, staged_.data(), buffer_.address,
+                                                    static_cast<size_t>(layout.bytes)) == device::Error::none;
+  } else {
+    copied = pack_from_device(buffer_.address, buffer_.count, buffer_.datatype, layout, allocation.device,
+                              &staged_);
+  }
+  if (!copied) {
+    log_line(LogLevel::error, "a device buffer cannot be read: %s", device::runtime()->error_text());
+    return raise(MPI_ERR_OTHER);
+  }
+  if (layout.contiguous) return post(staged_.data(), buffer_.count, buffer_.datatype);
+  return post(staged_.data(), layout.bytes, MPI_BYTE);
+}
+
+int Send::post(const void* address, MPI_Count count, MPI_Datatype datatype) {
+  return start_host_send(mode_, address, count, datatype, dest_, tag_, comm_, &message_);
+}
+
+int start_host_send(SendMode mode, const void* address, MPI_Count count, MPI_Datatype datatype, int dest,
+                    int tag, MPI_Comm comm, MPI_Request* request) {
+  bool fits = count <= INT_MAX;
+  int small = static_cast<int>(count);
+  switch (mode) {
+    case SendMode::standard:
+      return fits ? real.Isend(address, small, datatype, dest, tag, comm, request)
+                  : real.Isend_c(address, count, datatype, dest, tag, comm, request);
+    case SendMode::synchronous:
+      return fits ? real.Issend(address, small, datatype, dest, tag, comm, request)
+                  : real.Issend_c(address, count, datatype, dest, tag, comm, request);
+    case SendMode::ready:
+      return fits ? real.Irsend(address, small, datatype, dest, tag, comm, request)
+                  : real.Irsend_c(address, count, datatype, dest, tag, comm, request);
+    case SendMode::buffered:
+      return fits ? real.Ibsend(address, small, datatype, dest, tag, comm, request)
+                  : real.Ibsend_c(address, count, datatype, dest, tag, comm, request);
+  }
+  return MPI_ERR_OTHER;
+}
+
+void Send::advance() {
+  if (offer_) {
+    bool was_finished = offer_->finished();
+    offer_->advance();
+    if (offer_->finished() && !was_finished) engine().note_progress_of(offer_->receiver());
+    hurry();
+    if (!offer_->buffer_free() && !offer_->failed()) return;
+  }
+  if (stream_) {
+    stream_->advance();
+    if (auto since = waiting_since_.load(std::memory_order_relaxed); since != never) stream_->hurry(since);
+    lost_ = stream_->failed();
+    if (!stream_->read_out()) return;
+    if (stream_->finished()) stream_.reset();
+  }
+  if (complete()) return;
+  int sent = 0;
+  PMPI_Request_get_status(message_, &sent, MPI_STATUS_IGNORE);
+  if (mode_ == SendMode::synchronous && offer_ && !offer_->finished() && offer_->matched_by_probe()) return;
+  if (sent || let_go()) complete_.store(true, std::memory_order_release);
+}
+
+// A small plain message whose receiver is late lies in host memory of ours: its send need not wait.
+bool Send::let_go() {
+  auto since = waiting_since_.load(std::memory_order_relaxed);
+  bool standard = mode_ == SendMode::standard || mode_ == SendMode::ready;
+  if (!standard || !staged_.data() || since == never ||
+      staged_bytes_ > static_cast<MPI_Count>(options().eager_limit) ||
+      std::chrono::steady_clock::now() - since < std::chrono::microseconds(options().patience_us))
+    return false;
+  network::keep(std::move(staged_), std::exchange(message_, MPI_REQUEST_NULL), comm_);
+  return true;
+}
+
+// A receiver that cannot come, or does not come to a small message, must not hold up the send.
+void Send::hurry() {
+  if (offer_->buffer_free()) return;
+  auto since = waiting_since_.load(std::memory_order_relaxed);
+  bool late = since != never && offer_->bytes() <= options().eager_limit &&
+              engine().out_of_patience(offer_->receiver(), since);
+  bool alone = offer_->receiver_parked() || offer_->receiver_failed();
+  if (late || alone) offer_->buffer(alone ? p2p::Need::required : p2p::Need::wanted);
+}
+
+bool Send::settled() const {
+  return !(offer_ && offer_->short_of_memory()) && !(stream_ && stream_->short_of_memory());
+}
+
+void Send::settle() {
+  if (offer_) offer_->flush();
+  if (stream_) stream_->spill();
+}
+
+int Send::finish(MPI_Status* status) {
+  record_.end();
+  int result = message_ == MPI_REQUEST_NULL ? MPI_SUCCESS : real.Wait(&message_, status);
+  staged_ = HostBuffer();
+  return lost_ && result == MPI_SUCCESS ? raise(MPI_ERR_OTHER) : result;
+}
+
+std::string Send::in_words() const {
+  return "a send of " + bytes_in_words(layout_.bytes) + peer_in_words(" to", dest_, tag_) +
+         overrun(buffer_.address, layout_);
+}
+
+void Send::describe(MPI_Status* status) {
+  int sent;
+  PMPI_Request_get_status(message_, &sent, status);
+}
+
+std::unique_ptr<p2p::SendOffer> Send::take_unfinished_offer() {
+  lost_ |= offer_ && offer_->failed();
+  if (stream_) network::keep(std::move(stream_));
+  if (offer_) record_.went(offer_->way(), offer_->bytes());
+  if (offer_ && offer_->finished()) offer_.reset();
+  return std::move(offer_);
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A send and a receive that complete together: MPI_Sendrecv, MPI_Isendrecv and their replace forms, for any
+// mixture of host and device memory. Each half has its host message, so the host MPI's own combined calls are
+// not needed. The status is that of the receive.
+//
+// Cancelling has no effect: a send cannot be taken back once it may have been matched, and a receive without
+// its send would be neither of the two outcomes that the standard knows.
+
+#pragma once
+
+#include "mpi/p2p/receive_operation.h"
+#include "mpi/p2p/send_operation.h"
+
+namespace fairlead::mpi {
+
+// One direction of a send-receive operation.
+struct Half {
+  UserBuffer buffer;
+  int peer;
+  int tag;
+};
+
+class SendReceive : public Operation {
+ public:
+  SendReceive(const Half& from, const Half& to, MPI_Comm comm);
+  // Both halves use the same buffer: its bytes leave it before anything may arrive there.
+  void replace() { in_place_ = true; }
+
+  int start() override;
+  void advance() override;
+  void settle() override;
+  bool settled() const override;
+  bool rests() const override { return complete() && (!sending_ || sending_->rests()); }
+  int finish(MPI_Status* status) override;
+  void describe(MPI_Status* status) override;
+  std::unique_ptr<p2p::SendOffer> take_unfinished_offer() override;
+  std::string in_words() const override;
+
+ private:
+  int start_sending();
+  int send_from_host();
+  void end_sending();
+  bool sent() const;
+
+  Half from_;
+  bool in_place_ = false;
+  std::optional<Send> sending_;  // from device memory; from host memory it is message_
+  HostBuffer packed_;            // what is sent from host memory in place
+  Receive receiving_;
+};
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/rma/window_attached.h"
+
+#include <algorithm>
+
+#include "device/classify.h"
+
+namespace fairlead::mpi {
+
+void AttachedRegions::attach(const void* base, uint64_t size) {
+  if (size > 0) regions_[reinterpret_cast<uintptr_t>(base)] = {size, device::classify(base).id};
+}
+
+void AttachedRegions::detach(const void* base) {
+  regions_.erase(reinterpret_cast<uintptr_t>(base));
+}
+
+AttachedRegions::Entry AttachedRegions::find(uint64_t low, uint64_t high) const {
+  auto found = regions_.upper_bound(low);
+  if (found == regions_.begin()) return regions_.end();
+  --found;
+  const auto& [base, region] = *found;
+  // The program may have freed device memory, and have other memory there.
+  const bool holds =
+      high - base <= region.size && device::classify(reinterpret_cast<void*>(base)).id == region.id;
+  return holds ? found : regions_.end();
+}
+
+bool AttachedRegions::locate(rma::Buffer* buffer, uint64_t at, uint64_t bytes, int64_t low,
+                             int64_t high) const {
+  const auto device_of = [](Entry entry) { return device::device_at(reinterpret_cast<void*>(entry->first)); };
+  Entry region = find(static_cast<uint64_t>(low), static_cast<uint64_t>(high));
+  if (region != regions_.end()) {
+    buffer->device = device_of(region);
+    return true;
+  }
+  // Not in one region: each of its bytes must be. Blocks follow each other in few regions, and one may go on
+  // in the next.
+  const auto address = reinterpret_cast<uintptr_t>(buffer->address());
+  buffer->device = -1;
+  for (uint64_t done = 0; done < bytes;) {
+    const datatype::View::Run run = buffer->view.run_at(at + done);
+    const uint64_t first = address + static_cast<uint64_t>(run.offset);
+    if (region == regions_.end() || first - region->first >= region->second.size) {
+      if ((region = find(first, first + 1)) == regions_.end()) return false;
+      buffer->device = std::max(buffer->device, device_of(region));
+    }
+    done += std::min({run.bytes, bytes - done, region->first + region->second.size - first});
+  }
+  // Copies reach all memory from any device; a kernel, what lies in one allocation.
+  buffer->by_blocks = buffer->on_device();
+  return true;
+}
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The messages by which the ranks of a window ask each other: on a communicator of the window's own, in host
+// memory. A target looks for requests, acts on its memory and answers, in each round of progress; what is
+// asked by one origin is done in the order in which it was asked. All with the engine's lock.
+
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+
+#include "mpi/abi/host_mpi.h"
+#include "rma/dead_owner.h"
+#include "rma/wire.h"
+
+namespace fairlead::mpi {
+
+class Window;
+
+// Has the host's message come to its end? With the engine's lock.
+bool over(MPI_Request* request);
+
+class WindowService {
+ public:
+  using OnAnswer = std::function<void(const rma::Message&)>;
+
+  explicit WindowService(Window& window) : window_(window) {}
+  ~WindowService();
+
+  // May another request for this target be under way?
+  bool may_ask(int target) const;
+  void ask(int target, rma::Message request, OnAnswer on_answer);
+  void advance();
+  // Has this rank nothing more to send, and nothing to answer?
+  bool idle() const { return sending_.empty() && received_.empty() && waiting_.empty() && answers_.empty(); }
+
+ private:
+  struct Sending {
+    rma::Message message;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  struct Receiving {
+    int source = 0;
+    rma::Message message;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  struct WaitingLock {
+    int source;
+    uint64_t id;
+    uint32_t ticket;
+    bool exclusive;
+  };
+  void send(int to, rma::Message message);
+  void answer(int to, uint64_t id, rma::Outcome outcome,
+              rma::Message message = rma::Message(sizeof(rma::Header)));
+  void look_for_messages();
+  bool serve(const Receiving& received);
+  bool serve_access(const Receiving& received);
+  void serve_locks();
+
+  Window& window_;
+  uint64_t last_id_ = 0;
+  std::map<int, int> under_way_;  // requests, by target
+  struct Asked {
+    int target;
+    OnAnswer on_answer;
+  };
+  std::map<uint64_t, Asked> answers_;  // that are awaited
+  std::list<Sending> sending_;
+  std::deque<Receiving> received_;
+  std::list<WaitingLock> waiting_;
+  rma::Vigil vigil_;  // for whoever accumulates here
+};
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "node/fd_socket.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+
+namespace fairlead::node {
+namespace {
+
+constexpr int most_files = 253;  // of one message: SCM_MAX_FD of the kernel
+constexpr const char* file_name = "box";
+
+// A descriptor of this function's own.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  operator int() const { return number_; }
+  int release() { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
+};
+
+// The address of a file of this process' descriptor `number`, or of `name` in the folder that it is. Paths of
+// any length fit, for none is spelled out.
+struct Address {
+  sockaddr_un name{};
+
+  explicit Address(int number, const char* entry = nullptr) {
+    name.sun_family = AF_UNIX;
+    std::snprintf(name.sun_path, sizeof name.sun_path, "/proc/self/fd/%d%s%s", number, entry ? "/" : "",
+                  entry ? entry : "");
+  }
+  sockaddr* pointer() { return reinterpret_cast<sockaddr*>(&name); }
+};
+
+// A new folder that only this user may enter. It is removed again, with what was bound in it.
+class PrivateFolder {
+ public:
+  explicit PrivateFolder(const char* parent) : path_(parent) {
+    path_ += "/.fairlead-XXXXXX";
+    if (!mkdtemp(path_.data())) return;
+    file_ = open(path_.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat status;
+    // Where anybody may rename, as in a folder of all without the sticky bit, it might be another one by now.
+    private_ = file_ >= 0 && fstat(file_, &status) == 0 && status.st_uid == geteuid() &&
+               (status.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+    made_ = true;
+  }
+  ~PrivateFolder() {
+    if (file_ >= 0) {
+      unlinkat(file_, file_name, 0);
+      close(file_);
+    }
+    if (made_) rmdir(path_.c_str());
+  }
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
+
+  // An O_PATH descriptor of the file that `socket` is bound to here; -1 where that cannot be.
+  int bind_here(int socket) const {
+    if (!private_ || bind(socket, Address(file_, file_name).pointer(), sizeof(sockaddr_un)) != 0) return -1;
+    return openat(file_, file_name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+  }
+
+ private:
+  std::string path_;
+  int file_ = -1;
+  bool made_ = false, private_ = false;
+};
+
+// Memory first: on a network file system, removed files that are in use leave others behind.
+int bind_privately(int socket) {
+  const char* parents[] = {"/dev/shm", secure_getenv("XDG_RUNTIME_DIR"), secure_getenv("TMPDIR"), "/tmp"};
+  for (const char* parent : parents) {
+    if (!parent || *parent != '/') continue;
+    if (int place = PrivateFolder(parent).bind_here(socket); place >= 0) return place;
+  }
+  return -1;
+}
+
+// One label in one message, with room for all that a message may carry besides: every descriptor that the
+// kernel installs is seen here, and closed.
+struct Message {
+  alignas(cmsghdr) char control[CMSG_SPACE(most_files * sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
+  iovec bytes;
+  msghdr header{};
+
+  explicit Message(FileLabel* label) : bytes{label, sizeof *label} {
+    header.msg_iov = &bytes;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+  }
+};
+
+// What came with a message. Closes the files that nobody has taken over.
+struct Enclosed {
+  int files[most_files];
+  int count = 0;
+  ucred credentials{0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
+
+  explicit Enclosed(msghdr* header) {
+    for (cmsghdr* part = CMSG_FIRSTHDR(header); part; part = CMSG_NXTHDR(header, part)) {
+      if (part->cmsg_level != SOL_SOCKET) continue;
+      if (part->cmsg_type == SCM_CREDENTIALS) std::memcpy(&credentials, CMSG_DATA(part), sizeof credentials);
+      if (part->cmsg_type != SCM_RIGHTS) continue;
+      size_t bytes = part->cmsg_len - CMSG_LEN(0);
+      std::memcpy(files + count, CMSG_DATA(part), bytes);
+      count += static_cast<int>(bytes / sizeof(int));
+    }
+  }
+  ~Enclosed() {
+    for (int i = 0; i < count; ++i) close(files[i]);
+  }
+  Enclosed(const Enclosed&) = delete;
+  Enclosed& operator=(const Enclosed&) = delete;
+};
+
+}  // namespace
+
+FileBox::FileBox(RankBlock* ranks, int size, int mine) : ranks_(ranks), size_(size), mine_(mine) {
+  if (!open_socket()) {
+    log_line(
+        LogLevel::info,
+        "this rank cannot be given file descriptors, so that virtual memory of other ranks is copied twice: "
+        "no socket can be made in /dev/shm, XDG_RUNTIME_DIR, TMPDIR or /tmp: %s",
+        std::strerror(errno));
+    return;
+  }
+  BoxAddress& address = ranks_[mine_].box;
+  address.file = place_file_;
+  address.number_plus_1.store(place_ + 1, std::memory_order_release);
+}
+
+FileBox::~FileBox() {
+  ranks_[mine_].box.number_plus_1.store(0, std::memory_order_release);
+  close_own(place_, place_file_);
+  close_own(socket_, socket_file_);
+}
+
+bool FileBox::open_socket() {
+  Descriptor fresh(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  int yes = 1;
+  // Only the folder keeps others out while the file has a name; its own mode is for the time after that.
+  if (fresh < 0 || fchmod(fresh, S_IRUSR | S_IWUSR) != 0 ||
+      setsockopt(fresh, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0)
+    return false;
+  place_ = bind_privately(fresh);
+  if (place_ < 0) return false;
+  place_file_ = identity_of(place_);
+  socket_ = fresh.release();
+  socket_file_ = identity_of(socket_);
+  return true;
+}
+
+bool FileBox::put(int receiver, const FileLabel& label, int file) const {
+  RankBlock& to = ranks_[receiver];
+  int number = to.box.number_plus_1.load(std::memory_order_acquire) - 1;
+  if (number < 0) return false;
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d/fd/%d", to.pid, number);
+  // Held, it is the file that is addressed, whatever the receiver does with the number meanwhile.
+  Descriptor place(open(path, O_PATH | O_CLOEXEC));
+  // A socket of its own, for this rank may have no box, or a program that closed it.
+  Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!is_still(place, to.box.file) || socket < 0) return false;
+
+  Address address(place);
+  FileLabel copy = label;
+  Message message(&copy);
+  message.header.msg_name = address.pointer();
+  message.header.msg_namelen = sizeof address.name;
+  message.header.msg_controllen = CMSG_SPACE(sizeof file);
+  cmsghdr* attached = CMSG_FIRSTHDR(&message.header);
+  attached->cmsg_level = SOL_SOCKET;
+  attached->cmsg_type = SCM_RIGHTS;
+  attached->cmsg_len = CMSG_LEN(sizeof file);
+  std::memcpy(CMSG_DATA(attached), &file, sizeof file);
+  if (sendmsg(socket, &message.header, MSG_NOSIGNAL) == sizeof copy) return true;
+  if (errno == EAGAIN) to.box.was_full.store(1, std::memory_order_relaxed);
+  return false;
+}
+
+bool FileBox::is_from_its_sender(const FileLabel& label, const ucred& credentials) const {
+  return label.sender >= 0 && label.sender < size_ && credentials.pid == ranks_[label.sender].pid &&
+         credentials.uid == getuid();
+}
+
+bool FileBox::take(FileLabel* label, int* file) const {
+  while (is_still(socket_, socket_file_)) {
+    Message message(label);
+    ssize_t length = recvmsg(socket_, &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0) return false;
+    Enclosed enclosed(&message.header);
+    bool whole = length == sizeof *label && enclosed.count == 1 &&
+                 !(message.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    if (!whole || !is_from_its_sender(*label, enclosed.credentials)) continue;
+    *file = enclosed.files[0];
+    enclosed.count = 0;
+    return true;
+  }
+  return false;
+}
+
+bool FileBox::was_full() const {
+  std::atomic<uint32_t>& mark = ranks_[mine_].box.was_full;
+  return mark.load(std::memory_order_relaxed) != 0 && mark.exchange(0, std::memory_order_relaxed) != 0;
+}
+
+}  // namespace fairlead::node

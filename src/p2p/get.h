@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The receiver's half of a device message inside a node: takes up the offer a descriptor names and brings
+// its bytes to the user's buffer, by a peer copy where that works, else through the sender's staging
+// memory. Belongs to one thread at a time (the engine's lock).
+
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "base/host_buffer.h"
+#include "base/statistics.h"
+#include "datatype/move.h"
+#include "device/small_copy.h"
+#include "node/node.h"
+#include "p2p/rts_header.h"
+#include "transport/peer.h"
+#include "transport/staged.h"
+
+namespace fairlead::p2p {
+
+class Pull {
+ public:
+  // `to` has room for `capacity` bytes; `device` is its device, -1 for host memory, which has no gaps.
+  // A message that is longer than that is not taken at all, but its sender completes.
+  Pull(node::Node& node, const Descriptor& descriptor, const datatype::View& to, uint64_t capacity,
+       int device);
+
+  // none: arrived, or truncated; not_ready; failed: the bytes cannot be had.
+  device::Error advance();
+  // Copies that run now do not depend on the sender: waits for them (before this rank stops polling).
+  void settle();
+
+  uint64_t bytes() const { return descriptor_.bytes; }
+  bool truncated() const { return descriptor_.bytes > capacity_; }
+  Traffic way() const { return way_; }  // of one that is over
+
+ private:
+  device::Error claim(node::OfferState from);
+  node::Reason find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first);
+  device::Error fetch();
+  device::Error fetch_layout();
+  bool kernels_reach_both() const;
+  device::Error end_copy();
+  device::Error cannot_copy();
+  device::Error refused(node::Reason reason);
+  device::Error insist();
+  device::Error damaged();
+  void reconsider();
+  device::Error over(device::Error error);
+
+  node::Node& node_;
+  Descriptor descriptor_;
+  node::Offer& offer_;
+  datatype::View to_;
+  uint64_t capacity_;
+  int device_;
+  enum class Step { looking, copying, refused, streaming, over } step_ = Step::looking;
+  device::Error result_ = device::Error::none;
+  Traffic way_ = Traffic::peer;
+  device::MappedMemory mapped_;  // before copy_: a copy ends before its mapping goes
+  datatype::View from_;          // where this process sees the sender's bytes
+  device::Slot pinned_;          // where the copy lands, when that is not the user's buffer
+  HostBuffer between_;           // the same
+  datatype::Move copy_;
+  int copying_device_ = -1;
+  std::chrono::steady_clock::time_point insisting_since_{}, insisted_{};
+  std::optional<transport::StagedReceiver> stream_;
+};
+
+}  // namespace fairlead::p2p

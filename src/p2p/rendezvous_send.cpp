@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "p2p/rendezvous_send.h"
+
+#include <bitset>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/statistics.h"
+#include "datatype/move.h"
+#include "device/buffer_pool.h"
+#include "device/classify.h"
+#include "transport/peer.h"
+
+namespace fairlead::p2p {
+namespace {
+
+using node::OfferState;
+using node::Path;
+using node::Reason;
+
+std::bitset<node::offers_per_rank> taken;
+int search_from = 0;
+
+int take_index() {
+  for (int tried = 0; tried < node::offers_per_rank; ++tried) {
+    int index = (search_from + tried) % node::offers_per_rank;
+    if (taken[index]) continue;
+    taken[index] = true;
+    search_from = index + 1;
+    return index;
+  }
+  return -1;
+}
+
+// (receiver, id of RemoteMemory) pairs whose bytes the receiver has fetched itself: it has the memory mapped
+// and can do so again without us.
+auto& fetched = *new std::set<std::pair<int, uint64_t>>;
+
+// Where `bytes` bytes at `address` lie, in words that other processes understand.
+bool name(node::Node& node, const device::Allocation& allocation, const void* address, uint64_t bytes,
+          node::RemoteMemory* remote) {
+  std::vector<device::GoneExport> gone;
+  device::Error error = device::export_memory(allocation, address, bytes, remote, &gone);
+  transport::revoke(node, gone);
+  for (const auto& entry : gone)
+    std::erase_if(fetched, [&](const auto& known) { return known.second == entry.id; });
+  return error == device::Error::none;
+}
+
+// The same, if `receiver` can map that at all; it gets the file that it may need for it.
+bool describe(node::Node& node, int receiver, const device::Allocation& allocation, const void* address,
+              uint64_t bytes, node::RemoteMemory* remote) {
+  return name(node, allocation, address, bytes, remote) && transport::hand_over(node, receiver, *remote);
+}
+
+// What was sent from an address of the device. Each allocation there begins anew.
+struct Sent {
+  uint64_t allocation = 0;
+  int messages = 0;
+  uint64_t exported_as = 0;
+  int exported_otherwise = 0;  // how often in turn
+  bool lives_on = false;
+};
+
+// Mapping another process's memory takes about as long as moving 20 MiB, and is paid again for new memory:
+// what is freed after a message or two had better not be mapped at all. Except where the driver takes new
+// allocations from a block that lives on: that stays mapped, and its handle tells. Says why it was not done.
+std::optional<Fallback> describe_if_worth(node::Node& node, int receiver,
+                                          const device::Allocation& allocation, const void* address,
+                                          uint64_t bytes, node::RemoteMemory* remote) {
+  constexpr uint64_t bounce_bytes = uint64_t{4} << 20;
+  constexpr size_t remembered = 4096;
+  constexpr int tries = 3;
+  constexpr std::optional<Fallback> done;
+  static auto& by_base = *new std::unordered_map<uint64_t, Sent>;
+  if (options().map_after == 0 || bytes > bounce_bytes)
+    return describe(node, receiver, allocation, address, bytes, remote) ? done : Fallback::not_exportable;
+  if (by_base.size() > remembered) by_base.clear();
+  Sent& sent = by_base[allocation.base];
+  auto name_it = [&] {
+    if (!name(node, allocation, address, bytes, remote)) return false;
+    sent.lives_on |= remote->id == sent.exported_as;
+    sent.exported_as = remote->id;
+    return true;
+  };
+  if (sent.allocation != allocation.id) {
+    bool again = sent.allocation != 0;
+    sent.allocation = allocation.id;
+    sent.messages = 0;
+    sent.lives_on = false;
+    if (again && sent.exported_otherwise < tries) {
+      // No file is handed over for this question: it would keep the memory alive.
+      if (!name_it()) return Fallback::not_exportable;
+      sent.exported_otherwise = sent.lives_on ? 0 : sent.exported_otherwise + 1;
+      if (sent.lives_on) return done;
+    }
+  }
+  bool worth = sent.lives_on || sent.messages >= options().map_after || ++sent.messages > options().map_after;
+  if (!worth) return Fallback::not_mapped_yet;
+  return name_it() && transport::hand_over(node, receiver, *remote) ? done : Fallback::not_exportable;
+}
+
+// Links carry small blocks badly: they are packed first, and what is packed is fetched.
+bool can_be_fetched(const datatype::View& view) {
+  constexpr uint64_t smallest_block = 64;
+  return view.contiguous() || (view.regular() && view.block_bytes() >= smallest_block);
+}
+
+Fallback fallback_of(Reason reason) {
+  switch (reason) {
+    case Reason::switched_off:
+      return Fallback::ipc_off;
+    case Reason::no_context:
+      return Fallback::no_context;
+    case Reason::import_failed:
+      return Fallback::import_failed;
+    case Reason::wrong_bytes:
+      return Fallback::wrong_bytes;
+    case Reason::copy_failed:
+      return Fallback::copy_failed;
+    case Reason::no_kernel:
+      return Fallback::no_kernel;
+    case Reason::none:
+    case Reason::no_memory:
+    case Reason::damaged:
+    case Reason::not_exportable:
+      return Fallback::not_exportable;
+  }
+  return Fallback::not_exportable;
+}
+
+// Where peer copies work between the two, only not from this memory, the bytes go through device memory.
+transport::Medium medium_to(node::Node& node, int device, int receiver) {
+  const bool proven = node.verdict(node.rank(), device, receiver).path == Path::peer;
+  return proven ? transport::Medium::device : transport::Medium::host;
+}
+
+}  // namespace
+
+std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const Source& source,
+                                           const device::Allocation& allocation) {
+  int device = allocation.device;
+  if (device < 0 || device >= node::devices_per_rank) return nullptr;
+  int index = take_index();
+  if (index < 0) return nullptr;
+  node::Offer& slot = node.mine().offers[index];
+  slot.receiver = receiver;
+  slot.device = device;
+  slot.bytes = source.bytes;
+  slot.shape = source.view.shape();
+  slot.first = static_cast<const char*>(source.view.address()) - static_cast<const char*>(source.span);
+  slot.looked_at.store(0, std::memory_order_relaxed);
+  slot.reason.store(Reason::none, std::memory_order_relaxed);
+  slot.fetched.store(0, std::memory_order_relaxed);
+
+  std::optional<Fallback> unreachable;
+  if (receiver == node.rank()) {
+    slot.source = {};
+    slot.source.base = reinterpret_cast<uintptr_t>(source.span);
+    if (!source.view.regular()) unreachable = Fallback::packed;
+  } else {
+    node::Verdict& verdict = node.verdict(node.rank(), device, receiver);
+    if (verdict.path == Path::unknown && !options().ipc)
+      node.decide(node.rank(), device, receiver, Path::staged, Reason::switched_off, "");
+    if (verdict.path == Path::unknown && !transport::offer_proof(node, device))
+      node.decide(node.rank(), device, receiver, Path::staged, Reason::not_exportable,
+                  device::runtime()->error_text());
+    // Only a pair that is proven can bounce.
+    if (verdict.path == Path::staged)
+      unreachable = fallback_of(verdict.reason);
+    else if (!can_be_fetched(source.view))
+      unreachable = Fallback::packed;
+    else if (verdict.path == Path::peer)
+      unreachable =
+          describe_if_worth(node, receiver, allocation, source.span, source.span_bytes, &slot.source);
+    else if (!describe(node, receiver, allocation, source.span, source.span_bytes, &slot.source))
+      unreachable = Fallback::not_exportable;
+  }
+  // The host MPI finds memory for it where there is no other.
+  if (unreachable && !transport::may_stage(node, device, source.bytes, medium_to(node, device, receiver))) {
+    taken[index] = false;
+    return nullptr;
+  }
+  return std::unique_ptr<SendOffer>(new SendOffer(node, index, receiver, source, device, unreachable));
+}
+
+SendOffer::SendOffer(node::Node& node, int index, int receiver, const Source& source, int device,
+                     std::optional<Fallback> unreachable)
+    : node_(node),
+      index_(index),
+      receiver_(receiver),
+      slot_(&node.mine().offers[index]),
+      view_(source.view),
+      bytes_(source.bytes),
+      device_(device),
+      exportable_(!unreachable),
+      failures_seen_(node.block(receiver).failed_receives.load()),
+      descriptor_{node.nonce(),
+                  descriptor_version,
+                  node.rank(),
+                  static_cast<uint32_t>(index),
+                  DescriptorKind::offer,
+                  source.bytes,
+                  0} {
+  if (exportable_) {
+    slot_->state.store(OfferState::offered, std::memory_order_release);
+  } else {
+    count(*unreachable);
+    stream();
+  }
+}
+
+SendOffer::~SendOffer() {
+  if (!finished_) close();
+}
+
+void SendOffer::stream() {
+  const bool copies_fail = slot_->reason.load(std::memory_order_relaxed) == Reason::copy_failed;
+  stream_ = std::make_unique<transport::StagedSender>(
+      node_, *slot_, device_, view_, bytes_,
+      copies_fail ? transport::Medium::host : medium_to(node_, device_, receiver_));
+  way_ = slot_->medium == transport::Medium::device ? Traffic::bounced : Traffic::staged;
+}
+
+void SendOffer::advance() {
+  if (finished_) return;
+  OfferState state = slot_->state.load(std::memory_order_acquire);
+  switch (state) {
+    case OfferState::refused:
+      // The receiver may be taking it back (pull.cpp, insist).
+      if (!slot_->state.compare_exchange_strong(state, OfferState::moving)) break;
+      if (slot_->reason.load(std::memory_order_relaxed) == Reason::import_failed)
+        transport::note_fetched(receiver_, slot_->source, false);
+      count(fallback_of(slot_->reason.load(std::memory_order_relaxed)));
+      stream();
+      break;
+    case OfferState::streaming:
+      stream_->advance();
+      break;
+    case OfferState::done:
+      if (slot_->fetched.load(std::memory_order_relaxed) && receiver_ != node_.rank()) {
+        transport::note_fetched(receiver_, slot_->source, true);
+        // Memory shared by file can be mapped again only with our help.
+        if (!slot_->source.by_file) fetched.insert({receiver_, slot_->source.id});
+      }
+      close();
+      break;
+    default:
+      break;
+  }
+}
+
+void SendOffer::close() {
+  if (stream_) stream_->finish();
+  if (pooled_) device::pool_free(pooled_);
+  pooled_ = nullptr;
+  slot_->state.store(OfferState::free, std::memory_order_relaxed);
+  taken[index_] = false;
+  finished_ = true;
+}
+
+bool SendOffer::buffer_free() const {
+  return finished_ || pooled_ || (stream_ && stream_->read_out());
+}
+
+bool SendOffer::matched_by_probe() const {
+  return node_.block(receiver_).looking.load() != 0 || slot_->looked_at.load(std::memory_order_acquire) != 0;
+}
+
+bool SendOffer::proven() const {
+  if (receiver_ == node_.rank()) return true;
+  // The pool is the memory that was proven with.
+  if (pooled_) return node_.verdict(node_.rank(), device_, receiver_).path == Path::peer;
+  // Whoever cannot read its layout would ask for help.
+  return exportable_ && view_.contiguous() && fetched.contains({receiver_, slot_->source.id});
+}
+
+void SendOffer::buffer(Need need) {
+  if (stream_) return stream_->spill(need);
+  OfferState expected = OfferState::offered;
+  if (pooled_ || !slot_->state.compare_exchange_strong(expected, OfferState::moving)) return;
+  count(Fallback::late_receiver);
+  void* pool = exportable_ ? device::pool_allocate(device_, bytes_) : nullptr;
+  if (pool && datatype::move_now(device_, {pool, bytes_}, 0, view_, 0, bytes_) == device::Error::none) {
+    device::Allocation allocation = device::classify(pool);
+    node::RemoteMemory source{};
+    source.base = reinterpret_cast<uintptr_t>(pool);
+    if (receiver_ == node_.rank() || describe(node_, receiver_, allocation, pool, bytes_, &source)) {
+      slot_->source = source;
+      pooled_ = pool;
+      view_ = {pool, bytes_};
+      slot_->shape = view_.shape();
+      slot_->first = 0;
+      slot_->state.store(OfferState::buffered, std::memory_order_release);
+      count(way_ = Traffic::buffered_device, bytes_);
+      return;
+    }
+  }
+  if (pool) device::pool_free(pool);
+  count(Fallback::full_pool);
+  stream();
+  stream_->spill(need);
+  if (stream_->read_out()) count(way_ = Traffic::buffered_host, bytes_);
+}
+
+// Bytes in a buffer that the receiver may not be able to fetch.
+void SendOffer::leave_device() {
+  stream();
+  if (way_ != Traffic::staged) return;  // proven by now
+  const node::Verdict& verdict = node_.verdict(node_.rank(), device_, receiver_);
+  count(verdict.path == Path::staged ? fallback_of(verdict.reason) : Fallback::not_proven);
+}
+
+void SendOffer::flush() {
+  // Until the receiver has claimed it, or it lies where the receiver can fetch it from. Each step may find
+  // that the receiver was faster.
+  while (!stream_) {
+    advance();
+    if (stream_) break;  // refused meanwhile: what was proven does not hold for this message
+    OfferState state = slot_->state.load(std::memory_order_acquire);
+    if (finished_ || proven() || state == OfferState::claimed) return;
+    if (state == OfferState::offered) buffer(Need::required);
+    // Where the pair is not proven, only host memory is safe.
+    state = OfferState::buffered;
+    if (!proven() && slot_->state.compare_exchange_strong(state, OfferState::moving)) leave_device();
+  }
+  stream_->spill(Need::required);
+}
+
+int offers_in_use() {
+  return static_cast<int>(taken.count());
+}
+
+}  // namespace fairlead::p2p

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rma/dead_owner.h"
+
+#include <signal.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+
+namespace fairlead::rma {
+
+bool Vigil::holder_died(const Ownership& ownership) {
+  constexpr auto between_looks = std::chrono::seconds(1);
+  const uint64_t holder = ownership.holder();
+  if (holder == 0) return false;
+  if (patience_.is_over())
+    log_line(LogLevel::warn,
+             "an accumulate still waits for process %llu, which accumulates into the same target",
+             static_cast<unsigned long long>(holder));
+  const Clock::time_point now = Clock::now();
+  if (now - looked_ < between_looks) return false;
+  looked_ = now;
+  if (kill(static_cast<pid_t>(holder), 0) == 0 || errno != ESRCH) return false;
+  // It may have given it back before.
+  if (ownership.holder() != holder) return false;
+  log_line(LogLevel::error, "process %llu died while it accumulated",
+           static_cast<unsigned long long>(holder));
+  return true;
+}
+
+}  // namespace fairlead::rma

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Kept by whoever waits for an ownership: says after a while whom it waits for (FAIRLEAD_COLL_LATE_S), and
+// finds out when that process has died, whatever the options say, since nobody would give the ownership back
+// then.
+
+#pragma once
+
+#include <chrono>
+
+#include "base/report_timer.h"
+#include "rma/locks.h"
+
+namespace fairlead::rma {
+
+class Vigil {
+ public:
+  // Asked again and again. True: waiting is in vain.
+  bool holder_died(const Ownership& ownership);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Patience patience_;
+  Clock::time_point looked_ = Clock::now();
+};
+
+}  // namespace fairlead::rma
