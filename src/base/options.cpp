@@ -168,9 +168,18 @@ bool is_ours(const std::string& variable) {
          std::find(std::begin(foreign), std::end(foreign), variable) == std::end(foreign);
 }
 
-// "" for the name of an option, and for what is not ours.
-std::string complaint_about_name(const std::string& variable) {
+// For a variable that is a former name of an option: what to set instead; "" for any other.
+std::string renamed(const std::string& variable) {
   if (!is_ours(variable)) return {};
+  for (const Alias& alias : aliases)
+    if (variable == alias.variable)
+      return variable + " is now " + variable_of(alias.name) + "; the former name is accepted in this release only";
+  return {};
+}
+
+// "" for the name of an option, a former one too, and for what is not ours.
+std::string complaint_about_name(const std::string& variable) {
+  if (!is_ours(variable) || !renamed(variable).empty()) return {};
   std::vector<std::string> known;
   for (const Row& row : rows) known.push_back(variable_of(row.name));
   if (std::find(known.begin(), known.end(), variable) != known.end()) return {};
@@ -182,7 +191,7 @@ std::string complaint_about_name(const std::string& variable) {
 void report_unknown_variables() {
   for (char** entry = environ; entry && *entry; ++entry) {
     std::string variable = std::string(*entry).substr(0, std::string(*entry).find('='));
-    std::string complaint = complaint_about_name(variable);
+    std::string complaint = complaint_about_name(variable) + renamed(variable);
     if (!complaint.empty()) log_line(LogLevel::warn, "%s", complaint.c_str());
   }
 }

@@ -11,10 +11,10 @@
 
 namespace fairlead {
 
-class Sparingly {
+class RateLimit {
  public:
-  constexpr Sparingly() = default;
-  constexpr explicit Sparingly(std::chrono::milliseconds pause) : pause_(pause) {}
+  constexpr RateLimit() = default;
+  constexpr explicit RateLimit(std::chrono::milliseconds pause) : pause_(pause) {}
 
   // Is it time to ask again? Then the next pause begins.
   bool due() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When a collective is to say whom it waits for: after FAIRLEAD_COLL_LATE_S seconds, and again every so many.
+// When a collective is to say whom it waits for: after FAIRLEAD_STALL_REPORT_S seconds, and again every so many.
 
 #pragma once
 
@@ -10,14 +10,14 @@
 
 namespace fairlead {
 
-class Patience {
+class ReportTimer {
  public:
   // Begins anew, now.
   void restart() { since_ = Clock::now(); }
   // Is it over? It begins anew then.
   bool is_over() {
     auto now = Clock::now();
-    if (options().coll_late_s == 0 || now - since_ < std::chrono::seconds(options().coll_late_s))
+    if (options().stall_report_s == 0 || now - since_ < std::chrono::seconds(options().stall_report_s))
       return false;
     since_ = now;
     return true;

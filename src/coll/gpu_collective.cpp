@@ -19,10 +19,10 @@ constexpr size_t steps_under_way = 2;
 
 }  // namespace
 
-GpuCollective::GpuCollective(node::Node& node, Meeting& meeting, const std::vector<int>& members,
+GpuCollective::GpuCollective(node::Node& node, CollectiveSlot& slot, const std::vector<int>& members,
                              uint64_t number, Work work)
     : node_(node),
-      meeting_(meeting),
+      slot_(slot),
       members_(members),
       number_(number),
       work_(std::move(work)),
@@ -37,25 +37,25 @@ GpuCollective::~GpuCollective() {
 }
 
 bool GpuCollective::expose(bool possible) {
-  bool shown = possible && show_memory();
-  mine().shown.store(number_ * 2 + shown, std::memory_order_release);
-  return shown;
+  bool exported = possible && export_memory();
+  mine().exported.store(number_ * 2 + exported, std::memory_order_release);
+  return exported;
 }
 
-bool GpuCollective::show_memory() {
+bool GpuCollective::export_memory() {
   Record& record = mine();
   record.source = record.target = {};
   std::copy(std::begin(work_.offsets), std::end(work_.offsets), record.offsets);
-  std::copy(std::begin(work_.first_offer), std::end(work_.first_offer), record.first_offer);
+  std::copy(std::begin(work_.first_export), std::end(work_.first_export), record.first_export);
   if (work_.device < 0) return true;
   record.device = work_.device;
   for (int rank : members_) {
     if (rank == node_.rank()) continue;
-    Path path = node_.verdict(node_.rank(), work_.device, rank).path;
+    Path path = node_.decision(node_.rank(), work_.device, rank).path;
     if (!options().ipc || path == Path::staged) return false;
-    if (path == Path::unknown && !transport::offer_proof(node_, work_.device)) return false;
+    if (path == Path::unknown && !transport::export_probe(node_, work_.device)) return false;
   }
-  if (!publish(work_.source, &record.source) || !publish(work_.target, &record.target)) return false;
+  if (!export_to(work_.source, &record.source) || !export_to(work_.target, &record.target)) return false;
   // Others fetch what the pieces brought from where they see the target.
   if (target_copy_)
     for (Piece& piece : work_.pieces)
@@ -66,22 +66,22 @@ bool GpuCollective::show_memory() {
 }
 
 // Memory that cannot be shown itself is replaced by a piece of the pool.
-bool GpuCollective::publish(const Exposed& memory, RemoteMemory* remote) {
+bool GpuCollective::export_to(const Exposed& memory, RemoteMemory* remote) {
   if (memory.bytes == 0) return true;
   bool is_target = &memory == &work_.target;
-  auto show = [&](void* address) {
+  auto export_it = [&](void* address) {
     remote->base = reinterpret_cast<uintptr_t>(address);  // for this rank's own use
-    if (memory.own || meeting_.members() == 1) return true;
-    return transport::publish(node_, members_, device::classify(address, memory.found), address, memory.bytes,
+    if (memory.own || slot_.members() == 1) return true;
+    return transport::export_to(node_, members_, device::classify(address, memory.found), address, memory.bytes,
                               remote);
   };
-  if (!memory.by_copy && memory.parts.empty() && show(memory.address)) return true;
+  if (!memory.by_copy && memory.parts.empty() && export_it(memory.address)) return true;
   void* pool = device::pool_allocate(work_.device, memory.bytes);
   if (!pool) return false;
   pooled_.push_back(pool);
   if (is_target) target_copy_ = pool;
   // The bytes need not be there before this rank says that it is ready.
-  return (is_target || copy(memory, pool, false)) && show(pool);
+  return (is_target || copy(memory, pool, false)) && export_it(pool);
 }
 
 // Between what this rank shows and the piece of the pool that stands for it.
@@ -120,7 +120,7 @@ bool GpuCollective::reach(int member, const RemoteMemory& remote, char** address
     *address = reinterpret_cast<char*>(remote.base + remote.offset);
     return true;
   }
-  int owner_device = meeting_.record(member, number_).device, device = work_.device;
+  int owner_device = slot_.record(member, number_).device, device = work_.device;
   mapped_.emplace_back();
   if (transport::reach(node_, rank, owner_device, &device, remote, &mapped_.back()) != node::Reason::none)
     return false;
@@ -133,11 +133,11 @@ bool GpuCollective::map_others() {
   if (work_.device < 0) return true;
   auto source = [&](int member) {
     char** address = &sources_[static_cast<size_t>(member)];
-    return *address || reach(member, meeting_.record(member, number_).source, address);
+    return *address || reach(member, slot_.record(member, number_).source, address);
   };
   auto target = [&](int member) {
     char** address = &targets_[static_cast<size_t>(member)];
-    return *address || reach(member, meeting_.record(member, number_).target, address);
+    return *address || reach(member, slot_.record(member, number_).target, address);
   };
   for (const Piece& piece : work_.pieces)
     if (!(piece.from_target ? target(piece.member) : source(piece.member))) return false;
@@ -150,7 +150,7 @@ bool GpuCollective::map_others() {
 }
 
 bool GpuCollective::has_done(int member, uint64_t step) {
-  return meeting_.record(member, number_).done.load(std::memory_order_acquire) >=
+  return slot_.record(member, number_).done.load(std::memory_order_acquire) >=
          number_ * steps_allowed + step;
 }
 
@@ -163,11 +163,11 @@ void GpuCollective::announce(uint64_t step) {
 Progress GpuCollective::advance() {
   constexpr uint64_t all = steps_allowed - 1;
   switch (step_) {
-    case Step::meeting:
-      for (int member = 0; member < meeting_.members(); ++member) {
-        uint64_t shown = meeting_.record(member, number_).shown.load(std::memory_order_acquire);
-        if (shown / 2 != number_) return Progress::waiting;
-        if (shown % 2 == 0) return Progress::refused;
+    case Step::slot:
+      for (int member = 0; member < slot_.members(); ++member) {
+        uint64_t exported = slot_.record(member, number_).exported.load(std::memory_order_acquire);
+        if (exported / 2 != number_) return Progress::waiting;
+        if (exported % 2 == 0) return Progress::refused;
       }
       reached_ = map_others();
       step_ = Step::mapping;
@@ -182,8 +182,8 @@ Progress GpuCollective::advance() {
     }
     case Step::readying: {
       bool all_mapped = true;
-      for (int member = 0; member < meeting_.members(); ++member) {
-        uint64_t ready = meeting_.record(member, number_).ready.load(std::memory_order_acquire);
+      for (int member = 0; member < slot_.members(); ++member) {
+        uint64_t ready = slot_.record(member, number_).ready.load(std::memory_order_acquire);
         if (ready / 2 != number_) return Progress::waiting;
         all_mapped &= ready % 2 != 0;
       }
@@ -192,7 +192,7 @@ Progress GpuCollective::advance() {
         return Progress::refused;
       }
       if (work_.reduction) start_reduction(*work_.reduction);
-      ways_.resize(work_.pieces.size());
+      transfers_.resize(work_.pieces.size());
       start_as_one_kernel();
       step_ = Step::running;
       [[fallthrough]];
@@ -207,9 +207,9 @@ Progress GpuCollective::advance() {
       step_ = Step::joining;
       [[fallthrough]];
     case Step::joining:
-      for (int member = 0; member < meeting_.members(); ++member) {
+      for (int member = 0; member < slot_.members(); ++member) {
         if (!has_done(member, all)) return Progress::waiting;
-        failed_ |= meeting_.record(member, number_).failed.load(std::memory_order_relaxed) == number_;
+        failed_ |= slot_.record(member, number_).failed.load(std::memory_order_relaxed) == number_;
       }
       if (target_copy_ && !failed_) failed_ = !copy(work_.target, target_copy_, true);
       step_ = Step::bringing_back;
@@ -232,8 +232,8 @@ Progress GpuCollective::advance() {
 bool GpuCollective::run() {
   start_ready_pieces();
   bool over = true;
-  for (size_t i = 0; i < ways_.size(); ++i) {
-    over &= ways_[i].started() && note(ways_[i].poll());
+  for (size_t i = 0; i < transfers_.size(); ++i) {
+    over &= transfers_[i].started() && note(transfers_[i].poll());
     if (over && work_.pieces[i].completes) announce(work_.pieces[i].completes);
   }
   for (kernels::KernelRun& kernel : kernels_) over &= note(kernel.poll());
@@ -268,7 +268,7 @@ void GpuCollective::start_as_one_kernel() {
     all.push_back(all.size());
   }
   if (!kernels::copies_run_on(work_.device) || fetch_by_kernel(all)) return;
-  ways_.assign(ways_.size(), {});
+  transfers_.assign(transfers_.size(), {});
   kernels_.pop_back();
 }
 
@@ -281,7 +281,7 @@ bool GpuCollective::fetch_by_kernel(const std::vector<size_t>& pieces) {
     const Piece& piece = work_.pieces[i];
     items.push_back({piece.to.address(), address_of(piece), piece.bytes});
     bytes += piece.bytes;
-    ways_[i].kernel = &kernel;
+    transfers_[i].kernel = &kernel;
   }
   return kernel.copy(work_.device, items.data(), items.size(), bytes) == Error::none;
 }
@@ -289,9 +289,9 @@ bool GpuCollective::fetch_by_kernel(const std::vector<size_t>& pieces) {
 const char* GpuCollective::address_of(const Piece& piece) {
   size_t member = static_cast<size_t>(piece.member);
   if (piece.from_target) return targets_[member] + piece.from;
-  const Record& record = meeting_.record(piece.member, number_);
-  int offer = record.first_offer[meeting_.me()] + piece.offer;
-  return sources_[member] + record.offsets[offer] + piece.from;
+  const Record& record = slot_.record(piece.member, number_);
+  int part = record.first_export[slot_.me()] + piece.part;
+  return sources_[member] + record.offsets[part] + piece.from;
 }
 
 // A copy engine does one thing after the other: what waits for a step of others, and is ready early or late,
@@ -300,10 +300,10 @@ const char* GpuCollective::address_of(const Piece& piece) {
 void GpuCollective::start_ready_pieces() {
   size_t making_steps = 0;
   std::vector<size_t> of_kernel;
-  for (size_t i = 0; i < ways_.size(); ++i) {
+  for (size_t i = 0; i < transfers_.size(); ++i) {
     const Piece& piece = work_.pieces[i];
-    if (ways_[i].started()) {
-      making_steps += piece.completes && ways_[i].poll() == Error::not_ready;
+    if (transfers_[i].started()) {
+      making_steps += piece.completes && transfers_[i].poll() == Error::not_ready;
       continue;
     }
     if (piece.completes && ++making_steps > steps_under_way) continue;
@@ -312,11 +312,11 @@ void GpuCollective::start_ready_pieces() {
       of_kernel.push_back(i);
       continue;
     }
-    ways_[i].move = &moves_.emplace_back();
+    transfers_[i].move = &moves_.emplace_back();
     datatype::View from(const_cast<char*>(address_of(piece)), piece.bytes);
     bool alone = piece.completes || piece.after;
-    Error error = alone ? ways_[i].move->start(work_.device, piece.to, 0, from, 0, piece.bytes)
-                        : ways_[i].move->enqueue(work_.device, piece.to, from, piece.bytes);
+    Error error = alone ? transfers_[i].move->start(work_.device, piece.to, 0, from, 0, piece.bytes)
+                        : transfers_[i].move->enqueue(work_.device, piece.to, from, piece.bytes);
     failed_ |= error != Error::none;
   }
   if (!of_kernel.empty()) failed_ |= !fetch_by_kernel(of_kernel);

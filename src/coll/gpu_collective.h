@@ -27,7 +27,7 @@ enum class Progress { waiting, refused, failed, over };
 class GpuCollective {
  public:
   // `members`: the node rank of each member of the meeting.
-  GpuCollective(node::Node& node, Meeting& meeting, const std::vector<int>& members, uint64_t number,
+  GpuCollective(node::Node& node, CollectiveSlot& slot, const std::vector<int>& members, uint64_t number,
                 Work work);
   ~GpuCollective();
 
@@ -38,8 +38,8 @@ class GpuCollective {
   bool all_have_mapped() const { return step_ > Step::readying; }
 
  private:
-  bool show_memory();
-  bool publish(const Exposed& memory, RemoteMemory* remote);
+  bool export_memory();
+  bool export_to(const Exposed& memory, RemoteMemory* remote);
   bool copy(const Exposed& memory, void* pool, bool back);
   device::Error state_of_copies();
   bool map_others();
@@ -54,15 +54,15 @@ class GpuCollective {
   bool has_done(int member, uint64_t step);
   void announce(uint64_t step);
 
-  Record& mine() { return meeting_.record(meeting_.me(), number_); }
+  Record& mine() { return slot_.record(slot_.me(), number_); }
 
   node::Node& node_;
-  Meeting& meeting_;
+  CollectiveSlot& slot_;
   const std::vector<int>& members_;
   uint64_t number_;
   Work work_;
 
-  enum class Step { meeting, mapping, readying, running, joining, bringing_back, over } step_ = Step::meeting;
+  enum class Step { slot, mapping, readying, running, joining, bringing_back, over } step_ = Step::slot;
   bool reached_ = false;                     // what this rank needs of the others
   std::list<device::MappedMemory> mapped_;  // before what uses it
   std::vector<char*> sources_, targets_;     // of each member, as this process sees them
@@ -72,13 +72,13 @@ class GpuCollective {
   std::list<datatype::Move> copying_;  // between this rank's memory and the pool
   std::list<datatype::Move> moves_;
   // How each piece is fetched; by neither before it starts.
-  struct Way {
+  struct PieceTransfer {
     datatype::Move* move = nullptr;
     kernels::KernelRun* kernel = nullptr;
     bool started() const { return move || kernel; }
     device::Error poll() const { return kernel ? kernel->poll() : move->poll(); }
   };
-  std::vector<Way> ways_;
+  std::vector<PieceTransfer> transfers_;
   bool failed_ = false;
 };
 

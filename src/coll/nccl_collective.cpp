@@ -90,7 +90,7 @@ Result exchange_blocks(const NcclCall& call, int ranks, NcclLibrary::Communicato
 
 }  // namespace
 
-NcclMember::NcclMember(Meeting& meeting) : meeting_(meeting) {
+NcclMember::NcclMember(CollectiveSlot& slot) : slot_(slot) {
   members.insert(this);
 }
 
@@ -101,14 +101,14 @@ NcclMember::~NcclMember() {
 
 bool NcclMember::may_run(uint64_t number, int device) {
   if (!nccl() || step_ == Step::never) return false;
-  if (meeting_.slot().nccl_failed.load(std::memory_order_acquire)) {
+  if (slot_.slot().nccl_failed.load(std::memory_order_acquire)) {
     abandon();
     return false;
   }
   if (step_ == Step::ready) return device == device_;
   device::DeviceInfo info;
   if (device::runtime()->device_info(device, &info) != Error::none) return false;
-  Record& record = meeting_.record(meeting_.me(), number);
+  Record& record = slot_.record(slot_.me(), number);
   static_assert(sizeof record.gpu == sizeof info.uuid);
   std::memcpy(record.gpu, info.uuid, sizeof info.uuid);
   device_ = device;
@@ -135,23 +135,23 @@ Progress NcclMember::advance(uint64_t number, const NcclCall& call) {
 // ---- The communicator ---------------------------------------------------------------------------------
 
 NcclMember::Stage NcclMember::stage_of(int member, uint64_t number) {
-  uint64_t word = meeting_.record(member, number).nccl.load(std::memory_order_acquire);
+  uint64_t word = slot_.record(member, number).nccl.load(std::memory_order_acquire);
   return word / 4 == number ? static_cast<Stage>(word % 4) : Stage::none;
 }
 
 void NcclMember::tell(uint64_t number, Stage stage) {
-  meeting_.record(meeting_.me(), number)
+  slot_.record(slot_.me(), number)
       .nccl.store(number * 4 + static_cast<uint64_t>(stage), std::memory_order_release);
 }
 
 bool NcclMember::each_has_a_gpu_of_its_own(uint64_t number) {
-  for (int one = 0; one < meeting_.members(); ++one)
+  for (int one = 0; one < slot_.members(); ++one)
     for (int other = 0; other < one; ++other)
-      if (std::memcmp(meeting_.record(one, number).gpu, meeting_.record(other, number).gpu,
+      if (std::memcmp(slot_.record(one, number).gpu, slot_.record(other, number).gpu,
                       sizeof Record::gpu) == 0) {
-        if (meeting_.me() == 0)
+        if (slot_.me() == 0)
           log_line(LogLevel::info, "not by NCCL, which wants a GPU for each rank: %d and %d of %d share one",
-                   other, one, meeting_.members());
+                   other, one, slot_.members());
         return false;
       }
   return true;
@@ -160,8 +160,8 @@ bool NcclMember::each_has_a_gpu_of_its_own(uint64_t number) {
 void NcclMember::tell_id(uint64_t number) {
   step_ = Step::learning_id;
   end_those_that_all_have_left();
-  if (meeting_.me() != 0) return;
-  Result result = call_on(device_, [&] { return nccl()->unique_id(&meeting_.slot().nccl_id); });
+  if (slot_.me() != 0) return;
+  Result result = call_on(device_, [&] { return nccl()->unique_id(&slot_.slot().nccl_id); });
   if (is_error(result)) return cannot_make(number, words(nccl()->unique_id, result));
   tell(number, Stage::told_id);
 }
@@ -181,7 +181,7 @@ void NcclMember::begin_making(uint64_t number) {
   NcclConfig config;
   config.blocking = 0;
   Result result = call_on(device_, [&] {
-    return nccl()->init_rank(&communicator_, meeting_.members(), meeting_.slot().nccl_id, meeting_.me(),
+    return nccl()->init_rank(&communicator_, slot_.members(), slot_.slot().nccl_id, slot_.me(),
                              &config);
   });
   if (is_error(result)) return cannot_make(number, words(nccl()->init_rank, result));
@@ -193,7 +193,7 @@ void NcclMember::go_on_making(uint64_t number) {
   Result state = state_of(communicator_);
   if (is_error(state)) return cannot_make(number, words(nccl()->init_rank, state));
   bool hopeless = false;
-  for (int member = 0; member < meeting_.members(); ++member)
+  for (int member = 0; member < slot_.members(); ++member)
     hopeless |= stage_of(member, number) == Stage::not_made;
   if (state == nccl_result::in_progress && !hopeless) return;
   tell(number, hopeless ? Stage::not_made : Stage::made);
@@ -203,7 +203,7 @@ void NcclMember::go_on_making(uint64_t number) {
 void NcclMember::cannot_make(uint64_t number, const std::string& why) {
   log_line(LogLevel::warn,
            "NCCL makes no communicator of %d ranks: %s; its collectives take other algorithms",
-           meeting_.members(), why.c_str());
+           slot_.members(), why.c_str());
   tell(number, Stage::not_made);
   step_ = Step::agreeing;
 }
@@ -211,7 +211,7 @@ void NcclMember::cannot_make(uint64_t number, const std::string& why) {
 // Has everybody told whether it has? Then this is over, one way or the other.
 bool NcclMember::all_have_made(uint64_t number) {
   bool all = true;
-  for (int member = 0; member < meeting_.members(); ++member) {
+  for (int member = 0; member < slot_.members(); ++member) {
     Stage stage = stage_of(member, number);
     if (stage != Stage::made && stage != Stage::not_made) return false;
     all &= stage == Stage::made;
@@ -221,14 +221,14 @@ bool NcclMember::all_have_made(uint64_t number) {
     return true;
   }
   step_ = Step::ready;
-  if (meeting_.me() == 0)
-    log_line(LogLevel::info, "%s runs collectives of %d ranks", nccl()->name.c_str(), meeting_.members());
+  if (slot_.me() == 0)
+    log_line(LogLevel::info, "%s runs collectives of %d ranks", nccl()->name.c_str(), slot_.members());
   return true;
 }
 
 void NcclMember::give_back() {
   if (!communicator_) return;
-  if (meeting_.slot().nccl_failed.load(std::memory_order_acquire)) return abandon();
+  if (slot_.slot().nccl_failed.load(std::memory_order_acquire)) return abandon();
   call_on(device_, [&] { return nccl()->finalize(communicator_); });
   leaving.push_back({device_, communicator_, stream_, event_});
   communicator_ = nullptr;
@@ -276,7 +276,7 @@ Progress NcclMember::start(const NcclCall& call) {
         return made(library.reduce_scatter, call.from, call.to, call.count, call.type, call.op);
       default:
         what = library.group_end.symbol;
-        return exchange_blocks(call, meeting_.members(), communicator_, stream);
+        return exchange_blocks(call, slot_.members(), communicator_, stream);
     }
   });
   if (is_error(result)) return failed(words(what, result));
@@ -308,14 +308,14 @@ Progress NcclMember::run() {
 // Is there still hope?
 Progress NcclMember::check() {
   if (Result state = state_of(communicator_); is_error(state)) return failed(words(nccl()->state, state));
-  if (meeting_.slot().nccl_failed.load(std::memory_order_acquire)) return failed("it failed on another rank");
+  if (slot_.slot().nccl_failed.load(std::memory_order_acquire)) return failed("it failed on another rank");
   return Progress::waiting;
 }
 
 Progress NcclMember::failed(const std::string& why) {
   log_line(LogLevel::error, "a collective by NCCL failed: %s; this communicator uses it no more",
            why.c_str());
-  meeting_.slot().nccl_failed.store(1, std::memory_order_release);
+  slot_.slot().nccl_failed.store(1, std::memory_order_release);
   abandon();
   return Progress::failed;
 }

@@ -25,7 +25,7 @@ namespace fairlead::coll {
 
 class NcclMember {
  public:
-  explicit NcclMember(Meeting& meeting);
+  explicit NcclMember(CollectiveSlot& slot);
   ~NcclMember();
   NcclMember(const NcclMember&) = delete;
   NcclMember& operator=(const NcclMember&) = delete;
@@ -59,7 +59,7 @@ class NcclMember {
 
   static constexpr unsigned polls_between_questions = 64;
 
-  Meeting& meeting_;
+  CollectiveSlot& slot_;
   enum class Step { none, learning_id, making, agreeing, ready, starting, running, never } step_ = Step::none;
   int device_ = -1;
   NcclLibrary::Communicator communicator_ = nullptr;

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "coll/algorithms.h"
-#include "coll/slot.h"
+#include "coll/collective_slot.h"
 #include "datatype/plan.h"
 #include "device/classify.h"
 #include "kernels/reduce.h"
@@ -47,7 +47,7 @@ struct Exposed {
 struct Piece {
   int member;                // from whose memory
   bool from_target = false;  // from its target, else from where its source says that our bytes are
-  int offer = 0;             // of several things that its source holds for us
+  int part = 0;              // of several things that its source holds for us
   uint64_t from = 0;         // the place there
   datatype::View to;         // in the target, where there is one
   uint64_t bytes;
@@ -81,8 +81,8 @@ struct Work {
   int device = -1;  // on which this rank's part runs; -1: it brings no bytes
   Exposed source, target;
   // Where in `source` that lies which is for others, and where in this list those for each member begin.
-  uint64_t offsets[max_offers] = {};
-  uint8_t first_offer[max_members] = {};
+  uint64_t offsets[max_exports] = {};
+  uint8_t first_export[max_members] = {};
   std::optional<Reduction> reduction;
   std::vector<Piece> pieces;
   bool by_kernel = false;        // one of them for all pieces, where no piece waits for another

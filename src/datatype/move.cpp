@@ -32,17 +32,17 @@ bool in_ordinary_memory(const View& view) {
 // under way at once. not_supported: there is no page-locked memory.
 template <class Start, class End>
 Error through_pinned(uint64_t bytes, const Start& start, const End& end) {
-  struct Lane {
-    explicit Lane(uint64_t size) : buffer(size) {}
+  struct PipelineBuffer {
+    explicit PipelineBuffer(uint64_t size) : buffer(size) {}
     device::PinnedBuffer buffer;
     Move move;
     uint64_t at = 0, bytes = 0;
   };
   uint64_t piece = std::min(bytes, pinned_piece);
-  std::deque<Lane> lanes;
+  std::deque<PipelineBuffer> lanes;
   for (uint64_t k = 0; k < std::min<uint64_t>(2, (bytes + piece - 1) / piece); ++k)
     if (!lanes.emplace_back(piece).buffer.pinned()) return Error::not_supported;
-  auto finish = [&](Lane& lane) {
+  auto finish = [&](PipelineBuffer& lane) {
     Error error = lane.move.wait();
     if (error == Error::none && lane.bytes) end(lane.buffer.data(), lane.at, lane.bytes);
     lane.bytes = 0;
@@ -50,7 +50,7 @@ Error through_pinned(uint64_t bytes, const Start& start, const End& end) {
   };
   size_t next = 0;
   for (uint64_t at = 0; at < bytes; at += piece, next = (next + 1) % lanes.size()) {
-    Lane& lane = lanes[next];
+    PipelineBuffer& lane = lanes[next];
     if (Error error = finish(lane); error != Error::none) return error;
     lane.at = at;
     lane.bytes = std::min(piece, bytes - at);

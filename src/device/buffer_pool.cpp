@@ -35,21 +35,21 @@ auto& pools = *new std::map<int, Pool>;
 
 void* Pool::open(int device) {
   if (slab || refused) return slab;
-  bytes = pool_proof_bytes + options().buffer_pool;
+  bytes = pool_probe_bytes + options().buffer_pool;
   void* address = nullptr;
   Error error = runtime()->allocate(device, bytes, &address);
   if (error != Error::none && options().buffer_pool) {
     log_line(LogLevel::warn,
              "no %zu bytes of device memory for buffered sends (%s); they go through host memory", bytes,
              runtime()->error_text());
-    error = runtime()->allocate(device, bytes = pool_proof_bytes, &address);
+    error = runtime()->allocate(device, bytes = pool_probe_bytes, &address);
   }
   if (error != Error::none) {
     refused = true;
     return nullptr;
   }
   slab = static_cast<char*>(address);
-  if (bytes > pool_proof_bytes) free_pieces[pool_proof_bytes] = bytes - pool_proof_bytes;
+  if (bytes > pool_probe_bytes) free_pieces[pool_probe_bytes] = bytes - pool_probe_bytes;
   return slab;
 }
 

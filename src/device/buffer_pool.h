@@ -12,7 +12,7 @@
 
 namespace fairlead::device {
 
-constexpr size_t pool_proof_bytes = 256;
+constexpr size_t pool_probe_bytes = 256;
 
 // The slab of `device`, made if there is none yet; null when it cannot be had.
 void* pool_slab(int device);

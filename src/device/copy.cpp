@@ -17,11 +17,11 @@
 
 namespace fairlead::device {
 
-struct Lane;
+struct CopyStream;
 
 // One call of the driver: a copy, or several that are done together.
 struct Launch {
-  Lane* lane = nullptr;
+  CopyStream* lane = nullptr;
   Event event = nullptr;  // recorded once something follows on the lane; before that, the stream itself tells
   int users = 0;
   Error state = Error::not_ready;
@@ -29,7 +29,7 @@ struct Launch {
   uint64_t since = 0, bytes = 0;  // for the trace
 };
 
-struct Lane {
+struct CopyStream {
   int number = 0;
   uint64_t over_at = 0;  // the launch before `running`, for the trace
   Stream stream = nullptr;
@@ -60,18 +60,18 @@ std::atomic<int> enqueued = 0;
 // Of one device; the mutex guards all of it.
 struct Lanes {
   int device = 0;
-  std::vector<std::unique_ptr<Lane>> lanes;
+  std::vector<std::unique_ptr<CopyStream>> lanes;
   std::vector<Event> idle_events;
   std::vector<Launch*> idle_launches;
   std::vector<Copy*> queue;
   size_t turn = 0;
 
-  Error take_lane(Lane** taken);
-  void mark_end(Lane& lane);
-  Launch* make_launch(Lane* lane, size_t users, Error state);
+  Error take_lane(CopyStream** taken);
+  void mark_end(CopyStream& lane);
+  Launch* make_launch(CopyStream* lane, size_t users, Error state);
   Error launch(const CopyItem* items, size_t count, Launch** launched);
-  void end_first(Lane& lane, Error state);
-  void ask(Lane& lane);
+  void end_first(CopyStream& lane, Error state);
+  void ask(CopyStream& lane);
   Error poll(Launch& launch);
   void start_queue(bool all);
 };
@@ -98,14 +98,14 @@ Lanes& lanes_of(int device) {
 }  // namespace
 
 // An idle one if there is one, a new one if there may be more, else one behind whose work to wait.
-Error Lanes::take_lane(Lane** taken) {
+Error Lanes::take_lane(CopyStream** taken) {
   for (auto& lane : lanes) {
     if (!lane->running.empty()) continue;
     *taken = lane.get();
     return Error::none;
   }
   if (lanes.size() < lanes_allowed()) {
-    auto lane = std::make_unique<Lane>();
+    auto lane = std::make_unique<CopyStream>();
     if (Error error = runtime()->create_stream(device, &lane->stream); error != Error::none) return error;
     lane->number = static_cast<int>(lanes.size());
     lanes.push_back(std::move(lane));
@@ -118,7 +118,7 @@ Error Lanes::take_lane(Lane** taken) {
 
 // Something will follow on this lane, so that the stream no longer tells when what runs there now is over.
 // Without an event that is known later, but still known.
-void Lanes::mark_end(Lane& lane) {
+void Lanes::mark_end(CopyStream& lane) {
   if (lane.running.empty() || lane.running.back()->event) return;
   Event event = nullptr;
   if (!idle_events.empty()) {
@@ -133,7 +133,7 @@ void Lanes::mark_end(Lane& lane) {
     idle_events.push_back(event);
 }
 
-Launch* Lanes::make_launch(Lane* lane, size_t users, Error state) {
+Launch* Lanes::make_launch(CopyStream* lane, size_t users, Error state) {
   if (idle_launches.empty()) idle_launches.push_back(new Launch);
   Launch* launch = idle_launches.back();
   idle_launches.pop_back();
@@ -142,7 +142,7 @@ Launch* Lanes::make_launch(Lane* lane, size_t users, Error state) {
 }
 
 Error Lanes::launch(const CopyItem* items, size_t count, Launch** launched) {
-  Lane* lane = nullptr;
+  CopyStream* lane = nullptr;
   if (Error error = take_lane(&lane); error != Error::none) return error;
   mark_end(*lane);
   Error error = start_on(lane->stream, items, count);
@@ -160,7 +160,7 @@ Error Lanes::launch(const CopyItem* items, size_t count, Launch** launched) {
   return Error::none;
 }
 
-void Lanes::end_first(Lane& lane, Error state) {
+void Lanes::end_first(CopyStream& lane, Error state) {
   Launch* first = lane.running.front();
   lane.running.pop_front();
   first->state = state;
@@ -173,7 +173,7 @@ void Lanes::end_first(Lane& lane, Error state) {
   if (first->event) idle_events.push_back(first->event);
 }
 
-void Lanes::ask(Lane& lane) {
+void Lanes::ask(CopyStream& lane) {
   while (!lane.running.empty()) {
     Event event = lane.running.front()->event;
     Error state = event ? runtime()->query_event(event) : runtime()->query_stream(lane.stream);

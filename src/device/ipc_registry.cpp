@@ -54,7 +54,7 @@ auto& files = *new std::vector<File>;
 // that waits for a good moment: a kernel of the program may not end before this rank goes on.
 auto& closing = *new std::list<Mapping>;
 std::atomic<bool> any_closing = false;
-Sparingly look_again;  // whether the devices idle
+RateLimit look_again;  // whether the devices idle
 
 void close(std::list<Mapping>::iterator entry) {
   closing.splice(closing.end(), mappings, entry);

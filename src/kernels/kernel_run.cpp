@@ -28,7 +28,7 @@ constexpr unsigned blocks_per_multiprocessor = 8;
 }  // namespace
 
 // What kernels of one device share.
-struct Lane {
+struct KernelContext {
   int device = -1;
   unsigned move_blocks = 1;  // that fill the device
   device::Stream stream = nullptr;
@@ -42,34 +42,34 @@ struct Lane {
 
 namespace {
 
-std::mutex mutex;  // of all lanes
-auto& lanes = *new std::map<int, Lane>;
+std::mutex mutex;  // of all contexts
+auto& contexts = *new std::map<int, KernelContext>;
 
-Error make(Lane& lane, int device) {
+Error make(KernelContext& context, int device) {
   device::Runtime& runtime = *device::runtime();
   void *flags = nullptr, *counters = nullptr;
   device::DeviceInfo info;
-  lane.device = device;
+  context.device = device;
   if (runtime.device_info(device, &info) == Error::none)
-    lane.move_blocks = static_cast<unsigned>(std::max(info.multiprocessors, 1)) * blocks_per_multiprocessor;
-  Error error = runtime.create_stream(device, &lane.stream, device::StreamKind::urgent);
-  if (error == Error::none) error = runtime.allocate_pinned(places * sizeof *lane.flags, &flags);
-  if (error == Error::none) error = runtime.allocate(device, places * sizeof *lane.counters, &counters);
-  lane.flags = static_cast<uint64_t*>(flags);
-  lane.counters = static_cast<uint32_t*>(counters);
+    context.move_blocks = static_cast<unsigned>(std::max(info.multiprocessors, 1)) * blocks_per_multiprocessor;
+  Error error = runtime.create_stream(device, &context.stream, device::StreamKind::urgent);
+  if (error == Error::none) error = runtime.allocate_pinned(places * sizeof *context.flags, &flags);
+  if (error == Error::none) error = runtime.allocate(device, places * sizeof *context.counters, &counters);
+  context.flags = static_cast<uint64_t*>(flags);
+  context.counters = static_cast<uint32_t*>(counters);
   if (error != Error::none) return error;
-  std::fill_n(lane.flags, places, uint64_t{0});
+  std::fill_n(context.flags, places, uint64_t{0});
   // Not filled: that takes a kernel, which may find no place beside the program's. So does a copy with ROCm,
   // in a queue of the library's.
-  error = runtime.copy(counters, flags, places * sizeof *lane.counters, lane.stream);
-  return error == Error::none ? runtime.synchronize_stream(lane.stream) : error;
+  error = runtime.copy(counters, flags, places * sizeof *context.counters, context.stream);
+  return error == Error::none ? runtime.synchronize_stream(context.stream) : error;
 }
 
-Lane& lane_of(int device) {
+KernelContext& context_of(int device) {
   std::lock_guard lock(mutex);
-  Lane& lane = lanes[device];
-  if (lane.state == Error::not_ready) lane.state = make(lane, device);
-  return lane;
+  KernelContext& context = contexts[device];
+  if (context.state == Error::not_ready) context.state = make(context, device);
+  return context;
 }
 
 // Few enough to leave most of the GPU to others, many enough for the links.
@@ -81,19 +81,19 @@ unsigned blocks_for(uint64_t bytes) {
 }  // namespace
 
 bool copies_run_on(int device) {
-  return device >= 0 && copies_available(device) && lane_of(device).state == Error::none;
+  return device >= 0 && copies_available(device) && context_of(device).state == Error::none;
 }
 
 bool moves_run_on(int device) {
-  return device >= 0 && moves_available(device) && lane_of(device).state == Error::none;
+  return device >= 0 && moves_available(device) && context_of(device).state == Error::none;
 }
 
 bool swaps_run_on(int device) {
-  return device >= 0 && swap_available(device) && lane_of(device).state == Error::none;
+  return device >= 0 && swap_available(device) && context_of(device).state == Error::none;
 }
 
 bool reductions_run_on(int device, ReduceOp op, Element element) {
-  return device >= 0 && reduce_available(device, op, element) && lane_of(device).state == Error::none;
+  return device >= 0 && reduce_available(device, op, element) && context_of(device).state == Error::none;
 }
 
 KernelRun::~KernelRun() {
@@ -103,18 +103,18 @@ KernelRun::~KernelRun() {
 // `launch` gets the stream and the signal that the kernel shall give.
 template <class Launch>
 Error KernelRun::start(int device, Launch launch) {
-  Lane& lane = lane_of(device);
-  if (lane.state != Error::none) return lane.state;
+  KernelContext& context = context_of(device);
+  if (context.state != Error::none) return context.state;
   std::lock_guard lock(mutex);
-  for (place_ = 0; place_ < places && lane.taken[static_cast<size_t>(place_)]; ++place_) {
+  for (place_ = 0; place_ < places && context.taken[static_cast<size_t>(place_)]; ++place_) {
   }
   if (place_ == places) return Error::not_ready;
-  lane_ = &lane;
-  value_ = ++lane.last_value;
+  context_ = &context;
+  value_ = ++context.last_value;
   if (observe::tracing()) since_ = observe::now();
-  Error error = launch(lane.stream, Signal{lane.counters + place_, lane.flags + place_, value_});
+  Error error = launch(context.stream, Signal{context.counters + place_, context.flags + place_, value_});
   active_ = error == Error::none;
-  lane.taken[static_cast<size_t>(place_)] = active_;
+  context.taken[static_cast<size_t>(place_)] = active_;
   return error;
 }
 
@@ -142,41 +142,41 @@ Error KernelRun::swap(int device, void* target, const void* compare, const void*
 Error KernelRun::move(int device, const Side& to, uint64_t to_at, const Side& from, uint64_t from_at,
                       uint64_t bytes) {
   return start(device, [&](device::Stream stream, const Signal& signal) {
-    return launch_move(device, stream, to, to_at, from, from_at, bytes, lane_->move_blocks, signal);
+    return launch_move(device, stream, to, to_at, from, from_at, bytes, context_->move_blocks, signal);
   });
 }
 
 Error KernelRun::poll() {
   if (!active_) return Error::none;
-  Lane& lane = *lane_;
-  uint64_t seen = std::atomic_ref(lane.flags[place_]).load(std::memory_order_acquire);
+  KernelContext& context = *context_;
+  uint64_t seen = std::atomic_ref(context.flags[place_]).load(std::memory_order_acquire);
   Error error = seen == value_ ? Error::none : Error::not_ready;
   if (error == Error::not_ready && ++polls_ % polls_between_questions == 0) {
-    error = device::runtime()->query_stream(lane.stream);
+    error = device::runtime()->query_stream(context.stream);
     // Over, but without a word: look once more.
-    if (error == Error::none && std::atomic_ref(lane.flags[place_]).load() != value_) error = Error::failed;
+    if (error == Error::none && std::atomic_ref(context.flags[place_]).load() != value_) error = Error::failed;
   }
   if (error == Error::not_ready) return error;
   std::lock_guard lock(mutex);
   if (observe::tracing()) {
-    uint64_t begin = std::max(since_, lane.over_at);
-    lane.over_at = observe::now();
-    int stream = observe::number_of_stream(lane.device, observe::kernel_stream);
-    observe::trace({observe::EventKind::kernel, stream, begin, lane.over_at, 0});
+    uint64_t begin = std::max(since_, context.over_at);
+    context.over_at = observe::now();
+    int stream = observe::number_of_stream(context.device, observe::kernel_stream);
+    observe::trace({observe::EventKind::kernel, stream, begin, context.over_at, 0});
   }
   active_ = false;
-  lane.taken[static_cast<size_t>(place_)] = false;
+  context.taken[static_cast<size_t>(place_)] = false;
   return error;
 }
 
 void release_kernel_runs() {
   std::lock_guard lock(mutex);
-  for (auto& [device, lane] : lanes) {
-    if (lane.stream) device::runtime()->destroy_stream(lane.stream);
-    if (lane.flags) device::runtime()->free_pinned(lane.flags);
-    if (lane.counters) device::runtime()->free(lane.counters);
+  for (auto& [device, context] : contexts) {
+    if (context.stream) device::runtime()->destroy_stream(context.stream);
+    if (context.flags) device::runtime()->free_pinned(context.flags);
+    if (context.counters) device::runtime()->free(context.counters);
   }
-  lanes.clear();
+  contexts.clear();
 }
 
 }  // namespace fairlead::kernels

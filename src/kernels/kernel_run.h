@@ -19,7 +19,7 @@ bool moves_run_on(int device);
 bool swaps_run_on(int device);
 bool reductions_run_on(int device, ReduceOp op, Element element);
 
-struct Lane;
+struct KernelContext;
 
 class KernelRun {
  public:
@@ -43,7 +43,7 @@ class KernelRun {
   template <class Launch>
   device::Error start(int device, Launch launch);
 
-  Lane* lane_ = nullptr;
+  KernelContext* context_ = nullptr;
   int place_ = -1;  // of the word and the counter
   uint64_t value_ = 0;
   unsigned polls_ = 0;

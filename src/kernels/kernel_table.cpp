@@ -126,7 +126,7 @@ class KernelTable {
   std::map<int, bool> told_;           // of devices without code
   std::map<Key, std::string> missed_;  // with their names
   std::atomic<bool> any_missed_ = false;
-  Sparingly look_again_;
+  RateLimit look_again_;
 };
 
 KernelTable& kernel_table() {

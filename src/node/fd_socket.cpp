@@ -137,7 +137,7 @@ struct Enclosed {
 
 }  // namespace
 
-FileBox::FileBox(RankBlock* ranks, int size, int mine) : ranks_(ranks), size_(size), mine_(mine) {
+FdSocket::FdSocket(RankBlock* ranks, int size, int mine) : ranks_(ranks), size_(size), mine_(mine) {
   if (!open_socket()) {
     log_line(
         LogLevel::info,
@@ -146,18 +146,18 @@ FileBox::FileBox(RankBlock* ranks, int size, int mine) : ranks_(ranks), size_(si
         std::strerror(errno));
     return;
   }
-  BoxAddress& address = ranks_[mine_].box;
+  FdSocketAddress& address = ranks_[mine_].box;
   address.file = place_file_;
   address.number_plus_1.store(place_ + 1, std::memory_order_release);
 }
 
-FileBox::~FileBox() {
+FdSocket::~FdSocket() {
   ranks_[mine_].box.number_plus_1.store(0, std::memory_order_release);
   close_own(place_, place_file_);
   close_own(socket_, socket_file_);
 }
 
-bool FileBox::open_socket() {
+bool FdSocket::open_socket() {
   Descriptor fresh(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   int yes = 1;
   // Only the folder keeps others out while the file has a name; its own mode is for the time after that.
@@ -172,7 +172,7 @@ bool FileBox::open_socket() {
   return true;
 }
 
-bool FileBox::put(int receiver, const FileLabel& label, int file) const {
+bool FdSocket::put(int receiver, const FileLabel& label, int file) const {
   RankBlock& to = ranks_[receiver];
   int number = to.box.number_plus_1.load(std::memory_order_acquire) - 1;
   if (number < 0) return false;
@@ -200,12 +200,12 @@ bool FileBox::put(int receiver, const FileLabel& label, int file) const {
   return false;
 }
 
-bool FileBox::is_from_its_sender(const FileLabel& label, const ucred& credentials) const {
+bool FdSocket::is_from_its_sender(const FileLabel& label, const ucred& credentials) const {
   return label.sender >= 0 && label.sender < size_ && credentials.pid == ranks_[label.sender].pid &&
          credentials.uid == getuid();
 }
 
-bool FileBox::take(FileLabel* label, int* file) const {
+bool FdSocket::take(FileLabel* label, int* file) const {
   while (is_still(socket_, socket_file_)) {
     Message message(label);
     ssize_t length = recvmsg(socket_, &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
@@ -222,7 +222,7 @@ bool FileBox::take(FileLabel* label, int* file) const {
   return false;
 }
 
-bool FileBox::was_full() const {
+bool FdSocket::was_full() const {
   std::atomic<uint32_t>& mark = ranks_[mine_].box.was_full;
   return mark.load(std::memory_order_relaxed) != 0 && mark.exchange(0, std::memory_order_relaxed) != 0;
 }

@@ -28,14 +28,14 @@ struct FileLabel {
   uint64_t base, id;
 };
 
-class FileBox {
+class FdSocket {
  public:
   // Opens the box of node rank `mine` of `ranks`, whose `pid` is set, and tells the others where it is. Where
   // the kernel refuses, nobody can put anything into it.
-  FileBox(RankBlock* ranks, int size, int mine);
-  ~FileBox();
-  FileBox(const FileBox&) = delete;
-  FileBox& operator=(const FileBox&) = delete;
+  FdSocket(RankBlock* ranks, int size, int mine);
+  ~FdSocket();
+  FdSocket(const FdSocket&) = delete;
+  FdSocket& operator=(const FdSocket&) = delete;
 
   // The file stays the caller's. Never waits.
   bool put(int receiver, const FileLabel& label, int file) const;

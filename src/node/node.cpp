@@ -16,7 +16,7 @@ constexpr size_t header_bytes = 4096;
 
 size_t segment_bytes(int ranks) {
   const size_t used =
-      header_bytes + sizeof(RankBlock) * ranks + sizeof(Verdict) * ranks * ranks * devices_per_rank;
+      header_bytes + sizeof(RankBlock) * ranks + sizeof(PathDecision) * ranks * ranks * devices_per_rank;
   return (used + header_bytes - 1) / header_bytes * header_bytes;  // whole pages
 }
 
@@ -93,23 +93,23 @@ Node::Node(SharedMemory segment, std::vector<int> world_ranks, int my_rank)
   }
   mine().world_rank = world_ranks_[my_rank];
   mine().pid = getpid();
-  files_ = std::make_unique<FileBox>(&block(0), size(), rank_);
+  files_ = std::make_unique<FdSocket>(&block(0), size(), rank_);
 }
 
 RankBlock& Node::block(int node_rank) const {
   return *reinterpret_cast<RankBlock*>(segment_.data() + header_bytes + sizeof(RankBlock) * node_rank);
 }
 
-Verdict& Node::verdict(int from, int device, int to) const {
+PathDecision& Node::decision(int from, int device, int to) const {
   auto* table =
-      reinterpret_cast<Verdict*>(segment_.data() + header_bytes + sizeof(RankBlock) * world_ranks_.size());
+      reinterpret_cast<PathDecision*>(segment_.data() + header_bytes + sizeof(RankBlock) * world_ranks_.size());
   return table[(from * size() + to) * devices_per_rank + device];
 }
 
 void Node::decide(int from, int device, int to, Path path, Reason reason, const char* detail) const {
-  Verdict& verdict = this->verdict(from, device, to);
-  verdict.reason = reason;
-  verdict.path = path;
+  PathDecision& decision = this->decision(from, device, to);
+  decision.reason = reason;
+  decision.path = path;
   if (path == Path::staged && reason != Reason::switched_off && reason != Reason::no_context)
     log_line(LogLevel::info,
              "device messages from rank %d (device %d) to rank %d are staged through host memory: %s%s%s",
@@ -122,11 +122,11 @@ std::string Node::describe_paths() const {
     for (int to = 0; to < size(); ++to) {
       std::vector<std::pair<int, std::string>> found;  // of each device that was used
       for (int device = 0; device < devices_per_rank; ++device) {
-        const Verdict& verdict = this->verdict(from, device, to);
-        if (verdict.path == Path::unknown) continue;
-        std::string path = to_string(verdict.path.load());
-        if (verdict.reason != Reason::none)
-          path += std::string(" (") + to_string(verdict.reason.load()) + ")";
+        const PathDecision& decision = this->decision(from, device, to);
+        if (decision.path == Path::unknown) continue;
+        std::string path = to_string(decision.path.load());
+        if (decision.reason != Reason::none)
+          path += std::string(" (") + to_string(decision.reason.load()) + ")";
         found.emplace_back(device, path);
       }
       bool alike = std::all_of(found.begin(), found.end(),

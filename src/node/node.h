@@ -34,16 +34,16 @@ class Node {
     return world_rank >= 0 && world_rank < static_cast<int>(by_world_.size()) ? by_world_[world_rank] : -1;
   }
 
-  const FileBox& files() const { return *files_; }
+  const FdSocket& files() const { return *files_; }
   NodeMemory& memory() { return memory_; }
 
   RankBlock& block(int node_rank) const;
   RankBlock& mine() const { return block(rank_); }
   // Has any rank of the node sent a descriptor, or is about to?
-  bool descriptors_sent() const { return header().descriptors_sent.load() != 0; }
-  void note_descriptors_sent() const { header().descriptors_sent.store(1); }
+  bool rts_sent() const { return header().rts_sent.load() != 0; }
+  void note_rts_sent() const { header().rts_sent.store(1); }
   // About memory of `device`, as rank `from` counts its devices.
-  Verdict& verdict(int from, int device, int to) const;
+  PathDecision& decision(int from, int device, int to) const;
   // Writes the verdict, and tells the user once why a pair is not served peer to peer.
   void decide(int from, int device, int to, Path path, Reason reason, const char* detail) const;
 
@@ -58,7 +58,7 @@ class Node {
   std::vector<int> by_world_;
   int rank_;
   NodeMemory memory_;
-  std::unique_ptr<FileBox> files_;
+  std::unique_ptr<FdSocket> files_;
 };
 
 }  // namespace fairlead::node

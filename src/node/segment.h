@@ -19,7 +19,7 @@ namespace fairlead::node {
 
 using device::RemoteMemory;
 
-constexpr int offers_per_rank = 256;
+constexpr int rendezvous_per_rank = 256;
 constexpr int devices_per_rank = 64;  // as many as a provider counts
 constexpr int chunks_in_flight = 8;
 constexpr int revocations_kept = 64;
@@ -38,9 +38,9 @@ struct Nonce {
 //   refused -> claimed               receiver, which tries again: the sender does not answer
 //   refused -> moving                sender, which answers
 //   offered -> moving -> buffered    sender: `source` names its own buffer now; then as offered
-//   free | moving -> streaming -> done   chunks through memory of the sender; done by the receiver
+//   free | moving -> pipelined -> done   chunks through memory of the sender; done by the receiver
 //   done -> free                     sender
-enum class OfferState : uint32_t { free, offered, claimed, refused, moving, buffered, streaming, done };
+enum class RendezvousState : uint32_t { free, offered, claimed, refused, moving, buffered, pipelined, done };
 
 // How the bytes from one rank's memory of one device to another rank travel.
 enum class Path : uint8_t { unknown, peer, staged };
@@ -67,8 +67,8 @@ enum class Medium : uint32_t {
   device,  // the sender's buffer pool, which `source` names: the receiver copies peer to peer
 };
 
-struct alignas(64) Offer {
-  std::atomic<OfferState> state;
+struct alignas(64) Rendezvous {
+  std::atomic<RendezvousState> state;
   std::atomic<Reason> reason;       // receiver's, with refused; sender's, of a stream that it gave up
   std::atomic<uint32_t> fetched;    // receiver's, with done: it copied the bytes itself
   std::atomic<uint32_t> looked_at;  // receiver's: a probe took the descriptor, no receive has yet
@@ -88,43 +88,43 @@ struct alignas(64) Offer {
   std::atomic<uint64_t> consumed;  // chunks the sender may use again
   uint64_t chunks[chunks_in_flight];
   // Once `spilled`, all bytes from chunk number spilled_from on lie in the memory of the node.
-  std::atomic<uint32_t> spilled;
-  uint64_t spilled_from;
-  uint64_t spill_bytes;
-  uint64_t spill_offset;
+  std::atomic<uint32_t> flushed;
+  uint64_t flushed_from;
+  uint64_t flushed_bytes;
+  uint64_t flushed_offset;
   std::atomic<uint32_t> awaited;  // receiver's: it takes the chunks as they come
 };
 
 // Where the others find the box of a rank (see file_box.h).
-struct BoxAddress {
+struct FdSocketAddress {
   FileIdentity file;
   std::atomic<int32_t> number_plus_1;  // of the rank's descriptor of that file; 0: there is no box
   std::atomic<uint32_t> was_full;      // set by senders
 };
 
 // A few bytes of known content in the memory of one device.
-struct Proof {
+struct PeerProbe {
   RemoteMemory memory;
   std::atomic<uint32_t> ready;
 };
 
 struct alignas(64) RankBlock {
   // Set while the rank sits in a host MPI call that cannot poll: it will answer no offer.
-  alignas(64) std::atomic<uint32_t> parked;
+  alignas(64) std::atomic<uint32_t> blocked_in_host;
   // Receives that failed in the host MPI: one of them may have swallowed a descriptor.
   std::atomic<uint32_t> failed_receives;
   // Nonzero while the rank takes a message from the host MPI only to look at it.
   std::atomic<uint32_t> looking;
   // Receives under way of which several land in one place: one descriptor could overwrite another there.
-  std::atomic<uint32_t> crowded_receives;
+  std::atomic<uint32_t> claimed_receives;
 
   alignas(64) int32_t world_rank;
   pid_t pid;
-  BoxAddress box;
+  FdSocketAddress box;
 
   // By device, as this rank counts them: whoever wants to pull from that device proves with them first that
   // mapped memory really shows the owner's bytes.
-  Proof proofs[devices_per_rank];
+  PeerProbe probes[devices_per_rank];
 
   // Allocations that were exported and exist no more; importers close their mappings. The k-th one lies
   // at [k % revocations_kept]; who falls behind drops everything of this owner.
@@ -137,11 +137,11 @@ struct alignas(64) RankBlock {
   uint64_t arena_offset;
   std::atomic<uint64_t> arena_bytes;
 
-  Offer offers[offers_per_rank];
+  Rendezvous rendezvous[rendezvous_per_rank];
 };
 
 // About memory of one device of one rank, and another rank: `peer` when some device of that rank reaches it.
-struct Verdict {
+struct PathDecision {
   std::atomic<Path> path;
   std::atomic<Reason> reason;
 };
@@ -149,7 +149,7 @@ struct Verdict {
 struct SegmentHeader {
   Nonce nonce;
   int32_t ranks;
-  std::atomic<uint32_t> descriptors_sent;  // set before the first one is
+  std::atomic<uint32_t> rts_sent;  // set before the first one is
   std::atomic<uint64_t> memory_end;        // of the file in which this segment lies (node_memory.h)
 };
 

@@ -64,7 +64,7 @@ Thread& mine() {
 }
 
 void add(Thread& thread, const Key& key, uint64_t bytes, uint64_t nanoseconds) {
-  auto& slot = thread.cells[static_cast<size_t>(key.function * ways + static_cast<int>(key.way))];
+  auto& slot = thread.cells[static_cast<size_t>(key.function * ways + static_cast<int>(key.path))];
   Cell* cell = slot.load(std::memory_order_relaxed);
   if (!cell) slot.store(cell = new Cell, std::memory_order_release);
   cell->add(bytes, nanoseconds);

@@ -57,7 +57,7 @@ OldestCall oldest_call();
 // way.
 struct Key {
   int function;
-  Traffic way;  // rows: the calls themselves
+  Traffic path;  // rows: the calls themselves
   auto operator<=>(const Key&) const = default;
 };
 constexpr Traffic calls = Traffic::rows;

@@ -47,7 +47,7 @@ void append_heading(std::string* text, const char* what) {
 void append_calls(std::string* text, const Report& report, NameOf name_of) {
   std::vector<std::pair<int, const Tally*>> rows;
   for (const auto& [key, tally] : report.tallies)
-    if (key.way == calls) rows.push_back({key.function, &tally});
+    if (key.path == calls) rows.push_back({key.function, &tally});
   if (rows.empty()) return;
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
     return a.second->nanoseconds > b.second->nanoseconds;
@@ -64,10 +64,10 @@ void append_traffic(std::string* text, const Report& report) {
   }
   append(text, "%-27s %8s %8s\n", "device messages", "count", "bytes");
   for (size_t row = 0; row < report.messages.size(); ++row) {
-    const auto way = static_cast<Traffic>(row);
-    const bool before = way == Traffic::buffered_device || way == Traffic::buffered_host;
+    const auto path = static_cast<Traffic>(row);
+    const bool before = path == Traffic::buffered_device || path == Traffic::buffered_host;
     if (report.messages[row] > 0)
-      append(text, "%s%-*s %8llu %8s\n", before ? "  " : "", before ? 25 : 27, to_string(way),
+      append(text, "%s%-*s %8llu %8s\n", before ? "  " : "", before ? 25 : 27, to_string(path),
              number(report.messages[row]), in_words_of_size(report.bytes[row]).c_str());
   }
 }
@@ -75,11 +75,11 @@ void append_traffic(std::string* text, const Report& report) {
 void append_messages(std::string* text, const Report& report, NameOf name_of) {
   int previous = -1;
   for (const auto& [key, tally] : report.tallies) {
-    if (key.way == calls) continue;
+    if (key.path == calls) continue;
     if (previous < 0) append_heading(text, "each end of them, by call");
     if (key.function != previous) append(text, "%s\n", name_of(key.function));
     previous = key.function;
-    append_row(text, std::string("  ") + to_string(key.way), tally);
+    append_row(text, std::string("  ") + to_string(key.path), tally);
   }
 }
 
@@ -106,7 +106,7 @@ std::string json_of(const Tally& tally) {
 uint64_t calls_in(const Report& report) {
   uint64_t count = 0;
   for (const auto& [key, tally] : report.tallies)
-    if (key.way == calls) count += tally.count;
+    if (key.path == calls) count += tally.count;
   return count;
 }
 
@@ -216,13 +216,13 @@ std::string as_json(const Report& report, NameOf name_of) {
   });
   text += array_of("messages", [&](auto next) {
     for (const auto& [key, tally] : report.tallies)
-      if (key.way != calls)
+      if (key.path != calls)
         next("\"function\": " + json_string(name_of(key.function)) +
-             ", \"way\": " + json_string(to_string(key.way)) + ", " + json_of(tally));
+             ", \"way\": " + json_string(to_string(key.path)) + ", " + json_of(tally));
   });
   text += array_of("calls", [&](auto next) {
     for (const auto& [key, tally] : report.tallies)
-      if (key.way == calls)
+      if (key.path == calls)
         next("\"function\": " + json_string(name_of(key.function)) + ", " + json_of(tally));
   });
   text += array_of("phases", [&](auto next) {

@@ -73,30 +73,30 @@ int device_of_stream(int number) {
   return number / streams_per_device;
 }
 
-uint64_t next_arrow() {
+uint64_t next_flow() {
   static std::atomic<uint64_t> last{0};
   if (!tracing()) return 0;
   return exact | rank << 40 | ++last;
 }
 
-uint64_t arrow_of(int from, int to, int tag, uint64_t bytes) {
+uint64_t flow_of(int from, int to, int tag, uint64_t bytes) {
   uint64_t hash = mixed(mixed(1, static_cast<uint32_t>(from)), static_cast<uint32_t>(to));
   return mixed(mixed(hash, static_cast<uint32_t>(tag)), bytes) & ~exact;
 }
 
-bool is_exact(uint64_t arrow) {
-  return arrow & exact;
+bool is_exact(uint64_t flow_event) {
+  return flow_event & exact;
 }
 
-void trace_sent(uint64_t arrow) {
-  if (arrow && tracing()) trace({EventKind::sent, 0, now(), arrow, 0});
+void trace_sent(uint64_t flow_event) {
+  if (flow_event && tracing()) trace({EventKind::sent, 0, now(), flow_event, 0});
 }
 
-void trace_received(uint64_t arrow) {
-  if (!arrow || !tracing()) return;
+void trace_received(uint64_t flow_event) {
+  if (!flow_event || !tracing()) return;
   uint64_t time = now();
   if (OpenCall* call = current_call()) call->received = true;
-  trace({EventKind::received, 0, time, arrow, 0});
+  trace({EventKind::received, 0, time, flow_event, 0});
 }
 
 std::vector<Log> traced(uint64_t* dropped) {

@@ -50,11 +50,11 @@ constexpr int kernel_stream = streams_per_device - 1;  // the one that kernels r
 
 // Arrows. Of a message that carries a descriptor both ends know a number; that of any other is found from
 // what both know, and means all messages that are alike: the n-th that is sent is the n-th that is received.
-uint64_t next_arrow();
-uint64_t arrow_of(int from, int to, int tag, uint64_t bytes);
-bool is_exact(uint64_t arrow);
-void trace_sent(uint64_t arrow);
-void trace_received(uint64_t arrow);
+uint64_t next_flow();
+uint64_t flow_of(int from, int to, int tag, uint64_t bytes);
+bool is_exact(uint64_t flow_event);
+void trace_sent(uint64_t flow_event);
+void trace_received(uint64_t flow_event);
 
 struct Log {
   int thread;

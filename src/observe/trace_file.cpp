@@ -107,8 +107,8 @@ void detail::append_event(std::string* text, const TraceOfRank& rank, int thread
   *text += "},\n";
 }
 
-std::vector<ArrowEnd> arrow_ends(const TraceOfRank& rank, const std::vector<Log>& logs) {
-  std::vector<ArrowEnd> ends;
+std::vector<FlowEnd> flow_ends(const TraceOfRank& rank, const std::vector<Log>& logs) {
+  std::vector<FlowEnd> ends;
   for (const Log& log : logs)
     for (const Event& event : log.events)
       if (!is_slice(event))
@@ -117,44 +117,44 @@ std::vector<ArrowEnd> arrow_ends(const TraceOfRank& rank, const std::vector<Log>
   return ends;
 }
 
-Arrows draw_arrows(std::vector<ArrowEnd> ends) {
-  std::stable_sort(ends.begin(), ends.end(), [](const ArrowEnd& a, const ArrowEnd& b) {
-    return a.arrow != b.arrow     ? a.arrow < b.arrow
+Flows draw_flows(std::vector<FlowEnd> ends) {
+  std::stable_sort(ends.begin(), ends.end(), [](const FlowEnd& a, const FlowEnd& b) {
+    return a.flow_event != b.flow_event     ? a.flow_event < b.flow_event
            : a.begins != b.begins ? a.begins > b.begins
                                   : a.time < b.time;
   });
-  Arrows arrows;
+  Flows flows;
   for (size_t first = 0, behind = 0; first < ends.size(); first = behind) {
     size_t received = first;
-    while (received < ends.size() && ends[received].arrow == ends[first].arrow && ends[received].begins)
+    while (received < ends.size() && ends[received].flow_event == ends[first].flow_event && ends[received].begins)
       ++received;
-    for (behind = received; behind < ends.size() && ends[behind].arrow == ends[first].arrow;) ++behind;
+    for (behind = received; behind < ends.size() && ends[behind].flow_event == ends[first].flow_event;) ++behind;
     size_t alike = received - first;
     if (behind - received != alike) {
-      arrows.left_out += behind - first;
+      flows.left_out += behind - first;
       continue;
     }
     for (size_t i = 0; i < alike; ++i) {
-      ++arrows.drawn;
-      for (const ArrowEnd& end : {ends[first + i], ends[received + i]})
-        append(&arrows.lines,
+      ++flows.drawn;
+      for (const FlowEnd& end : {ends[first + i], ends[received + i]})
+        append(&flows.lines,
                "{\"ph\": \"%s\", \"cat\": \"message\", \"name\": \"message\", \"id\": %llu, \"pid\": %d, "
                "\"tid\": %d, \"ts\": %s},\n",
-               end.begins ? "s" : "f\", \"bp\": \"e", static_cast<unsigned long long>(arrows.drawn), end.rank,
+               end.begins ? "s" : "f\", \"bp\": \"e", static_cast<unsigned long long>(flows.drawn), end.rank,
                end.thread + 1, microseconds(end.time).c_str());
     }
   }
-  return arrows;
+  return flows;
 }
 
 // All elements end with a comma but the last, which says once more where the first rank is.
-std::string tail_of_trace(int ranks, uint64_t dropped, const Arrows& arrows) {
+std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows) {
   std::string text = place_of("process_sort_index", 0, 0, 0);
   append(&text,
          "\n], \"otherData\": {\"ranks\": %d, \"dropped_events\": %llu, \"arrows\": %llu, "
          "\"arrow_ends_left_out\": %llu}}\n",
-         ranks, static_cast<unsigned long long>(dropped), static_cast<unsigned long long>(arrows.drawn),
-         static_cast<unsigned long long>(arrows.left_out));
+         ranks, static_cast<unsigned long long>(dropped), static_cast<unsigned long long>(flows.drawn),
+         static_cast<unsigned long long>(flows.left_out));
   return text;
 }
 

@@ -16,8 +16,8 @@
 namespace fairlead::observe {
 
 // An end of an arrow, with all that its line needs.
-struct ArrowEnd {
-  uint64_t arrow;
+struct FlowEnd {
+  uint64_t flow_event;
   int64_t time;  // of the common clock
   int32_t rank, thread;
   int32_t begins;  // 1, 0
@@ -34,16 +34,16 @@ std::string head_of_trace();
 // Lines of this rank but for arrows, in pieces of moderate length, none of them empty.
 template <class Write>
 void write_events(const TraceOfRank& rank, const std::vector<Log>& logs, NameOf name_of, Write write);
-std::vector<ArrowEnd> arrow_ends(const TraceOfRank& rank, const std::vector<Log>& logs);
+std::vector<FlowEnd> flow_ends(const TraceOfRank& rank, const std::vector<Log>& logs);
 
 // The lines of arrows whose both ends are known. Where of messages that are alike one end is missing, nobody
 // knows which: none of them is drawn.
-struct Arrows {
+struct Flows {
   std::string lines;
   uint64_t drawn = 0, left_out = 0;  // ends, of those left out
 };
-Arrows draw_arrows(std::vector<ArrowEnd> ends);
-std::string tail_of_trace(int ranks, uint64_t dropped, const Arrows& arrows);
+Flows draw_flows(std::vector<FlowEnd> ends);
+std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows);
 
 // ---- Implementation ----------------------------------------------------------------------------------
 

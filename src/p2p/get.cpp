@@ -9,7 +9,7 @@
 namespace fairlead::p2p {
 
 using device::Error;
-using node::OfferState;
+using node::RendezvousState;
 using node::Path;
 using node::Reason;
 
@@ -23,27 +23,27 @@ constexpr auto retry_time = std::chrono::seconds(5);
 
 }  // namespace
 
-Pull::Pull(node::Node& node, const Descriptor& descriptor, const datatype::View& to, uint64_t capacity,
+RendezvousGet::RendezvousGet(node::Node& node, const RtsHeader& rts, const datatype::View& to, uint64_t capacity,
            int device)
     : node_(node),
-      descriptor_(descriptor),
-      offer_(node.block(descriptor.sender).offers[descriptor.number]),
+      rts_(rts),
+      rendezvous_(node.block(rts.sender).rendezvous[rts.number]),
       to_(to),
       capacity_(capacity),
       device_(device) {}
 
-Error Pull::advance() {
+Error RendezvousGet::advance() {
   switch (step_) {
     case Step::looking: {
-      OfferState state = offer_.state.load(std::memory_order_acquire);
-      const bool fetched = state == OfferState::offered || state == OfferState::buffered;
-      if (!fetched && state != OfferState::streaming) return Error::not_ready;
-      if (!is_sound(offer_, descriptor_.bytes)) return damaged();
+      RendezvousState state = rendezvous_.state.load(std::memory_order_acquire);
+      const bool fetched = state == RendezvousState::offered || state == RendezvousState::buffered;
+      if (!fetched && state != RendezvousState::pipelined) return Error::not_ready;
+      if (!is_sound(rendezvous_, rts_.bytes)) return damaged();
       if (fetched) return claim(state);
       if (truncated()) return over(Error::none);
       reconsider();
-      stream_.emplace(node_, descriptor_.sender, offer_, device_, to_, descriptor_.bytes);
-      step_ = Step::streaming;
+      stream_.emplace(node_, rts_.sender, rendezvous_, device_, to_, rts_.bytes);
+      step_ = Step::pipelining;
       return advance();
     }
     case Step::copying: {
@@ -53,10 +53,10 @@ Error Pull::advance() {
       return state == Error::not_ready ? state : cannot_copy();
     }
     case Step::refused:  // the sender answers by streaming
-      if (offer_.state.load(std::memory_order_acquire) == OfferState::refused) return insist();
+      if (rendezvous_.state.load(std::memory_order_acquire) == RendezvousState::refused) return insist();
       step_ = Step::looking;
       return advance();
-    case Step::streaming: {
+    case Step::pipelining: {
       Error state = stream_->advance();
       return state == Error::not_ready ? state : over(state);
     }
@@ -68,102 +68,102 @@ Error Pull::advance() {
 
 // What is claimed can be fetched: only then is the sender free to stop polling. The sender may be taking the
 // bytes away at the same moment; only one of us gets them.
-Error Pull::claim(OfferState from) {
+Error RendezvousGet::claim(RendezvousState from) {
   Reason reason = Reason::none;
   if (!truncated()) {
-    node::RemoteMemory source = offer_.source;
-    kernels::Shape shape = offer_.shape;
-    int64_t first = offer_.first;
+    node::RemoteMemory source = rendezvous_.source;
+    kernels::Shape shape = rendezvous_.shape;
+    int64_t first = rendezvous_.first;
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (offer_.state.load(std::memory_order_relaxed) != from) return Error::not_ready;
+    if (rendezvous_.state.load(std::memory_order_relaxed) != from) return Error::not_ready;
     reason = find(source, shape, first);
     if (reason == Reason::damaged) return damaged();
   }
-  OfferState to = reason == Reason::none ? OfferState::claimed : OfferState::refused;
-  if (to == OfferState::refused) offer_.reason.store(reason, std::memory_order_relaxed);
-  if (!offer_.state.compare_exchange_strong(from, to)) {
+  RendezvousState to = reason == Reason::none ? RendezvousState::claimed : RendezvousState::refused;
+  if (to == RendezvousState::refused) rendezvous_.reason.store(reason, std::memory_order_relaxed);
+  if (!rendezvous_.state.compare_exchange_strong(from, to)) {
     mapped_ = {};
     return Error::not_ready;
   }
   if (truncated()) return over(Error::none);
-  return to == OfferState::claimed ? fetch() : refused(reason);
+  return to == RendezvousState::claimed ? fetch() : refused(reason);
 }
 
 // Where this process sees the sender's bytes.
-Reason Pull::find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first) {
+Reason RendezvousGet::find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first) {
   copying_device_ = device_ >= 0 ? device_ : device::device_in_use();
-  if (descriptor_.sender == node_.rank()) {
+  if (rts_.sender == node_.rank()) {
     from_ = {reinterpret_cast<char*>(source.base + source.offset) + first, shape};
     return from_.contiguous() || kernels_reach_both() ? Reason::none : Reason::no_kernel;
   }
-  if (!is_sound(source, shape, first, descriptor_.bytes)) return Reason::damaged;
+  if (!is_sound(source, shape, first, rts_.bytes)) return Reason::damaged;
   if (copying_device_ < 0) {
-    node_.decide(descriptor_.sender, offer_.device, node_.rank(), Path::staged, Reason::no_context, "");
+    node_.decide(rts_.sender, rendezvous_.device, node_.rank(), Path::staged, Reason::no_context, "");
     return Reason::no_context;
   }
   Reason reason =
-      transport::reach(node_, descriptor_.sender, offer_.device, &copying_device_, source, &mapped_);
+      transport::reach(node_, rts_.sender, rendezvous_.device, &copying_device_, source, &mapped_);
   if (reason != Reason::none) return reason;
   from_ = {static_cast<char*>(mapped_.address()) + first, shape};
   return from_.contiguous() || kernels_reach_both() ? Reason::none : Reason::no_kernel;
 }
 
-bool Pull::kernels_reach_both() const {
-  bool same_device = descriptor_.sender != node_.rank() || offer_.device == device_;
+bool RendezvousGet::kernels_reach_both() const {
+  bool same_device = rts_.sender != node_.rank() || rendezvous_.device == device_;
   return device_ >= 0 && copying_device_ == device_ && same_device && datatype::Move::possible(device_);
 }
 
 // Where a side has gaps.
-Error Pull::fetch_layout() {
+Error RendezvousGet::fetch_layout() {
   Error error = Error::out_of_memory;
   if (from_.contiguous() && !kernels_reach_both()) {
-    between_ = HostBuffer(descriptor_.bytes);
+    between_ = HostBuffer(rts_.bytes);
     if (between_.data())
       error =
-          copy_.start(copying_device_, {between_.data(), descriptor_.bytes}, 0, from_, 0, descriptor_.bytes);
+          copy_.start(copying_device_, {between_.data(), rts_.bytes}, 0, from_, 0, rts_.bytes);
   } else {
-    error = copy_.start(device_, to_, 0, from_, 0, descriptor_.bytes);
+    error = copy_.start(device_, to_, 0, from_, 0, rts_.bytes);
   }
   return error == Error::none ? Error::not_ready : cannot_copy();
 }
 
 // What landed elsewhere goes to the user's buffer.
-Error Pull::end_copy() {
-  if (pinned_.data()) std::memcpy(to_.address(), pinned_.data(), descriptor_.bytes);
-  return between_.data() ? datatype::copy_in(device_, to_, 0, between_.data(), descriptor_.bytes)
+Error RendezvousGet::end_copy() {
+  if (pinned_.data()) std::memcpy(to_.address(), pinned_.data(), rts_.bytes);
+  return between_.data() ? datatype::copy_in(device_, to_, 0, between_.data(), rts_.bytes)
                          : Error::none;
 }
 
-Error Pull::fetch() {
+Error RendezvousGet::fetch() {
   step_ = Step::copying;
   if (!from_.contiguous() || !to_.contiguous()) return fetch_layout();
   bool to_host = device_ < 0;
   void* to = to_.address();
   const void* from = from_.address();
-  if (to_host && descriptor_.bytes <= device::watched_bytes &&
-      device::copy_to_host(copying_device_, to, from, descriptor_.bytes) == Error::none)
+  if (to_host && rts_.bytes <= device::watched_bytes &&
+      device::copy_to_host(copying_device_, to, from, rts_.bytes) == Error::none)
     return over(Error::none);
-  if (to_host && descriptor_.bytes <= device::small_copy_bytes) pinned_ = device::Slot::take();
+  if (to_host && rts_.bytes <= device::small_copy_bytes) pinned_ = device::Slot::take();
   // Others that arrive in the same round join it. Pageable memory does not suit that.
   Error error = Error::none;
   if (pinned_.data())
-    error = copy_.enqueue(copying_device_, {pinned_.data(), descriptor_.bytes}, from_, descriptor_.bytes);
+    error = copy_.enqueue(copying_device_, {pinned_.data(), rts_.bytes}, from_, rts_.bytes);
   else if (to_host)
-    error = copy_.start(copying_device_, to_, 0, from_, 0, descriptor_.bytes);
+    error = copy_.start(copying_device_, to_, 0, from_, 0, rts_.bytes);
   else
-    error = copy_.enqueue(copying_device_, to_, from_, descriptor_.bytes);
+    error = copy_.enqueue(copying_device_, to_, from_, rts_.bytes);
   return error == Error::none ? Error::not_ready : cannot_copy();
 }
 
-Error Pull::cannot_copy() {
-  offer_.reason.store(Reason::copy_failed, std::memory_order_relaxed);
-  offer_.state.store(OfferState::refused, std::memory_order_release);
+Error RendezvousGet::cannot_copy() {
+  rendezvous_.reason.store(Reason::copy_failed, std::memory_order_relaxed);
+  rendezvous_.state.store(RendezvousState::refused, std::memory_order_release);
   return refused(Reason::copy_failed);
 }
 
-Error Pull::refused(Reason reason) {
+Error RendezvousGet::refused(Reason reason) {
   log_line(LogLevel::debug, "message of rank %d is fetched through host memory: %s %s",
-           node_.world_rank(descriptor_.sender), to_string(reason),
+           node_.world_rank(rts_.sender), to_string(reason),
            reason == Reason::copy_failed ? device::runtime()->error_text() : "");
   mapped_ = {};
   step_ = Step::refused;
@@ -172,18 +172,18 @@ Error Pull::refused(Reason reason) {
 
 // A sender that had seen this memory fetched before may have stopped polling since: it will not answer, and
 // only trying again can bring the bytes.
-Error Pull::insist() {
-  if (!node_.block(descriptor_.sender).parked.load(std::memory_order_acquire)) return Error::not_ready;
+Error RendezvousGet::insist() {
+  if (!node_.block(rts_.sender).blocked_in_host.load(std::memory_order_acquire)) return Error::not_ready;
   auto now = Clock::now();
   if (insisting_since_ == Clock::time_point{}) insisting_since_ = now;
   if (now - insisted_ < retry_pause) return Error::not_ready;
   insisted_ = now;
   bool too_late = now - insisting_since_ > retry_time;
-  const node::RemoteMemory source = offer_.source;
-  const kernels::Shape shape = offer_.shape;
-  bool found = !too_late && find(source, shape, offer_.first) == Reason::none;
-  OfferState state = OfferState::refused;
-  if ((!found && !too_late) || !offer_.state.compare_exchange_strong(state, OfferState::claimed)) {
+  const node::RemoteMemory source = rendezvous_.source;
+  const kernels::Shape shape = rendezvous_.shape;
+  bool found = !too_late && find(source, shape, rendezvous_.first) == Reason::none;
+  RendezvousState state = RendezvousState::refused;
+  if ((!found && !too_late) || !rendezvous_.state.compare_exchange_strong(state, RendezvousState::claimed)) {
     mapped_ = {};
     return Error::not_ready;
   }
@@ -193,37 +193,37 @@ Error Pull::insist() {
 // A pair that was staged because this rank used no GPU, or another one, may be served better now; and a pair
 // without a verdict gets it now, so that its next message from memory that cannot be shared need not see host
 // memory.
-void Pull::reconsider() {
-  if (descriptor_.sender == node_.rank()) return;
-  if (node_.verdict(descriptor_.sender, offer_.device, node_.rank()).path == Path::peer) return;
+void RendezvousGet::reconsider() {
+  if (rts_.sender == node_.rank()) return;
+  if (node_.decision(rts_.sender, rendezvous_.device, node_.rank()).path == Path::peer) return;
   int device = device_ >= 0 ? device_ : device::device_in_use();
-  if (device >= 0) transport::judge(node_, descriptor_.sender, offer_.device, device);
+  if (device >= 0) transport::judge(node_, rts_.sender, rendezvous_.device, device);
 }
 
-Error Pull::damaged() {
-  offer_.reason.store(Reason::damaged, std::memory_order_relaxed);
+Error RendezvousGet::damaged() {
+  rendezvous_.reason.store(Reason::damaged, std::memory_order_relaxed);
   return over(Error::failed);
 }
 
-Error Pull::over(Error error) {
+Error RendezvousGet::over(Error error) {
   bool arrived = error == Error::none && !truncated();
   if (error != Error::none)
     log_line(LogLevel::error, "a device message of %llu bytes from rank %d is lost: %s",
-             static_cast<unsigned long long>(descriptor_.bytes), node_.world_rank(descriptor_.sender),
-             stream_ ? stream_->what_failed() : node::to_string(offer_.reason.load()));
-  if (stream_) way_ = stream_->through_device() ? Traffic::bounced : Traffic::staged;
-  if (arrived) count(way_, descriptor_.bytes);
-  offer_.fetched.store(arrived && !stream_, std::memory_order_relaxed);
+             static_cast<unsigned long long>(rts_.bytes), node_.world_rank(rts_.sender),
+             stream_ ? stream_->what_failed() : node::to_string(rendezvous_.reason.load()));
+  if (stream_) path_ = stream_->through_device() ? Traffic::bounced : Traffic::staged;
+  if (arrived) count(path_, rts_.bytes);
+  rendezvous_.fetched.store(arrived && !stream_, std::memory_order_relaxed);
   mapped_ = {};
   stream_.reset();
   pinned_ = device::Slot();
   between_ = HostBuffer();
-  offer_.state.store(OfferState::done, std::memory_order_release);
+  rendezvous_.state.store(RendezvousState::done, std::memory_order_release);
   step_ = Step::over;
   return result_ = error;
 }
 
-void Pull::settle() {
+void RendezvousGet::quiesce() {
   while (step_ == Step::copying && advance() == Error::not_ready) __builtin_ia32_pause();
 }
 

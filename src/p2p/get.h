@@ -20,24 +20,24 @@
 
 namespace fairlead::p2p {
 
-class Pull {
+class RendezvousGet {
  public:
   // `to` has room for `capacity` bytes; `device` is its device, -1 for host memory, which has no gaps.
   // A message that is longer than that is not taken at all, but its sender completes.
-  Pull(node::Node& node, const Descriptor& descriptor, const datatype::View& to, uint64_t capacity,
+  RendezvousGet(node::Node& node, const RtsHeader& rts, const datatype::View& to, uint64_t capacity,
        int device);
 
   // none: arrived, or truncated; not_ready; failed: the bytes cannot be had.
   device::Error advance();
   // Copies that run now do not depend on the sender: waits for them (before this rank stops polling).
-  void settle();
+  void quiesce();
 
-  uint64_t bytes() const { return descriptor_.bytes; }
-  bool truncated() const { return descriptor_.bytes > capacity_; }
-  Traffic way() const { return way_; }  // of one that is over
+  uint64_t bytes() const { return rts_.bytes; }
+  bool truncated() const { return rts_.bytes > capacity_; }
+  Traffic path() const { return path_; }  // of one that is over
 
  private:
-  device::Error claim(node::OfferState from);
+  device::Error claim(node::RendezvousState from);
   node::Reason find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first);
   device::Error fetch();
   device::Error fetch_layout();
@@ -51,14 +51,14 @@ class Pull {
   device::Error over(device::Error error);
 
   node::Node& node_;
-  Descriptor descriptor_;
-  node::Offer& offer_;
+  RtsHeader rts_;
+  node::Rendezvous& rendezvous_;
   datatype::View to_;
   uint64_t capacity_;
   int device_;
-  enum class Step { looking, copying, refused, streaming, over } step_ = Step::looking;
+  enum class Step { looking, copying, refused, pipelining, over } step_ = Step::looking;
   device::Error result_ = device::Error::none;
-  Traffic way_ = Traffic::peer;
+  Traffic path_ = Traffic::peer;
   device::MappedMemory mapped_;  // before copy_: a copy ends before its mapping goes
   datatype::View from_;          // where this process sees the sender's bytes
   device::Slot pinned_;          // where the copy lands, when that is not the user's buffer

@@ -18,16 +18,16 @@
 namespace fairlead::p2p {
 namespace {
 
-using node::OfferState;
+using node::RendezvousState;
 using node::Path;
 using node::Reason;
 
-std::bitset<node::offers_per_rank> taken;
+std::bitset<node::rendezvous_per_rank> taken;
 int search_from = 0;
 
 int take_index() {
-  for (int tried = 0; tried < node::offers_per_rank; ++tried) {
-    int index = (search_from + tried) % node::offers_per_rank;
+  for (int tried = 0; tried < node::rendezvous_per_rank; ++tried) {
+    int index = (search_from + tried) % node::rendezvous_per_rank;
     if (taken[index]) continue;
     taken[index] = true;
     search_from = index + 1;
@@ -54,7 +54,7 @@ bool name(node::Node& node, const device::Allocation& allocation, const void* ad
 // The same, if `receiver` can map that at all; it gets the file that it may need for it.
 bool describe(node::Node& node, int receiver, const device::Allocation& allocation, const void* address,
               uint64_t bytes, node::RemoteMemory* remote) {
-  return name(node, allocation, address, bytes, remote) && transport::hand_over(node, receiver, *remote);
+  return name(node, allocation, address, bytes, remote) && transport::send_file_of(node, receiver, *remote);
 }
 
 // What was sent from an address of the device. Each allocation there begins anew.
@@ -101,7 +101,7 @@ std::optional<Fallback> describe_if_worth(node::Node& node, int receiver,
   }
   bool worth = sent.lives_on || sent.messages >= options().map_after || ++sent.messages > options().map_after;
   if (!worth) return Fallback::not_mapped_yet;
-  return name_it() && transport::hand_over(node, receiver, *remote) ? done : Fallback::not_exportable;
+  return name_it() && transport::send_file_of(node, receiver, *remote) ? done : Fallback::not_exportable;
 }
 
 // Links carry small blocks badly: they are packed first, and what is packed is fetched.
@@ -135,19 +135,19 @@ Fallback fallback_of(Reason reason) {
 
 // Where peer copies work between the two, only not from this memory, the bytes go through device memory.
 transport::Medium medium_to(node::Node& node, int device, int receiver) {
-  const bool proven = node.verdict(node.rank(), device, receiver).path == Path::peer;
+  const bool proven = node.decision(node.rank(), device, receiver).path == Path::peer;
   return proven ? transport::Medium::device : transport::Medium::host;
 }
 
 }  // namespace
 
-std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const Source& source,
+std::unique_ptr<RendezvousSend> RendezvousSend::open(node::Node& node, int receiver, const Source& source,
                                            const device::Allocation& allocation) {
   int device = allocation.device;
   if (device < 0 || device >= node::devices_per_rank) return nullptr;
   int index = take_index();
   if (index < 0) return nullptr;
-  node::Offer& slot = node.mine().offers[index];
+  node::Rendezvous& slot = node.mine().rendezvous[index];
   slot.receiver = receiver;
   slot.device = device;
   slot.bytes = source.bytes;
@@ -163,18 +163,18 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
     slot.source.base = reinterpret_cast<uintptr_t>(source.span);
     if (!source.view.regular()) unreachable = Fallback::packed;
   } else {
-    node::Verdict& verdict = node.verdict(node.rank(), device, receiver);
-    if (verdict.path == Path::unknown && !options().ipc)
+    node::PathDecision& decision = node.decision(node.rank(), device, receiver);
+    if (decision.path == Path::unknown && !options().ipc)
       node.decide(node.rank(), device, receiver, Path::staged, Reason::switched_off, "");
-    if (verdict.path == Path::unknown && !transport::offer_proof(node, device))
+    if (decision.path == Path::unknown && !transport::export_probe(node, device))
       node.decide(node.rank(), device, receiver, Path::staged, Reason::not_exportable,
                   device::runtime()->error_text());
     // Only a pair that is proven can bounce.
-    if (verdict.path == Path::staged)
-      unreachable = fallback_of(verdict.reason);
+    if (decision.path == Path::staged)
+      unreachable = fallback_of(decision.reason);
     else if (!can_be_fetched(source.view))
       unreachable = Fallback::packed;
-    else if (verdict.path == Path::peer)
+    else if (decision.path == Path::peer)
       unreachable =
           describe_if_worth(node, receiver, allocation, source.span, source.span_bytes, &slot.source);
     else if (!describe(node, receiver, allocation, source.span, source.span_bytes, &slot.source))
@@ -185,63 +185,63 @@ std::unique_ptr<SendOffer> SendOffer::open(node::Node& node, int receiver, const
     taken[index] = false;
     return nullptr;
   }
-  return std::unique_ptr<SendOffer>(new SendOffer(node, index, receiver, source, device, unreachable));
+  return std::unique_ptr<RendezvousSend>(new RendezvousSend(node, index, receiver, source, device, unreachable));
 }
 
-SendOffer::SendOffer(node::Node& node, int index, int receiver, const Source& source, int device,
+RendezvousSend::RendezvousSend(node::Node& node, int index, int receiver, const Source& source, int device,
                      std::optional<Fallback> unreachable)
     : node_(node),
       index_(index),
       receiver_(receiver),
-      slot_(&node.mine().offers[index]),
+      slot_(&node.mine().rendezvous[index]),
       view_(source.view),
       bytes_(source.bytes),
       device_(device),
       exportable_(!unreachable),
       failures_seen_(node.block(receiver).failed_receives.load()),
-      descriptor_{node.nonce(),
-                  descriptor_version,
+      rts_{node.nonce(),
+                  rts_version,
                   node.rank(),
                   static_cast<uint32_t>(index),
-                  DescriptorKind::offer,
+                  RtsKind::rendezvous,
                   source.bytes,
                   0} {
   if (exportable_) {
-    slot_->state.store(OfferState::offered, std::memory_order_release);
+    slot_->state.store(RendezvousState::offered, std::memory_order_release);
   } else {
     count(*unreachable);
     stream();
   }
 }
 
-SendOffer::~SendOffer() {
+RendezvousSend::~RendezvousSend() {
   if (!finished_) close();
 }
 
-void SendOffer::stream() {
+void RendezvousSend::stream() {
   const bool copies_fail = slot_->reason.load(std::memory_order_relaxed) == Reason::copy_failed;
   stream_ = std::make_unique<transport::StagedSender>(
       node_, *slot_, device_, view_, bytes_,
       copies_fail ? transport::Medium::host : medium_to(node_, device_, receiver_));
-  way_ = slot_->medium == transport::Medium::device ? Traffic::bounced : Traffic::staged;
+  path_ = slot_->medium == transport::Medium::device ? Traffic::bounced : Traffic::staged;
 }
 
-void SendOffer::advance() {
+void RendezvousSend::advance() {
   if (finished_) return;
-  OfferState state = slot_->state.load(std::memory_order_acquire);
+  RendezvousState state = slot_->state.load(std::memory_order_acquire);
   switch (state) {
-    case OfferState::refused:
+    case RendezvousState::refused:
       // The receiver may be taking it back (pull.cpp, insist).
-      if (!slot_->state.compare_exchange_strong(state, OfferState::moving)) break;
+      if (!slot_->state.compare_exchange_strong(state, RendezvousState::moving)) break;
       if (slot_->reason.load(std::memory_order_relaxed) == Reason::import_failed)
         transport::note_fetched(receiver_, slot_->source, false);
       count(fallback_of(slot_->reason.load(std::memory_order_relaxed)));
       stream();
       break;
-    case OfferState::streaming:
+    case RendezvousState::pipelined:
       stream_->advance();
       break;
-    case OfferState::done:
+    case RendezvousState::done:
       if (slot_->fetched.load(std::memory_order_relaxed) && receiver_ != node_.rank()) {
         transport::note_fetched(receiver_, slot_->source, true);
         // Memory shared by file can be mapped again only with our help.
@@ -254,35 +254,35 @@ void SendOffer::advance() {
   }
 }
 
-void SendOffer::close() {
+void RendezvousSend::close() {
   if (stream_) stream_->finish();
   if (pooled_) device::pool_free(pooled_);
   pooled_ = nullptr;
-  slot_->state.store(OfferState::free, std::memory_order_relaxed);
+  slot_->state.store(RendezvousState::free, std::memory_order_relaxed);
   taken[index_] = false;
   finished_ = true;
 }
 
-bool SendOffer::buffer_free() const {
+bool RendezvousSend::buffer_free() const {
   return finished_ || pooled_ || (stream_ && stream_->read_out());
 }
 
-bool SendOffer::matched_by_probe() const {
+bool RendezvousSend::matched_by_probe() const {
   return node_.block(receiver_).looking.load() != 0 || slot_->looked_at.load(std::memory_order_acquire) != 0;
 }
 
-bool SendOffer::proven() const {
+bool RendezvousSend::proven() const {
   if (receiver_ == node_.rank()) return true;
   // The pool is the memory that was proven with.
-  if (pooled_) return node_.verdict(node_.rank(), device_, receiver_).path == Path::peer;
+  if (pooled_) return node_.decision(node_.rank(), device_, receiver_).path == Path::peer;
   // Whoever cannot read its layout would ask for help.
   return exportable_ && view_.contiguous() && fetched.contains({receiver_, slot_->source.id});
 }
 
-void SendOffer::buffer(Need need) {
-  if (stream_) return stream_->spill(need);
-  OfferState expected = OfferState::offered;
-  if (pooled_ || !slot_->state.compare_exchange_strong(expected, OfferState::moving)) return;
+void RendezvousSend::buffer(Need need) {
+  if (stream_) return stream_->flush_to_host(need);
+  RendezvousState expected = RendezvousState::offered;
+  if (pooled_ || !slot_->state.compare_exchange_strong(expected, RendezvousState::moving)) return;
   count(Fallback::late_receiver);
   void* pool = exportable_ ? device::pool_allocate(device_, bytes_) : nullptr;
   if (pool && datatype::move_now(device_, {pool, bytes_}, 0, view_, 0, bytes_) == device::Error::none) {
@@ -295,43 +295,43 @@ void SendOffer::buffer(Need need) {
       view_ = {pool, bytes_};
       slot_->shape = view_.shape();
       slot_->first = 0;
-      slot_->state.store(OfferState::buffered, std::memory_order_release);
-      count(way_ = Traffic::buffered_device, bytes_);
+      slot_->state.store(RendezvousState::buffered, std::memory_order_release);
+      count(path_ = Traffic::buffered_device, bytes_);
       return;
     }
   }
   if (pool) device::pool_free(pool);
   count(Fallback::full_pool);
   stream();
-  stream_->spill(need);
-  if (stream_->read_out()) count(way_ = Traffic::buffered_host, bytes_);
+  stream_->flush_to_host(need);
+  if (stream_->read_out()) count(path_ = Traffic::buffered_host, bytes_);
 }
 
 // Bytes in a buffer that the receiver may not be able to fetch.
-void SendOffer::leave_device() {
+void RendezvousSend::leave_device() {
   stream();
-  if (way_ != Traffic::staged) return;  // proven by now
-  const node::Verdict& verdict = node_.verdict(node_.rank(), device_, receiver_);
-  count(verdict.path == Path::staged ? fallback_of(verdict.reason) : Fallback::not_proven);
+  if (path_ != Traffic::staged) return;  // proven by now
+  const node::PathDecision& decision = node_.decision(node_.rank(), device_, receiver_);
+  count(decision.path == Path::staged ? fallback_of(decision.reason) : Fallback::not_proven);
 }
 
-void SendOffer::flush() {
+void RendezvousSend::flush() {
   // Until the receiver has claimed it, or it lies where the receiver can fetch it from. Each step may find
   // that the receiver was faster.
   while (!stream_) {
     advance();
     if (stream_) break;  // refused meanwhile: what was proven does not hold for this message
-    OfferState state = slot_->state.load(std::memory_order_acquire);
-    if (finished_ || proven() || state == OfferState::claimed) return;
-    if (state == OfferState::offered) buffer(Need::required);
+    RendezvousState state = slot_->state.load(std::memory_order_acquire);
+    if (finished_ || proven() || state == RendezvousState::claimed) return;
+    if (state == RendezvousState::offered) buffer(Need::required);
     // Where the pair is not proven, only host memory is safe.
-    state = OfferState::buffered;
-    if (!proven() && slot_->state.compare_exchange_strong(state, OfferState::moving)) leave_device();
+    state = RendezvousState::buffered;
+    if (!proven() && slot_->state.compare_exchange_strong(state, RendezvousState::moving)) leave_device();
   }
-  stream_->spill(Need::required);
+  stream_->flush_to_host(Need::required);
 }
 
-int offers_in_use() {
+int rendezvous_in_use() {
   return static_cast<int>(taken.count());
 }
 

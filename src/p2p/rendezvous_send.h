@@ -30,20 +30,20 @@ struct Source {
   uint64_t span_bytes;
 };
 
-class SendOffer {
+class RendezvousSend {
  public:
   // Offers a message to `receiver` (a node rank). Null when all offers of this rank are in use, the memory
   // belongs to no device, or must be staged and there is no memory for that: the message must travel plain
   // then.
-  static std::unique_ptr<SendOffer> open(node::Node& node, int receiver, const Source& source,
+  static std::unique_ptr<RendezvousSend> open(node::Node& node, int receiver, const Source& source,
                                          const device::Allocation& allocation);
-  ~SendOffer();
+  ~RendezvousSend();
 
-  const Descriptor& descriptor() const { return descriptor_; }
+  const RtsHeader& rts() const { return rts_; }
   uint64_t bytes() const { return bytes_; }
   int receiver() const { return receiver_; }
   // How the bytes went, as far as the sender knows by now.
-  Traffic way() const { return way_; }
+  Traffic path() const { return path_; }
 
   void advance();
   // The user's buffer may be reused: its bytes have arrived or lie in a buffer of ours.
@@ -53,7 +53,7 @@ class SendOffer {
   bool failed() const { return stream_ && stream_->failed(); }
   // The receiver knows of the message from a probe only: a synchronous send is not matched by that.
   bool matched_by_probe() const;
-  bool receiver_parked() const { return node_.block(receiver_).parked.load(std::memory_order_acquire) != 0; }
+  bool receiver_blocked() const { return node_.block(receiver_).blocked_in_host.load(std::memory_order_acquire) != 0; }
 
   // A receive too short for a descriptor may have met this one: nobody will claim the offer.
   bool receiver_failed() const { return node_.block(receiver_).failed_receives.load() != failures_seen_; }
@@ -66,7 +66,7 @@ class SendOffer {
   void flush();
 
  private:
-  SendOffer(node::Node& node, int index, int receiver, const Source& source, int device,
+  RendezvousSend(node::Node& node, int index, int receiver, const Source& source, int device,
             std::optional<Fallback> unreachable);
   void stream();
   void leave_device();
@@ -75,20 +75,20 @@ class SendOffer {
 
   node::Node& node_;
   int index_, receiver_;
-  node::Offer* slot_;
+  node::Rendezvous* slot_;
   datatype::View view_;  // where the bytes are now: the user's buffer or ours
   uint64_t bytes_;
   int device_;
   bool exportable_;
   void* pooled_ = nullptr;
   bool finished_ = false;
-  Traffic way_ = Traffic::peer;
+  Traffic path_ = Traffic::peer;
   uint32_t failures_seen_;
   std::unique_ptr<transport::StagedSender> stream_;
-  Descriptor descriptor_;
+  RtsHeader rts_;
 };
 
 // Offers of this rank that are in use, for leak tests.
-int offers_in_use();
+int rendezvous_in_use();
 
 }  // namespace fairlead::p2p

@@ -11,25 +11,25 @@
 namespace fairlead::p2p {
 
 // What the numbers of a descriptor can be in this job.
-struct DescriptorLimits {
+struct RtsLimits {
   int node_ranks;  // 0: no memory is shared
   int ranks, highest_tag;
   uint64_t largest_chunk;
 };
 
-inline bool is_sound(const Descriptor& descriptor, const DescriptorLimits& limits) {
-  if (descriptor.version != descriptor_version || descriptor.bytes > INT64_MAX || descriptor.sender < 0)
+inline bool is_sound(const RtsHeader& rts, const RtsLimits& limits) {
+  if (rts.version != rts_version || rts.bytes > INT64_MAX || rts.sender < 0)
     return false;
-  if (descriptor.kind == DescriptorKind::offer)
-    return descriptor.sender < limits.node_ranks && descriptor.number < node::offers_per_rank;
-  return descriptor.kind == DescriptorKind::stream && descriptor.sender < limits.ranks &&
-         descriptor.number <= static_cast<uint32_t>(limits.highest_tag) && descriptor.chunk_bytes > 0 &&
-         descriptor.chunk_bytes <= limits.largest_chunk;
+  if (rts.kind == RtsKind::rendezvous)
+    return rts.sender < limits.node_ranks && rts.number < node::rendezvous_per_rank;
+  return rts.kind == RtsKind::pipelined && rts.sender < limits.ranks &&
+         rts.number <= static_cast<uint32_t>(limits.highest_tag) && rts.chunk_bytes > 0 &&
+         rts.chunk_bytes <= limits.largest_chunk;
 }
 
 // Of a message of `bytes` bytes.
-inline bool is_sound(const node::Offer& offer, uint64_t bytes) {
-  return offer.bytes == bytes && offer.device >= 0 && offer.device < node::devices_per_rank;
+inline bool is_sound(const node::Rendezvous& rendezvous, uint64_t bytes) {
+  return rendezvous.bytes == bytes && rendezvous.device >= 0 && rendezvous.device < node::devices_per_rank;
 }
 
 // Do the bytes lie in the memory that is to be mapped? A message to this very process names no allocation.

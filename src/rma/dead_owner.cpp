@@ -10,11 +10,11 @@
 
 namespace fairlead::rma {
 
-bool Vigil::holder_died(const Ownership& ownership) {
+bool DeadOwnerDetector::owner_died(const AccumulateLock& accumulate_lock) {
   constexpr auto between_looks = std::chrono::seconds(1);
-  const uint64_t holder = ownership.holder();
+  const uint64_t holder = accumulate_lock.holder();
   if (holder == 0) return false;
-  if (patience_.is_over())
+  if (report_timer_.is_over())
     log_line(LogLevel::warn,
              "an accumulate still waits for process %llu, which accumulates into the same target",
              static_cast<unsigned long long>(holder));
@@ -23,7 +23,7 @@ bool Vigil::holder_died(const Ownership& ownership) {
   looked_ = now;
   if (kill(static_cast<pid_t>(holder), 0) == 0 || errno != ESRCH) return false;
   // It may have given it back before.
-  if (ownership.holder() != holder) return false;
+  if (accumulate_lock.holder() != holder) return false;
   log_line(LogLevel::error, "process %llu died while it accumulated",
            static_cast<unsigned long long>(holder));
   return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kept by whoever waits for an ownership: says after a while whom it waits for (FAIRLEAD_COLL_LATE_S), and
+// Kept by whoever waits for an ownership: says after a while whom it waits for (FAIRLEAD_STALL_REPORT_S), and
 // finds out when that process has died, whatever the options say, since nobody would give the ownership back
 // then.
 
@@ -13,14 +13,14 @@
 
 namespace fairlead::rma {
 
-class Vigil {
+class DeadOwnerDetector {
  public:
   // Asked again and again. True: waiting is in vain.
-  bool holder_died(const Ownership& ownership);
+  bool owner_died(const AccumulateLock& accumulate_lock);
 
  private:
   using Clock = std::chrono::steady_clock;
-  Patience patience_;
+  ReportTimer report_timer_;
   Clock::time_point looked_ = Clock::now();
 };
 

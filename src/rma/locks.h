@@ -35,7 +35,7 @@ class FairLock {
 
 // Held for as long as a kernel takes, never while its holder is outside MPI. `me` is above 0, and different
 // for all threads that may meet here.
-class Ownership {
+class AccumulateLock {
  public:
   bool take(uint64_t me) {
     uint64_t free = 0;
@@ -52,7 +52,7 @@ class Ownership {
 // What the ranks of a window share about one of them.
 struct alignas(64) TargetWords {
   FairLock lock;
-  alignas(64) Ownership ownership;
+  alignas(64) AccumulateLock accumulate_lock;
   // Barriers to which the target itself has come.
   alignas(64) std::atomic<uint64_t> barriers;
 };

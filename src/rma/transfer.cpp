@@ -91,7 +91,7 @@ Error Transfer::fall_back() {
   return Error::none;
 }
 
-Error Transfer::settle(Error error) {
+Error Transfer::finish(Error error) {
   if (error == Error::not_ready) return error;
   moving_ = false;
   // The bytes are where they were: another way may still do.
@@ -99,7 +99,7 @@ Error Transfer::settle(Error error) {
 }
 
 Error Transfer::poll() {
-  return moving_ ? settle(move_.poll()) : outcome_;
+  return moving_ ? finish(move_.poll()) : outcome_;
 }
 
 Error Transfer::wait() {

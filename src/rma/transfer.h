@@ -46,7 +46,7 @@ class Transfer {
   device::Error begin(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at, uint64_t bytes,
                       const Start& start);
   device::Error fall_back();
-  device::Error settle(device::Error error);
+  device::Error finish(device::Error error);
 
   Buffer to_, from_;
   uint64_t to_at_ = 0, from_at_ = 0, bytes_ = 0;
@@ -59,10 +59,10 @@ class Transfer {
 // that share it, need it.
 template <class Poll>
 device::Error wait_for(const Poll& poll) {
-  constexpr int patient_rounds = 200;
+  constexpr int spin_rounds = 200;
   device::Error state;
   for (int round = 0; (state = poll()) == device::Error::not_ready; ++round) {
-    if (round < patient_rounds)
+    if (round < spin_rounds)
       __builtin_ia32_pause();
     else
       sched_yield();

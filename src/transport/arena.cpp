@@ -22,7 +22,7 @@ using node::Medium;
 using node::NodeMemory;
 using node::RankBlock;
 
-constexpr auto patience = std::chrono::milliseconds(5);
+constexpr auto grace = std::chrono::milliseconds(5);
 
 auto& pinned = *new std::map<void*, size_t>;
 
@@ -134,7 +134,7 @@ std::optional<uint64_t> Arena::take(uint64_t bytes) {
 }
 
 bool Arena::stuck() const {
-  return std::chrono::steady_clock::now() - last_change_ > patience;
+  return std::chrono::steady_clock::now() - last_change_ > grace;
 }
 
 Arena* host_arena(Node& node) {
@@ -145,7 +145,7 @@ Arena* host_arena(Node& node) {
 
 Arena* device_arena(Node& node, int device, uint64_t bytes) {
   static auto& arenas = *new std::map<int, DeviceArena*>;
-  if (!options().buffer_pool || !offer_proof(node, device)) return nullptr;
+  if (!options().buffer_pool || !export_probe(node, device)) return nullptr;
   DeviceArena*& opened = arenas[device];
   if (!opened) opened = new DeviceArena(device, static_cast<char*>(device::pool_slab(device)));
   return opened->has_room(std::min(bytes, opened->chunk_bytes())) ? opened : nullptr;
@@ -156,15 +156,15 @@ bool may_stage(Node& node, int device, uint64_t bytes, Medium medium) {
          options().staging_arena < options().staging_chunk || host_arena(node);
 }
 
-bool ArenaView::open(Node& node, int owner, const Offer& offer, int* device) {
+bool ArenaView::open(Node& node, int owner, const Rendezvous& rendezvous, int* device) {
   if (bytes_ > 0) return true;
-  if (offer.medium == Medium::host) {
+  if (rendezvous.medium == Medium::host) {
     in_host_ = &host_arena_of(node, owner);
     start_ = reinterpret_cast<const char*>(in_host_->data());
     bytes_ = in_host_->bytes();
-  } else if (reach(node, owner, offer.device, device, offer.source, &mapped_) == Reason::none) {
+  } else if (reach(node, owner, rendezvous.device, device, rendezvous.source, &mapped_) == Reason::none) {
     start_ = static_cast<const char*>(mapped_.address());
-    bytes_ = offer.source.size - std::min(offer.source.offset, offer.source.size);
+    bytes_ = rendezvous.source.size - std::min(rendezvous.source.offset, rendezvous.source.size);
   }
   return bytes_ > 0;
 }

@@ -16,7 +16,7 @@
 namespace fairlead::transport {
 
 using node::Node;
-using node::Offer;
+using node::Rendezvous;
 
 // The sender's side.
 class Arena {
@@ -53,7 +53,7 @@ class ArenaView {
  public:
   // Finds the arena that this offer of `owner` streams through, for copies that run on `device`, which
   // changes where only another one reaches it; false when none does.
-  bool open(Node& node, int owner, const Offer& offer, int* device);
+  bool open(Node& node, int owner, const Rendezvous& rendezvous, int* device);
   // Are these bytes within the arena?
   bool holds(uint64_t offset, uint64_t bytes) const;
   // Null where there is no address space for it: read() brings the bytes then.

@@ -25,11 +25,11 @@ namespace {
 using device::Error;
 using node::Path;
 using node::RankBlock;
-using node::Verdict;
+using node::PathDecision;
 
 // What a proof reads: tied to the job, the rank and its device, so that no other memory looks like it.
-std::array<uint64_t, device::pool_proof_bytes / 8> proof_content(const Node& node, int owner, int device) {
-  std::array<uint64_t, device::pool_proof_bytes / 8> words;
+std::array<uint64_t, device::pool_probe_bytes / 8> probe_content(const Node& node, int owner, int device) {
+  std::array<uint64_t, device::pool_probe_bytes / 8> words;
   uint64_t number = static_cast<uint64_t>(owner) * node::devices_per_rank + static_cast<uint64_t>(device);
   uint64_t state = node.nonce().words[0] ^ (node.nonce().words[1] + number);
   for (uint64_t& word : words) {
@@ -40,11 +40,11 @@ std::array<uint64_t, device::pool_proof_bytes / 8> proof_content(const Node& nod
 }
 
 Reason prove(Node& node, int owner, int owner_device, int device) {
-  const node::Proof& proof = node.block(owner).proofs[owner_device];
-  if (!proof.ready.load(std::memory_order_acquire)) return Reason::not_exportable;
+  const node::PeerProbe& probe = node.block(owner).probes[owner_device];
+  if (!probe.ready.load(std::memory_order_acquire)) return Reason::not_exportable;
   device::MappedMemory mapped;
-  if (device::import_memory(owner, device, proof.memory, &mapped) != Error::none) return Reason::import_failed;
-  auto expected = proof_content(node, owner, owner_device), seen = expected;
+  if (device::import_memory(owner, device, probe.memory, &mapped) != Error::none) return Reason::import_failed;
+  auto expected = probe_content(node, owner, owner_device), seen = expected;
   seen.fill(0);
   if (device::copy_now(device, seen.data(), mapped.address(), sizeof seen) != Error::none)
     return Reason::copy_failed;
@@ -82,23 +82,23 @@ Error map_for(Node& node, int owner, int device, const RemoteMemory& remote, dev
 
 }  // namespace
 
-bool offer_proof(Node& node, int device) {
+bool export_probe(Node& node, int device) {
   static auto& tried = *new std::bitset<node::devices_per_rank>;
-  node::Proof& proof = node.mine().proofs[device];
+  node::PeerProbe& probe = node.mine().probes[device];
   if (!tried[device]) {
     tried[device] = true;
     void* slab = device::pool_slab(device);
-    auto content = proof_content(node, node.rank(), device);
+    auto content = probe_content(node, node.rank(), device);
     std::vector<device::GoneExport> gone;
     if (slab && device::copy_now(device, slab, content.data(), sizeof content) == Error::none &&
-        device::export_memory(device::classify(slab), slab, sizeof content, &proof.memory, &gone) ==
+        device::export_memory(device::classify(slab), slab, sizeof content, &probe.memory, &gone) ==
             Error::none)
-      proof.ready.store(1, std::memory_order_release);
+      probe.ready.store(1, std::memory_order_release);
   }
-  return proof.ready.load(std::memory_order_relaxed) != 0;
+  return probe.ready.load(std::memory_order_relaxed) != 0;
 }
 
-bool hand_over(Node& node, int receiver, const RemoteMemory& remote) {
+bool send_file_of(Node& node, int receiver, const RemoteMemory& remote) {
   if (!remote.by_file) return true;
   HandedOver& state = handed_over[{receiver, remote.base, remote.id}];
   if (state.current) return true;
@@ -110,13 +110,13 @@ bool hand_over(Node& node, int receiver, const RemoteMemory& remote) {
   return state.current;
 }
 
-bool publish(Node& node, const std::vector<int>& receivers, const device::Allocation& allocation,
+bool export_to(Node& node, const std::vector<int>& receivers, const device::Allocation& allocation,
              const void* address, uint64_t bytes, RemoteMemory* remote) {
   std::vector<device::GoneExport> gone;
   Error error = device::export_memory(allocation, address, bytes, remote, &gone);
   revoke(node, gone);
   return error == Error::none && std::all_of(receivers.begin(), receivers.end(), [&](int receiver) {
-           return receiver == node.rank() || hand_over(node, receiver, *remote);
+           return receiver == node.rank() || send_file_of(node, receiver, *remote);
          });
 }
 
@@ -160,8 +160,8 @@ void follow_revocations(Node& node, int owner) {
 }
 
 Reason judge(Node& node, int owner, int owner_device, int device) {
-  Verdict& verdict = node.verdict(owner, owner_device, node.rank());
-  Reason known = verdict.path == Path::staged ? verdict.reason.load() : Reason::none;
+  PathDecision& decision = node.decision(owner, owner_device, node.rank());
+  Reason known = decision.path == Path::staged ? decision.reason.load() : Reason::none;
   if (known == Reason::switched_off || known == Reason::not_exportable) return known;  // its owner's word
   auto& tried = judged[{owner, owner_device}];
   auto found = std::find_if(tried.begin(), tried.end(), [&](const Judged& j) { return j.device == device; });
@@ -170,7 +170,7 @@ Reason judge(Node& node, int owner, int owner_device, int device) {
   tried.push_back({device, reason});
   if (reason == Reason::none)
     node.decide(owner, owner_device, node.rank(), Path::peer, reason, "");
-  else if (verdict.path == Path::unknown || known == Reason::no_context)
+  else if (decision.path == Path::unknown || known == Reason::no_context)
     node.decide(owner, owner_device, node.rank(), Path::staged, reason, device::runtime()->error_text());
   return reason;
 }

@@ -20,11 +20,11 @@ using node::Node;
 using node::Reason;
 
 // Sender: makes the proof of one of its devices, once; false when its memory cannot be exported at all.
-bool offer_proof(Node& node, int device);
+bool export_probe(Node& node, int device);
 // Sender: gives `receiver` what it needs to map `remote` besides the handle. False: it will not be able to.
-bool hand_over(Node& node, int receiver, const RemoteMemory& remote);
+bool send_file_of(Node& node, int receiver, const RemoteMemory& remote);
 // Fills `remote` for memory of this rank that all `receivers` (node ranks) may reach; false where one cannot.
-bool publish(Node& node, const std::vector<int>& receivers, const device::Allocation& allocation,
+bool export_to(Node& node, const std::vector<int>& receivers, const device::Allocation& allocation,
              const void* address, uint64_t bytes, RemoteMemory* remote);
 // Sender: the receiver has fetched bytes from there itself, or could not.
 void note_fetched(int receiver, const RemoteMemory& remote, bool fetched);

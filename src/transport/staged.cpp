@@ -15,7 +15,7 @@ namespace {
 
 using device::Error;
 using node::chunks_in_flight;
-using node::OfferState;
+using node::RendezvousState;
 using node::Reason;
 
 // Both copies of a message overlap by pieces. Each costs some microseconds of its own, which is longer than a
@@ -43,23 +43,23 @@ constexpr uint64_t produced_failed = UINT64_MAX;
 
 }  // namespace
 
-StagedSender::StagedSender(Node& node, Offer& offer, int device, const datatype::View& from, uint64_t bytes,
+StagedSender::StagedSender(Node& node, Rendezvous& rendezvous, int device, const datatype::View& from, uint64_t bytes,
                            Medium medium)
-    : node_(node), offer_(offer), device_(device), from_(from), bytes_(bytes) {
+    : node_(node), rendezvous_(rendezvous), device_(device), from_(from), bytes_(bytes) {
   if (medium == Medium::device) arena_ = device_arena(node, device, bytes);
-  offer_.medium = arena_ ? Medium::device : Medium::host;
+  rendezvous_.medium = arena_ ? Medium::device : Medium::host;
   if (arena_)
-    offer_.source = node.mine().proofs[device].memory;  // the pool as a whole
+    rendezvous_.source = node.mine().probes[device].memory;  // the pool as a whole
   else
     arena_ = host_arena(node);
   // Without any arena all of it is spilled, in one piece.
-  offer_.chunk_bytes = arena_ ? std::min(arena_->chunk_bytes(), piece_of(bytes, offer_.medium)) : bytes;
-  total_ = (bytes + offer_.chunk_bytes - 1) / offer_.chunk_bytes;
-  offer_.produced.store(0, std::memory_order_relaxed);
-  offer_.consumed.store(0, std::memory_order_relaxed);
-  offer_.spilled.store(0, std::memory_order_relaxed);
-  offer_.awaited.store(0, std::memory_order_relaxed);
-  offer_.state.store(OfferState::streaming, std::memory_order_release);
+  rendezvous_.chunk_bytes = arena_ ? std::min(arena_->chunk_bytes(), piece_of(bytes, rendezvous_.medium)) : bytes;
+  total_ = (bytes + rendezvous_.chunk_bytes - 1) / rendezvous_.chunk_bytes;
+  rendezvous_.produced.store(0, std::memory_order_relaxed);
+  rendezvous_.consumed.store(0, std::memory_order_relaxed);
+  rendezvous_.flushed.store(0, std::memory_order_relaxed);
+  rendezvous_.awaited.store(0, std::memory_order_relaxed);
+  rendezvous_.state.store(RendezvousState::pipelined, std::memory_order_release);
   advance();
 }
 
@@ -68,49 +68,49 @@ StagedSender::~StagedSender() {
 }
 
 uint64_t StagedSender::length(uint64_t chunk) const {
-  return std::min(offer_.chunk_bytes, bytes_ - chunk * offer_.chunk_bytes);
+  return std::min(rendezvous_.chunk_bytes, bytes_ - chunk * rendezvous_.chunk_bytes);
 }
 
 void StagedSender::take_back_consumed() {
-  uint64_t consumed = offer_.consumed.load(std::memory_order_acquire);
-  for (; returned_ < consumed; ++returned_) arena_->give_back(offer_.chunks[returned_ % chunks_in_flight]);
+  uint64_t consumed = rendezvous_.consumed.load(std::memory_order_acquire);
+  for (; returned_ < consumed; ++returned_) arena_->give_back(rendezvous_.chunks[returned_ % chunks_in_flight]);
 }
 
 void StagedSender::advance() {
   if (failed_) return;
-  if (!arena_) return spill(Need::required);
+  if (!arena_) return flush_to_host(Need::required);
   take_back_consumed();
-  while (!spilled_ && started_ < total_ && started_ - returned_ < chunks_in_flight) {
+  while (!flushed_ && started_ < total_ && started_ - returned_ < chunks_in_flight) {
     std::optional<uint64_t> chunk = arena_->take(length(started_));
     if (!chunk) {
       // All chunks may be held by messages that are received only after this one. Its receiver may also be
       // late, and wants nothing yet.
       if (started_ == returned_ && arena_->stuck())
-        return spill(offer_.awaited.load(std::memory_order_acquire) ? Need::required : Need::wanted);
+        return flush_to_host(rendezvous_.awaited.load(std::memory_order_acquire) ? Need::required : Need::wanted);
       break;
     }
     int slot = static_cast<int>(started_ % chunks_in_flight);
     Error error = copies_[slot].start(device_, {arena_->at(*chunk), length(started_)}, 0, from_,
-                                      started_ * offer_.chunk_bytes, length(started_));
+                                      started_ * rendezvous_.chunk_bytes, length(started_));
     if (error != Error::none) {
       arena_->give_back(*chunk);
       return fail(Reason::copy_failed, device::runtime()->error_text());
     }
-    offer_.chunks[slot] = *chunk;
+    rendezvous_.chunks[slot] = *chunk;
     ++started_;
   }
   while (produced_ < started_) {
     Error error = copies_[produced_ % chunks_in_flight].poll();
     if (error == Error::not_ready) return;
     if (error != Error::none) return fail(Reason::copy_failed, device::runtime()->error_text());
-    offer_.produced.store(++produced_, std::memory_order_release);
+    rendezvous_.produced.store(++produced_, std::memory_order_release);
   }
 }
 
-void StagedSender::spill(Need need) {
-  while (!failed_ && !spilled_ && produced_ < started_) advance();
+void StagedSender::flush_to_host(Need need) {
+  while (!failed_ && !flushed_ && produced_ < started_) advance();
   if (failed_ || read_out()) return;
-  const uint64_t from = started_ * offer_.chunk_bytes;
+  const uint64_t from = started_ * rendezvous_.chunk_bytes;
   rest_ = {};
   rest_ = node_.memory().create(bytes_ - from);
   const Error error = rest_ ? fill_rest(from) : Error::out_of_memory;
@@ -121,11 +121,11 @@ void StagedSender::spill(Need need) {
   }
   if (error != Error::none) return fail(Reason::copy_failed, device::runtime()->error_text());
   shortage_.end();
-  offer_.spilled_from = started_;
-  offer_.spill_bytes = bytes_ - from;
-  offer_.spill_offset = rest_.offset();
-  spilled_ = true;
-  offer_.spilled.store(1, std::memory_order_release);
+  rendezvous_.flushed_from = started_;
+  rendezvous_.flushed_bytes = bytes_ - from;
+  rendezvous_.flushed_offset = rest_.offset();
+  flushed_ = true;
+  rendezvous_.flushed.store(1, std::memory_order_release);
 }
 
 Error StagedSender::fill_rest(uint64_t from) {
@@ -139,31 +139,31 @@ Error StagedSender::fill_rest(uint64_t from) {
 void StagedSender::fail(Reason reason, const char* what) {
   failed_ = true;
   log_line(LogLevel::error, "a device message of %llu bytes to rank %d is lost: %s: %s",
-           static_cast<unsigned long long>(bytes_), node_.world_rank(offer_.receiver),
+           static_cast<unsigned long long>(bytes_), node_.world_rank(rendezvous_.receiver),
            node::to_string(reason), what);
-  offer_.reason.store(reason, std::memory_order_relaxed);
-  offer_.produced.store(produced_failed, std::memory_order_release);
+  rendezvous_.reason.store(reason, std::memory_order_relaxed);
+  rendezvous_.produced.store(produced_failed, std::memory_order_release);
 }
 
 void StagedSender::finish() {
   for (datatype::Move& copy : copies_) copy.wait();
-  for (; returned_ < started_; ++returned_) arena_->give_back(offer_.chunks[returned_ % chunks_in_flight]);
+  for (; returned_ < started_; ++returned_) arena_->give_back(rendezvous_.chunks[returned_ % chunks_in_flight]);
 }
 
-StagedReceiver::StagedReceiver(Node& node, int owner, Offer& offer, int device, const datatype::View& to,
+StagedReceiver::StagedReceiver(Node& node, int owner, Rendezvous& rendezvous, int device, const datatype::View& to,
                                uint64_t bytes)
     : node_(node),
       owner_(owner),
-      offer_(offer),
+      rendezvous_(rendezvous),
       device_(device),
       home_(device),
       to_(to),
-      medium_(offer.medium),
+      medium_(rendezvous.medium),
       bytes_(bytes),
-      chunk_bytes_(std::max(offer.chunk_bytes, uint64_t{1})),
+      chunk_bytes_(std::max(rendezvous.chunk_bytes, uint64_t{1})),
       total_(bytes / chunk_bytes_ + (bytes % chunk_bytes_ != 0)) {
   if (through_device() && device_ < 0) device_ = device::device_in_use();
-  offer_.awaited.store(1, std::memory_order_release);
+  rendezvous_.awaited.store(1, std::memory_order_release);
 }
 
 uint64_t StagedReceiver::length(uint64_t chunk) const {
@@ -172,7 +172,7 @@ uint64_t StagedReceiver::length(uint64_t chunk) const {
 
 Error StagedReceiver::land(uint64_t chunk) {
   const uint64_t at = chunk * chunk_bytes_, bytes = length(chunk),
-                 offset = offer_.chunks[chunk % chunks_in_flight];
+                 offset = rendezvous_.chunks[chunk % chunks_in_flight];
   if (!arena_.holds(offset, bytes)) return Error::invalid_value;
   const char* from = arena_.start() ? arena_.start() + offset : nullptr;
   if (from && (to_.contiguous() || device_ == home_))
@@ -191,8 +191,8 @@ Error StagedReceiver::land(uint64_t chunk) {
 
 Error StagedReceiver::land_rest(uint64_t from) {
   const uint64_t bytes = bytes_ - from;
-  const node::NodeMemory::Range rest = node_.memory().open(offer_.spill_offset, bytes);
-  if (!rest || offer_.spill_bytes != bytes) return Error::invalid_value;
+  const node::NodeMemory::Range rest = node_.memory().open(rendezvous_.flushed_offset, bytes);
+  if (!rest || rendezvous_.flushed_bytes != bytes) return Error::invalid_value;
   if (rest.data()) return datatype::copy_in(home_, to_, from, rest.data(), bytes);
   return by_pieces(bytes, [&](uint64_t at, unsigned char* piece, uint64_t some) {
     return rest.read(at, piece, some) ? datatype::copy_in(home_, to_, from + at, piece, some) : Error::failed;
@@ -209,14 +209,14 @@ Error StagedReceiver::short_of_memory() {
 }
 
 Error StagedReceiver::advance() {
-  bool spilled = offer_.spilled.load(std::memory_order_acquire);
-  uint64_t produced = offer_.produced.load(std::memory_order_acquire);
-  if (produced == produced_failed) return lost(node::to_string(offer_.reason.load()));
+  bool flushed = rendezvous_.flushed.load(std::memory_order_acquire);
+  uint64_t produced = rendezvous_.produced.load(std::memory_order_acquire);
+  if (produced == produced_failed) return lost(node::to_string(rendezvous_.reason.load()));
   produced = std::min(produced, total_);
   // No sender is further ahead of what this rank has consumed.
   if (produced > finished_ + chunks_in_flight) return lost("its offer is damaged");
   if (produced) {
-    if (!arena_.open(node_, owner_, offer_, &device_))
+    if (!arena_.open(node_, owner_, rendezvous_, &device_))
       return ++refusals_ > refusals_allowed ? lost("its sender's memory cannot be mapped") : Error::not_ready;
     for (; started_ < produced; ++started_) {
       Error error = land(started_);
@@ -228,11 +228,11 @@ Error StagedReceiver::advance() {
       Error error = copies_[finished_ % chunks_in_flight].poll();
       if (error == Error::not_ready) return error;
       if (error != Error::none) return lost("it cannot be copied");
-      offer_.consumed.store(++finished_, std::memory_order_release);
+      rendezvous_.consumed.store(++finished_, std::memory_order_release);
     }
   }
   if (finished_ == total_) return Error::none;
-  if (!spilled || finished_ != offer_.spilled_from) return Error::not_ready;
+  if (!flushed || finished_ != rendezvous_.flushed_from) return Error::not_ready;
   Error error = land_rest(finished_ * chunk_bytes_);
   if (error == Error::out_of_memory) return short_of_memory();
   return error == Error::none ? error : lost("it cannot be copied");

@@ -28,16 +28,16 @@ class StagedSender {
  public:
   // Publishes the stream in `offer` (state streaming). `from` is device memory of `device`. Medium::device
   // asks for a pair that is proven; host memory serves where the pool cannot.
-  StagedSender(Node& node, Offer& offer, int device, const datatype::View& from, uint64_t bytes,
+  StagedSender(Node& node, Rendezvous& rendezvous, int device, const datatype::View& from, uint64_t bytes,
                Medium medium);
   ~StagedSender();
 
   void advance();
-  void spill(Need need);
+  void flush_to_host(Need need);
   // It must spill, and there is no memory now.
   bool short_of_memory() const { return shortage_.exists() && !failed_ && !read_out(); }
   // The source may be reused or freed.
-  bool read_out() const { return produced_ == total_ || spilled_; }
+  bool read_out() const { return produced_ == total_ || flushed_; }
   bool failed() const { return failed_; }
   // The receiver has said done: gives the chunks back. Waits for copies in flight.
   void finish();
@@ -50,12 +50,12 @@ class StagedSender {
 
   Node& node_;
   Arena* arena_ = nullptr;
-  Offer& offer_;
+  Rendezvous& rendezvous_;
   int device_;
   datatype::View from_;
   uint64_t bytes_, total_;
   uint64_t started_ = 0, produced_ = 0, returned_ = 0;
-  bool spilled_ = false, failed_ = false;
+  bool flushed_ = false, failed_ = false;
   datatype::Move copies_[node::chunks_in_flight];
   node::NodeMemory::Range rest_;
   Shortage shortage_;
@@ -64,7 +64,7 @@ class StagedSender {
 class StagedReceiver {
  public:
   // Takes at most `bytes` bytes to `to`; `device` runs the copies, -1 when `to` is host memory.
-  StagedReceiver(Node& node, int owner, Offer& offer, int device, const datatype::View& to, uint64_t bytes);
+  StagedReceiver(Node& node, int owner, Rendezvous& rendezvous, int device, const datatype::View& to, uint64_t bytes);
 
   // none: all has arrived; not_ready; failed: the sender gave up or a copy failed.
   device::Error advance();
@@ -81,7 +81,7 @@ class StagedReceiver {
 
   Node& node_;
   int owner_;
-  Offer& offer_;
+  Rendezvous& rendezvous_;
   int device_;      // that copies
   const int home_;  // of the buffer
   datatype::View to_;

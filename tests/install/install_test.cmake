@@ -35,7 +35,7 @@ endforeach()
 
 # --- Links between the installed pages lead somewhere
 set(pages ${prefix}/${DOCDIR})
-foreach(page IN ITEMS README.md CONTRIBUTING.md docs/design.md docs/testing.md docs/options.md)
+foreach(page IN ITEMS README.md CONTRIBUTING.md docs/limits.md docs/design/README.md docs/design/messages.md docs/testing.md docs/options.md)
   file(READ ${pages}/${page} text)
   string(REPLACE "](" "<link " text "${text}") # brackets have a meaning in CMake's lists
   string(REGEX MATCHALL "<link [^)#:]+" links "${text}")

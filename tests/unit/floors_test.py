@@ -24,6 +24,7 @@ FLOORS = [
     ["mpi/abi"],
     ["mpi/datatype"],
     ["mpi/core"],
+    ["mpi/network"],
     ["mpi/p2p"],
     ["mpi/coll"],
     ["mpi/rma"],

@@ -45,16 +45,26 @@ TEST(Options, values_are_taken_with_their_origin) {
   EXPECT_TRUE(has(text, "provider sim"));
 }
 
+TEST(Options, former_names_are_taken_with_a_warning_that_names_the_new_one) {
+  std::string text = printed_with("FAIRLEAD_DEVICE=sim FAIRLEAD_PATIENCE_US=7");
+  EXPECT_TRUE(has(text, "eager_timeout_us=7 (FAIRLEAD_PATIENCE_US)"));
+  EXPECT_TRUE(has(text, "FAIRLEAD_PATIENCE_US is now FAIRLEAD_EAGER_TIMEOUT_US"));
+  EXPECT_FALSE(has(text, "unknown option"));
+  text = printed_with("FAIRLEAD_DEVICE=sim FAIRLEAD_COLL_LATE_S=7 FAIRLEAD_STALL_REPORT_S=8");
+  EXPECT_TRUE(has(text, "stall_report_s=8 (FAIRLEAD_STALL_REPORT_S)"));
+  EXPECT_TRUE(has(text, "FAIRLEAD_COLL_LATE_S is now FAIRLEAD_STALL_REPORT_S"));
+}
+
 TEST(Options, wrong_values_are_reported_with_what_is_accepted_and_not_used) {
   std::string text = printed_with(
       "FAIRLEAD_DEVICE=sim FAIRLEAD_SIM_DEVICES=0 FAIRLEAD_IPC=maybe FAIRLEAD_EAGER_LIMIT=64q "
-      "FAIRLEAD_PATIENCE_US=soon FAIRLEAD_SIM_IPC=broken FAIRLEAD_STAGING_CHUNK=1k");
+      "FAIRLEAD_EAGER_TIMEOUT_US=soon FAIRLEAD_SIM_IPC=broken FAIRLEAD_STAGING_CHUNK=1k");
   EXPECT_TRUE(
       has(text, "FAIRLEAD_SIM_DEVICES=0 is not understood (accepted: a whole number, 1..64); using 1"));
   EXPECT_TRUE(
       has(text, "FAIRLEAD_IPC=maybe is not understood (accepted: on, off, yes, no, true, false, 1, 0)"));
   EXPECT_TRUE(has(text, "FAIRLEAD_EAGER_LIMIT=64q is not understood (accepted: a size in bytes"));
-  EXPECT_TRUE(has(text, "FAIRLEAD_PATIENCE_US=soon is not understood (accepted: a whole number"));
+  EXPECT_TRUE(has(text, "FAIRLEAD_EAGER_TIMEOUT_US=soon is not understood (accepted: a whole number"));
   EXPECT_TRUE(has(text,
                   "FAIRLEAD_SIM_IPC=broken is not understood (accepted: on, no_export, no_import, corrupt, "
                   "corrupt_peers)"));

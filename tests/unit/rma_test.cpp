@@ -73,43 +73,43 @@ TEST(FairLock, threads_lose_no_update) {
   EXPECT_EQ(seen_changing, 0);
 }
 
-TEST(Ownership, has_one_holder) {
+TEST(AccumulateLock, has_one_holder) {
   Locked it;
-  rma::Ownership& ownership = it.words().ownership;
-  EXPECT_TRUE(ownership.take(7));
-  EXPECT_FALSE(ownership.take(8));
-  EXPECT_EQ(ownership.holder(), 7u);
-  ownership.give_back();
-  EXPECT_TRUE(ownership.take(8));
+  rma::AccumulateLock& accumulate_lock = it.words().accumulate_lock;
+  EXPECT_TRUE(accumulate_lock.take(7));
+  EXPECT_FALSE(accumulate_lock.take(8));
+  EXPECT_EQ(accumulate_lock.holder(), 7u);
+  accumulate_lock.give_back();
+  EXPECT_TRUE(accumulate_lock.take(8));
 }
 
 // Whatever range of whatever layout is asked for, the target finds the same bytes.
 // The word lies in memory that processes share, and is given back by nobody.
-TEST(Ownership, of_a_dead_process_is_found_out) {
+TEST(AccumulateLock, of_a_dead_process_is_found_out) {
   void* shared =
-      mmap(nullptr, sizeof(rma::Ownership), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, sizeof(rma::AccumulateLock), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(shared, MAP_FAILED);
-  auto& ownership = *static_cast<rma::Ownership*>(shared);
+  auto& accumulate_lock = *static_cast<rma::AccumulateLock*>(shared);
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   const pid_t holder = fork();
   if (holder == 0) {
-    ownership.take(static_cast<uint64_t>(getpid()));
+    accumulate_lock.take(static_cast<uint64_t>(getpid()));
     char told;
     close(ends[1]);
     _exit(read(ends[0], &told, 1) < 0);
   }
   close(ends[0]);
-  while (ownership.holder() == 0) std::this_thread::yield();
-  rma::Vigil vigil;
+  while (accumulate_lock.holder() == 0) std::this_thread::yield();
+  rma::DeadOwnerDetector detector;
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(1200))
-    ASSERT_FALSE(vigil.holder_died(ownership)) << "it lives";
+    ASSERT_FALSE(detector.owner_died(accumulate_lock)) << "it lives";
   close(ends[1]);
   ASSERT_EQ(waitpid(holder, nullptr, 0), holder);
-  while (!vigil.holder_died(ownership)) std::this_thread::yield();
-  EXPECT_FALSE(ownership.take(1)) << "what it has changed is unknown";
-  munmap(shared, sizeof(rma::Ownership));
+  while (!detector.owner_died(accumulate_lock)) std::this_thread::yield();
+  EXPECT_FALSE(accumulate_lock.take(1)) << "what it has changed is unknown";
+  munmap(shared, sizeof(rma::AccumulateLock));
 }
 
 TEST(Requests, name_the_bytes_of_any_range_of_a_layout) {

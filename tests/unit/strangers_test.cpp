@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "boxes.h"
+#include "fd_sockets.h"
 #include "node/shared_memory.h"
 
 namespace fairlead::node {
@@ -56,7 +56,7 @@ std::vector<std::string> names_of_sockets() {
 
 TEST(Strangers, M14_cannot_fill_a_box) {
   Ranks ranks(2);
-  FileBox box = ranks.open(0), other = ranks.open(1);
+  FdSocket box = ranks.open(0), other = ranks.open(1);
   const size_t open_files = open_descriptors();
   EXPECT_EQ(as_stranger([&] {
               std::vector<std::string> names;
@@ -85,7 +85,7 @@ TEST(Strangers, M14_cannot_fill_a_box) {
 
 TEST(Strangers, M14_cannot_open_what_ranks_share) {
   Ranks ranks(1);
-  FileBox box = ranks.open(0);
+  FdSocket box = ranks.open(0);
   SharedMemory memory = SharedMemory::create(8192);
   ASSERT_TRUE(memory);
   const std::string descriptors = "/proc/" + std::to_string(getpid()) + "/fd";
@@ -111,7 +111,7 @@ TEST(Strangers, M14_cannot_open_what_ranks_share) {
 // descriptor.
 TEST(Strangers, M14_get_nothing_with_the_numbers_of_a_rank_that_has_ended) {
   Ranks ranks(2), stranger(1);
-  FileBox box = ranks.open(0), ended = ranks.open(1);
+  FdSocket box = ranks.open(0), ended = ranks.open(1);
   int ready[2], done[2];
   ASSERT_EQ(pipe(ready), 0);
   ASSERT_EQ(pipe(done), 0);
@@ -120,7 +120,7 @@ TEST(Strangers, M14_get_nothing_with_the_numbers_of_a_rank_that_has_ended) {
     close(done[1]);
     if (setgid(stranger_uid) != 0 || setuid(stranger_uid) != 0) _exit(99);
     stranger[0].pid = getpid();
-    FileBox own = stranger.open(0);
+    FdSocket own = stranger.open(0);
     dup2(stranger[0].box.number_plus_1 - 1, ranks[1].box.number_plus_1 - 1);
     char end;
     if (write(ready[1], "r", 1) != 1 || read(done[0], &end, 1) != 0) _exit(98);
@@ -218,11 +218,11 @@ TEST(Strangers, M14_cannot_set_options_of_a_program_with_more_rights) {
 
 TEST(Strangers, files_pass_between_mount_and_network_namespaces) {
   Ranks ranks(2);
-  FileBox box = ranks.open(0);
+  FdSocket box = ranks.open(0);
   EXPECT_EQ(in_own_namespaces([&] {
               if (mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr) != 0) return 97;
               ranks[1].pid = getpid();
-              FileBox own = ranks.open(1);
+              FdSocket own = ranks.open(1);
               return own.put(0, {1, 0, 0, 0}, file_with('n')) ? 0 : 1;
             }),
             0);
@@ -244,7 +244,7 @@ TEST(Strangers, a_box_is_made_where_there_is_room_for_it) {
               setenv("TMPDIR", longer.c_str(), 1);
               Ranks ranks(1);
               ranks[0].pid = getpid();
-              FileBox box = ranks.open(0);
+              FdSocket box = ranks.open(0);
               const std::filesystem::path was = std::filesystem::read_symlink(path_of(ranks[0]));
               if (was.parent_path().parent_path() != longer) return 1;
               return box.put(0, {0, 0, 0, 0}, file_with('l')) ? 0 : 2;

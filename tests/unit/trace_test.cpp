@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clocks that are translated into each other, arrows that are drawn or left out, and what a trace keeps.
+// Clocks that are translated into each other, flows that are drawn or left out, and what a trace keeps.
 
 #include <gtest/gtest.h>
 
@@ -50,41 +50,41 @@ size_t lines(const std::string& text) {
   return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-TEST(Arrows, messages_that_are_alike_are_paired_in_order) {
-  uint64_t same = arrow_of(0, 1, 7, 100);
-  Arrows arrows =
-      draw_arrows({{same, 200, 0, 0, 1}, {same, 500, 1, 2, 0}, {same, 100, 0, 0, 1}, {same, 300, 1, 1, 0}});
-  EXPECT_EQ(arrows.drawn, 2u);
-  EXPECT_EQ(arrows.left_out, 0u);
-  ASSERT_EQ(lines(arrows.lines), 4u);
-  size_t first = arrows.lines.find("\"ts\": 0.100"), second = arrows.lines.find("\"ts\": 0.300"),
-         third = arrows.lines.find("\"ts\": 0.200"), fourth = arrows.lines.find("\"ts\": 0.500");
+TEST(Flows, messages_that_are_alike_are_paired_in_order) {
+  uint64_t same = flow_of(0, 1, 7, 100);
+  Flows flows =
+      draw_flows({{same, 200, 0, 0, 1}, {same, 500, 1, 2, 0}, {same, 100, 0, 0, 1}, {same, 300, 1, 1, 0}});
+  EXPECT_EQ(flows.drawn, 2u);
+  EXPECT_EQ(flows.left_out, 0u);
+  ASSERT_EQ(lines(flows.lines), 4u);
+  size_t first = flows.lines.find("\"ts\": 0.100"), second = flows.lines.find("\"ts\": 0.300"),
+         third = flows.lines.find("\"ts\": 0.200"), fourth = flows.lines.find("\"ts\": 0.500");
   EXPECT_LT(first, second);
   EXPECT_LT(second, third);
   EXPECT_LT(third, fourth);
   EXPECT_NE(fourth, std::string::npos);
 }
 
-TEST(Arrows, where_an_end_is_missing_none_of_its_kind_is_drawn) {
-  uint64_t lost = arrow_of(0, 1, 7, 100), whole = arrow_of(0, 1, 8, 100);
-  Arrows arrows = draw_arrows(
+TEST(Flows, where_an_end_is_missing_none_of_its_kind_is_drawn) {
+  uint64_t lost = flow_of(0, 1, 7, 100), whole = flow_of(0, 1, 8, 100);
+  Flows flows = draw_flows(
       {{lost, 1, 0, 0, 1}, {lost, 2, 0, 0, 1}, {lost, 3, 1, 0, 0}, {whole, 1, 0, 0, 1}, {whole, 2, 1, 0, 0}});
-  EXPECT_EQ(arrows.drawn, 1u);
-  EXPECT_EQ(arrows.left_out, 3u);
+  EXPECT_EQ(flows.drawn, 1u);
+  EXPECT_EQ(flows.left_out, 3u);
 }
 
-TEST(Arrows, differ_in_all_that_both_ends_know) {
-  uint64_t one = arrow_of(0, 1, 7, 100);
+TEST(Flows, differ_in_all_that_both_ends_know) {
+  uint64_t one = flow_of(0, 1, 7, 100);
   for (uint64_t other :
-       {arrow_of(1, 0, 7, 100), arrow_of(0, 2, 7, 100), arrow_of(0, 1, 8, 100), arrow_of(0, 1, 7, 101)})
+       {flow_of(1, 0, 7, 100), flow_of(0, 2, 7, 100), flow_of(0, 1, 8, 100), flow_of(0, 1, 7, 101)})
     EXPECT_NE(one, other);
   open_trace(1024, 3);
-  uint64_t exact = next_arrow();
-  EXPECT_NE(exact, next_arrow());
+  uint64_t exact = next_flow();
+  EXPECT_NE(exact, next_flow());
   EXPECT_TRUE(is_exact(exact));
   EXPECT_FALSE(is_exact(one));
   close_trace();
-  EXPECT_EQ(next_arrow(), 0u);
+  EXPECT_EQ(next_flow(), 0u);
 }
 
 TEST(Trace, keeps_no_more_than_the_limit_and_counts_the_rest) {

@@ -9,7 +9,7 @@
 
 #include "bench/arguments.h"
 #include "coll/algorithms.h"
-#include "coll/slot.h"
+#include "coll/collective_slot.h"
 #include "common/command_line.h"
 #include "common/places.h"
 

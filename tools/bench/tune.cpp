@@ -26,7 +26,7 @@
 #include "bench/machine.h"
 #include "bench/report.h"
 #include "coll/nccl_library.h"
-#include "coll/slot.h"
+#include "coll/collective_slot.h"
 #include "coll/tuning.h"
 #include "common/files.h"
 #include "common/places.h"

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto patience_with_ranks = std::chrono::seconds(40);  // the ranks give up before
+constexpr auto timeout_of_ranks = std::chrono::seconds(40);  // the ranks give up before
 
 // A variable of this process for as long as the ranks are started.
 class Set {
@@ -124,7 +124,7 @@ LiveReport try_ranks(const System& system, const Mpi& mpi, const LiveRequest& re
   // Without a hand-over the launcher itself would be preloaded, and Open MPI passes on only what it is told
   // to.
   Captured captured =
-      capture(report.command, Stderr::merge, {{"LD_PRELOAD", preload_with("")}}, patience_with_ranks);
+      capture(report.command, Stderr::merge, {{"LD_PRELOAD", preload_with("")}}, timeout_of_ranks);
   report.status = captured.status;
   report.timed_out = captured.status == timed_out;
   read_output(captured.output + content_of(*reports), &report);

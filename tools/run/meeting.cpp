@@ -47,19 +47,19 @@ std::string file_of(const Job& job) {
   return fmt::format("/dev/shm/fairlead-{}-{}", geteuid(), name);
 }
 
-class MeetingFile {
+class SlotFile {
  public:
-  explicit MeetingFile(const std::string& path)
+  explicit SlotFile(const std::string& path)
       : path_(path), file_(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600)) {
     if (file_ < 0 || is_ours_alone(file_)) return;
     close(file_);
     file_ = -1;
   }
-  ~MeetingFile() {
+  ~SlotFile() {
     if (file_ >= 0) close(file_);
   }
-  MeetingFile(const MeetingFile&) = delete;
-  MeetingFile& operator=(const MeetingFile&) = delete;
+  SlotFile(const SlotFile&) = delete;
+  SlotFile& operator=(const SlotFile&) = delete;
 
   bool add(const std::string& line) { return write(file_, line.data(), line.size()) == ssize_t(line.size()); }
 
@@ -103,7 +103,7 @@ std::map<int, Cpus> read(const std::string& text) {
 std::vector<Cpus> cpus_of_local_ranks(const Job& job, const Cpus& mine) {
   if (job.local_size < 1 || job.local_rank < 0) return {};
   if (job.local_size == 1) return {mine};
-  MeetingFile file(file_of(job));
+  SlotFile file(file_of(job));
   if (!file.add(fmt::format("{} {}\n", job.local_rank, to_text(mine)))) return {};
   std::map<int, Cpus> all;
   for (auto start = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - start < patience;) {

@@ -288,7 +288,7 @@ class Hip final : public DriverRuntime<HipAbi> {
   std::atomic<bool> warned_ = false;
   std::atomic<bool> bound_ = false;  // and never again otherwise
   std::atomic<bool> in_use_ = false;
-  Sparingly look_again_{std::chrono::milliseconds(5)};
+  RateLimit look_again_{std::chrono::milliseconds(5)};
   std::mutex architectures_mutex_;
   std::map<int, std::string> architectures_;  // by device
 };

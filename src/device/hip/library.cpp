@@ -59,7 +59,7 @@ void* open_hip(std::string* why_not) {
 }
 
 void look_for_another_hip() {
-  static Sparingly look_again(std::chrono::milliseconds(100));
+  static RateLimit look_again(std::chrono::milliseconds(100));
   static std::atomic<uint64_t> seen = 0;
   if (!look_again.due()) return;
   const uint64_t loaded = libraries_ever_loaded();

@@ -84,7 +84,7 @@ def around(form, value):
     if form.row.call == "blocks":
         before += [f"gather_before({value(p)});" for p in form.row.parameters
                    if p.type == "MPI_Comm" and p.name == "comm" and not p.stars]
-        before.append("Parked parked;")
+        before.append("BlockingHostCall blocking_call;")
     if form.row.name == "Session_init":
         before.insert(0, f"SessionInit begun({value(form.row.parameters[0])});")
     if form.row.name == "Session_finalize":
@@ -94,7 +94,7 @@ def around(form, value):
     if form.row.name in ("Comm_idup", "Comm_idup_with_info"):
         before.append(f"Duplicating duplicating({value(form.row.parameters[0])});")
     made = [p for p in form.row.parameters if p.type == "MPI_Comm" and p.stars and p.name != "comm"]
-    after = [f"meet_on({value(made[0])});"] if made and form.row.call == "blocks" else []
+    after = [f"agree_on_slot({value(made[0])});"] if made and form.row.call == "blocks" else []
     if form.row.name == "Session_init":
         after.append("begun.succeed();")
     if form.name in TAKING_MEMORY_KINDS:
@@ -121,8 +121,8 @@ SPAWNING = {
 
 def record_and_forward(form, forward):
     """The first lines of a function that is for the host MPI alone in a job without GPUs."""
-    watching = [] if form.row.name in SESSION_CALLS else [f"if (!watching()) {forward}"]
-    return [f"CallRecord record(Function::{form.name});", *watching]
+    intercepting = [] if form.row.name in SESSION_CALLS else [f"if (!intercepting()) {forward}"]
+    return [f"CallRecord record(Function::{form.name});", *intercepting]
 
 
 # Their info may say which kinds of memory the collectives of the communicator bring.
@@ -193,7 +193,7 @@ def collective(form):
     buffers += ", " + " ".join(["void*", *(["recvbuf"] if "recvbuf" in passed else [])])
     call = f"return {verb}(call{', request' if request else ''}, [=]({given}{buffers}{request}) {{"
     body = [f"CallRecord record(Function::{form.name});",
-            f"if (!watching()) return real.{form.name}({arguments});", *fields, call,
+            f"if (!intercepting()) return real.{form.name}({arguments});", *fields, call,
             f"  return real.{in_host}({', '.join(passed)});", "});"]
     return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
 
@@ -241,7 +241,7 @@ def access(form):
              f"MPI_Request*{' request' if 'request' in names else ''}"]
     recorded = "1, datatype" if "datatype" in names else "target_count, target_datatype"
     body = [f"CallRecord record(Function::{form.name});", f"record.add_bytes({recorded});",
-            f"if (!watching()) return real.{form.name}({arguments});", *fields,
+            f"if (!intercepting()) return real.{form.name}({arguments});", *fields,
             f"return one_sided(call, [=]({', '.join(inner)}) {{", f"  return real.{form.name}({arguments});", "});"]
     return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
 
@@ -254,42 +254,42 @@ def one_sided(forms):
 
 
 def wrappers(forms):
-    what = "The MPI functions that refuse device buffers, or park this rank while they block."
+    what = "The MPI functions that refuse device buffers, or that block in the host MPI."
     return [*opening("//", what),
             '#include "mpi/coll/between_nodes.h"', '#include "mpi/core/interception.h"', '#include "mpi/abi/real.h"',
             '#include "mpi/core/record.h"', '#include "mpi/p2p/send_buffer.h"', '#include "mpi/job/sessions.h"',
             '#include "mpi/job/spawned_environment.h"', '#include "mpi/core/gather.h"', "",
             "using namespace fairlead::mpi;", "", "// clang-format off",
-            *(guarded(form, wrapper(form)) for form in forms if form.action in ("refuse", "park"))]
+            *(guarded(form, wrapper(form)) for form in forms if form.action in ("refuse", "block"))]
 
 
-def narrow_value(p, row):
+def fallback_value(p, row):
     """What the ordinary form is given for a parameter of the large-count form."""
     small, large = TYPE_WORDS.get(p.type, (p.type, p.type))
     if small == large:
         return p.name
     if p.stars:
-        return f"narrow_place<{small}>({p.name})"
+        return f"fallback_output<{small}>({p.name})"
     if not p.array:
         return f"narrow({p.name})" if small == "int" else f"static_cast<{small}>({p.name})"
-    array = f"NarrowArray({p.name}, {array_length(p, row)})"
+    array = f"FallbackArray({p.name}, {array_length(p, row)})"
     return f"{array}.keep()" if any(q.name == "request" for q in row.parameters) else array
 
 
-def narrow_function(form):
+def fallback_function(form):
     names = {p.name for p in form.row.parameters}
     # One buffer of a message.
     elements = {"count", "datatype"} <= names and names & {"dest", "source", "message"}
     narrow = {"count": "elements.count()", "datatype": "elements.datatype()"} if elements else {}
-    arguments = ", ".join(narrow.get(p.name) or narrow_value(p, form.row) for p in form.row.parameters)
+    arguments = ", ".join(narrow.get(p.name) or fallback_value(p, form.row) for p in form.row.parameters)
     head = wrap(f"int {form.name}({form.declarations()}) try {{")
-    made = ["  const NarrowElements elements(count, datatype);"] if elements else []
+    made = ["  const FallbackElements elements(count, datatype);"] if elements else []
     call = wrap(f"  return real.{form.row.name}({arguments});", " " * 6)
     return "\n".join([head, *made, call, "} catch (const TooLarge&) {",
                       f"  return detail::report_missing(Function::{form.name});", "}"])
 
 
-def narrowed(forms):
+def large_count_fallback(forms):
     def case(form):
         return "\n".join([f"    case Function::{form.name}:", f"      return available(Function::{form.row.name}) ? "
                           f"reinterpret_cast<void*>(&{form.name}) : nullptr;"])
@@ -298,8 +298,8 @@ def narrowed(forms):
     return [*opening("//", "The large-count functions by their ordinary forms, for host MPIs that lack them."),
             '#include "mpi/abi/large_count_fallback.h"', "", "// clang-format off",
             "namespace fairlead::mpi {", "namespace {", "",
-            *(guarded(form, narrow_function(form)) for form in large),
-            "", "}  // namespace", "", "void* detail::narrowed(Function function) {", "  switch (function) {",
+            *(guarded(form, fallback_function(form)) for form in large),
+            "", "}  // namespace", "", "void* detail::fallback_of(Function function) {", "  switch (function) {",
             *(guarded(form, case(form)) for form in large),
             "    default:", "      return made_of_older(function);", "  }", "}", "", "}  // namespace fairlead::mpi"]
 
@@ -367,7 +367,7 @@ def fortran_entry(form):
     if form.name in FORTRAN_ATTRIBUTES:
         # Others are values of the program's, in a form that only the host MPI knows.
         body = [f"CallRecord record(Function::{form.name});",
-                f"if (!watching() || !tell_attribute({', '.join(p.name for p in parameters)})) return {host}",
+                f"if (!intercepting() || !tell_attribute({', '.join(p.name for p in parameters)})) return {host}",
                 "report(ierror, MPI_SUCCESS);"]
     elif form.action == "accelerate":
         values = ["nullptr" if p not in parameters else fortran_value(p, row) for p in row.parameters]
@@ -489,7 +489,7 @@ def outputs(rows):
     files = {  # each on the floor of src/mpi that uses it
         "src/mpi/abi/generated/exports.map": exports_map(forms),
         "src/mpi/abi/generated/function_ids.inc": function_ids(forms),
-        "src/mpi/abi/generated/large_count_fallback.cpp": narrowed(forms),
+        "src/mpi/abi/generated/large_count_fallback.cpp": large_count_fallback(forms),
         "src/mpi/abi/generated/real_slots.inc": real_slots(forms),
         "src/mpi/coll/generated/collectives.cpp": collectives(forms),
         "src/mpi/fortran/generated/fortran.cpp": fortran(forms),

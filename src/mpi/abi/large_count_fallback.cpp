@@ -7,7 +7,7 @@
 
 namespace fairlead::mpi {
 
-NarrowElements::NarrowElements(MPI_Count count, MPI_Datatype datatype) : datatype_(datatype) {
+FallbackElements::FallbackElements(MPI_Count count, MPI_Datatype datatype) : datatype_(datatype) {
   if (count <= INT_MAX) {
     count_ = static_cast<int>(std::max<MPI_Count>(count, -1));
     return;
@@ -28,7 +28,7 @@ NarrowElements::NarrowElements(MPI_Count count, MPI_Datatype datatype) : datatyp
   datatype_ = made_;
 }
 
-NarrowElements::~NarrowElements() {
+FallbackElements::~FallbackElements() {
   if (made_ != MPI_DATATYPE_NULL) PMPI_Type_free(&made_);
 }
 

@@ -29,12 +29,12 @@ int narrow(Number number) {
 
 // So many elements of a message: where their number does not fit, one element of a type that is made of them.
 // The host MPI keeps that type for as long as it needs it.
-class NarrowElements {
+class FallbackElements {
  public:
-  NarrowElements(MPI_Count count, MPI_Datatype datatype);
-  ~NarrowElements();
-  NarrowElements(const NarrowElements&) = delete;
-  NarrowElements& operator=(const NarrowElements&) = delete;
+  FallbackElements(MPI_Count count, MPI_Datatype datatype);
+  ~FallbackElements();
+  FallbackElements(const FallbackElements&) = delete;
+  FallbackElements& operator=(const FallbackElements&) = delete;
   int count() const { return count_; }
   MPI_Datatype datatype() const { return datatype_; }
 
@@ -46,12 +46,12 @@ class NarrowElements {
 
 // A number that the call reads and writes, or only writes.
 template <class Narrow, class Wide>
-class NarrowPlace {
+class FallbackOutput {
  public:
-  explicit NarrowPlace(Wide* place) : place_(place), value_(static_cast<Narrow>(*place)) {}
-  ~NarrowPlace() { *place_ = value_; }
-  NarrowPlace(const NarrowPlace&) = delete;
-  NarrowPlace& operator=(const NarrowPlace&) = delete;
+  explicit FallbackOutput(Wide* place) : place_(place), value_(static_cast<Narrow>(*place)) {}
+  ~FallbackOutput() { *place_ = value_; }
+  FallbackOutput(const FallbackOutput&) = delete;
+  FallbackOutput& operator=(const FallbackOutput&) = delete;
   operator Narrow*() { return &value_; }
 
  private:
@@ -60,15 +60,15 @@ class NarrowPlace {
 };
 
 template <class Narrow, class Wide>
-NarrowPlace<Narrow, Wide> narrow_place(Wide* place) {
-  return NarrowPlace<Narrow, Wide>(place);
+FallbackOutput<Narrow, Wide> fallback_output(Wide* place) {
+  return FallbackOutput<Narrow, Wide>(place);
 }
 
 // Counts or displacements, `many` of them.
-class NarrowArray {
+class FallbackArray {
  public:
   template <class Number>
-  NarrowArray(const Number* numbers, int many) : given_(numbers) {
+  FallbackArray(const Number* numbers, int many) : given_(numbers) {
     for (int i = 0; numbers && i < many; ++i) numbers_.push_back(narrow(numbers[i]));
   }
   // Until the call returns; of an empty array there is one, too.

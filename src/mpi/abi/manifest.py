@@ -14,7 +14,7 @@ CALLS = ("blocks", "starts", "local")
 ACTIONS = {  # action: its words in docs/coverage.md
     "accelerate": "handled",
     "refuse": "MPI error",
-    "park": "takes none",
+    "block": "takes none",
     "forward": "passed on",
 }
 # The manifest's own type words: what they mean in the ordinary and in the large-count form.
@@ -130,11 +130,11 @@ def parse_row(line, chapter):
             raise Mistake(f"unknown action '{form.action}'; accepted: {', '.join(ACTIONS)}")
         if form.action == "refuse" and not form.buffers():
             raise Mistake(f"{row.name} has no parameter of type 'buffer' whose device memory it could refuse")
-        if form.action in ("park", "forward") and form.buffers():
+        if form.action in ("block", "forward") and form.buffers():
             raise Mistake(f"{row.name} takes a buffer, so it needs 'refuse' or 'accelerate'")
         # One that starts to make a communicator waits for its turn, which is enough.
-        if form.action == "park" and row.call != "blocks" and row.family != "communicator":
-            raise Mistake(f"{row.name} does not block, so it has no reason to park")
+        if form.action == "block" and row.call != "blocks" and row.family != "communicator":
+            raise Mistake(f"{row.name} does not block, so its action cannot be block")
     if row.fortran == "handled" and row.action == "forward":
         raise Mistake(f"{row.name} is passed on in C, so Fortran is left to the host MPI, too")
     widening = any(len(set(TYPE_WORDS.get(p.type, "="))) == 2 for p in row.parameters)

@@ -142,7 +142,7 @@ bool open_to_all(void* function) {
 
 }  // namespace
 
-bool meet_late_host() {
+bool bind_opened_mpi() {
   static std::mutex mutex;
   static bool met = false;
   std::lock_guard lock(mutex);

@@ -10,7 +10,7 @@ namespace fairlead::mpi {
 
 // Opens the symbols of the host MPI to the whole process, and binds to them what the loader left at null.
 // True where a host MPI is there. Costs nothing once it is done; thread-safe.
-bool meet_late_host();
+bool bind_opened_mpi();
 
 // The definition of `symbol` in any object of this process besides the one that RTLD_DEFAULT finds; null
 // where there is none.

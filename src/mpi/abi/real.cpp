@@ -28,7 +28,7 @@ void* find_by_name(const char* profiling_name) {
   if (!address) address = dlsym(RTLD_NEXT, profiling_name);
   // What was opened after us is outside the search order that RTLD_NEXT walks. The plain name would find
   // ourselves there.
-  if (!address && meet_late_host()) address = dlsym(RTLD_DEFAULT, profiling_name);
+  if (!address && bind_opened_mpi()) address = dlsym(RTLD_DEFAULT, profiling_name);
   return address;
 }
 

@@ -57,7 +57,7 @@ bool available(Function function);
 
 namespace detail {
 void* find(Function function);          // null where the host MPI lacks it
-void* narrowed(Function function);      // what takes its place then; null where nothing does
+void* fallback_of(Function function);      // what takes its place then; null where nothing does
 int report_missing(Function function);  // logs once a function; returns MPI_ERR_OTHER
 }  // namespace detail
 
@@ -82,7 +82,7 @@ class Slot<function, int(Parameters...)> {
   // Threads that come here together find and store the same address.
   [[gnu::cold, gnu::noinline]] Address bind() {
     Address address = reinterpret_cast<Address>(detail::find(function));
-    if (!address) address = reinterpret_cast<Address>(detail::narrowed(function));
+    if (!address) address = reinterpret_cast<Address>(detail::fallback_of(function));
     address_.store(address, std::memory_order_relaxed);
     return address;
   }

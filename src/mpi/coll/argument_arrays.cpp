@@ -13,21 +13,21 @@ const Element* KeptArrays::copy(const Element* elements, size_t many) {
   return reinterpret_cast<const Element*>(copies_.back().get());
 }
 
-void KeptArrays::keep(CollectiveCall* call, const Place& place) {
-  auto peers = static_cast<size_t>(place.inter ? place.remote_size : place.size);
+void KeptArrays::keep(CollectiveCall* call, const CommPosition& position) {
+  auto peers = static_cast<size_t>(position.inter ? position.remote_size : position.size);
   size_t sent = peers, received = peers;
   switch (call->function) {
     case Collective::gatherv:
     case Collective::scatterv:
-      if (call->root != (place.inter ? MPI_ROOT : place.rank)) return;
+      if (call->root != (position.inter ? MPI_ROOT : position.rank)) return;
       break;
     case Collective::reduce_scatter:
-      received = static_cast<size_t>(place.size);
+      received = static_cast<size_t>(position.size);
       break;
     default:
       if (!call->among_neighbors()) break;
-      sent = place.neighbors.out.size();
-      received = place.neighbors.in.size();
+      sent = position.neighbors.out.size();
+      received = position.neighbors.in.size();
   }
   // In place, arrays of what is sent may be anything.
   if (call->in_place()) sent = 0;

@@ -17,7 +17,7 @@ namespace fairlead::mpi {
 // After keep() the call names the copies.
 class KeptArrays {
  public:
-  void keep(CollectiveCall* call, const Place& place);
+  void keep(CollectiveCall* call, const CommPosition& position);
 
  private:
   template <class Element>

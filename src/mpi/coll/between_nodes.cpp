@@ -68,7 +68,7 @@ class Packed {
   Packed(void* address, MPI_Count count, MPI_Datatype datatype)
       : address_(address), count_(count), datatype_(datatype), layout_(layout_of(count, datatype)) {
     if (layout_.contiguous || layout_.bytes == 0) return;
-    const device::Allocation memory = device::classify(telling_byte(address, layout_));
+    const device::Allocation memory = device::classify(first_data_byte(address, layout_));
     if (memory.kind == device::MemoryKind::device) {
       device_ = memory.device;
       view_ = kernel_view(address, layout_, memory);
@@ -123,20 +123,20 @@ struct Room {
 
 // A piece of the message, cut into slices: by place, how many elements, and from which one on.
 struct Segment {
-  Segment(const Levels& levels, Room& its_room, uint64_t from, uint64_t length, uint64_t element)
+  Segment(const NodeHierarchy& hierarchy, Room& its_room, uint64_t from, uint64_t length, uint64_t element)
       : room(its_room), begin(from), bytes(length) {
-    coll::Slices slices = slices_of(levels, length, element);
-    for (uint64_t place = 0; place < levels.neighbors().size(); ++place) {
-      offsets.push_back(static_cast<int>(slices.begin(place)));
-      counts.push_back(static_cast<int>(slices.length(place)));
+    coll::Slices slices = slices_of(hierarchy, length, element);
+    for (uint64_t position = 0; position < hierarchy.neighbors().size(); ++position) {
+      offsets.push_back(static_cast<int>(slices.begin(position)));
+      counts.push_back(static_cast<int>(slices.length(position)));
     }
-    auto place = static_cast<uint64_t>(levels.my_place());
-    my_begin = slices.begin(place) * element;
-    my_bytes = slices.length(place) * element;
+    auto position = static_cast<uint64_t>(hierarchy.my_local_rank());
+    my_begin = slices.begin(position) * element;
+    my_bytes = slices.length(position) * element;
   }
-  static coll::Slices slices_of(const Levels& levels, uint64_t bytes, uint64_t element) {
+  static coll::Slices slices_of(const NodeHierarchy& hierarchy, uint64_t bytes, uint64_t element) {
     constexpr uint64_t grain = 256;
-    return {bytes / element, static_cast<uint64_t>(levels.slices()), grain};
+    return {bytes / element, static_cast<uint64_t>(hierarchy.slices()), grain};
   }
 
   Room& room;
@@ -148,7 +148,7 @@ struct Segment {
 
 class BetweenNodes {
  public:
-  BetweenNodes(const CollectiveCall& call, Levels& levels) : call_(call), levels_(levels) {}
+  BetweenNodes(const CollectiveCall& call, NodeHierarchy& hierarchy) : call_(call), hierarchy_(hierarchy) {}
 
   int run() {
     switch (call_.function) {
@@ -165,9 +165,9 @@ class BetweenNodes {
   // The members at the root's node have all of it; the others get a slice each, and the rest from each other.
   int bcast() {
     Packed buffer(call_.recvbuf, call_.recvcount, call_.recvtype);
-    const int root_node = levels_.node_of(call_.root);
-    const bool has_it = levels_.my_node() == root_node;
-    const bool is_root = levels_.neighbors()[place()] == call_.root;
+    const int root_node = hierarchy_.node_of(call_.root);
+    const bool has_it = hierarchy_.my_node() == root_node;
+    const bool is_root = hierarchy_.neighbors()[position()] == call_.root;
     if (!ready(buffer.valid() && (!is_root || buffer.load()), bytes_of(call_.recvcount, call_.recvtype), 1,
                ExchangeKind::bcast))
       return MPI_ERR_NO_MEM;
@@ -194,8 +194,8 @@ class BetweenNodes {
   // root, or to all.
   int reduce() {
     const bool to_all = call_.function == Collective::allreduce;
-    const int root_node = to_all ? 0 : levels_.node_of(call_.root);
-    const bool at_root_node = !to_all && levels_.my_node() == root_node;
+    const int root_node = to_all ? 0 : hierarchy_.node_of(call_.root);
+    const bool at_root_node = !to_all && hierarchy_.my_node() == root_node;
     const ExchangeKind kind = to_all ? ExchangeKind::allreduce : ExchangeKind::reduce;
     const char* from = static_cast<const char*>(call_.in_place() ? call_.recvbuf : call_.sendbuf);
     char* result = static_cast<char*>(call_.recvbuf);
@@ -237,23 +237,23 @@ class BetweenNodes {
     uint64_t block = bytes_of(call_.recvcount, call_.recvtype);
     bool loaded = result.valid() && own.valid() && (in_place ? result.load() : own.load());
     if (!ready(loaded, block, 1, ExchangeKind::allgather)) return MPI_ERR_NO_MEM;
-    auto block_of = [&](int node, int place) {
-      return static_cast<uint64_t>(levels_.members(node)[static_cast<size_t>(place)]) * block;
+    auto block_of = [&](int node, int position) {
+      return static_cast<uint64_t>(hierarchy_.members(node)[static_cast<size_t>(position)]) * block;
     };
-    char* mine = in_place ? result.data() + block_of(levels_.my_node(), levels_.my_place()) : own.data();
+    char* mine = in_place ? result.data() + block_of(hierarchy_.my_node(), hierarchy_.my_local_rank()) : own.data();
     auto begin = [&](Segment& segment) {
       Slice slice{
           .kind = ExchangeKind::allgather, .from = mine + segment.begin, .to = {}, .bytes = segment.bytes};
-      for (int node = 0; node < levels_.nodes(); ++node)
-        slice.to.push_back(result.data() + block_of(node, levels_.my_place()) + segment.begin);
+      for (int node = 0; node < hierarchy_.nodes(); ++node)
+        slice.to.push_back(result.data() + block_of(node, hierarchy_.my_local_rank()) + segment.begin);
       exchange(segment, slice);
     };
     auto end = [&](Segment& segment) {
-      std::vector<int> counts(levels_.neighbors().size(), static_cast<int>(segment.bytes)), offsets;
-      for (int node = 0; node < levels_.nodes(); ++node) {
+      std::vector<int> counts(hierarchy_.neighbors().size(), static_cast<int>(segment.bytes)), offsets;
+      for (int node = 0; node < hierarchy_.nodes(); ++node) {
         offsets.clear();
-        for (int place = 0; place < static_cast<int>(counts.size()); ++place)
-          offsets.push_back(static_cast<int>(block_of(node, place)));
+        for (int position = 0; position < static_cast<int>(counts.size()); ++position)
+          offsets.push_back(static_cast<int>(block_of(node, position)));
         note(node_allgather(result.data() + segment.begin, counts, offsets, MPI_BYTE));
       }
     };
@@ -268,13 +268,13 @@ class BetweenNodes {
     element_ = element;
     segment_bytes_ = std::max(static_cast<uint64_t>(limits.segment) / element, uint64_t{1}) * element;
     uint64_t longest = std::min(segment_bytes_, bytes);
-    uint64_t slice = Segment::slices_of(levels_, longest, element).longest() * element;
+    uint64_t slice = Segment::slices_of(hierarchy_, longest, element).longest() * element;
     const bool gathers = kind == ExchangeKind::allgather, reduces = kind != ExchangeKind::bcast && !gathers;
     int device = std::max(device::device_at(call_.in_place() ? nullptr : call_.sendbuf),
                           device::device_at(call_.recvbuf));
     for (uint64_t n = 0; n < std::min((bytes + longest - 1) / longest, segments_under_way); ++n)
       rooms_.emplace_back(device, reduces ? slice : 0, kind, gathers ? longest : slice, element,
-                          levels_.nodes());
+                          hierarchy_.nodes());
     so_far &= std::all_of(rooms_.begin(), rooms_.end(), [](const Room& room) { return room.valid(); });
     note(so_far ? MPI_SUCCESS : MPI_ERR_NO_MEM);
     return agreed_error() == MPI_SUCCESS;
@@ -299,14 +299,14 @@ class BetweenNodes {
     for (uint64_t at = 0; at < bytes_; at += segment_bytes_) {
       if (under_way.size() == rooms_.size()) finish_first();
       Room& room = rooms_[next_room++ % rooms_.size()];
-      begin(under_way.emplace_back(levels_, room, at, std::min(segment_bytes_, bytes_ - at), element_));
+      begin(under_way.emplace_back(hierarchy_, room, at, std::min(segment_bytes_, bytes_ - at), element_));
     }
     while (!under_way.empty()) finish_first();
   }
 
   void exchange(Segment& segment, const Slice& slice) {
-    if (!levels_.has_slice() || slice.bytes == 0) return;
-    segment.exchange.emplace(levels_, segment.room.exchange, slice);
+    if (!hierarchy_.has_slice() || slice.bytes == 0) return;
+    segment.exchange.emplace(hierarchy_, segment.room.exchange, slice);
     segment.exchange->start();
     engine().add(&*segment.exchange);
   }
@@ -320,16 +320,16 @@ class BetweenNodes {
   int agreed_error() {
     int worst = error_ == MPI_SUCCESS ? 0 : 1, here = 0;
     MPI_Request request = MPI_REQUEST_NULL;
-    int result = real.Iallreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, levels_.all(), &request);
-    Patience patience;
+    int result = real.Iallreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, hierarchy_.all(), &request);
+    ReportTimer report_timer;
     for (Backoff backoff; result == MPI_SUCCESS; backoff.pause()) {
       result = real.Test(&request, &here, MPI_STATUS_IGNORE);
       if (here) break;
       engine().progress();
-      if (patience.is_over())
+      if (report_timer.is_over())
         log_line(LogLevel::warn,
                  "a collective over %d nodes has been waiting for %d s; not there yet: some of the %d ranks",
-                 levels_.nodes(), static_cast<int>(options().coll_late_s), levels_.ranks());
+                 hierarchy_.nodes(), static_cast<int>(options().stall_report_s), hierarchy_.ranks());
     }
     note(result);
     if (worst) note(MPI_ERR_OTHER);
@@ -339,18 +339,18 @@ class BetweenNodes {
   // Within the node, on the GPU where that is possible.
 
   int node_bcast(void* buffer, int bytes) {
-    CollectiveCall call{Collective::bcast, levels_.node()};
+    CollectiveCall call{Collective::bcast, hierarchy_.node()};
     call.recvbuf = buffer;
     call.recvcount = bytes;
     call.recvtype = MPI_BYTE;
-    call.root = levels_.place_of(call_.root);
+    call.root = hierarchy_.local_rank_of(call_.root);
     return collective(call, [=](const void*, void* recvbuf) {
       return real.Bcast(recvbuf, bytes, MPI_BYTE, call.root, call.comm);
     });
   }
 
   int node_reduce_scatter(const void* from, void* to, const std::vector<int>& counts) {
-    CollectiveCall call{Collective::reduce_scatter, levels_.node()};
+    CollectiveCall call{Collective::reduce_scatter, hierarchy_.node()};
     call.sendbuf = from;
     call.recvbuf = to;
     call.recvcounts = counts.data();
@@ -366,7 +366,7 @@ class BetweenNodes {
                      MPI_Datatype datatype) {
     // MPICH 4.0.2 heeds no displacement in a communicator of one rank.
     if (counts.size() == 1) return MPI_SUCCESS;
-    CollectiveCall call{Collective::allgatherv, levels_.node()};
+    CollectiveCall call{Collective::allgatherv, hierarchy_.node()};
     call.sendbuf = MPI_IN_PLACE;
     call.recvbuf = buffer;
     call.recvcounts = counts.data();
@@ -380,36 +380,36 @@ class BetweenNodes {
 
   int node_gather(const void* from, void* to, const std::vector<int>& counts,
                   const std::vector<int>& offsets) {
-    CollectiveCall call{Collective::gatherv, levels_.node()};
+    CollectiveCall call{Collective::gatherv, hierarchy_.node()};
     call.sendbuf = from;
-    call.sendcount = counts[place()];
+    call.sendcount = counts[position()];
     call.recvbuf = to;
     call.recvcounts = counts.data();
     call.rdispls = offsets.data();
     call.sendtype = call.recvtype = call_.recvtype;
-    call.root = levels_.place_of(call_.root);
+    call.root = hierarchy_.local_rank_of(call_.root);
     return collective(call, [&](const void* sendbuf, void* recvbuf) {
-      return real.Gatherv(sendbuf, counts[place()], call_.recvtype, recvbuf, counts.data(), offsets.data(),
+      return real.Gatherv(sendbuf, counts[position()], call_.recvtype, recvbuf, counts.data(), offsets.data(),
                           call_.recvtype, call.root, call.comm);
     });
   }
 
-  size_t place() const { return static_cast<size_t>(levels_.my_place()); }
+  size_t position() const { return static_cast<size_t>(hierarchy_.my_local_rank()); }
 
   const CollectiveCall& call_;
-  Levels& levels_;
+  NodeHierarchy& hierarchy_;
   uint64_t bytes_ = 0, element_ = 1, segment_bytes_ = 0;
   std::deque<Room> rooms_;
   int error_ = MPI_SUCCESS;
 };
 
 // Of the whole message; 0 or less where nothing is to be done, or the arguments are wrong.
-MPI_Count message_bytes(const CollectiveCall& call, const Place& place) {
+MPI_Count message_bytes(const CollectiveCall& call, const CommPosition& position) {
   switch (call.function) {
     case Collective::bcast:
       return packed_bytes(call.recvcount, call.recvtype);
     case Collective::allgather:
-      return place.size * packed_bytes(call.recvcount, call.recvtype);
+      return position.size * packed_bytes(call.recvcount, call.recvtype);
     case Collective::reduce:
     case Collective::allreduce:
       return packed_bytes(call.sendcount, call.recvtype);
@@ -431,11 +431,11 @@ bool names_device_memory_only(const std::string& kinds) {
   return true;
 }
 
-bool runs_between_nodes(const CollectiveCall& call, MeetingPoint& point) {
+bool runs_between_nodes(const CollectiveCall& call, CommunicatorState& point) {
   if (!point.has_uniform_kinds() || !point.may_span_nodes() || must_stage(call.function)) return false;
-  const Place& place = point.place();
-  MPI_Count bytes = message_bytes(call, place);
-  if (bytes <= 0 || bytes < limits.from || call.root < 0 || call.root >= place.size) return false;
+  const CommPosition& position = point.position();
+  MPI_Count bytes = message_bytes(call, position);
+  if (bytes <= 0 || bytes < limits.from || call.root < 0 || call.root >= position.size) return false;
   kernels::ReduceOp op;
   kernels::Element element;
   // MPI_DOUBLE_INT, for example, has a gap.
@@ -444,26 +444,26 @@ bool runs_between_nodes(const CollectiveCall& call, MeetingPoint& point) {
     return false;
   const bool gathers = call.function == Collective::allgather;
   if (gathers && bytes > INT_MAX) return false;
-  return point.levels().usable() && (!gathers || point.levels().regular());
+  return point.hierarchy().usable() && (!gathers || point.hierarchy().regular());
 }
 
-int run_between_nodes(const CollectiveCall& call, MeetingPoint& point) {
-  int error = BetweenNodes(call, point.levels()).run();
+int run_between_nodes(const CollectiveCall& call, CommunicatorState& point) {
+  int error = BetweenNodes(call, point.hierarchy()).run();
   if (error == MPI_SUCCESS)
-    count(Traffic::collective_between_nodes, static_cast<uint64_t>(message_bytes(call, point.place())));
+    count(Traffic::collective_between_nodes, static_cast<uint64_t>(message_bytes(call, point.position())));
   return error;
 }
 
 void note_memory_kinds(MPI_Comm comm, MPI_Info info) {
   if (comm == MPI_COMM_NULL) return;
-  std::shared_ptr<MeetingPoint> point = meeting_point_of(comm);
+  std::shared_ptr<CommunicatorState> point = communicator_state_of(comm);
   if (!point->may_span_nodes()) return;
   char kinds[MPI_MAX_INFO_VAL] = "";
   int found = 0;
   if (info != MPI_INFO_NULL)
     PMPI_Info_get(info, "mpi_assert_memory_alloc_kinds", sizeof kinds - 1, kinds, &found);
   int uniform = found ? names_device_memory_only(kinds) : point->has_uniform_kinds();
-  Parked parked;
+  BlockingHostCall blocking_call;
   real.Allreduce(MPI_IN_PLACE, &uniform, 1, MPI_INT, MPI_MIN, comm);
   point->assert_uniform_kinds(uniform);
 }

@@ -19,9 +19,9 @@ namespace fairlead::mpi {
 
 // May a call with device memory take this way? All members get the same answer; the first time on a
 // communicator they ask the host MPI for communicators of their own.
-bool runs_between_nodes(const CollectiveCall& call, MeetingPoint& point);
+bool runs_between_nodes(const CollectiveCall& call, CommunicatorState& point);
 // The call's result, the same on all members as to whether it is an error; errors have not been raised yet.
-int run_between_nodes(const CollectiveCall& call, MeetingPoint& point);
+int run_between_nodes(const CollectiveCall& call, CommunicatorState& point);
 
 // After the host MPI gave this info to a communicator: collective over it. MPI_COMM_NULL is allowed.
 void note_memory_kinds(MPI_Comm comm, MPI_Info info);

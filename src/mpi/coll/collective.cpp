@@ -34,9 +34,9 @@ void drop_receive(CollectiveCall* call) {
 }
 
 // Arguments that mean nothing on this rank may be anything: nothing is sent or received by them.
-void drop_insignificant(CollectiveCall* call, const Place& place) {
-  const bool root = place.inter ? call->root == MPI_ROOT : call->root == place.rank;
-  const bool leaf = !place.inter || (!root && call->root != MPI_PROC_NULL);
+void drop_insignificant(CollectiveCall* call, const CommPosition& position) {
+  const bool root = position.inter ? call->root == MPI_ROOT : call->root == position.rank;
+  const bool leaf = !position.inter || (!root && call->root != MPI_PROC_NULL);
   switch (call->function) {
     case Collective::bcast:
       if (!root && !leaf) drop_receive(call);
@@ -62,7 +62,7 @@ bool maybe_on_device(CollectiveCall* call) {
   auto is = [call](const void* buffer, bool any, MPI_Datatype datatype, const MPI_Datatype* datatypes) {
     if (buffer == MPI_IN_PLACE || !any) return false;
     if (datatypes) return !buffer || !device::certainly_host(buffer);
-    return device::is_device_memory(telling_byte(buffer, datatype), &call->found);
+    return device::is_device_memory(first_data_byte(buffer, datatype), &call->found);
   };
   const bool any_received = call->recvcount > 0 || call->recvcounts,
              any_sent = call->sendcount > 0 || call->sendcounts ||
@@ -73,7 +73,7 @@ bool maybe_on_device(CollectiveCall* call) {
 
 // Does this rank need arrays of counts and displacements that it is not given? Those without elements may be
 // null.
-bool lacks_arrays(const CollectiveCall& call, const Place& place, bool root) {
+bool lacks_arrays(const CollectiveCall& call, const CommPosition& position, bool root) {
   const bool lacks_sent = !call.sendcounts || !call.sdispls,
              lacks_received = !call.recvcounts || !call.rdispls;
   switch (call.function) {
@@ -89,10 +89,10 @@ bool lacks_arrays(const CollectiveCall& call, const Place& place, bool root) {
     case Collective::reduce_scatter:
       return !call.recvcounts;
     case Collective::neighbor_allgatherv:
-      return !place.neighbors.in.empty() && lacks_received;
+      return !position.neighbors.in.empty() && lacks_received;
     case Collective::neighbor_alltoallv:
     case Collective::neighbor_alltoallw:
-      return (!place.neighbors.in.empty() && lacks_received) || (!place.neighbors.out.empty() && lacks_sent);
+      return (!position.neighbors.in.empty() && lacks_received) || (!position.neighbors.out.empty() && lacks_sent);
     default:
       return false;
   }
@@ -115,21 +115,21 @@ bool receives_in_place(const CollectiveCall& call, bool root) {
 }
 
 // Will the host MPI refuse it, whatever its elements are?
-bool is_invalid(const CollectiveCall& call, const Place& place) {
-  const bool root = place.inter ? call.root == MPI_ROOT : call.root == place.rank;
-  return (!place.inter && (call.root < 0 || call.root >= place.size)) ||
-         (call.among_neighbors() && !place.topology) || lacks_arrays(call, place, root) ||
+bool is_invalid(const CollectiveCall& call, const CommPosition& position) {
+  const bool root = position.inter ? call.root == MPI_ROOT : call.root == position.rank;
+  return (!position.inter && (call.root < 0 || call.root >= position.size)) ||
+         (call.among_neighbors() && !position.topology) || lacks_arrays(call, position, root) ||
          receives_in_place(call, root);
 }
 
 // Brings no bytes, as far as a quick look tells.
-bool maybe_empty(const CollectiveCall& call, const Place& place) {
-  if (call.among_neighbors() && place.neighbors.none()) return true;
+bool maybe_empty(const CollectiveCall& call, const CommPosition& position) {
+  if (call.among_neighbors() && position.neighbors.none()) return true;
   return call.function != Collective::barrier && call.sendcount == 0 && call.recvcount == 0;
 }
 
-void add_bytes_of(const CollectiveCall& call, const Place& place) {
-  if (observe::OpenCall* open = observe::current_call()) open->bytes += regions_of(call, place).bytes();
+void add_bytes_of(const CollectiveCall& call, const CommPosition& position) {
+  if (observe::OpenCall* open = observe::current_call()) open->bytes += regions_of(call, position).bytes();
 }
 
 bool is_refused(const Regions& regions) {
@@ -141,13 +141,13 @@ int raise(MPI_Comm comm, const Regions& regions) {
 }
 
 // Wrong arguments: the meeting counts the call all the same, since those of the other members may be right.
-void count_wrong_call(MeetingPoint& point, bool blocking) {
+void count_wrong_call(CommunicatorState& point, bool blocking) {
   if (blocking) point.join();
   std::lock_guard lock(engine().mutex());
   point.skip();
 }
 
-int raise_error_of_arguments(const CollectiveCall& call, const Regions& regions, MeetingPoint& point,
+int raise_error_of_arguments(const CollectiveCall& call, const Regions& regions, CommunicatorState& point,
                              bool blocking) {
   count_wrong_call(point, blocking);
   return raise_error(call.comm, regions.error(), "a collective whose arguments are wrong");
@@ -161,7 +161,7 @@ int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInH
   int result;
   gather_before(call.comm);
   {
-    Parked parked;
+    BlockingHostCall blocking_call;
     result = host(staged.send_argument(call), staged.receive_argument(call));
   }
   if (result != MPI_SUCCESS) return result;
@@ -172,28 +172,28 @@ int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInH
 
 bool detail::passes_by(CollectiveCall* call, bool blocking) {
   if (call->comm == MPI_COMM_NULL) return true;
-  std::shared_ptr<MeetingPoint> point = meeting_point_of(call->comm);
-  if (is_invalid(*call, point->place())) {
+  std::shared_ptr<CommunicatorState> point = communicator_state_of(call->comm);
+  if (is_invalid(*call, point->position())) {
     count_wrong_call(*point, blocking);
     return true;
   }
-  drop_insignificant(call, point->place());
-  if (recording()) add_bytes_of(*call, point->place());
+  drop_insignificant(call, point->position());
+  if (recording()) add_bytes_of(*call, point->position());
   if (maybe_on_device(call)) return false;
   if (!point->known()) {
     if (!blocking) return false;
     point->join();
   }
   if (point->open_calls() > 0) return false;
-  if (!point->meeting()) return true;
-  if (maybe_empty(*call, point->place())) return false;
+  if (!point->slot()) return true;
+  if (maybe_empty(*call, point->position())) return false;
   point->pass_by();
   return true;
 }
 
 int detail::run_collective(const CollectiveCall& call, const RunInHost& host) {
-  std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
-  Regions regions = regions_of(call, point->place());
+  std::shared_ptr<CommunicatorState> point = communicator_state_of(call.comm);
+  Regions regions = regions_of(call, point->position());
   if (regions.error() != MPI_SUCCESS) return raise_error_of_arguments(call, regions, *point, true);
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   if (regions.on_device() && runs_between_nodes(call, *point)) {
@@ -202,7 +202,7 @@ int detail::run_collective(const CollectiveCall& call, const RunInHost& host) {
     MessageRecord record;
     record.begin();
     int result = run_between_nodes(call, *point);
-    record.went(Traffic::collective_between_nodes, regions.bytes());
+    record.took(Traffic::collective_between_nodes, regions.bytes());
     record.end();
     return result == MPI_SUCCESS ? result : raise(call.comm, regions);
   }
@@ -216,8 +216,8 @@ int detail::run_collective(const CollectiveCall& call, const RunInHost& host) {
 }
 
 int detail::start_collective(const CollectiveCall& call, MPI_Request* request, const StartInHost& host) {
-  std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
-  Regions regions = regions_of(call, point->place());
+  std::shared_ptr<CommunicatorState> point = communicator_state_of(call.comm);
+  Regions regions = regions_of(call, point->position());
   if (regions.error() != MPI_SUCCESS) return raise_error_of_arguments(call, regions, *point, false);
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   return hand_out(std::make_unique<CollectiveOperation>(point, call, std::move(regions), host), request);
@@ -228,22 +228,22 @@ int detail::start_collective(const CollectiveCall& call, MPI_Request* request, c
 // started in one order.
 int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host) {
   if (call.comm == MPI_COMM_NULL) return host(call, call.comm, call.sendbuf, call.recvbuf, request);
-  std::shared_ptr<MeetingPoint> point = meeting_point_of(call.comm);
-  if (is_invalid(call, point->place())) return host(call, call.comm, call.sendbuf, call.recvbuf, request);
-  drop_insignificant(&call, point->place());
-  Regions regions = regions_of(call, point->place());
+  std::shared_ptr<CommunicatorState> point = communicator_state_of(call.comm);
+  if (is_invalid(call, point->position())) return host(call, call.comm, call.sendbuf, call.recvbuf, request);
+  drop_insignificant(&call, point->position());
+  Regions regions = regions_of(call, point->position());
   if (int error = regions.error(); error != MPI_SUCCESS)
     return raise_error(call.comm, error, "a persistent collective whose arguments are wrong");
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   std::shared_ptr<MPI_Comm> comm =
-      point->place().inter ? std::make_shared<MPI_Comm>(call.comm) : point->lend_duplicate();
+      point->position().inter ? std::make_shared<MPI_Comm>(call.comm) : point->lend_duplicate();
   if (!comm) return MPI_ERR_OTHER;
   MPI_Request token;
   if (int result = make_token(&token); result != MPI_SUCCESS) return result;
   // It is lent for as long as the operation is there.
   StartInHost start = [host, comm](const auto&... arguments) { return host(arguments...); };
   hand_out_persistent(
-      std::make_unique<CollectiveOperation>(meeting_point_of(*comm), call, std::move(regions), start), token,
+      std::make_unique<CollectiveOperation>(communicator_state_of(*comm), call, std::move(regions), start), token,
       request);
   return MPI_SUCCESS;
 }
@@ -275,7 +275,7 @@ template <auto slot, class Count>
 int reduce_local(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype datatype, MPI_Op op) {
   CallRecord record(function_of<slot>);
   record.add_bytes(count, datatype);
-  if (!watching() || (!is_device(inbuf, datatype) && !is_device(inoutbuf, datatype)))
+  if (!intercepting() || (!is_device(inbuf, datatype) && !is_device(inoutbuf, datatype)))
     return (real.*slot)(inbuf, inoutbuf, count, datatype, op);
   if (!options().gpu_support) return refuse_device_memory(comm_self());
   if (int error = error_of_reduction(count, datatype, op); error != MPI_SUCCESS)

@@ -26,7 +26,7 @@ template <class Host>
 int collective(CollectiveCall call, const Host& host) {
   if (!detail::passes_by(&call, true)) return detail::run_collective(call, std::ref(host));
   gather_before(call.comm);
-  Parked parked;
+  BlockingHostCall parked;
   return host(call.sendbuf, call.recvbuf);
 }
 

@@ -14,10 +14,10 @@ namespace {
 // The regions of one call. Each method says what one buffer holds.
 class Describer {
  public:
-  Describer(const CollectiveCall& call, const Place& place)
-      : call_(call), place_(place), peers_(place.inter ? place.remote_size : place.size), rank_(place.rank) {
-    root_ = place.inter ? call.root == MPI_ROOT : call.root == place.rank;
-    leaf_ = place.inter ? call.root != MPI_ROOT && call.root != MPI_PROC_NULL : true;
+  Describer(const CollectiveCall& call, const CommPosition& position)
+      : call_(call), position_(position), peers_(position.inter ? position.remote_size : position.size), rank_(position.rank) {
+    root_ = position.inter ? call.root == MPI_ROOT : call.root == position.rank;
+    leaf_ = position.inter ? call.root != MPI_ROOT && call.root != MPI_PROC_NULL : true;
     regions_.read.address = const_cast<void*>(call.sendbuf);
     regions_.written.address = call.recvbuf;
     regions_.read.set_found(call.found);
@@ -78,12 +78,12 @@ class Describer {
       // The result is scattered in the group of the caller, also where the other one has contributed it.
       case Collective::reduce_scatter_block:
         // In place, all of the input lies where the result goes.
-        send_unless_in_place(place_.size);
-        receive(call_.in_place() ? place_.size : 1);
+        send_unless_in_place(position_.size);
+        receive(call_.in_place() ? position_.size : 1);
         break;
       case Collective::reduce_scatter: {
         MPI_Count all = 0;
-        for (int member = 0; member < place_.size; ++member) {
+        for (int member = 0; member < position_.size; ++member) {
           all += call_.recvcounts[member];
           regions_.written.check(call_.recvcounts[member], call_.recvtype);
         }
@@ -101,8 +101,8 @@ class Describer {
  private:
   void describe_neighbors() {
     std::vector<bool> in, out;
-    for (const Neighbors::Source& source : place_.neighbors.in) in.push_back(source.rank != MPI_PROC_NULL);
-    for (int destination : place_.neighbors.out) out.push_back(destination != MPI_PROC_NULL);
+    for (const Neighbors::Source& source : position_.neighbors.in) in.push_back(source.rank != MPI_PROC_NULL);
+    for (int destination : position_.neighbors.out) out.push_back(destination != MPI_PROC_NULL);
     if (!call_.gathers_from_neighbors())
       add_blocks(regions_.read, out, call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype,
                  call_.sendtypes);
@@ -147,7 +147,7 @@ class Describer {
   }
 
   const CollectiveCall& call_;
-  const Place& place_;
+  const CommPosition& position_;
   int peers_, rank_;
   bool root_, leaf_;
   Regions regions_;
@@ -179,7 +179,7 @@ int Region::device() const {
 
 int Region::find_device() const {
   for (const Block& block : blocks) {
-    const void* at = telling_byte(address, block.datatype, block.offset);
+    const void* at = first_data_byte(address, block.datatype, block.offset);
     if (device::is_device_memory(at, &found_)) return found_.memory.device;
   }
   return -1;
@@ -206,25 +206,25 @@ std::string in_words(const Regions& regions) {
   return words + beyond;
 }
 
-Place place_in(MPI_Comm comm) {
-  Place place;
+CommPosition place_in(MPI_Comm comm) {
+  CommPosition position;
   int inter = 0;
-  PMPI_Comm_rank(comm, &place.rank);
-  PMPI_Comm_size(comm, &place.size);
+  PMPI_Comm_rank(comm, &position.rank);
+  PMPI_Comm_size(comm, &position.size);
   PMPI_Comm_test_inter(comm, &inter);
-  place.inter = inter != 0;
+  position.inter = inter != 0;
   int topology = MPI_UNDEFINED;
-  if (!place.inter) PMPI_Topo_test(comm, &topology);
-  place.topology = topology != MPI_UNDEFINED;
-  if (place.inter)
-    PMPI_Comm_remote_size(comm, &place.remote_size);
+  if (!position.inter) PMPI_Topo_test(comm, &topology);
+  position.topology = topology != MPI_UNDEFINED;
+  if (position.inter)
+    PMPI_Comm_remote_size(comm, &position.remote_size);
   else
-    place.neighbors = neighbors_of(comm, place.rank);
-  return place;
+    position.neighbors = neighbors_of(comm, position.rank);
+  return position;
 }
 
-Regions regions_of(const CollectiveCall& call, const Place& place) {
-  return Describer(call, place).describe();
+Regions regions_of(const CollectiveCall& call, const CommPosition& position) {
+  return Describer(call, position).describe();
 }
 
 }  // namespace fairlead::mpi

@@ -152,15 +152,15 @@ std::vector<MPI_Datatype> types_in(const Regions& regions);
 std::string in_words(const Regions& regions);
 
 // This rank's place in a communicator.
-struct Place {
+struct CommPosition {
   int rank = 0, size = 1;
   bool inter = false;
   int remote_size = 0;
   bool topology = false;  // of neighbours
   Neighbors neighbors;
 };
-Place place_in(MPI_Comm comm);
+CommPosition place_in(MPI_Comm comm);
 
-Regions regions_of(const CollectiveCall& call, const Place& place);
+Regions regions_of(const CollectiveCall& call, const CommPosition& position);
 
 }  // namespace fairlead::mpi

@@ -43,11 +43,11 @@ coll::Family family_of(Collective function) {
 
 // Of the largest buffer that a rank brings. Where ranks bring other amounts of which they do not know each
 // sees its own; of their algorithms, only `staged` concerns the others.
-uint64_t bytes_of(const CollectiveCall& call, const Regions& regions, const Place& place) {
+uint64_t bytes_of(const CollectiveCall& call, const Regions& regions, const CommPosition& position) {
   auto bytes = static_cast<uint64_t>(std::max(regions.read.bytes, regions.written.bytes));
   bool a_block_of_the_roots = (call.function == Collective::gather || call.function == Collective::scatter) &&
-                              call.root != place.rank;
-  return bytes * static_cast<uint64_t>(a_block_of_the_roots ? place.size : 1);
+                              call.root != position.rank;
+  return bytes * static_cast<uint64_t>(a_block_of_the_roots ? position.size : 1);
 }
 
 // Why this rank cannot use NCCL; nothing where it can.
@@ -73,19 +73,19 @@ void agree_on_nccl(int world_rank) {
 
 }  // namespace
 
-ChosenAlgorithm algorithm_for(const CollectiveCall& call, const Regions& regions, const Place& place,
+ChosenAlgorithm algorithm_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position,
                               bool nccl) {
   const coll::Family family = family_of(call.function);
-  const uint64_t bytes = bytes_of(call, regions, place);
+  const uint64_t bytes = bytes_of(call, regions, position);
   ChosenAlgorithm chosen;
-  chosen.algorithm = coll::choice().of(family, bytes, place.size, coll::Choice::Among::own);
+  chosen.algorithm = coll::choice().of(family, bytes, position.size, coll::Choice::Among::own);
   // In place it takes a copy more, where others still read what it would overwrite.
   constexpr coll::Algorithm oneshot = coll::Algorithm::allreduce_oneshot;
   if (chosen.algorithm == oneshot && call.in_place() && !coll::choice().is_forced(oneshot))
     chosen.algorithm = coll::Algorithm::allreduce_sliced;
-  chosen.nccl_first = nccl && coll::is_nccl(coll::choice().of(family, bytes, place.size));
-  if (place.rank == 0 && log_enabled(LogLevel::trace))
-    log_line(LogLevel::trace, "collective of %d ranks and %llu bytes: %s:%s%s", place.size,
+  chosen.nccl_first = nccl && coll::is_nccl(coll::choice().of(family, bytes, position.size));
+  if (position.rank == 0 && log_enabled(LogLevel::trace))
+    log_line(LogLevel::trace, "collective of %d ranks and %llu bytes: %s:%s%s", position.size,
              static_cast<unsigned long long>(bytes), coll::row_of(family).name.data(),
              coll::row_of(chosen.algorithm).name.data(),
              chosen.nccl_first ? ", if it cannot be by NCCL" : "");

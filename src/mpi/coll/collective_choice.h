@@ -14,7 +14,7 @@ struct ChosenAlgorithm {
   bool nccl_first;            // that only where not all members can take NCCL
 };
 // `nccl`: this rank could.
-ChosenAlgorithm algorithm_for(const CollectiveCall& call, const Regions& regions, const Place& place,
+ChosenAlgorithm algorithm_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position,
                               bool nccl);
 
 // Does FAIRLEAD_COLL say so? The rules are those of one node.

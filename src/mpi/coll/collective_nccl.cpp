@@ -92,7 +92,7 @@ std::optional<NcclCall> reduction(const CollectiveCall& call, Family family, MPI
 
 }  // namespace
 
-std::optional<NcclCall> nccl_call_for(const CollectiveCall& call, const Regions& regions, const Place& place,
+std::optional<NcclCall> nccl_call_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position,
                                       int device) {
   if (!coll::nccl()) return std::nullopt;
   auto movement = [&](Family family, const void* from, MPI_Count bytes) {
@@ -108,7 +108,7 @@ std::optional<NcclCall> nccl_call_for(const CollectiveCall& call, const Regions&
       return movement(Family::bcast, call.recvbuf, regions.read.bytes + regions.written.bytes);
     case Collective::allgather: {
       MPI_Count block = packed_bytes(call.recvcount, call.recvtype);
-      const char* own = static_cast<const char*>(call.recvbuf) + place.rank * block;
+      const char* own = static_cast<const char*>(call.recvbuf) + position.rank * block;
       return movement(Family::allgather, call.in_place() ? own : call.sendbuf, block);
     }
     case Collective::alltoall:
@@ -118,12 +118,12 @@ std::optional<NcclCall> nccl_call_for(const CollectiveCall& call, const Regions&
     case Collective::allreduce:
     case Collective::reduce:
       return reduction(call, call.function == Collective::reduce ? Family::reduce : Family::allreduce,
-                       call.sendcount, place.rank, device);
+                       call.sendcount, position.rank, device);
     case Collective::reduce_scatter_block:
-      return reduction(call, Family::reduce_scatter, call.recvcount, place.rank, device);
+      return reduction(call, Family::reduce_scatter, call.recvcount, position.rank, device);
     case Collective::reduce_scatter:
-      if (!equal_counts(call, place.size)) return std::nullopt;
-      return reduction(call, Family::reduce_scatter, call.recvcounts[0], place.rank, device);
+      if (!equal_counts(call, position.size)) return std::nullopt;
+      return reduction(call, Family::reduce_scatter, call.recvcounts[0], position.rank, device);
     default:
       return std::nullopt;
   }

@@ -14,6 +14,6 @@ namespace fairlead::mpi {
 
 // Of contiguous data on one device.
 std::optional<coll::NcclCall> nccl_call_for(const CollectiveCall& call, const Regions& regions,
-                                            const Place& place, int device);
+                                            const CommPosition& position, int device);
 
 }  // namespace fairlead::mpi

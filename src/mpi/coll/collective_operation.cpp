@@ -12,21 +12,21 @@
 
 namespace fairlead::mpi {
 
-using coll::Outcome;
+using coll::Decision;
 using coll::Progress;
-using coll::Vote;
+using coll::Capability;
 
 namespace {
 
-Vote vote_of(const CollectiveCall& call, const Regions& regions, bool device, bool has_work) {
-  if (device) return has_work ? Vote::device : Vote::staged;
-  if (call.function == Collective::barrier) return Vote::host;
-  return regions.bytes() == 0 ? Vote::nothing : Vote::host;
+Capability capability_of(const CollectiveCall& call, const Regions& regions, bool device, bool has_work) {
+  if (device) return has_work ? Capability::device : Capability::staged;
+  if (call.function == Collective::barrier) return Capability::host;
+  return regions.bytes() == 0 ? Capability::nothing : Capability::host;
 }
 
 }  // namespace
 
-CollectiveOperation::CollectiveOperation(std::shared_ptr<MeetingPoint> point, const CollectiveCall& call,
+CollectiveOperation::CollectiveOperation(std::shared_ptr<CommunicatorState> point, const CollectiveCall& call,
                                          Regions regions, StartInHost start_in_host)
     : Operation(call.comm),
       point_(std::move(point)),
@@ -35,11 +35,11 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<MeetingPoint> point, co
       start_in_host_(std::move(start_in_host)) {
   if (start_in_host_) {
     kept_.emplace(call_.comm, call_.op, types_in(regions_));
-    arrays_.keep(&call_, point_->place());
+    arrays_.keep(&call_, point_->position());
   }
   bool device = regions_.on_device();
-  has_work_ = device && work_for(call_, regions_, point_->place(), !start_in_host_, &work_);
-  vote_ = vote_of(call_, regions_, device, has_work_);
+  has_work_ = device && work_for(call_, regions_, point_->position(), !start_in_host_, &work_);
+  capability_ = capability_of(call_, regions_, device, has_work_);
   // A persistent one starts later, and again.
   if (start_in_host_) work_.source.found = work_.target.found = {};
 }
@@ -54,7 +54,7 @@ int CollectiveOperation::start() {
   error_ = MPI_SUCCESS;
   raised_ = false;
   why_staged_ = Fallback::chosen_staged;
-  patience_.restart();
+  report_timer_.restart();
   number_ = point_->begin_call();
   if (start_in_host_) point_->start_joining();
   advance();
@@ -84,50 +84,50 @@ coll::Work CollectiveOperation::take_work() {
 
 void CollectiveOperation::arrive() {
   if (!point_->known()) return;
-  coll::Meeting* meeting = point_->meeting();
-  if (!meeting) {
+  coll::CollectiveSlot* slot = point_->slot();
+  if (!slot) {
     why_staged_ = Fallback::no_shared_node;
     step_ = Step::waiting_for_turn;
     return;
   }
-  if (!meeting->may_arrive(number_)) return;
-  Vote vote = vote_;
-  bool shows = vote == Vote::device || vote == Vote::nothing;
-  if ((shows || work_.nccl) && !meeting->may_use_record(number_)) return;
+  if (!slot->may_arrive(number_)) return;
+  Capability capability = capability_;
+  bool shows = capability == Capability::device || capability == Capability::nothing;
+  if ((shows || work_.nccl) && !slot->may_use_record(number_)) return;
   if (work_.nccl && point_->nccl().may_run(number_, work_.device)) {
-    vote = Vote::nccl;
+    capability = Capability::nccl;
   } else if (shows) {
-    gpu_.emplace(*engine().node(), *meeting, point_->node_ranks(), number_, take_work());
-    if (!gpu_->expose()) vote = Vote::staged;
+    gpu_.emplace(*engine().node(), *slot, point_->node_ranks(), number_, take_work());
+    if (!gpu_->expose()) capability = Capability::staged;
   }
-  arrived_with_ = vote;
-  meeting->arrive(number_, vote);
-  step_ = vote == Vote::host ? Step::waiting_for_turn : Step::deciding;
+  arrived_with_ = capability;
+  slot->arrive(number_, capability);
+  step_ = capability == Capability::host ? Step::waiting_for_turn : Step::deciding;
 }
 
 void CollectiveOperation::decide() {
-  using Votes = coll::Meeting::Votes;
-  Outcome outcome =
-      point_->meeting()->outcome(number_, start_in_host_ ? Votes::may_be_withdrawn : Votes::stand);
+  using Capabilities = coll::CollectiveSlot::Capabilities;
+  Decision outcome =
+      point_->slot()->outcome(number_, start_in_host_ ? Capabilities::may_be_withdrawn : Capabilities::stand);
   switch (outcome) {
-    case Outcome::undecided:
+    case Decision::undecided:
       return complain_of_missing();
-    case Outcome::staged:
-      if (arrived_with_ != Vote::staged) why_staged_ = Fallback::others_staged;
+    case Decision::staged:
+      if (arrived_with_ != Capability::staged) why_staged_ = Fallback::others_staged;
       gpu_.reset();
       step_ = Step::waiting_for_turn;
       return;
-    case Outcome::gpu:
-      if (arrived_with_ == Vote::nccl) show_late();
+    case Decision::gpu:
+      if (arrived_with_ == Capability::nccl) show_late();
       step_ = Step::on_gpu;
       return;
-    case Outcome::nccl:
+    case Decision::nccl:
       step_ = Step::by_nccl;
   }
 }
 
 void CollectiveOperation::show_late() {
-  gpu_.emplace(*engine().node(), *point_->meeting(), point_->node_ranks(), number_, take_work());
+  gpu_.emplace(*engine().node(), *point_->slot(), point_->node_ranks(), number_, take_work());
   gpu_->expose(has_work_);
 }
 
@@ -141,7 +141,7 @@ void CollectiveOperation::run_by_nccl() {
   }
   if (progress == Progress::over) {
     count(Traffic::collective_nccl, regions_.bytes());
-    went(Traffic::collective_nccl);
+    took(Traffic::collective_nccl);
   }
   over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
 }
@@ -161,7 +161,7 @@ void CollectiveOperation::run_on_gpu() {
   }
   if (progress == Progress::waiting) return complain_of_missing();
   count(Traffic::collective_gpu, regions_.bytes());
-  went(Traffic::collective_gpu);
+  took(Traffic::collective_gpu);
   over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
 }
 
@@ -195,7 +195,7 @@ void CollectiveOperation::finish_in_host() {
   if (!here && result == MPI_SUCCESS) return;
   note_result(result);
   if (result == MPI_SUCCESS && !(loaded_ && staged_.store(regions_))) result = MPI_ERR_OTHER;
-  went(Traffic::collective_staged);
+  took(Traffic::collective_staged);
   over(result);
 }
 
@@ -216,50 +216,50 @@ void CollectiveOperation::over(int error) {
 
 // A rank that leaves the others waiting should be known by name.
 void CollectiveOperation::complain_of_missing() {
-  if (!patience_.is_over()) return;
+  if (!report_timer_.is_over()) return;
   std::string ranks;
-  for (int member : point_->meeting()->missing(number_))
+  for (int member : point_->slot()->missing(number_))
     ranks += (ranks.empty() ? "" : ", ") + std::to_string(point_->world_rank(member));
   if (ranks.empty()) return;
   log_line(
       LogLevel::warn,
       "rank %d has been waiting in collective %llu of a communicator of %d ranks for %d s; not there yet: "
       "rank %s",
-      point_->world_rank(point_->place().rank), static_cast<unsigned long long>(number_),
-      point_->place().size, static_cast<int>(options().coll_late_s), ranks.c_str());
+      point_->world_rank(point_->position().rank), static_cast<unsigned long long>(number_),
+      point_->position().size, static_cast<int>(options().stall_report_s), ranks.c_str());
 }
 
 // The host MPI will be called, and cannot be polled: what is not decided is handed to it, which goes on with
 // it there; what runs on the GPU is left to the thread that helps.
-void CollectiveOperation::settle() {
+void CollectiveOperation::quiesce() {
   if (!start_in_host_) return;
-  if (step_ == Step::arriving && point_->known() && point_->meeting()) {
-    if (point_->meeting()->may_arrive(number_)) {
-      point_->meeting()->arrive(number_, vote_ == Vote::host ? Vote::host : Vote::staged);
+  if (step_ == Step::arriving && point_->known() && point_->slot()) {
+    if (point_->slot()->may_arrive(number_)) {
+      point_->slot()->arrive(number_, capability_ == Capability::host ? Capability::host : Capability::staged);
       step_ = Step::deciding;
     } else {
-      point_->meeting()->go_ahead(number_);
+      point_->slot()->go_ahead(number_);
       step_ = Step::waiting_for_turn;
     }
   }
-  if (step_ == Step::deciding) point_->meeting()->withdraw(number_);
+  if (step_ == Step::deciding) point_->slot()->withdraw(number_);
   advance();
 }
 
 // One that runs on the GPU may still be refused, and holds up those behind it until all have mapped its
 // memory.
-bool CollectiveOperation::settled() const {
+bool CollectiveOperation::quiesced() const {
   if (!start_in_host_ || step_ == Step::arriving) return true;
   return cleared_ || step_ == Step::in_host || step_ == Step::over;
 }
 
 // Host memory alone is no device message.
-void CollectiveOperation::went(Traffic way) {
-  if (regions_.on_device()) record_.went(way, regions_.bytes());
+void CollectiveOperation::took(Traffic path) {
+  if (regions_.on_device()) record_.took(path, regions_.bytes());
 }
 
 void CollectiveOperation::note_staged() {
-  went(Traffic::collective_staged);
+  took(Traffic::collective_staged);
   record_.end();
 }
 

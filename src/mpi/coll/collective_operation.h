@@ -28,13 +28,13 @@ using StartInHost = std::function<int(const CollectiveCall& call, MPI_Comm comm,
 class CollectiveOperation : public Operation {
  public:
   // `start_in_host`: none for a blocking call.
-  CollectiveOperation(std::shared_ptr<MeetingPoint> point, const CollectiveCall& call, Regions regions,
+  CollectiveOperation(std::shared_ptr<CommunicatorState> point, const CollectiveCall& call, Regions regions,
                       StartInHost start_in_host);
 
   int start() override;
   void advance() override;
-  void settle() override;
-  bool settled() const override;
+  void quiesce() override;
+  bool quiesced() const override;
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   std::string in_words() const override { return mpi::in_words(regions_); }
@@ -59,16 +59,16 @@ class CollectiveOperation : public Operation {
   void finish_in_host();
   void note_result(int result);
   void over(int error);
-  void went(Traffic way);
+  void took(Traffic path);
   void complain_of_missing();
 
-  std::shared_ptr<MeetingPoint> point_;
+  std::shared_ptr<CommunicatorState> point_;
   CollectiveCall call_;
   Regions regions_;
   StartInHost start_in_host_;
   std::optional<KeptHandles> kept_;
   KeptArrays arrays_;
-  coll::Vote vote_ = coll::Vote::host, arrived_with_ = coll::Vote::none;
+  coll::Capability capability_ = coll::Capability::host, arrived_with_ = coll::Capability::none;
   coll::Work work_;
   bool has_work_ = false;
   uint64_t number_ = 0;
@@ -86,7 +86,7 @@ class CollectiveOperation : public Operation {
   std::optional<coll::GpuCollective> gpu_;
   StagedBuffers staged_;
   bool loaded_ = false;
-  Patience patience_;
+  ReportTimer report_timer_;
   int error_ = MPI_SUCCESS;
   bool raised_ = false;  // the error, by the host MPI, on the communicator of the call
   bool must_stage_ = false;

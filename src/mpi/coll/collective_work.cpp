@@ -55,12 +55,12 @@ std::optional<datatype::View> view_of(const void* buffer, const Block& block) {
 
 class Planner {
  public:
-  Planner(const CollectiveCall& call, const Place& place, Algorithm algorithm, Work* work)
+  Planner(const CollectiveCall& call, const CommPosition& position, Algorithm algorithm, Work* work)
       : call_(call),
-        neighbors_(place.neighbors),
+        neighbors_(position.neighbors),
         work_(*work),
-        me_(place.rank),
-        size_(place.size),
+        me_(position.rank),
+        size_(position.size),
         algorithm_(algorithm) {}
 
   bool plan(const Regions& regions) {
@@ -74,7 +74,7 @@ class Planner {
       case Collective::scatter:
       case Collective::scatterv:
         if (!expose_source(regions.read)) return false;
-        if (root_) offer_blocks(call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, nullptr);
+        if (root_) export_blocks(call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, nullptr);
         return call_.recvbuf == MPI_IN_PLACE || fetch(call_.root, {0, call_.recvcount, call_.recvtype});
       case Collective::allgather:
       case Collective::allgatherv:
@@ -86,10 +86,10 @@ class Planner {
           // Blocks are overwritten while others fetch them.
           if (!expose_source(regions.written)) return false;
           work_.source.by_copy = true;
-          offer_blocks(call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes);
+          export_blocks(call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes);
         } else {
           if (!expose_source(regions.read)) return false;
-          offer_blocks(call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, call_.sendtypes);
+          export_blocks(call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, call_.sendtypes);
         }
         return fetch_blocks();
       case Collective::reduce:
@@ -105,7 +105,7 @@ class Planner {
       case Collective::neighbor_alltoall:
       case Collective::neighbor_alltoallv:
       case Collective::neighbor_alltoallw:
-        return expose_source(regions.read) && offer_to_neighbors() && fetch_from_neighbors();
+        return expose_source(regions.read) && export_to_neighbors() && fetch_from_neighbors();
       default:
         return false;
     }
@@ -164,26 +164,26 @@ class Planner {
   // The place of the next block in what this rank shows. To be asked in the order of the blocks.
   uint64_t place_of(const Block& block) {
     if (!packed_) return static_cast<uint64_t>(block.offset - first_);
-    uint64_t place = packed_before_;
+    uint64_t position = packed_before_;
     if (block.count > 0) packed_before_ += static_cast<uint64_t>(packed_bytes(block.count, block.datatype));
-    return place;
+    return position;
   }
 
-  void offer_blocks(MPI_Count count, Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements,
+  void export_blocks(MPI_Count count, Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements,
                     MPI_Datatype datatype, const MPI_Datatype* datatypes) {
     for (int member = 0; member < size_; ++member) {
       work_.offsets[member] = place_of(block_at(member, count, counts, displacements, datatype, datatypes));
-      work_.first_offer[member] = static_cast<uint8_t>(member);
+      work_.first_export[member] = static_cast<uint8_t>(member);
     }
   }
 
   // False: its layout is not for kernels.
-  bool fetch(int member, const Block& block, int offer = 0) {
+  bool fetch(int member, const Block& block, int part = 0) {
     if (block.count <= 0 || packed_bytes(block.count, block.datatype) == 0) return true;
     std::optional<datatype::View> to = view_of(call_.recvbuf, block);
     if (!to) return false;
     uint64_t bytes = to->bytes();
-    work_.pieces.push_back(Piece{.member = member, .offer = offer, .to = std::move(*to), .bytes = bytes});
+    work_.pieces.push_back(Piece{.member = member, .part = part, .to = std::move(*to), .bytes = bytes});
     return true;
   }
 
@@ -200,19 +200,19 @@ class Planner {
   }
 
   // To each member its blocks, in their order.
-  bool offer_to_neighbors() {
+  bool export_to_neighbors() {
     const int blocks = static_cast<int>(neighbors_.out.size());
-    if (neighbors_.out.size() > coll::max_offers) return false;
-    uint64_t places[coll::max_offers];
+    if (neighbors_.out.size() > coll::max_exports) return false;
+    uint64_t places[coll::max_exports];
     for (int block = 0; block < blocks; ++block)
       if (neighbors_.out[static_cast<size_t>(block)] != MPI_PROC_NULL)
         places[block] = place_of(block_at(block, call_.sendcount, call_.sendcounts, call_.sdispls,
                                           call_.sendtype, call_.sendtypes));
-    int offers = 0;
+    int parts = 0;
     for (int member = 0; member < size_; ++member) {
-      work_.first_offer[member] = static_cast<uint8_t>(offers);
+      work_.first_export[member] = static_cast<uint8_t>(parts);
       for (int block = 0; block < blocks; ++block)
-        if (neighbors_.out[static_cast<size_t>(block)] == member) work_.offsets[offers++] = places[block];
+        if (neighbors_.out[static_cast<size_t>(block)] == member) work_.offsets[parts++] = places[block];
     }
     return true;
   }
@@ -377,19 +377,19 @@ class Planner {
 
 }  // namespace
 
-bool work_for(const CollectiveCall& call, const Regions& regions, const Place& place, bool blocking,
+bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, bool blocking,
               coll::Work* work) {
-  if (place.inter || place.size > coll::max_members) return false;
+  if (position.inter || position.size > coll::max_members) return false;
   const bool read_dense = contiguous(regions.read), written_dense = contiguous(regions.written);
   int reads = device_of(regions.read, read_dense), writes = device_of(regions.written, written_dense);
   if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;
   work->device = std::max(reads, writes);
-  if (blocking && read_dense && written_dense) work->nccl = nccl_call_for(call, regions, place, work->device);
-  auto [algorithm, nccl_first] = algorithm_for(call, regions, place, work->nccl.has_value());
+  if (blocking && read_dense && written_dense) work->nccl = nccl_call_for(call, regions, position, work->device);
+  auto [algorithm, nccl_first] = algorithm_for(call, regions, position, work->nccl.has_value());
   if (!nccl_first) work->nccl.reset();
   if (coll::is_staged(algorithm)) return false;
   work->by_kernel = coll::row_of(algorithm).name == "kernel";
-  return Planner(call, place, algorithm, work).plan(regions);
+  return Planner(call, position, algorithm, work).plan(regions);
 }
 
 }  // namespace fairlead::mpi

@@ -12,7 +12,7 @@
 namespace fairlead::mpi {
 
 // False: it is for the host MPI, unless NCCL can do it, which only a blocking call asks for.
-bool work_for(const CollectiveCall& call, const Regions& regions, const Place& place, bool blocking,
+bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, bool blocking,
               coll::Work* work);
 
 }  // namespace fairlead::mpi

@@ -14,13 +14,13 @@
 namespace fairlead::mpi {
 namespace {
 
-auto& hall = *new std::unique_ptr<coll::Hall>;
+auto& pool = *new std::unique_ptr<coll::SlotPool>;
 int keyval = MPI_KEYVAL_INVALID;
 
 // Host MPIs have few communicators: MPICH 2048 in a process, and the program wants some.
 constexpr size_t lent_at_most = 256;
 
-using Kept = std::shared_ptr<MeetingPoint>;
+using Kept = std::shared_ptr<CommunicatorState>;
 
 // The last one a thread asked for. A handle may come back for another communicator once its own is freed.
 std::atomic<uint64_t> freed{0};
@@ -60,88 +60,88 @@ auto& of_self = *new Kept;
 Kept find_or_make_of_self() {
   static auto& mutex = *new std::mutex;
   std::lock_guard lock(mutex);
-  if (!of_self) of_self = std::make_shared<MeetingPoint>(MPI_COMM_SELF);
+  if (!of_self) of_self = std::make_shared<CommunicatorState>(MPI_COMM_SELF);
   return of_self;
 }
 
 Kept find_or_make(MPI_Comm comm) {
   if (comm == MPI_COMM_SELF) return find_or_make_of_self();
   Kept kept =
-      *attribute_of<Kept>(comm, keyval, [&] { return new Kept(std::make_shared<MeetingPoint>(comm)); });
+      *attribute_of<Kept>(comm, keyval, [&] { return new Kept(std::make_shared<CommunicatorState>(comm)); });
   kept->belongs_to(comm);
   return kept;
 }
 
 }  // namespace
 
-MeetingPoint::MeetingPoint(MPI_Comm comm)
-    : comm_(comm), place_(place_in(comm)), uniform_kinds_(kinds_are_uniform()) {
-  if (!hall || place_.inter) return;
-  for (int member = 0; member < place_.size; ++member)
+CommunicatorState::CommunicatorState(MPI_Comm comm)
+    : comm_(comm), position_(place_in(comm)), uniform_kinds_(kinds_are_uniform()) {
+  if (!pool || position_.inter) return;
+  for (int member = 0; member < position_.size; ++member)
     node_ranks_.push_back(engine().node()->node_rank_of_world(rank_in_world(comm, member)));
 }
 
-MeetingPoint::MeetingPoint(const MeetingPoint& parent, coll::Heir heir)
+CommunicatorState::CommunicatorState(const CommunicatorState& parent, coll::Heir heir)
     : comm_(MPI_COMM_NULL),
-      place_(parent.place_),
+      position_(parent.position_),
       node_ranks_(parent.node_ranks_),
       joined_together_(true),
       heir_(heir),
       uniform_kinds_(parent.uniform_kinds_) {}
 
-int MeetingPoint::world_rank(int member) const {
+int CommunicatorState::world_rank(int member) const {
   return engine().node()->world_rank(node_ranks_[static_cast<size_t>(member)]);
 }
 
-bool MeetingPoint::has_hall() {
-  return hall != nullptr;
+bool CommunicatorState::has_slot_pool() {
+  return pool != nullptr;
 }
 
 // All members come to the same answer.
-bool MeetingPoint::may_meet() const {
-  if (node_ranks_.empty() || place_.size > coll::max_members) return false;
+bool CommunicatorState::may_meet() const {
+  if (node_ranks_.empty() || position_.size > coll::max_members) return false;
   for (int rank : node_ranks_)
     if (rank < 0) return false;
   return true;
 }
 
 // Does the slot's number have to be told to others?
-bool MeetingPoint::begin_joining() {
+bool CommunicatorState::begin_joining() {
   if (join_ != Join::not_begun) return false;
   join_ = may_meet() ? Join::begun : Join::over;
   if (join_ == Join::over) return false;
   if (heir_) {
-    slot_ = hall->find(node_ranks_[0], *heir_);
+    slot_number_ = pool->find(node_ranks_[0], *heir_);
     return false;
   }
-  if (place_.rank == 0) slot_ = hall->take(place_.size);
-  return place_.size > 1;
+  if (position_.rank == 0) slot_number_ = pool->take(position_.size);
+  return position_.size > 1;
 }
 
-void MeetingPoint::start_joining() {
-  if (begin_joining()) real.Ibcast(&slot_, sizeof slot_, MPI_BYTE, 0, comm_, &announcement_);
+void CommunicatorState::start_joining() {
+  if (begin_joining()) real.Ibcast(&slot_number_, sizeof slot_number_, MPI_BYTE, 0, comm_, &announcement_);
 }
 
-bool MeetingPoint::joined() {
+bool CommunicatorState::joined() {
   if (join_ == Join::over) return true;
   start_joining();
   int here = 1;
   if (announcement_ != MPI_REQUEST_NULL) real.Test(&announcement_, &here, MPI_STATUS_IGNORE);
   if (!here) return false;
-  if (slot_ >= 0) meeting_.emplace(hall->slot(slot_), place_.size, place_.rank);
+  if (slot_number_ >= 0) slot_.emplace(pool->slot(slot_number_), position_.size, position_.rank);
   for (uint64_t number : std::exchange(skipped_, {})) leave_word(number);
   join_.store(Join::over, std::memory_order_release);
   return true;
 }
 
 // With the blocking form: all members are in a blocking call, and the two forms do not match.
-void MeetingPoint::join() {
+void CommunicatorState::join() {
   if (known()) return;
   joined_together_ |= join_ == Join::not_begun;
   if (begin_joining()) {
     gather_before(comm_);
-    Parked parked;
-    real.Bcast(&slot_, sizeof slot_, MPI_BYTE, 0, comm_);
+    BlockingHostCall blocking_call;
+    real.Bcast(&slot_number_, sizeof slot_number_, MPI_BYTE, 0, comm_);
   }
   // What another thread advances may look as well.
   auto joined_now = [this] {
@@ -151,30 +151,30 @@ void MeetingPoint::join() {
   for (Backoff backoff; !joined_now(); backoff.pause()) engine().progress();
 }
 
-void MeetingPoint::end_call(uint64_t number) {
+void CommunicatorState::end_call(uint64_t number) {
   ended_.report(number);
-  if (meeting_) meeting_->pass(ended_.all_up_to());
+  if (slot_) slot_->pass(ended_.all_up_to());
   --open_;
 }
 
 // That this rank's part of the call is with the host MPI.
-void MeetingPoint::leave_word(uint64_t number) {
-  if (!meeting_) return;
-  if (meeting_->may_arrive(number))
-    meeting_->arrive(number, coll::Vote::host);
+void CommunicatorState::leave_word(uint64_t number) {
+  if (!slot_) return;
+  if (slot_->may_arrive(number))
+    slot_->arrive(number, coll::Capability::host);
   else
-    meeting_->go_ahead(number);
+    slot_->go_ahead(number);
 }
 
-void MeetingPoint::pass_by() {
+void CommunicatorState::pass_by() {
   uint64_t number = ++called_;
   leave_word(number);
   cleared_.report(number);
   ended_.report(number);
-  meeting_->pass(number);
+  slot_->pass(number);
 }
 
-void MeetingPoint::skip() {
+void CommunicatorState::skip() {
   const uint64_t number = begin_call();
   if (known())
     leave_word(number);
@@ -186,10 +186,10 @@ void MeetingPoint::skip() {
 
 // Another member may still hold the one that is chosen: for a request that can be started no more, since the
 // first member has freed it.
-std::shared_ptr<MPI_Comm> MeetingPoint::lend_duplicate() {
+std::shared_ptr<MPI_Comm> CommunicatorState::lend_duplicate() {
   await_turn(comm_);
   gather_before(comm_);
-  Parked parked;
+  BlockingHostCall blocking_call;
   auto users = [](const auto& one) { return one.use_count() - 1; };
   auto least = std::ranges::min_element(lent_, {}, users);
   if (least != lent_.end() && users(*least) > 0 && lent_.size() < lent_at_most) least = lent_.end();
@@ -199,39 +199,39 @@ std::shared_ptr<MPI_Comm> MeetingPoint::lend_duplicate() {
     MPI_Comm duplicate = MPI_COMM_NULL;
     if (make_duplicate(&duplicate) != MPI_SUCCESS) return nullptr;
     PMPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);
-    meet_on(duplicate);
+    agree_on_slot(duplicate);
     lent_.push_back(std::make_shared<MPI_Comm>(duplicate));
   }
   return lent_[static_cast<size_t>(chosen)];
 }
 
 // MPI_Comm_dup calls the program's functions that copy its attributes, but alone keeps a topology.
-int MeetingPoint::make_duplicate(MPI_Comm* duplicate) {
+int CommunicatorState::make_duplicate(MPI_Comm* duplicate) {
   int topology = MPI_UNDEFINED;
   PMPI_Topo_test(comm_, &topology);
   return topology == MPI_UNDEFINED ? real.Comm_split(comm_, 0, 0, duplicate)
                                    : real.Comm_dup(comm_, duplicate);
 }
 
-std::optional<coll::Heir> MeetingPoint::expect_duplicate() {
-  if (place_.size == 1 || !joined_together_ || !joined() || !meeting_) return std::nullopt;
-  coll::Heir heir{hall->name(slot_), ++duplicates_};
-  if (place_.rank == 0) hall->take(place_.size, heir);
+std::optional<coll::Heir> CommunicatorState::expect_duplicate() {
+  if (position_.size == 1 || !joined_together_ || !joined() || !slot_) return std::nullopt;
+  coll::Heir heir{pool->name(slot_number_), ++duplicates_};
+  if (position_.rank == 0) pool->take(position_.size, heir);
   return heir;
 }
 
-Levels& MeetingPoint::levels() {
-  if (!levels_) {
+NodeHierarchy& CommunicatorState::hierarchy() {
+  if (!hierarchy_) {
     await_turn(comm_);
     gather_before(comm_);
     auto first = std::find_if(node_ranks_.begin(), node_ranks_.end(), [](int rank) { return rank >= 0; });
-    int first_of_node = node_ranks_.empty() ? place_.rank : static_cast<int>(first - node_ranks_.begin());
-    levels_ = std::make_unique<Levels>(comm_, first_of_node);
+    int first_of_node = node_ranks_.empty() ? position_.rank : static_cast<int>(first - node_ranks_.begin());
+    hierarchy_ = std::make_unique<NodeHierarchy>(comm_, first_of_node);
   }
-  return *levels_;
+  return *hierarchy_;
 }
 
-std::shared_ptr<MeetingPoint> meeting_point_of(MPI_Comm comm) {
+std::shared_ptr<CommunicatorState> communicator_state_of(MPI_Comm comm) {
   uint64_t now = freed.load(std::memory_order_relaxed);
   if (recent.comm != comm || recent.freed != now || !recent.point) recent = {comm, now, find_or_make(comm)};
   return recent.point;
@@ -241,36 +241,36 @@ std::shared_ptr<MeetingPoint> meeting_point_of(MPI_Comm comm) {
 // map its memory, before it is sure that the host MPI will never see it.
 void await_turn(MPI_Comm comm) {
   if (comm == MPI_COMM_NULL || !engine().busy()) return;
-  std::shared_ptr<MeetingPoint> point = meeting_point_of(comm);
+  std::shared_ptr<CommunicatorState> point = communicator_state_of(comm);
   if (point->open_calls() == 0) return;
-  Parked parked;
+  BlockingHostCall blocking_call;
   for (Backoff backoff; !point->all_cleared(); backoff.pause()) engine().progress();
 }
 
 Duplicating::Duplicating(MPI_Comm comm) {
-  if (comm == MPI_COMM_NULL || !hall) return;
-  std::shared_ptr<MeetingPoint> parent = meeting_point_of(comm);
+  if (comm == MPI_COMM_NULL || !pool) return;
+  std::shared_ptr<CommunicatorState> parent = communicator_state_of(comm);
   if (std::optional<coll::Heir> heir = parent->expect_duplicate())
-    expected = std::make_shared<MeetingPoint>(*parent, *heir);
+    expected = std::make_shared<CommunicatorState>(*parent, *heir);
 }
 
 Duplicating::~Duplicating() {
   expected.reset();
 }
 
-void meet_on(MPI_Comm comm) {
-  if (comm != MPI_COMM_NULL && hall) meeting_point_of(comm)->join();
+void agree_on_slot(MPI_Comm comm) {
+  if (comm != MPI_COMM_NULL && pool) communicator_state_of(comm)->join();
 }
 
-void open_meetings(std::unique_ptr<coll::Hall> opened) {
+void open_communicator_states(std::unique_ptr<coll::SlotPool> opened) {
   // Those who have not left it yet do so still.
-  static auto& former = *new std::vector<std::unique_ptr<coll::Hall>>;
-  if (hall) former.push_back(std::move(hall));
-  hall = std::move(opened);
+  static auto& former = *new std::vector<std::unique_ptr<coll::SlotPool>>;
+  if (pool) former.push_back(std::move(pool));
+  pool = std::move(opened);
   PMPI_Comm_create_keyval(inherit, forget, &keyval, nullptr);
 }
 
-void close_meetings() {
+void close_communicator_states() {
   recent = {};
   if (keyval == MPI_KEYVAL_INVALID) return;
   if (of_self) leave(std::move(of_self));
@@ -281,8 +281,8 @@ void close_meetings() {
   PMPI_Comm_free_keyval(&keyval);
 }
 
-size_t meetings_taken() {
-  return hall ? hall->taken_by_me() : 0;
+size_t slots_taken() {
+  return pool ? pool->taken_by_me() : 0;
 }
 
 }  // namespace fairlead::mpi

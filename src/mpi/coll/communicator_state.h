@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What this process knows of a communicator's collectives: who its members are, whether they meet in shared
-// memory (src/coll/slot.h), and the order of the calls. Kept as an attribute of the communicator, so that
+// memory (src/coll/collective_slot.h), and the order of the calls. Kept as an attribute of the communicator, so that
 // it goes when the communicator goes; an operation that is still under way keeps it alive.
 //
 // A communicator meets if all its members are ranks of this node, known to each other. They agree on a place
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "coll/nccl_collective.h"
-#include "coll/slot.h"
+#include "coll/collective_slot.h"
 #include "mpi/abi/host_mpi.h"
 #include "mpi/coll/collective_call.h"
 #include "mpi/coll/node_hierarchy.h"
@@ -46,11 +46,11 @@ class InOrder {
   std::set<uint64_t> early_;
 };
 
-class MeetingPoint {
+class CommunicatorState {
  public:
-  explicit MeetingPoint(MPI_Comm comm);
+  explicit CommunicatorState(MPI_Comm comm);
   // Of a duplicate, whose handle is not known yet.
-  MeetingPoint(const MeetingPoint& parent, coll::Heir heir);
+  CommunicatorState(const CommunicatorState& parent, coll::Heir heir);
   void belongs_to(MPI_Comm comm) { comm_ = comm; }
   MPI_Comm comm() const { return comm_; }
 
@@ -62,13 +62,13 @@ class MeetingPoint {
   // The same without asking the host MPI, from any thread.
   bool known() const { return join_.load(std::memory_order_acquire) == Join::over; }
   // Do the collectives of this communicator meet? Known once joined.
-  coll::Meeting* meeting() { return meeting_ ? &*meeting_ : nullptr; }
+  coll::CollectiveSlot* slot() { return slot_ ? &*slot_ : nullptr; }
   // A call that takes place nowhere, with the engine's lock: it has a number all the same.
   void skip();
   // Of those that meet.
-  coll::NcclMember& nccl() { return nccl_ ? *nccl_ : nccl_.emplace(*meeting_); }
+  coll::NcclMember& nccl() { return nccl_ ? *nccl_ : nccl_.emplace(*slot_); }
   const std::vector<int>& node_ranks() const { return node_ranks_; }
-  const Place& place() const { return place_; }
+  const CommPosition& position() const { return position_; }
   int world_rank(int member) const;
 
   // The calls, in their order. A call is open until this rank has no part in it any more.
@@ -99,15 +99,15 @@ class MeetingPoint {
 
   // Of a communicator that may have members elsewhere: its nodes. The first question is collective over it,
   // and asks the host MPI.
-  bool may_span_nodes() const { return !place_.inter && !may_meet(); }
-  Levels& levels();
+  bool may_span_nodes() const { return !position_.inter && !may_meet(); }
+  NodeHierarchy& hierarchy();
   // The communicator goes, an operation may still keep this.
   void free_communicators() {
     // Even if it never met: the place is given back when all have left.
-    if (heir_ && has_hall()) joined();
+    if (heir_ && has_slot_pool()) joined();
     for (const std::shared_ptr<MPI_Comm>& duplicate : lent_) PMPI_Comm_free(duplicate.get());
     lent_.clear();
-    levels_.reset();
+    hierarchy_.reset();
     nccl_.reset();
   }
   // In each collective all members pass device memory, or none does.
@@ -115,26 +115,26 @@ class MeetingPoint {
   bool has_uniform_kinds() const { return uniform_kinds_; }
 
  private:
-  static bool has_hall();
+  static bool has_slot_pool();
   bool may_meet() const;
   bool begin_joining();
   void leave_word(uint64_t number);
   int make_duplicate(MPI_Comm* duplicate);
 
   MPI_Comm comm_;
-  Place place_;
+  CommPosition position_;
   std::vector<int> node_ranks_;
   enum class Join { not_begun, begun, over };
   std::atomic<Join> join_{Join::not_begun};
   bool joined_together_ = false;  // in a blocking call, or without a message
-  int64_t slot_ = -1;
+  int64_t slot_number_ = -1;
   std::optional<coll::Heir> heir_;
   uint64_t duplicates_ = 0;
   std::vector<std::shared_ptr<MPI_Comm>> lent_;
   MPI_Request announcement_ = MPI_REQUEST_NULL;
-  std::optional<coll::Meeting> meeting_;
+  std::optional<coll::CollectiveSlot> slot_;
   std::optional<coll::NcclMember> nccl_;
-  std::unique_ptr<Levels> levels_;
+  std::unique_ptr<NodeHierarchy> hierarchy_;
   bool uniform_kinds_;
   uint64_t called_ = 0;
   std::atomic<int> open_{0};
@@ -143,11 +143,11 @@ class MeetingPoint {
 };
 
 // Of this communicator; made if there is none yet.
-std::shared_ptr<MeetingPoint> meeting_point_of(MPI_Comm comm);
+std::shared_ptr<CommunicatorState> communicator_state_of(MPI_Comm comm);
 // Before the host MPI does anything else that is collective over it: waits until it has seen all collectives
 // that were called before.
 void await_turn(MPI_Comm comm);
-// While the host MPI is in MPI_Comm_idup: the duplicate gets its MeetingPoint with the attributes it
+// While the host MPI is in MPI_Comm_idup: the duplicate gets its CommunicatorState with the attributes it
 // inherits.
 class Duplicating {
  public:
@@ -157,12 +157,12 @@ class Duplicating {
   Duplicating& operator=(const Duplicating&) = delete;
 };
 // After the host MPI made a communicator: collective over it. MPI_COMM_NULL is allowed.
-void meet_on(MPI_Comm comm);
+void agree_on_slot(MPI_Comm comm);
 
 // `hall`: of this node, if it has one. Closed before it is opened again, which forgets all places.
-void open_meetings(std::unique_ptr<coll::Hall> hall);
-void close_meetings();
+void open_communicator_states(std::unique_ptr<coll::SlotPool> pool);
+void close_communicator_states();
 // Communicators whose place this rank gave away and not all members have left.
-size_t meetings_taken();
+size_t slots_taken();
 
 }  // namespace fairlead::mpi

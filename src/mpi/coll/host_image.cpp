@@ -38,7 +38,7 @@ char* block_at(const void* buffer, const Block& block) {
 // What has gaps is packed and unpacked by kernels where they can; what lies in the gaps stays where it is.
 bool load_block(char* image, const Region& region, const Block& block) {
   const Layout layout = layout_of(block.count, block.datatype);
-  const int device = device::device_at(telling_byte(region.address, layout, block.offset));
+  const int device = device::device_at(first_data_byte(region.address, layout, block.offset));
   const char* buffer = block_at(region.address, block);
   if (layout.plan && !layout.contiguous) {
     const uint64_t bytes = static_cast<uint64_t>(layout.bytes);
@@ -61,7 +61,7 @@ bool load_block(char* image, const Region& region, const Block& block) {
 
 bool store_block(const char* image, const Region& region, const Block& block) {
   const Layout layout = layout_of(block.count, block.datatype);
-  const int device = device::device_at(telling_byte(region.address, layout, block.offset));
+  const int device = device::device_at(first_data_byte(region.address, layout, block.offset));
   char* buffer = block_at(region.address, block);
   const size_t bytes = static_cast<size_t>(layout.bytes);
   if (layout.contiguous) {

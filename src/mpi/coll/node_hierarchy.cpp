@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <map>
 
-#include "coll/slot.h"
+#include "coll/collective_slot.h"
 #include "mpi/abi/real.h"
 #include "mpi/core/interception.h"
 
 namespace fairlead::mpi {
 
-Levels::Levels(MPI_Comm comm, int first_of_node) {
-  Parked parked;
+NodeHierarchy::NodeHierarchy(MPI_Comm comm, int first_of_node) {
+  BlockingHostCall blocking_call;
   int rank = 0, size = 0;
   PMPI_Comm_rank(comm, &rank);
   PMPI_Comm_size(comm, &size);
@@ -22,7 +22,7 @@ Levels::Levels(MPI_Comm comm, int first_of_node) {
   std::map<int, std::vector<int>> nodes;
   for (int member = 0; member < size; ++member) {
     std::vector<int>& node = nodes[first_of[static_cast<size_t>(member)]];
-    place_of_.push_back(static_cast<int>(node.size()));
+    local_rank_of_.push_back(static_cast<int>(node.size()));
     node.push_back(member);
   }
   slices_ = size;
@@ -36,7 +36,7 @@ Levels::Levels(MPI_Comm comm, int first_of_node) {
     regular_ &= members_[node].size() == members_[0].size();
     for (int member : members_[node]) node_of_[static_cast<size_t>(member)] = static_cast<int>(node);
   }
-  my_place_ = place_of(rank);
+  my_local_rank_ = local_rank_of(rank);
 
   bool fit = members_.size() > 1 &&
              std::all_of(members_.begin(), members_.end(),
@@ -47,19 +47,19 @@ Levels::Levels(MPI_Comm comm, int first_of_node) {
   usable_ = made;
 }
 
-bool Levels::make_communicators(MPI_Comm comm) {
-  int color = has_slice() ? my_place_ : MPI_UNDEFINED;
+bool NodeHierarchy::make_communicators(MPI_Comm comm) {
+  int color = has_slice() ? my_local_rank_ : MPI_UNDEFINED;
   // No duplicate: that would call the program's functions that copy its attributes.
   bool made = real.Comm_split(comm, 0, 0, &all_) == MPI_SUCCESS;
-  made &= real.Comm_split(comm, my_node_, my_place_, &node_) == MPI_SUCCESS;
-  for (Lane* lane : {&spreading, &collecting})
-    made &= real.Comm_split(comm, color, my_node_, &lane->comm) == MPI_SUCCESS;
+  made &= real.Comm_split(comm, my_node_, my_local_rank_, &node_) == MPI_SUCCESS;
+  for (ExchangeComm* exchange : {&spreading, &collecting})
+    made &= real.Comm_split(comm, color, my_node_, &exchange->comm) == MPI_SUCCESS;
   for (MPI_Comm each : {all_, node_, spreading.comm, collecting.comm})
     if (each != MPI_COMM_NULL) PMPI_Comm_set_errhandler(each, MPI_ERRORS_RETURN);
   return made;
 }
 
-Levels::~Levels() {
+NodeHierarchy::~NodeHierarchy() {
   for (MPI_Comm each : {collecting.comm, spreading.comm, node_, all_})
     if (each != MPI_COMM_NULL) real.Comm_free(&each);
 }

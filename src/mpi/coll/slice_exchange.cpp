@@ -43,23 +43,23 @@ ExchangeRoom::ExchangeRoom(ExchangeKind kind, uint64_t bytes, uint64_t element, 
       slices(common_size(kind == ExchangeKind::allgather ? static_cast<uint64_t>(nodes) * bytes : bytes)),
       parts(common_size(parts_bytes)) {}
 
-SliceExchange::SliceExchange(Levels& levels, ExchangeRoom& room, const Slice& slice)
-    : Operation(levels.spreading.comm),
-      levels_(levels),
+SliceExchange::SliceExchange(NodeHierarchy& hierarchy, ExchangeRoom& room, const Slice& slice)
+    : Operation(hierarchy.spreading.comm),
+      hierarchy_(hierarchy),
       room_(room),
       slice_(slice),
       element_(size_of(slice.datatype)),
-      parts_(parts_of(slice.bytes, element_, levels.nodes())) {}
+      parts_(parts_of(slice.bytes, element_, hierarchy.nodes())) {}
 
 unsigned char* SliceExchange::own_slice() const {
-  uint64_t before = slice_.kind == ExchangeKind::allgather ? static_cast<uint64_t>(levels_.my_node()) : 0;
+  uint64_t before = slice_.kind == ExchangeKind::allgather ? static_cast<uint64_t>(hierarchy_.my_node()) : 0;
   return room_.slices.data() + before * slice_.bytes;
 }
 
 int SliceExchange::start() {
   std::lock_guard lock(engine().mutex());
-  spreading_turn_ = levels_.spreading.turns.take();
-  if (is_reduction()) collecting_turn_ = levels_.collecting.turns.take();
+  spreading_turn_ = hierarchy_.spreading.turns.take();
+  if (is_reduction()) collecting_turn_ = hierarchy_.collecting.turns.take();
   if (slice_.kind != ExchangeKind::bcast || is_root())
     note(leaving_.start(device::device_at(slice_.from), own_slice(), slice_.from, slice_.bytes));
   advance();
@@ -79,9 +79,9 @@ bool SliceExchange::step() {
       step_ = Step::before_spreading;
       return true;
     case Step::before_spreading:
-      if (!levels_.spreading.turns.has_come(spreading_turn_)) return false;
+      if (!hierarchy_.spreading.turns.has_come(spreading_turn_)) return false;
       note_host(spread());
-      levels_.spreading.turns.pass();
+      hierarchy_.spreading.turns.pass();
       step_ = Step::spreading;
       return true;
     case Step::spreading:
@@ -94,9 +94,9 @@ bool SliceExchange::step() {
       step_ = Step::before_collecting;
       return true;
     case Step::before_collecting:
-      if (!levels_.collecting.turns.has_come(collecting_turn_)) return false;
+      if (!hierarchy_.collecting.turns.has_come(collecting_turn_)) return false;
       note_host(collect());
-      levels_.collecting.turns.pass();
+      hierarchy_.collecting.turns.pass();
       step_ = Step::collecting;
       return true;
     case Step::collecting:
@@ -117,14 +117,14 @@ bool SliceExchange::step() {
 
 // Broadcasts and all-gathers are over then; of a reduction each node gets its part from all.
 int SliceExchange::spread() {
-  MPI_Comm comm = levels_.spreading.comm;
+  MPI_Comm comm = hierarchy_.spreading.comm;
   unsigned char* slices = room_.slices.data();
-  int bytes = static_cast<int>(slice_.bytes), mine = static_cast<int>(part_bytes(levels_.my_node()));
+  int bytes = static_cast<int>(slice_.bytes), mine = static_cast<int>(part_bytes(hierarchy_.my_node()));
   if (slice_.kind == ExchangeKind::bcast)
     return real.Ibcast(slices, bytes, MPI_BYTE, slice_.root_node, comm, &message_);
   if (slice_.kind == ExchangeKind::allgather)
     return real.Iallgather(MPI_IN_PLACE, 0, MPI_BYTE, slices, bytes, MPI_BYTE, comm, &message_);
-  for (int node = 0; node < levels_.nodes(); ++node) {
+  for (int node = 0; node < hierarchy_.nodes(); ++node) {
     counts_.push_back(static_cast<int>(part_bytes(node)));
     offsets_.push_back(static_cast<int>(part_begin(node)));
     arriving_counts_.push_back(mine);
@@ -136,10 +136,10 @@ int SliceExchange::spread() {
 
 // The parts of all nodes, in their order, to the place of this node's part in the slice.
 void SliceExchange::reduce() {
-  uint64_t bytes = part_bytes(levels_.my_node()), count = bytes / element_;
+  uint64_t bytes = part_bytes(hierarchy_.my_node()), count = bytes / element_;
   if (count == 0) return;
-  unsigned char *to = room_.slices.data() + part_begin(levels_.my_node()), *parts = room_.parts.data();
-  const auto nodes = static_cast<size_t>(levels_.nodes());
+  unsigned char *to = room_.slices.data() + part_begin(hierarchy_.my_node()), *parts = room_.parts.data();
+  const auto nodes = static_cast<size_t>(hierarchy_.nodes());
   int device = device::device_at(slice_.from);
   kernels::ReduceOp op;
   kernels::Element element;
@@ -161,13 +161,13 @@ void SliceExchange::reduce() {
 
 // All nodes, or the root node, get the parts of all.
 int SliceExchange::collect() {
-  MPI_Comm comm = levels_.collecting.comm;
+  MPI_Comm comm = hierarchy_.collecting.comm;
   unsigned char* slice = room_.slices.data();
   if (slice_.kind == ExchangeKind::allreduce)
     return real.Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, slice, counts_.data(), offsets_.data(), MPI_BYTE, comm,
                             &message_);
-  const void* own = is_root() ? MPI_IN_PLACE : slice + part_begin(levels_.my_node());
-  return real.Igatherv(own, static_cast<int>(part_bytes(levels_.my_node())), MPI_BYTE, slice, counts_.data(),
+  const void* own = is_root() ? MPI_IN_PLACE : slice + part_begin(hierarchy_.my_node());
+  return real.Igatherv(own, static_cast<int>(part_bytes(hierarchy_.my_node())), MPI_BYTE, slice, counts_.data(),
                        offsets_.data(), MPI_BYTE, slice_.root_node, comm, &message_);
 }
 
@@ -213,18 +213,18 @@ bool SliceExchange::arrived() {
 
 // The host MPI does not tell which of them it is.
 void SliceExchange::complain_of_missing() {
-  if (!patience_.is_over()) return;
+  if (!report_timer_.is_over()) return;
   std::string ranks;
-  for (int node = 0; node < levels_.nodes(); ++node) {
-    if (node == levels_.my_node()) continue;
-    int member = levels_.members(node)[static_cast<size_t>(levels_.my_place())];
+  for (int node = 0; node < hierarchy_.nodes(); ++node) {
+    if (node == hierarchy_.my_node()) continue;
+    int member = hierarchy_.members(node)[static_cast<size_t>(hierarchy_.my_local_rank())];
     ranks += (ranks.empty() ? "" : ", ") + std::to_string(member);
   }
   log_line(
       LogLevel::warn,
       "a collective between %d nodes has been waiting for %d s for ranks of other nodes: for one or more "
       "of %s in its communicator, or others in their nodes",
-      levels_.nodes(), static_cast<int>(options().coll_late_s), ranks.c_str());
+      hierarchy_.nodes(), static_cast<int>(options().stall_report_s), ranks.c_str());
 }
 
 int SliceExchange::finish(MPI_Status* status) {

@@ -50,12 +50,12 @@ struct ExchangeRoom {
 
 class SliceExchange : public Operation {
  public:
-  SliceExchange(Levels& levels, ExchangeRoom& room, const Slice& slice);
+  SliceExchange(NodeHierarchy& hierarchy, ExchangeRoom& room, const Slice& slice);
 
   int start() override;
   void advance() override;
   // The next step of others is in the host MPI already, or behind a call that this rank is about to make.
-  void settle() override {}
+  void quiesce() override {}
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   std::string in_words() const override { return "an exchange between nodes"; }
@@ -76,10 +76,10 @@ class SliceExchange : public Operation {
   bool is_reduction() const {
     return slice_.kind == ExchangeKind::reduce || slice_.kind == ExchangeKind::allreduce;
   }
-  bool is_root() const { return levels_.my_node() == slice_.root_node; }
+  bool is_root() const { return hierarchy_.my_node() == slice_.root_node; }
   unsigned char* own_slice() const;
 
-  Levels& levels_;
+  NodeHierarchy& hierarchy_;
   ExchangeRoom& room_;
   Slice slice_;
   uint64_t element_;
@@ -101,7 +101,7 @@ class SliceExchange : public Operation {
   };
   Step step_ = Step::leaving;
   int error_ = MPI_SUCCESS;
-  Patience patience_;
+  ReportTimer report_timer_;
 };
 
 }  // namespace fairlead::mpi

@@ -44,7 +44,7 @@ int ask_about_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
 }  // namespace
 
 bool begins_at_null(MPI_Datatype datatype) {
-  return packed_bytes(1, datatype) > 0 && !telling_byte(nullptr, datatype);
+  return packed_bytes(1, datatype) > 0 && !first_data_byte(nullptr, datatype);
 }
 
 int error_of_elements(MPI_Count count, MPI_Datatype datatype) {

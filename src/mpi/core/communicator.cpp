@@ -87,8 +87,8 @@ static bool has_messages_on(MPI_Comm comm) {
 // the program may still be on their way, and the host MPI does not move them meanwhile.
 FAIRLEAD_MPI(Comm_disconnect, (MPI_Comm * comm)) {
   CallRecord record(Function::Comm_disconnect);
-  if (!watching()) return real.Comm_disconnect(comm);
+  if (!intercepting()) return real.Comm_disconnect(comm);
   for (Backoff backoff; has_messages_on(*comm); backoff.pause()) engine().progress();
-  Parked parked;
+  BlockingHostCall blocking_call;
   return real.Comm_disconnect(comm);
 }

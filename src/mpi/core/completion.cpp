@@ -16,7 +16,7 @@ namespace fairlead::mpi {
 namespace {
 
 bool forwards() {
-  return !watching() || !engine().busy();
+  return !intercepting() || !engine().busy();
 }
 
 // What the host MPI refuses, it is shown as it is.

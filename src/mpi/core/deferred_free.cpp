@@ -89,23 +89,23 @@ using namespace fairlead::mpi;
 
 FAIRLEAD_MPI(Type_free, (MPI_Datatype * datatype)) {
   CallRecord record(Function::Type_free);
-  if (!watching() || !datatypes.leave_to_users(*datatype)) return real.Type_free(datatype);
+  if (!intercepting() || !datatypes.leave_to_users(*datatype)) return real.Type_free(datatype);
   *datatype = MPI_DATATYPE_NULL;
   return MPI_SUCCESS;
 }
 
 FAIRLEAD_MPI(Op_free, (MPI_Op * op)) {
   CallRecord record(Function::Op_free);
-  if (!watching() || !operations.leave_to_users(*op)) return real.Op_free(op);
+  if (!intercepting() || !operations.leave_to_users(*op)) return real.Op_free(op);
   *op = MPI_OP_NULL;
   return MPI_SUCCESS;
 }
 
 FAIRLEAD_MPI(Comm_free, (MPI_Comm * comm)) {
   CallRecord record(Function::Comm_free);
-  if (!watching()) return real.Comm_free(comm);
+  if (!intercepting()) return real.Comm_free(comm);
   if (!communicators.leave_to_users(*comm)) {
-    Parked parked;
+    BlockingHostCall blocking_call;
     return real.Comm_free(comm);
   }
   *comm = MPI_COMM_NULL;

@@ -26,12 +26,12 @@ constexpr unsigned starts_between_rounds = 8;
 
 void Backoff::pause() {
   // A peer on another core answers within a few microseconds; after that, let others have this core.
-  constexpr int patient_rounds = 100;
+  constexpr int spin_rounds = 100;
   if (idle_ == 0) {
     device::close_forgotten(false);
     kernels::load_missed_code();
   }
-  if (idle_ >= patient_rounds) {
+  if (idle_ >= spin_rounds) {
     sched_yield();
   } else {
     ++idle_;
@@ -95,14 +95,14 @@ void Engine::add(Operation* operation) {
   operations_.add(operation);
   keep_busy(1);
   // Another thread sits in the host MPI, and this one may join it there, or leave.
-  if (parked_ > 0) operation->settle();
+  if (blocking_calls_ > 0) operation->quiesce();
 }
 
 void Engine::remove(Operation* operation) {
   std::lock_guard lock(mutex_);
   if (!operations_.remove(operation)) return;
   keep_busy(-1);
-  keep(operation->take_unfinished_offer());
+  keep(operation->take_unfinished_rendezvous());
 }
 
 bool Engine::idle() {
@@ -129,13 +129,13 @@ Operation* Engine::find(MPI_Request request) {
   return found == by_request_.end() ? nullptr : found->second;
 }
 
-void Engine::adopt(std::unique_ptr<Operation> operation) {
+void Engine::defer_free(std::unique_ptr<Operation> operation) {
   std::lock_guard lock(mutex_);
   // Nobody will wait for it: from now on it is in a hurry by itself.
   operation->start_waiting();
-  operation->adopted = true;
-  Operation* adopted = operation.release();
-  if (adopted->complete()) end_adopted(adopted);
+  operation->free_deferred = true;
+  Operation* free_deferred = operation.release();
+  if (free_deferred->complete()) end_deferred(free_deferred);
 }
 
 void Engine::progress() {
@@ -163,41 +163,41 @@ void Engine::nudge_host() {
   PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, silent_, &found, MPI_STATUS_IGNORE);
 }
 
-void Engine::end_adopted(Operation* operation) {
+void Engine::end_deferred(Operation* operation) {
   operations_.remove(operation);
   keep_busy(-1);
-  keep(operation->take_unfinished_offer());
+  keep(operation->take_unfinished_rendezvous());
   ended_.emplace_back(operation);
 }
 
 void Engine::progress_locked() {
   ++rounds_;
   operations_.advance([this](Operation* operation) {
-    if (operation->adopted && operation->complete()) end_adopted(operation);
+    if (operation->free_deferred && operation->complete()) end_deferred(operation);
   });
   // A receive that has asked for its message has entered the host MPI.
   if (!operations_.any_awaits() && rounds_ % rounds_between_nudges == 0) nudge_host();
   for (const Hooks& hooks : all_hooks())
     if (hooks.advance) hooks.advance();
   device::start_enqueued();
-  std::erase_if(kept_, [&](auto& offer) {
-    offer->advance();
-    if (offer->finished()) keep_busy(-1);
-    return offer->finished();
+  std::erase_if(kept_, [&](auto& rendezvous) {
+    rendezvous->advance();
+    if (rendezvous->finished()) keep_busy(-1);
+    return rendezvous->finished();
   });
-  if (parked_ > 0) settle();
+  if (blocking_calls_ > 0) quiesce();
 }
 
-void Engine::settle() {
-  operations_.for_each_active([](Operation* operation) { operation->settle(); });
-  for (auto& offer : kept_) offer->flush();
+void Engine::quiesce() {
+  operations_.for_each_active([](Operation* operation) { operation->quiesce(); });
+  for (auto& rendezvous : kept_) rendezvous->flush();
 }
 
-bool Engine::settled() {
+bool Engine::quiesced() {
   bool all = true;
-  operations_.for_each_active([&](Operation* operation) { all &= operation->settled(); });
+  operations_.for_each_active([&](Operation* operation) { all &= operation->quiesced(); });
   return all &&
-         std::none_of(kept_.begin(), kept_.end(), [](auto& offer) { return offer->short_of_memory(); });
+         std::none_of(kept_.begin(), kept_.end(), [](auto& rendezvous) { return rendezvous->short_of_memory(); });
 }
 
 void Engine::wait(Operation& operation) {
@@ -205,9 +205,9 @@ void Engine::wait(Operation& operation) {
   for (Backoff backoff; !operation.complete(); backoff.pause()) progress();
 }
 
-void Engine::keep(std::unique_ptr<p2p::SendOffer> offer) {
-  if (!offer) return;
-  kept_.push_back(std::move(offer));
+void Engine::keep(std::unique_ptr<p2p::RendezvousSend> rendezvous) {
+  if (!rendezvous) return;
+  kept_.push_back(std::move(rendezvous));
   keep_busy(1);
 }
 
@@ -220,32 +220,32 @@ std::chrono::steady_clock::time_point Engine::time_of_round() {
   return time_of_round_;
 }
 
-bool Engine::out_of_patience(int receiver, std::chrono::steady_clock::time_point waiting_since) {
+bool Engine::timed_out(int receiver, std::chrono::steady_clock::time_point waiting_since) {
   auto since = std::max(waiting_since, last_progress_[static_cast<size_t>(receiver)]);
-  return time_of_round() - since > std::chrono::microseconds(options().patience_us);
+  return time_of_round() - since > std::chrono::microseconds(options().eager_timeout_us);
 }
 
 void Engine::note_progress_of(int receiver) {
   last_progress_[static_cast<size_t>(receiver)] = time_of_round();
 }
 
-void Engine::park() {
+void Engine::enter_blocking_call() {
   std::unique_lock lock(mutex_);
   for (Backoff backoff;;) {
     progress_locked();
-    settle();
-    if (settled()) break;
+    quiesce();
+    if (quiesced()) break;
     lock.unlock();
     backoff.pause();
     lock.lock();
   }
-  ++parked_;
-  if (node_) node_->mine().parked.store(1, std::memory_order_release);
+  ++blocking_calls_;
+  if (node_) node_->mine().blocked_in_host.store(1, std::memory_order_release);
 }
 
-void Engine::unpark() {
+void Engine::leave_blocking_call() {
   std::lock_guard lock(mutex_);
-  if (--parked_ == 0 && node_) node_->mine().parked.store(0, std::memory_order_release);
+  if (--blocking_calls_ == 0 && node_) node_->mine().blocked_in_host.store(0, std::memory_order_release);
 }
 
 }  // namespace fairlead::mpi

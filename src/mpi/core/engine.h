@@ -93,7 +93,7 @@ class Engine {
   void unbind(MPI_Request request);
   Operation* find(MPI_Request request);
   // The user freed the request: the engine keeps the operation until it is over.
-  void adopt(std::unique_ptr<Operation> operation);
+  void defer_free(std::unique_ptr<Operation> operation);
 
   void progress();
   // In calls that start something: who posts many messages and then waits would find the GPU idle all the
@@ -102,28 +102,28 @@ class Engine {
   void wait(Operation& operation);
 
   // May a send that is being waited for be buffered now? Not while its receiver is taking up others.
-  bool out_of_patience(int receiver, std::chrono::steady_clock::time_point waiting_since);
+  bool timed_out(int receiver, std::chrono::steady_clock::time_point waiting_since);
   void note_progress_of(int receiver);
 
-  void park();
-  void unpark();
+  void enter_blocking_call();
+  void leave_blocking_call();
 
  private:
   void progress_locked();
-  void end_adopted(Operation* operation);
+  void end_deferred(Operation* operation);
   void nudge_host();
   std::chrono::steady_clock::time_point time_of_round();
-  void settle();
-  bool settled();
+  void quiesce();
+  bool quiesced();
   // A send is over for the user; its receiver may still want the bytes.
-  void keep(std::unique_ptr<p2p::SendOffer> offer);
+  void keep(std::unique_ptr<p2p::RendezvousSend> rendezvous);
 
   std::unique_ptr<node::Node> node_;
   node::Nonce nonce_{};
   MPI_Comm self_ = MPI_COMM_NULL, silent_ = MPI_COMM_NULL;
   std::mutex mutex_;
   std::atomic<int> busy_{0};
-  std::atomic<int> parked_{0};
+  std::atomic<int> blocking_calls_{0};
   bool threads_ = false;
   unsigned rounds_ = 0;
   std::atomic<unsigned> starts_ = 0;
@@ -132,7 +132,7 @@ class Engine {
   Schedule<Operation, MatchKey, HashOfKey> operations_;
   // Adopted and complete; their host message is not freed yet.
   std::vector<std::unique_ptr<Operation>> ended_;
-  std::vector<std::unique_ptr<p2p::SendOffer>> kept_;
+  std::vector<std::unique_ptr<p2p::RendezvousSend>> kept_;
   std::unordered_map<MPI_Request, Operation*> by_request_;
   std::vector<std::chrono::steady_clock::time_point> last_progress_;
 };

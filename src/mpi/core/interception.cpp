@@ -13,7 +13,7 @@
 
 namespace fairlead::mpi {
 
-std::atomic<bool> detail::watching{false};
+std::atomic<bool> detail::intercepting{false};
 
 namespace {
 
@@ -61,11 +61,11 @@ int noted(int result) {
   if (result == MPI_SUCCESS) return result;
   ++errors_noted;
   receives_failed.store(true, std::memory_order_relaxed);
-  if (watching() && engine().node()) ++engine().node()->mine().failed_receives;
+  if (intercepting() && engine().node()) ++engine().node()->mine().failed_receives;
   return result;
 }
 
-bool may_swallow_offers(int room) {
+bool may_swallow_rts(int room) {
   return room == 0 && !receives_failed.load(std::memory_order_relaxed);
 }
 
@@ -74,17 +74,17 @@ static void note_blocked(int change) {
     if (hooks.note_blocked) hooks.note_blocked(change);
 }
 
-Parked::Parked() {
-  if (!watching() || !engine().busy()) return;
-  engine().park();
+BlockingHostCall::BlockingHostCall() {
+  if (!intercepting() || !engine().busy()) return;
+  engine().enter_blocking_call();
   note_blocked(1);
   raised_ = true;
 }
 
-Parked::~Parked() {
+BlockingHostCall::~BlockingHostCall() {
   if (!raised_) return;
   note_blocked(-1);
-  engine().unpark();
+  engine().leave_blocking_call();
 }
 
 }  // namespace fairlead::mpi

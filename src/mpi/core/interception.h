@@ -17,10 +17,10 @@
 namespace fairlead::mpi {
 
 namespace detail {
-extern std::atomic<bool> watching;  // written where the job, or its first session, begins and ends
+extern std::atomic<bool> intercepting;  // written where the job, or its first session, begins and ends
 }
-inline bool watching() {
-  return detail::watching.load(std::memory_order_relaxed);
+inline bool intercepting() {
+  return detail::intercepting.load(std::memory_order_relaxed);
 }
 
 // Must the host MPI not see this address? MPI_BOTTOM, MPI_IN_PLACE and null are not device memory.
@@ -30,11 +30,11 @@ inline bool is_device(const void* address) {
 
 // The byte of an element that tells where it lies: from MPI_BOTTOM, or null, that may be anywhere, and a
 // derived type may begin far from its buffer's address.
-inline const void* telling_byte(const void* address, MPI_Datatype datatype, MPI_Aint offset = 0) {
+inline const void* first_data_byte(const void* address, MPI_Datatype datatype, MPI_Aint offset = 0) {
   MPI_Count lower = 0, extent = 0;
   if (datatype != MPI_DATATYPE_NULL && !is_plain(datatype)) {
     // MPICH counts parts without bytes in the extent.
-    if (PlanOfType plan = plan_of(datatype)) return telling_byte(address, *plan, offset);
+    if (PlanOfType plan = plan_of(datatype)) return first_data_byte(address, *plan, offset);
     PMPI_Type_get_true_extent_x(datatype, &lower, &extent);
   }
   return at_offset(address, offset + static_cast<MPI_Aint>(lower));
@@ -42,13 +42,13 @@ inline const void* telling_byte(const void* address, MPI_Datatype datatype, MPI_
 
 // The same for a buffer of this type.
 inline bool is_device(const void* address, MPI_Datatype datatype) {
-  return address != MPI_IN_PLACE && is_device(telling_byte(address, datatype));
+  return address != MPI_IN_PLACE && is_device(first_data_byte(address, datatype));
 }
 
 // The same, and keeps what was found for the operation that will use the buffer.
 inline bool is_device(UserBuffer* buffer) {
   return buffer->address != MPI_IN_PLACE &&
-         device::is_device_memory(telling_byte(buffer->address, buffer->datatype), &buffer->found);
+         device::is_device_memory(first_data_byte(buffer->address, buffer->datatype), &buffer->found);
 }
 
 // A device buffer came to a function that does not handle it: says so, raises an error through the handler
@@ -64,19 +64,19 @@ int noted(int result);
 // A receive of nothing has no room for a descriptor: one that truncates a device message loses its offer.
 // That is a mistake of the program, and most end there; one that goes on and makes it again loses no more
 // offers, because once a receive has failed, such receives get a place to land like other short ones.
-bool may_swallow_offers(int room);
+bool may_swallow_rts(int room);
 // Errors that this thread noted: MPICH 5 returns MPI_SUCCESS after a handler of the program has seen one.
 extern constinit thread_local int errors_noted;
 
 // Lives while this rank is inside a host MPI call that Fairlead cannot poll. Peers are told not to wait for
 // it, and its own sends are made independent of it first. Nothing happens while no device operation is
 // active. May be nested.
-class Parked {
+class BlockingHostCall {
  public:
-  Parked();
-  ~Parked();
-  Parked(const Parked&) = delete;
-  Parked& operator=(const Parked&) = delete;
+  BlockingHostCall();
+  ~BlockingHostCall();
+  BlockingHostCall(const BlockingHostCall&) = delete;
+  BlockingHostCall& operator=(const BlockingHostCall&) = delete;
 
  private:
   bool raised_ = false;

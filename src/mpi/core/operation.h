@@ -40,10 +40,10 @@ class Operation {
   // It is complete, and advance() has nothing more to do.
   virtual bool rests() const { return complete(); }
   // Before this rank stops polling: ends what it can alone and makes its peers independent of it.
-  virtual void settle() = 0;
+  virtual void quiesce() = 0;
   // False while it may still need a call of the host MPI that only this rank can make: others, who have come
   // to the same operation, bring it on in a moment.
-  virtual bool settled() const { return true; }
+  virtual bool quiesced() const { return true; }
   // After complete(): frees the host message, fills `status`, raises errors through the communicator's
   // handler and returns the code.
   virtual int finish(MPI_Status* status) = 0;
@@ -54,7 +54,7 @@ class Operation {
   virtual std::string in_words() const = 0;
   // The host request that stands for this operation itself, or MPI_REQUEST_NULL.
   virtual MPI_Request own_handle() const { return MPI_REQUEST_NULL; }
-  virtual std::unique_ptr<p2p::SendOffer> take_unfinished_offer() { return nullptr; }
+  virtual std::unique_ptr<p2p::RendezvousSend> take_unfinished_rendezvous() { return nullptr; }
 
   bool complete() const { return complete_.load(std::memory_order_acquire); }
   void start_waiting() {
@@ -72,7 +72,7 @@ class Operation {
 
   // Of the engine.
   Scheduled<Operation> scheduled;
-  bool adopted = false;
+  bool free_deferred = false;
 
  protected:
   static constexpr std::chrono::steady_clock::time_point never{};

@@ -33,24 +33,24 @@ void CallRecord::add_received(const MPI_Status& status, MPI_Comm comm) const {
   PMPI_Get_elements_x(&status, MPI_BYTE, &bytes);
   add(bytes, MPI_BYTE);
   // A receive that became an operation has done so itself.
-  if (watching() && observe::tracing() && comm != MPI_COMM_NULL && !observe::current_call()->received)
-    end_arrow(rank_in_world(comm, status.MPI_SOURCE), status.MPI_TAG, bytes);
+  if (intercepting() && observe::tracing() && comm != MPI_COMM_NULL && !observe::current_call()->received)
+    end_flow(rank_in_world(comm, status.MPI_SOURCE), status.MPI_TAG, bytes);
 }
 
-void begin_arrow(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
-  if (!watching() || !observe::tracing() || is_invalid(count, datatype)) return;
+void begin_flow(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+  if (!intercepting() || !observe::tracing() || is_invalid(count, datatype)) return;
   MPI_Count size = 0;
   PMPI_Type_size_x(datatype, &size);
   int to = rank_in_world(comm, dest);
   if (to >= 0 && count > 0 && size > 0)
     observe::trace_sent(
-        observe::arrow_of(rank_of_this_process(), to, tag, static_cast<uint64_t>(count * size)));
+        observe::flow_of(rank_of_this_process(), to, tag, static_cast<uint64_t>(count * size)));
 }
 
-void end_arrow(int from, int tag, MPI_Count bytes) {
+void end_flow(int from, int tag, MPI_Count bytes) {
   if (from >= 0 && bytes > 0)
     observe::trace_received(
-        observe::arrow_of(from, rank_of_this_process(), tag, static_cast<uint64_t>(bytes)));
+        observe::flow_of(from, rank_of_this_process(), tag, static_cast<uint64_t>(bytes)));
 }
 
 void MessageRecord::start() {

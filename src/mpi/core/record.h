@@ -19,8 +19,8 @@ using observe::recording;
 
 // Ends of arrows of messages without a descriptor, in the call that is being recorded. `from`: in
 // MPI_COMM_WORLD; negative where it is not known.
-void begin_arrow(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
-void end_arrow(int from, int tag, MPI_Count bytes);
+void begin_flow(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
+void end_flow(int from, int tag, MPI_Count bytes);
 
 // The function that this thread's last call of the program called: errors name it.
 extern constinit thread_local Function current_function;
@@ -49,7 +49,7 @@ class CallRecord {
   // An arrow of the trace begins here: a message without a descriptor.
   void trace_sent(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) const {
     if (recorded_) [[unlikely]]
-      begin_arrow(count, datatype, dest, tag, comm);
+      begin_flow(count, datatype, dest, tag, comm);
   }
   void add_received(const MPI_Status& status, MPI_Comm comm) const;
 
@@ -82,8 +82,8 @@ class MessageRecord {
       start();
   }
   // Which way the bytes went, as far as known: the last word holds.
-  void went(Traffic way, uint64_t bytes) {
-    way_ = way;
+  void took(Traffic path, uint64_t bytes) {
+    way_ = path;
     bytes_ = bytes;
   }
   void end() {

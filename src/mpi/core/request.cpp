@@ -105,7 +105,7 @@ void release(Operation* operation, MPI_Request* request) {
   }
   *request = MPI_REQUEST_NULL;
   if (operation->active)
-    engine().adopt(std::unique_ptr<Operation>(operation));
+    engine().defer_free(std::unique_ptr<Operation>(operation));
   else
     delete operation;
 }

@@ -56,7 +56,7 @@ int look(MPI_Request request, State* state, MPI_Status* status) {
 template <class... Results>
 bool forwards(Function function, int count, const MPI_Request* requests, const MPI_Status* statuses,
               const Results*... results) {
-  if (!watching()) return true;
+  if (!intercepting()) return true;
   return available(function) && (!engine().busy() || is_invalid(count, requests, statuses, results...));
 }
 
@@ -78,7 +78,7 @@ using namespace fairlead::mpi;
 
 FAIRLEAD_MPI(Request_get_status, (MPI_Request request, int* flag, MPI_Status* status)) {
   CallRecord record(Function::Request_get_status);
-  if (!watching() || !engine().busy() || !flag || is_no_status(status))
+  if (!intercepting() || !engine().busy() || !flag || is_no_status(status))
     return real.Request_get_status(request, flag, status);
   engine().progress();
   Operation* operation = engine().find(request);

@@ -18,7 +18,7 @@ bool FirstBytes::read(const UserBuffer& buffer, const Layout& layout) {
 }
 
 bool FirstBytes::read_elements(const UserBuffer& buffer) {
-  constexpr MPI_Count wanted = p2p::descriptor_bytes;
+  constexpr MPI_Count wanted = p2p::rts_bytes;
   element_bytes_ = packed_bytes(1, buffer.datatype);
   elements_ = (wanted + element_bytes_ - 1) / element_bytes_;
   MPI_Count bytes = elements_ * element_bytes_;

@@ -23,11 +23,11 @@ struct UserBuffer {
 
   // What it lies in, asked again by whoever starts anew.
   device::Allocation take_memory(const Layout& layout) {
-    return device::classify(telling_byte(address, layout), std::exchange(found, {}));
+    return device::classify(first_data_byte(address, layout), std::exchange(found, {}));
   }
 };
 
-// For buffers that hold at least p2p::descriptor_bytes bytes.
+// For buffers that hold at least p2p::rts_bytes bytes.
 class FirstBytes {
  public:
   bool read(const UserBuffer& buffer) {
@@ -43,7 +43,7 @@ class FirstBytes {
  private:
   bool read_elements(const UserBuffer& buffer);
 
-  unsigned char bytes_[p2p::descriptor_bytes];
+  unsigned char bytes_[p2p::rts_bytes];
   std::optional<datatype::View> gaps_;  // of the buffer, if there are any
   HostBuffer packed_;                   // whole elements, where only the host MPI knows the layout
   MPI_Count elements_ = 0, element_bytes_ = 0;

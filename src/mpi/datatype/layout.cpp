@@ -85,13 +85,13 @@ const void* first_device_byte(const datatype::View& view, const void* first) {
 
 }  // namespace
 
-const void* telling_byte(const void* buffer, const Layout& layout, MPI_Aint offset) {
+const void* first_data_byte(const void* buffer, const Layout& layout, MPI_Aint offset) {
   const void* block = at_offset(buffer, offset);
   const void* first = at_offset(block, layout.first);
   return buffer || !layout.plan || layout.contiguous ? first : first_device_byte(layout.view(block), first);
 }
 
-const void* telling_byte(const void* buffer, const datatype::Plan& plan, MPI_Aint offset) {
+const void* first_data_byte(const void* buffer, const datatype::Plan& plan, MPI_Aint offset) {
   void* element = at_offset(buffer, offset);
   const void* first = at_offset(element, plan.low(1));
   return buffer || plan.contiguous() ? first : first_device_byte(plan.view(element, 1), first);

@@ -39,8 +39,8 @@ struct Layout {
 // Where a buffer lies is told by its first byte; but from MPI_BOTTOM, which is null, a datatype of absolute
 // addresses may begin in host memory and go on in device memory: then by the first byte of that, as far as
 // the first thousand rows of blocks tell. `offset` is that of a block of a collective's buffer.
-const void* telling_byte(const void* buffer, const Layout& layout, MPI_Aint offset = 0);
-const void* telling_byte(const void* buffer, const datatype::Plan& plan,
+const void* first_data_byte(const void* buffer, const Layout& layout, MPI_Aint offset = 0);
+const void* first_data_byte(const void* buffer, const datatype::Plan& plan,
                          MPI_Aint offset = 0);  // of one element
 
 // The bytes of a predefined datatype without gaps, 0 of any other. Quick for the one that this thread asked

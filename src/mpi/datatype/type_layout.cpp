@@ -138,8 +138,8 @@ Tree darray(const TypeContents& made, const Tree& element, MPI_Count extent) {
 }
 
 // `blocks` pieces, each of length(i) elements and place(i) bytes from the start.
-template <class Length, class Place>
-Tree list(const Tree& element, MPI_Count extent, MPI_Count blocks, const Length& length, const Place& place) {
+template <class Length, class CommPosition>
+Tree list(const Tree& element, MPI_Count extent, MPI_Count blocks, const Length& length, const CommPosition& place) {
   std::vector<Tree> parts;
   parts.reserve(count(blocks));
   for (size_t i = 0; i < count(blocks); ++i)

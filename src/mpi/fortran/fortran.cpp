@@ -97,7 +97,7 @@ void* HostEntry::bind() {
 bool f08_hands_over_descriptors() {
   static const bool descriptors = [] {
     const bool found = find("ompi_send_wrapper_f08");  // of Open MPI after 5
-    if (found && watching())
+    if (found && intercepting())
       log_line(
           LogLevel::warn,
           "the module mpi_f08 of this Open MPI hands over array descriptors, which Fairlead does not read: "

@@ -33,7 +33,7 @@ static_assert(sizeof(Integer) == sizeof(int), "arrays of counts are handed to C 
 
 // Does Fairlead only look on? Then calls go to the host MPI's Fortran as they came.
 inline bool only_looks_on() {
-  return !watching() && !recording();
+  return !intercepting() && !recording();
 }
 
 // In mpi_f08 the program may leave ierror away, and the address is null.

@@ -32,7 +32,7 @@
 #include "mpi/job/leaks.h"
 #include "mpi/job/observation.h"
 #include "mpi/job/sessions.h"
-#include "mpi/p2p/network.h"
+#include "mpi/network/network.h"
 #include "mpi/rma/service_thread.h"
 
 #pragma weak PMPI_Get_library_version  // as in host_mpi.h
@@ -82,7 +82,7 @@ node::Nonce new_nonce() {
 // What others may still use of ours goes when all have come to the barrier.
 void release_all(MPI_Comm node) {
   progress_thread().stop();
-  close_meetings();
+  close_communicator_states();
   coll::release_nccl();
   LeakCheck leaks;
   leaks.count_unfinished();
@@ -158,7 +158,7 @@ node::SharedMemory share_on_node(Create create, Open open) {
 }
 
 // Null where the ranks cannot share memory. `hall`: where their collectives meet.
-std::unique_ptr<node::Node> open_node(const node::Nonce& nonce, std::unique_ptr<coll::Hall>* hall) {
+std::unique_ptr<node::Node> open_node(const node::Nonce& nonce, std::unique_ptr<coll::SlotPool>* pool) {
   node_comm = ranks_of_this_node();
   int rank = 0, size = 1;
   PMPI_Comm_rank(node_comm, &rank);
@@ -170,10 +170,10 @@ std::unique_ptr<node::Node> open_node(const node::Nonce& nonce, std::unique_ptr<
       share_on_node([&] { return node::Node::create_segment(nonce, size); },
                     [&](pid_t pid, int fd) { return node::Node::open_segment(nonce, size, pid, fd); });
   if (!segment) return nullptr;
-  node::SharedMemory hall_memory =
-      share_on_node([&] { return coll::Hall::create(size); },
-                    [&](pid_t pid, int fd) { return coll::Hall::open(size, pid, fd); });
-  if (hall_memory) *hall = std::make_unique<coll::Hall>(std::move(hall_memory), size, rank);
+  node::SharedMemory slot_pool_memory =
+      share_on_node([&] { return coll::SlotPool::create(size); },
+                    [&](pid_t pid, int fd) { return coll::SlotPool::open(size, pid, fd); });
+  if (slot_pool_memory) *pool = std::make_unique<coll::SlotPool>(std::move(slot_pool_memory), size, rank);
   return std::make_unique<node::Node>(std::move(segment), std::move(world_ranks), rank);
 }
 
@@ -204,8 +204,8 @@ void open_job() {
   if (!any_rank_has_gpu()) return leave_sessions_unserved();
   hand_sessions_to_job();
   node::Nonce nonce = agree_on_nonce();
-  std::unique_ptr<coll::Hall> hall;
-  std::unique_ptr<node::Node> node = open_node(nonce, &hall);
+  std::unique_ptr<coll::SlotPool> pool;
+  std::unique_ptr<node::Node> node = open_node(nonce, &pool);
   real.Comm_dup(MPI_COMM_SELF, &self_comm);
   real.Comm_dup(MPI_COMM_WORLD, &silent_comm);
   open_communicators(MPI_COMM_WORLD);
@@ -217,9 +217,9 @@ void open_job() {
   engine().open(std::move(node), nonce, self_comm, silent_comm, threads == MPI_THREAD_MULTIPLE);
   agree_on_algorithms(world_rank);
   agree_on_limits();
-  open_meetings(std::move(hall));
-  meet_on(MPI_COMM_WORLD);
-  job_is_open = detail::watching = true;
+  open_communicator_states(std::move(pool));
+  agree_on_slot(MPI_COMM_WORLD);
+  job_is_open = detail::intercepting = true;
   if (world_rank == 0)
     log_line(LogLevel::info, "device messages are served; this rank's GPUs: %s",
              device::runtime() ? device::runtime()->name() : "none");
@@ -247,7 +247,7 @@ void close_job() {
     log_line(LogLevel::info, "transports: %s",
              paths.empty() ? "no device messages inside this node" : paths.c_str());
   }
-  job_is_open = detail::watching = false;
+  job_is_open = detail::intercepting = false;
   close_communicators();
   close_datatypes();
   network::close();

@@ -54,7 +54,7 @@ std::string info() {
   text += ", \"mpi\": " + json_string(host_version());
   text += ", \"provider\": " + json_string(runtime ? runtime->name() : "none");
   append(&text, ", \"driver\": %d, \"active\": %s", runtime ? runtime->version() : 0,
-         watching() ? "true" : "false");
+         intercepting() ? "true" : "false");
   text += ", \"devices\": [" + devices + "], \"options\": [" + json_of_options() + "]}\n";
   return text;
 }

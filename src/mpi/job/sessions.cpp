@@ -15,7 +15,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/datatype/type_layout.h"
 #include "mpi/job/job.h"
-#include "mpi/p2p/network.h"
+#include "mpi/network/network.h"
 #include "mpi/rma/service_thread.h"
 
 namespace fairlead::mpi {
@@ -97,14 +97,14 @@ void serve() {
   open_datatypes();
   allow_service_thread(sessions.threads);
   engine().open(nullptr, new_nonce(), sessions.self, sessions.self, sessions.threads);
-  open_meetings(nullptr);
+  open_communicator_states(nullptr);
   sessions.server = Server::this_rank;
-  detail::watching = true;
+  detail::intercepting = true;
 }
 
 // What is under way stays so: it does not depend on who serves what begins from now on.
 void stop_serving() {
-  close_meetings();
+  close_communicator_states();
   close_communicators();
   sessions.server = Server::none;
 }
@@ -114,7 +114,7 @@ void end_serving() {
   engine().drain([] { return engine().idle() && !network::keeps_messages(); });
   stop_service_thread();
   release_all(MPI_COMM_NULL);
-  detail::watching = false;
+  detail::intercepting = false;
   stop_serving();
   close_datatypes();
   network::close();

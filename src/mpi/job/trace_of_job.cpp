@@ -17,7 +17,7 @@
 namespace fairlead::mpi {
 namespace {
 
-using observe::ArrowEnd;
+using observe::FlowEnd;
 using observe::ClockReading;
 
 constexpr int tag = 0;
@@ -85,19 +85,19 @@ void send_rank(MPI_Comm comm, const observe::TraceOfRank& rank, const std::vecto
   observe::write_events(rank, logs, name_of,
                         [&](const std::string& text) { send_bytes(comm, text.data(), text.size()); });
   send_bytes(comm, nullptr, 0);
-  std::vector<ArrowEnd> ends = observe::arrow_ends(rank, logs);
+  std::vector<FlowEnd> ends = observe::flow_ends(rank, logs);
   for (size_t sent = 0; sent < ends.size(); sent += ends_per_piece)
-    send_bytes(comm, &ends[sent], std::min(ends_per_piece, ends.size() - sent) * sizeof(ArrowEnd));
+    send_bytes(comm, &ends[sent], std::min(ends_per_piece, ends.size() - sent) * sizeof(FlowEnd));
   send_bytes(comm, nullptr, 0);
 }
 
-void receive_rank(MPI_Comm comm, int rank, std::ostream* file, std::vector<ArrowEnd>* ends) {
+void receive_rank(MPI_Comm comm, int rank, std::ostream* file, std::vector<FlowEnd>* ends) {
   std::vector<char> piece;
   while (receive_bytes(comm, rank, &piece))
     file->write(piece.data(), static_cast<std::streamsize>(piece.size()));
   while (receive_bytes(comm, rank, &piece)) {
     size_t before = ends->size();
-    ends->resize(before + piece.size() / sizeof(ArrowEnd));
+    ends->resize(before + piece.size() / sizeof(FlowEnd));
     std::memcpy(&(*ends)[before], piece.data(), piece.size());
   }
 }
@@ -135,10 +135,10 @@ void write_trace(MPI_Comm comm, const char* path, const observe::ClockFit& clock
   std::ofstream file(path, std::ios::binary);
   file << observe::head_of_trace();
   observe::write_events(of_rank, logs, name_of, [&](const std::string& text) { file << text; });
-  std::vector<ArrowEnd> ends = observe::arrow_ends(of_rank, logs);
+  std::vector<FlowEnd> ends = observe::flow_ends(of_rank, logs);
   for (int other = 1; other < size; ++other) receive_rank(comm, other, &file, &ends);
-  observe::Arrows arrows = observe::draw_arrows(std::move(ends));
-  file << arrows.lines << observe::tail_of_trace(size, dropped_by_all, arrows);
+  observe::Flows flows = observe::draw_flows(std::move(ends));
+  file << flows.lines << observe::tail_of_trace(size, dropped_by_all, flows);
   file.close();
   if (file)
     log_line(LogLevel::info, "the trace is in %s", path);

@@ -5,7 +5,7 @@
 #include <climits>
 
 #include "mpi/datatype/type_origin.h"
-#include "mpi/p2p/network.h"
+#include "mpi/network/network.h"
 
 namespace fairlead::mpi {
 

@@ -109,7 +109,7 @@ bool unpack_now(const Elements& elements, const char* packed, int packed_on) {
 template <class Count, class Size>
 bool is_for_host(const void* elements, Count count, MPI_Datatype datatype, const void* packed,
                  const Size* position, MPI_Comm comm = MPI_COMM_SELF) {
-  return !watching() || comm == MPI_COMM_NULL || is_invalid(elements, count, datatype) || !position ||
+  return !intercepting() || comm == MPI_COMM_NULL || is_invalid(elements, count, datatype) || !position ||
          (!is_device(elements, datatype) && !is_device(packed)) || is_refused(count, datatype);
 }
 

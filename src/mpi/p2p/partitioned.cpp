@@ -33,9 +33,9 @@ using device::Error;
 class Partitioned : public Operation {
  public:
   // `buffer` names the first partition.
-  Partitioned(const UserBuffer& buffer, int partitions, int peer, int tag, MPI_Comm comm, Traffic way)
+  Partitioned(const UserBuffer& buffer, int partitions, int peer, int tag, MPI_Comm comm, Traffic path)
       : Operation(comm),
-        way_(way),
+        way_(path),
         peer_(peer),
         tag_(tag),
         partitions_(partitions),
@@ -65,15 +65,15 @@ class Partitioned : public Operation {
 
   int start() override {
     begin();
-    record_.went(way_, static_cast<uint64_t>(layout_.bytes * partitions_));
+    record_.took(way_, static_cast<uint64_t>(layout_.bytes * partitions_));
     landed_ = false;
     came_ = -1;
     host_error_ = error_ = MPI_SUCCESS;
-    device_ = device::device_at(telling_byte(buffer_.address, layout_));
+    device_ = device::device_at(first_data_byte(buffer_.address, layout_));
     return real.Start(&request_);
   }
   // Nothing that a peer waits for is ours to do.
-  void settle() override {}
+  void quiesce() override {}
   std::string in_words() const override {
     return "a message of " + std::to_string(partitions_) + " partitions of " + bytes_in_words(layout_.bytes) +
            peer_in_words(way_ == Traffic::plain_sent ? " to" : " from", peer_, tag_);
@@ -181,7 +181,7 @@ class PartitionedReceive : public Partitioned {
         places_(static_cast<size_t>(partitions)) {}
 
   int start() override {
-    for (auto& place : places_) place = Place::in_host;
+    for (auto& place : places_) place = CommPosition::in_host;
     int result = Partitioned::start();
     if (layout_.bytes > 0) check_streams(device_, BufferUse::received);
     return result;
@@ -196,7 +196,7 @@ class PartitionedReceive : public Partitioned {
       end_copy(state);
     } while (start_next_copy());
     for (auto& place : places_)
-      if (place.load(std::memory_order_acquire) != Place::in_device) return;  // a thread is in Parrived
+      if (place.load(std::memory_order_acquire) != CommPosition::in_device) return;  // a thread is in Parrived
     complete_.store(true, std::memory_order_release);
   }
 
@@ -213,21 +213,21 @@ class PartitionedReceive : public Partitioned {
     if (!exists(partition)) return real.Parrived(request_, partition, flag);
     *flag = 1;
     if (!active || complete()) return MPI_SUCCESS;
-    std::atomic<Place>& place = places_[static_cast<size_t>(partition)];
-    if (place.load(std::memory_order_acquire) == Place::in_device) return MPI_SUCCESS;
+    std::atomic<CommPosition>& place = places_[static_cast<size_t>(partition)];
+    if (place.load(std::memory_order_acquire) == CommPosition::in_device) return MPI_SUCCESS;
     if (int result = ask_host(partition, flag); result != MPI_SUCCESS || !*flag) return result;
-    Place expected = Place::in_host;
-    if (place.compare_exchange_strong(expected, Place::moving)) {
+    CommPosition expected = CommPosition::in_host;
+    if (place.compare_exchange_strong(expected, CommPosition::moving)) {
       // What cannot be copied now is tried once more, and reported, when the receive completes.
-      expected = copy_in(partition, 1) ? Place::in_device : Place::in_host;
+      expected = copy_in(partition, 1) ? CommPosition::in_device : CommPosition::in_host;
       place.store(expected, std::memory_order_release);
     }
-    *flag = expected == Place::in_device;
+    *flag = expected == CommPosition::in_device;
     return MPI_SUCCESS;
   }
 
  private:
-  enum class Place : uint8_t { in_host, moving, in_device };
+  enum class CommPosition : uint8_t { in_host, moving, in_device };
 
   // As long as its request is active.
   int ask_host(int partition, int* flag) {
@@ -259,9 +259,9 @@ class PartitionedReceive : public Partitioned {
   // Takes the next partitions in a row that nobody has copied.
   bool claim_run() {
     auto claim = [&](int partition) {
-      Place expected = Place::in_host;
+      CommPosition expected = CommPosition::in_host;
       return exists(partition) &&
-             places_[static_cast<size_t>(partition)].compare_exchange_strong(expected, Place::moving);
+             places_[static_cast<size_t>(partition)].compare_exchange_strong(expected, CommPosition::moving);
     };
     for (first_ = 0; first_ < partitions_; ++first_)
       if (claim(first_)) break;
@@ -292,10 +292,10 @@ class PartitionedReceive : public Partitioned {
       error_ = MPI_ERR_OTHER;
     }
     for (int partition = first_; partition < end_; ++partition)
-      places_[static_cast<size_t>(partition)].store(Place::in_device, std::memory_order_release);
+      places_[static_cast<size_t>(partition)].store(CommPosition::in_device, std::memory_order_release);
   }
 
-  std::vector<std::atomic<Place>> places_;
+  std::vector<std::atomic<CommPosition>> places_;
   device::Copy copy_;
   bool copying_ = false;
   int first_ = 0, end_ = 0;  // the partitions that advance() is copying
@@ -305,7 +305,7 @@ class PartitionedReceive : public Partitioned {
 template <class Type>
 std::unique_ptr<Type> make(void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int peer,
                            int tag, MPI_Comm comm) {
-  if (!watching() || partitions <= 0 || is_invalid(buf, count, datatype) || !is_device(buf, datatype) ||
+  if (!intercepting() || partitions <= 0 || is_invalid(buf, count, datatype) || !is_device(buf, datatype) ||
       is_refused(count, datatype))
     return nullptr;
   return std::make_unique<Type>(UserBuffer{buf, count, datatype}, partitions, peer, tag, comm);
@@ -322,7 +322,7 @@ int hand_out_partitioned(std::unique_ptr<Type> operation, Init init, MPI_Request
 // Null when the request is not one of ours.
 template <class Type>
 Type* find(MPI_Request request) {
-  if (!watching() || !engine().busy()) return nullptr;
+  if (!intercepting() || !engine().busy()) return nullptr;
   return dynamic_cast<Type*>(engine().find(request));
 }
 
@@ -391,7 +391,7 @@ FAIRLEAD_MPI(Pready_list, (int length, const int partitions[], MPI_Request reque
 
 FAIRLEAD_MPI(Parrived, (MPI_Request request, int partition, int* flag)) {
   CallRecord record(Function::Parrived);
-  if (watching() && engine().busy()) engine().progress();
+  if (intercepting() && engine().busy()) engine().progress();
   if (auto* operation = find<PartitionedReceive>(request)) return operation->arrived(partition, flag);
   return real.Parrived(request, partition, flag);
 }

@@ -17,7 +17,7 @@ template <auto slot, SendMode mode, class Count>
 int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
               MPI_Request* request) {
   CallRecord record(function_of<slot>);
-  if (!watching() || is_invalid(buf, count, datatype) || !is_device(buf, datatype))
+  if (!intercepting() || is_invalid(buf, count, datatype) || !is_device(buf, datatype))
     return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
   // Of the modes Open MPI 4 checks the types of the standard one only.
   if (is_refused(count, datatype)) return real.Send_init(buf, 1, datatype, dest, tag, comm, request);
@@ -39,17 +39,17 @@ int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag
               MPI_Request* request) {
   CallRecord record(function_of<slot>);
   auto host = [&] { return (real.*slot)(buf, count, datatype, source, tag, comm, request); };
-  if (!watching() || is_invalid(buf, count, datatype) || is_refused(count, datatype)) return host();
+  if (!intercepting() || is_invalid(buf, count, datatype) || is_refused(count, datatype)) return host();
   bool device = is_device(buf, datatype);
   if (source == MPI_PROC_NULL)
     return device ? real.Recv_init(nullptr, 0, MPI_BYTE, source, tag, comm, request) : host();
   auto operation = std::make_unique<Receive>(UserBuffer{buf, count, datatype}, source, tag, comm);
   MPI_Request handle;
   int result = device ? real.Recv_init(nullptr, 0, MPI_BYTE, source, tag, comm, &handle)
-                      : operation->make_persistent([&](void* landing, MPI_Count room, MPI_Datatype type,
+                      : operation->make_persistent([&](void* destination, MPI_Count room, MPI_Datatype type,
                                                        MPI_Request* own) {
                           int result =
-                              (real.*slot)(landing, static_cast<Count>(room), type, source, tag, comm, own);
+                              (real.*slot)(destination, static_cast<Count>(room), type, source, tag, comm, own);
                           handle = *own;
                           return result;
                         });
@@ -104,13 +104,13 @@ FAIRLEAD_MPI(Recv_init_c, (void* buf, MPI_Count count, MPI_Datatype datatype, in
 
 FAIRLEAD_MPI(Start, (MPI_Request * request)) {
   CallRecord record(Function::Start);
-  return watching() && engine().busy() && request ? start(request) : real.Start(request);
+  return intercepting() && engine().busy() && request ? start(request) : real.Start(request);
 }
 
 // One by one, so that messages are posted in the order of the array (M1).
 FAIRLEAD_MPI(Startall, (int count, MPI_Request requests[])) {
   CallRecord record(Function::Startall);
-  if (!watching() || !engine().busy() || count < 0 || !requests) return real.Startall(count, requests);
+  if (!intercepting() || !engine().busy() || count < 0 || !requests) return real.Startall(count, requests);
   for (int i = 0; i < count; ++i)
     if (int result = start(&requests[i]); result != MPI_SUCCESS) return result;
   return MPI_SUCCESS;

@@ -11,7 +11,7 @@
 #include "mpi/abi/real.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/operation.h"
-#include "mpi/p2p/network.h"
+#include "mpi/network/network.h"
 #include "p2p/rts_check.h"
 
 namespace fairlead::mpi {
@@ -19,16 +19,16 @@ namespace {
 
 std::mutex mutex;
 auto& look_then_ask = *new std::shared_mutex;            // taken before the mutex
-auto& stash = *new std::list<std::unique_ptr<Stashed>>;  // in order of arrival, for each source
+auto& probed_queue = *new std::list<std::unique_ptr<ProbedMessage>>;  // in order of arrival, for each source
 struct Handed {
   MPI_Message handle;
-  std::unique_ptr<Stashed> stashed;
+  std::unique_ptr<ProbedMessage> probed;
   MPI_Request to_self = MPI_REQUEST_NULL;  // the message behind a handle that make_handle() made
 };
 auto& handed = *new std::list<Handed>;
 
 auto find(int source, int tag, MPI_Comm comm) {
-  return std::find_if(stash.begin(), stash.end(), [&](const auto& entry) {
+  return std::find_if(probed_queue.begin(), probed_queue.end(), [&](const auto& entry) {
     return entry->comm == comm && (source == MPI_ANY_SOURCE || source == entry->status.MPI_SOURCE) &&
            (tag == MPI_ANY_TAG || tag == entry->status.MPI_TAG);
   });
@@ -36,13 +36,13 @@ auto find(int source, int tag, MPI_Comm comm) {
 
 // Where the sender sees that its descriptor was only looked at; null for a genuine message, and for a stream:
 // no synchronous message is one (send_operation.cpp).
-std::atomic<uint32_t>* mark_of(const Stashed& stashed) {
-  if (!p2p::is_descriptor(stashed.bytes, sizeof stashed.bytes, engine().nonce())) return nullptr;
-  p2p::Descriptor descriptor = p2p::read_descriptor(stashed.bytes);
-  if (descriptor.kind != p2p::DescriptorKind::offer ||
-      !p2p::is_sound(descriptor, network::descriptor_limits()))
+std::atomic<uint32_t>* mark_of(const ProbedMessage& probed) {
+  if (!p2p::is_rts(probed.bytes, sizeof probed.bytes, engine().nonce())) return nullptr;
+  p2p::RtsHeader rts = p2p::read_rts(probed.bytes);
+  if (rts.kind != p2p::RtsKind::rendezvous ||
+      !p2p::is_sound(rts, network::rts_limits()))
     return nullptr;
-  return &engine().node()->block(descriptor.sender).offers[descriptor.number].looked_at;
+  return &engine().node()->block(rts.sender).rendezvous[rts.number].looked_at;
 }
 
 }  // namespace
@@ -55,53 +55,53 @@ LookThenAsk::~LookThenAsk() {
   if (engine().threads()) look_then_ask.unlock_shared();
 }
 
-size_t stashed_messages() {
+size_t probed_messages() {
   std::lock_guard lock(mutex);
-  return stash.size() + handed.size();
+  return probed_queue.size() + handed.size();
 }
 
-std::unique_ptr<Stashed> take_stashed(int source, int tag, MPI_Comm comm) {
+std::unique_ptr<ProbedMessage> take_probed(int source, int tag, MPI_Comm comm) {
   std::lock_guard lock(mutex);
   auto found = find(source, tag, comm);
-  if (found == stash.end()) return nullptr;
+  if (found == probed_queue.end()) return nullptr;
   auto entry = std::move(*found);
-  stash.erase(found);
+  probed_queue.erase(found);
   engine().keep_busy(-1);
   return entry;
 }
 
-bool peek_stashed(int source, int tag, MPI_Comm comm, MPI_Status* status) {
+bool peek_probed(int source, int tag, MPI_Comm comm, MPI_Status* status) {
   std::lock_guard lock(mutex);
   auto found = find(source, tag, comm);
-  if (found == stash.end()) return false;
+  if (found == probed_queue.end()) return false;
   *status = (*found)->status;
   return true;
 }
 
-std::unique_ptr<Stashed> look_into(MPI_Message message, const MPI_Status& status, MPI_Comm comm) {
-  auto entry = std::make_unique<Stashed>();
+std::unique_ptr<ProbedMessage> look_into(MPI_Message message, const MPI_Status& status, MPI_Comm comm) {
+  auto entry = std::make_unique<ProbedMessage>();
   entry->comm = comm;
   entry->status = status;
   // Taking the message completes a synchronous host send; its sender must not see that before the mark.
   std::atomic<uint32_t>* looking = engine().node() ? &engine().node()->mine().looking : nullptr;
   if (looking) ++*looking;
   real.Mrecv(entry->bytes, sizeof entry->bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
-  if (p2p::is_descriptor(entry->bytes, sizeof entry->bytes, engine().nonce())) {
+  if (p2p::is_rts(entry->bytes, sizeof entry->bytes, engine().nonce())) {
     log_line(LogLevel::trace, "a probe looks into a message from %d with tag %d", status.MPI_SOURCE,
              status.MPI_TAG);
     if (std::atomic<uint32_t>* looked_at = mark_of(*entry)) looked_at->store(1, std::memory_order_release);
-    set_byte_count(&entry->status, static_cast<MPI_Count>(p2p::read_descriptor(entry->bytes).bytes));
+    set_byte_count(&entry->status, static_cast<MPI_Count>(p2p::read_rts(entry->bytes).bytes));
   }
   if (looking) --*looking;
   return entry;
 }
 
-void note_received(const Stashed& stashed) {
-  if (std::atomic<uint32_t>* looked_at = mark_of(stashed)) looked_at->store(0, std::memory_order_release);
+void note_received(const ProbedMessage& probed) {
+  if (std::atomic<uint32_t>* looked_at = mark_of(probed)) looked_at->store(0, std::memory_order_release);
 }
 
-bool stash_if_unclear(const MPI_Status& status, MPI_Comm comm) {
-  if (byte_count(status) != static_cast<MPI_Count>(p2p::descriptor_bytes)) return false;
+bool queue_if_unclear(const MPI_Status& status, MPI_Comm comm) {
+  if (byte_count(status) != static_cast<MPI_Count>(p2p::rts_bytes)) return false;
   std::unique_lock alone(look_then_ask, std::defer_lock);
   if (engine().threads()) alone.lock();
   std::lock_guard lock(mutex);
@@ -110,15 +110,15 @@ bool stash_if_unclear(const MPI_Status& status, MPI_Comm comm) {
     MPI_Status next;
     real.Improbe(status.MPI_SOURCE, MPI_ANY_TAG, comm, &found, &message, &next);
     if (!found) break;  // another thread was faster
-    bool unclear = byte_count(next) == static_cast<MPI_Count>(p2p::descriptor_bytes);
+    bool unclear = byte_count(next) == static_cast<MPI_Count>(p2p::rts_bytes);
     if (unclear) {
-      stash.push_back(look_into(message, next, comm));
+      probed_queue.push_back(look_into(message, next, comm));
     } else {
-      auto earlier = std::make_unique<Stashed>();
+      auto earlier = std::make_unique<ProbedMessage>();
       earlier->comm = comm;
       earlier->status = next;
       earlier->message = message;
-      stash.push_back(std::move(earlier));
+      probed_queue.push_back(std::move(earlier));
     }
     engine().keep_busy(1);
     if (next.MPI_TAG == status.MPI_TAG) break;
@@ -127,7 +127,7 @@ bool stash_if_unclear(const MPI_Status& status, MPI_Comm comm) {
 }
 
 // A message to this very process, matched at once, gives a handle that is the host MPI's own.
-int make_handle(std::unique_ptr<Stashed> stashed, MPI_Message* message) {
+int make_handle(std::unique_ptr<ProbedMessage> probed, MPI_Message* message) {
   constexpr int tag = 0;
   std::lock_guard lock(mutex);
   // Waited for when the user receives the message: MPICH (seen with 4.0.2) completes a request for a message
@@ -136,7 +136,7 @@ int make_handle(std::unique_ptr<Stashed> stashed, MPI_Message* message) {
   int result = real.Isend(nullptr, 0, MPI_BYTE, 0, tag, engine().self(), &request);
   if (result == MPI_SUCCESS) result = real.Mprobe(0, tag, engine().self(), message, MPI_STATUS_IGNORE);
   if (result == MPI_SUCCESS) {
-    handed.push_back({*message, std::move(stashed), request});
+    handed.push_back({*message, std::move(probed), request});
     engine().keep_busy(1);
   }
   return result;
@@ -144,27 +144,27 @@ int make_handle(std::unique_ptr<Stashed> stashed, MPI_Message* message) {
 
 void note_handle(MPI_Message message, MPI_Comm comm) {
   std::lock_guard lock(mutex);
-  auto entry = std::make_unique<Stashed>();
+  auto entry = std::make_unique<ProbedMessage>();
   entry->comm = comm;
   entry->message = message;
   handed.push_back({message, std::move(entry), MPI_REQUEST_NULL});
   engine().keep_busy(1);
 }
 
-std::unique_ptr<Stashed> take_handle(MPI_Message* message) {
+std::unique_ptr<ProbedMessage> take_handle(MPI_Message* message) {
   std::lock_guard lock(mutex);
   auto found =
       std::find_if(handed.begin(), handed.end(), [&](const Handed& h) { return h.handle == *message; });
   if (found == handed.end()) return nullptr;
-  auto stashed = std::move(found->stashed);
+  auto probed = std::move(found->probed);
   MPI_Request to_self = found->to_self;
   handed.erase(found);
   engine().keep_busy(-1);
-  if (stashed->looked_into()) {
+  if (probed->looked_into()) {
     real.Mrecv(nullptr, 0, MPI_BYTE, message, MPI_STATUS_IGNORE);
     real.Wait(&to_self, MPI_STATUS_IGNORE);
   }
-  return stashed;
+  return probed;
 }
 
 }  // namespace fairlead::mpi

@@ -14,12 +14,12 @@
 
 namespace fairlead::mpi {
 
-struct Stashed {
+struct ProbedMessage {
   MPI_Comm comm;
   MPI_Status status;  // source, tag and the user's byte count
   // Messages that were in the way are still the host MPI's; the one looked into lies in `bytes`.
   MPI_Message message = MPI_MESSAGE_NULL;
-  unsigned char bytes[p2p::descriptor_bytes];
+  unsigned char bytes[p2p::rts_bytes];
   bool looked_into() const { return message == MPI_MESSAGE_NULL; }
 };
 
@@ -34,31 +34,31 @@ class LookThenAsk {
 };
 
 // Messages taken from the host MPI that no receive has asked for.
-size_t stashed_messages();
+size_t probed_messages();
 
 // Takes the first message that matches out of the stash; null when there is none.
-std::unique_ptr<Stashed> take_stashed(int source, int tag, MPI_Comm comm);
+std::unique_ptr<ProbedMessage> take_probed(int source, int tag, MPI_Comm comm);
 // Its status, without taking it.
-bool peek_stashed(int source, int tag, MPI_Comm comm, MPI_Status* status);
+bool peek_probed(int source, int tag, MPI_Comm comm, MPI_Status* status);
 
 // `status` is what the host MPI's probe said: if the message may be a descriptor, stashes it (and what came
 // before it) and returns true.
-bool stash_if_unclear(const MPI_Status& status, MPI_Comm comm);
+bool queue_if_unclear(const MPI_Status& status, MPI_Comm comm);
 
 // Reads a message of a descriptor's length and notes the true length in its status. The sender of a
 // descriptor is told that this is no receive, so that a synchronous send goes on waiting (M4); a genuine
 // synchronous message of exactly this length completes when it is probed.
-std::unique_ptr<Stashed> look_into(MPI_Message message, const MPI_Status& status, MPI_Comm comm);
+std::unique_ptr<ProbedMessage> look_into(MPI_Message message, const MPI_Status& status, MPI_Comm comm);
 
 // A receive takes the message now.
-void note_received(const Stashed& stashed);
+void note_received(const ProbedMessage& probed);
 
 // Gives a matched message that was looked into a real MPI_Message handle.
-int make_handle(std::unique_ptr<Stashed> stashed, MPI_Message* message);
+int make_handle(std::unique_ptr<ProbedMessage> probed, MPI_Message* message);
 // A handle of the host's own, of which only the communicator must be known.
 void note_handle(MPI_Message message, MPI_Comm comm);
 // What the handle stands for, once; null when it was not given out here. If the message was looked into,
 // *message has become null, else it is still to be received.
-std::unique_ptr<Stashed> take_handle(MPI_Message* message);
+std::unique_ptr<ProbedMessage> take_handle(MPI_Message* message);
 
 }  // namespace fairlead::mpi

@@ -19,14 +19,14 @@ int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI
          MPI_Status* status) {
   UserBuffer buffer{buf, count, datatype};
   auto host = [&] { return (real.*blocking)(buf, count, datatype, source, tag, comm, status); };
-  if (!watching() || is_invalid(buf, count, datatype)) return host();
+  if (!intercepting() || is_invalid(buf, count, datatype)) return host();
   bool device = is_device(&buffer);
   // Nothing will arrive, so a device address does no harm.
   if (source == MPI_PROC_NULL) return host();
   const int room = device ? 0 : room_of(count, datatype);
-  const bool fits = has_room_for_descriptor(room);
-  if (!device && !engine().busy() && (!fits || descriptors_end_with_elements_of(datatype))) {
-    if (may_swallow_offers(room)) return noted(host());
+  const bool fits = has_room_for_rts(room);
+  if (!device && !engine().busy() && (!fits || rts_ends_with_elements_of(datatype))) {
+    if (may_swallow_rts(room)) return noted(host());
     MPI_Status local;
     if (status == MPI_STATUS_IGNORE) status = &local;
     if (fits) {
@@ -38,7 +38,7 @@ int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI
     if (is_refused(count, datatype)) return host();
     int errors_before = errors_noted;
     int result =
-        noted(real.Recv(short_landing(), p2p::descriptor_bytes, MPI_BYTE, source, tag, comm, status));
+        noted(real.Recv(short_bounce_buffer(), p2p::rts_bytes, MPI_BYTE, source, tag, comm, status));
     if (result != MPI_SUCCESS || errors_noted != errors_before) return result;
     return complete_short_receive(buffer, room, comm, status);
   }
@@ -61,13 +61,13 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
              MPI_Request* request) {
   CallRecord record(function_of<start>);
   // From nobody nothing will arrive, so a device address does no harm.
-  if (!watching() || is_invalid(buf, count, datatype) || source == MPI_PROC_NULL)
+  if (!intercepting() || is_invalid(buf, count, datatype) || source == MPI_PROC_NULL)
     return (real.*start)(buf, count, datatype, source, tag, comm, request);
   UserBuffer buffer{buf, count, datatype};
-  if (!is_device(&buffer) && may_swallow_offers(room_of(count, datatype))) {
+  if (!is_device(&buffer) && may_swallow_rts(room_of(count, datatype))) {
     LookThenAsk together;
     MPI_Status ignored;
-    if (!engine().busy() || !peek_stashed(source, tag, comm, &ignored))
+    if (!engine().busy() || !peek_probed(source, tag, comm, &ignored))
       return (real.*start)(buf, count, datatype, source, tag, comm, request);
   }
   if (is_refused(count, datatype)) return (real.*start)(buf, count, datatype, source, tag, comm, request);
@@ -77,17 +77,17 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
 // Messages of a descriptor's length were looked into when they were matched, so a host buffer is plain
 // unless the handle stands for one of those. Null: the host MPI can do it alone.
 std::unique_ptr<Receive> matched_receive(const UserBuffer& buffer, MPI_Message* message) {
-  if (!watching() || !message || *message == MPI_MESSAGE_NULL || *message == MPI_MESSAGE_NO_PROC ||
+  if (!intercepting() || !message || *message == MPI_MESSAGE_NULL || *message == MPI_MESSAGE_NO_PROC ||
       is_invalid(buffer.address, buffer.count, buffer.datatype) || is_refused(buffer.count, buffer.datatype))
     return nullptr;
-  std::unique_ptr<Stashed> stashed;
-  if (engine().busy()) stashed = take_handle(message);
-  bool looked_into = stashed && stashed->looked_into();
+  std::unique_ptr<ProbedMessage> probed;
+  if (engine().busy()) probed = take_handle(message);
+  bool looked_into = probed && probed->looked_into();
   if (!looked_into && !is_device(buffer.address, buffer.datatype)) return nullptr;
   auto operation =
-      std::make_unique<Receive>(buffer, MPI_ANY_SOURCE, MPI_ANY_TAG, stashed ? stashed->comm : comm_self());
+      std::make_unique<Receive>(buffer, MPI_ANY_SOURCE, MPI_ANY_TAG, probed ? probed->comm : comm_self());
   if (looked_into)
-    operation->take_stashed(std::move(stashed));
+    operation->take_probed(std::move(probed));
   else
     operation->take_matched(*message);
   *message = MPI_MESSAGE_NULL;
@@ -99,7 +99,7 @@ int matched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message,
   CallRecord record(function_of<blocking>);
   return record_receive(record, MPI_COMM_NULL, status, [&](MPI_Status* wanted) {
     if (auto operation = matched_receive({buf, count, datatype}, message)) return run(*operation, wanted);
-    Parked parked;
+    BlockingHostCall blocking_call;
     return noted((real.*blocking)(buf, count, datatype, message, wanted));
   });
 }

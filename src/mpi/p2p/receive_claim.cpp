@@ -9,12 +9,12 @@
 
 #include "mpi/core/communicator.h"
 #include "mpi/core/engine.h"
-#include "mpi/p2p/network.h"
+#include "mpi/network/network.h"
 
 namespace fairlead::mpi {
 
 // Under way into one place.
-struct LandingPlace::Receives {
+struct ReceiveClaim::Receives {
   unsigned all = 0;
   unsigned landing_there = 0;
 };
@@ -34,7 +34,7 @@ bool comes_from_outside(MPI_Count bytes, int source, MPI_Comm comm) {
 
 }  // namespace
 
-LandingPlace::LandingPlace(const void* address, MPI_Count bytes, int source, MPI_Comm comm) {
+ReceiveClaim::ReceiveClaim(const void* address, MPI_Count bytes, int source, MPI_Comm comm) {
   static auto& places = *new std::unordered_map<const void*, Receives>;
   bool taken;
   {
@@ -48,50 +48,50 @@ LandingPlace::LandingPlace(const void* address, MPI_Count bytes, int source, MPI
   }
   if (taken) {
     node::Node* node = engine().node();
-    may_meet_ = comes_from_outside(bytes, source, comm) || (node && node->descriptors_sent());
-    if (!may_meet_ && node) {
+    may_collide_ = comes_from_outside(bytes, source, comm) || (node && node->rts_sent());
+    if (!may_collide_ && node) {
       // Either this rank sees now that descriptors are sent, or their senders see that they would be in
       // danger.
-      node->mine().crowded_receives.fetch_add(1);
-      crowds_ = true;
-      may_meet_ = node->descriptors_sent();
+      node->mine().claimed_receives.fetch_add(1);
+      claims_counted_ = true;
+      may_collide_ = node->rts_sent();
     }
   }
-  if (may_meet_) return;
+  if (may_collide_) return;
   std::lock_guard lock(mutex);
   ++receives_->landing_there;
 }
 
-LandingPlace& LandingPlace::operator=(LandingPlace&& other) noexcept {
+ReceiveClaim& ReceiveClaim::operator=(ReceiveClaim&& other) noexcept {
   give_back();
   receives_ = std::exchange(other.receives_, nullptr);
-  crowds_ = std::exchange(other.crowds_, false);
-  may_meet_ = std::exchange(other.may_meet_, false);
+  claims_counted_ = std::exchange(other.claims_counted_, false);
+  may_collide_ = std::exchange(other.may_collide_, false);
   return *this;
 }
 
-bool LandingPlace::is_anothers() const {
-  if (!may_meet_) return false;
+bool ReceiveClaim::is_anothers() const {
+  if (!may_collide_) return false;
   std::lock_guard lock(mutex);
   return receives_->landing_there > 0;
 }
 
-void LandingPlace::give_back() {
+void ReceiveClaim::give_back() {
   if (!receives_) return;
   {
     std::lock_guard lock(mutex);
     --receives_->all;
-    if (!may_meet_) --receives_->landing_there;
+    if (!may_collide_) --receives_->landing_there;
   }
-  if (crowds_) engine().node()->mine().crowded_receives.fetch_sub(1);
+  if (claims_counted_) engine().node()->mine().claimed_receives.fetch_sub(1);
   receives_ = nullptr;
-  crowds_ = may_meet_ = false;
+  claims_counted_ = may_collide_ = false;
 }
 
-bool may_send_descriptor(int node_rank) {
+bool may_send_rts(int node_rank) {
   node::Node& node = *engine().node();
-  if (!node.descriptors_sent()) node.note_descriptors_sent();
-  return node.block(node_rank).crowded_receives.load() == 0;
+  if (!node.rts_sent()) node.note_rts_sent();
+  return node.block(node_rank).claimed_receives.load() == 0;
 }
 
 }  // namespace fairlead::mpi

@@ -16,18 +16,18 @@
 namespace fairlead::mpi {
 
 // Takes the place at an address for as long as it lives. Any thread.
-class LandingPlace {
+class ReceiveClaim {
  public:
-  LandingPlace() = default;
+  ReceiveClaim() = default;
   // For a receive of up to `bytes` from this rank of the communicator, or from any.
-  LandingPlace(const void* address, MPI_Count bytes, int source, MPI_Comm comm);
-  ~LandingPlace() { give_back(); }
-  LandingPlace(const LandingPlace&) = delete;
-  LandingPlace& operator=(LandingPlace&& other) noexcept;
+  ReceiveClaim(const void* address, MPI_Count bytes, int source, MPI_Comm comm);
+  ~ReceiveClaim() { give_back(); }
+  ReceiveClaim(const ReceiveClaim&) = delete;
+  ReceiveClaim& operator=(ReceiveClaim&& other) noexcept;
 
   // Is another receive under way there, and could either message be a descriptor? Then this one lands
   // elsewhere.
-  bool descriptors_may_meet() const { return may_meet_; }
+  bool rts_may_collide() const { return may_collide_; }
   // Of one that landed elsewhere: may the other one's message still land there? Once false it stays so.
   bool is_anothers() const;
   void give_back();
@@ -35,11 +35,11 @@ class LandingPlace {
  private:
   struct Receives;
   Receives* receives_ = nullptr;
-  bool crowds_ = false;  // this rank's block counts it
-  bool may_meet_ = false;
+  bool claims_counted_ = false;  // this rank's block counts it
+  bool may_collide_ = false;
 };
 
 // Before a descriptor is sent inside the node. False: it could be overwritten where it lands.
-bool may_send_descriptor(int node_rank);
+bool may_send_rts(int node_rank);
 
 }  // namespace fairlead::mpi

@@ -24,7 +24,7 @@ using device::Error;
 
 namespace {
 
-constexpr MPI_Count descriptor_length = p2p::descriptor_bytes;
+constexpr MPI_Count rts_length = p2p::rts_bytes;
 
 // While it lives, the host MPI returns errors of this communicator's requests instead of raising them. (MPICH
 // raises the errors of a wait on MPI_COMM_WORLD, whatever the communicator.) One at a time: two threads must
@@ -65,28 +65,28 @@ Receive::Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm)
       datatype_(buffer.datatype, buffer.found.memory.kind == device::MemoryKind::device ? layout_ : Layout()),
       buffer_(datatype_.kept(buffer)),
       key_{comm, source, tag},
-      no_place_for_descriptors_(layout_.bytes < descriptor_length ||
-                                !descriptors_end_with_elements_of(buffer.datatype)) {}
+      no_room_for_rts_(layout_.bytes < rts_length ||
+                                !rts_ends_with_elements_of(buffer.datatype)) {}
 
 Receive::~Receive() {
   if (own_request_ != MPI_REQUEST_NULL) real.Request_free(&own_request_);
 }
 
-void Receive::take_stashed(std::unique_ptr<Stashed> stashed) {
-  if (!stashed->looked_into()) {
-    matched_ = stashed->message;
+void Receive::take_probed(std::unique_ptr<ProbedMessage> probed) {
+  if (!probed->looked_into()) {
+    matched_ = probed->message;
     return;
   }
-  note_received(*stashed);
-  stashed_ = std::move(stashed);
+  note_received(*probed);
+  probed_ = std::move(probed);
 }
 
 int Receive::start() {
   begin();
   step_ = Step::matching;
   override_bytes_ = came_bytes_ = -1;
-  descriptor_came_ = false;
-  arrow_ = 0;
+  rts_came_ = false;
+  flow_event_ = 0;
   // The communicator may be freed before the message comes.
   from_world_ = observe::tracing() ? rank_in_world(comm_, key_.source) : -1;
   host_error_ = MPI_SUCCESS;
@@ -107,13 +107,13 @@ int Receive::start() {
   if (into_device() && !options().gpu_support) return refuse_device_memory(comm_);
   if (layout_.bytes > 0) check_streams(device_, BufferUse::received);
   LookThenAsk together;
-  if (!stashed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
-    if (auto earlier = fairlead::mpi::take_stashed(key_.source, key_.tag, comm_))
-      take_stashed(std::move(earlier));
-  if (stashed_) {
+  if (!probed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
+    if (auto earlier = fairlead::mpi::take_probed(key_.source, key_.tag, comm_))
+      take_probed(std::move(earlier));
+  if (probed_) {
     std::lock_guard lock(engine().mutex());
-    status_ = stashed_->status;
-    arrived(stashed_->bytes, descriptor_length);
+    status_ = probed_->status;
+    arrived(probed_->bytes, rts_length);
     return MPI_SUCCESS;
   }
   return post();
@@ -121,27 +121,27 @@ int Receive::start() {
 
 bool Receive::lands_in_bounce() const {
   if (native_) return false;
-  return into_device() || place_.descriptors_may_meet() ||
-         (no_place_for_descriptors_ && matched_ == MPI_MESSAGE_NULL);
+  return into_device() || place_.rts_may_collide() ||
+         (no_room_for_rts_ && matched_ == MPI_MESSAGE_NULL);
 }
 
-int Receive::choose_landing(Landing* landing) {
-  *landing = {buffer_.address, buffer_.count, buffer_.datatype};
+int Receive::choose_host_buffer(HostDestination* destination) {
+  *destination = {buffer_.address, buffer_.count, buffer_.datatype};
   if (!lands_in_bounce()) return MPI_SUCCESS;
   bounce_ =
-      HostBuffer(static_cast<size_t>(std::max(layout_.bytes, descriptor_length)), HostBuffer::For::receive);
+      HostBuffer(static_cast<size_t>(std::max(layout_.bytes, rts_length)), HostBuffer::For::receive);
   if (!bounce_.data()) {
     log_line(LogLevel::error, "no host memory to receive %lld bytes", static_cast<long long>(layout_.bytes));
     return raise(MPI_ERR_OTHER);
   }
-  landing->address = bounce_.data();
+  destination->address = bounce_.data();
   // Of a truncated message nothing may have landed: an earlier descriptor must not be taken for it.
-  std::memset(landing->address, 0, p2p::descriptor_bytes);
+  std::memset(destination->address, 0, p2p::rts_bytes);
   // Room for a descriptor in any case; whether the payload fits is checked when it has come. Beyond the
   // reach of int only the user's own type will do where the host MPI has no large counts.
   if (!layout_.contiguous || layout_.bytes <= INT_MAX) {
-    landing->count = std::max(layout_.bytes, descriptor_length);
-    landing->datatype = MPI_BYTE;
+    destination->count = std::max(layout_.bytes, rts_length);
+    destination->datatype = MPI_BYTE;
   }
   return MPI_SUCCESS;
 }
@@ -155,30 +155,30 @@ int Receive::post() {
   place_.give_back();
   // What has gaps may share its address with others and none of its bytes. No descriptor lands in a buffer
   // that is shorter than one, and the landing place of a persistent request is not to be exchanged.
-  if (layout_.contiguous && layout_.bytes >= descriptor_length && !lands_in_bounce() && !native_)
-    place_ = LandingPlace(buffer_.address, layout_.bytes, key_.source, comm_);
+  if (layout_.contiguous && layout_.bytes >= rts_length && !lands_in_bounce() && !native_)
+    place_ = ReceiveClaim(buffer_.address, layout_.bytes, key_.source, comm_);
   in_bounce_ = lands_in_bounce();
   // A message that a probe has taken out of the way is matched already: the host's request would never meet
   // it.
-  if (own_request_ != MPI_REQUEST_NULL && matched_ == MPI_MESSAGE_NULL && !place_.descriptors_may_meet()) {
+  if (own_request_ != MPI_REQUEST_NULL && matched_ == MPI_MESSAGE_NULL && !place_.rts_may_collide()) {
     if (in_bounce_)
-      std::memset(bounce_.data(), 0, p2p::descriptor_bytes);
+      std::memset(bounce_.data(), 0, p2p::rts_bytes);
     else
       before_.read(buffer_, layout_);
     message_ = own_request_;
     return real.Start(&message_);
   }
-  Landing place;
-  if (int result = choose_landing(&place); result != MPI_SUCCESS) return result;
+  HostDestination place;
+  if (int result = choose_host_buffer(&place); result != MPI_SUCCESS) return result;
   if (!in_bounce_ && !native_ && matched_ == MPI_MESSAGE_NULL) before_.read(buffer_, layout_);
-  auto [landing, count, datatype] = place;
+  auto [destination, count, datatype] = place;
   bool fits = count <= INT_MAX;
   int small = static_cast<int>(count);
   if (matched_ != MPI_MESSAGE_NULL)
-    return fits ? real.Imrecv(landing, small, datatype, &matched_, &message_)
-                : real.Imrecv_c(landing, count, datatype, &matched_, &message_);
-  return fits ? real.Irecv(landing, small, datatype, key_.source, key_.tag, comm_, &message_)
-              : real.Irecv_c(landing, count, datatype, key_.source, key_.tag, comm_, &message_);
+    return fits ? real.Imrecv(destination, small, datatype, &matched_, &message_)
+                : real.Imrecv_c(destination, count, datatype, &matched_, &message_);
+  return fits ? real.Irecv(destination, small, datatype, key_.source, key_.tag, comm_, &message_)
+              : real.Irecv_c(destination, count, datatype, key_.source, key_.tag, comm_, &message_);
 }
 
 void Receive::advance() {
@@ -192,22 +192,22 @@ void Receive::advance() {
       host_error_ = result != MPI_SUCCESS ? result : status_.MPI_ERROR;
       if (host_error_ != MPI_SUCCESS) return over();
       PMPI_Test_cancelled(&status_, &cancelled);
-      if (native_ && !cancelled) record_.went(Traffic::native, static_cast<uint64_t>(byte_count(status_)));
+      if (native_ && !cancelled) record_.took(Traffic::native, static_cast<uint64_t>(byte_count(status_)));
       if (cancelled || native_) return over();
       MPI_Count length = byte_count(status_);
       bounce_.note_used(static_cast<size_t>(length));
       arrived(in_bounce_ ? bounce_.data() : nullptr, length);
       return;
     }
-    case Step::pulling: {
-      Error state = pull_->advance();
-      if (state != Error::not_ready) end_transfer(state, pull_->way(), pull_->bytes(), pull_->truncated());
+    case Step::getting: {
+      Error state = get_->advance();
+      if (state != Error::not_ready) end_transfer(state, get_->path(), get_->bytes(), get_->truncated());
       return;
     }
-    case Step::streaming: {
-      Error state = stream_->advance();
+    case Step::pipelining: {
+      Error state = pipeline_->advance();
       if (state != Error::not_ready)
-        end_transfer(state, Traffic::network, stream_->bytes(), stream_->truncated());
+        end_transfer(state, Traffic::network, pipeline_->bytes(), pipeline_->truncated());
       return;
     }
     case Step::copying: {
@@ -224,21 +224,21 @@ void Receive::advance() {
 void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   FirstBytes found;
   const unsigned char* start = bytes;
-  if (!bytes && length == descriptor_length && found.read(buffer_, layout_)) start = found.data();
-  if (!start || !p2p::is_descriptor(start, static_cast<size_t>(length), engine().nonce()))
+  if (!bytes && length == rts_length && found.read(buffer_, layout_)) start = found.data();
+  if (!start || !p2p::is_rts(start, static_cast<size_t>(length), engine().nonce()))
     return bytes ? deliver(bytes, length) : over();
 
-  p2p::Descriptor descriptor = p2p::read_descriptor(start);
-  if (!p2p::is_sound(descriptor, network::descriptor_limits())) {
+  p2p::RtsHeader rts = p2p::read_rts(start);
+  if (!p2p::is_sound(rts, network::rts_limits())) {
     log_line(LogLevel::error, "a device message from %d with tag %d is lost: its descriptor is damaged",
              key_.source, key_.tag);
     error_ = MPI_ERR_OTHER;
     return over();
   }
-  bool stream = descriptor.kind == p2p::DescriptorKind::stream;
+  bool stream = rts.kind == p2p::RtsKind::pipelined;
   log_line(LogLevel::trace, "receive from %d with tag %d takes %lld bytes by %s %u of rank %d", key_.source,
-           key_.tag, static_cast<long long>(descriptor.bytes), stream ? "stream" : "offer", descriptor.number,
-           descriptor.sender);
+           key_.tag, static_cast<long long>(rts.bytes), stream ? "stream" : "offer", rts.number,
+           rts.sender);
   if (!bytes) before_.write(buffer_);
   apart_ = !view_ || place_.is_anothers();
   if (apart_) packed_ = HostBuffer(static_cast<size_t>(layout_.bytes));
@@ -248,23 +248,23 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   if (error_ != MPI_SUCCESS)
     log_line(LogLevel::error, "there is no host memory to receive %lld bytes",
              static_cast<long long>(layout_.bytes));
-  descriptor_came_ = true;
-  arrow_ = descriptor.arrow;
-  override_bytes_ = static_cast<MPI_Count>(descriptor.bytes);
+  rts_came_ = true;
+  flow_event_ = rts.flow_event;
+  override_bytes_ = static_cast<MPI_Count>(rts.bytes);
   uint64_t capacity = error_ == MPI_SUCCESS ? static_cast<uint64_t>(layout_.bytes) : 0;
   int device = apart_ ? -1 : device_;
   if (stream) {
-    stream_.emplace(descriptor, to, capacity, device);
-    step_ = Step::streaming;
+    pipeline_.emplace(rts, to, capacity, device);
+    step_ = Step::pipelining;
   } else {
-    pull_.emplace(*engine().node(), descriptor, to, capacity, device);
-    step_ = Step::pulling;
+    get_.emplace(*engine().node(), rts, to, capacity, device);
+    step_ = Step::getting;
   }
   advance();
 }
 
-void Receive::end_transfer(Error error, Traffic way, uint64_t bytes, bool truncated) {
-  if (error == Error::none && !truncated) record_.went(way, bytes);
+void Receive::end_transfer(Error error, Traffic path, uint64_t bytes, bool truncated) {
+  if (error == Error::none && !truncated) record_.took(path, bytes);
   if (error != Error::none || error_ != MPI_SUCCESS) {
     error_ = MPI_ERR_OTHER;
   } else if (truncated) {
@@ -299,7 +299,7 @@ void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
     return over();
   }
   count(Traffic::plain_received, static_cast<uint64_t>(length));
-  record_.went(Traffic::plain_received, static_cast<uint64_t>(length));
+  record_.took(Traffic::plain_received, static_cast<uint64_t>(length));
   if (!layout_.contiguous) {
     if (!unpack_to_device(bytes, length, buffer_.address, buffer_.count, buffer_.datatype, layout_, device_))
       error_ = MPI_ERR_OTHER;
@@ -328,19 +328,19 @@ void Receive::end_copy(Error error) {
 
 void Receive::over() {
   step_ = Step::over;
-  pull_.reset();
+  get_.reset();
   slot_ = device::Slot();
-  stream_.reset();
+  pipeline_.reset();
   place_.give_back();
   complete_.store(true, std::memory_order_release);
 }
 
-void Receive::settle() {
-  if (step_ == Step::pulling) {
-    pull_->settle();
+void Receive::quiesce() {
+  if (step_ == Step::getting) {
+    get_->quiesce();
     advance();
-  } else if (step_ == Step::streaming) {
-    stream_->settle();
+  } else if (step_ == Step::pipelining) {
+    pipeline_->quiesce();
     advance();
   }
 }
@@ -356,17 +356,17 @@ void Receive::describe(MPI_Status* status) {
   if (override_bytes_ >= 0) set_byte_count(status, override_bytes_);
 }
 
-void Receive::end_arrow() {
-  if (descriptor_came_) return observe::trace_received(arrow_);
+void Receive::end_flow() {
+  if (rts_came_) return observe::trace_received(flow_event_);
   int from = comm_ == MPI_COMM_WORLD ? status_.MPI_SOURCE : from_world_;
-  mpi::end_arrow(from, status_.MPI_TAG, byte_count(status_));
+  mpi::end_flow(from, status_.MPI_TAG, byte_count(status_));
 }
 
 int Receive::finish(MPI_Status* status) {
   record_.end();
-  if (observe::tracing()) end_arrow();
+  if (observe::tracing()) end_flow();
   int result = MPI_SUCCESS;
-  if (message_ != MPI_REQUEST_NULL && !descriptor_came_ && (into_device() || handle == MPI_REQUEST_NULL)) {
+  if (message_ != MPI_REQUEST_NULL && !rts_came_ && (into_device() || handle == MPI_REQUEST_NULL)) {
     // The user does not see the host's own wait here, so it must not raise errors its own way.
     if (host_error_ == MPI_SUCCESS) {
       result = real.Wait(&message_, status);
@@ -381,7 +381,7 @@ int Receive::finish(MPI_Status* status) {
     result = real.Wait(&message_, status);
   }
   message_ = MPI_REQUEST_NULL;  // a persistent one stays in own_request_
-  stashed_.reset();
+  probed_.reset();
   if (own_request_ == MPI_REQUEST_NULL) bounce_ = HostBuffer();
   packed_ = HostBuffer();
   if (result != MPI_SUCCESS) return noted(result);
@@ -410,35 +410,35 @@ std::string Receive::in_words() const {
 namespace {
 
 // Fetches the message that this descriptor stands for.
-int take_up(const unsigned char* descriptor, const UserBuffer& buffer, MPI_Comm comm, MPI_Status* status) {
-  auto stashed = std::make_unique<Stashed>();
-  stashed->comm = comm;
-  stashed->status = *status;
-  std::memcpy(stashed->bytes, descriptor, p2p::descriptor_bytes);
+int complete_rendezvous(const unsigned char* rts, const UserBuffer& buffer, MPI_Comm comm, MPI_Status* status) {
+  auto probed = std::make_unique<ProbedMessage>();
+  probed->comm = comm;
+  probed->status = *status;
+  std::memcpy(probed->bytes, rts, p2p::rts_bytes);
   Receive receive(buffer, status->MPI_SOURCE, status->MPI_TAG, comm);
-  receive.take_stashed(std::move(stashed));
+  receive.take_probed(std::move(probed));
   return run(receive, status);
 }
 
 }  // namespace
 
-bool descriptors_end_with_elements_of(MPI_Datatype datatype) {
+bool rts_ends_with_elements_of(MPI_Datatype datatype) {
   if (is_plain(datatype)) return true;
-  auto whole_in_a_descriptor = [](MPI_Count bytes) { return bytes > 0 && descriptor_length % bytes == 0; };
+  auto whole_in_a_descriptor = [](MPI_Count bytes) { return bytes > 0 && rts_length % bytes == 0; };
   return whole_in_a_descriptor(packed_bytes(1, datatype)) || whole_in_a_descriptor(basic_bytes_of(datatype));
 }
 
-unsigned char* short_landing() {
-  static thread_local HostBuffer landing(p2p::descriptor_bytes, HostBuffer::For::receive);
-  return landing.data();
+unsigned char* short_bounce_buffer() {
+  static thread_local HostBuffer destination(p2p::rts_bytes, HostBuffer::For::receive);
+  return destination.data();
 }
 
 int complete_short_receive(const UserBuffer& buffer, int room, MPI_Comm comm, MPI_Status* status) {
-  const unsigned char* landed = short_landing();
+  const unsigned char* landed = short_bounce_buffer();
   int length = 0;
   PMPI_Get_count(status, MPI_BYTE, &length);
-  if (p2p::is_descriptor(landed, static_cast<size_t>(length), engine().nonce()))
-    return take_up(landed, buffer, comm, status);
+  if (p2p::is_rts(landed, static_cast<size_t>(length), engine().nonce()))
+    return complete_rendezvous(landed, buffer, comm, status);
   if (length > room) {
     set_byte_count(status, room);
     return raise_error(comm, MPI_ERR_TRUNCATE,
@@ -456,12 +456,12 @@ int complete_short_receive(const UserBuffer& buffer, int room, MPI_Comm comm, MP
 
 int complete_host_receive(const UserBuffer& buffer, const FirstBytes& before, MPI_Comm comm,
                           MPI_Status* status) {
-  if (byte_count(*status) != descriptor_length) return MPI_SUCCESS;
+  if (byte_count(*status) != rts_length) return MPI_SUCCESS;
   FirstBytes found;
-  if (!found.read(buffer) || !p2p::is_descriptor(found.data(), p2p::descriptor_bytes, engine().nonce()))
+  if (!found.read(buffer) || !p2p::is_rts(found.data(), p2p::rts_bytes, engine().nonce()))
     return MPI_SUCCESS;
   before.write(buffer);
-  return take_up(found.data(), buffer, comm, status);
+  return complete_rendezvous(found.data(), buffer, comm, status);
 }
 
 }  // namespace fairlead::mpi

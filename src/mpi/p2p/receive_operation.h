@@ -15,13 +15,13 @@
 #include "mpi/core/operation.h"
 #include "mpi/datatype/first_bytes.h"
 #include "mpi/p2p/kept_type.h"
-#include "mpi/p2p/network_receive.h"
+#include "mpi/network/pipelined_receive.h"
 #include "mpi/p2p/receive_claim.h"
 #include "p2p/get.h"
 
 namespace fairlead::mpi {
 
-struct Stashed;
+struct ProbedMessage;
 
 // A receive into device memory, or into host memory: its sender may have used device memory.
 class Receive : public Operation {
@@ -32,20 +32,20 @@ class Receive : public Operation {
   // A persistent receive into host memory runs on a persistent host request of its own.
   template <class Init>
   int make_persistent(Init init) {
-    Landing place;
-    if (int result = choose_landing(&place); result != MPI_SUCCESS) return result;
+    HostDestination place;
+    if (int result = choose_host_buffer(&place); result != MPI_SUCCESS) return result;
     return init(place.address, place.count, place.datatype, &own_request_);
   }
   // The message a matched probe gave.
   void take_matched(MPI_Message message) { matched_ = message; }
-  void take_stashed(std::unique_ptr<Stashed> stashed);
+  void take_probed(std::unique_ptr<ProbedMessage> probed);
 
   int start() override;
   void advance() override;
   const MatchKey* awaits() const override {
     return step_ == Step::matching && matched_ == MPI_MESSAGE_NULL ? &key_ : nullptr;
   }
-  void settle() override;
+  void quiesce() override;
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   void cancel() override;
@@ -62,50 +62,50 @@ class Receive : public Operation {
 
  private:
   // Where the host message goes.
-  struct Landing {
+  struct HostDestination {
     void* address;
     MPI_Count count;
     MPI_Datatype datatype;
   };
-  int choose_landing(Landing* landing);
+  int choose_host_buffer(HostDestination* destination);
   bool lands_in_bounce() const;
   int post();
   void arrived(const unsigned char* bytes, MPI_Count length);
   void deliver(const unsigned char* bytes, MPI_Count length);
-  void end_transfer(device::Error error, Traffic way, uint64_t bytes, bool truncated);
+  void end_transfer(device::Error error, Traffic path, uint64_t bytes, bool truncated);
   void end_copy(device::Error error);
   void over();
-  void end_arrow();
+  void end_flow();
 
   Layout layout_;
   KeptType datatype_;
   UserBuffer buffer_;
   MatchKey key_;
-  uint64_t arrow_ = 0;   // of the trace: the descriptor's
+  uint64_t flow_event_ = 0;   // of the trace: the descriptor's
   int from_world_ = -1;  // its sender, while something is traced and it is known
   int device_ = -1;
   std::optional<datatype::View> view_;          // of device memory that kernels or copies can fill
   MPI_Request own_request_ = MPI_REQUEST_NULL;  // persistent
   bool native_ = false;                         // the host MPI writes to device memory itself
   MPI_Message matched_ = MPI_MESSAGE_NULL;
-  std::unique_ptr<Stashed> stashed_;
-  bool no_place_for_descriptors_;  // in the user's buffer
+  std::unique_ptr<ProbedMessage> probed_;
+  bool no_room_for_rts_;  // in the user's buffer
   HostBuffer bounce_;              // where the host message lands, when that is not the user's buffer
   bool in_bounce_ = false;
-  LandingPlace place_;  // the user's buffer
+  ReceiveClaim place_;  // the user's buffer
   FirstBytes before_;   // of the user's buffer, when the host message lands there
   bool apart_ = false;  // a pull or a stream does not land in the user's buffer, but in packed_
   HostBuffer packed_;
 
-  enum class Step { matching, pulling, streaming, copying, over } step_ = Step::matching;
-  std::optional<p2p::Pull> pull_;
-  std::optional<NetworkReceive> stream_;
+  enum class Step { matching, getting, pipelining, copying, over } step_ = Step::matching;
+  std::optional<p2p::RendezvousGet> get_;
+  std::optional<PipelinedReceive> pipeline_;
   device::Slot slot_;  // before copy_: a copy ends before its slot goes
   device::Copy copy_;
   MPI_Status status_;              // of the host message
   MPI_Count override_bytes_ = -1;  // the true length, when the status of the host message tells another
   MPI_Count came_bytes_ = -1;      // of a message that is too long, where that is known
-  bool descriptor_came_ = false;
+  bool rts_came_ = false;
   int host_error_ = MPI_SUCCESS;
   int error_ = MPI_SUCCESS;
 };
@@ -119,21 +119,21 @@ inline int room_of(MPI_Count count, MPI_Datatype datatype) {
 }
 // A device message of any length arrives as a descriptor. Where the user's buffer is too short for one, the
 // host MPI is given another place, so that only a receive of nothing may leave a descriptor truncated.
-inline bool has_room_for_descriptor(int room) {
-  return room >= static_cast<int>(p2p::descriptor_bytes);
+inline bool has_room_for_rts(int room) {
+  return room >= static_cast<int>(p2p::rts_bytes);
 }
 // So is it where a descriptor might end inside a basic element, as of structs of a char and a double: a
 // receive may not see such a message (MPICH 4.0 takes it for a truncated one).
-bool descriptors_end_with_elements_of(MPI_Datatype datatype);
+bool rts_ends_with_elements_of(MPI_Datatype datatype);
 
 // A place for messages of up to a descriptor's length, this thread's own.
-unsigned char* short_landing();
+unsigned char* short_bounce_buffer();
 
 // A blocking receive into host memory has returned with `status`. The message is in the user's buffer; if it
 // is a descriptor, puts back what was there `before`, fetches what it stands for and corrects the status.
 int complete_host_receive(const UserBuffer& buffer, const FirstBytes& before, MPI_Comm comm,
                           MPI_Status* status);
-// The same after a receive into short_landing() for a buffer of `room` bytes; also brings plain bytes there.
+// The same after a receive into short_bounce_buffer() for a buffer of `room` bytes; also brings plain bytes there.
 int complete_short_receive(const UserBuffer& buffer, int room, MPI_Comm comm, MPI_Status* status);
 
 }  // namespace fairlead::mpi

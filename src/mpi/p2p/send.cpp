@@ -18,7 +18,7 @@ template <auto blocking, auto start, SendMode mode, class Count>
 int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
   CallRecord record(function_of<blocking>);
   record.add_bytes(count, datatype);
-  if (!watching() || is_invalid(buf, count, datatype))
+  if (!intercepting() || is_invalid(buf, count, datatype))
     return (real.*blocking)(buf, count, datatype, dest, tag, comm);
   UserBuffer buffer{const_cast<void*>(buf), count, datatype};
   if (is_device(&buffer)) {
@@ -41,7 +41,7 @@ int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag
   CallRecord record(function_of<start>);
   record.add_bytes(count, datatype);
   UserBuffer buffer{const_cast<void*>(buf), count, datatype};
-  bool left_to_host = !watching() || is_invalid(buf, count, datatype) || !is_device(&buffer) ||
+  bool left_to_host = !intercepting() || is_invalid(buf, count, datatype) || !is_device(&buffer) ||
                       comm == MPI_COMM_NULL || is_refused(count, datatype);
   if (!left_to_host && dest == MPI_PROC_NULL) {
     // Nothing will leave, so a device address does no harm, but the host MPI need not see it.

@@ -19,7 +19,7 @@ void* lent = nullptr;
 template <auto host, class Count>
 int attach(void* buffer, Count bytes) {
   CallRecord record(function_of<host>);
-  if (!watching() || !is_device(buffer)) return (real.*host)(buffer, bytes);
+  if (!intercepting() || !is_device(buffer)) return (real.*host)(buffer, bytes);
   void* instead = std::malloc(static_cast<size_t>(bytes));
   if (!instead) return MPI_ERR_NO_MEM;
   int result = (real.*host)(instead, bytes);

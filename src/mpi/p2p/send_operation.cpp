@@ -47,8 +47,8 @@ int Send::start() {
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is left to the host MPI",
              static_cast<unsigned long long>(bytes), dest_, tag_);
     count(Traffic::native, bytes);
-    record_.went(Traffic::native, bytes);
-    begin_arrow(buffer_.count, buffer_.datatype, dest_, tag_, comm_);
+    record_.took(Traffic::native, bytes);
+    begin_flow(buffer_.count, buffer_.datatype, dest_, tag_, comm_);
     return post(buffer_.address, buffer_.count, buffer_.datatype);
   }
   std::optional<datatype::View> view;
@@ -63,11 +63,11 @@ int Send::start() {
     // no shared memory could tell its sender that this was no receive (M4).
     if (!network::native() && bytes > network::chunk_bytes() && mode_ != SendMode::synchronous &&
         !buffer_at_once_)
-      return stream(receiver, *view, allocation.device);
+      return start_pipeline(receiver, *view, allocation.device);
   } else if (engine().node()) {
     int node_rank = engine().node()->node_rank_of_world(receiver);
-    if (!may_send_descriptor(node_rank)) return send_plain(allocation, Fallback::crowded);
-    if (offer(node_rank, *view, allocation)) return post_descriptor();
+    if (!may_send_rts(node_rank)) return send_plain(allocation, Fallback::crowded);
+    if (rendezvous(node_rank, *view, allocation)) return post_rts();
   }
   return send_plain(allocation, why);
 }
@@ -76,59 +76,59 @@ Fallback Send::why_plain(int receiver, bool packable) const {
   if (mode_ == SendMode::buffered) return Fallback::buffered_mode;
   if (receiver < 0) return Fallback::unknown_peer;
   if (!packable) return Fallback::gaps;
-  return network::reaches(receiver) ? Fallback::other_node : Fallback::no_offer;
+  return network::reaches(receiver) ? Fallback::other_node : Fallback::no_rendezvous;
 }
 
 // False when no offer is free.
-bool Send::offer(int receiver, const datatype::View& view, const device::Allocation& allocation) {
+bool Send::rendezvous(int receiver, const datatype::View& view, const device::Allocation& allocation) {
   std::lock_guard lock(engine().mutex());
   uint64_t bytes = static_cast<uint64_t>(layout_.bytes);
-  offer_ = p2p::SendOffer::open(
+  rendezvous_ = p2p::RendezvousSend::open(
       *engine().node(), receiver,
       {view, bytes, static_cast<char*>(buffer_.address) + layout_.first, static_cast<uint64_t>(layout_.span)},
       allocation);
-  if (!offer_) return false;
+  if (!rendezvous_) return false;
   if (buffer_at_once_) {
-    offer_->buffer(p2p::Need::required);
-    if (!offer_->buffer_free()) offer_->flush();
-    if (!offer_->buffer_free()) offer_.reset();  // no memory for that: the message travels plain
-    if (!offer_) return false;
+    rendezvous_->buffer(p2p::Need::required);
+    if (!rendezvous_->buffer_free()) rendezvous_->flush();
+    if (!rendezvous_->buffer_free()) rendezvous_.reset();  // no memory for that: the message travels plain
+    if (!rendezvous_) return false;
   }
-  describe_by(offer_->descriptor());
+  send_rts(rendezvous_->rts());
   log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is offer %u",
-           static_cast<unsigned long long>(bytes), dest_, tag_, offer_->descriptor().number);
+           static_cast<unsigned long long>(bytes), dest_, tag_, rendezvous_->rts().number);
   return true;
 }
 
-int Send::stream(int receiver, const datatype::View& view, int device) {
+int Send::start_pipeline(int receiver, const datatype::View& view, int device) {
   {
     std::lock_guard lock(engine().mutex());
     uint64_t bytes = static_cast<uint64_t>(layout_.bytes);
-    stream_ = std::make_unique<NetworkSend>(receiver, view, bytes, device);
-    record_.went(Traffic::network, bytes);
-    describe_by(stream_->descriptor());
+    pipeline_ = std::make_unique<PipelinedSend>(receiver, view, bytes, device);
+    record_.took(Traffic::network, bytes);
+    send_rts(pipeline_->rts());
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is stream %u",
-             static_cast<unsigned long long>(bytes), dest_, tag_, stream_->descriptor().number);
+             static_cast<unsigned long long>(bytes), dest_, tag_, pipeline_->rts().number);
   }
-  int result = post_descriptor();
+  int result = post_rts();
   if (result != MPI_SUCCESS) return result;
   std::lock_guard lock(engine().mutex());
-  stream_->advance();
+  pipeline_->advance();
   return result;
 }
 
-void Send::describe_by(p2p::Descriptor descriptor) {
-  descriptor.arrow = observe::next_arrow();
-  observe::trace_sent(descriptor.arrow);
-  descriptor_ = p2p::DescriptorMessage(descriptor);
+void Send::send_rts(p2p::RtsHeader rts) {
+  rts.flow_event = observe::next_flow();
+  observe::trace_sent(rts.flow_event);
+  rts_ = p2p::RtsMessage(rts);
 }
 
-int Send::post_descriptor() {
-  int result = post(descriptor_.bytes, p2p::descriptor_bytes, MPI_BYTE);
+int Send::post_rts() {
+  int result = post(rts_.bytes, p2p::rts_bytes, MPI_BYTE);
   if (result != MPI_SUCCESS) {
     std::lock_guard lock(engine().mutex());
-    offer_.reset();
-    stream_.reset();
+    rendezvous_.reset();
+    pipeline_.reset();
   }
   return result;
 }
@@ -139,8 +139,8 @@ int Send::send_plain(const device::Allocation& allocation, Fallback why) {
            static_cast<long long>(layout.bytes), dest_, tag_);
   count(why);
   count(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
-  record_.went(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
-  begin_arrow(layout.bytes, MPI_BYTE, dest_, tag_, comm_);
+  record_.took(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
+  begin_flow(layout.bytes, MPI_BYTE, dest_, tag_, comm_);
   staged_bytes_ = layout.bytes;
   bool copied;
   if (layout.contiguous) {
@@ -185,24 +185,24 @@ int start_host_send(SendMode mode, const void* address, MPI_Count count, MPI_Dat
 }
 
 void Send::advance() {
-  if (offer_) {
-    bool was_finished = offer_->finished();
-    offer_->advance();
-    if (offer_->finished() && !was_finished) engine().note_progress_of(offer_->receiver());
-    hurry();
-    if (!offer_->buffer_free() && !offer_->failed()) return;
+  if (rendezvous_) {
+    bool was_finished = rendezvous_->finished();
+    rendezvous_->advance();
+    if (rendezvous_->finished() && !was_finished) engine().note_progress_of(rendezvous_->receiver());
+    flush_if_late();
+    if (!rendezvous_->buffer_free() && !rendezvous_->failed()) return;
   }
-  if (stream_) {
-    stream_->advance();
-    if (auto since = waiting_since_.load(std::memory_order_relaxed); since != never) stream_->hurry(since);
-    lost_ = stream_->failed();
-    if (!stream_->read_out()) return;
-    if (stream_->finished()) stream_.reset();
+  if (pipeline_) {
+    pipeline_->advance();
+    if (auto since = waiting_since_.load(std::memory_order_relaxed); since != never) pipeline_->flush_if_late(since);
+    lost_ = pipeline_->failed();
+    if (!pipeline_->read_out()) return;
+    if (pipeline_->finished()) pipeline_.reset();
   }
   if (complete()) return;
   int sent = 0;
   PMPI_Request_get_status(message_, &sent, MPI_STATUS_IGNORE);
-  if (mode_ == SendMode::synchronous && offer_ && !offer_->finished() && offer_->matched_by_probe()) return;
+  if (mode_ == SendMode::synchronous && rendezvous_ && !rendezvous_->finished() && rendezvous_->matched_by_probe()) return;
   if (sent || let_go()) complete_.store(true, std::memory_order_release);
 }
 
@@ -212,29 +212,29 @@ bool Send::let_go() {
   bool standard = mode_ == SendMode::standard || mode_ == SendMode::ready;
   if (!standard || !staged_.data() || since == never ||
       staged_bytes_ > static_cast<MPI_Count>(options().eager_limit) ||
-      std::chrono::steady_clock::now() - since < std::chrono::microseconds(options().patience_us))
+      std::chrono::steady_clock::now() - since < std::chrono::microseconds(options().eager_timeout_us))
     return false;
   network::keep(std::move(staged_), std::exchange(message_, MPI_REQUEST_NULL), comm_);
   return true;
 }
 
 // A receiver that cannot come, or does not come to a small message, must not hold up the send.
-void Send::hurry() {
-  if (offer_->buffer_free()) return;
+void Send::flush_if_late() {
+  if (rendezvous_->buffer_free()) return;
   auto since = waiting_since_.load(std::memory_order_relaxed);
-  bool late = since != never && offer_->bytes() <= options().eager_limit &&
-              engine().out_of_patience(offer_->receiver(), since);
-  bool alone = offer_->receiver_parked() || offer_->receiver_failed();
-  if (late || alone) offer_->buffer(alone ? p2p::Need::required : p2p::Need::wanted);
+  bool late = since != never && rendezvous_->bytes() <= options().eager_limit &&
+              engine().timed_out(rendezvous_->receiver(), since);
+  bool alone = rendezvous_->receiver_blocked() || rendezvous_->receiver_failed();
+  if (late || alone) rendezvous_->buffer(alone ? p2p::Need::required : p2p::Need::wanted);
 }
 
-bool Send::settled() const {
-  return !(offer_ && offer_->short_of_memory()) && !(stream_ && stream_->short_of_memory());
+bool Send::quiesced() const {
+  return !(rendezvous_ && rendezvous_->short_of_memory()) && !(pipeline_ && pipeline_->short_of_memory());
 }
 
-void Send::settle() {
-  if (offer_) offer_->flush();
-  if (stream_) stream_->spill();
+void Send::quiesce() {
+  if (rendezvous_) rendezvous_->flush();
+  if (pipeline_) pipeline_->flush_to_host();
 }
 
 int Send::finish(MPI_Status* status) {
@@ -254,12 +254,12 @@ void Send::describe(MPI_Status* status) {
   PMPI_Request_get_status(message_, &sent, status);
 }
 
-std::unique_ptr<p2p::SendOffer> Send::take_unfinished_offer() {
-  lost_ |= offer_ && offer_->failed();
-  if (stream_) network::keep(std::move(stream_));
-  if (offer_) record_.went(offer_->way(), offer_->bytes());
-  if (offer_ && offer_->finished()) offer_.reset();
-  return std::move(offer_);
+std::unique_ptr<p2p::RendezvousSend> Send::take_unfinished_rendezvous() {
+  lost_ |= rendezvous_ && rendezvous_->failed();
+  if (pipeline_) network::keep(std::move(pipeline_));
+  if (rendezvous_) record_.took(rendezvous_->path(), rendezvous_->bytes());
+  if (rendezvous_ && rendezvous_->finished()) rendezvous_.reset();
+  return std::move(rendezvous_);
 }
 
 }  // namespace fairlead::mpi

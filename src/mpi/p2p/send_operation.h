@@ -9,7 +9,7 @@
 
 #include "mpi/core/operation.h"
 #include "mpi/p2p/kept_type.h"
-#include "mpi/p2p/network_send.h"
+#include "mpi/network/pipelined_send.h"
 #include "p2p/rendezvous_send.h"
 
 namespace fairlead::mpi {
@@ -27,13 +27,13 @@ class Send : public Operation {
 
   int start() override;
   void advance() override;
-  void settle() override;
-  bool settled() const override;
+  void quiesce() override;
+  bool quiesced() const override;
   // The receiver of a buffered send may still need an answer.
-  bool rests() const override { return complete() && !offer_ && !stream_; }
+  bool rests() const override { return complete() && !rendezvous_ && !pipeline_; }
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
-  std::unique_ptr<p2p::SendOffer> take_unfinished_offer() override;
+  std::unique_ptr<p2p::RendezvousSend> take_unfinished_rendezvous() override;
   std::string in_words() const override;
 
   // Takes the bytes away from the user's buffer before start() returns (Sendrecv_replace).
@@ -41,13 +41,13 @@ class Send : public Operation {
 
  private:
   Fallback why_plain(int receiver, bool packable) const;
-  bool offer(int receiver, const datatype::View& view, const device::Allocation& allocation);
-  int stream(int receiver, const datatype::View& view, int device);
-  void describe_by(p2p::Descriptor descriptor);
-  int post_descriptor();
+  bool rendezvous(int receiver, const datatype::View& view, const device::Allocation& allocation);
+  int start_pipeline(int receiver, const datatype::View& view, int device);
+  void send_rts(p2p::RtsHeader rts);
+  int post_rts();
   int send_plain(const device::Allocation& allocation, Fallback why);
   int post(const void* address, MPI_Count count, MPI_Datatype datatype);
-  void hurry();
+  void flush_if_late();
   bool let_go();
 
   SendMode mode_;
@@ -59,9 +59,9 @@ class Send : public Operation {
   bool lost_ = false;  // the receiver cannot get the bytes
   HostBuffer staged_;  // a plain message
   MPI_Count staged_bytes_ = 0;
-  p2p::DescriptorMessage descriptor_;
-  std::unique_ptr<p2p::SendOffer> offer_;
-  std::unique_ptr<NetworkSend> stream_;
+  p2p::RtsMessage rts_;
+  std::unique_ptr<p2p::RendezvousSend> rendezvous_;
+  std::unique_ptr<PipelinedSend> pipeline_;
 };
 
 }  // namespace fairlead::mpi

@@ -41,12 +41,12 @@ int exchange(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
     return (real.*slot)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
                         recvtag, comm, status);
   };
-  if (!watching() || is_invalid(sendbuf, sendcount, sendtype) || is_invalid(recvbuf, recvcount, recvtype))
+  if (!intercepting() || is_invalid(sendbuf, sendcount, sendtype) || is_invalid(recvbuf, recvcount, recvtype))
     return host();
   // A device sender may wait until the receiving half takes its offer up, and so might, through the other
   // half, a peer: both halves must go on together.
   if (!engine().busy() && !is_device(sendbuf, sendtype) && !is_device(recvbuf, recvtype) &&
-      may_swallow_offers(room_of(recvcount, recvtype)))
+      may_swallow_rts(room_of(recvcount, recvtype)))
     return noted(host());
   if (is_refused(sendcount, sendtype) || is_refused(recvcount, recvtype)) return host();
   SendReceive operation({{const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag},
@@ -60,8 +60,8 @@ int exchange_in_place(void* buf, Count count, MPI_Datatype datatype, int dest, i
   auto host = [&] {
     return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
   };
-  if (!watching() || is_invalid(buf, count, datatype)) return host();
-  if (!engine().busy() && !is_device(buf, datatype) && may_swallow_offers(room_of(count, datatype)))
+  if (!intercepting() || is_invalid(buf, count, datatype)) return host();
+  if (!engine().busy() && !is_device(buf, datatype) && may_swallow_rts(room_of(count, datatype)))
     return noted(host());
   if (is_refused(count, datatype)) return host();
   UserBuffer buffer{buf, count, datatype};
@@ -98,7 +98,7 @@ int isendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int d
               MPI_Request* request) {
   CallRecord record(function_of<slot>);
   record_sending_half(record, {const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag, comm);
-  if (!watching())
+  if (!intercepting())
     return (real.*slot)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
                         recvtag, comm, request);
   UserBuffer from{const_cast<void*>(sendbuf), sendcount, sendtype}, to{recvbuf, recvcount, recvtype};
@@ -113,7 +113,7 @@ int isendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, i
                       int recvtag, MPI_Comm comm, MPI_Request* request) {
   CallRecord record(function_of<slot>);
   record_sending_half(record, {buf, count, datatype}, dest, sendtag, comm);
-  if (!watching()) return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
+  if (!intercepting()) return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
   UserBuffer buffer{buf, count, datatype};
   if (is_unusable(buffer)) return refuse(buffer, comm, request);
   auto operation =

@@ -91,13 +91,13 @@ void SendReceive::advance() {
   if (!complete() && receiving_.complete() && sent()) complete_.store(true, std::memory_order_release);
 }
 
-void SendReceive::settle() {
-  if (sending_) sending_->settle();
-  receiving_.settle();
+void SendReceive::quiesce() {
+  if (sending_) sending_->quiesce();
+  receiving_.quiesce();
 }
 
-bool SendReceive::settled() const {
-  return !sending_ || sending_->settled();
+bool SendReceive::quiesced() const {
+  return !sending_ || sending_->quiesced();
 }
 
 int SendReceive::finish(MPI_Status* status) {
@@ -112,8 +112,8 @@ void SendReceive::describe(MPI_Status* status) {
   receiving_.describe(status);
 }
 
-std::unique_ptr<p2p::SendOffer> SendReceive::take_unfinished_offer() {
-  return sending_ ? sending_->take_unfinished_offer() : nullptr;
+std::unique_ptr<p2p::RendezvousSend> SendReceive::take_unfinished_rendezvous() {
+  return sending_ ? sending_->take_unfinished_rendezvous() : nullptr;
 }
 
 }  // namespace fairlead::mpi

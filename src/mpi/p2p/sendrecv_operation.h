@@ -29,12 +29,12 @@ class SendReceive : public Operation {
 
   int start() override;
   void advance() override;
-  void settle() override;
-  bool settled() const override;
+  void quiesce() override;
+  bool quiesced() const override;
   bool rests() const override { return complete() && (!sending_ || sending_->rests()); }
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
-  std::unique_ptr<p2p::SendOffer> take_unfinished_offer() override;
+  std::unique_ptr<p2p::RendezvousSend> take_unfinished_rendezvous() override;
   std::string in_words() const override;
 
  private:

@@ -23,11 +23,11 @@ struct Service {
   std::mutex mutex;
   std::condition_variable wake;
   std::thread thread;
-  std::atomic<int> windows = 0, parked = 0;
+  std::atomic<int> windows = 0, blocking = 0;
   std::atomic<bool> allowed = false;
   bool stopping = false;
 
-  bool is_needed() const { return windows > 0 && (parked > 0 || service_thread_wanted()); }
+  bool is_needed() const { return windows > 0 && (blocking > 0 || service_thread_wanted()); }
   void run() {
     std::unique_lock lock(mutex);
     while (!stopping) {
@@ -57,14 +57,14 @@ bool service_thread_wanted() {
 
 void allow_service_thread(bool threads) {
   service().allowed = threads;
-  note_served_window(0);
+  note_active_message_window(0);
   if (service_thread_wanted() && !threads)
     log_line(LogLevel::warn,
              "FAIRLEAD_RMA_THREAD is on, but this MPI does not give MPI_THREAD_MULTIPLE; targets "
              "are served in calls of MPI only");
 }
 
-void note_served_window(int change) {
+void note_active_message_window(int change) {
   Service& it = service();
   std::lock_guard lock(it.mutex);
   it.windows += change;
@@ -82,7 +82,7 @@ void note_served_window(int change) {
 
 void note_blocked_thread(int change) {
   Service& it = service();
-  it.parked += change;
+  it.blocking += change;
   if (change < 0 || !it.allowed || it.windows == 0) return;
   std::lock_guard lock(it.mutex);
   it.wake.notify_one();

@@ -13,7 +13,7 @@ bool service_thread_wanted();
 // Of the host MPI: does it give what the thread needs? Says so where it is wanted and cannot be had.
 void allow_service_thread(bool threads);
 // There is one served window more, or fewer.
-void note_served_window(int change);
+void note_active_message_window(int change);
 // One thread more, or fewer, is blocked in the host MPI.
 void note_blocked_thread(int change);
 // Before the host MPI's MPI_Finalize, which is one thread's alone (MPICH then drops its locks). Until it is

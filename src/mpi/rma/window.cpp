@@ -31,7 +31,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::unordered_map<MPI_Win, std::shared_ptr<Window>> windows;
-  std::vector<std::shared_ptr<Window>> served;  // with the engine's lock
+  std::vector<std::shared_ptr<Window>> by_messages;  // with the engine's lock
 };
 Registry& registry() {
   // Never destroyed, as the engine.
@@ -43,12 +43,12 @@ void enter_registry(const std::shared_ptr<Window>& window) {
   std::scoped_lock lock(engine().mutex(), registry().mutex);
   registry().windows[window->handle()] = window;
   ++detail::windows_open;
-  if (!window->served()) return;
+  if (!window->by_messages()) return;
   // Others may need this rank's progress: completion calls poll from now on.
   engine().keep_busy(1);
-  note_served_window(1);
+  note_active_message_window(1);
   ++detail::gathering;
-  registry().served.push_back(window);
+  registry().by_messages.push_back(window);
 }
 
 // The window that this thread frees: functions of the program that delete its attributes may ask for it
@@ -58,11 +58,11 @@ constinit thread_local Window* being_freed = nullptr;
 void leave_registry(const Window& window) {
   std::scoped_lock lock(engine().mutex(), registry().mutex);
   registry().windows.erase(window.handle());
-  if (!window.served()) return;
+  if (!window.by_messages()) return;
   engine().keep_busy(-1);
-  note_served_window(-1);
+  note_active_message_window(-1);
   --detail::gathering;
-  std::erase_if(registry().served, [&](const auto& one) { return one.get() == &window; });
+  std::erase_if(registry().by_messages, [&](const auto& one) { return one.get() == &window; });
 }
 
 // What `call` of the host MPI says when every rank has come to it, while others are served.
@@ -83,7 +83,7 @@ std::shared_ptr<Window> find_window(MPI_Win win) {
 }
 
 static void advance_windows() {
-  for (const auto& window : registry().served) window->advance();
+  for (const auto& window : registry().by_messages) window->advance();
 }
 
 static void gather_members(MPI_Comm comm) {
@@ -95,12 +95,12 @@ static void gather_members(MPI_Comm comm) {
   int size = 0;
   PMPI_Group_size(members, &size);
   bool known = false;
-  std::vector<std::shared_ptr<Window>> served;
+  std::vector<std::shared_ptr<Window>> by_messages;
   {
     std::lock_guard lock(engine().mutex());
-    served = registry().served;
+    by_messages = registry().by_messages;
   }
-  for (const auto& window : served) {
+  for (const auto& window : by_messages) {
     if (window->stood_in_for()) continue;
     std::vector<int> own(static_cast<size_t>(size)), there(own.size());
     for (int i = 0; i < size; ++i) own[static_cast<size_t>(i)] = i;
@@ -145,8 +145,8 @@ void Window::show_memory(Target* mine, const std::vector<int>& node_ranks) {
   std::lock_guard lock(engine().mutex());
   node::Node& node = *engine().node();
   void* base = reinterpret_cast<void*>(mine->base);
-  mine->shown = transport::offer_proof(node, mine->device) &&
-                transport::publish(node, node_ranks, device::classify(base), base,
+  mine->exported = transport::export_probe(node, mine->device) &&
+                transport::export_to(node, node_ranks, device::classify(base), base,
                                    static_cast<uint64_t>(mine->size), &mine->memory);
 }
 
@@ -173,13 +173,13 @@ bool Window::map_targets() {
   for (int member = 0; member < size(); ++member) {
     const Target& wanted = target(member);
     bool reached = member == rank_ || wanted.size == 0;
-    if (!reached && wanted.shown && device_ >= 0 && node_ranks_[static_cast<size_t>(member)] >= 0) {
+    if (!reached && wanted.exported && device_ >= 0 && node_ranks_[static_cast<size_t>(member)] >= 0) {
       std::lock_guard lock(engine().mutex());
       reached = map(member, device_) != nullptr;
     }
-    direct_.push_back(reached);
+    is_mapped_.push_back(reached);
   }
-  return std::find(direct_.begin(), direct_.end(), false) == direct_.end();
+  return std::find(is_mapped_.begin(), is_mapped_.end(), false) == is_mapped_.end();
 }
 
 int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bool owned, MPI_Info info,
@@ -192,7 +192,7 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
   window->disp_unit_ = static_cast<int>(std::min<MPI_Aint>(disp_unit, INT_MAX));
   window->owned_ = owned ? base : nullptr;
   {
-    Parked parked;
+    BlockingHostCall blocking_call;
     if (int result = make_handle(info, comm, &window->handle_); result != MPI_SUCCESS) return result;
     if (int result = real.Comm_dup(comm, &window->comm_); result != MPI_SUCCESS) return result;
   }
@@ -239,10 +239,10 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
     window->own_words_ = std::vector<rma::TargetWords>(1);
     std::fill(window->node_ranks_.begin(), window->node_ranks_.end(), -1);
   }
-  window->served_ = !all_say(window->map_targets() && !window->dynamic()) && ranks > 1;
-  window->stood_in_for_ = window->served_ && all_say(engine().threads());
-  if (window->served_) window->service_.emplace(*window);
-  if (window->served_ && window->rank_ == 0)
+  window->by_messages_ = !all_say(window->map_targets() && !window->dynamic()) && ranks > 1;
+  window->stood_in_for_ = window->by_messages_ && all_say(engine().threads());
+  if (window->by_messages_) window->service_.emplace(*window);
+  if (window->by_messages_ && window->rank_ == 0)
     log_line(LogLevel::info, "some targets of a window of %d ranks are served by messages", ranks);
   enter_registry(window);
   *win = window->handle_;
@@ -275,14 +275,14 @@ int Window::free(MPI_Win* win) {
   leave_registry(*this);
   {
     std::lock_guard lock(engine().mutex());
-    mapped_.clear();
+    mappings_.clear();
     service_.reset();
   }
   // Nobody reaches our memory any more, nor, behind this, the words.
   host_barrier();
   int freed = MPI_SUCCESS;
   {
-    Parked parked;
+    BlockingHostCall blocking_call;
     real.Comm_free(&comm_);
     being_freed = this;
     freed = real.Win_free(&handle_);
@@ -360,12 +360,12 @@ rma::TargetWords* Window::words(int target) {
 // A mapping serves work on one device. Where it cannot be had for the origin's, the one of the creation does.
 const Window::Mapped* Window::map(int target, int device) {
   const Target& wanted = targets_[static_cast<size_t>(target)];
-  if (auto found = mapped_.find({target, device}); found != mapped_.end()) return &found->second;
+  if (auto found = mappings_.find({target, device}); found != mappings_.end()) return &found->second;
   Mapped mapped{{}, device};
   if (transport::reach(*engine().node(), node_ranks_[static_cast<size_t>(target)], wanted.device,
                        &mapped.device, wanted.memory, &mapped.memory) != node::Reason::none)
     return device == device_ ? nullptr : map(target, device_);
-  return &mapped_.emplace(std::pair(target, device), std::move(mapped)).first->second;
+  return &mappings_.emplace(std::pair(target, device), std::move(mapped)).first->second;
 }
 
 bool Window::reach(int target, int device, char** address, int* reached_by) {
@@ -375,7 +375,7 @@ bool Window::reach(int target, int device, char** address, int* reached_by) {
     *reached_by = wanted.device;
     return true;
   }
-  if (!direct_[static_cast<size_t>(target)]) return false;
+  if (!is_mapped_[static_cast<size_t>(target)]) return false;
   if (device < 0) device = device_;
   std::lock_guard lock(engine().mutex());
   const Mapped* mapped = map(target, device);
@@ -392,11 +392,11 @@ int Window::start(const std::shared_ptr<Access>& access) {
   if (int error = may_access(target); error != MPI_SUCCESS) return error;
   if (access->over()) return MPI_SUCCESS;
   rma::Buffer memory;
-  bool direct = false;
+  bool mapped = false;
   if (!dynamic()) {
     char* address = nullptr;
     int device = -1;
-    direct = reach(target, access->device(), &address, &device);
+    mapped = reach(target, access->device(), &address, &device);
     memory = access->target_in(address, device);
   } else if (target == rank_) {
     // Displacements are addresses.
@@ -404,10 +404,10 @@ int Window::start(const std::shared_ptr<Access>& access) {
     std::lock_guard lock(engine().mutex());
     if (!attached_.locate(&memory, 0, memory.bytes(), access->low(), access->high()))
       return MPI_ERR_RMA_RANGE;
-    direct = true;
+    mapped = true;
   }
-  if (direct && access->accumulates()) {
-    access->accumulate(memory, words(target)->ownership);
+  if (mapped && access->accumulates()) {
+    access->accumulate(memory, words(target)->accumulate_lock);
     return access->in_request() ? MPI_SUCCESS : access->error();
   }
   // Each costs all others time in each round.
@@ -421,13 +421,13 @@ int Window::start(const std::shared_ptr<Access>& access) {
     });
     lock.lock();
   }
-  if (direct) access->start(memory, pending_.empty());
-  if (direct && access->over() && access->error() == MPI_SUCCESS) return MPI_SUCCESS;
+  if (mapped) access->start(memory, pending_.empty());
+  if (mapped && access->over() && access->error() == MPI_SUCCESS) return MPI_SUCCESS;
   pending_.push_back({++started_accesses_, access});
   // Who posts many accesses would leave the GPU idle until the first wait.
   constexpr size_t together = 8;
-  if (!direct) access->serve();
-  if (!direct || pending_.size() % together == 0) {
+  if (!mapped) access->use_messages();
+  if (!mapped || pending_.size() % together == 0) {
     device::start_enqueued();
     advance();
   }
@@ -439,7 +439,7 @@ void Window::advance() {
   std::vector<int> behind;
   for (auto entry = pending_.begin(); entry != pending_.end();) {
     Access& access = *entry->access;
-    if (access.served()) {
+    if (access.by_messages()) {
       const bool blocked = std::find(behind.begin(), behind.end(), access.target()) != behind.end();
       if (blocked || !access.ask(*service_, entry->access)) behind.push_back(access.target());
     } else {

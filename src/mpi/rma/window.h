@@ -39,7 +39,7 @@ struct Target {
   uint64_t base = 0;  // in its own address space
   int64_t size = 0, disp_unit = 1;
   int32_t device = -1;  // as the target counts its devices; -1: host memory, or none
-  int32_t shown = 0;    // `memory` tells others of its node where it lies
+  int32_t exported = 0;    // `memory` tells others of its node where it lies
   device::RemoteMemory memory{};
   // Of the first rank of each node: what the ranks of the node share.
   uint64_t words_offset = 0, words_bytes = 0;
@@ -63,7 +63,7 @@ class Window : public std::enable_shared_from_this<Window> {
   bool dynamic() const { return flavor_ == MPI_WIN_FLAVOR_DYNAMIC; }
   const Target& target(int rank) const { return targets_[static_cast<size_t>(rank)]; }
   // May any rank ask another one to act on its memory?
-  bool served() const { return served_; }
+  bool by_messages() const { return by_messages_; }
   // Does a thread answer for each of them that sits in the host MPI?
   bool stood_in_for() const { return stood_in_for_; }
   // MPI_WIN_BASE and its like; null for keys that are not of windows.
@@ -113,14 +113,14 @@ class Window : public std::enable_shared_from_this<Window> {
   // and of which rank (-1: of any).
   template <class Done>
   void poll_until(const char* what, const int& whom, const Done& done) {
-    Patience patience;
+    ReportTimer report_timer;
     for (Backoff backoff;; backoff.pause()) {
       {
         std::lock_guard lock(engine().mutex());
         if (done()) return;
       }
       engine().progress();
-      if (patience.is_over()) complain(what, whom);
+      if (report_timer.is_over()) complain(what, whom);
     }
   }
 
@@ -149,7 +149,7 @@ class Window : public std::enable_shared_from_this<Window> {
   MPI_Win handle_ = MPI_WIN_NULL;
   MPI_Comm comm_ = MPI_COMM_NULL;  // our own
   int rank_ = 0, flavor_ = 0;
-  bool served_ = false, stood_in_for_ = false;
+  bool by_messages_ = false, stood_in_for_ = false;
   void* owned_ = nullptr;
   // As MPI_Win_get_attr tells them.
   void* base_ = nullptr;
@@ -162,8 +162,8 @@ class Window : public std::enable_shared_from_this<Window> {
   std::vector<rma::TargetWords> own_words_;  // where none can be shared
   std::vector<int> place_of_words_;          // of each member, in the memory of this node; -1
 
-  std::vector<bool> direct_;                      // of each member
-  std::map<std::pair<int, int>, Mapped> mapped_;  // by target and the device it was wanted for
+  std::vector<bool> is_mapped_;                    // of each member
+  std::map<std::pair<int, int>, Mapped> mappings_;  // by target and the device it was wanted for
   int device_ = -1;                               // for which targets were mapped at the creation
 
   AttachedRegions attached_;

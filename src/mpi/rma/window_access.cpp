@@ -13,7 +13,7 @@
 #include "mpi/core/stream_check.h"
 #include "mpi/datatype/reduction_types.h"
 #include "mpi/datatype/type_origin.h"
-#include "mpi/p2p/network.h"
+#include "mpi/network/network.h"
 #include "rma/dead_owner.h"
 
 namespace fairlead::mpi {
@@ -29,7 +29,7 @@ bool OriginBuffer::open(const void* address, MPI_Count count, MPI_Datatype datat
   layout_ = layout_of(count, datatype);
   if (layout_.bytes == 0) return true;
   void* user = const_cast<void*>(address);
-  const void* first = telling_byte(address, layout_);
+  const void* first = first_data_byte(address, layout_);
   const device::Allocation memory =
       device::certainly_host(first) ? device::Allocation{} : device::classify(first);
   const bool on_device = memory.kind == device::MemoryKind::device;
@@ -61,7 +61,7 @@ bool OriginBuffer::open(const void* address, MPI_Count count, MPI_Datatype datat
 
 bool OriginBuffer::finish() {
   if (!kept_) return true;
-  const int device = device::device_at(telling_byte(unpacked_.address, layout_));
+  const int device = device::device_at(first_data_byte(unpacked_.address, layout_));
   const bool done = device >= 0 ? unpack_to_device(packed_.data(), layout_.bytes, unpacked_.address,
                                                    unpacked_.count, kept_->get(), layout_, device)
                                 : unpack_host(packed_.data(), layout_.bytes, unpacked_.address,
@@ -115,11 +115,11 @@ bool combination_of(MPI_Op op, MPI_Datatype element, Combination* combination) {
   return true;
 }
 
-bool take_ownership(rma::Ownership& ownership) {
+bool take_accumulate_lock(rma::AccumulateLock& accumulate_lock) {
   const uint64_t me = static_cast<uint64_t>(getpid());
-  rma::Vigil vigil;
-  for (Backoff backoff; !ownership.take(me); backoff.pause()) {
-    if (vigil.holder_died(ownership)) return false;
+  rma::DeadOwnerDetector detector;
+  for (Backoff backoff; !accumulate_lock.take(me); backoff.pause()) {
+    if (detector.owner_died(accumulate_lock)) return false;
     engine().progress();
   }
   return true;
@@ -221,9 +221,9 @@ void Access::fail(int error) {
 void Access::end() {
   if (error_ == MPI_SUCCESS && !result_.finish()) error_ = MPI_ERR_OTHER;
   if (bytes_ > 0) {
-    const Traffic way = served_ ? Traffic::rma_served : Traffic::rma_direct;
-    count(way, bytes_);
-    record_.went(way, bytes_);
+    const Traffic path = by_messages_ ? Traffic::rma_served : Traffic::rma_direct;
+    count(path, bytes_);
+    record_.took(path, bytes_);
   }
   record_.end();
   over_.store(true, std::memory_order_release);
@@ -238,15 +238,15 @@ void Access::start(const rma::Buffer& target, bool alone) {
 }
 
 void Access::advance() {
-  if (served_ || over()) return;
+  if (by_messages_ || over()) return;
   const Error error = transfer_.poll();
   if (error == Error::not_ready) return;
   note(error);
   end();
 }
 
-void Access::accumulate(const rma::Buffer& target, rma::Ownership& ownership) {
-  if (!take_ownership(ownership)) return fail(MPI_ERR_OTHER);
+void Access::accumulate(const rma::Buffer& target, rma::AccumulateLock& accumulate_lock) {
+  if (!take_accumulate_lock(accumulate_lock)) return fail(MPI_ERR_OTHER);
   if (kind_ == AccessKind::compare_and_swap) {
     note(rma::compare_and_swap(target, compare_.buffer(), origin_.buffer(), result_.buffer()));
   } else {
@@ -254,7 +254,7 @@ void Access::accumulate(const rma::Buffer& target, rma::Ownership& ownership) {
     note(rma::accumulate(combination_, target, 0, origin_.buffer(), 0, fetches ? &result_.buffer() : nullptr,
                          0, bytes_));
   }
-  ownership.give_back();
+  accumulate_lock.give_back();
   end();
 }
 
@@ -382,7 +382,7 @@ class RequestedAccess : public Operation {
     if (access_) access_->advance();
     if (!access_ || access_->over()) complete_.store(true, std::memory_order_release);
   }
-  void settle() override {}
+  void quiesce() override {}
   int finish(MPI_Status* status) override {
     describe(status);
     record_.end();

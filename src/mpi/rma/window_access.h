@@ -89,12 +89,12 @@ class Access {
   // and comes without the engine's lock, the others with it. What is not `alone` may start together with
   // others.
   void start(const rma::Buffer& target, bool alone);
-  void accumulate(const rma::Buffer& target, rma::Ownership& ownership);
+  void accumulate(const rma::Buffer& target, rma::AccumulateLock& accumulate_lock);
   // Asks for the next pieces; false while there are more. With the engine's lock.
   bool ask(WindowService& service, const std::shared_ptr<Access>& self);
   // From now on it is one for ask().
-  void serve() { served_ = true; }
-  bool served() const { return served_; }
+  void use_messages() { by_messages_ = true; }
+  bool by_messages() const { return by_messages_; }
   void advance();
 
  private:
@@ -117,14 +117,14 @@ class Access {
 
   MessageRecord record_;
   rma::Transfer transfer_;
-  bool served_ = false;
+  bool by_messages_ = false;
   uint64_t asked_ = 0, answered_ = 0;
   std::atomic<bool> over_ = false;
   int error_ = MPI_SUCCESS;
 };
 
 // Waits until nobody else accumulates there; false when whoever does is dead.
-bool take_ownership(rma::Ownership& ownership);
+bool take_accumulate_lock(rma::AccumulateLock& accumulate_lock);
 
 // What an operation on elements of this type is, in the words of src/rma; false where MPI does not allow it.
 bool combination_of(MPI_Op op, MPI_Datatype element, rma::Combination* combination);
@@ -147,7 +147,7 @@ int one_sided(const AccessCall& call, const Host& host) {
   if (any_windows())
     if (std::shared_ptr<Window> window = find_window(call.win)) return detail::access_ours(call, window);
   if (detail::brings_device_memory(call)) return detail::access_staged(call, host);
-  Parked parked;
+  BlockingHostCall parked;
   return host(call.origin_addr, call.compare_addr, call.result_addr, call.request);
 }
 

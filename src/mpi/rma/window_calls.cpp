@@ -24,7 +24,7 @@ namespace {
 // The largest number that any rank of `comm` brings.
 int agreed(MPI_Comm comm, int mine) {
   int all = 0;
-  Parked parked;
+  BlockingHostCall blocking_call;
   real.Allreduce(&mine, &all, 1, MPI_INT, MPI_MAX, comm);
   return all;
 }
@@ -37,7 +37,7 @@ bool is_intra(MPI_Comm comm) {
 
 // What the host MPI refuses is its to refuse.
 bool may_be_ours(MPI_Aint size, MPI_Aint disp_unit, MPI_Comm comm, const void* result) {
-  return watching() && is_intra(comm) && size >= 0 && disp_unit > 0 && result;
+  return intercepting() && is_intra(comm) && size >= 0 && disp_unit > 0 && result;
 }
 
 void prepare(MPI_Comm comm) {
@@ -54,7 +54,7 @@ int create(void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Com
     if (!options().gpu_support) return refuse_device_memory(comm);
     return Window::create(base, size, disp_unit, MPI_WIN_FLAVOR_CREATE, false, info, comm, win);
   }
-  Parked parked;
+  BlockingHostCall blocking_call;
   return host();
 }
 
@@ -107,14 +107,14 @@ int allocate(MPI_Aint size, MPI_Aint disp_unit, int flavor, MPI_Info info, MPI_C
     log_line(LogLevel::warn,
              "not all ranks can allocate the device memory of a window, so it is of host memory");
   }
-  Parked parked;
+  BlockingHostCall blocking_call;
   return host();
 }
 
 // Calls `ours` with a window of ours, and raises what it returns; else the host MPI.
 template <class Ours, class Host>
 int on_window(MPI_Win win, const Ours& ours, const Host& host) {
-  if (!watching()) return host();
+  if (!intercepting()) return host();
   if (any_windows()) {
     if (std::shared_ptr<Window> window = find_window(win)) {
       const int result = ours(*window);
@@ -127,7 +127,7 @@ int on_window(MPI_Win win, const Ours& ours, const Host& host) {
 // What is wrong in a call about a window of ours the host MPI refuses before it looks at its window of that
 // handle, which has no memory: it is shown the call.
 bool is_refused(bool wrong, MPI_Win win) {
-  return wrong && watching() && any_windows() && find_window(win);
+  return wrong && intercepting() && any_windows() && find_window(win);
 }
 
 // Is this no combination of these assertions?
@@ -145,7 +145,7 @@ int flush_one(Window& window, int rank) {
 template <class Ours, class Host>
 int synchronize(MPI_Win win, int target, const Ours& ours, const Host& host) {
   return on_window(win, ours, [&] {
-    Parked parked;
+    BlockingHostCall blocking_call;
     const int result = host();
     return result == MPI_SUCCESS && any_staged() ? finish_staged(win, target) : result;
   });
@@ -228,7 +228,7 @@ FAIRLEAD_MPI(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   prepare(comm);
   if (agreed(comm, fairlead::options().win_dynamic == "device" && fairlead::options().gpu_support))
     return Window::create(nullptr, 0, 1, MPI_WIN_FLAVOR_DYNAMIC, false, info, comm, win);
-  Parked parked;
+  BlockingHostCall blocking_call;
   return real.Win_create_dynamic(info, comm, win);
 }
 
@@ -237,7 +237,7 @@ FAIRLEAD_MPI(Win_attach, (MPI_Win win, void* base, MPI_Aint size)) {
   return on_window(
       win, [&](Window& window) { return window.dynamic() ? window.attach(base, size) : MPI_ERR_RMA_FLAVOR; },
       [&] {
-        if (watching() && size > 0 && is_device(base)) return refuse_window(Function::Win_attach, win);
+        if (intercepting() && size > 0 && is_device(base)) return refuse_window(Function::Win_attach, win);
         return real.Win_attach(win, base, size);
       });
 }
@@ -251,11 +251,11 @@ FAIRLEAD_MPI(Win_detach, (MPI_Win win, const void* base)) {
 
 FAIRLEAD_MPI(Win_free, (MPI_Win * win)) {
   CallRecord record(Function::Win_free);
-  if (!watching()) return real.Win_free(win);
+  if (!intercepting()) return real.Win_free(win);
   if (any_windows())
     if (std::shared_ptr<Window> window = find_window(*win)) return window->free(win);
   if (any_staged()) finish_staged(*win, -1);
-  Parked parked;
+  BlockingHostCall blocking_call;
   return real.Win_free(win);
 }
 
@@ -303,7 +303,7 @@ FAIRLEAD_MPI(Win_start, (MPI_Group group, int assert, MPI_Win win)) {
       win,
       [&](Window& window) { return group == MPI_GROUP_NULL ? MPI_ERR_GROUP : window.start(group, assert); },
       [&] {
-        Parked parked;
+        BlockingHostCall blocking_call;
         return real.Win_start(group, assert, win);
       });
 }
@@ -319,7 +319,7 @@ FAIRLEAD_MPI(Win_wait, (MPI_Win win)) {
   return on_window(
       win, [](Window& window) { return window.wait_exposure(); },
       [&] {
-        Parked parked;
+        BlockingHostCall blocking_call;
         return real.Win_wait(win);
       });
 }
@@ -339,7 +339,7 @@ FAIRLEAD_MPI(Win_lock, (int lock_type, int rank, int assert, MPI_Win win)) {
   return on_window(
       win, [&](Window& window) { return window.lock(rank, lock_type == MPI_LOCK_EXCLUSIVE, assert); },
       [&] {
-        Parked parked;
+        BlockingHostCall blocking_call;
         return real.Win_lock(lock_type, rank, assert, win);
       });
 }
@@ -357,7 +357,7 @@ FAIRLEAD_MPI(Win_lock_all, (int assert, MPI_Win win)) {
   return on_window(
       win, [&](Window& window) { return window.lock_all(assert); },
       [&] {
-        Parked parked;
+        BlockingHostCall blocking_call;
         return real.Win_lock_all(assert, win);
       });
 }

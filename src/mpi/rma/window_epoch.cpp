@@ -122,10 +122,10 @@ int Window::test_exposure(int* flag) {
 
 int Window::wait_exposure() {
   int result = MPI_SUCCESS, here = 0;
-  Patience patience;
+  ReportTimer report_timer;
   for (Backoff backoff; !here && result == MPI_SUCCESS; backoff.pause()) {
     result = test_exposure(&here);
-    if (patience.is_over()) complain("the origins of its exposure epoch", -1);
+    if (report_timer.is_over()) complain("the origins of its exposure epoch", -1);
   }
   return result;
 }

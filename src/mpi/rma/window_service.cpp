@@ -181,13 +181,13 @@ bool WindowService::serve_access(const Receiving& received) {
   } else if (header.kind == Request::get) {
     error = rma::transfer_now(result, 0, target, header.at, header.bytes);
   } else {
-    rma::Ownership& ownership = window_.words(window_.rank())->ownership;
-    if (!ownership.take(static_cast<uint64_t>(getpid()))) {
-      if (!vigil_.holder_died(ownership)) return false;
+    rma::AccumulateLock& accumulate_lock = window_.words(window_.rank())->accumulate_lock;
+    if (!accumulate_lock.take(static_cast<uint64_t>(getpid()))) {
+      if (!detector_.owner_died(accumulate_lock)) return false;
       answer(received.source, header.id, Outcome::failed);
       return true;
     }
-    vigil_ = {};
+    detector_ = {};
     if (header.kind == Request::compare_and_swap) {
       const rma::Buffer compare = rma::host_buffer(received.message.payload() + header.bytes, header.bytes);
       error = rma::compare_and_swap(target, compare, operand, result);
@@ -200,7 +200,7 @@ bool WindowService::serve_access(const Receiving& received) {
                                       header.kind == Request::fetch ? &result : nullptr, 0, header.bytes)
                     : Error::invalid_value;
     }
-    ownership.give_back();
+    accumulate_lock.give_back();
   }
   answer(received.source, header.id, outcome_of(error), std::move(reply));
   return true;

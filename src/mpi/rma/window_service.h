@@ -71,7 +71,7 @@ class WindowService {
   std::list<Sending> sending_;
   std::deque<Receiving> received_;
   std::list<WaitingLock> waiting_;
-  rma::Vigil vigil_;  // for whoever accumulates here
+  rma::DeadOwnerDetector detector_;  // for whoever accumulates here
 };
 
 }  // namespace fairlead::mpi

@@ -124,13 +124,13 @@ class StagedOperation : public Operation {
       error_ = MPI_ERR_OTHER, here = 1;
     if (here) complete_.store(true, std::memory_order_release);
   }
-  void settle() override {}
+  void quiesce() override {}
   int finish(MPI_Status* status) override {
     set_empty(status);
     record_.end();
     // MPICH 4.0 completes requests of elements with gaps before their bytes have come.
     if (forget(staged_) && staged_->has_gaps) {
-      Parked parked;
+      BlockingHostCall blocking_call;
       real.Win_flush_local(staged_->target, staged_->win);
     }
     if (error_ == MPI_SUCCESS && staged_->store()) return MPI_SUCCESS;
@@ -167,7 +167,7 @@ int detail::access_staged(const AccessCall& call, const AccessInHost& host) {
   if (call.request) return hand_out(std::make_unique<StagedOperation>(std::move(staged), host), call.request);
   int result;
   {
-    Parked parked;
+    BlockingHostCall blocking_call;
     result = host(staged->origin(), staged->compare(), staged->result(), nullptr);
   }
   if (result == MPI_SUCCESS) keep(staged);

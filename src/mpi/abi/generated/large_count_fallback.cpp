@@ -10,32 +10,32 @@ namespace fairlead::mpi {
 namespace {
 
 int Send_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Send(buf, elements.count(), elements.datatype(), dest, tag, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Send_c);
 }
 int Ssend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Ssend(buf, elements.count(), elements.datatype(), dest, tag, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Ssend_c);
 }
 int Rsend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Rsend(buf, elements.count(), elements.datatype(), dest, tag, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Rsend_c);
 }
 int Bsend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Bsend(buf, elements.count(), elements.datatype(), dest, tag, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Bsend_c);
 }
 int Recv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
     MPI_Status* status) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Recv(buf, elements.count(), elements.datatype(), source, tag, comm, status);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Recv_c);
@@ -50,7 +50,7 @@ int Sendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, 
 }
 int Sendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
     int recvtag, MPI_Comm comm, MPI_Status* status) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Sendrecv_replace(buf, elements.count(), elements.datatype(), dest, sendtag, source, recvtag,
       comm, status);
 } catch (const TooLarge&) {
@@ -58,35 +58,35 @@ int Sendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int de
 }
 int Isend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Isend(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Isend_c);
 }
 int Issend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Issend(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Issend_c);
 }
 int Irsend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Irsend(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Irsend_c);
 }
 int Ibsend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Ibsend(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Ibsend_c);
 }
 int Irecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Irecv(buf, elements.count(), elements.datatype(), source, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Irecv_c);
@@ -101,56 +101,56 @@ int Isendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
 }
 int Isendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
     int recvtag, MPI_Comm comm, MPI_Request* request) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Isendrecv_replace(buf, elements.count(), elements.datatype(), dest, sendtag, source, recvtag,
       comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Isendrecv_replace_c);
 }
 int Mrecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Mrecv(buf, elements.count(), elements.datatype(), message, status);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Mrecv_c);
 }
 int Imrecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message,
     MPI_Request* request) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Imrecv(buf, elements.count(), elements.datatype(), message, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Imrecv_c);
 }
 int Send_init_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Send_init(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Send_init_c);
 }
 int Ssend_init_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Ssend_init(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Ssend_init_c);
 }
 int Rsend_init_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Rsend_init(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Rsend_init_c);
 }
 int Bsend_init_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Bsend_init(buf, elements.count(), elements.datatype(), dest, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Bsend_init_c);
 }
 int Recv_init_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
     MPI_Request* request) try {
-  const NarrowElements elements(count, datatype);
+  const FallbackElements elements(count, datatype);
   return real.Recv_init(buf, elements.count(), elements.datatype(), source, tag, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Recv_init_c);
@@ -175,49 +175,49 @@ int Session_attach_buffer_c(MPI_Session session, void* buffer, MPI_Count size) t
 }
 #endif
 int Buffer_detach_c(void* buffer_addr, MPI_Count* size) try {
-  return real.Buffer_detach(buffer_addr, narrow_place<int>(size));
+  return real.Buffer_detach(buffer_addr, fallback_output<int>(size));
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Buffer_detach_c);
 }
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 int Comm_detach_buffer_c(MPI_Comm comm, void* buffer_addr, MPI_Count* size) try {
-  return real.Comm_detach_buffer(comm, buffer_addr, narrow_place<int>(size));
+  return real.Comm_detach_buffer(comm, buffer_addr, fallback_output<int>(size));
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Comm_detach_buffer_c);
 }
 #endif
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 int Session_detach_buffer_c(MPI_Session session, void* buffer_addr, MPI_Count* size) try {
-  return real.Session_detach_buffer(session, buffer_addr, narrow_place<int>(size));
+  return real.Session_detach_buffer(session, buffer_addr, fallback_output<int>(size));
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Session_detach_buffer_c);
 }
 #endif
 int Pack_c(const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf, MPI_Count outsize,
     MPI_Count* position, MPI_Comm comm) try {
-  return real.Pack(inbuf, narrow(incount), datatype, outbuf, narrow(outsize), narrow_place<int>(position),
+  return real.Pack(inbuf, narrow(incount), datatype, outbuf, narrow(outsize), fallback_output<int>(position),
       comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Pack_c);
 }
 int Unpack_c(const void* inbuf, MPI_Count insize, MPI_Count* position, void* outbuf, MPI_Count outcount,
     MPI_Datatype datatype, MPI_Comm comm) try {
-  return real.Unpack(inbuf, narrow(insize), narrow_place<int>(position), outbuf, narrow(outcount), datatype,
-      comm);
+  return real.Unpack(inbuf, narrow(insize), fallback_output<int>(position), outbuf, narrow(outcount),
+      datatype, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Unpack_c);
 }
 int Pack_external_c(const char datarep[], const void* inbuf, MPI_Count incount, MPI_Datatype datatype,
     void* outbuf, MPI_Count outsize, MPI_Count* position) try {
   return real.Pack_external(datarep, inbuf, narrow(incount), datatype, outbuf, static_cast<MPI_Aint>(outsize),
-      narrow_place<MPI_Aint>(position));
+      fallback_output<MPI_Aint>(position));
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Pack_external_c);
 }
 int Unpack_external_c(const char datarep[], const void* inbuf, MPI_Count insize, MPI_Count* position,
     void* outbuf, MPI_Count outcount, MPI_Datatype datatype) try {
-  return real.Unpack_external(datarep, inbuf, static_cast<MPI_Aint>(insize), narrow_place<MPI_Aint>(position),
-      outbuf, narrow(outcount), datatype);
+  return real.Unpack_external(datarep, inbuf, static_cast<MPI_Aint>(insize),
+      fallback_output<MPI_Aint>(position), outbuf, narrow(outcount), datatype);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Unpack_external_c);
 }
@@ -235,8 +235,8 @@ int Gather_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, vo
 int Gatherv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root,
     MPI_Comm comm) try {
-  return real.Gatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, NarrowArray(recvcounts,
-      peers_at_root(root, comm)), NarrowArray(displs, peers_at_root(root, comm)), recvtype, root, comm);
+  return real.Gatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, FallbackArray(recvcounts,
+      peers_at_root(root, comm)), FallbackArray(displs, peers_at_root(root, comm)), recvtype, root, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Gatherv_c);
 }
@@ -249,7 +249,7 @@ int Scatter_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, v
 int Scatterv_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[],
     MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root,
     MPI_Comm comm) try {
-  return real.Scatterv(sendbuf, NarrowArray(sendcounts, peers_at_root(root, comm)), NarrowArray(displs,
+  return real.Scatterv(sendbuf, FallbackArray(sendcounts, peers_at_root(root, comm)), FallbackArray(displs,
       peers_at_root(root, comm)), sendtype, recvbuf, narrow(recvcount), recvtype, root, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Scatterv_c);
@@ -262,8 +262,8 @@ int Allgather_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
 }
 int Allgatherv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm) try {
-  return real.Allgatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, NarrowArray(recvcounts,
-      peers_of(comm)), NarrowArray(displs, peers_of(comm)), recvtype, comm);
+  return real.Allgatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, FallbackArray(recvcounts,
+      peers_of(comm)), FallbackArray(displs, peers_of(comm)), recvtype, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Allgatherv_c);
 }
@@ -276,18 +276,18 @@ int Alltoall_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, 
 int Alltoallv_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
     MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     MPI_Datatype recvtype, MPI_Comm comm) try {
-  return real.Alltoallv(sendbuf, NarrowArray(sendcounts, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)),
-      NarrowArray(sdispls, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)), sendtype, recvbuf,
-      NarrowArray(recvcounts, peers_of(comm)), NarrowArray(rdispls, peers_of(comm)), recvtype, comm);
+  return real.Alltoallv(sendbuf, FallbackArray(sendcounts, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)),
+      FallbackArray(sdispls, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)), sendtype, recvbuf,
+      FallbackArray(recvcounts, peers_of(comm)), FallbackArray(rdispls, peers_of(comm)), recvtype, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Alltoallv_c);
 }
 int Alltoallw_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
     const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm) try {
-  return real.Alltoallw(sendbuf, NarrowArray(sendcounts, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)),
-      NarrowArray(sdispls, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)), sendtypes, recvbuf,
-      NarrowArray(recvcounts, peers_of(comm)), NarrowArray(rdispls, peers_of(comm)), recvtypes, comm);
+  return real.Alltoallw(sendbuf, FallbackArray(sendcounts, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)),
+      FallbackArray(sdispls, sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)), sendtypes, recvbuf,
+      FallbackArray(recvcounts, peers_of(comm)), FallbackArray(rdispls, peers_of(comm)), recvtypes, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Alltoallw_c);
 }
@@ -311,7 +311,8 @@ int Reduce_scatter_block_c(const void* sendbuf, void* recvbuf, MPI_Count recvcou
 }
 int Reduce_scatter_c(const void* sendbuf, void* recvbuf, const MPI_Count recvcounts[], MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm) try {
-  return real.Reduce_scatter(sendbuf, recvbuf, NarrowArray(recvcounts, members_of(comm)), datatype, op, comm);
+  return real.Reduce_scatter(sendbuf, recvbuf, FallbackArray(recvcounts, members_of(comm)), datatype, op,
+      comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Reduce_scatter_c);
 }
@@ -343,8 +344,8 @@ int Igather_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, v
 int Igatherv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Igatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, NarrowArray(recvcounts,
-      peers_at_root(root, comm)).keep(), NarrowArray(displs, peers_at_root(root, comm)).keep(), recvtype,
+  return real.Igatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, FallbackArray(recvcounts,
+      peers_at_root(root, comm)).keep(), FallbackArray(displs, peers_at_root(root, comm)).keep(), recvtype,
       root, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Igatherv_c);
@@ -359,8 +360,8 @@ int Iscatter_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, 
 int Iscatterv_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[],
     MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Iscatterv(sendbuf, NarrowArray(sendcounts, peers_at_root(root, comm)).keep(),
-      NarrowArray(displs, peers_at_root(root, comm)).keep(), sendtype, recvbuf, narrow(recvcount), recvtype,
+  return real.Iscatterv(sendbuf, FallbackArray(sendcounts, peers_at_root(root, comm)).keep(),
+      FallbackArray(displs, peers_at_root(root, comm)).keep(), sendtype, recvbuf, narrow(recvcount), recvtype,
       root, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Iscatterv_c);
@@ -375,8 +376,8 @@ int Iallgather_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype
 int Iallgatherv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Iallgatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, NarrowArray(recvcounts,
-      peers_of(comm)).keep(), NarrowArray(displs, peers_of(comm)).keep(), recvtype, comm, request);
+  return real.Iallgatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, FallbackArray(recvcounts,
+      peers_of(comm)).keep(), FallbackArray(displs, peers_of(comm)).keep(), recvtype, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Iallgatherv_c);
 }
@@ -390,20 +391,20 @@ int Ialltoall_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
 int Ialltoallv_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
     MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) try {
-  return real.Ialltoallv(sendbuf, NarrowArray(sendcounts,
-      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), NarrowArray(sdispls,
-      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), sendtype, recvbuf, NarrowArray(recvcounts,
-      peers_of(comm)).keep(), NarrowArray(rdispls, peers_of(comm)).keep(), recvtype, comm, request);
+  return real.Ialltoallv(sendbuf, FallbackArray(sendcounts,
+      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), FallbackArray(sdispls,
+      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), sendtype, recvbuf, FallbackArray(recvcounts,
+      peers_of(comm)).keep(), FallbackArray(rdispls, peers_of(comm)).keep(), recvtype, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Ialltoallv_c);
 }
 int Ialltoallw_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
     const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request) try {
-  return real.Ialltoallw(sendbuf, NarrowArray(sendcounts,
-      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), NarrowArray(sdispls,
-      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), sendtypes, recvbuf, NarrowArray(recvcounts,
-      peers_of(comm)).keep(), NarrowArray(rdispls, peers_of(comm)).keep(), recvtypes, comm, request);
+  return real.Ialltoallw(sendbuf, FallbackArray(sendcounts,
+      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), FallbackArray(sdispls,
+      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), sendtypes, recvbuf, FallbackArray(recvcounts,
+      peers_of(comm)).keep(), FallbackArray(rdispls, peers_of(comm)).keep(), recvtypes, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Ialltoallw_c);
 }
@@ -427,7 +428,7 @@ int Ireduce_scatter_block_c(const void* sendbuf, void* recvbuf, MPI_Count recvco
 }
 int Ireduce_scatter_c(const void* sendbuf, void* recvbuf, const MPI_Count recvcounts[], MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm, MPI_Request* request) try {
-  return real.Ireduce_scatter(sendbuf, recvbuf, NarrowArray(recvcounts, members_of(comm)).keep(), datatype,
+  return real.Ireduce_scatter(sendbuf, recvbuf, FallbackArray(recvcounts, members_of(comm)).keep(), datatype,
       op, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Ireduce_scatter_c);
@@ -466,8 +467,8 @@ int Gather_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtyp
 int Gatherv_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Info info, MPI_Request* request) try {
-  return real.Gatherv_init(sendbuf, narrow(sendcount), sendtype, recvbuf, NarrowArray(recvcounts,
-      peers_at_root(root, comm)).keep(), NarrowArray(displs, peers_at_root(root, comm)).keep(), recvtype,
+  return real.Gatherv_init(sendbuf, narrow(sendcount), sendtype, recvbuf, FallbackArray(recvcounts,
+      peers_at_root(root, comm)).keep(), FallbackArray(displs, peers_at_root(root, comm)).keep(), recvtype,
       root, comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Gatherv_init_c);
@@ -483,8 +484,8 @@ int Scatter_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendty
 int Scatterv_init_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[],
     MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Info info, MPI_Request* request) try {
-  return real.Scatterv_init(sendbuf, NarrowArray(sendcounts, peers_at_root(root, comm)).keep(),
-      NarrowArray(displs, peers_at_root(root, comm)).keep(), sendtype, recvbuf, narrow(recvcount), recvtype,
+  return real.Scatterv_init(sendbuf, FallbackArray(sendcounts, peers_at_root(root, comm)).keep(),
+      FallbackArray(displs, peers_at_root(root, comm)).keep(), sendtype, recvbuf, narrow(recvcount), recvtype,
       root, comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Scatterv_init_c);
@@ -499,8 +500,8 @@ int Allgather_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype send
 int Allgatherv_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm,
     MPI_Info info, MPI_Request* request) try {
-  return real.Allgatherv_init(sendbuf, narrow(sendcount), sendtype, recvbuf, NarrowArray(recvcounts,
-      peers_of(comm)).keep(), NarrowArray(displs, peers_of(comm)).keep(), recvtype, comm, info, request);
+  return real.Allgatherv_init(sendbuf, narrow(sendcount), sendtype, recvbuf, FallbackArray(recvcounts,
+      peers_of(comm)).keep(), FallbackArray(displs, peers_of(comm)).keep(), recvtype, comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Allgatherv_init_c);
 }
@@ -514,20 +515,20 @@ int Alltoall_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendt
 int Alltoallv_init_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
     MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request) try {
-  return real.Alltoallv_init(sendbuf, NarrowArray(sendcounts,
-      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), NarrowArray(sdispls,
-      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), sendtype, recvbuf, NarrowArray(recvcounts,
-      peers_of(comm)).keep(), NarrowArray(rdispls, peers_of(comm)).keep(), recvtype, comm, info, request);
+  return real.Alltoallv_init(sendbuf, FallbackArray(sendcounts,
+      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), FallbackArray(sdispls,
+      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), sendtype, recvbuf, FallbackArray(recvcounts,
+      peers_of(comm)).keep(), FallbackArray(rdispls, peers_of(comm)).keep(), recvtype, comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Alltoallv_init_c);
 }
 int Alltoallw_init_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
     const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request* request) try {
-  return real.Alltoallw_init(sendbuf, NarrowArray(sendcounts,
-      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), NarrowArray(sdispls,
-      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), sendtypes, recvbuf, NarrowArray(recvcounts,
-      peers_of(comm)).keep(), NarrowArray(rdispls, peers_of(comm)).keep(), recvtypes, comm, info, request);
+  return real.Alltoallw_init(sendbuf, FallbackArray(sendcounts,
+      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), FallbackArray(sdispls,
+      sendbuf == MPI_IN_PLACE ? 0 : peers_of(comm)).keep(), sendtypes, recvbuf, FallbackArray(recvcounts,
+      peers_of(comm)).keep(), FallbackArray(rdispls, peers_of(comm)).keep(), recvtypes, comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Alltoallw_init_c);
 }
@@ -552,7 +553,7 @@ int Reduce_scatter_block_init_c(const void* sendbuf, void* recvbuf, MPI_Count re
 }
 int Reduce_scatter_init_c(const void* sendbuf, void* recvbuf, const MPI_Count recvcounts[],
     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request) try {
-  return real.Reduce_scatter_init(sendbuf, recvbuf, NarrowArray(recvcounts, members_of(comm)).keep(),
+  return real.Reduce_scatter_init(sendbuf, recvbuf, FallbackArray(recvcounts, members_of(comm)).keep(),
       datatype, op, comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Reduce_scatter_init_c);
@@ -578,8 +579,8 @@ int Neighbor_allgather_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype 
 }
 int Neighbor_allgatherv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm) try {
-  return real.Neighbor_allgatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, NarrowArray(recvcounts,
-      sources_of(comm)), NarrowArray(displs, sources_of(comm)), recvtype, comm);
+  return real.Neighbor_allgatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, FallbackArray(recvcounts,
+      sources_of(comm)), FallbackArray(displs, sources_of(comm)), recvtype, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Neighbor_allgatherv_c);
 }
@@ -593,17 +594,17 @@ int Neighbor_alltoall_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype s
 int Neighbor_alltoallv_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
     MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     MPI_Datatype recvtype, MPI_Comm comm) try {
-  return real.Neighbor_alltoallv(sendbuf, NarrowArray(sendcounts, destinations_of(comm)), NarrowArray(sdispls,
-      destinations_of(comm)), sendtype, recvbuf, NarrowArray(recvcounts, sources_of(comm)),
-      NarrowArray(rdispls, sources_of(comm)), recvtype, comm);
+  return real.Neighbor_alltoallv(sendbuf, FallbackArray(sendcounts, destinations_of(comm)),
+      FallbackArray(sdispls, destinations_of(comm)), sendtype, recvbuf, FallbackArray(recvcounts,
+      sources_of(comm)), FallbackArray(rdispls, sources_of(comm)), recvtype, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Neighbor_alltoallv_c);
 }
 int Neighbor_alltoallw_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
     const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm) try {
-  return real.Neighbor_alltoallw(sendbuf, NarrowArray(sendcounts, destinations_of(comm)), sdispls, sendtypes,
-      recvbuf, NarrowArray(recvcounts, sources_of(comm)), rdispls, recvtypes, comm);
+  return real.Neighbor_alltoallw(sendbuf, FallbackArray(sendcounts, destinations_of(comm)), sdispls,
+      sendtypes, recvbuf, FallbackArray(recvcounts, sources_of(comm)), rdispls, recvtypes, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Neighbor_alltoallw_c);
 }
@@ -617,8 +618,8 @@ int Ineighbor_allgather_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype
 int Ineighbor_allgatherv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Ineighbor_allgatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, NarrowArray(recvcounts,
-      sources_of(comm)).keep(), NarrowArray(displs, sources_of(comm)).keep(), recvtype, comm, request);
+  return real.Ineighbor_allgatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, FallbackArray(recvcounts,
+      sources_of(comm)).keep(), FallbackArray(displs, sources_of(comm)).keep(), recvtype, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Ineighbor_allgatherv_c);
 }
@@ -632,17 +633,17 @@ int Ineighbor_alltoall_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype 
 int Ineighbor_alltoallv_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
     MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) try {
-  return real.Ineighbor_alltoallv(sendbuf, NarrowArray(sendcounts, destinations_of(comm)).keep(),
-      NarrowArray(sdispls, destinations_of(comm)).keep(), sendtype, recvbuf, NarrowArray(recvcounts,
-      sources_of(comm)).keep(), NarrowArray(rdispls, sources_of(comm)).keep(), recvtype, comm, request);
+  return real.Ineighbor_alltoallv(sendbuf, FallbackArray(sendcounts, destinations_of(comm)).keep(),
+      FallbackArray(sdispls, destinations_of(comm)).keep(), sendtype, recvbuf, FallbackArray(recvcounts,
+      sources_of(comm)).keep(), FallbackArray(rdispls, sources_of(comm)).keep(), recvtype, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Ineighbor_alltoallv_c);
 }
 int Ineighbor_alltoallw_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
     const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request) try {
-  return real.Ineighbor_alltoallw(sendbuf, NarrowArray(sendcounts, destinations_of(comm)).keep(), sdispls,
-      sendtypes, recvbuf, NarrowArray(recvcounts, sources_of(comm)).keep(), rdispls, recvtypes, comm,
+  return real.Ineighbor_alltoallw(sendbuf, FallbackArray(sendcounts, destinations_of(comm)).keep(), sdispls,
+      sendtypes, recvbuf, FallbackArray(recvcounts, sources_of(comm)).keep(), rdispls, recvtypes, comm,
       request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Ineighbor_alltoallw_c);
@@ -657,8 +658,9 @@ int Neighbor_allgather_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Data
 int Neighbor_allgatherv_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm,
     MPI_Info info, MPI_Request* request) try {
-  return real.Neighbor_allgatherv_init(sendbuf, narrow(sendcount), sendtype, recvbuf, NarrowArray(recvcounts,
-      sources_of(comm)).keep(), NarrowArray(displs, sources_of(comm)).keep(), recvtype, comm, info, request);
+  return real.Neighbor_allgatherv_init(sendbuf, narrow(sendcount), sendtype, recvbuf,
+      FallbackArray(recvcounts, sources_of(comm)).keep(), FallbackArray(displs, sources_of(comm)).keep(),
+      recvtype, comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Neighbor_allgatherv_init_c);
 }
@@ -672,18 +674,19 @@ int Neighbor_alltoall_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Datat
 int Neighbor_alltoallv_init_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
     MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request) try {
-  return real.Neighbor_alltoallv_init(sendbuf, NarrowArray(sendcounts, destinations_of(comm)).keep(),
-      NarrowArray(sdispls, destinations_of(comm)).keep(), sendtype, recvbuf, NarrowArray(recvcounts,
-      sources_of(comm)).keep(), NarrowArray(rdispls, sources_of(comm)).keep(), recvtype, comm, info, request);
+  return real.Neighbor_alltoallv_init(sendbuf, FallbackArray(sendcounts, destinations_of(comm)).keep(),
+      FallbackArray(sdispls, destinations_of(comm)).keep(), sendtype, recvbuf, FallbackArray(recvcounts,
+      sources_of(comm)).keep(), FallbackArray(rdispls, sources_of(comm)).keep(), recvtype, comm, info,
+      request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Neighbor_alltoallv_init_c);
 }
 int Neighbor_alltoallw_init_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
     const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request* request) try {
-  return real.Neighbor_alltoallw_init(sendbuf, NarrowArray(sendcounts, destinations_of(comm)).keep(), sdispls,
-      sendtypes, recvbuf, NarrowArray(recvcounts, sources_of(comm)).keep(), rdispls, recvtypes, comm, info,
-      request);
+  return real.Neighbor_alltoallw_init(sendbuf, FallbackArray(sendcounts, destinations_of(comm)).keep(),
+      sdispls, sendtypes, recvbuf, FallbackArray(recvcounts, sources_of(comm)).keep(), rdispls, recvtypes,
+      comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Neighbor_alltoallw_init_c);
 }
@@ -706,7 +709,7 @@ int Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_
   return detail::report_missing(Function::Win_allocate_shared_c);
 }
 int Win_shared_query_c(MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* disp_unit, void* baseptr) try {
-  return real.Win_shared_query(win, rank, size, narrow_place<int>(disp_unit), baseptr);
+  return real.Win_shared_query(win, rank, size, fallback_output<int>(disp_unit), baseptr);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Win_shared_query_c);
 }
@@ -939,7 +942,7 @@ int File_write_ordered_begin_c(MPI_File fh, const void* buf, MPI_Count count, MP
 
 }  // namespace
 
-void* detail::narrowed(Function function) {
+void* detail::fallback_of(Function function) {
   switch (function) {
     case Function::Send_c:
       return available(Function::Send) ? reinterpret_cast<void*>(&Send_c) : nullptr;

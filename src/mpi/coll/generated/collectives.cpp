@@ -12,7 +12,7 @@ using namespace fairlead::mpi;
 
 FAIRLEAD_MPI(Barrier, (MPI_Comm comm)) {
   CallRecord record(Function::Barrier);
-  if (!watching()) return real.Barrier(comm);
+  if (!intercepting()) return real.Barrier(comm);
   CollectiveCall call{Collective::barrier, comm};
   return collective(call, [=](const void*, void*) {
     return real.Barrier(comm);
@@ -21,7 +21,7 @@ FAIRLEAD_MPI(Barrier, (MPI_Comm comm)) {
 
 FAIRLEAD_MPI(Bcast, (void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Bcast);
-  if (!watching()) return real.Bcast(buffer, count, datatype, root, comm);
+  if (!intercepting()) return real.Bcast(buffer, count, datatype, root, comm);
   CollectiveCall call{Collective::bcast, comm};
   call.recvbuf = buffer;
   call.recvcount = count;
@@ -34,7 +34,7 @@ FAIRLEAD_MPI(Bcast, (void* buffer, int count, MPI_Datatype datatype, int root, M
 
 FAIRLEAD_MPI(Bcast_c, (void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Bcast_c);
-  if (!watching()) return real.Bcast_c(buffer, count, datatype, root, comm);
+  if (!intercepting()) return real.Bcast_c(buffer, count, datatype, root, comm);
   CollectiveCall call{Collective::bcast, comm};
   call.recvbuf = buffer;
   call.recvcount = count;
@@ -48,7 +48,8 @@ FAIRLEAD_MPI(Bcast_c, (void* buffer, MPI_Count count, MPI_Datatype datatype, int
 FAIRLEAD_MPI(Gather, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
     MPI_Datatype recvtype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Gather);
-  if (!watching()) return real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
+  if (!intercepting()) return real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
+      comm);
   CollectiveCall call{Collective::gather, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -65,7 +66,7 @@ FAIRLEAD_MPI(Gather, (const void* sendbuf, int sendcount, MPI_Datatype sendtype,
 FAIRLEAD_MPI(Gather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Gather_c);
-  if (!watching()) return real.Gather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
+  if (!intercepting()) return real.Gather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
       comm);
   CollectiveCall call{Collective::gather, comm};
   call.sendbuf = sendbuf;
@@ -83,8 +84,8 @@ FAIRLEAD_MPI(Gather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype s
 FAIRLEAD_MPI(Gatherv, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Gatherv);
-  if (!watching()) return real.Gatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
-      root, comm);
+  if (!intercepting()) return real.Gatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
+      recvtype, root, comm);
   CollectiveCall call{Collective::gatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -102,8 +103,8 @@ FAIRLEAD_MPI(Gatherv, (const void* sendbuf, int sendcount, MPI_Datatype sendtype
 FAIRLEAD_MPI(Gatherv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Gatherv_c);
-  if (!watching()) return real.Gatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
-      root, comm);
+  if (!intercepting()) return real.Gatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
+      recvtype, root, comm);
   CollectiveCall call{Collective::gatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -121,7 +122,7 @@ FAIRLEAD_MPI(Gatherv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype 
 FAIRLEAD_MPI(Scatter, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Scatter);
-  if (!watching()) return real.Scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
+  if (!intercepting()) return real.Scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
       comm);
   CollectiveCall call{Collective::scatter, comm};
   call.sendbuf = sendbuf;
@@ -139,7 +140,7 @@ FAIRLEAD_MPI(Scatter, (const void* sendbuf, int sendcount, MPI_Datatype sendtype
 FAIRLEAD_MPI(Scatter_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Scatter_c);
-  if (!watching()) return real.Scatter_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
+  if (!intercepting()) return real.Scatter_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
       comm);
   CollectiveCall call{Collective::scatter, comm};
   call.sendbuf = sendbuf;
@@ -157,8 +158,8 @@ FAIRLEAD_MPI(Scatter_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype 
 FAIRLEAD_MPI(Scatterv, (const void* sendbuf, const int sendcounts[], const int displs[],
     MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)) {
   CallRecord record(Function::Scatterv);
-  if (!watching()) return real.Scatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype,
-      root, comm);
+  if (!intercepting()) return real.Scatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
+      recvtype, root, comm);
   CollectiveCall call{Collective::scatterv, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -177,8 +178,8 @@ FAIRLEAD_MPI(Scatterv_c, (const void* sendbuf, const MPI_Count sendcounts[], con
     MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root,
     MPI_Comm comm)) {
   CallRecord record(Function::Scatterv_c);
-  if (!watching()) return real.Scatterv_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype,
-      root, comm);
+  if (!intercepting()) return real.Scatterv_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
+      recvtype, root, comm);
   CollectiveCall call{Collective::scatterv, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -196,7 +197,8 @@ FAIRLEAD_MPI(Scatterv_c, (const void* sendbuf, const MPI_Count sendcounts[], con
 FAIRLEAD_MPI(Allgather, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Allgather);
-  if (!watching()) return real.Allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+  if (!intercepting()) return real.Allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+      comm);
   CollectiveCall call{Collective::allgather, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -212,7 +214,8 @@ FAIRLEAD_MPI(Allgather, (const void* sendbuf, int sendcount, MPI_Datatype sendty
 FAIRLEAD_MPI(Allgather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Allgather_c);
-  if (!watching()) return real.Allgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+  if (!intercepting()) return real.Allgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+      comm);
   CollectiveCall call{Collective::allgather, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -228,8 +231,8 @@ FAIRLEAD_MPI(Allgather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatyp
 FAIRLEAD_MPI(Allgatherv, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Allgatherv);
-  if (!watching()) return real.Allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
-      comm);
+  if (!intercepting()) return real.Allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
+      recvtype, comm);
   CollectiveCall call{Collective::allgatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -246,7 +249,7 @@ FAIRLEAD_MPI(Allgatherv, (const void* sendbuf, int sendcount, MPI_Datatype sendt
 FAIRLEAD_MPI(Allgatherv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Allgatherv_c);
-  if (!watching()) return real.Allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
+  if (!intercepting()) return real.Allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, comm);
   CollectiveCall call{Collective::allgatherv, comm};
   call.sendbuf = sendbuf;
@@ -264,7 +267,7 @@ FAIRLEAD_MPI(Allgatherv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Dataty
 FAIRLEAD_MPI(Alltoall, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Alltoall);
-  if (!watching()) return real.Alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+  if (!intercepting()) return real.Alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
   CollectiveCall call{Collective::alltoall, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -280,7 +283,8 @@ FAIRLEAD_MPI(Alltoall, (const void* sendbuf, int sendcount, MPI_Datatype sendtyp
 FAIRLEAD_MPI(Alltoall_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Alltoall_c);
-  if (!watching()) return real.Alltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+  if (!intercepting()) return real.Alltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+      comm);
   CollectiveCall call{Collective::alltoall, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -297,8 +301,8 @@ FAIRLEAD_MPI(Alltoallv, (const void* sendbuf, const int sendcounts[], const int 
     MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
     MPI_Comm comm)) {
   CallRecord record(Function::Alltoallv);
-  if (!watching()) return real.Alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
-      recvtype, comm);
+  if (!intercepting()) return real.Alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
+      rdispls, recvtype, comm);
   CollectiveCall call{Collective::alltoallv, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -318,7 +322,7 @@ FAIRLEAD_MPI(Alltoallv_c, (const void* sendbuf, const MPI_Count sendcounts[], co
     MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Alltoallv_c);
-  if (!watching()) return real.Alltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
+  if (!intercepting()) return real.Alltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
       rdispls, recvtype, comm);
   CollectiveCall call{Collective::alltoallv, comm};
   call.sendbuf = sendbuf;
@@ -339,7 +343,7 @@ FAIRLEAD_MPI(Alltoallw, (const void* sendbuf, const int sendcounts[], const int 
     const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[], const int rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm)) {
   CallRecord record(Function::Alltoallw);
-  if (!watching()) return real.Alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
+  if (!intercepting()) return real.Alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
       rdispls, recvtypes, comm);
   CollectiveCall call{Collective::alltoallw, comm};
   call.sendbuf = sendbuf;
@@ -360,7 +364,7 @@ FAIRLEAD_MPI(Alltoallw_c, (const void* sendbuf, const MPI_Count sendcounts[], co
     const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm)) {
   CallRecord record(Function::Alltoallw_c);
-  if (!watching()) return real.Alltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
+  if (!intercepting()) return real.Alltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
       rdispls, recvtypes, comm);
   CollectiveCall call{Collective::alltoallw, comm};
   call.sendbuf = sendbuf;
@@ -380,7 +384,7 @@ FAIRLEAD_MPI(Alltoallw_c, (const void* sendbuf, const MPI_Count sendcounts[], co
 FAIRLEAD_MPI(Reduce, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
     int root, MPI_Comm comm)) {
   CallRecord record(Function::Reduce);
-  if (!watching()) return real.Reduce(sendbuf, recvbuf, count, datatype, op, root, comm);
+  if (!intercepting()) return real.Reduce(sendbuf, recvbuf, count, datatype, op, root, comm);
   CollectiveCall call{Collective::reduce, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -398,7 +402,7 @@ FAIRLEAD_MPI(Reduce, (const void* sendbuf, void* recvbuf, int count, MPI_Datatyp
 FAIRLEAD_MPI(Reduce_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
     int root, MPI_Comm comm)) {
   CallRecord record(Function::Reduce_c);
-  if (!watching()) return real.Reduce_c(sendbuf, recvbuf, count, datatype, op, root, comm);
+  if (!intercepting()) return real.Reduce_c(sendbuf, recvbuf, count, datatype, op, root, comm);
   CollectiveCall call{Collective::reduce, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -416,7 +420,7 @@ FAIRLEAD_MPI(Reduce_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI
 FAIRLEAD_MPI(Allreduce, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
     MPI_Comm comm)) {
   CallRecord record(Function::Allreduce);
-  if (!watching()) return real.Allreduce(sendbuf, recvbuf, count, datatype, op, comm);
+  if (!intercepting()) return real.Allreduce(sendbuf, recvbuf, count, datatype, op, comm);
   CollectiveCall call{Collective::allreduce, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -433,7 +437,7 @@ FAIRLEAD_MPI(Allreduce, (const void* sendbuf, void* recvbuf, int count, MPI_Data
 FAIRLEAD_MPI(Allreduce_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm)) {
   CallRecord record(Function::Allreduce_c);
-  if (!watching()) return real.Allreduce_c(sendbuf, recvbuf, count, datatype, op, comm);
+  if (!intercepting()) return real.Allreduce_c(sendbuf, recvbuf, count, datatype, op, comm);
   CollectiveCall call{Collective::allreduce, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -450,7 +454,7 @@ FAIRLEAD_MPI(Allreduce_c, (const void* sendbuf, void* recvbuf, MPI_Count count, 
 FAIRLEAD_MPI(Reduce_scatter_block, (const void* sendbuf, void* recvbuf, int recvcount, MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm)) {
   CallRecord record(Function::Reduce_scatter_block);
-  if (!watching()) return real.Reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm);
+  if (!intercepting()) return real.Reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm);
   CollectiveCall call{Collective::reduce_scatter_block, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -467,7 +471,7 @@ FAIRLEAD_MPI(Reduce_scatter_block, (const void* sendbuf, void* recvbuf, int recv
 FAIRLEAD_MPI(Reduce_scatter_block_c, (const void* sendbuf, void* recvbuf, MPI_Count recvcount,
     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)) {
   CallRecord record(Function::Reduce_scatter_block_c);
-  if (!watching()) return real.Reduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm);
+  if (!intercepting()) return real.Reduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm);
   CollectiveCall call{Collective::reduce_scatter_block, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -484,7 +488,7 @@ FAIRLEAD_MPI(Reduce_scatter_block_c, (const void* sendbuf, void* recvbuf, MPI_Co
 FAIRLEAD_MPI(Reduce_scatter, (const void* sendbuf, void* recvbuf, const int recvcounts[],
     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)) {
   CallRecord record(Function::Reduce_scatter);
-  if (!watching()) return real.Reduce_scatter(sendbuf, recvbuf, recvcounts, datatype, op, comm);
+  if (!intercepting()) return real.Reduce_scatter(sendbuf, recvbuf, recvcounts, datatype, op, comm);
   CollectiveCall call{Collective::reduce_scatter, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -500,7 +504,7 @@ FAIRLEAD_MPI(Reduce_scatter, (const void* sendbuf, void* recvbuf, const int recv
 FAIRLEAD_MPI(Reduce_scatter_c, (const void* sendbuf, void* recvbuf, const MPI_Count recvcounts[],
     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)) {
   CallRecord record(Function::Reduce_scatter_c);
-  if (!watching()) return real.Reduce_scatter_c(sendbuf, recvbuf, recvcounts, datatype, op, comm);
+  if (!intercepting()) return real.Reduce_scatter_c(sendbuf, recvbuf, recvcounts, datatype, op, comm);
   CollectiveCall call{Collective::reduce_scatter, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -516,7 +520,7 @@ FAIRLEAD_MPI(Reduce_scatter_c, (const void* sendbuf, void* recvbuf, const MPI_Co
 FAIRLEAD_MPI(Scan, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
     MPI_Comm comm)) {
   CallRecord record(Function::Scan);
-  if (!watching()) return real.Scan(sendbuf, recvbuf, count, datatype, op, comm);
+  if (!intercepting()) return real.Scan(sendbuf, recvbuf, count, datatype, op, comm);
   CollectiveCall call{Collective::scan, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -533,7 +537,7 @@ FAIRLEAD_MPI(Scan, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype 
 FAIRLEAD_MPI(Scan_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
     MPI_Comm comm)) {
   CallRecord record(Function::Scan_c);
-  if (!watching()) return real.Scan_c(sendbuf, recvbuf, count, datatype, op, comm);
+  if (!intercepting()) return real.Scan_c(sendbuf, recvbuf, count, datatype, op, comm);
   CollectiveCall call{Collective::scan, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -550,7 +554,7 @@ FAIRLEAD_MPI(Scan_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_D
 FAIRLEAD_MPI(Exscan, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
     MPI_Comm comm)) {
   CallRecord record(Function::Exscan);
-  if (!watching()) return real.Exscan(sendbuf, recvbuf, count, datatype, op, comm);
+  if (!intercepting()) return real.Exscan(sendbuf, recvbuf, count, datatype, op, comm);
   CollectiveCall call{Collective::exscan, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -567,7 +571,7 @@ FAIRLEAD_MPI(Exscan, (const void* sendbuf, void* recvbuf, int count, MPI_Datatyp
 FAIRLEAD_MPI(Exscan_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
     MPI_Comm comm)) {
   CallRecord record(Function::Exscan_c);
-  if (!watching()) return real.Exscan_c(sendbuf, recvbuf, count, datatype, op, comm);
+  if (!intercepting()) return real.Exscan_c(sendbuf, recvbuf, count, datatype, op, comm);
   CollectiveCall call{Collective::exscan, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -583,7 +587,7 @@ FAIRLEAD_MPI(Exscan_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI
 
 FAIRLEAD_MPI(Ibarrier, (MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ibarrier);
-  if (!watching()) return real.Ibarrier(comm, request);
+  if (!intercepting()) return real.Ibarrier(comm, request);
   CollectiveCall call{Collective::barrier, comm};
   return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void*, void*,
       MPI_Request* request) {
@@ -594,7 +598,7 @@ FAIRLEAD_MPI(Ibarrier, (MPI_Comm comm, MPI_Request* request)) {
 FAIRLEAD_MPI(Ibcast, (void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm,
     MPI_Request* request)) {
   CallRecord record(Function::Ibcast);
-  if (!watching()) return real.Ibcast(buffer, count, datatype, root, comm, request);
+  if (!intercepting()) return real.Ibcast(buffer, count, datatype, root, comm, request);
   CollectiveCall call{Collective::bcast, comm};
   call.recvbuf = buffer;
   call.recvcount = count;
@@ -609,7 +613,7 @@ FAIRLEAD_MPI(Ibcast, (void* buffer, int count, MPI_Datatype datatype, int root, 
 FAIRLEAD_MPI(Ibcast_c, (void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm,
     MPI_Request* request)) {
   CallRecord record(Function::Ibcast_c);
-  if (!watching()) return real.Ibcast_c(buffer, count, datatype, root, comm, request);
+  if (!intercepting()) return real.Ibcast_c(buffer, count, datatype, root, comm, request);
   CollectiveCall call{Collective::bcast, comm};
   call.recvbuf = buffer;
   call.recvcount = count;
@@ -624,8 +628,8 @@ FAIRLEAD_MPI(Ibcast_c, (void* buffer, MPI_Count count, MPI_Datatype datatype, in
 FAIRLEAD_MPI(Igather, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Igather);
-  if (!watching()) return real.Igather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
-      request);
+  if (!intercepting()) return real.Igather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
+      comm, request);
   CollectiveCall call{Collective::gather, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -643,7 +647,7 @@ FAIRLEAD_MPI(Igather, (const void* sendbuf, int sendcount, MPI_Datatype sendtype
 FAIRLEAD_MPI(Igather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Igather_c);
-  if (!watching()) return real.Igather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
+  if (!intercepting()) return real.Igather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
       comm, request);
   CollectiveCall call{Collective::gather, comm};
   call.sendbuf = sendbuf;
@@ -663,8 +667,8 @@ FAIRLEAD_MPI(Igatherv, (const void* sendbuf, int sendcount, MPI_Datatype sendtyp
     const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Request* request)) {
   CallRecord record(Function::Igatherv);
-  if (!watching()) return real.Igatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
-      root, comm, request);
+  if (!intercepting()) return real.Igatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
+      recvtype, root, comm, request);
   CollectiveCall call{Collective::gatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -685,8 +689,8 @@ FAIRLEAD_MPI(Igatherv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Request* request)) {
   CallRecord record(Function::Igatherv_c);
-  if (!watching()) return real.Igatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
-      root, comm, request);
+  if (!intercepting()) return real.Igatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
+      recvtype, root, comm, request);
   CollectiveCall call{Collective::gatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -706,7 +710,7 @@ FAIRLEAD_MPI(Igatherv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype
 FAIRLEAD_MPI(Iscatter, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iscatter);
-  if (!watching()) return real.Iscatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
+  if (!intercepting()) return real.Iscatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
       comm, request);
   CollectiveCall call{Collective::scatter, comm};
   call.sendbuf = sendbuf;
@@ -725,8 +729,8 @@ FAIRLEAD_MPI(Iscatter, (const void* sendbuf, int sendcount, MPI_Datatype sendtyp
 FAIRLEAD_MPI(Iscatter_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iscatter_c);
-  if (!watching()) return real.Iscatter_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
-      comm, request);
+  if (!intercepting()) return real.Iscatter_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+      root, comm, request);
   CollectiveCall call{Collective::scatter, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -745,8 +749,8 @@ FAIRLEAD_MPI(Iscatterv, (const void* sendbuf, const int sendcounts[], const int 
     MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Request* request)) {
   CallRecord record(Function::Iscatterv);
-  if (!watching()) return real.Iscatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype,
-      root, comm, request);
+  if (!intercepting()) return real.Iscatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
+      recvtype, root, comm, request);
   CollectiveCall call{Collective::scatterv, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -767,7 +771,7 @@ FAIRLEAD_MPI(Iscatterv_c, (const void* sendbuf, const MPI_Count sendcounts[], co
     MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Request* request)) {
   CallRecord record(Function::Iscatterv_c);
-  if (!watching()) return real.Iscatterv_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
+  if (!intercepting()) return real.Iscatterv_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
       recvtype, root, comm, request);
   CollectiveCall call{Collective::scatterv, comm};
   call.sendbuf = sendbuf;
@@ -788,8 +792,8 @@ FAIRLEAD_MPI(Iscatterv_c, (const void* sendbuf, const MPI_Count sendcounts[], co
 FAIRLEAD_MPI(Iallgather, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iallgather);
-  if (!watching()) return real.Iallgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-      request);
+  if (!intercepting()) return real.Iallgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+      comm, request);
   CollectiveCall call{Collective::allgather, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -806,8 +810,8 @@ FAIRLEAD_MPI(Iallgather, (const void* sendbuf, int sendcount, MPI_Datatype sendt
 FAIRLEAD_MPI(Iallgather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iallgather_c);
-  if (!watching()) return real.Iallgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-      request);
+  if (!intercepting()) return real.Iallgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+      comm, request);
   CollectiveCall call{Collective::allgather, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -824,7 +828,7 @@ FAIRLEAD_MPI(Iallgather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Dataty
 FAIRLEAD_MPI(Iallgatherv, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iallgatherv);
-  if (!watching()) return real.Iallgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
+  if (!intercepting()) return real.Iallgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, comm, request);
   CollectiveCall call{Collective::allgatherv, comm};
   call.sendbuf = sendbuf;
@@ -845,7 +849,7 @@ FAIRLEAD_MPI(Iallgatherv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datat
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm,
     MPI_Request* request)) {
   CallRecord record(Function::Iallgatherv_c);
-  if (!watching()) return real.Iallgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
+  if (!intercepting()) return real.Iallgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, comm, request);
   CollectiveCall call{Collective::allgatherv, comm};
   call.sendbuf = sendbuf;
@@ -865,7 +869,7 @@ FAIRLEAD_MPI(Iallgatherv_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datat
 FAIRLEAD_MPI(Ialltoall, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ialltoall);
-  if (!watching()) return real.Ialltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+  if (!intercepting()) return real.Ialltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
       request);
   CollectiveCall call{Collective::alltoall, comm};
   call.sendbuf = sendbuf;
@@ -883,8 +887,8 @@ FAIRLEAD_MPI(Ialltoall, (const void* sendbuf, int sendcount, MPI_Datatype sendty
 FAIRLEAD_MPI(Ialltoall_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ialltoall_c);
-  if (!watching()) return real.Ialltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-      request);
+  if (!intercepting()) return real.Ialltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+      comm, request);
   CollectiveCall call{Collective::alltoall, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -902,7 +906,7 @@ FAIRLEAD_MPI(Ialltoallv, (const void* sendbuf, const int sendcounts[], const int
     MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
     MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ialltoallv);
-  if (!watching()) return real.Ialltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
+  if (!intercepting()) return real.Ialltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
       rdispls, recvtype, comm, request);
   CollectiveCall call{Collective::alltoallv, comm};
   call.sendbuf = sendbuf;
@@ -924,7 +928,7 @@ FAIRLEAD_MPI(Ialltoallv_c, (const void* sendbuf, const MPI_Count sendcounts[], c
     MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ialltoallv_c);
-  if (!watching()) return real.Ialltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
+  if (!intercepting()) return real.Ialltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
       rdispls, recvtype, comm, request);
   CollectiveCall call{Collective::alltoallv, comm};
   call.sendbuf = sendbuf;
@@ -946,7 +950,7 @@ FAIRLEAD_MPI(Ialltoallw, (const void* sendbuf, const int sendcounts[], const int
     const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[], const int rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ialltoallw);
-  if (!watching()) return real.Ialltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
+  if (!intercepting()) return real.Ialltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
       rdispls, recvtypes, comm, request);
   CollectiveCall call{Collective::alltoallw, comm};
   call.sendbuf = sendbuf;
@@ -968,7 +972,7 @@ FAIRLEAD_MPI(Ialltoallw_c, (const void* sendbuf, const MPI_Count sendcounts[], c
     const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ialltoallw_c);
-  if (!watching()) return real.Ialltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
+  if (!intercepting()) return real.Ialltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
       rdispls, recvtypes, comm, request);
   CollectiveCall call{Collective::alltoallw, comm};
   call.sendbuf = sendbuf;
@@ -990,7 +994,7 @@ FAIRLEAD_MPI(Ialltoallw_c, (const void* sendbuf, const MPI_Count sendcounts[], c
 FAIRLEAD_MPI(Ireduce, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
     int root, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ireduce);
-  if (!watching()) return real.Ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request);
+  if (!intercepting()) return real.Ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request);
   CollectiveCall call{Collective::reduce, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1009,7 +1013,7 @@ FAIRLEAD_MPI(Ireduce, (const void* sendbuf, void* recvbuf, int count, MPI_Dataty
 FAIRLEAD_MPI(Ireduce_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
     MPI_Op op, int root, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ireduce_c);
-  if (!watching()) return real.Ireduce_c(sendbuf, recvbuf, count, datatype, op, root, comm, request);
+  if (!intercepting()) return real.Ireduce_c(sendbuf, recvbuf, count, datatype, op, root, comm, request);
   CollectiveCall call{Collective::reduce, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1028,7 +1032,7 @@ FAIRLEAD_MPI(Ireduce_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MP
 FAIRLEAD_MPI(Iallreduce, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
     MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iallreduce);
-  if (!watching()) return real.Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request);
+  if (!intercepting()) return real.Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request);
   CollectiveCall call{Collective::allreduce, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1046,7 +1050,7 @@ FAIRLEAD_MPI(Iallreduce, (const void* sendbuf, void* recvbuf, int count, MPI_Dat
 FAIRLEAD_MPI(Iallreduce_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iallreduce_c);
-  if (!watching()) return real.Iallreduce_c(sendbuf, recvbuf, count, datatype, op, comm, request);
+  if (!intercepting()) return real.Iallreduce_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   CollectiveCall call{Collective::allreduce, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1064,7 +1068,7 @@ FAIRLEAD_MPI(Iallreduce_c, (const void* sendbuf, void* recvbuf, MPI_Count count,
 FAIRLEAD_MPI(Ireduce_scatter_block, (const void* sendbuf, void* recvbuf, int recvcount, MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ireduce_scatter_block);
-  if (!watching()) return real.Ireduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm,
+  if (!intercepting()) return real.Ireduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm,
       request);
   CollectiveCall call{Collective::reduce_scatter_block, comm};
   call.sendbuf = sendbuf;
@@ -1083,7 +1087,7 @@ FAIRLEAD_MPI(Ireduce_scatter_block, (const void* sendbuf, void* recvbuf, int rec
 FAIRLEAD_MPI(Ireduce_scatter_block_c, (const void* sendbuf, void* recvbuf, MPI_Count recvcount,
     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ireduce_scatter_block_c);
-  if (!watching()) return real.Ireduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm,
+  if (!intercepting()) return real.Ireduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm,
       request);
   CollectiveCall call{Collective::reduce_scatter_block, comm};
   call.sendbuf = sendbuf;
@@ -1102,7 +1106,7 @@ FAIRLEAD_MPI(Ireduce_scatter_block_c, (const void* sendbuf, void* recvbuf, MPI_C
 FAIRLEAD_MPI(Ireduce_scatter, (const void* sendbuf, void* recvbuf, const int recvcounts[],
     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ireduce_scatter);
-  if (!watching()) return real.Ireduce_scatter(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
+  if (!intercepting()) return real.Ireduce_scatter(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
   CollectiveCall call{Collective::reduce_scatter, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1119,7 +1123,8 @@ FAIRLEAD_MPI(Ireduce_scatter, (const void* sendbuf, void* recvbuf, const int rec
 FAIRLEAD_MPI(Ireduce_scatter_c, (const void* sendbuf, void* recvbuf, const MPI_Count recvcounts[],
     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ireduce_scatter_c);
-  if (!watching()) return real.Ireduce_scatter_c(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
+  if (!intercepting()) return real.Ireduce_scatter_c(sendbuf, recvbuf, recvcounts, datatype, op, comm,
+      request);
   CollectiveCall call{Collective::reduce_scatter, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1137,7 +1142,7 @@ FAIRLEAD_MPI(Ireduce_scatter_c, (const void* sendbuf, void* recvbuf, const MPI_C
 FAIRLEAD_MPI(Iscan, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
     MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iscan);
-  if (!watching()) return real.Iscan(sendbuf, recvbuf, count, datatype, op, comm, request);
+  if (!intercepting()) return real.Iscan(sendbuf, recvbuf, count, datatype, op, comm, request);
   CollectiveCall call{Collective::scan, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1155,7 +1160,7 @@ FAIRLEAD_MPI(Iscan, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype
 FAIRLEAD_MPI(Iscan_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
     MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iscan_c);
-  if (!watching()) return real.Iscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
+  if (!intercepting()) return real.Iscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   CollectiveCall call{Collective::scan, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1173,7 +1178,7 @@ FAIRLEAD_MPI(Iscan_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_
 FAIRLEAD_MPI(Iexscan, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
     MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iexscan);
-  if (!watching()) return real.Iexscan(sendbuf, recvbuf, count, datatype, op, comm, request);
+  if (!intercepting()) return real.Iexscan(sendbuf, recvbuf, count, datatype, op, comm, request);
   CollectiveCall call{Collective::exscan, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1191,7 +1196,7 @@ FAIRLEAD_MPI(Iexscan, (const void* sendbuf, void* recvbuf, int count, MPI_Dataty
 FAIRLEAD_MPI(Iexscan_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Iexscan_c);
-  if (!watching()) return real.Iexscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
+  if (!intercepting()) return real.Iexscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
   CollectiveCall call{Collective::exscan, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1208,7 +1213,7 @@ FAIRLEAD_MPI(Iexscan_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MP
 
 FAIRLEAD_MPI(Barrier_init, (MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Barrier_init);
-  if (!watching()) return real.Barrier_init(comm, info, request);
+  if (!intercepting()) return real.Barrier_init(comm, info, request);
   CollectiveCall call{Collective::barrier, comm};
   return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void*, void*,
       MPI_Request* request) {
@@ -1219,7 +1224,7 @@ FAIRLEAD_MPI(Barrier_init, (MPI_Comm comm, MPI_Info info, MPI_Request* request))
 FAIRLEAD_MPI(Bcast_init, (void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm,
     MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Bcast_init);
-  if (!watching()) return real.Bcast_init(buffer, count, datatype, root, comm, info, request);
+  if (!intercepting()) return real.Bcast_init(buffer, count, datatype, root, comm, info, request);
   CollectiveCall call{Collective::bcast, comm};
   call.recvbuf = buffer;
   call.recvcount = count;
@@ -1234,7 +1239,7 @@ FAIRLEAD_MPI(Bcast_init, (void* buffer, int count, MPI_Datatype datatype, int ro
 FAIRLEAD_MPI(Bcast_init_c, (void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm,
     MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Bcast_init_c);
-  if (!watching()) return real.Bcast_init_c(buffer, count, datatype, root, comm, info, request);
+  if (!intercepting()) return real.Bcast_init_c(buffer, count, datatype, root, comm, info, request);
   CollectiveCall call{Collective::bcast, comm};
   call.recvbuf = buffer;
   call.recvcount = count;
@@ -1249,8 +1254,8 @@ FAIRLEAD_MPI(Bcast_init_c, (void* buffer, MPI_Count count, MPI_Datatype datatype
 FAIRLEAD_MPI(Gather_init, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Gather_init);
-  if (!watching()) return real.Gather_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
-      comm, info, request);
+  if (!intercepting()) return real.Gather_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+      root, comm, info, request);
   CollectiveCall call{Collective::gather, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -1269,8 +1274,8 @@ FAIRLEAD_MPI(Gather_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datat
     MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
     MPI_Request* request)) {
   CallRecord record(Function::Gather_init_c);
-  if (!watching()) return real.Gather_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
-      comm, info, request);
+  if (!intercepting()) return real.Gather_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+      root, comm, info, request);
   CollectiveCall call{Collective::gather, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -1289,7 +1294,7 @@ FAIRLEAD_MPI(Gatherv_init, (const void* sendbuf, int sendcount, MPI_Datatype sen
     const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
     MPI_Request* request)) {
   CallRecord record(Function::Gatherv_init);
-  if (!watching()) return real.Gatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
+  if (!intercepting()) return real.Gatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, root, comm, info, request);
   CollectiveCall call{Collective::gatherv, comm};
   call.sendbuf = sendbuf;
@@ -1311,7 +1316,7 @@ FAIRLEAD_MPI(Gatherv_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Data
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Gatherv_init_c);
-  if (!watching()) return real.Gatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
+  if (!intercepting()) return real.Gatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, root, comm, info, request);
   CollectiveCall call{Collective::gatherv, comm};
   call.sendbuf = sendbuf;
@@ -1332,8 +1337,8 @@ FAIRLEAD_MPI(Gatherv_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Data
 FAIRLEAD_MPI(Scatter_init, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Scatter_init);
-  if (!watching()) return real.Scatter_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
-      comm, info, request);
+  if (!intercepting()) return real.Scatter_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+      root, comm, info, request);
   CollectiveCall call{Collective::scatter, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -1352,7 +1357,7 @@ FAIRLEAD_MPI(Scatter_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Data
     MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
     MPI_Request* request)) {
   CallRecord record(Function::Scatter_init_c);
-  if (!watching()) return real.Scatter_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+  if (!intercepting()) return real.Scatter_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
       root, comm, info, request);
   CollectiveCall call{Collective::scatter, comm};
   call.sendbuf = sendbuf;
@@ -1372,7 +1377,7 @@ FAIRLEAD_MPI(Scatterv_init, (const void* sendbuf, const int sendcounts[], const 
     MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Scatterv_init);
-  if (!watching()) return real.Scatterv_init(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
+  if (!intercepting()) return real.Scatterv_init(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
       recvtype, root, comm, info, request);
   CollectiveCall call{Collective::scatterv, comm};
   call.sendbuf = sendbuf;
@@ -1394,7 +1399,7 @@ FAIRLEAD_MPI(Scatterv_init_c, (const void* sendbuf, const MPI_Count sendcounts[]
     MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Scatterv_init_c);
-  if (!watching()) return real.Scatterv_init_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
+  if (!intercepting()) return real.Scatterv_init_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount,
       recvtype, root, comm, info, request);
   CollectiveCall call{Collective::scatterv, comm};
   call.sendbuf = sendbuf;
@@ -1415,7 +1420,7 @@ FAIRLEAD_MPI(Scatterv_init_c, (const void* sendbuf, const MPI_Count sendcounts[]
 FAIRLEAD_MPI(Allgather_init, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Allgather_init);
-  if (!watching()) return real.Allgather_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+  if (!intercepting()) return real.Allgather_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
       comm, info, request);
   CollectiveCall call{Collective::allgather, comm};
   call.sendbuf = sendbuf;
@@ -1434,8 +1439,8 @@ FAIRLEAD_MPI(Allgather_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Da
     void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
     MPI_Request* request)) {
   CallRecord record(Function::Allgather_init_c);
-  if (!watching()) return real.Allgather_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
-      comm, info, request);
+  if (!intercepting()) return real.Allgather_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+      recvtype, comm, info, request);
   CollectiveCall call{Collective::allgather, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -1453,7 +1458,7 @@ FAIRLEAD_MPI(Allgatherv_init, (const void* sendbuf, int sendcount, MPI_Datatype 
     const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
     MPI_Request* request)) {
   CallRecord record(Function::Allgatherv_init);
-  if (!watching()) return real.Allgatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
+  if (!intercepting()) return real.Allgatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
       recvtype, comm, info, request);
   CollectiveCall call{Collective::allgatherv, comm};
   call.sendbuf = sendbuf;
@@ -1474,8 +1479,8 @@ FAIRLEAD_MPI(Allgatherv_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_D
     void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype,
     MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Allgatherv_init_c);
-  if (!watching()) return real.Allgatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
-      recvtype, comm, info, request);
+  if (!intercepting()) return real.Allgatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
+      displs, recvtype, comm, info, request);
   CollectiveCall call{Collective::allgatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -1494,8 +1499,8 @@ FAIRLEAD_MPI(Allgatherv_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_D
 FAIRLEAD_MPI(Alltoall_init, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Alltoall_init);
-  if (!watching()) return real.Alltoall_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
-      info, request);
+  if (!intercepting()) return real.Alltoall_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+      comm, info, request);
   CollectiveCall call{Collective::alltoall, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -1512,7 +1517,7 @@ FAIRLEAD_MPI(Alltoall_init, (const void* sendbuf, int sendcount, MPI_Datatype se
 FAIRLEAD_MPI(Alltoall_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Alltoall_init_c);
-  if (!watching()) return real.Alltoall_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+  if (!intercepting()) return real.Alltoall_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
       comm, info, request);
   CollectiveCall call{Collective::alltoall, comm};
   call.sendbuf = sendbuf;
@@ -1531,7 +1536,7 @@ FAIRLEAD_MPI(Alltoallv_init, (const void* sendbuf, const int sendcounts[], const
     MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
     MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Alltoallv_init);
-  if (!watching()) return real.Alltoallv_init(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
+  if (!intercepting()) return real.Alltoallv_init(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
       rdispls, recvtype, comm, info, request);
   CollectiveCall call{Collective::alltoallv, comm};
   call.sendbuf = sendbuf;
@@ -1553,8 +1558,8 @@ FAIRLEAD_MPI(Alltoallv_init_c, (const void* sendbuf, const MPI_Count sendcounts[
     MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Alltoallv_init_c);
-  if (!watching()) return real.Alltoallv_init_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
-      rdispls, recvtype, comm, info, request);
+  if (!intercepting()) return real.Alltoallv_init_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
+      recvcounts, rdispls, recvtype, comm, info, request);
   CollectiveCall call{Collective::alltoallv, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -1575,8 +1580,8 @@ FAIRLEAD_MPI(Alltoallw_init, (const void* sendbuf, const int sendcounts[], const
     const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[], const int rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Alltoallw_init);
-  if (!watching()) return real.Alltoallw_init(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
-      rdispls, recvtypes, comm, info, request);
+  if (!intercepting()) return real.Alltoallw_init(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+      recvcounts, rdispls, recvtypes, comm, info, request);
   CollectiveCall call{Collective::alltoallw, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -1597,8 +1602,8 @@ FAIRLEAD_MPI(Alltoallw_init_c, (const void* sendbuf, const MPI_Count sendcounts[
     const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Alltoallw_init_c);
-  if (!watching()) return real.Alltoallw_init_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
-      rdispls, recvtypes, comm, info, request);
+  if (!intercepting()) return real.Alltoallw_init_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+      recvcounts, rdispls, recvtypes, comm, info, request);
   CollectiveCall call{Collective::alltoallw, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -1619,7 +1624,8 @@ FAIRLEAD_MPI(Alltoallw_init_c, (const void* sendbuf, const MPI_Count sendcounts[
 FAIRLEAD_MPI(Reduce_init, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
     int root, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Reduce_init);
-  if (!watching()) return real.Reduce_init(sendbuf, recvbuf, count, datatype, op, root, comm, info, request);
+  if (!intercepting()) return real.Reduce_init(sendbuf, recvbuf, count, datatype, op, root, comm, info,
+      request);
   CollectiveCall call{Collective::reduce, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1638,7 +1644,7 @@ FAIRLEAD_MPI(Reduce_init, (const void* sendbuf, void* recvbuf, int count, MPI_Da
 FAIRLEAD_MPI(Reduce_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
     MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Reduce_init_c);
-  if (!watching()) return real.Reduce_init_c(sendbuf, recvbuf, count, datatype, op, root, comm, info,
+  if (!intercepting()) return real.Reduce_init_c(sendbuf, recvbuf, count, datatype, op, root, comm, info,
       request);
   CollectiveCall call{Collective::reduce, comm};
   call.sendbuf = sendbuf;
@@ -1658,7 +1664,7 @@ FAIRLEAD_MPI(Reduce_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count
 FAIRLEAD_MPI(Allreduce_init, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
     MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Allreduce_init);
-  if (!watching()) return real.Allreduce_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
+  if (!intercepting()) return real.Allreduce_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
   CollectiveCall call{Collective::allreduce, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1676,7 +1682,8 @@ FAIRLEAD_MPI(Allreduce_init, (const void* sendbuf, void* recvbuf, int count, MPI
 FAIRLEAD_MPI(Allreduce_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Allreduce_init_c);
-  if (!watching()) return real.Allreduce_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request);
+  if (!intercepting()) return real.Allreduce_init_c(sendbuf, recvbuf, count, datatype, op, comm, info,
+      request);
   CollectiveCall call{Collective::allreduce, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1694,7 +1701,7 @@ FAIRLEAD_MPI(Allreduce_init_c, (const void* sendbuf, void* recvbuf, MPI_Count co
 FAIRLEAD_MPI(Reduce_scatter_block_init, (const void* sendbuf, void* recvbuf, int recvcount,
     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Reduce_scatter_block_init);
-  if (!watching()) return real.Reduce_scatter_block_init(sendbuf, recvbuf, recvcount, datatype, op, comm,
+  if (!intercepting()) return real.Reduce_scatter_block_init(sendbuf, recvbuf, recvcount, datatype, op, comm,
       info, request);
   CollectiveCall call{Collective::reduce_scatter_block, comm};
   call.sendbuf = sendbuf;
@@ -1713,8 +1720,8 @@ FAIRLEAD_MPI(Reduce_scatter_block_init, (const void* sendbuf, void* recvbuf, int
 FAIRLEAD_MPI(Reduce_scatter_block_init_c, (const void* sendbuf, void* recvbuf, MPI_Count recvcount,
     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Reduce_scatter_block_init_c);
-  if (!watching()) return real.Reduce_scatter_block_init_c(sendbuf, recvbuf, recvcount, datatype, op, comm,
-      info, request);
+  if (!intercepting()) return real.Reduce_scatter_block_init_c(sendbuf, recvbuf, recvcount, datatype, op,
+      comm, info, request);
   CollectiveCall call{Collective::reduce_scatter_block, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1732,7 +1739,7 @@ FAIRLEAD_MPI(Reduce_scatter_block_init_c, (const void* sendbuf, void* recvbuf, M
 FAIRLEAD_MPI(Reduce_scatter_init, (const void* sendbuf, void* recvbuf, const int recvcounts[],
     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Reduce_scatter_init);
-  if (!watching()) return real.Reduce_scatter_init(sendbuf, recvbuf, recvcounts, datatype, op, comm, info,
+  if (!intercepting()) return real.Reduce_scatter_init(sendbuf, recvbuf, recvcounts, datatype, op, comm, info,
       request);
   CollectiveCall call{Collective::reduce_scatter, comm};
   call.sendbuf = sendbuf;
@@ -1750,8 +1757,8 @@ FAIRLEAD_MPI(Reduce_scatter_init, (const void* sendbuf, void* recvbuf, const int
 FAIRLEAD_MPI(Reduce_scatter_init_c, (const void* sendbuf, void* recvbuf, const MPI_Count recvcounts[],
     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Reduce_scatter_init_c);
-  if (!watching()) return real.Reduce_scatter_init_c(sendbuf, recvbuf, recvcounts, datatype, op, comm, info,
-      request);
+  if (!intercepting()) return real.Reduce_scatter_init_c(sendbuf, recvbuf, recvcounts, datatype, op, comm,
+      info, request);
   CollectiveCall call{Collective::reduce_scatter, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1769,7 +1776,7 @@ FAIRLEAD_MPI(Reduce_scatter_init_c, (const void* sendbuf, void* recvbuf, const M
 FAIRLEAD_MPI(Scan_init, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
     MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Scan_init);
-  if (!watching()) return real.Scan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
+  if (!intercepting()) return real.Scan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
   CollectiveCall call{Collective::scan, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1787,7 +1794,7 @@ FAIRLEAD_MPI(Scan_init, (const void* sendbuf, void* recvbuf, int count, MPI_Data
 FAIRLEAD_MPI(Scan_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Scan_init_c);
-  if (!watching()) return real.Scan_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request);
+  if (!intercepting()) return real.Scan_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request);
   CollectiveCall call{Collective::scan, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1805,7 +1812,7 @@ FAIRLEAD_MPI(Scan_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count, 
 FAIRLEAD_MPI(Exscan_init, (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
     MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Exscan_init);
-  if (!watching()) return real.Exscan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
+  if (!intercepting()) return real.Exscan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
   CollectiveCall call{Collective::exscan, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1823,7 +1830,7 @@ FAIRLEAD_MPI(Exscan_init, (const void* sendbuf, void* recvbuf, int count, MPI_Da
 FAIRLEAD_MPI(Exscan_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Exscan_init_c);
-  if (!watching()) return real.Exscan_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request);
+  if (!intercepting()) return real.Exscan_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request);
   CollectiveCall call{Collective::exscan, comm};
   call.sendbuf = sendbuf;
   call.recvbuf = recvbuf;
@@ -1841,8 +1848,8 @@ FAIRLEAD_MPI(Exscan_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count
 FAIRLEAD_MPI(Neighbor_allgather, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_allgather);
-  if (!watching()) return real.Neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
-      comm);
+  if (!intercepting()) return real.Neighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+      recvtype, comm);
   CollectiveCall call{Collective::neighbor_allgather, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -1858,7 +1865,7 @@ FAIRLEAD_MPI(Neighbor_allgather, (const void* sendbuf, int sendcount, MPI_Dataty
 FAIRLEAD_MPI(Neighbor_allgather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
     void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_allgather_c);
-  if (!watching()) return real.Neighbor_allgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+  if (!intercepting()) return real.Neighbor_allgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
       recvtype, comm);
   CollectiveCall call{Collective::neighbor_allgather, comm};
   call.sendbuf = sendbuf;
@@ -1875,8 +1882,8 @@ FAIRLEAD_MPI(Neighbor_allgather_c, (const void* sendbuf, MPI_Count sendcount, MP
 FAIRLEAD_MPI(Neighbor_allgatherv, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_allgatherv);
-  if (!watching()) return real.Neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
-      recvtype, comm);
+  if (!intercepting()) return real.Neighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
+      displs, recvtype, comm);
   CollectiveCall call{Collective::neighbor_allgatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -1895,7 +1902,7 @@ FAIRLEAD_MPI(Neighbor_allgatherv_c, (const void* sendbuf, MPI_Count sendcount, M
     void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype,
     MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_allgatherv_c);
-  if (!watching()) return real.Neighbor_allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
+  if (!intercepting()) return real.Neighbor_allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
       displs, recvtype, comm);
   CollectiveCall call{Collective::neighbor_allgatherv, comm};
   call.sendbuf = sendbuf;
@@ -1914,8 +1921,8 @@ FAIRLEAD_MPI(Neighbor_allgatherv_c, (const void* sendbuf, MPI_Count sendcount, M
 FAIRLEAD_MPI(Neighbor_alltoall, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_alltoall);
-  if (!watching()) return real.Neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
-      comm);
+  if (!intercepting()) return real.Neighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+      recvtype, comm);
   CollectiveCall call{Collective::neighbor_alltoall, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -1931,8 +1938,8 @@ FAIRLEAD_MPI(Neighbor_alltoall, (const void* sendbuf, int sendcount, MPI_Datatyp
 FAIRLEAD_MPI(Neighbor_alltoall_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
     void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_alltoall_c);
-  if (!watching()) return real.Neighbor_alltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
-      comm);
+  if (!intercepting()) return real.Neighbor_alltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+      recvtype, comm);
   CollectiveCall call{Collective::neighbor_alltoall, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -1949,8 +1956,8 @@ FAIRLEAD_MPI(Neighbor_alltoallv, (const void* sendbuf, const int sendcounts[], c
     MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
     MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_alltoallv);
-  if (!watching()) return real.Neighbor_alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
-      rdispls, recvtype, comm);
+  if (!intercepting()) return real.Neighbor_alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
+      recvcounts, rdispls, recvtype, comm);
   CollectiveCall call{Collective::neighbor_alltoallv, comm};
   call.sendbuf = sendbuf;
   call.sendcounts = sendcounts;
@@ -1970,7 +1977,7 @@ FAIRLEAD_MPI(Neighbor_alltoallv_c, (const void* sendbuf, const MPI_Count sendcou
     const MPI_Aint sdispls[], MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[],
     const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_alltoallv_c);
-  if (!watching()) return real.Neighbor_alltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
+  if (!intercepting()) return real.Neighbor_alltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
       recvcounts, rdispls, recvtype, comm);
   CollectiveCall call{Collective::neighbor_alltoallv, comm};
   call.sendbuf = sendbuf;
@@ -1991,7 +1998,7 @@ FAIRLEAD_MPI(Neighbor_alltoallw, (const void* sendbuf, const int sendcounts[], c
     const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[], const MPI_Aint rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_alltoallw);
-  if (!watching()) return real.Neighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+  if (!intercepting()) return real.Neighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
       recvcounts, rdispls, recvtypes, comm);
   CollectiveCall call{Collective::neighbor_alltoallw, comm};
   call.sendbuf = sendbuf;
@@ -2012,7 +2019,7 @@ FAIRLEAD_MPI(Neighbor_alltoallw_c, (const void* sendbuf, const MPI_Count sendcou
     const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[],
     const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm)) {
   CallRecord record(Function::Neighbor_alltoallw_c);
-  if (!watching()) return real.Neighbor_alltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+  if (!intercepting()) return real.Neighbor_alltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
       recvcounts, rdispls, recvtypes, comm);
   CollectiveCall call{Collective::neighbor_alltoallw, comm};
   call.sendbuf = sendbuf;
@@ -2032,8 +2039,8 @@ FAIRLEAD_MPI(Neighbor_alltoallw_c, (const void* sendbuf, const MPI_Count sendcou
 FAIRLEAD_MPI(Ineighbor_allgather, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_allgather);
-  if (!watching()) return real.Ineighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
-      comm, request);
+  if (!intercepting()) return real.Ineighbor_allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+      recvtype, comm, request);
   CollectiveCall call{Collective::neighbor_allgather, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -2051,7 +2058,7 @@ FAIRLEAD_MPI(Ineighbor_allgather, (const void* sendbuf, int sendcount, MPI_Datat
 FAIRLEAD_MPI(Ineighbor_allgather_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
     void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_allgather_c);
-  if (!watching()) return real.Ineighbor_allgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+  if (!intercepting()) return real.Ineighbor_allgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
       recvtype, comm, request);
   CollectiveCall call{Collective::neighbor_allgather, comm};
   call.sendbuf = sendbuf;
@@ -2070,8 +2077,8 @@ FAIRLEAD_MPI(Ineighbor_allgather_c, (const void* sendbuf, MPI_Count sendcount, M
 FAIRLEAD_MPI(Ineighbor_allgatherv, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_allgatherv);
-  if (!watching()) return real.Ineighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
-      recvtype, comm, request);
+  if (!intercepting()) return real.Ineighbor_allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
+      displs, recvtype, comm, request);
   CollectiveCall call{Collective::neighbor_allgatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -2091,7 +2098,7 @@ FAIRLEAD_MPI(Ineighbor_allgatherv_c, (const void* sendbuf, MPI_Count sendcount, 
     void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype,
     MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_allgatherv_c);
-  if (!watching()) return real.Ineighbor_allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
+  if (!intercepting()) return real.Ineighbor_allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
       displs, recvtype, comm, request);
   CollectiveCall call{Collective::neighbor_allgatherv, comm};
   call.sendbuf = sendbuf;
@@ -2111,8 +2118,8 @@ FAIRLEAD_MPI(Ineighbor_allgatherv_c, (const void* sendbuf, MPI_Count sendcount, 
 FAIRLEAD_MPI(Ineighbor_alltoall, (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
     int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_alltoall);
-  if (!watching()) return real.Ineighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
-      comm, request);
+  if (!intercepting()) return real.Ineighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+      recvtype, comm, request);
   CollectiveCall call{Collective::neighbor_alltoall, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -2129,7 +2136,7 @@ FAIRLEAD_MPI(Ineighbor_alltoall, (const void* sendbuf, int sendcount, MPI_Dataty
 FAIRLEAD_MPI(Ineighbor_alltoall_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
     void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_alltoall_c);
-  if (!watching()) return real.Ineighbor_alltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+  if (!intercepting()) return real.Ineighbor_alltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
       recvtype, comm, request);
   CollectiveCall call{Collective::neighbor_alltoall, comm};
   call.sendbuf = sendbuf;
@@ -2149,7 +2156,7 @@ FAIRLEAD_MPI(Ineighbor_alltoallv, (const void* sendbuf, const int sendcounts[], 
     MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
     MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_alltoallv);
-  if (!watching()) return real.Ineighbor_alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
+  if (!intercepting()) return real.Ineighbor_alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
       recvcounts, rdispls, recvtype, comm, request);
   CollectiveCall call{Collective::neighbor_alltoallv, comm};
   call.sendbuf = sendbuf;
@@ -2171,7 +2178,7 @@ FAIRLEAD_MPI(Ineighbor_alltoallv_c, (const void* sendbuf, const MPI_Count sendco
     const MPI_Aint sdispls[], MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[],
     const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_alltoallv_c);
-  if (!watching()) return real.Ineighbor_alltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
+  if (!intercepting()) return real.Ineighbor_alltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
       recvcounts, rdispls, recvtype, comm, request);
   CollectiveCall call{Collective::neighbor_alltoallv, comm};
   call.sendbuf = sendbuf;
@@ -2194,7 +2201,7 @@ FAIRLEAD_MPI(Ineighbor_alltoallw, (const void* sendbuf, const int sendcounts[], 
     const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[], const MPI_Aint rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_alltoallw);
-  if (!watching()) return real.Ineighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+  if (!intercepting()) return real.Ineighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
       recvcounts, rdispls, recvtypes, comm, request);
   CollectiveCall call{Collective::neighbor_alltoallw, comm};
   call.sendbuf = sendbuf;
@@ -2217,7 +2224,7 @@ FAIRLEAD_MPI(Ineighbor_alltoallw_c, (const void* sendbuf, const MPI_Count sendco
     const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[],
     const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request* request)) {
   CallRecord record(Function::Ineighbor_alltoallw_c);
-  if (!watching()) return real.Ineighbor_alltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+  if (!intercepting()) return real.Ineighbor_alltoallw_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
       recvcounts, rdispls, recvtypes, comm, request);
   CollectiveCall call{Collective::neighbor_alltoallw, comm};
   call.sendbuf = sendbuf;
@@ -2240,7 +2247,7 @@ FAIRLEAD_MPI(Neighbor_allgather_init, (const void* sendbuf, int sendcount, MPI_D
     void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
     MPI_Request* request)) {
   CallRecord record(Function::Neighbor_allgather_init);
-  if (!watching()) return real.Neighbor_allgather_init(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+  if (!intercepting()) return real.Neighbor_allgather_init(sendbuf, sendcount, sendtype, recvbuf, recvcount,
       recvtype, comm, info, request);
   CollectiveCall call{Collective::neighbor_allgather, comm};
   call.sendbuf = sendbuf;
@@ -2260,7 +2267,7 @@ FAIRLEAD_MPI(Neighbor_allgather_init_c, (const void* sendbuf, MPI_Count sendcoun
     void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
     MPI_Request* request)) {
   CallRecord record(Function::Neighbor_allgather_init_c);
-  if (!watching()) return real.Neighbor_allgather_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+  if (!intercepting()) return real.Neighbor_allgather_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
       recvtype, comm, info, request);
   CollectiveCall call{Collective::neighbor_allgather, comm};
   call.sendbuf = sendbuf;
@@ -2280,7 +2287,7 @@ FAIRLEAD_MPI(Neighbor_allgatherv_init, (const void* sendbuf, int sendcount, MPI_
     void* recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm,
     MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Neighbor_allgatherv_init);
-  if (!watching()) return real.Neighbor_allgatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
+  if (!intercepting()) return real.Neighbor_allgatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
       displs, recvtype, comm, info, request);
   CollectiveCall call{Collective::neighbor_allgatherv, comm};
   call.sendbuf = sendbuf;
@@ -2301,8 +2308,8 @@ FAIRLEAD_MPI(Neighbor_allgatherv_init_c, (const void* sendbuf, MPI_Count sendcou
     void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype,
     MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Neighbor_allgatherv_init_c);
-  if (!watching()) return real.Neighbor_allgatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts,
-      displs, recvtype, comm, info, request);
+  if (!intercepting()) return real.Neighbor_allgatherv_init_c(sendbuf, sendcount, sendtype, recvbuf,
+      recvcounts, displs, recvtype, comm, info, request);
   CollectiveCall call{Collective::neighbor_allgatherv, comm};
   call.sendbuf = sendbuf;
   call.sendcount = sendcount;
@@ -2322,7 +2329,7 @@ FAIRLEAD_MPI(Neighbor_alltoall_init, (const void* sendbuf, int sendcount, MPI_Da
     void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
     MPI_Request* request)) {
   CallRecord record(Function::Neighbor_alltoall_init);
-  if (!watching()) return real.Neighbor_alltoall_init(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+  if (!intercepting()) return real.Neighbor_alltoall_init(sendbuf, sendcount, sendtype, recvbuf, recvcount,
       recvtype, comm, info, request);
   CollectiveCall call{Collective::neighbor_alltoall, comm};
   call.sendbuf = sendbuf;
@@ -2341,7 +2348,7 @@ FAIRLEAD_MPI(Neighbor_alltoall_init_c, (const void* sendbuf, MPI_Count sendcount
     void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
     MPI_Request* request)) {
   CallRecord record(Function::Neighbor_alltoall_init_c);
-  if (!watching()) return real.Neighbor_alltoall_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+  if (!intercepting()) return real.Neighbor_alltoall_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount,
       recvtype, comm, info, request);
   CollectiveCall call{Collective::neighbor_alltoall, comm};
   call.sendbuf = sendbuf;
@@ -2361,7 +2368,7 @@ FAIRLEAD_MPI(Neighbor_alltoallv_init, (const void* sendbuf, const int sendcounts
     MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
     MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Neighbor_alltoallv_init);
-  if (!watching()) return real.Neighbor_alltoallv_init(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
+  if (!intercepting()) return real.Neighbor_alltoallv_init(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
       recvcounts, rdispls, recvtype, comm, info, request);
   CollectiveCall call{Collective::neighbor_alltoallv, comm};
   call.sendbuf = sendbuf;
@@ -2383,7 +2390,7 @@ FAIRLEAD_MPI(Neighbor_alltoallv_init_c, (const void* sendbuf, const MPI_Count se
     const MPI_Aint sdispls[], MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[],
     const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Neighbor_alltoallv_init_c);
-  if (!watching()) return real.Neighbor_alltoallv_init_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
+  if (!intercepting()) return real.Neighbor_alltoallv_init_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
       recvcounts, rdispls, recvtype, comm, info, request);
   CollectiveCall call{Collective::neighbor_alltoallv, comm};
   call.sendbuf = sendbuf;
@@ -2406,7 +2413,7 @@ FAIRLEAD_MPI(Neighbor_alltoallw_init, (const void* sendbuf, const int sendcounts
     const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[], const MPI_Aint rdispls[],
     const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
   CallRecord record(Function::Neighbor_alltoallw_init);
-  if (!watching()) return real.Neighbor_alltoallw_init(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+  if (!intercepting()) return real.Neighbor_alltoallw_init(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
       recvcounts, rdispls, recvtypes, comm, info, request);
   CollectiveCall call{Collective::neighbor_alltoallw, comm};
   call.sendbuf = sendbuf;
@@ -2430,7 +2437,7 @@ FAIRLEAD_MPI(Neighbor_alltoallw_init_c, (const void* sendbuf, const MPI_Count se
     const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info,
     MPI_Request* request)) {
   CallRecord record(Function::Neighbor_alltoallw_init_c);
-  if (!watching()) return real.Neighbor_alltoallw_init_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+  if (!intercepting()) return real.Neighbor_alltoallw_init_c(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
       recvcounts, rdispls, recvtypes, comm, info, request);
   CollectiveCall call{Collective::neighbor_alltoallw, comm};
   call.sendbuf = sendbuf;

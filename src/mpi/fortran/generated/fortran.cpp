@@ -251,8 +251,8 @@ FAIRLEAD_ENTRIES(Buffer_detach, buffer_detach, BUFFER_DETACH, (void* buffer_addr
                  Integer* ierror),
                  (buffer_addr, size, ierror)) {
   CallRecord record(Function::Buffer_detach);
-  if (!watching()) return host(buffer_addr, size, ierror);
-  Parked parked;
+  if (!intercepting()) return host(buffer_addr, size, ierror);
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(buffer_addr, size, error.place());
   if (error.none()) give_back_send_buffer(host.of_f08() ? buffer_addr : nullptr);
@@ -262,10 +262,10 @@ FAIRLEAD_ENTRIES(Comm_detach_buffer, comm_detach_buffer, COMM_DETACH_BUFFER, (In
                  void* buffer_addr, Integer* size, Integer* ierror),
                  (comm, buffer_addr, size, ierror)) {
   CallRecord record(Function::Comm_detach_buffer);
-  if (!watching()) return host(comm, buffer_addr, size, ierror);
+  if (!intercepting()) return host(comm, buffer_addr, size, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(comm, buffer_addr, size, ierror);
 }
 
@@ -273,26 +273,26 @@ FAIRLEAD_ENTRIES(Session_detach_buffer, session_detach_buffer, SESSION_DETACH_BU
                  void* buffer_addr, Integer* size, Integer* ierror),
                  (session, buffer_addr, size, ierror)) {
   CallRecord record(Function::Session_detach_buffer);
-  if (!watching()) return host(session, buffer_addr, size, ierror);
-  Parked parked;
+  if (!intercepting()) return host(session, buffer_addr, size, ierror);
+  BlockingHostCall blocking_call;
   host(session, buffer_addr, size, ierror);
 }
 
 FAIRLEAD_ENTRIES(Buffer_flush, buffer_flush, BUFFER_FLUSH, (Integer* ierror),
                  (ierror)) {
   CallRecord record(Function::Buffer_flush);
-  if (!watching()) return host(ierror);
-  Parked parked;
+  if (!intercepting()) return host(ierror);
+  BlockingHostCall blocking_call;
   host(ierror);
 }
 
 FAIRLEAD_ENTRIES(Comm_flush_buffer, comm_flush_buffer, COMM_FLUSH_BUFFER, (Integer* comm, Integer* ierror),
                  (comm, ierror)) {
   CallRecord record(Function::Comm_flush_buffer);
-  if (!watching()) return host(comm, ierror);
+  if (!intercepting()) return host(comm, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(comm, ierror);
 }
 
@@ -300,8 +300,8 @@ FAIRLEAD_ENTRIES(Session_flush_buffer, session_flush_buffer, SESSION_FLUSH_BUFFE
                  Integer* ierror),
                  (session, ierror)) {
   CallRecord record(Function::Session_flush_buffer);
-  if (!watching()) return host(session, ierror);
-  Parked parked;
+  if (!intercepting()) return host(session, ierror);
+  BlockingHostCall blocking_call;
   host(session, ierror);
 }
 
@@ -366,39 +366,39 @@ FAIRLEAD_ENTRIES(Op_free, op_free, OP_FREE, (Integer* op, Integer* ierror),
 FAIRLEAD_ENTRIES(Comm_dup, comm_dup, COMM_DUP, (Integer* comm, Integer* newcomm, Integer* ierror),
                  (comm, newcomm, ierror)) {
   CallRecord record(Function::Comm_dup);
-  if (!watching()) return host(comm, newcomm, ierror);
+  if (!intercepting()) return host(comm, newcomm, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm, newcomm, error.place());
-  if (error.none()) meet_on(Comm::from(newcomm));
+  if (error.none()) agree_on_slot(Comm::from(newcomm));
 }
 
 FAIRLEAD_ENTRIES(Comm_create, comm_create, COMM_CREATE, (Integer* comm, Integer* group, Integer* newcomm,
                  Integer* ierror),
                  (comm, group, newcomm, ierror)) {
   CallRecord record(Function::Comm_create);
-  if (!watching()) return host(comm, group, newcomm, ierror);
+  if (!intercepting()) return host(comm, group, newcomm, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm, group, newcomm, error.place());
-  if (error.none()) meet_on(Comm::from(newcomm));
+  if (error.none()) agree_on_slot(Comm::from(newcomm));
 }
 
 FAIRLEAD_ENTRIES(Comm_split, comm_split, COMM_SPLIT, (Integer* comm, Integer* color, Integer* key,
                  Integer* newcomm, Integer* ierror),
                  (comm, color, key, newcomm, ierror)) {
   CallRecord record(Function::Comm_split);
-  if (!watching()) return host(comm, color, key, newcomm, ierror);
+  if (!intercepting()) return host(comm, color, key, newcomm, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm, color, key, newcomm, error.place());
-  if (error.none()) meet_on(Comm::from(newcomm));
+  if (error.none()) agree_on_slot(Comm::from(newcomm));
 }
 
 FAIRLEAD_ENTRIES(Intercomm_create, intercomm_create, INTERCOMM_CREATE, (Integer* local_comm,
@@ -406,38 +406,39 @@ FAIRLEAD_ENTRIES(Intercomm_create, intercomm_create, INTERCOMM_CREATE, (Integer*
                  Integer* newintercomm, Integer* ierror),
                  (local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm, ierror)) {
   CallRecord record(Function::Intercomm_create);
-  if (!watching()) return host(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm, ierror);
+  if (!intercepting()) return host(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm,
+      ierror);
   await_turn(Comm::from(local_comm));
   await_turn(Comm::from(peer_comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm, error.place());
-  if (error.none()) meet_on(Comm::from(newintercomm));
+  if (error.none()) agree_on_slot(Comm::from(newintercomm));
 }
 
 FAIRLEAD_ENTRIES(Intercomm_merge, intercomm_merge, INTERCOMM_MERGE, (Integer* intercomm, Integer* high,
                  Integer* newintracomm, Integer* ierror),
                  (intercomm, high, newintracomm, ierror)) {
   CallRecord record(Function::Intercomm_merge);
-  if (!watching()) return host(intercomm, high, newintracomm, ierror);
+  if (!intercepting()) return host(intercomm, high, newintracomm, ierror);
   await_turn(Comm::from(intercomm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(intercomm, high, newintracomm, error.place());
-  if (error.none()) meet_on(Comm::from(newintracomm));
+  if (error.none()) agree_on_slot(Comm::from(newintracomm));
 }
 
 FAIRLEAD_ENTRIES(Comm_dup_with_info, comm_dup_with_info, COMM_DUP_WITH_INFO, (Integer* comm, Integer* info,
                  Integer* newcomm, Integer* ierror),
                  (comm, info, newcomm, ierror)) {
   CallRecord record(Function::Comm_dup_with_info);
-  if (!watching()) return host(comm, info, newcomm, ierror);
+  if (!intercepting()) return host(comm, info, newcomm, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm, info, newcomm, error.place());
-  if (error.none()) meet_on(Comm::from(newcomm));
+  if (error.none()) agree_on_slot(Comm::from(newcomm));
   if (error.none()) note_memory_kinds(Comm::from(newcomm), Info::from(info));
 }
 
@@ -445,36 +446,36 @@ FAIRLEAD_ENTRIES(Comm_create_group, comm_create_group, COMM_CREATE_GROUP, (Integ
                  Integer* tag, Integer* newcomm, Integer* ierror),
                  (comm, group, tag, newcomm, ierror)) {
   CallRecord record(Function::Comm_create_group);
-  if (!watching()) return host(comm, group, tag, newcomm, ierror);
+  if (!intercepting()) return host(comm, group, tag, newcomm, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm, group, tag, newcomm, error.place());
-  if (error.none()) meet_on(Comm::from(newcomm));
+  if (error.none()) agree_on_slot(Comm::from(newcomm));
 }
 
 FAIRLEAD_ENTRIES(Comm_split_type, comm_split_type, COMM_SPLIT_TYPE, (Integer* comm, Integer* split_type,
                  Integer* key, Integer* info, Integer* newcomm, Integer* ierror),
                  (comm, split_type, key, info, newcomm, ierror)) {
   CallRecord record(Function::Comm_split_type);
-  if (!watching()) return host(comm, split_type, key, info, newcomm, ierror);
+  if (!intercepting()) return host(comm, split_type, key, info, newcomm, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm, split_type, key, info, newcomm, error.place());
-  if (error.none()) meet_on(Comm::from(newcomm));
+  if (error.none()) agree_on_slot(Comm::from(newcomm));
   if (error.none()) note_memory_kinds(Comm::from(newcomm), Info::from(info));
 }
 
 FAIRLEAD_ENTRIES(Comm_set_info, comm_set_info, COMM_SET_INFO, (Integer* comm, Integer* info, Integer* ierror),
                  (comm, info, ierror)) {
   CallRecord record(Function::Comm_set_info);
-  if (!watching()) return host(comm, info, ierror);
+  if (!intercepting()) return host(comm, info, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm, info, error.place());
   if (error.none()) note_memory_kinds(Comm::from(comm), Info::from(info));
@@ -485,11 +486,11 @@ FAIRLEAD_ENTRIES(Comm_create_from_group, comm_create_from_group, COMM_CREATE_FRO
                  size_t length_of_stringtag),
                  (group, stringtag, info, errhandler, newcomm, ierror, length_of_stringtag)) {
   CallRecord record(Function::Comm_create_from_group);
-  if (!watching()) return host(group, stringtag, info, errhandler, newcomm, ierror, length_of_stringtag);
-  Parked parked;
+  if (!intercepting()) return host(group, stringtag, info, errhandler, newcomm, ierror, length_of_stringtag);
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(group, stringtag, info, errhandler, newcomm, error.place(), length_of_stringtag);
-  if (error.none()) meet_on(Comm::from(newcomm));
+  if (error.none()) agree_on_slot(Comm::from(newcomm));
 }
 
 FAIRLEAD_ENTRIES(Intercomm_create_from_groups, intercomm_create_from_groups, INTERCOMM_CREATE_FROM_GROUPS,
@@ -499,20 +500,20 @@ FAIRLEAD_ENTRIES(Intercomm_create_from_groups, intercomm_create_from_groups, INT
                  (local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler,
                  newintercomm, ierror, length_of_stringtag)) {
   CallRecord record(Function::Intercomm_create_from_groups);
-  if (!watching()) return host(local_group, local_leader, remote_group, remote_leader, stringtag, info,
+  if (!intercepting()) return host(local_group, local_leader, remote_group, remote_leader, stringtag, info,
       errhandler, newintercomm, ierror, length_of_stringtag);
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm,
       error.place(), length_of_stringtag);
-  if (error.none()) meet_on(Comm::from(newintercomm));
+  if (error.none()) agree_on_slot(Comm::from(newintercomm));
 }
 
 FAIRLEAD_ENTRIES(Comm_idup, comm_idup, COMM_IDUP, (Integer* comm, Integer* newcomm, Integer* request,
                  Integer* ierror),
                  (comm, newcomm, request, ierror)) {
   CallRecord record(Function::Comm_idup);
-  if (!watching()) return host(comm, newcomm, request, ierror);
+  if (!intercepting()) return host(comm, newcomm, request, ierror);
   await_turn(Comm::from(comm));
   Duplicating duplicating(Comm::from(comm));
   host(comm, newcomm, request, ierror);
@@ -522,7 +523,7 @@ FAIRLEAD_ENTRIES(Comm_idup_with_info, comm_idup_with_info, COMM_IDUP_WITH_INFO, 
                  Integer* newcomm, Integer* request, Integer* ierror),
                  (comm, info, newcomm, request, ierror)) {
   CallRecord record(Function::Comm_idup_with_info);
-  if (!watching()) return host(comm, info, newcomm, request, ierror);
+  if (!intercepting()) return host(comm, info, newcomm, request, ierror);
   await_turn(Comm::from(comm));
   Duplicating duplicating(Comm::from(comm));
   host(comm, info, newcomm, request, ierror);
@@ -538,35 +539,35 @@ FAIRLEAD_ENTRIES(Cart_create, cart_create, CART_CREATE, (Integer* comm_old, Inte
                  Integer* periods, Integer* reorder, Integer* comm_cart, Integer* ierror),
                  (comm_old, ndims, dims, periods, reorder, comm_cart, ierror)) {
   CallRecord record(Function::Cart_create);
-  if (!watching()) return host(comm_old, ndims, dims, periods, reorder, comm_cart, ierror);
+  if (!intercepting()) return host(comm_old, ndims, dims, periods, reorder, comm_cart, ierror);
   await_turn(Comm::from(comm_old));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm_old, ndims, dims, periods, reorder, comm_cart, error.place());
-  if (error.none()) meet_on(Comm::from(comm_cart));
+  if (error.none()) agree_on_slot(Comm::from(comm_cart));
 }
 
 FAIRLEAD_ENTRIES(Cart_sub, cart_sub, CART_SUB, (Integer* comm, Integer* remain_dims, Integer* newcomm,
                  Integer* ierror),
                  (comm, remain_dims, newcomm, ierror)) {
   CallRecord record(Function::Cart_sub);
-  if (!watching()) return host(comm, remain_dims, newcomm, ierror);
+  if (!intercepting()) return host(comm, remain_dims, newcomm, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm, remain_dims, newcomm, error.place());
-  if (error.none()) meet_on(Comm::from(newcomm));
+  if (error.none()) agree_on_slot(Comm::from(newcomm));
 }
 
 FAIRLEAD_ENTRIES(Cart_map, cart_map, CART_MAP, (Integer* comm, Integer* ndims, Integer* dims,
                  Integer* periods, Integer* newrank, Integer* ierror),
                  (comm, ndims, dims, periods, newrank, ierror)) {
   CallRecord record(Function::Cart_map);
-  if (!watching()) return host(comm, ndims, dims, periods, newrank, ierror);
+  if (!intercepting()) return host(comm, ndims, dims, periods, newrank, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(comm, ndims, dims, periods, newrank, ierror);
 }
 
@@ -574,22 +575,22 @@ FAIRLEAD_ENTRIES(Graph_create, graph_create, GRAPH_CREATE, (Integer* comm_old, I
                  Integer* index, Integer* edges, Integer* reorder, Integer* comm_graph, Integer* ierror),
                  (comm_old, nnodes, index, edges, reorder, comm_graph, ierror)) {
   CallRecord record(Function::Graph_create);
-  if (!watching()) return host(comm_old, nnodes, index, edges, reorder, comm_graph, ierror);
+  if (!intercepting()) return host(comm_old, nnodes, index, edges, reorder, comm_graph, ierror);
   await_turn(Comm::from(comm_old));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm_old, nnodes, index, edges, reorder, comm_graph, error.place());
-  if (error.none()) meet_on(Comm::from(comm_graph));
+  if (error.none()) agree_on_slot(Comm::from(comm_graph));
 }
 
 FAIRLEAD_ENTRIES(Graph_map, graph_map, GRAPH_MAP, (Integer* comm, Integer* nnodes, Integer* index,
                  Integer* edges, Integer* newrank, Integer* ierror),
                  (comm, nnodes, index, edges, newrank, ierror)) {
   CallRecord record(Function::Graph_map);
-  if (!watching()) return host(comm, nnodes, index, edges, newrank, ierror);
+  if (!intercepting()) return host(comm, nnodes, index, edges, newrank, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(comm, nnodes, index, edges, newrank, ierror);
 }
 
@@ -599,13 +600,13 @@ FAIRLEAD_ENTRIES(Dist_graph_create, dist_graph_create, DIST_GRAPH_CREATE, (Integ
                  (comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph,
                  ierror)) {
   CallRecord record(Function::Dist_graph_create);
-  if (!watching()) return host(comm_old, n, sources, degrees, destinations, weights, info, reorder,
+  if (!intercepting()) return host(comm_old, n, sources, degrees, destinations, weights, info, reorder,
       comm_dist_graph, ierror);
   await_turn(Comm::from(comm_old));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph, error.place());
-  if (error.none()) meet_on(Comm::from(comm_dist_graph));
+  if (error.none()) agree_on_slot(Comm::from(comm_dist_graph));
 }
 
 FAIRLEAD_ENTRIES(Dist_graph_create_adjacent, dist_graph_create_adjacent, DIST_GRAPH_CREATE_ADJACENT,
@@ -615,14 +616,14 @@ FAIRLEAD_ENTRIES(Dist_graph_create_adjacent, dist_graph_create_adjacent, DIST_GR
                  (comm_old, indegree, sources, sourceweights, outdegree, destinations, destweights, info,
                  reorder, comm_dist_graph, ierror)) {
   CallRecord record(Function::Dist_graph_create_adjacent);
-  if (!watching()) return host(comm_old, indegree, sources, sourceweights, outdegree, destinations,
+  if (!intercepting()) return host(comm_old, indegree, sources, sourceweights, outdegree, destinations,
       destweights, info, reorder, comm_dist_graph, ierror);
   await_turn(Comm::from(comm_old));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm_old, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder,
       comm_dist_graph, error.place());
-  if (error.none()) meet_on(Comm::from(comm_dist_graph));
+  if (error.none()) agree_on_slot(Comm::from(comm_dist_graph));
 }
 
 FAIRLEAD_ENTRIES(Init, init, INIT, (Integer* ierror),
@@ -646,7 +647,7 @@ FAIRLEAD_ENTRIES(Session_init, session_init, SESSION_INIT, (Integer* info, Integ
                  (info, errhandler, session, ierror)) {
   CallRecord record(Function::Session_init);
   SessionInit begun(Info::from(info));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(info, errhandler, session, error.place());
   if (error.none()) begun.succeed();
@@ -656,7 +657,7 @@ FAIRLEAD_ENTRIES(Session_finalize, session_finalize, SESSION_FINALIZE, (Integer*
                  (session, ierror)) {
   CallRecord record(Function::Session_finalize);
   SessionFinalize ended;
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(session, ierror);
 }
 
@@ -666,15 +667,15 @@ FAIRLEAD_ENTRIES(Comm_spawn, comm_spawn, COMM_SPAWN, (void* command, void* argv,
                  (command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes, ierror,
                  length_of_command, length_of_argv)) {
   CallRecord record(Function::Comm_spawn);
-  if (!watching()) return host(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes,
+  if (!intercepting()) return host(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes,
       ierror, length_of_command, length_of_argv);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes, error.place(),
       length_of_command, length_of_argv);
-  if (error.none()) meet_on(Comm::from(intercomm));
+  if (error.none()) agree_on_slot(Comm::from(intercomm));
 }
 
 FAIRLEAD_ENTRIES(Comm_spawn_multiple, comm_spawn_multiple, COMM_SPAWN_MULTIPLE, (Integer* count,
@@ -686,59 +687,59 @@ FAIRLEAD_ENTRIES(Comm_spawn_multiple, comm_spawn_multiple, COMM_SPAWN_MULTIPLE, 
                  intercomm, array_of_errcodes, ierror, length_of_array_of_commands,
                  length_of_array_of_argv)) {
   CallRecord record(Function::Comm_spawn_multiple);
-  if (!watching()) return host(count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info,
+  if (!intercepting()) return host(count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info,
       root, comm, intercomm, array_of_errcodes, ierror, length_of_array_of_commands, length_of_array_of_argv);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info, root, comm, intercomm,
       array_of_errcodes, error.place(), length_of_array_of_commands, length_of_array_of_argv);
-  if (error.none()) meet_on(Comm::from(intercomm));
+  if (error.none()) agree_on_slot(Comm::from(intercomm));
 }
 
 FAIRLEAD_ENTRIES(Comm_accept, comm_accept, COMM_ACCEPT, (void* port_name, Integer* info, Integer* root,
                  Integer* comm, Integer* newcomm, Integer* ierror, size_t length_of_port_name),
                  (port_name, info, root, comm, newcomm, ierror, length_of_port_name)) {
   CallRecord record(Function::Comm_accept);
-  if (!watching()) return host(port_name, info, root, comm, newcomm, ierror, length_of_port_name);
+  if (!intercepting()) return host(port_name, info, root, comm, newcomm, ierror, length_of_port_name);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(port_name, info, root, comm, newcomm, error.place(), length_of_port_name);
-  if (error.none()) meet_on(Comm::from(newcomm));
+  if (error.none()) agree_on_slot(Comm::from(newcomm));
 }
 
 FAIRLEAD_ENTRIES(Comm_connect, comm_connect, COMM_CONNECT, (void* port_name, Integer* info, Integer* root,
                  Integer* comm, Integer* newcomm, Integer* ierror, size_t length_of_port_name),
                  (port_name, info, root, comm, newcomm, ierror, length_of_port_name)) {
   CallRecord record(Function::Comm_connect);
-  if (!watching()) return host(port_name, info, root, comm, newcomm, ierror, length_of_port_name);
+  if (!intercepting()) return host(port_name, info, root, comm, newcomm, ierror, length_of_port_name);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(port_name, info, root, comm, newcomm, error.place(), length_of_port_name);
-  if (error.none()) meet_on(Comm::from(newcomm));
+  if (error.none()) agree_on_slot(Comm::from(newcomm));
 }
 
 FAIRLEAD_ENTRIES(Comm_join, comm_join, COMM_JOIN, (Integer* fd, Integer* intercomm, Integer* ierror),
                  (fd, intercomm, ierror)) {
   CallRecord record(Function::Comm_join);
-  if (!watching()) return host(fd, intercomm, ierror);
-  Parked parked;
+  if (!intercepting()) return host(fd, intercomm, ierror);
+  BlockingHostCall blocking_call;
   Error error(ierror);
   host(fd, intercomm, error.place());
-  if (error.none()) meet_on(Comm::from(intercomm));
+  if (error.none()) agree_on_slot(Comm::from(intercomm));
 }
 
 FAIRLEAD_ENTRIES(Open_port, open_port, OPEN_PORT, (Integer* info, void* port_name, Integer* ierror,
                  size_t length_of_port_name),
                  (info, port_name, ierror, length_of_port_name)) {
   CallRecord record(Function::Open_port);
-  if (!watching()) return host(info, port_name, ierror, length_of_port_name);
-  Parked parked;
+  if (!intercepting()) return host(info, port_name, ierror, length_of_port_name);
+  BlockingHostCall blocking_call;
   host(info, port_name, ierror, length_of_port_name);
 }
 
@@ -746,8 +747,8 @@ FAIRLEAD_ENTRIES(Close_port, close_port, CLOSE_PORT, (void* port_name, Integer* 
                  size_t length_of_port_name),
                  (port_name, ierror, length_of_port_name)) {
   CallRecord record(Function::Close_port);
-  if (!watching()) return host(port_name, ierror, length_of_port_name);
-  Parked parked;
+  if (!intercepting()) return host(port_name, ierror, length_of_port_name);
+  BlockingHostCall blocking_call;
   host(port_name, ierror, length_of_port_name);
 }
 
@@ -755,9 +756,9 @@ FAIRLEAD_ENTRIES(Publish_name, publish_name, PUBLISH_NAME, (void* service_name, 
                  void* port_name, Integer* ierror, size_t length_of_service_name, size_t length_of_port_name),
                  (service_name, info, port_name, ierror, length_of_service_name, length_of_port_name)) {
   CallRecord record(Function::Publish_name);
-  if (!watching()) return host(service_name, info, port_name, ierror, length_of_service_name,
+  if (!intercepting()) return host(service_name, info, port_name, ierror, length_of_service_name,
       length_of_port_name);
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(service_name, info, port_name, ierror, length_of_service_name, length_of_port_name);
 }
 
@@ -765,9 +766,9 @@ FAIRLEAD_ENTRIES(Unpublish_name, unpublish_name, UNPUBLISH_NAME, (void* service_
                  void* port_name, Integer* ierror, size_t length_of_service_name, size_t length_of_port_name),
                  (service_name, info, port_name, ierror, length_of_service_name, length_of_port_name)) {
   CallRecord record(Function::Unpublish_name);
-  if (!watching()) return host(service_name, info, port_name, ierror, length_of_service_name,
+  if (!intercepting()) return host(service_name, info, port_name, ierror, length_of_service_name,
       length_of_port_name);
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(service_name, info, port_name, ierror, length_of_service_name, length_of_port_name);
 }
 
@@ -775,9 +776,9 @@ FAIRLEAD_ENTRIES(Lookup_name, lookup_name, LOOKUP_NAME, (void* service_name, Int
                  Integer* ierror, size_t length_of_service_name, size_t length_of_port_name),
                  (service_name, info, port_name, ierror, length_of_service_name, length_of_port_name)) {
   CallRecord record(Function::Lookup_name);
-  if (!watching()) return host(service_name, info, port_name, ierror, length_of_service_name,
+  if (!intercepting()) return host(service_name, info, port_name, ierror, length_of_service_name,
       length_of_port_name);
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(service_name, info, port_name, ierror, length_of_service_name, length_of_port_name);
 }
 
@@ -838,7 +839,7 @@ FAIRLEAD_ENTRIES_OF_EVERY_BINDING(Win_get_attr, win_get_attr, WIN_GET_ATTR, (Int
                  Integer* win_keyval, void* attribute_val, Integer* flag, Integer* ierror),
                  (win, win_keyval, attribute_val, flag, ierror)) {
   CallRecord record(Function::Win_get_attr);
-  if (!watching() || !tell_attribute(win, win_keyval, attribute_val, flag)) return host(win, win_keyval,
+  if (!intercepting() || !tell_attribute(win, win_keyval, attribute_val, flag)) return host(win, win_keyval,
       attribute_val, flag, ierror);
   report(ierror, MPI_SUCCESS);
 }
@@ -846,8 +847,8 @@ FAIRLEAD_ENTRIES_OF_EVERY_BINDING(Win_get_attr, win_get_attr, WIN_GET_ATTR, (Int
 FAIRLEAD_ENTRIES(Win_set_info, win_set_info, WIN_SET_INFO, (Integer* win, Integer* info, Integer* ierror),
                  (win, info, ierror)) {
   CallRecord record(Function::Win_set_info);
-  if (!watching()) return host(win, info, ierror);
-  Parked parked;
+  if (!intercepting()) return host(win, info, ierror);
+  BlockingHostCall blocking_call;
   host(win, info, ierror);
 }
 
@@ -956,18 +957,18 @@ FAIRLEAD_ENTRIES(File_open, file_open, FILE_OPEN, (Integer* comm, void* filename
                  Integer* info, Integer* fh, Integer* ierror, size_t length_of_filename),
                  (comm, filename, amode, info, fh, ierror, length_of_filename)) {
   CallRecord record(Function::File_open);
-  if (!watching()) return host(comm, filename, amode, info, fh, ierror, length_of_filename);
+  if (!intercepting()) return host(comm, filename, amode, info, fh, ierror, length_of_filename);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(comm, filename, amode, info, fh, ierror, length_of_filename);
 }
 
 FAIRLEAD_ENTRIES(File_close, file_close, FILE_CLOSE, (Integer* fh, Integer* ierror),
                  (fh, ierror)) {
   CallRecord record(Function::File_close);
-  if (!watching()) return host(fh, ierror);
-  Parked parked;
+  if (!intercepting()) return host(fh, ierror);
+  BlockingHostCall blocking_call;
   host(fh, ierror);
 }
 
@@ -975,8 +976,8 @@ FAIRLEAD_ENTRIES(File_delete, file_delete, FILE_DELETE, (void* filename, Integer
                  size_t length_of_filename),
                  (filename, info, ierror, length_of_filename)) {
   CallRecord record(Function::File_delete);
-  if (!watching()) return host(filename, info, ierror, length_of_filename);
-  Parked parked;
+  if (!intercepting()) return host(filename, info, ierror, length_of_filename);
+  BlockingHostCall blocking_call;
   host(filename, info, ierror, length_of_filename);
 }
 
@@ -984,8 +985,8 @@ FAIRLEAD_ENTRIES(File_set_size, file_set_size, FILE_SET_SIZE, (Integer* fh, MPI_
                  Integer* ierror),
                  (fh, size, ierror)) {
   CallRecord record(Function::File_set_size);
-  if (!watching()) return host(fh, size, ierror);
-  Parked parked;
+  if (!intercepting()) return host(fh, size, ierror);
+  BlockingHostCall blocking_call;
   host(fh, size, ierror);
 }
 
@@ -993,16 +994,16 @@ FAIRLEAD_ENTRIES(File_preallocate, file_preallocate, FILE_PREALLOCATE, (Integer*
                  Integer* ierror),
                  (fh, size, ierror)) {
   CallRecord record(Function::File_preallocate);
-  if (!watching()) return host(fh, size, ierror);
-  Parked parked;
+  if (!intercepting()) return host(fh, size, ierror);
+  BlockingHostCall blocking_call;
   host(fh, size, ierror);
 }
 
 FAIRLEAD_ENTRIES(File_set_info, file_set_info, FILE_SET_INFO, (Integer* fh, Integer* info, Integer* ierror),
                  (fh, info, ierror)) {
   CallRecord record(Function::File_set_info);
-  if (!watching()) return host(fh, info, ierror);
-  Parked parked;
+  if (!intercepting()) return host(fh, info, ierror);
+  BlockingHostCall blocking_call;
   host(fh, info, ierror);
 }
 
@@ -1010,8 +1011,8 @@ FAIRLEAD_ENTRIES(File_set_view, file_set_view, FILE_SET_VIEW, (Integer* fh, MPI_
                  Integer* filetype, void* datarep, Integer* info, Integer* ierror, size_t length_of_datarep),
                  (fh, disp, etype, filetype, datarep, info, ierror, length_of_datarep)) {
   CallRecord record(Function::File_set_view);
-  if (!watching()) return host(fh, disp, etype, filetype, datarep, info, ierror, length_of_datarep);
-  Parked parked;
+  if (!intercepting()) return host(fh, disp, etype, filetype, datarep, info, ierror, length_of_datarep);
+  BlockingHostCall blocking_call;
   host(fh, disp, etype, filetype, datarep, info, ierror, length_of_datarep);
 }
 
@@ -1019,16 +1020,16 @@ FAIRLEAD_ENTRIES(File_set_atomicity, file_set_atomicity, FILE_SET_ATOMICITY, (In
                  Integer* ierror),
                  (fh, flag, ierror)) {
   CallRecord record(Function::File_set_atomicity);
-  if (!watching()) return host(fh, flag, ierror);
-  Parked parked;
+  if (!intercepting()) return host(fh, flag, ierror);
+  BlockingHostCall blocking_call;
   host(fh, flag, ierror);
 }
 
 FAIRLEAD_ENTRIES(File_sync, file_sync, FILE_SYNC, (Integer* fh, Integer* ierror),
                  (fh, ierror)) {
   CallRecord record(Function::File_sync);
-  if (!watching()) return host(fh, ierror);
-  Parked parked;
+  if (!intercepting()) return host(fh, ierror);
+  BlockingHostCall blocking_call;
   host(fh, ierror);
 }
 
@@ -1036,8 +1037,8 @@ FAIRLEAD_ENTRIES(File_seek_shared, file_seek_shared, FILE_SEEK_SHARED, (Integer*
                  Integer* whence, Integer* ierror),
                  (fh, offset, whence, ierror)) {
   CallRecord record(Function::File_seek_shared);
-  if (!watching()) return host(fh, offset, whence, ierror);
-  Parked parked;
+  if (!intercepting()) return host(fh, offset, whence, ierror);
+  BlockingHostCall blocking_call;
   host(fh, offset, whence, ierror);
 }
 
@@ -1236,7 +1237,7 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Comm_attach_buffer, comm_attach_buffer, COMM_ATTACH
                  void* buffer, Integer* size, Integer* ierror),
                  (comm, buffer, size, ierror)) {
   CallRecord record(Function::Comm_attach_buffer);
-  if (!watching()) return host(comm, buffer, size, ierror);
+  if (!intercepting()) return host(comm, buffer, size, ierror);
   if (is_device(buffer)) return report(ierror, refuse(Function::Comm_attach_buffer, Comm::from(comm)));
   host(comm, buffer, size, ierror);
 }
@@ -1245,7 +1246,7 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Session_attach_buffer, session_attach_buffer, SESSI
                  (Integer* session, void* buffer, Integer* size, Integer* ierror),
                  (session, buffer, size, ierror)) {
   CallRecord record(Function::Session_attach_buffer);
-  if (!watching()) return host(session, buffer, size, ierror);
+  if (!intercepting()) return host(session, buffer, size, ierror);
   if (is_device(buffer)) return report(ierror, refuse(Function::Session_attach_buffer, MPI_COMM_SELF));
   host(session, buffer, size, ierror);
 }
@@ -2087,9 +2088,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_at, file_read_at, FILE_READ_AT, (Integer*
                  void* buf, Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, offset, buf, count, datatype, status, ierror)) {
   CallRecord record(Function::File_read_at);
-  if (!watching()) return host(fh, offset, buf, count, datatype, status, ierror);
+  if (!intercepting()) return host(fh, offset, buf, count, datatype, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_at, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, offset, buf, count, datatype, status, ierror);
 }
 
@@ -2098,9 +2099,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_at_all, file_read_at_all, FILE_READ_AT_AL
                  Integer* ierror),
                  (fh, offset, buf, count, datatype, status, ierror)) {
   CallRecord record(Function::File_read_at_all);
-  if (!watching()) return host(fh, offset, buf, count, datatype, status, ierror);
+  if (!intercepting()) return host(fh, offset, buf, count, datatype, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_at_all, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, offset, buf, count, datatype, status, ierror);
 }
 
@@ -2108,7 +2109,7 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_iread_at, file_iread_at, FILE_IREAD_AT, (Integ
                  void* buf, Integer* count, Integer* datatype, Integer* request, Integer* ierror),
                  (fh, offset, buf, count, datatype, request, ierror)) {
   CallRecord record(Function::File_iread_at);
-  if (!watching()) return host(fh, offset, buf, count, datatype, request, ierror);
+  if (!intercepting()) return host(fh, offset, buf, count, datatype, request, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_iread_at, File::from(fh)));
   host(fh, offset, buf, count, datatype, request, ierror);
 }
@@ -2118,7 +2119,7 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_iread_at_all, file_iread_at_all, FILE_IREAD_AT
                  Integer* ierror),
                  (fh, offset, buf, count, datatype, request, ierror)) {
   CallRecord record(Function::File_iread_at_all);
-  if (!watching()) return host(fh, offset, buf, count, datatype, request, ierror);
+  if (!intercepting()) return host(fh, offset, buf, count, datatype, request, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_iread_at_all, File::from(fh)));
   host(fh, offset, buf, count, datatype, request, ierror);
 }
@@ -2127,9 +2128,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_read, file_read, FILE_READ, (Integer* fh, void
                  Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
   CallRecord record(Function::File_read);
-  if (!watching()) return host(fh, buf, count, datatype, status, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_read, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, count, datatype, status, ierror);
 }
 
@@ -2137,9 +2138,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_all, file_read_all, FILE_READ_ALL, (Integ
                  Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
   CallRecord record(Function::File_read_all);
-  if (!watching()) return host(fh, buf, count, datatype, status, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_all, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, count, datatype, status, ierror);
 }
 
@@ -2147,7 +2148,7 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_iread, file_iread, FILE_IREAD, (Integer* fh, v
                  Integer* datatype, Integer* request, Integer* ierror),
                  (fh, buf, count, datatype, request, ierror)) {
   CallRecord record(Function::File_iread);
-  if (!watching()) return host(fh, buf, count, datatype, request, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, request, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_iread, File::from(fh)));
   host(fh, buf, count, datatype, request, ierror);
 }
@@ -2156,7 +2157,7 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_iread_all, file_iread_all, FILE_IREAD_ALL, (In
                  Integer* count, Integer* datatype, Integer* request, Integer* ierror),
                  (fh, buf, count, datatype, request, ierror)) {
   CallRecord record(Function::File_iread_all);
-  if (!watching()) return host(fh, buf, count, datatype, request, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, request, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_iread_all, File::from(fh)));
   host(fh, buf, count, datatype, request, ierror);
 }
@@ -2165,9 +2166,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_shared, file_read_shared, FILE_READ_SHARE
                  Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
   CallRecord record(Function::File_read_shared);
-  if (!watching()) return host(fh, buf, count, datatype, status, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_shared, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, count, datatype, status, ierror);
 }
 
@@ -2175,7 +2176,7 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_iread_shared, file_iread_shared, FILE_IREAD_SH
                  Integer* count, Integer* datatype, Integer* request, Integer* ierror),
                  (fh, buf, count, datatype, request, ierror)) {
   CallRecord record(Function::File_iread_shared);
-  if (!watching()) return host(fh, buf, count, datatype, request, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, request, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_iread_shared, File::from(fh)));
   host(fh, buf, count, datatype, request, ierror);
 }
@@ -2184,9 +2185,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_ordered, file_read_ordered, FILE_READ_ORD
                  Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
   CallRecord record(Function::File_read_ordered);
-  if (!watching()) return host(fh, buf, count, datatype, status, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_ordered, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, count, datatype, status, ierror);
 }
 
@@ -2195,9 +2196,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_at_all_begin, file_read_at_all_begin, FIL
                  Integer* ierror),
                  (fh, offset, buf, count, datatype, ierror)) {
   CallRecord record(Function::File_read_at_all_begin);
-  if (!watching()) return host(fh, offset, buf, count, datatype, ierror);
+  if (!intercepting()) return host(fh, offset, buf, count, datatype, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_at_all_begin, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, offset, buf, count, datatype, ierror);
 }
 
@@ -2205,9 +2206,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_at_all_end, file_read_at_all_end, FILE_RE
                  void* buf, Integer* status, Integer* ierror),
                  (fh, buf, status, ierror)) {
   CallRecord record(Function::File_read_at_all_end);
-  if (!watching()) return host(fh, buf, status, ierror);
+  if (!intercepting()) return host(fh, buf, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_at_all_end, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, status, ierror);
 }
 
@@ -2215,9 +2216,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_all_begin, file_read_all_begin, FILE_READ
                  void* buf, Integer* count, Integer* datatype, Integer* ierror),
                  (fh, buf, count, datatype, ierror)) {
   CallRecord record(Function::File_read_all_begin);
-  if (!watching()) return host(fh, buf, count, datatype, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_all_begin, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, count, datatype, ierror);
 }
 
@@ -2225,9 +2226,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_all_end, file_read_all_end, FILE_READ_ALL
                  Integer* status, Integer* ierror),
                  (fh, buf, status, ierror)) {
   CallRecord record(Function::File_read_all_end);
-  if (!watching()) return host(fh, buf, status, ierror);
+  if (!intercepting()) return host(fh, buf, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_all_end, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, status, ierror);
 }
 
@@ -2235,9 +2236,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_ordered_begin, file_read_ordered_begin, F
                  (Integer* fh, void* buf, Integer* count, Integer* datatype, Integer* ierror),
                  (fh, buf, count, datatype, ierror)) {
   CallRecord record(Function::File_read_ordered_begin);
-  if (!watching()) return host(fh, buf, count, datatype, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_ordered_begin, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, count, datatype, ierror);
 }
 
@@ -2245,9 +2246,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_ordered_end, file_read_ordered_end, FILE_
                  (Integer* fh, void* buf, Integer* status, Integer* ierror),
                  (fh, buf, status, ierror)) {
   CallRecord record(Function::File_read_ordered_end);
-  if (!watching()) return host(fh, buf, status, ierror);
+  if (!intercepting()) return host(fh, buf, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_ordered_end, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, status, ierror);
 }
 
@@ -2255,9 +2256,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_at, file_write_at, FILE_WRITE_AT, (Integ
                  void* buf, Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, offset, buf, count, datatype, status, ierror)) {
   CallRecord record(Function::File_write_at);
-  if (!watching()) return host(fh, offset, buf, count, datatype, status, ierror);
+  if (!intercepting()) return host(fh, offset, buf, count, datatype, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_at, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, offset, buf, count, datatype, status, ierror);
 }
 
@@ -2266,9 +2267,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_at_all, file_write_at_all, FILE_WRITE_AT
                  Integer* ierror),
                  (fh, offset, buf, count, datatype, status, ierror)) {
   CallRecord record(Function::File_write_at_all);
-  if (!watching()) return host(fh, offset, buf, count, datatype, status, ierror);
+  if (!intercepting()) return host(fh, offset, buf, count, datatype, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_at_all, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, offset, buf, count, datatype, status, ierror);
 }
 
@@ -2276,7 +2277,7 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_iwrite_at, file_iwrite_at, FILE_IWRITE_AT, (In
                  void* buf, Integer* count, Integer* datatype, Integer* request, Integer* ierror),
                  (fh, offset, buf, count, datatype, request, ierror)) {
   CallRecord record(Function::File_iwrite_at);
-  if (!watching()) return host(fh, offset, buf, count, datatype, request, ierror);
+  if (!intercepting()) return host(fh, offset, buf, count, datatype, request, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_iwrite_at, File::from(fh)));
   host(fh, offset, buf, count, datatype, request, ierror);
 }
@@ -2286,7 +2287,7 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_iwrite_at_all, file_iwrite_at_all, FILE_IWRITE
                  Integer* ierror),
                  (fh, offset, buf, count, datatype, request, ierror)) {
   CallRecord record(Function::File_iwrite_at_all);
-  if (!watching()) return host(fh, offset, buf, count, datatype, request, ierror);
+  if (!intercepting()) return host(fh, offset, buf, count, datatype, request, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_iwrite_at_all, File::from(fh)));
   host(fh, offset, buf, count, datatype, request, ierror);
 }
@@ -2295,9 +2296,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_write, file_write, FILE_WRITE, (Integer* fh, v
                  Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
   CallRecord record(Function::File_write);
-  if (!watching()) return host(fh, buf, count, datatype, status, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_write, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, count, datatype, status, ierror);
 }
 
@@ -2305,9 +2306,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_all, file_write_all, FILE_WRITE_ALL, (In
                  Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
   CallRecord record(Function::File_write_all);
-  if (!watching()) return host(fh, buf, count, datatype, status, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_all, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, count, datatype, status, ierror);
 }
 
@@ -2315,7 +2316,7 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_iwrite, file_iwrite, FILE_IWRITE, (Integer* fh
                  Integer* datatype, Integer* request, Integer* ierror),
                  (fh, buf, count, datatype, request, ierror)) {
   CallRecord record(Function::File_iwrite);
-  if (!watching()) return host(fh, buf, count, datatype, request, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, request, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_iwrite, File::from(fh)));
   host(fh, buf, count, datatype, request, ierror);
 }
@@ -2324,7 +2325,7 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_iwrite_all, file_iwrite_all, FILE_IWRITE_ALL, 
                  Integer* count, Integer* datatype, Integer* request, Integer* ierror),
                  (fh, buf, count, datatype, request, ierror)) {
   CallRecord record(Function::File_iwrite_all);
-  if (!watching()) return host(fh, buf, count, datatype, request, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, request, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_iwrite_all, File::from(fh)));
   host(fh, buf, count, datatype, request, ierror);
 }
@@ -2333,9 +2334,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_shared, file_write_shared, FILE_WRITE_SH
                  Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
   CallRecord record(Function::File_write_shared);
-  if (!watching()) return host(fh, buf, count, datatype, status, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_shared, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, count, datatype, status, ierror);
 }
 
@@ -2343,7 +2344,7 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_iwrite_shared, file_iwrite_shared, FILE_IWRITE
                  void* buf, Integer* count, Integer* datatype, Integer* request, Integer* ierror),
                  (fh, buf, count, datatype, request, ierror)) {
   CallRecord record(Function::File_iwrite_shared);
-  if (!watching()) return host(fh, buf, count, datatype, request, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, request, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_iwrite_shared, File::from(fh)));
   host(fh, buf, count, datatype, request, ierror);
 }
@@ -2352,9 +2353,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_ordered, file_write_ordered, FILE_WRITE_
                  void* buf, Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
   CallRecord record(Function::File_write_ordered);
-  if (!watching()) return host(fh, buf, count, datatype, status, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_ordered, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, count, datatype, status, ierror);
 }
 
@@ -2363,9 +2364,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_at_all_begin, file_write_at_all_begin, F
                  Integer* ierror),
                  (fh, offset, buf, count, datatype, ierror)) {
   CallRecord record(Function::File_write_at_all_begin);
-  if (!watching()) return host(fh, offset, buf, count, datatype, ierror);
+  if (!intercepting()) return host(fh, offset, buf, count, datatype, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_at_all_begin, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, offset, buf, count, datatype, ierror);
 }
 
@@ -2373,9 +2374,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_at_all_end, file_write_at_all_end, FILE_
                  (Integer* fh, void* buf, Integer* status, Integer* ierror),
                  (fh, buf, status, ierror)) {
   CallRecord record(Function::File_write_at_all_end);
-  if (!watching()) return host(fh, buf, status, ierror);
+  if (!intercepting()) return host(fh, buf, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_at_all_end, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, status, ierror);
 }
 
@@ -2383,9 +2384,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_all_begin, file_write_all_begin, FILE_WR
                  void* buf, Integer* count, Integer* datatype, Integer* ierror),
                  (fh, buf, count, datatype, ierror)) {
   CallRecord record(Function::File_write_all_begin);
-  if (!watching()) return host(fh, buf, count, datatype, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_all_begin, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, count, datatype, ierror);
 }
 
@@ -2393,9 +2394,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_all_end, file_write_all_end, FILE_WRITE_
                  void* buf, Integer* status, Integer* ierror),
                  (fh, buf, status, ierror)) {
   CallRecord record(Function::File_write_all_end);
-  if (!watching()) return host(fh, buf, status, ierror);
+  if (!intercepting()) return host(fh, buf, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_all_end, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, status, ierror);
 }
 
@@ -2403,9 +2404,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_ordered_begin, file_write_ordered_begin,
                  (Integer* fh, void* buf, Integer* count, Integer* datatype, Integer* ierror),
                  (fh, buf, count, datatype, ierror)) {
   CallRecord record(Function::File_write_ordered_begin);
-  if (!watching()) return host(fh, buf, count, datatype, ierror);
+  if (!intercepting()) return host(fh, buf, count, datatype, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_ordered_begin, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, count, datatype, ierror);
 }
 
@@ -2413,9 +2414,9 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_ordered_end, file_write_ordered_end, FIL
                  (Integer* fh, void* buf, Integer* status, Integer* ierror),
                  (fh, buf, status, ierror)) {
   CallRecord record(Function::File_write_ordered_end);
-  if (!watching()) return host(fh, buf, status, ierror);
+  if (!intercepting()) return host(fh, buf, status, ierror);
   if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_ordered_end, File::from(fh)));
-  Parked parked;
+  BlockingHostCall blocking_call;
   host(fh, buf, status, ierror);
 }
 #endif

@@ -15,7 +15,7 @@ FAIRLEAD_MPI(Put, (const void* origin_addr, int origin_count, MPI_Datatype origi
     MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win)) {
   CallRecord record(Function::Put);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Put(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+  if (!intercepting()) return real.Put(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
   AccessCall call{AccessKind::put, win};
   call.origin_addr = origin_addr;
@@ -36,7 +36,7 @@ FAIRLEAD_MPI(Put_c, (const void* origin_addr, MPI_Count origin_count, MPI_Dataty
     MPI_Win win)) {
   CallRecord record(Function::Put_c);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Put_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+  if (!intercepting()) return real.Put_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
   AccessCall call{AccessKind::put, win};
   call.origin_addr = origin_addr;
@@ -56,7 +56,7 @@ FAIRLEAD_MPI(Get, (void* origin_addr, int origin_count, MPI_Datatype origin_data
     MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win)) {
   CallRecord record(Function::Get);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Get(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+  if (!intercepting()) return real.Get(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
   AccessCall call{AccessKind::get, win};
   call.result_addr = origin_addr;
@@ -76,7 +76,7 @@ FAIRLEAD_MPI(Get_c, (void* origin_addr, MPI_Count origin_count, MPI_Datatype ori
     MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win)) {
   CallRecord record(Function::Get_c);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Get_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+  if (!intercepting()) return real.Get_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
   AccessCall call{AccessKind::get, win};
   call.result_addr = origin_addr;
@@ -97,7 +97,7 @@ FAIRLEAD_MPI(Accumulate, (const void* origin_addr, int origin_count, MPI_Datatyp
     MPI_Win win)) {
   CallRecord record(Function::Accumulate);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Accumulate(origin_addr, origin_count, origin_datatype, target_rank,
+  if (!intercepting()) return real.Accumulate(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win);
   AccessCall call{AccessKind::accumulate, win};
   call.origin_addr = origin_addr;
@@ -119,7 +119,7 @@ FAIRLEAD_MPI(Accumulate_c, (const void* origin_addr, MPI_Count origin_count, MPI
     MPI_Win win)) {
   CallRecord record(Function::Accumulate_c);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Accumulate_c(origin_addr, origin_count, origin_datatype, target_rank,
+  if (!intercepting()) return real.Accumulate_c(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win);
   AccessCall call{AccessKind::accumulate, win};
   call.origin_addr = origin_addr;
@@ -141,7 +141,7 @@ FAIRLEAD_MPI(Get_accumulate, (const void* origin_addr, int origin_count, MPI_Dat
     int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win)) {
   CallRecord record(Function::Get_accumulate);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Get_accumulate(origin_addr, origin_count, origin_datatype, result_addr,
+  if (!intercepting()) return real.Get_accumulate(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
   AccessCall call{AccessKind::fetch, win};
   call.origin_addr = origin_addr;
@@ -166,7 +166,7 @@ FAIRLEAD_MPI(Get_accumulate_c, (const void* origin_addr, MPI_Count origin_count,
     MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win)) {
   CallRecord record(Function::Get_accumulate_c);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Get_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr,
+  if (!intercepting()) return real.Get_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
   AccessCall call{AccessKind::fetch, win};
   call.origin_addr = origin_addr;
@@ -190,8 +190,8 @@ FAIRLEAD_MPI(Fetch_and_op, (const void* origin_addr, void* result_addr, MPI_Data
     int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win)) {
   CallRecord record(Function::Fetch_and_op);
   record.add_bytes(1, datatype);
-  if (!watching()) return real.Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op,
-      win);
+  if (!intercepting()) return real.Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp,
+      op, win);
   AccessCall call{AccessKind::fetch, win};
   call.origin_addr = origin_addr;
   call.result_addr = result_addr;
@@ -210,8 +210,8 @@ FAIRLEAD_MPI(Compare_and_swap, (const void* origin_addr, const void* compare_add
     MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Win win)) {
   CallRecord record(Function::Compare_and_swap);
   record.add_bytes(1, datatype);
-  if (!watching()) return real.Compare_and_swap(origin_addr, compare_addr, result_addr, datatype, target_rank,
-      target_disp, win);
+  if (!intercepting()) return real.Compare_and_swap(origin_addr, compare_addr, result_addr, datatype,
+      target_rank, target_disp, win);
   AccessCall call{AccessKind::compare_and_swap, win};
   call.origin_addr = origin_addr;
   call.compare_addr = compare_addr;
@@ -233,7 +233,7 @@ FAIRLEAD_MPI(Rput, (const void* origin_addr, int origin_count, MPI_Datatype orig
     MPI_Request* request)) {
   CallRecord record(Function::Rput);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Rput(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+  if (!intercepting()) return real.Rput(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win, request);
   AccessCall call{AccessKind::put, win};
   call.origin_addr = origin_addr;
@@ -255,8 +255,8 @@ FAIRLEAD_MPI(Rput_c, (const void* origin_addr, MPI_Count origin_count, MPI_Datat
     MPI_Request* request)) {
   CallRecord record(Function::Rput_c);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Rput_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-      target_count, target_datatype, win, request);
+  if (!intercepting()) return real.Rput_c(origin_addr, origin_count, origin_datatype, target_rank,
+      target_disp, target_count, target_datatype, win, request);
   AccessCall call{AccessKind::put, win};
   call.origin_addr = origin_addr;
   call.origin_count = origin_count;
@@ -277,7 +277,7 @@ FAIRLEAD_MPI(Rget, (void* origin_addr, int origin_count, MPI_Datatype origin_dat
     MPI_Request* request)) {
   CallRecord record(Function::Rget);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Rget(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+  if (!intercepting()) return real.Rget(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win, request);
   AccessCall call{AccessKind::get, win};
   call.result_addr = origin_addr;
@@ -299,8 +299,8 @@ FAIRLEAD_MPI(Rget_c, (void* origin_addr, MPI_Count origin_count, MPI_Datatype or
     MPI_Request* request)) {
   CallRecord record(Function::Rget_c);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Rget_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-      target_count, target_datatype, win, request);
+  if (!intercepting()) return real.Rget_c(origin_addr, origin_count, origin_datatype, target_rank,
+      target_disp, target_count, target_datatype, win, request);
   AccessCall call{AccessKind::get, win};
   call.result_addr = origin_addr;
   call.result_count = origin_count;
@@ -321,7 +321,7 @@ FAIRLEAD_MPI(Raccumulate, (const void* origin_addr, int origin_count, MPI_Dataty
     MPI_Win win, MPI_Request* request)) {
   CallRecord record(Function::Raccumulate);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Raccumulate(origin_addr, origin_count, origin_datatype, target_rank,
+  if (!intercepting()) return real.Raccumulate(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win, request);
   AccessCall call{AccessKind::accumulate, win};
   call.origin_addr = origin_addr;
@@ -344,7 +344,7 @@ FAIRLEAD_MPI(Raccumulate_c, (const void* origin_addr, MPI_Count origin_count, MP
     MPI_Win win, MPI_Request* request)) {
   CallRecord record(Function::Raccumulate_c);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Raccumulate_c(origin_addr, origin_count, origin_datatype, target_rank,
+  if (!intercepting()) return real.Raccumulate_c(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win, request);
   AccessCall call{AccessKind::accumulate, win};
   call.origin_addr = origin_addr;
@@ -367,7 +367,7 @@ FAIRLEAD_MPI(Rget_accumulate, (const void* origin_addr, int origin_count, MPI_Da
     int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request* request)) {
   CallRecord record(Function::Rget_accumulate);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Rget_accumulate(origin_addr, origin_count, origin_datatype, result_addr,
+  if (!intercepting()) return real.Rget_accumulate(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win,
       request);
   AccessCall call{AccessKind::fetch, win};
@@ -395,7 +395,7 @@ FAIRLEAD_MPI(Rget_accumulate_c, (const void* origin_addr, MPI_Count origin_count
     MPI_Win win, MPI_Request* request)) {
   CallRecord record(Function::Rget_accumulate_c);
   record.add_bytes(target_count, target_datatype);
-  if (!watching()) return real.Rget_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr,
+  if (!intercepting()) return real.Rget_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win,
       request);
   AccessCall call{AccessKind::fetch, win};

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "coll/collective_slot.h"
+
+#include <algorithm>
+#include <new>
+
+namespace fairlead::coll {
+namespace {
+
+constexpr size_t address_space = size_t{1} << 30;  // of a hall; its pages cost memory when they are touched
+constexpr size_t page = 4096;
+
+size_t slot_bytes(int ranks) {
+  size_t members = static_cast<size_t>(std::min(ranks, max_members));
+  return (sizeof(SlotHeader) + members * sizeof(MemberArea) + page - 1) / page * page;
+}
+
+int64_t slots_per_rank(int ranks) {
+  auto fit = static_cast<int64_t>(address_space / (slot_bytes(ranks) * static_cast<size_t>(ranks)));
+  return std::clamp<int64_t>(fit, 16, 1024);
+}
+
+size_t slot_pool_bytes(int ranks) {
+  return slot_bytes(ranks) * static_cast<size_t>(slots_per_rank(ranks) * ranks);
+}
+
+}  // namespace
+
+node::SharedMemory SlotPool::create(int ranks) {
+  return node::SharedMemory::create(slot_pool_bytes(ranks));
+}
+
+node::SharedMemory SlotPool::open(int ranks, pid_t pid, int fd) {
+  return node::SharedMemory::open(pid, fd, slot_pool_bytes(ranks));
+}
+
+SlotPool::SlotPool(node::SharedMemory memory, int ranks, int my_rank)
+    : memory_(std::move(memory)), ranks_(ranks), my_rank_(my_rank) {}
+
+SlotHeader* SlotPool::slot(int64_t number) const {
+  return reinterpret_cast<SlotHeader*>(memory_.data() + slot_bytes(ranks_) * static_cast<size_t>(number));
+}
+
+int64_t SlotPool::take(int members, Heir heir) {
+  std::lock_guard lock(taking_);
+  int64_t count = slots_per_rank(ranks_);
+  for (int64_t tried = 0; tried < count; ++tried) {
+    int64_t number = my_rank_ * count + (search_from_ + tried) % count;
+    SlotHeader* header = slot(number);
+    if (header->members && header->left.load(std::memory_order_acquire) < header->members) continue;
+    size_t used = sizeof(SlotHeader) + static_cast<size_t>(members) * sizeof(MemberArea);
+    uint64_t times_taken = header->times_taken + 1;
+    header->heir_of.store(0, std::memory_order_seq_cst);
+    std::fill_n(reinterpret_cast<unsigned char*>(header), used, static_cast<unsigned char>(0));
+    header->members = static_cast<uint32_t>(members);
+    header->times_taken = times_taken;
+    header->heir_number.store(heir.number, std::memory_order_release);
+    header->heir_of.store(heir.parent, std::memory_order_release);
+    search_from_ = (number + 1) % count;
+    return number;
+  }
+  return -1;
+}
+
+int64_t SlotPool::find(int rank, Heir heir) const {
+  int64_t count = slots_per_rank(ranks_);
+  for (int64_t number = rank * count; number < (rank + 1) * count; ++number) {
+    const SlotHeader* header = slot(number);
+    // Its rank may be giving it to others: then the parent changes before the number does.
+    if (header->heir_of.load(std::memory_order_acquire) == heir.parent &&
+        header->heir_number.load(std::memory_order_acquire) == heir.number &&
+        header->heir_of.load(std::memory_order_acquire) == heir.parent)
+      return number;
+  }
+  return -1;
+}
+
+uint64_t SlotPool::name(int64_t slot_number) const {
+  return static_cast<uint64_t>(slot_number + 1) << 40 | slot(slot_number)->times_taken;
+}
+
+size_t SlotPool::taken_by_me() const {
+  int64_t count = slots_per_rank(ranks_);
+  size_t taken = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const SlotHeader* header = slot(my_rank_ * count + i);
+    taken += header->members && header->left.load(std::memory_order_acquire) < header->members;
+  }
+  return taken;
+}
+
+Capability CollectiveSlot::capability(int member, uint64_t number) const {
+  const MemberArea& its = area(member);
+  auto own_word = [&] {
+    uint64_t word = its.arrivals[number % arrivals_kept].load(std::memory_order_acquire);
+    return word / 8 == number ? static_cast<Capability>(word % 8) : Capability::none;
+  };
+  Capability capability = own_word();
+  if (capability != Capability::none || number > its.ahead.load(std::memory_order_acquire)) return capability;
+  // It may have arrived and gone ahead from there between the two looks.
+  capability = own_word();
+  return capability == Capability::none ? Capability::host : capability;
+}
+
+Decision CollectiveSlot::decide(uint64_t number, Decision outcome) {
+  std::atomic<uint64_t>& word = slot_->decisions[number % arrivals_kept];
+  uint64_t mine = number * 4 + static_cast<uint64_t>(outcome), seen = word.load(std::memory_order_acquire);
+  while (seen / 4 != number)
+    if (word.compare_exchange_weak(seen, mine, std::memory_order_acq_rel)) return outcome;
+  return static_cast<Decision>(seen % 4);
+}
+
+Decision CollectiveSlot::outcome(uint64_t number, Capabilities capabilities) {
+  auto decide = [&](Decision outcome) {
+    return capabilities == Capabilities::stand ? outcome : this->decide(number, outcome);
+  };
+  if (capabilities == Capabilities::may_be_withdrawn) {
+    uint64_t seen = slot_->decisions[number % arrivals_kept].load(std::memory_order_acquire);
+    if (seen / 4 == number) return static_cast<Decision>(seen % 4);
+  }
+  bool all_here = true, device = false, nccl = true;
+  for (int member = 0; member < members_; ++member) {
+    Capability its = capability(member, number);
+    if (its == Capability::host || its == Capability::staged) return decide(Decision::staged);
+    all_here &= its != Capability::none;
+    device |= its == Capability::device || its == Capability::nccl;
+    nccl &= its == Capability::nccl;
+  }
+  if (!all_here) return Decision::undecided;
+  if (nccl) return decide(Decision::nccl);
+  return decide(device ? Decision::gpu : Decision::staged);
+}
+
+std::vector<int> CollectiveSlot::missing(uint64_t number) {
+  std::vector<int> absent;
+  for (int member = 0; member < members_; ++member)
+    if (capability(member, number) == Capability::none) absent.push_back(member);
+  return absent;
+}
+
+bool CollectiveSlot::everybody_passed(uint64_t number, uint64_t kept) {
+  if (number <= all_passed_ + kept) return true;
+  all_passed_ = UINT64_MAX;
+  for (int member = 0; member < members_; ++member)
+    all_passed_ = std::min(all_passed_, area(member).passed.load(std::memory_order_acquire));
+  return number <= all_passed_ + kept;
+}
+
+}  // namespace fairlead::coll

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/network/network.h"
+
+#include <algorithm>
+#include <list>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "device/pinned_buffer.h"
+#include "mpi/abi/real.h"
+#include "mpi/core/engine.h"
+#include "mpi/core/hooks.h"
+#include "mpi/core/operation.h"
+#include "mpi/network/pipelined_send.h"
+
+namespace fairlead::mpi::network {
+namespace {
+
+constexpr int streams_at_once = 4;
+constexpr uint64_t largest_chunk = uint64_t{1} << 30;  // MPI counts in int
+
+MPI_Comm comm = MPI_COMM_NULL;
+int own_rank = 0, ranks = 1;
+bool all_native = false;
+int highest_tag = 0, next_tag = 0;
+uint64_t largest_chunk_of_any = 0;
+auto& landing_of_all = *new HostBuffer;
+auto& tags_in_use = *new std::set<std::pair<int, int>>;  // (receiver, tag)
+using Peer = std::pair<Direction, int>;
+auto& last_progress = *new std::map<Peer, Time>;
+auto& turns = *new std::map<Peer, std::list<const Turn*>>;
+
+struct PlainMessage {
+  HostBuffer bytes;
+  MPI_Request request;
+  MPI_Comm comm;
+};
+auto& kept_pipelines = *new std::list<std::unique_ptr<PipelinedSend>>;
+auto& kept_messages = *new std::list<PlainMessage>;
+
+}  // namespace
+
+void open() {
+  real.Comm_dup(MPI_COMM_WORLD, &comm);
+  PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  PMPI_Comm_rank(comm, &own_rank);
+  PMPI_Comm_size(comm, &ranks);
+  const bool mine = options().network == "native";
+  struct {
+    uint64_t native, staged, chunk;
+  } own = {mine, !mine, chunk_bytes()}, any = {};
+  real.Allreduce(&own, &any, 3, MPI_UINT64_T, MPI_MAX, comm);
+  all_native = !any.staged;
+  largest_chunk_of_any = any.chunk;
+  landing_of_all = HostBuffer(any.chunk);
+  if (any.native && any.staged && own_rank == 0)
+    log_line(
+        LogLevel::warn,
+        "FAIRLEAD_NETWORK is native on some ranks only, so device messages between nodes are staged; set "
+        "it for all ranks alike");
+  int* bound = nullptr;
+  int found = 0;
+  PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
+  highest_tag = found ? *bound : 32767;
+}
+
+void close() {
+  kept_pipelines.clear();
+  if (comm != MPI_COMM_NULL) real.Comm_free(&comm);
+  ranks = 1;
+  all_native = false;
+  if (device::runtime()) device::release_pinned();
+}
+
+void forget_kept() {
+  for (PlainMessage& message : kept_messages) real.Request_free(&message.request);
+  kept_messages.clear();
+}
+
+bool reaches(int world_rank) {
+  if (world_rank < 0 || world_rank == own_rank) return false;
+  return !engine().node() || engine().node()->node_rank_of_world(world_rank) < 0;
+}
+
+bool exists() {
+  return ranks > (engine().node() ? engine().node()->size() : 1);
+}
+
+bool native() {
+  return all_native;
+}
+
+uint64_t chunk_bytes() {
+  return std::min(options().network_chunk, largest_chunk);
+}
+
+p2p::RtsLimits rts_limits() {
+  return {engine().node() ? engine().node()->size() : 0, ranks, highest_tag, largest_chunk_of_any};
+}
+
+MPI_Comm communicator() {
+  return comm;
+}
+
+int take_tag(int receiver) {
+  do next_tag = next_tag == highest_tag ? 0 : next_tag + 1;
+  while (!tags_in_use.insert({receiver, next_tag}).second);
+  return next_tag;
+}
+
+void give_back_tag(int receiver, int tag) {
+  tags_in_use.erase({receiver, tag});
+}
+
+void note_progress(Direction direction, int peer) {
+  last_progress[{direction, peer}] = std::chrono::steady_clock::now();
+}
+
+bool timed_out(Direction direction, int peer, Time waiting_since) {
+  Time since = std::max(waiting_since, last_progress[{direction, peer}]);
+  return std::chrono::steady_clock::now() - since > std::chrono::microseconds(options().network_timeout_us);
+}
+
+Turn::Turn(Direction direction, int peer)
+    : direction_(direction), peer_(peer), since_(std::chrono::steady_clock::now()) {
+  turns[{direction, peer}].push_back(this);
+}
+
+bool Turn::has_come() const {
+  const auto& queue = turns[{direction_, peer_}];
+  int place = 0;
+  for (const Turn* turn : queue) {
+    if (turn == this) return true;
+    if (++place == streams_at_once) break;
+  }
+  return timed_out(direction_, peer_, since_);
+}
+
+void Turn::end() {
+  if (!ended_) turns[{direction_, peer_}].remove(this);
+  ended_ = true;
+}
+
+void keep(std::unique_ptr<PipelinedSend> stream) {
+  kept_pipelines.push_back(std::move(stream));
+  engine().keep_busy(1);
+}
+
+void keep(HostBuffer bytes, MPI_Request message, MPI_Comm on) {
+  kept_messages.push_back({std::move(bytes), message, on});
+  engine().keep_busy(1);
+}
+
+static bool keeps_messages_on(MPI_Comm on) {
+  std::lock_guard lock(engine().mutex());
+  return std::any_of(kept_messages.begin(), kept_messages.end(),
+                     [on](const PlainMessage& message) { return message.comm == on; });
+}
+
+bool keeps_messages() {
+  std::lock_guard lock(engine().mutex());
+  return !kept_messages.empty();
+}
+
+static void advance() {
+  size_t ended = std::erase_if(kept_pipelines, [](auto& stream) {
+    stream->advance();
+    return stream->finished();
+  });
+  ended += std::erase_if(kept_messages, [](PlainMessage& message) {
+    int sent = 0;
+    real.Test(&message.request, &sent, MPI_STATUS_IGNORE);
+    return sent != 0;
+  });
+  if (ended) engine().keep_busy(-static_cast<int>(ended));
+}
+
+[[maybe_unused]] static const bool hooked =
+    add_hooks({.advance = advance, .has_messages_on = keeps_messages_on});
+
+bool all_received() {
+  std::lock_guard lock(engine().mutex());
+  return tags_in_use.empty();
+}
+
+unsigned char* nowhere() {
+  return landing_of_all.data();
+}
+
+void discard_unclaimed() {
+  for (;;) {
+    int found = 0;
+    MPI_Message message;
+    MPI_Status status;
+    real.Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, &message, &status);
+    if (!found) return;
+    int bytes = static_cast<int>(byte_count(status));
+    real.Mrecv(nowhere(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+    log_line(LogLevel::debug, "%d bytes of a message from rank %d that nobody received are discarded", bytes,
+             status.MPI_SOURCE);
+  }
+}
+
+}  // namespace fairlead::mpi::network

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the members of a meeting have voted makes one decision, the same for all: on the GPU when all can, by
+// NCCL when all have voted for that, else through the host MPI. A member may withdraw until it is made.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <thread>
+
+#include "coll/collective_slot.h"
+
+namespace fairlead::coll {
+namespace {
+
+// Three members of one process.
+class Three : public testing::Test {
+ protected:
+  static constexpr int count = 3;
+
+  Three() : hall_(SlotPool::create(count), count, 0) {
+    SlotHeader* slot = hall_.slot(hall_.take(count));
+    for (int member = 0; member < count; ++member)
+      members_.push_back(std::make_unique<CollectiveSlot>(slot, count, member));
+  }
+
+  // Of the next collective.
+  Decision outcome_of(std::initializer_list<Capability> capabilities) {
+    ++number_;
+    int member = 0;
+    for (Capability capability : capabilities) members_[static_cast<size_t>(member++)]->arrive(number_, capability);
+    Decision first = members_[0]->outcome(number_);
+    for (auto& other : members_) EXPECT_EQ(other->outcome(number_), first);
+    return first;
+  }
+
+  SlotPool hall_;
+  std::vector<std::unique_ptr<CollectiveSlot>> members_;
+  uint64_t number_ = 0;
+};
+
+TEST_F(Three, decide_by_their_votes) {
+  using enum Capability;
+  EXPECT_EQ(outcome_of({device, device}), Decision::undecided);
+  EXPECT_EQ(outcome_of({device, device, device}), Decision::gpu);
+  EXPECT_EQ(outcome_of({device, nothing, device}), Decision::gpu);
+  EXPECT_EQ(outcome_of({nothing, nothing, nothing}), Decision::staged);
+  EXPECT_EQ(outcome_of({device, host}), Decision::staged);
+  EXPECT_EQ(outcome_of({device, staged}), Decision::staged);
+}
+
+TEST_F(Three, take_nccl_when_all_of_them_can) {
+  using enum Capability;
+  EXPECT_EQ(outcome_of({nccl, nccl}), Decision::undecided);
+  EXPECT_EQ(outcome_of({nccl, nccl, nccl}), Decision::nccl);
+  EXPECT_EQ(outcome_of({nccl, nccl, device}), Decision::gpu);
+  EXPECT_EQ(outcome_of({nothing, nccl, nccl}), Decision::gpu);
+  EXPECT_EQ(outcome_of({nccl, nccl, host}), Decision::staged);
+  EXPECT_EQ(outcome_of({staged, nccl}), Decision::staged);
+}
+
+TEST_F(Three, may_withdraw_until_it_is_decided) {
+  using enum Capability;
+  EXPECT_EQ(outcome_of({nccl, nccl}), Decision::undecided);
+  EXPECT_EQ(members_[1]->withdraw(number_), Decision::staged);
+  members_[2]->arrive(number_, nccl);
+  for (auto& member : members_) EXPECT_EQ(member->outcome(number_), Decision::staged);
+  EXPECT_EQ(outcome_of({nccl, nccl, nccl}), Decision::nccl);
+  EXPECT_EQ(members_[1]->withdraw(number_), Decision::nccl);
+}
+
+// A member goes to the host MPI beyond the words that are kept; those that follow come to the same decisions,
+// and those that it has a word for are as it said.
+TEST_F(Three, follow_one_that_goes_ahead) {
+  using enum Capability;
+  for (uint64_t number = 1; members_[0]->may_arrive(number); ++number) members_[0]->arrive(number, device);
+  for (uint64_t number = arrivals_kept + 1; number <= 3 * arrivals_kept; ++number)
+    members_[0]->go_ahead(number);
+  for (number_ = 1; number_ <= 3 * arrivals_kept; ++number_) {
+    for (int behind : {1, 2}) {
+      auto& member = members_[static_cast<size_t>(behind)];
+      ASSERT_TRUE(member->may_arrive(number_));
+      member->arrive(number_, device);
+    }
+    const Decision wanted = number_ <= arrivals_kept ? Decision::gpu : Decision::staged;
+    for (int behind : {1, 2}) EXPECT_EQ(members_[static_cast<size_t>(behind)]->outcome(number_), wanted);
+    for (auto& member : members_) member->pass(number_);
+  }
+  EXPECT_TRUE(members_[0]->may_arrive(number_));
+  EXPECT_EQ(members_[0]->outcome(number_), Decision::undecided);
+}
+
+// Threads that make communicators at the same time get a place for each.
+TEST(ASlotPool, gives_each_thread_slots_of_its_own) {
+  constexpr int threads = 4, slots_each = 250;
+  SlotPool pool(SlotPool::create(1), 1, 0);
+  std::vector<std::vector<int64_t>> taken(threads);
+  std::vector<std::thread> running;
+  for (std::vector<int64_t>& mine : taken)
+    running.emplace_back([&] {
+      for (int i = 0; i < slots_each; ++i) mine.push_back(pool.take(1));
+    });
+  for (std::thread& thread : running) thread.join();
+  std::set<int64_t> different;
+  for (const std::vector<int64_t>& of_one : taken) different.insert(of_one.begin(), of_one.end());
+  EXPECT_FALSE(different.contains(-1));
+  EXPECT_EQ(different.size(), size_t{threads * slots_each});
+}
+
+}  // namespace
+}  // namespace fairlead::coll
