@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random layouts (random_layout.h) as the trees of src/datatype, for the tests that know no MPI.
+// Random layouts (random_layout.h) as the trees of src/packing, for the tests that know no MPI.
 
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "datatype/tree.h"
+#include "packing/tree.h"
 #include "random_layout.h"
 
 namespace random_layout {
@@ -20,8 +20,8 @@ inline uint64_t seed() {
   return given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
 }
 
-inline fairlead::datatype::Tree tree_of(const Node& node) {
-  using fairlead::datatype::Tree;
+inline fairlead::packing::Tree tree_of(const Node& node) {
+  using fairlead::packing::Tree;
   if (node.kind == Node::Kind::basic) return Tree::of_bytes(node.bytes);
   if (node.kind == Node::Kind::vector)
     return tree_of(node.children[0])

@@ -8,7 +8,7 @@
 !     error = fairlead_device_malloc(memory, n * c_sizeof(0d0))
 !     call c_f_pointer(memory, field, [n])
 !
-! Such a pointer may be handed to MPI; the host must not read or write what it points to.
+! MPI accepts such a pointer; the host must not read or write the memory it points to.
 
 module fairlead_device
   use, intrinsic :: iso_c_binding
@@ -41,7 +41,7 @@ module fairlead_device
       type(c_ptr), value :: address
       integer(c_int) :: error
     end function
-    ! The host's side of a copy is c_loc() of an array with the attribute target.
+    ! The host side of a copy is c_loc() of an array with the target attribute.
     function fairlead_device_copy(to, from, bytes) bind(c) result(error)
       import :: c_int, c_ptr, c_size_t
       type(c_ptr), value :: to, from

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels written once, for NVIDIA and AMD GPUs and for the simulated GPU:
+// Kernels with a single source for NVIDIA and AMD GPUs and for the simulated GPU:
 //
 //   #include <fairlead/kernel.h>
 //   FAIRLEAD_KERNEL(scale, (double* x, double factor, unsigned long n)) {
@@ -8,30 +8,29 @@
 //     factor;
 //   }
 //
-// The CMake function fairlead_add_device_code(<target> SOURCES scale.cpp) compiles such a source by clang
-// for each GPU target it knows, embeds the results, and compiles it by the ordinary compiler for the
-// simulated GPU. fairlead_device_launch("scale", ...) of device.h then runs the one that fits.
+// The CMake function fairlead_add_device_code(<target> SOURCES scale.cpp) compiles such a source with clang
+// for each GPU target it supports, embeds the results, and compiles it with the ordinary compiler for the
+// simulated GPU. fairlead_device_launch("scale", ...) of device.h then runs the image that fits the device.
 //
-// Rules that make one source fit all:
-//  - Kernel names are C names, unique in the process. Parameters are trivially copyable, 4 KiB in all.
-//  - One-dimensional grids; no shared memory.
-//  - Only pointers that are kernel parameters themselves, or entries of a parameter of type Pointers<N>, may
-//    be dereferenced. On the simulated GPU these, and no others, are translated from the address the user
-//    holds to one the CPU can reach: a pointer inside another struct or in device memory faults there.
-//  - The threads of a block meet at block_barrier(), which all of them reach. On the simulated GPU threads
-//    run one after the other and none waits: what comes behind a barrier and needs what other threads did
-//    before it is done by the block's last thread (is_last_thread()), and by no other. Blocks never wait for
-//    blocks.
-//  - No GPU headers; of the standard library, only what needs no device runtime.
+// Rules that allow a single source:
+//  - Kernel names are C names, unique in the process. Parameters are trivially copyable, 4 KiB in total.
+//  - Grids are one-dimensional; there is no shared memory.
+//  - Kernels may dereference only pointers that are kernel parameters themselves, or entries of a parameter
+//    of type Pointers<N>. The simulated GPU translates these, and no others, from the user's address to one
+//    that the CPU can access: a pointer inside another struct or in device memory faults there.
+//  - All threads of a block must reach each block_barrier(). On the simulated GPU, threads run one after the
+//    other and none waits. Therefore only the block's last thread (is_last_thread()) may execute code behind
+//    a barrier that depends on what other threads did before it. Blocks never wait for other blocks.
+//  - No GPU headers; from the standard library, only what needs no device runtime.
 //
-// A library that launches its kernels itself, and wants none of them found by fairlead_device_launch(),
-// defines FAIRLEAD_PRIVATE_KERNELS before it includes this header and takes images_of_this_source.
+// A library that launches its kernels itself, without fairlead_device_launch(), defines
+// FAIRLEAD_PRIVATE_KERNELS before it includes this header and uses images_of_this_source.
 
 #pragma once
 
 #if defined(__NVPTX__) || defined(__AMDGCN__)
 #define FAIRLEAD_ON_GPU 1
-// Inlined at any rate: a reference to a kernel's parameter then costs no copy of it.
+// Always inlined: otherwise a reference to a kernel parameter would cost a copy of it.
 #define FAIRLEAD_DEVICE_FUNCTION __attribute__((device, always_inline)) inline
 #define FAIRLEAD_UNROLL _Pragma("unroll")
 #define FAIRLEAD_NO_UNROLL _Pragma("nounroll")
@@ -51,7 +50,7 @@
 
 extern "C" {
 
-// Device code of one source for one target: "ptx" (text, its closing NUL counted), "gfx90a", ...; "cpu" is
+// Device code of one source for one target: "ptx" (text, including its final NUL), "gfx90a", ...; for "cpu",
 // the address of the source's list of fairlead_cpu_kernel.
 struct fairlead_code_image {
   const char* target;
@@ -61,7 +60,7 @@ struct fairlead_code_image {
 
 struct fairlead_cpu_parameter {
   unsigned size;
-  unsigned pointers;  // so many addresses, at its start, are memory that the kernel reaches
+  unsigned pointers;  // number of leading addresses that point to kernel-accessible memory
 };
 
 struct fairlead_cpu_kernel {
@@ -70,10 +69,10 @@ struct fairlead_cpu_kernel {
   unsigned parameter_count;
   // Runs the whole grid in the calling thread. `arguments`: one address per parameter.
   void (*run)(unsigned grid, unsigned block, void** arguments);
-  const fairlead_cpu_kernel* next;  // of the same source
+  const fairlead_cpu_kernel* next;  // next kernel of the same source
 };
 
-// Makes a kernel known to fairlead_device_launch(); of two with one name, the first stays.
+// Registers a kernel for fairlead_device_launch(); of two kernels with one name, the first remains.
 void fairlead_device_add_kernel(const char* name, const fairlead_code_image* images, unsigned long count);
 }
 
@@ -90,7 +89,7 @@ inline thread_local constinit Position position{};
 
 namespace fairlead::kernel {
 
-// A parameter that holds several pointers; those not used are null.
+// A parameter that holds several pointers; unused ones are null.
 template <unsigned count>
 struct Pointers {
   void* at[count];
@@ -115,8 +114,8 @@ FAIRLEAD_DEVICE_FUNCTION void block_barrier() {
 FAIRLEAD_DEVICE_FUNCTION void system_fence() {
   asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
-// A launch comes after all that its CPU thread has seen: it starts with an empty L1, and the L2 holds no
-// lines of other GPUs' memory, which is cached where it lies.
+// A launch is ordered after everything that its CPU thread has observed: the kernel starts with an empty L1,
+// and the L2 holds no lines of other GPUs' memory, which only its own GPU caches.
 FAIRLEAD_DEVICE_FUNCTION void acquire_launch() {}
 FAIRLEAD_DEVICE_FUNCTION void system_store(unsigned long* address, unsigned long value) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
@@ -134,7 +133,8 @@ FAIRLEAD_DEVICE_FUNCTION unsigned block_size() {
 FAIRLEAD_DEVICE_FUNCTION unsigned grid_size() {
   return __builtin_amdgcn_grid_size_x() / __builtin_amdgcn_workgroup_size_x();
 }
-// Agent scope: a fence of one wavefront waits for no other one's stores, so each waits for its own first.
+// Agent scope: a fence by one wavefront does not wait for stores of other wavefronts, so each waits for its
+// own first.
 FAIRLEAD_DEVICE_FUNCTION void block_barrier() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
   __builtin_amdgcn_s_barrier();
@@ -143,8 +143,8 @@ FAIRLEAD_DEVICE_FUNCTION void block_barrier() {
 FAIRLEAD_DEVICE_FUNCTION void system_fence() {
   __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "");
 }
-// The L2 may hold lines of other GPUs' memory (it does for coarse-grained memory on gfx90a), and HIP starts
-// kernels with an acquire that need not reach further than the device.
+// The L2 may hold lines of other GPUs' memory (on gfx90a it does for coarse-grained memory), and HIP starts
+// kernels with an acquire whose scope need not exceed the device.
 FAIRLEAD_DEVICE_FUNCTION void acquire_launch() {
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
 }
@@ -172,20 +172,20 @@ inline void system_store(unsigned long* address, unsigned long value) {
 }
 #endif
 
-// What these four are for:
-//   block_barrier()   the threads of a block meet; a system_fence() of any of them then covers what all of
-//                     them stored before
-//   system_fence()    what was stored before is visible to all GPUs and CPUs before what is stored after
-//   acquire_launch()  first of all in a kernel that reads memory of other GPUs: nothing is read that was
-//                     cached before the launch
-//   system_store()    a store that CPUs may poll; no fence by itself
+// Semantics of these four functions:
+//   block_barrier()   synchronises the threads of a block; a later system_fence() by any of them then covers
+//                     the stores of all of them before the barrier
+//   system_fence()    makes earlier stores visible to all GPUs and CPUs before later stores
+//   acquire_launch()  must come first in a kernel that reads memory of other GPUs: the kernel then reads no
+//                     data that was cached before the launch
+//   system_store()    a store that CPUs may poll; it includes no fence
 
-// The one that does what a block does once, behind a barrier.
+// Selects the thread that executes once-per-block code behind a barrier.
 FAIRLEAD_DEVICE_FUNCTION bool is_last_thread() {
   return thread_index() == block_size() - 1;
 }
 
-// This thread's place among all threads of the launch, and how many there are.
+// The index of this thread among all threads of the launch, and their number.
 FAIRLEAD_DEVICE_FUNCTION unsigned long global_index() {
   return static_cast<unsigned long>(block_index()) * block_size() + thread_index();
 }
@@ -193,14 +193,14 @@ FAIRLEAD_DEVICE_FUNCTION unsigned long global_size() {
   return static_cast<unsigned long>(grid_size()) * block_size();
 }
 
-// Relaxed; integers of 4 and 8 bytes. Returns the old value.
+// Relaxed order; integers of 4 and 8 bytes. Returns the old value.
 template <class T>
 FAIRLEAD_DEVICE_FUNCTION T atomic_add(T* address, T value) {
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
-// One access to global or page-locked memory, of 1, 2, 4, 8 or 16 bytes, aligned to its size. `Value` is any
-// trivially copyable type. What is loaded is not changed by others while the kernel runs.
+// One access to global or page-locked memory of 1, 2, 4, 8 or 16 bytes, aligned to its size. `Value` is any
+// trivially copyable type. No other agent may change loaded memory while the kernel runs.
 namespace detail {
 template <unsigned bytes>
 struct Word;
@@ -240,7 +240,7 @@ FAIRLEAD_DEVICE_FUNCTION void store(void* address, Value value) {
 
 #define FAIRLEAD_KERNEL(name, parameters) extern "C" __attribute__((global)) void name parameters
 
-// The same, never launched with more than so many threads a block: it may use more registers.
+// A kernel that is never launched with more than `threads` threads per block; it may use more registers.
 #if defined(__NVPTX__)
 #define FAIRLEAD_BOUNDED_KERNEL(threads, name, parameters) \
   extern "C" __attribute__((global, launch_bounds(threads))) void name parameters
@@ -251,12 +251,12 @@ FAIRLEAD_DEVICE_FUNCTION void store(void* address, Value value) {
 
 #else
 
-// The build defines this as the images it embeds, before it includes the kernel's source.
+// The build defines this macro as the embedded images before it includes the kernel's source.
 #ifndef FAIRLEAD_CODE_IMAGES
 #define FAIRLEAD_CODE_IMAGES
 #endif
 
-// Unnamed: every source that includes this header has its own images and kernels.
+// An anonymous namespace: every source that includes this header has its own images and kernels.
 namespace fairlead::kernel {
 namespace {
 
@@ -268,7 +268,7 @@ const fairlead_code_image images_of_this_source[] = {FAIRLEAD_CODE_IMAGES{
 template <class Type>
 constexpr unsigned pointers_in = std::is_pointer_v<Type>;
 template <unsigned count>
-constexpr unsigned pointers_in<Pointers<count>> = count;
+constexpr unsigned pointers_in<Pointers<count> > = count;
 
 template <class... Types>
 struct Signature {

@@ -1,7 +1,7 @@
 ! SPDX-License-Identifier: Apache-2.0
 !
-! Marks the phases of a Fortran program, as phases.h does those of a C program. Compile this file with the
-! program; nothing is linked, and where Fairlead is not loaded, nothing happens.
+! Marks the phases of a Fortran program, like phases.h for C programs. Compile this file with the program. It
+! links no library; if Fairlead is not loaded, the calls have no effect.
 !
 !     use fairlead_phases
 !     call fairlead_phase_begin("halo exchange")

@@ -7,8 +7,8 @@
  *     ...
  *     fairlead_phase_end();
  *
- * Phases nest, and each thread has its own. The program links nothing: where Fairlead is not loaded, or records
- * nothing, a mark costs a few nanoseconds and does nothing. (Before glibc 2.34, link with -ldl.)
+ * Phases may be nested, and each thread has its own. The program links no library: if Fairlead is not loaded
+ * or records nothing, a mark costs a few nanoseconds and has no effect. (Before glibc 2.34, link with -ldl.)
  */
 #ifndef FAIRLEAD_PHASES_H
 #define FAIRLEAD_PHASES_H
@@ -20,12 +20,12 @@
 extern "C" {
 #endif
 
-/* Looked up once in each source file that uses it; threads that come together find the same. */
-static inline void *fairlead_phase_function(int which) {
-  static void *found[2];
+/* Looked up once in each source file that uses it; concurrent first calls find the same function. */
+static inline void* fairlead_phase_function(int which) {
+  static void* found[2];
   static int looked;
   if (!__atomic_load_n(&looked, __ATOMIC_ACQUIRE)) {
-    void *program = dlopen(NULL, RTLD_LAZY);
+    void* program = dlopen(NULL, RTLD_LAZY);
     if (program) {
       __atomic_store_n(&found[0], dlsym(program, "fairlead_phase_begin"), __ATOMIC_RELAXED);
       __atomic_store_n(&found[1], dlsym(program, "fairlead_phase_end"), __ATOMIC_RELAXED);
@@ -35,13 +35,13 @@ static inline void *fairlead_phase_function(int which) {
   return __atomic_load_n(&found[which], __ATOMIC_RELAXED);
 }
 
-static inline void fairlead_phase_begin(const char *name) {
-  void *function = fairlead_phase_function(0);
-  if (function) ((void (*)(const char *))function)(name);
+static inline void fairlead_phase_begin(const char* name) {
+  void* function = fairlead_phase_function(0);
+  if (function) ((void (*)(const char*))function)(name);
 }
 
 static inline void fairlead_phase_end(void) {
-  void *function = fairlead_phase_function(1);
+  void* function = fairlead_phase_function(1);
   if (function) ((void (*)(void))function)();
 }
 
@@ -50,13 +50,13 @@ static inline void fairlead_phase_end(void) {
 
 namespace fairlead {
 
-/* A phase for as long as it lives. */
+/* Marks a phase during its lifetime. */
 class Phase {
  public:
-  explicit Phase(const char *name) { fairlead_phase_begin(name); }
+  explicit Phase(const char* name) { fairlead_phase_begin(name); }
   ~Phase() { fairlead_phase_end(); }
-  Phase(const Phase &) = delete;
-  Phase &operator=(const Phase &) = delete;
+  Phase(const Phase&) = delete;
+  Phase& operator=(const Phase&) = delete;
 };
 
 }  // namespace fairlead

@@ -14,13 +14,13 @@
 namespace fairlead {
 namespace {
 
-// Fresh pages cost more than a copy, so released buffers keep theirs up to a limit.
+// Fresh pages cost more than a copy, so released buffers keep their pages up to a limit.
 constexpr size_t kept_in_all = size_t{256} << 20;
-constexpr size_t kept_at_least = size_t{1} << 20;  // of each buffer, beyond that limit
+constexpr size_t kept_at_least = size_t{1} << 20;  // per buffer, once that limit is reached
 constexpr size_t page = 4096;
-constexpr int smallest_class[] = {12, 7};  // of the buffers for any use, and for receives
+constexpr int smallest_class[] = {12, 7};  // for buffers of any use, and for receive buffers
 constexpr int largest_class = 36;
-constexpr size_t kept_warm = 64;  // of a class; of further ones only the first page
+constexpr size_t kept_warm = 64;  // per class; further buffers keep only their first page
 constexpr size_t kept_per_class = 1024;
 
 struct Idle {
@@ -31,8 +31,8 @@ struct Idle {
 std::mutex mutex;
 using IdleOfClass = std::array<std::vector<Idle>, largest_class + 1>;
 auto& idle = *new std::array<IdleOfClass, 2>;
-auto& idle_apart = *new IdleOfClass;  // of receives
-size_t touched_in_all = 0;            // of idle buffers
+auto& idle_apart = *new IdleOfClass;  // receive buffers
+size_t touched_in_all = 0;            // idle buffers
 
 unsigned char* map(size_t bytes) {
   void* fresh =
@@ -42,13 +42,13 @@ unsigned char* map(size_t bytes) {
 
 constexpr size_t nobodys_bytes = size_t{64} << 20;
 constexpr size_t nobodys_bytes_apart = size_t{1} << 20;
-int left_to_make_apart = 128;  // buffers for receives
+int left_to_make_apart = 128;  // receive buffers
 
-// What is left of the regions of buffers for receives, which stay for ever. Each is as long as all before it,
-// so that they take no more than twice what is in use, but for what is nobody's.
+// The free parts of the regions for receive buffers. Regions are permanent. Each is as long as all previous
+// ones together, so that apart from their unused ends they take at most twice the space in use.
 class Regions {
  public:
-  // For a buffer of this length. Null when there is no memory.
+  // Returns space for a buffer of this length; null if no memory is available.
   unsigned char* take(size_t bytes) {
     auto region = std::find_if(regions_.begin(), regions_.end(),
                                [&](const Region& r) { return bytes <= r.end - r.aligned(bytes); });
@@ -70,7 +70,7 @@ class Regions {
   static constexpr size_t shortest = size_t{16} << 20, longest = nobodys_bytes;
   struct Region {
     uintptr_t next, end;
-    // Pages are given back to the system one by one.
+    // Buffers start on page boundaries, because pages are returned to the system individually.
     uintptr_t aligned(size_t bytes) const {
       const size_t unit = std::min(bytes, page);
       return std::min((next + unit - 1) / unit * unit, end);
@@ -140,7 +140,7 @@ HostBuffer::~HostBuffer() {
                 : list.size() >= kept_warm                ? page
                 : touched_in_all + touched <= kept_in_all ? room_
                                                           : kept_at_least;
-  if (touched > kept && room_ >= page) {  // smaller ones share pages
+  if (touched > kept && room_ >= page) {  // smaller buffers share pages
     madvise(data_ + kept, room_ - kept, MADV_DONTNEED);
     touched = kept;
   }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Host memory for messages in passing, kept for reuse by powers of two. Large buffers cost address space
-// only until they are touched; of released ones a process keeps some 256 MiB of pages. Those beyond 64 GiB,
-// images of buffers whose parts lie far apart, take no more address space than they need and are not kept.
-// Thread-safe.
+// Host memory for messages in flight, kept for reuse in size classes (powers of two). A large buffer costs
+// only address space until it is touched. Of released buffers, a process keeps about 256 MiB of pages.
+// Buffers beyond 64 GiB, which hold images of user buffers with distant parts, take no more address space
+// than they need and are not kept. Thread-safe.
 //
 // Open MPI writes the whole of a message that is longer than its receive (seen with 4.1.4 and 5.0.11 between
-// processes of a node). So 1 MiB behind each of the first 128 buffers for receives is unused, and those are taken
-// before others. Others lie behind each other in regions, each of which ends with 64 MiB that are unused: such a
-// message overwrites nothing of the program, at worst other messages that have just arrived.
+// processes of one node). As protection, 1 MiB after each of the first 128 receive buffers stays unused, and
+// these buffers are taken first. Further receive buffers lie contiguously in regions, each of which ends with
+// 64 MiB that stay unused. Such a message therefore overwrites no memory of the program; at worst it
+// overwrites other messages that have just arrived.
 
 #pragma once
 
@@ -21,7 +22,7 @@ class HostBuffer {
  public:
   HostBuffer() = default;
   enum class For { any, receive };
-  // data() is null when there is no memory.
+  // data() is null if no memory is available.
   explicit HostBuffer(size_t bytes, For use = For::any);
   HostBuffer(HostBuffer&& other) noexcept { *this = std::move(other); }
   HostBuffer& operator=(HostBuffer&& other) noexcept {
@@ -37,19 +38,19 @@ class HostBuffer {
   ~HostBuffer();
 
   unsigned char* data() const { return data_; }
-  // No more than this was written: the rest need not be given back.
+  // Only this many bytes were written, so the destructor need not return the other pages to the system.
   void note_used(size_t bytes) {
     if (bytes < bytes_) bytes_ = bytes;
   }
 
  private:
-  // With the lock: the last of the released ones, if there is any.
+  // The caller holds the lock. Takes the last released buffer of the list if there is one.
   template <class List>
   bool take_from(List* list);
 
   unsigned char* data_ = nullptr;
   For use_ = For::any;
-  bool apart_ = false;  // nothing lies right behind it
+  bool apart_ = false;  // followed by unused memory
   int size_class_ = 0;
   size_t bytes_ = 0, room_ = 0;
   size_t touched_before_ = 0;

@@ -17,7 +17,7 @@ constexpr RankVariables launchers[] = {
 #include "base/launchers.def"
 };
 
-// -1 where the variable is absent or no number.
+// Returns -1 if the variable is not set or is not a number.
 int number(const char* variable) {
   const char* text = std::getenv(variable);
   return text && *text >= '0' && *text <= '9' ? std::atoi(text) : -1;
@@ -27,7 +27,7 @@ bool missing(const char* variable) {
   return *variable && number(variable) < 0;
 }
 
-// Entry `index` of "4(x2),3", which says 4, 4, 3; -1 where there is none.
+// Returns entry `index` of a list like "4(x2),3", which means 4, 4, 3; -1 if there is none.
 int entry(const char* list, int index) {
   for (char* end = nullptr; *list >= '0' && *list <= '9'; list = *end == ',' ? end + 1 : end) {
     long value = std::strtol(list, &end, 10), times = 1;
@@ -65,7 +65,7 @@ std::vector<Job> jobs_from_environment() {
     Job job{row.launcher, row.abi, number(row.rank), number(row.size), number(row.local_rank)};
     job.local_size = local_size(row, job.size);
     job.id = job_id(row.job);
-    // A scheduler's batch or interactive shell is a job of one task too: not what is asked here.
+    // A scheduler's batch or interactive shell is also a job of one task, but not a launched MPI job.
     bool scheduler_shell = job.abi.empty() && job.size == 1;
     if (!scheduler_shell) jobs.push_back(job);
   }

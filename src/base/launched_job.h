@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a launcher tells its ranks through the environment, read without MPI: am I a rank, which one, and
-// of which kind of MPI. One row per launcher in launchers.def.
+// The information that a launcher passes to its ranks in the environment, read without MPI: whether this
+// process is a rank, which one, and for which MPI ABI. launchers.def has one row per launcher.
 
 #pragma once
 
@@ -13,18 +13,19 @@ namespace fairlead {
 
 struct Job {
   const char* launcher;  // "Open MPI", "Slurm", ...
-  std::string abi;       // the MPI ABI that launcher belongs to, "" where it serves several
+  std::string abi;       // the MPI ABI of the launcher, "" if it serves several
   int rank = -1;
   int size = -1;
-  int local_rank = -1;  // -1 where the launcher does not say
-  int local_size = -1;  // the same; ranks of this node
-  std::string id = {};  // tells this job of others on the node; "" where the launcher does not
+  int local_rank = -1;  // -1 if the launcher does not pass it
+  int local_size = -1;  // ranks of this node; -1 if the launcher does not pass it
+  std::string id = {};  // distinguishes this job from others on the node; "" if the launcher has no id
 };
 
-// Every launcher that left its variables here, the most telling first; several where one starts another.
+// Returns every launcher whose variables are set, in the order of launchers.def; several if one started
+// another.
 std::vector<Job> jobs_from_environment();
 
-// The first of them; empty outside a launched job.
+// Returns the first of them; nothing outside a launched job.
 std::optional<Job> job_from_environment();
 
 }  // namespace fairlead

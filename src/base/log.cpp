@@ -21,7 +21,7 @@ constexpr int repeats_shown = 3;
 
 std::atomic<int> rank{-1}, size{0};
 
-// Read directly, not through options(): reading the options may itself want to log.
+// Reads the environment directly, not through options(), because reading the options may itself log.
 LogLevel threshold() {
   static const LogLevel level = [] {
     const char* text = secure_getenv("FAIRLEAD_LOG");
@@ -32,7 +32,7 @@ LogLevel threshold() {
   return level;
 }
 
-// How often this very line was asked for, counting this time.
+// Returns how often this exact line was requested, including this time.
 int occurrences(const char* line) {
   static std::mutex mutex;
   static auto* counts = new std::map<std::string, int>;
@@ -77,7 +77,7 @@ void log_line(LogLevel level, const char* format, ...) {
     length = sizeof line - 1;
     line[length - 1] = '\n';
   }
-  // One write, so that lines of many ranks do not mix.
+  // A single write, so that lines of different ranks do not interleave.
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, line, static_cast<size_t>(length));
 }
 

@@ -27,7 +27,7 @@ struct Row {
   const char* help;
 };
 
-// Those of FAIRLEAD_COLL.
+// The accepted words of FAIRLEAD_COLL.
 constexpr const char collective_words[] = "auto|staged"
 #define FAIRLEAD_FAMILY(name, collectives)
 #define FAIRLEAD_ALGORITHM(family, name, members, what) "|" #family ":" #name
@@ -59,7 +59,7 @@ constexpr Alias aliases[] = {
 #undef FAIRLEAD_ALIAS
 };
 
-// Variables with our prefix that belong to the tools and the build, not to this table.
+// Variables with Fairlead's prefix that belong to the tools and the build, not to this table.
 constexpr const char* foreign[] = {"FAIRLEAD_HOME", "FAIRLEAD_BUILD", "FAIRLEAD_MPICC"};
 constexpr const char* foreign_prefix = "FAIRLEAD_TEST_";
 constexpr const char* prefix = "FAIRLEAD_";
@@ -79,7 +79,7 @@ std::string variable_of(const std::string& name) {
   return variable;
 }
 
-// What a row accepts, in the words of warnings and documentation alike.
+// Describes what a row accepts; warnings and documentation share the text.
 std::string accepted_words(const Row& row) {
   std::string type = row.type, accepted = row.accepted;
   if (type == "boolean") return boolean_words;
@@ -97,7 +97,7 @@ std::string parse(const std::string& text, uint64_t* into) {
   return parse_bytes(text, into);
 }
 
-// A number that `accepted`, "LOW..HIGH", allows.
+// Parses a number within the bounds of `accepted`, "LOW..HIGH".
 template <class Number>
 bool understood_number(const Row& row, const std::string& text, Number* into) {
   const std::string accepted = row.accepted;
@@ -140,13 +140,13 @@ std::string not_understood(const Row& row, const std::string& variable, const st
          row.initial;
 }
 
-// All ranks read the same variables.
+// Only one rank reports errors, because all ranks read the same variables.
 bool speaks_for_the_job() {
   auto job = job_from_environment();
   return !job || job->rank <= 0;
 }
 
-// Letters that are missing, too many, wrong, or swapped with their neighbour.
+// Counts letters that are missing, superfluous, wrong, or swapped with their neighbour.
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<size_t> before(b.size() + 1), above(b.size() + 1), line(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) line[j] = j;
@@ -168,16 +168,17 @@ bool is_ours(const std::string& variable) {
          std::find(std::begin(foreign), std::end(foreign), variable) == std::end(foreign);
 }
 
-// For a variable that is a former name of an option: what to set instead; "" for any other.
+// Returns which option replaces `variable` if that is a former name; "" for any other variable.
 std::string renamed(const std::string& variable) {
   if (!is_ours(variable)) return {};
   for (const Alias& alias : aliases)
     if (variable == alias.variable)
-      return variable + " is now " + variable_of(alias.name) + "; the former name is accepted in this release only";
+      return variable + " is now " + variable_of(alias.name) +
+             "; the former name is accepted in this release only";
   return {};
 }
 
-// "" for the name of an option, a former one too, and for what is not ours.
+// Returns "" for current and former names of options, and for variables that are not Fairlead's.
 std::string complaint_about_name(const std::string& variable) {
   if (!is_ours(variable) || !renamed(variable).empty()) return {};
   std::vector<std::string> known;
@@ -227,7 +228,7 @@ void load(Loaded& loaded, const Row& row, Field* field) {
 }
 
 const Loaded& loaded() {
-  // Never destroyed: options are read until the very end of the process.
+  // Never destroyed: code reads options until the very end of the process.
   static const Loaded* once = [] {
     auto* fresh = new Loaded;
     const Row* row = rows;
@@ -265,7 +266,7 @@ std::string nearest_name(const std::string& name, const std::vector<std::string>
     size_t distance = edit_distance(name, candidate);
     if (distance < best) best = distance, nearest = candidate;
   }
-  // A misspelling leaves most of the name as it is.
+  // A misspelt name still equals most of the correct one.
   bool close = !nearest.empty() && best * 3 <= nearest.size() - std::min(prefix, nearest.size());
   return close ? nearest : "";
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options of options.def, read from the environment once, at first use. A value that does not parse
-// is reported on stderr with what is accepted, and the default is used; a FAIRLEAD_ variable that no row
-// names is reported with the nearest name. Where a launcher tells which rank this is, the first reports for
-// all. Thread-safe; usable before main().
+// The options of options.def, read from the environment once, at first use. If a value does not parse,
+// Fairlead reports on stderr what it accepts and uses the default. If no row has the name of a FAIRLEAD_
+// variable, it reports the nearest name. If the launcher passes rank numbers, rank 0 reports for all ranks.
+// Thread-safe; usable before main().
 
 #pragma once
 
@@ -30,28 +30,29 @@ struct Options {
 
 const Options& options();
 
-// One option as people read it: for `fairlead options`, docs/options.md and tests.
+// One option in human-readable form: for `fairlead options`, docs/options.md and tests.
 struct OptionReport {
   const char* name;      // "eager_limit"
   std::string variable;  // "FAIRLEAD_EAGER_LIMIT"
   const char* type;
   const char* initial;   // the default, as text
-  std::string accepted;  // in words
+  std::string accepted;  // as prose
   const char* help;
-  std::string value;   // the text in force
-  std::string origin;  // "default", the variable it was read from
+  std::string value;   // the effective value
+  std::string origin;  // "default", or the variable that set it
 };
 std::vector<OptionReport> describe_options();
 
-// What is wrong with a variable of this name and value: that no option has the name, or does not take the
-// value, and what is accepted. "" where nothing is; also for variables that are none of ours.
+// Checks a variable name and value. Returns a message if no option has the name, or if the option does not
+// accept the value, with what it accepts. Returns "" if there is no error, and for variables that are not
+// Fairlead's.
 std::string complaint_about(const std::string& variable, const std::string& value);
 
-// The candidate that `name` is most likely a misspelling of; "" where none is near. `prefix`: how much of the
-// names all of them share.
+// Returns the candidate that `name` most likely misspells; "" if none is close. `prefix` is the length of the
+// prefix that all names share.
 std::string nearest_name(const std::string& name, const std::vector<std::string>& candidates, size_t prefix);
 
-// Parses into `into` and returns an empty string, or says what is wrong and what is accepted.
+// Parses into `into` and returns an empty string, or returns what is wrong and what is accepted.
 std::string parse_boolean(const std::string& text, bool* into);
 std::string parse_integer(const std::string& text, int64_t* into);
 std::string parse_bytes(const std::string& text, uint64_t* into);

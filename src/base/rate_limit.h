@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For questions that cost some microseconds and whose answer rarely changes: asked once in a while at most,
-// a millisecond unless another pause is given. Threads may share one; each of several that come at once may
-// then be told to ask.
+// Limits how often a program repeats a query that costs some microseconds and whose answer rarely changes: at
+// most once per pause, which is a millisecond by default. Threads may share one object; several threads that
+// call at the same time may all be permitted.
 
 #pragma once
 
@@ -16,7 +16,7 @@ class RateLimit {
   constexpr RateLimit() = default;
   constexpr explicit RateLimit(std::chrono::milliseconds pause) : pause_(pause) {}
 
-  // Is it time to ask again? Then the next pause begins.
+  // Returns whether the pause is over, and if so starts the next one.
   bool due() {
     const Clock::time_point now = Clock::now();
     if (now - last_.load(std::memory_order_relaxed) < pause_) return false;
@@ -24,8 +24,8 @@ class RateLimit {
     return true;
   }
 
-  // Has `look` found something? Only when it has found nothing does a pause begin, of which the answer is no:
-  // a thread that comes while another looks must look, too.
+  // Returns whether `look` found something; false during a pause. A pause starts only after `look` has found
+  // nothing, not before: a thread that calls while another one looks must look as well.
   template <class Look>
   bool found_by(Look look) {
     const Clock::time_point now = Clock::now();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When a collective is to say whom it waits for: after FAIRLEAD_STALL_REPORT_S seconds, and again every so many.
+// Determines when a collective reports for which ranks it waits: every FAIRLEAD_STALL_REPORT_S seconds.
 
 #pragma once
 
@@ -12,9 +12,9 @@ namespace fairlead {
 
 class ReportTimer {
  public:
-  // Begins anew, now.
+  // Restarts the interval now.
   void restart() { since_ = Clock::now(); }
-  // Is it over? It begins anew then.
+  // Returns whether the interval is over, and if so restarts it.
   bool is_over() {
     auto now = Clock::now();
     if (options().stall_report_s == 0 || now - since_ < std::chrono::seconds(options().stall_report_s))

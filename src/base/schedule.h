@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tasks that are under way, and whose turn it is. A round advances a limited number of them, and the others
-// have their turn in the next rounds: a round takes the same time however many there are, and so does to add
-// or remove one.
+// Schedules active tasks fairly. A round advances a limited number of tasks; the others follow in later
+// rounds. The time of a round is therefore independent of the number of tasks, and so is the time to add or
+// remove one.
 //
-// A task may await something that others await, too, in the order in which they were added (a receive, its
-// message). Of those with one key the first is asked, and in each round one more of all the others, in turn:
-// to ask costs more than all the rest, but what comes for the first may take longer than what comes for the
-// next.
+// A task may await an event that other tasks also await, in the order in which they were added (receives that
+// wait for a message). Among tasks with the same key the schedule advances the first in each round. Of all
+// the others it advances one per round, in turn: to advance them is the most expensive part, but the event
+// for the first task may come later than the event for the next.
 //
-// A Task has a member `scheduled` and the functions advance(), awaits(), which gives the key or null, and
-// rests(), which says that it needs no advance() any more. Not thread-safe.
+// A Task has a member `scheduled` and the functions advance(); awaits(), which returns the key or null; and
+// rests(), which returns whether it needs no further advance(). Not thread-safe.
 
 #pragma once
 
@@ -29,18 +29,18 @@ struct Links {
 template <class Task, int which>
 class Ring;
 
-// What the schedule keeps in a task.
+// The schedule's data in each task.
 template <class Task>
 struct Scheduled {
   Links<Task> links[2];
-  Ring<Task, 0>* ring = nullptr;   // where it waits for its turn; null while it rests
-  Ring<Task, 1>* queue = nullptr;  // with the others of its key
+  Ring<Task, 0>* ring = nullptr;   // the ring of its turns; null while it rests
+  Ring<Task, 1>* queue = nullptr;  // the tasks with the same key
   uint64_t round = 0;              // of its last turn
-  bool there = false;              // added, and not removed
+  bool there = false;              // was added and not removed
 };
 
-// Tasks in the order in which they were added, which carry the links themselves; and whose turn is next, in a
-// circle.
+// An intrusive circular list of tasks in the order in which they were added, with a cursor to the task whose
+// turn is next.
 template <class Task, int which>
 class Ring {
  public:
@@ -58,7 +58,7 @@ class Ring {
     of(task) = {front_, last};
     of(last).next = of(front_).previous = task;
   }
-  // Its turn is next.
+  // Appends the task and gives it the next turn.
   void push_next(Task* task) {
     push_back(task);
     next_ = task;
@@ -95,7 +95,7 @@ class Schedule {
     ++size_;
     place(task);
   }
-  // False when it is not there.
+  // Returns false if the task is not scheduled.
   bool remove(Task* task) {
     if (!task->scheduled.there) return false;
     take_out(task);
@@ -104,7 +104,7 @@ class Schedule {
     return true;
   }
 
-  // One round. Calls after(task) after each turn; that may remove the task.
+  // Runs one round. Calls after(task) after each turn; that call may remove the task.
   template <class After>
   void advance(const After& after) {
     ++round_;
@@ -115,7 +115,8 @@ class Schedule {
 
   size_t size() const { return size_; }
   bool any_awaits() const { return !first_.empty(); }
-  // Those that neither await anything nor rest, in the order in which they were added or ceased to await.
+  // Visits the tasks that neither await anything nor rest, in the order in which they were added or stopped
+  // awaiting.
   template <class Visit>
   void for_each_active(const Visit& visit) const {
     active_.for_each(visit);
@@ -171,14 +172,14 @@ class Schedule {
     if (was_first && !queue.empty()) move_up(queue.front());
   }
 
-  // The first of its key is asked in the same round.
+  // The next task of the key gets its turn in the same round.
   void move_up(Task* next) {
     behind_.remove(next);
     first_.push_next(next);
     next->scheduled.ring = &first_;
   }
 
-  // A queue stays when it is empty: its key comes again as a rule.
+  // Empty queues stay, because the same key usually occurs again.
   Queue& queue_of(const Key& key) {
     if (queues_.size() >= queues_allowed_) {
       std::erase_if(queues_, [](const auto& queue) { return queue.second.empty(); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long somebody has been short of memory. Others may give some back in a moment; but who goes on waiting
-// for it may wait for ever (invariant M13).
+// Measures how long a caller has been short of memory. Other operations may release memory soon, but a caller
+// that waits without limit may deadlock (invariant M13).
 
 #pragma once
 
@@ -11,7 +11,7 @@ namespace fairlead {
 
 class Shortage {
  public:
-  // There is none now. True when it has been so for long: the caller gives up.
+  // Called when no memory is available. Returns true if that has lasted so long that the caller must give up.
   bool lasts() {
     constexpr auto long_enough = std::chrono::seconds(2);
     const auto now = Clock::now();

@@ -13,14 +13,14 @@
 namespace fairlead {
 namespace {
 
-// "" for a file that ends, else what it is.
+// Returns "" for a file whose reading ends, else a description of what it is.
 std::string unsuitable(const struct stat& info) {
   const bool null_device = S_ISCHR(info.st_mode) && info.st_rdev == makedev(1, 3);
   if (S_ISREG(info.st_mode) || null_device) return {};
   return S_ISDIR(info.st_mode) ? std::strerror(EISDIR) : "it is no regular file";
 }
 
-// Files of /proc do not tell their length.
+// Files in /proc report no length, so this reads until the end or the limit.
 std::string read_up_to_limit(int file, std::string* text) {
   std::string read_so_far;
   char piece[16 << 10];
@@ -40,7 +40,7 @@ std::string read_up_to_limit(int file, std::string* text) {
 }  // namespace
 
 std::string read_small_file(const std::string& path, std::string* text) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe does not wait
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe does not block
   struct stat info;
   std::string why;
   if (file < 0 || fstat(file, &info) != 0)

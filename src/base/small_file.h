@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files that people write and name in an option. What is no such file, as /dev/zero or a pipe, would be read
-// for ever. Thread-safe; never calls MPI.
+// Reads files that users write and name in an option. Only regular files are accepted: reading /dev/zero or a
+// pipe might never end. Thread-safe; never calls MPI.
 
 #pragma once
 
@@ -12,7 +12,8 @@ namespace fairlead {
 
 constexpr size_t small_file_bytes = size_t{1} << 20;
 
-// Appends the text of a regular file, or nothing for /dev/null, and returns an empty string; or says why not.
+// Appends the text of a regular file, or nothing for /dev/null, and returns an empty string; or returns the
+// error.
 std::string read_small_file(const std::string& path, std::string* text);
 
 }  // namespace fairlead

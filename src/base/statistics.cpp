@@ -6,23 +6,22 @@ namespace fairlead {
 namespace {
 
 TrafficCount counts[static_cast<int>(Traffic::rows)];
-constexpr const char* names[] = {
-    "peer copies",
-    "bounced in device memory",
-    "staged in the node",
-    "staged between nodes",
-    "handed to the host MPI",
-    "plain, sent",
-    "plain, received",
-    "buffered in device memory",
-    "buffered in host memory",
-    "collectives on the GPU",
-    "collectives by NCCL",
-    "collectives staged",
-    "collectives between nodes",
-    "one-sided, direct",
-    "one-sided, served",
-    "one-sided, staged"};
+constexpr const char* names[] = {"peer copies",
+                                 "staged in device memory",
+                                 "staged in host memory",
+                                 "pipelined between nodes",
+                                 "handed to the host MPI",
+                                 "host message, sent",
+                                 "host message, received",
+                                 "buffered in device memory",
+                                 "buffered in host memory",
+                                 "collectives on the GPU",
+                                 "collectives by NCCL",
+                                 "collectives staged",
+                                 "collectives between nodes",
+                                 "one-sided, mapped",
+                                 "one-sided, by messages",
+                                 "one-sided, staged"};
 
 std::atomic<uint64_t> fallback_counts[static_cast<int>(Fallback::rows)];
 constexpr const char* fallback_words[] = {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this rank's device messages did, and why some took a longer way, counted for FAIRLEAD_STATS. Counting
-// is a relaxed atomic addition; reading is safe at any time. How long each took is in src/observe.
+// Counters for FAIRLEAD_STATS: the paths that this rank's device messages took, and why some did not take the
+// shortest path. Counting is a relaxed atomic addition; reading is safe at any time. src/observe records
+// durations.
 
 #pragma once
 
@@ -10,24 +11,24 @@
 
 namespace fairlead {
 
-// Rows of the table, in its order. A message counts where its bytes moved.
+// Rows of the table, in its order. A message counts for the path on which its bytes moved.
 enum class Traffic {
   peer,                      // received by a peer-to-peer copy
-  bounced,                   // received by peer-to-peer copies from the sender's buffer pool
-  staged,                    // received through host memory of the node
-  network,                   // received from another node, by chunks through host memory
-  native,                    // sent by handing the device pointer to the host MPI
-  plain_sent,                // sent as host message: small, another node, or unknown to Fairlead
-  plain_received,            // host message into device memory
+  device_staged,             // received by peer-to-peer copies from the sender's buffer pool
+  staged,                    // staged through host memory of the node
+  network,                   // received from another node, pipelined through host memory
+  native,                    // sent by passing the device pointer to the host MPI
+  host_message_sent,         // sent staged through host memory: small, another node, or unknown
+  host_message_received,     // received staged through host memory
   buffered_device,           // send that was buffered in device memory for a late receiver
   buffered_host,             // the same in host memory
   collective_gpu,            // this rank's part of a collective that ran on the GPU
   collective_nccl,           // the same by NCCL or RCCL
   collective_staged,         // the same through host memory and the host MPI
   collective_between_nodes,  // the same on the GPU in each node, and through the host MPI between them
-  rma_direct,                // one-sided access to memory that this rank reaches
-  rma_served,                // the same that was asked of the target
-  rma_staged,                // device memory of an origin for a window of the host MPI
+  rma_mapped,                // one-sided access to a mapped target
+  rma_by_messages,           // one-sided access to an active-message target
+  rma_staged,                // device memory of an origin, for a window of the host MPI
   rows
 };
 

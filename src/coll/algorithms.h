@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows of algorithms.def as constants. Which of them a call takes is decided in choice.h, what it does in
-// src/mpi/coll/collective_work.cpp.
+// The rows of algorithms.def as constants. choice.h decides which of them a call takes;
+// src/mpi/coll/collective_work.cpp implements them.
 
 #pragma once
 
@@ -64,7 +64,7 @@ constexpr const FamilyRow& row_of(Family family) {
 constexpr const AlgorithmRow& row_of(Algorithm algorithm) {
   return algorithms[static_cast<size_t>(algorithm)];
 }
-// By the host MPI; each family has such a one.
+// Does the host MPI run this algorithm, through host memory? Each family has one such algorithm.
 constexpr bool is_staged(Algorithm algorithm) {
   return row_of(algorithm).name == "staged";
 }

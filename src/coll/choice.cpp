@@ -9,7 +9,7 @@
 namespace fairlead::coll {
 namespace {
 
-// Made when it is asked for: this library is loaded into processes that never do.
+// Constructed at first use: the library is also loaded into processes that never run a collective.
 Choice& in_force() {
   static auto& made = *new Choice;
   return made;
@@ -26,7 +26,8 @@ bool possible(Algorithm algorithm, int members, Choice::Among among) {
 
 }  // namespace
 
-// What is said of one family counts more than what is said of all.
+// A word for one family takes precedence over `staged`, the word for all families, because `staged` is the
+// last row of each family.
 Choice::Choice(const std::set<std::string>& words, const Rules& rules) {
   for (const AlgorithmRow& row : algorithms) {
     std::optional<Algorithm>& forced = families_[static_cast<size_t>(row.family)].forced;
@@ -65,7 +66,7 @@ bool Choice::must_stage(Family family) const {
   return forced && is_staged(*forced);
 }
 
-// FNV-1a.
+// The hash is FNV-1a.
 uint64_t Choice::digest() const {
   uint64_t digest = 0xcbf29ce484222325;
   auto include = [&digest](const std::string& text) {

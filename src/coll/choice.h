@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which algorithm a collective takes: the one that FAIRLEAD_COLL names, else the one of the first rule that
-// fits, of the file that FAIRLEAD_TUNING names and then of those that are shipped (tuning.h).
+// Which algorithm a collective takes: the one that FAIRLEAD_COLL names; otherwise that of the first rule that
+// fits the call, in the file that FAIRLEAD_TUNING names and then among the shipped rules (tuning.h).
 //
-// All members of a communicator must choose alike. So a choice depends on what all of them know, and in
-// MPI_Init the ranks compare their words and rules; where they differ all use the shipped rules. Only
-// `staged` may be chosen by some alone, and `nccl` be possible for some alone: then the meeting decides it
-// for all (meeting.h).
+// All members of a communicator must choose the same algorithm. A choice therefore depends only on what all
+// members know, and in MPI_Init the ranks compare their words and rules; if these differ, all ranks use the
+// shipped rules. There are two exceptions: some members alone may choose `staged`, and `nccl` may be possible
+// for some members only. In these cases the collective slot decides for all (collective_slot.h).
 
 #pragma once
 
@@ -24,18 +24,18 @@ class Choice {
  public:
   // The shipped rules.
   Choice() : Choice({}, {}) {}
-  // Words of FAIRLEAD_COLL, and rules that come before the shipped ones.
+  // `words`: the value of FAIRLEAD_COLL. `rules`: rules that take precedence over the shipped ones.
   Choice(const std::set<std::string>& words, const Rules& rules);
 
-  // Which of NCCL's and Fairlead's own may be taken?
+  // `all`: any algorithm may be chosen. `own`: any but those of NCCL.
   enum class Among { all, own };
   Algorithm of(Family family, uint64_t bytes, int members, Among among = Among::all) const;
-  // May it come to NCCL at all?
+  // Can any call select an algorithm of NCCL?
   bool names_nccl() const;
-  // Do the words say so?
+  // Does FAIRLEAD_COLL force this algorithm for its family?
   bool is_forced(Algorithm algorithm) const;
   bool must_stage(Family family) const;
-  // The same for the same words and rules, on any rank.
+  // A hash of words and rules: ranks with equal words and rules have equal digests.
   uint64_t digest() const;
 
  private:
@@ -46,7 +46,7 @@ class Choice {
   std::array<OfFamily, std::size(families)> families_;
 };
 
-// From the options. `wrong`: what of them is not used, and why.
+// The choice that the options request. `wrong` receives a message for each setting that is not used, and why.
 Choice wanted_choice(std::vector<std::string>* wrong);
 
 // The choice in force; set in MPI_Init, before the first collective.

@@ -8,7 +8,7 @@
 namespace fairlead::coll {
 namespace {
 
-constexpr size_t address_space = size_t{1} << 30;  // of a hall; its pages cost memory when they are touched
+constexpr size_t address_space = size_t{1} << 30;  // of a slot pool; a page takes memory once it is touched
 constexpr size_t page = 4096;
 
 size_t slot_bytes(int ranks) {
@@ -67,7 +67,8 @@ int64_t SlotPool::find(int rank, Heir heir) const {
   int64_t count = slots_per_rank(ranks_);
   for (int64_t number = rank * count; number < (rank + 1) * count; ++number) {
     const SlotHeader* header = slot(number);
-    // Its rank may be giving it to others: then the parent changes before the number does.
+    // The owner may be reassigning the slot. It clears heir_of first and sets it last, so that two equal
+    // loads of heir_of prove that heir_number belongs to it.
     if (header->heir_of.load(std::memory_order_acquire) == heir.parent &&
         header->heir_number.load(std::memory_order_acquire) == heir.number &&
         header->heir_of.load(std::memory_order_acquire) == heir.parent)
@@ -98,7 +99,7 @@ Capability CollectiveSlot::capability(int member, uint64_t number) const {
   };
   Capability capability = own_word();
   if (capability != Capability::none || number > its.ahead.load(std::memory_order_acquire)) return capability;
-  // It may have arrived and gone ahead from there between the two looks.
+  // Between the two loads the member may have arrived here and later gone ahead: load its word again.
   capability = own_word();
   return capability == Capability::none ? Capability::host : capability;
 }

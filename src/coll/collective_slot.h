@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the ranks of a communicator that lies within one node meet for its collectives: shared memory in
-// which each announces its arrival at every collective, with the kind of memory it brings, and in which all
-// of them come to one decision: on the GPU, or through the host MPI. The collectives of a communicator are
-// numbered from 1 in the order of the calls, which MPI demands to be the same on all ranks.
+// The shared memory through which the ranks of a communicator within one node coordinate its collectives.
+// Each rank announces its arrival at every collective together with its capability, which follows from the
+// kind of memory that it passes. All ranks reach one decision: run on the GPU, or call the host MPI. The
+// collectives of a communicator are numbered from 1 in the order of the calls; MPI requires this order to be
+// the same on all ranks.
 //
-// A rank that brings host memory stores one word and goes to the host MPI at once, however far behind others
-// are. The others wait until
-// all have arrived, or somebody has brought host memory. Once all have come with device memory the decision
-// is `gpu`, or `nccl` where all of them have said that they can; until then any of them may withdraw, which
-// decides `staged`.
+// A rank that passes host memory stores one word and calls the host MPI at once, however far behind the other
+// ranks are. A rank that passes device memory waits until all ranks have arrived or one has announced host
+// memory. Once all have arrived with device memory, the decision is `gpu`, or `nccl` if all of them announced
+// that they can use NCCL. Until then each of them may withdraw, which decides `staged`.
 //
-// The rank that is first in the communicator finds a free slot in its part of the hall and tells the others
-// its number. Belongs to one thread at a time, except where said.
+// The first rank of the communicator takes a free slot from its part of the slot pool and sends the slot's
+// number to the other ranks. Objects belong to one thread at a time, except where noted.
 
 #pragma once
 
@@ -29,78 +29,78 @@ namespace fairlead::coll {
 
 using device::RemoteMemory;
 
-constexpr int max_members = 32;  // of a communicator that meets
-constexpr int max_exports = 64;   // of what one member shows to others, each with a place of its own
+constexpr int max_members = 32;  // the maximum for a communicator that uses a slot
+constexpr int max_exports = 64;  // regions that one member exports, each at an offset of its own
 constexpr uint64_t arrivals_kept = 64;
 constexpr uint64_t records_kept = 8;
 
 enum class Capability : uint64_t {
   none,
-  host,     // takes part through the host MPI, and does so at once
-  nothing,  // brings no bytes: whatever the others do
-  device,   // can do it on the GPU
-  staged,   // device memory, but for the host MPI to handle
-  nccl,     // can do it by NCCL, and shows its memory only where it comes to something else
+  host,     // calls the host MPI at once
+  nothing,  // passes no bytes: accepts any decision
+  device,   // can run on the GPU
+  staged,   // passes device memory, but calls the host MPI
+  nccl,     // can run by NCCL; exports its memory only if another algorithm is decided on
 };
 
 enum class Decision : uint64_t { undecided, gpu, staged, nccl };
 
-// What a member lets the others reach during one collective.
+// What a member exports to the others during one collective.
 struct alignas(64) Record {
   RemoteMemory source, target;
-  int32_t device;                    // on which both lie, in the member's numbering
-  uint8_t first_export[max_members];  // for each member
-  uint64_t offsets[max_exports];      // of what is for others, in `source`
-  unsigned char gpu[16];             // with which NCCL would run, by its UUID
-  // All of them hold the collective's number in their upper bits, so that they need no clearing.
-  std::atomic<uint64_t> nccl;    // * 4 + how far this member is with its communicator of NCCL
-  std::atomic<uint64_t> exported;   // * 2, + 1 if source and target are here to be mapped
-  std::atomic<uint64_t> ready;   // * 2, + 1 if this member has mapped what it needs
-  std::atomic<uint64_t> done;    // * steps_allowed + the number of steps this member has done
-  std::atomic<uint64_t> failed;  // the number itself: a step failed
+  int32_t device;                     // holds both source and target, as the member numbers its devices
+  uint8_t first_export[max_members];  // index in `offsets`, for each member
+  uint64_t offsets[max_exports];      // offsets of the exported regions in `source`
+  unsigned char gpu[16];              // UUID of the GPU that NCCL would use
+  // Each word holds the collective's number in its upper bits, so that no word needs clearing.
+  std::atomic<uint64_t> nccl;      // number * 4 + this member's stage of creating the NCCL communicator
+  std::atomic<uint64_t> exported;  // number * 2, + 1 if source and target can be mapped
+  std::atomic<uint64_t> ready;     // number * 2, + 1 if this member has mapped what it needs
+  std::atomic<uint64_t> done;      // number * steps_allowed + the number of steps this member has done
+  std::atomic<uint64_t> failed;    // number: a step of this collective failed
 };
-constexpr uint64_t steps_allowed = 256;  // the last of them: all is done
+constexpr uint64_t steps_allowed = 256;  // the last step means that all is done
 
 struct alignas(64) MemberArea {
-  std::atomic<uint64_t> arrivals[arrivals_kept];  // number * 8 + vote
+  std::atomic<uint64_t> arrivals[arrivals_kept];  // number * 8 + capability
   std::atomic<uint64_t> passed;  // all collectives up to this number are over for this member
-  // Up to this number, those without a word of their own are in the host MPI's hands.
+  // Collectives up to this number for which the member stored no word in `arrivals`: it called the host MPI.
   alignas(64) std::atomic<uint64_t> ahead;
   Record records[records_kept];
 };
 
-// A communicator by its descent, which its members know without a message: what it is a duplicate of, by
-// SlotPool::name(), and which of its duplicates.
+// Identifies a communicator by its derivation, which its members know without a message: the communicator
+// that it duplicates, by SlotPool::name(), and the number of the duplicate.
 struct Heir {
-  uint64_t parent = 0;  // 0: of none
+  uint64_t parent = 0;  // 0: no communicator
   uint64_t number = 0;
 };
 
 struct alignas(64) SlotHeader {
-  std::atomic<uint32_t> left;  // members that are gone for good
-  uint32_t members;            // 0: a free slot
+  std::atomic<uint32_t> left;  // members that no longer use the slot
+  uint32_t members;            // 0: the slot is free
   uint64_t times_taken;
   std::atomic<uint64_t> heir_of, heir_number;
-  std::atomic<uint64_t> decisions[arrivals_kept];  // number * 4 + outcome
-  NcclId nccl_id;                     // of the members' communicator of NCCL, by the first of them
-  std::atomic<uint32_t> nccl_failed;  // on some member: none uses NCCL any more
+  std::atomic<uint64_t> decisions[arrivals_kept];  // number * 4 + decision
+  NcclId nccl_id;                     // id of the members' NCCL communicator, written by the first member
+  std::atomic<uint32_t> nccl_failed;  // NCCL failed on a member: no member uses it any more
 };
 
-// All slots of a node: a part for each rank to give away.
+// All slots of a node. Each rank gives away the slots of its own part.
 class SlotPool {
  public:
-  // Collective over the node's ranks, by two calls: the first rank creates, the others open.
+  // Collective over the node's ranks: the first rank calls create(), then the others call open().
   static node::SharedMemory create(int ranks);
   static node::SharedMemory open(int ranks, pid_t pid, int fd);
 
   SlotPool(node::SharedMemory memory, int ranks, int my_rank);
 
-  // A cleared slot for this many members, of which this rank is the first; -1 when all are taken. Any thread
-  // may call it: each may be making a communicator.
+  // Takes a cleared slot for `members` members, of which this rank is the first; -1 if all slots of this rank
+  // are taken. Any thread may call this, because each may be creating a communicator.
   int64_t take(int members, Heir heir = {});
-  // The slot that this rank of the node took for the heir; -1 when there is none.
+  // The slot that node rank `rank` took for `heir`; -1 if there is none.
   int64_t find(int rank, Heir heir) const;
-  // Of a slot as it is taken now; no two are alike, and none is 0.
+  // Identifies a slot in its current use: names are unique and never 0.
   uint64_t name(int64_t slot) const;
   SlotHeader* slot(int64_t number) const;
   size_t taken_by_me() const;
@@ -122,23 +122,25 @@ class CollectiveSlot {
   int members() const { return members_; }
   int me() const { return me_; }
 
-  // May this rank arrive already? Not while somebody is so far behind that its words would be overwritten;
-  // with a record, sooner.
+  // May this rank announce its arrival? It may not while another member is so far behind that the
+  // announcement would overwrite a word that the other member still needs. The same rule applies to records,
+  // of which fewer are kept.
   bool may_arrive(uint64_t number) { return everybody_passed(number, arrivals_kept); }
   bool may_use_record(uint64_t number) { return everybody_passed(number, records_kept); }
   void arrive(uint64_t number, Capability capability) {
     area(me_).arrivals[number % arrivals_kept].store(number * 8 + static_cast<uint64_t>(capability),
                                                      std::memory_order_release);
   }
-  // Where it may not arrive, it still may go to the host MPI at once: it has arrived at all before this one.
+  // If the rank may not arrive, it may still call the host MPI at once, after announcing that with this
+  // function. It has arrived at all earlier collectives.
   void go_ahead(uint64_t number) { area(me_).ahead.store(number, std::memory_order_release); }
-  // Decides if that is possible now. Where nobody may withdraw, as from a blocking call, all members see the
-  // same in the votes, and no word need be agreed on.
+  // Decides if that is possible now. If no member may withdraw, as in a blocking call, all members derive the
+  // same decision from the capabilities and need not agree on a word.
   enum class Capabilities { may_be_withdrawn, stand };
   Decision outcome(uint64_t number, Capabilities capabilities = Capabilities::may_be_withdrawn);
-  // Decides `staged` unless it is decided already; says what it is.
+  // Decides `staged` unless there is a decision already; returns the decision.
   Decision withdraw(uint64_t number) { return decide(number, Decision::staged); }
-  // This rank looks at nothing of this collective, and of those before it, any more.
+  // This rank no longer reads anything of this collective or of those before it.
   void pass(uint64_t number) { area(me_).passed.store(number, std::memory_order_release); }
 
   Record& record(int member, uint64_t number) { return area(member).records[number % records_kept]; }

@@ -56,7 +56,7 @@ bool GpuCollective::export_memory() {
     if (path == Path::unknown && !transport::export_probe(node_, work_.device)) return false;
   }
   if (!export_to(work_.source, &record.source) || !export_to(work_.target, &record.target)) return false;
-  // Others fetch what the pieces brought from where they see the target.
+  // Other members read results of the pieces from the exported memory, so the pieces must be written there.
   if (target_copy_)
     for (Piece& piece : work_.pieces)
       piece.to = {static_cast<char*>(target_copy_) +
@@ -65,37 +65,37 @@ bool GpuCollective::export_memory() {
   return true;
 }
 
-// Memory that cannot be shown itself is replaced by a piece of the pool.
+// Memory that cannot be exported itself is replaced by memory from the buffer pool.
 bool GpuCollective::export_to(const Exposed& memory, RemoteMemory* remote) {
   if (memory.bytes == 0) return true;
   bool is_target = &memory == &work_.target;
   auto export_it = [&](void* address) {
     remote->base = reinterpret_cast<uintptr_t>(address);  // for this rank's own use
     if (memory.own || slot_.members() == 1) return true;
-    return transport::export_to(node_, members_, device::classify(address, memory.found), address, memory.bytes,
-                              remote);
+    return transport::export_to(node_, members_, device::classify(address, memory.found), address,
+                                memory.bytes, remote);
   };
   if (!memory.by_copy && memory.parts.empty() && export_it(memory.address)) return true;
   void* pool = device::pool_allocate(work_.device, memory.bytes);
   if (!pool) return false;
   pooled_.push_back(pool);
   if (is_target) target_copy_ = pool;
-  // The bytes need not be there before this rank says that it is ready.
+  // The copy need not be complete before this rank announces that it is ready.
   return (is_target || copy(memory, pool, false)) && export_it(pool);
 }
 
-// Between what this rank shows and the piece of the pool that stands for it.
+// Copies between this rank's memory and the pool memory that is exported in its place.
 bool GpuCollective::copy(const Exposed& memory, void* pool, bool back) {
   if (memory.only) {
-    const datatype::View pooled = memory.only->moved(memory.address, pool);
+    const packing::View pooled = memory.only->moved(memory.address, pool);
     return copying_.emplace_back().start(work_.device, back ? *memory.only : pooled, 0,
                                          back ? pooled : *memory.only, 0, pooled.bytes()) == Error::none;
   }
-  std::vector<datatype::View> parts = memory.parts;
+  std::vector<packing::View> parts = memory.parts;
   if (parts.empty()) parts.emplace_back(memory.address, memory.bytes);
   uint64_t at = 0;
-  for (const datatype::View& part : parts) {
-    datatype::View pooled(static_cast<char*>(pool) + at, part.bytes());
+  for (const packing::View& part : parts) {
+    packing::View pooled(static_cast<char*>(pool) + at, part.bytes());
     if (copying_.emplace_back().start(work_.device, back ? part : pooled, 0, back ? pooled : part, 0,
                                       part.bytes()) != Error::none)
       return false;
@@ -106,7 +106,7 @@ bool GpuCollective::copy(const Exposed& memory, void* pool, bool back) {
 
 Error GpuCollective::state_of_copies() {
   Error state = Error::none;
-  for (datatype::Move& copy : copying_) {
+  for (packing::Move& copy : copying_) {
     Error one = copy.poll();
     if (one == Error::not_ready) return one;
     if (one != Error::none) state = one;
@@ -125,7 +125,7 @@ bool GpuCollective::reach(int member, const RemoteMemory& remote, char** address
   if (transport::reach(node_, rank, owner_device, &device, remote, &mapped_.back()) != node::Reason::none)
     return false;
   *address = static_cast<char*>(mapped_.back().address());
-  // Kernels run on this one.
+  // Kernels run on work_.device only.
   return device == work_.device;
 }
 
@@ -150,8 +150,7 @@ bool GpuCollective::map_others() {
 }
 
 bool GpuCollective::has_done(int member, uint64_t step) {
-  return slot_.record(member, number_).done.load(std::memory_order_acquire) >=
-         number_ * steps_allowed + step;
+  return slot_.record(member, number_).done.load(std::memory_order_acquire) >= number_ * steps_allowed + step;
 }
 
 void GpuCollective::announce(uint64_t step) {
@@ -228,7 +227,7 @@ Progress GpuCollective::advance() {
   return Progress::failed;
 }
 
-// Starts what can start and tells the others what is done; true when all is.
+// Starts what can start and announces the steps that are done; true when everything is done.
 bool GpuCollective::run() {
   start_ready_pieces();
   bool over = true;
@@ -240,7 +239,7 @@ bool GpuCollective::run() {
   return over;
 }
 
-// Is it over?
+// Records a failure; true when the operation is over.
 bool GpuCollective::note(Error state) {
   failed_ |= state != Error::none && state != Error::not_ready;
   return state != Error::not_ready;
@@ -259,7 +258,7 @@ void GpuCollective::start_reduction(const Reduction& part) {
                                             part.count) != Error::none;
 }
 
-// A copy engine fetches a single piece sooner than a kernel does.
+// A single piece is left to a copy engine, which is faster than a kernel.
 void GpuCollective::start_as_one_kernel() {
   if (!work_.by_kernel || work_.pieces.size() < 2 || work_.pieces.size() > kernels::max_copies) return;
   std::vector<size_t> all;
@@ -272,7 +271,7 @@ void GpuCollective::start_as_one_kernel() {
   kernels_.pop_back();
 }
 
-// Their way is that kernel, also when it could not start.
+// Assigns the pieces to one kernel, even if that kernel cannot start.
 bool GpuCollective::fetch_by_kernel(const std::vector<size_t>& pieces) {
   kernels::KernelRun& kernel = kernels_.emplace_back();
   std::vector<device::CopyItem> items;
@@ -294,9 +293,10 @@ const char* GpuCollective::address_of(const Piece& piece) {
   return sources_[member] + record.offsets[part] + piece.from;
 }
 
-// A copy engine does one thing after the other: what waits for a step of others, and is ready early or late,
-// is left to kernels. A piece that makes a step starts by itself, since of copies that start together none is
-// known to be over before all are; few are under way at once.
+// A copy engine runs its copies one after the other. Pieces that wait for a step of another member may become
+// ready early or late, and are left to kernels. A piece that completes a step starts on its own, because
+// copies that start together are known to be complete only when all of them are; few such pieces are in
+// progress at once.
 void GpuCollective::start_ready_pieces() {
   size_t making_steps = 0;
   std::vector<size_t> of_kernel;
@@ -313,7 +313,7 @@ void GpuCollective::start_ready_pieces() {
       continue;
     }
     transfers_[i].move = &moves_.emplace_back();
-    datatype::View from(const_cast<char*>(address_of(piece)), piece.bytes);
+    packing::View from(const_cast<char*>(address_of(piece)), piece.bytes);
     bool alone = piece.completes || piece.after;
     Error error = alone ? transfers_[i].move->start(work_.device, piece.to, 0, from, 0, piece.bytes)
                         : transfers_[i].move->enqueue(work_.device, piece.to, from, piece.bytes);

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank's execution of a collective that has been decided to run on the GPU (see meeting.h and work.h):
+// One rank's execution of a collective that the ranks decided to run on the GPU (collective_slot.h, work.h):
 //
-//   expose   publishes where this rank's memory can be reached: before arriving, so that it may still say
-//            that it cannot; or later, by a rank that hoped for NCCL
-//   map      reaches the memory of the others, while what must be packed is; if one of them cannot, all of
-//            them stage after all
-//   run      a kernel or copies; when all have done so, every byte is where it belongs
+//   expose   exports this rank's memory: before the rank arrives, so that it can still announce a failure; or
+//            later, on a rank that announced NCCL
+//   map      maps the memory of the other ranks while packing is in progress; if one rank cannot, all of them
+//            stage through host memory after all
+//   run      runs a kernel or copies; when all ranks have done so, every byte is in place
 //
-// Ranks meet on the CPU between these steps; no kernel waits for another, so that nothing can deadlock on the
-// GPU, whatever else runs there. Belongs to one thread at a time (the engine's lock).
+// Ranks synchronize on the CPU between these steps. No kernel waits for another, so nothing can deadlock on
+// the GPU, whatever else runs there. Belongs to one thread at a time (the engine's lock).
 
 #pragma once
 
 #include <list>
 
 #include "coll/work.h"
-#include "datatype/move.h"
 #include "kernels/kernel_run.h"
 #include "node/node.h"
+#include "packing/move.h"
 
 namespace fairlead::coll {
 
@@ -26,15 +26,15 @@ enum class Progress { waiting, refused, failed, over };
 
 class GpuCollective {
  public:
-  // `members`: the node rank of each member of the meeting.
+  // `members`: the node rank of each member of the slot.
   GpuCollective(node::Node& node, CollectiveSlot& slot, const std::vector<int>& members, uint64_t number,
                 Work work);
   ~GpuCollective();
 
-  // False: this rank's memory cannot be shown to the others. `possible`: may it be tried?
+  // False: this rank's memory cannot be exported. If `possible` is false, the export is not tried.
   bool expose(bool possible = true);
   Progress advance();
-  // It will not be refused any more.
+  // advance() no longer returns `refused`.
   bool all_have_mapped() const { return step_ > Step::readying; }
 
  private:
@@ -63,17 +63,17 @@ class GpuCollective {
   Work work_;
 
   enum class Step { slot, mapping, readying, running, joining, bringing_back, over } step_ = Step::slot;
-  bool reached_ = false;                     // what this rank needs of the others
-  std::list<device::MappedMemory> mapped_;  // before what uses it
-  std::vector<char*> sources_, targets_;     // of each member, as this process sees them
+  bool reached_ = false;                    // this rank has mapped what it needs
+  std::list<device::MappedMemory> mapped_;  // declared before what uses it
+  std::vector<char*> sources_, targets_;    // of each member, as addresses of this process
   std::vector<void*> pooled_;
   void* target_copy_ = nullptr;
   std::list<kernels::KernelRun> kernels_;
-  std::list<datatype::Move> copying_;  // between this rank's memory and the pool
-  std::list<datatype::Move> moves_;
-  // How each piece is fetched; by neither before it starts.
+  std::list<packing::Move> copying_;  // between this rank's memory and the pool
+  std::list<packing::Move> moves_;
+  // How a piece is fetched; both are null before it starts.
   struct PieceTransfer {
-    datatype::Move* move = nullptr;
+    packing::Move* move = nullptr;
     kernels::KernelRun* kernel = nullptr;
     bool started() const { return move || kernel; }
     device::Error poll() const { return kernel ? kernel->poll() : move->poll(); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The declarations of NCCL 2 that Fairlead uses, as numbers and layouts: RCCL has the same. No header of
-// either is needed to build.
+// The declarations of NCCL 2 that Fairlead uses, as numbers and layouts; those of RCCL are the same. The
+// build needs no header of either library.
 
 #pragma once
 
@@ -40,8 +40,8 @@ struct NcclId {
   char bytes[128];
 };
 
-// ncclConfig_t of NCCL 2.14; later ones take what it lacks as undefined, which they tell by its size and
-// version.
+// ncclConfig_t of NCCL 2.14. Later releases recognize it by its size and version, and treat the fields that
+// it lacks as undefined.
 struct NcclConfig {
   size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef;

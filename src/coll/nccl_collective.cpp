@@ -17,7 +17,7 @@ namespace {
 using device::Error;
 using Result = NcclLibrary::Result;
 
-// A communicator that this rank has given back; the others may still have to.
+// A communicator that this rank has finalized; other members may not have done so yet.
 struct Leaving {
   int device;
   NcclLibrary::Communicator communicator;
@@ -31,7 +31,7 @@ bool is_error(Result result) {
   return result != nccl_result::success && result != nccl_result::in_progress;
 }
 
-// A call that NCCL wants to be made while the device is current.
+// Makes a call that NCCL requires to be made while the device is current.
 template <class Call>
 Result call_on(int device, Call call) {
   Result result = nccl_result::system_error;
@@ -70,7 +70,7 @@ void end_those_that_all_have_left() {
   });
 }
 
-// Of so many bytes, between all.
+// Exchanges blocks of call.count bytes between all members.
 Result exchange_blocks(const NcclCall& call, int ranks, NcclLibrary::Communicator communicator,
                        void* stream) {
   Result first = nccl()->group_start();
@@ -147,8 +147,8 @@ void NcclMember::tell(uint64_t number, Stage stage) {
 bool NcclMember::each_has_a_gpu_of_its_own(uint64_t number) {
   for (int one = 0; one < slot_.members(); ++one)
     for (int other = 0; other < one; ++other)
-      if (std::memcmp(slot_.record(one, number).gpu, slot_.record(other, number).gpu,
-                      sizeof Record::gpu) == 0) {
+      if (std::memcmp(slot_.record(one, number).gpu, slot_.record(other, number).gpu, sizeof Record::gpu) ==
+          0) {
         if (slot_.me() == 0)
           log_line(LogLevel::info, "not by NCCL, which wants a GPU for each rank: %d and %d of %d share one",
                    other, one, slot_.members());
@@ -181,14 +181,14 @@ void NcclMember::begin_making(uint64_t number) {
   NcclConfig config;
   config.blocking = 0;
   Result result = call_on(device_, [&] {
-    return nccl()->init_rank(&communicator_, slot_.members(), slot_.slot().nccl_id, slot_.me(),
-                             &config);
+    return nccl()->init_rank(&communicator_, slot_.members(), slot_.slot().nccl_id, slot_.me(), &config);
   });
   if (is_error(result)) return cannot_make(number, words(nccl()->init_rank, result));
   step_ = Step::making;
 }
 
-// It needs all members: if one of them gives up the others would wait for ever.
+// Creating the communicator needs all members. A member that gives up announces this, because the others
+// would wait forever.
 void NcclMember::go_on_making(uint64_t number) {
   Result state = state_of(communicator_);
   if (is_error(state)) return cannot_make(number, words(nccl()->init_rank, state));
@@ -208,7 +208,8 @@ void NcclMember::cannot_make(uint64_t number, const std::string& why) {
   step_ = Step::agreeing;
 }
 
-// Has everybody told whether it has? Then this is over, one way or the other.
+// True when all members have announced whether they created the communicator: creation is then over,
+// successful or not.
 bool NcclMember::all_have_made(uint64_t number) {
   bool all = true;
   for (int member = 0; member < slot_.members(); ++member) {
@@ -236,7 +237,7 @@ void NcclMember::give_back() {
   end_those_that_all_have_left();
 }
 
-// What still runs on it ends, in whatever state.
+// Work that still runs on the communicator ends, in whatever state.
 void NcclMember::abandon() {
   if (communicator_) call_on(device_, [&] { return nccl()->abort(communicator_); });
   if (stream_) device::runtime()->synchronize_stream(stream_);
@@ -284,7 +285,7 @@ Progress NcclMember::start(const NcclCall& call) {
   return go_on_starting(call);
 }
 
-// Nothing is in the stream for sure before NCCL says so.
+// Until NCCL reports success, its work may not be in the stream yet, and nothing may be enqueued behind it.
 Progress NcclMember::go_on_starting(const NcclCall& call) {
   if (Result state = state_of(communicator_); state != nccl_result::success) return check();
   device::Runtime& runtime = *device::runtime();
@@ -305,7 +306,7 @@ Progress NcclMember::run() {
   return Progress::over;
 }
 
-// Is there still hope?
+// Fails if NCCL reports an error or has failed on another member.
 Progress NcclMember::check() {
   if (Result state = state_of(communicator_); is_error(state)) return failed(words(nccl()->state, state));
   if (slot_.slot().nccl_failed.load(std::memory_order_acquire)) return failed("it failed on another rank");

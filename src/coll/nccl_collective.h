@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives by NCCL: what one rank does for the members of a meeting that have all voted `nccl`.
+// Collectives by NCCL: the part of one rank, for the members of a collective slot that all announced `nccl`.
 //
-// NCCL's kernels wait for each other on their GPUs, as nothing else of Fairlead does. That cannot deadlock,
-// for NCCL is used by blocking collectives only, in processes in which one thread at a time calls MPI. Such a
-// process has at most one kernel of NCCL on its way, and launches it when all members have come and have
-// decided for it; each of them does nothing then but launch its own and poll. So none waits for one whose
-// launch waits for another of them. What else of Fairlead is on these GPUs ends by itself: kernels and copies
-// wait for no kernel, have bounded grids, and run in other streams.
+// NCCL's kernels wait for each other on their GPUs, which nothing else in Fairlead does. This cannot
+// deadlock, because only blocking collectives use NCCL, in processes in which one thread at a time calls MPI.
+// Such a process has at most one NCCL kernel in flight. It launches this kernel after all members have
+// arrived and decided for NCCL; from then on each member only launches its own kernel and polls. Therefore no
+// kernel waits for one whose launch waits for another of them. Fairlead's other work on these GPUs ends by
+// itself: kernels and copies wait for no kernel, have bounded grids, and run in other streams.
 //
-// The communicator is made at the first such collective; then it turns out whether each member has a GPU of
-// its own, which NCCL demands. What fails on one member is learnt by all through the meeting's memory, and
-// they use NCCL no more. Nothing here blocks: NCCL makes, starts and gives back in threads of its own, and is
-// asked how far it is.
+// The members create the communicator at the first such collective. Then they also check whether each of them
+// has a GPU of its own, as NCCL requires. If something fails on one member, all members learn this through
+// the slot's memory and stop using NCCL. Nothing here blocks: NCCL creates, starts and finalizes in threads
+// of its own, and this class polls the state.
 //
 // Belongs to the thread that calls collectives.
 
@@ -30,16 +30,16 @@ class NcclMember {
   NcclMember(const NcclMember&) = delete;
   NcclMember& operator=(const NcclMember&) = delete;
 
-  // May this rank vote `nccl` for a call with memory on this device, as far as it knows? The record has what
-  // the others must know then.
+  // May this rank announce `nccl` for a call with memory on this device, as far as it knows? If so, its
+  // record contains what the other members need to know.
   bool may_run(uint64_t number, int device);
-  // Of the collective that all have voted for. refused: not by NCCL, says every member.
+  // Progresses the collective for which all members announced `nccl`. refused: every member declines NCCL.
   Progress advance(uint64_t number, const NcclCall& call);
-  // The members need it no more. Others may come to that later: nobody is waited for.
+  // Finalizes the communicator, which this member no longer needs. Does not wait for the other members.
   void give_back();
 
  private:
-  // How far a member is with the communicator.
+  // A member's stage of creating the communicator.
   enum class Stage : uint64_t { none, told_id, made, not_made };
   Stage stage_of(int member, uint64_t number);
   void tell(uint64_t number, Stage stage);
@@ -68,7 +68,8 @@ class NcclMember {
   unsigned polls_ = 0;
 };
 
-// In MPI_Finalize, by all ranks: gives back what is left, and waits for all that was.
+// All ranks call this in MPI_Finalize. It finalizes the remaining communicators and waits until all of them
+// are destroyed.
 void release_nccl();
 
 }  // namespace fairlead::coll

@@ -14,7 +14,7 @@ namespace {
 
 const NcclLibrary* in_use = nullptr;
 
-// Empty: there is none for this GPU.
+// Empty if there is no library for this GPU.
 std::string file_name() {
   if (options().nccl != "auto") return options().nccl;
   std::string provider = device::runtime() ? device::runtime()->name() : "none";

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NCCL, or AMD's RCCL, opened at run time where FAIRLEAD_COLL or a file of rules names it. Never needed:
-// without it collectives take other algorithms.
+// NCCL, or AMD's RCCL, opened at run time if FAIRLEAD_COLL or a tuning file names it. It is optional: without
+// it, collectives take other algorithms.
 
 #pragma once
 
 #include <string>
 
 #include "coll/nccl_abi.h"
-#include "device/driver/abi.h"
+#include "device/cuda_hip/abi.h"
 
 namespace fairlead::coll {
 
@@ -25,14 +25,15 @@ struct NcclLibrary {
   std::string describe(Result result) const;
 };
 
-// Opens a library; null with the reason where it cannot be used. It stays open: it has threads of its own.
+// Opens a library; null, with the reason, if it cannot be used. The library stays open, because it has
+// threads of its own.
 const NcclLibrary* load_nccl(const std::string& file, std::string* why_not);
 
-// The library that FAIRLEAD_NCCL names, opened once; null where it cannot be used, with the reason and the
-// remedy.
+// The library that FAIRLEAD_NCCL names, opened once; null, with the reason and the remedy, if it cannot be
+// used.
 const NcclLibrary* open_nccl(std::string* why_not);
 
-// The one that all ranks of the job use, set in MPI_Init; null: they do not.
+// The library that all ranks of the job use, set in MPI_Init; null: they use none.
 const NcclLibrary* nccl();
 void use_nccl(const NcclLibrary* library);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elements cut into slices of equal length, which is a multiple of the grain; the last ones are shorter, or
-// empty.
+// Divides elements into slices of equal length, which is a multiple of the grain; the last slices are shorter
+// or empty.
 
 #pragma once
 

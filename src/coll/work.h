@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank's part of a collective on the GPU, in terms of memory only. Made by src/mpi from the arguments of
-// the call; executed by gpu_collective.h.
+// One rank's part of a collective on the GPU, in terms of memory only. src/mpi makes it from the arguments of
+// the call; GpuCollective executes it (gpu_collective.h).
 //
-// There are two shapes, and neither needs one GPU to wait for another while it runs. Data movement: each
+// There are two kinds of work, and in neither does a GPU wait for another while it runs. Data movement: each
 // member fetches its pieces from the sources of the others. Reduction: each member reduces a slice of the
-// elements, reading it from the sources of several members in rank order and writing the result to the
-// targets of several; an element is read from everywhere before it is written anywhere, so sources and
-// targets may be the same.
+// elements. It reads the slice from the sources of several members in rank order and writes the result to the
+// targets of several. It reads an element from all sources before it writes the element to any target, so
+// that sources and targets may be the same memory.
 //
-// What members show to each other has no gaps: a source that has some is packed first, a target is unpacked
-// when all are done, and a piece goes to where it belongs by a kernel.
+// The memory that members export has no gaps: a source with gaps is packed first, and a target with gaps is
+// unpacked when all members are done. A kernel writes each piece to its place.
 
 #pragma once
 
@@ -20,39 +20,41 @@
 
 #include "coll/algorithms.h"
 #include "coll/collective_slot.h"
-#include "datatype/plan.h"
 #include "device/classify.h"
 #include "kernels/reduce.h"
+#include "packing/plan.h"
 
 namespace fairlead::coll {
 
-// Memory of this rank that others reach.
+// Memory of this rank that other members access.
 struct Exposed {
   void* address = nullptr;
   uint64_t bytes = 0;
-  // What it holds instead, where that has gaps: others see these bytes one after the other, in a copy.
-  std::vector<datatype::View> parts{};
-  // Where it has gaps that nobody may write, and yet is shown as it is: what a copy of it copies.
-  std::optional<datatype::View> only{};
-  device::Found found{};  // if it is fresh
-  // Others must not see this memory itself, as this rank's part writes where they still read: a source is
-  // copied away first, a target is written elsewhere and copied back when all are done.
+  // If the memory has gaps, the parts that it holds: other members see their bytes one after the other, in a
+  // copy.
+  std::vector<packing::View> parts{};
+  // Set if the memory has gaps that must not be written, but is exported as it is: the bytes that a copy of
+  // it transfers.
+  std::optional<packing::View> only{};
+  device::Found found{};  // from a recent classification
+  // Other members must not access this memory itself, because this rank writes where they still read. A
+  // source is copied first; a target is written elsewhere and copied back when all members are done.
   bool by_copy = false;
-  // Only this rank's part uses it: it need not be shown.
+  // Only this rank uses the memory, so it need not be exported.
   bool own = false;
 };
 
-// Work that others wait for counts steps: they may use what a step has made as soon as it is done. Steps are
-// numbered from 1 in each member; 0 stands for none.
+// Work that other members wait for is counted in steps: they may use the result of a step as soon as it is
+// done. Each member numbers its steps from 1; 0 means none.
 struct Piece {
-  int member;                // from whose memory
-  bool from_target = false;  // from its target, else from where its source says that our bytes are
-  int part = 0;              // of several things that its source holds for us
-  uint64_t from = 0;         // the place there
-  datatype::View to;         // in the target, where there is one
+  int member;                // whose memory is read
+  bool from_target = false;  // from its target, else from the region of its source that is for us
+  int part = 0;              // number of the region, of several that its source has for us
+  uint64_t from = 0;         // offset there
+  packing::View to;          // in the target, if there is one
   uint64_t bytes;
   uint64_t after = 0;      // not before `member` has done this step
-  uint64_t completes = 0;  // the step that is done when this and all pieces of lower steps are
+  uint64_t completes = 0;  // the step that is done once this piece and all pieces of lower steps are
 };
 
 struct Reduction {
@@ -61,32 +63,33 @@ struct Reduction {
   uint64_t first = 0, count = 0;           // elements of the sources
   int sources_begin = 0, sources_end = 0;  // members that are read, in this order
   int targets_begin = 0, targets_end = 0;  // members that are written
-  uint64_t target_first = 0;               // where the result lies in the targets, in elements
+  uint64_t target_first = 0;               // offset of the result in the targets, in elements
 };
 
-// The same as one call of NCCL, with its rules for buffers in place (nccl_collective.h).
+// The same work as one call of NCCL, with NCCL's rules for in-place buffers (nccl_collective.h).
 struct NcclCall {
   Family family;
   int device;
   const void* from = nullptr;
   void* to = nullptr;
-  uint64_t count = 0;  // of elements; of one block where there is one for each member
+  uint64_t count = 0;  // in elements; for one block if there is a block for each member
   NcclType type = NcclType::int8;
   NcclOp op = NcclOp::sum;
   int root = 0;
-  device::CopyItem afterwards{};  // in the device; no bytes: nothing
+  device::CopyItem afterwards{};  // a copy inside the device after the call; no bytes: none
 };
 
 struct Work {
-  int device = -1;  // on which this rank's part runs; -1: it brings no bytes
+  int device = -1;  // runs this rank's part; -1: the rank passes no bytes
   Exposed source, target;
-  // Where in `source` that lies which is for others, and where in this list those for each member begin.
+  // Offsets in `source` of the regions for other members, and the index in this list of the first one for
+  // each member.
   uint64_t offsets[max_exports] = {};
   uint8_t first_export[max_members] = {};
   std::optional<Reduction> reduction;
   std::vector<Piece> pieces;
-  bool by_kernel = false;        // one of them for all pieces, where no piece waits for another
-  std::optional<NcclCall> nccl;  // where that is chosen, and everybody can
+  bool by_kernel = false;        // one kernel fetches all pieces, if no piece waits for another
+  std::optional<NcclCall> nccl;  // if NCCL is chosen and all members can use it
 };
 
 }  // namespace fairlead::coll

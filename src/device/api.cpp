@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C functions of fairlead/device.h over required_runtime(), and the table of kernels that
-// fairlead_device_launch() finds by name. Everything a thread gives to a device goes through one stream per
-// device, so that copies see what earlier launches wrote, as on the default stream of CUDA and HIP.
+// The C functions of fairlead/device.h, implemented over required_runtime(), and the table of kernels in
+// which fairlead_device_launch() looks up names. All work that a thread submits to a device goes through one
+// stream per device. Therefore copies see what earlier launches wrote, as on the default stream of CUDA and
+// HIP.
 
 #include <cstring>
 #include <initializer_list>
@@ -54,7 +55,7 @@ Error stream_of(int device, Stream* stream) {
   return error;
 }
 
-// The stream of the calling thread's current device.
+// Returns the stream of the calling thread's current device.
 Error current_stream(int* device, Stream* stream) {
   Error error = current_device(device);
   return error == Error::none ? stream_of(*device, stream) : error;
@@ -66,8 +67,8 @@ int owner_of(const void* address) {
   return known && allocation.kind == MemoryKind::device ? allocation.device : -1;
 }
 
-// Submits work to that stream and waits for it. Where the current device does not reach the memory that the
-// work is about (pool and virtual memory belong to one device), a device that owns some of it does it.
+// Submits work to that stream and waits for it. Pool and virtual memory belong to one device. If the current
+// device cannot access the memory in question, a device that owns some of it executes the work.
 template <class Work>
 int run_now(std::initializer_list<const void*> memory, Work work) {
   if (!required_runtime()) return no_provider();
@@ -80,7 +81,7 @@ int run_now(std::initializer_list<const void*> memory, Work work) {
     if (error != Error::invalid_value) break;
     int owner = owner_of(address);
     if (owner < 0 || owner == device) continue;
-    runtime()->synchronize_stream(stream);  // what was submitted before comes first
+    runtime()->synchronize_stream(stream);  // work submitted earlier completes first
     error = stream_of(owner, &stream);
     if (error == Error::none) error = work(stream);
   }
@@ -108,19 +109,19 @@ struct KernelEntry {
 
 struct KernelTable {
   std::mutex mutex;
-  // One per kernel source, so that providers load it once for all its kernels.
+  // One entry per kernel source, so that a provider loads the source once for all its kernels.
   std::map<const fairlead_code_image*, CodeImages> sources;
   std::map<std::string, KernelEntry> entries;
 };
 
-// Filled by initialisers of other objects, in any order: made at first use and never destroyed.
+// Initialisers of other objects fill this table in any order: first use creates it, nothing destroys it.
 KernelTable& kernel_table() {
   static auto* table = new KernelTable;
   return *table;
 }
 
-// Whether a build made code for a kind of GPU at all: tells a kernel that is missing from one that was
-// never compiled for this GPU.
+// Returns whether the build contains code for this kind of GPU. Distinguishes a kernel that does not exist
+// from one that was not compiled for this GPU.
 bool built_for(const CodeImages& images, const std::string& provider) {
   for (const CodeImage& image : images) {
     if (provider == "cuda" && (!strcmp(image.target, "ptx") || !strncmp(image.target, "sm_", 3))) return true;
@@ -151,7 +152,7 @@ int find_kernel(const char* name, int device, Kernel* kernel) {
                                       provider + "; build with clang");
 }
 
-// Empty for a device that is not there. What is returned stays valid until the thread asks again.
+// Returns an empty record for a device that does not exist. The result is valid until the thread's next call.
 const DeviceInfo& info_of(int device) {
   thread_local DeviceInfo info;
   if (!required_runtime() || runtime()->device_info(device, &info) != Error::none) info = {};

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t measured_sizes[] = {8, 32, 64, 128, 256, 512, 1024, 2048, small_copy_bytes};
 constexpr int trials = 12;
 
-// Up to how many bytes the CPU is the faster one; 0: never.
+// The largest sizes in bytes for which the CPU is faster than the copy engine; 0: it never is.
 struct Limits {
   size_t read = 0, write = 0;
 };
@@ -34,7 +34,7 @@ void store(void* mapped, const void* from, size_t bytes) {
   (void)static_cast<const volatile unsigned char*>(mapped)[bytes - 1];
 }
 
-// The fastest of a few trials, after one that does not count.
+// Returns the shortest time of several trials, after one warm-up trial that does not count.
 template <class Work>
 auto fastest(Work work) {
   auto best = std::chrono::steady_clock::duration::max();
@@ -47,7 +47,7 @@ auto fastest(Work work) {
   return best;
 }
 
-// Some providers map memory only once it has been asked for a few times.
+// Some providers map memory only after several requests.
 void* insistently_mapped(void* memory) {
   for (int attempt = 0; attempt < 100; ++attempt)
     if (void* mapped = runtime()->cpu_mapping(memory, small_copy_bytes)) return mapped;
@@ -71,7 +71,8 @@ Limits measure(int device, const SmallCopies& engine) {
     log_line(LogLevel::info, "the CPU reads up to %zu and writes up to %zu bytes of device %d itself",
              limits.read, limits.write, device);
   }
-  // The memory stays: freeing it would wait for all that runs on the device, kernels of the program included.
+  // The function does not free the memory: that would wait for all work on the device, including the
+  // program's kernels.
   return limits;
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Transport `bar`: where the CPU can load and store device memory (gdrcopy, a large BAR, the simulated GPU),
-// it copies a few bytes itself, which takes less than asking a copy engine. Reads are uncached and slow,
-// writes are combined, so each has its own limit; both are measured against the copy engine at the first use
-// of a device, or set by option `bar`. Has run on no real hardware so far. Thread-safe.
+// it copies small sizes itself, which is faster than a copy engine. Reads are uncached and slow, writes are
+// combined, so each direction has its own size limit. Fairlead measures both limits against the copy engine
+// at the first use of a device; option `bar` overrides them. Not tested on real hardware so far. Thread-safe.
 //
-// What is written is there for every kernel launched after the call: the stores are fenced, and the last of
-// them is read back, which does not return before they have reached the device.
+// Every kernel launched after a write returns sees the bytes: the function fences the stores and reads the
+// last one back, and that read does not return before the stores have reached the device.
 
 #pragma once
 
@@ -16,13 +16,13 @@
 
 namespace fairlead::device {
 
-// The way the CPU's is compared with.
+// The copy-engine functions that the CPU's copies are measured against.
 struct SmallCopies {
   Error (*to_host)(int device, void* to, const void* from, size_t bytes);
   Error (*to_device)(int device, void* to, const void* from, size_t bytes);
 };
 
-// False when a copy engine should do it.
+// Returns false if the caller must use a copy engine.
 bool bar_read(int device, void* to, const void* from, size_t bytes, const SmallCopies& engine);
 bool bar_write(int device, void* to, const void* from, size_t bytes, const SmallCopies& engine);
 

@@ -19,8 +19,8 @@ std::mutex mutex;
 struct Pool {
   char* slab = nullptr;
   size_t bytes = 0;
-  bool refused = false;  // asked the driver once and got none
-  // By offset, their sizes.
+  bool refused = false;  // the driver refused the one request made
+  // Maps from offset to size.
   std::map<size_t, size_t> free_pieces, taken_pieces;
 
   bool holds(const void* address) const {
@@ -30,7 +30,7 @@ struct Pool {
   void give_back(size_t offset);
 };
 
-// By device; never destroyed with the process.
+// Indexed by device; the process never destroys it.
 auto& pools = *new std::map<int, Pool>;
 
 void* Pool::open(int device) {
@@ -97,7 +97,8 @@ void* pool_allocate(int device, size_t bytes) {
 void pool_free(void* address) {
   std::lock_guard lock(mutex);
   for (auto& [device, pool] : pools)
-    if (pool.holds(address)) return pool.give_back(static_cast<size_t>(static_cast<char*>(address) - pool.slab));
+    if (pool.holds(address))
+      return pool.give_back(static_cast<size_t>(static_cast<char*>(address) - pool.slab));
 }
 
 size_t pool_bytes_in_use() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device memory in which sends are buffered whose receiver is late: one slab of FAIRLEAD_BUFFER_POOL
-// bytes on each device that sends, allocated at its first use, so that peers map it once. Its first bytes hold
-// the proof (see src/transport/peer.h). Thread-safe.
+// Device memory that buffers a send whose receiver is late: one slab of FAIRLEAD_BUFFER_POOL bytes on each
+// sending device. The first use allocates the slab, so that peers map it once. Its first bytes serve the
+// peer-access probe (see src/transport/peer.h). Thread-safe.
 
 #pragma once
 
@@ -14,14 +14,14 @@ namespace fairlead::device {
 
 constexpr size_t pool_probe_bytes = 256;
 
-// The slab of `device`, made if there is none yet; null when it cannot be had.
+// Returns the slab of `device` and allocates it if necessary; null if no memory is available.
 void* pool_slab(int device);
 
-// Null when the pool is full (or off): the caller buffers in host memory then.
+// Returns null if the pool is full or disabled; the caller then buffers in host memory.
 void* pool_allocate(int device, size_t bytes);
 void pool_free(void* address);
 size_t pool_bytes_in_use();
-// Gives the slabs back; nothing may be allocated in them.
+// Frees all slabs. The caller must have freed every piece.
 void pool_release();
 
 }  // namespace fairlead::device

@@ -19,8 +19,8 @@ struct Range {
   bool contains(uintptr_t address) const { return address - begin < end - begin; }
 };
 
-// The writable and read-only segments of the program itself: its static variables and constants. The
-// break starts just above them (or randomised, a little higher).
+// Returns the range of the program's own writable and read-only segments, that is, of its static variables
+// and constants. The program break starts just above them, or a little higher if the kernel randomises it.
 Range program_image() {
   Range image;
   dl_iterate_phdr(
@@ -34,7 +34,7 @@ Range program_image() {
           image->begin = std::min(image->begin, start);
           image->end = std::max(image->end, start + segment.p_memsz);
         }
-        return 1;  // the first object is the program; libraries take the slow path
+        return 1;  // the first object is the program itself; library addresses go to the driver
       },
       &image);
   return image;
@@ -54,16 +54,16 @@ Range thread_stack() {
   return stack;
 }
 
-// The main thread's stack may be declared as large as all address space (ulimit -s unlimited): trust only
-// what lies above the current frame.
+// With `ulimit -s unlimited`, the declared stack of the main thread may cover the whole address space. Only
+// the part above the current frame is certain to be stack.
 bool on_stack(uintptr_t address) {
   thread_local const Range stack = thread_stack();
   uintptr_t here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   return address >= here && address < stack.end;
 }
 
-// The heap begins somewhat above the program's image. Its end is asked for only beyond what was seen of it:
-// MPIs hook sbrk(), which then costs more than all of this.
+// The heap begins a little above the program image. The function calls sbrk() only for addresses beyond the
+// known end of the heap: MPI libraries hook sbrk(), which then costs more than the rest of this function.
 bool in_program_memory(uintptr_t address) {
   static const Range image = program_image();
   constexpr uintptr_t largest = uintptr_t{1} << 40;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Is this address device memory? Asked about every buffer of every MPI call, so the answer "no" must be
-// nearly free: thread stacks, the heap below the program break and static data of the program can never
-// become device memory, and are told apart without asking the driver. Everything else is asked anew each
-// time, because an address may be host memory now and device memory after the next allocation; nothing
-// about it is remembered. Never creates a context. Thread-safe.
+// Classifies an address as host or device memory. Fairlead classifies every buffer of every MPI call, so
+// recognising host memory must be nearly free: thread stacks, the heap below the program break and the
+// program's static data can never become device memory, and no driver call is necessary for them. Every other
+// address is queried from the driver each time and nothing is cached, because an address that is host memory
+// now may be device memory after the next allocation. Never creates a context. Thread-safe.
 
 #pragma once
 
@@ -16,8 +16,8 @@
 namespace fairlead::device {
 
 namespace detail {
-// From the start of the program's static data to the end of the heap, as far as that was seen: nothing else
-// is mapped between the two. No bytes before the first question.
+// Ranges from the start of the program's static data to the highest heap end observed so far; nothing else is
+// mapped in between. Empty before the first query.
 struct ProgramMemory {
   std::atomic<uintptr_t> begin = 0, bytes = 0;
 };
@@ -25,7 +25,7 @@ extern constinit ProgramMemory program_memory;
 bool found_to_be_host(uintptr_t address);
 }  // namespace detail
 
-// True only for addresses that stay host memory as long as the calling thread lives.
+// Returns true only for addresses that stay host memory for the lifetime of the calling thread.
 inline bool certainly_host(const void* address) {
   uintptr_t value = reinterpret_cast<uintptr_t>(address);
   const uintptr_t bytes = detail::program_memory.bytes.load(std::memory_order_acquire);
@@ -33,11 +33,12 @@ inline bool certainly_host(const void* address) {
          detail::found_to_be_host(value);
 }
 
-// What the driver knows, managed memory as option `managed` says; MemoryKind::host where there is no driver.
-// `allocation` may describe more than the buffer: it is the whole allocation the address lies in.
+// Returns the driver's description of an address; option `managed` decides how managed memory counts. Without
+// a driver the kind is MemoryKind::host. The result describes the whole allocation that contains the address,
+// which may be larger than the buffer.
 Allocation classify(const void* address);
 
-// What was found at an address. Good for the call of MPI in which it was asked.
+// A cached classification. Valid for the duration of one MPI call.
 struct Found {
   const void* address = nullptr;
   Allocation memory{};
@@ -46,7 +47,8 @@ inline Allocation classify(const void* address, const Found& found) {
   return address && found.address == address ? found.memory : classify(address);
 }
 
-// Must the host not dereference this address? Asks unless `found` is about it, and keeps the answer there.
+// Returns true if the host must not dereference this address. Uses `found` if it describes the address, else
+// classifies the address and stores the result there.
 inline bool is_device_memory(const void* address, Found* found) {
   if (found->address != address)
     *found = {address, certainly_host(address) ? Allocation{} : classify(address)};
@@ -56,14 +58,14 @@ inline bool is_device_memory(const void* address) {
   return !certainly_host(address) && classify(address).kind == MemoryKind::device;
 }
 
-// The device whose memory this is; -1 for memory that the host may dereference.
+// Returns the device that owns this memory; -1 for memory that the host may dereference.
 inline int device_at(const void* address) {
   if (certainly_host(address)) return -1;
   Allocation allocation = classify(address);
   return allocation.kind == MemoryKind::device ? allocation.device : -1;
 }
 
-// Some device this process already uses, for copies between host memory and a peer; -1 if it uses none.
+// Returns a device that this process already uses, for copies between host memory and a peer; -1 if none.
 int device_in_use();
 
 }  // namespace fairlead::device

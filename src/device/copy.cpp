@@ -19,37 +19,40 @@ namespace fairlead::device {
 
 struct CopyStream;
 
-// One call of the driver: a copy, or several that are done together.
+// One driver call: a single copy, or a batch of copies that complete together.
 struct Launch {
   CopyStream* lane = nullptr;
-  Event event = nullptr;  // recorded once something follows on the lane; before that, the stream itself tells
+  // Recorded when another launch follows on the stream; until then, querying the stream itself is sufficient.
+  Event event = nullptr;
   int users = 0;
   Error state = Error::not_ready;
   unsigned polls = 0;
-  uint64_t since = 0, bytes = 0;  // for the trace
+  uint64_t since = 0, bytes = 0;  // used by the trace
 };
 
 struct CopyStream {
   int number = 0;
-  uint64_t over_at = 0;  // the launch before `running`, for the trace
+  uint64_t over_at = 0;  // end of the launch before `running`, for the trace
   Stream stream = nullptr;
-  std::deque<Launch*> running;  // in the order of the stream
+  std::deque<Launch*> running;  // in stream order
 };
 
 namespace {
 
-size_t lanes_allowed() {
+size_t copy_streams_allowed() {
   return static_cast<size_t>(options().copy_streams > 0 ? options().copy_streams : runtime()->copy_streams());
 }
 
 constexpr int attempts_allowed = 3;
-// What a call may carry: the last of its copies tells of all, so that the first must not wait for long.
+// Limits of one batch. The batch completes with its last copy, so larger batches would delay the completion
+// of the first copy.
 constexpr size_t copies_per_launch = 64;
 constexpr size_t bytes_per_launch = size_t{64} << 20;
-// Calls in flight that keep a device busy while the next one gathers copies.
+// This many launches in flight keep a device busy while the next batch gathers copies.
 constexpr size_t launches_in_flight = 2;
-// Asking the driver costs about a microsecond. Only the first launch of a lane can be over, and all its
-// copies share the answer; but its owner may be busy elsewhere, so that now and then others ask, too.
+// A driver query costs about a microsecond. Only the first launch of a stream can have completed, and its
+// copies share one state, so together they query once per round of polls. Their owners may be busy elsewhere,
+// so the owners of later launches query as well, once in this many polls.
 constexpr unsigned polls_without_asking = 16;
 
 std::mutex mutex;
@@ -57,16 +60,16 @@ std::atomic<int> enqueued = 0;
 
 }  // namespace
 
-// Of one device; the mutex guards all of it.
-struct Lanes {
+// The state of one device. The mutex guards all of it.
+struct CopyStreams {
   int device = 0;
-  std::vector<std::unique_ptr<CopyStream>> lanes;
+  std::vector<std::unique_ptr<CopyStream>> streams;
   std::vector<Event> idle_events;
   std::vector<Launch*> idle_launches;
   std::vector<Copy*> queue;
   size_t turn = 0;
 
-  Error take_lane(CopyStream** taken);
+  Error take_copy_stream(CopyStream** taken);
   void mark_end(CopyStream& lane);
   Launch* make_launch(CopyStream* lane, size_t users, Error state);
   Error launch(const CopyItem* items, size_t count, Launch** launched);
@@ -78,10 +81,10 @@ struct Lanes {
 
 namespace {
 
-// Never destroyed: the driver may be gone before static destructors run.
-auto& all_lanes = *new std::map<int, Lanes>;
+// Never destroyed: the driver may be unloaded before static destructors run.
+auto& all_streams = *new std::map<int, CopyStreams>;
 
-// Rows come alone.
+// A copy of rows is always a launch of its own.
 Error start_on(Stream stream, const CopyItem* items, size_t count) {
   if (count > 1) return runtime()->copy_batch(items, count, stream);
   const auto& [to, from, bytes, rows, to_pitch, from_pitch] = *items;
@@ -89,36 +92,37 @@ Error start_on(Stream stream, const CopyItem* items, size_t count) {
   return runtime()->copy_2d(to, to_pitch, from, from_pitch, bytes, rows, stream);
 }
 
-Lanes& lanes_of(int device) {
-  Lanes& lanes = all_lanes[device];
-  lanes.device = device;
-  return lanes;
+CopyStreams& streams_of(int device) {
+  CopyStreams& streams = all_streams[device];
+  streams.device = device;
+  return streams;
 }
 
 }  // namespace
 
-// An idle one if there is one, a new one if there may be more, else one behind whose work to wait.
-Error Lanes::take_lane(CopyStream** taken) {
-  for (auto& lane : lanes) {
+// Returns an idle stream, else a new stream if the limit permits one, else the next busy stream in turn.
+Error CopyStreams::take_copy_stream(CopyStream** taken) {
+  for (auto& lane : streams) {
     if (!lane->running.empty()) continue;
     *taken = lane.get();
     return Error::none;
   }
-  if (lanes.size() < lanes_allowed()) {
+  if (streams.size() < copy_streams_allowed()) {
     auto lane = std::make_unique<CopyStream>();
     if (Error error = runtime()->create_stream(device, &lane->stream); error != Error::none) return error;
-    lane->number = static_cast<int>(lanes.size());
-    lanes.push_back(std::move(lane));
-    *taken = lanes.back().get();
+    lane->number = static_cast<int>(streams.size());
+    streams.push_back(std::move(lane));
+    *taken = streams.back().get();
   } else {
-    *taken = lanes[turn++ % lanes.size()].get();
+    *taken = streams[turn++ % streams.size()].get();
   }
   return Error::none;
 }
 
-// Something will follow on this lane, so that the stream no longer tells when what runs there now is over.
-// Without an event that is known later, but still known.
-void Lanes::mark_end(CopyStream& lane) {
+// Records an event behind the last launch of this stream, because another launch follows and the stream's
+// state no longer shows when that launch completes. If no event is available, the launch is still detected as
+// complete, but only when the stream is idle.
+void CopyStreams::mark_end(CopyStream& lane) {
   if (lane.running.empty() || lane.running.back()->event) return;
   Event event = nullptr;
   if (!idle_events.empty()) {
@@ -133,7 +137,7 @@ void Lanes::mark_end(CopyStream& lane) {
     idle_events.push_back(event);
 }
 
-Launch* Lanes::make_launch(CopyStream* lane, size_t users, Error state) {
+Launch* CopyStreams::make_launch(CopyStream* lane, size_t users, Error state) {
   if (idle_launches.empty()) idle_launches.push_back(new Launch);
   Launch* launch = idle_launches.back();
   idle_launches.pop_back();
@@ -141,13 +145,13 @@ Launch* Lanes::make_launch(CopyStream* lane, size_t users, Error state) {
   return launch;
 }
 
-Error Lanes::launch(const CopyItem* items, size_t count, Launch** launched) {
+Error CopyStreams::launch(const CopyItem* items, size_t count, Launch** launched) {
   CopyStream* lane = nullptr;
-  if (Error error = take_lane(&lane); error != Error::none) return error;
+  if (Error error = take_copy_stream(&lane); error != Error::none) return error;
   mark_end(*lane);
   Error error = start_on(lane->stream, items, count);
   if (error != Error::none) {
-    // Some of a batch may have started; nobody will wait for them.
+    // Part of the batch may be running, and no other code waits for it.
     if (count > 1) runtime()->synchronize_stream(lane->stream);
     return error;
   }
@@ -160,7 +164,7 @@ Error Lanes::launch(const CopyItem* items, size_t count, Launch** launched) {
   return Error::none;
 }
 
-void Lanes::end_first(CopyStream& lane, Error state) {
+void CopyStreams::end_first(CopyStream& lane, Error state) {
   Launch* first = lane.running.front();
   lane.running.pop_front();
   first->state = state;
@@ -173,7 +177,7 @@ void Lanes::end_first(CopyStream& lane, Error state) {
   if (first->event) idle_events.push_back(first->event);
 }
 
-void Lanes::ask(CopyStream& lane) {
+void CopyStreams::ask(CopyStream& lane) {
   while (!lane.running.empty()) {
     Event event = lane.running.front()->event;
     Error state = event ? runtime()->query_event(event) : runtime()->query_stream(lane.stream);
@@ -182,7 +186,7 @@ void Lanes::ask(CopyStream& lane) {
   }
 }
 
-Error Lanes::poll(Launch& launch) {
+Error CopyStreams::poll(Launch& launch) {
   if (launch.state != Error::not_ready) return launch.state;
   bool first = launch.lane->running.front() == &launch;
   unsigned pause = first ? static_cast<unsigned>(launch.users) : polls_without_asking;
@@ -190,10 +194,10 @@ Error Lanes::poll(Launch& launch) {
   return launch.state;
 }
 
-// All, or as many as keep the device busy.
-void Lanes::start_queue(bool all) {
+// Launches the whole queue, or only as much as keeps the device busy.
+void CopyStreams::start_queue(bool all) {
   size_t running = 0;
-  for (auto& lane : lanes) {
+  for (auto& lane : streams) {
     ask(*lane);
     running += lane->running.size();
   }
@@ -209,7 +213,7 @@ void Lanes::start_queue(bool all) {
     }
     Launch* launched = nullptr;
     Error error = launch(items, count, &launched);
-    if (error != Error::none) launched = make_launch(nullptr, count, error);  // each learns it when it asks
+    if (error != Error::none) launched = make_launch(nullptr, count, error);  // poll() reports the error
     for (size_t i = 0; i < count; ++i) queue[done + i]->launch_ = launched;
     done += count;
     ++running;
@@ -248,12 +252,12 @@ Error Copy::start(int device, const CopyItem& item) {
   return outcome_ = launch();
 }
 
-// Under the lock: tries until the driver takes it.
+// The caller holds the lock. Retries until the driver accepts the copy.
 Error Copy::launch() {
   Error error = Error::failed;
   while (error != Error::none && attempts_ < attempts_allowed) {
     ++attempts_;
-    error = lanes_of(device_).launch(&item_, 1, &launch_);
+    error = streams_of(device_).launch(&item_, 1, &launch_);
   }
   active_ = error == Error::none;
   return error;
@@ -268,7 +272,7 @@ Error Copy::enqueue(int device, void* to, const void* from, size_t bytes) {
   item_ = {to, from, bytes};
   active_ = true;
   attempts_ = 1;
-  lanes_of(device).queue.push_back(this);
+  streams_of(device).queue.push_back(this);
   ++enqueued;
   return Error::none;
 }
@@ -276,9 +280,9 @@ Error Copy::enqueue(int device, void* to, const void* from, size_t bytes) {
 Error Copy::poll() {
   if (!active_) return outcome_;
   std::lock_guard lock(mutex);
-  Lanes& lanes = lanes_of(device_);
-  if (!launch_) lanes.start_queue(false);
-  if (!launch_ || lanes.poll(*launch_) == Error::not_ready) return Error::not_ready;
+  CopyStreams& streams = streams_of(device_);
+  if (!launch_) streams.start_queue(false);
+  if (!launch_ || streams.poll(*launch_) == Error::not_ready) return Error::not_ready;
   outcome_ = leave();
   return outcome_ != Error::none && launch() == Error::none ? Error::not_ready : outcome_;
 }
@@ -287,7 +291,7 @@ Error Copy::wait() {
   if (!active_) return outcome_;
   {
     std::lock_guard lock(mutex);
-    if (!launch_) lanes_of(device_).start_queue(true);
+    if (!launch_) streams_of(device_).start_queue(true);
   }
   Error state;
   while ((state = poll()) == Error::not_ready) __builtin_ia32_pause();
@@ -297,18 +301,19 @@ Error Copy::wait() {
 void Copy::forget() {
   if (!active_) return;
   std::lock_guard lock(mutex);
-  Lanes& lanes = lanes_of(device_);
-  // What came before it on the lane is over as well; whether it went well, the driver tells.
+  CopyStreams& streams = streams_of(device_);
+  // Earlier launches on the stream are complete as well, but only the driver can report whether they
+  // succeeded.
   while (launch_->state == Error::not_ready && launch_->lane->running.front() != launch_)
-    lanes.ask(*launch_->lane);
-  if (launch_->state == Error::not_ready) lanes.end_first(*launch_->lane, Error::none);
+    streams.ask(*launch_->lane);
+  if (launch_->state == Error::not_ready) streams.end_first(*launch_->lane, Error::none);
   leave();
   outcome_ = Error::none;
 }
 
 Error Copy::leave() {
   Error outcome = launch_->state;
-  if (--launch_->users == 0) lanes_of(device_).idle_launches.push_back(launch_);
+  if (--launch_->users == 0) streams_of(device_).idle_launches.push_back(launch_);
   launch_ = nullptr;
   active_ = false;
   return outcome;
@@ -317,8 +322,8 @@ Error Copy::leave() {
 void start_enqueued() {
   if (enqueued.load(std::memory_order_relaxed) == 0) return;
   std::lock_guard lock(mutex);
-  for (auto& [device, lanes] : all_lanes)
-    if (!lanes.queue.empty()) lanes.start_queue(false);
+  for (auto& [device, streams] : all_streams)
+    if (!streams.queue.empty()) streams.start_queue(false);
 }
 
 Error copy_now(int device, void* to, const void* from, size_t bytes) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies that run while the caller goes on. Each device has a few streams of its own ("lanes",
-// FAIRLEAD_COPY_STREAMS). A copy starts at once, or is enqueued and starts together with others in one call
-// of the driver: for small and middle sizes that call costs more than the bytes, and a copy engine that gets
-// one call at a time stands idle between them. Lanes never wait for the application's streams.
-// A copy that fails is tried again, alone, a few times: it may fail where the next one does not, or because
-// of others that started with it. Thread-safe; a Copy belongs to one thread at a time and stays where it is.
+// Asynchronous copies. Each device has a few streams for copies (FAIRLEAD_COPY_STREAMS); they never wait for
+// the application's streams. A copy starts at once, or the caller enqueues it and it starts with others in
+// one driver call. Batching pays for small and medium sizes: a driver call costs more than the transfer of
+// the bytes, and a copy engine that receives one call at a time idles between calls. A copy that fails is
+// retried alone a few times: the error may be transient, or another copy of the same batch may have caused
+// it. Thread-safe. A Copy belongs to one thread at a time and must not move in memory.
 
 #pragma once
 
@@ -15,7 +15,7 @@ namespace fairlead::device {
 
 struct Launch;
 
-// As drivers have it.
+// The limit that drivers impose.
 inline constexpr size_t longest_pitch = (size_t{1} << 31) - 1;
 
 class Copy {
@@ -23,38 +23,40 @@ class Copy {
   Copy() = default;
   Copy(const Copy&) = delete;
   Copy& operator=(const Copy&) = delete;
-  ~Copy();  // waits: neither end of a running copy may go away
+  ~Copy();  // waits: the memory of a running copy must stay valid
 
-  // `device` runs the copy; -1 when both ends are host memory: then the bytes move at once.
+  // `device` executes the copy. -1: both buffers are host memory, and the function copies at once.
   Error start(int device, void* to, const void* from, size_t bytes);
-  // The same for rows of `width` bytes, which begin a pitch apart; no pitch is above longest_pitch.
+  // Copies rows of `width` bytes that begin one pitch apart. No pitch may exceed longest_pitch.
   Error start_rows(int device, void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                    size_t rows);
-  // Starts with the next start_enqueued(), or when it is waited for.
+  // The copy starts with the next start_enqueued(), or when the caller waits for it.
   Error enqueue(int device, void* to, const void* from, size_t bytes);
-  // none: arrived (or never started); not_ready; else the copy failed, also at its start.
+  // Error::none: the copy is complete or was never started. Error::not_ready: it is running. Any other value:
+  // it failed, possibly at its start.
   Error poll();
   Error wait();
-  // The caller saw the bytes arrive: the stream need not be asked. Only for copies that started at once.
+  // The caller has observed that the bytes arrived, so no stream query is necessary. Valid only for copies
+  // that started at once.
   void forget();
 
  private:
-  friend struct Lanes;
+  friend struct CopyStreams;
   Error start(int device, const CopyItem& item);
   Error launch();
   Error leave();
-  bool active_ = false;          // the owner's, as are the next two
+  bool active_ = false;          // the owning thread's, like the next two
   Error outcome_ = Error::none;  // when not active
   int attempts_ = 0;
-  Launch* launch_ = nullptr;  // null while enqueued; changes under the lock, as does the rest
+  Launch* launch_ = nullptr;  // null while enqueued; the lock guards this and the members below
   int device_ = -1;
   CopyItem item_{};
 };
 
-// Starts what was enqueued, unless so much is in flight that waiting gathers more.
+// Starts the enqueued copies, unless enough launches are in flight that a larger batch can form first.
 void start_enqueued();
 
-// A copy that is waited for.
+// Copies and waits for completion.
 Error copy_now(int device, void* to, const void* from, size_t bytes);
 
 }  // namespace fairlead::device

@@ -22,17 +22,17 @@ class Mapping {
   uint64_t base, size, id;
   void* address;
   int users = 0;
-  bool forgotten = false;  // close as soon as nobody uses it
+  bool forgotten = false;  // close as soon as `users` is 0
 };
 
 namespace {
 
 struct Export {
   uint64_t size, id;
-  uint64_t known_as;  // the id that importers know the memory by
+  uint64_t known_as;  // the id under which importers cache the memory
   IpcHandle handle;
   bool by_file;
-  bool refused;  // remembered, since to ask again for each message costs as much
+  bool refused;  // cached, because the refused driver call costs as much as a successful one
 };
 
 struct File {
@@ -44,24 +44,24 @@ struct File {
 constexpr unsigned imports_between_trims = 64;
 
 std::mutex mutex;
-// Never destroyed: the driver may be gone before static destructors run.
+// Never destroyed: the driver may be unloaded before static destructors run.
 auto& exports = *new std::map<uint64_t, Export>;
-// Most recently used last.
+// The most recently used mapping is last.
 auto& mappings = *new std::list<Mapping>;
 auto& files = *new std::vector<File>;
 
-// Mappings that nobody may use any more. Drivers close one only when its device has done all its work, so
-// that waits for a good moment: a kernel of the program may not end before this rank goes on.
+// Mappings that are no longer usable. A driver closes a mapping only after its device has completed all work.
+// To close one at once could deadlock: a kernel of the program may depend on progress of this rank.
 auto& closing = *new std::list<Mapping>;
 std::atomic<bool> any_closing = false;
-RateLimit look_again;  // whether the devices idle
+RateLimit look_again;  // limits how often the registry queries whether devices are idle
 
 void close(std::list<Mapping>::iterator entry) {
   closing.splice(closing.end(), mappings, entry);
   any_closing = true;
 }
 
-// Or everywhere, after waiting.
+// Closes the mappings whose device is idle; with `wait`, waits for each device and closes all of them.
 void close_where_idle(bool wait) {
   std::map<int, bool> idle;
   std::erase_if(closing, [&](const Mapping& mapping) {
@@ -73,7 +73,8 @@ void close_where_idle(bool wait) {
   any_closing = !closing.empty();
 }
 
-// What is mapped here stays allocated at its owner, who has freed it and may want it for something else.
+// The exporter has freed this memory, but it stays allocated, and unavailable to the exporter, until this
+// process closes the mapping.
 bool holds_too_much() {
   constexpr uint64_t bytes_at_most = uint64_t{1} << 30;
   uint64_t bytes = 0;
@@ -90,7 +91,7 @@ void close_files(Matches matches) {
   });
 }
 
-// Forgets what `matches`; closes at once what nobody uses.
+// Marks the matching mappings as forgotten, and closes those that are not in use.
 template <class Matches>
 void forget_if(Matches matches) {
   for (auto entry = mappings.begin(); entry != mappings.end();) {
@@ -117,7 +118,7 @@ void trim_unused() {
   }
 }
 
-// Maps what another process exported, with its file descriptor where it needs one.
+// Imports another process's allocation, with its file descriptor where it requires one.
 Error import_once(int owner, int device, const RemoteMemory& remote, void** address) {
   if (!remote.by_file) return runtime()->ipc_import(device, remote.handle, -1, address);
   auto file = std::find_if(files.begin(), files.end(), [&](const File& f) {
@@ -133,20 +134,20 @@ bool exists(uint64_t base, uint64_t id) {
   return now.kind == MemoryKind::device && now.base == base && now.id == id;
 }
 
-// CUDA hands out small allocations as parts of larger blocks. While such a block lives, memory that is freed
-// and allocated again has the same handle, and what others mapped of it shows the new bytes.
+// CUDA places small allocations inside larger blocks. While such a block exists, memory that is freed and
+// allocated again has the same handle, and existing mappings in other processes show the new contents.
 bool is_same_memory(const Export& old, const Export& fresh) {
   if (old.refused || fresh.refused) return false;
   return runtime()->ipc_handles_tell_memory() && !fresh.by_file && old.size == fresh.size &&
          std::memcmp(&old.handle, &fresh.handle, sizeof fresh.handle) == 0;
 }
 
-// Importers know of what was exported only.
+// Importers need a notice only for memory that was exported.
 void report_gone(const std::pair<const uint64_t, Export>& entry, std::vector<GoneExport>* gone) {
   if (!entry.second.refused) gone->push_back({entry.first, entry.second.known_as});
 }
 
-// A new allocation often means that old ones were freed; that is the place to notice.
+// A new allocation often follows the release of old ones, so this is the point to detect them.
 void find_gone(std::vector<GoneExport>* gone) {
   for (auto entry = exports.begin(); entry != exports.end();) {
     if (exists(entry->first, entry->second.id)) {
@@ -170,7 +171,7 @@ Error export_memory(const Allocation& allocation, const void* address, uint64_t 
     Export fresh{allocation.size, allocation.id, allocation.id, {}, false, false};
     int file = -1;
     Error error = runtime()->ipc_export(reinterpret_cast<const void*>(allocation.base), &fresh.handle, &file);
-    // Anything else may pass.
+    // Any other error may be transient.
     fresh.refused = error == Error::not_supported || error == Error::invalid_value;
     if (error != Error::none && !fresh.refused) return error;
     fresh.by_file = file >= 0;
@@ -215,7 +216,8 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
   auto found = std::find_if(mappings.begin(), mappings.end(), wanted);
   bool known = found != mappings.end();
   if (!known) {
-    // It may have been forgotten too soon: an id that the owner revoked never comes again.
+    // The mapping may have been forgotten too early. To reuse it is safe: the exporter never reuses an id
+    // that it revoked.
     auto kept = std::find_if(closing.begin(), closing.end(), wanted);
     if (kept != closing.end()) {
       mappings.splice(mappings.end(), closing, kept);
@@ -223,18 +225,19 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
     }
   }
   if (found == mappings.end()) {
-    // Whatever else is mapped from that address range of the owner is stale.
+    // Any other mapping that overlaps this address range of the exporter is stale.
     auto stale = [&](const Mapping& m) {
       bool overlaps = m.owner == owner && m.base < remote.base + remote.size && remote.base < m.base + m.size;
       return overlaps && !current(m);
     };
     forget_if(stale);
-    // Programs that only test never wait, and mapping takes much longer than asking whether the device idles.
+    // A program that only calls MPI_Test never waits, so idle devices are detected here as well: a query is
+    // much cheaper than the import below.
     if (any_closing && look_again.due()) close_where_idle(false);
     Mapping fresh{owner, device, remote.base, remote.size, remote.id, nullptr, 0, false};
     Error error = import_once(owner, device, remote, &fresh.address);
     if (error == Error::already_mapped || error == Error::out_of_memory) {
-      // A stale mapping may stand in the way, or too many of them.
+      // The cause may be a stale mapping, or too many mappings.
       forget_if([&](const Mapping& m) { return m.users == 0; });
       close_where_idle(false);
       error = import_once(owner, device, remote, &fresh.address);
@@ -250,7 +253,7 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
   ++found->users;
   mapped->mapping_ = &*found;
   mapped->address_ = static_cast<char*>(found->address) + remote.offset;
-  // Of many that are in use at once, some are too many later.
+  // When many mappings are in use at once, some exceed the cache limit once they are released.
   static unsigned imports = 0;
   if (!known || ++imports % imports_between_trims == 0) trim_unused();
   return Error::none;

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device memory of other processes, mapped into this one and kept mapped (invariant M12).
+// Device memory of other processes, mapped into this process and cached (invariant M12).
 //
-// Exporting: a handle is made once per allocation and is valid while the driver's id of the allocation at
-// that base stays the same; it is asked at every use, so that freed and re-allocated memory gets a new
-// handle. If that is the same as before, and the driver's handles tell memory, importers need not notice.
-// That a driver refuses to share an allocation is remembered likewise.
+// Export: the registry creates a handle once per allocation. The handle is valid while the driver's id of the
+// allocation at that base stays the same. Every use checks the id, so freed and reallocated memory gets a new
+// handle. If the new handle equals the old one and the driver's handles identify the memory, importers need
+// no notice. The registry also caches that a driver refuses to export an allocation.
 //
-// Importing: a mapping belongs to the device that it was made for, because drivers map memory into one
-// context; it is keyed by (owner, base, device) and valid for one (size, id); a new id forgets the old
-// mappings first. Mappings in use are never closed; unused ones are forgotten, oldest first, beyond
-// FAIRLEAD_IPC_CACHE of them, and when their owner says that the memory is gone. What is forgotten is closed
-// when its device idles, because drivers wait for that, and the program's kernels may wait for us.
+// Import: a mapping belongs to the device for which it was created, because drivers map memory into one
+// context. Its key is (owner, base, device), and it is valid for one (size, id); a new id first invalidates
+// the old mappings. The registry never closes a mapping in use. It forgets unused mappings, least recently
+// used first, when there are more than FAIRLEAD_IPC_CACHE, and when their owner reports that the memory is
+// gone. It closes a forgotten mapping when its device is idle, because the driver's close call waits for
+// that, and the program's kernels may in turn wait for this process.
 //
 // Memory that is shared by file descriptor (virtual memory) is mapped once for each descriptor that its owner
-// passed on: a descriptor would keep the memory alive, so none is kept longer than needed. Thread-safe.
+// sends. An open descriptor keeps the memory alive, so the registry closes each one as early as possible.
+// Thread-safe.
 
 #pragma once
 
@@ -25,34 +27,35 @@
 
 namespace fairlead::device {
 
-// Where bytes lie in the device memory of another process. Travels by value.
+// Identifies bytes in the device memory of another process. Sent by value.
 struct RemoteMemory {
   IpcHandle handle;
   uint64_t base;     // in the owner's address space
   uint64_t size;     // of the allocation
-  uint64_t id;       // tells new memory at the old address
-  uint64_t offset;   // of the bytes, from base
-  uint64_t by_file;  // nonzero: importing needs a file descriptor besides
+  uint64_t id;       // distinguishes new memory at a reused address
+  uint64_t offset;   // of the bytes, relative to base
+  uint64_t by_file;  // nonzero: the import also requires a file descriptor
 };
 
 // ---- Exporting -------------------------------------------------------------------------------------
 
-// Fills `remote` for `bytes` bytes at `address` inside `allocation` (as classify() just gave it); refuses
-// bytes that go on in other memory. Appends to `gone` the exports (base and id of each) that were found to
-// exist no more.
+// Fills `remote` for `bytes` bytes at `address` inside `allocation`, which classify() has just returned.
+// Fails if the bytes extend beyond the allocation. Appends to `gone` the base and id of each export whose
+// memory no longer exists.
 struct GoneExport {
   uint64_t base, id;
 };
 Error export_memory(const Allocation& allocation, const void* address, uint64_t bytes, RemoteMemory* remote,
                     std::vector<GoneExport>* gone);
-// A file descriptor to pass on for memory that is exported by_file; the caller closes it. -1 on failure.
+// Returns a file descriptor for memory that is exported by_file, to be sent to the importer; the caller
+// closes it. Returns -1 on failure.
 int export_file(const RemoteMemory& remote);
 
 // ---- Importing -------------------------------------------------------------------------------------
 
 class Mapping;
 
-// Holds a mapping open while it lives.
+// Keeps a mapping open during its lifetime.
 class MappedMemory {
  public:
   MappedMemory() = default;
@@ -69,18 +72,20 @@ class MappedMemory {
   void* address_ = nullptr;
 };
 
-// A file descriptor that `owner` passed on for its memory: ours from now on, for the next import.
+// Stores a file descriptor that `owner` sent for its memory, for the next import. Takes ownership of it.
 void take_file(int owner, uint64_t base, uint64_t id, int file);
-// `owner` is any number that names the exporting process; `device` is where the mapping is made, and whose
-// copies may use it. not_found: the file descriptor for it has not been taken.
+// `owner` is any number that identifies the exporting process. `device` is the device for which the memory is
+// mapped and that may use it in copies. Returns not_found if take_file() has not yet stored the file
+// descriptor.
 Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMemory* mapped);
-// The owner says this memory is gone.
+// Forgets the mappings of memory that its owner reports as gone.
 void forget_import(int owner, uint64_t base, uint64_t id);
-// Everything of this owner, or of all owners (-1). Mappings in use close when they are released.
+// Forgets all mappings of this owner, or of all owners (-1). Mappings in use are closed when they are
+// released.
 void forget_imports(int owner);
 
-// Closes what is forgotten, and in use no more; if not `wait`, only where that waits for no kernel, unless it
-// holds more than 1 GiB of others' memory, or FAIRLEAD_IPC_CACHE allocations.
+// Closes mappings that are forgotten and not in use. Without `wait`, closes only those whose device is idle,
+// unless all of them together hold more than 1 GiB or FAIRLEAD_IPC_CACHE allocations.
 void close_forgotten(bool wait);
 
 struct RegistryCounts {

@@ -20,7 +20,7 @@ void each_library(Visit visit) {
                   &visit);
 }
 
-// The file that a function lies in.
+// Returns the path of the file that contains a function.
 std::string home_of(void* function) {
   Dl_info found{};
   return function && dladdr(function, &found) && found.dli_fname ? found.dli_fname : "";
@@ -37,13 +37,14 @@ std::vector<std::string> loaded_paths(const char* file_name) {
   return paths;
 }
 
-// Null unless this library itself defines the function. A handle is kept: each look would add a reference.
+// Returns null unless this library itself defines the function. Handles are cached, because each dlopen()
+// would add a reference.
 void* handle_with(const std::string& path, const char* function) {
   static std::mutex mutex;
   static auto& kept = *new std::map<std::pair<std::string, std::string>, void*>;
   std::unique_lock lock(mutex);
   if (auto known = kept.find({path, function}); known != kept.end()) return known->second;
-  lock.unlock();  // a library's initialiser may come here, and dlopen() waits for its end
+  lock.unlock();  // a library's initialiser may call this function, and dlopen() waits for initialisers
   void* handle = dlopen(path.c_str(), RTLD_NOLOAD | RTLD_NOW);
   if (!handle) return nullptr;
   if (home_of(dlsym(handle, function)) != path) {
@@ -60,7 +61,7 @@ std::vector<LoadedLibrary> loaded_libraries(const char* file_name, const char* f
   std::vector<LoadedLibrary> found;
   for (const std::string& path : loaded_paths(file_name))
     if (void* handle = handle_with(path, function)) found.push_back({path, handle});
-  // A program or a tool may define the function, too: that is no library of this name.
+  // A program or a tool may define the function as well, but it is not a library of this name.
   const std::string preferred = home_of(dlsym(RTLD_DEFAULT, function));
   std::stable_partition(found.begin(), found.end(),
                         [&](const LoadedLibrary& library) { return library.path == preferred; });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which libraries of a name has this process loaded, by whomever and from wherever? A wheel brings its own,
-// under a name of its own version, and may put more into the name.
+// Finds the libraries of a given name that this process has loaded, no matter which code loaded them and from
+// where. A Python wheel contains its own copy, with its own version number and possibly a suffix in the file
+// name.
 
 #pragma once
 
@@ -16,11 +17,12 @@ struct LoadedLibrary {
   void* handle;
 };
 
-// Those whose file name begins so, and that define `function`: first the one whose function the program finds
-// under this name, then in the order in which they were loaded. They stay loaded.
+// Returns the libraries whose file name begins with `file_name` and that define `function`. The first is the
+// one that the program's symbol lookup finds; the others follow in load order. The function keeps them
+// loaded.
 std::vector<LoadedLibrary> loaded_libraries(const char* file_name, const char* function);
 
-// Grows with each library that the process loads.
+// Increases with each library that the process loads.
 uint64_t libraries_ever_loaded();
 
 }  // namespace fairlead::device

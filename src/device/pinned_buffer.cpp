@@ -14,12 +14,12 @@ namespace {
 
 std::mutex mutex;
 auto& idle = *new std::map<size_t, std::vector<unsigned char*>>;
-size_t total = 0;  // bytes, in use or idle
+size_t total = 0;  // in use and idle
 
 }  // namespace
 
-// An idle one that is larger serves as well. None is freed on the way: that would wait for all that runs on
-// the devices, kernels of the program included.
+// Takes an idle buffer of sufficient size if there is one. It frees none to make room: that would wait for
+// all work on the devices, including the program's kernels.
 PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   std::lock_guard lock(mutex);

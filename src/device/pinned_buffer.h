@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Page-locked host memory for pieces of messages, kept for reuse: at most FAIRLEAD_NETWORK_MEMORY
-// bytes. Beyond that, or where the driver refuses, a buffer is ordinary host memory: copies are slower then,
-// but nobody ever waits for a buffer that another message holds. Thread-safe.
+// Page-locked host memory for pieces of messages, kept for reuse: at most FAIRLEAD_NETWORK_MEMORY bytes.
+// Beyond that limit, or if the driver refuses, a buffer is ordinary host memory: copies are slower then, but
+// no message ever waits for a buffer that another message holds. Thread-safe.
 
 #pragma once
 
@@ -13,14 +13,14 @@ namespace fairlead::device {
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
-  // data() is null for no bytes, and when there is no memory at all.
+  // data() is null if `bytes` is 0 or no memory is available.
   explicit PinnedBuffer(size_t bytes);
   PinnedBuffer(const PinnedBuffer&) = delete;
   PinnedBuffer& operator=(const PinnedBuffer&) = delete;
   ~PinnedBuffer();
 
   unsigned char* data() const { return pinned_ ? pinned_ : ordinary_.data(); }
-  // Can devices read and write it themselves?
+  // Returns whether devices can access the buffer directly.
   bool pinned() const { return pinned_ != nullptr; }
 
  private:
@@ -29,7 +29,7 @@ class PinnedBuffer {
   HostBuffer ordinary_;
 };
 
-// Gives idle ones back to the driver.
+// Returns idle buffers to the driver.
 void release_pinned();
 
 }  // namespace fairlead::device

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chooses the GPU provider of this process, once, or again where a GPU is needed that cannot be had; names
-// the contract's enumerators.
+// Chooses the GPU provider of this process, once; and once more if a caller needs a GPU and the chosen
+// provider has none. Also contains the names of the contract's enumerators.
 
 #include <atomic>
 #include <mutex>
@@ -21,7 +21,7 @@ void refuse(const char* name, const char* why_not, const char* remedy) {
            why_not, remedy);
 }
 
-// Makes a provider that was asked for by name.
+// Creates a provider that the user requested by name.
 Runtime* demand(Make make, const char* name, const char* remedy) {
   const char* why_not = "";
   Runtime* made = make(&why_not);
@@ -29,7 +29,7 @@ Runtime* demand(Make make, const char* name, const char* remedy) {
   return made;
 }
 
-// Where GPUs are simulated because there is none: why there is no CUDA.
+// The reason why CUDA is unavailable, reported when the simulated GPU replaces a missing GPU.
 const char* no_cuda = "";
 
 Runtime* simulate(const char* no_rocm) {
@@ -47,15 +47,15 @@ Runtime* choose() {
     return demand(make_cuda, "cuda", "check that nvidia-smi lists a GPU and CUDA_VISIBLE_DEVICES shows it");
   if (wanted == "rocm") return demand(make_hip, "rocm", rocm_remedy);
 
-  // Devices are not counted: that would initialise the driver in every process, GPU program or not, and
-  // in_use() could no longer tell one from the other.
+  // This function does not count devices: that would initialise the driver in every process, including those
+  // without GPU work, and in_use() could no longer distinguish the two.
   const char* no_rocm = "";
   if (Runtime* cuda = make_cuda(&no_cuda)) return cuda;
   if (Runtime* rocm = make_hip(&no_rocm)) return rocm;
   return simulate(no_rocm);
 }
 
-// Replaced at most once, before anything was asked of a GPU.
+// Replaced at most once, before the first GPU call.
 std::atomic<Runtime*>& choice() {
   static std::atomic<Runtime*> chosen = choose();
   return chosen;

@@ -13,13 +13,14 @@ namespace fairlead::device {
 namespace {
 
 constexpr size_t slots = 128;
-constexpr uint32_t untouched = 0xa7c3195d;  // any value would do, but one that data rarely has
+constexpr uint32_t untouched = 0xa7c3195d;  // any value works; this one is rare in data
 
 std::mutex mutex;
 bool tried = false;
 auto& idle = *new std::vector<unsigned char*>;
 
-// Every word was written, unless the data itself is the pattern: then the stream has to tell.
+// Returns whether no word holds the pattern any more. If the data itself contains the pattern, the caller
+// detects completion by the stream.
 bool all_touched(const unsigned char* data, size_t bytes) {
   auto* words = reinterpret_cast<const volatile uint32_t*>(data);
   for (size_t i = (bytes + 3) / 4; i-- > 0;)
@@ -56,7 +57,7 @@ namespace {
 Error engine_to_host(int device, void* to, const void* from, size_t bytes) {
   Slot slot = Slot::take();
   if (!slot.data()) return copy_now(device, to, from, bytes);
-  // From an odd address a word might arrive in two parts.
+  // If the source is not aligned to 4 bytes, a word may arrive in two parts.
   bool aligned = reinterpret_cast<uintptr_t>(from) % 4 == 0;
   bool watch = aligned && bytes <= watched_bytes && runtime()->writes_whole_words();
   if (watch)
@@ -64,7 +65,7 @@ Error engine_to_host(int device, void* to, const void* from, size_t bytes) {
   Copy copy;
   Error state = copy.start(device, slot.data(), from, bytes);
   if (state == Error::none) state = Error::not_ready;
-  // The stream is asked now and then only: asking costs more than looking.
+  // The loop queries the stream only once in a while: a query costs more than to read the slot.
   for (unsigned round = 1; state == Error::not_ready; ++round) {
     if (watch && all_touched(slot.data(), bytes)) {
       __atomic_thread_fence(__ATOMIC_ACQUIRE);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Page-locked slots for copies of a few bytes between device and ordinary host memory, for messages whose
-// cost is latency alone. On the way to the host, their arrival is seen in the slot itself, which is several
-// microseconds earlier than the stream can tell. Where the CPU reaches device memory it may copy the bytes
-// itself (bar.h). Thread-safe.
+// cost is pure latency. The host detects the arrival of device-to-host copies in the slot itself, several
+// microseconds before the stream reports completion. Where the CPU can access device memory it may copy the
+// bytes itself (bar.h). Thread-safe.
 
 #pragma once
 
@@ -14,10 +14,10 @@
 
 namespace fairlead::device {
 
-constexpr size_t small_copy_bytes = 4096;  // larger copies do not gain
-constexpr size_t watched_bytes = 256;      // up to here the arriving words are watched one by one
+constexpr size_t small_copy_bytes = 4096;  // larger copies gain nothing
+constexpr size_t watched_bytes = 256;      // up to this size the host polls each arriving word
 
-// small_copy_bytes bytes of page-locked memory, held while it lives; null when there is none left.
+// Holds small_copy_bytes bytes of page-locked memory during its lifetime; null if no slot is left.
 class Slot {
  public:
   Slot() = default;
@@ -34,9 +34,10 @@ class Slot {
   unsigned char* data_ = nullptr;
 };
 
-// Any number of bytes, waited for; few of them by the shorter way.
+// Copies any number of bytes and waits; small copies use a slot or the CPU.
 Error copy_to_host(int device, void* to, const void* from, size_t bytes);
-// True when the CPU has stored these bytes in device memory; false when a copy engine should.
+// Returns true if the CPU has stored these bytes in device memory; false if the caller must use a copy
+// engine.
 bool store_small_to_device(int device, void* to, const void* from, size_t bytes);
 
 }  // namespace fairlead::device

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The elements of reduce.h as types, and its operations on two of them, in device code. Integers overflow by
-// wrapping around: sums and products are those of unsigned numbers. Floating point of 16 bits is computed in
-// float and rounded after each operation.
+// The elements of reduce.h as types, and its operations on two of them, in device code. Integer overflow
+// wraps around: sums and products are those of unsigned numbers. 16-bit floating point is computed in float
+// and rounded after each operation.
 
 #pragma once
 
@@ -17,7 +17,7 @@ struct Complex {
   Part real, imaginary;
 };
 
-// Contraction would round once where two operations round twice, on some targets only.
+// Contraction would round once where two operations round twice, and on some targets only.
 #ifdef __clang__
 #define FAIRLEAD_NO_CONTRACTION _Pragma("clang fp contract(off)")
 #else
@@ -40,7 +40,7 @@ struct Pair {
   Index index;
 };
 
-// By the names of reduce.h. Where signs make no difference there is the unsigned type only.
+// The names are those of reduce.h. Where signs make no difference, only the unsigned type is used.
 namespace element {
 using int8 = signed char;
 using int16 = short;
@@ -69,7 +69,7 @@ using float_float = Pair<float, float>;
 using double_double = Pair<double, double>;
 }  // namespace element
 
-// What an element is computed in.
+// The type in which an element is computed.
 template <class Type>
 struct Wide {
   static FAIRLEAD_DEVICE_FUNCTION Type from(Type value) { return value; }
@@ -103,7 +103,7 @@ struct Wide<element::bfloat16> {
 
 // clang-format takes these for declarations of pointers and references.
 // clang-format off
-// An operation, whether it treats all bits alike, and its result for a, of the lower rank, and b.
+// An operation: whether it treats all bits alike, and its result for a, of the lower rank, and b.
 #define FAIRLEAD_OPERATION(name, on_bits, ...)                   \
   struct name {                                                  \
     static constexpr bool bitwise = on_bits;                     \
@@ -123,7 +123,7 @@ FAIRLEAD_OPERATION(lxor, false, !a != !b)
 FAIRLEAD_OPERATION(band, true, a & b)
 FAIRLEAD_OPERATION(bor, true, a | b)
 FAIRLEAD_OPERATION(bxor, true, a ^ b)
-// Of equal values, the one of the lower index.
+// If the values are equal, the result is the one with the lower index.
 FAIRLEAD_OPERATION(minloc, false, b.value < a.value || (a.value == b.value && b.index < a.index) ? b : a)
 FAIRLEAD_OPERATION(maxloc, false, a.value < b.value || (a.value == b.value && b.index < a.index) ? b : a)
 }  // namespace operation

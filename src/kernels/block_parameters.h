@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parameters of the kernels in blocks.cpp, as launch_blocks.cpp makes them and device code reads them. What
-// is counted is words of the kernel's width.
+// Parameters of the kernels in blocks.cpp, as launch_blocks.cpp makes them and device code reads them. All
+// counts are in words of the kernel's width.
 
 #pragma once
 
@@ -11,7 +11,8 @@ namespace fairlead::kernels {
 
 inline constexpr unsigned move_threads_per_block = 256;
 inline constexpr unsigned move_levels = 6;
-// Of one launch; also above all that is divided by, so that sums of two fit into 31 bits.
+// The maximum of one launch. It exceeds every divisor as well, so that sums of two such numbers fit into 31
+// bits.
 inline constexpr unsigned move_words_at_most = 1u << 30;
 
 // Division of numbers below 2^31 by multiplication.
@@ -24,12 +25,12 @@ enum class PieceKind : unsigned { dense, equal_blocks, blocks };
 struct MoveSide {
   PieceKind kind = PieceKind::dense;
   unsigned level_count = 0;
-  unsigned long start = 0;  // in a piece, of the first word
-  Divisor piece;            // where there are levels
+  unsigned long start = 0;  // offset of the first word in a piece
+  Divisor piece;            // if there are levels
   Divisor counts[move_levels - 1];
   unsigned starts[move_levels - 1] = {};
   long strides[move_levels] = {};
-  Divisor block;  // where all have one length
+  Divisor block;  // if all blocks have one length
   unsigned bucket_shift = 0;
 };
 

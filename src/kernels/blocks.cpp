@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device code of launch_move(). Each thread moves words of 1 to 16 bytes: neighbours take neighbouring
-// words in the order of travel, so that a packed side is read or written in whole cache lines.
+// The device code of launch_move(). Each thread moves words of 1 to 16 bytes. Neighbouring threads take
+// neighbouring words in transfer order, so that a packed side is read or written in whole cache lines.
 
 #define FAIRLEAD_PRIVATE_KERNELS
 #include "kernels/block_parameters.h"
@@ -17,7 +17,7 @@ FAIRLEAD_DEVICE_FUNCTION unsigned divide(unsigned number, const Divisor& by) {
   return static_cast<unsigned>((static_cast<unsigned long>(number) * by.factor) >> by.shift);
 }
 
-// The block of a list that holds this byte: few are between two buckets.
+// Returns the block of a list that contains this byte; few blocks are between two buckets.
 FAIRLEAD_DEVICE_FUNCTION unsigned long find_block(const MoveBlock* blocks, const unsigned* buckets,
                                                   unsigned shift, unsigned long byte) {
   unsigned long low = buckets[byte >> shift], high = buckets[(byte >> shift) + 1];
@@ -31,7 +31,7 @@ FAIRLEAD_DEVICE_FUNCTION unsigned long find_block(const MoveBlock* blocks, const
   return low;
 }
 
-// Where word number `word` of the launch lies.
+// Returns the offset of word number `word` of the launch.
 template <unsigned width>
 FAIRLEAD_DEVICE_FUNCTION long offset_of(const MoveSide& side, const void* blocks, const void* buckets,
                                         unsigned word) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device code of launch_copies() and launch_swap(). Of copies each block moves a share of one item, so
-// that all items are under way at once: vectors of 16 bytes where both sides of an item can be aligned to
-// them together, else words of 4, else bytes.
+// The device code of launch_copies() and launch_swap(). In launch_copies() each block moves a share of one
+// item, so that all items are in progress at once: vectors of 16 bytes if both sides of an item can be
+// aligned to them together, else words of 4 bytes, else bytes.
 
 #define FAIRLEAD_PRIVATE_KERNELS
 #include "kernels/module.h"
@@ -30,7 +30,8 @@ FAIRLEAD_DEVICE_FUNCTION void copy_words(char* to, const char* from, unsigned lo
     for (unsigned k = 0; k < words_at_once; ++k)
       if (i + k * threads < words) kernel::store(to + head + (i + k * threads) * width, loaded[k]);
   }
-  // What is left at both ends, beginning with the last thread: the first ones have most words.
+  // Copies the bytes that are left at both ends, beginning with the last thread: the first ones have the most
+  // words.
   for (unsigned long i = threads - 1 - kernel::thread_index(); i < singles; i += threads) {
     unsigned long at = i < head ? i : i + words * width;
     kernel::store(to + at, kernel::load<unsigned char>(from + at));
@@ -47,7 +48,8 @@ FAIRLEAD_DEVICE_FUNCTION void copy_piece(char* to, const char* from, unsigned lo
     copy_words<1>(to, from, bytes);
 }
 
-// Whole words, so that kernels of the program which look at the target meanwhile see no half of one.
+// Swaps whole words, so that kernels of the program that read the target meanwhile see no partly written
+// word.
 template <class Word>
 FAIRLEAD_DEVICE_FUNCTION void swap_words(const SwapBuffers& buffers, unsigned bytes) {
   constexpr unsigned at_most = swapped_bytes_at_most / sizeof(Word);
@@ -90,7 +92,7 @@ FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, copy_items,
   kernels::signal_end(counter, flag, value);
 }
 
-// By one thread.
+// Runs in one thread.
 FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, swap_if_equal,
                         (fairlead::kernels::SwapBuffers buffers, unsigned bytes, unsigned* counter,
                          unsigned long* flag, unsigned long value)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Floating point of 16 bits, by its bits: to float, which is exact, and back, rounded to nearest even. By the
-// GPU's own instructions where it has them.
+// 16-bit floating point, by its bits: conversion to float, which is exact, and back, rounded to nearest even.
+// Uses the GPU's own instructions where it has them.
 
 #pragma once
 
@@ -62,12 +62,12 @@ inline float float16_to_float(unsigned short bits) {
 inline unsigned short float_to_float16(float value) {
   unsigned sign = bits_of(value) >> 16 & 0x8000, rest = bits_of(value) & 0x7fffffff;
   if (rest > 0x7f800000) return sign | 0x7e00;
-  if (rest >= 0x477ff000) return sign | 0x7c00;  // from 65520 on, what is nearest is infinite
+  if (rest >= 0x477ff000) return sign | 0x7c00;  // from 65520 on, the nearest value is infinite
   if (rest >= 0x38800000) {
     rest -= 112u << 23;
     return sign | (rest + 0xfff + (rest >> 13 & 1)) >> 13;
   }
-  // Subnormal: adding 0.5 leaves a unit of 2^-24, that of the result, in the last place.
+  // Subnormal: after adding 0.5, the unit in the last place is 2^-24, which is that of the result.
   return sign | (bits_of(float_of(rest) + 0.5f) - bits_of(0.5f));
 }
 

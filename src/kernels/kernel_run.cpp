@@ -19,30 +19,30 @@ using device::Error;
 namespace {
 
 constexpr int places = 1024;
-// The stream is asked now and then only, in case the kernel died.
+// The stream is queried only now and then, in case the kernel died.
 constexpr unsigned polls_between_questions = 4096;
 constexpr uint64_t bytes_per_block = 16 << 10;
-// Of the kernel that moves bytes between layouts; each waits for memory most of the time.
+// For the kernel that moves bytes between layouts; its blocks wait for memory most of the time.
 constexpr unsigned blocks_per_multiprocessor = 8;
 
 }  // namespace
 
-// What kernels of one device share.
+// The state that the kernels of one device share.
 struct KernelContext {
   int device = -1;
-  unsigned move_blocks = 1;  // that fill the device
+  unsigned move_blocks = 1;  // number of blocks that fill the device
   device::Stream stream = nullptr;
   uint64_t* flags = nullptr;     // page-locked
   uint32_t* counters = nullptr;  // on the device, zero when no kernel runs
   std::bitset<places> taken;
   uint64_t last_value = 0;
-  uint64_t over_at = 0;            // the last kernel, for the trace
-  Error state = Error::not_ready;  // of making it
+  uint64_t over_at = 0;            // end of the last kernel, for the trace
+  Error state = Error::not_ready;  // result of creating this context
 };
 
 namespace {
 
-std::mutex mutex;  // of all contexts
+std::mutex mutex;  // protects all contexts
 auto& contexts = *new std::map<int, KernelContext>;
 
 Error make(KernelContext& context, int device) {
@@ -51,7 +51,8 @@ Error make(KernelContext& context, int device) {
   device::DeviceInfo info;
   context.device = device;
   if (runtime.device_info(device, &info) == Error::none)
-    context.move_blocks = static_cast<unsigned>(std::max(info.multiprocessors, 1)) * blocks_per_multiprocessor;
+    context.move_blocks =
+        static_cast<unsigned>(std::max(info.multiprocessors, 1)) * blocks_per_multiprocessor;
   Error error = runtime.create_stream(device, &context.stream, device::StreamKind::urgent);
   if (error == Error::none) error = runtime.allocate_pinned(places * sizeof *context.flags, &flags);
   if (error == Error::none) error = runtime.allocate(device, places * sizeof *context.counters, &counters);
@@ -59,8 +60,8 @@ Error make(KernelContext& context, int device) {
   context.counters = static_cast<uint32_t*>(counters);
   if (error != Error::none) return error;
   std::fill_n(context.flags, places, uint64_t{0});
-  // Not filled: that takes a kernel, which may find no place beside the program's. So does a copy with ROCm,
-  // in a queue of the library's.
+  // The counters are copied to, not filled: filling takes a kernel, which may find no room beside the
+  // program's kernels. With ROCm a copy also takes a kernel, but in a queue of the library.
   error = runtime.copy(counters, flags, places * sizeof *context.counters, context.stream);
   return error == Error::none ? runtime.synchronize_stream(context.stream) : error;
 }
@@ -72,7 +73,7 @@ KernelContext& context_of(int device) {
   return context;
 }
 
-// Few enough to leave most of the GPU to others, many enough for the links.
+// Few enough blocks to leave most of the GPU to others, many enough for the links.
 unsigned blocks_for(uint64_t bytes) {
   return static_cast<unsigned>(std::clamp<uint64_t>((bytes + bytes_per_block - 1) / bytes_per_block, 1,
                                                     static_cast<uint64_t>(options().coll_blocks)));
@@ -100,7 +101,7 @@ KernelRun::~KernelRun() {
   while (poll() == Error::not_ready) __builtin_ia32_pause();
 }
 
-// `launch` gets the stream and the signal that the kernel shall give.
+// `launch` receives the stream and the signal that the kernel must give.
 template <class Launch>
 Error KernelRun::start(int device, Launch launch) {
   KernelContext& context = context_of(device);
@@ -153,8 +154,9 @@ Error KernelRun::poll() {
   Error error = seen == value_ ? Error::none : Error::not_ready;
   if (error == Error::not_ready && ++polls_ % polls_between_questions == 0) {
     error = device::runtime()->query_stream(context.stream);
-    // Over, but without a word: look once more.
-    if (error == Error::none && std::atomic_ref(context.flags[place_]).load() != value_) error = Error::failed;
+    // The stream is over, but no signal was seen: read the flag once more.
+    if (error == Error::none && std::atomic_ref(context.flags[place_]).load() != value_)
+      error = Error::failed;
   }
   if (error == Error::not_ready) return error;
   std::lock_guard lock(mutex);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A kernel of this library on its way, and how the CPU learns that it is over: the kernel itself stores a
-// word in page-locked memory, which is seen sooner than any question to the driver would be answered. Kernels
-// run in a stream of high priority, in the order of their launches. Thread-safe; a KernelRun belongs to one
-// thread at a time.
+// A kernel of this library in flight, and how the CPU learns of its end: the kernel stores a word in
+// page-locked memory, which the CPU sees sooner than the driver would answer a query. Kernels run in a stream
+// of high priority, in the order of their launches. Thread-safe; a KernelRun belongs to one thread at a time.
 
 #pragma once
 
@@ -13,7 +12,7 @@
 
 namespace fairlead::kernels {
 
-// Can this library's kernels run on the device now? Their code is loaded when it has nothing else to do.
+// Can this library's kernels run on the device now? Their code is loaded when the device is idle.
 bool copies_run_on(int device);
 bool moves_run_on(int device);
 bool swaps_run_on(int device);
@@ -33,7 +32,7 @@ class KernelRun {
   device::Error copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes);
   device::Error swap(int device, void* target, const void* compare, const void* wanted, void* old,
                      unsigned bytes);
-  // not_ready: as many run as there may be, or its code is not loaded yet.
+  // not_ready: the maximum number of kernels is running, or the code is not loaded yet.
   device::Error move(int device, const Side& to, uint64_t to_at, const Side& from, uint64_t from_at,
                      uint64_t bytes);
   // none: over, or never started.
@@ -44,14 +43,14 @@ class KernelRun {
   device::Error start(int device, Launch launch);
 
   KernelContext* context_ = nullptr;
-  int place_ = -1;  // of the word and the counter
+  int place_ = -1;  // index of the flag and of the counter
   uint64_t value_ = 0;
   unsigned polls_ = 0;
   uint64_t since_ = 0;  // for the trace
   bool active_ = false;
 };
 
-// In MPI_Finalize.
+// Called in MPI_Finalize.
 void release_kernel_runs();
 
 }  // namespace fairlead::kernels

@@ -54,17 +54,17 @@ class KernelTable {
   }
 
  private:
-  using Key = std::tuple<int, Images, int>;  // the device, and which kernel of which module
+  using Key = std::tuple<int, Images, int>;  // device, module, and number of the kernel in the module
   struct Known {
     Kernel kernel = nullptr;
-    Error outcome = Error::not_ready;  // of loading it, once the device was idle
-    int failures = 0;                  // of the driver, for reasons unknown
+    Error outcome = Error::not_ready;  // result of loading the kernel, once the device was idle
+    int failures = 0;                  // failures of the driver for unknown reasons
   };
-  // Of attempts a millisecond apart: captures of the program's, which forbid loading, are over by then.
+  // Attempts are a millisecond apart: captures of the program, which forbid loading, are over by then.
   static constexpr int most_failures = 10000;
 
-  // not_ready: the device is busy or full, or a capture of the program's forbids it. What there is no code
-  // for is not asked for again.
+  // not_ready: the device is busy or full, or a capture of the program forbids loading. A kernel without code
+  // is not tried again.
   Known load(const Key& key, const std::string& name) {
     auto [device, images, number] = key;
     Known known, later;
@@ -84,7 +84,7 @@ class KernelTable {
     return known;
   }
 
-  // Once for each GPU, by name: everything works without its kernels, but much slower.
+  // Warns once for each GPU, by name: everything works without kernels on it, but much more slowly.
   static void tell_of_missing_code(int device, const std::vector<device::CodeImage>& code) {
     std::string remedy = device::runtime()->error_text(), targets;
     const std::string target = device::runtime()->architecture(device);
@@ -109,7 +109,7 @@ class KernelTable {
              device, info.name, target.empty() ? "" : ", ", target.c_str(), remedy.c_str());
   }
 
-  // A runtime knows what it has loaded by the address of the images.
+  // A runtime identifies what it has loaded by the address of the images.
   const std::vector<device::CodeImage>& code_of(Images images) {
     auto [entry, added] = code_.try_emplace(images);
     if (added) {
@@ -123,8 +123,8 @@ class KernelTable {
   std::mutex mutex_;
   std::map<Images, std::vector<device::CodeImage>> code_;
   std::map<Key, Known> kernels_;
-  std::map<int, bool> told_;           // of devices without code
-  std::map<Key, std::string> missed_;  // with their names
+  std::map<int, bool> told_;           // devices without code that were reported
+  std::map<Key, std::string> missed_;  // kernels to load later, with their names
   std::atomic<bool> any_missed_ = false;
   RateLimit look_again_;
 };

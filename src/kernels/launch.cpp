@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host side of reduce.h: which kernel does it, how elements fall into vectors and single ones, and the
-// launch.
+// The host side of reduce.h: selects the kernel, divides elements into vectors and single elements, and
+// launches the kernel.
 
 #include <algorithm>
 #include <string>
@@ -59,7 +59,8 @@ constexpr struct {
 #undef FAIRLEAD_MODULE
 };
 
-// What a kernel is told to do, where several operations or elements share one.
+// The operation and element that the kernel runs, because several operations or elements may share one
+// kernel.
 struct Plan {
   ReduceOp op;
   Element element;
@@ -77,7 +78,7 @@ constexpr Plan plan_of(ReduceOp op, Element element) {
   const auto& [name, bytes, family] =
       std::tuple(to_string(element), element_bytes(element), traits_of(element).family);
   if (op == ReduceOp::replace) {
-    // Of one source any kernel makes a copy.
+    // With one source, any kernel makes a copy.
     if (family == ElementFamily::pair) return {ReduceOp::minloc, element};
     return {ReduceOp::bor, unsigned_of(bytes), bytes > 8 ? bytes / 8 : 1};
   }
@@ -86,7 +87,7 @@ constexpr Plan plan_of(ReduceOp op, Element element) {
   return {op, numbers_have_signs ? element : unsigned_of(bytes)};
 }
 
-// One name and number for each operation of a module.
+// Each operation of a module has one name and one number.
 Error find_reduce(int device, const Plan& plan, Kernel* kernel) {
   for (const auto& module : modules) {
     if (module.group != group_of(plan.op) || module.element != plan.element) continue;
@@ -115,7 +116,8 @@ uintptr_t number(const void* address) {
   return reinterpret_cast<uintptr_t>(address);
 }
 
-// Elements up to the first that starts a vector, and the vectors, if all buffers have them in the same place.
+// Determines the elements before the first vector, and the vectors, if vectors are aligned at the same
+// element in all buffers.
 void divide(const ElementTraits& element, ReduceWork* work, const Buffers& from, const Buffers& to) {
   uintptr_t together = number(from.at[0]), apart = 0;
   auto look_at = [&](const void* address) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host side of blocks.h: how wide the words may be, where in the loops of each side a launch begins, and
-// the launches: one as a rule, more where the numbers of a launch would not fit into 31 bits.
+// The host side of blocks.h: chooses the width of the words and where in the loops of each side a launch
+// begins, and launches the kernel: once as a rule, more often if the numbers of one launch would not fit into
+// 31 bits.
 
 #include <algorithm>
 #include <atomic>
@@ -39,7 +40,7 @@ Divisor divisor(uint64_t value) {
   return {static_cast<unsigned>(value), static_cast<unsigned>((uint64_t{1} << (31 + s)) / value + 1), 31 + s};
 }
 
-// All that the addresses of a side are sums of.
+// The bitwise or of all terms that the addresses of a side are sums of.
 uint64_t bits_of(const Side& side) {
   uint64_t bits = reinterpret_cast<uintptr_t>(side.address) | side.table.bits;
   if (!side.shape.contiguous()) bits |= side.shape.piece;
@@ -53,12 +54,13 @@ unsigned width_for(uint64_t bits) {
   return 1u << std::countr_zero(bits | widest);
 }
 
-// One side of one launch. `*bytes`, what the launch moves, shrinks to what can be told from one beginning.
+// Describes one side of one launch. Reduces `*bytes`, the length of the launch, to what one start can
+// describe.
 void place(const Side& side, uint64_t at, unsigned width, uint64_t* bytes, MoveSide* it, void** address,
            void** table) {
   const Shape& shape = side.shape;
   uint64_t limit = uint64_t{move_words_at_most} * width;
-  // Loops above the first count that cannot be divided by have one value in the launch.
+  // Loops outside the first one whose count is too large for a Divisor keep one index in the whole launch.
   uint64_t period = shape.piece;
   unsigned levels = 0;
   if (shape.level_count > 0 && period < limit)
@@ -66,7 +68,7 @@ void place(const Side& side, uint64_t at, unsigned width, uint64_t* bytes, MoveS
       if (shape.levels[levels - 1].count >= move_words_at_most) break;
       period *= shape.levels[levels - 1].count;
     }
-  auto next = levels;  // the innermost of those
+  auto next = levels;  // the innermost of these loops
   if (next < shape.level_count) {
     if (next > 0) period *= shape.levels[next - 1].count;
     *bytes = std::min(*bytes, period - at % period);
@@ -108,7 +110,7 @@ void place(const Side& side, uint64_t at, unsigned width, uint64_t* bytes, MoveS
 
 }  // namespace
 
-// A move may take kernels of two widths.
+// Looks for the kernels of all widths, because a move may use two of them.
 bool moves_available(int device) {
   static std::atomic<uint64_t> found_on{0};
   uint64_t bit = device >= 0 && device < 64 ? uint64_t{1} << device : 0;
@@ -126,7 +128,7 @@ Error launch_move(int device, Stream stream, const Side& to, uint64_t to_at, con
   if (blocks == 0) return Error::invalid_value;
   uint64_t bits = bits_of(to) | bits_of(from);
   do {
-    // An end that is no whole word goes by itself.
+    // An end that is shorter than a word gets a launch of its own.
     unsigned width = width_for(bits | to_at | from_at);
     while (width > 1 && bytes > 0 && bytes < width) width /= 2;
     Kernel kernel;

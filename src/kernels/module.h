@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How launch.cpp gets at the code of a kernel source: each ends with FAIRLEAD_MODULE_IMAGES(function), which
-// defines the function that returns it. Such sources define FAIRLEAD_PRIVATE_KERNELS: programs that use
-// fairlead_device_launch() must not find kernels of the library's under names of their own.
+// How launch.cpp accesses the code of a kernel source. Each source ends with
+// FAIRLEAD_MODULE_IMAGES(function), which defines the function that returns its code images. Such sources
+// define FAIRLEAD_PRIVATE_KERNELS, because programs that use fairlead_device_launch() must not find the
+// library's kernels by names of their own.
 
 #pragma once
 

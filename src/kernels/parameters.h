@@ -15,19 +15,20 @@ inline constexpr unsigned swapped_bytes_at_most = 16;
 
 using Buffers = kernel::Pointers<reduce_buffers>;
 using CopyBuffers = kernel::Pointers<copy_items_at_most>;
-// Of one element.
+// The buffers of a compare-and-swap of one element.
 enum : unsigned { swap_target, swap_compare, swap_wanted, swap_old, swap_buffers };
 using SwapBuffers = kernel::Pointers<swap_buffers>;
 
-// Elements are head, then vectors of 16 bytes that are aligned in all buffers, then the rest.
+// The elements are divided into the head, then vectors of 16 bytes that are aligned in all buffers, then the
+// rest.
 struct ReduceWork {
   unsigned long count, head, vectors;
   unsigned sources, targets;
-  bool aligned;    // each element of each buffer, to what its type needs
-  bool keeps_old;  // the buffer behind the targets gets what the first source held; all elements are head
+  bool aligned;    // every element of every buffer is aligned as its type needs
+  bool keeps_old;  // the buffer after the targets gets the first source's old content; all elements are head
 };
 
-// Blocks ends[i - 1] to ends[i] copy item i, each `share` bytes of it, the last one what is left.
+// Blocks ends[i - 1] to ends[i] copy item i. Each copies `share` bytes of it, the last one the rest.
 struct CopyWork {
   unsigned long bytes[copy_items_at_most];
   unsigned long share;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A pattern of 64-bit words that follows from a seed and each word's index, to fill buffers with and to
-// check them by on the device itself. Used by tests and benchmarks.
+// Fills buffers with a pattern of 64-bit words, and checks them against it on the device itself. Each word
+// depends on a seed and on its index. Used by tests and benchmarks.
 
 #include "pattern.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The words that fill_pattern writes and check_pattern expects, for hosts that check copies themselves.
+// The words that fill_pattern writes and check_pattern expects, for host code that checks copies itself.
 
 #pragma once
 

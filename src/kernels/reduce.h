@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the GPU does in a collective: one kernel reduces a slice of every rank's buffer, or moves many pieces
-// at once. No kernel waits for another one. When all its bytes are visible to every processor of the node, it
-// stores a value to a flag that CPUs poll.
+// GPU work of a collective: one kernel reduces a slice of every rank's buffer, or moves many pieces at once.
+// No kernel waits for another one. When all bytes that a kernel writes are visible to every processor of the
+// node, it stores a value to a flag that CPUs poll.
 //
-// Which operation works on which element is what the MPI standard (4.1, sections 6.9.2 and 6.9.4) allows;
-// docs/reductions.md shows it. Elements are named by their machine type: a caller maps MPI_LONG to int64,
+// The MPI standard (4.1, sections 6.9.2 and 6.9.4) defines which operations work on which elements;
+// docs/reductions.md lists them. Elements are named by their machine type: a caller maps MPI_LONG to int64,
 // MPI_DOUBLE_PRECISION to float64, and so on. Sizes and layouts are those of C on 64-bit Linux.
 //
 // All functions are safe to call from any thread and return without waiting for the device.
@@ -155,9 +155,9 @@ constexpr bool has_kernel(ReduceOp op, Element element) {
 inline constexpr int max_ranks = 32;
 inline constexpr size_t max_copies = 64;
 
-// How a kernel says that it is through. `counter` is device memory of the GPU that runs the kernel, zero
-// before and after; kernels that may run at the same time need one each. `flag` is page-locked host memory;
-// where it is null nothing is said, and `counter` may be null as well.
+// How a kernel signals its end. `counter` is device memory of the GPU that runs the kernel, zero before and
+// after; kernels that may run at the same time need one each. `flag` is page-locked host memory; if it is
+// null, the kernel signals nothing, and `counter` may be null as well.
 struct Signal {
   uint32_t* counter = nullptr;
   uint64_t* flag = nullptr;
@@ -165,31 +165,32 @@ struct Signal {
 };
 
 // Can the kernel of launch_copies(), launch_swap() or launch_reduce() run on this device? Loads its code the
-// first time, but not while the device has other work: loading waits for all of that, and so do other calls
-// of the driver.
+// first time, but not while the device has other work: loading waits for all of that work, and other driver
+// calls wait as well.
 bool copies_available(int device);
 bool swap_available(int device);
 bool reduce_available(int device, ReduceOp op, Element element);
-// Loads code that was asked for while its device was busy. Costs next to nothing when there is none.
+// Loads code that was requested while its device was busy. Costs next to nothing if there is none.
 void load_missed_code();
 
-// to[j][i] = op(... op(op(from[0][i], from[1][i]), from[2][i]) ...) for every j and every i below count, the
-// same bits whatever the number of blocks. Of one source it is a copy. A target may be one of the sources;
-// otherwise targets do not overlap sources nor each other. Any alignment is accepted; a common one of 16
-// bytes is fast. 1 to max_ranks sources, 0 to max_ranks targets, all of which the device can reach.
+// to[j][i] = op(... op(op(from[0][i], from[1][i]), from[2][i]) ...) for every j and every i below count, with
+// the same bits for any number of blocks. With one source it is a copy. A target may be one of the sources;
+// otherwise targets must not overlap sources or each other. Any alignment is accepted; a common one of 16
+// bytes is fast. 1 to max_ranks sources, 0 to max_ranks targets, all of which the device can access.
 // Error::not_found: this build has no code for the GPU; Error::invalid_value: !has_kernel(op, element).
-// `old`, where it is not null, gets from[0] as it was; elements go one at a time then, and there is room for
-// a target less.
+// `old`, if it is not null, receives from[0] as it was; the kernel then processes elements one at a time, and
+// one target less is allowed.
 device::Error launch_reduce(int device, device::Stream stream, ReduceOp op, Element element,
                             const void* const* from, int sources, void* const* to, int targets,
                             uint64_t count, unsigned blocks, const Signal& signal, void* old = nullptr);
 
-// Copies up to max_copies items, by about so many blocks, but at least one for each. Items do not overlap.
+// Copies up to max_copies items with about `blocks` blocks, but at least one for each item. Items must not
+// overlap.
 device::Error launch_copies(int device, device::Stream stream, const device::CopyItem* items, size_t count,
                             unsigned blocks, const Signal& signal);
 
-// MPI_Compare_and_swap of an element of up to 16 bytes: `old` gets what `target` held, and `target` what
-// `wanted` holds if that was equal to `compare`. Not atomic: nobody else may change `target` meanwhile.
+// MPI_Compare_and_swap of an element of up to 16 bytes: `old` receives the content of `target`; if that is
+// equal to `compare`, `target` receives `wanted`. Not atomic: nobody else may change `target` meanwhile.
 device::Error launch_swap(int device, device::Stream stream, void* target, const void* compare,
                           const void* wanted, void* old, unsigned bytes, const Signal& signal);
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The device code of launch_reduce(). A thread takes a packet (a vector of 16 bytes, or one element), loads
-// it from up to eight sources before it uses the first, so that their latencies overlap, combines them in
-// rank order, and stores the result to every target. No element is loaded after it was stored to, so that
+// it from up to eight sources before it uses the first load, so that their latencies overlap, combines them
+// in rank order, and stores the result to every target. No element is loaded after it was stored to, so that
 // targets may be sources.
 //
-// Each row of modules.def is a module: the driver of the GPU compiles PTX when a module is first used, and
-// takes tens of milliseconds for each kernel of it.
+// Each row of modules.def is a module of its own, because the GPU driver compiles PTX when a module is first
+// used, and takes tens of milliseconds for each kernel in it.
 
 #pragma once
 
@@ -71,7 +71,7 @@ struct VectorPacket {
   }
 };
 
-// One number, at once where it is aligned, else byte by byte.
+// Loads one number: at once if it is aligned, else byte by byte.
 template <bool aligned, class Number>
 FAIRLEAD_DEVICE_FUNCTION Number load_number(const char* address) {
   if constexpr (aligned) {
@@ -115,7 +115,7 @@ struct ElementPacket {
   }
 };
 
-// Structs by their members: they are aligned to those, and padding is nobody's to write.
+// Loads and stores structs by members: structs are aligned as their members, and padding must not be written.
 template <bool aligned, class Type, class First, class Second, unsigned second_at>
 struct StructPacket {
   using Value = Type;
@@ -151,11 +151,12 @@ inline constexpr bool has_vectors<Pair<Number, Index>> = false;
 
 // ---- The loops --------------------------------------------------------------------------------------
 
-// How many loads of a thread are on their way together.
+// The number of loads of a thread that are in flight together.
 inline constexpr unsigned loads_at_once = 8;
 
-// A thread's vectors: every global_size()-th of those that are aligned in all buffers. Loads go through all
-// sources of a vector, then of the next one, so that few sources keep as many loads on their way as many do.
+// Reduces a thread's vectors: every global_size()-th of those that are aligned in all buffers. Loads go
+// through all sources of a vector, then of the next one, so that with few sources as many loads are in flight
+// as with many.
 template <class Operation, class Type>
 FAIRLEAD_DEVICE_FUNCTION void reduce_vectors(const Buffers& from, const Buffers& to, const ReduceWork& work) {
   using Packet = VectorPacket<LaneOf<Operation, Type>>;
@@ -187,11 +188,11 @@ FAIRLEAD_DEVICE_FUNCTION void reduce_vectors(const Buffers& from, const Buffers&
   }
 }
 
-// A thread's elements: those that no vector holds.
+// Reduces a thread's elements: those outside all vectors.
 template <class Operation, class Type, class Packet, unsigned at_once>
 FAIRLEAD_DEVICE_FUNCTION void reduce_elements(const Buffers& from, const Buffers& to, const ReduceWork& work,
                                               unsigned long skipped) {
-  // Beginning with the last thread: the first ones have most vectors.
+  // Begins with the last thread: the first ones have the most vectors.
   unsigned long i = kernel::global_size() - 1 - kernel::global_index();
   for (; i < work.count - skipped; i += kernel::global_size()) {
     const unsigned long at = (i < work.head ? i : i + skipped) * sizeof(Type);

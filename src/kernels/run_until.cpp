@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A kernel that is in flight for as long as the host wants: until *over, in pinned memory, is not 0. Used by
-// tests.
+// A kernel that runs for as long as the host wants: until *over, in pinned memory, is not 0. Used by tests.
 
 #include <fairlead/kernel.h>
 

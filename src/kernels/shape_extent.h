@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a shape that came from another process touches. Its numbers may be anything.
+// The range of bytes that a shape touches. The shape may come from another process, so its numbers may be
+// anything.
 
 #pragma once
 
@@ -10,13 +11,13 @@
 
 namespace fairlead::kernels {
 
-// Bytes from the address of the first one; and how many of them travel.
+// The range of bytes, from the address of the first one, and the number of bytes that a message carries.
 struct Extent {
   int64_t low, high;
   uint64_t bytes;
 };
 
-// None where the numbers are no shape, or too large.
+// None if the numbers are no valid shape or are too large.
 inline std::optional<Extent> extent_of(const Shape& shape) {
   if (shape.level_count > max_levels || shape.piece > INT64_MAX) return std::nullopt;
   Extent extent{0, static_cast<int64_t>(shape.piece), shape.piece};
@@ -32,7 +33,7 @@ inline std::optional<Extent> extent_of(const Shape& shape) {
   return extent;
 }
 
-// Does it stay within [low, high) when its first byte lies at `first`?
+// Does the extent stay within [low, high) if its first byte is at `first`?
 inline bool stays_within(const Extent& extent, int64_t first, int64_t low, int64_t high) {
   int64_t begin, end;
   return !__builtin_add_overflow(first, extent.low, &begin) &&

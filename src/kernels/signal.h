@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The end of a kernel in device code: Signal of reduce.h.
+// How a kernel signals its end, in device code (Signal in reduce.h).
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace fairlead::kernels {
 
-// Last of all, in every thread. The last block that comes here has seen the fences of all others.
+// Every thread calls this last. The last block that arrives here has seen the fences of all others.
 FAIRLEAD_DEVICE_FUNCTION void signal_end(unsigned* counter, unsigned long* flag, unsigned long value) {
   using namespace fairlead::kernel;
   if (!flag) return;

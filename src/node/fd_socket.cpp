@@ -20,10 +20,10 @@
 namespace fairlead::node {
 namespace {
 
-constexpr int most_files = 253;  // of one message: SCM_MAX_FD of the kernel
+constexpr int most_files = 253;  // in one message: SCM_MAX_FD of the kernel
 constexpr const char* file_name = "box";
 
-// A descriptor of this function's own.
+// A file descriptor that is closed at the end of its scope.
 class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}
@@ -39,8 +39,8 @@ class Descriptor {
   int number_;
 };
 
-// The address of a file of this process' descriptor `number`, or of `name` in the folder that it is. Paths of
-// any length fit, for none is spelled out.
+// The address of the file behind this process's descriptor `number`, or of `entry` in the directory behind
+// it. The file's own path is never spelled out, so paths of any length fit.
 struct Address {
   sockaddr_un name{};
 
@@ -52,7 +52,8 @@ struct Address {
   sockaddr* pointer() { return reinterpret_cast<sockaddr*>(&name); }
 };
 
-// A new folder that only this user may enter. It is removed again, with what was bound in it.
+// A new directory that only this user may enter. The destructor removes it, with the socket that was bound in
+// it.
 class PrivateFolder {
  public:
   explicit PrivateFolder(const char* parent) : path_(parent) {
@@ -60,7 +61,8 @@ class PrivateFolder {
     if (!mkdtemp(path_.data())) return;
     file_ = open(path_.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct stat status;
-    // Where anybody may rename, as in a folder of all without the sticky bit, it might be another one by now.
+    // If anybody may rename entries of the parent, as in a world-writable directory without the sticky bit,
+    // the path may name another directory by now.
     private_ = file_ >= 0 && fstat(file_, &status) == 0 && status.st_uid == geteuid() &&
                (status.st_mode & (S_IRWXG | S_IRWXO)) == 0;
     made_ = true;
@@ -75,7 +77,7 @@ class PrivateFolder {
   PrivateFolder(const PrivateFolder&) = delete;
   PrivateFolder& operator=(const PrivateFolder&) = delete;
 
-  // An O_PATH descriptor of the file that `socket` is bound to here; -1 where that cannot be.
+  // Binds `socket` in this directory. Returns an O_PATH descriptor of its file, or -1 on failure.
   int bind_here(int socket) const {
     if (!private_ || bind(socket, Address(file_, file_name).pointer(), sizeof(sockaddr_un)) != 0) return -1;
     return openat(file_, file_name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -87,7 +89,8 @@ class PrivateFolder {
   bool made_ = false, private_ = false;
 };
 
-// Memory first: on a network file system, removed files that are in use leave others behind.
+// Directories in memory come first: when a file in use is removed, a network file system leaves another one
+// behind.
 int bind_privately(int socket) {
   const char* parents[] = {"/dev/shm", secure_getenv("XDG_RUNTIME_DIR"), secure_getenv("TMPDIR"), "/tmp"};
   for (const char* parent : parents) {
@@ -97,8 +100,8 @@ int bind_privately(int socket) {
   return -1;
 }
 
-// One label in one message, with room for all that a message may carry besides: every descriptor that the
-// kernel installs is seen here, and closed.
+// A message that carries one label. Its control buffer has room for everything else that a message may carry:
+// thus every descriptor that the kernel installs is seen here, and closed.
 struct Message {
   alignas(cmsghdr) char control[CMSG_SPACE(most_files * sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
   iovec bytes;
@@ -112,7 +115,7 @@ struct Message {
   }
 };
 
-// What came with a message. Closes the files that nobody has taken over.
+// The control data of a message. The destructor closes the files that the caller has not taken.
 struct Enclosed {
   int files[most_files];
   int count = 0;
@@ -160,7 +163,8 @@ FdSocket::~FdSocket() {
 bool FdSocket::open_socket() {
   Descriptor fresh(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   int yes = 1;
-  // Only the folder keeps others out while the file has a name; its own mode is for the time after that.
+  // While the file has a name, only the directory keeps other users out; the file's mode is for the time
+  // after that.
   if (fresh < 0 || fchmod(fresh, S_IRUSR | S_IWUSR) != 0 ||
       setsockopt(fresh, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0)
     return false;
@@ -178,9 +182,9 @@ bool FdSocket::put(int receiver, const FileLabel& label, int file) const {
   if (number < 0) return false;
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", to.pid, number);
-  // Held, it is the file that is addressed, whatever the receiver does with the number meanwhile.
+  // While this descriptor is open, it addresses the same file, whatever the receiver does with the number.
   Descriptor place(open(path, O_PATH | O_CLOEXEC));
-  // A socket of its own, for this rank may have no box, or a program that closed it.
+  // A new socket, because this rank may have none, or the program may have closed it.
   Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!is_still(place, to.box.file) || socket < 0) return false;
 

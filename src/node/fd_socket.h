@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Passes open files between the ranks of a node. Every rank has a box, a UNIX datagram socket, into which
-// others put file descriptors; the kernel keeps them, so the receiver need not make progress. A box holds few
-// files (net.unix.max_dgram_qlen, 10 on many systems): whoever puts must do without when it is full.
+// Passes open files between the ranks of a node. Every rank has a UNIX datagram socket to which others send
+// file descriptors. The kernel queues them, so the receiver need not make progress. The queue holds few files
+// (net.unix.max_dgram_qlen, 10 on many systems): when it is full, the sender must do without.
 //
-// No other user can reach a box (invariant M14). The socket is bound inside a folder that only this user may
-// enter, and both are removed at once: nothing with that name exists afterwards. Its rank keeps a descriptor
-// of the removed socket file and tells its number in the shared segment; senders address it as
-// /proc/<pid>/fd/<number>, which the kernel resolves for processes that may look into the rank's descriptors:
-// those of the same user. Where a message comes from is checked by the credentials that the kernel attaches.
-// Thread-safe.
+// No other user can reach the socket (invariant M14). It is bound inside a directory that only this user may
+// enter, and both are removed at once: nothing with that name exists afterwards. The rank keeps a descriptor
+// of the removed socket file and stores its number in the shared segment. Senders address the file as
+// /proc/<pid>/fd/<number>, which the kernel resolves for processes that may inspect the rank's descriptors:
+// those of the same user. The receiver checks the origin of a message by the credentials that the kernel
+// attaches. Thread-safe.
 
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace fairlead::node {
 
-// What travels with a file: the memory it stands for, in its sender's words.
+// Sent with a file: the memory that the file stands for, in the sender's terms.
 struct FileLabel {
   int32_t sender;  // node rank
   uint32_t reserved;
@@ -30,19 +30,19 @@ struct FileLabel {
 
 class FdSocket {
  public:
-  // Opens the box of node rank `mine` of `ranks`, whose `pid` is set, and tells the others where it is. Where
-  // the kernel refuses, nobody can put anything into it.
+  // Opens the socket of node rank `mine` of `ranks`, whose `pid` is set, and stores its address in the block
+  // of that rank. If the kernel refuses, nobody can send to it.
   FdSocket(RankBlock* ranks, int size, int mine);
   ~FdSocket();
   FdSocket(const FdSocket&) = delete;
   FdSocket& operator=(const FdSocket&) = delete;
 
-  // The file stays the caller's. Never waits.
+  // Sends `file` to `receiver`; the caller keeps it. Never waits.
   bool put(int receiver, const FileLabel& label, int file) const;
-  // One file out of this rank's own box, from the rank that the label names; false when there is none. What
-  // did not come from that rank is closed.
+  // Receives one file from the rank that the label names; false if there is none. Closes files that did not
+  // come from that rank.
   bool take(FileLabel* label, int* file) const;
-  // Has a sender found this rank's box full since the last call?
+  // Has a sender found this rank's queue full since the last call?
   bool was_full() const;
 
  private:

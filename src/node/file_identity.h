@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which file a descriptor stands for. Programs may close descriptors that are not theirs, and get the same
-// numbers for files of their own: what Fairlead keeps open is looked at before each use that could harm them.
+// Identifies the file that a descriptor refers to. Programs may close descriptors that they do not own, and
+// get the same numbers for files of their own. Therefore Fairlead checks a descriptor that it keeps open
+// before each use that could harm another file.
 
 #pragma once
 
@@ -17,7 +18,7 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
-// No file has the identity of zeros, which stands for none.
+// No file has the identity {0, 0}, which means none.
 inline FileIdentity identity_of(int file) {
   struct stat status;
   if (file < 0 || fstat(file, &status) != 0) return {};

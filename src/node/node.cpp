@@ -55,7 +55,7 @@ const char* to_string(Reason reason) {
     case Reason::no_memory:
       return "its sender has no host memory to stage it in";
     case Reason::damaged:
-      return "its offer is damaged";
+      return "its rendezvous record is damaged";
   }
   return "?";
 }
@@ -73,7 +73,7 @@ SharedMemory Node::create_segment(const Nonce& nonce, int ranks) {
 
 SharedMemory Node::open_segment(const Nonce& nonce, int ranks, pid_t pid, int fd) {
   SharedMemory segment = SharedMemory::open(pid, fd, segment_bytes(ranks));
-  // In another PID namespace the same numbers may name some other process' memory.
+  // In another PID namespace the same numbers may name another process's memory.
   if (segment) {
     auto* header = reinterpret_cast<SegmentHeader*>(segment.data());
     if (header->nonce != nonce || header->ranks != ranks) return {};
@@ -101,8 +101,8 @@ RankBlock& Node::block(int node_rank) const {
 }
 
 PathDecision& Node::decision(int from, int device, int to) const {
-  auto* table =
-      reinterpret_cast<PathDecision*>(segment_.data() + header_bytes + sizeof(RankBlock) * world_ranks_.size());
+  auto* table = reinterpret_cast<PathDecision*>(segment_.data() + header_bytes +
+                                                sizeof(RankBlock) * world_ranks_.size());
   return table[(from * size() + to) * devices_per_rank + device];
 }
 
@@ -120,7 +120,7 @@ std::string Node::describe_paths() const {
   std::string text;
   for (int from = 0; from < size(); ++from) {
     for (int to = 0; to < size(); ++to) {
-      std::vector<std::pair<int, std::string>> found;  // of each device that was used
+      std::vector<std::pair<int, std::string>> found;  // for each device that was used
       for (int device = 0; device < devices_per_rank; ++device) {
         const PathDecision& decision = this->decision(from, device, to);
         if (decision.path == Path::unknown) continue;

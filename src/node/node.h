@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ranks of this job on this node, as every layer above sees them. Made in MPI_Init from what the
-// front door exchanged, torn down in MPI_Finalize. Node ranks count from 0 in world order; -1 means
+// The ranks of this job on this node, as all layers above see them. Created in MPI_Init from what the ranks
+// exchanged through the host MPI, destroyed in MPI_Finalize. Node ranks count from 0 in world order; -1 means
 // "another node, or not of this job". Reading is safe from any thread.
 
 #pragma once
@@ -19,11 +19,11 @@ namespace fairlead::node {
 
 class Node {
  public:
-  // The first rank of the node creates the segment and tells the others its pid and fd.
+  // The first rank of the node creates the segment and sends its pid and fd to the others.
   static SharedMemory create_segment(const Nonce& nonce, int ranks);
   static SharedMemory open_segment(const Nonce& nonce, int ranks, pid_t pid, int fd);
 
-  // `world_ranks`: of each node rank, ascending.
+  // `world_ranks`: the world rank of each node rank, ascending.
   Node(SharedMemory segment, std::vector<int> world_ranks, int my_rank);
 
   int rank() const { return rank_; }
@@ -39,15 +39,15 @@ class Node {
 
   RankBlock& block(int node_rank) const;
   RankBlock& mine() const { return block(rank_); }
-  // Has any rank of the node sent a descriptor, or is about to?
+  // Has any rank of the node sent an RTS header, or is any about to?
   bool rts_sent() const { return header().rts_sent.load() != 0; }
   void note_rts_sent() const { header().rts_sent.store(1); }
-  // About memory of `device`, as rank `from` counts its devices.
+  // The decision on memory of `device`, as rank `from` numbers its devices.
   PathDecision& decision(int from, int device, int to) const;
-  // Writes the verdict, and tells the user once why a pair is not served peer to peer.
+  // Stores the decision, and reports once why a pair does not use peer copies.
   void decide(int from, int device, int to, Path path, Reason reason, const char* detail) const;
 
-  // One line: which transport each pair used, and why it is not `peer`; by device where they differ.
+  // One line: the transport of each pair and why it is not `peer`, by device where they differ.
   std::string describe_paths() const;
 
  private:

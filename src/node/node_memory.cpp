@@ -17,15 +17,15 @@ namespace {
 
 constexpr uint64_t page = 4096;
 
-// By powers of two, so that what was given back fits again; large ones would leave too much of the file
-// unused.
+// Rooms are powers of two, so that a room that was given back fits again; large ones would leave too much of
+// the file unused, and are multiples of 64 MiB.
 uint64_t room_for(size_t bytes) {
   constexpr uint64_t large = uint64_t{64} << 20;
   const uint64_t wanted = std::max<uint64_t>(bytes, page);
   return wanted <= large ? std::bit_ceil(wanted) : (wanted + large - 1) / large * large;
 }
 
-// The kernel kills a process that lets a file grow beyond this.
+// The kernel kills a process that lets a file grow beyond RLIMIT_FSIZE.
 bool may_grow_to(uint64_t end) {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur)
@@ -34,7 +34,8 @@ bool may_grow_to(uint64_t end) {
   return false;
 }
 
-// By pieces, so that a signal that comes again and again does not undo all of it each time.
+// Allocates in pieces, so that a signal that arrives again and again does not undo the whole allocation each
+// time.
 bool allocate_pages(int file, uint64_t offset, uint64_t bytes) {
   constexpr uint64_t piece = uint64_t{4} << 20;
   for (uint64_t done = 0; done < bytes;) {
@@ -85,7 +86,7 @@ NodeMemory::Range NodeMemory::create(size_t bytes) {
     std::lock_guard lock(mutex_);
     std::vector<uint64_t>& fitting = idle_[room];
     if (fitting.empty()) {
-      // Where this fails, that room is not lost: it takes no memory, and is tried again.
+      // If this fails, the room is not lost: it takes no memory, and is tried again.
       fitting.push_back(end_.fetch_add(room, std::memory_order_relaxed));
     }
     offset = fitting.back();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that a rank lends to its node after MPI_Init: ranges of the file of the node's segment, which every
-// rank has open from MPI_Init on. So neither making nor mapping one takes a file descriptor or the right to
-// look into another process, which ranks may lose on the way (RLIMIT_NOFILE, PR_SET_DUMPABLE). A range that
-// cannot be mapped for want of address space is read and written through the file. Thread-safe.
+// Memory that a rank shares with its node after MPI_Init: ranges of the file of the node's segment, which
+// every rank keeps open from MPI_Init on. Therefore neither creating nor mapping a range takes a file
+// descriptor or the permission to inspect another process, both of which ranks may lose later (RLIMIT_NOFILE,
+// PR_SET_DUMPABLE). A range that cannot be mapped for want of address space is read and written through the
+// file. Thread-safe.
 
 #pragma once
 
@@ -21,13 +22,13 @@ namespace fairlead::node {
 
 class NodeMemory {
  public:
-  // `file` stays the caller's, and is used as long as it is the same file; `end`, in memory of the node, is
-  // where its ranges end now.
+  // The caller keeps `file`, which is used as long as it refers to the same file. `end`, in memory of the
+  // node, is where the ranges in the file end now.
   NodeMemory(int file, std::atomic<uint64_t>& end) : number_(file), identity_(identity_of(file)), end_(end) {}
   NodeMemory(const NodeMemory&) = delete;
   NodeMemory& operator=(const NodeMemory&) = delete;
 
-  // Of this rank: given back when it dies. Of another: a view.
+  // A range of this rank is given back by its destructor; a range of another rank is a view.
   class Range {
    public:
     Range() = default;
@@ -37,10 +38,10 @@ class NodeMemory {
 
     // Is there memory at all? Its contents are undefined.
     explicit operator bool() const { return memory_ != nullptr; }
-    uint64_t offset() const { return offset_; }  // by which others find it
+    uint64_t offset() const { return offset_; }  // others open() the range by it
     size_t bytes() const { return bytes_; }
-    unsigned char* data() const { return data_; }  // null where it cannot be mapped
-    // Through the file; false when the kernel refuses.
+    unsigned char* data() const { return data_; }  // null if it cannot be mapped
+    // Copies through the file; false if the kernel refuses.
     bool write(uint64_t at, const void* from, size_t bytes) const;
     bool read(uint64_t at, void* to, size_t bytes) const;
 
@@ -53,9 +54,10 @@ class NodeMemory {
     bool own_ = false;
   };
 
-  // Invalid when there is no memory: errno tells why.
+  // Invalid if there is no memory; errno holds the reason.
   Range create(size_t bytes);
-  // What another rank has created. Invalid when no such memory is there, so that a wrong offset harms nobody.
+  // Maps what another rank has created. Invalid if the file has no such range, so that a wrong offset does no
+  // harm.
   Range open(uint64_t offset, size_t bytes);
 
  private:
@@ -63,14 +65,14 @@ class NodeMemory {
   bool allocate(uint64_t offset, uint64_t bytes) const;
   void give_back(uint64_t offset, uint64_t bytes);
 
-  // -1 when the program has closed it.
+  // -1 if the program has closed it.
   int file() const { return is_still(number_, identity_) ? number_ : -1; }
 
   int number_;
   FileIdentity identity_;
   std::atomic<uint64_t>& end_;
   std::mutex mutex_;
-  std::map<uint64_t, std::vector<uint64_t>> idle_;  // offsets by room; their memory was given back
+  std::map<uint64_t, std::vector<uint64_t>> idle_;  // offsets by room; their pages have been freed
 };
 
 }  // namespace fairlead::node

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that processes of one node share without names in the file system: an anonymous memfd that its
-// owner creates and others open through /proc/<pid>/fd/<fd>, in MPI_Init only: later a rank may have no file
-// descriptor left, or may not look into another process any more (see node_memory.h). Nothing is left behind
-// however a process dies, and the size of /dev/shm does not matter. Opening needs the same user and the same
-// PID namespace; where that fails, the caller falls back to the host MPI.
+// Memory that processes of one node share without names in the file system: an anonymous memfd that its owner
+// creates and others open through /proc/<pid>/fd/<fd>. They open it in MPI_Init only: later a rank may have
+// no file descriptor left, or may no longer be permitted to inspect another process (see node_memory.h).
+// Nothing is left behind however a process dies, and the size of /dev/shm does not matter. Opening needs the
+// same user and the same PID namespace; if it fails, the caller falls back to the host MPI.
 
 #pragma once
 
@@ -28,15 +28,15 @@ class SharedMemory {
   }
   ~SharedMemory();
 
-  // Zero-filled, populated as it is touched. Invalid (see operator bool) when the kernel refuses.
+  // Zero-filled; pages are populated on first access. Invalid (see operator bool) if the kernel refuses.
   static SharedMemory create(size_t bytes);
-  // Maps another process' memory; `bytes` must be what its owner gave create().
+  // Maps another process's memory; `bytes` must be what its owner passed to create().
   static SharedMemory open(pid_t pid, int fd, size_t bytes);
 
   explicit operator bool() const { return data_ != nullptr; }
   unsigned char* data() const { return data_; }
   size_t size() const { return size_; }
-  int fd() const { return fd_; }  // of this process; what others open is its creator's
+  int fd() const { return fd_; }  // of this process; others open the creator's
 
  private:
   explicit SharedMemory(int fd) : fd_(fd), file_(identity_of(fd)) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the clock of one process to that of another: the clocks were compared at two times, and drift evenly
-// between and beyond them.
+// Translates times between the clocks of two processes. The clocks were compared at two times; their drift is
+// assumed to be linear between and beyond them.
 
 #pragma once
 
@@ -9,14 +9,15 @@
 
 namespace fairlead::observe {
 
-// At `here`, the other clock was ahead by `ahead`; nanoseconds.
+// At time `here`, the other clock was ahead by `ahead`; both in nanoseconds.
 struct ClockReading {
   uint64_t here = 0;
   int64_t ahead = 0;
 };
 
-// One question and answer: asked and answered by this clock, the other one's time in between. The answer came
-// half way, as far as anyone knows, so the shortest of several tells most.
+// One exchange: this clock's times of question and answer, and the other clock's time in between. The
+// estimate assumes that the other process answered half way, so the shortest of several exchanges is the most
+// precise.
 inline ClockReading reading_of(uint64_t asked, uint64_t other, uint64_t answered) {
   uint64_t middle = asked + (answered - asked) / 2;
   return {middle, static_cast<int64_t>(other - middle)};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long things took, as counts of buckets: eight of equal width for each power of two, so that a
-// percentile is known to 6 %, whatever it is. Histograms add up bucket by bucket.
+// Durations as counts per bucket: eight buckets of equal width for each power of two, so that every
+// percentile is exact to 6 %. Two histograms are merged by adding their buckets.
 
 #pragma once
 
@@ -22,7 +22,7 @@ inline int bucket_of(uint64_t nanoseconds) {
   return std::min((octave - 2) * octave_buckets + part, histogram_buckets - 1);
 }
 
-// The middle of a bucket.
+// The midpoint of a bucket, in nanoseconds.
 inline double middle_of(int bucket) {
   if (bucket < octave_buckets) return bucket;
   int octave = bucket / octave_buckets + 2;
@@ -32,7 +32,7 @@ inline double middle_of(int bucket) {
 
 using Histogram = std::array<uint64_t, histogram_buckets>;
 
-// The time that `fraction` of all did not exceed, and not more than the `longest`; 0 where there is none.
+// Returns the time that `fraction` of all durations did not exceed, at most `longest`; 0 if there is none.
 inline double percentile(const Histogram& histogram, double fraction, uint64_t longest) {
   uint64_t total = 0, sum = 0;
   for (uint64_t count : histogram) total += count;

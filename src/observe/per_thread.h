@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An object for each thread that asks for it. It outlives its thread, because what that did is told at the
-// end, and the next new thread goes on with it.
+// One object per thread. The object outlives its thread, because the reports at the end of the job include
+// what the thread did; the next new thread continues to use it.
 
 #pragma once
 
@@ -20,7 +20,7 @@ class PerThread {
     return *mine_;
   }
 
-  // All of them, in the order in which they were made; `visit` gets its number, too.
+  // Visits all objects in the order of their creation; `visit` also receives the index.
   template <class Visit>
   static void visit_all(Visit visit) {
     std::lock_guard lock(mutex_);
@@ -42,11 +42,12 @@ class PerThread {
     }
     mine_ = idle_.back();
     idle_.pop_back();
-    // Not made again for what comes while the thread ends: that one is kept.
+    // If the ending thread needs its object again, that object is not given back a second time and stays
+    // unused.
     static thread_local GiveBack when_the_thread_ends;
   }
 
-  // A plain pointer, so that reading it needs no question whether it was made.
+  // A plain pointer, so that access needs no check for initialisation.
   inline static thread_local constinit Data* mine_ = nullptr;
 
   // Never destroyed: threads may end after static objects are gone.

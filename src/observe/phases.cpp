@@ -18,7 +18,7 @@
 namespace fairlead::observe {
 namespace {
 
-// Phases are long compared to a lock.
+// A lock is cheap compared to the length of a phase.
 std::mutex mutex;
 auto& numbers = *new std::map<std::string, int>;
 auto& names = *new std::deque<std::string>;
@@ -30,7 +30,7 @@ int number_of(const std::string& name) {
   return found->second;
 }
 
-// Encoded trees have a line for each phase, and fields between tabs.
+// In the encoded form each phase is one line, with fields separated by tabs.
 std::string on_one_line(std::string name) {
   std::replace_if(
       name.begin(), name.end(), [](unsigned char c) { return c < ' '; }, ' ');
@@ -40,7 +40,7 @@ std::string on_one_line(std::string name) {
 struct Node {
   int name;
   uint64_t count = 0, nanoseconds = 0;
-  std::list<Node> inner;  // which stay where they are
+  std::list<Node> inner;  // a list: nodes must not move in memory
 };
 
 struct Thread {
@@ -48,7 +48,7 @@ struct Thread {
     Node* node;
     uint64_t since;
   };
-  std::mutex mutex;  // its own thread's, but for who looks at it
+  std::mutex mutex;  // uncontended except while another thread reads
   Node root{-1, 0, 0, {}};
   std::vector<Open> open;
 };
@@ -65,7 +65,7 @@ void encode(const Phase& phase, int depth, std::ostringstream* text) {
   for (const Phase& inner : phase.inner) encode(inner, depth + 1, text);
 }
 
-// `entered`: those of this phase that the tree of a rank has.
+// Adds the tree of a rank to `sum`, which contains `ranks_before` ranks.
 void add(const Phase& of_rank, size_t ranks_before, Phase* sum) {
   sum->count += of_rank.count;
   sum->nanoseconds += of_rank.nanoseconds;
@@ -74,7 +74,7 @@ void add(const Phase& of_rank, size_t ranks_before, Phase* sum) {
   for (const Phase& inner : of_rank.inner) add(inner, ranks_before, sum->find_or_add(inner.name));
 }
 
-// What a rank's tree lacks took no time there.
+// A rank whose tree lacks a phase spent no time in it.
 void note_missing(const Phase* of_rank, Phase* sum) {
   for (Phase& inner : sum->inner) {
     const Phase* same = nullptr;
@@ -207,8 +207,8 @@ Phase add_up(const std::vector<std::string>& encoded) {
 std::string as_table(const Phase& root, int ranks) {
   if (root.inner.empty()) return {};
   char heading[128];
-  std::snprintf(heading, sizeof heading, "%-27s %8s %8s %8s %7s %7s %7s\n", "phases (mean: per rank)", "count",
-                "total", "self", "mean", "min", "max");
+  std::snprintf(heading, sizeof heading, "%-27s %8s %8s %8s %7s %7s %7s\n", "phases (mean: per rank)",
+                "count", "total", "self", "mean", "min", "max");
   std::string text = heading;
   append_rows(root, 0, ranks, &text);
   return text;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Phases of the program, which it marks by include/fairlead/phases.h: a tree by name, the same for all
-// threads, with how often and how long each was entered. A phase that was begun before recording is not
-// known.
+// Phases of the program, which it marks by include/fairlead/phases.h: a tree of names, the same for all
+// threads, with count and duration of each phase. A phase that began before the recording is not included.
 
 #pragma once
 
@@ -17,27 +16,28 @@ void begin_phase(const char* name);
 void end_phase();
 const char* name_of_phase(int number);
 
-// One phase and those within it, in the order of their first begin.
+// One phase and its inner phases, in the order of their first begin.
 struct Phase {
   std::string name;
   uint64_t count = 0;
-  uint64_t nanoseconds = 0;      // of all threads and ranks
-  uint64_t least = 0, most = 0;  // of a rank's
+  uint64_t nanoseconds = 0;      // sum over all threads and ranks
+  uint64_t least = 0, most = 0;  // minimum and maximum over ranks
   std::vector<Phase> inner;
 
   Phase* find_or_add(const std::string& name);
   uint64_t self() const;
 };
 
-// The root has no name. Of this process: what is over by now.
+// Returns the completed phases of this process so far. The root has no name.
 Phase own_phases();
 
-// As text, to be sent and added up. Ranks that never entered a phase took no time for it.
+// Encodes phases as text, and sums the texts of several ranks. A rank that never entered a phase counts with
+// time 0.
 std::string encode(const Phase& root);
 Phase add_up(const std::vector<std::string>& encoded);
 
 std::string as_table(const Phase& root, int ranks);
-// Elements of a JSON array, without their braces.
+// Returns the elements of a JSON array, without their braces.
 std::vector<std::string> as_json(const Phase& root, int ranks);
 
 }  // namespace fairlead::observe

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NVTX has no library of its own: a tool (Nsight) names one by NVTX_INJECTION64_PATH, which writes its
-// functions into tables that the program hands it. That is what NVTX's headers do in a program that includes
-// them; where no tool is, there is nothing to call. ROCTX is a library.
+// NVTX has no library of its own. A tool (Nsight) sets NVTX_INJECTION64_PATH to its library, which writes its
+// functions into tables that the program passes. NVTX's headers contain that code for programs that include
+// them; this file replaces them. Without a tool there is nothing to call. ROCTX is a library.
 
 #include "observe/ranges.h"
 
@@ -31,7 +31,7 @@ void use(void* push, void* pop, const char* what) {
   log_line(LogLevel::info, "MPI calls and phases are ranges of %s", what);
 }
 
-// Of NVTX 3: the modules' numbers of functions, and the two that are called here.
+// From NVTX 3: the number of functions of each module, and the indices of the two functions used here.
 constexpr unsigned functions_of_module[] = {0, 16, 9, 15, 7, 16, 7};
 constexpr unsigned modules = 7, most_functions = 16;
 constexpr int core = 1, range_push_a = 9, range_pop = 11;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranges of the vendors' profilers: with FAIRLEAD_RANGES, each MPI call and phase of a thread is one of NVTX
-// (Nsight) or ROCTX (rocprof). Their libraries are opened at run time; without one there are no ranges.
+// Ranges of the vendors' profilers: with FAIRLEAD_RANGES, each MPI call and each phase of a thread is a range
+// of NVTX (Nsight) or ROCTX (rocprof). Their libraries are opened at run time; without them there are no
+// ranges.
 
 #pragma once
 
@@ -22,7 +23,7 @@ inline void end_range() {
   detail::pop_range();
 }
 
-// `which`: auto, nvtx, roctx. Says in the log what it found.
+// `which`: auto, nvtx, roctx. Logs which library it found.
 void open_ranges(const char* which);
 
 }  // namespace fairlead::observe

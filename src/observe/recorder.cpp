@@ -54,7 +54,7 @@ struct Thread {
   std::vector<std::atomic<Cell*>> cells;
   OpenCall open[nesting];
   size_t depth = 0;
-  // The outermost of them, for other threads.
+  // The outermost open call, for other threads.
   std::atomic<int> function{-1};
   std::atomic<uint64_t> since{0};
 };

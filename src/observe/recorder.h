@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this process records while FAIRLEAD_STATS, FAIRLEAD_TRACE or FAIRLEAD_RANGES ask for it: the program's
-// MPI calls, and the device messages they start. Each thread writes to tables of its own, without locks;
-// another thread may read them at any time. While nothing is asked for, a call costs a look at recording().
+// Records, while FAIRLEAD_STATS, FAIRLEAD_TRACE or FAIRLEAD_RANGES is set, the program's MPI calls and the
+// device messages they start. Each thread writes to its own tables without locks; other threads may read them
+// at any time. If nothing is recorded, a call costs only the test of recording().
 //
-// Functions are numbers here; src/mpi, which knows their names, gives them to open().
+// This module identifies functions by number; src/mpi passes their names to open().
 
 #pragma once
 
@@ -27,7 +27,7 @@ inline bool recording() {
 
 using NameOf = const char* (*)(int function);
 void open(int functions, NameOf name_of);
-// Ends recording; what was recorded stays.
+// Ends recording; the recorded data stays.
 void close();
 
 // Times are nanoseconds of CLOCK_MONOTONIC.
@@ -38,26 +38,27 @@ struct OpenCall {
   int function;
   uint64_t since;
   uint64_t bytes;
-  bool received;  // a flow of the trace ended in it
+  bool received;  // a flow event of the trace ended in this call
 };
 
-// The call of this thread that is being recorded; null outside of any.
+// Returns this thread's innermost recorded call; null outside of calls.
 OpenCall* current_call();
 void begin_call(int function);
 void end_call();
 
-// Of the calls that threads are in, the one that began first. `function` is negative where there is none.
+// Among the calls in progress on all threads, the one that began first. `function` is negative if there is
+// none.
 struct OldestCall {
   int function = -1;
   uint64_t since = 0;
 };
 OldestCall oldest_call();
 
-// What a row of the statistics is about: a function's calls, or the device messages it started that went one
-// way.
+// What a row of the statistics counts: the calls of a function, or the device messages it started that took
+// one path.
 struct Key {
   int function;
-  Traffic path;  // rows: the calls themselves
+  Traffic path;  // Traffic::rows: the calls themselves
   auto operator<=>(const Key&) const = default;
 };
 constexpr Traffic calls = Traffic::rows;
@@ -71,7 +72,7 @@ using Tallies = std::map<Key, Tally>;
 
 void add(const Key& key, uint64_t bytes, uint64_t nanoseconds);
 
-// Of all threads, until now.
+// Returns the sums over all threads so far.
 Tallies tallies();
 
 }  // namespace fairlead::observe

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double p50 = 0.5, p90 = 0.9, p99 = 0.99;
 
-// Three digits and a unit.
+// Formats three digits and a unit.
 std::string scaled(double value, double step, std::initializer_list<const char*> units) {
   const char* const* unit = units.begin();
   while (value >= step && unit + 1 != units.end()) value /= step, ++unit;
@@ -43,7 +43,7 @@ void append_heading(std::string* text, const char* what) {
   append(text, "%-27s %8s %8s %7s %7s %7s %7s\n", what, "count", "bytes", "time", "p50", "p99", "max");
 }
 
-// Where most of the time went comes first.
+// Sorts by total time, longest first.
 void append_calls(std::string* text, const Report& report, NameOf name_of) {
   std::vector<std::pair<int, const Tally*>> rows;
   for (const auto& [key, tally] : report.tallies)
@@ -56,7 +56,7 @@ void append_calls(std::string* text, const Report& report, NameOf name_of) {
   for (const auto& [function, tally] : rows) append_row(text, name_of(function), *tally);
 }
 
-// Of each message one row tells how its bytes moved; those that its sender had to buffer before stand below.
+// Each message counts in exactly one row, that of its path; sends that were also buffered are listed below.
 void append_traffic(std::string* text, const Report& report) {
   if (std::accumulate(report.messages.begin(), report.messages.end(), uint64_t{0}) == 0) {
     *text += "no device messages\n";
@@ -114,7 +114,7 @@ uint64_t bytes_in(const Report& report) {
   return std::accumulate(report.bytes.begin(), report.bytes.end(), uint64_t{0});
 }
 
-// The elements that `write` appends, each by a call of next().
+// Builds a JSON array from the elements that `write` passes to next().
 template <class Write>
 std::string array_of(const char* name, Write write) {
   std::string text = std::string(",\n  ") + json_string(name) + ": [";
@@ -183,7 +183,7 @@ std::string as_line(const Report& report, const Report& before, const OldestCall
          number(calls_in(report)), number(calls_in(report) - calls_in(before)),
          in_words_of_size(bytes_in(report)).c_str(),
          in_words_of_size(bytes_in(report) - bytes_in(before)).c_str());
-  // Programs mark their steps so.
+  // The most frequent phase usually counts the program's time steps.
   const auto& phases = report.phases.inner;
   auto most = std::max_element(phases.begin(), phases.end(),
                                [](const Phase& a, const Phase& b) { return a.count < b.count; });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What was recorded, for people and as JSON. Knows neither MPI nor where the numbers come from.
+// Formats recorded data as text and as JSON. Independent of MPI and of the source of the numbers.
 
 #pragma once
 
@@ -22,19 +22,19 @@ struct Report {
   Phase phases;
 };
 
-// Of this process.
+// Returns the report of this process.
 Report own_report();
 
 std::string as_table(const Report& report, NameOf name_of);
 std::string as_json(const Report& report, NameOf name_of);
 
-// How far a process has come, in one line; (+n) is what was done since `before`.
+// Formats the progress of a process as one line; (+n) is the increase since `before`.
 std::string as_line(const Report& report, const Report& before, const OldestCall& oldest, NameOf name_of);
 
-// Figures in a few characters: "12.3 us", "1.50 MiB".
+// Format numbers compactly: "12.3 us", "1.50 MiB".
 std::string in_words_of_time(double nanoseconds);
 std::string in_words_of_size(uint64_t bytes);
-// A text between quotes, as JSON wants it.
+// Returns a quoted and escaped JSON string.
 std::string json_string(const std::string& text);
 
 }  // namespace fairlead::observe

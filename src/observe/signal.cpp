@@ -30,7 +30,7 @@ void note(int signal, siginfo_t* information, void* context) {
 void start_listening(void (*told_to)()) {
   sem_init(&told, 0, 0);
   stopping = false;
-  // The program's signals are for its own threads.
+  // The program's threads must handle the program's signals, so this thread blocks all of them.
   sigset_t all, allowed;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &allowed);
@@ -50,7 +50,7 @@ void start_listening(void (*told_to)()) {
   sigaction(SIGUSR1, &ours, nullptr);
 }
 
-// The handler stays: a signal that comes late must not end the process.
+// The handler stays installed: without it, a late SIGUSR1 would terminate the process.
 void stop_listening() {
   if (!listener) return;
   stopping = true;

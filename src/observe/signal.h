@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls a function whenever the process gets SIGUSR1, on a thread that waits for nothing else: the signal may
-// come anywhere, also while a lock is held. A handler that was there before (MPICH has one) is called as
-// well.
+// Calls a function whenever the process receives SIGUSR1, on a thread of its own: a signal may arrive at any
+// point, even while the interrupted thread holds a lock. A handler installed earlier (MPICH has one) is
+// called as well.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text that grows by pieces in the manner of printf, of up to 511 bytes each.
+// Appends printf-formatted pieces of up to 511 bytes each to a string.
 
 #pragma once
 

@@ -12,7 +12,7 @@
 namespace fairlead::observe {
 namespace {
 
-// Waits on the monotonic clock. Never destroyed: the process may end while it waits.
+// Waits on the monotonic clock. Never destroyed: the process may end during the wait.
 struct Ticker {
   std::mutex mutex;
   std::condition_variable changed;
@@ -25,7 +25,7 @@ Ticker* ticker = nullptr;
 
 void start_ticking(int seconds, void (*told)()) {
   ticker = new Ticker;
-  // The program's signals are for its own threads.
+  // The program's threads must handle the program's signals, so this thread blocks all of them.
   sigset_t all, allowed;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &allowed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls a function every so many seconds, on a thread that does nothing else and takes no signals.
+// Calls a function at a fixed interval in seconds, on a thread of its own that handles no signals.
 
 #pragma once
 

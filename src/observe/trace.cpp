@@ -21,7 +21,7 @@ constexpr uint64_t exact = uint64_t{1} << 63;
 std::atomic<int64_t> events_left{0};
 uint64_t rank = 0;
 
-// Pieces are never moved, so that writing costs the same at all times.
+// Pieces never move in memory, so that the cost of writing is constant.
 struct Writer {
   struct Piece {
     Event events[events_per_piece];
@@ -106,7 +106,7 @@ std::vector<Log> traced(uint64_t* dropped) {
     Log log{thread, {}};
     for (const auto& piece : writer.pieces)
       log.events.insert(log.events.end(), piece->events, piece->events + piece->used);
-    // An arrow is no slice: its second time is none.
+    // A flow event is not a slice: its `end` is not a time.
     std::stable_sort(log.events.begin(), log.events.end(), [](const Event& a, const Event& b) {
       return a.begin != b.begin ? a.begin < b.begin
                                 : a.kind < EventKind::sent && (b.kind >= EventKind::sent || a.end > b.end);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happened when, for FAIRLEAD_TRACE: MPI calls and phases of each thread, copies and kernels of each GPU
-// stream, and the ends of the arrows from sends to receives. Memory is bounded: beyond the limit events are
-// dropped and counted. Each thread writes to a log of its own, without locks.
+// Events for FAIRLEAD_TRACE: MPI calls and phases of each thread, copies and kernels of each GPU stream, and
+// the ends of the flow events from sends to receives. Memory is bounded: events beyond the limit are dropped
+// and counted. Each thread writes to its own log without locks.
 
 #pragma once
 
@@ -16,10 +16,10 @@ namespace fairlead::observe {
 enum class EventKind : uint8_t {
   call,     // `what`: the function
   phase,    // `what`: the phase's name
-  copy,     // on a stream; `what`: its number
-  kernel,   // the same
-  sent,     // an arrow begins, in the call that lasts at `begin`; `end`: which arrow
-  received  // an arrow ends
+  copy,     // on a stream; `what`: the stream number
+  kernel,   // on a stream; `what`: the stream number
+  sent,     // a flow event begins, in the call in progress at `begin`; `end`: its number
+  received  // a flow event ends
 };
 
 struct Event {
@@ -30,26 +30,27 @@ struct Event {
 };
 
 namespace detail {
-extern std::atomic<bool> tracing;  // as detail::recording
+extern std::atomic<bool> tracing;  // changes like detail::recording
 }
 inline bool tracing() {
   return detail::tracing.load(std::memory_order_relaxed);
 }
 
-// At most so many events of this process are kept.
+// Keeps at most `limit` events of this process.
 void open_trace(uint64_t limit, int world_rank);
 void close_trace();
 void trace(const Event& event);
 
-// Streams of our own. Copies are seen to be over some time after they are, so that those that run behind each
-// other may seem to overlap: each begins when the one before it was over.
+// Numbers of Fairlead's own streams. Fairlead detects the end of a copy with some delay, so that consecutive
+// copies could appear to overlap; therefore each begins when the end of its predecessor was detected.
 int number_of_stream(int device, int stream);
 int device_of_stream(int number);
 constexpr int streams_per_device = 64;
-constexpr int kernel_stream = streams_per_device - 1;  // the one that kernels run on
+constexpr int kernel_stream = streams_per_device - 1;  // the stream that runs kernels
 
-// Arrows. Of a message that carries a descriptor both ends know a number; that of any other is found from
-// what both know, and means all messages that are alike: the n-th that is sent is the n-th that is received.
+// Flow events. If a message carries an RTS header, both ends have a unique number for it. For other messages
+// the number is a hash of what both ends know, and identical messages share it: the n-th one sent is the n-th
+// one received.
 uint64_t next_flow();
 uint64_t flow_of(int from, int to, int tag, uint64_t bytes);
 bool is_exact(uint64_t flow_event);
@@ -60,8 +61,8 @@ struct Log {
   int thread;
   std::vector<Event> events;
 };
-// What all threads wrote, in the order of time where one thing happens after the other, outer calls before
-// inner ones; and how many events were dropped.
+// Returns one log per thread, its events in the order of time; at equal times, outer calls precede inner
+// ones. Also returns the number of dropped events.
 std::vector<Log> traced(uint64_t* dropped);
 
 }  // namespace fairlead::observe

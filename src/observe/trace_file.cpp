@@ -41,7 +41,7 @@ void append_name(std::string* text, const char* what, int rank, int track, const
   *text += json_string(name) + "}},\n";
 }
 
-// Viewers show what has a lower number further up.
+// Viewers display lower numbers further up.
 std::string place_of(const char* what, int rank, int track, int number) {
   std::string text;
   append(&text, "{\"ph\": \"M\", \"name\": \"%s\", \"pid\": %d, \"tid\": %d, \"args\": {\"sort_index\": %d}}",
@@ -119,16 +119,18 @@ std::vector<FlowEnd> flow_ends(const TraceOfRank& rank, const std::vector<Log>& 
 
 Flows draw_flows(std::vector<FlowEnd> ends) {
   std::stable_sort(ends.begin(), ends.end(), [](const FlowEnd& a, const FlowEnd& b) {
-    return a.flow_event != b.flow_event     ? a.flow_event < b.flow_event
-           : a.begins != b.begins ? a.begins > b.begins
-                                  : a.time < b.time;
+    return a.flow_event != b.flow_event ? a.flow_event < b.flow_event
+           : a.begins != b.begins       ? a.begins > b.begins
+                                        : a.time < b.time;
   });
   Flows flows;
   for (size_t first = 0, behind = 0; first < ends.size(); first = behind) {
     size_t received = first;
-    while (received < ends.size() && ends[received].flow_event == ends[first].flow_event && ends[received].begins)
+    while (received < ends.size() && ends[received].flow_event == ends[first].flow_event &&
+           ends[received].begins)
       ++received;
-    for (behind = received; behind < ends.size() && ends[behind].flow_event == ends[first].flow_event;) ++behind;
+    for (behind = received; behind < ends.size() && ends[behind].flow_event == ends[first].flow_event;)
+      ++behind;
     size_t alike = received - first;
     if (behind - received != alike) {
       flows.left_out += behind - first;
@@ -147,7 +149,8 @@ Flows draw_flows(std::vector<FlowEnd> ends) {
   return flows;
 }
 
-// All elements end with a comma but the last, which says once more where the first rank is.
+// Every element ends with a comma except the last. JSON requires that last element, so it repeats the sort
+// index of rank 0.
 std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows) {
   std::string text = place_of("process_sort_index", 0, 0, 0);
   append(&text,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The trace as the Chrome trace-event format, which Perfetto (ui.perfetto.dev) and chrome://tracing read: a
-// process for each rank, in it a track for each thread and each GPU stream, and arrows between them. Times
-// are microseconds since MPI_Init of the first rank, by its clock.
+// Writes the trace in the Chrome trace-event format, which Perfetto (ui.perfetto.dev) and chrome://tracing
+// read: one process per rank, one track per thread and GPU stream, and flow events between them. Times are
+// microseconds since MPI_Init of rank 0, by its clock.
 
 #pragma once
 
@@ -15,32 +15,32 @@
 
 namespace fairlead::observe {
 
-// An end of an arrow, with all that its line needs.
+// One end of a flow event, with the data of its line.
 struct FlowEnd {
   uint64_t flow_event;
-  int64_t time;  // of the common clock
+  int64_t time;  // by the common clock
   int32_t rank, thread;
-  int32_t begins;  // 1, 0
+  int32_t begins;  // 1: a send, 0: a receive
 };
 
 struct TraceOfRank {
   int rank;
   std::string host;
   ClockFit clock;
-  uint64_t start;  // of the trace, by the common clock
+  uint64_t start;  // start of the trace, by the common clock
 };
 
 std::string head_of_trace();
-// Lines of this rank but for arrows, in pieces of moderate length, none of them empty.
+// Writes the events of this rank except flow events, in pieces of moderate length, none of them empty.
 template <class Write>
 void write_events(const TraceOfRank& rank, const std::vector<Log>& logs, NameOf name_of, Write write);
 std::vector<FlowEnd> flow_ends(const TraceOfRank& rank, const std::vector<Log>& logs);
 
-// The lines of arrows whose both ends are known. Where of messages that are alike one end is missing, nobody
-// knows which: none of them is drawn.
+// The lines of flow events whose two ends are known. If one end among identical messages is missing, it is
+// unknown which one, so none of them is drawn.
 struct Flows {
   std::string lines;
-  uint64_t drawn = 0, left_out = 0;  // ends, of those left out
+  uint64_t drawn = 0, left_out = 0;  // left_out counts ends
 };
 Flows draw_flows(std::vector<FlowEnd> ends);
 std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows);

@@ -9,22 +9,22 @@
 namespace fairlead::p2p {
 
 using device::Error;
-using node::RendezvousState;
 using node::Path;
 using node::Reason;
+using node::RendezvousState;
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often, and how long, to try what a parked sender cannot help with.
+// Interval and total time of retries while the sender is blocked in the host MPI and cannot help.
 constexpr auto retry_pause = std::chrono::milliseconds(1);
 constexpr auto retry_time = std::chrono::seconds(5);
 
 }  // namespace
 
-RendezvousGet::RendezvousGet(node::Node& node, const RtsHeader& rts, const datatype::View& to, uint64_t capacity,
-           int device)
+RendezvousGet::RendezvousGet(node::Node& node, const RtsHeader& rts, const packing::View& to,
+                             uint64_t capacity, int device)
     : node_(node),
       rts_(rts),
       rendezvous_(node.block(rts.sender).rendezvous[rts.number]),
@@ -52,7 +52,7 @@ Error RendezvousGet::advance() {
       if (state == Error::none) return over(state);
       return state == Error::not_ready ? state : cannot_copy();
     }
-    case Step::refused:  // the sender answers by streaming
+    case Step::refused:  // the sender answers with a pipelined transfer
       if (rendezvous_.state.load(std::memory_order_acquire) == RendezvousState::refused) return insist();
       step_ = Step::looking;
       return advance();
@@ -66,8 +66,8 @@ Error RendezvousGet::advance() {
   return Error::failed;
 }
 
-// What is claimed can be fetched: only then is the sender free to stop polling. The sender may be taking the
-// bytes away at the same moment; only one of us gets them.
+// The receiver claims only what it can fetch, because a claim lets the sender stop polling. The sender may be
+// moving the bytes to a buffer at the same time: the compare-exchange lets only one of the two succeed.
 Error RendezvousGet::claim(RendezvousState from) {
   Reason reason = Reason::none;
   if (!truncated()) {
@@ -89,7 +89,7 @@ Error RendezvousGet::claim(RendezvousState from) {
   return to == RendezvousState::claimed ? fetch() : refused(reason);
 }
 
-// Where this process sees the sender's bytes.
+// Maps the sender's bytes into this process.
 Reason RendezvousGet::find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first) {
   copying_device_ = device_ >= 0 ? device_ : device::device_in_use();
   if (rts_.sender == node_.rank()) {
@@ -110,28 +110,26 @@ Reason RendezvousGet::find(const node::RemoteMemory& source, const kernels::Shap
 
 bool RendezvousGet::kernels_reach_both() const {
   bool same_device = rts_.sender != node_.rank() || rendezvous_.device == device_;
-  return device_ >= 0 && copying_device_ == device_ && same_device && datatype::Move::possible(device_);
+  return device_ >= 0 && copying_device_ == device_ && same_device && packing::Move::possible(device_);
 }
 
-// Where a side has gaps.
+// Fetches a message of which at least one side has gaps.
 Error RendezvousGet::fetch_layout() {
   Error error = Error::out_of_memory;
   if (from_.contiguous() && !kernels_reach_both()) {
     between_ = HostBuffer(rts_.bytes);
     if (between_.data())
-      error =
-          copy_.start(copying_device_, {between_.data(), rts_.bytes}, 0, from_, 0, rts_.bytes);
+      error = copy_.start(copying_device_, {between_.data(), rts_.bytes}, 0, from_, 0, rts_.bytes);
   } else {
     error = copy_.start(device_, to_, 0, from_, 0, rts_.bytes);
   }
   return error == Error::none ? Error::not_ready : cannot_copy();
 }
 
-// What landed elsewhere goes to the user's buffer.
+// Copies bytes that were received into an intermediate buffer to the user's buffer.
 Error RendezvousGet::end_copy() {
   if (pinned_.data()) std::memcpy(to_.address(), pinned_.data(), rts_.bytes);
-  return between_.data() ? datatype::copy_in(device_, to_, 0, between_.data(), rts_.bytes)
-                         : Error::none;
+  return between_.data() ? packing::copy_in(device_, to_, 0, between_.data(), rts_.bytes) : Error::none;
 }
 
 Error RendezvousGet::fetch() {
@@ -144,7 +142,8 @@ Error RendezvousGet::fetch() {
       device::copy_to_host(copying_device_, to, from, rts_.bytes) == Error::none)
     return over(Error::none);
   if (to_host && rts_.bytes <= device::small_copy_bytes) pinned_ = device::Slot::take();
-  // Others that arrive in the same round join it. Pageable memory does not suit that.
+  // Messages that arrive in the same round share a batch of copies. Copies to pageable memory are not
+  // batched.
   Error error = Error::none;
   if (pinned_.data())
     error = copy_.enqueue(copying_device_, {pinned_.data(), rts_.bytes}, from_, rts_.bytes);
@@ -170,8 +169,8 @@ Error RendezvousGet::refused(Reason reason) {
   return Error::not_ready;
 }
 
-// A sender that had seen this memory fetched before may have stopped polling since: it will not answer, and
-// only trying again can bring the bytes.
+// A sender that knows that this rank has fetched from this memory before may have stopped polling. It does
+// not answer a refusal, so this rank must retry.
 Error RendezvousGet::insist() {
   if (!node_.block(rts_.sender).blocked_in_host.load(std::memory_order_acquire)) return Error::not_ready;
   auto now = Clock::now();
@@ -190,14 +189,14 @@ Error RendezvousGet::insist() {
   return found ? fetch() : over(Error::failed);
 }
 
-// A pair that was staged because this rank used no GPU, or another one, may be served better now; and a pair
-// without a verdict gets it now, so that its next message from memory that cannot be shared need not see host
-// memory.
+// A pair of GPUs that was staged because this rank used no GPU, or another one, may support peer copies now.
+// A pair without a decision gets one now, so that its next message from memory that cannot be shared need not
+// be staged through host memory.
 void RendezvousGet::reconsider() {
   if (rts_.sender == node_.rank()) return;
   if (node_.decision(rts_.sender, rendezvous_.device, node_.rank()).path == Path::peer) return;
   int device = device_ >= 0 ? device_ : device::device_in_use();
-  if (device >= 0) transport::judge(node_, rts_.sender, rendezvous_.device, device);
+  if (device >= 0) transport::decide_pair(node_, rts_.sender, rendezvous_.device, device);
 }
 
 Error RendezvousGet::damaged() {
@@ -211,7 +210,7 @@ Error RendezvousGet::over(Error error) {
     log_line(LogLevel::error, "a device message of %llu bytes from rank %d is lost: %s",
              static_cast<unsigned long long>(rts_.bytes), node_.world_rank(rts_.sender),
              stream_ ? stream_->what_failed() : node::to_string(rendezvous_.reason.load()));
-  if (stream_) path_ = stream_->through_device() ? Traffic::bounced : Traffic::staged;
+  if (stream_) path_ = stream_->through_device() ? Traffic::device_staged : Traffic::staged;
   if (arrived) count(path_, rts_.bytes);
   rendezvous_.fetched.store(arrived && !stream_, std::memory_order_relaxed);
   mapped_ = {};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The receiver's half of a device message inside a node: takes up the offer a descriptor names and brings
-// its bytes to the user's buffer, by a peer copy where that works, else through the sender's staging
-// memory. Belongs to one thread at a time (the engine's lock).
+// The receiver's half of a device message inside a node: a rendezvous get. It locates the rendezvous that an
+// RTS header names and copies the bytes to the user's buffer: by a peer copy where that works, otherwise
+// through the sender's staging memory. Belongs to one thread at a time (the engine's lock).
 
 #pragma once
 
@@ -11,10 +11,10 @@
 
 #include "base/host_buffer.h"
 #include "base/statistics.h"
-#include "datatype/move.h"
 #include "device/small_copy.h"
 #include "node/node.h"
 #include "p2p/rts_header.h"
+#include "packing/move.h"
 #include "transport/peer.h"
 #include "transport/staged.h"
 
@@ -22,19 +22,19 @@ namespace fairlead::p2p {
 
 class RendezvousGet {
  public:
-  // `to` has room for `capacity` bytes; `device` is its device, -1 for host memory, which has no gaps.
-  // A message that is longer than that is not taken at all, but its sender completes.
-  RendezvousGet(node::Node& node, const RtsHeader& rts, const datatype::View& to, uint64_t capacity,
-       int device);
+  // `to` has room for `capacity` bytes. `device` is the device of `to`, or -1 for host memory, which has no
+  // gaps. A longer message is not received at all, but its sender completes.
+  RendezvousGet(node::Node& node, const RtsHeader& rts, const packing::View& to, uint64_t capacity,
+                int device);
 
-  // none: arrived, or truncated; not_ready; failed: the bytes cannot be had.
+  // none: received, or truncated; not_ready; failed: the bytes cannot be fetched.
   device::Error advance();
-  // Copies that run now do not depend on the sender: waits for them (before this rank stops polling).
+  // Waits for copies that are in progress and do not depend on the sender (before this rank stops polling).
   void quiesce();
 
   uint64_t bytes() const { return rts_.bytes; }
   bool truncated() const { return rts_.bytes > capacity_; }
-  Traffic path() const { return path_; }  // of one that is over
+  Traffic path() const { return path_; }  // valid when the get is over
 
  private:
   device::Error claim(node::RendezvousState from);
@@ -53,17 +53,17 @@ class RendezvousGet {
   node::Node& node_;
   RtsHeader rts_;
   node::Rendezvous& rendezvous_;
-  datatype::View to_;
+  packing::View to_;
   uint64_t capacity_;
   int device_;
   enum class Step { looking, copying, refused, pipelining, over } step_ = Step::looking;
   device::Error result_ = device::Error::none;
   Traffic path_ = Traffic::peer;
-  device::MappedMemory mapped_;  // before copy_: a copy ends before its mapping goes
-  datatype::View from_;          // where this process sees the sender's bytes
-  device::Slot pinned_;          // where the copy lands, when that is not the user's buffer
-  HostBuffer between_;           // the same
-  datatype::Move copy_;
+  device::MappedMemory mapped_;  // declared before copy_: a copy ends before its mapping is closed
+  packing::View from_;           // the sender's bytes, as mapped in this process
+  device::Slot pinned_;          // target of the copy, if it is not the user's buffer
+  HostBuffer between_;           // the same, for layouts with gaps
+  packing::Move copy_;
   int copying_device_ = -1;
   std::chrono::steady_clock::time_point insisting_since_{}, insisted_{};
   std::optional<transport::StagedReceiver> stream_;

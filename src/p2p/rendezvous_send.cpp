@@ -10,17 +10,17 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/statistics.h"
-#include "datatype/move.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
+#include "packing/move.h"
 #include "transport/peer.h"
 
 namespace fairlead::p2p {
 namespace {
 
-using node::RendezvousState;
 using node::Path;
 using node::Reason;
+using node::RendezvousState;
 
 std::bitset<node::rendezvous_per_rank> taken;
 int search_from = 0;
@@ -36,11 +36,11 @@ int take_index() {
   return -1;
 }
 
-// (receiver, id of RemoteMemory) pairs whose bytes the receiver has fetched itself: it has the memory mapped
-// and can do so again without us.
+// (receiver, id of RemoteMemory) pairs from which the receiver has copied bytes itself: it has the memory
+// mapped and can copy from it again without this rank's help.
 auto& fetched = *new std::set<std::pair<int, uint64_t>>;
 
-// Where `bytes` bytes at `address` lie, in words that other processes understand.
+// Exports `bytes` bytes at `address`: describes them in terms that are valid in other processes.
 bool name(node::Node& node, const device::Allocation& allocation, const void* address, uint64_t bytes,
           node::RemoteMemory* remote) {
   std::vector<device::GoneExport> gone;
@@ -51,24 +51,25 @@ bool name(node::Node& node, const device::Allocation& allocation, const void* ad
   return error == device::Error::none;
 }
 
-// The same, if `receiver` can map that at all; it gets the file that it may need for it.
+// The same, if `receiver` can map the memory at all. Sends it the file that it may need for this.
 bool describe(node::Node& node, int receiver, const device::Allocation& allocation, const void* address,
               uint64_t bytes, node::RemoteMemory* remote) {
   return name(node, allocation, address, bytes, remote) && transport::send_file_of(node, receiver, *remote);
 }
 
-// What was sent from an address of the device. Each allocation there begins anew.
+// The messages sent from one device address. The record starts anew with each allocation there.
 struct Sent {
   uint64_t allocation = 0;
   int messages = 0;
   uint64_t exported_as = 0;
-  int exported_otherwise = 0;  // how often in turn
+  int exported_otherwise = 0;  // consecutive allocations that were exported under a new id
   bool lives_on = false;
 };
 
-// Mapping another process's memory takes about as long as moving 20 MiB, and is paid again for new memory:
-// what is freed after a message or two had better not be mapped at all. Except where the driver takes new
-// allocations from a block that lives on: that stays mapped, and its handle tells. Says why it was not done.
+// Mapping another process's memory takes about as long as moving 20 MiB, and new memory incurs this cost
+// again. Memory that is freed after one or two messages is therefore better not mapped at all. The exception
+// is a driver that takes new allocations from a block that it keeps: the block stays mapped, and its handle
+// shows that it is the same. Returns why the memory was not exported.
 std::optional<Fallback> describe_if_worth(node::Node& node, int receiver,
                                           const device::Allocation& allocation, const void* address,
                                           uint64_t bytes, node::RemoteMemory* remote) {
@@ -93,7 +94,7 @@ std::optional<Fallback> describe_if_worth(node::Node& node, int receiver,
     sent.messages = 0;
     sent.lives_on = false;
     if (again && sent.exported_otherwise < tries) {
-      // No file is handed over for this question: it would keep the memory alive.
+      // This check sends no file: the file would keep the memory alive.
       if (!name_it()) return Fallback::not_exportable;
       sent.exported_otherwise = sent.lives_on ? 0 : sent.exported_otherwise + 1;
       if (sent.lives_on) return done;
@@ -104,8 +105,9 @@ std::optional<Fallback> describe_if_worth(node::Node& node, int receiver,
   return name_it() && transport::send_file_of(node, receiver, *remote) ? done : Fallback::not_exportable;
 }
 
-// Links carry small blocks badly: they are packed first, and what is packed is fetched.
-bool can_be_fetched(const datatype::View& view) {
+// Links transfer small blocks slowly: layouts with small blocks are packed first, and the receiver fetches
+// the packed bytes.
+bool can_be_fetched(const packing::View& view) {
   constexpr uint64_t smallest_block = 64;
   return view.contiguous() || (view.regular() && view.block_bytes() >= smallest_block);
 }
@@ -133,16 +135,16 @@ Fallback fallback_of(Reason reason) {
   return Fallback::not_exportable;
 }
 
-// Where peer copies work between the two, only not from this memory, the bytes go through device memory.
+// If peer copies work for the pair, but not from this memory, the bytes are staged through device memory.
 transport::Medium medium_to(node::Node& node, int device, int receiver) {
-  const bool proven = node.decision(node.rank(), device, receiver).path == Path::peer;
-  return proven ? transport::Medium::device : transport::Medium::host;
+  const bool probed = node.decision(node.rank(), device, receiver).path == Path::peer;
+  return probed ? transport::Medium::device : transport::Medium::host;
 }
 
 }  // namespace
 
 std::unique_ptr<RendezvousSend> RendezvousSend::open(node::Node& node, int receiver, const Source& source,
-                                           const device::Allocation& allocation) {
+                                                     const device::Allocation& allocation) {
   int device = allocation.device;
   if (device < 0 || device >= node::devices_per_rank) return nullptr;
   int index = take_index();
@@ -169,7 +171,7 @@ std::unique_ptr<RendezvousSend> RendezvousSend::open(node::Node& node, int recei
     if (decision.path == Path::unknown && !transport::export_probe(node, device))
       node.decide(node.rank(), device, receiver, Path::staged, Reason::not_exportable,
                   device::runtime()->error_text());
-    // Only a pair that is proven can bounce.
+    // Only a pair that passed the peer-access probe can stage through device memory instead.
     if (decision.path == Path::staged)
       unreachable = fallback_of(decision.reason);
     else if (!can_be_fetched(source.view))
@@ -180,16 +182,17 @@ std::unique_ptr<RendezvousSend> RendezvousSend::open(node::Node& node, int recei
     else if (!describe(node, receiver, allocation, source.span, source.span_bytes, &slot.source))
       unreachable = Fallback::not_exportable;
   }
-  // The host MPI finds memory for it where there is no other.
+  // Without memory for staging here, the caller leaves the message to the host MPI.
   if (unreachable && !transport::may_stage(node, device, source.bytes, medium_to(node, device, receiver))) {
     taken[index] = false;
     return nullptr;
   }
-  return std::unique_ptr<RendezvousSend>(new RendezvousSend(node, index, receiver, source, device, unreachable));
+  return std::unique_ptr<RendezvousSend>(
+      new RendezvousSend(node, index, receiver, source, device, unreachable));
 }
 
 RendezvousSend::RendezvousSend(node::Node& node, int index, int receiver, const Source& source, int device,
-                     std::optional<Fallback> unreachable)
+                               std::optional<Fallback> unreachable)
     : node_(node),
       index_(index),
       receiver_(receiver),
@@ -200,12 +203,12 @@ RendezvousSend::RendezvousSend(node::Node& node, int index, int receiver, const 
       exportable_(!unreachable),
       failures_seen_(node.block(receiver).failed_receives.load()),
       rts_{node.nonce(),
-                  rts_version,
-                  node.rank(),
-                  static_cast<uint32_t>(index),
-                  RtsKind::rendezvous,
-                  source.bytes,
-                  0} {
+           rts_version,
+           node.rank(),
+           static_cast<uint32_t>(index),
+           RtsKind::rendezvous,
+           source.bytes,
+           0} {
   if (exportable_) {
     slot_->state.store(RendezvousState::offered, std::memory_order_release);
   } else {
@@ -223,7 +226,7 @@ void RendezvousSend::stream() {
   stream_ = std::make_unique<transport::StagedSender>(
       node_, *slot_, device_, view_, bytes_,
       copies_fail ? transport::Medium::host : medium_to(node_, device_, receiver_));
-  path_ = slot_->medium == transport::Medium::device ? Traffic::bounced : Traffic::staged;
+  path_ = slot_->medium == transport::Medium::device ? Traffic::device_staged : Traffic::staged;
 }
 
 void RendezvousSend::advance() {
@@ -231,7 +234,7 @@ void RendezvousSend::advance() {
   RendezvousState state = slot_->state.load(std::memory_order_acquire);
   switch (state) {
     case RendezvousState::refused:
-      // The receiver may be taking it back (pull.cpp, insist).
+      // The receiver may claim it again at the same time (RendezvousGet::insist() in get.cpp).
       if (!slot_->state.compare_exchange_strong(state, RendezvousState::moving)) break;
       if (slot_->reason.load(std::memory_order_relaxed) == Reason::import_failed)
         transport::note_fetched(receiver_, slot_->source, false);
@@ -244,7 +247,7 @@ void RendezvousSend::advance() {
     case RendezvousState::done:
       if (slot_->fetched.load(std::memory_order_relaxed) && receiver_ != node_.rank()) {
         transport::note_fetched(receiver_, slot_->source, true);
-        // Memory shared by file can be mapped again only with our help.
+        // Memory that is shared by file can be mapped again only with this rank's help.
         if (!slot_->source.by_file) fetched.insert({receiver_, slot_->source.id});
       }
       close();
@@ -271,11 +274,11 @@ bool RendezvousSend::matched_by_probe() const {
   return node_.block(receiver_).looking.load() != 0 || slot_->looked_at.load(std::memory_order_acquire) != 0;
 }
 
-bool RendezvousSend::proven() const {
+bool RendezvousSend::probed() const {
   if (receiver_ == node_.rank()) return true;
-  // The pool is the memory that was proven with.
+  // The peer-access probe used memory of the same pool.
   if (pooled_) return node_.decision(node_.rank(), device_, receiver_).path == Path::peer;
-  // Whoever cannot read its layout would ask for help.
+  // A receiver that cannot read a layout with gaps needs the sender's help.
   return exportable_ && view_.contiguous() && fetched.contains({receiver_, slot_->source.id});
 }
 
@@ -285,7 +288,7 @@ void RendezvousSend::buffer(Need need) {
   if (pooled_ || !slot_->state.compare_exchange_strong(expected, RendezvousState::moving)) return;
   count(Fallback::late_receiver);
   void* pool = exportable_ ? device::pool_allocate(device_, bytes_) : nullptr;
-  if (pool && datatype::move_now(device_, {pool, bytes_}, 0, view_, 0, bytes_) == device::Error::none) {
+  if (pool && packing::move_now(device_, {pool, bytes_}, 0, view_, 0, bytes_) == device::Error::none) {
     device::Allocation allocation = device::classify(pool);
     node::RemoteMemory source{};
     source.base = reinterpret_cast<uintptr_t>(pool);
@@ -307,26 +310,26 @@ void RendezvousSend::buffer(Need need) {
   if (stream_->read_out()) count(path_ = Traffic::buffered_host, bytes_);
 }
 
-// Bytes in a buffer that the receiver may not be able to fetch.
+// Stages a message whose bytes are in a device buffer that the receiver may be unable to fetch from.
 void RendezvousSend::leave_device() {
   stream();
-  if (path_ != Traffic::staged) return;  // proven by now
+  if (path_ != Traffic::staged) return;  // the pair has passed the probe meanwhile
   const node::PathDecision& decision = node_.decision(node_.rank(), device_, receiver_);
-  count(decision.path == Path::staged ? fallback_of(decision.reason) : Fallback::not_proven);
+  count(decision.path == Path::staged ? fallback_of(decision.reason) : Fallback::not_probed);
 }
 
 void RendezvousSend::flush() {
-  // Until the receiver has claimed it, or it lies where the receiver can fetch it from. Each step may find
-  // that the receiver was faster.
+  // Repeat until the receiver has claimed the message, or the bytes are where the receiver can fetch them. In
+  // each step the receiver may have been faster.
   while (!stream_) {
     advance();
-    if (stream_) break;  // refused meanwhile: what was proven does not hold for this message
+    if (stream_) break;  // refused meanwhile: for this message, earlier success does not count
     RendezvousState state = slot_->state.load(std::memory_order_acquire);
-    if (finished_ || proven() || state == RendezvousState::claimed) return;
+    if (finished_ || probed() || state == RendezvousState::claimed) return;
     if (state == RendezvousState::offered) buffer(Need::required);
-    // Where the pair is not proven, only host memory is safe.
+    // If the pair has not passed the probe, only host memory is safe.
     state = RendezvousState::buffered;
-    if (!proven() && slot_->state.compare_exchange_strong(state, RendezvousState::moving)) leave_device();
+    if (!probed() && slot_->state.compare_exchange_strong(state, RendezvousState::moving)) leave_device();
   }
   stream_->flush_to_host(Need::required);
 }

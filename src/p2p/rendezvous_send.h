@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sender's half of a device message inside a node: an offer in shared memory that the receiver named by
-// the descriptor takes up. Until the receiver has claimed it, the sender may take the bytes away into a
-// buffer of its own (buffer()), so that a late receiver does not hold up the send.
+// The sender's half of a device message inside a node: a rendezvous in shared memory. The RTS header names
+// it, and the receiver completes it. Until the receiver has claimed it, the sender may move the bytes to a
+// buffer of its own (buffer()), so that a late receiver does not delay the send.
 //
-// An offer lives on after the send completed, until the receiver is done with it: the owner keeps it and
-// calls advance() until finished(). Belongs to one thread at a time (the engine's lock).
+// A rendezvous outlives the send until the receiver is done with it: the owner keeps the object after the
+// send has completed and calls advance() until finished(). Belongs to one thread at a time (the engine's
+// lock).
 
 #pragma once
 
@@ -13,18 +14,18 @@
 #include <optional>
 
 #include "base/statistics.h"
-#include "datatype/plan.h"
 #include "node/node.h"
 #include "p2p/rts_header.h"
+#include "packing/plan.h"
 #include "transport/staged.h"
 
 namespace fairlead::p2p {
 
 using transport::Need;
 
-// The bytes of a message in device memory, and the memory that they lie in, gaps between them included.
+// The bytes of a message in device memory, and the memory range that contains them, gaps included.
 struct Source {
-  datatype::View view;
+  packing::View view;
   uint64_t bytes;
   const void* span;
   uint64_t span_bytes;
@@ -32,51 +33,53 @@ struct Source {
 
 class RendezvousSend {
  public:
-  // Offers a message to `receiver` (a node rank). Null when all offers of this rank are in use, the memory
-  // belongs to no device, or must be staged and there is no memory for that: the message must travel plain
-  // then.
+  // Starts a rendezvous with `receiver` (a node rank). Null if all rendezvous of this rank are in use, if the
+  // memory belongs to no device, or if the message must be staged and there is no memory for that. In these
+  // cases the message must be staged through host memory and sent by the host MPI.
   static std::unique_ptr<RendezvousSend> open(node::Node& node, int receiver, const Source& source,
-                                         const device::Allocation& allocation);
+                                              const device::Allocation& allocation);
   ~RendezvousSend();
 
   const RtsHeader& rts() const { return rts_; }
   uint64_t bytes() const { return bytes_; }
   int receiver() const { return receiver_; }
-  // How the bytes went, as far as the sender knows by now.
+  // The path of the bytes, as far as the sender knows.
   Traffic path() const { return path_; }
 
   void advance();
-  // The user's buffer may be reused: its bytes have arrived or lie in a buffer of ours.
+  // The user's buffer may be reused: its bytes have been received or copied to a buffer of this library.
   bool buffer_free() const;
-  // The receiver is done and the offer is free again.
+  // The receiver is done and the rendezvous is free again.
   bool finished() const { return finished_; }
   bool failed() const { return stream_ && stream_->failed(); }
-  // The receiver knows of the message from a probe only: a synchronous send is not matched by that.
+  // The receiver may know the message from a probe only, which does not match a synchronous send.
   bool matched_by_probe() const;
-  bool receiver_blocked() const { return node_.block(receiver_).blocked_in_host.load(std::memory_order_acquire) != 0; }
+  bool receiver_blocked() const {
+    return node_.block(receiver_).blocked_in_host.load(std::memory_order_acquire) != 0;
+  }
 
-  // A receive too short for a descriptor may have met this one: nobody will claim the offer.
+  // A receive too short for an RTS header may have matched this one: no receive will claim the rendezvous.
   bool receiver_failed() const { return node_.block(receiver_).failed_receives.load() != failures_seen_; }
 
-  // Takes the bytes away from the user's buffer, unless the receiver is fetching them from there now.
+  // Moves the bytes out of the user's buffer, unless the receiver is fetching them from there now.
   void buffer(Need need);
-  // Somebody must be made independent of this rank, and there is no memory for that now.
+  // flush() or buffer(Need::required) needs host memory, and there is none now.
   bool short_of_memory() const { return stream_ && stream_->short_of_memory(); }
   // Makes the receiver independent of this rank's progress (M6). Waits for no other process.
   void flush();
 
  private:
   RendezvousSend(node::Node& node, int index, int receiver, const Source& source, int device,
-            std::optional<Fallback> unreachable);
+                 std::optional<Fallback> unreachable);
   void stream();
   void leave_device();
   void close();
-  bool proven() const;
+  bool probed() const;
 
   node::Node& node_;
   int index_, receiver_;
   node::Rendezvous* slot_;
-  datatype::View view_;  // where the bytes are now: the user's buffer or ours
+  packing::View view_;  // where the bytes are now: the user's buffer or this library's
   uint64_t bytes_;
   int device_;
   bool exportable_;
@@ -88,7 +91,7 @@ class RendezvousSend {
   RtsHeader rts_;
 };
 
-// Offers of this rank that are in use, for leak tests.
+// Rendezvous of this rank that are in use, for leak tests.
 int rendezvous_in_use();
 
 }  // namespace fairlead::p2p

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What other processes wrote is looked at before it indexes anything: damaged, it is an MPI error and no
-// crash.
+// Checks on what other processes wrote, before anything is indexed by it: damaged data causes an MPI error,
+// not a crash.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace fairlead::p2p {
 
-// What the numbers of a descriptor can be in this job.
+// The values that the fields of an RTS header can have in this job.
 struct RtsLimits {
   int node_ranks;  // 0: no memory is shared
   int ranks, highest_tag;
@@ -18,8 +18,7 @@ struct RtsLimits {
 };
 
 inline bool is_sound(const RtsHeader& rts, const RtsLimits& limits) {
-  if (rts.version != rts_version || rts.bytes > INT64_MAX || rts.sender < 0)
-    return false;
+  if (rts.version != rts_version || rts.bytes > INT64_MAX || rts.sender < 0) return false;
   if (rts.kind == RtsKind::rendezvous)
     return rts.sender < limits.node_ranks && rts.number < node::rendezvous_per_rank;
   return rts.kind == RtsKind::pipelined && rts.sender < limits.ranks &&
@@ -27,12 +26,13 @@ inline bool is_sound(const RtsHeader& rts, const RtsLimits& limits) {
          rts.chunk_bytes <= limits.largest_chunk;
 }
 
-// Of a message of `bytes` bytes.
+// For a message of `bytes` bytes.
 inline bool is_sound(const node::Rendezvous& rendezvous, uint64_t bytes) {
   return rendezvous.bytes == bytes && rendezvous.device >= 0 && rendezvous.device < node::devices_per_rank;
 }
 
-// Do the bytes lie in the memory that is to be mapped? A message to this very process names no allocation.
+// Are the bytes within the memory that is to be mapped? A message from a process to itself names no
+// allocation.
 inline bool is_sound(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first,
                      uint64_t bytes) {
   const auto extent = kernels::extent_of(shape);

@@ -18,7 +18,8 @@ namespace {
 
 constexpr uint64_t piece_bytes = uint64_t{4} << 20;
 
-// Some bytes of a buffer, without gaps, where kernels of one device reach them: where they lie, or a copy.
+// A part of a buffer as contiguous memory that kernels of one device can access: the buffer itself, or a
+// copy.
 class Reachable {
  public:
   Reachable(const Buffer& buffer, uint64_t at, uint64_t bytes) : buffer_(buffer), at_(at), bytes_(bytes) {}
@@ -28,7 +29,7 @@ class Reachable {
   Reachable(const Reachable&) = delete;
   Reachable& operator=(const Reachable&) = delete;
 
-  // False when there is no memory for a copy.
+  // False if there is no memory for a copy.
   bool open(int device) {
     if (buffer_.device == device && buffer_.contiguous()) {
       address_ = buffer_.address() + at_;
@@ -44,12 +45,12 @@ class Reachable {
     return address_ != nullptr;
   }
   void* address() const { return address_; }
-  // What the buffer holds comes into the copy, and the other way; in place there is nothing to do.
+  // fetch() fills the copy from the buffer, bring_back() writes it back; without a copy both do nothing.
   Error fetch() { return copied_ ? transfer_now(copy(), 0, buffer_, at_, bytes_) : Error::none; }
   Error bring_back() { return copied_ ? transfer_now(buffer_, at_, copy(), 0, bytes_) : Error::none; }
 
  private:
-  Buffer copy() const { return {datatype::View(address_, bytes_), device_}; }
+  Buffer copy() const { return {packing::View(address_, bytes_), device_}; }
 
   const Buffer& buffer_;
   uint64_t at_, bytes_;
@@ -64,7 +65,7 @@ Error wait(kernels::KernelRun& run) {
   return wait_for([&] { return run.poll(); });
 }
 
-// not_supported: no kernel can.
+// Returns not_supported if no kernel can do it.
 Error by_kernel(const Combination& combination, const Buffer& target, uint64_t target_at,
                 const Buffer& operand, uint64_t operand_at, const Buffer* old, uint64_t old_at,
                 uint64_t bytes) {
@@ -90,7 +91,7 @@ Error by_kernel(const Combination& combination, const Buffer& target, uint64_t t
   return error;
 }
 
-// Elements as the host MPI combines them, and back.
+// Converts elements between packed form and the C layout that the host MPI's reductions need.
 struct HostImage {
   HostImage(const Combination& combination, uint64_t bytes)
       : combination(combination),
@@ -101,12 +102,12 @@ struct HostImage {
   bool valid() const { return packed.data() && (!combination.element || spread.data()); }
   void* elements() const { return combination.element ? spread.data() : packed.data(); }
   void spread_out() {
-    if (combination.element) datatype::move_on_host(view(), 0, {packed.data(), bytes}, 0, bytes);
+    if (combination.element) packing::move_on_host(view(), 0, {packed.data(), bytes}, 0, bytes);
   }
   void gather() {
-    if (combination.element) datatype::move_on_host({packed.data(), bytes}, 0, view(), 0, bytes);
+    if (combination.element) packing::move_on_host({packed.data(), bytes}, 0, view(), 0, bytes);
   }
-  datatype::View view() const { return combination.element->view(spread.data(), count); }
+  packing::View view() const { return combination.element->view(spread.data(), count); }
 
   const Combination& combination;
   uint64_t bytes, count;

@@ -22,7 +22,7 @@ bool DeadOwnerDetector::owner_died(const AccumulateLock& accumulate_lock) {
   if (now - looked_ < between_looks) return false;
   looked_ = now;
   if (kill(static_cast<pid_t>(holder), 0) == 0 || errno != ESRCH) return false;
-  // It may have given it back before.
+  // The owner may have released the lock before it died.
   if (accumulate_lock.holder() != holder) return false;
   log_line(LogLevel::error, "process %llu died while it accumulated",
            static_cast<unsigned long long>(holder));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kept by whoever waits for an ownership: says after a while whom it waits for (FAIRLEAD_STALL_REPORT_S), and
-// finds out when that process has died, whatever the options say, since nobody would give the ownership back
-// then.
+// Detects that the owner of an accumulate lock has died. A thread that waits for the lock keeps one: it
+// reports after a while which process holds the lock (FAIRLEAD_STALL_REPORT_S), and checks whether that
+// process still exists. It makes this check whatever the options are, because nobody else would release the
+// lock of a dead process.
 
 #pragma once
 
@@ -15,7 +16,7 @@ namespace fairlead::rma {
 
 class DeadOwnerDetector {
  public:
-  // Asked again and again. True: waiting is in vain.
+  // The waiting thread calls this repeatedly. True: the owner is dead and the lock will never be released.
   bool owner_died(const AccumulateLock& accumulate_lock);
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The words by which origins share a target: a reader-writer lock for MPI_Win_lock and MPI_Win_lock_all, and
-// the ownership under which accumulates change memory. They lie in memory that starts as zeros, which
-// processes may share, and are taken by whoever reaches them; nobody waits in here.
+// the accumulate lock under which accumulates change memory. The words lie in memory that starts as zeros and
+// that processes may share. Any process that maps them can take them; no function here waits.
 
 #pragma once
 
@@ -11,13 +11,14 @@
 
 namespace fairlead::rma {
 
-// First come, first served, so that neither readers nor writers starve: each draws a ticket, and readers
-// whose tickets follow each other hold the lock together. A drawn ticket must be used: those behind it wait
-// for it.
+// A reader-writer lock in first-come, first-served order, so that neither readers nor writers starve. Each
+// caller draws a ticket; readers with consecutive tickets hold the lock together. A caller must use a ticket
+// that it has drawn, because the tickets after it wait for it.
 class FairLock {
  public:
   uint32_t draw() { return next_.fetch_add(1, std::memory_order_relaxed); }
-  // Has the turn of this ticket come? Asked again until it has, then never more.
+  // True when the ticket's turn has come. The caller repeats the call until it returns true, and not after
+  // that.
   bool enter(uint32_t ticket, bool exclusive) {
     if (exclusive) return for_writers_.load(std::memory_order_acquire) == ticket;
     if (for_readers_.load(std::memory_order_acquire) != ticket) return false;
@@ -33,8 +34,8 @@ class FairLock {
   std::atomic<uint32_t> next_, for_readers_, for_writers_;
 };
 
-// Held for as long as a kernel takes, never while its holder is outside MPI. `me` is above 0, and different
-// for all threads that may meet here.
+// A process holds this lock for the duration of a kernel, and never while it is outside MPI. `me` is above 0
+// and differs for all threads that may contend for the lock.
 class AccumulateLock {
  public:
   bool take(uint64_t me) {
@@ -49,11 +50,11 @@ class AccumulateLock {
   std::atomic<uint64_t> holder_;
 };
 
-// What the ranks of a window share about one of them.
+// What the ranks of a window share about one target.
 struct alignas(64) TargetWords {
   FairLock lock;
   alignas(64) AccumulateLock accumulate_lock;
-  // Barriers to which the target itself has come.
+  // The number of barriers that the target itself has entered.
   alignas(64) std::atomic<uint64_t> barriers;
 };
 

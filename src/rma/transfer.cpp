@@ -12,39 +12,40 @@ using device::Error;
 
 namespace {
 
-// Can one copy, or one kernel, do it?
+// Can a single copy or kernel make the move?
 bool moves_at_once(const Buffer& to, const Buffer& from) {
   if (to.on_device() && from.on_device() && to.device != from.device)
     return to.contiguous() && from.contiguous();
   if (to.contiguous() && from.contiguous()) return true;
   if (to.by_blocks || from.by_blocks) return false;
-  // Kernels do not reach ordinary host memory; what has no gaps there passes through page-locked memory.
+  // Kernels cannot access ordinary host memory. Contiguous host memory passes through page-locked memory
+  // instead.
   if (!to.on_device() && !to.contiguous()) return false;
   if (!from.on_device() && !from.contiguous()) return false;
-  return datatype::Move::possible(to.on_device() ? to.device : from.device);
+  return packing::Move::possible(to.on_device() ? to.device : from.device);
 }
 
 Error bring_out(void* to, const Buffer& from, uint64_t at, uint64_t bytes) {
   if (!from.on_device()) {
-    datatype::move_on_host({to, bytes}, 0, from.view, at, bytes);
+    packing::move_on_host({to, bytes}, 0, from.view, at, bytes);
     return Error::none;
   }
-  return from.by_blocks ? datatype::copy_out_by_blocks(from.device, to, from.view, at, bytes)
-                        : datatype::copy_out(from.device, to, from.view, at, bytes);
+  return from.by_blocks ? packing::copy_out_by_blocks(from.device, to, from.view, at, bytes)
+                        : packing::copy_out(from.device, to, from.view, at, bytes);
 }
 
 Error bring_in(const Buffer& to, uint64_t at, void* from, uint64_t bytes) {
   if (!to.on_device()) {
-    datatype::move_on_host(to.view, at, {from, bytes}, 0, bytes);
+    packing::move_on_host(to.view, at, {from, bytes}, 0, bytes);
     return Error::none;
   }
-  return to.by_blocks ? datatype::copy_in_by_blocks(to.device, to.view, at, from, bytes)
-                      : datatype::copy_in(to.device, to.view, at, from, bytes);
+  return to.by_blocks ? packing::copy_in_by_blocks(to.device, to.view, at, from, bytes)
+                      : packing::copy_in(to.device, to.view, at, from, bytes);
 }
 
 }  // namespace
 
-// `start` does it on a device.
+// `start` starts the move on a device.
 template <class Start>
 Error Transfer::begin(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at, uint64_t bytes,
                       const Start& start) {
@@ -57,7 +58,7 @@ Error Transfer::begin(const Buffer& to, uint64_t to_at, const Buffer& from, uint
   outcome_ = Error::none;
   if (bytes == 0) return outcome_;
   if (!to.on_device() && !from.on_device()) {
-    datatype::move_on_host(to.view, to_at, from.view, from_at, bytes);
+    packing::move_on_host(to.view, to_at, from.view, from_at, bytes);
     return outcome_;
   }
   if (!moves_at_once(to, from)) return outcome_ = fall_back();
@@ -77,7 +78,7 @@ Error Transfer::enqueue(const Buffer& to, const Buffer& from, uint64_t bytes) {
                [&](int device) { return move_.enqueue(device, to.view, from.view, bytes); });
 }
 
-// Through host memory, piece by piece.
+// Copies through host memory, piece by piece.
 Error Transfer::fall_back() {
   constexpr uint64_t piece = uint64_t{4} << 20;
   HostBuffer memory(std::min(bytes_, piece));
@@ -94,7 +95,7 @@ Error Transfer::fall_back() {
 Error Transfer::finish(Error error) {
   if (error == Error::not_ready) return error;
   moving_ = false;
-  // The bytes are where they were: another way may still do.
+  // The source bytes are unchanged, so another path may still succeed.
   return outcome_ = error == Error::none ? error : fall_back();
 }
 
@@ -103,14 +104,14 @@ Error Transfer::poll() {
 }
 
 Error Transfer::wait() {
-  // What was enqueued starts when it is waited for.
+  // Enqueued moves start only now.
   device::start_enqueued();
   return wait_for([this] { return poll(); });
 }
 
 namespace {
 
-// The shorter ways between host and device memory. False: take another.
+// The fast paths for short copies between host and device memory. False: the caller takes another path.
 bool move_few(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at, uint64_t bytes) {
   if (!to.contiguous() || !from.contiguous() || to.on_device() == from.on_device()) return false;
   char *into = to.address() + to_at, *source = from.address() + from_at;

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A move of bytes between two buffers that this process reaches: host memory, its own devices' memory, or a
-// mapping of another process's. Goes on while the caller does where a copy engine or a kernel can do it, and
-// takes whatever other way there is where they cannot. Belongs to one thread at a time and stays where it is.
+// An asynchronous move of bytes between two buffers that this process can access: host memory, memory of its
+// own devices, or a mapping of another process's memory. A copy engine or a kernel moves the bytes while the
+// caller continues; where neither can, the move takes another path and is synchronous. A Transfer belongs to
+// one thread at a time and must not change its address.
 
 #pragma once
 
 #include <sched.h>
 
 #include "base/host_buffer.h"
-#include "datatype/move.h"
+#include "packing/move.h"
 
 namespace fairlead::rma {
 
-// Bytes in the order in which they travel.
+// The bytes of a layout, in the order in which they are transferred.
 struct Buffer {
-  datatype::View view;
-  int device = -1;         // whose copies and kernels reach it; -1: host memory
-  bool by_blocks = false;  // no kernel reaches all of it
+  packing::View view;
+  int device = -1;         // whose copies and kernels can access it; -1: host memory
+  bool by_blocks = false;  // kernels cannot access all of it
 
   uint64_t bytes() const { return view.bytes(); }
   bool contiguous() const { return view.contiguous(); }
@@ -27,17 +28,18 @@ struct Buffer {
 
 // Host memory without gaps.
 inline Buffer host_buffer(void* address, uint64_t bytes) {
-  return {datatype::View(address, bytes)};
+  return {packing::View(address, bytes)};
 }
 
 class Transfer {
  public:
-  // `bytes` bytes, from `from_at` on in the one and `to_at` in the other. What cannot go on by itself is over
-  // when this returns.
+  // Moves `bytes` bytes, from offset `from_at` of `from` to offset `to_at` of `to`. A move that cannot run
+  // asynchronously is complete on return.
   device::Error start(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at, uint64_t bytes);
-  // The same of whole buffers, which may start with others (device::start_enqueued()).
+  // Moves whole buffers; the move may start together with others (device::start_enqueued()).
   device::Error enqueue(const Buffer& to, const Buffer& from, uint64_t bytes);
-  // none: arrived (or never started); not_ready; else it failed, also at its start.
+  // none: complete, or never started; not_ready: in progress; any other value: it failed, possibly at its
+  // start.
   device::Error poll();
   device::Error wait();
 
@@ -52,11 +54,11 @@ class Transfer {
   uint64_t to_at_ = 0, from_at_ = 0, bytes_ = 0;
   bool moving_ = false;
   device::Error outcome_ = device::Error::none;
-  datatype::Move move_;
+  packing::Move move_;
 };
 
-// Polls until it is ready. Leaves the core to others after a few microseconds: the simulated GPU, and ranks
-// that share it, need it.
+// Polls until the result is not not_ready. Yields the core after a few microseconds, because the simulated
+// GPU and other ranks on this core need it.
 template <class Poll>
 device::Error wait_for(const Poll& poll) {
   constexpr int spin_rounds = 200;
@@ -70,7 +72,7 @@ device::Error wait_for(const Poll& poll) {
   return state;
 }
 
-// A move that is waited for.
+// Moves the bytes and waits for the end.
 device::Error transfer_now(const Buffer& to, uint64_t to_at, const Buffer& from, uint64_t from_at,
                            uint64_t bytes);
 

@@ -10,13 +10,13 @@ namespace fairlead::rma {
 
 using kernels::Block;
 
-// Of an irregular layout, only the blocks of this range travel.
-Message make_request(const Header& header, const datatype::View& layout, uint64_t at, uint64_t bytes,
+// A request carries only those blocks of an irregular layout that the range covers.
+Message make_request(const Header& header, const packing::View& layout, uint64_t at, uint64_t bytes,
                      uint64_t payload) {
   std::vector<Block> blocks;
   if (!layout.regular()) {
     for (uint64_t position = 0; position < bytes;) {
-      datatype::View::Run run = layout.run_at(at + position);
+      packing::View::Run run = layout.run_at(at + position);
       blocks.push_back({run.offset, position});
       position += run.bytes;
     }
@@ -30,7 +30,7 @@ Message make_request(const Header& header, const datatype::View& layout, uint64_
   if (layout.regular()) {
     made.shape = layout.shape();
   } else {
-    // Offsets count from the first block.
+    // Block offsets are relative to the first block.
     made.first += blocks.front().offset;
     for (Block& block : blocks) block.offset -= made.first - header.first;
     std::copy(blocks.begin(), blocks.end(), message.blocks());
@@ -40,7 +40,7 @@ Message make_request(const Header& header, const datatype::View& layout, uint64_
 
 namespace {
 
-// Of an irregular layout: blocks that follow each other in the range.
+// Checks the blocks of an irregular layout: they are consecutive in the range and stay within [low, high).
 bool are_sound(const Block* blocks, const Header& header) {
   for (uint32_t i = 0; i < header.blocks; ++i) {
     const uint64_t end = i + 1 < header.blocks ? blocks[i + 1].position : header.bytes;
@@ -54,7 +54,7 @@ bool are_sound(const Block* blocks, const Header& header) {
   return true;
 }
 
-// At least: a fetch without an operation brings no operand.
+// The minimum payload: a fetch with MPI_NO_OP carries no operand.
 uint64_t payload_of(const Header& header) {
   switch (header.kind) {
     case Request::put:
@@ -82,7 +82,7 @@ bool is_sound(const Message& message) {
          kernels::stays_within(*extent, header.first, header.low, header.high);
 }
 
-datatype::View layout_at(char* window, const Message& message) {
+packing::View layout_at(char* window, const Message& message) {
   const Header& header = message.header();
   void* address =
       reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(window) + static_cast<uintptr_t>(header.first));
@@ -90,7 +90,7 @@ datatype::View layout_at(char* window, const Message& message) {
   std::vector<Block> blocks(message.blocks(), message.blocks() + header.blocks);
   kernels::Shape shape;
   shape.piece = header.bytes;
-  return {address, shape, std::make_shared<datatype::BlockList>(std::move(blocks), header.bytes)};
+  return {address, shape, std::make_shared<packing::BlockList>(std::move(blocks), header.bytes)};
 }
 
 }  // namespace fairlead::rma

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an origin asks of a target that serves it, as it travels: a header, the blocks of an irregular layout,
-// and the bytes. A large access travels as several requests, each of which stands for itself.
+// The format of a request from an origin to an active-message target: a header, the blocks of an irregular
+// layout, and the bytes. A large access consists of several requests, each of which is complete in itself.
 
 #pragma once
 
 #include <vector>
 
 #include "base/host_buffer.h"
-#include "datatype/plan.h"
+#include "packing/plan.h"
 
 namespace fairlead::rma {
 
@@ -18,19 +18,19 @@ enum class Outcome : uint32_t { done, out_of_range, failed };
 
 struct Header {
   Request kind = Request::put;
-  Outcome outcome = Outcome::done;  // of an answer
-  uint64_t id = 0;                  // the origin's, and in the answer
-  uint64_t bytes = 0;               // of the range
-  // Where the layout begins, and the bytes that it touches, from the beginning of the target's window.
+  Outcome outcome = Outcome::done;  // in answers
+  uint64_t id = 0;                  // chosen by the origin; the answer repeats it
+  uint64_t bytes = 0;               // length of the range
+  // Where the layout begins, and the bytes that it touches, relative to the beginning of the target's window.
   int64_t first = 0, low = 0, high = 0;
-  uint64_t at = 0;  // the range begins there in the layout
+  uint64_t at = 0;  // where the range begins in the layout
   kernels::Shape shape{};
-  uint32_t blocks = 0;       // that follow, of a layout without a shape
-  int32_t op = 0, type = 0;  // as Fortran numbers them
-  uint32_t exclusive = 0;    // of a lock
+  uint32_t blocks = 0;       // how many follow, for a layout without a shape
+  int32_t op = 0, type = 0;  // Fortran handles
+  uint32_t exclusive = 0;    // in lock and unlock requests
 };
 
-// A message on its way. Its bytes lie behind the header and the blocks.
+// A message, as it is sent and received. The bytes follow the header and the blocks.
 struct Message {
   Message() = default;
   explicit Message(size_t size) : memory(size), size(size) {}
@@ -40,20 +40,20 @@ struct Message {
     return memory.data() + sizeof(Header) + header().blocks * sizeof(kernels::Block);
   }
 
-  // Of one that is sound.
+  // Only for a message that is_sound() accepts.
   uint64_t payload_bytes() const { return size - static_cast<size_t>(payload() - memory.data()); }
 
   HostBuffer memory;
   size_t size = 0;
 };
 
-// A request for `bytes` bytes from `at` on of a layout that begins at `first`, with room for `payload` bytes;
-// its memory is null when there is none.
-Message make_request(const Header& header, const datatype::View& layout, uint64_t at, uint64_t bytes,
+// Makes a request for `bytes` bytes from offset `at` of a layout that begins at `first`, with room for
+// `payload` bytes. The memory of the message is null if the allocation failed.
+Message make_request(const Header& header, const packing::View& layout, uint64_t at, uint64_t bytes,
                      uint64_t payload);
-// Is a message of this length a whole one, whose layout touches no byte outside of [low, high)?
+// Checks that the message is complete and that its layout touches no byte outside [low, high).
 bool is_sound(const Message& message);
-// The layout of the range at the target; the range begins at header.at.
-datatype::View layout_at(char* window, const Message& message);
+// The layout of the range at the target. The range begins at header.at.
+packing::View layout_at(char* window, const Message& message);
 
 }  // namespace fairlead::rma

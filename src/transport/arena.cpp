@@ -26,7 +26,7 @@ constexpr auto grace = std::chrono::milliseconds(5);
 
 auto& pinned = *new std::map<void*, size_t>;
 
-// Pinning is for speed only; a driver that refuses costs bandwidth, not correctness.
+// Pinning only improves speed: if the driver refuses, this costs bandwidth, not correctness.
 void pin(const NodeMemory::Range& memory) {
   if (device::runtime()->register_host(memory.data(), memory.bytes()) == Error::none)
     pinned[memory.data()] = memory.bytes();
@@ -73,7 +73,7 @@ class HostArena final : public Arena {
   std::vector<uint64_t> idle_;
 };
 
-// Chunks are pieces of the pool, which buffered sends use as well.
+// Chunks are allocated from the buffer pool, which buffered sends use as well.
 class DeviceArena final : public Arena {
  public:
   DeviceArena(int device, char* slab) : device_(device), slab_(slab) {
@@ -106,7 +106,8 @@ HostArena*& opened_host_arena() {
   return opened;
 }
 
-// The host arena of a rank, mapped and pinned here too at first use; invalid while it has none.
+// The host arena of a rank. The first use maps and pins it in this process as well; invalid while the rank
+// has none.
 const NodeMemory::Range& host_arena_of(Node& node, int owner) {
   if (owner == node.rank() && opened_host_arena()) return opened_host_arena()->memory();
   static auto& opened = *new std::map<int, NodeMemory::Range>;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the chunks of a streamed message lie (see staged.h): memory of the sender that its node can reach,
-// either pinned host memory, or device memory of a buffer pool. Each rank has one of host memory, and one for
-// each of its devices, opened at first use. Belongs to one thread at a time (the engine's lock).
+// Memory for the chunks of a pipelined transfer inside a node (staged.h). It belongs to the sender and can be
+// mapped by all ranks of its node: either pinned host memory, or device memory of a buffer pool. Each rank
+// has one arena in host memory and one for each of its devices, opened at first use. Belongs to one thread at
+// a time (the engine's lock).
 
 #pragma once
 
@@ -24,11 +25,11 @@ class Arena {
   virtual ~Arena() = default;
 
   uint64_t chunk_bytes() const { return chunk_bytes_; }
-  // An offset with room for `bytes` bytes, at most chunk_bytes(); none when the rest is in use.
+  // An offset with room for `bytes` bytes, at most chunk_bytes(); none if there is no room now.
   std::optional<uint64_t> take(uint64_t bytes);
   void give_back(uint64_t offset);
   virtual char* at(uint64_t offset) const = 0;
-  // Nothing has been taken or come back for a while: its holders may be waiting for whoever asks.
+  // No chunk has been taken or given back for a while: the holders of chunks may be waiting for the caller.
   bool stuck() const;
 
  protected:
@@ -40,23 +41,23 @@ class Arena {
   std::chrono::steady_clock::time_point last_change_{};
 };
 
-// Null where the kernel gives no memory, or options allow none.
+// Null if the kernel provides no memory, or the options allow none.
 Arena* host_arena(Node& node);
-// False where a message of the device would need the host arena, which options allow, and the kernel gives no
-// memory for it.
+// False if a message of the device would need the host arena, the options allow it, and the kernel provides
+// no memory for it.
 bool may_stage(Node& node, int device, uint64_t bytes, node::Medium medium);
-// Null where the pool is off, cannot be shared, or has no room for a chunk of `bytes` bytes now.
+// Null if the pool is off, cannot be shared, or has no room for a chunk of `bytes` bytes now.
 Arena* device_arena(Node& node, int device, uint64_t bytes);
 
 // The receiver's side.
 class ArenaView {
  public:
-  // Finds the arena that this offer of `owner` streams through, for copies that run on `device`, which
-  // changes where only another one reaches it; false when none does.
+  // Maps the arena through which `owner` sends this rendezvous, for copies that run on `device`. Changes
+  // `device` if only another one can access the arena; false if none can.
   bool open(Node& node, int owner, const Rendezvous& rendezvous, int* device);
   // Are these bytes within the arena?
   bool holds(uint64_t offset, uint64_t bytes) const;
-  // Null where there is no address space for it: read() brings the bytes then.
+  // Null if there is no address space for it: read() copies the bytes then.
   const char* start() const { return start_; }
   bool read(uint64_t offset, void* to, uint64_t bytes) const;
 
@@ -67,10 +68,11 @@ class ArenaView {
   device::MappedMemory mapped_;
 };
 
-// Host arenas that are pinned here, this rank's own and its peers'; and unpinning them once nobody stages.
+// pinned_bytes(): the size of the host arenas that this process has pinned, its own and those of its peers.
+// unpin_host_arenas() unpins them; no transfer may use them any more.
 size_t pinned_bytes();
 void unpin_host_arenas();
-// Chunks of this rank's host arena that hold bytes; for leak tests.
+// Chunks of this rank's host arena that are in use; for leak tests.
 size_t staged_chunks_in_use();
 
 }  // namespace fairlead::transport

@@ -24,10 +24,11 @@ namespace {
 
 using device::Error;
 using node::Path;
-using node::RankBlock;
 using node::PathDecision;
+using node::RankBlock;
 
-// What a proof reads: tied to the job, the rank and its device, so that no other memory looks like it.
+// The content that a peer-access probe expects. It depends on the job, the rank and its device, so that no
+// other memory contains the same.
 std::array<uint64_t, device::pool_probe_bytes / 8> probe_content(const Node& node, int owner, int device) {
   std::array<uint64_t, device::pool_probe_bytes / 8> words;
   uint64_t number = static_cast<uint64_t>(owner) * node::devices_per_rank + static_cast<uint64_t>(device);
@@ -39,11 +40,12 @@ std::array<uint64_t, device::pool_probe_bytes / 8> probe_content(const Node& nod
   return words;
 }
 
-Reason prove(Node& node, int owner, int owner_device, int device) {
+Reason probe_pair(Node& node, int owner, int owner_device, int device) {
   const node::PeerProbe& probe = node.block(owner).probes[owner_device];
   if (!probe.ready.load(std::memory_order_acquire)) return Reason::not_exportable;
   device::MappedMemory mapped;
-  if (device::import_memory(owner, device, probe.memory, &mapped) != Error::none) return Reason::import_failed;
+  if (device::import_memory(owner, device, probe.memory, &mapped) != Error::none)
+    return Reason::import_failed;
   auto expected = probe_content(node, owner, owner_device), seen = expected;
   seen.fill(0);
   if (device::copy_now(device, seen.data(), mapped.address(), sizeof seen) != Error::none)
@@ -51,27 +53,27 @@ Reason prove(Node& node, int owner, int owner_device, int device) {
   return seen == expected ? Reason::none : Reason::wrong_bytes;
 }
 
-// Memory whose file a receiver was given, by receiver, base and id.
+// Memory whose file was sent to a receiver, by receiver, base and id.
 struct HandedOver {
-  bool current;  // the receiver has the file, or a mapping made by it
-  int refusals;  // since it last fetched from there
+  bool current;  // the receiver has the file, or a mapping made from it
+  int refusals;  // since the receiver last copied from there
 };
 auto& handed_over = *new std::map<std::tuple<int, uint64_t, uint64_t>, HandedOver>;
 constexpr int refusals_allowed = 3;
 
-// Takes over the files that others have put into this rank's box.
+// Receives the files that other ranks sent to this rank's socket.
 void take_files(Node& node) {
   node::FileLabel label;
   int file = -1;
   while (node.files().take(&label, &file)) device::take_file(label.sender, label.base, label.id, file);
 }
 
-// Which device of which rank this rank's own devices reach, as far as they have tried.
-struct Judged {
+// Results of the peer-access probes that this rank's devices have made, by owner and device of the memory.
+struct Decided {
   int device;
   Reason reason;
 };
-auto& judged = *new std::map<std::pair<int, int>, std::vector<Judged>>;
+auto& decided = *new std::map<std::pair<int, int>, std::vector<Decided>>;
 
 Error map_for(Node& node, int owner, int device, const RemoteMemory& remote, device::MappedMemory* mapped) {
   Error error = device::import_memory(owner, device, remote, mapped);
@@ -111,7 +113,7 @@ bool send_file_of(Node& node, int receiver, const RemoteMemory& remote) {
 }
 
 bool export_to(Node& node, const std::vector<int>& receivers, const device::Allocation& allocation,
-             const void* address, uint64_t bytes, RemoteMemory* remote) {
+               const void* address, uint64_t bytes, RemoteMemory* remote) {
   std::vector<device::GoneExport> gone;
   Error error = device::export_memory(allocation, address, bytes, remote, &gone);
   revoke(node, gone);
@@ -120,7 +122,7 @@ bool export_to(Node& node, const std::vector<int>& receivers, const device::Allo
          });
 }
 
-// A receiver that could not map the memory may have closed an old mapping, and need the file once more.
+// A receiver that could not map the memory may have closed an old mapping, and may need the file once more.
 void note_fetched(int receiver, const RemoteMemory& remote, bool fetched) {
   if (!remote.by_file) return;
   HandedOver& state = handed_over[{receiver, remote.base, remote.id}];
@@ -146,8 +148,8 @@ void follow_revocations(Node& node, int owner) {
   uint64_t& mine = followed[owner];
   uint64_t theirs = block.revocations.load(std::memory_order_acquire);
   if (theirs == mine) return;
-  take_files(node);  // they were put before the owner revoked anything of them
-  // Half the ring as margin: the owner may be writing the oldest entries right now.
+  take_files(node);  // the owner sends files before it revokes their memory
+  // Half the ring is left as a margin: the owner may be writing the oldest entries right now.
   if (theirs - mine > node::revocations_kept / 2) {
     device::forget_imports(owner);
   } else {
@@ -159,14 +161,14 @@ void follow_revocations(Node& node, int owner) {
   mine = theirs;
 }
 
-Reason judge(Node& node, int owner, int owner_device, int device) {
+Reason decide_pair(Node& node, int owner, int owner_device, int device) {
   PathDecision& decision = node.decision(owner, owner_device, node.rank());
   Reason known = decision.path == Path::staged ? decision.reason.load() : Reason::none;
-  if (known == Reason::switched_off || known == Reason::not_exportable) return known;  // its owner's word
-  auto& tried = judged[{owner, owner_device}];
-  auto found = std::find_if(tried.begin(), tried.end(), [&](const Judged& j) { return j.device == device; });
+  if (known == Reason::switched_off || known == Reason::not_exportable) return known;  // decided by the owner
+  auto& tried = decided[{owner, owner_device}];
+  auto found = std::find_if(tried.begin(), tried.end(), [&](const Decided& j) { return j.device == device; });
   if (found != tried.end()) return found->reason;
-  Reason reason = prove(node, owner, owner_device, device);
+  Reason reason = probe_pair(node, owner, owner_device, device);
   tried.push_back({device, reason});
   if (reason == Reason::none)
     node.decide(owner, owner_device, node.rank(), Path::peer, reason, "");
@@ -178,14 +180,14 @@ Reason judge(Node& node, int owner, int owner_device, int device) {
 Reason reach(Node& node, int owner, int owner_device, int* device, const RemoteMemory& remote,
              device::MappedMemory* mapped) {
   follow_revocations(node, owner);
-  Reason reason = judge(node, owner, owner_device, *device);
+  Reason reason = decide_pair(node, owner, owner_device, *device);
   if (reason == Reason::none) {
     if (map_for(node, owner, *device, remote, mapped) == Error::none) return reason;
     reason = Reason::import_failed;
     log_line(LogLevel::debug, "memory of rank %d cannot be mapped: %s", node.world_rank(owner),
              device::runtime()->error_text());
   }
-  for (const Judged& other : judged[{owner, owner_device}]) {
+  for (const Decided& other : decided[{owner, owner_device}]) {
     if (other.device == *device || other.reason != Reason::none) continue;
     if (map_for(node, owner, other.device, remote, mapped) != Error::none) continue;
     *device = other.device;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Transport `peer`: the receiver maps the sender's device memory and copies from it, one copy in all.
-// The first time that a device of the receiver meets a device of the sender, the receiver maps a few bytes of
-// known content that the sender keeps there for this purpose and looks at them: a mapping that "works" but
-// shows other bytes (seen with some container and isolation set-ups) must not carry a message.
+// Transport `peer`: the receiver maps the sender's device memory and copies from it, one copy in all. The
+// first time that a device of the receiver accesses a device of the sender, the receiver runs a peer-access
+// probe: it maps a few bytes of known content, which the sender keeps there for this purpose, and compares
+// them. A mapping that succeeds but shows other bytes (seen with some container and isolation set-ups) must
+// not carry a message.
 //
-// A sender does not know which device will receive. Its memory counts as served peer to peer when one device
-// of the receiver reaches it: that one then copies for the others. Thread-safe under the engine's lock.
+// A sender does not know which device will receive. Its memory counts as peer-accessible if one device of the
+// receiver can access it: this device then copies for the others. Thread-safe under the engine's lock.
 
 #pragma once
 
@@ -19,26 +20,29 @@ using device::RemoteMemory;
 using node::Node;
 using node::Reason;
 
-// Sender: makes the proof of one of its devices, once; false when its memory cannot be exported at all.
+// Sender: exports the probe memory of one of its devices, once; false if its memory cannot be exported at
+// all.
 bool export_probe(Node& node, int device);
-// Sender: gives `receiver` what it needs to map `remote` besides the handle. False: it will not be able to.
+// Sender: sends `receiver` what it needs besides the handle to map `remote`. False: the receiver cannot map
+// it.
 bool send_file_of(Node& node, int receiver, const RemoteMemory& remote);
-// Fills `remote` for memory of this rank that all `receivers` (node ranks) may reach; false where one cannot.
+// Fills `remote` for memory of this rank that all `receivers` (node ranks) may map; false if one of them
+// cannot.
 bool export_to(Node& node, const std::vector<int>& receivers, const device::Allocation& allocation,
-             const void* address, uint64_t bytes, RemoteMemory* remote);
-// Sender: the receiver has fetched bytes from there itself, or could not.
+               const void* address, uint64_t bytes, RemoteMemory* remote);
+// Sender: notes whether the receiver could copy bytes from there itself.
 void note_fetched(int receiver, const RemoteMemory& remote, bool fetched);
-// Sender: publishes what export_memory() found gone.
+// Sender: announces the allocations that export_memory() found freed.
 void revoke(Node& node, const std::vector<device::GoneExport>& gone);
 
-// Receiver: Reason::none when its `device` can copy from `owner_device` of node rank `owner`; proves that once,
-// and writes the verdict.
-Reason judge(Node& node, int owner, int owner_device, int device);
-// Receiver: maps `remote`, memory of `owner_device`, for copies that run on `device`, which changes where only
-// another one can. Reason::none on success.
+// Receiver: Reason::none if its `device` can copy from `owner_device` of node rank `owner`. Runs the probe
+// once and stores the decision.
+Reason decide_pair(Node& node, int owner, int owner_device, int device);
+// Receiver: maps `remote`, memory of `owner_device`, for copies that run on `device`. Changes `device` if
+// only another one can map it. Reason::none on success.
 Reason reach(Node& node, int owner, int owner_device, int* device, const RemoteMemory& remote,
              device::MappedMemory* mapped);
-// Receiver: closes what owners revoked since the last call.
+// Receiver: closes the mappings that `owner` has revoked since the last call.
 void follow_revocations(Node& node, int owner);
 
 }  // namespace fairlead::transport

@@ -15,18 +15,19 @@ namespace {
 
 using device::Error;
 using node::chunks_in_flight;
-using node::RendezvousState;
 using node::Reason;
+using node::RendezvousState;
 
-// Both copies of a message overlap by pieces. Each costs some microseconds of its own, which is longer than a
-// copy inside the device takes: through its memory, pieces are as long as they may be.
+// A message moves in pieces so that the sender's copies overlap the receiver's. Each piece has an overhead of
+// some microseconds, which is longer than a copy inside the device takes. In device memory, pieces are
+// therefore as long as possible.
 uint64_t piece_of(uint64_t bytes, Medium medium) {
   constexpr uint64_t smallest = uint64_t{256} << 10, pieces = 8, granule = 4096;
   if (medium == Medium::device) return std::max(bytes, uint64_t{1});
   return std::max(smallest, (bytes / pieces + granule - 1) / granule * granule);
 }
 
-// Where there is no address space for the whole: `step(at, memory, bytes)` for one piece after the other.
+// For ranges that have no address space: calls `step(at, memory, bytes)` for one piece after the other.
 template <class Step>
 Error by_pieces(uint64_t bytes, Step step) {
   constexpr uint64_t largest = uint64_t{256} << 10;
@@ -43,8 +44,8 @@ constexpr uint64_t produced_failed = UINT64_MAX;
 
 }  // namespace
 
-StagedSender::StagedSender(Node& node, Rendezvous& rendezvous, int device, const datatype::View& from, uint64_t bytes,
-                           Medium medium)
+StagedSender::StagedSender(Node& node, Rendezvous& rendezvous, int device, const packing::View& from,
+                           uint64_t bytes, Medium medium)
     : node_(node), rendezvous_(rendezvous), device_(device), from_(from), bytes_(bytes) {
   if (medium == Medium::device) arena_ = device_arena(node, device, bytes);
   rendezvous_.medium = arena_ ? Medium::device : Medium::host;
@@ -52,8 +53,9 @@ StagedSender::StagedSender(Node& node, Rendezvous& rendezvous, int device, const
     rendezvous_.source = node.mine().probes[device].memory;  // the pool as a whole
   else
     arena_ = host_arena(node);
-  // Without any arena all of it is spilled, in one piece.
-  rendezvous_.chunk_bytes = arena_ ? std::min(arena_->chunk_bytes(), piece_of(bytes, rendezvous_.medium)) : bytes;
+  // Without an arena, the whole message is flushed to host memory, in one piece.
+  rendezvous_.chunk_bytes =
+      arena_ ? std::min(arena_->chunk_bytes(), piece_of(bytes, rendezvous_.medium)) : bytes;
   total_ = (bytes + rendezvous_.chunk_bytes - 1) / rendezvous_.chunk_bytes;
   rendezvous_.produced.store(0, std::memory_order_relaxed);
   rendezvous_.consumed.store(0, std::memory_order_relaxed);
@@ -73,7 +75,8 @@ uint64_t StagedSender::length(uint64_t chunk) const {
 
 void StagedSender::take_back_consumed() {
   uint64_t consumed = rendezvous_.consumed.load(std::memory_order_acquire);
-  for (; returned_ < consumed; ++returned_) arena_->give_back(rendezvous_.chunks[returned_ % chunks_in_flight]);
+  for (; returned_ < consumed; ++returned_)
+    arena_->give_back(rendezvous_.chunks[returned_ % chunks_in_flight]);
 }
 
 void StagedSender::advance() {
@@ -83,10 +86,11 @@ void StagedSender::advance() {
   while (!flushed_ && started_ < total_ && started_ - returned_ < chunks_in_flight) {
     std::optional<uint64_t> chunk = arena_->take(length(started_));
     if (!chunk) {
-      // All chunks may be held by messages that are received only after this one. Its receiver may also be
-      // late, and wants nothing yet.
+      // All chunks may be held by messages that are received only after this one. The receiver may also be
+      // late and not wait for bytes yet.
       if (started_ == returned_ && arena_->stuck())
-        return flush_to_host(rendezvous_.awaited.load(std::memory_order_acquire) ? Need::required : Need::wanted);
+        return flush_to_host(rendezvous_.awaited.load(std::memory_order_acquire) ? Need::required
+                                                                                 : Need::wanted);
       break;
     }
     int slot = static_cast<int>(started_ % chunks_in_flight);
@@ -115,7 +119,7 @@ void StagedSender::flush_to_host(Need need) {
   rest_ = node_.memory().create(bytes_ - from);
   const Error error = rest_ ? fill_rest(from) : Error::out_of_memory;
   if (error == Error::out_of_memory) {
-    // As long as there is an arena, a receiver may still take all.
+    // While there is an arena, a receiver may still receive the whole message.
     if (need == Need::required && shortage_.lasts()) fail(Reason::no_memory, std::strerror(errno));
     return;
   }
@@ -129,9 +133,9 @@ void StagedSender::flush_to_host(Need need) {
 }
 
 Error StagedSender::fill_rest(uint64_t from) {
-  if (rest_.data()) return datatype::copy_out(device_, rest_.data(), from_, from, bytes_ - from);
+  if (rest_.data()) return packing::copy_out(device_, rest_.data(), from_, from, bytes_ - from);
   return by_pieces(bytes_ - from, [&](uint64_t at, unsigned char* piece, uint64_t bytes) {
-    const Error error = datatype::copy_out(device_, piece, from_, from + at, bytes);
+    const Error error = packing::copy_out(device_, piece, from_, from + at, bytes);
     return error == Error::none && !rest_.write(at, piece, bytes) ? Error::out_of_memory : error;
   });
 }
@@ -146,12 +150,13 @@ void StagedSender::fail(Reason reason, const char* what) {
 }
 
 void StagedSender::finish() {
-  for (datatype::Move& copy : copies_) copy.wait();
-  for (; returned_ < started_; ++returned_) arena_->give_back(rendezvous_.chunks[returned_ % chunks_in_flight]);
+  for (packing::Move& copy : copies_) copy.wait();
+  for (; returned_ < started_; ++returned_)
+    arena_->give_back(rendezvous_.chunks[returned_ % chunks_in_flight]);
 }
 
-StagedReceiver::StagedReceiver(Node& node, int owner, Rendezvous& rendezvous, int device, const datatype::View& to,
-                               uint64_t bytes)
+StagedReceiver::StagedReceiver(Node& node, int owner, Rendezvous& rendezvous, int device,
+                               const packing::View& to, uint64_t bytes)
     : node_(node),
       owner_(owner),
       rendezvous_(rendezvous),
@@ -170,7 +175,7 @@ uint64_t StagedReceiver::length(uint64_t chunk) const {
   return std::min(chunk_bytes_, bytes_ - chunk * chunk_bytes_);
 }
 
-Error StagedReceiver::land(uint64_t chunk) {
+Error StagedReceiver::copy_chunk(uint64_t chunk) {
   const uint64_t at = chunk * chunk_bytes_, bytes = length(chunk),
                  offset = rendezvous_.chunks[chunk % chunks_in_flight];
   if (!arena_.holds(offset, bytes)) return Error::invalid_value;
@@ -178,7 +183,8 @@ Error StagedReceiver::land(uint64_t chunk) {
   if (from && (to_.contiguous() || device_ == home_))
     return copies_[chunk % chunks_in_flight].start(device_, to_, at, {const_cast<char*>(from), bytes}, 0,
                                                    bytes);
-  // The device that reaches the chunk need not reach the buffer, and nobody reaches what is not mapped.
+  // The device that can access the chunk may be unable to access the buffer, and no device can access a chunk
+  // that is not mapped.
   HostBuffer between(bytes);
   if (!between.data()) return Error::out_of_memory;
   Error error = Error::none;
@@ -186,16 +192,16 @@ Error StagedReceiver::land(uint64_t chunk) {
     error = device::copy_now(device_, between.data(), from, bytes);
   else if (!arena_.read(offset, between.data(), bytes))
     error = Error::failed;
-  return error == Error::none ? datatype::copy_in(home_, to_, at, between.data(), bytes) : error;
+  return error == Error::none ? packing::copy_in(home_, to_, at, between.data(), bytes) : error;
 }
 
-Error StagedReceiver::land_rest(uint64_t from) {
+Error StagedReceiver::copy_rest(uint64_t from) {
   const uint64_t bytes = bytes_ - from;
   const node::NodeMemory::Range rest = node_.memory().open(rendezvous_.flushed_offset, bytes);
   if (!rest || rendezvous_.flushed_bytes != bytes) return Error::invalid_value;
-  if (rest.data()) return datatype::copy_in(home_, to_, from, rest.data(), bytes);
+  if (rest.data()) return packing::copy_in(home_, to_, from, rest.data(), bytes);
   return by_pieces(bytes, [&](uint64_t at, unsigned char* piece, uint64_t some) {
-    return rest.read(at, piece, some) ? datatype::copy_in(home_, to_, from + at, piece, some) : Error::failed;
+    return rest.read(at, piece, some) ? packing::copy_in(home_, to_, from + at, piece, some) : Error::failed;
   });
 }
 
@@ -213,13 +219,13 @@ Error StagedReceiver::advance() {
   uint64_t produced = rendezvous_.produced.load(std::memory_order_acquire);
   if (produced == produced_failed) return lost(node::to_string(rendezvous_.reason.load()));
   produced = std::min(produced, total_);
-  // No sender is further ahead of what this rank has consumed.
-  if (produced > finished_ + chunks_in_flight) return lost("its offer is damaged");
+  // No correct sender is further ahead of what this rank has consumed.
+  if (produced > finished_ + chunks_in_flight) return lost("its rendezvous record is damaged");
   if (produced) {
     if (!arena_.open(node_, owner_, rendezvous_, &device_))
       return ++refusals_ > refusals_allowed ? lost("its sender's memory cannot be mapped") : Error::not_ready;
     for (; started_ < produced; ++started_) {
-      Error error = land(started_);
+      Error error = copy_chunk(started_);
       if (error == Error::out_of_memory) return short_of_memory();
       if (error != Error::none) return lost("it cannot be copied");
       shortage_.end();
@@ -233,7 +239,7 @@ Error StagedReceiver::advance() {
   }
   if (finished_ == total_) return Error::none;
   if (!flushed || finished_ != rendezvous_.flushed_from) return Error::not_ready;
-  Error error = land_rest(finished_ * chunk_bytes_);
+  Error error = copy_rest(finished_ * chunk_bytes_);
   if (error == Error::out_of_memory) return short_of_memory();
   return error == Error::none ? error : lost("it cannot be copied");
 }

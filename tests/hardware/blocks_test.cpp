@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "datatype/move.h"
+#include "packing/move.h"
 #include "random_tree.h"
 
-namespace fairlead::datatype {
+namespace fairlead::packing {
 namespace {
 
 using device::Error;
@@ -177,7 +177,7 @@ TEST(blocks, more_kernels_than_can_run_at_once) {
 }
 
 }  // namespace
-}  // namespace fairlead::datatype
+}  // namespace fairlead::packing
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
@@ -189,7 +189,7 @@ int main(int argc, char** argv) {
     return 77;
   }
   int result = RUN_ALL_TESTS();
-  fairlead::datatype::release_block_tables();
+  fairlead::packing::release_block_tables();
   fairlead::kernels::release_kernel_runs();
   return result;
 }

@@ -73,14 +73,13 @@ void complete(MPI_Request request) {
 
 }  // namespace
 
-#define SEND(Name)                                                                                         \
-  extern "C" int MPI_##Name(const void* buf, int count, MPI_Datatype datatype, int dest, int tag,          \
-                            MPI_Comm comm, MPI_Request* request) {                                         \
-    auto copy = copy_of(buf, count, datatype);                                                             \
-    const int result =                                                                                     \
-        PMPI_##Name(copy ? copy->address() : buf, count, datatype, dest, tag, comm, request);              \
-    if (copy && result == MPI_SUCCESS) keep(*request, std::move(copy), false);                             \
-    return result;                                                                                         \
+#define SEND(Name)                                                                                           \
+  extern "C" int MPI_##Name(const void* buf, int count, MPI_Datatype datatype, int dest, int tag,            \
+                            MPI_Comm comm, MPI_Request* request) {                                           \
+    auto copy = copy_of(buf, count, datatype);                                                               \
+    const int result = PMPI_##Name(copy ? copy->address() : buf, count, datatype, dest, tag, comm, request); \
+    if (copy && result == MPI_SUCCESS) keep(*request, std::move(copy), false);                               \
+    return result;                                                                                           \
   }
 
 SEND(Isend)

@@ -36,7 +36,7 @@ MESSAGES = {
     ("MPI_Isend", "peer copies"): (5, 5 * 1024),
     ("MPI_Irecv", "peer copies"): (5, 5 * 1024),
     ("MPI_Allreduce", "collectives on the GPU"): (9, 9 * 2 * 8000),
-    ("MPI_Put", "one-sided, direct"): (4, 4 * 512),
+    ("MPI_Put", "one-sided, mapped"): (4, 4 * 512),
 }
 # By path: how often all ranks were in it.
 PHASES = {("messages",): 3, ("messages", 'small "ones"'): 3, ("reductions",): 1 + 2 + 3}
@@ -54,7 +54,7 @@ def check_json(report):
     # The first message of a pair is staged, the next one may be as well: the receiver may not have judged by then.
     messages = {}
     for m in report["messages"]:
-        way = "packed" if m["way"] in ("staged in the node", "bounced in device memory") else m["way"]
+        way = "packed" if m["way"] in ("staged in host memory", "staged in device memory") else m["way"]
         count, size = messages.get((m["function"], way), (0, 0))
         messages[m["function"], way] = (count + m["count"], size + m["bytes"])
     expect("messages", messages, MESSAGES)

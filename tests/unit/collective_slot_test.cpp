@@ -2,13 +2,13 @@
 // What the members of a meeting have voted makes one decision, the same for all: on the GPU when all can, by
 // NCCL when all have voted for that, else through the host MPI. A member may withdraw until it is made.
 
+#include "coll/collective_slot.h"
+
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <set>
 #include <thread>
-
-#include "coll/collective_slot.h"
 
 namespace fairlead::coll {
 namespace {
@@ -28,7 +28,8 @@ class Three : public testing::Test {
   Decision outcome_of(std::initializer_list<Capability> capabilities) {
     ++number_;
     int member = 0;
-    for (Capability capability : capabilities) members_[static_cast<size_t>(member++)]->arrive(number_, capability);
+    for (Capability capability : capabilities)
+      members_[static_cast<size_t>(member++)]->arrive(number_, capability);
     Decision first = members_[0]->outcome(number_);
     for (auto& other : members_) EXPECT_EQ(other->outcome(number_), first);
     return first;

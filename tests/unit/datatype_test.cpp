@@ -9,10 +9,10 @@
 #include <random>
 #include <vector>
 
-#include "datatype/plan.h"
+#include "packing/plan.h"
 #include "random_tree.h"
 
-namespace fairlead::datatype {
+namespace fairlead::packing {
 namespace {
 
 using random_layout::Generator;
@@ -182,4 +182,4 @@ TEST(datatype, irregular_layouts_of_irregular_layouts_have_no_plan) {
 }
 
 }  // namespace
-}  // namespace fairlead::datatype
+}  // namespace fairlead::packing

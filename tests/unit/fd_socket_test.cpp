@@ -2,6 +2,8 @@
 // Files pass between the boxes of a node without their receiver's help, until a box is full; what no rank of
 // the node has put into a box is closed (M14). Attacks by other users are in strangers_test.cpp.
 
+#include "node/fd_socket.h"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -13,7 +15,6 @@
 #include <string>
 
 #include "fd_sockets.h"
-#include "node/fd_socket.h"
 
 namespace fairlead::node {
 namespace {

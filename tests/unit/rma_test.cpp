@@ -17,7 +17,7 @@
 #include "rma/wire.h"
 
 using namespace fairlead;
-using datatype::Tree;
+using packing::Tree;
 
 namespace {
 
@@ -120,21 +120,21 @@ TEST(Requests, name_the_bytes_of_any_range_of_a_layout) {
                                       Tree::of_bytes(5).repeated(3, 9).shifted(90)});
   std::mt19937 random(5);
   for (const Tree& tree : {Tree::of_bytes(4000), column, pieces}) {
-    const auto plan = datatype::Plan::make(tree, 600);
+    const auto plan = packing::Plan::make(tree, 600);
     ASSERT_TRUE(plan);
     const uint64_t count = tree == column ? 1 : 4;
-    const datatype::View here = plan->view(window.data() + 64, count),
-                         there = plan->view(reinterpret_cast<void*>(64), count);
+    const packing::View here = plan->view(window.data() + 64, count),
+                        there = plan->view(reinterpret_cast<void*>(64), count);
     for (int i = 0; i < 200; ++i) {
       const uint64_t at = random() % here.bytes(), bytes = 1 + random() % (here.bytes() - at);
       rma::Header header;
       header.first = static_cast<int64_t>(reinterpret_cast<uintptr_t>(there.address()));
       const rma::Message message = rma::make_request(header, there, at, bytes, 0);
       std::vector<unsigned char> wanted(bytes), found(bytes);
-      datatype::move_on_host({wanted.data(), bytes}, 0, here, at, bytes);
-      datatype::move_on_host({found.data(), bytes}, 0,
-                             rma::layout_at(reinterpret_cast<char*>(window.data()), message),
-                             message.header().at, bytes);
+      packing::move_on_host({wanted.data(), bytes}, 0, here, at, bytes);
+      packing::move_on_host({found.data(), bytes}, 0,
+                            rma::layout_at(reinterpret_cast<char*>(window.data()), message),
+                            message.header().at, bytes);
       ASSERT_EQ(found, wanted) << bytes << " bytes from " << at;
     }
   }
@@ -171,7 +171,7 @@ TEST(Requests, that_are_damaged_are_found_whatever_they_say) {
     ++sound;
     const rma::Header& header = message.header();
     ASSERT_LE(sizeof(rma::Header) + header.blocks * sizeof(kernels::Block), message.size) << "seed " << seed;
-    const datatype::View view = rma::layout_at(nullptr, message);
+    const packing::View view = rma::layout_at(nullptr, message);
     // Pieces may lie on each other, and be more than can be counted.
     for (uint64_t done = 0, runs = 0; done < header.bytes && runs < 100; ++runs) {
       const auto run = view.run_at(header.at + done);

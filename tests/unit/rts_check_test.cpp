@@ -2,6 +2,8 @@
 // Numbers that another process wrote wrongly are found before they index anything, whatever they are; memory
 // of the node that is not there is not mapped.
 
+#include "p2p/rts_check.h"
+
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -14,7 +16,6 @@
 
 #include "node/node_memory.h"
 #include "node/shared_memory.h"
-#include "p2p/rts_check.h"
 
 namespace fairlead::p2p {
 namespace {
@@ -53,12 +54,12 @@ TEST(Descriptors, name_nothing_that_does_not_exist) {
   Numbers numbers;
   for (int i = 0; i < 100'000; ++i) {
     RtsHeader any{{},
-                   rts_version,
-                   static_cast<int32_t>(numbers.next()),
-                   static_cast<uint32_t>(numbers.next()),
-                   static_cast<RtsKind>(numbers.next() % 4),
-                   numbers.next(),
-                   numbers.next()};
+                  rts_version,
+                  static_cast<int32_t>(numbers.next()),
+                  static_cast<uint32_t>(numbers.next()),
+                  static_cast<RtsKind>(numbers.next() % 4),
+                  numbers.next(),
+                  numbers.next()};
     if (!is_sound(any, limits)) continue;
     const bool rendezvous = any.kind == RtsKind::rendezvous;
     ASSERT_TRUE(rendezvous || any.kind == RtsKind::pipelined) << "seed " << seed;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of the CUDA driver's binary interface that Fairlead uses, in our own words, so that no CUDA
-// toolkit is needed to build. Handles are opaque, enumerations are int.
+// The part of the CUDA driver's binary interface that Fairlead uses, declared here so that the build needs no
+// CUDA toolkit. Handles are opaque, enumerations are int.
 
 #pragma once
 
 #include <cstring>
 
-#include "device/driver/abi.h"
+#include "device/cuda_hip/abi.h"
 
 namespace fairlead::device {
 
@@ -57,7 +57,7 @@ struct CudaAbi {
   };
   static constexpr int attribute_priority = 8;
 
-  // A graph of one kernel, launched again and again as another one.
+  // A graph of one kernel node, whose kernel and arguments are replaced before each launch.
   struct Launcher {
     Graph graph = nullptr;
     GraphNode node = nullptr;
@@ -95,7 +95,7 @@ struct CudaAbi {
   static constexpr unsigned ipc_lazy_peer_access = 1;
 
   static constexpr unsigned pinned_flags = driver_flag::pinned_portable;
-  static constexpr bool streams_share_queues = false;  // up to more streams than a program has
+  static constexpr bool streams_share_queues = false;  // only beyond more streams than a program has
   static constexpr bool uuids_repeat = false;
   static bool is_placeholder(const Uuid& uuid) {
     static constexpr Uuid none{};
@@ -110,7 +110,7 @@ struct CudaAbi {
 #undef FAIRLEAD_DRIVER_FUNCTION
 #undef FAIRLEAD_DRIVER_OPTIONAL
 
-  // Null when every function that is not optional was found, else the symbol that is missing.
+  // Returns null if every function that is not optional was found, else the missing symbol.
   const char* bind(void* library) {
 #define FAIRLEAD_DRIVER_FUNCTION(member, name, ...) \
   if (!member.bind(library)) return member.symbol;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CUDA provider: the runtime contract over libcuda.so.1, opened at run time. Only what CUDA does in its
-// own way is here: primary contexts, the plural pointer query, PTX. The rest is driver_runtime.h.
+// The CUDA provider: the runtime contract on top of libcuda.so.1, opened at run time. This file contains only
+// what is specific to CUDA: primary contexts, the multi-attribute pointer query, PTX. The rest is in
+// driver/runtime.h.
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@
 
 #include "device/cuda/abi.h"
 #include "device/cuda/gdrcopy.h"
-#include "device/driver/runtime.h"
+#include "device/cuda_hip/runtime.h"
 
 namespace fairlead::device {
 namespace {
@@ -28,8 +29,8 @@ class Cuda final : public DriverRuntime<CudaAbi> {
 
   const char* name() const override { return "cuda"; }
 
-  // The application may have initialised the driver through its own runtime. Until somebody has, every
-  // call but cuInit answers CUDA_ERROR_NOT_INITIALIZED, and does so without any work.
+  // The application may have initialised the driver through its own runtime. Until then, every call except
+  // cuInit returns CUDA_ERROR_NOT_INITIALIZED immediately.
   bool in_use() override {
     if (in_use_.load(std::memory_order_relaxed)) return true;
     int type = 0;
@@ -57,9 +58,9 @@ class Cuda final : public DriverRuntime<CudaAbi> {
     return error;
   }
 
-  // A GPU that idles comes to a new event within a few microseconds.
+  // An idle GPU reaches a new event within a few microseconds.
   Error query_device(int device) override {
-    constexpr std::chrono::microseconds patience{20};
+    constexpr std::chrono::microseconds grace{20};
     if (!api_.context_record_event) return query_application(device);
     if (Error error = check_device(device); error != Error::none) return error;
     if (!has_context(device)) return Error::none;
@@ -72,7 +73,7 @@ class Cuda final : public DriverRuntime<CudaAbi> {
     const auto start = std::chrono::steady_clock::now();
     while (error == Error::none) {
       error = query_event(event);
-      if (error != Error::not_ready || std::chrono::steady_clock::now() - start > patience) break;
+      if (error != Error::not_ready || std::chrono::steady_clock::now() - start > grace) break;
       error = Error::none;
     }
     return error;
@@ -124,7 +125,7 @@ class Cuda final : public DriverRuntime<CudaAbi> {
                         CudaAbi::pointer_range_size,     CudaAbi::pointer_mempool};
     void* values[] = {&type, &managed, &device, &legacy_ipc, &id, &base, &size, &pool};
     int result = api_.pointer_attributes(std::size(attributes), attributes, values, to_driver(address));
-    // A child after fork() has no driver although its parent had; it has no device memory either.
+    // A child of fork() has no driver even if its parent had one; it has no device memory either.
     if (result == driver_result::invalid_value || result == driver_result::not_initialized)
       return Error::none;
     if (result != driver_result::success) return outcome(api_.pointer_attributes.symbol, result);
@@ -159,7 +160,7 @@ class Cuda final : public DriverRuntime<CudaAbi> {
     return call(api_.copy, to_driver(to), to_driver(from), bytes, stream);
   }
 
-  // One call instead of many: 64 copies of 1 KiB from a peer take 36 us instead of 160 on an H200.
+  // One call instead of many: 64 copies of 1 KiB from a peer take 36 us instead of 160 us on an H200.
   Error copy_batch_on(const CopyItem* items, size_t count, CudaAbi::Stream stream) override {
     if (!api_.copy_batch) return DriverRuntime::copy_batch_on(items, count, stream);
     std::vector<CudaAbi::Address> to(count), from(count);
@@ -186,8 +187,8 @@ class Cuda final : public DriverRuntime<CudaAbi> {
     return call(api_.copy_2d, static_cast<const CudaAbi::Copy2d*>(&copy), stream);
   }
 
-  // Where latency counts: on an H200 the call takes 1.8 us by a graph instead of 3.5, and the kernel's word
-  // is back after 6.5 us instead of 8.5.
+  // Launches through a graph, for streams on which latency matters. On an H200 the call takes 1.8 us instead
+  // of 3.5 us, and the kernel's result reaches the host after 6.5 us instead of 8.5 us.
   Error launch_on(CudaAbi::Function function, unsigned grid, unsigned block, void** arguments,
                   StreamRecord& stream) override {
     CudaAbi::Launcher& launcher = stream.launcher;
@@ -210,7 +211,7 @@ class Cuda final : public DriverRuntime<CudaAbi> {
     return call(api_.ipc_open, mapped, memory, unsigned{CudaAbi::ipc_lazy_peer_access});
   }
 
-  // Code compiled for exactly this GPU first, then PTX, which the driver compiles for any GPU.
+  // Code compiled for exactly this GPU ranks highest, then PTX, which the driver compiles for any GPU.
   int image_rank(int device, const CodeImage& image) override {
     int major = 0, minor = 0;
     api_.device_attribute(&major, CudaAbi::device_capability_major, handle_of(device));
@@ -226,7 +227,7 @@ class Cuda final : public DriverRuntime<CudaAbi> {
   }
 
  private:
-  // Launches under way keep what they were given when the node changes.
+  // Launches in flight keep their original arguments when the node changes.
   bool by_graph(CudaAbi::Launcher* launcher, const CudaAbi::KernelNode& node, const StreamRecord& stream) {
     bool ready = launcher->runnable ? api_.graph_set_kernel(launcher->runnable, launcher->node, &node) ==
                                           driver_result::success
@@ -246,8 +247,8 @@ class Cuda final : public DriverRuntime<CudaAbi> {
            done(api_.graph_instantiate(&launcher->runnable, launcher->graph, 0));
   }
 
-  // Virtual memory: what was asked about is the reserved range, what matters is the physical memory mapped at
-  // the address. Drivers before CUDA 12 do not tell its identity; it cannot be shared then.
+  // Virtual memory: the pointer query describes the reserved range, but what matters is the physical memory
+  // mapped at the address. Drivers before CUDA 12 do not report its identity; it cannot be shared then.
   void describe_piece(const void* address, Allocation* found) {
     CudaAbi::Address base = 0;
     size_t size = 0;
@@ -263,11 +264,12 @@ class Cuda final : public DriverRuntime<CudaAbi> {
     found->exportable = types & driver_flag::handle_file_descriptor;
   }
 
-  // Tells ids of physical memory from ids of allocations, which the driver may count alike.
+  // Distinguishes ids of physical memory from ids of allocations; the driver may assign equal numbers to
+  // both.
   static constexpr uint64_t physical_id = uint64_t{1} << 63;
 
-  // Retained once for the life of the process: the driver counts, and the application's own use of the
-  // primary context is not disturbed.
+  // Retained once for the life of the process. The driver counts references, so this does not disturb the
+  // application's own use of the primary context.
   Error primary_context(int device, CudaAbi::Context* context) {
     *context = contexts_[device].load(std::memory_order_acquire);
     if (*context) return Error::none;
@@ -286,8 +288,9 @@ class Cuda final : public DriverRuntime<CudaAbi> {
   std::array<Event, max_devices> idle_events_{};
 };
 
-// cuInit costs up to a second on a large node, so whether there is a GPU is told by the driver's files. A
-// container may show any one of many. The unnumbered names are those of WSL and of Tegra.
+// Returns whether a device file of the driver exists. cuInit can take up to a second on a large node, so this
+// check replaces it. A container may contain any one of the numbered files. The unnumbered names are those of
+// WSL and Tegra.
 bool device_file_exists() {
   auto exists = [](const char* file) { return access(file, F_OK) == 0; };
   char numbered[32];
@@ -323,7 +326,7 @@ Runtime* make_cuda(const char** why_not) {
                   missing);
     return nullptr;
   }
-  return new Cuda(api);  // lives as long as the process: destructors elsewhere may still need it
+  return new Cuda(api);  // lives as long as the process: static destructors may still use it
 }
 
 }  // namespace fairlead::device

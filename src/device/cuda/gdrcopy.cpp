@@ -10,7 +10,7 @@
 namespace fairlead::device {
 namespace {
 
-constexpr uintptr_t page_bytes = 65536;  // of the GPU: what is pinned and mapped
+constexpr uintptr_t page_bytes = 65536;  // of the GPU: the unit of pinning and mapping
 constexpr int asked_before_pinning = 8;
 constexpr size_t pages_kept = 64;
 
@@ -31,7 +31,7 @@ Gdrcopy* Gdrcopy::open() {
 void* Gdrcopy::map(const Allocation& allocation, const void* address, size_t bytes) {
   auto place = reinterpret_cast<uintptr_t>(address);
   uintptr_t start = place / page_bytes * page_bytes;
-  // What crosses a page is rare and takes the other way.
+  // An access that crosses a page boundary is rare; a copy engine handles it.
   if (place + bytes > start + page_bytes || place + bytes > allocation.base + allocation.size) return nullptr;
   std::lock_guard lock(mutex_);
   Page& page = find(start, allocation.id);
@@ -39,8 +39,8 @@ void* Gdrcopy::map(const Allocation& allocation, const void* address, size_t byt
   return page.mapped ? page.mapped + (place - start) : nullptr;
 }
 
-// Allocations may share a page; what is mapped of it stays valid only while the memory does, so each has its
-// own.
+// Several allocations may share a page. A mapping is valid only as long as the memory for which it was
+// created, so each allocation has its own.
 Gdrcopy::Page& Gdrcopy::find(uintptr_t start, uint64_t allocation) {
   auto found = std::find_if(pages_.begin(), pages_.end(), [&](const Page& page) {
     return page.start == start && page.allocation == allocation;

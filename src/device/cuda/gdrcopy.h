@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CPU mappings of NVIDIA device memory through the gdrcopy library (libgdrapi.so.2 and the driver behind it),
-// opened at run time where they are installed. A page is mapped once it has been asked for a few times,
-// because pinning it costs more than many copies; mappings of memory that was freed meanwhile are told by the
-// driver's id of the allocation and dropped. Thread-safe.
+// CPU mappings of NVIDIA device memory through the gdrcopy library (libgdrapi.so.2 and its kernel driver),
+// opened at run time if installed. A page is mapped only after several requests, because pinning it costs
+// more than many copies. The driver's allocation id reveals that memory was freed, and its mappings are
+// dropped. Thread-safe.
 
 #pragma once
 
@@ -12,17 +12,17 @@
 #include <list>
 #include <mutex>
 
-#include "device/driver/abi.h"
+#include "device/cuda_hip/abi.h"
 #include "device/runtime.h"
 
 namespace fairlead::device {
 
 class Gdrcopy {
  public:
-  // Null where there is no library or no driver for it.
+  // Returns null if the library or its driver is not available.
   static Gdrcopy* open();
 
-  // Where the CPU reaches `bytes` bytes at `address` inside `allocation`, or null.
+  // Returns the CPU's address of `bytes` bytes at `address` inside `allocation`, or null.
   void* map(const Allocation& allocation, const void* address, size_t bytes);
 
  private:
@@ -43,7 +43,7 @@ class Gdrcopy {
   void pin(Page& page);
   void unpin(Page& page);
 
-  // Version 2 of the library.
+  // The interface of version 2 of the library.
   DriverFunction<Library()> open_{"gdr_open"};
   DriverFunction<int(Library, unsigned long, size_t, uint64_t, uint32_t, Handle*)> pin_{"gdr_pin_buffer"};
   DriverFunction<int(Library, Handle)> unpin_{"gdr_unpin_buffer"};

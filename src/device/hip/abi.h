@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of the HIP runtime's binary interface that Fairlead uses, in our own words, so that no ROCm is
-// needed to build. Valid for ROCm 5, 6 and 7: what changed between them is avoided (hipDeviceProp_t) or
-// told apart here (hipMemoryType).
+// The part of the HIP runtime's binary interface that Fairlead uses, declared here so that the build needs no
+// ROCm. Valid for ROCm 5, 6 and 7: Fairlead avoids what changed between them (hipDeviceProp_t) or
+// distinguishes it here (hipMemoryType).
 
 #pragma once
 
 #include <cstring>
 
-#include "device/driver/abi.h"
+#include "device/cuda_hip/abi.h"
 
 namespace fairlead::device {
 
@@ -28,8 +28,8 @@ struct HipAbi {
   struct IpcMemory {
     char bytes[64];
   };
-  // The first member was called memoryType up to ROCm 5 and type since, at the same place. The room at the
-  // end is for what a later version may append.
+  // ROCm 5 named the first member memoryType, later releases name it type; the offset is the same. The space
+  // at the end is for members that a later version may append.
   struct PointerAttributes {
     unsigned type;
     int device;
@@ -40,27 +40,29 @@ struct HipAbi {
     char room[96];
   };
 
-  // ROCm 6 renumbered hipMemoryType. The same release introduced the symbol below, which tells them apart;
-  // what follows from the number of a release is in hip_releases.h.
+  // ROCm 6 renumbered hipMemoryType. The same release introduced the symbol below, which distinguishes the
+  // two. releases.h contains what depends on the release number.
   static constexpr const char* rocm_6_symbol = "hipGetDevicePropertiesR0600";
   struct MemoryTypes {
     unsigned host, device;
   };
   static constexpr MemoryTypes rocm_5_types{0, 1};
   static constexpr MemoryTypes rocm_6_types{1, 2};
-  static constexpr unsigned memory_managed = 3;  // "unified" in ROCm 5, which marks it by is_managed as well
+  static constexpr unsigned memory_managed = 3;  // "unified" in ROCm 5, which also sets is_managed
 
-  static constexpr int copy_default = 4;  // the direction follows from the addresses
+  static constexpr int copy_default = 4;  // the addresses determine the direction
   static constexpr int device_multiprocessors = 63;
   static constexpr int device_is_large_bar = 10011;
 
-  // Memory that is portable only is coarse-grained on AMD GPUs: what a kernel stores there may be seen when
-  // it has ended, and what the CPU stores when the next one begins. Flags are polled before that.
+  // On AMD GPUs, memory with only the portable flag is coarse-grained: the host may see a kernel's stores
+  // only after the kernel has ended, and a kernel may see the CPU's stores only if it starts later. Fairlead
+  // polls flags before that, so it needs coherent memory.
   static constexpr unsigned pinned_coherent = 0x40000000;
   static constexpr unsigned pinned_flags = driver_flag::pinned_portable | pinned_coherent;
-  // Four for each priority by default (GPU_MAX_HW_QUEUES); what waits in one holds up all streams of it.
+  // By default each priority has four hardware queues (GPU_MAX_HW_QUEUES); work that waits in one of them
+  // delays all streams that share it.
   static constexpr bool streams_share_queues = true;
-  // ROCr has the number of a GPU from its driver; those without one are all called XX.
+  // ROCr takes the UUID of a GPU from its driver; all GPUs without one report XX.
   static constexpr bool uuids_repeat = true;
   static bool is_placeholder(const Uuid& uuid) {
     return uuid.bytes[0] == 0 || std::strncmp(uuid.bytes, "XX", 3) == 0;
@@ -74,7 +76,7 @@ struct HipAbi {
 #undef FAIRLEAD_DRIVER_FUNCTION
 #undef FAIRLEAD_DRIVER_OPTIONAL
 
-  // Null when every function that is not optional was found, else the symbol that is missing.
+  // Returns null if every function that is not optional was found, else the missing symbol.
   const char* bind(void* library) {
 #define FAIRLEAD_DRIVER_FUNCTION(member, name, ...) \
   if (!member.bind(library)) return member.symbol;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which image of device code an AMD GPU runs, by the table that the build made the images by
-// (gpu_targets.def).
+// Selects the image of device code that an AMD GPU runs, by the same table (gpu_targets.def) from which the
+// build created the images.
 
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace fairlead::device {
 
-// The best fit has the highest rank; 0: the GPU does not run it. `gpu` is its target, "gfx90a"; where that is
-// not known (""), every AMD image may be tried.
+// Ranks an image for a GPU. The highest rank is the best fit; 0: the GPU cannot run the image. `gpu` is its
+// target, for example "gfx90a"; if that is unknown (""), every AMD image may be tried.
 int gpu_image_rank(std::string_view image, std::string_view gpu);
 
 }  // namespace fairlead::device

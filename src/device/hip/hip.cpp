@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ROCm provider: the runtime contract over libamdhip64.so, opened at run time. Only what HIP does in its
-// own way is here: the current device, pointer attributes, the large BAR. The rest is driver_runtime.h.
+// The ROCm provider: the runtime contract on top of libamdhip64.so, opened at run time. This file contains
+// only what is specific to HIP: the current device, pointer attributes, the large BAR. The rest is in
+// driver/runtime.h.
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -22,7 +23,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/rate_limit.h"
-#include "device/driver/runtime.h"
+#include "device/cuda_hip/runtime.h"
 #include "device/hip/abi.h"
 #include "device/hip/gpu_targets.h"
 #include "device/hip/kfd_topology.h"
@@ -35,12 +36,13 @@ namespace {
 
 constexpr const char* driver_file = "/dev/kfd";
 
-// Has this process opened the GPU driver? ROCm does when it is initialised, not when its library is loaded.
+// Returns whether this process has opened the GPU driver. ROCm opens it at initialisation, not when the
+// library is loaded.
 bool driver_file_is_open() {
   struct stat driver;
   if (stat(driver_file, &driver) != 0) return false;
   DIR* folder = opendir("/proc/self/fd");
-  if (!folder) return true;  // cannot be told: then asking HIP is the safe answer
+  if (!folder) return true;  // unknown: to query HIP is the safe choice
   bool found = false;
   while (dirent* entry = readdir(folder)) {
     struct stat file;
@@ -60,10 +62,10 @@ std::string lacks(const char* function) {
 
 class Hip final : public DriverRuntime<HipAbi> {
  public:
-  // `translated`: the libamdhip64 works over something else than AMD's kernel driver.
+  // `translated`: this libamdhip64 runs on top of a driver other than AMD's.
   explicit Hip(bool translated) : DriverRuntime(HipAbi()), translated_(translated) {}
 
-  // Null, or what this libamdhip64 lacks.
+  // Returns null, or the symbol that this libamdhip64 lacks.
   const char* bind(void* library) {
     std::lock_guard lock(bind_mutex_);
     if (bound_) return nullptr;
@@ -89,9 +91,9 @@ class Hip final : public DriverRuntime<HipAbi> {
     return bound_.load(std::memory_order_acquire) ? DriverRuntime::version() : 0;
   }
 
-  // HIP has no question that it answers without initialising itself, so the process is asked whether it
-  // has the driver's file open, and libamdhip64 loaded. Initialisation takes tens of milliseconds; looking at
-  // most once in 5 ms therefore cannot miss the first pointer that it hands out.
+  // Every HIP query initialises HIP. Therefore this function checks whether the process has the driver's file
+  // open and libamdhip64 loaded. Initialisation takes tens of milliseconds, so a check at most every 5 ms
+  // cannot miss the first device pointer.
   bool in_use() override {
     if (in_use_.load(std::memory_order_acquire)) return true;
     const bool found = translated_ || look_again_.found_by([this] { return look(); });
@@ -99,7 +101,7 @@ class Hip final : public DriverRuntime<HipAbi> {
     return found;
   }
 
-  // Fairlead itself needs a GPU.
+  // Called when Fairlead itself needs a GPU.
   bool open(std::string* why_not) override {
     if (bound_.load(std::memory_order_acquire)) return true;
     void* library = open_hip(why_not);
@@ -115,7 +117,7 @@ class Hip final : public DriverRuntime<HipAbi> {
     return error;
   }
 
-  // ROCm gives a process that initialised it all it ever needs on every visible device.
+  // In a process that initialised ROCm, every visible device is ready for use; there is no further context.
   bool has_context(int device) override { return in_use() && check_device(device) == Error::none; }
 
   Error current_device(int* device) override {
@@ -131,7 +133,8 @@ class Hip final : public DriverRuntime<HipAbi> {
     return error == Error::none ? call(api_.set_device, device) : error;
   }
 
-  // HIP tells it in a struct that each release lays out anew, the kernel by address.
+  // HIP returns the architecture in a struct whose layout differs between releases; the kernel reports it by
+  // PCI address.
   std::string architecture(int device) override {
     std::lock_guard lock(architectures_mutex_);
     auto [entry, added] = architectures_.try_emplace(device);
@@ -142,8 +145,8 @@ class Hip final : public DriverRuntime<HipAbi> {
     return entry->second;
   }
 
-  // With a large BAR, device memory is mapped for the CPU at its own address. Stores pass a cache of the GPU
-  // (HDP) that HIP gives no way to flush, so that they are not known to be ordered.
+  // With a large BAR, device memory is mapped for the CPU at its device address. Stores pass through a cache
+  // of the GPU (HDP) that HIP provides no function to flush, so their order is not guaranteed.
   void* cpu_mapping(const void* address, size_t) override {
     Allocation allocation;
     if (query(address, &allocation) != Error::none || allocation.kind != MemoryKind::device) return nullptr;
@@ -156,14 +159,14 @@ class Hip final : public DriverRuntime<HipAbi> {
     return large_bar ? const_cast<void*>(address) : nullptr;
   }
 
-  // Copies up to 16 KiB (GPU_FORCE_BLIT_COPY_SIZE), and all within a device, are kernels, which store the
-  // rest of a word byte by byte.
+  // Copies up to 16 KiB (GPU_FORCE_BLIT_COPY_SIZE), and all copies within a device, are kernels; they store
+  // the trailing part of a word byte by byte.
   bool writes_whole_words() const override { return false; }
 
-  // As many as leave half of the queues of their priority to kernels, which share them.
+  // Leaves half of the hardware queues of this priority to kernels, which share them.
   int copy_streams() const override { return 2; }
 
-  // ROCr makes a handle of the address and the process, where it shares memory by dma-buf.
+  // When ROCr shares memory by dma-buf, it derives the handle from the address and the process.
   bool ipc_handles_tell_memory() const override { return false; }
 
  protected:
@@ -181,7 +184,7 @@ class Hip final : public DriverRuntime<HipAbi> {
   Error query_driver(const void* address, Allocation* found) override {
     HipAbi::PointerAttributes attributes{};
     int result = api_.pointer_attributes(&attributes, address);
-    // Versions differ in whether an unknown address is an error; unregistered memory has no device address.
+    // Releases differ in whether an unknown address is an error. Unregistered memory has no device address.
     if (result == driver_result::invalid_value) {
       look_for_another_hip();
       return forgive();
@@ -230,8 +233,8 @@ class Hip final : public DriverRuntime<HipAbi> {
                 stream);
   }
 
-  // Virtual memory must never come to hipIpcGetMemHandle(), nor other memory to
-  // hipMemRetainAllocationHandle(), which up to ROCm 7.13 ends the program.
+  // Virtual memory must never reach hipIpcGetMemHandle(). Other memory must never reach
+  // hipMemRetainAllocationHandle(), which up to ROCm 7.13 terminates the program.
   Sharing sharing_of(const void* base) override {
     const Rocr::Kind kind = rocr_.kind_of(base);
     if (kind == Rocr::Kind::ordinary) return Sharing::by_handle;
@@ -239,7 +242,7 @@ class Hip final : public DriverRuntime<HipAbi> {
     return by_file ? Sharing::by_file : Sharing::none;
   }
 
-  // The only accepted flag, hipIpcMemLazyEnablePeerAccess, was 0 before it became 1.
+  // The only accepted flag, hipIpcMemLazyEnablePeerAccess, was 0 in early releases and is 1 now.
   Error open_ipc(const HipAbi::IpcMemory& memory, void** mapped) override {
     int result = api_.ipc_open(mapped, memory, 1);
     if (result == driver_result::invalid_value) {
@@ -253,7 +256,7 @@ class Hip final : public DriverRuntime<HipAbi> {
     return version() < hip_release::imports_by_value ? file : DriverRuntime::file_argument(file);
   }
 
-  // Where the kernel does not describe the device, its loader decides.
+  // If the kernel does not describe the device, HIP's loader decides.
   int image_rank(int device, const CodeImage& image) override {
     if (translated_) return std::strncmp(image.target, "gfx", 3) != 0;
     return gpu_image_rank(image.target, architecture(device));
@@ -264,11 +267,11 @@ class Hip final : public DriverRuntime<HipAbi> {
     *text = api_.error_string(result);
   }
 
-  // HIP keeps a thread's last error for the application to find; ours are not its business.
+  // HIP keeps a thread's last error for the application. Fairlead clears the errors of its own calls.
   void forget_result() override { (void)api_.take_last_error(); }
 
  private:
-  // For a HIP that the program has initialised.
+  // Detects a HIP runtime that the program has initialised.
   bool look() {
     if (!driver_file_is_open()) return false;
     if (bound_.load(std::memory_order_acquire)) return true;
@@ -283,10 +286,10 @@ class Hip final : public DriverRuntime<HipAbi> {
   HipAbi::MemoryTypes types_{};
   const bool translated_;
   std::mutex bind_mutex_;
-  void* unfit_ = nullptr;  // the library that was tried last, and what it lacks
+  void* unfit_ = nullptr;  // the library tried last, and the symbol it lacks
   const char* missing_ = nullptr;
   std::atomic<bool> warned_ = false;
-  std::atomic<bool> bound_ = false;  // and never again otherwise
+  std::atomic<bool> bound_ = false;  // set once, never reset
   std::atomic<bool> in_use_ = false;
   RateLimit look_again_{std::chrono::milliseconds(5)};
   std::mutex architectures_mutex_;
@@ -298,8 +301,8 @@ class Hip final : public DriverRuntime<HipAbi> {
 Runtime* make_hip(const char** why_not) {
   static char reason[256];
   *why_not = reason;
-  // Without AMD's driver its library is not even looked for, unless it was asked for by name: then it may be
-  // a layer over another driver, and is opened and asked now.
+  // Without AMD's driver this function does not look for the library, unless the user requested it by name:
+  // then it may be a layer on top of another driver, and this function opens and queries it now.
   bool translated = access(driver_file, F_OK) != 0;
   if (translated && options().device != "rocm") {
     std::snprintf(reason, sizeof reason, "no AMD GPU: there is no %s", driver_file);
@@ -330,7 +333,7 @@ Runtime* make_hip(const char** why_not) {
       return nullptr;
     }
   }
-  return hip.release();  // lives as long as the process: destructors elsewhere may still need it
+  return hip.release();  // lives as long as the process: static destructors may still use it
 }
 
 }  // namespace fairlead::device

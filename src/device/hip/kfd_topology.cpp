@@ -16,13 +16,13 @@
 namespace fairlead::device {
 namespace {
 
-// Types of links in the firmware's tables (CRAT), which the driver passes on.
+// Link types of the firmware's tables (CRAT), which the driver reports unchanged.
 constexpr uint64_t type_pcie = 2, type_xgmi = 11;
-// Weights that the driver gives to XGMI: 15 for each hop; where GPUs are partitioned 13 inside of a package,
-// and 13 + 15 + 13 to another one.
+// Weights that the driver assigns to XGMI links: 15 per hop; on partitioned GPUs 13 inside a package, and 13
+// + 15 + 13 to another package.
 constexpr uint64_t weight_of_hop = 15, weight_in_package = 13;
 
-// "name value" in each line; values are decimal.
+// Each line is "name value"; values are decimal.
 using Properties = std::map<std::string, uint64_t>;
 
 Properties properties_of(const std::string& text) {
@@ -33,15 +33,15 @@ Properties properties_of(const std::string& text) {
   return properties;
 }
 
-// 9, 0 and 10 are gfx90a.
+// For example, 9, 0 and 10 give gfx90a.
 std::string target_of(unsigned major, unsigned minor, unsigned stepping) {
   char name[48];
   std::snprintf(name, sizeof name, "gfx%u%x%x", major, minor, stepping);
   return name;
 }
 
-// The location is bus, device and function. Partitions of one GPU have their numbers in the function, where
-// no function of the bus is, or in the highest four bits, of which HIP's address shows nothing.
+// The location encodes bus, device and function. Partitions of one GPU have their number in the function
+// field, which their bus does not use, or in the highest four bits, which HIP's address does not contain.
 std::string pci_of(uint64_t domain, uint64_t location) {
   char address[32];
   std::snprintf(address, sizeof address, "%04x:%02x:%02x.%x", static_cast<unsigned>(domain),
@@ -100,8 +100,8 @@ std::vector<KfdGpu> read_kfd_topology(const std::string& root, const SysFiles& f
   for (const std::string& name : files.list(nodes)) {
     const std::string node = nodes + "/" + name;
     Properties properties = properties_of(files.read(node + "/properties"));
-    const auto version = static_cast<unsigned>(properties["gfx_target_version"]);  // 90010 of gfx90a
-    if (version == 0) continue;  // a processor, or a GPU that this process may not see
+    const auto version = static_cast<unsigned>(properties["gfx_target_version"]);  // 90010 is gfx90a
+    if (version == 0) continue;  // a CPU, or a GPU that this process may not access
     KfdGpu gpu;
     gpu.node = std::atoi(name.c_str());
     gpu.pci = pci_of(properties["domain"], properties["location_id"]);

@@ -18,12 +18,12 @@ namespace {
 
 constexpr const char* file_name = "libamdhip64.so";
 
-// Is the file itself missing, not one that it needs?
+// Returns whether the file itself is missing, rather than a library that it depends on.
 bool is_missing(const std::string& file, const std::string& error) {
   return error.rfind(file + ": cannot open shared object file: No such file", 0) == 0;
 }
 
-// Says once when there are several.
+// Logs once if there are several.
 std::vector<LoadedLibrary> loaded_runtimes() {
   static std::atomic<bool> warned = false;
   std::vector<LoadedLibrary> loaded = loaded_libraries("libamdhip64", "hipInit");
@@ -48,7 +48,7 @@ void* loaded_hip() {
 void* open_hip(std::string* why_not) {
   if (void* library = loaded_hip()) return library;
   why_not->clear();
-  // The bare name is a developer's link, and may be of any release.
+  // The unversioned name is a development link, which may point to any release.
   for (const char* file :
        {"libamdhip64.so.10", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", file_name}) {
     if (void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL)) return library;

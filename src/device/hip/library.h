@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which HIP runtime does this process use? The program's, wherever it comes from: two of them in one process
-// do not know each other's memory. So none is opened until Fairlead itself needs a GPU; until then, what the
-// program loads is looked for.
+// Selects the HIP runtime of this process. It must be the one the program uses, wherever that comes from: two
+// runtimes in one process do not know each other's memory. Therefore Fairlead opens none until it needs a GPU
+// itself; until then it only looks for a runtime that the program has loaded.
 
 #pragma once
 
@@ -10,15 +10,15 @@
 
 namespace fairlead::device {
 
-// A handle of the runtime that is loaded, or null. Of several, the one whose functions the program finds; the
-// log names all.
+// Returns a handle of the loaded runtime, or null. If there are several, returns the one that the program's
+// symbol lookup finds; the log names all of them.
 void* loaded_hip();
 
-// That, or else the newest that is installed; null, and why, if there is none.
+// Returns the loaded runtime, else opens the newest one installed; null and the reason if there is none.
 void* open_hip(std::string* why_not);
 
-// Says once when another runtime was loaded. To be called when memory is unknown to the one that is used;
-// looks at most every tenth of a second, and only when the process has loaded something since.
+// Logs once if the process has loaded another runtime. Called when the runtime in use does not know an
+// address. Checks at most every tenth of a second, and only if the process has loaded a library since.
 void look_for_another_hip();
 
 }  // namespace fairlead::device

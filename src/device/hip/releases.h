@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From which release on HIP does what Fairlead needs of it, once. Numbers are those of hipDriverGetVersion():
-// 70226015 is 7.2. docs/amd.md has the sources.
+// The releases from which on HIP has a behaviour that Fairlead depends on. Numbers are those of
+// hipDriverGetVersion(): 70226015 is 7.2. docs/amd.md lists the sources.
 
 #pragma once
 
@@ -14,8 +14,9 @@ constexpr int release(int major, int minor) {
 // hipMemImportFromShareableHandle() takes the file descriptor itself, not a pointer to it.
 inline constexpr int imports_by_value = release(7, 1);
 
-// hipMemRetainAllocationHandle() adds the reference that hipMemRelease() takes away. Before, each export of
-// virtual memory took one of the program's, so that its memory was freed under it.
+// hipMemRetainAllocationHandle() adds the reference that hipMemRelease() removes. In earlier releases each
+// export of virtual memory consumed one of the program's references, so the runtime freed memory still in
+// use.
 inline constexpr int retains = release(7, 12);
 
 }  // namespace fairlead::device::hip_release

@@ -7,8 +7,8 @@
 
 namespace fairlead::device {
 
-// A library is searched together with those that it was linked with. Later releases of HIP open ROCr
-// themselves.
+// dlsym() on a library also searches the libraries it was linked with. Later releases of HIP open ROCr with
+// dlopen() instead.
 void Rocr::bind() {
   void* library = hip_library_;
   if (!pointer_info_.bind(library)) {
@@ -21,12 +21,12 @@ void Rocr::bind() {
       return;
     }
   }
-  // Where ROCr knows no virtual memory, there is none.
+  // If ROCr has no functions for virtual memory, no such memory exists.
   if (!retain_.bind(library) || !release_.bind(library)) retain_.pointer = nullptr;
 }
 
-// ROCr has a type for virtual memory since its interface 1.12. Before, it calls such memory by the same type
-// as any other, and another function tells.
+// Since its interface version 1.12, ROCr has a type for virtual memory. Earlier versions report the ordinary
+// type for it, and a different function distinguishes them.
 Rocr::Kind Rocr::kind_of(const void* start) {
   std::call_once(bound_, [this] { bind(); });
   PointerInfo info{};

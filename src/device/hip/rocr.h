@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which memory is virtual memory (hipMemCreate, hipMemMap, the pools of hipMallocAsync)? HIP does not tell,
-// and before ROCm 7.13 or so hipIpcGetMemHandle() made a handle of such memory that looked well: a peer that
-// opens it may bring down the kernel driver. ROCr, on which HIP is built, tells.
+// Determines which memory is virtual memory (hipMemCreate, hipMemMap, the pools of hipMallocAsync). HIP
+// offers no query for it, and before about ROCm 7.13 hipIpcGetMemHandle() returned a seemingly valid handle
+// for such memory: a peer that opens it may crash the kernel driver. ROCr, the runtime below HIP, has a
+// query.
 
 #pragma once
 
 #include <cstdint>
 #include <mutex>
 
-#include "device/driver/abi.h"
+#include "device/cuda_hip/abi.h"
 
 namespace fairlead::device {
 
 class Rocr {
  public:
-  // The ROCr that this libamdhip64 uses. It is looked for at the first question, when HIP is initialised:
-  // some releases open it only then.
+  // Sets the libamdhip64 whose ROCr to use. The search for ROCr is deferred until the first query, when HIP
+  // is initialised: some releases open it only then.
   void belong_to(void* hip_library) { hip_library_ = hip_library; }
 
-  // What starts here. Ordinary memory is what hipIpcGetMemHandle() makes a handle of; what is neither, or
-  // cannot be told, as what another process shared, must come to no function that exports.
+  // Returns the kind of memory that starts here. hipIpcGetMemHandle() supports `ordinary` memory. `other` is
+  // neither ordinary nor virtual, or unidentifiable, for example memory that another process shared; callers
+  // must not pass it to any export function.
   enum class Kind : uint8_t { ordinary, virtual_memory, other };
   Kind kind_of(const void* start);
 
  private:
   void bind();
 
-  // The beginning of hsa_amd_pointer_info_t, and room for what later versions append. ROCr writes as many
-  // bytes as `size` says.
+  // The beginning of hsa_amd_pointer_info_t, with space for members that later versions append. ROCr writes
+  // at most `size` bytes.
   struct PointerInfo {
     uint32_t size;
     int type;

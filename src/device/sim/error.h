@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the simulated GPU reports an error: its code, and words that the failing thread can read afterwards.
+// Error reporting of the simulated GPU: an error code, and a message that the failing thread can read
+// afterwards.
 
 #pragma once
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory objects behind simulated device memory, and how other processes come to them: a handle names
-// the exporter's file descriptor, which the importer opens through /proc; virtual memory has no such name,
-// and its descriptor must be passed on. A page behind the block's bytes holds a seal; freeing the block
-// breaks it, so that a stale handle is refused even when the descriptor's number, the process' number or the
-// address has been given to something else.
+// The memory objects behind simulated device memory, and how other processes map them. A handle names the
+// exporter's file descriptor, which the importer opens through /proc. Virtual memory has no such name; the
+// exporter must send its descriptor. A page behind the block's bytes holds a seal. Freeing the block
+// invalidates the seal, so that a stale handle is refused even if the descriptor number, the process ID or
+// the address has been reused.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -27,7 +27,7 @@
 namespace fairlead::device::sim {
 namespace {
 
-// Up to here a block is poisoned in full; touching more would make allocation slow.
+// Blocks up to this size are poisoned completely; to touch all of a larger one would make allocation slow.
 constexpr size_t poisoned_whole = size_t{128} << 10;
 
 constexpr uint64_t seal_magic = 0x6661697273696d31;  // "fairsim1"
@@ -39,8 +39,8 @@ struct Seal {
 
 struct Handle {
   Seal seal;
-  int32_t pid, fd, device;  // fd: -1 where the descriptor is passed on
-  uint64_t offset, size;    // of what is shared: one piece, or the whole block
+  int32_t pid, fd, device;  // fd: -1 if the exporter sends the descriptor
+  uint64_t offset, size;    // of the shared memory: one piece, or the whole block
 };
 static_assert(sizeof(Handle) <= sizeof(IpcHandle) && std::is_trivially_copyable_v<Handle>);
 
@@ -69,13 +69,14 @@ Error create_object(Block* block) {
 }
 
 Error map_alias(Block* block) {
-  // One page without access follows: a kernel that runs over the end of its block dies.
+  // One page without access follows, so that a kernel that runs beyond the end of its block crashes.
   void* range = mmap(nullptr, block->mapped + page_size(), PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED)
     return fail(Error::out_of_memory, "cannot map %zu bytes: %s", block->size, strerror(errno));
   block->alias = static_cast<char*>(range);
-  // Without a descriptor: private memory of the right size, for imports that are to show wrong bytes.
+  // Without a descriptor: private memory of the right size, for imports that are to show wrong bytes
+  // deliberately.
   int flags = block->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
   if (mmap(range, block->mapped, PROT_READ | PROT_WRITE, flags | MAP_FIXED, block->fd,
            static_cast<off_t>(block->offset)) == MAP_FAILED)
@@ -120,7 +121,7 @@ Error Memory::ipc_export(const void* base, IpcHandle* handle, int* file) {
   return Error::none;
 }
 
-// FAIRLEAD_SIM_NO_PEER names pairs, as in "0-1,2-3".
+// FAIRLEAD_SIM_NO_PEER lists pairs, for example "0-1,2-3".
 bool connected(int device, int peer) {
   if (device == peer) return true;
   const char* pairs = options().sim_no_peer.c_str();

@@ -16,7 +16,7 @@
 namespace fairlead::device::sim {
 namespace {
 
-// As many addresses as 64 devices of 16 GiB could fill; less where the process' address space is limited.
+// Enough addresses for 64 devices of 16 GiB each; less if the address space of the process is limited.
 constexpr size_t region_wanted = size_t{1} << 40, region_least = size_t{1} << 30;
 
 size_t whole_pages(size_t bytes) {
@@ -82,7 +82,7 @@ Error Memory::reserve_region() {
               strerror(errno));
 }
 
-// Gives the block an address of the region and makes it known.
+// Assigns the block an address of the region and registers it.
 Error Memory::place(const BlockRef& block, void** address) {
   std::unique_lock lock(mutex_);
   if (Error error = reserve_region(); error != Error::none) return error;
@@ -146,7 +146,7 @@ Error Memory::allocate(MemoryKind kind, Origin origin, int device, size_t bytes,
   return error;
 }
 
-// Makes the block at exactly this address unknown, if it is one that is wanted.
+// Removes the block at exactly this address from the table if `wanted` accepts it.
 template <class Wanted>
 BlockRef Memory::take_out(void* address, Wanted wanted) {
   std::unique_lock lock(mutex_);
@@ -159,7 +159,7 @@ BlockRef Memory::take_out(void* address, Wanted wanted) {
   return block;
 }
 
-// The address is free for others only now, when nothing of the block is to be seen there any more.
+// The address becomes available only now, when no bytes of the block are visible there any more.
 void Memory::release(const BlockRef& block) {
   if (block->kind != MemoryKind::device) forbid_access(block->base, block->mapped);
   std::unique_lock lock(mutex_);

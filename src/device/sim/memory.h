@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory of the simulated GPU. Every block is a memfd. The user's address lies in one large region without
-// access rights, so that a host that dereferences device memory dies there; the provider reaches the bytes
-// through a second mapping, the alias. Managed and pinned blocks are mapped at the user's address as well.
+// access rights, so that a host that dereferences device memory crashes there. The provider accesses the
+// bytes through a second mapping, the alias. Managed and pinned blocks are also mapped at the user's address.
 //
-// Poison makes early reads and late ones show: device and managed memory is filled with 0xA5 when it is
-// allocated; freed device memory loses its contents and is filled with 0xDB, also for other processes that
-// still have it mapped. Blocks above 128 KiB, which may be far larger than the machine's memory, get poison
-// in the first and last 64 KiB and one word per MiB; the rest reads as zeros.
+// Poison makes premature reads and reads after free visible: the simulated GPU fills device and managed
+// memory with 0xA5 at allocation. When device memory is freed it loses its contents and is filled with 0xDB,
+// also for other processes that still map it. Blocks above 128 KiB, which may be far larger than the
+// machine's memory, receive poison in the first and last 64 KiB and one word per MiB; the rest reads as
+// zeros.
 //
-// Thread-safe. Whoever holds a BlockRef may use the alias although the block was freed meanwhile.
+// Thread-safe. The holder of a BlockRef may use the alias even after the block was freed.
 
 #pragma once
 
@@ -29,12 +30,13 @@ namespace fairlead::device::sim {
 
 constexpr int max_devices = 64;
 
-// The same device, or two that can reach each other.
+// Returns true for one device, and for two that can access each other.
 bool connected(int device, int peer);
 
-// Where device memory comes from decides whether and how other processes may map it.
+// The origin of device memory determines whether and how other processes can map it.
 enum class Origin : uint8_t { plain, pool, pieces };
-// Of virtual memory, like a physical allocation of a GPU: ten granules, as driver_virtual.h makes them.
+// Virtual memory consists of pieces that correspond to a GPU's physical allocations: ten granules each, as in
+// driver/virtual.h.
 constexpr size_t granule_bytes = size_t{32} << 10, piece_bytes = 10 * granule_bytes;
 
 struct Block {
@@ -46,15 +48,15 @@ struct Block {
   Origin origin = Origin::plain;
   int device;
   bool imported = false;
-  bool registered = false;  // the user's own host memory: nothing here to unmap
+  bool registered = false;  // the user's own host memory; unmapping is not our task
   uintptr_t base = 0;
-  size_t size = 0;     // what was asked for
-  size_t mapped = 0;   // the same in whole pages
-  uint64_t id = 0;     // of the first piece, where there are several
-  uint64_t nonce = 0;  // drawn at allocation; in handles and in the memfd's seal
+  size_t size = 0;     // as requested
+  size_t mapped = 0;   // rounded up to whole pages
+  uint64_t id = 0;     // of the first piece if there are several
+  uint64_t nonce = 0;  // drawn at allocation; stored in handles and in the memfd's seal
   char* alias = nullptr;
-  int fd = -1;          // kept open for exports only
-  uint64_t offset = 0;  // in that file: an import may be one piece
+  int fd = -1;          // open for exports only
+  uint64_t offset = 0;  // within that file: an import may be one piece
   std::atomic<bool> live{true};
 
   size_t pieces() const { return origin == Origin::pieces ? (size + piece_bytes - 1) / piece_bytes : 1; }
@@ -68,14 +70,14 @@ class Memory {
   Memory(uint64_t bytes_per_device, uint64_t pinned_bytes)
       : capacity_(bytes_per_device), pinned_capacity_(pinned_bytes) {}
 
-  // Null for an address the simulated driver knows nothing of; for plain host memory that costs two
-  // comparisons and no lock.
+  // Returns null for an address that the simulated driver does not know. For ordinary host memory that takes
+  // two comparisons and no lock.
   BlockRef find(const void* address) const;
-  // Whether the address can only be, or have been, the simulated GPU's.
+  // Returns whether the address lies in the simulated GPU's region, that is, is or was device memory.
   bool in_region(const void* address) const;
 
   Error allocate(MemoryKind kind, Origin origin, int device, size_t bytes, void** address);
-  // The caller has made sure that no work in flight uses the block.
+  // The caller ensures that no work in flight uses the block.
   Error free(void* address, bool pinned);
   Error register_host(void* address, size_t bytes);
   Error unregister_host(void* address);
@@ -102,18 +104,18 @@ class Memory {
   std::atomic<size_t> region_size_{0};  // 0 until the first allocation
   std::atomic<uintptr_t> registered_low_{UINTPTR_MAX}, registered_high_{0};
 
-  mutable std::shared_mutex mutex_;  // guards what follows
+  mutable std::shared_mutex mutex_;  // guards the members below
   std::unique_ptr<Addresses> addresses_;
   std::map<uintptr_t, BlockRef> blocks_;
   std::set<std::tuple<uint64_t, uint64_t, int>> imported_;  // nonces, offsets, devices
 };
 
-// A memfd of block.mapped bytes plus a page that holds the block's seal; sets fd and alias.
+// Creates a memfd of block.mapped bytes plus a page for the block's seal; sets fd and alias.
 Error create_object(Block* block);
-// Maps block.fd, of which block.mapped bytes are the block's, at an address of the provider's own.
+// Maps block.mapped bytes of block.fd at an address that the provider chooses.
 Error map_alias(Block* block);
 void poison(const Block& block, unsigned char byte);
-// Makes handles stale and takes the contents away from whoever still maps the memory.
+// Invalidates the handles, and destroys the contents for every process that still maps the memory.
 void destroy_contents(const Block& block);
 
 }  // namespace fairlead::device::sim

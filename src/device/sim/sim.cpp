@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The simulated GPU's process-wide part: devices, memory, memory of other processes.
+// The process-wide part of the simulated GPU: devices, memory, memory of other processes.
 
 #include "device/sim/sim.h"
 
@@ -24,7 +24,7 @@ namespace {
 thread_local std::string error_words;
 thread_local int current = 0;
 
-// What follows from the machine and is the same for all its processes.
+// A hash of machine properties that all processes of the node compute alike.
 uint64_t node_hash() {
   std::string text;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
@@ -64,7 +64,7 @@ Error Simulator::device_info(int device, DeviceInfo* info) {
   if (!valid(device)) return fail(Error::invalid_value, "no device %d: there are %d", device, device_total());
   *info = {};
   snprintf(info->name, sizeof info->name, "simulated GPU %d", device);
-  // A PCI domain that no machine has, so that nobody takes it for a slot.
+  // A PCI domain that no machine uses, so that no tool mistakes it for a real slot.
   snprintf(info->pci, sizeof info->pci, "f1ea:%02x:00.0", device % max_devices);
   uint64_t words[2] = {node_hash(), static_cast<uint64_t>(device)};
   memcpy(info->uuid, words, sizeof info->uuid);
@@ -130,7 +130,7 @@ Error Simulator::query(const void* address, Allocation* allocation) {
 
 Error Simulator::free_when_idle(void* address, bool pinned) {
   if (Error error = begin(); error != Error::none) return error;
-  // As with a GPU driver, freeing waits for the work in flight.
+  // Like a GPU driver, free() waits for the work in flight.
   for (const QueueRef& queue : streams_.all()) queue->wait_idle();
   return memory_.free(address, pinned);
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The simulated GPU: the device runtime contract on the CPU, meant to be as unforgiving as a GPU so that
-// what works here works there. Memory is in sim_memory.h, streams in sim_stream.h; the Simulator joins them:
-// it checks arguments, resolves addresses when work is submitted, and makes the work.
+// The simulated GPU implements the device runtime contract on the CPU. It is as strict as a real GPU, so that
+// code that works here works there. memory.h implements memory, stream.h implements streams. The Simulator
+// combines them: it checks arguments, resolves addresses at submission, and creates the work.
 //
-// How it is meant to be unforgiving, beyond those two files: copies and kernels read their host sources
-// late; work that finds its memory freed fails; a kernel given an address that its device could not reach
-// (pageable host memory, freed memory, a peer without enabled access) fails; imported memory serves only the
-// device that it was imported for; a forked child can use nothing.
+// It is strict in these points, in addition to those of the two files: copies and kernels read their host
+// sources late; work fails if its memory was freed; a kernel fails if its device could not access an address
+// it was given (pageable host memory, freed memory, a peer without enabled access); imported memory is valid
+// only for the device of the import; a forked child can use nothing.
 
 #pragma once
 
@@ -25,13 +25,13 @@ struct fairlead_cpu_kernel;
 
 namespace fairlead::device::sim {
 
-// One end of a copy: where the bytes are for the provider, and the block that keeps them there, if any.
+// One end of a copy: the provider's address of the bytes, and the block that keeps them alive, if any.
 struct End {
   char* bytes;
   BlockRef block;
 };
 
-// The arguments of a launch as they were at its time; pointers lead to aliases.
+// The arguments of a launch, copied at submission; pointers are translated to aliases.
 struct Arguments {
   std::vector<std::vector<unsigned char>> values;
   std::vector<BlockRef> blocks;
@@ -139,7 +139,7 @@ class Simulator final : public Runtime {
   static bool valid(int device) { return device >= 0 && device < device_total(); }
   static Error usable();
   static Error begin();     // first use of the driver
-  Error begin(int device);  // and of a device: its context exists from now on
+  Error begin(int device);  // first use of a device as well: creates its context
   Error find_queue(Stream stream, QueueRef* queue);
   Error find_event(Event event, std::shared_ptr<RecordedEvent>* found);
   Error resolve(const void* address, size_t bytes, End* end);

@@ -12,7 +12,7 @@
 namespace fairlead::device::sim {
 
 void WorkQueue::start() {
-  // The application's signals are for the application's threads.
+  // The application's threads must handle the application's signals, so this thread blocks all of them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -36,7 +36,7 @@ void WorkQueue::work_off() {
       work_.pop_front();
       lock.unlock();
       Failure failure = work();
-      work = nullptr;  // lets go of the memory it used before anyone learns that it is done
+      work = nullptr;  // releases the memory it used before any thread sees its completion
       lock.lock();
       if (failure) failure_ = failure;
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Streams and events of the simulated GPU. A stream is a queue and a thread that works it off in order; the
-// thread sleeps while there is nothing to do. Nothing that is submitted runs in the submitting thread.
+// Streams and events of the simulated GPU. A stream is a queue and a thread that executes it in order; the
+// thread sleeps while the queue is empty. The submitting thread never executes work itself.
 //
-// Failures are asynchronous, as on a GPU. Work that fails leaves its words on the stream; later work runs
-// all the same. The first of drain(), poll() or a query of an event recorded behind the failure reports it
-// and takes it off the stream. Every event recorded between the failure and that report keeps reporting it,
-// so that those who share a stream, each with an event of his own, do not take each other's failures away.
+// Failures are asynchronous, as on a GPU. Work that fails stores its error message on the stream; later work
+// executes regardless. The first drain(), poll() or query of an event recorded after the failure reports it
+// and removes it from the stream. Every event recorded between the failure and that report keeps reporting
+// it, so that threads that share a stream, each with its own event, do not consume each other's failures.
 //
 // Thread-safe.
 
@@ -28,18 +28,18 @@
 
 namespace fairlead::device::sim {
 
-// The words of a failure; null: there is none.
+// The message of a failure; null: no failure.
 using Failure = std::shared_ptr<const std::string>;
 
 class WorkQueue;
 
-// One record of an event: done once its stream got there.
+// One recording of an event: done once its stream has reached it.
 struct Moment {
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
   Failure failure;
-  std::weak_ptr<WorkQueue> queue;  // where the failure lies until it is reported
+  std::weak_ptr<WorkQueue> queue;  // the stream that holds the failure until it is reported
 };
 using MomentRef = std::shared_ptr<Moment>;
 
@@ -48,8 +48,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   using Work = std::function<Failure()>;
 
   WorkQueue(int device, StreamKind kind) : device(device), kind(kind) {}
-  void start();  // the thread; it lives until close() and holds on to the queue
-  void close();  // work already submitted is still done
+  void start();  // starts the thread, which holds a reference to the queue until close()
+  void close();  // completes the work already submitted
 
   void submit(Work work);
   void record(const MomentRef& moment);
@@ -57,9 +57,9 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 
   Error drain();  // waits for all work submitted so far
   Error poll();
-  void wait_idle();  // the same as drain(), reports nothing
+  void wait_idle();  // like drain(), but reports no failure
   bool idle();
-  void reported(const Failure& failure);  // takes it off
+  void reported(const Failure& failure);  // removes the failure
 
   const int device;
   const StreamKind kind;
@@ -77,7 +77,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 };
 using QueueRef = std::shared_ptr<WorkQueue>;
 
-// The last record of an event, if it was ever recorded.
+// The most recent recording of an event, if there is one.
 class RecordedEvent {
  public:
   MomentRef moment();
@@ -89,7 +89,7 @@ class RecordedEvent {
   MomentRef moment_;
 };
 
-// Handles that are never reused, so that one used after its end is refused.
+// Handles are never reused, so that the use of a destroyed one is detected.
 template <class Handle, class Object>
 class HandleTable {
  public:

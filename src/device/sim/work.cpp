@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The simulated GPU's work: streams, copies, fills, events and kernels.
+// The work of the simulated GPU: streams, copies, fills, events and kernels.
 
 #include <time.h>
 
@@ -68,7 +68,7 @@ Error Simulator::find_event(Event event, std::shared_ptr<RecordedEvent>* found) 
 Error Simulator::destroy_stream(Stream stream) {
   QueueRef queue;
   if (Error error = find_queue(stream, &queue); error != Error::none) return error;
-  // It stays in the table until its work is done, for those who wait for all streams.
+  // The queue stays in the table until its work is done, for threads that wait for all streams.
   queue->wait_idle();
   if (streams_.remove(stream)) queue->close();
   return Error::none;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long the arrays are that MPI functions take beside a communicator, and copies of arrays that stay for
-// ever.
+// The lengths of the array arguments of MPI functions that take a communicator, and permanent copies of
+// arrays.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace fairlead::mpi {
 
-// A copy that stays for ever, of equal arrays one; of an empty array there is one, too. Null stays null.
+// Returns a permanent copy. Equal arrays share one copy, and an empty array has one too. Null stays null.
 template <class Element>
 const Element* kept(std::vector<Element> elements) {
   static std::mutex mutex;
@@ -28,8 +28,9 @@ const Element* kept(const Element* elements, int many) {
   return elements ? kept(std::vector<Element>(elements, elements + many)) : nullptr;
 }
 
-// How many elements a rank gives: of a communicator, and where only the root gives any; of processes in its
-// own group; of destinations and sources in its topology.
+// The number of elements that a rank passes: one per rank of the communicator (of the remote group, if there
+// is one); the same, but only at the root; one per process of the rank's own group; one per destination, and
+// one per source, of its topology.
 int peers_of(MPI_Comm comm);
 int peers_at_root(int root, MPI_Comm comm);
 int members_of(MPI_Comm comm);

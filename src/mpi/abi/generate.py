@@ -50,7 +50,7 @@ def real_slots(forms):
 
 
 def wrapper(form):
-    spawned, replaced = SPAWNING.get(form.name, (None, {}))
+    spawned, replaced = SPAWNING[form.name] if "spawns" in form.row.words else (None, {})
     arguments = ", ".join(replaced.get(p.name, p.name) for p in form.row.parameters)
     forward = f"return real.{form.name}({arguments});"
     body = record_and_forward(form, forward)
@@ -59,7 +59,7 @@ def wrapper(form):
     if form.action == "refuse":
         body.append(f"if ({device_buffer(form)}) return {form.refusal()};")
     before, after = around(form, lambda p: f"{p.stars}{p.name}")
-    if form.row.name == "Buffer_detach":
+    if "detaches" in form.row.words:
         after.append("give_back_send_buffer(buffer_addr);")
     body += before
     if after:
@@ -85,27 +85,23 @@ def around(form, value):
         before += [f"gather_before({value(p)});" for p in form.row.parameters
                    if p.type == "MPI_Comm" and p.name == "comm" and not p.stars]
         before.append("BlockingHostCall blocking_call;")
-    if form.row.name == "Session_init":
+    if "begins_session" in form.row.words:
         before.insert(0, f"SessionInit begun({value(form.row.parameters[0])});")
-    if form.row.name == "Session_finalize":
+    if "ends_session" in form.row.words:
         before.insert(0, "SessionFinalize ended;")
     # The members of a new communicator agree at once where its collectives meet; those of one that a nonblocking
     # call makes find it by what it is a duplicate of.
-    if form.row.name in ("Comm_idup", "Comm_idup_with_info"):
+    if "duplicates" in form.row.words:
         before.append(f"Duplicating duplicating({value(form.row.parameters[0])});")
     made = [p for p in form.row.parameters if p.type == "MPI_Comm" and p.stars and p.name != "comm"]
     after = [f"agree_on_slot({value(made[0])});"] if made and form.row.call == "blocks" else []
-    if form.row.name == "Session_init":
+    if "begins_session" in form.row.words:
         after.append("begun.succeed();")
-    if form.name in TAKING_MEMORY_KINDS:
+    if "memory_kinds" in form.row.words:
         of = made[0] if made else next(p for p in form.row.parameters if p.name == "comm")
         info = next(p for p in form.row.parameters if p.name == "info")
         after.append(f"note_memory_kinds({value(of)}, {value(info)});")
     return before, after
-
-
-# With them Fairlead begins and ends to watch.
-SESSION_CALLS = ("Session_init", "Session_finalize")
 
 
 # What is spawned has Fairlead as well: the arguments of `spawned`, and
@@ -121,12 +117,12 @@ SPAWNING = {
 
 def record_and_forward(form, forward):
     """The first lines of a function that is for the host MPI alone in a job without GPUs."""
-    intercepting = [] if form.row.name in SESSION_CALLS else [f"if (!intercepting()) {forward}"]
-    return [f"CallRecord record(Function::{form.name});", *intercepting]
+    record = f"CallRecord record(Function::{form.name});"
+    if {"begins_session", "ends_session"} & set(form.row.words):
+        return [record]
+    return [record, f"if (!intercepting()) {forward}"]
 
 
-# Their info may say which kinds of memory the collectives of the communicator bring.
-TAKING_MEMORY_KINDS = ("Comm_set_info", "Comm_dup_with_info", "Comm_split_type")
 # Functions of these families hand their arguments to src/mpi/coll/collective.h by one pattern.
 COLLECTIVE_FAMILIES = ("collective", "neighborhood")
 # Parameters of a collective: the fields of CollectiveCall they are.
@@ -314,7 +310,7 @@ FORTRAN_NUMBERS = {"flag": "Logical(flag)", "index": "Index(index)",
                    "array_of_indices": "Indices(array_of_indices, outcount)"}
 # What they tell is an address in C and a number in Fortran, which no host MPI's Fortran gets from a C function of ours.
 FORTRAN_ATTRIBUTES = ("Win_get_attr",)
-# These must be seen whether the job is watched or not.
+# These are always intercepted.
 JOB_FUNCTIONS = ("Init", "Init_thread", "Finalize")
 FORTRAN_LACKS = dict.fromkeys(JOB_FUNCTIONS, ("argc", "argv"))
 
@@ -381,7 +377,7 @@ def fortran_entry(form):
         if form.action == "refuse":
             body.append(f"if ({device_buffer(form)}) return report(ierror, {form.refusal(value)});")
         before, after = around(form, value)
-        if form.row.name == "Buffer_detach":  # only mpi_f08 tells the address
+        if "detaches" in form.row.words:  # only mpi_f08 tells the address
             after.append("give_back_send_buffer(host.of_f08() ? buffer_addr : nullptr);")
         body += before
         if after:
@@ -489,7 +485,7 @@ def outputs(rows):
     files = {  # each on the floor of src/mpi that uses it
         "src/mpi/abi/generated/exports.map": exports_map(forms),
         "src/mpi/abi/generated/function_ids.inc": function_ids(forms),
-        "src/mpi/abi/generated/large_count_fallback.cpp": large_count_fallback(forms),
+        "src/mpi/abi/generated/large_count_functions.cpp": large_count_fallback(forms),
         "src/mpi/abi/generated/real_slots.inc": real_slots(forms),
         "src/mpi/coll/generated/collectives.cpp": collectives(forms),
         "src/mpi/fortran/generated/fortran.cpp": fortran(forms),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host MPI's header, and the helper functions of it that Fairlead calls without interposing them.
+// The host MPI's header, and the host MPI functions that Fairlead calls but does not interpose.
 //
-// All are called by their PMPI name and declared weak, as is the host's data: LD_PRELOAD puts this library
-// into every process of a job, also into shells and launchers that know no MPI, and must load there.
+// Fairlead calls all of them by their PMPI names and declares them weak, like the host MPI's data: LD_PRELOAD
+// loads this library into every process of a job, including shells and launchers without any MPI, and it must
+// load there.
 
 #pragma once
 
@@ -74,7 +75,7 @@
 #pragma weak PMPI_Win_call_errhandler
 #pragma weak PMPI_Win_get_errhandler
 
-// Handles are converted by functions in Open MPI and, since 4.2, in MPICH.
+// Open MPI and, since 4.2, MPICH convert handles by functions.
 #pragma weak PMPI_Comm_c2f
 #pragma weak PMPI_Comm_f2c
 #pragma weak PMPI_File_c2f

@@ -12,7 +12,7 @@ namespace fairlead::mpi {
 
 std::string host_version() {
   if (!available(Function::Init) || !PMPI_Get_library_version) return {};
-  static char version[64 * 1024];  // as long as any MPI's, not only ours, may be
+  static char version[64 * 1024];  // room for the version of any MPI, not only the one at build time
   int length = 0;
   if (PMPI_Get_library_version(version, &length) != MPI_SUCCESS) return {};
   return {version, std::strcspn(version, "\n")};

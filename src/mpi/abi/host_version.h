@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which MPI ABI this library is of, and what the host MPI says that it is.
+// The MPI ABI for which this library is built, and the version that the host MPI reports.
 
 #pragma once
 
@@ -18,7 +18,7 @@ inline constexpr const char* own_abi = "mpich";
 inline constexpr const char* own_abi = "abi";
 #endif
 
-// The first line of MPI_Get_library_version(); "" where there is no MPI, or an MPI before 3.0.
+// Returns the first line of MPI_Get_library_version(), or "" if there is no MPI, or one before 3.0.
 std::string host_version();
 
 }  // namespace fairlead::mpi

@@ -34,7 +34,7 @@ FallbackElements::~FallbackElements() {
 
 namespace {
 
-// Detaching waits for all buffered messages.
+// MPI_Buffer_detach waits for all buffered messages.
 int flush_buffer() {
   void* buffer = nullptr;
   int bytes = 0;

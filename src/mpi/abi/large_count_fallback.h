@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Large-count functions on a host MPI that lacks them (generated/narrowed.cpp): each calls its ordinary form,
-// as long as all counts fit; a message may have any count, by a type that is made for it. We export both
-// forms, and a program that finds one with dlsym(), or by a weak reference as mpi4py does, takes it for the
-// host's.
+// Large-count functions for a host MPI that lacks them (generated/large_count_functions.cpp). Each calls its
+// ordinary form if all counts fit. A message may have any count: a datatype is created for a count that does
+// not fit. Fairlead exports both forms, and a program that finds one with dlsym(), or by a weak reference as
+// mpi4py does, takes it for the host MPI's.
 //
-// Arguments that have another type there are temporaries of the call. They throw TooLarge where a number does
-// not fit.
+// Arguments that have another type in the ordinary form are temporaries of the call. They throw TooLarge if a
+// number does not fit.
 
 #pragma once
 
@@ -27,8 +27,8 @@ int narrow(Number number) {
   return static_cast<int>(number);
 }
 
-// So many elements of a message: where their number does not fit, one element of a type that is made of them.
-// The host MPI keeps that type for as long as it needs it.
+// A number of elements of a message. If the number does not fit, this is one element of a datatype made of
+// them. The host MPI keeps that datatype for as long as it needs it.
 class FallbackElements {
  public:
   FallbackElements(MPI_Count count, MPI_Datatype datatype);
@@ -64,19 +64,19 @@ FallbackOutput<Narrow, Wide> fallback_output(Wide* place) {
   return FallbackOutput<Narrow, Wide>(place);
 }
 
-// Counts or displacements, `many` of them.
+// An array of `many` counts or displacements.
 class FallbackArray {
  public:
   template <class Number>
   FallbackArray(const Number* numbers, int many) : given_(numbers) {
     for (int i = 0; numbers && i < many; ++i) numbers_.push_back(narrow(numbers[i]));
   }
-  // Until the call returns; of an empty array there is one, too.
+  // Valid until the call returns. An empty array has an address, too.
   operator const int*() {
     if (numbers_.empty()) numbers_.push_back(0);
     return given_ ? numbers_.data() : nullptr;
   }
-  // For ever.
+  // Valid permanently.
   const int* keep() const { return given_ ? kept(numbers_) : nullptr; }
 
  private:
@@ -84,7 +84,7 @@ class FallbackArray {
   std::vector<int> numbers_;
 };
 
-// Newer functions that can be made of older ones: what takes their place; null of others.
+// Returns the replacement of a newer function that can be built from older ones; null for any other function.
 void* made_of_older(Function function);
 
 }  // namespace fairlead::mpi

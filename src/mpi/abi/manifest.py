@@ -24,6 +24,8 @@ TYPE_WORDS = {
     "displ": ("int", "MPI_Aint"),
     "extent": ("MPI_Aint", "MPI_Count"),
 }
+# What a wrapper may do besides (functions.def explains each).
+WORDS = ("begins_session", "ends_session", "spawns", "duplicates", "memory_kinds", "detaches")
 # Types that older headers lack, and the condition under which a header declares them.
 TYPE_GUARDS = {"MPI_Session": "MPI_VERSION >= 4 || defined(OPEN_MPI)"}  # real.h declares Open MPI's
 # Functions of MPI 4.1 that are nothing without the host's: programs that look for them by weak references, as mpi4py
@@ -38,7 +40,7 @@ REFUSALS = {"MPI_Comm": "refuse", "MPI_Win": "refuse_window", "MPI_File": "refus
 
 ROW = re.compile(
     r"(?P<name>\w+)\s+(?P<family>\w+)\s+(?P<call>\w+)\s+(?P<action>\w+)\s+(?P<large_action>\w+|-)\s+"
-    r"(?P<since>\d\.\d)\s+(?P<fortran>handled|host)\s+\((?P<parameters>[^()]*)\)(?:\s+#\s*(?P<note>.*))?"
+    r"(?P<since>\d\.\d)\s+(?P<fortran>handled|host)\s+(?:\{(?P<words>[\w ]+)\}\s+)?\((?P<parameters>[^()]*)\)(?:\s+#\s*(?P<note>.*))?"
 )
 PARAMETER = re.compile(r"(?P<const>const )?(?P<type>\w+)(?P<stars>\**) (?P<name>\w+)(?P<array>\[\])?")
 
@@ -70,6 +72,7 @@ class Row:
     large_action: str
     since: str
     fortran: str
+    words: tuple
     parameters: tuple
     note: str
 
@@ -119,12 +122,16 @@ def parse_parameters(text):
 def parse_row(line, chapter):
     match = ROW.fullmatch(line)
     if not match:
-        raise Mistake("expected: name family call C _c MPI Fortran (parameters) [# note]")
+        raise Mistake("expected: name family call C _c MPI Fortran [{words}] (parameters) [# note]")
     fields = match.groupdict(default="")
     fields["parameters"] = parse_parameters(fields["parameters"])
+    fields["words"] = tuple(fields["words"].split())
     row = Row(chapter, **fields)
     if row.call not in CALLS:
         raise Mistake(f"unknown call '{row.call}'; accepted: {', '.join(CALLS)}")
+    for word in row.words:
+        if word not in WORDS:
+            raise Mistake(f"unknown word '{word}'; accepted: {', '.join(WORDS)}")
     for form in row.forms():
         if form.action not in ACTIONS:
             raise Mistake(f"unknown action '{form.action}'; accepted: {', '.join(ACTIONS)}")

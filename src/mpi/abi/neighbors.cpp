@@ -11,12 +11,12 @@ int times(const std::vector<int>& ranks, size_t end, int rank) {
   return static_cast<int>(std::count(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(end), rank));
 }
 
-// The neighbours below and above in each dimension. What one sends downwards, the other receives from above,
-// also where both are the same: in a dimension of one or two ranks that is closed to a ring.
+// The neighbours below and above in each dimension. What a rank sends downwards, its neighbour receives from
+// above. This holds also if both neighbours are the same rank, in a periodic dimension of one or two ranks.
 Neighbors of_grid(MPI_Comm comm) {
   int dimensions = 0;
   PMPI_Cartdim_get(comm, &dimensions);
-  std::vector<int> senders;  // of the messages to this rank, in the order of the blocks they are sent from
+  std::vector<int> senders;  // senders[k]: the rank that sends its block k to this rank
   Neighbors neighbors;
   for (int dimension = 0; dimension < dimensions; ++dimension) {
     int below = MPI_PROC_NULL, above = MPI_PROC_NULL;
@@ -31,7 +31,7 @@ Neighbors of_grid(MPI_Comm comm) {
   return neighbors;
 }
 
-// Of several edges from one rank to another, the first at the one end is the first at the other.
+// If several edges lead from one rank to another, the first at one end is the first at the other.
 Neighbors of_graph(const std::vector<int>& in, std::vector<int> out) {
   Neighbors neighbors;
   for (size_t block = 0; block < in.size(); ++block)

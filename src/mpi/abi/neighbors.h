@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The neighbours of a rank in the topology of its communicator, in the order of the blocks that it sends to
-// and receives from them (MPI 4.1, section 8.6), and which message lands in which block where two ranks are
-// neighbours more than once.
+// them and receives from them (MPI 4.1, section 8.6), and, if two ranks are neighbours more than once, which
+// message is received into which block.
 
 #pragma once
 
@@ -12,11 +12,11 @@
 
 namespace fairlead::mpi {
 
-// At the edge of a grid a neighbour is missing: MPI_PROC_NULL, whose block is left alone.
+// At the edge of a grid a missing neighbour is MPI_PROC_NULL; its block is left alone.
 struct Neighbors {
   struct Source {
     int rank;
-    int message;  // of those that it sends here, in the order of its own blocks, from 0 on
+    int message;  // index among those that it sends here, in the order of its own blocks, from 0
   };
   std::vector<Source> in;
   std::vector<int> out;
@@ -24,7 +24,7 @@ struct Neighbors {
   bool none() const;
 };
 
-// Without a topology there are none.
+// Empty without a topology.
 Neighbors neighbors_of(MPI_Comm comm, int rank);
 
 }  // namespace fairlead::mpi

@@ -27,11 +27,11 @@ size_t symbol_of(const ElfW(Rela) & relocation) {
 #error "relocations of 32-bit objects are not read"
 #endif
 
-// What the loader knows of this library.
+// What the loader has recorded about this library.
 struct OwnObject {
   ElfW(Addr) base = 0;
   const ElfW(Dyn) * dynamic = nullptr;
-  uintptr_t read_only = 0;  // the part that is read-only once it is relocated
+  uintptr_t read_only = 0;  // start of the part that is read-only after relocation
   size_t read_only_bytes = 0;
 };
 
@@ -58,7 +58,7 @@ OwnObject own_object() {
   return own;
 }
 
-// Lets the part that is read-only be written while it lives.
+// Makes the read-only part writable for as long as it lives.
 class Writable {
  public:
   explicit Writable(const OwnObject& own) {
@@ -82,8 +82,8 @@ class Writable {
   bool done_ = false;
 };
 
-// Places of weak symbols that the loader found nowhere hold null, whatever the kind of their relocation.
-// Those of functions that it binds at their first call hold something else, and it will find them itself.
+// If the loader did not find a weak symbol, its slot holds null, whatever the kind of relocation. The slot of
+// a function that the loader binds at its first call holds another value, and the loader binds it later.
 bool bind_weak_symbols() {
   const OwnObject own = own_object();
   if (!own.dynamic) return false;
@@ -94,7 +94,7 @@ bool bind_weak_symbols() {
     size_t bytes = 0;
   } data, calls;
   for (const auto* entry = own.dynamic; entry->d_tag != DT_NULL; ++entry) {
-    // Some loaders write the addresses back into the table, others leave them as they were linked.
+    // Some loaders write the addresses back into the table; others leave the values as they were linked.
     const ElfW(Addr) address =
         entry->d_un.d_ptr < own.base ? own.base + entry->d_un.d_ptr : entry->d_un.d_ptr;
     switch (entry->d_tag) {
@@ -133,7 +133,7 @@ bool bind_weak_symbols() {
   return true;
 }
 
-// A library that was opened for its opener alone is opened for all; it stays loaded as long as we do.
+// Makes a library global that was opened locally. It stays loaded as long as Fairlead.
 bool open_to_all(void* function) {
   Dl_info library;
   return dladdr(function, &library) && library.dli_fname &&
@@ -161,7 +161,8 @@ bool bind_opened_mpi() {
 }
 
 void* find_anywhere(const char* symbol) {
-  // The loader is locked while it tells the names, the other way round than in dlopen().
+  // The callback only collects names. The loader holds a lock while it runs, and dlopen() takes the locks in
+  // the opposite order.
   std::vector<std::string> objects;
   dl_iterate_phdr(
       [](dl_phdr_info* object, size_t, void* into) {

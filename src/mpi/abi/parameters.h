@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which parameters does a function take that may be declared or not? Compared at compile time, apart from
-// const.
+// Compares at compile time, ignoring const, the parameters of a function with a signature. The function may
+// be undeclared.
 
 #pragma once
 
@@ -26,8 +26,8 @@ template <class One, class Other>
 inline constexpr bool same_apart_from_const =
     std::is_same_v<typename WithoutConst<One>::type, typename WithoutConst<Other>::type>;
 
-// Arguments that show which parameters a function has: one that every parameter takes, and one that only
-// parameters of this type take, const or not.
+// Arguments that reveal which parameters a function has: the first converts to any parameter, the second only
+// to parameters of this type, const or not.
 template <class>
 struct AnyArgument {
   template <class Parameter>
@@ -41,7 +41,7 @@ struct ExactArgument {
 
 }  // namespace detail
 
-// Takes<Signature>::by([](auto... arguments) -> decltype(function(arguments...)) { ... }): true where
+// Takes<Signature>::by([](auto... arguments) -> decltype(function(arguments...)) { ... }) is true if
 // `function` is not declared, or has the parameters of the signature.
 template <class Signature>
 struct Takes;

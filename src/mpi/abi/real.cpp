@@ -17,7 +17,7 @@
 namespace fairlead::mpi {
 namespace {
 
-// With the P of the profiling name in front, so that one text serves for both names.
+// Each string begins with the P of the profiling name, so that it serves for both names.
 constexpr const char* profiling_names[] = {
 #define FAIRLEAD_FUNCTION(name) "PMPI_" #name,
 #include "mpi/abi/generated/function_ids.inc"
@@ -26,13 +26,13 @@ constexpr const char* profiling_names[] = {
 void* find_by_name(const char* profiling_name) {
   void* address = dlsym(RTLD_NEXT, profiling_name + 1);
   if (!address) address = dlsym(RTLD_NEXT, profiling_name);
-  // What was opened after us is outside the search order that RTLD_NEXT walks. The plain name would find
-  // ourselves there.
+  // An MPI opened by dlopen() is outside the search order of RTLD_NEXT. With RTLD_DEFAULT, the plain name
+  // would find Fairlead's own function.
   if (!address && bind_opened_mpi()) address = dlsym(RTLD_DEFAULT, profiling_name);
   return address;
 }
 
-// First line of what the host MPI says of itself.
+// Copies the first line of the host MPI's version string.
 void describe_host(char (&text)[MPI_MAX_LIBRARY_VERSION_STRING]) {
   std::strcpy(text, "of unknown version");
   int length = 0;

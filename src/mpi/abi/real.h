@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host MPI behind our wrappers: real.Bcast(...) calls the MPI_Bcast that comes after ours. There is one
-// slot for every function of the manifest, with the signature the manifest gives it.
+// The host MPI behind Fairlead's wrappers: real.Bcast(...) calls the next MPI_Bcast after Fairlead's. Every
+// function of the manifest has one slot, with the signature that the manifest gives it.
 //
-// A slot binds itself at its first call: the next MPI_X in load order (another preloaded tool, then the MPI),
-// else PMPI_X. From then on a call costs one load and one indirect call. It needs no initialisation, so it
-// works before main() and from any thread. Where the host MPI lacks the function, a large-count one calls the
-// ordinary one (narrow.h); else a call logs one line and returns MPI_ERR_OTHER, and the slot stays unbound,
-// because a later dlopen() may bring the function.
+// A slot binds itself at its first call: to the next MPI_X in load order (another preloaded tool, then the
+// MPI), otherwise to PMPI_X. From then on a call costs one load and one indirect call. A slot needs no
+// initialisation, so it works before main() and from any thread. If the host MPI lacks the function, a
+// large-count function calls the ordinary one (large_count_fallback.h). Any other call logs one line and
+// returns MPI_ERR_OTHER, and the slot stays unbound, because a later dlopen() may provide the function.
 
 #pragma once
 
@@ -20,20 +20,20 @@
 
 #define FAIRLEAD_EXPORT __attribute__((visibility("default")))
 
-// Open MPI 5 has sessions, though it calls itself MPI 3.1, and serves programs of Open MPI 4, whose header
-// does not know them.
+// Open MPI 5 has sessions, although it reports MPI 3.1, and it also runs programs built with Open MPI 4,
+// whose header does not declare them.
 #if defined(OPEN_MPI)
 typedef struct ompi_instance_t* MPI_Session;
 extern "C" int PMPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_Group* newgroup);
 #endif
 
-// Defines the function MPI_<name>, with the parameters that src/mpi/abi/functions.def declares:
+// Defines the function MPI_<name> with the parameters that src/mpi/abi/functions.def declares:
 //
 //   FAIRLEAD_MPI(Pready, (int partition, MPI_Request request)) {
 //
-// MPI headers differ in which arrays are const. The function therefore has a C++ name of its own and does not
-// redeclare the header's. Where the header declares the function, its parameters must be the same apart from
-// const.
+// MPI headers differ in which arrays are const. The function therefore has its own C++ name and does not
+// redeclare the header's function. If the header declares the function, its parameters must be the same apart
+// from const.
 #define FAIRLEAD_MPI(name, parameters)                                                                     \
   extern "C" FAIRLEAD_EXPORT int fairlead_##name parameters __asm__("MPI_" #name);                         \
   static_assert(std::is_same_v<decltype(fairlead_##name), decltype(fairlead::mpi::Real::name)::Signature>, \
@@ -52,13 +52,13 @@ enum class Function : int {
 
 const char* to_string(Function function);  // "MPI_Bcast"
 
-// Does the host MPI offer it? Searches anew at every call: for decisions, not for hot paths.
+// Does the host MPI have the function? Searches at every call: for decisions, not for hot paths.
 bool available(Function function);
 
 namespace detail {
-void* find(Function function);          // null where the host MPI lacks it
-void* fallback_of(Function function);      // what takes its place then; null where nothing does
-int report_missing(Function function);  // logs once a function; returns MPI_ERR_OTHER
+void* find(Function function);          // null if the host MPI lacks it
+void* fallback_of(Function function);   // its replacement in that case; null if there is none
+int report_missing(Function function);  // logs once per function; returns MPI_ERR_OTHER
 }  // namespace detail
 
 template <Function function, class Signature>
@@ -79,7 +79,7 @@ class Slot<function, int(Parameters...)> {
  private:
   using Address = int (*)(Parameters...);
 
-  // Threads that come here together find and store the same address.
+  // Threads that bind a slot at the same time find and store the same address.
   [[gnu::cold, gnu::noinline]] Address bind() {
     Address address = reinterpret_cast<Address>(detail::find(function));
     if (!address) address = reinterpret_cast<Address>(detail::fallback_of(function));

@@ -29,7 +29,7 @@ void KeptArrays::keep(CollectiveCall* call, const CommPosition& position) {
       sent = position.neighbors.out.size();
       received = position.neighbors.in.size();
   }
-  // In place, arrays of what is sent may be anything.
+  // In place, the send arrays are not significant and may have any value.
   if (call->in_place()) sent = 0;
   auto copy_of = [this](size_t many) {
     return [this, many](const auto* elements) { return copy(elements, many); };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Copies of the arrays of counts, displacements and types of a collective that is not over when its call
-// returns. The standard forbids programs to touch them meanwhile (MPI 4.1, 6.12), but host MPIs read them in
-// the call, and programs rely on that: mpi4py frees them.
+// returns. The standard forbids programs to change or free them meanwhile (MPI 4.1, 6.12). But host MPIs read
+// them only during the call, and programs rely on that: mpi4py frees them.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace fairlead::mpi {
 
-// After keep() the call names the copies.
+// keep() copies the arrays and makes the call point to the copies.
 class KeptArrays {
  public:
   void keep(CollectiveCall* call, const CommPosition& position);

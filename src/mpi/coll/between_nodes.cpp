@@ -12,7 +12,6 @@
 #include "base/options.h"
 #include "base/report_timer.h"
 #include "base/statistics.h"
-#include "datatype/move.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
 #include "mpi/coll/collective.h"
@@ -20,16 +19,17 @@
 #include "mpi/coll/slice_exchange.h"
 #include "mpi/datatype/layout.h"
 #include "mpi/datatype/reduction_types.h"
+#include "packing/move.h"
 
 namespace fairlead::mpi {
 namespace {
 
-// Pieces of a message that are on their way between nodes at once.
+// The number of pieces of a message in transfer between nodes at once.
 constexpr uint64_t segments_under_way = 4;
-// Their counts and offsets in bytes are handed to the host MPI as int.
+// The counts and offsets of a piece go to the host MPI as int, in bytes.
 constexpr int64_t longest_segment = 1 << 30;
 
-// Those of the first rank, on all: the choice depends on them.
+// Rank 0's values, on all ranks: the choice depends on them.
 struct Limits {
   int64_t uniform, from, segment;
 };
@@ -39,7 +39,7 @@ uint64_t bytes_of(MPI_Count count, MPI_Datatype datatype) {
   return static_cast<uint64_t>(packed_bytes(count, datatype));
 }
 
-// Memory on the device if there is some left, else of the host: collectives in a node take either.
+// Device memory if some is available, else host memory; collectives within a node accept either.
 class Scratch {
  public:
   Scratch(int device, uint64_t bytes) : bytes_(bytes) {
@@ -61,8 +61,9 @@ class Scratch {
   HostBuffer in_host_;
 };
 
-// A buffer of the call without gaps: itself, or a packed copy, since ranks with other layouts of the same
-// bytes take part. Kernels pack device memory, into memory of the same device while there is some.
+// A buffer of the call as contiguous memory: the buffer itself or a packed copy, because other ranks may pass
+// the same bytes in another layout. Kernels pack device memory, into memory of the same device while some is
+// available.
 class Packed {
  public:
   Packed(void* address, MPI_Count count, MPI_Datatype datatype)
@@ -80,7 +81,7 @@ class Packed {
   bool load() {
     if (!copy_) return true;
     if (copy_->on_device()) return move(packed(), *view_);
-    if (view_) return datatype::copy_out(device_, data(), *view_, 0, bytes()) == device::Error::none;
+    if (view_) return packing::copy_out(device_, data(), *view_, 0, bytes()) == device::Error::none;
     if (device_ < 0) return pack_host(address_, count_, datatype_, data(), layout_.bytes, layout_);
     HostBuffer bytes_of_it;
     if (!pack_from_device(address_, count_, datatype_, layout_, device_, &bytes_of_it)) return false;
@@ -90,28 +91,28 @@ class Packed {
   bool store() const {
     if (!copy_) return true;
     if (copy_->on_device()) return move(*view_, packed());
-    if (view_) return datatype::copy_in(device_, *view_, 0, data(), bytes()) == device::Error::none;
+    if (view_) return packing::copy_in(device_, *view_, 0, data(), bytes()) == device::Error::none;
     if (device_ < 0) return unpack_host(data(), layout_.bytes, address_, count_, datatype_, layout_);
     return unpack_to_device(data(), layout_.bytes, address_, count_, datatype_, layout_, device_);
   }
 
  private:
   uint64_t bytes() const { return static_cast<uint64_t>(layout_.bytes); }
-  datatype::View packed() const { return {copy_->data(), bytes()}; }
-  bool move(const datatype::View& to, const datatype::View& from) const {
-    return datatype::move_now(device_, to, 0, from, 0, bytes()) == device::Error::none;
+  packing::View packed() const { return {copy_->data(), bytes()}; }
+  bool move(const packing::View& to, const packing::View& from) const {
+    return packing::move_now(device_, to, 0, from, 0, bytes()) == device::Error::none;
   }
 
   void* address_;
   MPI_Count count_;
   MPI_Datatype datatype_;
   Layout layout_;
-  int device_ = -1;                     // -1: host memory
-  std::optional<datatype::View> view_;  // for kernels
+  int device_ = -1;                    // -1: host memory
+  std::optional<packing::View> view_;  // for kernels
   std::optional<Scratch> copy_;
 };
 
-// What one piece of the message needs, and the next one after it.
+// The memory for one piece of the message. A later piece reuses it.
 struct Room {
   Room(int device, uint64_t scratch_bytes, ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes)
       : scratch(device, scratch_bytes), exchange(kind, bytes, element, nodes) {}
@@ -121,7 +122,7 @@ struct Room {
   ExchangeRoom exchange;
 };
 
-// A piece of the message, cut into slices: by place, how many elements, and from which one on.
+// A piece of the message, cut into slices: for each local rank, the number of elements and the first element.
 struct Segment {
   Segment(const NodeHierarchy& hierarchy, Room& its_room, uint64_t from, uint64_t length, uint64_t element)
       : room(its_room), begin(from), bytes(length) {
@@ -140,7 +141,7 @@ struct Segment {
   }
 
   Room& room;
-  uint64_t begin, bytes;  // in the message
+  uint64_t begin, bytes;  // within the message
   std::vector<int> counts, offsets;
   uint64_t my_begin, my_bytes;  // this rank's slice, in the segment
   std::optional<SliceExchange> exchange;
@@ -162,7 +163,8 @@ class BetweenNodes {
   }
 
  private:
-  // The members at the root's node have all of it; the others get a slice each, and the rest from each other.
+  // The root broadcasts the message within its node. In every other node each member receives a slice from
+  // the member with the same local rank there, and then the rest from its neighbours.
   int bcast() {
     Packed buffer(call_.recvbuf, call_.recvcount, call_.recvtype);
     const int root_node = hierarchy_.node_of(call_.root);
@@ -190,8 +192,9 @@ class BetweenNodes {
     return agreed_error();
   }
 
-  // In each node a slice of the sum for each member; of it the sum over the nodes; and all of that to the
-  // root, or to all.
+  // In each node, a reduce-scatter leaves a slice of the node's result with each member. The members with the
+  // same local rank reduce these slices over the nodes. Then the root gathers the slices of its node, or all
+  // ranks gather those of theirs.
   int reduce() {
     const bool to_all = call_.function == Collective::allreduce;
     const int root_node = to_all ? 0 : hierarchy_.node_of(call_.root);
@@ -226,12 +229,13 @@ class BetweenNodes {
     return agreed_error();
   }
 
-  // Each tells its block to those at its place in the other nodes, and they tell their neighbours.
+  // Each member exchanges its block with the members of the same local rank in the other nodes. Then the
+  // members of each node exchange the blocks that they have received.
   int allgather() {
     int size = 0;
     PMPI_Comm_size(call_.comm, &size);
     Packed result(call_.recvbuf, size * call_.recvcount, call_.recvtype);
-    const bool in_place = call_.in_place();  // then the arguments of the send mean nothing
+    const bool in_place = call_.in_place();  // then the send arguments are not significant
     Packed own(const_cast<void*>(call_.sendbuf), in_place ? 0 : call_.sendcount,
                in_place ? MPI_BYTE : call_.sendtype);
     uint64_t block = bytes_of(call_.recvcount, call_.recvtype);
@@ -240,7 +244,8 @@ class BetweenNodes {
     auto block_of = [&](int node, int position) {
       return static_cast<uint64_t>(hierarchy_.members(node)[static_cast<size_t>(position)]) * block;
     };
-    char* mine = in_place ? result.data() + block_of(hierarchy_.my_node(), hierarchy_.my_local_rank()) : own.data();
+    char* mine =
+        in_place ? result.data() + block_of(hierarchy_.my_node(), hierarchy_.my_local_rank()) : own.data();
     auto begin = [&](Segment& segment) {
       Slice slice{
           .kind = ExchangeKind::allgather, .from = mine + segment.begin, .to = {}, .bytes = segment.bytes};
@@ -262,7 +267,8 @@ class BetweenNodes {
     return agreed_error();
   }
 
-  // Takes the memory for a message of so many bytes. Are all members so far? Who is not must not leave alone.
+  // Allocates the memory for a message of `bytes` bytes. True if all members are ready; a member that is not
+  // ready must not leave alone.
   bool ready(bool so_far, uint64_t bytes, uint64_t element, ExchangeKind kind) {
     bytes_ = bytes;
     element_ = element;
@@ -280,8 +286,9 @@ class BetweenNodes {
     return agreed_error() == MPI_SUCCESS;
   }
 
-  // `begin` puts a segment on its way between the nodes, `end` comes when it has arrived. All members call
-  // them in the same order, and go on after an error: the others count on them.
+  // `begin` starts the transfer of a segment between the nodes; `end` follows when the segment has arrived.
+  // All members call both in the same order and continue after an error, because the other members depend on
+  // them.
   template <class Begin, class End>
   void by_segments(Begin begin, End end) {
     std::deque<Segment> under_way;
@@ -315,8 +322,8 @@ class BetweenNodes {
     if (error_ == MPI_SUCCESS) error_ = result;
   }
 
-  // An error of any member is one of all. Here members wait for those that are late, which the host MPI does
-  // not name.
+  // An error of any member is an error of all. Members wait here for late members, and the host MPI does not
+  // tell which members are late.
   int agreed_error() {
     int worst = error_ == MPI_SUCCESS ? 0 : 1, here = 0;
     MPI_Request request = MPI_REQUEST_NULL;
@@ -336,7 +343,7 @@ class BetweenNodes {
     return error_;
   }
 
-  // Within the node, on the GPU where that is possible.
+  // Collectives within the node, on the GPU where that is possible.
 
   int node_bcast(void* buffer, int bytes) {
     CollectiveCall call{Collective::bcast, hierarchy_.node()};
@@ -361,10 +368,9 @@ class BetweenNodes {
     });
   }
 
-  // In place.
   int node_allgather(void* buffer, const std::vector<int>& counts, const std::vector<int>& offsets,
                      MPI_Datatype datatype) {
-    // MPICH 4.0.2 heeds no displacement in a communicator of one rank.
+    // MPICH 4.0.2 ignores displacements in a communicator of one rank.
     if (counts.size() == 1) return MPI_SUCCESS;
     CollectiveCall call{Collective::allgatherv, hierarchy_.node()};
     call.sendbuf = MPI_IN_PLACE;
@@ -403,7 +409,7 @@ class BetweenNodes {
   int error_ = MPI_SUCCESS;
 };
 
-// Of the whole message; 0 or less where nothing is to be done, or the arguments are wrong.
+// The size of the whole message; 0 or less if there is nothing to do or if the arguments are wrong.
 MPI_Count message_bytes(const CollectiveCall& call, const CommPosition& position) {
   switch (call.function) {
     case Collective::bcast:

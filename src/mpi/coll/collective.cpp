@@ -17,8 +17,8 @@
 namespace fairlead::mpi {
 namespace {
 
-// The addresses stay: the host MPI gets them with the counts of the program, and MPICH refuses null with a
-// count also where it will not look at the buffer.
+// Keeps the addresses: the host MPI gets them with the counts of the program, and MPICH refuses a null
+// address with a count even where it does not look at the buffer.
 void drop_send(CollectiveCall* call) {
   call->sendcount = 0;
   call->sendcounts = {};
@@ -33,7 +33,8 @@ void drop_receive(CollectiveCall* call) {
   if (call->function != Collective::reduce) call->recvtype = MPI_DATATYPE_NULL;
 }
 
-// Arguments that mean nothing on this rank may be anything: nothing is sent or received by them.
+// Drops the arguments that are not significant on this rank: they may have any value, and no data is sent or
+// received by them.
 void drop_insignificant(CollectiveCall* call, const CommPosition& position) {
   const bool root = position.inter ? call->root == MPI_ROOT : call->root == position.rank;
   const bool leaf = !position.inter || (!root && call->root != MPI_PROC_NULL);
@@ -58,7 +59,7 @@ void drop_insignificant(CollectiveCall* call, const CommPosition& position) {
 }
 
 bool maybe_on_device(CollectiveCall* call) {
-  // Blocks of types of their own may lie anywhere, others begin with the first of them.
+  // Blocks with datatypes of their own may lie anywhere; other buffers begin with their first block.
   auto is = [call](const void* buffer, bool any, MPI_Datatype datatype, const MPI_Datatype* datatypes) {
     if (buffer == MPI_IN_PLACE || !any) return false;
     if (datatypes) return !buffer || !device::certainly_host(buffer);
@@ -71,7 +72,7 @@ bool maybe_on_device(CollectiveCall* call) {
          is(call->recvbuf, any_received, call->recvtype, call->recvtypes);
 }
 
-// Does this rank need arrays of counts and displacements that it is not given? Those without elements may be
+// Does the call lack arrays of counts and displacements that this rank needs? Arrays without elements may be
 // null.
 bool lacks_arrays(const CollectiveCall& call, const CommPosition& position, bool root) {
   const bool lacks_sent = !call.sendcounts || !call.sdispls,
@@ -92,13 +93,15 @@ bool lacks_arrays(const CollectiveCall& call, const CommPosition& position, bool
       return !position.neighbors.in.empty() && lacks_received;
     case Collective::neighbor_alltoallv:
     case Collective::neighbor_alltoallw:
-      return (!position.neighbors.in.empty() && lacks_received) || (!position.neighbors.out.empty() && lacks_sent);
+      return (!position.neighbors.in.empty() && lacks_received) ||
+             (!position.neighbors.out.empty() && lacks_sent);
     default:
       return false;
   }
 }
 
-// Does this rank receive in place? That is for those who get their part of what the root scatters.
+// Is the receive buffer MPI_IN_PLACE where that is invalid? It is valid only for a rank that receives its
+// part of what the root scatters.
 bool receives_in_place(const CollectiveCall& call, bool root) {
   if (call.recvbuf != MPI_IN_PLACE) return false;
   switch (call.function) {
@@ -114,7 +117,7 @@ bool receives_in_place(const CollectiveCall& call, bool root) {
   }
 }
 
-// Will the host MPI refuse it, whatever its elements are?
+// Will the host MPI refuse the call, whatever its elements are?
 bool is_invalid(const CollectiveCall& call, const CommPosition& position) {
   const bool root = position.inter ? call.root == MPI_ROOT : call.root == position.rank;
   return (!position.inter && (call.root < 0 || call.root >= position.size)) ||
@@ -122,7 +125,7 @@ bool is_invalid(const CollectiveCall& call, const CommPosition& position) {
          receives_in_place(call, root);
 }
 
-// Brings no bytes, as far as a quick look tells.
+// True if a quick check finds no bytes in the call.
 bool maybe_empty(const CollectiveCall& call, const CommPosition& position) {
   if (call.among_neighbors() && position.neighbors.none()) return true;
   return call.function != Collective::barrier && call.sendcount == 0 && call.recvcount == 0;
@@ -140,7 +143,8 @@ int raise(MPI_Comm comm, const Regions& regions) {
   return raise_error(comm, MPI_ERR_OTHER, in_words(regions));
 }
 
-// Wrong arguments: the meeting counts the call all the same, since those of the other members may be right.
+// Counts a call with wrong arguments in the collective slot, because the arguments of the other members may
+// be right.
 void count_wrong_call(CommunicatorState& point, bool blocking) {
   if (blocking) point.join();
   std::lock_guard lock(engine().mutex());
@@ -156,7 +160,7 @@ int raise_error_of_arguments(const CollectiveCall& call, const Regions& regions,
 int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInHost& host) {
   StagedBuffers staged(regions);
   if (!staged.valid()) return raise(call.comm, regions);
-  // The others count on this rank, also where its bytes cannot be read.
+  // The other members depend on this rank, even if its bytes cannot be read.
   bool loaded = staged.load(regions);
   int result;
   gather_before(call.comm);
@@ -223,9 +227,9 @@ int detail::start_collective(const CollectiveCall& call, MPI_Request* request, c
   return hand_out(std::make_unique<CollectiveOperation>(point, call, std::move(regions), host), request);
 }
 
-// Each start is a nonblocking call. Not on a persistent request of the host MPI: completion calls poll, and
-// polling those does not complete them in MPICH 5.0. Those of an inter-communicator share it, and must be
-// started in one order.
+// Each start makes a nonblocking call. It does not use a persistent request of the host MPI, because
+// completion calls poll, and in MPICH 5.0 polling does not complete such requests. The persistent collectives
+// of an inter-communicator share that communicator and must be started in the same order.
 int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host) {
   if (call.comm == MPI_COMM_NULL) return host(call, call.comm, call.sendbuf, call.recvbuf, request);
   std::shared_ptr<CommunicatorState> point = communicator_state_of(call.comm);
@@ -240,17 +244,17 @@ int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost
   if (!comm) return MPI_ERR_OTHER;
   MPI_Request token;
   if (int result = make_token(&token); result != MPI_SUCCESS) return result;
-  // It is lent for as long as the operation is there.
+  // The operation holds the lent communicator for as long as it exists.
   StartInHost start = [host, comm](const auto&... arguments) { return host(arguments...); };
   hand_out_persistent(
-      std::make_unique<CollectiveOperation>(communicator_state_of(*comm), call, std::move(regions), start), token,
-      request);
+      std::make_unique<CollectiveOperation>(communicator_state_of(*comm), call, std::move(regions), start),
+      token, request);
   return MPI_SUCCESS;
 }
 
 namespace {
 
-// On the GPU; false when that is not possible.
+// Reduces on the GPU; false if that is not possible.
 bool reduce_on_gpu(const void* inbuf, void* inoutbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
   device::Allocation in = device::classify(inbuf), inout = device::classify(inoutbuf);
   kernels::ReduceOp kernel;

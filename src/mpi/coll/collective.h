@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the generated collective functions do with a call (generated/collectives.cpp): calls that bring host
-// memory say so to the communicator's meeting and go to the host MPI at once, the others become operations.
+// What the generated collective functions (generated/collectives.cpp) do with a call. A call that passes only
+// host memory announces itself in the communicator's collective slot and goes to the host MPI at once; any
+// other call becomes an operation.
 
 #pragma once
 
@@ -14,14 +15,14 @@ namespace fairlead::mpi {
 using RunInHost = std::function<int(const void* sendbuf, void* recvbuf)>;
 
 namespace detail {
-// True when nothing but host memory is involved and the meeting, if there is one, has been told. Drops
-// arguments that mean nothing on this rank.
+// True if only host memory is involved and the call has been announced in the collective slot, if there is
+// one. Drops arguments that are not significant on this rank.
 bool passes_by(CollectiveCall* call, bool blocking);
 int run_collective(const CollectiveCall& call, const RunInHost& host);
 int start_collective(const CollectiveCall& call, MPI_Request* request, const StartInHost& host);
 }  // namespace detail
 
-// The blocking form. `host` calls it in the host MPI with these buffers.
+// The blocking form. `host` makes the call in the host MPI with the given buffers.
 template <class Host>
 int collective(CollectiveCall call, const Host& host) {
   if (!detail::passes_by(&call, true)) return detail::run_collective(call, std::ref(host));
@@ -37,7 +38,7 @@ int start_collective(CollectiveCall call, MPI_Request* request, const Host& host
   return host(call, call.comm, call.sendbuf, call.recvbuf, request);
 }
 
-// The persistent form; `host` is the nonblocking one, which each start calls, on a communicator of its own.
+// The persistent form. `host` is the nonblocking function; each start calls it, on a communicator of its own.
 int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host);
 
 }  // namespace fairlead::mpi

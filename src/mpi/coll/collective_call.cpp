@@ -11,11 +11,14 @@
 namespace fairlead::mpi {
 namespace {
 
-// The regions of one call. Each method says what one buffer holds.
+// Builds the regions of one call. Each method adds what one buffer holds.
 class Describer {
  public:
   Describer(const CollectiveCall& call, const CommPosition& position)
-      : call_(call), position_(position), peers_(position.inter ? position.remote_size : position.size), rank_(position.rank) {
+      : call_(call),
+        position_(position),
+        peers_(position.inter ? position.remote_size : position.size),
+        rank_(position.rank) {
     root_ = position.inter ? call.root == MPI_ROOT : call.root == position.rank;
     leaf_ = position.inter ? call.root != MPI_ROOT && call.root != MPI_PROC_NULL : true;
     regions_.read.address = const_cast<void*>(call.sendbuf);
@@ -75,9 +78,9 @@ class Describer {
         receive(1);
         regions_.has_result = call_.function != Collective::exscan || rank_ > 0;
         break;
-      // The result is scattered in the group of the caller, also where the other one has contributed it.
+      // The result is scattered within the caller's group, even where the other group has contributed it.
       case Collective::reduce_scatter_block:
-        // In place, all of the input lies where the result goes.
+        // In place, the receive buffer holds all of the input.
         send_unless_in_place(position_.size);
         receive(call_.in_place() ? position_.size : 1);
         break;
@@ -131,12 +134,12 @@ class Describer {
   }
   static std::vector<bool> all(int blocks) { return std::vector<bool>(static_cast<size_t>(blocks), true); }
 
-  // The blocks that are there. Displacements are in extents of the one type, or in bytes where each block has
-  // its own; without them blocks of one count lie behind each other.
+  // Adds the blocks that exist. Displacements count extents of the common datatype, or bytes where each block
+  // has its own datatype. Without displacements, blocks of one count follow each other.
   static void add_blocks(Region& region, const std::vector<bool>& there, MPI_Count count,
                          Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements, MPI_Datatype datatype,
                          const MPI_Datatype* datatypes) {
-    // Who has no blocks may give no type.
+    // A rank without blocks may pass no datatype.
     if (std::find(there.begin(), there.end(), true) == there.end()) return;
     MPI_Aint unit = datatypes || datatype == MPI_DATATYPE_NULL ? 1 : extent_of(datatype);
     for (int block = 0; block < static_cast<int>(there.size()); ++block) {
@@ -206,7 +209,7 @@ std::string in_words(const Regions& regions) {
   return words + beyond;
 }
 
-CommPosition place_in(MPI_Comm comm) {
+CommPosition position_in(MPI_Comm comm) {
   CommPosition position;
   int inter = 0;
   PMPI_Comm_rank(comm, &position.rank);

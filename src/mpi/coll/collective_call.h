@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arguments of a collective call, whichever it is and in either count form, and what they mean for the
-// rank that calls: which bytes it reads and which it writes (MPI 4.1, chapters 6 and 8.6).
+// The arguments of a collective call, for all functions and in either count form, and what they mean for the
+// calling rank: which bytes it reads and which it writes (MPI 4.1, chapters 6 and 8.6).
 
 #pragma once
 
@@ -41,7 +41,7 @@ enum class Collective {
   neighbor_alltoallw,
 };
 
-// An array of int or of a wider type, as the caller gave it.
+// An array of int or of a wider type, as the caller passed it.
 template <class Wide>
 class Numbers {
  public:
@@ -50,7 +50,7 @@ class Numbers {
   Numbers(const Wide* wide) : wide_(wide) {}
   Wide operator[](int index) const { return narrow_ ? narrow_[index] : wide_[index]; }
   explicit operator bool() const { return narrow_ || wide_; }
-  // As a function of the host MPI takes it that has the caller's form.
+  // The array in the caller's form, for the host MPI function of the same form.
   template <class Number>
   const Number* as() const {
     if constexpr (std::is_same_v<Number, int>)
@@ -58,7 +58,7 @@ class Numbers {
     else
       return wide_;
   }
-  // The same numbers in another place.
+  // Replaces the array by a copy of the same numbers.
   template <class Copy>
   void move_to(const Copy& copy) {
     if (narrow_) narrow_ = copy(narrow_);
@@ -75,7 +75,8 @@ struct CollectiveCall {
   MPI_Comm comm;
   const void* sendbuf = nullptr;
   void* recvbuf = nullptr;
-  // Of a rank's message where all have the same, else of each in the arrays.
+  // The count of each rank's message where all ranks have the same; otherwise the arrays hold one count per
+  // rank.
   MPI_Count sendcount = 0, recvcount = 0;
   Numbers<MPI_Count> sendcounts = {}, recvcounts = {};
   Numbers<MPI_Aint> sdispls = {}, rdispls = {};
@@ -83,13 +84,12 @@ struct CollectiveCall {
   const MPI_Datatype *sendtypes = nullptr, *recvtypes = nullptr;
   MPI_Op op = MPI_OP_NULL;
   int root = 0;
-  device::Found found{};  // of one of the buffers, by the front door
+  device::Found found{};  // for one of the buffers; found by the interception
 
-  // What a rank gives to or takes from itself, its communicator or its neighbours.
   bool reduces() const { return function >= Collective::reduce && function <= Collective::exscan; }
   bool in_place() const { return sendbuf == MPI_IN_PLACE; }
   bool among_neighbors() const { return function >= Collective::neighbor_allgather; }
-  // One block goes to all neighbours, not one to each.
+  // All neighbours get the same block, rather than one block each.
   bool gathers_from_neighbors() const {
     return function == Collective::neighbor_allgather || function == Collective::neighbor_allgatherv;
   }
@@ -101,20 +101,20 @@ struct Block {
   MPI_Datatype datatype;
 };
 
-// A buffer of the call, as far as this rank uses it.
+// The part of a buffer of the call that this rank uses.
 struct Region {
   void* address = nullptr;
   std::vector<Block> blocks;
   MPI_Count bytes = 0;
-  // The class of error of the first wrong block.
+  // The error class of the first invalid block.
   int error = MPI_SUCCESS;
-  // Derived ones of blocks without bytes: the host MPI looks at them all the same.
+  // The derived datatypes of blocks without bytes: the host MPI still looks at them.
   std::vector<MPI_Datatype> types_of_nothing;
 
   void add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype);
   void check(MPI_Count count, MPI_Datatype datatype);
   bool on_device() const { return device() >= 0; }
-  // Of its first block that lies on one; -1 where none does. Asked once.
+  // The device of the first block that lies on a device; -1 if none does. Looked up only once.
   int device() const;
   const device::Found& found() const { return found_; }
   void set_found(const device::Found& found) { found_ = found; }
@@ -123,18 +123,18 @@ struct Region {
   int find_device() const;
   static constexpr int unknown = -2;
   mutable int device_ = unknown;
-  mutable device::Found found_;  // of the block that was asked about last
+  mutable device::Found found_;  // for the block that was classified last
 };
 
 struct Regions {
   Region read, written;
-  // The written region holds input, too: MPI_IN_PLACE.
+  // The written region also holds input: MPI_IN_PLACE.
   bool written_is_read = false;
-  // False at the first rank of MPI_Exscan, whose buffer stays as it is.
+  // False on rank 0 in MPI_Exscan, whose receive buffer does not change.
   bool has_result = true;
   int reduction_error = MPI_SUCCESS;
 
-  // The class of error that the host MPI has for the arguments, as far as they mean anything on this rank.
+  // The error class that the host MPI gives the arguments, as far as they are significant on this rank.
   int error() const {
     return reduction_error != MPI_SUCCESS ? reduction_error
            : read.error != MPI_SUCCESS    ? read.error
@@ -145,21 +145,21 @@ struct Regions {
   uint64_t bytes() const { return static_cast<uint64_t>(read.bytes + written.bytes); }
 };
 
-// The datatypes of their blocks, with repetitions; also of blocks without elements.
+// The datatypes of all blocks, with repetitions, including blocks without elements.
 std::vector<MPI_Datatype> types_in(const Regions& regions);
 
-// For errors: "a collective of 4096 bytes on this rank".
+// For error messages: "a collective of 4096 bytes on this rank".
 std::string in_words(const Regions& regions);
 
-// This rank's place in a communicator.
+// This rank's position in a communicator.
 struct CommPosition {
   int rank = 0, size = 1;
   bool inter = false;
   int remote_size = 0;
-  bool topology = false;  // of neighbours
+  bool topology = false;  // it has a process topology
   Neighbors neighbors;
 };
-CommPosition place_in(MPI_Comm comm);
+CommPosition position_in(MPI_Comm comm);
 
 Regions regions_of(const CollectiveCall& call, const CommPosition& position);
 

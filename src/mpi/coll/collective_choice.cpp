@@ -41,8 +41,9 @@ coll::Family family_of(Collective function) {
   }
 }
 
-// Of the largest buffer that a rank brings. Where ranks bring other amounts of which they do not know each
-// sees its own; of their algorithms, only `staged` concerns the others.
+// The size of the largest buffer that any rank passes. In functions where ranks pass amounts that other ranks
+// do not know, each rank sees only its own; of the algorithms of those functions, only `staged` affects the
+// other ranks.
 uint64_t bytes_of(const CollectiveCall& call, const Regions& regions, const CommPosition& position) {
   auto bytes = static_cast<uint64_t>(std::max(regions.read.bytes, regions.written.bytes));
   bool a_block_of_the_roots = (call.function == Collective::gather || call.function == Collective::scatter) &&
@@ -50,7 +51,7 @@ uint64_t bytes_of(const CollectiveCall& call, const Regions& regions, const Comm
   return bytes * static_cast<uint64_t>(a_block_of_the_roots ? position.size : 1);
 }
 
-// Why this rank cannot use NCCL; nothing where it can.
+// Why this rank cannot use NCCL; empty if it can.
 std::string reason_against_nccl(const coll::NcclLibrary** library) {
   std::string why_not;
   if (engine().threads())
@@ -59,7 +60,7 @@ std::string reason_against_nccl(const coll::NcclLibrary** library) {
   return why_not;
 }
 
-// All ranks use it, or none; the first that cannot says why.
+// Either all ranks use NCCL or none does. The first rank that cannot use it logs the reason.
 void agree_on_nccl(int world_rank) {
   if (!coll::choice().names_nccl()) return;
   const coll::NcclLibrary* library = nullptr;
@@ -73,13 +74,14 @@ void agree_on_nccl(int world_rank) {
 
 }  // namespace
 
-ChosenAlgorithm algorithm_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position,
-                              bool nccl) {
+ChosenAlgorithm algorithm_for(const CollectiveCall& call, const Regions& regions,
+                              const CommPosition& position, bool nccl) {
   const coll::Family family = family_of(call.function);
   const uint64_t bytes = bytes_of(call, regions, position);
   ChosenAlgorithm chosen;
   chosen.algorithm = coll::choice().of(family, bytes, position.size, coll::Choice::Among::own);
-  // In place it takes a copy more, where others still read what it would overwrite.
+  // In place, the one-shot algorithm needs an additional copy, because other ranks still read what it would
+  // overwrite.
   constexpr coll::Algorithm oneshot = coll::Algorithm::allreduce_oneshot;
   if (chosen.algorithm == oneshot && call.in_place() && !coll::choice().is_forced(oneshot))
     chosen.algorithm = coll::Algorithm::allreduce_sliced;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which algorithm a call takes (src/coll/choice.h), and the agreement of all ranks on how that is decided.
+// Chooses the algorithm of a call (src/coll/choice.h), and makes all ranks agree on the rules of that choice.
 
 #pragma once
 
@@ -11,16 +11,16 @@ namespace fairlead::mpi {
 
 struct ChosenAlgorithm {
   coll::Algorithm algorithm;  // one of Fairlead's own
-  bool nccl_first;            // that only where not all members can take NCCL
+  bool nccl_first;            // `algorithm` only if not all members can use NCCL
 };
-// `nccl`: this rank could.
-ChosenAlgorithm algorithm_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position,
-                              bool nccl);
+// `nccl`: this rank could use NCCL.
+ChosenAlgorithm algorithm_for(const CollectiveCall& call, const Regions& regions,
+                              const CommPosition& position, bool nccl);
 
-// Does FAIRLEAD_COLL say so? The rules are those of one node.
+// Does FAIRLEAD_COLL demand staging? The tuning rules do not count, because they apply to one node.
 bool must_stage(Collective function);
 
-// In MPI_Init, by all ranks.
+// All ranks call it in MPI_Init.
 void agree_on_algorithms(int world_rank);
 
 }  // namespace fairlead::mpi

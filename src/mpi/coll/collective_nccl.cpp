@@ -64,7 +64,7 @@ bool equal_counts(const CollectiveCall& call, int members) {
   return true;
 }
 
-// Of `count` elements: the vector, or one block.
+// `count` is the number of elements of the vector, or of one block.
 std::optional<NcclCall> reduction(const CollectiveCall& call, Family family, MPI_Count count, int me,
                                   int device) {
   ReduceOp kernel;
@@ -81,7 +81,8 @@ std::optional<NcclCall> reduction(const CollectiveCall& call, Family family, MPI
                 .type = *type,
                 .op = *op,
                 .root = call.root};
-  // In place, NCCL leaves each rank's block where it was among all, and MPI wants it at the beginning.
+  // In place, NCCL leaves each rank's block at its position among all blocks; MPI requires it at the
+  // beginning.
   if (family == Family::reduce_scatter && call.in_place() && me > 0) {
     uint64_t bytes = made.count * kernels::element_bytes(element);
     made.to = static_cast<char*>(call.recvbuf) + static_cast<uint64_t>(me) * bytes;
@@ -92,8 +93,8 @@ std::optional<NcclCall> reduction(const CollectiveCall& call, Family family, MPI
 
 }  // namespace
 
-std::optional<NcclCall> nccl_call_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position,
-                                      int device) {
+std::optional<NcclCall> nccl_call_for(const CollectiveCall& call, const Regions& regions,
+                                      const CommPosition& position, int device) {
   if (!coll::nccl()) return std::nullopt;
   auto movement = [&](Family family, const void* from, MPI_Count bytes) {
     return NcclCall{.family = family,
@@ -112,7 +113,7 @@ std::optional<NcclCall> nccl_call_for(const CollectiveCall& call, const Regions&
       return movement(Family::allgather, call.in_place() ? own : call.sendbuf, block);
     }
     case Collective::alltoall:
-      // NCCL has no exchange of one block for another in one place.
+      // NCCL cannot exchange blocks in place.
       if (call.in_place()) return std::nullopt;
       return movement(Family::alltoall, call.sendbuf, packed_bytes(call.recvcount, call.recvtype));
     case Collective::allreduce:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A collective call as a call of NCCL (src/coll/nccl_collective.h), where NCCL has it: blocks of equal size,
-// and for reductions one of its operations on one of its types.
+// Translates a collective call into a call of NCCL (src/coll/nccl_collective.h), where NCCL has an
+// equivalent: for blocks of equal size, and for reductions whose operation and type NCCL has.
 
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace fairlead::mpi {
 
-// Of contiguous data on one device.
+// For contiguous data on one device.
 std::optional<coll::NcclCall> nccl_call_for(const CollectiveCall& call, const Regions& regions,
                                             const CommPosition& position, int device);
 

@@ -12,9 +12,9 @@
 
 namespace fairlead::mpi {
 
+using coll::Capability;
 using coll::Decision;
 using coll::Progress;
-using coll::Capability;
 
 namespace {
 
@@ -40,7 +40,8 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<CommunicatorState> poin
   bool device = regions_.on_device();
   has_work_ = device && work_for(call_, regions_, point_->position(), !start_in_host_, &work_);
   capability_ = capability_of(call_, regions_, device, has_work_);
-  // A persistent one starts later, and again.
+  // A persistent collective starts later, and more than once: what is known of its memory may be stale by
+  // then.
   if (start_in_host_) work_.source.found = work_.target.found = {};
 }
 
@@ -76,7 +77,7 @@ void CollectiveOperation::advance_on_gpu() {
   if (step_ == Step::on_gpu) run_on_gpu();
 }
 
-// A persistent collective needs it again.
+// A persistent collective needs its work again.
 coll::Work CollectiveOperation::take_work() {
   if (start_in_host_) return work_;
   return std::move(work_);
@@ -118,7 +119,7 @@ void CollectiveOperation::decide() {
       step_ = Step::waiting_for_turn;
       return;
     case Decision::gpu:
-      if (arrived_with_ == Capability::nccl) show_late();
+      if (arrived_with_ == Capability::nccl) report_stall();
       step_ = Step::on_gpu;
       return;
     case Decision::nccl:
@@ -126,7 +127,7 @@ void CollectiveOperation::decide() {
   }
 }
 
-void CollectiveOperation::show_late() {
+void CollectiveOperation::report_stall() {
   gpu_.emplace(*engine().node(), *point_->slot(), point_->node_ranks(), number_, take_work());
   gpu_->expose(has_work_);
 }
@@ -135,7 +136,7 @@ void CollectiveOperation::run_by_nccl() {
   Progress progress = point_->nccl().advance(number_, *work_.nccl);
   if (progress == Progress::waiting) return;
   if (progress == Progress::refused) {
-    show_late();
+    report_stall();
     step_ = Step::on_gpu;
     return;
   }
@@ -154,7 +155,7 @@ void CollectiveOperation::run_on_gpu() {
     step_ = Step::waiting_for_turn;
     return;
   }
-  // From here on it cannot come to the host MPI any more.
+  // From here on the operation cannot fall back to the host MPI any more.
   if (!cleared_ && gpu_->all_have_mapped()) {
     point_->clear(number_);
     cleared_ = true;
@@ -176,7 +177,7 @@ void CollectiveOperation::take_turn() {
   int result = MPI_ERR_OTHER;
   staged_ = StagedBuffers(regions_);
   if (staged_.valid()) {
-    // The others count on this rank, also where its bytes cannot be read.
+    // The other members depend on this rank, even if its bytes cannot be read.
     loaded_ = staged_.load(regions_);
     result = start_in_host_(call_, point_->comm(), staged_.send_argument(call_),
                             staged_.receive_argument(call_), &message_);
@@ -184,7 +185,7 @@ void CollectiveOperation::take_turn() {
   }
   point_->clear(number_);
   if (result != MPI_SUCCESS) return over(result);
-  // Others, who count on its end, need not wait until this rank looks for that.
+  // Other ranks depend on the end of this call. They need not wait until this rank tests for it.
   point_->end_call(number_);
   step_ = Step::in_host;
 }
@@ -214,7 +215,7 @@ void CollectiveOperation::over(int error) {
   complete_.store(true, std::memory_order_release);
 }
 
-// A rank that leaves the others waiting should be known by name.
+// Names the ranks that keep the others waiting.
 void CollectiveOperation::complain_of_missing() {
   if (!report_timer_.is_over()) return;
   std::string ranks;
@@ -229,13 +230,14 @@ void CollectiveOperation::complain_of_missing() {
       point_->position().size, static_cast<int>(options().stall_report_s), ranks.c_str());
 }
 
-// The host MPI will be called, and cannot be polled: what is not decided is handed to it, which goes on with
-// it there; what runs on the GPU is left to the thread that helps.
+// This rank is about to enter a host MPI call that cannot be polled. An undecided collective goes to the host
+// MPI, which progresses it inside that call; the progress thread continues a collective that runs on the GPU.
 void CollectiveOperation::quiesce() {
   if (!start_in_host_) return;
   if (step_ == Step::arriving && point_->known() && point_->slot()) {
     if (point_->slot()->may_arrive(number_)) {
-      point_->slot()->arrive(number_, capability_ == Capability::host ? Capability::host : Capability::staged);
+      point_->slot()->arrive(number_,
+                             capability_ == Capability::host ? Capability::host : Capability::staged);
       step_ = Step::deciding;
     } else {
       point_->slot()->go_ahead(number_);
@@ -246,14 +248,14 @@ void CollectiveOperation::quiesce() {
   advance();
 }
 
-// One that runs on the GPU may still be refused, and holds up those behind it until all have mapped its
-// memory.
+// A collective that runs on the GPU may still be refused. It blocks the later collectives until all members
+// have mapped its memory.
 bool CollectiveOperation::quiesced() const {
   if (!start_in_host_ || step_ == Step::arriving) return true;
   return cleared_ || step_ == Step::in_host || step_ == Step::over;
 }
 
-// Host memory alone is no device message.
+// A collective of host memory alone does not count as a device message.
 void CollectiveOperation::took(Traffic path) {
   if (regions_.on_device()) record_.took(path, regions_.bytes());
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A collective with device memory, or one of host memory that must wait for others of its communicator, from
-// the call to its completion. It arrives at the communicator's meeting; then it runs on the GPU, or, with
-// copies of its buffers in host memory, in the host MPI, in the order of the calls.
+// A collective that passes device memory, or one of host memory that must wait for other collectives of its
+// communicator, from the call to its completion. It arrives at the communicator's collective slot. Then it
+// runs on the GPU; or it runs in the host MPI, in the order of the calls and with copies of its buffers in
+// host memory.
 //
-// A blocking call cannot be made by the host MPI's nonblocking form, which would not match that of the other
-// ranks: such an operation is complete when it must stage, and the caller goes on (collective.cpp).
+// A blocking call cannot use the host MPI's nonblocking form, which would not match the blocking form on the
+// other ranks. If such an operation must be staged it is complete, and its caller stages it (collective.cpp).
 
 #pragma once
 
@@ -21,13 +22,14 @@
 
 namespace fairlead::mpi {
 
-// The call's own nonblocking form in the host MPI, with these buffers and the arrays of `call`.
+// Calls the nonblocking form of the collective in the host MPI, with these buffers and with the arrays of
+// `call`.
 using StartInHost = std::function<int(const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
                                       void* recvbuf, MPI_Request* request)>;
 
 class CollectiveOperation : public Operation {
  public:
-  // `start_in_host`: none for a blocking call.
+  // `start_in_host` is null for a blocking call.
   CollectiveOperation(std::shared_ptr<CommunicatorState> point, const CollectiveCall& call, Regions regions,
                       StartInHost start_in_host);
 
@@ -39,20 +41,20 @@ class CollectiveOperation : public Operation {
   void describe(MPI_Status* status) override;
   std::string in_words() const override { return mpi::in_words(regions_); }
 
-  // Of a blocking call that is complete.
+  // Only for a blocking call that is complete.
   bool must_stage() const { return must_stage_; }
   const Regions& regions() const { return regions_; }
-  // The caller has staged it.
+  // Call it when the caller has staged the call.
   void note_staged();
-  // The same as advance(), but makes no host MPI call: for a thread of ours, while the program's is
-  // elsewhere.
+  // Like advance(), but calls no host MPI function: the progress thread uses it while the program's threads
+  // are elsewhere.
   void advance_on_gpu();
 
  private:
   coll::Work take_work();
   void arrive();
   void decide();
-  void show_late();
+  void report_stall();
   void run_by_nccl();
   void run_on_gpu();
   void take_turn();
@@ -88,7 +90,7 @@ class CollectiveOperation : public Operation {
   bool loaded_ = false;
   ReportTimer report_timer_;
   int error_ = MPI_SUCCESS;
-  bool raised_ = false;  // the error, by the host MPI, on the communicator of the call
+  bool raised_ = false;  // the host MPI has raised the error on the call's communicator
   bool must_stage_ = false;
   Fallback why_staged_ = Fallback::chosen_staged;
 };

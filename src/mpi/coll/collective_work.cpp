@@ -20,7 +20,7 @@ using coll::Piece;
 using coll::Reduction;
 using coll::Work;
 
-// Reductions are cut into slices of whole cache lines, and not finer than pays for a kernel.
+// Slices of a reduction are whole cache lines, and large enough to be worth a kernel.
 constexpr uint64_t slice_grain = 512;
 
 constexpr uint64_t relay_chunk = uint64_t{16} << 20, chunks_allowed = 8;
@@ -30,8 +30,9 @@ bool contiguous(const Region& region) {
                      [](const Block& block) { return layout_of(block.count, block.datatype).contiguous; });
 }
 
-// Not by pointer arithmetic: the address of a layout of absolute addresses is null.
-// The device all bytes of the region lie on; -1 when it has none, -2 when some lie elsewhere.
+// The device that holds all bytes of the region; -1 if the region has no bytes, -2 if some lie elsewhere.
+// Uses at_offset() rather than pointer arithmetic, because the address of a layout of absolute addresses is
+// null.
 int device_of(const Region& region, bool contiguous) {
   if (contiguous && region.blocks.size() == 1) return region.on_device() ? region.device() : -2;
   int device = -1;
@@ -45,11 +46,11 @@ int device_of(const Region& region, bool contiguous) {
   return device;
 }
 
-// The bytes of a block for copies or kernels of its device; none where those cannot move it.
-std::optional<datatype::View> view_of(const void* buffer, const Block& block) {
+// The bytes of a block, for copies or kernels of its device; none if those cannot move the block.
+std::optional<packing::View> view_of(const void* buffer, const Block& block) {
   Layout layout = layout_of(block.count, block.datatype);
   void* at = at_offset(buffer, block.offset);
-  if (layout.contiguous) return datatype::View(at, static_cast<uint64_t>(layout.bytes));
+  if (layout.contiguous) return packing::View(at, static_cast<uint64_t>(layout.bytes));
   return kernel_view(at, layout, device::classify(at_offset(at, static_cast<MPI_Aint>(layout.first))));
 }
 
@@ -83,7 +84,7 @@ class Planner {
       case Collective::alltoallv:
       case Collective::alltoallw:
         if (call_.in_place()) {
-          // Blocks are overwritten while others fetch them.
+          // Others fetch a copy, because each member overwrites its blocks while the others still fetch them.
           if (!expose_source(regions.written)) return false;
           work_.source.by_copy = true;
           export_blocks(call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes);
@@ -114,7 +115,8 @@ class Planner {
  private:
   static uint64_t bytes_of(const Region& region) { return static_cast<uint64_t>(region.bytes); }
 
-  // All bytes between the first and the last of the region; of blocks with gaps, those that travel.
+  // Exposes all bytes between the first and the last of the region; for blocks with gaps, only the bytes that
+  // are transferred.
   bool expose_source(const Region& region) {
     if (region.blocks.empty()) return true;
     if (!contiguous(region)) return expose_packed(region.address, region.blocks);
@@ -134,7 +136,7 @@ class Planner {
   bool expose_packed(const void* buffer, const std::vector<Block>& blocks) {
     packed_ = true;
     for (const Block& block : blocks) {
-      std::optional<datatype::View> part = view_of(buffer, block);
+      std::optional<packing::View> part = view_of(buffer, block);
       if (!part) return false;
       work_.source.bytes += part->bytes();
       work_.source.parts.push_back(std::move(*part));
@@ -143,7 +145,7 @@ class Planner {
     return true;
   }
 
-  // MPI_Allgather in place: this rank's contribution is its block of the result.
+  // MPI_Allgather in place: this rank contributes its block of the receive buffer.
   bool expose_own_block() {
     Region own;
     own.address = call_.recvbuf;
@@ -161,8 +163,8 @@ class Planner {
     return {member * static_cast<MPI_Aint>(count) * extent, count, datatype};
   }
 
-  // The place of the next block in what this rank shows. To be asked in the order of the blocks.
-  uint64_t place_of(const Block& block) {
+  // The offset of the next block in the memory that this rank exports. Call it in the order of the blocks.
+  uint64_t offset_of(const Block& block) {
     if (!packed_) return static_cast<uint64_t>(block.offset - first_);
     uint64_t position = packed_before_;
     if (block.count > 0) packed_before_ += static_cast<uint64_t>(packed_bytes(block.count, block.datatype));
@@ -170,24 +172,25 @@ class Planner {
   }
 
   void export_blocks(MPI_Count count, Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements,
-                    MPI_Datatype datatype, const MPI_Datatype* datatypes) {
+                     MPI_Datatype datatype, const MPI_Datatype* datatypes) {
     for (int member = 0; member < size_; ++member) {
-      work_.offsets[member] = place_of(block_at(member, count, counts, displacements, datatype, datatypes));
+      work_.offsets[member] = offset_of(block_at(member, count, counts, displacements, datatype, datatypes));
       work_.first_export[member] = static_cast<uint8_t>(member);
     }
   }
 
-  // False: its layout is not for kernels.
+  // False if kernels cannot handle the layout of the block.
   bool fetch(int member, const Block& block, int part = 0) {
     if (block.count <= 0 || packed_bytes(block.count, block.datatype) == 0) return true;
-    std::optional<datatype::View> to = view_of(call_.recvbuf, block);
+    std::optional<packing::View> to = view_of(call_.recvbuf, block);
     if (!to) return false;
     uint64_t bytes = to->bytes();
     work_.pieces.push_back(Piece{.member = member, .part = part, .to = std::move(*to), .bytes = bytes});
     return true;
   }
 
-  // One from each member, beginning with the next: not all from the same at once.
+  // Fetches one block from each member, beginning with the next member, so that the members do not all fetch
+  // from the same one at once.
   bool fetch_blocks() {
     for (int step = 1; step <= size_; ++step) {
       int member = (me_ + step) % size_;
@@ -199,20 +202,20 @@ class Planner {
     return true;
   }
 
-  // To each member its blocks, in their order.
+  // Exports to each member the blocks for it, in their order.
   bool export_to_neighbors() {
     const int blocks = static_cast<int>(neighbors_.out.size());
     if (neighbors_.out.size() > coll::max_exports) return false;
-    uint64_t places[coll::max_exports];
+    uint64_t offsets[coll::max_exports];
     for (int block = 0; block < blocks; ++block)
       if (neighbors_.out[static_cast<size_t>(block)] != MPI_PROC_NULL)
-        places[block] = place_of(block_at(block, call_.sendcount, call_.sendcounts, call_.sdispls,
-                                          call_.sendtype, call_.sendtypes));
+        offsets[block] = offset_of(block_at(block, call_.sendcount, call_.sendcounts, call_.sdispls,
+                                            call_.sendtype, call_.sendtypes));
     int parts = 0;
     for (int member = 0; member < size_; ++member) {
       work_.first_export[member] = static_cast<uint8_t>(parts);
       for (int block = 0; block < blocks; ++block)
-        if (neighbors_.out[static_cast<size_t>(block)] == member) work_.offsets[parts++] = places[block];
+        if (neighbors_.out[static_cast<size_t>(block)] == member) work_.offsets[parts++] = offsets[block];
     }
     return true;
   }
@@ -249,7 +252,7 @@ class Planner {
           part.count = root_ ? all : 0;
           work_.source.own = work_.target.own = root_;
         } else {
-          // Not by the root, where all bytes must go already.
+          // The root reduces no slice: all bytes must go there already.
           cut(all, size, size_ - 1, me_ - (me_ > call_.root), &part);
           if (root_) part.count = 0;
         }
@@ -267,7 +270,7 @@ class Planner {
         part.sources_end = me_ + (call_.function == Collective::scan);
         part.count = part.sources_end ? all : 0;
         to_self(&part);
-        // The first rank's result of MPI_Exscan is nothing.
+        // MPI_Exscan has no result on rank 0.
         if (part.count == 0) work_.target = {};
         break;
       default: {
@@ -287,7 +290,7 @@ class Planner {
     return bytes_of(region) / static_cast<uint64_t>(packed_bytes(1, call_.recvtype));
   }
 
-  // Padding of pairs such as MPI_DOUBLE_INT is the program's.
+  // The padding of pair types such as MPI_DOUBLE_INT belongs to the program and must not change.
   bool expose_vector(const Region& region, MPI_Aint begin, uint64_t elements, coll::Exposed* vector) const {
     if (elements == 0) return true;
     const Block block{begin, static_cast<MPI_Count>(elements), call_.recvtype};
@@ -304,7 +307,7 @@ class Planner {
     return call_.recvcounts ? call_.recvcounts[member] : call_.recvcount;
   }
 
-  // The others still read what the result would overwrite.
+  // In place, the result needs a copy: the other members still read what it would overwrite.
   void to_self(Reduction* part) {
     part->targets_begin = me_;
     part->targets_end = me_ + 1;
@@ -312,21 +315,22 @@ class Planner {
     work_.target.own = true;
   }
 
-  // Slice number `mine` of so many, in the same place in sources and targets.
+  // Assigns slice number `mine` of `slices` slices, at the same position in sources and targets.
   static void cut(uint64_t elements, uint64_t size, int slices, int mine, Reduction* part) {
     coll::Slices cuts{elements, static_cast<uint64_t>(slices), std::max<uint64_t>(slice_grain / size, 1)};
     part->first = part->target_first = cuts.begin(static_cast<uint64_t>(mine));
     part->count = cuts.length(static_cast<uint64_t>(mine));
   }
 
-  // MPI_Bcast of little: everybody fetches it from the root. Of much: the root's links would carry every byte
-  // to each member, so each fetches another part of every chunk, and the rest from those who have it.
+  // In a short MPI_Bcast every member fetches the message from the root. In a long one the root's links would
+  // carry every byte to each member; so each member fetches a different part of every chunk from the root,
+  // and the other parts from the members that have them.
   bool plan_bcast() {
     const Block block{0, call_.recvcount, call_.recvtype};
     uint64_t bytes = static_cast<uint64_t>(packed_bytes(block.count, block.datatype));
     if (root_) return true;
     if (algorithm_ != Algorithm::bcast_relayed || bytes == 0) return fetch(call_.root, block);
-    std::optional<datatype::View> target = view_of(call_.recvbuf, block);
+    std::optional<packing::View> target = view_of(call_.recvbuf, block);
     if (!target) return false;
     work_.target = {.address = target->address(), .bytes = bytes};
     if (!target->contiguous()) work_.target.parts.push_back(std::move(*target));
@@ -344,7 +348,8 @@ class Planner {
     return true;
   }
 
-  // The part of a chunk that `member` fetches from the root: by it, or from it.
+  // Adds the part of a chunk that `member` fetches from the root. If `member` is this rank, it fetches the
+  // part from the root; otherwise it fetches the part from `member`.
   void relay(uint64_t begin, uint64_t end, int member, uint64_t step) {
     uint64_t parts = static_cast<uint64_t>(size_ - 1);
     uint64_t number = static_cast<uint64_t>(member - (member > call_.root));
@@ -370,9 +375,9 @@ class Planner {
   int me_, size_;
   Algorithm algorithm_;
   bool root_ = false;
-  MPI_Aint first_ = 0;  // of the source, from the buffer's address
+  MPI_Aint first_ = 0;  // of the source, relative to the buffer's address
   bool packed_ = false;
-  uint64_t packed_before_ = 0;  // bytes of the blocks that have been placed
+  uint64_t packed_before_ = 0;  // bytes of the blocks that place_of() has placed
 };
 
 }  // namespace
@@ -384,7 +389,8 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
   int reads = device_of(regions.read, read_dense), writes = device_of(regions.written, written_dense);
   if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;
   work->device = std::max(reads, writes);
-  if (blocking && read_dense && written_dense) work->nccl = nccl_call_for(call, regions, position, work->device);
+  if (blocking && read_dense && written_dense)
+    work->nccl = nccl_call_for(call, regions, position, work->device);
   auto [algorithm, nccl_first] = algorithm_for(call, regions, position, work->nccl.has_value());
   if (!nccl_first) work->nccl.reset();
   if (coll::is_staged(algorithm)) return false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A collective call as work for the GPUs of a node (src/coll/work.h), where it can be: data on one device,
-// with gaps only where kernels can move those, and for reductions a predefined operation on a type that
-// kernels know.
+// Translates a collective call into work for the GPUs of a node (src/coll/work.h), where that is possible:
+// all data lies on one device, layouts have gaps only where kernels can move them, and a reduction has a
+// predefined operation on a type that the kernels support.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace fairlead::mpi {
 
-// False: it is for the host MPI, unless NCCL can do it, which only a blocking call asks for.
+// False: the host MPI executes the call, unless NCCL can. Only blocking calls use NCCL.
 bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, bool blocking,
               coll::Work* work);
 

@@ -17,12 +17,13 @@ namespace {
 auto& pool = *new std::unique_ptr<coll::SlotPool>;
 int keyval = MPI_KEYVAL_INVALID;
 
-// Host MPIs have few communicators: MPICH 2048 in a process, and the program wants some.
+// Host MPIs limit the number of communicators (MPICH to 2048 per process), and the program needs some.
 constexpr size_t lent_at_most = 256;
 
 using Kept = std::shared_ptr<CommunicatorState>;
 
-// The last one a thread asked for. A handle may come back for another communicator once its own is freed.
+// The state that a thread used last. When a communicator is freed, its handle may come back for another one;
+// `freed` detects that.
 std::atomic<uint64_t> freed{0};
 struct Recent {
   MPI_Comm comm = MPI_COMM_NULL;
@@ -44,7 +45,7 @@ int forget(MPI_Comm, int, void* value, void*) {
   return MPI_SUCCESS;
 }
 
-// What the duplicate that this thread is making will inherit.
+// The state that the duplicate being made by this thread inherits.
 thread_local Kept expected;
 
 int inherit(MPI_Comm, int, void*, void*, void* inherited, int* inherits) {
@@ -54,7 +55,8 @@ int inherit(MPI_Comm, int, void*, void*, void* inherited, int* inherits) {
   return MPI_SUCCESS;
 }
 
-// Not an attribute of it: MPI_Finalize deletes those before the program is done with it.
+// The state of MPI_COMM_SELF is no attribute: MPI_Finalize deletes the attributes of that communicator before
+// the program is done with it.
 auto& of_self = *new Kept;
 
 Kept find_or_make_of_self() {
@@ -75,7 +77,7 @@ Kept find_or_make(MPI_Comm comm) {
 }  // namespace
 
 CommunicatorState::CommunicatorState(MPI_Comm comm)
-    : comm_(comm), position_(place_in(comm)), uniform_kinds_(kinds_are_uniform()) {
+    : comm_(comm), position_(position_in(comm)), uniform_kinds_(kinds_are_uniform()) {
   if (!pool || position_.inter) return;
   for (int member = 0; member < position_.size; ++member)
     node_ranks_.push_back(engine().node()->node_rank_of_world(rank_in_world(comm, member)));
@@ -97,7 +99,7 @@ bool CommunicatorState::has_slot_pool() {
   return pool != nullptr;
 }
 
-// All members come to the same answer.
+// All members get the same answer.
 bool CommunicatorState::may_meet() const {
   if (node_ranks_.empty() || position_.size > coll::max_members) return false;
   for (int rank : node_ranks_)
@@ -105,7 +107,7 @@ bool CommunicatorState::may_meet() const {
   return true;
 }
 
-// Does the slot's number have to be told to others?
+// Must the slot's number be sent to the other members?
 bool CommunicatorState::begin_joining() {
   if (join_ != Join::not_begun) return false;
   join_ = may_meet() ? Join::begun : Join::over;
@@ -134,7 +136,7 @@ bool CommunicatorState::joined() {
   return true;
 }
 
-// With the blocking form: all members are in a blocking call, and the two forms do not match.
+// Uses the blocking form: all members are in a blocking call, and the two forms do not match.
 void CommunicatorState::join() {
   if (known()) return;
   joined_together_ |= join_ == Join::not_begun;
@@ -143,7 +145,7 @@ void CommunicatorState::join() {
     BlockingHostCall blocking_call;
     real.Bcast(&slot_number_, sizeof slot_number_, MPI_BYTE, 0, comm_);
   }
-  // What another thread advances may look as well.
+  // Another thread that makes progress may call joined() as well.
   auto joined_now = [this] {
     std::lock_guard lock(engine().mutex());
     return joined();
@@ -157,7 +159,7 @@ void CommunicatorState::end_call(uint64_t number) {
   --open_;
 }
 
-// That this rank's part of the call is with the host MPI.
+// Announces that the host MPI has this rank's part of the call.
 void CommunicatorState::leave_word(uint64_t number) {
   if (!slot_) return;
   if (slot_->may_arrive(number))
@@ -184,8 +186,8 @@ void CommunicatorState::skip() {
   end_call(number);
 }
 
-// Another member may still hold the one that is chosen: for a request that can be started no more, since the
-// first member has freed it.
+// Another member may still hold the chosen duplicate, but only for a request that can never be started again,
+// because the first member has freed it.
 std::shared_ptr<MPI_Comm> CommunicatorState::lend_duplicate() {
   await_turn(comm_);
   gather_before(comm_);
@@ -205,7 +207,8 @@ std::shared_ptr<MPI_Comm> CommunicatorState::lend_duplicate() {
   return lent_[static_cast<size_t>(chosen)];
 }
 
-// MPI_Comm_dup calls the program's functions that copy its attributes, but alone keeps a topology.
+// MPI_Comm_dup calls the program's attribute copy functions, but it is the only function that keeps a
+// topology.
 int CommunicatorState::make_duplicate(MPI_Comm* duplicate) {
   int topology = MPI_UNDEFINED;
   PMPI_Topo_test(comm_, &topology);
@@ -237,8 +240,8 @@ std::shared_ptr<CommunicatorState> communicator_state_of(MPI_Comm comm) {
   return recent.point;
 }
 
-// What is undecided is withdrawn; what is decided to run on the GPU needs the others, who have all come, to
-// map its memory, before it is sure that the host MPI will never see it.
+// The blocking call withdraws what is undecided. A collective that is decided to run on the GPU may still
+// fall back to the host MPI until all members, which have all arrived, have mapped its memory.
 void await_turn(MPI_Comm comm) {
   if (comm == MPI_COMM_NULL || !engine().busy()) return;
   std::shared_ptr<CommunicatorState> point = communicator_state_of(comm);
@@ -263,7 +266,7 @@ void agree_on_slot(MPI_Comm comm) {
 }
 
 void open_communicator_states(std::unique_ptr<coll::SlotPool> opened) {
-  // Those who have not left it yet do so still.
+  // Communicators that have not left their slots in a former pool still do so.
   static auto& former = *new std::vector<std::unique_ptr<coll::SlotPool>>;
   if (pool) former.push_back(std::move(pool));
   pool = std::move(opened);

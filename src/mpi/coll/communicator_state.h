@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this process knows of a communicator's collectives: who its members are, whether they meet in shared
-// memory (src/coll/collective_slot.h), and the order of the calls. Kept as an attribute of the communicator, so that
-// it goes when the communicator goes; an operation that is still under way keeps it alive.
+// The state of a communicator's collectives in this process: its members, its collective slot in shared
+// memory (src/coll/collective_slot.h), and the order of the calls. The state is an attribute of the
+// communicator, so it is freed with the communicator; an operation in progress keeps it alive.
 //
-// A communicator meets if all its members are ranks of this node, known to each other. They agree on a place
-// in the node's hall by one message of the host MPI when the communicator is made. MPI_Comm_idup may not wait
-// for one: the first member takes the place before the call, and the others find it by what the communicator
-// is a duplicate of, when they need it. Those that Fairlead does not see being made agree at their first
-// collective.
+// A communicator has a collective slot if all its members are ranks of this node and known to each other.
+// When the communicator is made, the members agree on a slot of the node's slot pool by one message of the
+// host MPI. MPI_Comm_idup may not wait for a message: the first member takes the slot before the call, and
+// when the others need it they find it by the parent of the duplicate. If Fairlead does not see a
+// communicator being made, its members agree at their first collective.
 
 #pragma once
 
@@ -18,15 +18,16 @@
 #include <set>
 #include <vector>
 
-#include "coll/nccl_collective.h"
 #include "coll/collective_slot.h"
+#include "coll/nccl_collective.h"
 #include "mpi/abi/host_mpi.h"
 #include "mpi/coll/collective_call.h"
 #include "mpi/coll/node_hierarchy.h"
 
 namespace fairlead::mpi {
 
-// Numbers from 1 on, each reported once, in any order; tells up to which all have been.
+// Numbers from 1 on, each reported once and in any order. all_up_to() is the largest number such that it and
+// all numbers below it have been reported.
 class InOrder {
  public:
   void report(uint64_t number) {
@@ -49,68 +50,69 @@ class InOrder {
 class CommunicatorState {
  public:
   explicit CommunicatorState(MPI_Comm comm);
-  // Of a duplicate, whose handle is not known yet.
+  // For a duplicate whose handle is not known yet.
   CommunicatorState(const CommunicatorState& parent, coll::Heir heir);
   void belongs_to(MPI_Comm comm) { comm_ = comm; }
   MPI_Comm comm() const { return comm_; }
 
-  // Makes sure that the members know where they meet. The first rank of them tells the others: join() waits
-  // for that, start_joining() and joined() do not.
+  // Makes the collective slot known to all members. The first member sends its number to the others. join()
+  // waits for that; start_joining() and joined() do not.
   void join();
   void start_joining();
   bool joined();
-  // The same without asking the host MPI, from any thread.
+  // Like joined(), but it does not call the host MPI, and any thread may call it.
   bool known() const { return join_.load(std::memory_order_acquire) == Join::over; }
-  // Do the collectives of this communicator meet? Known once joined.
+  // Null if the communicator has no collective slot. Valid once joined.
   coll::CollectiveSlot* slot() { return slot_ ? &*slot_ : nullptr; }
-  // A call that takes place nowhere, with the engine's lock: it has a number all the same.
+  // Counts a call that is not executed: it has a number all the same. The caller holds the engine's lock.
   void skip();
-  // Of those that meet.
+  // Only for a communicator with a collective slot.
   coll::NcclMember& nccl() { return nccl_ ? *nccl_ : nccl_.emplace(*slot_); }
   const std::vector<int>& node_ranks() const { return node_ranks_; }
   const CommPosition& position() const { return position_; }
   int world_rank(int member) const;
 
-  // The calls, in their order. A call is open until this rank has no part in it any more.
+  // The calls, in their order. A call is open until this rank has no more part in it.
   uint64_t begin_call() {
     ++open_;
     return ++called_;
   }
   void end_call(uint64_t number);
   int open_calls() const { return open_.load(std::memory_order_acquire); }
-  // The host MPI sees the collectives of a communicator in the order of the calls: a call has its turn when
-  // each before it has been handed to the host MPI, or will not be.
+  // The host MPI sees the collectives of a communicator in the order of the calls. A call has its turn when
+  // each call before it has gone to the host MPI, or never will.
   bool has_turn(uint64_t number) const { return cleared_.all_up_to() + 1 >= number; }
   bool all_cleared() const { return cleared_.all_up_to() == called_; }
   void clear(uint64_t number) { cleared_.report(number); }
 
-  // The next duplicate, whose place the first member takes. None where a member may not know this one's place
-  // yet, which all members answer alike, or where there is nobody to find it.
+  // Expects the next duplicate; the first member takes its slot. Returns none if there is no other member, or
+  // if a member may not know the slot of this communicator yet. All members get the same result.
   std::optional<coll::Heir> expect_duplicate();
 
-  // A duplicate of an intra-communicator for one persistent collective, whose starts may come in another
-  // order on each member (MPI 4.1, 6.13). Collective; lent again once the first member needs it no more, or
-  // when there are very many: those who share one must start in one order. Errors on it raise nothing. Null
-  // when none can be made, which the host MPI has raised.
+  // Lends a duplicate of an intra-communicator to one persistent collective, because each member may start
+  // its persistent collectives in another order (MPI 4.1, 6.13). Collective. A duplicate is lent again once
+  // the first member no longer needs it, or when there are very many; persistent collectives that share a
+  // duplicate must be started in one order. Errors on a duplicate raise nothing. Returns null if none can be
+  // made; the host MPI has raised that error.
   std::shared_ptr<MPI_Comm> lend_duplicate();
 
-  // A call with host memory when none is open: the whole of what Fairlead does about it.
+  // Does all that Fairlead has to do for a call with host memory while no call is open.
   void pass_by();
 
-  // Of a communicator that may have members elsewhere: its nodes. The first question is collective over it,
-  // and asks the host MPI.
+  // For a communicator that may have members on other nodes: its node hierarchy. The first call of
+  // hierarchy() is collective over the communicator and calls the host MPI.
   bool may_span_nodes() const { return !position_.inter && !may_meet(); }
   NodeHierarchy& hierarchy();
-  // The communicator goes, an operation may still keep this.
+  // Call it when the communicator is freed; an operation may still hold this state.
   void free_communicators() {
-    // Even if it never met: the place is given back when all have left.
+    // Join even if no collective used the slot: it returns to the pool when all members have left it.
     if (heir_ && has_slot_pool()) joined();
     for (const std::shared_ptr<MPI_Comm>& duplicate : lent_) PMPI_Comm_free(duplicate.get());
     lent_.clear();
     hierarchy_.reset();
     nccl_.reset();
   }
-  // In each collective all members pass device memory, or none does.
+  // Asserts that in each collective all members pass device memory, or none does.
   void assert_uniform_kinds(bool uniform) { uniform_kinds_ = uniform; }
   bool has_uniform_kinds() const { return uniform_kinds_; }
 
@@ -139,16 +141,16 @@ class CommunicatorState {
   uint64_t called_ = 0;
   std::atomic<int> open_{0};
   InOrder cleared_, ended_;
-  std::vector<uint64_t> skipped_;  // of which the others get word when they are known
+  std::vector<uint64_t> skipped_;  // to be announced once the slot is known
 };
 
-// Of this communicator; made if there is none yet.
+// The state of this communicator; made on first use.
 std::shared_ptr<CommunicatorState> communicator_state_of(MPI_Comm comm);
-// Before the host MPI does anything else that is collective over it: waits until it has seen all collectives
-// that were called before.
+// Call it before any other operation of the host MPI that is collective over the communicator. Waits until
+// the host MPI has seen all collectives that were called before.
 void await_turn(MPI_Comm comm);
-// While the host MPI is in MPI_Comm_idup: the duplicate gets its CommunicatorState with the attributes it
-// inherits.
+// Lives while the host MPI is in MPI_Comm_idup: the duplicate gets its CommunicatorState with the attributes
+// that it inherits.
 class Duplicating {
  public:
   explicit Duplicating(MPI_Comm comm);
@@ -156,13 +158,14 @@ class Duplicating {
   Duplicating(const Duplicating&) = delete;
   Duplicating& operator=(const Duplicating&) = delete;
 };
-// After the host MPI made a communicator: collective over it. MPI_COMM_NULL is allowed.
+// Call it after the host MPI has made a communicator. Collective over the communicator; MPI_COMM_NULL is
+// allowed.
 void agree_on_slot(MPI_Comm comm);
 
-// `hall`: of this node, if it has one. Closed before it is opened again, which forgets all places.
+// `pool` is the slot pool of this node, or null. Close before opening again; opening again forgets all slots.
 void open_communicator_states(std::unique_ptr<coll::SlotPool> pool);
 void close_communicator_states();
-// Communicators whose place this rank gave away and not all members have left.
+// The number of slots that this rank has taken and that not all members have left.
 size_t slots_taken();
 
 }  // namespace fairlead::mpi

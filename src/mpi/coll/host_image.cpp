@@ -35,7 +35,7 @@ char* block_at(const void* buffer, const Block& block) {
   return static_cast<char*>(at_offset(buffer, block.offset));
 }
 
-// What has gaps is packed and unpacked by kernels where they can; what lies in the gaps stays where it is.
+// Kernels pack and unpack layouts with gaps where they can. The bytes in the gaps do not change.
 bool load_block(char* image, const Region& region, const Block& block) {
   const Layout layout = layout_of(block.count, block.datatype);
   const int device = device::device_at(first_data_byte(region.address, layout, block.offset));
@@ -43,12 +43,12 @@ bool load_block(char* image, const Region& region, const Block& block) {
   if (layout.plan && !layout.contiguous) {
     const uint64_t bytes = static_cast<uint64_t>(layout.bytes);
     if (device < 0) {
-      datatype::move_on_host(layout.view(image), 0, layout.view(buffer), 0, bytes);
+      packing::move_on_host(layout.view(image), 0, layout.view(buffer), 0, bytes);
       return true;
     }
     HostBuffer packed;
     if (!pack_from_device(buffer, block.count, block.datatype, layout, device, &packed)) return false;
-    datatype::move_on_host(layout.view(image), 0, {packed.data(), bytes}, 0, bytes);
+    packing::move_on_host(layout.view(image), 0, {packed.data(), bytes}, 0, bytes);
     return true;
   }
   void* to = image + layout.first;
@@ -79,7 +79,7 @@ bool store_block(const char* image, const Region& region, const Block& block) {
 
 }  // namespace
 
-// Blocks of types of their own may lie anywhere, also in host memory.
+// Blocks with datatypes of their own may lie anywhere, also in host memory.
 bool HostImage::load(const Region& region) {
   return !device_memory_ || std::all_of(region.blocks.begin(), region.blocks.end(), [&](const Block& block) {
     return load_block(block_at(address_, block), region, block);
@@ -123,15 +123,15 @@ bool StagedBuffers::store(const Regions& regions) const {
 
 const void* StagedBuffers::send_argument(const CollectiveCall& call) const {
   if (call.in_place()) return MPI_IN_PLACE;
-  // One address for two buffers without bytes is no overlap. MPICH 5.0 takes it for one in the nonblocking
-  // calls that persistent ones are started as, and not in those.
+  // Two buffers without bytes do not overlap even if they have the same address. MPICH 5.0 reports an overlap
+  // in nonblocking calls, by which Fairlead starts persistent collectives, but not in persistent calls.
   static const char nothing = 0;
   return both_empty_ && read_.address() == written_.address() ? &nothing : read_.address();
 }
 
 void* StagedBuffers::receive_argument(const CollectiveCall& call) const {
   if (call.recvbuf == MPI_IN_PLACE) return MPI_IN_PLACE;
-  // The one buffer of MPI_Bcast is read at the root.
+  // MPI_Bcast has only one buffer, and the root reads it.
   bool root_of_bcast = call.function == Collective::bcast && read_.stands_for_device();
   return root_of_bcast ? read_.address() : written_.address();
 }

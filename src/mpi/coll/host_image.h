@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A copy in host memory of the device buffer of a collective, laid out alike, so that the host MPI can be
-// handed it in place of the buffer with counts, displacements and datatypes as they are.
+// A copy in host memory of the device buffer of a collective, with the same layout. The host MPI gets the
+// copy in place of the buffer, with unchanged counts, displacements and datatypes.
 
 #pragma once
 
@@ -14,14 +14,14 @@ namespace fairlead::mpi {
 class HostImage {
  public:
   HostImage() = default;
-  // Of host memory, or of nothing, there is no image: address() is the buffer's own.
+  // Host memory and empty regions need no image: address() is the buffer's own address.
   explicit HostImage(const Region& region);
 
-  // False when there is no memory for it.
+  // False if the memory for the image cannot be allocated.
   bool valid() const { return !device_memory_ || memory_.data(); }
   void* address() const { return address_; }
   bool stands_for_device() const { return device_memory_; }
-  // Copies the region's bytes in, or back; only these are written. False when a copy fails.
+  // Copies the region's bytes in (load) or back (store); writes no other bytes. False if a copy fails.
   bool load(const Region& region);
   bool store(const Region& region) const;
 
@@ -37,13 +37,13 @@ class StagedBuffers {
   StagedBuffers() = default;
   explicit StagedBuffers(const Regions& regions);
 
-  // False, with a line in the log, when there is no memory for them.
+  // False if the memory cannot be allocated; logs the error.
   bool valid() const;
-  // Fills them; false, with a line in the log, when that is impossible.
+  // Fills the images. False if that fails; logs the error.
   bool load(const Regions& regions);
-  // Writes back what the host MPI has done; false, with a line in the log, when that is impossible.
+  // Writes back the results of the host MPI. False if that fails; logs the error.
   bool store(const Regions& regions) const;
-  // What the host MPI is handed.
+  // The buffer arguments for the host MPI.
   const void* send_argument(const CollectiveCall& call) const;
   void* receive_argument(const CollectiveCall& call) const;
   void* read() const { return read_.address(); }

@@ -49,7 +49,7 @@ NodeHierarchy::NodeHierarchy(MPI_Comm comm, int first_of_node) {
 
 bool NodeHierarchy::make_communicators(MPI_Comm comm) {
   int color = has_slice() ? my_local_rank_ : MPI_UNDEFINED;
-  // No duplicate: that would call the program's functions that copy its attributes.
+  // Not MPI_Comm_dup: it would call the program's attribute copy functions.
   bool made = real.Comm_split(comm, 0, 0, &all_) == MPI_SUCCESS;
   made &= real.Comm_split(comm, my_node_, my_local_rank_, &node_) == MPI_SUCCESS;
   for (ExchangeComm* exchange : {&spreading, &collecting})

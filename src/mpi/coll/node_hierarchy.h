@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A communicator that spans nodes, taken apart: the members of this node, and the members of all nodes that
-// have the same place within theirs. A message that all ranks of a node have a hand in is cut into as many
-// slices as the smallest node has members; the slice of a place travels among the members at that place.
+// A communicator that spans nodes, divided two ways: the members of this node, and the members of all nodes
+// that have the same local rank. If all ranks of a node take part in transferring a message, the message is
+// cut into as many slices as the smallest node has members; the members with a given local rank exchange the
+// slice of that rank.
 //
-// Made and freed collectively over the communicator. Belongs to the thread that calls its collectives, except
-// the turns, which are used with the engine's lock.
+// Made and freed collectively over the communicator. It belongs to the thread that calls the communicator's
+// collectives, except the turns, which the engine's lock guards.
 //
-// Fit for use are only nodes whose members can meet; elsewhere nothing is made.
+// It is usable only if the members of every node can share a collective slot; otherwise it makes no
+// communicators.
 
 #pragma once
 
@@ -19,7 +21,7 @@
 
 namespace fairlead::mpi {
 
-// Several things on one communicator begin in the order in which they were announced.
+// Operations on one communicator begin in the order in which they have taken their turns.
 class Turns {
  public:
   uint64_t take() { return taken_++; }
@@ -32,13 +34,13 @@ class Turns {
 
 class NodeHierarchy {
  public:
-  // `first_of_node`: the lowest rank in `comm` that lies in this node.
+  // `first_of_node`: the lowest rank in `comm` that belongs to this node.
   NodeHierarchy(MPI_Comm comm, int first_of_node);
   ~NodeHierarchy();
   NodeHierarchy(const NodeHierarchy&) = delete;
   NodeHierarchy& operator=(const NodeHierarchy&) = delete;
 
-  // Several nodes, and all that is needed could be made: the same answer on all members.
+  // True if there are several nodes and all communicators could be made. The same on all members.
   bool usable() const { return usable_; }
   int ranks() const { return static_cast<int>(node_of_.size()); }
   int nodes() const { return static_cast<int>(members_.size()); }
@@ -46,18 +48,19 @@ class NodeHierarchy {
   int my_local_rank() const { return my_local_rank_; }
   int slices() const { return slices_; }
   bool has_slice() const { return my_local_rank_ < slices_; }
-  // Have all nodes equally many members?
+  // Do all nodes have the same number of members?
   bool regular() const { return regular_; }
-  // By their places, the ranks in the communicator.
+  // The ranks in the communicator, by local rank.
   const std::vector<int>& members(int node) const { return members_[static_cast<size_t>(node)]; }
   const std::vector<int>& neighbors() const { return members(my_node_); }
   int node_of(int member) const { return node_of_[static_cast<size_t>(member)]; }
   int local_rank_of(int member) const { return local_rank_of_[static_cast<size_t>(member)]; }
 
-  // All members, as in the communicator itself; and those of this node, by place.
+  // all(): all members, in the order of the communicator. node(): the members of this node, by local rank.
   MPI_Comm all() const { return all_; }
   MPI_Comm node() const { return node_; }
-  // Twice the members at this place, by node: for collectives that begin in turn. Only for who has a slice.
+  // Two communicators of the members with this local rank, ordered by node, for collectives that begin in
+  // turn. Only ranks that have a slice have them.
   struct ExchangeComm {
     MPI_Comm comm = MPI_COMM_NULL;
     Turns turns;

@@ -12,13 +12,13 @@
 namespace fairlead::mpi {
 namespace {
 
-// Between two rounds: short against a collective that is worth overlapping.
+// The pause between two rounds: short compared to a collective that is worth overlapping.
 constexpr auto pause = std::chrono::microseconds(20);
 
 }  // namespace
 
 ProgressThread& progress_thread() {
-  // Never destroyed: the process may exit while it runs.
+  // Never destroyed: the process may exit while the thread runs.
   static auto* only = new ProgressThread;
   return *only;
 }
@@ -26,7 +26,7 @@ ProgressThread& progress_thread() {
 void ProgressThread::help(CollectiveOperation* operation) {
   operations_.push_back(operation);
   if (!thread_.joinable()) {
-    // Signals are the program's own threads' to handle.
+    // Blocks all signals in this thread; the program's own threads handle them.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -58,7 +58,7 @@ void ProgressThread::run() {
       wake_.wait(lock);
       continue;
     }
-    // An operation that is over leaves the list.
+    // An operation that completes removes itself from the list.
     for (size_t i = operations_.size(); i-- > 0;)
       if (i < operations_.size()) operations_[i]->advance_on_gpu();
     device::start_enqueued();

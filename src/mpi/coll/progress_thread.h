@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread that brings nonblocking collectives on the GPU forward while the program computes, or sits in a
-// host MPI call that cannot be polled (M6). It makes no host MPI call itself, so the MPI's thread level does
-// not matter. It is started by the first such collective, sleeps while there is none, and leaves most of its
-// core to the program.
+// A thread that progresses nonblocking collectives on the GPU while the program computes, or while it is
+// blocked in a host MPI call that cannot be polled (M6). The thread calls no host MPI function, so the thread
+// level of the MPI does not matter. The first such collective starts the thread. It sleeps while there is no
+// such collective, and leaves most of its core to the program.
 
 #pragma once
 
@@ -17,10 +17,10 @@ class CollectiveOperation;
 
 class ProgressThread {
  public:
-  // Both under the engine's lock. An operation may be forgotten any number of times.
+  // The caller holds the engine's lock. It may call forget() for an operation any number of times.
   void help(CollectiveOperation* operation);
   void forget(CollectiveOperation* operation);
-  // In MPI_Finalize; without the lock.
+  // Called in MPI_Finalize, without the engine's lock.
   void stop();
 
  private:

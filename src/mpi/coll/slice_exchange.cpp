@@ -16,7 +16,7 @@
 namespace fairlead::mpi {
 namespace {
 
-// Elements that are not taken apart: whole cache lines of every type.
+// Slices are divided in units of this many elements: whole cache lines for every type.
 constexpr uint64_t part_grain = 256;
 
 coll::Slices parts_of(uint64_t bytes, uint64_t element, int nodes) {
@@ -29,7 +29,8 @@ uint64_t size_of(MPI_Datatype datatype) {
   return static_cast<uint64_t>(size);
 }
 
-// Sizes that many messages have in common, so that what one leaves idle is large enough for the next.
+// Rounds up to sizes that many messages have in common, so that an idle buffer is large enough for the next
+// message.
 uint64_t common_size(uint64_t bytes) {
   return bytes ? std::bit_ceil(bytes) : 0;
 }
@@ -71,7 +72,8 @@ void SliceExchange::advance() {
   }
 }
 
-// Makes one step if that is possible now. After an error, too: the other nodes count on it.
+// Makes the next step if that is possible now. It does so after an error, too, because the other nodes depend
+// on it.
 bool SliceExchange::step() {
   switch (step_) {
     case Step::leaving:
@@ -101,11 +103,11 @@ bool SliceExchange::step() {
       return true;
     case Step::collecting:
       if (!arrived()) return false;
-      land();
+      copy_back();
       step_ = Step::landing;
       return true;
     case Step::landing:
-      if (!landed()) return false;
+      if (!copied_back()) return false;
       step_ = Step::over;
       complete_.store(true, std::memory_order_release);
       return false;
@@ -115,7 +117,7 @@ bool SliceExchange::step() {
   return false;
 }
 
-// Broadcasts and all-gathers are over then; of a reduction each node gets its part from all.
+// Broadcasts and all-gathers are over after this; in a reduction each node gets its part from all nodes.
 int SliceExchange::spread() {
   MPI_Comm comm = hierarchy_.spreading.comm;
   unsigned char* slices = room_.slices.data();
@@ -134,7 +136,7 @@ int SliceExchange::spread() {
                          arriving_counts_.data(), arriving_offsets_.data(), MPI_BYTE, comm, &message_);
 }
 
-// The parts of all nodes, in their order, to the place of this node's part in the slice.
+// Reduces the parts of all nodes, in the order of the nodes, into this node's part of the slice.
 void SliceExchange::reduce() {
   uint64_t bytes = part_bytes(hierarchy_.my_node()), count = bytes / element_;
   if (count == 0) return;
@@ -159,7 +161,7 @@ void SliceExchange::reduce() {
         real.Reduce_local(parts + node * bytes, to, static_cast<int>(count), slice_.datatype, slice_.op));
 }
 
-// All nodes, or the root node, get the parts of all.
+// All nodes, or the root node, get the reduced parts of all nodes.
 int SliceExchange::collect() {
   MPI_Comm comm = hierarchy_.collecting.comm;
   unsigned char* slice = room_.slices.data();
@@ -167,11 +169,11 @@ int SliceExchange::collect() {
     return real.Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, slice, counts_.data(), offsets_.data(), MPI_BYTE, comm,
                             &message_);
   const void* own = is_root() ? MPI_IN_PLACE : slice + part_begin(hierarchy_.my_node());
-  return real.Igatherv(own, static_cast<int>(part_bytes(hierarchy_.my_node())), MPI_BYTE, slice, counts_.data(),
-                       offsets_.data(), MPI_BYTE, slice_.root_node, comm, &message_);
+  return real.Igatherv(own, static_cast<int>(part_bytes(hierarchy_.my_node())), MPI_BYTE, slice,
+                       counts_.data(), offsets_.data(), MPI_BYTE, slice_.root_node, comm, &message_);
 }
 
-void SliceExchange::land() {
+void SliceExchange::copy_back() {
   const unsigned char* from = room_.slices.data();
   for (void* to : slice_.to) {
     note(landing_.emplace_back().start(device::device_at(to), to, from, slice_.bytes));
@@ -179,13 +181,13 @@ void SliceExchange::land() {
   }
 }
 
-bool SliceExchange::landed() {
+bool SliceExchange::copied_back() {
   bool over = true;
   for (device::Copy& copy : landing_) over &= note(copy.poll());
   return over;
 }
 
-// Is it over?
+// True unless the copy or kernel is still in progress.
 bool SliceExchange::note(device::Error state) {
   if (state == device::Error::not_ready) return false;
   if (state != device::Error::none && error_ == MPI_SUCCESS) {
@@ -200,7 +202,7 @@ void SliceExchange::note_host(int result) {
   if (error_ == MPI_SUCCESS) error_ = result;
 }
 
-// Is what the host MPI was given last over?
+// Is the last operation of the host MPI complete?
 bool SliceExchange::arrived() {
   if (message_ == MPI_REQUEST_NULL) return true;
   int here = 0;
@@ -211,7 +213,7 @@ bool SliceExchange::arrived() {
   return false;
 }
 
-// The host MPI does not tell which of them it is.
+// The host MPI does not tell which of these ranks is missing.
 void SliceExchange::complain_of_missing() {
   if (!report_timer_.is_over()) return;
   std::string ranks;

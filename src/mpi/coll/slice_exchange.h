@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the members at one place of their nodes do about a slice: it goes to host memory, through the host MPI
-// between the nodes, and back, while the caller goes on. Reductions are done here, in the order of the nodes,
-// each part of the slice by one node, so that all nodes get the same bits; by a kernel that reads the
-// page-locked memory in which the parts arrive, or by the host MPI where kernels cannot.
+// The exchange of a slice between the members of all nodes that have the same local rank. The slice is copied
+// to host memory, transferred between the nodes by the host MPI, and copied back, while the caller continues.
+// Reductions happen here, in the order of the nodes. Each part of the slice is reduced by one node, so that
+// all nodes get the same bits. A kernel reduces the parts and reads them from the page-locked memory in which
+// they arrive; the host MPI reduces them where kernels cannot.
 
 #pragma once
 
@@ -21,31 +22,31 @@
 namespace fairlead::mpi {
 
 enum class ExchangeKind {
-  bcast,      // from the root node to all others
-  allgather,  // of all nodes, to all
-  reduce,     // of all nodes, to the root node
-  allreduce,  // of all nodes, to all
+  bcast,      // from the root node to all other nodes
+  allgather,  // from all nodes to all nodes
+  reduce,     // from all nodes to the root node
+  allreduce,  // from all nodes to all nodes
 };
 
 struct Slice {
   ExchangeKind kind;
-  const void* from;       // in device or host memory; of a broadcast, at the root node only
-  std::vector<void*> to;  // where it is wanted; of an all-gather, that of each node
-  uint64_t bytes;         // the same at all nodes
+  const void* from;       // device or host memory; in a broadcast, only at the root node
+  std::vector<void*> to;  // the destination; in an all-gather, one for each node
+  uint64_t bytes;         // the same on all nodes
   int root_node = 0;
-  // Of reductions, of a type that kernels may know and that has no gaps.
+  // Only for reductions; the type has no gaps, and kernels may support it.
   MPI_Datatype datatype = MPI_BYTE;
   MPI_Op op = MPI_OP_NULL;
 };
 
-// The host memory of an exchange, for one after the other.
+// The host memory of an exchange. Exchanges use it one after the other.
 struct ExchangeRoom {
   ExchangeRoom(ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes);
   bool valid() const { return slices.data() && (parts_bytes == 0 || parts.data()); }
 
   uint64_t parts_bytes;
-  device::PinnedBuffer slices;  // as they leave and as they return
-  device::PinnedBuffer parts;   // of reductions: this node's part of the slice of each node
+  device::PinnedBuffer slices;  // outgoing, and then returning
+  device::PinnedBuffer parts;   // in reductions: this node's part of each node's slice
 };
 
 class SliceExchange : public Operation {
@@ -54,7 +55,8 @@ class SliceExchange : public Operation {
 
   int start() override;
   void advance() override;
-  // The next step of others is in the host MPI already, or behind a call that this rank is about to make.
+  // Nothing to do: the next step of the other nodes is in the host MPI already, or follows a call that this
+  // rank is about to make.
   void quiesce() override {}
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
@@ -65,8 +67,8 @@ class SliceExchange : public Operation {
   int spread();
   void reduce();
   int collect();
-  void land();
-  bool landed();
+  void copy_back();
+  bool copied_back();
   bool arrived();
   void complain_of_missing();
   bool note(device::Error state);

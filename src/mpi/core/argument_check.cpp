@@ -14,7 +14,7 @@
 namespace fairlead::mpi {
 namespace {
 
-// What calls that move nothing are given: never read nor written.
+// Buffer for calls that move no data. The host MPI neither reads nor writes it.
 char nothing[64];
 
 int class_of(int code) {
@@ -23,7 +23,7 @@ int class_of(int code) {
   return error_class;
 }
 
-// By a message to nobody. MPICH looks at the types of messages that have elements only.
+// Sends to MPI_PROC_NULL. MPICH checks the datatype only of a message that has elements.
 int ask_about_elements(MPI_Count count, MPI_Datatype datatype) {
   const int asked = static_cast<int>(std::clamp<MPI_Count>(count, -1, 1));
   return class_of(real.Send(nothing, asked, datatype, MPI_PROC_NULL, 0, engine().self()));
@@ -33,11 +33,11 @@ bool is_accepted(MPI_Datatype datatype) {
   return ask_about_elements(1, datatype) == MPI_SUCCESS;
 }
 
-// By a reduction in place of one process, of whose result nothing is to be computed or moved.
+// Reduces in place on a communicator of one process, so the host MPI neither computes nor moves a result.
 int ask_about_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
   static auto& mutex = *new std::mutex;
   const int asked = static_cast<int>(std::clamp<MPI_Count>(count, -1, 1));
-  std::lock_guard lock(mutex);  // the collectives of a communicator come one by one
+  std::lock_guard lock(mutex);  // collectives on one communicator must not be concurrent
   return class_of(real.Allreduce(MPI_IN_PLACE, nothing, asked, datatype, op, engine().self()));
 }
 
@@ -55,7 +55,8 @@ int error_of_elements(MPI_Count count, MPI_Datatype datatype) {
 }
 
 int error_of_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
-  // Some predefined pairs that this thread uses: other handles may come back for others.
+  // The predefined pairs that the host MPI last accepted from this thread. Other handles are not kept,
+  // because the host MPI may reuse them for other objects.
   struct Pair {
     MPI_Datatype datatype = MPI_DATATYPE_NULL;
     MPI_Op op = MPI_OP_NULL;

@@ -30,7 +30,7 @@ WorldRanks* find_world_ranks(MPI_Comm comm) {
   auto ranks = new WorldRanks;
   int inter = 0;
   PMPI_Comm_test_inter(comm, &inter);
-  // Ranks of an inter-communicator may belong to processes that share no MPI_COMM_WORLD with us.
+  // Ranks of an inter-communicator may belong to processes that share no MPI_COMM_WORLD with this one.
   if (inter) return ranks;
   MPI_Group mine, world;
   PMPI_Comm_group(comm, &mine);
@@ -52,7 +52,7 @@ WorldRanks* find_world_ranks(MPI_Comm comm) {
 int rank_in_world(MPI_Comm comm, int rank) {
   if (rank < 0 || !world_is_open) return -1;
   if (comm == MPI_COMM_WORLD) return rank;
-  // It has lost its attributes when the program uses it in MPI_Finalize.
+  // A program may use MPI_COMM_SELF inside MPI_Finalize, when its attributes are already deleted.
   if (comm == MPI_COMM_SELF) return rank == 0 ? own_rank : -1;
   WorldRanks* ranks = attribute_of<WorldRanks>(comm, keyval, [&] { return find_world_ranks(comm); });
   return rank < static_cast<int>(ranks->size()) ? (*ranks)[rank] : -1;
@@ -83,8 +83,8 @@ static bool has_messages_on(MPI_Comm comm) {
   });
 }
 
-// "Waits for all pending communication to complete internally" (MPI 4.1, 11.10.4). Sends that are over for
-// the program may still be on their way, and the host MPI does not move them meanwhile.
+// "Waits for all pending communication to complete internally" (MPI 4.1, 11.10.4). Sends that are complete
+// for the program may still be in flight, and the host MPI does not progress them inside its call.
 FAIRLEAD_MPI(Comm_disconnect, (MPI_Comm * comm)) {
   CallRecord record(Function::Comm_disconnect);
   if (!intercepting()) return real.Comm_disconnect(comm);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which process a rank of a communicator is. Found without communication at the first device message on
-// the communicator, and kept as an attribute of it, so that it goes when the communicator goes.
+// Maps a rank of a communicator to a process. The map is built without communication at the first device
+// message on the communicator. It is an attribute of the communicator, so MPI deletes it when it frees the
+// communicator.
 
 #pragma once
 
@@ -11,8 +12,8 @@
 
 namespace fairlead::mpi {
 
-// What is kept as an attribute of a communicator under this key; `make` gives it where there is none yet. A
-// second thread that sets the attribute would delete what the first one reads, so all wait for each other.
+// Returns the value of this attribute of a communicator; `make` creates it if there is none. A second thread
+// that sets the attribute would delete the value that the first one reads, so all threads take one lock.
 template <class Value, class Make>
 Value* attribute_of(MPI_Comm comm, int keyval, const Make& make) {
   static auto& mutex = *new std::mutex;
@@ -27,14 +28,16 @@ Value* attribute_of(MPI_Comm comm, int keyval, const Make& make) {
   return value;
 }
 
-// Rank in MPI_COMM_WORLD of `rank` of `comm`; -1 when it is in another job, or unknown: messages to it travel
-// plain. (MPI_PROC_NULL and wildcards give -1.)
+// Returns the rank in MPI_COMM_WORLD of `rank` of `comm`; -1 if that process is in another job or unknown, so
+// that messages to it are staged through host memory. (MPI_PROC_NULL and wildcards give -1.)
 int rank_in_world(MPI_Comm comm, int rank);
 
-// Is there an MPI_COMM_WORLD whose ranks Fairlead serves? Not in programs of sessions alone (sessions.h).
+// Is there an MPI_COMM_WORLD whose ranks Fairlead handles? Not in programs that use sessions alone
+// (mpi/job/sessions.h).
 bool has_world();
 
-// `world`: MPI_COMM_WORLD, or MPI_COMM_NULL where no other rank is known. Closed before it is opened again.
+// `world`: MPI_COMM_WORLD, or MPI_COMM_NULL if no other rank is known. Must be closed before it is opened
+// again.
 void open_communicators(MPI_Comm world);
 void close_communicators();
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Wait and Test, each with any, some and all (M7, M8). While no device operation is active they forward
-// unchanged. Otherwise an array may mix requests of ours, the host's, null and inactive ones: ours are
-// completed here, and the host MPI sees a copy of the array in which they are null, so that indices and the
-// rules about inactive requests stay the host's.
+// The Wait and Test families: single, any, some and all (M7, M8). While no device operation is active, they
+// forward each call unchanged. Otherwise an array may mix requests of Fairlead, requests of the host MPI,
+// null and inactive ones. Fairlead completes its own requests here and passes the host MPI a copy of the
+// array in which they are null, so that indices and the rules about inactive requests remain those of the
+// host MPI.
 
 #include <algorithm>
 #include <vector>
@@ -19,7 +20,7 @@ bool forwards() {
   return !intercepting() || !engine().busy();
 }
 
-// What the host MPI refuses, it is shown as it is.
+// Also forwards arguments that the host MPI refuses, so that the host MPI reports the error.
 template <class... Results>
 bool forwards(const MPI_Request* requests, const MPI_Status* status, const Results*... results) {
   return forwards() || any_null(requests, results...) || is_no_status(status);
@@ -34,7 +35,7 @@ struct Ours {
   Operation* operation;
 };
 
-// An array of requests, told apart.
+// An array of requests, split into Fairlead's and the host MPI's.
 class Selection {
  public:
   Selection(int count, MPI_Request* requests) : requests_(requests), host_(requests, requests + count) {
@@ -60,10 +61,10 @@ class Selection {
         std::find_if(ours_.begin(), ours_.end(), [](const Ours& o) { return o.operation->complete(); });
     return found == ours_.end() ? nullptr : &*found;
   }
-  // The host completed this one.
+  // The host MPI has completed this request.
   void take_over(int index) { requests_[index] = host_[index]; }
   void take_over_all() {
-    // Not asked again whose they are: the host may have given a handle it completed to another thread.
+    // Does not look the handles up again: the host MPI may have reused a completed one in another thread.
     for (size_t i = 0, next = 0; i < host_.size(); ++i) {
       if (next < hidden_.size() && hidden_[next] == static_cast<int>(i))
         ++next;
@@ -78,13 +79,13 @@ class Selection {
  private:
   MPI_Request* requests_;
   std::vector<MPI_Request> host_;
-  std::vector<int> hidden_;  // ours, also the inactive ones
+  std::vector<int> hidden_;  // Fairlead's requests, including the inactive ones
   std::vector<Ours> ours_;
-  size_t complete_ = 0;  // the first so many are
+  size_t complete_ = 0;  // this many leading entries of ours_ are complete
 };
 
-// Of `count` statuses of a call that failed somewhere, every MPI_ERROR must be set; the host set them only
-// if the failure was its own.
+// If a call fails for any request, every MPI_ERROR of its `count` statuses must be set. The host MPI sets
+// them only if a request of its own failed.
 void clear_errors(MPI_Status* statuses, int count) {
   if (statuses == MPI_STATUSES_IGNORE) return;
   for (int i = 0; i < count; ++i) statuses[i].MPI_ERROR = MPI_SUCCESS;
@@ -94,7 +95,7 @@ MPI_Status* at(MPI_Status* statuses, int index) {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[index];
 }
 
-// Completes ours after the host's part of Waitall or Testall.
+// Completes Fairlead's requests after the host MPI's part of Waitall or Testall.
 int finish_all(Selection& selection, int count, MPI_Status* statuses, int host_result) {
   bool host_failed = host_result == MPI_ERR_IN_STATUS;
   if (host_result != MPI_SUCCESS && !host_failed) return host_result;
@@ -137,7 +138,7 @@ int test_all(int count, MPI_Request* requests, int* flag, MPI_Status* statuses) 
   return finish_all(selection, count, statuses, result);
 }
 
-// One round of Waitany and Testany. True when the call is over.
+// One round of Waitany and Testany. Returns true when the call is over.
 bool try_any(Selection& selection, int count, int* index, int* flag, MPI_Status* status, int* result) {
   engine().progress();
   *result = MPI_SUCCESS;
@@ -154,13 +155,13 @@ bool try_any(Selection& selection, int count, int* index, int* flag, MPI_Status*
     if (host_index != MPI_UNDEFINED) selection.take_over(host_index);
     return true;
   }
-  // The host knows of no active request; that settles it only if ours has none either.
+  // The host MPI has no active request in the array. The call is over only if Fairlead has none either.
   *index = MPI_UNDEFINED;
   *flag = host_flag && selection.ours().empty();
   return *flag;
 }
 
-// One round of Waitsome and Testsome. True when something completed or nothing is active.
+// One round of Waitsome and Testsome. Returns true when a request completed or none is active.
 bool try_some(Selection& selection, int count, int* outcount, int* indices, MPI_Status* statuses,
               int* result) {
   engine().progress();

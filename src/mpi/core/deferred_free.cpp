@@ -21,7 +21,8 @@ class InUse {
     std::lock_guard lock(mutex_);
     ++handles_[handle].users;
   }
-  // False where nobody uses it: it may be freed at once.
+  // Leaves the free to the last user of the handle. Returns false if it has no user: the caller may free it
+  // at once.
   bool leave_to_users(Handle handle) {
     std::lock_guard lock(mutex_);
     auto found = handles_.find(handle);
@@ -29,7 +30,7 @@ class InUse {
     found->second.left = true;
     return true;
   }
-  // True where this was the last user, and the program has left the handle to it.
+  // Returns true if this was the last user and the program has freed the handle: the caller must free it.
   bool remove_user(Handle handle) {
     std::lock_guard lock(mutex_);
     auto found = handles_.find(handle);
@@ -58,8 +59,8 @@ KeptCommunicator::KeptCommunicator(MPI_Comm comm) : comm_(comm) {
   communicators.add_user(comm_);
 }
 
-// The last free of a handle may call functions of the program: neither this nor the next is called with a
-// lock.
+// The last free of a handle may call functions of the program, so neither this destructor nor the next one
+// may run with a lock held.
 KeptCommunicator::~KeptCommunicator() {
   if (communicators.remove_user(comm_)) real.Comm_free(&comm_);
 }

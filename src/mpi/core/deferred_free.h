@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a nonblocking or persistent collective uses until it is over: the communicator, datatypes, the
-// reduction operation; and of persistent messages, the communicator. A program may free them right after its
-// call, but Fairlead may hand the call to the host MPI only later, at each start of a persistent one. So
-// MPI_Comm_free, MPI_Type_free and MPI_Op_free of what is in use leave the handle to its last user, who frees
-// it for the program. MPICH's mpi_f08 makes a datatype of an array section and frees it by PMPI_Type_free,
-// past us: a datatype that is made of it keeps it there.
+// Keeps the handles that a nonblocking or persistent collective uses alive until it ends: the communicator,
+// the datatypes and the reduction operation. For persistent messages it keeps the communicator. A program may
+// free these handles right after its call, but Fairlead may pass the call to the host MPI only later: a
+// persistent one at each start. MPI_Comm_free, MPI_Type_free and MPI_Op_free of a handle in use therefore
+// leave it to its last user, who frees it for the program. MPICH's mpi_f08 creates a datatype for an array
+// section and frees it with PMPI_Type_free, which Fairlead does not intercept; a datatype derived from it
+// keeps it alive.
 
 #pragma once
 
@@ -28,7 +29,7 @@ class KeptCommunicator {
 
 class KeptHandles {
  public:
-  // `types` may hold predefined ones.
+  // `types` may contain predefined types.
   KeptHandles(MPI_Comm comm, MPI_Op op, const std::vector<MPI_Datatype>& types);
   ~KeptHandles();
   KeptHandles(const KeptHandles&) = delete;

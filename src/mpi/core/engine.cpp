@@ -25,7 +25,7 @@ constexpr unsigned starts_between_rounds = 8;
 }  // namespace
 
 void Backoff::pause() {
-  // A peer on another core answers within a few microseconds; after that, let others have this core.
+  // A peer on another core answers within a few microseconds. After that, yield this core to others.
   constexpr int spin_rounds = 100;
   if (idle_ == 0) {
     device::close_forgotten(false);
@@ -48,7 +48,7 @@ Engine& engine() {
 void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent,
                   bool threads) {
   std::lock_guard lock(mutex_);
-  // Whoever is in the middle of a call may look at it still.
+  // A thread in the middle of a call may still use the former node.
   static auto& former = *new std::vector<std::unique_ptr<node::Node>>;
   if (node_) former.push_back(std::move(node_));
   if (threads_) keep_busy(-1);
@@ -70,10 +70,10 @@ void Engine::allow_threads() {
 
 void Engine::release_imports() {
   std::lock_guard lock(mutex_);
-  // Whoever has not asked for these bytes by now never will.
+  // No peer can request these bytes any more.
   kept_.clear();
-  // The host MPI may still be sending their bytes to other nodes. So it may those of adopted operations that
-  // have not ended, which nobody frees either.
+  // Leaks these operations, because the host MPI may still be sending their bytes to other nodes. For the
+  // same reason nobody frees operations with a deferred free that have not ended.
   for (auto& operation : ended_) operation.release();
   ended_.clear();
   device::forget_imports(-1);
@@ -94,7 +94,7 @@ void Engine::add(Operation* operation) {
   std::lock_guard lock(mutex_);
   operations_.add(operation);
   keep_busy(1);
-  // Another thread sits in the host MPI, and this one may join it there, or leave.
+  // Another thread is blocked in the host MPI. This thread may block there too, or leave MPI.
   if (blocking_calls_ > 0) operation->quiesce();
 }
 
@@ -131,7 +131,7 @@ Operation* Engine::find(MPI_Request request) {
 
 void Engine::defer_free(std::unique_ptr<Operation> operation) {
   std::lock_guard lock(mutex_);
-  // Nobody will wait for it: from now on it is in a hurry by itself.
+  // No caller will wait for it, so its timeout starts now.
   operation->start_waiting();
   operation->free_deferred = true;
   Operation* free_deferred = operation.release();
@@ -139,7 +139,7 @@ void Engine::defer_free(std::unique_ptr<Operation> operation) {
 }
 
 void Engine::progress() {
-  // A thread that comes while another makes progress has nothing to add.
+  // While another thread makes progress, this one has nothing to add.
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   progress_locked();
@@ -155,9 +155,10 @@ void Engine::progress_now_and_then() {
     progress();
 }
 
-// Operations that wait for shared memory or the GPU ask nothing of the host MPI, but its own messages, which
-// a peer may be waiting for, move only while it is called. A probe on a communicator that nobody sends on
-// does that; it must span the job, because some MPIs look no further than themselves for a message to self.
+// Operations that wait for shared memory or the GPU make no host MPI call. The host MPI, however, progresses
+// its own messages, which a peer may be waiting for, only inside its calls. A probe on a communicator on
+// which nobody sends makes that progress. The communicator must span the job, because for a message to self
+// some MPIs poll nothing outside the process.
 void Engine::nudge_host() {
   int found;
   PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, silent_, &found, MPI_STATUS_IGNORE);
@@ -175,7 +176,7 @@ void Engine::progress_locked() {
   operations_.advance([this](Operation* operation) {
     if (operation->free_deferred && operation->complete()) end_deferred(operation);
   });
-  // A receive that has asked for its message has entered the host MPI.
+  // A receive that has polled for its message has already called the host MPI.
   if (!operations_.any_awaits() && rounds_ % rounds_between_nudges == 0) nudge_host();
   for (const Hooks& hooks : all_hooks())
     if (hooks.advance) hooks.advance();
@@ -196,8 +197,8 @@ void Engine::quiesce() {
 bool Engine::quiesced() {
   bool all = true;
   operations_.for_each_active([&](Operation* operation) { all &= operation->quiesced(); });
-  return all &&
-         std::none_of(kept_.begin(), kept_.end(), [](auto& rendezvous) { return rendezvous->short_of_memory(); });
+  return all && std::none_of(kept_.begin(), kept_.end(),
+                             [](auto& rendezvous) { return rendezvous->short_of_memory(); });
 }
 
 void Engine::wait(Operation& operation) {
@@ -211,7 +212,7 @@ void Engine::keep(std::unique_ptr<p2p::RendezvousSend> rendezvous) {
   keep_busy(1);
 }
 
-// Sends that wait ask for the time, each of them in each round; one answer serves them all.
+// Every waiting send needs the time in every round, so the clock is read once for all of them.
 std::chrono::steady_clock::time_point Engine::time_of_round() {
   if (timed_round_ != rounds_) {
     time_of_round_ = std::chrono::steady_clock::now();

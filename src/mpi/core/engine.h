@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All device operations of this rank that are not over, and their progress. There is one engine per
-// process; MPI_Init, or a session, opens it. Its lock guards every operation and everything below src/mpi; it
-// is never held while a host MPI call can block or call back the user's error handler.
+// All unfinished device operations of this rank, and their progress. A process has one engine; MPI_Init, or a
+// session, opens it. Its lock guards every operation and everything below src/mpi. No thread holds the lock
+// during a host MPI call that can block or can call the user's error handler.
 
 #pragma once
 
@@ -23,7 +23,7 @@ namespace fairlead::mpi {
 
 class Operation;
 
-// What a posted receive waits for. Of several with one key, the first posted is the first matched.
+// What a posted receive matches. Receives with equal keys match in the order in which they were posted.
 struct MatchKey {
   MPI_Comm comm;
   int source, tag;
@@ -37,8 +37,8 @@ struct HashOfKey {
   }
 };
 
-// Between two rounds of a blocking call: spins politely, because ranks may share cores, and does what is best
-// done while there is nothing else to do.
+// Runs between two rounds of a blocking call. Spins briefly, then yields the core, because ranks may share
+// cores. Also does deferred work that suits idle time.
 class Backoff {
  public:
   void pause();
@@ -49,15 +49,16 @@ class Backoff {
 
 class Engine {
  public:
-  // `node` may be null: no shared memory with anybody, every message travels plain.
-  // `self` is a communicator of this process alone, `silent` one of the job on which nobody sends; no other
-  // code uses them. `threads`: several threads may call MPI at once.
-  // Opening again replaces these; operations that are under way go on.
+  // `node` may be null: this rank shares memory with no other, and every message is staged through host
+  // memory. `self` is a communicator of this process alone; `silent` is one of the job on which nobody sends.
+  // Only Fairlead uses these two. `threads`: several threads may call MPI at once. A second call replaces all
+  // of these; operations in flight continue.
   void open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent,
             bool threads);
   void allow_threads();
-  // MPI_Finalize, in this order: makes progress until all ranks of the node have come here, so that nobody
-  // fetches any more; closes the mappings of their memory; and once all have done so, frees what they mapped.
+  // MPI_Finalize calls these three in order. drain() makes progress until all ranks of the node have called
+  // it, so that no rank fetches data any more. release_imports() closes the mappings of other ranks' memory.
+  // Once all ranks have done so, release_exports() frees the memory that they mapped.
   template <class OthersDone>
   void drain(OthersDone others_done) {
     for (Backoff backoff; !others_done(); backoff.pause()) progress();
@@ -65,7 +66,7 @@ class Engine {
   void release_imports();
   void release_exports();
 
-  // What is left, for leak checks.
+  // What is not freed yet, for leak checks.
   struct Counts {
     size_t operations, requests, buffered;
   };
@@ -77,31 +78,33 @@ class Engine {
   std::mutex& mutex() { return mutex_; }
 
   bool threads() const { return threads_; }
-  // Is there any operation, buffered send or stashed message? If not, completion calls forward unchanged.
-  // Always so where threads share MPI: one may start a device operation while another sits in the host MPI.
+  // Is there any operation, buffered send or probed message? If not, completion calls forward unchanged.
+  // Always true if threads share MPI: one may start a device operation while another is blocked in the host
+  // MPI.
   bool busy() const { return busy_.load(std::memory_order_relaxed) != 0; }
-  // For things kept elsewhere that must be looked at (stashed messages, persistent requests).
+  // Counts objects kept elsewhere that completion calls must consider (probed messages, persistent requests).
   void keep_busy(int change) { busy_.fetch_add(change, std::memory_order_relaxed); }
 
-  // An operation is advanced from add() to remove(). Both take the lock.
+  // The engine advances an operation from add() to remove(). Both take the lock.
   void add(Operation* operation);
   void remove(Operation* operation);
   // Are all operations complete?
   bool idle();
-  // The requests the user holds. Null when `request` is not ours.
+  // The requests that the user holds. find() returns null if `request` is not Fairlead's.
   void bind(MPI_Request request, Operation* operation);
   void unbind(MPI_Request request);
   Operation* find(MPI_Request request);
-  // The user freed the request: the engine keeps the operation until it is over.
+  // The user freed the request: the engine keeps the operation until it ends.
   void defer_free(std::unique_ptr<Operation> operation);
 
   void progress();
-  // In calls that start something: who posts many messages and then waits would find the GPU idle all the
-  // while.
+  // For calls that start an operation: makes progress at one call in several. Otherwise the GPU would idle
+  // while a program posts many messages before it waits.
   void progress_now_and_then();
   void wait(Operation& operation);
 
-  // May a send that is being waited for be buffered now? Not while its receiver is taking up others.
+  // May a send that a caller waits for be buffered now? Not while its receiver completes other messages: the
+  // timeout restarts at each of them.
   bool timed_out(int receiver, std::chrono::steady_clock::time_point waiting_since);
   void note_progress_of(int receiver);
 
@@ -115,7 +118,7 @@ class Engine {
   std::chrono::steady_clock::time_point time_of_round();
   void quiesce();
   bool quiesced();
-  // A send is over for the user; its receiver may still want the bytes.
+  // The send is complete for the user, but its receiver may still request the bytes.
   void keep(std::unique_ptr<p2p::RendezvousSend> rendezvous);
 
   std::unique_ptr<node::Node> node_;
@@ -130,7 +133,7 @@ class Engine {
   unsigned timed_round_ = UINT_MAX;
   std::chrono::steady_clock::time_point time_of_round_{};
   Schedule<Operation, MatchKey, HashOfKey> operations_;
-  // Adopted and complete; their host message is not freed yet.
+  // Complete operations with a deferred free, whose host message is not freed yet.
   std::vector<std::unique_ptr<Operation>> ended_;
   std::vector<std::unique_ptr<p2p::RendezvousSend>> kept_;
   std::unordered_map<MPI_Request, Operation*> by_request_;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Errors that we raise, and MPI_Comm_create_errhandler.
+// Raises errors, and interposes MPI_Comm_create_errhandler.
 //
 // MPICH 5 (seen with 5.0.2) returns MPI_SUCCESS from a receive whose error a user's handler has seen, so the
-// result does not tell that a message was truncated (front.h, noted()). The handler is told in any case: with
-// MPICH ours is called first and passes the error on.
+// result does not show that a message was truncated (interception.h, noted()). The handler runs in any case:
+// with MPICH, a relay of Fairlead runs first and passes the error on to the user's handler.
 
 #include "mpi/core/error_handler.h"
 
@@ -34,7 +34,7 @@ std::string words_of(int code) {
   int length = 0;
   PMPI_Error_string(code, text, &length);
   const std::string words = text;
-  return words.substr(0, words.find(", error stack:"));  // MPICH's, of its own functions
+  return words.substr(0, words.find(", error stack:"));  // cuts MPICH's stack of its own functions
 }
 
 void tell(bool fatal, int code, const std::string& about) {
@@ -86,12 +86,12 @@ std::string overrun(const void* address, const Layout& layout) {
 #if defined(MPICH_VERSION)
 namespace {
 
-// A handler is not told which one it is, and may not ask: MPICH 5 holds a lock while it calls one. So each
-// function of the user has a relay of its own.
+// No argument tells a handler which one it is, and it must not query MPI: MPICH 5 holds a lock while it calls
+// a handler. Each function of the user therefore has a relay of its own.
 constexpr size_t most = 64;
 std::array<MPI_Comm_errhandler_function*, most> users;
 
-// MPICH gives a handler nothing beyond the two arguments of the standard.
+// MPICH passes a handler only the two arguments of the standard.
 template <size_t number>
 void relay(MPI_Comm* comm, int* code, ...) {
   noted(*code);
@@ -103,7 +103,7 @@ constexpr std::array<MPI_Comm_errhandler_function*, most> all_relays(std::index_
   return {relay<number>...};
 }
 
-// Functions beyond the last relay are called by MPICH itself.
+// When all relays are taken, MPICH calls the user's function directly.
 MPI_Comm_errhandler_function* relay_to(MPI_Comm_errhandler_function* user) {
   static std::mutex mutex;
   static constexpr auto relays = all_relays(std::make_index_sequence<most>());

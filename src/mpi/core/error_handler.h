@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Errors of ours on their way to the program's error handlers. The host MPI, which calls those for us, names
-// MPI_Comm_call_errhandler and nothing else; so a line in the log says before which call met the error and
-// what that was about: at level error where the handler ends the program, else at level info.
+// Raises Fairlead's errors in the program's error handlers. Fairlead calls those through the host MPI, whose
+// message names only MPI_Comm_call_errhandler. A log line therefore first states which call met the error and
+// what that call did: at level error if the handler ends the program, otherwise at level info.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace fairlead::mpi {
 
-// `about`: "a send of 4096 bytes to rank 1 with tag 5". Returns `code`.
+// `about` describes the operation: "a send of 4096 bytes to rank 1 with tag 5". Returns `code`.
 int raise_error(MPI_Comm comm, int code, const std::string& about);
 int raise_window_error(MPI_Win win, int code, const std::string& about);
 
@@ -22,9 +22,9 @@ int raise_window_error(MPI_Win win, int code, const std::string& about);
 std::string peer_in_words(const char* direction, int rank, int tag);
 std::string bytes_in_words(MPI_Count bytes);
 
-// Of a buffer that reaches beyond its allocation in device memory, to be put behind words about a message; ""
-// of any other. (Of virtual memory that may be right, where several allocations were mapped one behind the
-// other.)
+// Returns text about a buffer that extends beyond its allocation in device memory, to append to the
+// description of a message; "" for any other buffer. (In virtual memory such a buffer can be valid, if
+// several allocations were mapped one behind the other.)
 std::string overrun(const void* address, const Layout& layout);
 
 }  // namespace fairlead::mpi

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Before a call that only the host MPI can end. A member of a served window that sits in one answers nobody,
-// and others may need its answer before they come to the same call: MPI_Win_unlock of one rank, MPI_Barrier
-// of all. So all ranks of the communicator meet first, polled, where all of them know of such a window. Where
-// several threads share MPI they need not: a window may come or go in one thread before the others know, and
-// the service thread answers for those who sit there.
+// Synchronizes ranks before a call that only the host MPI can complete. A rank that is blocked in such a call
+// answers no messages of an active-message window, and other ranks may need its answer before they reach the
+// same call: MPI_Win_unlock of one rank, MPI_Barrier of all. Therefore all ranks of the communicator first
+// meet in a polled barrier, if all of them belong to such a window. If several threads share MPI, the ranks
+// do without the barrier: one thread may create or free a window before the other ranks have seen it, and the
+// service thread answers for blocked threads.
 
 #pragma once
 
@@ -15,7 +16,7 @@
 namespace fairlead::mpi {
 
 namespace detail {
-// How many windows of this rank ask for it.
+// Number of this rank's windows that need the barrier.
 inline std::atomic<int> gathering{0};
 }  // namespace detail
 

@@ -8,7 +8,7 @@
 namespace fairlead::mpi {
 namespace {
 
-// Ready before the first static initialiser runs, whichever file that is in.
+// Initialized before the first static initialiser runs, whichever file contains that.
 constinit std::array<Hooks, 4> registered{};
 constinit size_t count = 0;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the folders above the core (p2p, rma) want the core to call, so that it need not name them. Each
-// registers its functions before main(), by a static initialiser; they are called from any thread that calls
-// MPI.
+// Functions that higher folders (messages between nodes, windows) register with the core, so that the core
+// need not name those folders. Each folder registers before main(), by a static initialiser. Any thread that
+// calls MPI may call the functions.
 
 #pragma once
 
@@ -13,17 +13,17 @@
 namespace fairlead::mpi {
 
 struct Hooks {
-  // In each round of progress, with the engine's lock held.
+  // Called in each round of progress, with the engine's lock held.
   void (*advance)() = nullptr;
-  // Are messages still under way on this communicator whose sends are over for the program?
+  // Are messages in flight on this communicator whose sends are complete for the program?
   bool (*has_messages_on)(MPI_Comm) = nullptr;
-  // One more (+1), or one fewer (-1), thread of this rank is blocked in the host MPI.
+  // One more (+1) or one fewer (-1) thread of this rank is blocked in the host MPI.
   void (*note_blocked)(int change) = nullptr;
-  // Before a call that only the host MPI can end (gather.h).
+  // Called before a call that only the host MPI can complete (gather.h).
   void (*gather)(MPI_Comm) = nullptr;
 };
 
-// True, so that a static variable can hold it.
+// Returns true, so that a static variable can hold the result.
 bool add_hooks(const Hooks& hooks);
 std::span<const Hooks> all_hooks();
 

@@ -17,7 +17,7 @@ std::atomic<bool> detail::intercepting{false};
 
 namespace {
 
-// Why device memory is refused, and what to do about it.
+// Returns why device memory is refused, and the remedy.
 std::string reason() {
   if (options().gpu_support)
     return "device memory is not handled by this function yet; copy the buffer to host memory first";

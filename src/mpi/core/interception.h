@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The front door: what every interposed MPI function asks first. A job in which no rank has a GPU runtime
-// is not watched, and every call goes straight to the host MPI.
+// Interception: every interposed MPI function tests intercepting() first. In a job in which no rank has a GPU
+// runtime, interception is disabled and every call goes straight to the host MPI.
 
 #pragma once
 
@@ -23,17 +23,18 @@ inline bool intercepting() {
   return detail::intercepting.load(std::memory_order_relaxed);
 }
 
-// Must the host MPI not see this address? MPI_BOTTOM, MPI_IN_PLACE and null are not device memory.
+// Must this address be kept from the host MPI? MPI_BOTTOM, MPI_IN_PLACE and null are not device memory.
 inline bool is_device(const void* address) {
   return address != MPI_IN_PLACE && device::is_device_memory(address);
 }
 
-// The byte of an element that tells where it lies: from MPI_BOTTOM, or null, that may be anywhere, and a
-// derived type may begin far from its buffer's address.
+// Returns the address of the byte that decides whether an element is in device memory. It may differ from the
+// buffer's address: from MPI_BOTTOM or null, data may be anywhere, and a derived type may begin far from the
+// address.
 inline const void* first_data_byte(const void* address, MPI_Datatype datatype, MPI_Aint offset = 0) {
   MPI_Count lower = 0, extent = 0;
   if (datatype != MPI_DATATYPE_NULL && !is_plain(datatype)) {
-    // MPICH counts parts without bytes in the extent.
+    // MPICH counts parts without bytes in the true extent.
     if (PlanOfType plan = plan_of(datatype)) return first_data_byte(address, *plan, offset);
     PMPI_Type_get_true_extent_x(datatype, &lower, &extent);
   }
@@ -45,32 +46,36 @@ inline bool is_device(const void* address, MPI_Datatype datatype) {
   return address != MPI_IN_PLACE && is_device(first_data_byte(address, datatype));
 }
 
-// The same, and keeps what was found for the operation that will use the buffer.
+// The same; also stores the result for the operation that will use the buffer.
 inline bool is_device(UserBuffer* buffer) {
   return buffer->address != MPI_IN_PLACE &&
          device::is_device_memory(first_data_byte(buffer->address, buffer->datatype), &buffer->found);
 }
 
-// A device buffer came to a function that does not handle it: says so, raises an error through the handler
-// of the communicator, window or file, and returns its code. (Not overloads: all handles are int in MPICH.)
+// Refuses a device buffer passed to a function that does not handle it: logs the reason, raises an error
+// through the handler of the communicator, window or file, and returns its code. (Not overloads: all handles
+// are int in MPICH.)
 int refuse(Function function, MPI_Comm comm);
 int refuse_window(Function function, MPI_Win win);
 int refuse_file(Function function, MPI_File file);
-// The same for device memory of any kind that came although FAIRLEAD_GPU_SUPPORT is off.
+// The same for device memory of any kind passed although FAIRLEAD_GPU_SUPPORT is off.
 int refuse_device_memory(MPI_Comm comm);
-// Passes on the result of a host call that may have received something. When it failed, senders are told: a
-// message that was too long may have been a descriptor, whose offer nobody takes up then (M3).
+// Passes on the result of a host call that may have received something. If it failed, this rank's block in
+// shared memory counts the failure for senders to see: a message that was too long may have been an RTS
+// header, whose rendezvous no receiver completes any more (M3).
 int noted(int result);
-// A receive of nothing has no room for a descriptor: one that truncates a device message loses its offer.
-// That is a mistake of the program, and most end there; one that goes on and makes it again loses no more
-// offers, because once a receive has failed, such receives get a place to land like other short ones.
+// May a receive with this room lose an RTS header? A receive of zero bytes has no room for one; if it
+// truncates a device message, the rendezvous is lost. That is an error of the program, and most programs end
+// there. If one continues and repeats the error, it loses no further rendezvous: once a receive has failed,
+// such receives get a bounce buffer like other short receives.
 bool may_swallow_rts(int room);
-// Errors that this thread noted: MPICH 5 returns MPI_SUCCESS after a handler of the program has seen one.
+// Errors that noted() has counted in this thread. MPICH 5 returns MPI_SUCCESS after a handler of the program
+// has seen an error.
 extern constinit thread_local int errors_noted;
 
-// Lives while this rank is inside a host MPI call that Fairlead cannot poll. Peers are told not to wait for
-// it, and its own sends are made independent of it first. Nothing happens while no device operation is
-// active. May be nested.
+// Lives while this rank is inside a host MPI call that Fairlead cannot poll (M6). The constructor first makes
+// this rank's own sends independent of it, then marks the rank as blocked, so that peers do not wait for it.
+// Does nothing while no device operation is active. May be nested.
 class BlockingHostCall {
  public:
   BlockingHostCall();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A send or receive that Fairlead has a part in, from the user's call to its completion. Each has exactly one
-// host message with the user's communicator, peer and tag, posted before the user's call returns (M1): the
-// host MPI does the matching. (A SendReceive has two.) An operation that the user holds a request of is bound
-// to a real host request: the host message itself, a generalised request, or, when persistent, one that is
-// never started.
+// The abstract operation: a send, receive or collective that Fairlead takes part in, from the user's call to
+// its completion. A send or receive has exactly one host message with the user's communicator, peer and tag,
+// posted before the user's call returns (M1), so that the host MPI does the matching. (A SendReceive has
+// two.) If the user holds a request for an operation, the operation is bound to a real host request: the host
+// message itself, a generalised request, or, if persistent, a request that is never started.
 //
-// start() and finish() are called without the engine's lock, the rest with it.
+// Callers hold the engine's lock, except for start() and finish(), which they call without it.
 
 #pragma once
 
@@ -32,27 +32,29 @@ class Operation {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  // Posts the host message. An MPI error code is the call's result, and nothing was started.
+  // Posts the host message. If this returns an MPI error code, that is the result of the call, and nothing
+  // was started.
   virtual int start() = 0;
   virtual void advance() = 0;
-  // Set while nothing but a message of this key can bring the operation on.
+  // Not null while only a message with this key can progress the operation.
   virtual const MatchKey* awaits() const { return nullptr; }
-  // It is complete, and advance() has nothing more to do.
+  // Is the operation complete, with nothing left to do for advance()?
   virtual bool rests() const { return complete(); }
-  // Before this rank stops polling: ends what it can alone and makes its peers independent of it.
+  // Called before this rank stops polling (M6): completes what this rank can complete alone, and makes its
+  // peers independent of it.
   virtual void quiesce() = 0;
-  // False while it may still need a call of the host MPI that only this rank can make: others, who have come
-  // to the same operation, bring it on in a moment.
+  // Returns false while the operation may still need a host MPI call that only this rank can make. Other
+  // ranks that have started the same operation progress it shortly.
   virtual bool quiesced() const { return true; }
-  // After complete(): frees the host message, fills `status`, raises errors through the communicator's
+  // Called after complete(): frees the host message, fills `status`, raises errors through the communicator's
   // handler and returns the code.
   virtual int finish(MPI_Status* status) = 0;
-  // What finish() would say, without ending anything.
+  // Fills `status` as finish() would, without ending anything.
   virtual void describe(MPI_Status* status) = 0;
   virtual void cancel() {}
-  // For errors: "a send of 4096 bytes to rank 1 with tag 5".
+  // For error messages: "a send of 4096 bytes to rank 1 with tag 5".
   virtual std::string in_words() const = 0;
-  // The host request that stands for this operation itself, or MPI_REQUEST_NULL.
+  // The host request that itself represents this operation, or MPI_REQUEST_NULL.
   virtual MPI_Request own_handle() const { return MPI_REQUEST_NULL; }
   virtual std::unique_ptr<p2p::RendezvousSend> take_unfinished_rendezvous() { return nullptr; }
 
@@ -62,22 +64,22 @@ class Operation {
       waiting_since_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
   }
 
-  // Of a persistent one: the program may free the communicator before it starts it.
+  // For a persistent operation: the program may free the communicator before it starts the operation.
   void keep_communicator() { kept_comm_.emplace(comm_); }
 
-  // Of the request the user holds.
+  // State of the request that the user holds.
   bool persistent = false;
-  bool active = true;  // persistent: started and not completed
+  bool active = true;  // if persistent: started and not completed
   MPI_Request handle = MPI_REQUEST_NULL;
 
-  // Of the engine.
+  // State that the engine keeps.
   Scheduled<Operation> scheduled;
   bool free_deferred = false;
 
  protected:
   static constexpr std::chrono::steady_clock::time_point never{};
   int raise(int code);
-  void begin();  // for start(): forgets an earlier round of a persistent operation
+  void begin();  // for start(): discards an earlier round of a persistent operation
 
   MPI_Comm comm_;
   MPI_Request message_ = MPI_REQUEST_NULL;
@@ -89,7 +91,7 @@ class Operation {
   std::optional<KeptCommunicator> kept_comm_;
 };
 
-// What an inactive or null request gives.
+// Fills in the status of an inactive or null request.
 void set_empty(MPI_Status* status);
 MPI_Count byte_count(const MPI_Status& status);
 void set_byte_count(MPI_Status* status, MPI_Count bytes);

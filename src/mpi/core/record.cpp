@@ -11,7 +11,7 @@ constinit thread_local Function current_function{};
 
 void CallRecord::add(MPI_Count count, MPI_Datatype datatype) {
   observe::OpenCall* call = observe::current_call();
-  // What is not significant on this rank may be anything.
+  // Arguments that are not significant on this rank may have any value.
   if (!call || count <= 0 || datatype == MPI_DATATYPE_NULL) return;
   MPI_Count size = 0;
   PMPI_Type_size_x(datatype, &size);
@@ -32,7 +32,7 @@ void CallRecord::add_received(const MPI_Status& status, MPI_Comm comm) const {
   MPI_Count bytes = 0;
   PMPI_Get_elements_x(&status, MPI_BYTE, &bytes);
   add(bytes, MPI_BYTE);
-  // A receive that became an operation has done so itself.
+  // A receive that became an operation has ended the flow event itself.
   if (intercepting() && observe::tracing() && comm != MPI_COMM_NULL && !observe::current_call()->received)
     end_flow(rank_in_world(comm, status.MPI_SOURCE), status.MPI_TAG, bytes);
 }
@@ -57,11 +57,11 @@ void MessageRecord::start() {
   const observe::OpenCall* call = observe::current_call();
   function_ = call ? call->function : -1;
   since_ = observe::now();
-  way_ = Traffic::rows;
+  path_ = Traffic::rows;
 }
 
 void MessageRecord::finish() {
-  if (way_ != Traffic::rows) observe::add({function_, way_}, bytes_, observe::now() - since_);
+  if (path_ != Traffic::rows) observe::add({function_, path_}, bytes_, observe::now() - since_);
   function_ = -1;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hooks of src/observe in the MPI functions: every interposed function opens with a CallRecord, and every
-// operation with device memory keeps a MessageRecord. They do nothing unless something is recorded.
+// Connects the MPI functions to src/observe: every interposed function begins with a CallRecord, and every
+// operation on device memory keeps a MessageRecord. They do nothing unless something is recorded.
 
 #pragma once
 
@@ -17,15 +17,15 @@ namespace fairlead::mpi {
 
 using observe::recording;
 
-// Ends of arrows of messages without a descriptor, in the call that is being recorded. `from`: in
-// MPI_COMM_WORLD; negative where it is not known.
+// Begin and end flow events of messages without an RTS header, in the call that is being recorded. `from` is
+// a rank in MPI_COMM_WORLD; negative if unknown.
 void begin_flow(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
 void end_flow(int from, int tag, MPI_Count bytes);
 
-// The function that this thread's last call of the program called: errors name it.
+// The MPI function that the program called last in this thread. Error messages name it.
 extern constinit thread_local Function current_function;
 
-// A call of the program, for as long as it lives.
+// Records a call of the program, for as long as it lives.
 class CallRecord {
  public:
   explicit CallRecord(Function function) : recorded_(recording()) {
@@ -41,12 +41,12 @@ class CallRecord {
   CallRecord& operator=(const CallRecord&) = delete;
 
   bool on() const { return recorded_; }
-  // The bytes of a buffer of the call.
+  // Adds the bytes of a buffer of the call.
   void add_bytes(MPI_Count count, MPI_Datatype datatype) const {
     if (recorded_) [[unlikely]]
       add(count, datatype);
   }
-  // An arrow of the trace begins here: a message without a descriptor.
+  // Begins a flow event of the trace, for a message without an RTS header.
   void trace_sent(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) const {
     if (recorded_) [[unlikely]]
       begin_flow(count, datatype, dest, tag, comm);
@@ -62,8 +62,8 @@ class CallRecord {
 template <auto slot>
 constexpr Function function_of = std::remove_reference_t<decltype(real.*slot)>::id;
 
-// A blocking receive: how much has come is known from its status, which the program may not want.
-// `comm`: the message's, or MPI_COMM_NULL where that is not known.
+// Runs a blocking receive. The number of bytes received is in the status, which the program may not want.
+// `comm` is the communicator of the message, or MPI_COMM_NULL if unknown.
 template <class Receive>
 int record_receive(const CallRecord& record, MPI_Comm comm, MPI_Status* status, Receive receive) {
   MPI_Status own;
@@ -73,17 +73,17 @@ int record_receive(const CallRecord& record, MPI_Comm comm, MPI_Status* status, 
   return result;
 }
 
-// A device message, or a rank's part of a collective, from its start to its completion. It counts for the
-// function in which it was started.
+// Records a device message, or this rank's part of a collective, from start to completion. It counts for the
+// function that started it.
 class MessageRecord {
  public:
   void begin() {
     if (recording()) [[unlikely]]
       start();
   }
-  // Which way the bytes went, as far as known: the last word holds.
+  // Stores the path that the bytes took, as far as known. The last call holds.
   void took(Traffic path, uint64_t bytes) {
-    way_ = path;
+    path_ = path;
     bytes_ = bytes;
   }
   void end() {
@@ -96,7 +96,7 @@ class MessageRecord {
   void finish();
   int function_ = -1;
   uint64_t since_ = 0, bytes_ = 0;
-  Traffic way_ = Traffic::rows;  // none: no device memory took part
+  Traffic path_ = Traffic::rows;  // rows: no device memory took part
 };
 
 }  // namespace fairlead::mpi

@@ -9,7 +9,8 @@
 namespace fairlead::mpi {
 namespace {
 
-// The host asks for the status of a generalised request; we fill statuses ourselves, so it is empty.
+// The host MPI queries the status of a generalised request. Fairlead fills statuses itself, so this one is
+// empty.
 int query(void*, MPI_Status* status) {
   set_empty(status);
   return MPI_SUCCESS;
@@ -67,7 +68,7 @@ void hand_out_persistent(std::unique_ptr<Operation> operation, MPI_Request handl
   operation->handle = handle;
   operation->keep_communicator();
   engine().bind(handle, operation.get());
-  // Busy for as long as the request exists: starting and completing it must come to us.
+  // Busy for as long as the request exists, so that calls that start and complete it reach Fairlead.
   engine().keep_busy(1);
   operation.release();
   *request = handle;
@@ -81,7 +82,7 @@ int finish(Operation* operation, MPI_Request* request, MPI_Status* status) {
     operation->active = false;
     return operation->finish(status);
   }
-  // Before the host frees the handle: it may give the same one to another thread at once.
+  // Must precede the host MPI's free of the handle: the host MPI may give it to another thread at once.
   engine().unbind(operation->handle);
   bool message = operation->own_handle() != MPI_REQUEST_NULL;
   MPI_Request handle = operation->handle;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From an operation to the request the user holds, and back.
+// Connects an operation with the request that the user holds.
 
 #pragma once
 
@@ -16,18 +16,19 @@ int run(Operation& operation, MPI_Status* status);
 // Starts the operation and gives the user a request for it.
 int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request);
 
-// A real, never started handle, for a persistent operation.
+// Creates a real host request that is never started, as the handle of a persistent operation.
 int make_token(MPI_Request* token);
-// A persistent operation, not started: `handle` is the real request the user gets for it.
+// Gives the user `handle`, a real host request, for a persistent operation, which is not started yet.
 void hand_out_persistent(std::unique_ptr<Operation> operation, MPI_Request handle, MPI_Request* request);
 
-// The user completes `request`, whose operation is complete: frees both, or makes them inactive.
+// The user completes `request`, whose operation is complete: frees both, or makes them inactive if
+// persistent.
 int finish(Operation* operation, MPI_Request* request, MPI_Status* status);
 
-// MPI_Request_free: the operation goes on without the user.
+// MPI_Request_free: the operation continues without the user.
 void release(Operation* operation, MPI_Request* request);
 
-// Waits for a host request, making progress meanwhile (M7).
+// Waits for a host request and makes progress meanwhile (M7).
 int poll_until_complete(MPI_Request* request, MPI_Status* status);
 
 }  // namespace fairlead::mpi

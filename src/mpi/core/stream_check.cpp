@@ -19,7 +19,7 @@
 namespace fairlead::mpi {
 namespace {
 
-// Where the program called MPI. Told apart by the address behind the call.
+// The place in the program that called MPI, identified by the address of the call.
 struct CallSite {
   uintptr_t address = 0;
   std::string function = "an MPI function";
@@ -34,7 +34,7 @@ struct Object {
   uintptr_t symbol_address = 0;
 };
 
-// The loaded file that holds this code, if one does: code may be made at run time.
+// Finds the loaded file that contains this code. There may be none: code may be generated at run time.
 bool find_object(uintptr_t address, Object* object) {
   Dl_info info;
   link_map* map = nullptr;
@@ -46,7 +46,7 @@ bool find_object(uintptr_t address, Object* object) {
   return true;
 }
 
-// "program+0x1234", which addr2line -e program 0x1234 turns into a line of the source; where the name of the
+// Returns "program+0x1234", which addr2line -e program 0x1234 translates to a source line; if the name of the
 // function is known, "function+0x12 (library.so+0x1234)".
 std::string describe(uintptr_t address, const Object& object) {
   char text[512];
@@ -59,7 +59,7 @@ std::string describe(uintptr_t address, const Object& object) {
   return text;
 }
 
-// Fortran programs call libmpifort, or libmpichfort, which calls us.
+// In a Fortran program, libmpifort or libmpichfort calls Fairlead.
 bool belongs_to_mpi(const Object& object) {
   return std::strncmp(object.file, "libmpi", 6) == 0;
 }
@@ -71,12 +71,13 @@ CallSite find_call_site() {
   void* frames[64];
   int depth = backtrace(frames, 64);
   for (int i = 0; i < depth; ++i) {
-    // The frame holds where the call returns to, which may be the next line, or the next function.
+    // The frame contains the return address, which may belong to the next line or the next function.
     uintptr_t address = reinterpret_cast<uintptr_t>(frames[i]) - 1;
     Object object;
     bool found = find_object(address, &object);
     if (found && object.base == own.base) {
-      // The last of them is the function that the program called: our others have no dynamic symbol.
+      // The last such frame is the function that the program called. Fairlead's other functions have no
+      // dynamic symbol.
       if (object.symbol) site.function = object.symbol;
       continue;
     }
@@ -94,7 +95,7 @@ CallSite find_call_site() {
   return site;
 }
 
-// Whether this place is new, and may still be named.
+// Is this place new, and is the limit of named places not reached?
 bool note(uintptr_t address) {
   constexpr size_t named = 64;
   static std::mutex mutex;

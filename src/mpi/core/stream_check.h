@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FAIRLEAD_CHECK=streams: a device buffer is handed to MPI while work of the program is in flight on its
-// device (M10). A kernel launch returns before the kernel has run, and MPI does not look at streams: the
-// message may hold what was in the buffer before, or a kernel may meet a message that it does not expect yet.
-// Each place of the program that makes such a call is named in one warning per process.
+// FAIRLEAD_CHECK=streams: warns if the program passes a device buffer to MPI while its work is in flight on
+// that device (M10). A kernel launch returns before the kernel has run, and MPI does not look at streams: the
+// message may contain what was in the buffer before, or may arrive while a kernel still uses the buffer. One
+// warning per process names each place in the program that makes such a call.
 //
-// The check asks about the device, since no driver tells which memory a kernel writes: docs/debugging.md says
-// what it sees and what it does not. Thread-safe; called without the engine's lock, in the user's call.
+// The check queries the device, since no driver reports which memory a kernel writes; docs/debugging.md
+// describes what the check detects and what it misses. Thread-safe; called without the engine's lock, in the
+// user's call.
 
 #pragma once
 
@@ -20,7 +21,7 @@ namespace detail {
 void check_streams(int device, BufferUse use);
 }
 
-// Wherever bytes of a buffer on this device (-1: of none) may be read or written from now on.
+// Call this wherever bytes of a buffer on this device (-1: no device) may be read or written from then on.
 inline void check_streams(int device, BufferUse use) {
   static const bool wanted = options().check.contains("streams");
   if (wanted) detail::check_streams(device, use);

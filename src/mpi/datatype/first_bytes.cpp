@@ -13,7 +13,7 @@ bool FirstBytes::read(const UserBuffer& buffer, const Layout& layout) {
   }
   if (!layout.plan) return read_elements(buffer);
   gaps_ = layout.view(buffer.address);
-  datatype::move_on_host({bytes_, sizeof bytes_}, 0, *gaps_, 0, sizeof bytes_);
+  packing::move_on_host({bytes_, sizeof bytes_}, 0, *gaps_, 0, sizeof bytes_);
   return true;
 }
 
@@ -30,7 +30,7 @@ void FirstBytes::write(const UserBuffer& buffer) const {
   if (elements_)
     unpack_host(packed_.data(), elements_ * element_bytes_, buffer.address, elements_, buffer.datatype);
   else if (gaps_)
-    datatype::move_on_host(*gaps_, 0, {const_cast<unsigned char*>(bytes_), sizeof bytes_}, 0, sizeof bytes_);
+    packing::move_on_host(*gaps_, 0, {const_cast<unsigned char*>(bytes_), sizeof bytes_}, 0, sizeof bytes_);
   else
     std::memcpy(buffer.address, bytes_, sizeof bytes_);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first bytes of a host buffer, in the order in which its datatype sends them, as many as a descriptor
-// has. A descriptor lands there in place of a message that may be shorter: what lies behind the message is
-// saved before and put back after, since a receive changes no more than the message (MPI 4.1, 3.2.4).
+// The first bytes of a host buffer, in the order in which its datatype sends them, as many as an RTS header
+// has. An RTS header may be received into the buffer in place of a message that is shorter. Fairlead saves
+// what lies behind the message before the receive and restores it after, since a receive changes only the
+// bytes of the message (MPI 4.1, 3.2.4).
 
 #pragma once
 
@@ -14,20 +15,21 @@
 
 namespace fairlead::mpi {
 
-// An address and what the call said of it.
+// A buffer as the call describes it.
 struct UserBuffer {
   void* address;
   MPI_Count count;
   MPI_Datatype datatype;
-  device::Found found{};  // by the front door, for this call
+  device::Found found{};  // set by interception, for this call
 
-  // What it lies in, asked again by whoever starts anew.
+  // Returns the allocation that contains the buffer. Uses up `found`: a later start classifies the address
+  // anew.
   device::Allocation take_memory(const Layout& layout) {
     return device::classify(first_data_byte(address, layout), std::exchange(found, {}));
   }
 };
 
-// For buffers that hold at least p2p::rts_bytes bytes.
+// For buffers of at least p2p::rts_bytes bytes.
 class FirstBytes {
  public:
   bool read(const UserBuffer& buffer) {
@@ -36,7 +38,7 @@ class FirstBytes {
     return true;
   }
   bool read(const UserBuffer& buffer, const Layout& layout);
-  // Back to where they were read.
+  // Writes the bytes back to where they were read.
   void write(const UserBuffer& buffer) const;
   const unsigned char* data() const { return elements_ ? packed_.data() : bytes_; }
 
@@ -44,8 +46,8 @@ class FirstBytes {
   bool read_elements(const UserBuffer& buffer);
 
   unsigned char bytes_[p2p::rts_bytes];
-  std::optional<datatype::View> gaps_;  // of the buffer, if there are any
-  HostBuffer packed_;                   // whole elements, where only the host MPI knows the layout
+  std::optional<packing::View> gaps_;  // of the buffer, if it has gaps
+  HostBuffer packed_;                  // whole elements, if only the host MPI can read the layout
   MPI_Count elements_ = 0, element_bytes_ = 0;
 };
 

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "base/options.h"
-#include "datatype/move.h"
 #include "device/classify.h"
 #include "device/copy.h"
 #include "mpi/abi/comm_self.h"
 #include "mpi/abi/real.h"
 #include "mpi/datatype/type_origin.h"
+#include "packing/move.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -28,14 +28,14 @@ bool is_dense_and_named(MPI_Datatype datatype) {
   return lower == 0 && extent == size;
 }
 
-// Where the host MPI must think the buffer is for its first byte to lie at the start of `span`. Not by
-// pointer arithmetic: a layout of absolute addresses begins at one of those.
+// Returns the buffer address to pass to the host MPI so that the buffer's first byte is the start of `span`.
+// Uses no pointer arithmetic: a layout of absolute addresses begins at one of those.
 void* origin_of(const HostBuffer& span, const Layout& layout) {
   return at_offset(span.data(), -layout.first);
 }
 
-// Copies the bytes that are marked, run by run. What lies between is the program's: kernels may be writing
-// it.
+// Copies the marked bytes, run by run. The bytes between them belong to the program, and kernels may be
+// writing them.
 bool write_touched(char* to, const HostBuffer& span, const HostBuffer& touched, size_t length, int device) {
   constexpr size_t together = 256;
   const unsigned char* mark = touched.data();
@@ -52,25 +52,25 @@ bool write_touched(char* to, const HostBuffer& span, const HostBuffer& touched, 
   return copied;
 }
 
-// Does all of it lie in one allocation, so that it can be copied as a whole?
+// Is all of the buffer in one allocation, so that one copy can move it?
 bool in_one_allocation(const device::Allocation& memory, const char* first, const Layout& layout) {
   auto begin = reinterpret_cast<uintptr_t>(first);
   return begin >= memory.base && begin + static_cast<uintptr_t>(layout.span) <= memory.base + memory.size;
 }
 
-// Where kernels cannot: is it faster to copy the blocks, row by row of them, than all that lies between?
-bool is_worth_copies(const datatype::View& view, const Layout& layout) {
-  constexpr uint64_t bytes_per_copy = 20000;  // in the time that the driver needs for one
+// If kernels cannot move the data: is it faster to copy rows of blocks than the whole span?
+bool is_worth_copies(const packing::View& view, const Layout& layout) {
+  constexpr uint64_t bytes_per_copy = 20000;  // moved in the time that the driver needs for one copy
   return options().datatype != "host" && view.copies() < static_cast<uint64_t>(layout.span) / bytes_per_copy;
 }
 
-const void* first_device_byte(const datatype::View& view, const void* first) {
+const void* first_device_byte(const packing::View& view, const void* first) {
   constexpr int looked_at = 1000;
-  constexpr uintptr_t page_bytes = 4096;  // of one kind of memory
+  constexpr uintptr_t page_bytes = 4096;  // a page holds one kind of memory
   uintptr_t asked = 0;
   uint64_t at = 0;
   for (int k = 0; k < looked_at && at < view.bytes(); ++k) {
-    const datatype::View::Rows rows = view.rows_at(at);
+    const packing::View::Rows rows = view.rows_at(at);
     const void* block = at_offset(view.address(), rows.offset);
     const void* last = at_offset(block, static_cast<int64_t>((rows.rows - 1) * rows.pitch));
     for (const void* row : {block, last}) {
@@ -91,7 +91,7 @@ const void* first_data_byte(const void* buffer, const Layout& layout, MPI_Aint o
   return buffer || !layout.plan || layout.contiguous ? first : first_device_byte(layout.view(block), first);
 }
 
-const void* first_data_byte(const void* buffer, const datatype::Plan& plan, MPI_Aint offset) {
+const void* first_data_byte(const void* buffer, const packing::Plan& plan, MPI_Aint offset) {
   void* element = at_offset(buffer, offset);
   const void* first = at_offset(element, plan.low(1));
   return buffer || plan.contiguous() ? first : first_device_byte(plan.view(element, 1), first);
@@ -111,7 +111,7 @@ MPI_Aint extent_of(MPI_Datatype datatype) {
 }
 
 int plain_size(MPI_Datatype datatype) {
-  // Handles of predefined types are never given to others.
+  // MPI never reuses the handle of a predefined type.
   thread_local MPI_Datatype plain = MPI_DATATYPE_NULL;
   thread_local int size = 0;
   if (datatype == plain) return size;
@@ -144,11 +144,11 @@ Layout layout_of(MPI_Count count, MPI_Datatype datatype) {
   return layout;
 }
 
-std::optional<datatype::View> kernel_view(const void* buffer, const Layout& layout,
-                                          const device::Allocation& memory) {
+std::optional<packing::View> kernel_view(const void* buffer, const Layout& layout,
+                                         const device::Allocation& memory) {
   if (!layout.plan || options().datatype == "host") return std::nullopt;
   if (!in_one_allocation(memory, static_cast<const char*>(buffer) + layout.first, layout) ||
-      !datatype::Move::possible(memory.device))
+      !packing::Move::possible(memory.device))
     return std::nullopt;
   return layout.view(buffer);
 }
@@ -171,7 +171,7 @@ bool pack_host(const void* buffer, MPI_Count count, MPI_Datatype datatype, void*
                const Layout& layout) {
   if (layout.plan) {
     uint64_t length = static_cast<uint64_t>(bytes);
-    datatype::move_on_host({packed, length}, 0, layout.view(buffer), 0, length);
+    packing::move_on_host({packed, length}, 0, layout.view(buffer), 0, length);
     return true;
   }
   const PackArgument from(buffer, datatype);
@@ -189,7 +189,7 @@ bool unpack_host(const void* packed, MPI_Count bytes, void* buffer, MPI_Count co
                  const Layout& layout) {
   if (layout.plan) {
     uint64_t length = static_cast<uint64_t>(bytes);
-    datatype::move_on_host(layout.view(buffer), 0, {const_cast<void*>(packed), length}, 0, length);
+    packing::move_on_host(layout.view(buffer), 0, {const_cast<void*>(packed), length}, 0, length);
     return true;
   }
   MPI_Count size = 0;
@@ -209,7 +209,7 @@ bool unpack_host(const void* packed, MPI_Count bytes, void* buffer, MPI_Count co
   }
   MPI_Count tail = bytes - whole * size;
   if (tail == 0 || whole == count) return true;
-  // A message may end inside an element: complete the packed element from what the buffer holds.
+  // A message may end inside an element: complete the packed element with what the buffer holds.
   void* last = at_offset(buffer, static_cast<MPI_Aint>(whole) * extent_of(datatype));
   std::vector<char> element(static_cast<size_t>(size));
   if (!pack_host(last, 1, datatype, element.data(), size)) return false;
@@ -225,10 +225,10 @@ bool pack_from_device(const void* buffer, MPI_Count count, MPI_Datatype datatype
   if (!packed->data()) return false;
   device::Allocation memory = device::classify(from);
   if (auto view = kernel_view(buffer, layout, memory))
-    return datatype::copy_out(device, packed->data(), *view, 0, bytes) == device::Error::none;
+    return packing::copy_out(device, packed->data(), *view, 0, bytes) == device::Error::none;
   if (layout.plan &&
       (!in_one_allocation(memory, from, layout) || is_worth_copies(layout.view(buffer), layout)))
-    return datatype::copy_out_by_blocks(device, packed->data(), layout.view(buffer), 0, bytes) ==
+    return packing::copy_out_by_blocks(device, packed->data(), layout.view(buffer), 0, bytes) ==
            device::Error::none;
   HostBuffer span(static_cast<size_t>(layout.span));
   if (!span.data() ||
@@ -243,8 +243,8 @@ bool unpack_to_device(const void* packed, MPI_Count bytes, void* buffer, MPI_Cou
   if (layout.plan) {
     uint64_t length = static_cast<uint64_t>(bytes);
     if (auto view = kernel_view(buffer, layout, device::classify(to)))
-      return datatype::copy_in(device, *view, 0, packed, length) == device::Error::none;
-    return datatype::copy_in_by_blocks(device, layout.view(buffer), 0, packed, length) == device::Error::none;
+      return packing::copy_in(device, *view, 0, packed, length) == device::Error::none;
+    return packing::copy_in_by_blocks(device, layout.view(buffer), 0, packed, length) == device::Error::none;
   }
   size_t length = static_cast<size_t>(layout.span), whole = static_cast<size_t>(layout.bytes);
   HostBuffer span(length), touched(length), ones(whole);

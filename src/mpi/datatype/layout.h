@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a (count, datatype) pair means in bytes, and moving non-contiguous device data to and from host
-// memory: by kernels where the layout is known, else through the host MPI's own MPI_Pack and MPI_Unpack,
-// which is correct for every type and slow (a send moves the whole span to the host, a receive one piece
-// after the other back).
+// What a (count, datatype) pair means in bytes, and how non-contiguous device data moves to and from host
+// memory. Kernels move it if the layout is known. Otherwise the host MPI's MPI_Pack and MPI_Unpack do, which
+// is correct for every type and slow: a send copies the whole span to the host, a receive copies one piece
+// after the other back.
 
 #pragma once
 
@@ -17,34 +17,36 @@
 
 namespace fairlead::mpi {
 
-// Not by pointer arithmetic: from MPI_BOTTOM and in derived types, both need not lie in one object.
+// Uses no pointer arithmetic: from MPI_BOTTOM and in derived types, the two addresses need not lie in one
+// object.
 inline void* at_offset(const void* address, MPI_Aint offset) {
   return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(offset));
 }
 
 struct Layout {
-  MPI_Count bytes = 0;      // that travel
-  bool contiguous = false;  // they lie in order, without gaps, from the buffer's address on
-  MPI_Count first = 0;      // of the span they touch, from the buffer's address
-  MPI_Count span = 0;       // its length
-  MPI_Count count = 0;      // of elements
-  PlanOfType plan;          // of what has gaps, or a derived type; null where only the host MPI knows
+  MPI_Count bytes = 0;      // bytes of the message
+  bool contiguous = false;  // they are in order, without gaps, from the buffer's address on
+  MPI_Count first = 0;      // start of the span that they occupy, from the buffer's address
+  MPI_Count span = 0;       // length of that span
+  MPI_Count count = 0;      // number of elements
+  PlanOfType plan;          // if there are gaps, or a derived type; null if only the host MPI has the layout
 
-  // The bytes of a buffer at this address. Only with a plan.
-  datatype::View view(const void* buffer) const {
+  // The bytes of a buffer at this address. Requires a plan.
+  packing::View view(const void* buffer) const {
     return plan->view(const_cast<void*>(buffer), static_cast<uint64_t>(count));
   }
 };
 
-// Where a buffer lies is told by its first byte; but from MPI_BOTTOM, which is null, a datatype of absolute
-// addresses may begin in host memory and go on in device memory: then by the first byte of that, as far as
-// the first thousand rows of blocks tell. `offset` is that of a block of a collective's buffer.
+// Returns the address that decides in which memory a buffer is: its first byte. From MPI_BOTTOM, which is
+// null, a datatype of absolute addresses may begin in host memory and continue in device memory; then it is
+// the first byte found in device memory, within the first thousand rows of blocks. `offset` is that of a
+// block in a collective's buffer.
 const void* first_data_byte(const void* buffer, const Layout& layout, MPI_Aint offset = 0);
-const void* first_data_byte(const void* buffer, const datatype::Plan& plan,
-                         MPI_Aint offset = 0);  // of one element
+const void* first_data_byte(const void* buffer, const packing::Plan& plan,
+                            MPI_Aint offset = 0);  // of one element
 
-// The bytes of a predefined datatype without gaps, 0 of any other. Quick for the one that this thread asked
-// about last.
+// Returns the size in bytes of a predefined datatype without gaps, 0 for any other. Fast for the datatype
+// that this thread passed last.
 int plain_size(MPI_Datatype datatype);
 inline bool is_plain(MPI_Datatype datatype) {
   return plain_size(datatype) > 0;
@@ -53,13 +55,13 @@ Layout layout_of(MPI_Count count, MPI_Datatype datatype);
 MPI_Count packed_bytes(MPI_Count count, MPI_Datatype datatype);
 MPI_Aint extent_of(MPI_Datatype datatype);
 
-// The bytes of a buffer with gaps for kernels of its device; none where they cannot move it, because the
-// layout is not known, options say so, or it lies in several allocations.
-std::optional<datatype::View> kernel_view(const void* buffer, const Layout& layout,
-                                          const device::Allocation& memory);
+// Returns the bytes of a buffer with gaps for kernels of its device; empty if kernels cannot move them,
+// because the layout is unknown, options forbid it, or the buffer spans several allocations.
+std::optional<packing::View> kernel_view(const void* buffer, const Layout& layout,
+                                         const device::Allocation& memory);
 
-// A buffer as the host MPI's functions that pack take it. MPICH refuses MPI_BOTTOM there (4.0.2): it gets
-// another address, and a type whose elements lie as far before it.
+// A buffer as an argument of the host MPI's pack functions. MPICH (4.0.2) refuses MPI_BOTTOM there. It gets
+// another address instead, and a type whose elements begin the same distance before that address.
 class PackArgument {
  public:
   PackArgument(const void* buffer, MPI_Datatype datatype);
@@ -75,13 +77,14 @@ class PackArgument {
   bool made_ = false;
 };
 
-// Packs device data into host memory; null data() in `packed` when that is impossible.
+// Packs device data into host memory. Returns false on failure; data() of `packed` is then null if there was
+// no memory for it.
 bool pack_from_device(const void* buffer, MPI_Count count, MPI_Datatype datatype, const Layout& layout,
                       int device, HostBuffer* packed);
-// Unpacks `bytes` bytes, which may be fewer than the layout takes. Only bytes of the layout are written.
+// Unpacks `bytes` bytes, which may be fewer than the layout holds. Writes only bytes of the layout.
 bool unpack_to_device(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count,
                       MPI_Datatype datatype, const Layout& layout, int device);
-// The same between two places in host memory; by the host MPI where there is no plan.
+// The same within host memory. Without a plan the host MPI packs and unpacks.
 bool pack_host(const void* buffer, MPI_Count count, MPI_Datatype datatype, void* packed, MPI_Count bytes,
                const Layout& layout = {});
 bool unpack_host(const void* packed, MPI_Count bytes, void* buffer, MPI_Count count, MPI_Datatype datatype,

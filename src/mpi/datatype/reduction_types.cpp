@@ -2,13 +2,13 @@
 
 #include "mpi/datatype/reduction_types.h"
 
-// Open MPI declares its own types, among them that of 16-bit floating point, in a header of their own.
+// Open MPI declares its own types, among them 16-bit floating point, in a separate header.
 #if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
 #endif
 
-// Handles that a host MPI's header promises and its library may lack (host_mpi.h says why this must not
-// hurt).
+// Handles that the host MPI's header declares and its library may lack (host_mpi.h explains why this must be
+// harmless).
 #if defined(OPEN_MPI)
 #pragma weak ompi_mpi_2dblprec
 #pragma weak ompi_mpi_2int
@@ -126,7 +126,7 @@ const struct {
     {MPI_LONG_INT, Element::long_int},
     {MPI_2INT, Element::int_int},
     {MPI_SHORT_INT, Element::short_int},
-// Where this MPI has them: MPI's proposed types, and those of Fortran and C++.
+// If this MPI has them: MPI's proposed types, and those of Fortran and C++.
 #ifdef MPIX_C_FLOAT16
     {MPIX_C_FLOAT16, Element::float16},
 #elif defined(MPIX_SHORT_FLOAT)
@@ -220,7 +220,7 @@ bool kernel_for(MPI_Op op, MPI_Datatype datatype, ReduceOp* kernel_op, Element* 
       PMPI_Type_get_extent_x(datatype, &lower, &extent);
       *kernel_op = known.kernel;
       *element = type.element;
-      // A Fortran compiler may have been told other sizes.
+      // A Fortran compiler may be configured for other sizes.
       return extent == static_cast<MPI_Count>(kernels::element_bytes(type.element)) &&
              kernels::has_kernel(known.kernel, type.element);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Predefined reduction operations and datatypes of MPI, as kernels know them (src/kernels/reduce.h).
+// Maps the predefined reduction operations and datatypes of MPI to those of the kernels
+// (src/kernels/reduce.h).
 
 #pragma once
 
@@ -9,15 +10,15 @@
 
 namespace fairlead::mpi {
 
-// False where there is no kernel: user-defined operations, long double, combinations the standard does not
-// allow.
+// Returns false if there is no kernel: user-defined operations, long double, combinations that the standard
+// does not allow.
 bool kernel_for(MPI_Op op, MPI_Datatype datatype, kernels::ReduceOp* kernel_op, kernels::Element* element);
 
-// May this operation, a predefined one, be applied to this predefined type, as far as is known here?
+// May this predefined operation be applied to this predefined type, according to the tables of this file?
 bool is_allowed(MPI_Op op, MPI_Datatype datatype);
 
-// May MPI_Compare_and_swap be applied to this predefined type, as far as is known here? Integers, logicals
-// and bytes are what some bitwise or logical operation is allowed on.
+// May MPI_Compare_and_swap be applied to this predefined type, according to the same tables? Integers,
+// logicals and bytes are the types that allow a bitwise or logical operation.
 bool can_be_swapped(MPI_Datatype datatype);
 
 }  // namespace fairlead::mpi

@@ -14,28 +14,28 @@
 namespace fairlead::mpi {
 namespace {
 
-using datatype::Plan;
-using datatype::Tree;
-using Layout = std::optional<Tree>;  // none: not known
+using packing::Plan;
+using packing::Tree;
+using Layout = std::optional<Tree>;  // empty: unknown
 
 int keyval = MPI_KEYVAL_INVALID;
 auto& mutex = *new std::mutex;
 
-// What is learnt of a type when it is first used.
+// What is found out about a type when it is first used.
 struct Known {
   PlanOfType plan;
   MPI_Count basic_bytes = 0;
   bool committed = false;
 };
 
-// The lengths of the basic elements that were seen.
+// The lengths of the basic elements seen so far.
 class BasicLengths {
  public:
   void add(MPI_Count bytes) {
     differ_ |= seen_ > 0 && bytes != seen_;
     seen_ = bytes;
   }
-  // Of all; 0 where they differ.
+  // The length of all elements; 0 if lengths differ.
   MPI_Count common() const { return differ_ ? 0 : seen_; }
 
  private:
@@ -51,7 +51,7 @@ MPI_Count extent_of(MPI_Datatype datatype) {
   return extent;
 }
 
-// Of the predefined types only pairs have gaps: a value and an int, as a C compiler lays them out.
+// Among the predefined types only pairs have gaps: a value and an int, laid out as a C compiler does.
 Layout named(MPI_Datatype datatype, BasicLengths* basic) {
   MPI_Count size = 0, lower = 0, extent = 0;
   PMPI_Type_size_x(datatype, &size);
@@ -69,7 +69,7 @@ uint64_t count(MPI_Count number) {
   return static_cast<uint64_t>(std::max<MPI_Count>(number, 0));
 }
 
-// One dimension of MPI_Type_create_darray: the indices that this process has, each `stride` bytes apart.
+// One dimension of MPI_Type_create_darray: the indices of this process, each `stride` bytes apart.
 Tree distribute(const Tree& inner, int64_t stride, MPI_Count size, int how, int argument, int processes,
                 int coordinate) {
   if (how == MPI_DISTRIBUTE_NONE) return inner.repeated(count(size), stride);
@@ -87,7 +87,7 @@ Tree distribute(const Tree& inner, int64_t stride, MPI_Count size, int how, int 
   return Tree::sequence({blocks.shifted(first * stride), rest.shifted(last * stride)});
 }
 
-// Dimensions from the fastest to the slowest.
+// Applies `dimension` from the fastest dimension to the slowest.
 template <class Dimension>
 Tree nest(Tree tree, MPI_Count extent, int dimensions, int order, const Dimension& dimension) {
   int64_t stride = extent;
@@ -103,7 +103,7 @@ Tree nest(Tree tree, MPI_Count extent, int dimensions, int order, const Dimensio
 Tree subarray(const TypeContents& made, const Tree& element, MPI_Count extent) {
   int dimensions = static_cast<int>(made.number(0));
   size_t n = static_cast<size_t>(dimensions);
-  // The dimensions, sizes, parts, beginnings, order; large numbers come last.
+  // Arguments of the type: dimensions, sizes, subsizes, starts, order. Large-count numbers come last.
   size_t sizes = made.large() ? 2 : 1;
   int order = static_cast<int>(made.number(made.large() ? 1 : 1 + 3 * n));
   return nest(
@@ -118,7 +118,8 @@ Tree darray(const TypeContents& made, const Tree& element, MPI_Count extent) {
   int processes = static_cast<int>(made.number(0)), rank = static_cast<int>(made.number(1));
   int dimensions = static_cast<int>(made.number(2));
   size_t n = static_cast<size_t>(dimensions);
-  // Processes, rank, dimensions, global sizes, distributions, their arguments, grid, order.
+  // Arguments of the type: processes, rank, dimensions, global sizes, distributions, their arguments, process
+  // grid, order.
   size_t how = made.large() ? 3 : 3 + n;
   size_t sizes = made.large() ? how + 3 * n + 1 : 3;
   int order = static_cast<int>(made.number(how + 3 * n));
@@ -137,9 +138,10 @@ Tree darray(const TypeContents& made, const Tree& element, MPI_Count extent) {
       });
 }
 
-// `blocks` pieces, each of length(i) elements and place(i) bytes from the start.
-template <class Length, class CommPosition>
-Tree list(const Tree& element, MPI_Count extent, MPI_Count blocks, const Length& length, const CommPosition& place) {
+// `blocks` pieces; piece i has length(i) elements and begins place(i) bytes from the start.
+template <class Length, class Place>
+Tree list(const Tree& element, MPI_Count extent, MPI_Count blocks, const Length& length,
+          const Place& place) {
   std::vector<Tree> parts;
   parts.reserve(count(blocks));
   for (size_t i = 0; i < count(blocks); ++i)
@@ -153,7 +155,7 @@ Layout structure(const TypeContents& made, BasicLengths* basic) {
   Layout part;
   MPI_Count extent = 0;
   for (size_t i = 0; i < n; ++i) {
-    // Many parts of one type in a row are looked into once.
+    // Consecutive parts of one type are analysed once.
     if (i == 0 || made.types()[i] != made.types()[i - 1]) {
       part = layout_of_type(made.types()[i], basic);
       extent = extent_of(made.types()[i]);
@@ -210,8 +212,8 @@ Layout layout_of_type(MPI_Datatype datatype, BasicLengths* basic) {
   }
 }
 
-// What MPI tells of the type must be true of the plan; the host MPI packs what it is not. (MPICH counts parts
-// without bytes in the extent.)
+// Uses the plan only if it agrees with the size and bounds that MPI reports; otherwise the host MPI packs the
+// type. (MPICH counts parts without bytes in the extent.)
 Known look_into(MPI_Datatype datatype) {
   BasicLengths basic;
   Layout tree = layout_of_type(datatype, &basic);
@@ -240,7 +242,7 @@ int share(MPI_Datatype, int, void*, void* known, void* copy, int* flag) {
   return MPI_SUCCESS;
 }
 
-// Predefined types are never freed, and few have a plan.
+// Kept in a map: predefined types are never freed, and few have a plan.
 Known known_of_named(MPI_Datatype datatype) {
   static auto& all = *new std::map<MPI_Datatype, Known>;
   auto [entry, added] = all.try_emplace(datatype);
@@ -248,7 +250,7 @@ Known known_of_named(MPI_Datatype datatype) {
   return entry->second;
 }
 
-// Null where nothing is kept of it. With the lock.
+// Returns null if the type has no attribute. Call with the lock held.
 Known* kept_of(MPI_Datatype datatype) {
   Known* kept = nullptr;
   int found = 0;
@@ -256,7 +258,8 @@ Known* kept_of(MPI_Datatype datatype) {
   return found ? kept : nullptr;
 }
 
-// A second thread that sets the attribute would delete what the first one reads, so all wait for each other.
+// A second thread that sets the attribute would delete what the first one reads, so all threads take the
+// lock.
 Known known_of(MPI_Datatype datatype) {
   if (keyval == MPI_KEYVAL_INVALID) return {};
   std::lock_guard lock(mutex);

@@ -12,7 +12,7 @@ struct Envelope {
   int combiner = MPI_COMBINER_NAMED;
 };
 
-// Headers before MPI 4 do not declare them.
+// Headers before MPI 4 do not declare these functions.
 using GetEnvelope = int(MPI_Datatype, MPI_Count*, MPI_Count*, MPI_Count*, MPI_Count*, int*);
 using GetContents = int(MPI_Datatype, MPI_Count, MPI_Count, MPI_Count, MPI_Count, int*, MPI_Aint*, MPI_Count*,
                         MPI_Datatype*);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a datatype was made. The ordinary functions of MPI refuse to tell of types that large-count functions
-// made (MPICH 5.0.2 raises an error), and an older MPI has no others: the large-count ones are asked where
-// they are.
+// How a datatype was created. MPI's ordinary query functions fail for types that large-count functions
+// created (MPICH 5.0.2 raises an error). Fairlead therefore calls the large-count query functions if the host
+// MPI has them; an older MPI has no such types.
 
 #pragma once
 
@@ -15,7 +15,7 @@ namespace fairlead::mpi {
 
 int combiner_of(MPI_Datatype datatype);
 
-// The arguments of the function that made a type, in their order, but the types apart.
+// The arguments of the function that created a type, in their order, with the types separate.
 class TypeContents {
  public:
   explicit TypeContents(MPI_Datatype made);
@@ -25,13 +25,13 @@ class TypeContents {
 
   int combiner() const { return combiner_; }
   const std::vector<MPI_Datatype>& types() const { return types_; }
-  // Counts, lengths, and displacements in elements; then displacements in bytes, of which there are so many.
-  // All are one row, whatever functions made the type.
+  // First the counts, lengths, and displacements in elements, then the displacements in bytes. All form one
+  // sequence, whichever form of the function created the type.
   MPI_Count number(std::size_t index) const {
     return index < integers_.size() ? integers_[index] : wide_[index - integers_.size()];
   }
-  // The arguments of MPI_Type_create_subarray and MPI_Type_create_darray that may be large, behind the others
-  // where they are.
+  // Does the type have large-count arguments? If so, those of MPI_Type_create_subarray and
+  // MPI_Type_create_darray come after the other arguments.
   bool large() const { return large_; }
 
  private:

@@ -15,8 +15,8 @@
 namespace fairlead::mpi::fortran {
 namespace {
 
-// A constant of Fortran is a variable that is known by its address. The program has it under the name that
-// its compiler makes of the host MPI's, and the host MPI may have all of them.
+// A Fortran constant such as MPI_BOTTOM is a variable that is identified by its address. The program uses the
+// name that its compiler makes of the host MPI's, and the host MPI may define all of these names.
 class Sentinel {
  public:
 #if defined(OPEN_MPI)
@@ -66,14 +66,14 @@ const Sentinels& sentinels() {
 
 constexpr int status_integers = sizeof(MPI_Status) / sizeof(Integer);
 
-// The function of the host MPI's Fortran; null where there is none. A module that was opened with its own
-// copy of the host MPI's Fortran, as Python does, has it outside the order of search that RTLD_NEXT walks.
+// Returns the function of the host MPI's Fortran library; null if there is none. A module that was opened
+// with its own copy of that library, as Python does, has it outside the search order of RTLD_NEXT.
 void* find(const char* symbol) {
   void* next = dlsym(RTLD_NEXT, symbol);
   return next ? next : find_anywhere(symbol);
 }
 
-// What the host MPI stores where something is true: it is, after MPI_Init, that MPI is initialized.
+// Returns what the host MPI stores for a true LOGICAL: after MPI_Init, MPI_Initialized stores that value.
 Integer ask_for_true() {
 #if defined(OPEN_MPI)
   constexpr const char* name = "mpi_initialized_";
@@ -96,7 +96,7 @@ void* HostEntry::bind() {
 
 bool f08_hands_over_descriptors() {
   static const bool descriptors = [] {
-    const bool found = find("ompi_send_wrapper_f08");  // of Open MPI after 5
+    const bool found = find("ompi_send_wrapper_f08");  // Open MPI after 5 has it
     if (found && intercepting())
       log_line(
           LogLevel::warn,

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the Fortran entry points (generated/fortran.cpp) are made of: the host MPI's entry points behind ours,
-// and the conversion of arguments.
+// Building blocks of the Fortran entry points (generated/fortran.cpp): the host MPI's entry points behind
+// Fairlead's, and the conversion of arguments.
 //
-// Arguments that C has in another form are temporaries of the call of our C function. They read what Fortran
-// gave when they are made, and write back when they die, which is after the call:
+// Arguments that have another form in C are temporaries of the call of Fairlead's C function. Their
+// constructors read the Fortran values; their destructors, which run after the call, write the results back:
 //
 //   report(ierror, MPI_Wait(Changed<Request>(request), Status(status)));
 //
-// An entry point exists only where the host MPI's own does not lead through our C functions
-// (docs/fortran.md).
+// An entry point exists only if the host MPI's own does not call Fairlead's C function (docs/fortran.md).
 
 #pragma once
 
@@ -31,17 +30,18 @@ namespace fairlead::mpi::fortran {
 using Integer = MPI_Fint;
 static_assert(sizeof(Integer) == sizeof(int), "arrays of counts are handed to C as they are");
 
-// Does Fairlead only look on? Then calls go to the host MPI's Fortran as they came.
+// True if Fairlead neither intercepts nor records. Calls then go to the host MPI's Fortran function
+// unchanged.
 inline bool only_looks_on() {
   return !intercepting() && !recording();
 }
 
-// In mpi_f08 the program may leave ierror away, and the address is null.
+// In mpi_f08 the program may omit ierror; the address is then null.
 inline void report(Integer* ierror, int result) {
   if (ierror) *ierror = result;
 }
 
-// An ierror that is always there.
+// An ierror that always exists.
 class Error {
  public:
   explicit Error(Integer* ierror) : place_(ierror ? ierror : &own_) {}
@@ -55,8 +55,8 @@ class Error {
   Integer* place_;
 };
 
-// The entry point of the same name that comes after ours, bound at its first call. Every argument is an
-// address or the length of a string, so that they can be passed on unseen.
+// The next entry point of the same name after Fairlead's, bound at its first call. Every argument is an
+// address or the length of a string, so all can be passed on without interpretation.
 class HostEntry {
  public:
   constexpr HostEntry(Function function, const char* symbol) : function_(function), symbol_(symbol) {}
@@ -72,7 +72,7 @@ class HostEntry {
 
  private:
   void* bind();
-  // The last address of an integer: only lengths of strings follow.
+  // Returns the last argument that is the address of an integer: only lengths of strings follow it.
   template <class... Words>
   static Integer* ierror(Words... words) {
     Integer* last = nullptr;
@@ -88,14 +88,14 @@ class HostEntry {
   std::atomic<void*> address_ = nullptr;
 };
 
-// Does the host MPI's mpi_f08 hand over descriptors of arrays in place of their addresses, as Open MPI is
-// about to? Then its calls with buffers stay the host MPI's, and one line says so.
+// Does the host MPI's mpi_f08 pass array descriptors in place of addresses, as Open MPI is about to? If so,
+// its calls with buffers go to the host MPI, and one log line reports it.
 bool f08_hands_over_descriptors();
 
 // A buffer. MPI_BOTTOM and MPI_IN_PLACE are variables in Fortran.
 void* choice(void* address);
 
-// A string: of a length that the compiler hands over, filled up with blanks.
+// A string, padded with blanks to a length that the compiler passes.
 class Text {
  public:
   Text(const void* text, size_t length) : text_(static_cast<const char*>(text), length) {
@@ -107,7 +107,7 @@ class Text {
   std::string text_;
 };
 
-// The handles: how the host MPI converts them.
+// The handle types, with the host MPI's conversion functions.
 #define FAIRLEAD_HANDLE(name, type, prefix)                                       \
   struct name {                                                                   \
     using C = type;                                                               \
@@ -143,7 +143,7 @@ class Changed {
   typename Handle::C handle_;
 };
 
-// A handle that the call makes: what Fortran has there means nothing.
+// A handle that the call creates: the previous value in Fortran has no meaning.
 struct MadeRequest : Changed<Request> {
   explicit MadeRequest(Integer* place) : Changed(place, MPI_REQUEST_NULL) {}
 };
@@ -154,7 +154,7 @@ struct MadeMessage : Changed<Message> {
   explicit MadeMessage(Integer* place) : Changed(place, MPI_MESSAGE_NULL) {}
 };
 
-// Room for `count` elements, which is taken from the heap for many only.
+// Room for `count` elements; allocates from the heap only for many.
 template <class Element>
 class Room {
  public:
@@ -171,7 +171,7 @@ class Room {
   std::unique_ptr<Element[]> many_;
 };
 
-// An array of requests, which the call only reads.
+// An array of requests that the call only reads.
 class Requests {
  public:
   Requests(Integer* places, int count) : places_(places), requests_(count) {
@@ -196,7 +196,7 @@ struct ChangedRequests : Requests {
   ~ChangedRequests() { write_back(); }
 };
 
-// Statuses have one layout in mpif.h, mpi and mpi_f08. Fields that the call does not set stay what they were.
+// A status has one layout in mpif.h, mpi and mpi_f08. Fields that the call does not set keep their values.
 class Status {
  public:
   explicit Status(Integer* place);
@@ -225,7 +225,7 @@ class Statuses {
   Room<MPI_Status> statuses_;
 };
 
-// A LOGICAL that the call sets, to what is true for the compiler that the host MPI was built with.
+// A LOGICAL that the call sets, with the true value of the compiler that built the host MPI.
 class Logical {
  public:
   explicit Logical(Integer* place) : place_(place) {}
@@ -239,7 +239,7 @@ class Logical {
   int flag_ = 0;
 };
 
-// Indices count from one in Fortran.
+// An index, which counts from one in Fortran.
 class Index {
  public:
   explicit Index(Integer* place) : place_(place) {}
@@ -253,7 +253,7 @@ class Index {
   int index_ = MPI_UNDEFINED;
 };
 
-// The indices that Waitsome and its kind give; `outcount` says after the call how many.
+// The indices that Waitsome and similar functions return. After the call `outcount` holds their number.
 class Indices {
  public:
   Indices(Integer* places, Integer* outcount) : places_(places), outcount_(outcount) { *outcount_ = 0; }
@@ -270,20 +270,21 @@ class Indices {
   Integer* const outcount_;
 };
 
-// Whom the entries of an array of datatypes belong to.
+// Which ranks the entries of an array of datatypes belong to.
 enum class Peers { ranks, destinations, sources };
-// The datatypes of Alltoallw and its kind. Operations read them until they end, and persistent ones at each
-// start; nobody says when that is over, so that each sequence of datatypes is kept for good, once. Null for
-// MPI_IN_PLACE.
+// The datatypes of Alltoallw and similar functions. Operations read them until they end, persistent ones at
+// each start, and no call reports that end. Each distinct sequence of datatypes is therefore kept
+// permanently, once. Null for MPI_IN_PLACE.
 const MPI_Datatype* kept_types(const Integer* types, void* buffer, const Integer* comm, Peers peers);
 
-// A predefined attribute of a window of ours; false where it is the host MPI's to tell.
+// Returns a predefined attribute of one of Fairlead's windows; false if the host MPI must answer.
 bool tell_attribute(const Integer* win, const Integer* keyval, void* value, Integer* flag);
 
 }  // namespace fairlead::mpi::fortran
 
-// The entry points of one MPI function; its body, which follows, has the parameters and `host`. The names are
-// those that compilers make of a name without BIND(C), and the one that the module mpi_f08 calls.
+// Defines the entry points of one MPI function. Its body, which follows, has the parameters and `host`. The
+// symbols are the names that compilers make of a name without BIND(C), and the one that the module mpi_f08
+// calls.
 #define FAIRLEAD_BARE(...) __VA_ARGS__
 #define FAIRLEAD_ENTRY(symbol, name, body, parameters, arguments, stays) \
   extern "C" FAIRLEAD_EXPORT void symbol parameters {                    \
@@ -312,7 +313,7 @@ bool tell_attribute(const Integer* win, const Integer* keyval, void* value, Inte
   FAIRLEAD_ALL_ENTRIES(name, lower, upper, parameters, arguments, false)
 #define FAIRLEAD_ENTRIES_WITH_BUFFER(name, lower, upper, parameters, arguments) \
   FAIRLEAD_ALL_ENTRIES(name, lower, upper, parameters, arguments, f08_hands_over_descriptors())
-// The name behind the module mpi's interface that has a TYPE(C_PTR); the arguments are the same.
+// The symbol behind the module mpi's interface that has a TYPE(C_PTR); the arguments are the same.
 #define FAIRLEAD_ENTRIES_FOR_C_PTR(name, lower, upper, parameters, arguments) \
   FAIRLEAD_COMPILED_NAMES(mpi_##lower##_cptr, MPI_##upper##_CPTR, name, lower, parameters, arguments)
 #else

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI_Init and MPI_Finalize: finds out whether any rank of the job has a GPU, and which ranks share a node.
-// Everything the ranks must agree on is agreed here, with the host MPI's own collectives, so that nothing
-// later needs a collective the program did not call.
+// MPI_Init and MPI_Finalize. MPI_Init finds out whether any rank of the job has a GPU, and which ranks share
+// a node. The ranks agree on everything here, with the host MPI's own collectives, so that nothing later
+// needs a collective that the program did not call.
 
 #include "mpi/job/job.h"
 
@@ -40,8 +40,8 @@
 namespace fairlead::mpi {
 namespace {
 
-// The ABI of the MPI that this process has loaded; "" where it is not known. MPICH's relatives (Intel MPI,
-// MVAPICH, Cray MPICH) share MPICH's.
+// The ABI of the MPI that this process has loaded; "" if it is not known. MPIs that derive from MPICH (Intel
+// MPI, MVAPICH, Cray MPICH) have MPICH's ABI.
 std::string loaded_abi() {
   if (!available(Function::Init) || !PMPI_Get_library_version) return {};
   Dl_info library;
@@ -57,11 +57,11 @@ std::string loaded_abi() {
 
 }  // namespace
 
-// Handles of another ABI mean nothing to this MPI: with one of them even MPI_Abort would crash.
+// Handles of another ABI are invalid in this MPI: even MPI_Abort would crash, so the process exits directly.
 void require_own_abi() {
   std::string loaded = loaded_abi();
   if (loaded.empty() || loaded == own_abi) return;
-  // Launchers end all ranks when one ends: the others leave the first the time to speak.
+  // Launchers end all ranks when one ends, so the other ranks give rank 0 time to print the error.
   if (auto job = job_from_environment(); job && job->rank > 0)
     usleep(300'000);
   else
@@ -79,7 +79,7 @@ node::Nonce new_nonce() {
   return nonce;
 }
 
-// What others may still use of ours goes when all have come to the barrier.
+// Frees the memory that other ranks may have mapped only after the barrier, when none of them uses it.
 void release_all(MPI_Comm node) {
   progress_thread().stop();
   close_communicator_states();
@@ -88,12 +88,12 @@ void release_all(MPI_Comm node) {
   leaks.count_unfinished();
   engine().release_imports();
   if (node != MPI_COMM_NULL) real.Barrier(node);
-  // Types of a program that goes on with sessions may have tables.
-  if (!has_sessions()) datatype::release_block_tables();
+  // A program that continues with sessions may have datatypes that use block tables.
+  if (!has_sessions()) packing::release_block_tables();
   kernels::release_kernel_runs();
   engine().release_exports();
   leaks.count_unreleased();
-  // What sessions still use is no leak; the last one reports.
+  // What sessions still use is no leak; the last session to end reports.
   if (!has_sessions()) leaks.print();
 }
 
@@ -104,7 +104,7 @@ MPI_Comm self_comm = MPI_COMM_NULL, silent_comm = MPI_COMM_NULL;
 bool job_is_open = false;
 int world_rank = 0, world_size = 1;
 
-// Or uses sessions: those are served whether or not there is a GPU.
+// True also if a rank uses sessions, because sessions are served whether or not there is a GPU.
 bool any_rank_has_gpu() {
   int mine = options().enabled && (device::runtime() || has_sessions()), any = 0;
   real.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
@@ -117,7 +117,7 @@ node::Nonce agree_on_nonce() {
   return nonce;
 }
 
-// The ranks that share a node; of a node that is split by FAIRLEAD_NODES, those that pretend to.
+// The ranks that share this node; if FAIRLEAD_NODES splits it, those of this rank's simulated node.
 MPI_Comm ranks_of_this_node() {
   MPI_Comm whole = MPI_COMM_NULL, part = MPI_COMM_NULL;
   real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &whole);
@@ -130,8 +130,8 @@ MPI_Comm ranks_of_this_node() {
   return part;
 }
 
-// Memory that the node's first rank makes by `create` and the others open by `open(pid, fd)`; on all of them
-// alike none, when one of them cannot.
+// Memory that rank 0 of the node makes with `create` and the other ranks open with `open(pid, fd)`. If one
+// rank cannot, it is empty on all of them.
 template <class Create, class Open>
 node::SharedMemory share_on_node(Create create, Open open) {
   int rank = 0;
@@ -157,7 +157,7 @@ node::SharedMemory share_on_node(Create create, Open open) {
   return all ? std::move(memory) : node::SharedMemory();
 }
 
-// Null where the ranks cannot share memory. `hall`: where their collectives meet.
+// Null if the ranks cannot share memory. `pool` becomes the slot pool of their collectives.
 std::unique_ptr<node::Node> open_node(const node::Nonce& nonce, std::unique_ptr<coll::SlotPool>* pool) {
   node_comm = ranks_of_this_node();
   int rank = 0, size = 1;
@@ -185,9 +185,9 @@ int end_job(MPI_Comm = MPI_COMM_NULL, int = 0, void* = nullptr, void* = nullptr)
   return MPI_SUCCESS;
 }
 
-// MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, the one set last first, and the
-// delete functions of the program may communicate (MPI 4.1, 11.2.4). Ours is set in MPI_Init and thus called
-// after all of the program's.
+// MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, in the reverse order in which
+// they were set, and the program's delete functions may communicate (MPI 4.1, 11.2.4). MPI_Init sets
+// Fairlead's attribute, so its delete function runs after all of the program's.
 void end_job_with_self() {
   int keyval = MPI_KEYVAL_INVALID;
   PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, end_job, &keyval, nullptr);
@@ -227,8 +227,9 @@ void open_job() {
 
 void close_job() {
   if (!job_is_open) return;
-  // A rank that comes here fetches nothing more; once all have, nobody needs what we buffered. Each joins
-  // when its chunks have been received, be it only to be discarded.
+  // A rank that is here gets no more messages, and once all ranks are, no rank needs what this one has
+  // buffered. Each rank joins the barrier when all chunks that it sent have been received, even if only to be
+  // discarded.
   MPI_Request barrier = MPI_REQUEST_NULL;
   engine().drain([&] {
     if (engine().idle()) network::discard_unclaimed();
@@ -240,7 +241,7 @@ void close_job() {
     real.Test(&barrier, &all_here, MPI_STATUS_IGNORE);
     return all_here != 0;
   });
-  engine().progress();  // the last of them may have been done with an offer since
+  engine().progress();  // a receiver may have finished a rendezvous since
   release_all(node_comm);
   if (const node::Node* node = engine().node(); node && node->rank() == 0 && log_enabled(LogLevel::info)) {
     std::string paths = node->describe_paths();
@@ -282,7 +283,7 @@ FAIRLEAD_MPI(Init_thread, (int* argc, char*** argv, int required, int* provided)
 FAIRLEAD_MPI(Finalize, (void)) {
   stop_service_thread();
   int result = real.Finalize();
-  // MPICH 4.0 keeps the attributes of MPI_COMM_SELF until the last session ends.
+  // MPICH 4.0 keeps the attributes of MPI_COMM_SELF until the last session ends, so end_job() has not run.
   if (result == MPI_SUCCESS && has_sessions()) end_job();
   if (result == MPI_SUCCESS) take_sessions_from_job();
   return result;

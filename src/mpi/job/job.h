@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the job of MPI_Init and the sessions of a rank (sessions.h) have in common.
+// What the job of MPI_Init and the sessions of a rank (sessions.h) share.
 
 #pragma once
 
@@ -9,15 +9,15 @@
 
 namespace fairlead::mpi {
 
-// Ends the program where it has loaded the MPI of another ABI.
+// Ends the program if the MPI that it has loaded has another ABI.
 void require_own_abi();
 
-// One that no other job, or rank that is alone, has.
+// Returns a nonce that no other job has, nor any other rank that serves its sessions alone.
 node::Nonce new_nonce();
 
-// When no message can come any more: frees what Fairlead holds of devices and communicators, and says what
-// is left (FAIRLEAD_CHECK=leaks). `node`: a communicator of those whose memory this rank may have mapped;
-// MPI_COMM_NULL for nobody.
+// Call when no more messages can arrive. Frees the device resources and communicators that Fairlead holds,
+// and reports what is left (FAIRLEAD_CHECK=leaks). `node` is a communicator of the ranks whose memory this
+// rank may have mapped, or MPI_COMM_NULL if there are none.
 void release_all(MPI_Comm node);
 
 }  // namespace fairlead::mpi

@@ -23,8 +23,8 @@ void LeakCheck::count_unfinished() {
   add(engine_counts.operations, "operations");
   add(engine_counts.requests, "requests");
   add(engine_counts.buffered, "buffered sends");
-  add(probed_messages(), "stashed messages");
-  add(static_cast<size_t>(p2p::rendezvous_in_use()), "offers");
+  add(probed_messages(), "probed messages");
+  add(static_cast<size_t>(p2p::rendezvous_in_use()), "rendezvous");
   add(transport::staged_chunks_in_use(), "staged chunks");
   add(device::pool_bytes_in_use(), "pool bytes");
   add(device::registry_counts().in_use, "mappings in use");
@@ -33,7 +33,7 @@ void LeakCheck::count_unfinished() {
 void LeakCheck::count_unreleased() {
   add(device::registry_counts().mappings, "mappings");
   add(transport::pinned_bytes(), "pinned bytes");
-  add(slots_taken(), "meetings");
+  add(slots_taken(), "collective slots");
 }
 
 void LeakCheck::print() const {

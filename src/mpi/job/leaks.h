@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this rank still holds at its end (FAIRLEAD_CHECK=leaks): MPI_Finalize warns of it, one line for
-// each rank of what and how much; at level info "leaks: none". A program that completed and freed what it
-// started leaves nothing, save the offers of messages that a receive too short for a descriptor has
-// swallowed.
+// What this rank still holds when it ends (FAIRLEAD_CHECK=leaks). MPI_Finalize logs one warning for each
+// rank, with what and how much, or "leaks: none" at level info. A program that completed and freed what it
+// started leaves nothing, except the rendezvous of messages whose RTS header was truncated by a receive too
+// short for it.
 
 #pragma once
 
@@ -13,9 +13,10 @@ namespace fairlead::mpi {
 
 class LeakCheck {
  public:
-  // Once all ranks have come to MPI_Finalize, before the rest is released: what nobody came for.
+  // Counts operations and resources that were never completed. Call it once all ranks are in MPI_Finalize,
+  // before the rest is released.
   void count_unfinished();
-  // After that: what was not given back to the driver.
+  // Counts what was not returned to the driver. Call it after the release.
   void count_unreleased();
   void print() const;
 

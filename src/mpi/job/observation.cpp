@@ -42,7 +42,7 @@ uint64_t started = 0;
 MPI_Comm observer_comm = MPI_COMM_NULL;
 observe::ClockFit clock_fit;
 
-// What the first rank was asked for: all must do the same.
+// What the options of rank 0 request. All ranks use it, because they must make the same collective calls.
 struct Wanted {
   int statistics, trace, ranges;
 } wanted;
@@ -61,7 +61,7 @@ double seconds_since_start() {
   return static_cast<double>(observe::now() - started) * 1e-9;
 }
 
-// The sums over all ranks, on the first one.
+// The sums over all ranks, at rank 0.
 std::vector<uint64_t> sum(const std::vector<uint64_t>& mine) {
   std::vector<uint64_t> all(mine.size());
   real.Reduce(mine.data(), all.data(), static_cast<int>(mine.size()), MPI_UINT64_T, MPI_SUM, 0,
@@ -69,7 +69,7 @@ std::vector<uint64_t> sum(const std::vector<uint64_t>& mine) {
   return all;
 }
 
-// The rows that any rank has.
+// The keys for which any rank has a row.
 std::vector<Key> all_keys(const observe::Tallies& mine) {
   std::vector<int> here(functions * ways), anywhere(here.size());
   for (const auto& [key, tally] : mine)
@@ -133,7 +133,7 @@ Report report_of_the_job() {
   return report;
 }
 
-// In one piece, so that those of several ranks do not mix.
+// Writes the text in one piece, so that the output of several ranks does not mix.
 void print(const std::string& text) {
   for (size_t done = 0; done < text.size();) {
     ssize_t length = write(STDERR_FILENO, text.data() + done, text.size() - done);
@@ -150,7 +150,7 @@ void print_own_report() {
 }
 
 void print_progress() {
-  static Report& before = *new Report;  // the program may exit meanwhile
+  static Report& before = *new Report;  // never destroyed: the program may exit meanwhile
   Report report = observe::own_report();
   report.whose = "rank 0 of " + std::to_string(world_size);
   report.seconds = seconds_since_start();
@@ -158,13 +158,13 @@ void print_progress() {
   before = std::move(report);
 }
 
-// Told now, not when the job is over and what was recorded is lost.
+// Warns when the job starts. At its end, what was recorded would be lost.
 void warn_if_unwritable(const char* what, const std::string& path) {
   struct stat status;
   const bool special =
       stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
   if (path == "off" || special) return;
-  // What is there stays, also a link to a file to be.
+  // Changes no existing file, and keeps a symbolic link to a file that does not exist yet.
   int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   const bool made = file >= 0;
   if (!made && errno == EEXIST) file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
@@ -214,7 +214,7 @@ void start_observing() {
   if (world_rank == 0 && wanted.statistics) warn_if_unwritable("statistics", options().stats_file);
   if (world_rank == 0 && wanted.trace) warn_if_unwritable("trace", options().trace);
   if (wanted.trace) clock_fit.first = compare_clocks(observer_comm);
-  // A rank that was told otherwise than the first takes what it finds.
+  // A rank whose own options request no ranges, unlike rank 0's, uses "auto".
   if (wanted.ranges) observe::open_ranges(options().ranges == "off" ? "auto" : options().ranges.c_str());
   if (wanted.trace) observe::open_trace(static_cast<uint64_t>(options().trace_events), world_rank);
   observe::open(functions, name_of);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ranks recorded becomes one report and one trace of the job: FAIRLEAD_STATS, FAIRLEAD_STATS_FILE
-// and FAIRLEAD_TRACE. Both functions are collective over MPI_COMM_WORLD, and call the host MPI only.
+// Combines what the ranks recorded into one report and one trace of the job: FAIRLEAD_STATS,
+// FAIRLEAD_STATS_FILE and FAIRLEAD_TRACE. start_observing() and stop_observing() are collective over
+// MPI_COMM_WORLD and call only the host MPI.
 
 #pragma once
 
@@ -9,12 +10,12 @@
 
 namespace fairlead::mpi {
 
-// MPI_Init, once the log knows its rank.
+// Call in MPI_Init, once the log has its rank.
 void start_observing();
-// MPI_Finalize, when all device messages are over.
+// Call in MPI_Finalize, when all device messages are complete.
 void stop_observing();
 
-// What this process has counted so far, at any time.
+// What this process has counted so far. May be called at any time.
 std::string statistics_as_json();
 
 }  // namespace fairlead::mpi

@@ -49,7 +49,7 @@ std::string json_of_options() {
 
 std::string info() {
   device::Runtime* runtime = options().enabled ? device::runtime() : nullptr;
-  const std::string devices = json_of_devices(runtime);  // only then the driver tells its version
+  const std::string devices = json_of_devices(runtime);  // initializes the driver, as version() needs
   std::string text = "{\"version\": \"" FAIRLEAD_VERSION "\", \"abi\": " + json_string(own_abi);
   text += ", \"mpi\": " + json_string(host_version());
   text += ", \"provider\": " + json_string(runtime ? runtime->name() : "none");

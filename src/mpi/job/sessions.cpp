@@ -26,8 +26,9 @@ enum class Server { none, this_rank, job };
 struct Sessions {
   std::mutex mutex;
   std::atomic<int> open = 0;
-  bool threads = false;  // does any of them allow several?
-  // A session of Fairlead's own, while the program has any: for a communicator of this rank alone.
+  bool threads = false;  // true if a session may use MPI_THREAD_MULTIPLE
+  // A session of Fairlead's own, open while the program has any. `self`, a communicator of this rank alone,
+  // is made from it.
   bool has_self = false;
 #if MPI_VERSION >= 4 || defined(OPEN_MPI)
   MPI_Session own;
@@ -102,14 +103,15 @@ void serve() {
   detail::intercepting = true;
 }
 
-// What is under way stays so: it does not depend on who serves what begins from now on.
+// Operations in flight continue: they do not depend on which server handles later ones.
 void stop_serving() {
   close_communicator_states();
   close_communicators();
   sessions.server = Server::none;
 }
 
-// The host MPI may end with the last session: messages that are over for the program must be out.
+// The host MPI may shut down with the last session, so messages that are complete for the program must have
+// been sent by then.
 void end_serving() {
   engine().drain([] { return engine().idle() && !network::keeps_messages(); });
   stop_service_thread();

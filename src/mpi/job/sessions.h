@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sessions (MPI 4.1, 11.3): MPI without MPI_Init, or beside it. They begin and end on each rank alone, so
-// that ranks cannot agree on anything then. While there is a job of MPI_Init, it serves the communicators of
-// sessions as all others. While there is none, each rank with a session serves its device memory by itself:
-// no other rank is known to share its node, so messages and collectives go through host memory, which their
-// peers need not know of, and the targets of windows are served.
+// MPI sessions (MPI 4.1, 11.3): MPI without MPI_Init, or beside it. A session begins and ends on each rank
+// alone, so the ranks cannot agree on anything then. While there is a job of MPI_Init, it serves the
+// communicators of sessions like all others. While there is none, each rank with a session serves its device
+// memory by itself. No other rank is known to share its node, so messages and collectives are staged through
+// host memory, which their peers need not know, and windows have active-message targets.
 
 #pragma once
 
@@ -12,15 +12,15 @@
 
 namespace fairlead::mpi {
 
-// While the program is in MPI_Session_init and MPI_Session_finalize. May be nested: the Fortran functions of
-// the host MPI may lead through the C functions.
+// Exist while the program is in MPI_Session_init or MPI_Session_finalize. They may be nested, because the
+// host MPI's Fortran functions may call its C functions.
 class SessionInit {
  public:
   explicit SessionInit(MPI_Info info);
   ~SessionInit();
   SessionInit(const SessionInit&) = delete;
   SessionInit& operator=(const SessionInit&) = delete;
-  // The host MPI has made the session.
+  // Call after the host MPI has made the session.
   void succeed();
 
  private:
@@ -36,11 +36,11 @@ class SessionFinalize {
 };
 
 bool has_sessions();
-// In MPI_Init, with any rank that has a GPU: the job serves the sessions of this rank from now on.
+// Called in MPI_Init if any rank has a GPU: from now on the job serves the sessions of this rank.
 void hand_sessions_to_job();
-// In MPI_Init, without: there is nothing to serve.
+// Called in MPI_Init if no rank has a GPU or a session: there is nothing to serve.
 void leave_sessions_unserved();
-// In MPI_Finalize, when the job is closed.
+// Called in MPI_Finalize when the job is closed: if sessions are open, this rank serves them again.
 void take_sessions_from_job();
 
 }  // namespace fairlead::mpi

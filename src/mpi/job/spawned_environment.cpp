@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 char starter[] = "/usr/bin/env";
 
-// Nothing where this process was not given Fairlead by its environment: it is linked with it then, and so may
-// be what it spawns.
+// The variables to pass on. None if the environment of this process does not preload Fairlead: the program is
+// then linked with it, and what it spawns may be linked with it too.
 std::list<std::string> own_settings() {
   const char* preload = std::getenv("LD_PRELOAD");
   if (!preload || !std::strstr(preload, "libfairlead") || access(starter, X_OK) != 0) return {};
@@ -40,7 +40,8 @@ bool can_run(const fs::path& file) {
   return fs::is_regular_file(file, ignored) && access(file.c_str(), X_OK) == 0;
 }
 
-// The first of `directories`, which may be relative to `from`, that has `command`; empty if none.
+// The first of `directories` that contains `command`; empty if none does. Directories may be relative to
+// `from`.
 std::string directory_with(const char* command, const std::string& directories, const fs::path& from) {
   std::istringstream list(directories);
   for (std::string directory; std::getline(list, directory, ':');)
@@ -48,8 +49,9 @@ std::string directory_with(const char* command, const std::string& directories, 
   return {};
 }
 
-// What env, in the directory of the child, takes for the file that the host MPI would start; empty if there
-// is none here. Open MPI searches PATH, then the directory of the child; MPICH the info key `path`, or PATH.
+// The name by which env, in the directory of the child, starts the file that the host MPI would start; empty
+// if that file is not found here. Open MPI searches PATH, then the directory of the child; MPICH searches the
+// info key `path`, or PATH.
 std::string name_for_env(const char* command, MPI_Info info) {
   const fs::path from = value_of(info, "wdir");
   if (std::strchr(command, '/')) return can_run(from / command) ? command : "";
@@ -86,14 +88,14 @@ void SpawnedEnvironment::start_by_env(size_t i, const std::string& name) {
   static char nice[] = "nice", same[] = "-n0";
   std::vector<char*>& words = words_.emplace_back();
   for (std::string& setting : settings_) words.push_back(setting.data());
-  // env takes a name with '=' for one more variable; nice, which changes nothing here, runs it.
+  // env treats a name that contains '=' as another variable. `nice -n0`, which changes nothing, runs it.
   if (name.find('=') != name.npos) words.insert(words.end(), {nice, same});
   words.push_back(names_.emplace_back(name).data());
   for (char** word = own_argvs_[i]; word && *word; ++word) words.push_back(*word);
   words.push_back(nullptr);
   own_commands_[i] = starter;
   own_argvs_[i] = words.data();
-  // MPICH would look for env in `path`, too.
+  // MPICH would search `path` for env as well.
   if (value_of(own_infos_[i], "path").empty()) return;
   PMPI_Info_dup(own_infos_[i], &own_infos_[i]);
   PMPI_Info_delete(own_infos_[i], "path");

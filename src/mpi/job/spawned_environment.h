@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Processes that the program spawns get Fairlead and its options as this one has them. Launchers give them
-// their own environment, not that of the process that spawns; so what is started is
-// `env LD_PRELOAD=... FAIRLEAD_...=... command`, with the command named so that env starts the file that the
-// host MPI would. What is not found here is left to the host MPI as it is. (Open MPI's info key for variables
-// holds 255 bytes, and MPICH has none.)
+// Gives Fairlead and the options of this process to the processes that the program spawns. Launchers pass on
+// their own environment, not that of the process that spawns. So the host MPI starts `env LD_PRELOAD=...
+// FAIRLEAD_...=... command`, with the command named so that env starts the file that the host MPI would
+// start. A command that is not found here is passed to the host MPI unchanged. (Open MPI's info key for
+// variables holds 255 bytes, and MPICH has none.)
 
 #pragma once
 
@@ -18,7 +18,7 @@ namespace fairlead::mpi {
 
 class SpawnedEnvironment {
  public:
-  // As the program gives them; they count at `root` only. `argvs` may be MPI_ARGVS_NULL.
+  // Takes the program's arguments, which are significant at `root` only. `argvs` may be MPI_ARGVS_NULL.
   SpawnedEnvironment(int count, char* const commands[], char** const argvs[], const MPI_Info infos[],
                      int root, MPI_Comm comm);
   ~SpawnedEnvironment();

@@ -17,13 +17,13 @@
 namespace fairlead::mpi {
 namespace {
 
-using observe::FlowEnd;
 using observe::ClockReading;
+using observe::FlowEnd;
 
 constexpr int tag = 0;
 constexpr int questions = 32;
 
-// Processes with the same words read the same CLOCK_MONOTONIC: one boot of one machine, one time namespace.
+// Processes with equal identities read the same CLOCK_MONOTONIC: one machine, boot and time namespace.
 struct ClockIdentity {
   char boot[64] = {};
   uint64_t space = 0;
@@ -63,13 +63,13 @@ ClockReading ask(MPI_Comm comm) {
   return best;
 }
 
-// To the first rank, and there what each rank sent in turn.
+// Sends one piece to rank 0, which receives the pieces of one rank after the other.
 void send_bytes(MPI_Comm comm, const void* data, size_t bytes) {
   int length = static_cast<int>(bytes);
   real.Send(&length, 1, MPI_INT, 0, tag, comm);
   real.Send(data, length, MPI_BYTE, 0, tag, comm);
 }
-// False for the empty piece that ends a list of pieces.
+// Returns false for the empty piece that ends a list of pieces.
 bool receive_bytes(MPI_Comm comm, int rank, std::vector<char>* data) {
   int length = 0;
   real.Recv(&length, 1, MPI_INT, rank, tag, comm, MPI_STATUS_IGNORE);

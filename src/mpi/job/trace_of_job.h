@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The traces of all ranks become one file, by one clock. All functions are collective over `comm`, which
-// spans the job and which nothing else uses; they call the host MPI only.
+// Writes the traces of all ranks to one file, with the times of one clock. All functions are collective over
+// `comm`, which contains all ranks of the job and which nothing else uses. They call only the host MPI.
 
 #pragma once
 
@@ -11,10 +11,11 @@
 
 namespace fairlead::mpi {
 
-// How far the first rank's clock is ahead of this one. Ranks that share a clock with it need not ask.
+// Measures how far rank 0's clock is ahead of this rank's. Ranks that share a clock with rank 0 exchange no
+// times with it.
 observe::ClockReading compare_clocks(MPI_Comm comm);
 
-// `clock`: this rank's, into the first rank's. `start`: the first rank's, of the trace.
+// `clock` converts this rank's times to rank 0's. `start` is the start of the trace by rank 0's clock.
 void write_trace(MPI_Comm comm, const char* path, const observe::ClockFit& clock, uint64_t start,
                  observe::NameOf name_of);
 

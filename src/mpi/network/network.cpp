@@ -21,27 +21,27 @@
 namespace fairlead::mpi::network {
 namespace {
 
-constexpr int streams_at_once = 4;
-constexpr uint64_t largest_chunk = uint64_t{1} << 30;  // MPI counts in int
+constexpr int pipelines_at_once = 4;
+constexpr uint64_t largest_chunk = uint64_t{1} << 30;  // host MPI counts are int
 
 MPI_Comm comm = MPI_COMM_NULL;
 int own_rank = 0, ranks = 1;
 bool all_native = false;
 int highest_tag = 0, next_tag = 0;
 uint64_t largest_chunk_of_any = 0;
-auto& landing_of_all = *new HostBuffer;
+auto& bounce_buffer_of_all = *new HostBuffer;
 auto& tags_in_use = *new std::set<std::pair<int, int>>;  // (receiver, tag)
 using Peer = std::pair<Direction, int>;
 auto& last_progress = *new std::map<Peer, Time>;
 auto& turns = *new std::map<Peer, std::list<const Turn*>>;
 
-struct PlainMessage {
+struct HostMessage {
   HostBuffer bytes;
   MPI_Request request;
   MPI_Comm comm;
 };
 auto& kept_pipelines = *new std::list<std::unique_ptr<PipelinedSend>>;
-auto& kept_messages = *new std::list<PlainMessage>;
+auto& kept_messages = *new std::list<HostMessage>;
 
 }  // namespace
 
@@ -57,7 +57,7 @@ void open() {
   real.Allreduce(&own, &any, 3, MPI_UINT64_T, MPI_MAX, comm);
   all_native = !any.staged;
   largest_chunk_of_any = any.chunk;
-  landing_of_all = HostBuffer(any.chunk);
+  bounce_buffer_of_all = HostBuffer(any.chunk);
   if (any.native && any.staged && own_rank == 0)
     log_line(
         LogLevel::warn,
@@ -78,7 +78,7 @@ void close() {
 }
 
 void forget_kept() {
-  for (PlainMessage& message : kept_messages) real.Request_free(&message.request);
+  for (HostMessage& message : kept_messages) real.Request_free(&message.request);
   kept_messages.clear();
 }
 
@@ -136,7 +136,7 @@ bool Turn::has_come() const {
   int place = 0;
   for (const Turn* turn : queue) {
     if (turn == this) return true;
-    if (++place == streams_at_once) break;
+    if (++place == pipelines_at_once) break;
   }
   return timed_out(direction_, peer_, since_);
 }
@@ -159,7 +159,7 @@ void keep(HostBuffer bytes, MPI_Request message, MPI_Comm on) {
 static bool keeps_messages_on(MPI_Comm on) {
   std::lock_guard lock(engine().mutex());
   return std::any_of(kept_messages.begin(), kept_messages.end(),
-                     [on](const PlainMessage& message) { return message.comm == on; });
+                     [on](const HostMessage& message) { return message.comm == on; });
 }
 
 bool keeps_messages() {
@@ -172,7 +172,7 @@ static void advance() {
     stream->advance();
     return stream->finished();
   });
-  ended += std::erase_if(kept_messages, [](PlainMessage& message) {
+  ended += std::erase_if(kept_messages, [](HostMessage& message) {
     int sent = 0;
     real.Test(&message.request, &sent, MPI_STATUS_IGNORE);
     return sent != 0;
@@ -189,7 +189,7 @@ bool all_received() {
 }
 
 unsigned char* nowhere() {
-  return landing_of_all.data();
+  return bounce_buffer_of_all.data();
 }
 
 void discard_unclaimed() {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the device messages between nodes have in common: the communicator their chunks travel on, the tags
-// that tell streams apart, and the host messages that go on after the user's send is over.
+// What device messages between nodes share: the communicator of their chunks, the tags that distinguish
+// pipelined transfers, and the host messages that continue after the user's send is complete.
 //
-// Only MPI_Init, MPI_Finalize, reaches(), exists() and native() may be used without the engine's lock.
+// The caller holds the engine's lock, except in MPI_Init and MPI_Finalize, and except for the functions that
+// only read options and what open() has set: reaches(), exists(), native(), chunk_bytes() and rts_limits().
+// keeps_messages() and all_received() take the lock themselves.
 
 #pragma once
 
@@ -11,10 +13,10 @@
 #include <memory>
 
 #include "base/host_buffer.h"
-#include "datatype/move.h"
 #include "device/pinned_buffer.h"
 #include "mpi/abi/host_mpi.h"
 #include "p2p/rts_check.h"
+#include "packing/move.h"
 
 namespace fairlead::mpi {
 
@@ -27,41 +29,45 @@ using Time = std::chrono::steady_clock::time_point;
 // Collective over MPI_COMM_WORLD.
 void open();
 void close();
-// Of those that are over for the user (keep()), what is still here was never received.
+// Forgets the messages that are complete for the user (keep()) and that no receive has taken.
 void forget_kept();
 
-// Is this rank of MPI_COMM_WORLD (-1: unknown) served by this transport? True of ranks outside the node.
+// True if device messages to and from this rank of MPI_COMM_WORLD use this transport, which all ranks outside
+// the node do. False for -1 (unknown).
 bool reaches(int world_rank);
-// Of any rank?
+// True if there is a rank outside the node.
 bool exists();
-// Does the host MPI handle device memory itself (FAIRLEAD_NETWORK=native, on all ranks)? Then device pointers
-// of messages to and from the ranks this transport reaches are handed to it, and no descriptor is sent there.
+// True if the host MPI handles device memory itself (FAIRLEAD_NETWORK=native on all ranks). Then the host MPI
+// gets the device pointers of messages to and from the ranks that this transport reaches, and no RTS header
+// is sent there.
 bool native();
 p2p::RtsLimits rts_limits();
-// Messages up to this size travel whole.
+// Messages up to this size are sent as one host message.
 uint64_t chunk_bytes();
 
 MPI_Comm communicator();
-// One host message of a stream.
+// One host message of a pipelined transfer.
 struct Chunk {
   explicit Chunk(size_t bytes) : buffer(bytes) {}
-  device::PinnedBuffer buffer;  // none where the bytes land in place
-  datatype::Move copy;          // out of or into device memory
+  device::PinnedBuffer buffer;  // empty if the bytes are received in place
+  packing::Move copy;           // out of or into device memory
   MPI_Request message = MPI_REQUEST_NULL;
 };
 
-// A tag that no other stream to this rank uses until it is given back.
+// A tag that no other pipelined transfer to this rank uses until it is given back.
 int take_tag(int receiver);
 void give_back_tag(int receiver, int tag);
 
 enum class Direction { sending, receiving };
 
-// Something of a stream to or from this rank has moved: no other stream there is to despair of it.
+// Call when a pipelined transfer to or from this rank has made progress: the timeout of all transfers between
+// the two ranks in this direction starts again.
 void note_progress(Direction direction, int peer);
 bool timed_out(Direction direction, int peer, Time waiting_since);
 
-// Streams between two ranks take turns, first come first served: many at once would share the pinned memory
-// and each crawl. A few go on together. Who finds that those before it do not move need not wait for them.
+// Pipelined transfers between two ranks take turns in the order of their start: many at once would share the
+// pinned memory, and each would be slow. A few run at the same time. A transfer does not wait for those
+// before it if they make no progress until the timeout.
 class Turn {
  public:
   Turn(Direction direction, int peer);
@@ -69,7 +75,7 @@ class Turn {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   bool has_come() const;
-  // The next one may go on.
+  // Lets the next transfer run.
   void end();
 
  private:
@@ -79,18 +85,18 @@ class Turn {
   bool ended_ = false;
 };
 
-// The send is over for the user, its host messages are not.
+// For a send that is complete for the user while its host messages are not.
 void keep(std::unique_ptr<PipelinedSend> stream);
 void keep(HostBuffer bytes, MPI_Request message, MPI_Comm comm);
-// Is a message that was kept still on its way?
+// True while a message that was kept is in flight.
 bool keeps_messages();
 
-// For MPI_Finalize. Have all chunks been received?
+// For MPI_Finalize: true if all chunks have been received.
 bool all_received();
-// Where bytes that nobody wants may land, of a chunk of any rank.
+// A buffer for chunks that are discarded, large enough for a chunk of any rank.
 unsigned char* nowhere();
-// Receives and forgets chunks that nobody asked for: of messages that were truncated on the way, or never
-// received. Only once this rank receives nothing any more.
+// Receives and discards chunks that no receive requested, because their messages were truncated or never
+// received. Call it only when this rank receives no more messages.
 void discard_unclaimed();
 
 }  // namespace network

@@ -15,8 +15,8 @@ namespace fairlead::mpi {
 
 using device::Error;
 
-PipelinedReceive::PipelinedReceive(const p2p::RtsHeader& rts, const datatype::View& to, uint64_t capacity,
-                               int device)
+PipelinedReceive::PipelinedReceive(const p2p::RtsHeader& rts, const packing::View& to, uint64_t capacity,
+                                   int device)
     : rts_(rts),
       to_(to),
       capacity_(capacity),
@@ -45,23 +45,23 @@ Error PipelinedReceive::advance() {
   return Error::none;
 }
 
-// False when there is no memory for it now.
+// Returns false if there is no memory for the chunk now, or the host MPI does not accept the receive.
 bool PipelinedReceive::post_next() {
   size_t bytes = rts_.chunk_length(posted_);
-  const bool own_buffer = !lands_in_place() && !lost_;
+  const bool own_buffer = !receives_in_place() && !lost_;
   network::Chunk& chunk = chunks_.emplace_back(own_buffer ? bytes : 0);
   void* destination = network::nowhere();
   if (own_buffer)
     destination = chunk.buffer.data();
-  else if (lands_in_place())
+  else if (receives_in_place())
     destination = place(posted_);
   if (destination)
     shortage_.end();
   else if (shortage_.lasts() && posted_ == copied_)
     lose("there is no host memory for its chunks");
-  if (destination && real.Irecv(destination, static_cast<int>(bytes), MPI_BYTE, rts_.sender,
-                            static_cast<int>(rts_.number), network::communicator(),
-                            &chunk.message) == MPI_SUCCESS)
+  if (destination &&
+      real.Irecv(destination, static_cast<int>(bytes), MPI_BYTE, rts_.sender, static_cast<int>(rts_.number),
+                 network::communicator(), &chunk.message) == MPI_SUCCESS)
     return true;
   chunks_.pop_back();
   return false;
@@ -78,10 +78,9 @@ bool PipelinedReceive::next_has_arrived() {
   if (!here) return false;
   if (byte_count(status) != static_cast<MPI_Count>(rts_.chunk_length(arrived_)))
     lose("its sender could not read it");
-  else if (!lost_ && !truncated() && !lands_in_place())
+  else if (!lost_ && !truncated() && !receives_in_place())
     chunk.copy.start(device_, to_, arrived_ * rts_.chunk_bytes,
-                     {chunk.buffer.data(), rts_.chunk_length(arrived_)}, 0,
-                     rts_.chunk_length(arrived_));
+                     {chunk.buffer.data(), rts_.chunk_length(arrived_)}, 0, rts_.chunk_length(arrived_));
   return true;
 }
 
@@ -93,8 +92,7 @@ bool PipelinedReceive::first_is_copied() {
 }
 
 void PipelinedReceive::lose(const char* what) {
-  if (!lost_)
-    log_line(LogLevel::error, "a device message from rank %d is lost: %s", rts_.sender, what);
+  if (!lost_) log_line(LogLevel::error, "a device message from rank %d is lost: %s", rts_.sender, what);
   lost_ = true;
 }
 

@@ -14,14 +14,13 @@ namespace fairlead::mpi {
 
 using device::Error;
 
-PipelinedSend::PipelinedSend(int receiver, const datatype::View& from, uint64_t bytes, int device)
+PipelinedSend::PipelinedSend(int receiver, const packing::View& from, uint64_t bytes, int device)
     : receiver_(receiver), device_(device), turn_(network::Direction::sending, receiver), from_(from) {
   int world_rank = 0;
   PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   uint32_t tag = static_cast<uint32_t>(network::take_tag(receiver));
-  rts_ = {
-      engine().nonce(),      p2p::rts_version, world_rank, tag, p2p::RtsKind::pipelined, bytes,
-      network::chunk_bytes()};
+  rts_ = {engine().nonce(),      p2p::rts_version, world_rank, tag, p2p::RtsKind::pipelined, bytes,
+          network::chunk_bytes()};
   total_ = rts_.chunks();
 }
 
@@ -43,32 +42,32 @@ void PipelinedSend::advance() {
   while (posted_ < started_ && post_next()) ++posted_;
 }
 
-// False when there is no memory for it now.
+// Returns false if there is no memory for the chunk now.
 bool PipelinedSend::start_next() {
   const size_t bytes = failed_ ? 0 : rts_.chunk_length(started_);
   network::Chunk& chunk = chunks_.emplace_back(bytes);
   if (bytes && !chunk.buffer.data()) {
     chunks_.pop_back();
-    // Chunks on their way give memory back when they have been received.
+    // Chunks in flight free their memory when they have been received. So give up only if there are none, or
+    // if this rank must not wait for the receiver.
     if (shortage_.lasts() && (flushes_ || started_ == sent_)) fail("there is no host memory", "for a chunk");
     return false;
   }
   shortage_.end();
   if (bytes)
-    chunk.copy.start(device_, {chunk.buffer.data(), bytes}, 0, from_, started_ * rts_.chunk_bytes,
-                     bytes);
+    chunk.copy.start(device_, {chunk.buffer.data(), bytes}, 0, from_, started_ * rts_.chunk_bytes, bytes);
   return true;
 }
 
-// False while its bytes have not been copied.
+// Returns false while the bytes of the chunk have not been copied.
 bool PipelinedSend::post_next() {
   network::Chunk& chunk = chunks_[posted_ - sent_];
   Error copied = chunk.copy.poll();
   if (copied == Error::not_ready) return false;
   if (copied != Error::none) fail("a device buffer cannot be read", device::runtime()->error_text());
-  // The receiver is expected from now on.
+  // No chunk was in flight, so the receiver's timeout starts now.
   if (posted_ == sent_) network::note_progress(network::Direction::sending, receiver_);
-  // An empty chunk tells the receiver that the bytes will not come.
+  // An empty chunk shows the receiver that the bytes will not come.
   int bytes = failed_ ? 0 : static_cast<int>(rts_.chunk_length(posted_));
   if (real.Issend(chunk.buffer.data(), bytes, MPI_BYTE, receiver_, static_cast<int>(rts_.number),
                   network::communicator(), &chunk.message) != MPI_SUCCESS) {
@@ -103,7 +102,7 @@ void PipelinedSend::flush_to_host() {
   while (posted_ < total_) {
     uint64_t posted_before = posted_;
     advance();
-    // Without memory the caller asks again (settled()), until this gives up.
+    // Without memory the caller tries again while quiesced() is false, until the transfer fails.
     if (posted_ == posted_before && posted_ == started_) return;
   }
 }

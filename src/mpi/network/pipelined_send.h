@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sender's half of a larger device message between nodes: a stream. The user's host message carries a
-// descriptor; the bytes follow as chunks, each a host message to the receiver on network::communicator(), all
-// with the tag that the descriptor names. Copies out of device memory and host messages overlap, with at most
-// FAIRLEAD_NETWORK_DEPTH chunks on their way.
+// The sender's half of a pipelined transfer: a larger device message between nodes. The user's host message
+// carries an RTS header. The bytes follow as chunks, each a host message to the receiver on
+// network::communicator(), with the tag that the RTS header names. Copies out of device memory and host
+// messages overlap, with at most FAIRLEAD_NETWORK_DEPTH chunks in flight.
 //
-// Chunks are sent synchronously: one that is sent has been received, so its tag is free again, and a receiver
-// that takes nothing is noticed. Its sender, and one that stops making progress, moves all that is left to
-// host memory (invariants M5, M6). Belongs to one thread at a time (the engine's lock).
+// Chunks are sent synchronously. So a chunk whose send is complete has been received, its tag is free again,
+// and the sender notices a receiver that takes nothing. If the receiver takes nothing, or this rank stops
+// making progress, the sender moves the rest of the message to host memory (invariants M5, M6). The engine's
+// lock admits one thread at a time.
 
 #pragma once
 
@@ -21,26 +22,27 @@ namespace fairlead::mpi {
 
 class PipelinedSend {
  public:
-  // `bytes` in memory of `device`, for this rank of MPI_COMM_WORLD.
-  PipelinedSend(int receiver, const datatype::View& from, uint64_t bytes, int device);
+  // Sends `bytes` bytes in memory of `device` to this rank of MPI_COMM_WORLD.
+  PipelinedSend(int receiver, const packing::View& from, uint64_t bytes, int device);
   ~PipelinedSend();
 
   const p2p::RtsHeader& rts() const { return rts_; }
 
   void advance();
-  // The send has been waited for since then.
+  // Lifts the limit on chunks in flight if the program has waited for the send since then and the receiver
+  // has timed out.
   void flush_if_late(network::Time waiting_since);
   // Copies the rest to host memory and posts it, so that the host MPI alone can move it.
   void flush_to_host();
 
-  // It must spill, and there is no memory now.
+  // The rest must be flushed to host memory, and there is no memory for it now.
   bool short_of_memory() const { return flushes_ && shortage_.exists() && !failed_ && !read_out(); }
 
   // All bytes have left the user's buffer.
   bool read_out() const { return posted_ == total_; }
   // The receiver has all chunks.
   bool finished() const { return sent_ == total_; }
-  // The buffer could not be read; the receiver is told.
+  // The transfer has failed; the receiver sees it from an empty chunk.
   bool failed() const { return failed_; }
 
  private:
@@ -52,12 +54,12 @@ class PipelinedSend {
   p2p::RtsHeader rts_;
   int receiver_, device_;
   network::Turn turn_;
-  datatype::View from_;
-  uint64_t total_;  // chunks; the counts below never fall, and each is at most the one before
+  packing::View from_;
+  uint64_t total_;  // in chunks; the counts below only grow, and each is at most the one before it
   uint64_t started_ = 0, posted_ = 0, sent_ = 0;
   std::deque<network::Chunk> chunks_;  // from sent_ to started_
-  bool unlimited_ = false;             // chunks on their way
-  bool flushes_ = false;                // without waiting for its receiver
+  bool unlimited_ = false;             // no limit on chunks in flight
+  bool flushes_ = false;               // flush_to_host() was called
   bool failed_ = false;
   Shortage shortage_;
 };

@@ -11,7 +11,7 @@ namespace fairlead::mpi {
 
 KeptType::KeptType(MPI_Datatype datatype, const Layout& layout) : datatype_(datatype) {
   if (is_plain(datatype)) return;
-  // The host MPI may need the type for a count that int cannot hold, and where it moves the bytes itself.
+  // The host MPI needs the datatype for a count that exceeds int, and where it moves the bytes itself.
   if (layout.plan && layout.bytes <= INT_MAX && !network::native()) {
     datatype_ = MPI_BYTE;
     bytes_ = layout.bytes;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The same as a derived datatype, and made of it: the program may free its own while the message is on its
-// way. Making one of many blocks takes long, so that there is none where `layout` tells all.
+// A datatype equal to a derived one and built from it, because the program may free its own while the message
+// is in flight. Building one from a datatype of many blocks takes long, so KeptType builds none if `layout`
+// describes the datatype completely.
 
 #pragma once
 
@@ -16,7 +17,8 @@ class KeptType {
   KeptType(const KeptType&) = delete;
   KeptType& operator=(const KeptType&) = delete;
   MPI_Datatype get() const { return datatype_; }
-  // The same buffer with the copy; or, where there is none, with the bytes that travel.
+  // The same buffer with the kept datatype; if `layout` made that unnecessary, the same address with MPI_BYTE
+  // and the number of bytes of the message.
   UserBuffer kept(const UserBuffer& buffer) const;
 
  private:

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI_Pack and MPI_Unpack where either buffer, or both, is device memory: the packed bytes are those of a
-// message, as the host MPIs have them, so that programs may mix. The external form is made by the host MPI,
-// between images of the buffers in host memory.
+// MPI_Pack and MPI_Unpack where either buffer, or both, is device memory. The packed form is the bytes of a
+// message, as in the host MPIs, so a program may pack with Fairlead and unpack with the host MPI, or the
+// other way round. The host MPI makes the external form (MPI_Pack_external), between images of the buffers in
+// host memory.
 
 #include <algorithm>
 
 #include "base/options.h"
-#include "datatype/move.h"
 #include "device/small_copy.h"
 #include "mpi/abi/comm_self.h"
 #include "mpi/core/communicator.h"
@@ -15,13 +15,14 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 #include "mpi/core/stream_check.h"
+#include "packing/move.h"
 
 namespace fairlead::mpi {
 namespace {
 
 using device::Error;
 
-// A buffer of elements, wherever it lies.
+// A buffer of elements, in host or device memory.
 class Elements {
  public:
   Elements(const void* address, MPI_Count count, MPI_Datatype datatype)
@@ -37,13 +38,13 @@ class Elements {
 
   uint64_t bytes() const { return static_cast<uint64_t>(layout_.bytes); }
   int device() const { return device_; }
-  // Of device memory that kernels or copies can move.
-  const std::optional<datatype::View>& view() const { return view_; }
+  // Set for device memory that kernels or copies can move.
+  const std::optional<packing::View>& view() const { return view_; }
 
   bool pack(void* packed) const {
     if (device_ < 0)
       return pack_host(buffer_.address, buffer_.count, buffer_.datatype, packed, layout_.bytes, layout_);
-    if (view_) return datatype::copy_out(device_, packed, *view_, 0, bytes()) == Error::none;
+    if (view_) return packing::copy_out(device_, packed, *view_, 0, bytes()) == Error::none;
     HostBuffer bytes_of_it;
     if (!pack_from_device(buffer_.address, buffer_.count, buffer_.datatype, layout_, device_, &bytes_of_it))
       return false;
@@ -53,7 +54,7 @@ class Elements {
   bool unpack(const void* packed) const {
     if (device_ < 0)
       return unpack_host(packed, layout_.bytes, buffer_.address, buffer_.count, buffer_.datatype, layout_);
-    if (view_) return datatype::copy_in(device_, *view_, 0, packed, bytes()) == Error::none;
+    if (view_) return packing::copy_in(device_, *view_, 0, packed, bytes()) == Error::none;
     return unpack_to_device(packed, layout_.bytes, buffer_.address, buffer_.count, buffer_.datatype, layout_,
                             device_);
   }
@@ -62,8 +63,8 @@ class Elements {
 
   void* address() const { return buffer_.address; }
   const Layout& layout() const { return layout_; }
-  // Room for the same elements in host memory: what an MPI function is given for their address. Null where
-  // there is no memory.
+  // Allocates host memory for the same elements and returns the address to pass to MPI functions for it.
+  // Returns null if there is no memory.
   void* image(HostBuffer* memory) const {
     *memory = HostBuffer(static_cast<size_t>(std::max<MPI_Count>(layout_.span, 1)));
     return memory->data() ? reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory->data()) -
@@ -75,7 +76,7 @@ class Elements {
   UserBuffer buffer_;
   Layout layout_;
   int device_ = -1;
-  std::optional<datatype::View> view_;
+  std::optional<packing::View> view_;
 };
 
 bool into(void* to, int device, const void* from, uint64_t bytes) {
@@ -85,8 +86,8 @@ bool into(void* to, int device, const void* from, uint64_t bytes) {
 bool pack_now(const Elements& elements, char* packed, int packed_on) {
   if (elements.bytes() == 0) return true;
   if (elements.view() && packed_on == elements.device())
-    return datatype::move_now(packed_on, {packed, elements.bytes()}, 0, *elements.view(), 0,
-                              elements.bytes()) == Error::none;
+    return packing::move_now(packed_on, {packed, elements.bytes()}, 0, *elements.view(), 0,
+                             elements.bytes()) == Error::none;
   if (packed_on < 0) return elements.pack(packed);
   HostBuffer between(elements.bytes());
   return between.data() && elements.pack(between.data()) &&
@@ -96,8 +97,8 @@ bool pack_now(const Elements& elements, char* packed, int packed_on) {
 bool unpack_now(const Elements& elements, const char* packed, int packed_on) {
   if (elements.bytes() == 0) return true;
   if (elements.view() && packed_on == elements.device())
-    return datatype::move_now(packed_on, *elements.view(), 0, {const_cast<char*>(packed), elements.bytes()},
-                              0, elements.bytes()) == Error::none;
+    return packing::move_now(packed_on, *elements.view(), 0, {const_cast<char*>(packed), elements.bytes()}, 0,
+                             elements.bytes()) == Error::none;
   if (packed_on < 0) return elements.unpack(packed);
   HostBuffer between(elements.bytes());
   return between.data() &&
@@ -105,7 +106,7 @@ bool unpack_now(const Elements& elements, const char* packed, int packed_on) {
          elements.unpack(between.data());
 }
 
-// No device memory, or arguments that the host MPI refuses, whatever the memory.
+// True if no buffer is device memory, or if the host MPI refuses the arguments in any memory.
 template <class Count, class Size>
 bool is_for_host(const void* elements, Count count, MPI_Datatype datatype, const void* packed,
                  const Size* position, MPI_Comm comm = MPI_COMM_SELF) {
@@ -117,7 +118,7 @@ int raise(MPI_Comm comm, int code, const Elements& elements) {
   return raise_error(comm, code, "packing or unpacking of " + elements.in_words());
 }
 
-// What must hold of both buffers before anything is moved.
+// Checks both buffers before anything is moved.
 template <class Size>
 int check(const Elements& elements, const void* packed, Size size, Size position, MPI_Comm comm) {
   if (!packed || size < 0 || position < 0) return raise(comm, MPI_ERR_ARG, elements);
@@ -127,7 +128,7 @@ int check(const Elements& elements, const void* packed, Size size, Size position
   return MPI_SUCCESS;
 }
 
-// The same, of a form of as many bytes as the elements have.
+// Like check(), and the packed form has as many bytes as the elements.
 template <class Size>
 int check_room(const Elements& elements, const void* packed, Size size, Size position, MPI_Comm comm) {
   if (int result = check(elements, packed, size, position, comm); result != MPI_SUCCESS) return result;
@@ -164,8 +165,8 @@ int unpack(const void* inbuf, Count insize, Count* position, void* outbuf, Count
   return MPI_SUCCESS;
 }
 
-// A host buffer with the same elements, for the external form: the elements themselves where they lie in host
-// memory. `filled`: with their values, too.
+// A host buffer with the same elements, for the external form: the elements themselves if they are in host
+// memory, otherwise an image of them. `filled`: the image holds their values.
 class HostElements {
  public:
   HostElements(const Elements& elements, MPI_Count count, MPI_Datatype datatype, bool filled)

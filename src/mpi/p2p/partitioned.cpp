@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Partitioned sends and receives of device memory. The host MPI's own partitioned functions move host
-// memory in place of it, so that matching, and peers of any kind, are the host's; the user holds the host's
-// request. MPI_Pready copies its partitions out of the device first. Partitions that have arrived are copied
-// in by MPI_Parrived, the rest when the receive completes, each once a round.
+// Partitioned sends and receives of device memory. The host MPI's partitioned functions move host memory in
+// its place, so the host MPI does the matching, and peers may be of any kind. The user holds the host MPI's
+// request. MPI_Pready copies its partitions out of the device before it calls the host MPI. MPI_Parrived
+// copies a partition that has arrived into the device; the rest is copied when the receive completes. Each
+// partition is copied once a round.
 //
-// Pready and Parrived may be called from several threads at once, and take no lock while they copy.
+// Several threads may call MPI_Pready and MPI_Parrived at once; neither holds a lock while it copies.
 
 #include <algorithm>
 #include <atomic>
@@ -32,10 +33,10 @@ using device::Error;
 
 class Partitioned : public Operation {
  public:
-  // `buffer` names the first partition.
+  // `buffer` is the first partition.
   Partitioned(const UserBuffer& buffer, int partitions, int peer, int tag, MPI_Comm comm, Traffic path)
       : Operation(comm),
-        way_(path),
+        path_(path),
         peer_(peer),
         tag_(tag),
         partitions_(partitions),
@@ -49,7 +50,7 @@ class Partitioned : public Operation {
     if (request_ != MPI_REQUEST_NULL) real.Request_free(&request_);
   }
 
-  // `init` makes the host's request, given the memory and the type it has to move.
+  // `init` makes the host request for the memory, count and datatype that it gets.
   template <class Init>
   int make_request(Init init) {
     if (!host_.data()) {
@@ -65,18 +66,18 @@ class Partitioned : public Operation {
 
   int start() override {
     begin();
-    record_.took(way_, static_cast<uint64_t>(layout_.bytes * partitions_));
-    landed_ = false;
+    record_.took(path_, static_cast<uint64_t>(layout_.bytes * partitions_));
+    arrived_ = false;
     came_ = -1;
     host_error_ = error_ = MPI_SUCCESS;
     device_ = device::device_at(first_data_byte(buffer_.address, layout_));
     return real.Start(&request_);
   }
-  // Nothing that a peer waits for is ours to do.
+  // No peer depends on Fairlead: the host MPI alone moves what it has been given.
   void quiesce() override {}
   std::string in_words() const override {
     return "a message of " + std::to_string(partitions_) + " partitions of " + bytes_in_words(layout_.bytes) +
-           peer_in_words(way_ == Traffic::plain_sent ? " to" : " from", peer_, tag_);
+           peer_in_words(path_ == Traffic::host_message_sent ? " to" : " from", peer_, tag_);
   }
   int finish(MPI_Status* status) override {
     record_.end();
@@ -86,12 +87,13 @@ class Partitioned : public Operation {
   }
 
  protected:
-  // The host MPI has sent or received all of it. It is asked until it says so, which makes its request
-  // inactive. MPICH 4.0 tells the length of a message to those who complete the request only.
-  bool landed() {
-    if (landed_) return true;
+  // True if the host MPI has sent or received the whole message. Tests the host request until it is complete,
+  // which makes it inactive. MPICH 4.0 reports the length of a message only to the call that completes the
+  // request.
+  bool all_arrived() {
+    if (arrived_) return true;
     std::lock_guard lock(asking_);
-    MPI_Request request = request_;  // it is persistent
+    MPI_Request request = request_;  // persistent: MPI_Test does not free it
     int done = 0;
     MPI_Status host;
     host.MPI_SOURCE = MPI_UNDEFINED;
@@ -99,7 +101,7 @@ class Partitioned : public Operation {
     if (!done && result == MPI_SUCCESS) return false;
     if (host.MPI_SOURCE == peer_) came_ = byte_count(host);
     host_error_ = result;
-    landed_ = true;
+    arrived_ = true;
     return true;
   }
 
@@ -107,7 +109,7 @@ class Partitioned : public Operation {
   char* in_device(int partition) const { return static_cast<char*>(buffer_.address) + stride_ * partition; }
   unsigned char* in_host(int partition) const { return host_.data() + layout_.bytes * partition; }
 
-  Traffic way_;
+  Traffic path_;
   int peer_, tag_;
   int partitions_;
   KeptType datatype_;
@@ -115,11 +117,11 @@ class Partitioned : public Operation {
   Layout layout_;  // of one partition
   MPI_Count stride_ = 0;
   int device_ = -1;
-  HostBuffer host_;  // the partitions without gaps
+  HostBuffer host_;  // the partitions, packed without gaps
   MPI_Request request_ = MPI_REQUEST_NULL;
-  std::mutex asking_;  // the host MPI about the request
-  std::atomic<bool> landed_{false};
-  MPI_Count came_ = -1;  // bytes of a received message, where the host MPI has told
+  std::mutex asking_;  // guards host MPI calls that query request_
+  std::atomic<bool> arrived_{false};
+  MPI_Count came_ = -1;  // length of the received message, if the host MPI reported it
   int host_error_ = MPI_SUCCESS;
   int error_ = MPI_SUCCESS;
 };
@@ -127,28 +129,28 @@ class Partitioned : public Operation {
 class PartitionedSend : public Partitioned {
  public:
   PartitionedSend(const UserBuffer& buffer, int partitions, int dest, int tag, MPI_Comm comm)
-      : Partitioned(buffer, partitions, dest, tag, comm, Traffic::plain_sent) {}
+      : Partitioned(buffer, partitions, dest, tag, comm, Traffic::host_message_sent) {}
 
   int start() override {
     ready_ = 0;
     return Partitioned::start();
   }
 
-  // Open MPI (seen with 5.0.11) may call a send complete while some of its partitions are not ready, so it is
-  // not asked before.
+  // Open MPI (seen with 5.0.11) may report a send as complete while some partitions are not ready, so the
+  // host request is tested only when all are.
   void advance() override {
-    if (!complete() && ready_ >= partitions_ && landed()) complete_.store(true, std::memory_order_release);
+    if (!complete() && ready_ >= partitions_ && all_arrived()) complete_.store(true, std::memory_order_release);
   }
 
   void describe(MPI_Status* status) override { set_empty(status); }
 
-  // Before the host MPI hears that partitions `low` to `high` are ready. Those that do not exist are left to
-  // its own error handling.
+  // Call before the host MPI's MPI_Pready for partitions `low` to `high`. The host MPI reports the error if a
+  // partition does not exist.
   int copy_out(int low, int high) {
     if (!exists(low) || !exists(high) || low > high || layout_.bytes == 0) return MPI_SUCCESS;
     check_streams(device_, BufferUse::sent);
     size_t bytes = static_cast<size_t>(layout_.bytes) * static_cast<size_t>(high - low + 1);
-    count(Traffic::plain_sent, bytes);
+    count(Traffic::host_message_sent, bytes);
     bool copied = true;
     if (layout_.contiguous) {
       copied = device::copy_to_host(device_, in_host(low), in_device(low), bytes) == Error::none;
@@ -159,7 +161,7 @@ class PartitionedSend : public Partitioned {
     log_line(LogLevel::error, "a device buffer cannot be read: %s", device::runtime()->error_text());
     return raise(MPI_ERR_OTHER);
   }
-  // After it has heard so.
+  // Call after the host MPI's MPI_Pready.
   void note_ready(int partitions) { ready_ += partitions; }
 
  private:
@@ -177,18 +179,18 @@ class PartitionedSend : public Partitioned {
 class PartitionedReceive : public Partitioned {
  public:
   PartitionedReceive(const UserBuffer& buffer, int partitions, int source, int tag, MPI_Comm comm)
-      : Partitioned(buffer, partitions, source, tag, comm, Traffic::plain_received),
+      : Partitioned(buffer, partitions, source, tag, comm, Traffic::host_message_received),
         places_(static_cast<size_t>(partitions)) {}
 
   int start() override {
-    for (auto& place : places_) place = CommPosition::in_host;
+    for (auto& place : places_) place = Place::in_host;
     int result = Partitioned::start();
     if (layout_.bytes > 0) check_streams(device_, BufferUse::received);
     return result;
   }
 
   void advance() override {
-    if (complete() || !landed()) return;
+    if (complete() || !all_arrived()) return;
     do {
       if (!copying_) continue;
       Error state = copy_.poll();
@@ -196,11 +198,12 @@ class PartitionedReceive : public Partitioned {
       end_copy(state);
     } while (start_next_copy());
     for (auto& place : places_)
-      if (place.load(std::memory_order_acquire) != CommPosition::in_device) return;  // a thread is in Parrived
+      if (place.load(std::memory_order_acquire) != Place::in_device) return;  // still in MPI_Parrived
     complete_.store(true, std::memory_order_release);
   }
 
-  // There are no wildcards. Both ends have the same length, or the host MPI says what came.
+  // There are no wildcards. The length is the one that the host MPI has reported, or else the same at both
+  // ends.
   void describe(MPI_Status* status) override {
     set_empty(status);
     status->MPI_SOURCE = peer_;
@@ -213,39 +216,41 @@ class PartitionedReceive : public Partitioned {
     if (!exists(partition)) return real.Parrived(request_, partition, flag);
     *flag = 1;
     if (!active || complete()) return MPI_SUCCESS;
-    std::atomic<CommPosition>& place = places_[static_cast<size_t>(partition)];
-    if (place.load(std::memory_order_acquire) == CommPosition::in_device) return MPI_SUCCESS;
+    std::atomic<Place>& place = places_[static_cast<size_t>(partition)];
+    if (place.load(std::memory_order_acquire) == Place::in_device) return MPI_SUCCESS;
     if (int result = ask_host(partition, flag); result != MPI_SUCCESS || !*flag) return result;
-    CommPosition expected = CommPosition::in_host;
-    if (place.compare_exchange_strong(expected, CommPosition::moving)) {
-      // What cannot be copied now is tried once more, and reported, when the receive completes.
-      expected = copy_in(partition, 1) ? CommPosition::in_device : CommPosition::in_host;
+    Place expected = Place::in_host;
+    if (place.compare_exchange_strong(expected, Place::moving)) {
+      // If the copy fails, the receive tries it once more when it completes, and reports an error if that
+      // fails too.
+      expected = copy_in(partition, 1) ? Place::in_device : Place::in_host;
       place.store(expected, std::memory_order_release);
     }
-    *flag = expected == CommPosition::in_device;
+    *flag = expected == Place::in_device;
     return MPI_SUCCESS;
   }
 
  private:
-  enum class CommPosition : uint8_t { in_host, moving, in_device };
+  enum class Place : uint8_t { in_host, moving, in_device };
 
-  // As long as its request is active.
+  // Asks the host MPI only while its request is active. Later, every partition has arrived.
   int ask_host(int partition, int* flag) {
     std::lock_guard lock(asking_);
-    return landed_ ? MPI_SUCCESS : real.Parrived(request_, partition, flag);
+    return arrived_ ? MPI_SUCCESS : real.Parrived(request_, partition, flag);
   }
 
-  // Bytes of the message in these partitions: behind a shorter one the buffer stays as it is.
+  // The number of message bytes in these partitions. Beyond the end of a shorter message, the buffer stays as
+  // it is.
   size_t bytes_in(int first, int partitions) const {
     const MPI_Count room = layout_.bytes * partitions;
-    if (!landed_ || came_ < 0) return static_cast<size_t>(room);
+    if (!arrived_ || came_ < 0) return static_cast<size_t>(room);
     return static_cast<size_t>(std::clamp(came_ - layout_.bytes * first, MPI_Count{0}, room));
   }
 
   bool copy_in(int first, int partitions) {
     const size_t bytes = bytes_in(first, partitions);
     if (bytes == 0) return true;
-    count(Traffic::plain_received, bytes);
+    count(Traffic::host_message_received, bytes);
     if (layout_.contiguous)
       return device::copy_now(device_, in_device(first), in_host(first), bytes) == Error::none;
     for (int partition = first; partition < first + partitions; ++partition)
@@ -256,12 +261,12 @@ class PartitionedReceive : public Partitioned {
     return true;
   }
 
-  // Takes the next partitions in a row that nobody has copied.
+  // Claims the next consecutive partitions that no thread has copied.
   bool claim_run() {
     auto claim = [&](int partition) {
-      CommPosition expected = CommPosition::in_host;
+      Place expected = Place::in_host;
       return exists(partition) &&
-             places_[static_cast<size_t>(partition)].compare_exchange_strong(expected, CommPosition::moving);
+             places_[static_cast<size_t>(partition)].compare_exchange_strong(expected, Place::moving);
     };
     for (first_ = 0; first_ < partitions_; ++first_)
       if (claim(first_)) break;
@@ -278,7 +283,7 @@ class PartitionedReceive : public Partitioned {
       end_copy(copy_in(first_, end_ - first_) ? Error::none : Error::failed);
       return true;
     }
-    count(Traffic::plain_received, bytes);
+    count(Traffic::host_message_received, bytes);
     Error state = copy_.start(device_, in_device(first_), in_host(first_), bytes);
     if (state != Error::none) end_copy(state);
     return true;
@@ -292,16 +297,16 @@ class PartitionedReceive : public Partitioned {
       error_ = MPI_ERR_OTHER;
     }
     for (int partition = first_; partition < end_; ++partition)
-      places_[static_cast<size_t>(partition)].store(CommPosition::in_device, std::memory_order_release);
+      places_[static_cast<size_t>(partition)].store(Place::in_device, std::memory_order_release);
   }
 
-  std::vector<std::atomic<CommPosition>> places_;
+  std::vector<std::atomic<Place>> places_;
   device::Copy copy_;
   bool copying_ = false;
   int first_ = 0, end_ = 0;  // the partitions that advance() is copying
 };
 
-// Null for what the host MPI can do alone, or refuses.
+// Returns null if the host MPI can handle the call alone, or refuses it.
 template <class Type>
 std::unique_ptr<Type> make(void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int peer,
                            int tag, MPI_Comm comm) {
@@ -319,7 +324,7 @@ int hand_out_partitioned(std::unique_ptr<Type> operation, Init init, MPI_Request
   return MPI_SUCCESS;
 }
 
-// Null when the request is not one of ours.
+// Returns null if the request is not one of Fairlead's.
 template <class Type>
 Type* find(MPI_Request request) {
   if (!intercepting() || !engine().busy()) return nullptr;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Persistent sends and receives. A request for a device buffer is, to the host MPI, one for no bytes: its
-// arguments are checked, and it is never started, unless it is one with nobody. A receive into host memory,
-// which a descriptor may reach, stays the host's own request.
+// Persistent sends and receives. For a device buffer, the user's request is a host request for zero bytes:
+// the host MPI checks its arguments, and Fairlead never starts it, except that the host MPI starts a request
+// to or from MPI_PROC_NULL as usual. For a receive into host memory, which may receive an RTS header, the
+// user's request is the host's own receive.
 
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
@@ -19,7 +20,7 @@ int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int
   CallRecord record(function_of<slot>);
   if (!intercepting() || is_invalid(buf, count, datatype) || !is_device(buf, datatype))
     return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
-  // Of the modes Open MPI 4 checks the types of the standard one only.
+  // Open MPI 4 checks the datatype in the standard mode only.
   if (is_refused(count, datatype)) return real.Send_init(buf, 1, datatype, dest, tag, comm, request);
   MPI_Request token;
   int result = real.Send_init(nullptr, 0, MPI_BYTE, dest, tag, comm, &token);
@@ -46,13 +47,13 @@ int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag
   auto operation = std::make_unique<Receive>(UserBuffer{buf, count, datatype}, source, tag, comm);
   MPI_Request handle;
   int result = device ? real.Recv_init(nullptr, 0, MPI_BYTE, source, tag, comm, &handle)
-                      : operation->make_persistent([&](void* destination, MPI_Count room, MPI_Datatype type,
-                                                       MPI_Request* own) {
-                          int result =
-                              (real.*slot)(destination, static_cast<Count>(room), type, source, tag, comm, own);
-                          handle = *own;
-                          return result;
-                        });
+                      : operation->make_persistent(
+                            [&](void* destination, MPI_Count room, MPI_Datatype type, MPI_Request* own) {
+                              int result = (real.*slot)(destination, static_cast<Count>(room), type, source,
+                                                        tag, comm, own);
+                              handle = *own;
+                              return result;
+                            });
   if (result != MPI_SUCCESS) return result;
   hand_out_persistent(std::move(operation), handle, request);
   return MPI_SUCCESS;
@@ -61,7 +62,8 @@ int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag
 int start(MPI_Request* request) {
   Operation* operation = engine().find(*request);
   if (!operation) return real.Start(request);
-  // Only inactive ones of persistent calls can be started: the host MPI says so of a request that is none.
+  // Only an inactive persistent request can be started. For any other, MPI_Start of a null request makes the
+  // host MPI report the error.
   MPI_Request none = MPI_REQUEST_NULL;
   if (!operation->persistent || operation->active) return real.Start(&none);
   int result = operation->start();
@@ -107,7 +109,7 @@ FAIRLEAD_MPI(Start, (MPI_Request * request)) {
   return intercepting() && engine().busy() && request ? start(request) : real.Start(request);
 }
 
-// One by one, so that messages are posted in the order of the array (M1).
+// Starts the requests one by one, so that messages are posted in the order of the array (M1).
 FAIRLEAD_MPI(Startall, (int count, MPI_Request requests[])) {
   CallRecord record(Function::Startall);
   if (!intercepting() || !engine().busy() || count < 0 || !requests) return real.Startall(count, requests);

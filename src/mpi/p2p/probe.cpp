@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Probe, Iprobe, Mprobe, Improbe: they report the user's message, never a descriptor (M2).
+// MPI_Probe, MPI_Iprobe, MPI_Mprobe and MPI_Improbe. They report the user's message, never an RTS header
+// (M2).
 
 #include "mpi/core/interception.h"
 #include "mpi/core/operation.h"
@@ -51,7 +52,7 @@ int improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
   return MPI_SUCCESS;
 }
 
-// Polls: a blocking probe of the host MPI could not be left to make progress.
+// Polls, because this thread cannot make progress during a blocking probe of the host MPI.
 template <class Try>
 int poll(Try try_once) {
   for (Backoff backoff;; backoff.pause()) {

@@ -18,12 +18,12 @@ namespace fairlead::mpi {
 namespace {
 
 std::mutex mutex;
-auto& look_then_ask = *new std::shared_mutex;            // taken before the mutex
-auto& probed_queue = *new std::list<std::unique_ptr<ProbedMessage>>;  // in order of arrival, for each source
+auto& look_then_ask = *new std::shared_mutex;                         // locked before `mutex`
+auto& probed_queue = *new std::list<std::unique_ptr<ProbedMessage>>;  // for each source in order of arrival
 struct Handed {
   MPI_Message handle;
   std::unique_ptr<ProbedMessage> probed;
-  MPI_Request to_self = MPI_REQUEST_NULL;  // the message behind a handle that make_handle() made
+  MPI_Request to_self = MPI_REQUEST_NULL;  // the send to self behind a handle of make_handle()
 };
 auto& handed = *new std::list<Handed>;
 
@@ -34,14 +34,13 @@ auto find(int source, int tag, MPI_Comm comm) {
   });
 }
 
-// Where the sender sees that its descriptor was only looked at; null for a genuine message, and for a stream:
-// no synchronous message is one (send_operation.cpp).
+// The flag by which the sender sees that a probe has only looked at its RTS header. Null for a genuine
+// message, and for a pipelined transfer, because synchronous messages are never pipelined
+// (send_operation.cpp).
 std::atomic<uint32_t>* mark_of(const ProbedMessage& probed) {
   if (!p2p::is_rts(probed.bytes, sizeof probed.bytes, engine().nonce())) return nullptr;
   p2p::RtsHeader rts = p2p::read_rts(probed.bytes);
-  if (rts.kind != p2p::RtsKind::rendezvous ||
-      !p2p::is_sound(rts, network::rts_limits()))
-    return nullptr;
+  if (rts.kind != p2p::RtsKind::rendezvous || !p2p::is_sound(rts, network::rts_limits())) return nullptr;
   return &engine().node()->block(rts.sender).rendezvous[rts.number].looked_at;
 }
 
@@ -82,7 +81,8 @@ std::unique_ptr<ProbedMessage> look_into(MPI_Message message, const MPI_Status& 
   auto entry = std::make_unique<ProbedMessage>();
   entry->comm = comm;
   entry->status = status;
-  // Taking the message completes a synchronous host send; its sender must not see that before the mark.
+  // Receiving the message completes a synchronous host send. `looking` keeps its sender from completing
+  // before the mark is set.
   std::atomic<uint32_t>* looking = engine().node() ? &engine().node()->mine().looking : nullptr;
   if (looking) ++*looking;
   real.Mrecv(entry->bytes, sizeof entry->bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
@@ -109,7 +109,7 @@ bool queue_if_unclear(const MPI_Status& status, MPI_Comm comm) {
     MPI_Message message;
     MPI_Status next;
     real.Improbe(status.MPI_SOURCE, MPI_ANY_TAG, comm, &found, &message, &next);
-    if (!found) break;  // another thread was faster
+    if (!found) break;  // another thread has taken it
     bool unclear = byte_count(next) == static_cast<MPI_Count>(p2p::rts_bytes);
     if (unclear) {
       probed_queue.push_back(look_into(message, next, comm));
@@ -126,12 +126,13 @@ bool queue_if_unclear(const MPI_Status& status, MPI_Comm comm) {
   return true;
 }
 
-// A message to this very process, matched at once, gives a handle that is the host MPI's own.
+// Sends an empty message to this process and matches it at once, which gives a handle of the host MPI's own.
 int make_handle(std::unique_ptr<ProbedMessage> probed, MPI_Message* message) {
   constexpr int tag = 0;
   std::lock_guard lock(mutex);
-  // Waited for when the user receives the message: MPICH (seen with 4.0.2) completes a request for a message
-  // to self then, even if it was freed before and is another's by now.
+  // take_handle() waits for this request when the user receives the message. MPICH (seen with 4.0.2)
+  // completes the request of a message to self at that time, even if the request has been freed and its
+  // handle reused by then.
   MPI_Request request;
   int result = real.Isend(nullptr, 0, MPI_BYTE, 0, tag, engine().self(), &request);
   if (result == MPI_SUCCESS) result = real.Mprobe(0, tag, engine().self(), message, MPI_STATUS_IGNORE);

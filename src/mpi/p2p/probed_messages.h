@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages that a probe had to look into. A probe must report the length of the user's message (M2), but a
-// message of a descriptor's length tells it only by its content; so it is taken from the host MPI, together
-// with all earlier messages of the same source on that communicator, which keeps their order (M1). Every
-// later probe or receive looks here first. Empty in programs that do not probe device messages.
+// The queue of probed messages: messages that a probe had to read. A probe must report the length of the
+// user's message (M2), but only the content of a message as long as an RTS header shows that length. So the
+// probe takes the message from the host MPI, together with all earlier messages of the same source on that
+// communicator, which keeps their order (M1). Every later probe or receive searches this queue first. The
+// queue is empty in programs that do not probe messages of that length.
 
 #pragma once
 
@@ -17,14 +18,16 @@ namespace fairlead::mpi {
 struct ProbedMessage {
   MPI_Comm comm;
   MPI_Status status;  // source, tag and the user's byte count
-  // Messages that were in the way are still the host MPI's; the one looked into lies in `bytes`.
+  // A message that was queued only to keep the order is still in the host MPI, under this handle. A message
+  // that was read is in `bytes`.
   MPI_Message message = MPI_MESSAGE_NULL;
   unsigned char bytes[p2p::rts_bytes];
   bool looked_into() const { return message == MPI_MESSAGE_NULL; }
 };
 
-// Held while a receive, or a matching probe, looks here and then asks the host MPI: in between, no other
-// thread may bring messages here, which would be missed or overtaken. Costs nothing without threads.
+// Held while a receive or a matched probe searches the queue and then calls the host MPI. No other thread may
+// add messages to the queue in between: this call would miss them or overtake them. Costs nothing unless
+// several threads may call MPI.
 class LookThenAsk {
  public:
   LookThenAsk();
@@ -33,32 +36,32 @@ class LookThenAsk {
   LookThenAsk& operator=(const LookThenAsk&) = delete;
 };
 
-// Messages taken from the host MPI that no receive has asked for.
+// The number of messages that were taken from the host MPI and not received yet.
 size_t probed_messages();
 
-// Takes the first message that matches out of the stash; null when there is none.
+// Removes the first message that matches from the queue; null if there is none.
 std::unique_ptr<ProbedMessage> take_probed(int source, int tag, MPI_Comm comm);
-// Its status, without taking it.
+// The status of the first message that matches, which stays in the queue. False if there is none.
 bool peek_probed(int source, int tag, MPI_Comm comm, MPI_Status* status);
 
-// `status` is what the host MPI's probe said: if the message may be a descriptor, stashes it (and what came
-// before it) and returns true.
+// `status` is the result of a probe of the host MPI. If the message may be an RTS header, moves it and all
+// messages before it from the host MPI to the queue, and returns true.
 bool queue_if_unclear(const MPI_Status& status, MPI_Comm comm);
 
-// Reads a message of a descriptor's length and notes the true length in its status. The sender of a
-// descriptor is told that this is no receive, so that a synchronous send goes on waiting (M4); a genuine
-// synchronous message of exactly this length completes when it is probed.
+// Receives a message as long as an RTS header and stores the true length in its status. If it is an RTS
+// header, marks its rendezvous as only looked at, so that a synchronous send goes on waiting for a receive
+// (M4). A genuine synchronous message of exactly this length completes when it is probed.
 std::unique_ptr<ProbedMessage> look_into(MPI_Message message, const MPI_Status& status, MPI_Comm comm);
 
-// A receive takes the message now.
+// Call when a receive takes the message: removes the mark that look_into() set.
 void note_received(const ProbedMessage& probed);
 
-// Gives a matched message that was looked into a real MPI_Message handle.
+// Makes a real MPI_Message handle for a matched message that was read.
 int make_handle(std::unique_ptr<ProbedMessage> probed, MPI_Message* message);
-// A handle of the host's own, of which only the communicator must be known.
+// Registers a handle of the host MPI's own. Later calls need only its communicator.
 void note_handle(MPI_Message message, MPI_Comm comm);
-// What the handle stands for, once; null when it was not given out here. If the message was looked into,
-// *message has become null, else it is still to be received.
+// Returns the message behind the handle and forgets the handle; null if the handle was not registered here.
+// If the message was read, *message becomes MPI_MESSAGE_NULL; otherwise it is still to be received.
 std::unique_ptr<ProbedMessage> take_handle(MPI_Message* message);
 
 }  // namespace fairlead::mpi

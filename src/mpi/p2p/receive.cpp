@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI_Recv, MPI_Irecv, MPI_Mrecv, MPI_Imrecv. A receive into host memory is of interest, too: its sender may
-// have used device memory.
+// MPI_Recv, MPI_Irecv, MPI_Mrecv and MPI_Imrecv. Receives into host memory are handled as well, because the
+// sender may have used device memory.
 
 #include "mpi/abi/comm_self.h"
 #include "mpi/core/communicator.h"
@@ -21,7 +21,7 @@ int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI
   auto host = [&] { return (real.*blocking)(buf, count, datatype, source, tag, comm, status); };
   if (!intercepting() || is_invalid(buf, count, datatype)) return host();
   bool device = is_device(&buffer);
-  // Nothing will arrive, so a device address does no harm.
+  // No message arrives from MPI_PROC_NULL, so a device address does no harm.
   if (source == MPI_PROC_NULL) return host();
   const int room = device ? 0 : room_of(count, datatype);
   const bool fits = has_room_for_rts(room);
@@ -37,8 +37,7 @@ int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI
     }
     if (is_refused(count, datatype)) return host();
     int errors_before = errors_noted;
-    int result =
-        noted(real.Recv(short_bounce_buffer(), p2p::rts_bytes, MPI_BYTE, source, tag, comm, status));
+    int result = noted(real.Recv(short_bounce_buffer(), p2p::rts_bytes, MPI_BYTE, source, tag, comm, status));
     if (result != MPI_SUCCESS || errors_noted != errors_before) return result;
     return complete_short_receive(buffer, room, comm, status);
   }
@@ -60,7 +59,7 @@ template <auto start, class Count>
 int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
              MPI_Request* request) {
   CallRecord record(function_of<start>);
-  // From nobody nothing will arrive, so a device address does no harm.
+  // No message arrives from MPI_PROC_NULL, so a device address does no harm.
   if (!intercepting() || is_invalid(buf, count, datatype) || source == MPI_PROC_NULL)
     return (real.*start)(buf, count, datatype, source, tag, comm, request);
   UserBuffer buffer{buf, count, datatype};
@@ -74,8 +73,9 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
   return hand_out(std::make_unique<Receive>(buffer, source, tag, comm), request);
 }
 
-// Messages of a descriptor's length were looked into when they were matched, so a host buffer is plain
-// unless the handle stands for one of those. Null: the host MPI can do it alone.
+// Returns null if the host MPI can receive the message alone. The matched probe has read every message as
+// long as an RTS header, so a message for a host buffer holds the user's bytes unless its handle stands for
+// one that was read.
 std::unique_ptr<Receive> matched_receive(const UserBuffer& buffer, MPI_Message* message) {
   if (!intercepting() || !message || *message == MPI_MESSAGE_NULL || *message == MPI_MESSAGE_NO_PROC ||
       is_invalid(buffer.address, buffer.count, buffer.datatype) || is_refused(buffer.count, buffer.datatype))

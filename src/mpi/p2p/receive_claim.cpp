@@ -13,20 +13,20 @@
 
 namespace fairlead::mpi {
 
-// Under way into one place.
+// The receives in flight into one address: all of them, and those that use the user's buffer.
 struct ReceiveClaim::Receives {
   unsigned all = 0;
-  unsigned landing_there = 0;
+  unsigned receives_there = 0;
 };
 
 namespace {
 
 std::mutex mutex;
-// Of places: beyond it, those that are free are forgotten.
+// The number of addresses above which those without receives are forgotten.
 size_t remembered = 4096;
 
-// Could it be a descriptor from another node? What is sent there cannot be known here, but only long messages
-// are streams.
+// True if the message could be an RTS header from another node. The receiver does not know what that node
+// sends, but only messages longer than a chunk are pipelined.
 bool comes_from_outside(MPI_Count bytes, int source, MPI_Comm comm) {
   if (network::native() || bytes <= static_cast<MPI_Count>(network::chunk_bytes())) return false;
   return source == MPI_ANY_SOURCE ? network::exists() : network::reaches(rank_in_world(comm, source));
@@ -50,8 +50,8 @@ ReceiveClaim::ReceiveClaim(const void* address, MPI_Count bytes, int source, MPI
     node::Node* node = engine().node();
     may_collide_ = comes_from_outside(bytes, source, comm) || (node && node->rts_sent());
     if (!may_collide_ && node) {
-      // Either this rank sees now that descriptors are sent, or their senders see that they would be in
-      // danger.
+      // The count is incremented before rts_sent() is read again, so either this rank sees now that RTS
+      // headers are sent, or their senders see the count and send whole messages.
       node->mine().claimed_receives.fetch_add(1);
       claims_counted_ = true;
       may_collide_ = node->rts_sent();
@@ -59,7 +59,7 @@ ReceiveClaim::ReceiveClaim(const void* address, MPI_Count bytes, int source, MPI
   }
   if (may_collide_) return;
   std::lock_guard lock(mutex);
-  ++receives_->landing_there;
+  ++receives_->receives_there;
 }
 
 ReceiveClaim& ReceiveClaim::operator=(ReceiveClaim&& other) noexcept {
@@ -73,7 +73,7 @@ ReceiveClaim& ReceiveClaim::operator=(ReceiveClaim&& other) noexcept {
 bool ReceiveClaim::is_anothers() const {
   if (!may_collide_) return false;
   std::lock_guard lock(mutex);
-  return receives_->landing_there > 0;
+  return receives_->receives_there > 0;
 }
 
 void ReceiveClaim::give_back() {
@@ -81,7 +81,7 @@ void ReceiveClaim::give_back() {
   {
     std::lock_guard lock(mutex);
     --receives_->all;
-    if (!may_collide_) --receives_->landing_there;
+    if (!may_collide_) --receives_->receives_there;
   }
   if (claims_counted_) engine().node()->mine().claimed_receives.fetch_sub(1);
   receives_ = nullptr;

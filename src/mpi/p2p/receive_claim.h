@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where descriptors must not meet. Descriptors of device messages land where the user wants the bytes, in
-// host memory. MPI forbids two receives under way into one buffer (MPI 4.1, 3.7.2), and benchmarks post
-// windows of them all the same, since the bytes do not matter. A descriptor does: one that is overwritten
-// before it was looked at is a message lost. So receives into a place that is taken land elsewhere, once
-// device messages are about, and leave the place alone while another one may still land there.
+// Keeps RTS headers from overwriting each other. The host MPI receives the RTS header of a device message
+// into the user's receive buffer, in host memory. MPI forbids two receives in flight into one buffer (MPI
+// 4.1, 3.7.2), but benchmarks post windows of such receives, because they ignore the bytes. An RTS header
+// matters: if it is overwritten before Fairlead reads it, its message is lost. So each receive claims its
+// buffer. Once any rank of the node has sent an RTS header, a receive whose buffer is already claimed uses a
+// bounce buffer, and does not touch the user's buffer while another receive may still write there.
 //
-// While nobody on the node has sent from device memory, they land in the user's buffer, at the host MPI's
-// speed, and the rank says so in its block: whoever sends from device memory then sends whole messages to it.
+// Until then, such a receive uses the user's buffer, at the host MPI's speed, and this rank counts it in its
+// block of the shared segment. A rank that sends from device memory reads that count and sends whole messages
+// while it is not zero.
 
 #pragma once
 
@@ -15,31 +17,33 @@
 
 namespace fairlead::mpi {
 
-// Takes the place at an address for as long as it lives. Any thread.
+// Claims the receive buffer at an address as long as it lives. Thread-safe.
 class ReceiveClaim {
  public:
   ReceiveClaim() = default;
-  // For a receive of up to `bytes` from this rank of the communicator, or from any.
+  // For a receive of up to `bytes` bytes from this rank of the communicator, or from MPI_ANY_SOURCE.
   ReceiveClaim(const void* address, MPI_Count bytes, int source, MPI_Comm comm);
   ~ReceiveClaim() { give_back(); }
   ReceiveClaim(const ReceiveClaim&) = delete;
   ReceiveClaim& operator=(ReceiveClaim&& other) noexcept;
 
-  // Is another receive under way there, and could either message be a descriptor? Then this one lands
-  // elsewhere.
+  // True if another receive into this buffer is in flight and either message could be an RTS header. The
+  // caller then receives into a bounce buffer.
   bool rts_may_collide() const { return may_collide_; }
-  // Of one that landed elsewhere: may the other one's message still land there? Once false it stays so.
+  // For a receive that uses a bounce buffer: true while another receive may still write to the user's buffer.
+  // Once false, it stays false.
   bool is_anothers() const;
   void give_back();
 
  private:
   struct Receives;
   Receives* receives_ = nullptr;
-  bool claims_counted_ = false;  // this rank's block counts it
+  bool claims_counted_ = false;  // included in claimed_receives of this rank's block
   bool may_collide_ = false;
 };
 
-// Before a descriptor is sent inside the node. False: it could be overwritten where it lands.
+// Call before sending an RTS header to a rank of this node. If false, another message could overwrite the
+// header in the receive buffer, and the caller must send the whole message instead.
 bool may_send_rts(int node_rank);
 
 }  // namespace fairlead::mpi

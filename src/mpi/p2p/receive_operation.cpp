@@ -26,10 +26,10 @@ namespace {
 
 constexpr MPI_Count rts_length = p2p::rts_bytes;
 
-// While it lives, the host MPI returns errors of this communicator's requests instead of raising them. (MPICH
-// raises the errors of a wait on MPI_COMM_WORLD, whatever the communicator.) One at a time: two threads must
-// not take each other's handlers for the program's. Only for a receive that has failed: the communicator of
-// any other may be freed already.
+// While it lives, the host MPI returns errors of this communicator's requests instead of raising them. It
+// changes MPI_COMM_WORLD as well, because MPICH raises the errors of a wait on MPI_COMM_WORLD, whatever the
+// communicator. A mutex admits one thread at a time, so that no thread saves another one's handlers as the
+// program's. Use it only for a receive that has failed: for any other, the communicator may already be freed.
 class QuietErrors {
  public:
   explicit QuietErrors(MPI_Comm comm)
@@ -61,12 +61,11 @@ class QuietErrors {
 Receive::Receive(const UserBuffer& buffer, int source, int tag, MPI_Comm comm)
     : Operation(comm),
       layout_(layout_of(buffer.count, buffer.datatype)),
-      // A receive into host memory may need the type until it is over.
+      // A receive into host memory may need the datatype until it is complete.
       datatype_(buffer.datatype, buffer.found.memory.kind == device::MemoryKind::device ? layout_ : Layout()),
       buffer_(datatype_.kept(buffer)),
       key_{comm, source, tag},
-      no_room_for_rts_(layout_.bytes < rts_length ||
-                                !rts_ends_with_elements_of(buffer.datatype)) {}
+      no_room_for_rts_(layout_.bytes < rts_length || !rts_ends_with_elements_of(buffer.datatype)) {}
 
 Receive::~Receive() {
   if (own_request_ != MPI_REQUEST_NULL) real.Request_free(&own_request_);
@@ -87,7 +86,7 @@ int Receive::start() {
   override_bytes_ = came_bytes_ = -1;
   rts_came_ = false;
   flow_event_ = 0;
-  // The communicator may be freed before the message comes.
+  // Looked up now, because the program may free the communicator before the message arrives.
   from_world_ = observe::tracing() ? rank_in_world(comm_, key_.source) : -1;
   host_error_ = MPI_SUCCESS;
   error_ = MPI_SUCCESS;
@@ -119,26 +118,24 @@ int Receive::start() {
   return post();
 }
 
-bool Receive::lands_in_bounce() const {
+bool Receive::uses_bounce_buffer() const {
   if (native_) return false;
-  return into_device() || place_.rts_may_collide() ||
-         (no_room_for_rts_ && matched_ == MPI_MESSAGE_NULL);
+  return into_device() || place_.rts_may_collide() || (no_room_for_rts_ && matched_ == MPI_MESSAGE_NULL);
 }
 
 int Receive::choose_host_buffer(HostDestination* destination) {
   *destination = {buffer_.address, buffer_.count, buffer_.datatype};
-  if (!lands_in_bounce()) return MPI_SUCCESS;
-  bounce_ =
-      HostBuffer(static_cast<size_t>(std::max(layout_.bytes, rts_length)), HostBuffer::For::receive);
+  if (!uses_bounce_buffer()) return MPI_SUCCESS;
+  bounce_ = HostBuffer(static_cast<size_t>(std::max(layout_.bytes, rts_length)), HostBuffer::For::receive);
   if (!bounce_.data()) {
     log_line(LogLevel::error, "no host memory to receive %lld bytes", static_cast<long long>(layout_.bytes));
     return raise(MPI_ERR_OTHER);
   }
   destination->address = bounce_.data();
-  // Of a truncated message nothing may have landed: an earlier descriptor must not be taken for it.
+  // A truncated message may leave this memory unchanged; an earlier RTS header must not be taken for it.
   std::memset(destination->address, 0, p2p::rts_bytes);
-  // Room for a descriptor in any case; whether the payload fits is checked when it has come. Beyond the
-  // reach of int only the user's own type will do where the host MPI has no large counts.
+  // The receive always has room for an RTS header; deliver() checks whether a payload fits. If the host MPI
+  // has no large counts, only the user's own datatype can describe more bytes than int can count.
   if (!layout_.contiguous || layout_.bytes <= INT_MAX) {
     destination->count = std::max(layout_.bytes, rts_length);
     destination->datatype = MPI_BYTE;
@@ -149,17 +146,19 @@ int Receive::choose_host_buffer(HostDestination* destination) {
 int Receive::post() {
   log_line(LogLevel::trace, "receive of up to %lld bytes of %s memory from %d with tag %d is posted",
            static_cast<long long>(layout_.bytes), into_device() ? "device" : "host", key_.source, key_.tag);
-  // A message from inside the node, where any sender may be, may be a descriptor.
+  // A message from inside the node may be an RTS header, so a receive that may match one is not native. A
+  // receive from MPI_ANY_SOURCE may.
   native_ = into_device() && network::native() && matched_ == MPI_MESSAGE_NULL &&
             network::reaches(rank_in_world(comm_, key_.source));
   place_.give_back();
-  // What has gaps may share its address with others and none of its bytes. No descriptor lands in a buffer
-  // that is shorter than one, and the landing place of a persistent request is not to be exchanged.
-  if (layout_.contiguous && layout_.bytes >= rts_length && !lands_in_bounce() && !native_)
+  // A buffer with gaps is not claimed, because it may share its address with another and none of its bytes. A
+  // buffer shorter than an RTS header receives none. A persistent request that was made for a bounce buffer
+  // keeps it.
+  if (layout_.contiguous && layout_.bytes >= rts_length && !uses_bounce_buffer() && !native_)
     place_ = ReceiveClaim(buffer_.address, layout_.bytes, key_.source, comm_);
-  in_bounce_ = lands_in_bounce();
-  // A message that a probe has taken out of the way is matched already: the host's request would never meet
-  // it.
+  in_bounce_ = uses_bounce_buffer();
+  // If a probe has taken the message from the host MPI, it is matched already, and the persistent host
+  // request would never receive it.
   if (own_request_ != MPI_REQUEST_NULL && matched_ == MPI_MESSAGE_NULL && !place_.rts_may_collide()) {
     if (in_bounce_)
       std::memset(bounce_.data(), 0, p2p::rts_bytes);
@@ -185,7 +184,7 @@ void Receive::advance() {
   switch (step_) {
     case Step::matching: {
       int matched = 0, cancelled = 0;
-      // Some MPIs tell a failed receive by the result, and MPICH 5 by nothing that comes later.
+      // Some MPIs report a failed receive by the return value. In MPICH 5 no later call reports it.
       status_.MPI_ERROR = MPI_SUCCESS;
       int result = PMPI_Request_get_status(message_, &matched, &status_);
       if (!matched && result == MPI_SUCCESS) return;
@@ -220,7 +219,7 @@ void Receive::advance() {
   }
 }
 
-// The host message is here: `bytes` is where it landed, null for the user's own buffer.
+// The host message has arrived: in `bytes`, or in the user's buffer if that is null.
 void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   FirstBytes found;
   const unsigned char* start = bytes;
@@ -230,20 +229,20 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
 
   p2p::RtsHeader rts = p2p::read_rts(start);
   if (!p2p::is_sound(rts, network::rts_limits())) {
-    log_line(LogLevel::error, "a device message from %d with tag %d is lost: its descriptor is damaged",
+    log_line(LogLevel::error, "a device message from %d with tag %d is lost: its RTS header is damaged",
              key_.source, key_.tag);
     error_ = MPI_ERR_OTHER;
     return over();
   }
   bool stream = rts.kind == p2p::RtsKind::pipelined;
   log_line(LogLevel::trace, "receive from %d with tag %d takes %lld bytes by %s %u of rank %d", key_.source,
-           key_.tag, static_cast<long long>(rts.bytes), stream ? "stream" : "offer", rts.number,
+           key_.tag, static_cast<long long>(rts.bytes), stream ? "pipeline" : "rendezvous", rts.number,
            rts.sender);
   if (!bytes) before_.write(buffer_);
   apart_ = !view_ || place_.is_anothers();
   if (apart_) packed_ = HostBuffer(static_cast<size_t>(layout_.bytes));
-  datatype::View to = apart_ ? datatype::View(packed_.data(), static_cast<uint64_t>(layout_.bytes)) : *view_;
-  // Without memory nothing can be taken, but the sender completes.
+  packing::View to = apart_ ? packing::View(packed_.data(), static_cast<uint64_t>(layout_.bytes)) : *view_;
+  // Without memory this rank receives nothing, but the sender completes.
   error_ = to.address() || layout_.bytes == 0 ? MPI_SUCCESS : MPI_ERR_OTHER;
   if (error_ != MPI_SUCCESS)
     log_line(LogLevel::error, "there is no host memory to receive %lld bytes",
@@ -282,24 +281,25 @@ void Receive::end_transfer(Error error, Traffic path, uint64_t bytes, bool trunc
   over();
 }
 
-// A plain payload that did not land in the user's buffer goes there now.
+// Copies a payload that was received into a bounce buffer, or read by a probe, to the user's buffer.
 void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
   if (length > layout_.bytes) {
-    // Only a payload no longer than a descriptor gets here; the host MPI reports all others itself.
+    // Only a payload no longer than an RTS header comes here; the host MPI reports all others itself.
     error_ = MPI_ERR_TRUNCATE;
     came_bytes_ = length;
     override_bytes_ = layout_.bytes;
     return over();
   }
-  // What belongs to two messages at once holds the later one's bytes.
+  // A buffer that belongs to two receives at once holds the bytes of the later message, so this one is
+  // dropped.
   if (length == 0 || place_.is_anothers()) return over();
   if (!into_device()) {
     if (!unpack_host(bytes, length, buffer_.address, buffer_.count, buffer_.datatype, layout_))
       error_ = MPI_ERR_OTHER;
     return over();
   }
-  count(Traffic::plain_received, static_cast<uint64_t>(length));
-  record_.took(Traffic::plain_received, static_cast<uint64_t>(length));
+  count(Traffic::host_message_received, static_cast<uint64_t>(length));
+  record_.took(Traffic::host_message_received, static_cast<uint64_t>(length));
   if (!layout_.contiguous) {
     if (!unpack_to_device(bytes, length, buffer_.address, buffer_.count, buffer_.datatype, layout_, device_))
       error_ = MPI_ERR_OTHER;
@@ -350,7 +350,7 @@ void Receive::cancel() {
 }
 
 void Receive::describe(MPI_Status* status) {
-  int error = status->MPI_ERROR;  // belongs to the calls that complete several requests
+  int error = status->MPI_ERROR;  // only calls that complete several requests set it
   *status = status_;
   status->MPI_ERROR = error;
   if (override_bytes_ >= 0) set_byte_count(status, override_bytes_);
@@ -367,7 +367,7 @@ int Receive::finish(MPI_Status* status) {
   if (observe::tracing()) end_flow();
   int result = MPI_SUCCESS;
   if (message_ != MPI_REQUEST_NULL && !rts_came_ && (into_device() || handle == MPI_REQUEST_NULL)) {
-    // The user does not see the host's own wait here, so it must not raise errors its own way.
+    // The user does not see this wait of the host MPI, so only raise() may call the error handler.
     if (host_error_ == MPI_SUCCESS) {
       result = real.Wait(&message_, status);
     } else {
@@ -380,19 +380,20 @@ int Receive::finish(MPI_Status* status) {
   } else if (message_ != MPI_REQUEST_NULL) {
     result = real.Wait(&message_, status);
   }
-  message_ = MPI_REQUEST_NULL;  // a persistent one stays in own_request_
+  message_ = MPI_REQUEST_NULL;  // own_request_ still holds a persistent one
   probed_.reset();
   if (own_request_ == MPI_REQUEST_NULL) bounce_ = HostBuffer();
   packed_ = HostBuffer();
   if (result != MPI_SUCCESS) return noted(result);
-  // As it was when the message arrived: asking may have made a persistent request inactive (MPICH 5).
+  // Uses the status from the time when the message arrived: the query for it may have made a persistent
+  // request inactive (MPICH 5).
   describe(status);
   return error_ == MPI_SUCCESS ? MPI_SUCCESS : raise(error_);
 }
 
 namespace {
 
-// `came`: bytes of a message that is too long; negative of any other.
+// `came` is the length of a message that is too long; negative for any other.
 std::string words_of_receive(MPI_Count room, int source, int tag, MPI_Count came) {
   return "a receive of " + bytes_in_words(room) + peer_in_words(" from", source, tag) +
          (came < 0 ? "" : ", to which a message of " + bytes_in_words(came) + " came,");
@@ -409,8 +410,9 @@ std::string Receive::in_words() const {
 
 namespace {
 
-// Fetches the message that this descriptor stands for.
-int complete_rendezvous(const unsigned char* rts, const UserBuffer& buffer, MPI_Comm comm, MPI_Status* status) {
+// Gets the message that this RTS header stands for.
+int complete_rendezvous(const unsigned char* rts, const UserBuffer& buffer, MPI_Comm comm,
+                        MPI_Status* status) {
   auto probed = std::make_unique<ProbedMessage>();
   probed->comm = comm;
   probed->status = *status;
@@ -434,11 +436,11 @@ unsigned char* short_bounce_buffer() {
 }
 
 int complete_short_receive(const UserBuffer& buffer, int room, MPI_Comm comm, MPI_Status* status) {
-  const unsigned char* landed = short_bounce_buffer();
+  const unsigned char* bounce = short_bounce_buffer();
   int length = 0;
   PMPI_Get_count(status, MPI_BYTE, &length);
-  if (p2p::is_rts(landed, static_cast<size_t>(length), engine().nonce()))
-    return complete_rendezvous(landed, buffer, comm, status);
+  if (p2p::is_rts(bounce, static_cast<size_t>(length), engine().nonce()))
+    return complete_rendezvous(bounce, buffer, comm, status);
   if (length > room) {
     set_byte_count(status, room);
     return raise_error(comm, MPI_ERR_TRUNCATE,
@@ -446,11 +448,11 @@ int complete_short_receive(const UserBuffer& buffer, int room, MPI_Comm comm, MP
   }
   if (length == 0) return MPI_SUCCESS;
   if (is_plain(buffer.datatype)) {
-    std::memcpy(buffer.address, landed, static_cast<size_t>(length));
+    std::memcpy(buffer.address, bounce, static_cast<size_t>(length));
     return MPI_SUCCESS;
   }
   const Layout layout = layout_of(buffer.count, buffer.datatype);
-  return unpack_host(landed, length, buffer.address, buffer.count, buffer.datatype, layout) ? MPI_SUCCESS
+  return unpack_host(bounce, length, buffer.address, buffer.count, buffer.datatype, layout) ? MPI_SUCCESS
                                                                                             : MPI_ERR_OTHER;
 }
 
@@ -458,8 +460,7 @@ int complete_host_receive(const UserBuffer& buffer, const FirstBytes& before, MP
                           MPI_Status* status) {
   if (byte_count(*status) != rts_length) return MPI_SUCCESS;
   FirstBytes found;
-  if (!found.read(buffer) || !p2p::is_rts(found.data(), p2p::rts_bytes, engine().nonce()))
-    return MPI_SUCCESS;
+  if (!found.read(buffer) || !p2p::is_rts(found.data(), p2p::rts_bytes, engine().nonce())) return MPI_SUCCESS;
   before.write(buffer);
   return complete_rendezvous(found.data(), buffer, comm, status);
 }

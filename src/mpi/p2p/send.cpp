@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI_Send and its family: host buffers go to the host MPI untouched, device buffers become a Send.
+// MPI_Send, MPI_Isend and their other modes. Host buffers go to the host MPI untouched; a device buffer
+// becomes a Send.
 
 #include <climits>
 
@@ -12,8 +13,9 @@
 namespace fairlead::mpi {
 namespace {
 
-// A host send while device operations are active must not keep us from making progress, as one to nobody does
-// not. `start` is the nonblocking form of the same mode.
+// While device operations are active, a send from host memory starts with `start`, the nonblocking form of
+// the same mode, and polls, so that those operations progress. Buffered sends and sends to MPI_PROC_NULL do
+// not block, so they need no polling.
 template <auto blocking, auto start, SendMode mode, class Count>
 int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
   CallRecord record(function_of<blocking>);
@@ -44,7 +46,7 @@ int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag
   bool left_to_host = !intercepting() || is_invalid(buf, count, datatype) || !is_device(&buffer) ||
                       comm == MPI_COMM_NULL || is_refused(count, datatype);
   if (!left_to_host && dest == MPI_PROC_NULL) {
-    // Nothing will leave, so a device address does no harm, but the host MPI need not see it.
+    // No bytes are sent, so a device address does no harm, but the host MPI need not see it.
     return (real.*start)(nullptr, 0, datatype, dest, tag, comm, request);
   }
   if (left_to_host) {

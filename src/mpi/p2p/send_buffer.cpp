@@ -11,7 +11,7 @@
 namespace fairlead::mpi {
 namespace {
 
-// There is one such buffer at a time.
+// MPI_Buffer_attach allows one buffer at a time.
 std::mutex mutex;
 void* given = nullptr;
 void* lent = nullptr;
@@ -28,7 +28,7 @@ int attach(void* buffer, Count bytes) {
     return result;
   }
   std::lock_guard lock(mutex);
-  std::free(lent);  // of a buffer that was detached past us
+  std::free(lent);  // not null if a detach call was not intercepted
   given = buffer;
   lent = instead;
   return result;

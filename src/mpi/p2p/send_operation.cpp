@@ -19,7 +19,7 @@
 
 namespace fairlead::mpi {
 
-// No duplicate: that would call the program's functions that copy its attributes.
+// KeptType does not use MPI_Type_dup, which would call the program's attribute copy functions.
 Send::Send(SendMode mode, const UserBuffer& buffer, int dest, int tag, MPI_Comm comm)
     : Operation(comm),
       mode_(mode),
@@ -32,7 +32,7 @@ Send::Send(SendMode mode, const UserBuffer& buffer, int dest, int tag, MPI_Comm 
 int Send::start() {
   begin();
   lost_ = false;
-  // A message to nobody moves no bytes; the host MPI must see a buffer it can touch all the same.
+  // A message to MPI_PROC_NULL moves no bytes, but the host MPI must get an address that it can access.
   if (dest_ == MPI_PROC_NULL) return post(this, 0, buffer_.datatype);
   const Layout& layout = layout_;
   if (layout.bytes == 0) return post(this, buffer_.count, buffer_.datatype);
@@ -51,36 +51,36 @@ int Send::start() {
     begin_flow(buffer_.count, buffer_.datatype, dest_, tag_, comm_);
     return post(buffer_.address, buffer_.count, buffer_.datatype);
   }
-  std::optional<datatype::View> view;
+  std::optional<packing::View> view;
   if (layout.contiguous)
     view.emplace(buffer_.address, bytes);
   else
     view = kernel_view(buffer_.address, layout, allocation);
-  Fallback why = why_plain(receiver, view.has_value());
-  if (receiver < 0 || !view) return send_plain(allocation, why);
+  Fallback why = why_host_message(receiver, view.has_value());
+  if (receiver < 0 || !view) return send_as_host_message(allocation, why);
   if (network::reaches(receiver)) {
-    // Synchronous messages travel whole: a probe takes a descriptor from the host MPI, which matches it, and
-    // no shared memory could tell its sender that this was no receive (M4).
+    // Synchronous messages are not pipelined: a probe receives the RTS header from the host MPI, which
+    // completes its send, and no shared memory could show the sender that this was no receive (M4).
     if (!network::native() && bytes > network::chunk_bytes() && mode_ != SendMode::synchronous &&
         !buffer_at_once_)
       return start_pipeline(receiver, *view, allocation.device);
   } else if (engine().node()) {
     int node_rank = engine().node()->node_rank_of_world(receiver);
-    if (!may_send_rts(node_rank)) return send_plain(allocation, Fallback::crowded);
+    if (!may_send_rts(node_rank)) return send_as_host_message(allocation, Fallback::crowded);
     if (rendezvous(node_rank, *view, allocation)) return post_rts();
   }
-  return send_plain(allocation, why);
+  return send_as_host_message(allocation, why);
 }
 
-Fallback Send::why_plain(int receiver, bool packable) const {
+Fallback Send::why_host_message(int receiver, bool packable) const {
   if (mode_ == SendMode::buffered) return Fallback::buffered_mode;
   if (receiver < 0) return Fallback::unknown_peer;
   if (!packable) return Fallback::gaps;
   return network::reaches(receiver) ? Fallback::other_node : Fallback::no_rendezvous;
 }
 
-// False when no offer is free.
-bool Send::rendezvous(int receiver, const datatype::View& view, const device::Allocation& allocation) {
+// Returns false if no rendezvous is possible; the message is then staged through host memory.
+bool Send::rendezvous(int receiver, const packing::View& view, const device::Allocation& allocation) {
   std::lock_guard lock(engine().mutex());
   uint64_t bytes = static_cast<uint64_t>(layout_.bytes);
   rendezvous_ = p2p::RendezvousSend::open(
@@ -91,16 +91,16 @@ bool Send::rendezvous(int receiver, const datatype::View& view, const device::Al
   if (buffer_at_once_) {
     rendezvous_->buffer(p2p::Need::required);
     if (!rendezvous_->buffer_free()) rendezvous_->flush();
-    if (!rendezvous_->buffer_free()) rendezvous_.reset();  // no memory for that: the message travels plain
+    if (!rendezvous_->buffer_free()) rendezvous_.reset();  // no memory to buffer the bytes
     if (!rendezvous_) return false;
   }
   send_rts(rendezvous_->rts());
-  log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is offer %u",
+  log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is rendezvous %u",
            static_cast<unsigned long long>(bytes), dest_, tag_, rendezvous_->rts().number);
   return true;
 }
 
-int Send::start_pipeline(int receiver, const datatype::View& view, int device) {
+int Send::start_pipeline(int receiver, const packing::View& view, int device) {
   {
     std::lock_guard lock(engine().mutex());
     uint64_t bytes = static_cast<uint64_t>(layout_.bytes);
@@ -133,13 +133,13 @@ int Send::post_rts() {
   return result;
 }
 
-int Send::send_plain(const device::Allocation& allocation, Fallback why) {
+int Send::send_as_host_message(const device::Allocation& allocation, Fallback why) {
   const Layout& layout = layout_;
-  log_line(LogLevel::trace, "send of %lld bytes to %d with tag %d travels plain",
+  log_line(LogLevel::trace, "send of %lld bytes to %d with tag %d is a host message",
            static_cast<long long>(layout.bytes), dest_, tag_);
   count(why);
-  count(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
-  record_.took(Traffic::plain_sent, static_cast<uint64_t>(layout.bytes));
+  count(Traffic::host_message_sent, static_cast<uint64_t>(layout.bytes));
+  record_.took(Traffic::host_message_sent, static_cast<uint64_t>(layout.bytes));
   begin_flow(layout.bytes, MPI_BYTE, dest_, tag_, comm_);
   staged_bytes_ = layout.bytes;
   bool copied;
@@ -194,7 +194,8 @@ void Send::advance() {
   }
   if (pipeline_) {
     pipeline_->advance();
-    if (auto since = waiting_since_.load(std::memory_order_relaxed); since != never) pipeline_->flush_if_late(since);
+    if (auto since = waiting_since_.load(std::memory_order_relaxed); since != never)
+      pipeline_->flush_if_late(since);
     lost_ = pipeline_->failed();
     if (!pipeline_->read_out()) return;
     if (pipeline_->finished()) pipeline_.reset();
@@ -202,11 +203,14 @@ void Send::advance() {
   if (complete()) return;
   int sent = 0;
   PMPI_Request_get_status(message_, &sent, MPI_STATUS_IGNORE);
-  if (mode_ == SendMode::synchronous && rendezvous_ && !rendezvous_->finished() && rendezvous_->matched_by_probe()) return;
+  if (mode_ == SendMode::synchronous && rendezvous_ && !rendezvous_->finished() &&
+      rendezvous_->matched_by_probe())
+    return;
   if (sent || let_go()) complete_.store(true, std::memory_order_release);
 }
 
-// A small plain message whose receiver is late lies in host memory of ours: its send need not wait.
+// Completes a small message staged through host memory when its receiver is late: the bytes are in memory of
+// Fairlead's, which network::keep() holds until the host MPI has sent them.
 bool Send::let_go() {
   auto since = waiting_since_.load(std::memory_order_relaxed);
   bool standard = mode_ == SendMode::standard || mode_ == SendMode::ready;
@@ -218,7 +222,8 @@ bool Send::let_go() {
   return true;
 }
 
-// A receiver that cannot come, or does not come to a small message, must not hold up the send.
+// Buffers the message when the receiver cannot get it (it is blocked in the host MPI, or a receive failed),
+// or when the receiver of a small message has timed out: the send must not wait for it.
 void Send::flush_if_late() {
   if (rendezvous_->buffer_free()) return;
   auto since = waiting_since_.load(std::memory_order_relaxed);

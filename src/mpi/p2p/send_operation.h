@@ -8,15 +8,15 @@
 #include <string>
 
 #include "mpi/core/operation.h"
-#include "mpi/p2p/kept_type.h"
 #include "mpi/network/pipelined_send.h"
+#include "mpi/p2p/kept_type.h"
 #include "p2p/rendezvous_send.h"
 
 namespace fairlead::mpi {
 
 enum class SendMode { standard, synchronous, ready, buffered };
 
-// The host MPI's nonblocking send of this mode, with a large count where it needs one.
+// Calls the host MPI's nonblocking send of this mode, with a large count if `count` exceeds int.
 int start_host_send(SendMode mode, const void* address, MPI_Count count, MPI_Datatype datatype, int dest,
                     int tag, MPI_Comm comm, MPI_Request* request);
 
@@ -29,23 +29,24 @@ class Send : public Operation {
   void advance() override;
   void quiesce() override;
   bool quiesced() const override;
-  // The receiver of a buffered send may still need an answer.
+  // A send that completed early keeps its rendezvous or its pipelined transfer, whose receiver may still need
+  // an answer.
   bool rests() const override { return complete() && !rendezvous_ && !pipeline_; }
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   std::unique_ptr<p2p::RendezvousSend> take_unfinished_rendezvous() override;
   std::string in_words() const override;
 
-  // Takes the bytes away from the user's buffer before start() returns (Sendrecv_replace).
+  // Copies the bytes out of the user's buffer before start() returns (MPI_Sendrecv_replace).
   void buffer_at_once() { buffer_at_once_ = true; }
 
  private:
-  Fallback why_plain(int receiver, bool packable) const;
-  bool rendezvous(int receiver, const datatype::View& view, const device::Allocation& allocation);
-  int start_pipeline(int receiver, const datatype::View& view, int device);
+  Fallback why_host_message(int receiver, bool packable) const;
+  bool rendezvous(int receiver, const packing::View& view, const device::Allocation& allocation);
+  int start_pipeline(int receiver, const packing::View& view, int device);
   void send_rts(p2p::RtsHeader rts);
   int post_rts();
-  int send_plain(const device::Allocation& allocation, Fallback why);
+  int send_as_host_message(const device::Allocation& allocation, Fallback why);
   int post(const void* address, MPI_Count count, MPI_Datatype datatype);
   void flush_if_late();
   bool let_go();
@@ -57,7 +58,7 @@ class Send : public Operation {
   int dest_, tag_;
   bool buffer_at_once_ = false;
   bool lost_ = false;  // the receiver cannot get the bytes
-  HostBuffer staged_;  // a plain message
+  HostBuffer staged_;  // a message staged through host memory
   MPI_Count staged_bytes_ = 0;
   p2p::RtsMessage rts_;
   std::unique_ptr<p2p::RendezvousSend> rendezvous_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI_Sendrecv, MPI_Isendrecv and their replace forms. The nonblocking ones need only Isend and Irecv of the
-// host MPI, so they work too where it has none of its own.
+// MPI_Sendrecv, MPI_Isendrecv and their replace forms. The nonblocking forms use only MPI_Isend and MPI_Irecv
+// of the host MPI, so they work even if it lacks MPI_Isendrecv.
 
 #include <algorithm>
 
@@ -15,7 +15,7 @@ using namespace fairlead::mpi;
 
 namespace {
 
-// A half in device memory tells the trace itself.
+// A send from device memory records its own flow event.
 void record_sending_half(CallRecord& record, const UserBuffer& buffer, int dest, int tag, MPI_Comm comm) {
   record.add_bytes(buffer.count, buffer.datatype);
   if (record.on() && !is_device(buffer.address, buffer.datatype))
@@ -27,7 +27,8 @@ bool is_unusable(const UserBuffer& buffer) {
          is_refused(buffer.count, buffer.datatype);
 }
 
-// For the nonblocking forms: lets the host MPI refuse a half, by a function that none lacks.
+// For the nonblocking forms: passes the invalid buffer to MPI_Isend, which every host MPI has, so that the
+// host MPI reports the error.
 int refuse(const UserBuffer& invalid, MPI_Comm comm, MPI_Request* request) {
   int count = static_cast<int>(std::clamp<MPI_Count>(invalid.count, -1, 1));
   return real.Isend(invalid.address, count, invalid.datatype, MPI_PROC_NULL, 0, comm, request);
@@ -43,8 +44,8 @@ int exchange(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
   };
   if (!intercepting() || is_invalid(sendbuf, sendcount, sendtype) || is_invalid(recvbuf, recvcount, recvtype))
     return host();
-  // A device sender may wait until the receiving half takes its offer up, and so might, through the other
-  // half, a peer: both halves must go on together.
+  // A device sender may wait until the receiving half claims its rendezvous, and the peer of the sending half
+  // may wait likewise, so both halves must progress together.
   if (!engine().busy() && !is_device(sendbuf, sendtype) && !is_device(recvbuf, recvtype) &&
       may_swallow_rts(room_of(recvcount, recvtype)))
     return noted(host());
@@ -113,7 +114,8 @@ int isendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, i
                       int recvtag, MPI_Comm comm, MPI_Request* request) {
   CallRecord record(function_of<slot>);
   record_sending_half(record, {buf, count, datatype}, dest, sendtag, comm);
-  if (!intercepting()) return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
+  if (!intercepting())
+    return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
   UserBuffer buffer{buf, count, datatype};
   if (is_unusable(buffer)) return refuse(buffer, comm, request);
   auto operation =

@@ -9,7 +9,7 @@
 namespace fairlead::mpi {
 namespace {
 
-// Ends a half whose other half could not be started.
+// Cancels and completes a half after the other half could not be started.
 void end(Operation& half) {
   half.cancel();
   engine().add(&half);
@@ -26,7 +26,7 @@ SendReceive::SendReceive(const Half& from, const Half& to, MPI_Comm comm)
 
 int SendReceive::start() {
   begin();
-  // A send from the buffer cannot be taken back: whether there is anybody to receive from is asked before.
+  // A send from the buffer cannot be taken back, so MPI_Iprobe checks the arguments of the receive first.
   int found;
   int result = in_place_
                    ? PMPI_Iprobe(receiving_.source(), receiving_.tag(), comm_, &found, MPI_STATUS_IGNORE)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A send and a receive that complete together: MPI_Sendrecv, MPI_Isendrecv and their replace forms, for any
-// mixture of host and device memory. Each half has its host message, so the host MPI's own combined calls are
-// not needed. The status is that of the receive.
+// combination of host and device memory. Each half has its own host message, so the host MPI's combined calls
+// are not needed. The status is that of the receive.
 //
-// Cancelling has no effect: a send cannot be taken back once it may have been matched, and a receive without
-// its send would be neither of the two outcomes that the standard knows.
+// Cancelling has no effect. A send cannot be taken back once it may have been matched, and a cancelled
+// receive with a completed send would be neither of the two outcomes that the standard allows.
 
 #pragma once
 
@@ -24,7 +24,7 @@ struct Half {
 class SendReceive : public Operation {
  public:
   SendReceive(const Half& from, const Half& to, MPI_Comm comm);
-  // Both halves use the same buffer: its bytes leave it before anything may arrive there.
+  // Both halves use the same buffer: start() moves the bytes out of it before it posts the receive.
   void replace() { in_place_ = true; }
 
   int start() override;
@@ -45,8 +45,8 @@ class SendReceive : public Operation {
 
   Half from_;
   bool in_place_ = false;
-  std::optional<Send> sending_;  // from device memory; from host memory it is message_
-  HostBuffer packed_;            // what is sent from host memory in place
+  std::optional<Send> sending_;  // the send from device memory; from host memory, message_
+  HostBuffer packed_;            // the bytes of a send from host memory in place
   Receive receiving_;
 };
 

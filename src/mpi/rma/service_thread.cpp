@@ -16,7 +16,8 @@
 namespace fairlead::mpi {
 namespace {
 
-// Between two rounds: what a request may wait at the least, and what is left of the core to the program.
+// The pause between two rounds of progress. A request may wait at least this long for an answer; the core
+// belongs to the program meanwhile.
 constexpr auto pause = std::chrono::microseconds(20);
 
 struct Service {
@@ -44,7 +45,7 @@ struct Service {
 };
 
 Service& service() {
-  // Never destroyed: the process may exit while it runs.
+  // Never destroyed: the process may exit while the thread runs.
   static auto* only = new Service;
   return *only;
 }
@@ -70,7 +71,7 @@ void note_active_message_window(int change) {
   it.windows += change;
   if (!it.allowed || it.windows == 0) return;
   if (!it.thread.joinable()) {
-    // Signals are the program's own threads' to handle.
+    // Blocks all signals in this thread; the program's own threads handle them.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

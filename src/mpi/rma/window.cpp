@@ -31,10 +31,10 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::unordered_map<MPI_Win, std::shared_ptr<Window>> windows;
-  std::vector<std::shared_ptr<Window>> by_messages;  // with the engine's lock
+  std::vector<std::shared_ptr<Window>> by_messages;  // guarded by the engine's lock
 };
 Registry& registry() {
-  // Never destroyed, as the engine.
+  // Never destroyed, like the engine.
   static auto* only = new Registry;
   return *only;
 }
@@ -44,15 +44,15 @@ void enter_registry(const std::shared_ptr<Window>& window) {
   registry().windows[window->handle()] = window;
   ++detail::windows_open;
   if (!window->by_messages()) return;
-  // Others may need this rank's progress: completion calls poll from now on.
+  // Other ranks may need this rank's progress, so completion calls poll from now on.
   engine().keep_busy(1);
   note_active_message_window(1);
   ++detail::gathering;
   registry().by_messages.push_back(window);
 }
 
-// The window that this thread frees: functions of the program that delete its attributes may ask for it
-// still.
+// The window that this thread is freeing. The program's functions that delete its attributes may still use
+// it.
 constinit thread_local Window* being_freed = nullptr;
 
 void leave_registry(const Window& window) {
@@ -65,7 +65,7 @@ void leave_registry(const Window& window) {
   std::erase_if(registry().by_messages, [&](const auto& one) { return one.get() == &window; });
 }
 
-// What `call` of the host MPI says when every rank has come to it, while others are served.
+// Starts a nonblocking operation of the host MPI, polls it to completion and serves other ranks meanwhile.
 template <class Start>
 int poll_host(const Start& start) {
   MPI_Request request = MPI_REQUEST_NULL;
@@ -101,7 +101,7 @@ static void gather_members(MPI_Comm comm) {
     by_messages = registry().by_messages;
   }
   for (const auto& window : by_messages) {
-    if (window->stood_in_for()) continue;
+    if (window->has_service_thread()) continue;
     std::vector<int> own(static_cast<size_t>(size)), there(own.size());
     for (int i = 0; i < size; ++i) own[static_cast<size_t>(i)] = i;
     MPI_Group group;
@@ -122,12 +122,12 @@ static void gather_members(MPI_Comm comm) {
 
 namespace {
 
-// A window of the host MPI without memory.
+// Makes a window of the host MPI without memory.
 int make_handle(MPI_Info info, MPI_Comm comm, MPI_Win* handle) {
   int ranks = 0;
   PMPI_Comm_size(comm, &ranks);
   void* nothing = nullptr;
-  // Open MPI 4.1 creates none of one rank alone, but allocates them.
+  // Open MPI 4.1 fails to create a window over a single rank, but can allocate one.
   return ranks == 1 ? real.Win_allocate(0, 1, info, comm, &nothing, handle)
                     : real.Win_create(nullptr, 0, 1, info, comm, handle);
 }
@@ -139,25 +139,26 @@ int node_rank_of(MPI_Comm comm, int rank) {
 
 }  // namespace
 
-// Others of the node may map it. Where one of them cannot, it is served.
-void Window::show_memory(Target* mine, const std::vector<int>& node_ranks) {
+// Exports this rank's memory to the ranks of its node. For a rank that cannot map it, this rank is an
+// active-message target.
+void Window::export_memory(Target* mine, const std::vector<int>& node_ranks) {
   if (mine->device < 0 || mine->size == 0 || !options().ipc || node_ranks.size() < 2) return;
   std::lock_guard lock(engine().mutex());
   node::Node& node = *engine().node();
   void* base = reinterpret_cast<void*>(mine->base);
   mine->exported = transport::export_probe(node, mine->device) &&
-                transport::export_to(node, node_ranks, device::classify(base), base,
-                                   static_cast<uint64_t>(mine->size), &mine->memory);
+                   transport::export_to(node, node_ranks, device::classify(base), base,
+                                        static_cast<uint64_t>(mine->size), &mine->memory);
 }
 
-// The words of the targets of this node lie in memory of the first of its ranks. False where it cannot be
-// had.
+// The words of this node's targets lie in memory that the first of its ranks creates. False if that memory
+// cannot be had.
 bool Window::share_words(const std::vector<Target>& all) {
   int first = -1, places = 0;
   for (int member = 0; member < size(); ++member) {
     if (node_ranks_[static_cast<size_t>(member)] < 0) continue;
     if (first < 0) first = member;
-    place_of_words_[static_cast<size_t>(member)] = places++;
+    offset_of_words_[static_cast<size_t>(member)] = places++;
   }
   if (first < 0) return false;
   const Target& owner = all[static_cast<size_t>(first)];
@@ -166,8 +167,8 @@ bool Window::share_words(const std::vector<Target>& all) {
   return words_memory_.data() != nullptr;
 }
 
-// What cannot be mapped now is served as long as the window lives: accumulates would overtake each other if
-// it were reached later.
+// A target that cannot be mapped now stays an active-message target as long as the window lives: accumulates
+// would overtake each other if it were mapped later.
 bool Window::map_targets() {
   device_ = target(rank_).device >= 0 ? target(rank_).device : device::device_in_use();
   for (int member = 0; member < size(); ++member) {
@@ -188,7 +189,7 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
   window->flavor_ = flavor;
   window->base_ = base;
   window->bytes_ = size;
-  // The attribute is an int; the query for shared memory has another form.
+  // The attribute is an int; the query for shared memory also has a large-count form.
   window->disp_unit_ = static_cast<int>(std::min<MPI_Aint>(disp_unit, INT_MAX));
   window->owned_ = owned ? base : nullptr;
   {
@@ -200,7 +201,7 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
   PMPI_Comm_rank(comm, &window->rank_);
   PMPI_Comm_size(comm, &ranks);
   window->targets_.resize(static_cast<size_t>(ranks));
-  window->place_of_words_.assign(static_cast<size_t>(ranks), -1);
+  window->offset_of_words_.assign(static_cast<size_t>(ranks), -1);
   std::vector<int> of_node;
   for (int member = 0; member < ranks; ++member) {
     window->node_ranks_.push_back(node_rank_of(comm, member));
@@ -212,7 +213,7 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
   mine.size = size;
   mine.disp_unit = disp_unit;
   mine.device = size > 0 ? device::device_at(base) : -1;
-  window->show_memory(&mine, of_node);
+  window->export_memory(&mine, of_node);
   if (!of_node.empty() && of_node.front() == window->node_ranks_[static_cast<size_t>(window->rank_)]) {
     window->words_memory_ = engine().node()->memory().create(of_node.size() * sizeof(rma::TargetWords));
     if (window->words_memory_.data()) {
@@ -225,8 +226,8 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
     return real.Iallgather(&mine, sizeof mine, MPI_BYTE, window->targets_.data(), sizeof mine, MPI_BYTE,
                            window->comm_, request);
   });
-  // All ranks share words with their nodes, or none does. What a rank does not reach is served, also if other
-  // ranks reach it.
+  // Either all ranks share words with the ranks of their node, or none does. A rank that cannot map a target
+  // sends it requests, even if other ranks have mapped that target.
   const auto all_say = [&](int mine) {
     int all = 0;
     poll_host([&](MPI_Request* request) {
@@ -240,7 +241,7 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
     std::fill(window->node_ranks_.begin(), window->node_ranks_.end(), -1);
   }
   window->by_messages_ = !all_say(window->map_targets() && !window->dynamic()) && ranks > 1;
-  window->stood_in_for_ = window->by_messages_ && all_say(engine().threads());
+  window->has_service_thread_ = window->by_messages_ && all_say(engine().threads());
   if (window->by_messages_) window->service_.emplace(*window);
   if (window->by_messages_ && window->rank_ == 0)
     log_line(LogLevel::info, "some targets of a window of %d ranks are served by messages", ranks);
@@ -249,7 +250,7 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
   return MPI_SUCCESS;
 }
 
-// In a node by words that the others read.
+// Within one node, each rank counts its barriers in a shared word, and the other ranks poll it.
 int Window::barrier() {
   if (std::find(node_ranks_.begin(), node_ranks_.end(), -1) == node_ranks_.end()) {
     const uint64_t number = words(rank_)->barriers.fetch_add(1, std::memory_order_acq_rel) + 1;
@@ -278,7 +279,7 @@ int Window::free(MPI_Win* win) {
     mappings_.clear();
     service_.reset();
   }
-  // Nobody reaches our memory any more, nor, behind this, the words.
+  // After this barrier no rank accesses this rank's memory any more, nor the shared words.
   host_barrier();
   int freed = MPI_SUCCESS;
   {
@@ -354,10 +355,11 @@ int Window::detach(const void* base) {
 rma::TargetWords* Window::words(int target) {
   if (node_ranks_[static_cast<size_t>(target)] < 0) return target == rank_ ? own_words_.data() : nullptr;
   return reinterpret_cast<rma::TargetWords*>(words_memory_.data()) +
-         place_of_words_[static_cast<size_t>(target)];
+         offset_of_words_[static_cast<size_t>(target)];
 }
 
-// A mapping serves work on one device. Where it cannot be had for the origin's, the one of the creation does.
+// A mapping is for one device. If the target cannot be mapped for the origin's device, the mapping of the
+// creation is used.
 const Window::Mapped* Window::map(int target, int device) {
   const Target& wanted = targets_[static_cast<size_t>(target)];
   if (auto found = mappings_.find({target, device}); found != mappings_.end()) return &found->second;
@@ -399,7 +401,7 @@ int Window::start(const std::shared_ptr<Access>& access) {
     mapped = reach(target, access->device(), &address, &device);
     memory = access->target_in(address, device);
   } else if (target == rank_) {
-    // Displacements are addresses.
+    // In a dynamic window, displacements are addresses.
     memory = access->target_in(nullptr, -1);
     std::lock_guard lock(engine().mutex());
     if (!attached_.locate(&memory, 0, memory.bytes(), access->low(), access->high()))
@@ -410,7 +412,7 @@ int Window::start(const std::shared_ptr<Access>& access) {
     access->accumulate(memory, words(target)->accumulate_lock);
     return access->in_request() ? MPI_SUCCESS : access->error();
   }
-  // Each costs all others time in each round.
+  // Each pending access adds to the cost of every round of progress, so their number is limited.
   constexpr size_t at_once = 1024;
   std::unique_lock lock(engine().mutex());
   while (pending_.size() >= at_once) {
@@ -424,7 +426,8 @@ int Window::start(const std::shared_ptr<Access>& access) {
   if (mapped) access->start(memory, pending_.empty());
   if (mapped && access->over() && access->error() == MPI_SUCCESS) return MPI_SUCCESS;
   pending_.push_back({++started_accesses_, access});
-  // Who posts many accesses would leave the GPU idle until the first wait.
+  // Start accesses in batches: a program that issues many would otherwise leave the GPU idle until its first
+  // wait.
   constexpr size_t together = 8;
   if (!mapped) access->use_messages();
   if (!mapped || pending_.size() % together == 0) {
@@ -435,7 +438,7 @@ int Window::start(const std::shared_ptr<Access>& access) {
 }
 
 void Window::advance() {
-  // Of accesses to one target none overtakes another, so that accumulates keep their order.
+  // Accesses to one target never overtake each other, so that accumulates keep their order.
   std::vector<int> behind;
   for (auto entry = pending_.begin(); entry != pending_.end();) {
     Access& access = *entry->access;
@@ -464,7 +467,7 @@ bool Window::any_pending(int target, uint64_t up_to) const {
 int Window::complete(int target) {
   int error = MPI_SUCCESS;
   device::start_enqueued();
-  // Other threads may start more meanwhile.
+  // Other threads may start more accesses meanwhile; this call does not wait for those.
   uint64_t last = 0;
   {
     std::lock_guard lock(engine().mutex());

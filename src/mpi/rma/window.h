@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A window some of whose memory is device memory, or may become it: all of its targets are Fairlead's, and
-// the handle that the program holds is a window of the host MPI without memory, which keeps the name, the
-// group, the info and the error handler. A window of host memory alone is the host MPI's and not known here.
+// A window that contains device memory, or may contain it later. Fairlead handles all of its targets. The
+// handle that the program holds is a window of the host MPI without memory, which keeps the name, the group,
+// the info and the error handler. A window of host memory alone belongs to the host MPI, and this file does
+// not handle it.
 //
-// A target is *direct* where this process reaches its memory: its own, or device memory of this node that it
-// has mapped. Other targets are *served*: they are asked by messages (window_service.h) and act on their own
-// memory whenever they make progress.
+// A target is *mapped* where this process can access its memory: its own memory, or device memory of this
+// node that it has mapped. Other targets are *active-message targets*: origins send them requests
+// (window_service.h), and they act on their own memory whenever they make progress.
 //
-// Members are guarded by the engine's lock, except those that never change after the creation.
+// The engine's lock guards the members, except those that never change after the creation.
 
 #pragma once
 
@@ -34,14 +35,14 @@ namespace fairlead::mpi {
 
 class Access;
 
-// What all ranks of a window know of one of them.
+// The description of one target that all ranks of a window have.
 struct Target {
-  uint64_t base = 0;  // in its own address space
+  uint64_t base = 0;  // in the target's address space
   int64_t size = 0, disp_unit = 1;
-  int32_t device = -1;  // as the target counts its devices; -1: host memory, or none
-  int32_t exported = 0;    // `memory` tells others of its node where it lies
+  int32_t device = -1;   // as the target counts its devices; -1: host memory, or none
+  int32_t exported = 0;  // `memory` lets other ranks of its node map it
   device::RemoteMemory memory{};
-  // Of the first rank of each node: what the ranks of the node share.
+  // Set by the first rank of each node: the memory that the ranks of the node share.
   uint64_t words_offset = 0, words_bytes = 0;
 };
 
@@ -49,10 +50,10 @@ class Window : public std::enable_shared_from_this<Window> {
  public:
   ~Window();
 
-  // Collective over `comm`. `base`, of this rank, is host or device memory. `owned` is freed with the window.
+  // Collective over `comm`. `base` is host or device memory of this rank. If `owned`, the window frees it.
   static int create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bool owned, MPI_Info info,
                     MPI_Comm comm, MPI_Win* win);
-  // Collective, as MPI_Win_free.
+  // Collective, like MPI_Win_free.
   int free(MPI_Win* win);
 
   MPI_Win handle() const { return handle_; }
@@ -62,35 +63,37 @@ class Window : public std::enable_shared_from_this<Window> {
   int flavor() const { return flavor_; }
   bool dynamic() const { return flavor_ == MPI_WIN_FLAVOR_DYNAMIC; }
   const Target& target(int rank) const { return targets_[static_cast<size_t>(rank)]; }
-  // May any rank ask another one to act on its memory?
+  // Does any rank of the window have active-message targets?
   bool by_messages() const { return by_messages_; }
-  // Does a thread answer for each of them that sits in the host MPI?
-  bool stood_in_for() const { return stood_in_for_; }
-  // MPI_WIN_BASE and its like; null for keys that are not of windows.
+  // Does a service thread answer for every rank that is blocked in the host MPI?
+  bool has_service_thread() const { return has_service_thread_; }
+  // The value of MPI_WIN_BASE and the other predefined window attributes; null for any other key.
   const void* attribute(int keyval) const;
-  // As MPI_Win_shared_query: the base is null where this rank's GPU does not reach it.
+  // Like MPI_Win_shared_query: the base is null where this rank's GPU cannot access it.
   int query(int rank, MPI_Aint* size, MPI_Aint* disp_unit, void** base);
-  // Raises it through the window's handler. `about` says what failed.
+  // Raises the error through the window's error handler. `about` names what failed.
   int raise(int code) const;
   int raise(int code, const std::string& about) const;
 
-  // What follows gives codes of MPI errors, which are the caller's to raise.
+  // The functions below return MPI error codes, and the caller raises them.
   // ---- Dynamic windows -----------------------------------------------------------------------------
   int attach(void* base, MPI_Aint size);
   int detach(const void* base);
-  // With the engine's lock.
+  // The caller holds the engine's lock.
   const AttachedRegions& attached() const { return attached_; }
 
   // ---- What origins share --------------------------------------------------------------------------
   // Null where this rank does not share memory with the target.
   rma::TargetWords* words(int target);
-  // Where this process reaches the memory of the target, for a device of its own (-1: any); false: nowhere.
+  // The address at which this process, or the given device of it (-1: any), can access the target's memory.
+  // False if it cannot access it.
   bool reach(int target, int device, char** address, int* reached_by);
 
   // ---- Accesses ------------------------------------------------------------------------------------
-  // Starts it, in an epoch that allows it: an MPI error code.
+  // Starts the access if an epoch allows it. Returns an MPI error code.
   int start(const std::shared_ptr<Access>& access);
-  // Waits until the accesses to a target, or to all of them (-1), are over here and there. The error of any.
+  // Waits until the accesses to a target (-1: to all targets) are complete at origin and target. Returns the
+  // error of any of them.
   int complete(int target);
 
   // ---- Epochs: window_epoch.cpp --------------------------------------------------------------------
@@ -104,13 +107,13 @@ class Window : public std::enable_shared_from_this<Window> {
   int unlock(int target);
   int lock_all(int assertion);
   int unlock_all();
-  int flush(int target);  // -1: all
+  int flush(int target);  // -1: all targets
 
-  // With the engine's lock.
+  // The caller holds the engine's lock.
   void advance();
 
-  // Calls `done` with the engine's lock, and makes progress, until it says so. The log is told what it is,
-  // and of which rank (-1: of any).
+  // Makes progress until `done` returns true; calls `done` with the engine's lock. After a while the log
+  // reports that this rank still waits for `what` of rank `whom` (-1: of any rank).
   template <class Done>
   void poll_until(const char* what, const int& whom, const Done& done) {
     ReportTimer report_timer;
@@ -133,7 +136,7 @@ class Window : public std::enable_shared_from_this<Window> {
   Window() = default;
   const Mapped* map(int target, int device);
   bool share_words(const std::vector<Target>& all);
-  void show_memory(Target* mine, const std::vector<int>& node_ranks);
+  void export_memory(Target* mine, const std::vector<int>& node_ranks);
   bool map_targets();
   int may_access(int target);
   void acquire(int target, bool exclusive);
@@ -147,11 +150,11 @@ class Window : public std::enable_shared_from_this<Window> {
   void complain(const char* what, int whom) const;
 
   MPI_Win handle_ = MPI_WIN_NULL;
-  MPI_Comm comm_ = MPI_COMM_NULL;  // our own
+  MPI_Comm comm_ = MPI_COMM_NULL;  // a duplicate for the window's own messages
   int rank_ = 0, flavor_ = 0;
-  bool by_messages_ = false, stood_in_for_ = false;
+  bool by_messages_ = false, has_service_thread_ = false;
   void* owned_ = nullptr;
-  // As MPI_Win_get_attr tells them.
+  // The values that MPI_Win_get_attr returns.
   void* base_ = nullptr;
   MPI_Aint bytes_ = 0;
   int disp_unit_ = 1, model_ = MPI_WIN_UNIFIED;
@@ -159,12 +162,12 @@ class Window : public std::enable_shared_from_this<Window> {
   std::vector<Target> targets_;
   std::vector<int> node_ranks_;  // of each member; -1 where no memory is shared
   node::NodeMemory::Range words_memory_;
-  std::vector<rma::TargetWords> own_words_;  // where none can be shared
-  std::vector<int> place_of_words_;          // of each member, in the memory of this node; -1
+  std::vector<rma::TargetWords> own_words_;  // where no memory can be shared
+  std::vector<int> offset_of_words_;         // of each member, in this node's shared memory; -1
 
-  std::vector<bool> is_mapped_;                    // of each member
-  std::map<std::pair<int, int>, Mapped> mappings_;  // by target and the device it was wanted for
-  int device_ = -1;                               // for which targets were mapped at the creation
+  std::vector<bool> is_mapped_;                     // of each member
+  std::map<std::pair<int, int>, Mapped> mappings_;  // by target and requested device
+  int device_ = -1;                                 // the device for which the creation mapped the targets
 
   AttachedRegions attached_;
 
@@ -175,15 +178,15 @@ class Window : public std::enable_shared_from_this<Window> {
   };
   std::list<Pending> pending_;
   uint64_t started_accesses_ = 0;
-  int error_ = MPI_SUCCESS;  // of an access that is over
+  int error_ = MPI_SUCCESS;  // of a completed access
 
   struct Locked {
     bool exclusive = false;
-    bool held = false;    // not with MPI_MODE_NOCHECK
-    bool coming = false;  // a thread waits for it
+    bool held = false;    // false with MPI_MODE_NOCHECK
+    bool coming = false;  // a thread is waiting for it
   };
   bool fenced_ = false;
-  std::optional<std::map<int, MPI_Request>> started_;  // what says that a target has posted
+  std::optional<std::map<int, MPI_Request>> started_;  // the request that completes when a target has posted
 
   std::optional<std::vector<MPI_Request>> exposed_;
   std::map<int, Locked> locked_;
@@ -195,11 +198,11 @@ class Window : public std::enable_shared_from_this<Window> {
 namespace detail {
 extern std::atomic<int> windows_open;
 }
-// Is there any window of ours? If not, calls go to the host MPI without a look.
+// Does any window of Fairlead's exist? If not, calls go to the host MPI without a lookup.
 inline bool any_windows() {
   return detail::windows_open.load(std::memory_order_relaxed) != 0;
 }
-// Null where it is the host MPI's.
+// Null if the window belongs to the host MPI.
 std::shared_ptr<Window> find_window(MPI_Win win);
 
 }  // namespace fairlead::mpi

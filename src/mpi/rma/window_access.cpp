@@ -74,7 +74,8 @@ bool OriginBuffer::finish() {
 
 namespace {
 
-// The first type that this one has bytes of. Structures alone are made of several, and may have none of some.
+// The first component type that contributes bytes. Only structures have several component types, and some of
+// those may contribute none.
 MPI_Datatype part_of(const TypeContents& made) {
   const std::vector<MPI_Datatype>& types = made.types();
   for (size_t part = 0; types.size() > 1 && part < types.size(); ++part)
@@ -129,7 +130,7 @@ bool take_accumulate_lock(rma::AccumulateLock& accumulate_lock) {
 
 namespace {
 
-// The number by which a predefined handle is known to all ranks.
+// The number that identifies a predefined handle on all ranks.
 #if defined(MPI_ABI_VERSION)
 template <class Handle>
 int number_of(Handle handle) {
@@ -150,7 +151,7 @@ int number_of_op(MPI_Op op) {
 }
 #endif
 
-// Where the buffer begins, in bytes; false where no number is large enough.
+// Computes where the buffer begins, in bytes. False on overflow.
 bool displace(MPI_Aint disp, int64_t unit, const Layout& layout, int64_t* at) {
   int64_t low, high;
   return !__builtin_mul_overflow(int64_t{disp}, unit, at) &&
@@ -200,10 +201,10 @@ int Access::make(const AccessCall& call, const Window& window, std::shared_ptr<A
   return MPI_SUCCESS;
 }
 
-datatype::View Access::layout_from(char* window) const {
+packing::View Access::layout_from(char* window) const {
   void* buffer =
       reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(window) + static_cast<uintptr_t>(at_target_));
-  return layout_.contiguous ? datatype::View(buffer, bytes_) : layout_.view(buffer);
+  return layout_.contiguous ? packing::View(buffer, bytes_) : layout_.view(buffer);
 }
 
 void Access::note(Error error) {
@@ -221,7 +222,7 @@ void Access::fail(int error) {
 void Access::end() {
   if (error_ == MPI_SUCCESS && !result_.finish()) error_ = MPI_ERR_OTHER;
   if (bytes_ > 0) {
-    const Traffic path = by_messages_ ? Traffic::rma_served : Traffic::rma_direct;
+    const Traffic path = by_messages_ ? Traffic::rma_by_messages : Traffic::rma_mapped;
     count(path, bytes_);
     record_.took(path, bytes_);
   }
@@ -258,7 +259,7 @@ void Access::accumulate(const rma::Buffer& target, rma::AccumulateLock& accumula
   end();
 }
 
-// ---- Served ------------------------------------------------------------------------------------------
+// ---- Active-message targets --------------------------------------------------------------------------
 
 rma::Header Access::header() const {
   rma::Header header;
@@ -319,7 +320,8 @@ void Access::take_answer(const rma::Message& answer, uint64_t at, uint64_t bytes
 
 namespace {
 
-// What errors say of an access; requests keep it, and few of them fail.
+// What error messages say about an access. It composes the text only on request: requests keep it, and few of
+// them fail.
 class AccessName {
  public:
   explicit AccessName(const AccessCall& call)
@@ -340,7 +342,7 @@ class AccessName {
   MPI_Aint disp_;
 };
 
-// The class of error of what the host MPI would look at before the memory.
+// The class of the error for the arguments that the host MPI would check before the memory.
 int error_of_arguments(const AccessCall& call, const Window& window) {
   if (call.target_rank != MPI_PROC_NULL && (call.target_rank < 0 || call.target_rank >= window.size()))
     return MPI_ERR_RANK;
@@ -352,14 +354,16 @@ int error_of_arguments(const AccessCall& call, const Window& window) {
   return error;
 }
 
-// Of one element the type must be a predefined one, and for a swap an integer, a logical or a byte.
+// True if the host MPI may refuse the type. An access of one element needs a predefined type, and a swap
+// needs an integer, a logical or a byte.
 bool has_doubtful_type(const AccessCall& call) {
   if (!call.of_one_element) return false;
   return !is_plain(call.target_datatype) ||
          (call.kind == AccessKind::compare_and_swap && !can_be_swapped(call.target_datatype));
 }
 
-// By the same access to nobody: its result has gone through the program's error handler.
+// Makes the same access to MPI_PROC_NULL in the host MPI. An error that it returns has already gone through
+// the program's error handler.
 int ask_host(const AccessCall& call) {
   return call.kind == AccessKind::compare_and_swap
              ? real.Compare_and_swap(call.origin_addr, call.compare_addr, call.result_addr,
@@ -368,7 +372,7 @@ int ask_host(const AccessCall& call) {
                                  call.op, call.win);
 }
 
-// An access that the program holds a request of.
+// An access whose request the program holds.
 class RequestedAccess : public Operation {
  public:
   RequestedAccess(std::shared_ptr<Window> window, std::shared_ptr<Access> access, const AccessName& name)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One-sided accesses: the arguments of a call, whichever of the ten functions it is and in either count form,
-// and what becomes of them. The bytes of a direct target move at once, by a copy engine or a kernel of this
-// process; a served one is asked, by as many requests as the access has pieces.
+// One-sided accesses: the arguments of a call, for all ten functions and in either count form, and their
+// execution. For a mapped target, a copy engine or a kernel of this process moves the bytes at once. For an
+// active-message target, the origin sends as many requests as the access has pieces.
 
 #pragma once
 
@@ -27,7 +27,7 @@ enum class AccessKind { put, get, accumulate, fetch, compare_and_swap };
 struct AccessCall {
   AccessKind kind;
   MPI_Win win;
-  // What is read here, and what is written here.
+  // The buffers that the origin reads and those that it writes.
   const void* origin_addr = nullptr;
   MPI_Count origin_count = 0;
   MPI_Datatype origin_datatype = MPI_DATATYPE_NULL;
@@ -40,7 +40,7 @@ struct AccessCall {
   MPI_Count target_count = 0;
   MPI_Datatype target_datatype = MPI_DATATYPE_NULL;
   MPI_Op op = MPI_OP_NULL;
-  bool of_one_element = false;  // of a predefined type: MPI_Fetch_and_op and MPI_Compare_and_swap
+  bool of_one_element = false;  // predefined type: MPI_Fetch_and_op, MPI_Compare_and_swap
   MPI_Request* request = nullptr;
 
   bool reads() const { return kind != AccessKind::get && op != MPI_NO_OP; }
@@ -49,12 +49,12 @@ struct AccessCall {
   }
 };
 
-// A buffer of the program in an access.
+// A buffer of the program that an access uses.
 class OriginBuffer {
  public:
-  // False when its bytes cannot be had.
+  // False if the bytes cannot be read or packed.
   bool open(const void* address, MPI_Count count, MPI_Datatype datatype, bool written);
-  // What was written has come; false when it cannot be put where it belongs.
+  // Call it when the written bytes have arrived; it unpacks them where necessary. False if that fails.
   bool finish();
   const rma::Buffer& buffer() const { return buffer_; }
   uint64_t bytes() const { return static_cast<uint64_t>(layout_.bytes); }
@@ -69,13 +69,13 @@ class OriginBuffer {
 
 class Access {
  public:
-  // Looks at the arguments; an MPI error code.
+  // Checks the arguments. Returns an MPI error code.
   static int make(const AccessCall& call, const Window& window, std::shared_ptr<Access>* access);
 
   int target() const { return target_; }
-  // Of the program's buffers; -1: host memory.
+  // The device of the program's buffers; -1: host memory.
   int device() const { return std::max(origin_.buffer().device, result_.buffer().device); }
-  // The bytes that it touches, from the beginning of the window.
+  // The bytes that the access touches, relative to the beginning of the window.
   int64_t low() const { return at_target_ + layout_.first; }
   int64_t high() const { return low() + layout_.span; }
   bool over() const { return over_.load(std::memory_order_acquire); }
@@ -83,22 +83,22 @@ class Access {
   bool in_request() const { return in_request_; }
   bool accumulates() const { return kind_ >= AccessKind::accumulate; }
 
-  // Its buffer, in a window that begins there, of this device's memory (-1: of host memory).
+  // The target buffer, in a window that begins at `window`, in memory of `device` (-1: host memory).
   rma::Buffer target_in(char* window, int device) const { return {layout_from(window), device}; }
-  // On memory that this process reaches. An accumulate is over when this returns: it waits for the ownership,
-  // and comes without the engine's lock, the others with it. What is not `alone` may start together with
-  // others.
+  // For memory that this process can access. accumulate() is complete on return: it waits for the accumulate
+  // lock, and the caller must not hold the engine's lock. start() needs the engine's lock; unless `alone`,
+  // the access may start together with others.
   void start(const rma::Buffer& target, bool alone);
   void accumulate(const rma::Buffer& target, rma::AccumulateLock& accumulate_lock);
-  // Asks for the next pieces; false while there are more. With the engine's lock.
+  // Sends requests for the next pieces; false if more remain. The caller holds the engine's lock.
   bool ask(WindowService& service, const std::shared_ptr<Access>& self);
-  // From now on it is one for ask().
+  // From now on ask() executes this access.
   void use_messages() { by_messages_ = true; }
   bool by_messages() const { return by_messages_; }
   void advance();
 
  private:
-  datatype::View layout_from(char* window) const;
+  packing::View layout_from(char* window) const;
   rma::Header header() const;
   void note(device::Error error);
   void end();
@@ -110,9 +110,9 @@ class Access {
   bool in_request_ = false;
   OriginBuffer origin_, compare_, result_;
   rma::Combination combination_;
-  int op_ = 0, type_ = 0;  // as Fortran numbers them
+  int op_ = 0, type_ = 0;  // Fortran handles
   Layout layout_;
-  int64_t at_target_ = 0;  // the address of the target's buffer, from the beginning of the window
+  int64_t at_target_ = 0;  // the address of the target's buffer, relative to the beginning of the window
   uint64_t bytes_ = 0;
 
   MessageRecord record_;
@@ -123,25 +123,26 @@ class Access {
   int error_ = MPI_SUCCESS;
 };
 
-// Waits until nobody else accumulates there; false when whoever does is dead.
+// Waits for the accumulate lock. False if its owner is dead.
 bool take_accumulate_lock(rma::AccumulateLock& accumulate_lock);
 
-// What an operation on elements of this type is, in the words of src/rma; false where MPI does not allow it.
+// Describes an operation on elements of this type as src/rma needs it. False if MPI does not allow the
+// operation.
 bool combination_of(MPI_Op op, MPI_Datatype element, rma::Combination* combination);
-// The predefined type of which all of this one is made.
+// The predefined type of which all of this datatype consists.
 MPI_Datatype element_of(MPI_Datatype datatype);
 
 namespace detail {
 int access_ours(const AccessCall& call, const std::shared_ptr<Window>& window);
 
-// Device memory for a window of the host MPI: window_staged.cpp.
+// Device memory in accesses to windows of the host MPI: window_staged.cpp.
 using AccessInHost =
     std::function<int(const void* origin, const void* compare, void* result, MPI_Request* request)>;
 bool brings_device_memory(const AccessCall& call);
 int access_staged(const AccessCall& call, const AccessInHost& host);
 }  // namespace detail
 
-// `host` calls the function in the host MPI, with these buffers.
+// `host` calls the host MPI's function with the given buffers.
 template <class Host>
 int one_sided(const AccessCall& call, const Host& host) {
   if (any_windows())

@@ -21,7 +21,7 @@ AttachedRegions::Entry AttachedRegions::find(uint64_t low, uint64_t high) const 
   if (found == regions_.begin()) return regions_.end();
   --found;
   const auto& [base, region] = *found;
-  // The program may have freed device memory, and have other memory there.
+  // The program may have freed the device memory and allocated other memory at the same address.
   const bool holds =
       high - base <= region.size && device::classify(reinterpret_cast<void*>(base)).id == region.id;
   return holds ? found : regions_.end();
@@ -35,12 +35,12 @@ bool AttachedRegions::locate(rma::Buffer* buffer, uint64_t at, uint64_t bytes, i
     buffer->device = device_of(region);
     return true;
   }
-  // Not in one region: each of its bytes must be. Blocks follow each other in few regions, and one may go on
-  // in the next.
+  // No single region holds all bytes, so each byte must lie in some region. Consecutive blocks mostly lie in
+  // the same region, and a block may continue in the next region.
   const auto address = reinterpret_cast<uintptr_t>(buffer->address());
   buffer->device = -1;
   for (uint64_t done = 0; done < bytes;) {
-    const datatype::View::Run run = buffer->view.run_at(at + done);
+    const packing::View::Run run = buffer->view.run_at(at + done);
     const uint64_t first = address + static_cast<uint64_t>(run.offset);
     if (region == regions_.end() || first - region->first >= region->second.size) {
       if ((region = find(first, first + 1)) == regions_.end()) return false;
@@ -48,7 +48,7 @@ bool AttachedRegions::locate(rma::Buffer* buffer, uint64_t at, uint64_t bytes, i
     }
     done += std::min({run.bytes, bytes - done, region->first + region->second.size - first});
   }
-  // Copies reach all memory from any device; a kernel, what lies in one allocation.
+  // Copies can access all memory from any device; a kernel can access only what lies in one allocation.
   buffer->by_blocks = buffer->on_device();
   return true;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of windows and of their epochs. Calls about a window of the host MPI go there; what was
-// staged for its accesses ends where they end (window_staged.h).
+// The MPI functions that make windows and delimit epochs. A call on a window of the host MPI goes to the host
+// MPI. If it ends accesses, the staged buffers of those accesses end with it (window_staged.h).
 
 #include <algorithm>
 #include <climits>
@@ -21,7 +21,7 @@
 namespace fairlead::mpi {
 namespace {
 
-// The largest number that any rank of `comm` brings.
+// The maximum of `mine` over all ranks of `comm`.
 int agreed(MPI_Comm comm, int mine) {
   int all = 0;
   BlockingHostCall blocking_call;
@@ -35,7 +35,7 @@ bool is_intra(MPI_Comm comm) {
   return !inter;
 }
 
-// What the host MPI refuses is its to refuse.
+// False for arguments that the host MPI refuses: it gets those calls, and raises the error.
 bool may_be_ours(MPI_Aint size, MPI_Aint disp_unit, MPI_Comm comm, const void* result) {
   return intercepting() && is_intra(comm) && size >= 0 && disp_unit > 0 && result;
 }
@@ -111,7 +111,8 @@ int allocate(MPI_Aint size, MPI_Aint disp_unit, int flavor, MPI_Info info, MPI_C
   return host();
 }
 
-// Calls `ours` with a window of ours, and raises what it returns; else the host MPI.
+// Calls `ours` if the window is Fairlead's, and raises the error that it returns; otherwise calls the host
+// MPI.
 template <class Ours, class Host>
 int on_window(MPI_Win win, const Ours& ours, const Host& host) {
   if (!intercepting()) return host();
@@ -124,24 +125,24 @@ int on_window(MPI_Win win, const Ours& ours, const Host& host) {
   return host();
 }
 
-// What is wrong in a call about a window of ours the host MPI refuses before it looks at its window of that
-// handle, which has no memory: it is shown the call.
+// A call with wrong arguments on a window of Fairlead's goes to the host MPI. That refuses it before it looks
+// at the window behind the handle, which has no memory.
 bool is_refused(bool wrong, MPI_Win win) {
   return wrong && intercepting() && any_windows() && find_window(win);
 }
 
-// Is this no combination of these assertions?
+// Does `assertion` contain bits other than those of `known`?
 bool is_other_than(int assertion, int known) {
   return assertion & ~known;
 }
 
-// A rank, not all of them, whatever its number.
+// Flushes one rank. A negative rank is an error here, although -1 stands for all targets in Window::flush().
 int flush_one(Window& window, int rank) {
   if (rank == MPI_PROC_NULL) return MPI_SUCCESS;
   return rank < 0 || rank >= window.size() ? MPI_ERR_RANK : window.flush(rank);
 }
 
-// The same for a call that ends accesses to `target`, or to all (-1).
+// Like on_window(), for a call that ends the accesses to `target` (-1: to all targets).
 template <class Ours, class Host>
 int synchronize(MPI_Win win, int target, const Ours& ours, const Host& host) {
   return on_window(win, ours, [&] {
@@ -221,7 +222,7 @@ FAIRLEAD_MPI(Win_shared_query_c,
       [&] { return real.Win_shared_query_c(win, rank, size, disp_unit, baseptr); });
 }
 
-// Nobody knows yet what will be attached.
+// The memory that the program will attach is not known yet, so FAIRLEAD_WIN_DYNAMIC decides.
 FAIRLEAD_MPI(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   CallRecord record(Function::Win_create_dynamic);
   if (!may_be_ours(0, 1, comm, win)) return real.Win_create_dynamic(info, comm, win);
@@ -381,7 +382,7 @@ FAIRLEAD_MPI(Win_flush_all, (MPI_Win win)) {
       win, -1, [](Window& window) { return window.flush(-1); }, [&] { return real.Win_flush_all(win); });
 }
 
-// What is over here is over there: the copies are ours.
+// Fairlead makes the copies itself, so an access that is complete at the origin is complete at the target.
 FAIRLEAD_MPI(Win_flush_local, (int rank, MPI_Win win)) {
   CallRecord record(Function::Win_flush_local);
   return synchronize(
@@ -396,7 +397,8 @@ FAIRLEAD_MPI(Win_flush_local_all, (MPI_Win win)) {
       [&] { return real.Win_flush_local_all(win); });
 }
 
-// Copies are visible when the epoch that made them is over; what is left is to let others go on.
+// Copies are visible at the end of the epoch that made them. All that remains is to let other ranks make
+// progress.
 FAIRLEAD_MPI(Win_sync, (MPI_Win win)) {
   CallRecord record(Function::Win_sync);
   return on_window(

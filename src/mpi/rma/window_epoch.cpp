@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Epochs of windows of ours. Ranks that share memory lock by words in it, others by asking the target, which
-// takes the same words for them; posts and completions are messages on the window's communicator; a fence is
-// a barrier that is polled. All of it serves others while it waits.
+// Epochs of Fairlead's windows. A rank that shares memory with a target locks it by words in that memory; any
+// other rank sends a request, and the target takes the same words on its behalf. Posts and completions are
+// messages on the window's communicator. A fence is a polled barrier. Every wait here serves other ranks
+// meanwhile.
 
 #include <algorithm>
 
@@ -18,7 +19,7 @@ constexpr int tag_post = 1, tag_complete = 2;
 
 }  // namespace
 
-// In the order in which the standard names the epochs' priority: a lock is the innermost.
+// Checks the epochs in the order of priority that the MPI standard defines: a lock is the innermost epoch.
 int Window::may_access(int target) {
   bool lock_first = false;
   MPI_Request* posted = nullptr;
@@ -143,7 +144,7 @@ void Window::acquire(int target, bool exclusive) {
   locked_[target] = {exclusive, true};
 }
 
-// Of threads that come to a target at once, the first takes the lock and the others wait for it.
+// If several threads access a target at once, the first takes the lock and the others wait for it.
 void Window::acquire_once(int target) {
   bool first = false;
   {
@@ -209,7 +210,7 @@ int Window::unlock(int target) {
   return error;
 }
 
-// The locks of other targets are taken when they are needed.
+// Takes the locks of other targets only when an access needs them.
 int Window::lock_all(int assertion) {
   {
     std::lock_guard lock(engine().mutex());
@@ -218,7 +219,7 @@ int Window::lock_all(int assertion) {
     locked_all_unchecked_ = assertion & MPI_MODE_NOCHECK;
     if (locked_all_unchecked_) return MPI_SUCCESS;
   }
-  // The program may load and store its own window from now on.
+  // The program may load from and store to its own window from now on.
   acquire_once(rank_);
   return MPI_SUCCESS;
 }

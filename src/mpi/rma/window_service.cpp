@@ -111,7 +111,7 @@ void WindowService::advance() {
   }
 }
 
-// False: not yet.
+// False if the request must wait; the caller tries again later.
 bool WindowService::serve(const Receiving& received) {
   if (!rma::is_sound(received.message)) {
     log_line(LogLevel::error, "rank %d of a window sent a damaged message of %zu bytes", received.source,

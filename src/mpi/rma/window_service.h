@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages by which the ranks of a window ask each other: on a communicator of the window's own, in host
-// memory. A target looks for requests, acts on its memory and answers, in each round of progress; what is
-// asked by one origin is done in the order in which it was asked. All with the engine's lock.
+// The requests and answers between the ranks of a window. They are messages in host memory on a communicator
+// of the window's own. In each round of progress a target receives requests, acts on its memory and answers;
+// it executes the requests of one origin in the order in which that origin sent them. All functions need the
+// engine's lock.
 
 #pragma once
 
@@ -19,7 +20,7 @@ namespace fairlead::mpi {
 
 class Window;
 
-// Has the host's message come to its end? With the engine's lock.
+// Is the host MPI's request complete? The caller holds the engine's lock.
 bool over(MPI_Request* request);
 
 class WindowService {
@@ -29,11 +30,11 @@ class WindowService {
   explicit WindowService(Window& window) : window_(window) {}
   ~WindowService();
 
-  // May another request for this target be under way?
+  // Is the number of outstanding requests to this target below the limit?
   bool may_ask(int target) const;
   void ask(int target, rma::Message request, OnAnswer on_answer);
   void advance();
-  // Has this rank nothing more to send, and nothing to answer?
+  // True if this rank has nothing left to send and no request to answer.
   bool idle() const { return sending_.empty() && received_.empty() && waiting_.empty() && answers_.empty(); }
 
  private:
@@ -62,16 +63,16 @@ class WindowService {
 
   Window& window_;
   uint64_t last_id_ = 0;
-  std::map<int, int> under_way_;  // requests, by target
+  std::map<int, int> under_way_;  // outstanding requests, by target
   struct Asked {
     int target;
     OnAnswer on_answer;
   };
-  std::map<uint64_t, Asked> answers_;  // that are awaited
+  std::map<uint64_t, Asked> answers_;  // outstanding
   std::list<Sending> sending_;
   std::deque<Receiving> received_;
   std::list<WaitingLock> waiting_;
-  rma::DeadOwnerDetector detector_;  // for whoever accumulates here
+  rma::DeadOwnerDetector detector_;  // for accumulates at this rank
 };
 
 }  // namespace fairlead::mpi

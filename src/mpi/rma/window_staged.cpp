@@ -24,7 +24,7 @@ std::atomic<int> staged_accesses{0};
 
 namespace {
 
-// The images of the buffers of one access.
+// The images in host memory of the buffers of one access.
 class Staged {
  public:
   explicit Staged(const AccessCall& call) : win(call.win), target(call.target_rank) {
@@ -38,7 +38,7 @@ class Staged {
       }
     }
   }
-  // False when they cannot be had.
+  // False if the images cannot be allocated or filled.
   bool load() {
     origin_image_ = HostImage(origin_);
     compare_image_ = HostImage(compare_);
@@ -46,8 +46,8 @@ class Staged {
     return origin_image_.valid() && compare_image_.valid() && result_image_.valid() &&
            origin_image_.load(origin_) && compare_image_.load(compare_);
   }
-  // When the host MPI's part is over. The first time counts: whoever asks later is told how that went, and
-  // the buffers are the program's.
+  // Call it when the host MPI has done its part. The first call stores the result. Later calls return what
+  // the first returned and touch no buffer, because the buffers belong to the program again.
   bool store() {
     std::call_once(once_, [&] {
       count(Traffic::rma_staged, static_cast<uint64_t>(std::max(origin_.bytes, result_.bytes)));
@@ -76,7 +76,7 @@ class Staged {
   bool stored_ = false;
 };
 
-// Of epochs that are not over, with a request or without.
+// The staged accesses whose epochs are not over, with or without a request.
 struct AllStaged {
   std::mutex mutex;
   std::list<std::shared_ptr<Staged>> accesses;
@@ -92,7 +92,7 @@ void keep(const std::shared_ptr<Staged>& staged) {
   ++detail::staged_accesses;
 }
 
-// False when the epoch is over, which has ended it.
+// False if the end of the epoch has already removed it.
 bool forget(const std::shared_ptr<Staged>& staged) {
   std::lock_guard lock(all().mutex);
   const auto forgotten = std::erase(all().accesses, staged);
@@ -106,7 +106,7 @@ int raise_on(MPI_Win win) {
   return raise_window_error(win, MPI_ERR_OTHER, copy_through_host);
 }
 
-// One that has a request: it is over when the host's is, or its epoch.
+// A staged access with a request: it is over when the host MPI's request completes or when its epoch ends.
 class StagedOperation : public Operation {
  public:
   StagedOperation(std::shared_ptr<Staged> staged, const detail::AccessInHost& host)
@@ -128,7 +128,7 @@ class StagedOperation : public Operation {
   int finish(MPI_Status* status) override {
     set_empty(status);
     record_.end();
-    // MPICH 4.0 completes requests of elements with gaps before their bytes have come.
+    // MPICH 4.0 completes requests for elements with gaps before their bytes arrive.
     if (forget(staged_) && staged_->has_gaps) {
       BlockingHostCall blocking_call;
       real.Win_flush_local(staged_->target, staged_->win);
@@ -147,7 +147,8 @@ class StagedOperation : public Operation {
 
 }  // namespace
 
-// What goes nowhere, and what the host MPI will refuse, it is shown as it is.
+// False for accesses to MPI_PROC_NULL and for arguments that the host MPI refuses: the host MPI gets those
+// calls unchanged.
 bool detail::brings_device_memory(const AccessCall& call) {
   if (call.target_rank == MPI_PROC_NULL || is_invalid(call.target_count, call.target_datatype) ||
       (call.reads() && is_invalid(call.origin_count, call.origin_datatype)) ||

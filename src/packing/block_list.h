@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The blocks of an irregular layout, which kernels and the CPU look up: offsets count from the first block,
-// positions are those in the stream of bytes. A device gets a copy when it needs one for the first time. That
-// memory is never given back to the driver before MPI_Finalize, since this would wait for all work of the
-// device: other lists use it again. Thread-safe.
+// The blocks of an irregular layout, in a form in which kernels and the CPU look them up. Offsets count from
+// the first block; positions count bytes in transfer order. A device gets a copy when it first needs one.
+// That memory is not returned to the driver before MPI_Finalize, because this would wait for all work of the
+// device: other lists reuse it. Thread-safe.
 
 #pragma once
 
@@ -12,14 +12,14 @@
 #include <mutex>
 #include <vector>
 
-#include "datatype/tree.h"
 #include "kernels/blocks.h"
+#include "packing/tree.h"
 
-namespace fairlead::datatype {
+namespace fairlead::packing {
 
 class BlockList {
  public:
-  // Null when there are too many.
+  // Null if there are too many blocks.
   static std::shared_ptr<const BlockList> make(const Tree& tree);
   explicit BlockList(std::vector<kernels::Block> blocks, uint64_t bytes);
   ~BlockList();
@@ -47,13 +47,13 @@ class BlockList {
 
   std::vector<kernels::Block> blocks_;
   uint64_t bytes_;
-  uint64_t equal_bytes_ = 0;  // of all blocks, where they are equal
+  uint64_t equal_bytes_ = 0;  // length of each block if all are equal, else 0
   uint64_t bits_ = 0;
   mutable std::mutex mutex_;
   mutable std::map<int, kernels::BlockTable> tables_;
 };
 
-// In MPI_Finalize.
+// Called in MPI_Finalize.
 void release_block_tables();
 
-}  // namespace fairlead::datatype
+}  // namespace fairlead::packing

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Errors of a driver that has CUDA's shape: its result codes as errors of the contract, and each thread's
-// words for the last one.
+// Errors of drivers with a CUDA-like API: converts their result codes to errors of the contract, and stores
+// each thread's last error message.
 
 #pragma once
 
-#include "device/driver/abi.h"
+#include "device/cuda_hip/abi.h"
 #include "device/runtime.h"
 
 namespace fairlead::device {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "datatype/tree.h"
+#include "packing/tree.h"
 
 #include <algorithm>
 #include <iterator>
 
-namespace fairlead::datatype {
+namespace fairlead::packing {
 
 struct Composite {
   uint64_t count = 0;  // 0: a sequence
   int64_t stride = 0;
-  std::vector<Tree> parts;    // one, the child, of a loop
+  std::vector<Tree> parts;    // a loop has one, the child
   int64_t low = 0, high = 0;  // from first()
-  uint64_t flat = 1;          // parts of a sequence without sequences
+  uint64_t flat = 1;          // number of parts with nested sequences expanded
 };
 
 Tree Tree::of_bytes(uint64_t count) {
@@ -97,7 +97,7 @@ Tree Tree::repeated(uint64_t count, int64_t stride) const {
   return make(first_, {.count = count, .stride = stride, .parts = {shifted(-first_)}});
 }
 
-// Bytes that follow each other become one part, and what continues a loop becomes part of it.
+// Adjacent bytes become one part, and a part that continues a loop becomes part of the loop.
 void Tree::append(std::vector<Tree>* parts, const Tree& next) {
   if (next.empty()) return;
   if (next.inner_ && !next.is_loop()) {
@@ -126,7 +126,7 @@ void Tree::append(std::vector<Tree>* parts, const Tree& next) {
   parts->push_back(next);
 }
 
-// Equal parts at regular places are nested loops. An empty tree where they are not.
+// Turns equal parts at regular offsets into nested loops. Returns an empty tree if the offsets are irregular.
 Tree Tree::grouped(const std::vector<Tree>& parts) {
   size_t n = parts.size();
   if (n == 1) return parts.front();
@@ -148,7 +148,7 @@ Tree Tree::sequence(std::vector<Tree> given) {
   std::vector<Tree> parts;
   parts.reserve(given.size());
   if (flat(given) > blocks_at_most) {
-    // Nobody will take it apart.
+    // Such a layout has no plan, so its parts are not simplified.
     std::copy_if(given.begin(), given.end(), std::back_inserter(parts),
                  [](const Tree& part) { return !part.empty(); });
   } else {
@@ -165,4 +165,4 @@ Tree Tree::sequence(std::vector<Tree> given) {
   return make(first, {.parts = std::move(parts)});
 }
 
-}  // namespace fairlead::datatype
+}  // namespace fairlead::packing

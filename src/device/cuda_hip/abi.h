@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the CUDA driver and the HIP runtime have in common at the binary level: result codes, flags, and the
-// way their functions are found in a library opened at run time. cuda_abi.h and hip_abi.h add the rest.
-// tests/hardware compares every value here with the headers of both vendors.
+// The binary-level elements that the CUDA driver and the HIP runtime share: result codes, flags, and the
+// lookup of functions in a library opened at run time. cuda/abi.h and hip/abi.h add the rest. tests/hardware
+// compares every value here with the headers of both vendors.
 
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace fairlead::device {
 
-// HIP numbers its errors as the CUDA driver does; these are the ones Fairlead tells apart.
+// HIP numbers its errors like the CUDA driver. These are the ones that Fairlead distinguishes.
 namespace driver_result {
 inline constexpr int success = 0;
 inline constexpr int invalid_value = 1;
@@ -26,7 +26,7 @@ inline constexpr int already_mapped = 208;
 inline constexpr int no_binary_for_gpu = 209;
 inline constexpr int peer_access_unsupported = 217;
 inline constexpr int invalid_kernel_file = 218;
-inline constexpr int shared_object_failed = 303;  // older HIP's word for an image for another GPU
+inline constexpr int shared_object_failed = 303;  // older HIP: no image for this GPU
 inline constexpr int invalid_handle = 400;
 inline constexpr int not_found = 500;
 inline constexpr int not_ready = 600;
@@ -36,7 +36,7 @@ inline constexpr int host_memory_already_registered = 712;
 inline constexpr int not_supported = 801;
 }  // namespace driver_result
 
-// Flags that have one value in both.
+// Flags with the same value in both.
 namespace driver_flag {
 inline constexpr unsigned managed_attach_global = 1;
 inline constexpr unsigned pinned_portable = 1;
@@ -52,7 +52,7 @@ inline constexpr int access_read_write = 3;
 inline constexpr int granularity_minimum = 0;
 }  // namespace driver_flag
 
-// Structs of the virtual memory management that have one layout in both (in HIP since ROCm 6).
+// Structs of virtual memory management with the same layout in both (in HIP since ROCm 6).
 struct MemoryLocation {
   int type, id;
 };
@@ -67,14 +67,14 @@ struct MemoryAccess {
   int flags;
 };
 
-// What a driver function answered, to be worded by whoever knows the driver's words.
+// The result of a driver function; callers that know the driver's error texts convert it to a message.
 struct DriverOutcome {
   const char* symbol = nullptr;
   int result = driver_result::success;
   explicit operator bool() const { return result == driver_result::success; }
 };
 
-// One function of a driver's library, with the symbol it was found by.
+// One function of a driver library, with the symbol under which it was found.
 template <class Signature>
 struct DriverFunction;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "datatype/block_list.h"
+#include "packing/block_list.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +9,7 @@
 #include "base/host_buffer.h"
 #include "device/copy.h"
 
-namespace fairlead::datatype {
+namespace fairlead::packing {
 namespace {
 
 using device::Error;
@@ -17,10 +17,10 @@ using kernels::Block;
 
 constexpr uint64_t equal_bytes_at_most = uint64_t{1} << 28;
 
-// In place of a device: page-locked memory, which all devices read.
+// In place of a device number: page-locked memory, which all devices can read.
 constexpr int in_host_memory = -1;
 
-// Memory of tables that nobody uses, by device and size, which is a power of two.
+// Memory of unused tables, by device and size. Sizes are powers of two.
 struct Idle {
   std::mutex mutex;
   std::multimap<std::pair<int, size_t>, void*> memory;
@@ -41,7 +41,7 @@ void free_table(void* memory, int device) {
   device == in_host_memory ? device::runtime()->free_pinned(memory) : device::runtime()->free(memory);
 }
 
-// In host memory where the program has filled the device.
+// Takes host memory if the program has filled the device.
 Error take(int device, size_t bytes, void** memory) {
   Error error = Error::out_of_memory;
   std::lock_guard lock(idle().mutex);
@@ -63,12 +63,12 @@ Error take(int device, size_t bytes, void** memory) {
 void give_back(const void* memory) {
   std::lock_guard lock(idle().mutex);
   auto found = idle().in_use.find(memory);
-  if (found == idle().in_use.end()) return;  // MPI_Finalize was faster
+  if (found == idle().in_use.end()) return;  // MPI_Finalize has freed it already
   idle().memory.emplace(found->second, const_cast<void*>(memory));
   idle().in_use.erase(found);
 }
 
-// False when there are too many.
+// Appends the blocks of `tree`; false if there are too many.
 bool collect(const Tree& tree, int64_t offset, uint64_t* position, std::vector<Block>* blocks) {
   if (tree.dense()) {
     if (blocks->size() == blocks_at_most) return false;
@@ -106,8 +106,8 @@ BlockList::BlockList(std::vector<Block> blocks, uint64_t bytes) : blocks_(std::m
   if (equal_bytes_ >= equal_bytes_at_most) equal_bytes_ = 0;
 }
 
-// A kernel may still be reading a table that another list fills next: uploads and kernels are ordered by
-// those who wait for their moves before they let go of the list.
+// Another list may fill a table again while a kernel reads it. The callers prevent this: they wait for their
+// moves before they release the list, which orders uploads and kernels.
 BlockList::~BlockList() {
   for (auto& [device, table] : tables_) give_back(table.blocks);
 }
@@ -177,4 +177,4 @@ void release_block_tables() {
   idle().in_use.clear();
 }
 
-}  // namespace fairlead::datatype
+}  // namespace fairlead::packing

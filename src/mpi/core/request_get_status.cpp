@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI_Request_get_status, with any, some and all: they look at requests, ours and the host's in one array,
-// and make progress, but complete and free nothing. The last three came with MPI 4.1 and are built on the
-// first, so that they work with every host MPI.
+// MPI_Request_get_status, and its forms any, some and all. They inspect requests of Fairlead and of the host
+// MPI in one array and make progress, but complete and free nothing. MPI 4.1 introduced the last three; here
+// they are built on the first, so that they work with every host MPI.
 
 #include "mpi/abi/comm_self.h"
 #include "mpi/core/communicator.h"
@@ -27,9 +27,10 @@ State state_of(Operation& operation, MPI_Status* status) {
   return State::complete;
 }
 
-// A null request is inactive. MPI_Request_get_status says of inactive and complete ones alike that they are
-// done: where the host MPI has the functions of MPI 4.1, they tell which. Else the status does: an inactive
-// request's is empty, with sources and tags that no message has. (Some MPIs write nothing about a send.)
+// Finds the state of a host request. A null request is inactive. MPI_Request_get_status sets the flag for
+// inactive and complete requests alike. If the host MPI has the functions of MPI 4.1, those distinguish the
+// two. Otherwise the status does: that of an inactive request is empty, with a source and tag that no message
+// has. (Some MPIs write no status for a send.)
 int state_of_host(MPI_Request request, State* state, MPI_Status* status) {
   static const bool host_can_tell = available(Function::Request_get_status_any);
   int done = 0, index = 0;
@@ -52,7 +53,7 @@ int look(MPI_Request request, State* state, MPI_Status* status) {
   return MPI_SUCCESS;
 }
 
-// The host MPI answers by itself, or refuses: where it has the function.
+// True if the host MPI has the function and can answer alone, or refuses the arguments.
 template <class... Results>
 bool forwards(Function function, int count, const MPI_Request* requests, const MPI_Status* statuses,
               const Results*... results) {
@@ -60,7 +61,7 @@ bool forwards(Function function, int count, const MPI_Request* requests, const M
   return available(function) && (!engine().busy() || is_invalid(count, requests, statuses, results...));
 }
 
-// Where it has not.
+// Checks the arguments if the host MPI lacks the function.
 template <class... Results>
 int check(int count, const MPI_Request* requests, const MPI_Status* statuses, const Results*... results) {
   if (!is_invalid(count, requests, statuses, results...)) return MPI_SUCCESS;

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A move of a range of bytes between buffers of any layout, while the caller goes on: by a copy engine where
-// both sides have no gaps, else by a kernel. As device::Copy, it belongs to one thread at a time and stays
-// where it is.
+// Moves a range of bytes between buffers of any layout while the caller continues: by a copy engine if both
+// sides have no gaps, else by a kernel. Like device::Copy, a Move belongs to one thread at a time, and its
+// address must not change.
 
 #pragma once
 
-#include "datatype/plan.h"
 #include "device/copy.h"
 #include "kernels/kernel_run.h"
+#include "packing/plan.h"
 
-namespace fairlead::datatype {
+namespace fairlead::packing {
 
 class Move {
  public:
   // Can buffers with gaps be moved on this device now? Loads the kernels, but not while the device is busy.
   static bool possible(int device);
 
-  // `device` runs it and reaches both buffers. What moves between a buffer with gaps and ordinary host
-  // memory, which kernels do not reach, is waited for.
+  // `device` runs the move and can access both buffers. A move between a buffer with gaps and ordinary host
+  // memory, which kernels cannot access, completes before start() returns.
   device::Error start(int device, const View& to, uint64_t to_at, const View& from, uint64_t from_at,
                       uint64_t bytes);
-  // Without gaps, it joins others as device::Copy::enqueue() does.
+  // Without gaps, the move joins a batch as in device::Copy::enqueue().
   device::Error enqueue(int device, const View& to, const View& from, uint64_t bytes);
-  // none: arrived (or never started); not_ready; else it failed, also at its start.
+  // none: complete, or never started; not_ready; otherwise the move failed, possibly at its start.
   device::Error poll();
   device::Error wait();
 
  private:
   device::Error launch();
 
-  // The lists of blocks outlive the kernel.
+  // Kept here so that the block lists outlive the kernel.
   View to_, from_;
   uint64_t to_at_ = 0, from_at_ = 0, bytes_ = 0;
   int device_ = -1;
@@ -39,15 +39,15 @@ class Move {
   kernels::KernelRun run_;
 };
 
-// A move that is waited for.
+// Runs a move and waits for it.
 device::Error move_now(int device, const View& to, uint64_t to_at, const View& from, uint64_t from_at,
                        uint64_t bytes);
-// The same between device memory and host memory of any kind: by kernels, through page-locked memory, or,
-// where there are none of either, by one copy for each block.
+// The same between device memory and host memory of any kind: by kernels through page-locked memory or, if
+// either is unavailable, by one copy for each block.
 device::Error copy_out(int device, void* to, const View& from, uint64_t from_at, uint64_t bytes);
 device::Error copy_in(int device, const View& to, uint64_t to_at, const void* from, uint64_t bytes);
-// By one copy for each block: it may lie in memory that no kernel of one device reaches as a whole.
+// By one copy for each block, for buffers in memory that no single device can access as a whole.
 device::Error copy_out_by_blocks(int device, void* to, const View& from, uint64_t from_at, uint64_t bytes);
 device::Error copy_in_by_blocks(int device, const View& to, uint64_t to_at, const void* from, uint64_t bytes);
 
-}  // namespace fairlead::datatype
+}  // namespace fairlead::packing

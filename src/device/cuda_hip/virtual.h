@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Virtual memory management of a driver that has CUDA's shape: address ranges are reserved, and physical
-// memory is mapped into them. Functions run while the right device is current and return what the first
-// driver function that failed answered; then nothing is left behind. Thread-safe.
+// Virtual memory management for drivers with a CUDA-like API: reserves address ranges and maps physical
+// memory into them. The caller makes the right device current. Each function returns the outcome of the first
+// driver call that failed; in that case it has released everything it had acquired. Thread-safe.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <map>
 #include <mutex>
 
-#include "device/driver/abi.h"
+#include "device/cuda_hip/abi.h"
 
 namespace fairlead::device {
 
@@ -50,12 +50,12 @@ class VirtualMemory {
     return last;
   }
 
-  // A file descriptor of the physical memory mapped at this address.
+  // Returns a file descriptor of the physical memory mapped at this address.
   DriverOutcome share(const void* address, int* file) {
     typename Abi::MemoryHandle handle{};
     DriverOutcome last = call(api_.memory_retain, &handle, const_cast<void*>(address));
     if (!last) return last;
-    long long made = -1;  // of which the driver writes an int, or all
+    long long made = -1;  // the driver writes either an int or the whole variable
     last = call(api_.memory_export, static_cast<void*>(&made), handle,
                 int{driver_flag::handle_file_descriptor}, 0ull);
     api_.memory_release(handle);
@@ -63,8 +63,8 @@ class VirtualMemory {
     return last;
   }
 
-  // Maps `bytes` bytes of physical memory that another process shared.
-  DriverOutcome adopt(int device, void* file_argument, size_t bytes, void** address) {
+  // Maps `bytes` bytes of physical memory that another process has shared.
+  DriverOutcome map_received(int device, void* file_argument, size_t bytes, void** address) {
     typename Abi::MemoryHandle handle{};
     typename Abi::Address base{};
     DriverOutcome last =
@@ -84,7 +84,7 @@ class VirtualMemory {
     return last;
   }
 
-  // Did allocate() or adopt() make the range that starts here?
+  // Returns whether allocate() or adopt() created the range that starts here.
   bool owns(void* address) {
     std::lock_guard lock(mutex_);
     return ranges_.count(address) != 0;
@@ -125,7 +125,7 @@ class VirtualMemory {
     return Abi::to_driver((const char*)(base) + offset);
   }
 
-  // Takes the handle: the mapping keeps the memory from here on.
+  // Releases the handle: once mapped, the mapping keeps the memory alive.
   DriverOutcome map(typename Abi::Address address, size_t bytes, typename Abi::MemoryHandle handle,
                     int device) {
     const MemoryAccess access{{driver_flag::location_device, device}, driver_flag::access_read_write};
@@ -137,7 +137,7 @@ class VirtualMemory {
     return last;
   }
 
-  // The driver unmaps only what was mapped by one call.
+  // The driver unmaps only whole mappings, each of which one call created.
   DriverOutcome release(typename Abi::Address base, const Range& range, size_t mapped) {
     DriverOutcome last;
     for (size_t offset = 0; last && offset < mapped; offset += range.piece_at(offset))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tells a GPU from all others of its node: its UUID, or its place on the bus where the driver has none,
-// or gives several GPUs the same.
+// Determines the identity of a GPU within its node: its UUID, or its PCI address if the driver provides no
+// UUID or the same one for several GPUs.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <span>
 
-#include "device/driver/abi.h"
+#include "device/cuda_hip/abi.h"
 #include "device/runtime.h"
 
 namespace fairlead::device {
@@ -29,8 +29,8 @@ bool tells_one_device(const Abi& api, std::span<const typename Abi::Device> devi
   return true;
 }
 
-// Sets info->uuid of devices[device]; info->pci is known. Partitions of one GPU have one PCI address with
-// some drivers: those that this process sees are numbered.
+// Sets info->uuid of devices[device]; info->pci must be set. With some drivers all partitions of one GPU have
+// the same PCI address; this function numbers those that the process sees.
 template <class Abi>
 void identify(const Abi& api, std::span<const typename Abi::Device> devices, size_t device,
               const typename Abi::Uuid& uuid, DeviceInfo* info) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Runtime of a driver that has CUDA's shape: all that cuda.cpp and hip.cpp have in common, once. A
-// vendor's class derives from DriverRuntime<its Abi> and adds how a device is made current, how pointers are
-// classified, and the few calls whose arguments differ.
+// The Runtime of drivers with a CUDA-like API: all code that cuda.cpp and hip.cpp share. A vendor's class
+// derives from DriverRuntime<its Abi> and adds how to make a device current, how to classify pointers, and
+// the few calls whose arguments differ.
 
 #pragma once
 
@@ -17,9 +17,9 @@
 #include <string>
 #include <tuple>
 
-#include "device/driver/error.h"
-#include "device/driver/identity.h"
-#include "device/driver/virtual.h"
+#include "device/cuda_hip/error.h"
+#include "device/cuda_hip/identity.h"
+#include "device/cuda_hip/virtual.h"
 #include "device/runtime.h"
 
 namespace fairlead::device {
@@ -85,7 +85,7 @@ class DriverRuntime : public Runtime {
 
   Error synchronize(int device) override {
     if (Error error = check_device(device); error != Error::none) return error;
-    if (!has_context(device)) return Error::none;  // then it was given nothing to do
+    if (!has_context(device)) return Error::none;  // without a context there is no work to wait for
     return on(device, [&] { return call(api_.device_synchronize); });
   }
 
@@ -250,9 +250,10 @@ class DriverRuntime : public Runtime {
     return on(record->device, [&] { return call(api_.stream_query, record->handle); });
   }
 
-  // What is asked about the default stream is asked about all that wait for it. An event recorded there would
-  // say the same, but only after the GPU came to it, and would make these streams wait for each other. While
-  // one of them is being captured into a graph, the question itself would end the capture.
+  // A query of the default stream covers all streams that synchronise with it. An event recorded there would
+  // give the same answer, but only after the GPU has reached it, and it would make these streams wait for
+  // each other. While one of them is being captured into a graph, the query itself would invalidate the
+  // capture.
   Error query_application(int device) override {
     if (Error error = check_device(device); error != Error::none) return error;
     if (!has_context(device)) return Error::none;
@@ -353,7 +354,7 @@ class DriverRuntime : public Runtime {
       if (file >= 0) {
         size_t size = 0;
         std::memcpy(&size, &memory, sizeof size);
-        return outcome(virtual_.adopt(device, file_argument(&file), size, base));
+        return outcome(virtual_.map_received(device, file_argument(&file), size, base));
       }
       typename Abi::Address mapped{};
       Error error = open_ipc(memory, &mapped);
@@ -396,7 +397,7 @@ class DriverRuntime : public Runtime {
  protected:
   static constexpr int max_devices = 64;
 
-  // What enter() has to undo.
+  // The state that leave() must restore.
   struct Entered {
     bool changed = false;
     int previous = -1;
@@ -411,12 +412,12 @@ class DriverRuntime : public Runtime {
     typename Abi::Launcher launcher{};
   };
 
-  // Makes a device that exists current for this thread, and back.
+  // enter() makes an existing device current for this thread; leave() restores the previous one.
   virtual Error enter(int device, Entered* entered) = 0;
   virtual void leave(const Entered& entered) = 0;
-  // Only asked while the driver is in use. Leaves `found` as it is for memory the driver does not know.
+  // Called only while the driver is in use. Leaves `found` unchanged for memory unknown to the driver.
   virtual Error query_driver(const void* address, Allocation* found) = 0;
-  // The rest runs while the right device is current.
+  // The functions below run while the right device is current.
   virtual Error enable_peer_of_current(int peer) = 0;
   virtual Error copy_on(void* to, const void* from, size_t bytes, typename Abi::Stream stream) = 0;
   virtual Error copy_batch_on(const CopyItem* items, size_t count, typename Abi::Stream stream) {
@@ -433,18 +434,18 @@ class DriverRuntime : public Runtime {
                 static_cast<void**>(nullptr));
   }
   virtual void release(typename Abi::Launcher*) {}
-  // How other processes may come to memory that starts here. A driver that refuses what it cannot share is
-  // asked for a handle first.
+  // How other processes can map the memory that starts here. `either`: the driver refuses what it cannot
+  // share, so the export requests a handle first.
   enum class Sharing : uint8_t { by_handle, by_file, either, none };
   virtual Sharing sharing_of(const void*) { return Sharing::either; }
   virtual Error open_ipc(const typename Abi::IpcMemory& memory, typename Abi::Address* mapped) = 0;
-  // How memory_import wants a file descriptor.
+  // Returns the argument by which memory_import expects a file descriptor.
   virtual void* file_argument(int* file) { return reinterpret_cast<void*>(static_cast<intptr_t>(*file)); }
-  // Is it worth offering this image to the driver? The best fit has the highest rank; 0: do not try.
+  // Ranks this image for the device. The highest rank is the best fit; 0: the driver cannot load the image.
   virtual int image_rank(int device, const CodeImage& image) = 0;
-  // The driver's own name and text for a result.
+  // Returns the driver's name and text for a result.
   virtual void describe(int result, const char** name, const char** text) = 0;
-  // Called after each result that is not success: the place to remove its traces.
+  // Called after each result other than success; a provider may clear the driver's error state here.
   virtual void forget_result() {}
 
   template <class Result, class... Parameters, class... Arguments>
@@ -468,7 +469,7 @@ class DriverRuntime : public Runtime {
     return driver_error(result);
   }
 
-  // A result that means that the work was done before.
+  // Clears the error of a result that means that the state already was as requested.
   Error forgive() {
     forget_result();
     return Error::none;
@@ -520,13 +521,13 @@ class DriverRuntime : public Runtime {
 
   static StreamRecord* record_of(Stream stream) { return reinterpret_cast<StreamRecord*>(stream); }
 
-  // Without the version that a symbol ends in: people know cuMemAlloc, not cuMemAlloc_v2.
+  // Returns the length of a symbol without its version suffix: users know cuMemAlloc, not cuMemAlloc_v2.
   static int plain_length(const char* symbol) {
     const char* version = std::strstr(symbol, "_v");
     return static_cast<int>(version ? version - symbol : std::strlen(symbol));
   }
 
-  // The device an address belongs to, or one that serves for memory of no device.
+  // Returns the device that owns an address, or any usable device for memory that belongs to no device.
   int owner(const void* address) {
     Allocation allocation;
     if (query(address, &allocation) == Error::none && allocation.device >= 0 && allocation.device < count_) {
@@ -535,7 +536,7 @@ class DriverRuntime : public Runtime {
     return some_device();
   }
 
-  // A device that has a context already if there is one, first of all this thread's.
+  // Returns a device that already has a context if there is one, preferably this thread's current device.
   int some_device() {
     int current = 0;
     if (initialize() != Error::none || current_device(&current) != Error::none) return 0;
@@ -546,7 +547,7 @@ class DriverRuntime : public Runtime {
     return current;
   }
 
-  // Under kernel_mutex_.
+  // The caller holds kernel_mutex_.
   Error load_module(int device, const CodeImage* images, size_t count, typename Abi::Module* module) {
     auto known = modules_.find({device, images});
     if (known != modules_.end()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "datatype/move.h"
+#include "packing/move.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,7 +11,7 @@
 #include "device/pinned_buffer.h"
 #include "device/small_copy.h"
 
-namespace fairlead::datatype {
+namespace fairlead::packing {
 
 using device::Error;
 
@@ -28,8 +28,8 @@ bool in_ordinary_memory(const View& view) {
                                device::classify(view.address()).kind == device::MemoryKind::host);
 }
 
-// Calls start(move, pinned, at, bytes), then end(pinned, at, bytes), for one piece after the other; two are
-// under way at once. not_supported: there is no page-locked memory.
+// Calls start(move, pinned, at, bytes), then end(pinned, at, bytes), for one piece after the other; two
+// pieces are in progress at once. not_supported: there is no page-locked memory.
 template <class Start, class End>
 Error through_pinned(uint64_t bytes, const Start& start, const End& end) {
   struct PipelineBuffer {
@@ -67,11 +67,11 @@ void* at_offset(const View& view, int64_t offset) {
                                  static_cast<uintptr_t>(offset));
 }
 
-// A copy stays in one allocation. Rows of a rectangle may lie in several, and so may a block: what follows
-// each other in memory is one, also where the second allocation begins at the end of the first.
+// A copy must stay within one allocation. The rows of a rectangle may be in several allocations, and so may a
+// block: bytes that are adjacent in memory are one block, even if a second allocation begins among them.
 class AllocationBounds {
  public:
-  // As much of the blocks that begin here as one copy may take.
+  // The part of these rows that one copy may transfer.
   View::Rows clip(const void* first, View::Rows rows) {
     const auto at = reinterpret_cast<uintptr_t>(first);
     if (at - memory_.base >= memory_.size) memory_ = device::classify(first);
@@ -80,13 +80,13 @@ class AllocationBounds {
         memory_.kind == device::MemoryKind::device && (rows.rows - 1) * rows.pitch + rows.width <= left;
     if (whole) return rows;
     rows.rows = 1;
-    // The driver knows no bounds of ordinary host memory.
+    // The driver reports no bounds of ordinary host memory.
     if (memory_.size > 0) rows.width = std::min(rows.width, left);
     return rows;
   }
 
  private:
-  device::Allocation memory_;  // around the last block
+  device::Allocation memory_;  // that contains the last block
 };
 
 // Calls start(copy, address of blocks, their rows, offset in the range) for all blocks of the range.
@@ -112,7 +112,7 @@ Error by_blocks(const View& view, uint64_t at, uint64_t bytes, const Start& star
   return Error::none;
 }
 
-// A range of both sides as rows of one length; no rows: it is none.
+// A range of both sides as rows of one length. No rows: the range has no such form.
 struct Rectangle {
   uint64_t width = 0, rows = 0;
   View::Rows to, from;
@@ -168,7 +168,7 @@ Error Move::launch() {
   if (error == Error::none) error = from_.side_on(device_, &from);
   if (error != Error::none) return error;
   error = run_.move(device_, to, to_at_, from, from_at_, bytes_);
-  // As many kernels run as there may be: one will end.
+  // The maximum number of kernels is running: poll() retries after one of them has ended.
   waits_ = error == Error::not_ready && possible(device_);
   return waits_ ? Error::none : error;
 }
@@ -237,4 +237,4 @@ Error copy_in_by_blocks(int device, const View& to, uint64_t to_at, const void* 
                    });
 }
 
-}  // namespace fairlead::datatype
+}  // namespace fairlead::packing

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "datatype/plan.h"
+#include "packing/plan.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "device/copy.h"
 
-namespace fairlead::datatype {
+namespace fairlead::packing {
 namespace {
 
 using device::Error;
 using kernels::Shape;
 
-// One level is left for the count of a message.
+// One level is reserved for the count of a message.
 constexpr unsigned levels_of_elements = kernels::max_levels - 1;
 
-// Repeats what it describes.
+// Repeats the layout that `shape` describes.
 void add_level(Shape* shape, bool dense_piece, uint64_t count, int64_t stride) {
   if (count == 1) return;
   if (shape->level_count == 0) {
@@ -104,7 +104,7 @@ std::shared_ptr<const Plan> Plan::make(const Tree& element, int64_t extent) {
 View Plan::view(void* address, uint64_t count) const {
   Shape shape = shape_;
   add_level(&shape, !list_, count, extent_);
-  // Not by pointer arithmetic: a layout of absolute addresses begins at one of those.
+  // Not by pointer arithmetic: in a layout of absolute addresses, first() is such an address.
   auto first = reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(element_.first());
   return {reinterpret_cast<void*>(first), shape, list_};
 }
@@ -135,4 +135,4 @@ void move_on_host(const View& to, uint64_t to_at, const View& from, uint64_t fro
   }
 }
 
-}  // namespace fairlead::datatype
+}  // namespace fairlead::packing
