@@ -51,7 +51,6 @@ struct BenchmarkKind {
   std::optional<Collective> collective = {};
   std::optional<Access> access = {};
 
-  bool collectives() const { return collective || id == Benchmark::tune; }  // one, or all in turn
   bool barrier() const { return collective == Collective::barrier; }
   // Messages between the first half of the ranks that take part and the second, whose memory two letters
   // name.
