@@ -189,8 +189,7 @@ RANK_TEST(buffered, M4_what_does_not_fit_is_an_error_as_for_host_memory, 2) {
 RANK_TEST(buffered, M4_the_attached_buffer_may_be_device_memory, 2) {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
-  Memory in(Place::device, bytes), out(Place::device, bytes),
-      space(Place::device, bytes + MPI_BSEND_OVERHEAD);
+  Memory in(Place::device, bytes), out(Place::device, bytes), space(Place::device, bytes + MPI_BSEND_OVERHEAD);
   out.fill(key_of(rank, 4));
   MUST(MPI_Buffer_attach(space, static_cast<int>(space.bytes())));
   MUST(MPI_Bsend(out, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD));
@@ -199,6 +198,6 @@ RANK_TEST(buffered, M4_the_attached_buffer_may_be_device_memory, 2) {
   void* address = nullptr;
   int size_back = 0;
   MUST(MPI_Buffer_detach(&address, &size_back));
-  EXPECT(address == space.data() && size_back == static_cast<int>(space.bytes()), "detached %p, %d bytes",
-         address, size_back);
+  EXPECT(address == space.data() && size_back == static_cast<int>(space.bytes()), "detached %p, %d bytes", address,
+         size_back);
 }

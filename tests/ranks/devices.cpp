@@ -123,8 +123,8 @@ RANK_TEST(devices, M9_many_messages_between_all_devices_at_once, 2) {
 }
 
 RANK_TEST(devices, M6_a_sender_leaves_before_it_knows_the_receiving_device, 2) {
-  // The receiver has fetched from the sender's memory with one device; then the sender sits in a barrier
-  // while each of the others receives.
+  // The receiver has fetched from the sender's memory with one device; then the sender sits in a barrier while
+  // each of the others receives.
   const int peer = partner();
   constexpr size_t bytes = 300000;  // beyond the eager limit
   for (int known = 0; known < devices(); ++known) {
@@ -142,8 +142,7 @@ RANK_TEST(devices, M6_a_sender_leaves_before_it_knows_the_receiving_device, 2) {
       for (int to = 0; to < devices(); ++to) {
         if (rank < peer) {
           requests.push_back(MPI_REQUEST_NULL);
-          MUST(MPI_Isend(mine[from], count_of(mine[from]), MPI_BYTE, peer, tag, MPI_COMM_WORLD,
-                         &requests.back()));
+          MUST(MPI_Isend(mine[from], count_of(mine[from]), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests.back()));
         } else {
           receive(mine[to], peer, key_of(known, from));
         }

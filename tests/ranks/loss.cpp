@@ -2,8 +2,7 @@
 //
 // Where no way is left to bring the bytes over, both ends return an error, through the error handler: nothing
 // hangs and nothing is silent. For a simulated GPU whose copies all fail and processes that share no device
-// memory (FAIRLEAD_SIM_COPY_FAIL=1 FAIRLEAD_IPC=off); elsewhere nothing can be lost, and the cases say
-// nothing.
+// memory (FAIRLEAD_SIM_COPY_FAIL=1 FAIRLEAD_IPC=off); elsewhere nothing can be lost, and the cases say nothing.
 
 #include <cstdlib>
 #include <cstring>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions of MPI 4 that Fairlead offers although the host MPI may lack them, and what programs may do with
-// the arguments of others: as mpi4py does, which looks for functions by weak references and frees arrays
-// early.
+// Functions of MPI 4 that Fairlead offers although the host MPI may lack them, and what programs may do with the
+// arguments of others: as mpi4py does, which looks for functions by weak references and frees arrays early.
 
 #include <sys/mman.h>
 
@@ -23,12 +22,12 @@ using LargeAllgatherv = int(const void*, MPI_Count, MPI_Datatype, void*, const M
                             MPI_Datatype, MPI_Comm);
 using LargeGatherv = int(const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*, const MPI_Aint*,
                          MPI_Datatype, int, MPI_Comm);
-using LargeIalltoallv = int(const void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, void*,
-                            const MPI_Count*, const MPI_Aint*, MPI_Datatype, MPI_Comm, MPI_Request*);
+using LargeIalltoallv = int(const void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, void*, const MPI_Count*,
+                            const MPI_Aint*, MPI_Datatype, MPI_Comm, MPI_Request*);
 using LargePack = int(const void*, MPI_Count, MPI_Datatype, void*, MPI_Count, MPI_Count*, MPI_Comm);
 using LargeContiguous = int(MPI_Count, MPI_Datatype, MPI_Datatype*);
-using AllgathervInit = int(const void*, int, MPI_Datatype, void*, const int*, const int*, MPI_Datatype,
-                           MPI_Comm, MPI_Info, MPI_Request*);
+using AllgathervInit = int(const void*, int, MPI_Datatype, void*, const int*, const int*, MPI_Datatype, MPI_Comm,
+                           MPI_Info, MPI_Request*);
 
 template <class Signature>
 Signature* required(const char* name) {
@@ -69,8 +68,7 @@ RANK_TEST(newer, receives_of_counts_beyond_int, 2) {
         MUST(MPI_Send(buffer.fill(key_of(7)), block, MPI_BYTE, 1, 3, MPI_COMM_WORLD));
         continue;
       }
-      void* large =
-          mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      void* large = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (large == MAP_FAILED) give_up("no address space for %lld bytes", static_cast<long long>(room));
       MPI_Status status;
       MPI_Request request;
@@ -116,12 +114,12 @@ RANK_TEST(newer, large_arrays_of_counts_arrive, 2) {
     // Where nothing is received, the arrays may be anything.
     const auto* nowhere = reinterpret_cast<const MPI_Count*>(8);
     const auto* no_places = reinterpret_cast<const MPI_Aint*>(8);
-    MUST(gatherv(mine, block, MPI_BYTE, all, rank == 0 ? counts.data() : nowhere,
-                 rank == 0 ? places.data() : no_places, MPI_BYTE, 0, MPI_COMM_WORLD));
+    MUST(gatherv(mine, block, MPI_BYTE, all, rank == 0 ? counts.data() : nowhere, rank == 0 ? places.data() : no_places,
+                 MPI_BYTE, 0, MPI_COMM_WORLD));
     if (rank == 0) EXPECT(all.holds(wanted, &why), "gatherv: %s", why.c_str());
     MPI_Request request;
-    MUST(ialltoallv(to_all, counts.data(), places.data(), MPI_BYTE, from_all, counts.data(), places.data(),
-                    MPI_BYTE, MPI_COMM_WORLD, &request));
+    MUST(ialltoallv(to_all, counts.data(), places.data(), MPI_BYTE, from_all, counts.data(), places.data(), MPI_BYTE,
+                    MPI_COMM_WORLD, &request));
     MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
     EXPECT(from_all.holds(of_peers, &why), "ialltoallv: %s", why.c_str());
   }
@@ -146,8 +144,8 @@ RANK_TEST(newer, types_made_by_large_counts_arrive, 2) {
   for (Place place : host_and_device) {
     Memory mine(place, 2 * block), got(place, 2 * block);
     mine.fill(key_of(rank, 5));
-    MUST(MPI_Sendrecv(mine, 2, type, (rank + 1) % size, 4, got, 2, type, (rank + size - 1) % size, 4,
-                      MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    MUST(MPI_Sendrecv(mine, 2, type, (rank + 1) % size, 4, got, 2, type, (rank + size - 1) % size, 4, MPI_COMM_WORLD,
+                      MPI_STATUS_IGNORE));
     EXPECT_HOLDS(got, key_of((rank + size - 1) % size, 5), 2 * block);
   }
   MUST(MPI_Type_free(&type));
@@ -164,8 +162,7 @@ RANK_TEST(newer, a_count_that_no_function_takes_is_an_error, 1) {
                MPI_ERR_OTHER);
 }
 
-// mpi4py 4.1 frees the counts of some persistent collectives when it has made them; host MPIs have read them
-// by then.
+// mpi4py 4.1 frees the counts of some persistent collectives when it has made them; host MPIs have read them by then.
 RANK_TEST(newer, arrays_of_persistent_collectives_may_go, 2) {
   auto* init = required<AllgathervInit>("MPI_Allgatherv_init");
   if (!init || host_oracle) return;
@@ -176,8 +173,8 @@ RANK_TEST(newer, arrays_of_persistent_collectives_may_go, 2) {
     std::vector<int> counts(size, block), places(size);
     for (int i = 0; i < size; ++i) places[i] = block * i;
     MPI_Request request;
-    MUST(init(mine, block, MPI_BYTE, all, counts.data(), places.data(), MPI_BYTE, MPI_COMM_WORLD,
-              MPI_INFO_NULL, &request));
+    MUST(init(mine, block, MPI_BYTE, all, counts.data(), places.data(), MPI_BYTE, MPI_COMM_WORLD, MPI_INFO_NULL,
+              &request));
     counts.assign(size, -1);
     places.assign(size, 1 << 30);
     MUST(MPI_Start(&request));
@@ -191,8 +188,7 @@ RANK_TEST(newer, arrays_of_persistent_collectives_may_go, 2) {
 }
 
 RANK_TEST(newer, an_empty_status_tells_of_no_error, 1) {
-  if (!mpi4::Request_get_status_any)
-    return skip("neither Fairlead nor this MPI has MPI_Request_get_status_any");
+  if (!mpi4::Request_get_status_any) return skip("neither Fairlead nor this MPI has MPI_Request_get_status_any");
   MPI_Request none = MPI_REQUEST_NULL;
   MPI_Status status;
   status.MPI_ERROR = MPI_ERR_OTHER;

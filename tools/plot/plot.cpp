@@ -94,7 +94,8 @@ int plot_command(const Words& words) {
   PlotArguments arguments;
   define_plot(app, arguments);
   if (!parse(app, words)) return exit_success;
-  if (arguments.files.empty()) throw usage(fmt::format("no file given; accepted: {}", accepted_files));
+  if (arguments.files.empty())
+    throw usage(fmt::format("no file given; accepted: {}", accepted_files));
   for (const std::string& file : arguments.files)
     if (std::error_code error; !std::filesystem::exists(file, error))
       throw usage(fmt::format("cannot read {}: there is no such file", file));

@@ -11,8 +11,7 @@
 namespace fairlead::tools {
 
 void define_settings(CLI::App& app, Settings& settings) {
-  app.add_option("--sim", settings.sim,
-                 "Run on N simulated GPUs instead of real ones; programs reach those by fairlead/device.h.")
+  app.add_option("--sim", settings.sim, "Run on N simulated GPUs instead of real ones; programs reach those by fairlead/device.h.")
       ->type_name("N")
       ->check(whole_number(1, 64));
   app.add_flag_callback(
