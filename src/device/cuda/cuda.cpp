@@ -2,7 +2,7 @@
 //
 // The CUDA provider: the runtime contract on top of libcuda.so.1, opened at run time. This file contains only
 // what is specific to CUDA: primary contexts, the multi-attribute pointer query, PTX. The rest is in
-// driver/runtime.h.
+// cuda_hip/runtime.h.
 
 #include <dlfcn.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 //
 // The ROCm provider: the runtime contract on top of libamdhip64.so, opened at run time. This file contains
 // only what is specific to HIP: the current device, pointer attributes, the large BAR. The rest is in
-// driver/runtime.h.
+// cuda_hip/runtime.h.
 
 #include <dirent.h>
 #include <dlfcn.h>

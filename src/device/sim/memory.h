@@ -36,7 +36,7 @@ bool connected(int device, int peer);
 // The origin of device memory determines whether and how other processes can map it.
 enum class Origin : uint8_t { plain, pool, pieces };
 // Virtual memory consists of pieces that correspond to a GPU's physical allocations: ten granules each, as in
-// driver/virtual.h.
+// cuda_hip/virtual.h.
 constexpr size_t granule_bytes = size_t{32} << 10, piece_bytes = 10 * granule_bytes;
 
 struct Block {
