@@ -116,9 +116,9 @@ struct alignas(64) RankBlock {
   std::atomic<uint32_t> failed_receives;
   // Nonzero while the rank receives a message from the host MPI only to inspect it.
   std::atomic<uint32_t> looking;
-  // Receives in flight whose buffer another receive uses as well: one RTS header could overwrite another
-  // there (src/mpi/p2p/receive_claim.h).
-  std::atomic<uint32_t> claimed_receives;
+  // Receives in flight whose buffers cannot take an RTS header: while there are any, senders send whole
+  // messages (src/mpi/core/forwarded_receives.h).
+  std::atomic<uint32_t> rts_held_off;
 
   alignas(64) int32_t world_rank;
   pid_t pid;

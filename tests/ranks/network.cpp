@@ -143,3 +143,51 @@ RANK_TEST(network, M4_a_probe_does_not_complete_a_synchronous_send, 2) {
     received += (size + 1) / 2;
   }
 }
+
+RANK_TEST(network, M5_a_synchronous_send_completes_while_its_receiver_is_in_a_collective, 2) {
+  // Irecv; collective against Ssend; collective. An earlier probe of another message changes nothing.
+  const int peer = partner();
+  for (size_t bytes : sizes) {
+    for (bool probes : {false, true}) {
+      Memory buffer(Place::device, bytes), other(Place::device, bytes);
+      MPI_Request request = MPI_REQUEST_NULL;
+      const bool sends = peer != MPI_PROC_NULL && rank < peer;
+      if (sends) {
+        MPI_Request first = MPI_REQUEST_NULL;
+        other.fill(key_of(7, bytes));
+        buffer.fill(key_of(6, bytes));
+        if (probes) MUST(MPI_Issend(other, count_of(other), MPI_BYTE, peer, tag + 1, MPI_COMM_WORLD, &first));
+        MUST(MPI_Ssend(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+        MUST(MPI_Barrier(MPI_COMM_WORLD));
+        MUST(MPI_Wait(&first, MPI_STATUS_IGNORE));
+      } else if (peer != MPI_PROC_NULL) {
+        MUST(MPI_Irecv(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+        if (probes) MUST(MPI_Probe(peer, tag + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        MUST(MPI_Barrier(MPI_COMM_WORLD));
+        if (probes && MUST(MPI_Recv(other, count_of(other), MPI_BYTE, peer, tag + 1, MPI_COMM_WORLD,
+                                    MPI_STATUS_IGNORE)))
+          EXPECT_HOLDS(other, key_of(7, bytes), bytes);
+        if (MUST(MPI_Wait(&request, MPI_STATUS_IGNORE))) EXPECT_HOLDS(buffer, key_of(6, bytes), bytes);
+      } else {
+        MUST(MPI_Barrier(MPI_COMM_WORLD));
+      }
+    }
+  }
+}
+
+RANK_TEST(network, M11_a_message_replaces_one_of_its_size, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  for (size_t bytes : sizes) {
+    Memory buffer(Place::device, bytes);
+    for (int i = 0; i < 3; ++i) {
+      MPI_Status status;
+      buffer.fill(key_of(8, rank, i));
+      if (!MUST(MPI_Sendrecv_replace(buffer, count_of(buffer), MPI_BYTE, peer, tag, peer, tag, MPI_COMM_WORLD,
+                                     &status)))
+        continue;
+      EXPECT_STATUS(status, peer, tag, bytes);
+      EXPECT_HOLDS(buffer, key_of(8, peer, i), bytes);
+    }
+  }
+}

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "mpi/core/forwarded_receives.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"
@@ -17,7 +18,9 @@ namespace fairlead::mpi {
 namespace {
 
 bool forwards() {
-  return !intercepting() || !engine().busy();
+  if (!intercepting()) return true;
+  if (!forwarded_receives().empty() && (engine().busy() || rts_may_come())) forwarded_receives().watch();
+  return !engine().busy();
 }
 
 // Also forwards arguments that the host MPI refuses, so that the host MPI reports the error.
@@ -28,6 +31,13 @@ bool forwards(const MPI_Request* requests, const MPI_Status* status, const Resul
 template <class... Results>
 bool forwards(int count, const MPI_Request* requests, const MPI_Status* statuses, const Results*... results) {
   return forwards() || is_invalid(count, requests, statuses, results...);
+}
+
+// Calls the host MPI alone.
+template <class Call>
+int forward(int count, const MPI_Request* requests, const Call& call) {
+  ForwardedCompletion completion(count, requests);
+  return noted(call());
 }
 
 struct Ours {
@@ -198,7 +208,7 @@ using namespace fairlead::mpi;
 
 FAIRLEAD_MPI(Wait, (MPI_Request * request, MPI_Status* status)) {
   CallRecord record(Function::Wait);
-  if (forwards(request, status)) return noted(real.Wait(request, status));
+  if (forwards(request, status)) return forward(1, request, [&] { return real.Wait(request, status); });
   Operation* operation = engine().find(*request);
   if (!operation || !operation->active) {
     if (!operation) return poll_until_complete(request, status);
@@ -211,7 +221,8 @@ FAIRLEAD_MPI(Wait, (MPI_Request * request, MPI_Status* status)) {
 
 FAIRLEAD_MPI(Test, (MPI_Request * request, int* flag, MPI_Status* status)) {
   CallRecord record(Function::Test);
-  if (forwards(request, status, flag)) return noted(real.Test(request, flag, status));
+  if (forwards(request, status, flag))
+    return forward(1, request, [&] { return real.Test(request, flag, status); });
   engine().progress();
   Operation* operation = engine().find(*request);
   if (!operation) return noted(real.Test(request, flag, status));
@@ -223,19 +234,20 @@ FAIRLEAD_MPI(Test, (MPI_Request * request, int* flag, MPI_Status* status)) {
 
 FAIRLEAD_MPI(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[])) {
   CallRecord record(Function::Waitall);
-  return forwards(count, requests, statuses) ? noted(real.Waitall(count, requests, statuses))
-                                             : wait_all(count, requests, statuses);
+  if (!forwards(count, requests, statuses)) return wait_all(count, requests, statuses);
+  return forward(count, requests, [&] { return real.Waitall(count, requests, statuses); });
 }
 
 FAIRLEAD_MPI(Testall, (int count, MPI_Request requests[], int* flag, MPI_Status statuses[])) {
   CallRecord record(Function::Testall);
-  return forwards(count, requests, statuses, flag) ? noted(real.Testall(count, requests, flag, statuses))
-                                                   : test_all(count, requests, flag, statuses);
+  if (!forwards(count, requests, statuses, flag)) return test_all(count, requests, flag, statuses);
+  return forward(count, requests, [&] { return real.Testall(count, requests, flag, statuses); });
 }
 
 FAIRLEAD_MPI(Waitany, (int count, MPI_Request requests[], int* index, MPI_Status* status)) {
   CallRecord record(Function::Waitany);
-  if (forwards(count, requests, status, index)) return noted(real.Waitany(count, requests, index, status));
+  if (forwards(count, requests, status, index))
+    return forward(count, requests, [&] { return real.Waitany(count, requests, index, status); });
   Selection selection(count, requests);
   int flag, result;
   for (Backoff backoff; !try_any(selection, count, index, &flag, status, &result);) backoff.pause();
@@ -245,7 +257,7 @@ FAIRLEAD_MPI(Waitany, (int count, MPI_Request requests[], int* index, MPI_Status
 FAIRLEAD_MPI(Testany, (int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status)) {
   CallRecord record(Function::Testany);
   if (forwards(count, requests, status, index, flag))
-    return noted(real.Testany(count, requests, index, flag, status));
+    return forward(count, requests, [&] { return real.Testany(count, requests, index, flag, status); });
   Selection selection(count, requests);
   int result;
   try_any(selection, count, index, flag, status, &result);
@@ -256,7 +268,8 @@ FAIRLEAD_MPI(Waitsome,
              (int count, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[])) {
   CallRecord record(Function::Waitsome);
   if (forwards(count, requests, statuses, outcount, indices))
-    return noted(real.Waitsome(count, requests, outcount, indices, statuses));
+    return forward(count, requests,
+                   [&] { return real.Waitsome(count, requests, outcount, indices, statuses); });
   Selection selection(count, requests);
   int result;
   for (Backoff backoff; !try_some(selection, count, outcount, indices, statuses, &result);) backoff.pause();
@@ -267,7 +280,8 @@ FAIRLEAD_MPI(Testsome,
              (int count, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[])) {
   CallRecord record(Function::Testsome);
   if (forwards(count, requests, statuses, outcount, indices))
-    return noted(real.Testsome(count, requests, outcount, indices, statuses));
+    return forward(count, requests,
+                   [&] { return real.Testsome(count, requests, outcount, indices, statuses); });
   Selection selection(count, requests);
   int result;
   try_some(selection, count, outcount, indices, statuses, &result);
@@ -276,6 +290,8 @@ FAIRLEAD_MPI(Testsome,
 
 FAIRLEAD_MPI(Request_free, (MPI_Request * request)) {
   CallRecord record(Function::Request_free);
+  // The host MPI may use the handle again once the message has arrived.
+  if (request && forwarded_receives().contains(*request)) forwarded_receives().watch();
   if (forwards() || !request) return real.Request_free(request);
   Operation* operation = engine().find(*request);
   if (!operation) return real.Request_free(request);

@@ -12,6 +12,7 @@
 #include "device/ipc_registry.h"
 #include "kernels/reduce.h"
 #include "mpi/abi/comm_self.h"
+#include "mpi/core/forwarded_receives.h"
 #include "mpi/core/hooks.h"
 #include "mpi/core/operation.h"
 #include "transport/arena.h"
@@ -61,6 +62,7 @@ void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MP
   node_ = std::move(node);
   nonce_ = nonce;
   if (node_) last_progress_.resize(static_cast<size_t>(node_->size()));
+  count_held_off_in(node_ ? &node_->mine().rts_held_off : nullptr);
 }
 
 void Engine::allow_threads() {

@@ -12,6 +12,8 @@
 
 namespace fairlead::mpi {
 
+struct ForwardedReceive;
+
 struct Hooks {
   // Called in each round of progress, with the engine's lock held.
   void (*advance)() = nullptr;
@@ -21,6 +23,10 @@ struct Hooks {
   void (*note_blocked)(int change) = nullptr;
   // Called before a call that only the host MPI can complete (gather.h).
   void (*gather)(MPI_Comm) = nullptr;
+  // Makes an operation of a receive in flight (forwarded_receives.h).
+  void (*watch)(const ForwardedReceive&) = nullptr;
+  // A forwarded receive of a long message is complete.
+  void (*received_long)() = nullptr;
 };
 
 // Returns true, so that a static variable can hold the result.

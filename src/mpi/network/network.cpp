@@ -3,6 +3,7 @@
 #include "mpi/network/network.h"
 
 #include <algorithm>
+#include <climits>
 #include <list>
 #include <map>
 #include <set>
@@ -14,6 +15,7 @@
 #include "device/pinned_buffer.h"
 #include "mpi/abi/real.h"
 #include "mpi/core/engine.h"
+#include "mpi/core/forwarded_receives.h"
 #include "mpi/core/hooks.h"
 #include "mpi/core/operation.h"
 #include "mpi/network/pipelined_send.h"
@@ -23,6 +25,10 @@ namespace {
 
 constexpr int pipelines_at_once = 4;
 constexpr uint64_t largest_chunk = uint64_t{1} << 30;  // host MPI counts are int
+constexpr int control_tag = 0;                         // of no chunk
+constexpr unsigned rounds_between_looks = 16;
+constexpr uint64_t cycles_between_looks = 100'000;
+constexpr uint64_t staged_bytes_per_us = 8'000;
 
 MPI_Comm comm = MPI_COMM_NULL;
 int own_rank = 0, ranks = 1;
@@ -34,6 +40,24 @@ auto& tags_in_use = *new std::set<std::pair<int, int>>;  // (receiver, tag)
 using Peer = std::pair<Direction, int>;
 auto& last_progress = *new std::map<Peer, Time>;
 auto& turns = *new std::map<Peer, std::list<const Turn*>>;
+
+// Between ranks of different nodes: may the sender send RTS headers to the receiver?
+enum class Control : uint32_t { asks, permits, looks, looked, looked_at_rts };
+struct Content {
+  Control kind;
+  uint32_t number;  // of the RTS header, for looked_at_rts
+};
+struct ControlMessage {
+  Content content;
+  MPI_Request request;
+};
+auto& control_messages = *new std::list<ControlMessage>;  // on their way
+enum class Permission : uint8_t { unasked, asked, overdue, given };
+auto& permissions = *new std::vector<Permission>;        // by receiver
+auto& askers = *new std::vector<int>;                    // that have no answer yet
+auto& lookers = *new std::map<int, int>;                 // messages that a receiver is looking into
+auto& only_probed = *new std::set<std::pair<int, int>>;  // (receiver, tag)
+unsigned rounds = 0;
 
 struct HostMessage {
   HostBuffer bytes;
@@ -67,6 +91,8 @@ void open() {
   int found = 0;
   PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
   highest_tag = found ? *bound : 32767;
+  permissions.assign(static_cast<size_t>(ranks), Permission::unasked);
+  longest_unasked = ranks > 1 && !all_native ? static_cast<MPI_Count>(chunk_bytes()) : LLONG_MAX;
 }
 
 void close() {
@@ -74,6 +100,11 @@ void close() {
   if (comm != MPI_COMM_NULL) real.Comm_free(&comm);
   ranks = 1;
   all_native = false;
+  askers.clear();
+  lookers.clear();
+  only_probed.clear();
+  expect_rts_from_outside(false);
+  longest_unasked = LLONG_MAX;
   if (device::runtime()) device::release_pinned();
 }
 
@@ -108,13 +139,14 @@ MPI_Comm communicator() {
 }
 
 int take_tag(int receiver) {
-  do next_tag = next_tag == highest_tag ? 0 : next_tag + 1;
+  do next_tag = next_tag == highest_tag ? control_tag + 1 : next_tag + 1;
   while (!tags_in_use.insert({receiver, next_tag}).second);
   return next_tag;
 }
 
 void give_back_tag(int receiver, int tag) {
   tags_in_use.erase({receiver, tag});
+  only_probed.erase({receiver, tag});
 }
 
 void note_progress(Direction direction, int peer) {
@@ -167,7 +199,126 @@ bool keeps_messages() {
   return !kept_messages.empty();
 }
 
+// Synchronous, so that none is left when all ranks have joined the barrier of MPI_Finalize.
+static void send_control(int receiver, Control kind, uint32_t number = 0) {
+  ControlMessage& message = control_messages.emplace_back(ControlMessage{{kind, number}, MPI_REQUEST_NULL});
+  real.Issend(&message.content, sizeof message.content, MPI_BYTE, receiver, control_tag, comm,
+              &message.request);
+}
+
+static void take_control(int sender, const Content& content) {
+  switch (content.kind) {
+    case Control::asks:
+      expect_rts_from_outside(true);
+      askers.push_back(sender);
+      return;
+    case Control::permits:
+      permissions[static_cast<size_t>(sender)] = Permission::given;
+      return;
+    case Control::looks:
+      ++lookers[sender];
+      return;
+    case Control::looked_at_rts:
+      // A receive may have taken the message since.
+      if (std::pair rts{sender, static_cast<int>(content.number)}; tags_in_use.count(rts))
+        only_probed.insert(rts);
+      [[fallthrough]];
+    case Control::looked:
+      --lookers[sender];
+  }
+}
+
+static void answer_askers() {
+  if (askers.empty() || holds_off_rts()) return;
+  for (int asker : askers) send_control(asker, Control::permits);
+  askers.clear();
+}
+
+static void look_for_control() {
+  for (;;) {
+    int found = 0;
+    MPI_Status status;
+    Content content{};
+    PMPI_Iprobe(MPI_ANY_SOURCE, control_tag, comm, &found, &status);
+    if (!found) break;
+    real.Recv(&content, sizeof content, MPI_BYTE, status.MPI_SOURCE, control_tag, comm, MPI_STATUS_IGNORE);
+    take_control(status.MPI_SOURCE, content);
+  }
+  answer_askers();
+}
+
+static void look_after_long_receive() {
+  if (!exists()) return;
+  static uint64_t last_look = 0;
+  const uint64_t now = __builtin_ia32_rdtsc();
+  if (now - last_look < cycles_between_looks && askers.empty()) return;
+  last_look = now;
+  // A thread that makes progress looks as well.
+  if (std::unique_lock lock(engine().mutex(), std::try_to_lock); lock) look_for_control();
+}
+
+static void ask(int receiver) {
+  Permission& permission = permissions[static_cast<size_t>(receiver)];
+  if (permission != Permission::unasked) return;
+  permission = Permission::asked;
+  send_control(receiver, Control::asks);
+}
+
+void ask_early(int receiver) {
+  if (permissions[static_cast<size_t>(receiver)] != Permission::unasked) return;
+  std::lock_guard lock(engine().mutex());
+  ask(receiver);
+}
+
+void note_looking(int sender) {
+  std::lock_guard lock(engine().mutex());
+  send_control(sender, Control::looks);
+}
+
+void note_looked(int sender, const p2p::RtsHeader* rts) {
+  std::lock_guard lock(engine().mutex());
+  if (rts && rts->kind == p2p::RtsKind::pipelined)
+    send_control(sender, Control::looked_at_rts, rts->number);
+  else
+    send_control(sender, Control::looked);
+}
+
+bool is_only_probed(int receiver, uint32_t number) {
+  look_for_control();
+  return lookers[receiver] > 0 || only_probed.count({receiver, static_cast<int>(number)}) > 0;
+}
+
+bool may_pipeline(int receiver, uint64_t bytes) {
+  const Permission& permission = permissions[static_cast<size_t>(receiver)];
+  std::unique_lock lock(engine().mutex());
+  if (permission == Permission::given) return true;
+  ask(receiver);
+  const bool waits = permission == Permission::asked;
+  const Time end = std::chrono::steady_clock::now() + std::chrono::microseconds(bytes / staged_bytes_per_us);
+  for (Backoff backoff;; backoff.pause()) {
+    look_for_control();
+    if (permission == Permission::given) return true;
+    if (!waits || std::chrono::steady_clock::now() > end) break;
+    lock.unlock();
+    engine().progress();
+    lock.lock();
+  }
+  permissions[static_cast<size_t>(receiver)] = Permission::overdue;
+  return false;
+}
+
 static void advance() {
+  if (comm != MPI_COMM_NULL && exists() && !all_native) {
+    std::erase_if(control_messages, [](ControlMessage& message) {
+      int sent = 0;
+      real.Test(&message.request, &sent, MPI_STATUS_IGNORE);
+      return sent != 0;
+    });
+    if (rounds++ % rounds_between_looks == 0)
+      look_for_control();
+    else
+      answer_askers();
+  }
   size_t ended = std::erase_if(kept_pipelines, [](auto& stream) {
     stream->advance();
     return stream->finished();
@@ -180,12 +331,12 @@ static void advance() {
   if (ended) engine().keep_busy(-static_cast<int>(ended));
 }
 
-[[maybe_unused]] static const bool hooked =
-    add_hooks({.advance = advance, .has_messages_on = keeps_messages_on});
+[[maybe_unused]] static const bool hooked = add_hooks(
+    {.advance = advance, .has_messages_on = keeps_messages_on, .received_long = look_after_long_receive});
 
 bool all_received() {
   std::lock_guard lock(engine().mutex());
-  return tags_in_use.empty();
+  return tags_in_use.empty() && control_messages.empty();
 }
 
 unsigned char* nowhere() {
@@ -199,6 +350,13 @@ void discard_unclaimed() {
     MPI_Status status;
     real.Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, &message, &status);
     if (!found) return;
+    if (status.MPI_TAG == control_tag) {
+      Content content{};
+      real.Mrecv(&content, sizeof content, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+      std::lock_guard lock(engine().mutex());
+      take_control(status.MPI_SOURCE, content);
+      continue;
+    }
     int bytes = static_cast<int>(byte_count(status));
     real.Mrecv(nowhere(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
     log_line(LogLevel::debug, "%d bytes of a message from rank %d that nobody received are discarded", bytes,

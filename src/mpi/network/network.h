@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What device messages between nodes share: the communicator of their chunks, the tags that distinguish
-// pipelined transfers, and the host messages that continue after the user's send is complete.
+// pipelined transfers, the permission to send RTS headers, and the host messages that continue after the
+// user's send is complete.
 //
 // The caller holds the engine's lock, except in MPI_Init and MPI_Finalize, and except for the functions that
 // only read options and what open() has set: reaches(), exists(), native(), chunk_bytes() and rts_limits().
-// keeps_messages() and all_received() take the lock themselves.
+// may_pipeline(), ask_early(), note_looking(), note_looked(), keeps_messages() and all_received() take the lock
+// themselves.
 
 #pragma once
 
@@ -44,6 +46,24 @@ bool native();
 p2p::RtsLimits rts_limits();
 // Messages up to this size are sent as one host message.
 uint64_t chunk_bytes();
+
+// A rank sends RTS headers to a rank of another node only with that rank's permission, because the receiver
+// must know that they may come (mpi/core/forwarded_receives.h). Asks for it. A rank answers when it makes
+// progress, when a forwarded receive of a long message is complete, and in MPI_Finalize.
+// For messages that are not pipelined themselves.
+void ask_early(int receiver);
+// Has this receiver permitted it? If not, asks, and waits for the answer once, no longer than the message
+// would take to be staged through host memory.
+bool may_pipeline(int receiver, uint64_t bytes);
+
+// A probe that reads an RTS header receives it from the host MPI, which completes its synchronous send. So
+// the receiver announces to the sender that it looks into a message, before it reads the message, and then
+// what it was. The announcement is on its way before anything that completes the send.
+void note_looking(int sender);
+void note_looked(int sender, const p2p::RtsHeader* rts);  // null: no RTS header of a pipelined transfer
+// For the sender of a pipelined transfer: has a probe, and no receive, taken its RTS header, as far as the
+// announcements that have arrived tell?
+bool is_only_probed(int receiver, uint32_t number);
 
 MPI_Comm communicator();
 // One host message of a pipelined transfer.
@@ -91,7 +111,7 @@ void keep(HostBuffer bytes, MPI_Request message, MPI_Comm comm);
 // True while a message that was kept is in flight.
 bool keeps_messages();
 
-// For MPI_Finalize: true if all chunks have been received.
+// For MPI_Finalize: true if all chunks, questions and answers have been received.
 bool all_received();
 // A buffer for chunks that are discarded, large enough for a chunk of any rank.
 unsigned char* nowhere();

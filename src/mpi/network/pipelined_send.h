@@ -27,6 +27,7 @@ class PipelinedSend {
   ~PipelinedSend();
 
   const p2p::RtsHeader& rts() const { return rts_; }
+  int receiver() const { return receiver_; }
 
   void advance();
   // Lifts the limit on chunks in flight if the program has waited for the send since then and the receiver
@@ -40,6 +41,8 @@ class PipelinedSend {
 
   // All bytes have left the user's buffer.
   bool read_out() const { return posted_ == total_; }
+  // A receive has begun to take the message.
+  bool taken() const { return sent_ > 0; }
   // The receiver has all chunks.
   bool finished() const { return sent_ == total_; }
   // The transfer has failed; the receiver sees it from an empty chunk.

@@ -9,7 +9,9 @@
 
 #include "base/log.h"
 #include "mpi/abi/real.h"
+#include "mpi/core/communicator.h"
 #include "mpi/core/engine.h"
+#include "mpi/core/forwarded_receives.h"
 #include "mpi/core/operation.h"
 #include "mpi/network/network.h"
 #include "p2p/rts_check.h"
@@ -35,8 +37,7 @@ auto find(int source, int tag, MPI_Comm comm) {
 }
 
 // The flag by which the sender sees that a probe has only looked at its RTS header. Null for a genuine
-// message, and for a pipelined transfer, because synchronous messages are never pipelined
-// (send_operation.cpp).
+// message, and for a pipelined transfer, whose sender gets a message (network.h).
 std::atomic<uint32_t>* mark_of(const ProbedMessage& probed) {
   if (!p2p::is_rts(probed.bytes, sizeof probed.bytes, engine().nonce())) return nullptr;
   p2p::RtsHeader rts = p2p::read_rts(probed.bytes);
@@ -85,8 +86,16 @@ std::unique_ptr<ProbedMessage> look_into(MPI_Message message, const MPI_Status& 
   // before the mark is set.
   std::atomic<uint32_t>* looking = engine().node() ? &engine().node()->mine().looking : nullptr;
   if (looking) ++*looking;
+  const int sender = rts_comes_from_outside() ? rank_in_world(comm, status.MPI_SOURCE) : -1;
+  const bool outside = network::reaches(sender);
+  if (outside) network::note_looking(sender);
   real.Mrecv(entry->bytes, sizeof entry->bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
-  if (p2p::is_rts(entry->bytes, sizeof entry->bytes, engine().nonce())) {
+  const bool rts_came = p2p::is_rts(entry->bytes, sizeof entry->bytes, engine().nonce());
+  if (outside) {
+    p2p::RtsHeader rts = p2p::read_rts(entry->bytes);
+    network::note_looked(sender, rts_came ? &rts : nullptr);
+  }
+  if (rts_came) {
     log_line(LogLevel::trace, "a probe looks into a message from %d with tag %d", status.MPI_SOURCE,
              status.MPI_TAG);
     if (std::atomic<uint32_t>* looked_at = mark_of(*entry)) looked_at->store(1, std::memory_order_release);

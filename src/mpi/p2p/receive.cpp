@@ -4,7 +4,8 @@
 // sender may have used device memory.
 
 #include "mpi/abi/comm_self.h"
-#include "mpi/core/communicator.h"
+#include "mpi/core/forwarded_receives.h"
+#include "mpi/core/hooks.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"
@@ -25,8 +26,14 @@ int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI
   if (source == MPI_PROC_NULL) return host();
   const int room = device ? 0 : room_of(count, datatype);
   const bool fits = has_room_for_rts(room);
-  if (!device && !engine().busy() && (!fits || rts_ends_with_elements_of(datatype))) {
+  if (!device && !engine().busy()) {
     if (may_swallow_rts(room)) return noted(host());
+    if (int result; forward_receive(host, &result)) {
+      note_forwarded(room);
+      return result;
+    }
+  }
+  if (!device && !engine().busy() && (!fits || rts_ends_with_elements_of(datatype))) {
     MPI_Status local;
     if (status == MPI_STATUS_IGNORE) status = &local;
     if (fits) {
@@ -63,11 +70,24 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
   if (!intercepting() || is_invalid(buf, count, datatype) || source == MPI_PROC_NULL)
     return (real.*start)(buf, count, datatype, source, tag, comm, request);
   UserBuffer buffer{buf, count, datatype};
-  if (!is_device(&buffer) && may_swallow_rts(room_of(count, datatype))) {
-    LookThenAsk together;
-    MPI_Status ignored;
-    if (!engine().busy() || !peek_probed(source, tag, comm, &ignored))
-      return (real.*start)(buf, count, datatype, source, tag, comm, request);
+  if (!is_device(&buffer)) {
+    const int room = room_of(count, datatype);
+    if (may_swallow_rts(room)) {
+      LookThenAsk together;
+      MPI_Status ignored;
+      if (!engine().busy() || !peek_probed(source, tag, comm, &ignored))
+        return (real.*start)(buf, count, datatype, source, tag, comm, request);
+    } else if (has_room_for_rts(room) && is_plain(datatype) && !engine().busy() && !recording()) {
+      // A shorter one is not forwarded: while it is in flight it could not be watched, and senders would send
+      // whole messages to this rank.
+      if (RtsHeldOff held; held) {
+        const int result = (real.*start)(buf, count, datatype, source, tag, comm, request);
+        if (result != MPI_SUCCESS) return result;
+        held.keep();
+        forwarded_receives().add({*request, buf, room, count, datatype, source, tag, comm});
+        return result;
+      }
+    }
   }
   if (is_refused(count, datatype)) return (real.*start)(buf, count, datatype, source, tag, comm, request);
   return hand_out(std::make_unique<Receive>(buffer, source, tag, comm), request);
@@ -111,6 +131,16 @@ int imatched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message
     return hand_out(std::move(operation), request);
   return (real.*start)(buf, count, datatype, message, request);
 }
+
+void watch(const ForwardedReceive& posted) {
+  auto operation = std::make_unique<Receive>(UserBuffer{posted.address, posted.count, posted.datatype},
+                                             posted.source, posted.tag, posted.comm);
+  operation->watch(posted.request);
+  engine().bind(posted.request, operation.get());
+  engine().add(operation.release());
+}
+
+[[maybe_unused]] const bool hooked = add_hooks({.watch = watch});
 
 }  // namespace
 }  // namespace fairlead::mpi

@@ -7,91 +7,99 @@
 #include <unordered_map>
 #include <utility>
 
-#include "mpi/core/communicator.h"
 #include "mpi/core/engine.h"
+#include "mpi/core/forwarded_receives.h"
 #include "mpi/network/network.h"
 
 namespace fairlead::mpi {
 
-// The receives in flight into one address: all of them, and those that use the user's buffer.
+// The receives in flight into one address: all of them, those that use the user's buffer, and the length of
+// the longest since there were none.
 struct ReceiveClaim::Receives {
   unsigned all = 0;
   unsigned receives_there = 0;
+  MPI_Count longest = 0;
 };
 
 namespace {
 
-std::mutex mutex;
 // The number of addresses above which those without receives are forgotten.
 size_t remembered = 4096;
 
-// True if the message could be an RTS header from another node. The receiver does not know what that node
-// sends, but only messages longer than a chunk are pipelined.
-bool comes_from_outside(MPI_Count bytes, int source, MPI_Comm comm) {
-  if (network::native() || bytes <= static_cast<MPI_Count>(network::chunk_bytes())) return false;
-  return source == MPI_ANY_SOURCE ? network::exists() : network::reaches(rank_in_world(comm, source));
+// One thread needs no mutex.
+std::unique_lock<std::mutex> lock_claims() {
+  static auto& mutex = *new std::mutex;
+  return engine().threads() ? std::unique_lock(mutex) : std::unique_lock<std::mutex>();
+}
+
+// Could one of several receives into a buffer, the longest of this length, get an RTS header? The receiver
+// does not know what ranks of other nodes send, but only messages longer than a chunk are pipelined.
+bool rts_may_come_to(MPI_Count longest) {
+  return rts_comes_inside() ||
+         (rts_comes_from_outside() && longest > static_cast<MPI_Count>(network::chunk_bytes()));
 }
 
 }  // namespace
 
-ReceiveClaim::ReceiveClaim(const void* address, MPI_Count bytes, int source, MPI_Comm comm) {
+ReceiveClaim::ReceiveClaim(const void* address, MPI_Count bytes, Receive receive) {
   static auto& places = *new std::unordered_map<const void*, Receives>;
   bool taken;
+  MPI_Count longest;
   {
-    std::lock_guard lock(mutex);
+    auto lock = lock_claims();
     if (places.size() > remembered) {
       std::erase_if(places, [](const auto& place) { return !place.second.all; });
       remembered = std::max(remembered, 2 * places.size());
     }
     receives_ = &places[address];
     taken = receives_->all++ > 0;
+    longest = receives_->longest = taken ? std::max(receives_->longest, bytes) : bytes;
   }
   if (taken) {
-    node::Node* node = engine().node();
-    may_collide_ = comes_from_outside(bytes, source, comm) || (node && node->rts_sent());
-    if (!may_collide_ && node) {
-      // The count is incremented before rts_sent() is read again, so either this rank sees now that RTS
-      // headers are sent, or their senders see the count and send whole messages.
-      node->mine().claimed_receives.fetch_add(1);
-      claims_counted_ = true;
-      may_collide_ = node->rts_sent();
+    may_collide_ = receive == Receive::to_be_posted && rts_may_come_to(longest);
+    if (!may_collide_) {
+      hold_off_rts();
+      holds_off_ = true;
+      may_collide_ = receive == Receive::to_be_posted && rts_may_come_to(longest);
     }
   }
   if (may_collide_) return;
-  std::lock_guard lock(mutex);
+  auto lock = lock_claims();
   ++receives_->receives_there;
 }
 
 ReceiveClaim& ReceiveClaim::operator=(ReceiveClaim&& other) noexcept {
   give_back();
   receives_ = std::exchange(other.receives_, nullptr);
-  claims_counted_ = std::exchange(other.claims_counted_, false);
+  holds_off_ = std::exchange(other.holds_off_, false);
   may_collide_ = std::exchange(other.may_collide_, false);
   return *this;
 }
 
 bool ReceiveClaim::is_anothers() const {
   if (!may_collide_) return false;
-  std::lock_guard lock(mutex);
+  auto lock = lock_claims();
   return receives_->receives_there > 0;
 }
 
 void ReceiveClaim::give_back() {
   if (!receives_) return;
   {
-    std::lock_guard lock(mutex);
+    auto lock = lock_claims();
     --receives_->all;
     if (!may_collide_) --receives_->receives_there;
   }
-  if (claims_counted_) engine().node()->mine().claimed_receives.fetch_sub(1);
+  if (holds_off_) let_rts_come();
   receives_ = nullptr;
-  claims_counted_ = may_collide_ = false;
+  holds_off_ = may_collide_ = false;
 }
 
 bool may_send_rts(int node_rank) {
   node::Node& node = *engine().node();
   if (!node.rts_sent()) node.note_rts_sent();
-  return node.block(node_rank).claimed_receives.load() == 0;
+  // The receiver may be this rank.
+  if (!forwarded_receives().empty()) forwarded_receives().watch();
+  return node.block(node_rank).rts_held_off.load() == 0;
 }
 
 }  // namespace fairlead::mpi

@@ -118,6 +118,15 @@ int Receive::start() {
   return post();
 }
 
+void Receive::watch(MPI_Request posted) {
+  begin();
+  step_ = Step::matching;
+  view_.emplace(buffer_.address, static_cast<uint64_t>(layout_.bytes));
+  place_ = ReceiveClaim(buffer_.address, layout_.bytes, ReceiveClaim::Receive::posted);
+  before_.read(buffer_, layout_);
+  message_ = handle = posted;
+}
+
 bool Receive::uses_bounce_buffer() const {
   if (native_) return false;
   return into_device() || place_.rts_may_collide() || (no_room_for_rts_ && matched_ == MPI_MESSAGE_NULL);
@@ -155,7 +164,7 @@ int Receive::post() {
   // buffer shorter than an RTS header receives none. A persistent request that was made for a bounce buffer
   // keeps it.
   if (layout_.contiguous && layout_.bytes >= rts_length && !uses_bounce_buffer() && !native_)
-    place_ = ReceiveClaim(buffer_.address, layout_.bytes, key_.source, comm_);
+    place_ = ReceiveClaim(buffer_.address, layout_.bytes, ReceiveClaim::Receive::to_be_posted);
   in_bounce_ = uses_bounce_buffer();
   // If a probe has taken the message from the host MPI, it is matched already, and the persistent host
   // request would never receive it.

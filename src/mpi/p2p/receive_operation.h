@@ -36,6 +36,9 @@ class Receive : public Operation {
     if (int result = choose_host_buffer(&place); result != MPI_SUCCESS) return result;
     return init(place.address, place.count, place.datatype, &own_request_);
   }
+  // In place of start(): the host MPI has this receive already, into the user's buffer. The message is no RTS
+  // header if it has arrived.
+  void watch(MPI_Request posted);
   // Receives the message of a matched probe.
   void take_matched(MPI_Message message) { matched_ = message; }
   void take_probed(std::unique_ptr<ProbedMessage> probed);

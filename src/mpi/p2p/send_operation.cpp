@@ -2,6 +2,7 @@
 
 #include "mpi/p2p/send_operation.h"
 
+#include <algorithm>
 #include <climits>
 #include <utility>
 
@@ -32,6 +33,7 @@ Send::Send(SendMode mode, const UserBuffer& buffer, int dest, int tag, MPI_Comm 
 int Send::start() {
   begin();
   lost_ = false;
+  matched_since_ = never;
   // A message to MPI_PROC_NULL moves no bytes, but the host MPI must get an address that it can access.
   if (dest_ == MPI_PROC_NULL) return post(this, 0, buffer_.datatype);
   const Layout& layout = layout_;
@@ -59,11 +61,12 @@ int Send::start() {
   Fallback why = why_host_message(receiver, view.has_value());
   if (receiver < 0 || !view) return send_as_host_message(allocation, why);
   if (network::reaches(receiver)) {
-    // Synchronous messages are not pipelined: a probe receives the RTS header from the host MPI, which
-    // completes its send, and no shared memory could show the sender that this was no receive (M4).
-    if (!network::native() && bytes > network::chunk_bytes() && mode_ != SendMode::synchronous &&
-        !buffer_at_once_)
-      return start_pipeline(receiver, *view, allocation.device);
+    if (!network::native() && bytes > network::chunk_bytes()) {
+      if (network::may_pipeline(receiver, bytes)) return start_pipeline(receiver, *view, allocation.device);
+      why = Fallback::not_permitted;
+    } else if (!network::native() && bytes > options().eager_limit) {
+      network::ask_early(receiver);
+    }
   } else if (engine().node()) {
     int node_rank = engine().node()->node_rank_of_world(receiver);
     if (!may_send_rts(node_rank)) return send_as_host_message(allocation, Fallback::crowded);
@@ -112,9 +115,16 @@ int Send::start_pipeline(int receiver, const packing::View& view, int device) {
   }
   int result = post_rts();
   if (result != MPI_SUCCESS) return result;
-  std::lock_guard lock(engine().mutex());
-  pipeline_->advance();
-  return result;
+  for (Backoff backoff;; backoff.pause()) {
+    {
+      std::lock_guard lock(engine().mutex());
+      pipeline_->advance();
+      if (!buffer_at_once_) return result;
+      pipeline_->flush_to_host();
+      if (pipeline_->read_out()) return result;
+    }
+    engine().progress();
+  }
 }
 
 void Send::send_rts(p2p::RtsHeader rts) {
@@ -198,6 +208,7 @@ void Send::advance() {
       pipeline_->flush_if_late(since);
     lost_ = pipeline_->failed();
     if (!pipeline_->read_out()) return;
+    if (!complete() && mode_ == SendMode::synchronous && !receive_has_started()) return;
     if (pipeline_->finished()) pipeline_.reset();
   }
   if (complete()) return;
@@ -207,6 +218,23 @@ void Send::advance() {
       rendezvous_->matched_by_probe())
     return;
   if (sent || let_go()) complete_.store(true, std::memory_order_release);
+}
+
+// For a synchronous pipelined message (M4). The receiver takes the first chunk as soon as a receive has the
+// RTS header, unless it is blocked in the host MPI. It may stay there until this send completes (M5). Then
+// the host MPI's answer to the RTS header must do, but a probe causes the same answer, so the sender waits
+// until the timeout for the receiver to tell (M4).
+bool Send::receive_has_started() {
+  if (pipeline_->taken()) return true;
+  int matched = 0;
+  PMPI_Request_get_status(message_, &matched, MPI_STATUS_IGNORE);
+  if (!matched) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (matched_since_ == never) matched_since_ = now;
+  constexpr std::chrono::microseconds shortest{2000};
+  if (now - matched_since_ < std::max(shortest, std::chrono::microseconds(options().network_timeout_us)))
+    return false;
+  return !network::is_only_probed(pipeline_->receiver(), pipeline_->rts().number);
 }
 
 // Completes a small message staged through host memory when its receiver is late: the bytes are in memory of

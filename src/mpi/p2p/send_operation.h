@@ -50,6 +50,7 @@ class Send : public Operation {
   int post(const void* address, MPI_Count count, MPI_Datatype datatype);
   void flush_if_late();
   bool let_go();
+  bool receive_has_started();
 
   SendMode mode_;
   Layout layout_;
@@ -63,6 +64,7 @@ class Send : public Operation {
   p2p::RtsMessage rts_;
   std::unique_ptr<p2p::RendezvousSend> rendezvous_;
   std::unique_ptr<PipelinedSend> pipeline_;
+  network::Time matched_since_ = never;  // of a synchronous pipelined message
 };
 
 }  // namespace fairlead::mpi
