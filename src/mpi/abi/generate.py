@@ -445,7 +445,7 @@ Every C function of MPI 4.1 that takes a message buffer, starts or completes an 
 
 - *handled*: device buffers work, or the function takes part in operations on them.
 - *MPI error*: host buffers work; a device buffer gives an error that names the function, through the error handler of the communicator, window or file.
-- *takes none*: there is no message buffer; while the function waits, the device messages of other ranks go on.
+- *takes none*: there is no message buffer; while the function waits, the device messages of other ranks make progress.
 - *passed on*: nothing to do, Fairlead does not intercept the function.
 
 | | functions | handled | MPI error | takes none | passed on |
@@ -456,7 +456,7 @@ Every C function of MPI 4.1 that takes a message buffer, starts or completes an 
 Fortran: {fortran} of the {total} functions do the same in `mpif.h`, `mpi` and `mpi_f08` as in C ([how](fortran.md)); *host* marks those that are left to the host MPI.
 
 A function newer than the host MPI is exported all the same, and returns `MPI_ERR_OTHER` with a line in the log.
-A program that probes for it with `dlsym()` is misled; one that asks `MPI_Get_version()` is not."""
+So a program must test for it by `MPI_Get_version()`, not by `dlsym()`."""
 
 COVERAGE_COLUMNS = """
 | Function | MPI | Family | Device buffers | `_c` form | Fortran |
