@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of CUDA that gpu.h needs, for the simulated GPU: the C++ compiler compiles __global__ functions,
-// and gpuLaunch() submits them to a stream of the simulated GPU. The stream's thread runs them later, one thread of the grid
-// after the other, so there is no __syncthreads().
+// The part of CUDA that gpu.h needs, for the simulated GPU: the C++ compiler compiles __global__ functions, and
+// gpuLaunch() submits them to a stream of the simulated GPU. The stream's thread runs them later, one thread of the
+// grid after the other, so there is no __syncthreads().
 //
 // Addresses of device memory cannot be dereferenced outside kernels, and in kernels only if they are
 // parameters: the simulated GPU replaces a pointer parameter by an address that the CPU can access, but no pointer
