@@ -281,7 +281,7 @@ std::vector<Check> mpi_checks() {
       {"mpi.launcher", "Whether mpirun on PATH belongs to that MPI.", "an MPI",
        "Start programs by `fairlead run`, which finds the launcher that belongs to them.", has_mpi,
        launcher_fits},
-      {"mpi.abi", "The ABI of that MPI, and the Fairlead library that serves it.", "an MPI",
+      {"mpi.abi", "The ABI of that MPI, and the Fairlead library for it.", "an MPI",
        "Build Fairlead with that MPI's mpicc.", has_mpi, abi_is_served},
       {"mpi.configured", "How it was configured, as far as GPUs and networks go.", "an MPI",
        "Put ompi_info or mpichversion on PATH.", has_mpi, configured},
