@@ -110,7 +110,7 @@ const std::vector<Rule>& rules() {
          for (const char* name : {"FAIRLEAD_GPU_SUPPORT", "MPICH_GPU_SUPPORT_ENABLED",
                                   "MPICH_RDMA_ENABLED_CUDA", "MV2_USE_CUDA", "MV2_USE_ROCM"})
            if (std::string value = machine.system.variable(name); !value.empty() && is_off(value))
-             return fmt::format("{}={}: device memory that is handed to MPI is an error", name, value);
+             return fmt::format("{}={}: device memory in an MPI call is an error", name, value);
          return "";
        },
        "unset it"},

@@ -244,7 +244,7 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
   window->has_service_thread_ = window->by_messages_ && all_say(engine().threads());
   if (window->by_messages_) window->service_.emplace(*window);
   if (window->by_messages_ && window->rank_ == 0)
-    log_line(LogLevel::info, "some targets of a window of %d ranks are served by messages", ranks);
+    log_line(LogLevel::info, "some targets of a window of %d ranks are active-message targets", ranks);
   enter_registry(window);
   *win = window->handle_;
   return MPI_SUCCESS;
