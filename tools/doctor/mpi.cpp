@@ -136,13 +136,13 @@ Finding abi_is_served(const Machine& machine) {
     return skip("the ABI of this MPI is not known, so no library of Fairlead can be chosen");
   std::string file = fmt::format("libfairlead-{}.so", mpi.abi);
   if (!machine.system.live())
-    return ok(fmt::format("the ABI of this MPI is {}; Fairlead's library for it is {}", mpi.abi, file));
+    return ok(fmt::format("the ABI of this MPI is {}, and Fairlead's library for it is {}", mpi.abi, file));
   std::string folder = library_folder(file);
   if (folder.empty())
     return fail(
         fmt::format("the ABI of this MPI is {}, but this Fairlead was built without {}", mpi.abi, file),
         what_adds(mpi.abi));
-  return ok(fmt::format("the ABI of this MPI is {}; the library for it is {}/{}", mpi.abi, folder, file));
+  return ok(fmt::format("the ABI of this MPI is {}, and the library for it is {}/{}", mpi.abi, folder, file));
 }
 
 Finding configured(const Machine& machine) {
