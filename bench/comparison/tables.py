@@ -122,7 +122,7 @@ def other_paths(results):
     """Measurements of one size, each beside what it is compared with."""
     rows = []
     for measurement, quantity, unit, label in (("staged", "bandwidth_mb_s", "GB/s", "staged through host memory"),
-                                               ("nodes", "bandwidth_mb_s", "GB/s", "between simulated nodes"),
+                                               ("nodes", "bandwidth_mb_s", "GB/s", "between pretended nodes"),
                                                ("nodes_host", "bandwidth_mb_s", "GB/s", "the same, host buffers"),
                                                ("fresh", "latency_us", "us", "latency, new buffers"),
                                                ("latency", "latency_us", "us", "latency, the same buffer")):

@@ -51,8 +51,8 @@ class Phase:
 class Stats:
     """The counts of this process since it started.
 
-    seconds: since MPI_Init. traffic: by the path of the bytes, such as "peer copies", "staged in host memory" and
-    "collectives on the GPU"; every path is there, also unused ones. fallbacks: how many messages took a longer path
+    seconds: since MPI_Init. traffic: by the way the bytes went, such as "peer copies", "staged in host memory" and
+    "collectives on the GPU"; every way is there, also unused ones. fallbacks: how many messages took a longer way
     than a copy from GPU to GPU, by the reason. calls, messages and phases are empty unless the job was started with
     `--stats` (FAIRLEAD_STATS=on) or with a trace.
     """

@@ -87,7 +87,7 @@ void append_fallbacks(std::string* text, const Report& report) {
   bool first = true;
   for (size_t i = 0; i < report.fallbacks.size(); ++i) {
     if (report.fallbacks[i] == 0) continue;
-    if (first) *text += "why messages took a longer path\n";
+    if (first) *text += "why messages took a longer way\n";
     first = false;
     append(text, "%12llu  %s\n", number(report.fallbacks[i]), to_string(static_cast<Fallback>(i)));
   }

@@ -256,7 +256,7 @@ class Plan(unittest.TestCase):
         self.assertEqual([run.command for run in twice], [run.command for run in once] * 2)
         self.assertEqual([run.id for run in twice], [r.id for r in once] + [f"{r.id}-round2" for r in once])
 
-    def test_simulated_nodes_are_compared_with_host_buffers(self):
+    def test_pretended_nodes_are_compared_with_host_buffers(self):
         runs, left_out = self.plan()
         self.assertTrue(runs["nodes-a"].startswith("env FAIRLEAD_NODES=2 ") and runs["nodes-a"].endswith("D D"))
         self.assertTrue(runs["nodes_host-a"].startswith("env FAIRLEAD_NODES=2 "))
