@@ -10,8 +10,8 @@
 
 namespace fairlead::mpi {
 
-// In place of the rank of a target.
-constexpr int all_targets = -1, no_target = INT_MIN;
+// In place of the rank of a target. MPI_PROC_NULL is negative, too, and differs from both.
+constexpr int all_targets = INT_MIN, no_target = INT_MIN + 1;
 
 // In the order of rma::Request.
 enum class AccessKind { put, get, accumulate, fetch, compare_and_swap };
