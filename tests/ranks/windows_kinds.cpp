@@ -77,6 +77,19 @@ RANK_TEST(windows_kinds, allocated_device_memory, 1) {
   MUST(MPI_Win_free(&window));
 }
 
+// All ranks can lock each other, on whatever nodes they are.
+RANK_TEST(windows_kinds, allocated_without_memory, 1) {
+  MPI_Info info = info_of("mpi_memory_alloc_kinds", "cuda:device");
+  void* base = nullptr;
+  MPI_Win window;
+  MUST(MPI_Win_allocate(0, 1, info, MPI_COMM_WORLD, &base, &window));
+  MUST(MPI_Info_free(&info));
+  MUST(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next(), 0, window));
+  MUST(MPI_Put(nullptr, 0, MPI_BYTE, next(), 0, 0, MPI_BYTE, window));
+  MUST(MPI_Win_unlock(next(), window));
+  MUST(MPI_Win_free(&window));
+}
+
 // What a rank is told of another one's memory can be used where the simulated GPU maps it.
 RANK_TEST(windows_kinds, shared_device_memory, 1) {
   if (host_oracle) return;

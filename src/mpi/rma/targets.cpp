@@ -63,12 +63,13 @@ bool Targets::share_words() {
 }
 
 // A target that cannot be mapped now stays an active-message target as long as the window lives: accumulates
-// would overtake each other if it were mapped later.
+// would overtake each other if it were mapped later. A target without memory counts as mapped if this rank
+// shares its words; otherwise it must answer requests for its lock.
 bool Targets::map_all() {
   device_ = mine().device >= 0 ? mine().device : device::device_in_use();
   for (int member = 0; member < size(); ++member) {
     const Target& wanted = (*this)[member];
-    bool reached = member == rank_ || wanted.size == 0;
+    bool reached = member == rank_ || (wanted.size == 0 && words(member));
     if (!reached && wanted.exported && device_ >= 0 && node_ranks_[static_cast<size_t>(member)] >= 0) {
       std::lock_guard lock(engine().mutex());
       reached = mapping(member, device_) != nullptr;
