@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "mpi/abi/comm_self.h"
 #include "mpi/coll/between_nodes.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/engine.h"
