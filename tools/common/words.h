@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text as lists of words: command lines, and the way back to text that a shell reads the same; what else is
-// split, and lines that fit a terminal.
+// Text as lists of words: splits command lines and other text, writes words as text that a shell reads the
+// same, and breaks lines for a terminal.
 
 #pragma once
 

@@ -165,7 +165,7 @@ Finding memory(const Machine& machine) {
 
 std::vector<Check> limit_checks() {
   return {
-      {"limit.shm", "The size of /dev/shm, through which ranks of a node talk.", "",
+      {"limit.shm", "The size of /dev/shm, through which MPIs move messages inside a node.", "",
        "--ipc=host or --shm-size=8g for containers.", always, shared_memory},
       {"limit.memlock", "How much memory may be locked, which RDMA needs.", "", "ulimit -l unlimited.",
        always, locked_memory},

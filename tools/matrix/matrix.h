@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fairlead matrix`: every two GPUs of this machine, measured in several ways, and what follows for the ranks
-// that are to sit on them.
+// `fairlead matrix`: measures each pair of GPUs of this machine in several ways, and recommends an order of
+// GPUs for neighbouring ranks.
 
 #pragma once
 
