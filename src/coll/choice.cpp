@@ -49,6 +49,16 @@ Algorithm Choice::of(Family family, uint64_t bytes, int members, Among among) co
   return here.rules.back().algorithm;
 }
 
+Choice::Chosen Choice::of_call(Family family, uint64_t bytes, int members, bool in_place, bool nccl) const {
+  Chosen chosen{of(family, bytes, members, Among::own), nccl && is_nccl(of(family, bytes, members))};
+  // In place, the one-shot algorithm needs an additional copy, because other ranks still read what it would
+  // overwrite.
+  constexpr Algorithm oneshot = Algorithm::allreduce_oneshot;
+  if (chosen.algorithm == oneshot && in_place && !is_forced(oneshot))
+    chosen.algorithm = Algorithm::allreduce_sliced;
+  return chosen;
+}
+
 bool Choice::names_nccl() const {
   auto named_by = [](const Rule& rule) { return is_nccl(rule.algorithm); };
   return std::any_of(families_.begin(), families_.end(), [&](const OfFamily& family) {

@@ -30,10 +30,17 @@ class Choice {
   // `all`: any algorithm may be chosen. `own`: any but those of NCCL.
   enum class Among { all, own };
   Algorithm of(Family family, uint64_t bytes, int members, Among among = Among::all) const;
+  struct Chosen {
+    Algorithm algorithm;  // one of Fairlead's own
+    bool nccl_first;      // `algorithm` only if not all members can use NCCL
+  };
+  // `nccl`: this rank could use NCCL.
+  Chosen of_call(Family family, uint64_t bytes, int members, bool in_place, bool nccl) const;
   // Can any call select an algorithm of NCCL?
   bool names_nccl() const;
   // Does FAIRLEAD_COLL force this algorithm for its family?
   bool is_forced(Algorithm algorithm) const;
+  // Does FAIRLEAD_COLL demand staging? The rules do not count, because they apply to one node.
   bool must_stage(Family family) const;
   // A hash of words and rules: ranks with equal words and rules have equal digests.
   uint64_t digest() const;

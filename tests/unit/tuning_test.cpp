@@ -159,6 +159,18 @@ TEST(ChoiceOf, what_is_chosen_for_nccl_is_known_also_without_it) {
   EXPECT_FALSE(Choice({"allreduce:sliced"}, rules_in("bcast direct .. ..")).names_nccl());
 }
 
+TEST(ChoiceOf, a_call_takes_nccl_first_where_this_rank_can_and_no_one_shot_algorithm_in_place) {
+  Choice choice({}, rules_in("allreduce nccl .. 1m..\nallreduce oneshot .. ..\n"));
+  Choice::Chosen can = choice.of_call(Family::allreduce, 1 << 20, 4, false, true);
+  EXPECT_EQ(can.algorithm, Algorithm::allreduce_oneshot);
+  EXPECT_TRUE(can.nccl_first);
+  EXPECT_FALSE(choice.of_call(Family::allreduce, 1 << 20, 4, false, false).nccl_first);
+  EXPECT_FALSE(choice.of_call(Family::allreduce, 8, 4, false, true).nccl_first);
+  EXPECT_EQ(choice.of_call(Family::allreduce, 8, 4, true, true).algorithm, Algorithm::allreduce_sliced);
+  Choice forced({"allreduce:oneshot"}, {});
+  EXPECT_EQ(forced.of_call(Family::allreduce, 8, 4, true, false).algorithm, Algorithm::allreduce_oneshot);
+}
+
 TEST(ChoiceOf, ranks_that_would_choose_differently_have_different_digests) {
   Rules rules = rules_in("bcast relayed .. 1m..\n");
   const uint64_t digest = Choice({}, rules).digest();

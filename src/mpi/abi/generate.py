@@ -252,8 +252,8 @@ def one_sided(forms):
 def wrappers(forms):
     what = "The MPI functions that refuse device buffers, or that block in the host MPI."
     return [*opening("//", what),
-            '#include "mpi/coll/between_nodes.h"', '#include "mpi/core/interception.h"', '#include "mpi/abi/real.h"',
-            '#include "mpi/core/record.h"', '#include "mpi/p2p/send_buffer.h"', '#include "mpi/job/sessions.h"',
+            '#include "mpi/coll/agreement.h"', '#include "mpi/coll/communicator_state.h"',
+            '#include "mpi/core/interception.h"', '#include "mpi/abi/real.h"', '#include "mpi/core/record.h"', '#include "mpi/p2p/send_buffer.h"', '#include "mpi/job/sessions.h"',
             '#include "mpi/job/spawned_environment.h"', '#include "mpi/core/gather.h"', "",
             "using namespace fairlead::mpi;", "", "// clang-format off",
             *(guarded(form, wrapper(form)) for form in forms if form.action in ("refuse", "block"))]

@@ -6,17 +6,21 @@
 #include <climits>
 #include <deque>
 #include <optional>
-#include <string>
 
 #include "base/log.h"
 #include "base/options.h"
 #include "base/report_timer.h"
 #include "base/statistics.h"
+#include "coll/choice.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
-#include "mpi/coll/collective.h"
-#include "mpi/coll/collective_choice.h"
+#include "mpi/coll/agreement.h"
+#include "mpi/coll/collective_operation.h"
+#include "mpi/coll/collective_work.h"
 #include "mpi/coll/slice_exchange.h"
+#include "mpi/core/error_handler.h"
+#include "mpi/core/record.h"
+#include "mpi/core/stream_check.h"
 #include "mpi/datatype/layout.h"
 #include "mpi/datatype/reduction_types.h"
 #include "packing/move.h"
@@ -26,15 +30,6 @@ namespace {
 
 // The number of pieces of a message in transfer between nodes at once.
 constexpr uint64_t segments_under_way = 4;
-// The counts and offsets of a piece go to the host MPI as int, in bytes.
-constexpr int64_t longest_segment = 1 << 30;
-
-// Rank 0's values, on all ranks: the choice depends on them.
-struct Limits {
-  int64_t uniform, from, segment;
-};
-Limits limits;
-
 uint64_t bytes_of(MPI_Count count, MPI_Datatype datatype) {
   return static_cast<uint64_t>(packed_bytes(count, datatype));
 }
@@ -149,7 +144,8 @@ struct Segment {
 
 class BetweenNodes {
  public:
-  BetweenNodes(const CollectiveCall& call, NodeHierarchy& hierarchy) : call_(call), hierarchy_(hierarchy) {}
+  BetweenNodes(const CollectiveCall& call, NodeHierarchy& hierarchy)
+      : call_(call), hierarchy_(hierarchy), node_(communicator_state_of(hierarchy.node())) {}
 
   int run() {
     switch (call_.function) {
@@ -272,7 +268,7 @@ class BetweenNodes {
   bool ready(bool so_far, uint64_t bytes, uint64_t element, ExchangeKind kind) {
     bytes_ = bytes;
     element_ = element;
-    segment_bytes_ = std::max(static_cast<uint64_t>(limits.segment) / element, uint64_t{1}) * element;
+    segment_bytes_ = std::max(static_cast<uint64_t>(node_limits().segment) / element, uint64_t{1}) * element;
     uint64_t longest = std::min(segment_bytes_, bytes);
     uint64_t slice = Segment::slices_of(hierarchy_, longest, element).longest() * element;
     const bool gathers = kind == ExchangeKind::allgather, reduces = kind != ExchangeKind::bcast && !gathers;
@@ -345,13 +341,18 @@ class BetweenNodes {
 
   // Collectives within the node, on the GPU where that is possible.
 
+  template <class Host>
+  int in_node(const CollectiveCall& call, const Host& host) {
+    return run_collective(node_, call, regions_of(call, node_->position()), blocking_form(host));
+  }
+
   int node_bcast(void* buffer, int bytes) {
     CollectiveCall call{Collective::bcast, hierarchy_.node()};
     call.recvbuf = buffer;
     call.recvcount = bytes;
     call.recvtype = MPI_BYTE;
     call.root = hierarchy_.local_rank_of(call_.root);
-    return collective(call, [=](const void*, void* recvbuf) {
+    return in_node(call, [=](const void*, void* recvbuf) {
       return real.Bcast(recvbuf, bytes, MPI_BYTE, call.root, call.comm);
     });
   }
@@ -363,7 +364,7 @@ class BetweenNodes {
     call.recvcounts = counts.data();
     call.sendtype = call.recvtype = call_.recvtype;
     call.op = call_.op;
-    return collective(call, [&](const void* sendbuf, void* recvbuf) {
+    return in_node(call, [&](const void* sendbuf, void* recvbuf) {
       return real.Reduce_scatter(sendbuf, recvbuf, counts.data(), call.recvtype, call.op, call.comm);
     });
   }
@@ -378,7 +379,7 @@ class BetweenNodes {
     call.recvcounts = counts.data();
     call.rdispls = offsets.data();
     call.sendtype = call.recvtype = datatype;
-    return collective(call, [&](const void*, void* recvbuf) {
+    return in_node(call, [&](const void*, void* recvbuf) {
       return real.Allgatherv(MPI_IN_PLACE, 0, datatype, recvbuf, counts.data(), offsets.data(), datatype,
                              call.comm);
     });
@@ -394,7 +395,7 @@ class BetweenNodes {
     call.rdispls = offsets.data();
     call.sendtype = call.recvtype = call_.recvtype;
     call.root = hierarchy_.local_rank_of(call_.root);
-    return collective(call, [&](const void* sendbuf, void* recvbuf) {
+    return in_node(call, [&](const void* sendbuf, void* recvbuf) {
       return real.Gatherv(sendbuf, counts[position()], call_.recvtype, recvbuf, counts.data(), offsets.data(),
                           call_.recvtype, call.root, call.comm);
     });
@@ -404,6 +405,7 @@ class BetweenNodes {
 
   const CollectiveCall& call_;
   NodeHierarchy& hierarchy_;
+  std::shared_ptr<CommunicatorState> node_;
   uint64_t bytes_ = 0, element_ = 1, segment_bytes_ = 0;
   std::deque<Room> rooms_;
   int error_ = MPI_SUCCESS;
@@ -426,22 +428,13 @@ MPI_Count message_bytes(const CollectiveCall& call, const CommPosition& position
 
 }  // namespace
 
-bool names_device_memory_only(const std::string& kinds) {
-  for (size_t at = 0; at <= kinds.size();) {
-    size_t end = std::min(kinds.find(',', at), kinds.size());
-    std::string kind = kinds.substr(at, end - at);
-    if (size_t colon = kind.find(':'); colon == std::string::npos || kind.substr(colon) != ":device")
-      return false;
-    at = end + 1;
-  }
-  return true;
-}
-
-bool runs_between_nodes(const CollectiveCall& call, CommunicatorState& point) {
-  if (!point.has_uniform_kinds() || !point.may_span_nodes() || must_stage(call.function)) return false;
-  const CommPosition& position = point.position();
+bool runs_between_nodes(const CollectiveCall& call, CommunicatorState& state) {
+  if (!state.has_uniform_kinds() || !state.may_span_nodes() ||
+      coll::choice().must_stage(family_of(call.function)))
+    return false;
+  const CommPosition& position = state.position();
   MPI_Count bytes = message_bytes(call, position);
-  if (bytes <= 0 || bytes < limits.from || call.root < 0 || call.root >= position.size) return false;
+  if (bytes <= 0 || bytes < node_limits().from || call.root < 0 || call.root >= position.size) return false;
   kernels::ReduceOp op;
   kernels::Element element;
   // MPI_DOUBLE_INT, for example, has a gap.
@@ -450,38 +443,20 @@ bool runs_between_nodes(const CollectiveCall& call, CommunicatorState& point) {
     return false;
   const bool gathers = call.function == Collective::allgather;
   if (gathers && bytes > INT_MAX) return false;
-  return point.hierarchy().usable() && (!gathers || point.hierarchy().regular());
+  return state.hierarchy().usable() && (!gathers || state.hierarchy().regular());
 }
 
-int run_between_nodes(const CollectiveCall& call, CommunicatorState& point) {
-  int error = BetweenNodes(call, point.hierarchy()).run();
-  if (error == MPI_SUCCESS)
-    count(Traffic::collective_between_nodes, static_cast<uint64_t>(message_bytes(call, point.position())));
-  return error;
-}
-
-void note_memory_kinds(MPI_Comm comm, MPI_Info info) {
-  if (comm == MPI_COMM_NULL) return;
-  std::shared_ptr<CommunicatorState> point = communicator_state_of(comm);
-  if (!point->may_span_nodes()) return;
-  char kinds[MPI_MAX_INFO_VAL] = "";
-  int found = 0;
-  if (info != MPI_INFO_NULL)
-    PMPI_Info_get(info, "mpi_assert_memory_alloc_kinds", sizeof kinds - 1, kinds, &found);
-  int uniform = found ? names_device_memory_only(kinds) : point->has_uniform_kinds();
-  BlockingHostCall blocking_call;
-  real.Allreduce(MPI_IN_PLACE, &uniform, 1, MPI_INT, MPI_MIN, comm);
-  point->assert_uniform_kinds(uniform);
-}
-
-bool kinds_are_uniform() {
-  return limits.uniform;
-}
-
-void agree_on_limits() {
-  limits = {options().coll_uniform, static_cast<int64_t>(options().coll_nodes_from),
-            std::min(static_cast<int64_t>(options().coll_segment), longest_segment)};
-  real.Bcast(&limits, sizeof limits, MPI_BYTE, 0, MPI_COMM_WORLD);
+int run_between_nodes(const CollectiveCall& call, const Regions& regions, CommunicatorState& state) {
+  check_streams(regions.read.device(), BufferUse::sent);
+  check_streams(regions.written.device(), BufferUse::received);
+  MessageRecord record;
+  record.begin();
+  int error = BetweenNodes(call, state.hierarchy()).run();
+  record.took(Traffic::collective_between_nodes, regions.bytes());
+  record.end();
+  if (error != MPI_SUCCESS) return raise_error(call.comm, MPI_ERR_OTHER, in_words(regions));
+  count(Traffic::collective_between_nodes, static_cast<uint64_t>(message_bytes(call, state.position())));
+  return MPI_SUCCESS;
 }
 
 }  // namespace fairlead::mpi

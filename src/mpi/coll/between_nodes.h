@@ -12,26 +12,14 @@
 
 #pragma once
 
-#include <string>
-
 #include "mpi/coll/communicator_state.h"
 
 namespace fairlead::mpi {
 
 // May a call with device memory take this path? All members get the same answer. The first call for a
 // communicator makes communicators for this path in the host MPI.
-bool runs_between_nodes(const CollectiveCall& call, CommunicatorState& point);
-// Returns an error on all members or on none. The error has not been raised yet.
-int run_between_nodes(const CollectiveCall& call, CommunicatorState& point);
-
-// Call it after the host MPI has given this info to a communicator. Collective over the communicator;
-// MPI_COMM_NULL is allowed.
-void note_memory_kinds(MPI_Comm comm, MPI_Info info);
-// Are all kinds of this list device memory, such as "cuda:device"?
-bool names_device_memory_only(const std::string& kinds);
-// The assertion that holds for a communicator whose info does not contain the key.
-bool kinds_are_uniform();
-// All ranks call it in MPI_Init. Gives all ranks rank 0's values of the options that must be the same on all.
-void agree_on_limits();
+bool runs_between_nodes(const CollectiveCall& call, CommunicatorState& state);
+// Returns an error on all members or on none.
+int run_between_nodes(const CollectiveCall& call, const Regions& regions, CommunicatorState& state);
 
 }  // namespace fairlead::mpi

@@ -6,11 +6,9 @@
 #include "kernels/kernel_run.h"
 #include "mpi/abi/comm_self.h"
 #include "mpi/coll/between_nodes.h"
-#include "mpi/core/communicator.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"
-#include "mpi/core/stream_check.h"
 #include "mpi/datatype/layout.h"
 #include "mpi/datatype/reduction_types.h"
 
@@ -139,115 +137,85 @@ bool is_refused(const Regions& regions) {
   return !options().gpu_support && regions.on_device();
 }
 
-int raise(MPI_Comm comm, const Regions& regions) {
-  return raise_error(comm, MPI_ERR_OTHER, in_words(regions));
-}
-
 // Counts a call with wrong arguments in the collective slot, because the arguments of the other members may
 // be right.
-void count_wrong_call(CommunicatorState& point, bool blocking) {
-  if (blocking) point.join();
+void count_wrong_call(CommunicatorState& state, bool blocking) {
+  if (blocking) state.join();
   std::lock_guard lock(engine().mutex());
-  point.skip();
+  state.skip();
 }
 
-int raise_error_of_arguments(const CollectiveCall& call, const Regions& regions, CommunicatorState& point,
+int raise_error_of_arguments(const CollectiveCall& call, const Regions& regions, CommunicatorState& state,
                              bool blocking) {
-  count_wrong_call(point, blocking);
+  count_wrong_call(state, blocking);
   return raise_error(call.comm, regions.error(), "a collective whose arguments are wrong");
-}
-
-int run_in_host(const CollectiveCall& call, const Regions& regions, const RunInHost& host) {
-  StagedBuffers staged(regions);
-  if (!staged.valid()) return raise(call.comm, regions);
-  // The other members depend on this rank, even if its bytes cannot be read.
-  bool loaded = staged.load(regions);
-  int result;
-  gather_before(call.comm);
-  {
-    BlockingHostCall blocking_call;
-    result = host(staged.send_argument(call), staged.receive_argument(call));
-  }
-  if (result != MPI_SUCCESS) return result;
-  return loaded && staged.store(regions) ? MPI_SUCCESS : raise(call.comm, regions);
 }
 
 }  // namespace
 
-bool detail::passes_by(CollectiveCall* call, bool blocking) {
-  if (call->comm == MPI_COMM_NULL) return true;
-  std::shared_ptr<CommunicatorState> point = communicator_state_of(call->comm);
-  if (is_invalid(*call, point->position())) {
-    count_wrong_call(*point, blocking);
-    return true;
+std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool blocking) {
+  if (call->comm == MPI_COMM_NULL) return nullptr;
+  std::shared_ptr<CommunicatorState> state = communicator_state_of(call->comm);
+  if (is_invalid(*call, state->position())) {
+    count_wrong_call(*state, blocking);
+    return nullptr;
   }
-  drop_insignificant(call, point->position());
-  if (recording()) add_bytes_of(*call, point->position());
-  if (maybe_on_device(call)) return false;
-  if (!point->known()) {
-    if (!blocking) return false;
-    point->join();
+  drop_insignificant(call, state->position());
+  if (recording()) add_bytes_of(*call, state->position());
+  if (maybe_on_device(call)) return state;
+  if (!state->known()) {
+    if (!blocking) return state;
+    state->join();
   }
-  if (point->open_calls() > 0) return false;
-  if (!point->slot()) return true;
-  if (maybe_empty(*call, point->position())) return false;
-  point->pass_by();
-  return true;
+  if (state->open_calls() > 0) return state;
+  if (!state->slot()) return nullptr;
+  if (maybe_empty(*call, state->position())) return state;
+  state->pass_by();
+  return nullptr;
 }
 
-int detail::run_collective(const CollectiveCall& call, const RunInHost& host) {
-  std::shared_ptr<CommunicatorState> point = communicator_state_of(call.comm);
-  Regions regions = regions_of(call, point->position());
-  if (regions.error() != MPI_SUCCESS) return raise_error_of_arguments(call, regions, *point, true);
+int detail::run(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, HostForm host) {
+  Regions regions = regions_of(call, state->position());
+  if (regions.error() != MPI_SUCCESS) return raise_error_of_arguments(call, regions, *state, true);
   if (is_refused(regions)) return refuse_device_memory(call.comm);
-  if (regions.on_device() && runs_between_nodes(call, *point)) {
-    mpi::check_streams(regions.read.device(), BufferUse::sent);
-    mpi::check_streams(regions.written.device(), BufferUse::received);
-    MessageRecord record;
-    record.begin();
-    int result = run_between_nodes(call, *point);
-    record.took(Traffic::collective_between_nodes, regions.bytes());
-    record.end();
-    return result == MPI_SUCCESS ? result : raise(call.comm, regions);
-  }
-  point->join();
-  CollectiveOperation operation(point, call, std::move(regions), nullptr);
-  int result = run(operation, MPI_STATUS_IGNORE);
-  if (!operation.must_stage()) return result;
-  result = run_in_host(call, operation.regions(), host);
-  operation.note_staged();
-  return result;
+  if (regions.on_device() && runs_between_nodes(call, *state))
+    return run_between_nodes(call, regions, *state);
+  return run_collective(std::move(state), call, std::move(regions), std::move(host));
 }
 
-int detail::start_collective(const CollectiveCall& call, MPI_Request* request, const StartInHost& host) {
-  std::shared_ptr<CommunicatorState> point = communicator_state_of(call.comm);
-  Regions regions = regions_of(call, point->position());
-  if (regions.error() != MPI_SUCCESS) return raise_error_of_arguments(call, regions, *point, false);
+int detail::start(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, MPI_Request* request,
+                  HostForm host) {
+  Regions regions = regions_of(call, state->position());
+  if (regions.error() != MPI_SUCCESS) return raise_error_of_arguments(call, regions, *state, false);
   if (is_refused(regions)) return refuse_device_memory(call.comm);
-  return hand_out(std::make_unique<CollectiveOperation>(point, call, std::move(regions), host), request);
+  return hand_out(
+      std::make_unique<CollectiveOperation>(std::move(state), call, std::move(regions),
+                                            CollectiveOperation::Form::nonblocking, std::move(host)),
+      request);
 }
 
 // Each start makes a nonblocking call. It does not use a persistent request of the host MPI, because
 // completion calls poll, and in MPICH 5.0 polling does not complete such requests. The persistent collectives
 // of an inter-communicator share that communicator and must be started in the same order.
-int init_collective(CollectiveCall call, MPI_Request* request, const StartInHost& host) {
+int init_collective(CollectiveCall call, MPI_Request* request, const HostForm& host) {
   if (call.comm == MPI_COMM_NULL) return host(call, call.comm, call.sendbuf, call.recvbuf, request);
-  std::shared_ptr<CommunicatorState> point = communicator_state_of(call.comm);
-  if (is_invalid(call, point->position())) return host(call, call.comm, call.sendbuf, call.recvbuf, request);
-  drop_insignificant(&call, point->position());
-  Regions regions = regions_of(call, point->position());
+  std::shared_ptr<CommunicatorState> state = communicator_state_of(call.comm);
+  if (is_invalid(call, state->position())) return host(call, call.comm, call.sendbuf, call.recvbuf, request);
+  drop_insignificant(&call, state->position());
+  Regions regions = regions_of(call, state->position());
   if (int error = regions.error(); error != MPI_SUCCESS)
     return raise_error(call.comm, error, "a persistent collective whose arguments are wrong");
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   std::shared_ptr<MPI_Comm> comm =
-      point->position().inter ? std::make_shared<MPI_Comm>(call.comm) : point->lend_duplicate();
+      state->position().inter ? std::make_shared<MPI_Comm>(call.comm) : state->lend_duplicate();
   if (!comm) return MPI_ERR_OTHER;
   MPI_Request token;
   if (int result = make_token(&token); result != MPI_SUCCESS) return result;
   // The operation holds the lent communicator for as long as it exists.
-  StartInHost start = [host, comm](const auto&... arguments) { return host(arguments...); };
+  HostForm start = [host, comm](const auto&... arguments) { return host(arguments...); };
   hand_out_persistent(
-      std::make_unique<CollectiveOperation>(communicator_state_of(*comm), call, std::move(regions), start),
+      std::make_unique<CollectiveOperation>(communicator_state_of(*comm), call, std::move(regions),
+                                            CollectiveOperation::Form::nonblocking, std::move(start)),
       token, request);
   return MPI_SUCCESS;
 }
@@ -291,11 +259,14 @@ int reduce_local(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype da
   regions.read.add(0, count, datatype);
   regions.written.add(0, count, datatype);
   regions.written_is_read = true;
-  StagedBuffers staged(regions);
-  if (!staged.valid() || !staged.load(regions)) return raise(comm_self(), regions);
-  if (int result = (real.*slot)(staged.read(), staged.written(), count, datatype, op); result != MPI_SUCCESS)
-    return result;
-  return staged.store(regions) ? MPI_SUCCESS : raise(comm_self(), regions);
+  const CollectiveCall call{Collective::reduce, comm_self(), inbuf, inoutbuf};
+  StagedCall staged;
+  int of_host = MPI_SUCCESS;
+  int result = staged.begin(call, regions, [&](const void* from, void* to) {
+    return of_host = (real.*slot)(from, to, count, datatype, op);
+  });
+  if (result == MPI_SUCCESS) result = staged.end(regions);
+  return result == of_host ? result : raise_error(comm_self(), result, in_words(regions));
 }
 
 }  // namespace

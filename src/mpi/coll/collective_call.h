@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -162,5 +164,20 @@ struct CommPosition {
 CommPosition position_in(MPI_Comm comm);
 
 Regions regions_of(const CollectiveCall& call, const CommPosition& position);
+
+// Copies of the arrays of counts, displacements and types of a collective that is not over when its call
+// returns. The standard forbids programs to change or free them meanwhile (MPI 4.1, 6.12). But host MPIs read
+// them only during the call, and programs rely on that: mpi4py frees them.
+class KeptArrays {
+ public:
+  // Copies the arrays and makes the call point to the copies.
+  void keep(CollectiveCall* call, const CommPosition& position);
+
+ private:
+  template <class Element>
+  const Element* copy(const Element* elements, size_t many);
+
+  std::vector<std::unique_ptr<std::byte[]>> copies_;
+};
 
 }  // namespace fairlead::mpi

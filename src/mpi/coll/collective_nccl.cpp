@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mpi/coll/collective_nccl.h"
-
 #include "coll/nccl_library.h"
+#include "mpi/coll/collective_work.h"
 #include "mpi/datatype/layout.h"
 #include "mpi/datatype/reduction_types.h"
 

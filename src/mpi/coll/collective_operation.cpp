@@ -26,23 +26,24 @@ Capability capability_of(const CollectiveCall& call, const Regions& regions, boo
 
 }  // namespace
 
-CollectiveOperation::CollectiveOperation(std::shared_ptr<CommunicatorState> point, const CollectiveCall& call,
-                                         Regions regions, StartInHost start_in_host)
+CollectiveOperation::CollectiveOperation(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call,
+                                         Regions regions, Form form, HostForm host)
     : Operation(call.comm),
-      point_(std::move(point)),
+      state_(std::move(state)),
       call_(call),
       regions_(std::move(regions)),
-      start_in_host_(std::move(start_in_host)) {
-  if (start_in_host_) {
+      blocking_(form == Form::blocking),
+      host_(std::move(host)) {
+  if (!blocking_) {
     kept_.emplace(call_.comm, call_.op, types_in(regions_));
-    arrays_.keep(&call_, point_->position());
+    arrays_.keep(&call_, state_->position());
   }
   bool device = regions_.on_device();
-  has_work_ = device && work_for(call_, regions_, point_->position(), !start_in_host_, &work_);
+  has_work_ = device && work_for(call_, regions_, state_->position(), blocking_, &work_);
   capability_ = capability_of(call_, regions_, device, has_work_);
   // A persistent collective starts later, and more than once: what is known of its memory may be stale by
   // then.
-  if (start_in_host_) work_.source.found = work_.target.found = {};
+  if (!blocking_) work_.source.found = work_.target.found = {};
 }
 
 int CollectiveOperation::start() {
@@ -56,18 +57,18 @@ int CollectiveOperation::start() {
   raised_ = false;
   why_staged_ = Fallback::chosen_staged;
   report_timer_.restart();
-  number_ = point_->begin_call();
-  if (start_in_host_) point_->start_joining();
+  number_ = state_->begin_call();
+  if (!blocking_) state_->start_joining();
   advance();
-  if (start_in_host_ && step_ != Step::in_host && step_ != Step::over) progress_thread().help(this);
+  if (!blocking_ && step_ != Step::in_host && step_ != Step::over) progress_thread().help(this);
   return MPI_SUCCESS;
 }
 
 void CollectiveOperation::advance() {
-  if (step_ == Step::arriving && !point_->joined()) return;
+  if (step_ == Step::arriving && !state_->joined()) return;
   advance_on_gpu();
   if (step_ == Step::waiting_for_turn) take_turn();
-  if (step_ == Step::in_host) finish_in_host();
+  if (step_ == Step::in_host && !complete()) poll_host();
 }
 
 void CollectiveOperation::advance_on_gpu() {
@@ -79,13 +80,13 @@ void CollectiveOperation::advance_on_gpu() {
 
 // A persistent collective needs its work again.
 coll::Work CollectiveOperation::take_work() {
-  if (start_in_host_) return work_;
+  if (!blocking_) return work_;
   return std::move(work_);
 }
 
 void CollectiveOperation::arrive() {
-  if (!point_->known()) return;
-  coll::CollectiveSlot* slot = point_->slot();
+  if (!state_->known()) return;
+  coll::CollectiveSlot* slot = state_->slot();
   if (!slot) {
     why_staged_ = Fallback::no_shared_node;
     step_ = Step::waiting_for_turn;
@@ -95,10 +96,10 @@ void CollectiveOperation::arrive() {
   Capability capability = capability_;
   bool shows = capability == Capability::device || capability == Capability::nothing;
   if ((shows || work_.nccl) && !slot->may_use_record(number_)) return;
-  if (work_.nccl && point_->nccl().may_run(number_, work_.device)) {
+  if (work_.nccl && state_->nccl().may_run(number_, work_.device)) {
     capability = Capability::nccl;
   } else if (shows) {
-    gpu_.emplace(*engine().node(), *slot, point_->node_ranks(), number_, take_work());
+    gpu_.emplace(*engine().node(), *slot, state_->node_ranks(), number_, take_work());
     if (!gpu_->expose()) capability = Capability::staged;
   }
   arrived_with_ = capability;
@@ -109,7 +110,7 @@ void CollectiveOperation::arrive() {
 void CollectiveOperation::decide() {
   using Capabilities = coll::CollectiveSlot::Capabilities;
   Decision outcome =
-      point_->slot()->outcome(number_, start_in_host_ ? Capabilities::may_be_withdrawn : Capabilities::stand);
+      state_->slot()->outcome(number_, blocking_ ? Capabilities::stand : Capabilities::may_be_withdrawn);
   switch (outcome) {
     case Decision::undecided:
       return complain_of_missing();
@@ -128,12 +129,12 @@ void CollectiveOperation::decide() {
 }
 
 void CollectiveOperation::report_stall() {
-  gpu_.emplace(*engine().node(), *point_->slot(), point_->node_ranks(), number_, take_work());
+  gpu_.emplace(*engine().node(), *state_->slot(), state_->node_ranks(), number_, take_work());
   gpu_->expose(has_work_);
 }
 
 void CollectiveOperation::run_by_nccl() {
-  Progress progress = point_->nccl().advance(number_, *work_.nccl);
+  Progress progress = state_->nccl().advance(number_, *work_.nccl);
   if (progress == Progress::waiting) return;
   if (progress == Progress::refused) {
     report_stall();
@@ -157,7 +158,7 @@ void CollectiveOperation::run_on_gpu() {
   }
   // From here on the operation cannot fall back to the host MPI any more.
   if (!cleared_ && gpu_->all_have_mapped()) {
-    point_->clear(number_);
+    state_->clear(number_);
     cleared_ = true;
   }
   if (progress == Progress::waiting) return complain_of_missing();
@@ -167,51 +168,53 @@ void CollectiveOperation::run_on_gpu() {
 }
 
 void CollectiveOperation::take_turn() {
-  if (!point_->has_turn(number_)) return;
+  if (!state_->has_turn(number_)) return;
   if (regions_.on_device()) count(why_staged_);
-  if (!start_in_host_) {
-    must_stage_ = true;
-    point_->clear(number_);
-    return over(MPI_SUCCESS);
-  }
-  int result = MPI_ERR_OTHER;
-  staged_ = StagedBuffers(regions_);
-  if (staged_.valid()) {
-    // The other members depend on this rank, even if its bytes cannot be read.
-    loaded_ = staged_.load(regions_);
-    result = start_in_host_(call_, point_->comm(), staged_.send_argument(call_),
-                            staged_.receive_argument(call_), &message_);
-    note_result(result);
-  }
-  point_->clear(number_);
-  if (result != MPI_SUCCESS) return over(result);
-  // Other ranks depend on the end of this call. They need not wait until this rank tests for it.
-  point_->end_call(number_);
   step_ = Step::in_host;
+  // The blocking form is called by finish(), without the engine's lock.
+  const int result = blocking_ ? MPI_SUCCESS : call_host();
+  state_->clear(number_);
+  // Other ranks depend on the end of this call. They need not wait until this rank tests for it.
+  state_->end_call(number_);
+  if (blocking_)
+    complete_.store(true, std::memory_order_release);
+  else if (result != MPI_SUCCESS)
+    over(result);
 }
 
-void CollectiveOperation::finish_in_host() {
+int CollectiveOperation::call_host() {
+  return staged_.begin(call_, regions_, [this](const void* sendbuf, void* recvbuf) {
+    return result_of_host(host_(call_, state_->comm(), sendbuf, recvbuf, &message_));
+  });
+}
+
+void CollectiveOperation::poll_host() {
   int here = 0;
-  int result = real.Test(&message_, &here, MPI_STATUS_IGNORE);
-  if (!here && result == MPI_SUCCESS) return;
-  note_result(result);
-  if (result == MPI_SUCCESS && !(loaded_ && staged_.store(regions_))) result = MPI_ERR_OTHER;
+  int result = result_of_host(real.Test(&message_, &here, MPI_STATUS_IGNORE));
+  if (here || result != MPI_SUCCESS) end_in_host(result);
+}
+
+void CollectiveOperation::end_in_host(int result) {
+  if (result == MPI_SUCCESS) result = staged_.end(regions_);
   took(Traffic::collective_staged);
   over(result);
 }
 
-void CollectiveOperation::note_result(int result) {
-  raised_ = result != MPI_SUCCESS && point_->comm() == call_.comm;
+int CollectiveOperation::result_of_host(int result) {
+  raised_ = result != MPI_SUCCESS && state_->comm() == call_.comm;
+  return result;
 }
 
 void CollectiveOperation::over(int error) {
   error_ = error;
-  if (!cleared_ && (step_ == Step::on_gpu || step_ == Step::by_nccl)) point_->clear(number_);
-  if (step_ != Step::in_host) point_->end_call(number_);
+  if (step_ != Step::in_host) {
+    if (!cleared_) state_->clear(number_);
+    state_->end_call(number_);
+  }
   gpu_.reset();
   staged_ = {};
   step_ = Step::over;
-  progress_thread().forget(this);
+  if (!blocking_) progress_thread().forget(this);
   complete_.store(true, std::memory_order_release);
 }
 
@@ -219,39 +222,39 @@ void CollectiveOperation::over(int error) {
 void CollectiveOperation::complain_of_missing() {
   if (!report_timer_.is_over()) return;
   std::string ranks;
-  for (int member : point_->slot()->missing(number_))
-    ranks += (ranks.empty() ? "" : ", ") + std::to_string(point_->world_rank(member));
+  for (int member : state_->slot()->missing(number_))
+    ranks += (ranks.empty() ? "" : ", ") + std::to_string(state_->world_rank(member));
   if (ranks.empty()) return;
   log_line(
       LogLevel::warn,
       "rank %d has been waiting in collective %llu of a communicator of %d ranks for %d s; not there yet: "
       "rank %s",
-      point_->world_rank(point_->position().rank), static_cast<unsigned long long>(number_),
-      point_->position().size, static_cast<int>(options().stall_report_s), ranks.c_str());
+      state_->world_rank(state_->position().rank), static_cast<unsigned long long>(number_),
+      state_->position().size, static_cast<int>(options().stall_report_s), ranks.c_str());
 }
 
 // This rank is about to enter a host MPI call that cannot be polled. An undecided collective goes to the host
 // MPI, which progresses it inside that call; the progress thread continues a collective that runs on the GPU.
 void CollectiveOperation::quiesce() {
-  if (!start_in_host_) return;
-  if (step_ == Step::arriving && point_->known() && point_->slot()) {
-    if (point_->slot()->may_arrive(number_)) {
-      point_->slot()->arrive(number_,
+  if (blocking_) return;
+  if (step_ == Step::arriving && state_->known() && state_->slot()) {
+    if (state_->slot()->may_arrive(number_)) {
+      state_->slot()->arrive(number_,
                              capability_ == Capability::host ? Capability::host : Capability::staged);
       step_ = Step::deciding;
     } else {
-      point_->slot()->go_ahead(number_);
+      state_->slot()->go_ahead(number_);
       step_ = Step::waiting_for_turn;
     }
   }
-  if (step_ == Step::deciding) point_->slot()->withdraw(number_);
+  if (step_ == Step::deciding) state_->slot()->withdraw(number_);
   advance();
 }
 
 // A collective that runs on the GPU may still be refused. It blocks the later collectives until all members
 // have mapped its memory.
 bool CollectiveOperation::quiesced() const {
-  if (!start_in_host_ || step_ == Step::arriving) return true;
+  if (blocking_ || step_ == Step::arriving) return true;
   return cleared_ || step_ == Step::in_host || step_ == Step::over;
 }
 
@@ -260,19 +263,23 @@ void CollectiveOperation::took(Traffic path) {
   if (regions_.on_device()) record_.took(path, regions_.bytes());
 }
 
-void CollectiveOperation::note_staged() {
-  took(Traffic::collective_staged);
-  record_.end();
-}
-
 int CollectiveOperation::finish(MPI_Status* status) {
-  if (!must_stage_) record_.end();
+  if (step_ == Step::in_host) end_in_host(call_host());
+  record_.end();
   set_empty(status);
   return error_ == MPI_SUCCESS || raised_ ? error_ : raise(error_);
 }
 
 void CollectiveOperation::describe(MPI_Status* status) {
   set_empty(status);
+}
+
+int run_collective(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, Regions regions,
+                   HostForm host) {
+  state->join();
+  CollectiveOperation operation(std::move(state), call, std::move(regions),
+                                CollectiveOperation::Form::blocking, std::move(host));
+  return run(operation, MPI_STATUS_IGNORE);
 }
 
 }  // namespace fairlead::mpi

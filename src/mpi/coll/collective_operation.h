@@ -3,10 +3,11 @@
 // A collective that passes device memory, or one of host memory that must wait for other collectives of its
 // communicator, from the call to its completion. It arrives at the communicator's collective slot. Then it
 // runs on the GPU; or it runs in the host MPI, in the order of the calls and with copies of its buffers in
-// host memory.
+// host memory (staging.h).
 //
-// A blocking call cannot use the host MPI's nonblocking form, which would not match the blocking form on the
-// other ranks. If such an operation must be staged it is complete, and its caller stages it (collective.cpp).
+// The operation calls the form of the host MPI function that the program called, because the blocking form
+// and the nonblocking one do not match. The nonblocking form is called when the call has its turn, and
+// polled. The blocking form is called by finish(), which holds no lock.
 
 #pragma once
 
@@ -14,24 +15,34 @@
 
 #include "base/report_timer.h"
 #include "coll/gpu_collective.h"
-#include "mpi/coll/argument_arrays.h"
 #include "mpi/coll/communicator_state.h"
-#include "mpi/coll/host_image.h"
+#include "mpi/coll/staging.h"
 #include "mpi/core/deferred_free.h"
+#include "mpi/core/gather.h"
+#include "mpi/core/interception.h"
 #include "mpi/core/operation.h"
 
 namespace fairlead::mpi {
 
-// Calls the nonblocking form of the collective in the host MPI, with these buffers and with the arrays of
-// `call`.
-using StartInHost = std::function<int(const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
-                                      void* recvbuf, MPI_Request* request)>;
+// Calls the collective in the host MPI, with these buffers and with the arrays of `call`. Only the
+// nonblocking form returns a request.
+using HostForm = std::function<int(const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
+                                   void* recvbuf, MPI_Request* request)>;
+// The blocking form. Refers to `host`, which gets the buffers.
+template <class Host>
+auto blocking_form(const Host& host) {
+  return [&host](const CollectiveCall&, MPI_Comm comm, const void* sendbuf, void* recvbuf, MPI_Request*) {
+    gather_before(comm);
+    BlockingHostCall blocking_call;
+    return host(sendbuf, recvbuf);
+  };
+}
 
 class CollectiveOperation : public Operation {
  public:
-  // `start_in_host` is null for a blocking call.
-  CollectiveOperation(std::shared_ptr<CommunicatorState> point, const CollectiveCall& call, Regions regions,
-                      StartInHost start_in_host);
+  enum class Form { blocking, nonblocking };
+  CollectiveOperation(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, Regions regions,
+                      Form form, HostForm host);
 
   int start() override;
   void advance() override;
@@ -41,11 +52,6 @@ class CollectiveOperation : public Operation {
   void describe(MPI_Status* status) override;
   std::string in_words() const override { return mpi::in_words(regions_); }
 
-  // Only for a blocking call that is complete.
-  bool must_stage() const { return must_stage_; }
-  const Regions& regions() const { return regions_; }
-  // Call it when the caller has staged the call.
-  void note_staged();
   // Like advance(), but calls no host MPI function: the progress thread uses it while the program's threads
   // are elsewhere.
   void advance_on_gpu();
@@ -58,16 +64,19 @@ class CollectiveOperation : public Operation {
   void run_by_nccl();
   void run_on_gpu();
   void take_turn();
-  void finish_in_host();
-  void note_result(int result);
+  int call_host();
+  void poll_host();
+  void end_in_host(int result);
+  int result_of_host(int result);
   void over(int error);
   void took(Traffic path);
   void complain_of_missing();
 
-  std::shared_ptr<CommunicatorState> point_;
+  std::shared_ptr<CommunicatorState> state_;
   CollectiveCall call_;
   Regions regions_;
-  StartInHost start_in_host_;
+  const bool blocking_;
+  HostForm host_;
   std::optional<KeptHandles> kept_;
   KeptArrays arrays_;
   coll::Capability capability_ = coll::Capability::host, arrived_with_ = coll::Capability::none;
@@ -86,13 +95,15 @@ class CollectiveOperation : public Operation {
     over
   } step_ = Step::arriving;
   std::optional<coll::GpuCollective> gpu_;
-  StagedBuffers staged_;
-  bool loaded_ = false;
+  StagedCall staged_;
   ReportTimer report_timer_;
   int error_ = MPI_SUCCESS;
   bool raised_ = false;  // the host MPI has raised the error on the call's communicator
-  bool must_stage_ = false;
   Fallback why_staged_ = Fallback::chosen_staged;
 };
+
+// A blocking collective on this communicator alone: on its GPUs, or staged.
+int run_collective(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, Regions regions,
+                   HostForm host);
 
 }  // namespace fairlead::mpi

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+#include "coll/choice.h"
 #include "coll/slices.h"
 #include "device/classify.h"
 #include "kernels/kernel_run.h"
-#include "mpi/coll/collective_choice.h"
-#include "mpi/coll/collective_nccl.h"
 #include "mpi/datatype/layout.h"
 #include "mpi/datatype/reduction_types.h"
 
@@ -52,6 +52,16 @@ std::optional<packing::View> view_of(const void* buffer, const Block& block) {
   void* at = at_offset(buffer, block.offset);
   if (layout.contiguous) return packing::View(at, static_cast<uint64_t>(layout.bytes));
   return kernel_view(at, layout, device::classify(at_offset(at, static_cast<MPI_Aint>(layout.first))));
+}
+
+// The size of the largest buffer that any rank passes. In functions where ranks pass amounts that other ranks
+// do not know, each rank sees only its own; of the algorithms of those functions, only `staged` affects the
+// other ranks.
+uint64_t largest_buffer(const CollectiveCall& call, const Regions& regions, const CommPosition& position) {
+  auto bytes = static_cast<uint64_t>(std::max(regions.read.bytes, regions.written.bytes));
+  bool a_block_of_the_roots = (call.function == Collective::gather || call.function == Collective::scatter) &&
+                              call.root != position.rank;
+  return bytes * static_cast<uint64_t>(a_block_of_the_roots ? position.size : 1);
 }
 
 class Planner {
@@ -382,6 +392,34 @@ class Planner {
 
 }  // namespace
 
+coll::Family family_of(Collective function) {
+  switch (function) {
+    case Collective::bcast:
+      return coll::Family::bcast;
+    case Collective::gather:
+    case Collective::gatherv:
+      return coll::Family::gather;
+    case Collective::scatter:
+    case Collective::scatterv:
+      return coll::Family::scatter;
+    case Collective::allgather:
+    case Collective::allgatherv:
+      return coll::Family::allgather;
+    case Collective::reduce:
+      return coll::Family::reduce;
+    case Collective::allreduce:
+      return coll::Family::allreduce;
+    case Collective::scan:
+    case Collective::exscan:
+      return coll::Family::scan;
+    case Collective::reduce_scatter_block:
+    case Collective::reduce_scatter:
+      return coll::Family::reduce_scatter;
+    default:
+      return coll::Family::alltoall;
+  }
+}
+
 bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, bool blocking,
               coll::Work* work) {
   if (position.inter || position.size > coll::max_members) return false;
@@ -391,8 +429,15 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
   work->device = std::max(reads, writes);
   if (blocking && read_dense && written_dense)
     work->nccl = nccl_call_for(call, regions, position, work->device);
-  auto [algorithm, nccl_first] = algorithm_for(call, regions, position, work->nccl.has_value());
+  const coll::Family family = family_of(call.function);
+  const uint64_t bytes = largest_buffer(call, regions, position);
+  const auto [algorithm, nccl_first] =
+      coll::choice().of_call(family, bytes, position.size, call.in_place(), work->nccl.has_value());
   if (!nccl_first) work->nccl.reset();
+  if (position.rank == 0 && log_enabled(LogLevel::trace))
+    log_line(LogLevel::trace, "collective of %d ranks and %llu bytes: %s:%s%s", position.size,
+             static_cast<unsigned long long>(bytes), coll::row_of(family).name.data(),
+             coll::row_of(algorithm).name.data(), nccl_first ? ", if it cannot be by NCCL" : "");
   if (coll::is_staged(algorithm)) return false;
   work->by_kernel = coll::row_of(algorithm).name == "kernel";
   return Planner(call, position, algorithm, work).plan(regions);

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "mpi/coll/between_nodes.h"
+#include "mpi/abi/comm_self.h"
+#include "mpi/coll/agreement.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/gather.h"
@@ -28,13 +29,13 @@ std::atomic<uint64_t> freed{0};
 struct Recent {
   MPI_Comm comm = MPI_COMM_NULL;
   uint64_t freed = 0;
-  Kept point;
+  Kept state;
 };
 thread_local Recent recent;
 
 void leave(Kept kept) {
   freed.fetch_add(1, std::memory_order_relaxed);
-  recent.point.reset();
+  recent.state.reset();
   kept->free_communicators();
 }
 
@@ -77,7 +78,7 @@ Kept find_or_make(MPI_Comm comm) {
 }  // namespace
 
 CommunicatorState::CommunicatorState(MPI_Comm comm)
-    : comm_(comm), position_(position_in(comm)), uniform_kinds_(kinds_are_uniform()) {
+    : comm_(comm), position_(position_in(comm)), uniform_kinds_(node_limits().uniform != 0) {
   if (!pool || position_.inter) return;
   for (int member = 0; member < position_.size; ++member)
     node_ranks_.push_back(engine().node()->node_rank_of_world(rank_in_world(comm, member)));
@@ -236,18 +237,18 @@ NodeHierarchy& CommunicatorState::hierarchy() {
 
 std::shared_ptr<CommunicatorState> communicator_state_of(MPI_Comm comm) {
   uint64_t now = freed.load(std::memory_order_relaxed);
-  if (recent.comm != comm || recent.freed != now || !recent.point) recent = {comm, now, find_or_make(comm)};
-  return recent.point;
+  if (recent.comm != comm || recent.freed != now || !recent.state) recent = {comm, now, find_or_make(comm)};
+  return recent.state;
 }
 
 // The blocking call withdraws what is undecided. A collective that is decided to run on the GPU may still
 // fall back to the host MPI until all members, which have all arrived, have mapped its memory.
 void await_turn(MPI_Comm comm) {
   if (comm == MPI_COMM_NULL || !engine().busy()) return;
-  std::shared_ptr<CommunicatorState> point = communicator_state_of(comm);
-  if (point->open_calls() == 0) return;
+  std::shared_ptr<CommunicatorState> state = communicator_state_of(comm);
+  if (state->open_calls() == 0) return;
   BlockingHostCall blocking_call;
-  for (Backoff backoff; !point->all_cleared(); backoff.pause()) engine().progress();
+  for (Backoff backoff; !state->all_cleared(); backoff.pause()) engine().progress();
 }
 
 Duplicating::Duplicating(MPI_Comm comm) {

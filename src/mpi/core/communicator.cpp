@@ -16,7 +16,6 @@ namespace fairlead::mpi {
 namespace {
 
 int keyval = MPI_KEYVAL_INVALID;
-bool world_is_open = false;
 int own_rank = 0;
 
 using WorldRanks = std::vector<int>;
@@ -50,7 +49,7 @@ WorldRanks* find_world_ranks(MPI_Comm comm) {
 }  // namespace
 
 int rank_in_world(MPI_Comm comm, int rank) {
-  if (rank < 0 || !world_is_open) return -1;
+  if (rank < 0 || !has_world()) return -1;
   if (comm == MPI_COMM_WORLD) return rank;
   // A program may use MPI_COMM_SELF inside MPI_Finalize, when its attributes are already deleted.
   if (comm == MPI_COMM_SELF) return rank == 0 ? own_rank : -1;
@@ -58,14 +57,9 @@ int rank_in_world(MPI_Comm comm, int rank) {
   return rank < static_cast<int>(ranks->size()) ? (*ranks)[rank] : -1;
 }
 
-bool has_world() {
-  return world_is_open;
-}
-
 void open_communicators(MPI_Comm world) {
-  world_is_open = world != MPI_COMM_NULL;
-  use_world_comm_self(world_is_open);
-  if (world_is_open) PMPI_Comm_rank(world, &own_rank);
+  set_has_world(world != MPI_COMM_NULL);
+  if (has_world()) PMPI_Comm_rank(world, &own_rank);
   PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, nullptr);
 }
 

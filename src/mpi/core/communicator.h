@@ -32,10 +32,6 @@ Value* attribute_of(MPI_Comm comm, int keyval, const Make& make) {
 // that messages to it are staged through host memory. (MPI_PROC_NULL and wildcards give -1.)
 int rank_in_world(MPI_Comm comm, int rank);
 
-// Is there an MPI_COMM_WORLD whose ranks Fairlead handles? Not in programs that use sessions alone
-// (mpi/job/sessions.h).
-bool has_world();
-
 // `world`: MPI_COMM_WORLD, or MPI_COMM_NULL if no other rank is known. Must be closed before it is opened
 // again.
 void open_communicators(MPI_Comm world);

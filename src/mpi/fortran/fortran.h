@@ -20,7 +20,7 @@
 
 #include "mpi/abi/host_mpi.h"
 #include "mpi/abi/real.h"
-#include "mpi/coll/between_nodes.h"
+#include "mpi/coll/agreement.h"
 #include "mpi/coll/communicator_state.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"

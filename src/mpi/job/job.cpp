@@ -21,8 +21,7 @@
 #include "coll/nccl_collective.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/host_version.h"
-#include "mpi/coll/between_nodes.h"
-#include "mpi/coll/collective_choice.h"
+#include "mpi/coll/agreement.h"
 #include "mpi/coll/communicator_state.h"
 #include "mpi/coll/progress_thread.h"
 #include "mpi/core/communicator.h"
@@ -215,8 +214,7 @@ void open_job() {
   PMPI_Query_thread(&threads);
   allow_service_thread(threads == MPI_THREAD_MULTIPLE);
   engine().open(std::move(node), nonce, self_comm, silent_comm, threads == MPI_THREAD_MULTIPLE);
-  agree_on_algorithms(world_rank);
-  agree_on_limits();
+  agree_on_collectives(world_rank);
   open_communicator_states(std::move(pool));
   agree_on_slot(MPI_COMM_WORLD);
   job_is_open = detail::intercepting = true;

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "device/classify.h"
-#include "mpi/coll/between_nodes.h"
+#include "mpi/coll/agreement.h"
 #include "mpi/coll/communicator_state.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/interception.h"

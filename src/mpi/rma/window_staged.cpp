@@ -9,7 +9,7 @@
 #include "base/options.h"
 #include "base/statistics.h"
 #include "mpi/abi/comm_self.h"
-#include "mpi/coll/host_image.h"
+#include "mpi/coll/staging.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mpi/coll/host_image.h"
+#include "mpi/coll/staging.h"
 
 #include <algorithm>
 #include <climits>
@@ -103,25 +103,26 @@ bool complain_unless(bool done) {
 
 }  // namespace
 
-StagedBuffers::StagedBuffers(const Regions& regions)
-    : read_(regions.read), written_(regions.written), both_empty_(regions.bytes() == 0) {}
-
-bool StagedBuffers::valid() const {
-  return complain_unless(read_.valid() && written_.valid());
+// The other members depend on this rank, even if its bytes cannot be read: that fails the end of the call.
+bool StagedCall::make_images(const Regions& regions) {
+  read_ = HostImage(regions.read);
+  written_ = HostImage(regions.written);
+  both_empty_ = regions.bytes() == 0;
+  if (!complain_unless(read_.valid() && written_.valid())) return false;
+  loaded_ = complain_unless(read_.load(regions.read) &&
+                            (!regions.written_is_read || written_.load(regions.written)));
+  return true;
 }
 
-bool StagedBuffers::load(const Regions& regions) {
-  return complain_unless(read_.load(regions.read) &&
-                         (!regions.written_is_read || written_.load(regions.written)));
-}
-
-bool StagedBuffers::store(const Regions& regions) const {
+int StagedCall::end(const Regions& regions) const {
+  if (!loaded_) return MPI_ERR_OTHER;
   if (read_.stands_for_device() || written_.stands_for_device())
     count(Traffic::collective_staged, regions.bytes());
-  return complain_unless(!regions.has_result || written_.store(regions.written));
+  return complain_unless(!regions.has_result || written_.store(regions.written)) ? MPI_SUCCESS
+                                                                                 : MPI_ERR_OTHER;
 }
 
-const void* StagedBuffers::send_argument(const CollectiveCall& call) const {
+const void* StagedCall::send_argument(const CollectiveCall& call) const {
   if (call.in_place()) return MPI_IN_PLACE;
   // Two buffers without bytes do not overlap even if they have the same address. MPICH 5.0 reports an overlap
   // in nonblocking calls, by which Fairlead starts persistent collectives, but not in persistent calls.
@@ -129,7 +130,7 @@ const void* StagedBuffers::send_argument(const CollectiveCall& call) const {
   return both_empty_ && read_.address() == written_.address() ? &nothing : read_.address();
 }
 
-void* StagedBuffers::receive_argument(const CollectiveCall& call) const {
+void* StagedCall::receive_argument(const CollectiveCall& call) const {
   if (call.recvbuf == MPI_IN_PLACE) return MPI_IN_PLACE;
   // MPI_Bcast has only one buffer, and the root reads it.
   bool root_of_bcast = call.function == Collective::bcast && read_.stands_for_device();

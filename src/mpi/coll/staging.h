@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A copy in host memory of the device buffer of a collective, with the same layout. The host MPI gets the
-// copy in place of the buffer, with unchanged counts, displacements and datatypes.
+// Staging through host memory: the host MPI executes a call with copies of its device buffers in host memory,
+// in the same layout, so that counts, displacements and datatypes stay unchanged.
 
 #pragma once
 
@@ -11,6 +11,7 @@
 
 namespace fairlead::mpi {
 
+// The copy of one buffer.
 class HostImage {
  public:
   HostImage() = default;
@@ -31,27 +32,26 @@ class HostImage {
   HostBuffer memory_;
 };
 
-// The images of both buffers of a call.
-class StagedBuffers {
+// A collective in the host MPI: the one place where the buffers of a blocking, nonblocking or persistent
+// collective are staged. Errors of staging are logged here and raised by the caller.
+class StagedCall {
  public:
-  StagedBuffers() = default;
-  explicit StagedBuffers(const Regions& regions);
-
-  // False if the memory cannot be allocated; logs the error.
-  bool valid() const;
-  // Fills the images. False if that fails; logs the error.
-  bool load(const Regions& regions);
-  // Writes back the results of the host MPI. False if that fails; logs the error.
-  bool store(const Regions& regions) const;
-  // The buffer arguments for the host MPI.
-  const void* send_argument(const CollectiveCall& call) const;
-  void* receive_argument(const CollectiveCall& call) const;
-  void* read() const { return read_.address(); }
-  void* written() const { return written_.address(); }
+  // Fills the images and returns host(sendbuf, recvbuf), called with the buffer arguments for the host MPI.
+  // Returns MPI_ERR_OTHER without that call if there is no memory for the images.
+  template <class Host>
+  int begin(const CollectiveCall& call, const Regions& regions, const Host& host) {
+    return make_images(regions) ? host(send_argument(call), receive_argument(call)) : MPI_ERR_OTHER;
+  }
+  // Call it when the host MPI has succeeded: stores the results in the buffers.
+  int end(const Regions& regions) const;
 
  private:
+  bool make_images(const Regions& regions);
+  const void* send_argument(const CollectiveCall& call) const;
+  void* receive_argument(const CollectiveCall& call) const;
+
   HostImage read_, written_;
-  bool both_empty_ = false;
+  bool both_empty_ = false, loaded_ = false;
 };
 
 }  // namespace fairlead::mpi

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/coll/agreement.h"
+
+#include <algorithm>
+#include <climits>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "coll/choice.h"
+#include "coll/nccl_library.h"
+#include "mpi/abi/real.h"
+#include "mpi/coll/communicator_state.h"
+#include "mpi/core/engine.h"
+#include "mpi/core/interception.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// The counts and offsets of a piece of a message go to the host MPI as int, in bytes.
+constexpr int64_t longest_segment = 1 << 30;
+
+NodeLimits limits;
+
+// Why this rank cannot use NCCL; empty if it can.
+std::string reason_against_nccl(const coll::NcclLibrary** library) {
+  std::string why_not;
+  if (engine().threads())
+    return "several threads may call MPI; initialise it with less than MPI_THREAD_MULTIPLE";
+  *library = coll::open_nccl(&why_not);
+  return why_not;
+}
+
+// Either all ranks use NCCL or none does. The first rank that cannot use it logs the reason.
+void agree_on_nccl(int world_rank) {
+  if (!coll::choice().names_nccl()) return;
+  const coll::NcclLibrary* library = nullptr;
+  const std::string reason = reason_against_nccl(&library);
+  int mine = library ? INT_MAX : world_rank, first = 0;
+  real.Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  if (first == INT_MAX) return coll::use_nccl(library);
+  if (first == world_rank)
+    log_line(LogLevel::warn, "no collective is by NCCL: %s; they take other algorithms", reason.c_str());
+}
+
+void agree_on_algorithms(int world_rank) {
+  std::vector<std::string> wrong;
+  coll::Choice wanted = coll::wanted_choice(&wrong);
+  if (world_rank == 0)
+    for (const std::string& line : wrong) log_line(LogLevel::warn, "%s", line.c_str());
+  uint64_t digest = wanted.digest(), mine[] = {digest, ~digest}, most[2];
+  real.Allreduce(mine, most, 2, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+  if (most[0] == ~most[1]) {
+    coll::set_choice(std::move(wanted));
+    agree_on_nccl(world_rank);
+  } else if (world_rank == 0) {
+    log_line(LogLevel::warn,
+             "FAIRLEAD_COLL, or the file of FAIRLEAD_TUNING, is not the same on all ranks; neither is used");
+  }
+}
+
+}  // namespace
+
+void agree_on_collectives(int world_rank) {
+  agree_on_algorithms(world_rank);
+  limits = {options().coll_uniform, static_cast<int64_t>(options().coll_nodes_from),
+            std::min(static_cast<int64_t>(options().coll_segment), longest_segment)};
+  real.Bcast(&limits, sizeof limits, MPI_BYTE, 0, MPI_COMM_WORLD);
+}
+
+const NodeLimits& node_limits() {
+  return limits;
+}
+
+bool names_device_memory_only(const std::string& kinds) {
+  for (size_t at = 0; at <= kinds.size();) {
+    size_t end = std::min(kinds.find(',', at), kinds.size());
+    std::string kind = kinds.substr(at, end - at);
+    if (size_t colon = kind.find(':'); colon == std::string::npos || kind.substr(colon) != ":device")
+      return false;
+    at = end + 1;
+  }
+  return true;
+}
+
+void note_memory_kinds(MPI_Comm comm, MPI_Info info) {
+  if (comm == MPI_COMM_NULL) return;
+  std::shared_ptr<CommunicatorState> state = communicator_state_of(comm);
+  if (!state->may_span_nodes()) return;
+  char kinds[MPI_MAX_INFO_VAL] = "";
+  int found = 0;
+  if (info != MPI_INFO_NULL)
+    PMPI_Info_get(info, "mpi_assert_memory_alloc_kinds", sizeof kinds - 1, kinds, &found);
+  int uniform = found ? names_device_memory_only(kinds) : state->has_uniform_kinds();
+  BlockingHostCall blocking_call;
+  real.Allreduce(MPI_IN_PLACE, &uniform, 1, MPI_INT, MPI_MIN, comm);
+  state->assert_uniform_kinds(uniform);
+}
+
+}  // namespace fairlead::mpi
