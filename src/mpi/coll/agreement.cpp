@@ -86,15 +86,15 @@ bool names_device_memory_only(const std::string& kinds) {
 void note_memory_kinds(MPI_Comm comm, MPI_Info info) {
   if (comm == MPI_COMM_NULL) return;
   std::shared_ptr<CommunicatorState> state = communicator_state_of(comm);
-  if (!state->may_span_nodes()) return;
+  if (!state->spans_nodes()) return;
   char kinds[MPI_MAX_INFO_VAL] = "";
   int found = 0;
   if (info != MPI_INFO_NULL)
     PMPI_Info_get(info, "mpi_assert_memory_alloc_kinds", sizeof kinds - 1, kinds, &found);
-  int uniform = found ? names_device_memory_only(kinds) : state->has_uniform_kinds();
+  int uniform = found ? names_device_memory_only(kinds) : state->memory().agrees_at_every_call();
   BlockingHostCall blocking_call;
   real.Allreduce(MPI_IN_PLACE, &uniform, 1, MPI_INT, MPI_MIN, comm);
-  state->assert_uniform_kinds(uniform);
+  state->memory().agree_at_every_call(uniform);
 }
 
 }  // namespace fairlead::mpi

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Blocking collectives on device memory over a communicator that spans nodes. Within each node they run on
-// the GPU, and each member handles a slice of the message. Between the nodes, the members with the same local
-// rank transfer their slices through host memory and the host MPI, while the next piece of the message is on
-// the GPU.
-//
-// Either all ranks take this path or none does, and no rank can see what kind of memory the others pass. So
-// this path requires that the program asserts a uniform kind (FAIRLEAD_COLL_UNIFORM, or the communicator's
-// info key mpi_assert_memory_alloc_kinds, MPI 4.1, section 12.4.3). Everything else that the choice depends
-// on is the same on all ranks.
+// Blocking collectives over a communicator that spans nodes. If all ranks pass device memory, long calls take
+// one of two paths: hierarchical_collective.h, if nodes have several ranks, or segmented_staging.h. Either all
+// ranks take a path or none does, and no rank sees what memory the others pass, so the ranks agree on it
+// (memory_agreement.h). Everything else that the choice depends on is the same on all ranks. All other calls
+// are staged by each rank for itself.
 
 #pragma once
+
+#include <optional>
 
 #include "mpi/coll/communicator_state.h"
 
 namespace fairlead::mpi {
 
-// May a call with device memory take this path? All members get the same answer. The first call for a
-// communicator makes communicators for this path in the host MPI.
-bool runs_between_nodes(const CollectiveCall& call, CommunicatorState& state);
-// Returns an error on all members or on none.
-int run_between_nodes(const CollectiveCall& call, const Regions& regions, CommunicatorState& state);
+// Counts a blocking call, of any memory. True if the ranks must agree on its memory now: all of them then call
+// run_between_nodes(). Call it once for each call, also for one whose arguments are wrong on this rank.
+bool must_agree(const CollectiveCall& call, CommunicatorState& state);
+// Returns the call's result, or nothing if not all ranks pass device memory: then the call has not begun.
+std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& regions,
+                                     CommunicatorState& state);
 
 }  // namespace fairlead::mpi

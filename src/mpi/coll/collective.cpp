@@ -156,13 +156,14 @@ int raise_error_of_arguments(const CollectiveCall& call, const Regions& regions,
 std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool blocking) {
   if (call->comm == MPI_COMM_NULL) return nullptr;
   std::shared_ptr<CommunicatorState> state = communicator_state_of(call->comm);
+  call->must_agree = blocking && must_agree(*call, *state);
   if (is_invalid(*call, state->position())) {
     count_wrong_call(*state, blocking);
     return nullptr;
   }
   drop_insignificant(call, state->position());
   if (recording()) add_bytes_of(*call, state->position());
-  if (maybe_on_device(call)) return state;
+  if (call->must_agree || maybe_on_device(call)) return state;
   if (!state->known()) {
     if (!blocking) return state;
     state->join();
@@ -178,8 +179,8 @@ int detail::run(std::shared_ptr<CommunicatorState> state, const CollectiveCall& 
   Regions regions = regions_of(call, state->position());
   if (regions.error() != MPI_SUCCESS) return raise_error_of_arguments(call, regions, *state, true);
   if (is_refused(regions)) return refuse_device_memory(call.comm);
-  if (regions.on_device() && runs_between_nodes(call, *state))
-    return run_between_nodes(call, regions, *state);
+  if (call.must_agree)
+    if (std::optional<int> result = run_between_nodes(call, regions, *state)) return *result;
   return run_collective(std::move(state), call, std::move(regions), std::move(host));
 }
 

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "device/classify.h"
 #include "mpi/abi/real.h"
-#include "mpi/core/interception.h"
+#include "mpi/core/argument_check.h"
 #include "mpi/datatype/layout.h"
 
 namespace fairlead::mpi {
@@ -60,32 +60,41 @@ constexpr uint64_t shortest_part = uint64_t{16} << 10;  // of a block in a segme
 
 uint64_t segment_of(uint64_t longest, uint64_t block, uint64_t blocks, uint64_t element) {
   const uint64_t unit = grain * element;
-  const uint64_t part = std::max(longest / blocks, shortest_part);
+  const uint64_t part = std::max(longest / blocks, std::min(longest, shortest_part));
   return std::min(std::max(part / unit, uint64_t{1}) * unit, block);
+}
+
+uint64_t blocks_in(const Shape& shape, const CommPosition& position) {
+  return shape.reads == Holds::each || shape.writes == Holds::each ? static_cast<uint64_t>(position.size) : 1;
+}
+
+// The bytes of a block, which segments divide.
+uint64_t block_bytes(const CollectiveCall& call, const Shape& shape, const CommPosition& position) {
+  // On each rank the arguments of one side are significant; those of the other may be.
+  const bool sends = is_among(shape.readers, call.root == position.rank) &&
+                     call.function != Collective::bcast && !call.in_place();
+  const MPI_Count count = sends || call.reduces() ? call.sendcount : call.recvcount;
+  const MPI_Datatype datatype = sends || call.reduces() ? call.sendtype : call.recvtype;
+  if (count <= 0 || error_of_elements(count, datatype) != MPI_SUCCESS) return 0;
+  if (call.reduces() && !layout_of(1, datatype).contiguous) return 0;
+  const uint64_t bytes = bytes_of(count, datatype);
+  return bytes > device::longest_pitch && blocks_in(shape, position) > 1 ? 0 : bytes;
 }
 
 }  // namespace
 
-uint64_t SegmentedStaging::block_bytes(const CollectiveCall& call, const CommPosition& position) {
+uint64_t SegmentedStaging::longest_side(const CollectiveCall& call, const CommPosition& position) {
   const Shape* shape = shape_of(call.function);
-  if (!shape || position.inter) return 0;
-  if (call.reduces() && !layout_of(1, call.recvtype).contiguous) return 0;
-  // On each rank the arguments of one side are significant; those of the other may be.
-  const bool root = call.root == position.rank;
-  const bool sends = is_among(shape->readers, root) && call.function != Collective::bcast && !call.in_place();
-  const uint64_t block = sends || call.reduces() ? bytes_of(call.sendcount, call.sendtype)
-                                                 : bytes_of(call.recvcount, call.recvtype);
-  const bool has_many = shape->reads == Holds::each || shape->writes == Holds::each;
-  return has_many && block > device::longest_pitch ? 0 : block;
+  return shape ? block_bytes(call, *shape, position) * blocks_in(*shape, position) : 0;
 }
 
 SegmentedStaging::SegmentedStaging(const CollectiveCall& call, const CommPosition& position, uint64_t longest)
-    : call_(call), position_(position), block_(block_bytes(call, position)), element_(element_of(call)) {
+    : call_(call), position_(position), element_(element_of(call)) {
   const Shape& shape = *shape_of(call.function);
   const bool root = call.root == position.rank;
   const uint64_t each = static_cast<uint64_t>(position.size);
-  const bool has_many = shape.reads == Holds::each || shape.writes == Holds::each;
-  segment_ = segment_of(longest, block_, has_many ? each : 1, element_);
+  block_ = block_bytes(call, shape, position);
+  segment_ = segment_of(longest, block_, blocks_in(shape, position), element_);
 
   const bool in_receive_buffer = call.function == Collective::bcast || call.in_place();
   if (is_among(shape.readers, root)) {

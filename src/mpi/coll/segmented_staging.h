@@ -23,9 +23,9 @@ namespace fairlead::mpi {
 
 class SegmentedStaging {
  public:
-  // All ranks get the same answer: the bytes of a block of the call, which the segments divide; 0 if the call
-  // cannot be cut.
-  static uint64_t block_bytes(const CollectiveCall& call, const CommPosition& position);
+  // The bytes of the longer buffer of the call, of those that some rank passes; 0 if the call cannot be cut,
+  // or if its arguments are wrong on this rank. Otherwise the same on all ranks.
+  static uint64_t longest_side(const CollectiveCall& call, const CommPosition& position);
 
   // `longest` is the number of bytes of one buffer in a segment, if a block has enough of them.
   SegmentedStaging(const CollectiveCall& call, const CommPosition& position, uint64_t longest);

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/coll/hierarchical_collective.h"
+
+#include <algorithm>
+#include <climits>
+#include <deque>
+#include <optional>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/report_timer.h"
+#include "base/statistics.h"
+#include "coll/choice.h"
+#include "device/buffer_pool.h"
+#include "device/classify.h"
+#include "mpi/coll/agreement.h"
+#include "mpi/coll/collective_operation.h"
+#include "mpi/coll/collective_work.h"
+#include "mpi/coll/packed_buffer.h"
+#include "mpi/coll/slice_exchange.h"
+#include "mpi/core/error_handler.h"
+#include "mpi/core/record.h"
+#include "mpi/core/stream_check.h"
+#include "mpi/datatype/layout.h"
+#include "mpi/datatype/reduction_types.h"
+#include "packing/move.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// The number of pieces of a message in transfer between nodes at once.
+constexpr uint64_t segments_under_way = 4;
+uint64_t bytes_of(MPI_Count count, MPI_Datatype datatype) {
+  return static_cast<uint64_t>(packed_bytes(count, datatype));
+}
+
+// The memory for one piece of the message. A later piece reuses it.
+struct Room {
+  Room(int device, uint64_t scratch_bytes, ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes)
+      : scratch(device, scratch_bytes), exchange(kind, bytes, element, nodes) {}
+  bool valid() const { return scratch.valid() && exchange.valid(); }
+
+  Scratch scratch;
+  ExchangeRoom exchange;
+};
+
+// A piece of the message, cut into slices: for each local rank, the number of elements and the first element.
+struct Segment {
+  Segment(const NodeHierarchy& hierarchy, Room& its_room, uint64_t from, uint64_t length, uint64_t element)
+      : room(its_room), begin(from), bytes(length) {
+    coll::Slices slices = slices_of(hierarchy, length, element);
+    for (uint64_t position = 0; position < hierarchy.neighbors().size(); ++position) {
+      offsets.push_back(static_cast<int>(slices.begin(position)));
+      counts.push_back(static_cast<int>(slices.length(position)));
+    }
+    auto position = static_cast<uint64_t>(hierarchy.my_local_rank());
+    my_begin = slices.begin(position) * element;
+    my_bytes = slices.length(position) * element;
+  }
+  static coll::Slices slices_of(const NodeHierarchy& hierarchy, uint64_t bytes, uint64_t element) {
+    constexpr uint64_t grain = 256;
+    return {bytes / element, static_cast<uint64_t>(hierarchy.slices()), grain};
+  }
+
+  Room& room;
+  uint64_t begin, bytes;  // within the message
+  std::vector<int> counts, offsets;
+  uint64_t my_begin, my_bytes;  // this rank's slice, in the segment
+  std::optional<SliceExchange> exchange;
+};
+
+class HierarchicalCollective {
+ public:
+  HierarchicalCollective(const CollectiveCall& call, NodeHierarchy& hierarchy)
+      : call_(call), hierarchy_(hierarchy), node_(communicator_state_of(hierarchy.node())) {}
+
+  int run() {
+    switch (call_.function) {
+      case Collective::bcast:
+        return bcast();
+      case Collective::allgather:
+        return allgather();
+      default:
+        return reduce();
+    }
+  }
+
+ private:
+  // The root broadcasts the message within its node. In every other node each member receives a slice from
+  // the member with the same local rank there, and then the rest from its neighbours.
+  int bcast() {
+    PackedBuffer buffer(call_.recvbuf, call_.recvcount, call_.recvtype);
+    const int root_node = hierarchy_.node_of(call_.root);
+    const bool has_it = hierarchy_.my_node() == root_node;
+    const bool is_root = hierarchy_.neighbors()[position()] == call_.root;
+    if (!ready(buffer.valid() && (!is_root || buffer.load()), bytes_of(call_.recvcount, call_.recvtype), 1,
+               ExchangeKind::bcast))
+      return MPI_ERR_NO_MEM;
+    auto begin = [&](Segment& segment) {
+      char* data = buffer.data() + segment.begin;
+      char* slice = data + segment.my_begin;
+      if (has_it) note(node_bcast(data, static_cast<int>(segment.bytes)));
+      exchange(segment, {.kind = ExchangeKind::bcast,
+                         .from = slice,
+                         .to = has_it ? std::vector<void*>{} : std::vector<void*>{slice},
+                         .bytes = segment.my_bytes,
+                         .root_node = root_node});
+    };
+    auto end = [&](Segment& segment) {
+      if (!has_it)
+        note(node_allgather(buffer.data() + segment.begin, segment.counts, segment.offsets, MPI_BYTE));
+    };
+    by_segments(begin, end);
+    if (!is_root && !buffer.store()) note(MPI_ERR_OTHER);
+    return agreed_error();
+  }
+
+  // In each node, a reduce-scatter leaves a slice of the node's result with each member. The members with the
+  // same local rank reduce these slices over the nodes. Then the root gathers the slices of its node, or all
+  // ranks gather those of theirs.
+  int reduce() {
+    const bool to_all = call_.function == Collective::allreduce;
+    const int root_node = to_all ? 0 : hierarchy_.node_of(call_.root);
+    const bool at_root_node = !to_all && hierarchy_.my_node() == root_node;
+    const ExchangeKind kind = to_all ? ExchangeKind::allreduce : ExchangeKind::reduce;
+    const char* from = static_cast<const char*>(call_.in_place() ? call_.recvbuf : call_.sendbuf);
+    char* result = static_cast<char*>(call_.recvbuf);
+    if (!ready(true, bytes_of(call_.sendcount, call_.recvtype), bytes_of(1, call_.recvtype), kind))
+      return MPI_ERR_NO_MEM;
+    auto begin = [&](Segment& segment) {
+      void* scratch = segment.room.scratch.data();
+      note(node_reduce_scatter(from + segment.begin, scratch, segment.counts));
+      Slice slice{.kind = kind,
+                  .from = scratch,
+                  .to = {},
+                  .bytes = segment.my_bytes,
+                  .root_node = root_node,
+                  .datatype = call_.recvtype,
+                  .op = call_.op};
+      if (to_all) slice.to = {result + segment.begin + segment.my_begin};
+      if (at_root_node) slice.to = {scratch};
+      exchange(segment, slice);
+    };
+    auto end = [&](Segment& segment) {
+      if (to_all)
+        note(node_allgather(result + segment.begin, segment.counts, segment.offsets, call_.recvtype));
+      if (at_root_node)
+        note(node_gather(segment.room.scratch.data(), result ? result + segment.begin : nullptr,
+                         segment.counts, segment.offsets));
+    };
+    by_segments(begin, end);
+    return agreed_error();
+  }
+
+  // Each member exchanges its block with the members of the same local rank in the other nodes. Then the
+  // members of each node exchange the blocks that they have received.
+  int allgather() {
+    int size = 0;
+    PMPI_Comm_size(call_.comm, &size);
+    PackedBuffer result(call_.recvbuf, size * call_.recvcount, call_.recvtype);
+    const bool in_place = call_.in_place();  // then the send arguments are not significant
+    PackedBuffer own(const_cast<void*>(call_.sendbuf), in_place ? 0 : call_.sendcount,
+               in_place ? MPI_BYTE : call_.sendtype);
+    uint64_t block = bytes_of(call_.recvcount, call_.recvtype);
+    bool loaded = result.valid() && own.valid() && (in_place ? result.load() : own.load());
+    if (!ready(loaded, block, 1, ExchangeKind::allgather)) return MPI_ERR_NO_MEM;
+    auto block_of = [&](int node, int position) {
+      return static_cast<uint64_t>(hierarchy_.members(node)[static_cast<size_t>(position)]) * block;
+    };
+    char* mine =
+        in_place ? result.data() + block_of(hierarchy_.my_node(), hierarchy_.my_local_rank()) : own.data();
+    auto begin = [&](Segment& segment) {
+      Slice slice{
+          .kind = ExchangeKind::allgather, .from = mine + segment.begin, .to = {}, .bytes = segment.bytes};
+      for (int node = 0; node < hierarchy_.nodes(); ++node)
+        slice.to.push_back(result.data() + block_of(node, hierarchy_.my_local_rank()) + segment.begin);
+      exchange(segment, slice);
+    };
+    auto end = [&](Segment& segment) {
+      std::vector<int> counts(hierarchy_.neighbors().size(), static_cast<int>(segment.bytes)), offsets;
+      for (int node = 0; node < hierarchy_.nodes(); ++node) {
+        offsets.clear();
+        for (int position = 0; position < static_cast<int>(counts.size()); ++position)
+          offsets.push_back(static_cast<int>(block_of(node, position)));
+        note(node_allgather(result.data() + segment.begin, counts, offsets, MPI_BYTE));
+      }
+    };
+    by_segments(begin, end);
+    if (!result.store()) note(MPI_ERR_OTHER);
+    return agreed_error();
+  }
+
+  // Allocates the memory for a message of `bytes` bytes. True if all members are ready; a member that is not
+  // ready must not leave alone.
+  bool ready(bool so_far, uint64_t bytes, uint64_t element, ExchangeKind kind) {
+    bytes_ = bytes;
+    element_ = element;
+    segment_bytes_ = std::max(static_cast<uint64_t>(node_limits().segment) / element, uint64_t{1}) * element;
+    uint64_t longest = std::min(segment_bytes_, bytes);
+    uint64_t slice = Segment::slices_of(hierarchy_, longest, element).longest() * element;
+    const bool gathers = kind == ExchangeKind::allgather, reduces = kind != ExchangeKind::bcast && !gathers;
+    int device = std::max(device::device_at(call_.in_place() ? nullptr : call_.sendbuf),
+                          device::device_at(call_.recvbuf));
+    for (uint64_t n = 0; n < std::min((bytes + longest - 1) / longest, segments_under_way); ++n)
+      rooms_.emplace_back(device, reduces ? slice : 0, kind, gathers ? longest : slice, element,
+                          hierarchy_.nodes());
+    so_far &= std::all_of(rooms_.begin(), rooms_.end(), [](const Room& room) { return room.valid(); });
+    note(so_far ? MPI_SUCCESS : MPI_ERR_NO_MEM);
+    return agreed_error() == MPI_SUCCESS;
+  }
+
+  // `begin` starts the transfer of a segment between the nodes; `end` follows when the segment has arrived.
+  // All members call both in the same order and continue after an error, because the other members depend on
+  // them.
+  template <class Begin, class End>
+  void by_segments(Begin begin, End end) {
+    std::deque<Segment> under_way;
+    auto finish_first = [&] {
+      if (std::optional<SliceExchange>& exchange = under_way.front().exchange) {
+        MPI_Status ignored;
+        engine().wait(*exchange);
+        engine().remove(&*exchange);
+        note(exchange->finish(&ignored));
+      }
+      end(under_way.front());
+      under_way.pop_front();
+    };
+    size_t next_room = 0;
+    for (uint64_t at = 0; at < bytes_; at += segment_bytes_) {
+      if (under_way.size() == rooms_.size()) finish_first();
+      Room& room = rooms_[next_room++ % rooms_.size()];
+      begin(under_way.emplace_back(hierarchy_, room, at, std::min(segment_bytes_, bytes_ - at), element_));
+    }
+    while (!under_way.empty()) finish_first();
+  }
+
+  void exchange(Segment& segment, const Slice& slice) {
+    if (!hierarchy_.has_slice() || slice.bytes == 0) return;
+    segment.exchange.emplace(hierarchy_, segment.room.exchange, slice);
+    segment.exchange->start();
+    engine().add(&*segment.exchange);
+  }
+
+  void note(int result) {
+    if (error_ == MPI_SUCCESS) error_ = result;
+  }
+
+  // An error of any member is an error of all. Members wait here for late members, and the host MPI does not
+  // tell which members are late.
+  int agreed_error() {
+    int worst = error_ == MPI_SUCCESS ? 0 : 1, here = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    int result = real.Iallreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, hierarchy_.all(), &request);
+    ReportTimer report_timer;
+    for (Backoff backoff; result == MPI_SUCCESS; backoff.pause()) {
+      result = real.Test(&request, &here, MPI_STATUS_IGNORE);
+      if (here) break;
+      engine().progress();
+      if (report_timer.is_over())
+        log_line(LogLevel::warn,
+                 "a collective over %d nodes has been waiting for %d s; not there yet: some of the %d ranks",
+                 hierarchy_.nodes(), static_cast<int>(options().stall_report_s), hierarchy_.ranks());
+    }
+    note(result);
+    if (worst) note(MPI_ERR_OTHER);
+    return error_;
+  }
+
+  // Collectives within the node, on the GPU where that is possible.
+
+  template <class Host>
+  int in_node(const CollectiveCall& call, const Host& host) {
+    return run_collective(node_, call, regions_of(call, node_->position()), blocking_form(host));
+  }
+
+  int node_bcast(void* buffer, int bytes) {
+    CollectiveCall call{Collective::bcast, hierarchy_.node()};
+    call.recvbuf = buffer;
+    call.recvcount = bytes;
+    call.recvtype = MPI_BYTE;
+    call.root = hierarchy_.local_rank_of(call_.root);
+    return in_node(call, [=](const void*, void* recvbuf) {
+      return real.Bcast(recvbuf, bytes, MPI_BYTE, call.root, call.comm);
+    });
+  }
+
+  int node_reduce_scatter(const void* from, void* to, const std::vector<int>& counts) {
+    CollectiveCall call{Collective::reduce_scatter, hierarchy_.node()};
+    call.sendbuf = from;
+    call.recvbuf = to;
+    call.recvcounts = counts.data();
+    call.sendtype = call.recvtype = call_.recvtype;
+    call.op = call_.op;
+    return in_node(call, [&](const void* sendbuf, void* recvbuf) {
+      return real.Reduce_scatter(sendbuf, recvbuf, counts.data(), call.recvtype, call.op, call.comm);
+    });
+  }
+
+  int node_allgather(void* buffer, const std::vector<int>& counts, const std::vector<int>& offsets,
+                     MPI_Datatype datatype) {
+    // MPICH 4.0.2 ignores displacements in a communicator of one rank.
+    if (counts.size() == 1) return MPI_SUCCESS;
+    CollectiveCall call{Collective::allgatherv, hierarchy_.node()};
+    call.sendbuf = MPI_IN_PLACE;
+    call.recvbuf = buffer;
+    call.recvcounts = counts.data();
+    call.rdispls = offsets.data();
+    call.sendtype = call.recvtype = datatype;
+    return in_node(call, [&](const void*, void* recvbuf) {
+      return real.Allgatherv(MPI_IN_PLACE, 0, datatype, recvbuf, counts.data(), offsets.data(), datatype,
+                             call.comm);
+    });
+  }
+
+  int node_gather(const void* from, void* to, const std::vector<int>& counts,
+                  const std::vector<int>& offsets) {
+    CollectiveCall call{Collective::gatherv, hierarchy_.node()};
+    call.sendbuf = from;
+    call.sendcount = counts[position()];
+    call.recvbuf = to;
+    call.recvcounts = counts.data();
+    call.rdispls = offsets.data();
+    call.sendtype = call.recvtype = call_.recvtype;
+    call.root = hierarchy_.local_rank_of(call_.root);
+    return in_node(call, [&](const void* sendbuf, void* recvbuf) {
+      return real.Gatherv(sendbuf, counts[position()], call_.recvtype, recvbuf, counts.data(), offsets.data(),
+                          call_.recvtype, call.root, call.comm);
+    });
+  }
+
+  size_t position() const { return static_cast<size_t>(hierarchy_.my_local_rank()); }
+
+  const CollectiveCall& call_;
+  NodeHierarchy& hierarchy_;
+  std::shared_ptr<CommunicatorState> node_;
+  uint64_t bytes_ = 0, element_ = 1, segment_bytes_ = 0;
+  std::deque<Room> rooms_;
+  int error_ = MPI_SUCCESS;
+};
+
+}  // namespace
+
+bool has_hierarchy(const CollectiveCall& call, CommunicatorState& state) {
+  constexpr Collective served[] = {Collective::bcast, Collective::allgather, Collective::reduce,
+                                   Collective::allreduce};
+  if (std::ranges::find(served, call.function) == std::end(served)) return false;
+  kernels::ReduceOp op;
+  kernels::Element element;
+  // MPI_DOUBLE_INT, for example, has a gap.
+  if (call.op != MPI_OP_NULL &&
+      !(kernel_for(call.op, call.recvtype, &op, &element) && layout_of(1, call.recvtype).contiguous))
+    return false;
+  const bool gathers = call.function == Collective::allgather;
+  if (gathers && state.position().size * packed_bytes(call.recvcount, call.recvtype) > INT_MAX) return false;
+  const NodeHierarchy& hierarchy = state.hierarchy();
+  return hierarchy.usable() && (!gathers || hierarchy.regular());
+}
+
+int run_hierarchical(const CollectiveCall& call, CommunicatorState& state) {
+  return HierarchicalCollective(call, state.hierarchy()).run();
+}
+
+}  // namespace fairlead::mpi
