@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Of what the benchmarks' command lines are made: groups of options, each for a field or several of the
-// arguments. They are values, so that a benchmark's command line is a list of them.
+// The groups of options that the benchmarks' command lines consist of. Each fills in one field of the
+// arguments or several. They are values, so that a benchmark's command line is a list of them.
 
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -17,7 +16,6 @@
 namespace fairlead::tools {
 
 using A = BenchArguments;  // for &A::field
-using OptionGroup = std::function<void(CLI::App&, BenchArguments&)>;
 
 // `shown` is the default in the help, where that is not the field's value; "": none. Of arguments without a
 // name of their own, `type` is what the usage says.
@@ -68,15 +66,5 @@ extern const OptionGroup full_of_one, full_of_several;  // quantities in a row o
 extern const OptionGroup device_options, launch_options;
 extern const OptionGroup results_options;  // with the devices
 extern const OptionGroup rank_options;     // all that end the help of what runs in ranks
-
-// The command line of a benchmark, or of all that are alike: of those with this id and trait, or with this id
-// that no row above has.
-struct Definition {
-  Benchmark id;
-  std::string examples;              // {0}: the benchmark's name
-  std::vector<OptionGroup> options;  // in the order of the help
-  bool (BenchmarkKind::*trait)() const = nullptr;
-};
-std::vector<Definition> collective_definitions();
 
 }  // namespace fairlead::tools
