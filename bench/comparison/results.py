@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import statistics
 
-from comparison.goals import OWN, Verdict, goal_text
+from comparison.goals import OWN, Verdict, goal_text, seen_text
 
 # Quantities that follow from others of a row.
 DERIVED = {"rate": lambda row: row["bandwidth_mb_s"]["p50"] * 1e6 / row["bytes"],
@@ -154,10 +154,13 @@ class Results:
         return ", ".join(f"{names.count(kind)} x {kind}" for kind in kinds) or "no GPU"
 
 
-def place(verdict):
-    """Where the worst was seen."""
-    key = verdict.worst and verdict.worst[0]
-    return {"worst_row": key} if isinstance(key, str) else {"worst_bytes": key}
+def worst(verdict):
+    """The worst that was seen, and where; how `fairlead plot` shows it."""
+    if not verdict.worst:
+        return {"worst": None, "worst_bytes": None, "met": None}
+    key, value = verdict.worst
+    return {"worst": value, "worst_row" if isinstance(key, str) else "worst_bytes": key, "met": verdict.met,
+            "margin": verdict.goal.margin(value), "seen": seen_text(verdict)}
 
 
 def as_json(results, goals, about):
@@ -173,6 +176,5 @@ def as_json(results, goals, about):
         "host_overhead_ns": {name: report["added_ns"] for name, report in results.overhead.items()},
         "pairs": {name: list(rows.values()) for name, rows in results.pairs.items()},
         "goals": [{"goal": goal_text(v.goal, results.peer), "contender": v.contender, "limit": v.goal.limit,
-                   "best": v.goal.best, "worst": v.worst and v.worst[1], **place(v),
-                   "met": v.met if v.worst else None} for v in results.verdicts(goals)],
+                   "best": v.goal.best, **worst(v)} for v in results.verdicts(goals)],
     }

@@ -87,7 +87,7 @@ void append_fallbacks(std::string* text, const Report& report) {
   bool first = true;
   for (size_t i = 0; i < report.fallbacks.size(); ++i) {
     if (report.fallbacks[i] == 0) continue;
-    if (first) *text += "why messages took a longer way\n";
+    if (first) *text += "reasons for fallbacks\n";
     first = false;
     append(text, "%12llu  %s\n", number(report.fallbacks[i]), to_string(static_cast<Fallback>(i)));
   }
@@ -203,7 +203,7 @@ std::string as_json(const Report& report, NameOf name_of) {
   text += array_of("traffic", [&](auto next) {
     for (size_t row = 0; row < report.messages.size(); ++row) {
       std::string element;
-      append(&element, "\"way\": \"%s\", \"messages\": %llu, \"bytes\": %llu",
+      append(&element, "\"path\": \"%s\", \"messages\": %llu, \"bytes\": %llu",
              to_string(static_cast<Traffic>(row)), number(report.messages[row]), number(report.bytes[row]));
       next(element);
     }
@@ -218,7 +218,7 @@ std::string as_json(const Report& report, NameOf name_of) {
     for (const auto& [key, tally] : report.tallies)
       if (key.path != calls)
         next("\"function\": " + json_string(name_of(key.function)) +
-             ", \"way\": " + json_string(to_string(key.path)) + ", " + json_of(tally));
+             ", \"path\": " + json_string(to_string(key.path)) + ", " + json_of(tally));
   });
   text += array_of("calls", [&](auto next) {
     for (const auto& [key, tally] : report.tallies)

@@ -154,8 +154,8 @@ Flows draw_flows(std::vector<FlowEnd> ends) {
 std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows) {
   std::string text = place_of("process_sort_index", 0, 0, 0);
   append(&text,
-         "\n], \"otherData\": {\"ranks\": %d, \"dropped_events\": %llu, \"arrows\": %llu, "
-         "\"arrow_ends_left_out\": %llu}}\n",
+         "\n], \"otherData\": {\"ranks\": %d, \"dropped_events\": %llu, \"flow_events\": %llu, "
+         "\"flow_ends_left_out\": %llu}}\n",
          ranks, static_cast<unsigned long long>(dropped), static_cast<unsigned long long>(flows.drawn),
          static_cast<unsigned long long>(flows.left_out));
   return text;

@@ -226,7 +226,7 @@ void check_ranks(const BenchArguments& arguments, int ranks) {
 void define_bench(CLI::App& app, BenchArguments& arguments) {
   const BenchmarkKind& kind = *arguments.kind;
   arguments.ranks = kind.ranks;
-  kind.options()(app, arguments);
+  (*kind.options)(app, arguments);
   std::string usage = "[options]";
   for (const CLI::Option* option : std::as_const(app).get_options())
     if (!option->nonpositional()) usage += fmt::format(" [{}]", option->get_type_name());

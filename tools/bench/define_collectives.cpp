@@ -32,54 +32,40 @@ void define_rank_counts(CLI::App& app, BenchArguments& a) {
       ->default_str("a rank for each GPU, 2 at least");
 }
 
-OptionGroup calls() {
-  return all_of(
-      {sizes("Message sizes", " Sizes below one element begin with that."), iterations(usual_collectives)});
-}
+const OptionGroup calls = all_of(
+    {sizes("Message sizes", " Sizes below one element begin with that."), iterations(usual_collectives)});
 
-OptionGroup barriers() {
-  return iterations({usual_collectives.small, usual_collectives.small});
-}
+const OptionGroup barriers = iterations({usual_collectives.small, usual_collectives.small});
 
-OptionGroup blocking() {
-  return all_of({full("also the least and the greatest mean of a rank, percentiles of the means over the "
-                      "ranks, and the iterations."),
-                 via_option});
-}
+const OptionGroup blocking =
+    all_of({full("also the least and the greatest mean of a rank, percentiles of the means over the "
+                 "ranks, and the iterations."),
+            via_option});
 
-OptionGroup overlapping() {
-  return all_of({full("also the times of starting, testing and waiting, the least and the greatest pure "
-                      "communication time of a rank, and the iterations."),
-                 number("-t,--num-test-calls", &A::tests, 0, most_iterations,
-                        "Calls of MPI_Test during the computation."),
-                 via_option});
-}
+const OptionGroup overlapping =
+    all_of({full("also the times of starting, testing and waiting, the least and the greatest pure "
+                 "communication time of a rank, and the iterations."),
+            number("-t,--num-test-calls", &A::tests, 0, most_iterations,
+                   "Calls of MPI_Test during the computation."),
+            via_option});
 
 }  // namespace
 
-OptionGroup barrier_options() {
-  return all_of({barriers(), blocking(), rank_options});
-}
+const OptionGroup barrier_options = all_of({barriers, blocking, rank_options});
 
-OptionGroup collective_options() {
-  return all_of({calls(), arrivals, blocking(), placement_option, define_buffers, rank_options});
-}
+const OptionGroup collective_options =
+    all_of({calls, arrivals, blocking, placement_option, define_buffers, rank_options});
 
-OptionGroup nonblocking_barrier_options() {
-  return all_of({barriers(), overlapping(), rank_options});
-}
+const OptionGroup nonblocking_barrier_options = all_of({barriers, overlapping, rank_options});
 
-OptionGroup nonblocking_options() {
-  return all_of({calls(), arrivals, overlapping(), placement_option, define_buffers, rank_options});
-}
+const OptionGroup nonblocking_options =
+    all_of({calls, arrivals, overlapping, placement_option, define_buffers, rank_options});
 
-OptionGroup tune_options() {
-  return all_of(
-      {preset(&A::size_range, "8:64m"), calls(), memory_limit_option,
-       option("COLLECTIVE", "COLLECTIVE ...", &A::collectives,
-              fmt::format("What to tune: {}.", fmt::join(tunable(), ", ")), one_of(tunable()), "all"),
-       option("-o,--output", "FILE", &A::output, "The file to write."), define_rank_counts, mpi(),
-       results_options});
-}
+const OptionGroup tune_options =
+    all_of({preset(&A::size_range, "8:64m"), calls, memory_limit_option,
+            option("COLLECTIVE", "COLLECTIVE ...", &A::collectives,
+                   fmt::format("What to tune: {}.", fmt::join(tunable(), ", ")), one_of(tunable()), "all"),
+            option("-o,--output", "FILE", &A::output, "The file to write."), define_rank_counts, mpi(),
+            results_options});
 
 }  // namespace fairlead::tools

@@ -55,10 +55,10 @@ struct BenchmarkKind {
   Benchmark id;
   const char* name;
   const char* summary;
-  const char* examples;      // {0}: the name
-  OptionGroup (*options)();  // in the order of the help
-  bool uses_mpi;             // runs in ranks; the others run in the process of `fairlead`
-  int ranks;                 // launched when called plainly
+  const char* examples;        // {0}: the name
+  const OptionGroup* options;  // in the order of the help
+  bool uses_mpi;               // runs in ranks; the others run in the process of `fairlead`
+  int ranks;                   // launched when called plainly
   std::optional<Collective> collective = {};
   std::optional<Access> access = {};
 
@@ -89,7 +89,7 @@ struct BenchmarkKind {
   }
 };
 
-#define FAIRLEAD_IN_RANKS(id, name, ranks, run, options, ...) OptionGroup options();
+#define FAIRLEAD_IN_RANKS(id, name, ranks, run, options, ...) extern const OptionGroup options;
 #define FAIRLEAD_ALONE FAIRLEAD_IN_RANKS
 #include "bench/benchmarks.def"
 
@@ -99,7 +99,7 @@ inline constexpr BenchmarkKind benchmark_kinds[] = {
    .name = text,                                                                      \
    .summary = describes,                                                              \
    .examples = shows,                                                                 \
-   .options = defines,                                                                \
+   .options = &defines,                                                               \
    .uses_mpi = in_ranks,                                                              \
    .ranks = number __VA_OPT__(, ) __VA_ARGS__},
 #define FAIRLEAD_IN_RANKS(id, name, ranks, run, options, summary, examples, ...) \

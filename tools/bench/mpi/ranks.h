@@ -82,7 +82,7 @@ struct Ranks {
   int device = -1;  // -1: none taken
 };
 
-#define FAIRLEAD_IN_RANKS(id, name, ranks, run, ...) int run(const BenchArguments& arguments, Ranks& ranks);
+#define FAIRLEAD_IN_RANKS(id, name, number, run, ...) int run(const BenchArguments& arguments, Ranks& ranks);
 #include "bench/benchmarks.def"
 
 }  // namespace fairlead::tools
