@@ -64,13 +64,15 @@ def exactly(value):
 
 
 def series(results, wanted):
-    """[(label, contender, rows)], what Fairlead is compared with first."""
+    """[(label, contender, rows)], what Fairlead is compared with first; nothing where Fairlead has no rows."""
     found = [(TITLES.get(c.role, c.title), c, rows) for c in results.contenders if (rows := rows_of(results, wanted, c))]
+    measured, rows = next(((c, rows) for _, c, rows in found if c.role == "fairlead"), (None, []))
+    if not rows:
+        return []
     order = [*wanted.against, "fairlead", "peer", "nccl", "raw"]
     found.sort(key=lambda each: order.index(each[1].role))
     for against in SEPARATE:
         if against in wanted.against and (key := OWN[against].get(wanted.quantity)):
-            _, measured, rows = next(each for each in found if each[1].role == "fairlead")
             own = [{**row, wanted.quantity: exactly(number(row, key))} for row in rows if key in row]
             found[:0] = [(TITLES[against], measured, own)] if own else []
             found = [(label, c, [{k: v for k, v in row.items() if k != key} for row in rows]) for label, c, rows in found]
@@ -85,7 +87,7 @@ def plot(tool, files, options, picture):
 
 def draw_one(tool, results, stage, wanted, folder, files):
     found = series(results, wanted)
-    if not any(contender.role == "fairlead" for _, contender, _ in found):
+    if not found:
         return None
     benchmark = next(m.benchmark for m in stage.measurements if m.id == wanted.measurement)
     paths, options = [], ["--quantity", "rate"] if wanted.quantity == "rate" else []

@@ -105,8 +105,7 @@ class Comparison(unittest.TestCase):
                 self.assertIn(text, page)
             plots = [name for name in os.listdir(out) if name.endswith(".png")]
             if path_to("matplotlib"):
-                self.assertLessEqual({"goals.png", "latency.png", "bandwidth.png", "message_rate.png", "pairs.png"},
-                                     set(plots))
+                self.assertLessEqual({"goals.png", "latency.png", "message_rate.png", "pairs.png"}, set(plots))
                 for name in plots:
                     self.assertIn(f"]({name})", page)
             else:
