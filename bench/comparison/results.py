@@ -14,14 +14,14 @@ DERIVED = {"rate": lambda row: row["bandwidth_mb_s"]["p50"] * 1e6 / row["bytes"]
 
 
 def key_of(row):
-    """What tells the rows of a measurement apart: bytes, "face i" or "indexed"."""
+    """The key of a row of a measurement: bytes, "face i" or "indexed"."""
     if "face" in row:
         return f"face {row['face']}"
     return row.get("type", row["bytes"])
 
 
 def number(row, quantity):
-    """None where the row has it not."""
+    """None if the row lacks it."""
     try:
         value = DERIVED[quantity](row) if quantity in DERIVED else row[quantity]
     except KeyError:
@@ -42,8 +42,8 @@ def median(reports):
 class Results:
     def __init__(self, contenders):
         self.contenders = contenders
-        self.rounds = {}  # (measurement, contender's name, bytes or what else tells rows apart) -> [row of each round]
-        self.rows = {}  # (measurement, contender's name) -> {what tells rows apart: row of the benchmark's JSON}
+        self.rounds = {}  # (measurement, contender's name, key of the row) -> [row of each round]
+        self.rows = {}  # (measurement, contender's name) -> {key of the row: row of the benchmark's JSON}
         self.broken = set()  # (measurement, contender's name) of which a run failed
         self.about = {}  # contender's name -> JSON of one of its runs, without the results
         self.pairs = {}  # contender's name -> {(stride, bytes of a message): row}
@@ -77,7 +77,7 @@ class Results:
         return next((contender.name for contender in self.of_role("peer")), "")
 
     def values(self, measurement, contender, quantity):
-        """{what tells rows apart: value}. The quantity `rate` is messages per second, that of the raw copy copies."""
+        """{key of the row: value}. The quantity `rate` is messages per second, that of the raw copy copies."""
         raw = any(c.name == contender and c.role == "raw" for c in self.contenders)
         if raw and measurement not in ("copy", "latency", "bw", "bibw"):
             return {}
@@ -92,7 +92,7 @@ class Results:
         return [c for c in self.contenders if self.values(measurement, c.name, quantity)]
 
     def yardstick(self, measurement, quantity, against, contender):
-        """{what tells rows apart: value} of what the contender is compared with; see AGAINST."""
+        """{key of the row: value} of what the contender is compared with; see AGAINST."""
         if against in OWN:
             return self.values(measurement, contender, OWN[against][quantity])
         if against in ("peer", "nccl", "raw"):
@@ -112,7 +112,7 @@ class Results:
         return verdict
 
     def ratios(self, goal, contender):
-        """{what tells rows apart: ratio, or the value itself where the goal is a plain number}"""
+        """{key of the row: ratio, or the value itself where the goal is a plain number}"""
         if goal.measurement == "host_overhead":
             return {0: self.overhead[contender]["added_ns"]} if contender in self.overhead else {}
         if goal.measurement == "pairs":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of a comparison, of which a call runs one: what each measures, and what Fairlead is to reach."""
+"""The stages of a comparison: what each measures, and its goals. A call runs one stage."""
 
 from __future__ import annotations
 
