@@ -162,7 +162,7 @@ Finding device_device(const Machine& machine) {
   const LiveReport& live = machine.live;
   Finding found = moved(machine, step_device_device);
   if (found.verdict != Verdict::ok || live.paths.empty()) return found;
-  found.fact += fmt::format("; Fairlead took these ways: {}", live.paths);
+  found.fact += fmt::format("; Fairlead took these paths: {}", live.paths);
   if (holds(live.paths, "staged"))
     return warn(found.fact, "the reason is in brackets; see live.ipc and gpu.visible");
   return found;
