@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ranks of a node take its GPUs in turn. Call it after MPI_Init and before anything else of the GPU: what is
-// allocated before belongs to GPU 0.
+// The ranks of a node take its GPUs in turn. Call this after MPI_Init and before any other GPU call: memory that is
+// allocated before is on GPU 0.
 //
-// A launcher that shows each rank its own GPU only (CUDA_VISIBLE_DEVICES, fairlead run --visible) is served as
-// well: there is one, and it is taken.
+// It also works if a launcher makes only one GPU visible to each rank (CUDA_VISIBLE_DEVICES, fairlead run --visible):
+// then the count is one.
 
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One source for NVIDIA GPUs, AMD GPUs and Fairlead's simulated GPU: gpuX is cudaX or hipX. Copy it into your own
-// program, which then needs nothing of Fairlead; leave the simulated GPU out if you do not want it.
+// program, which then does not need Fairlead; omit the simulated GPU if you do not want it.
 //
 //   CUDA:       nvcc -x cu -O3 -ccbin mpicxx program.cpp
 //   HIP:        OMPI_CXX=hipcc mpicxx -x hip -O3 program.cpp        (MPICH_CXX=hipcc for MPICH)
@@ -56,7 +56,7 @@
   } while (0)
 #endif
 
-// Ends the program, and with it the job, when the GPU refuses something.
+// Ends the program, and with it the job, if a GPU call fails.
 #define gpuCheck(call) gpu_check((call), #call, __FILE__, __LINE__)
 
 inline void gpu_check(gpuError_t error, const char* call, const char* file, int line) {

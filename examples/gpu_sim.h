@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What gpu.h needs of CUDA, for the simulated GPU: __global__ functions are compiled by the plain C++ compiler, and
-// gpuLaunch() hands them to a stream of the simulated GPU, which runs them later, on a thread of its own, a thread
-// of the grid after the other. (So there is no __syncthreads().)
+// The part of CUDA that gpu.h needs, for the simulated GPU: the C++ compiler compiles __global__ functions, and
+// gpuLaunch() submits them to a stream of the simulated GPU. The stream's thread runs them later, one thread of the
+// grid after the other, so there is no __syncthreads().
 //
-// Addresses of device memory cannot be dereferenced outside kernels, and in kernels only where they came as
-// parameters: the simulated GPU replaces a pointer parameter by an address that the CPU can reach, but none that is
-// hidden in a struct or in memory.
+// Addresses of device memory cannot be dereferenced outside kernels, and in kernels only if they are
+// parameters: the simulated GPU replaces a pointer parameter by an address that the CPU can access, but no pointer
+// inside a struct or in memory.
 
 #pragma once
 
@@ -97,7 +97,7 @@ struct Kernel;
 
 template <class... Types, void (*kernel)(Types...)>
 struct Kernel<kernel> {
-  // What the simulated GPU calls: the shape is the first argument, the kernel's own follow.
+  // The simulated GPU calls this: the shape is the first argument, the kernel's arguments follow.
   static void run(unsigned, unsigned, void** arguments) {
     const Shape shape = *static_cast<Shape*>(*arguments++);
     gridDim = shape.grid;

@@ -14,7 +14,7 @@
 
 namespace random_layout {
 
-// Of the environment variable TEST_SEED; else another one each time.
+// The seed in the environment variable TEST_SEED; else a new one each time.
 inline uint64_t seed() {
   const char* given = std::getenv("TEST_SEED");
   return given ? std::strtoull(given, nullptr, 10) : std::random_device{}();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which GPU and which cores each rank has. Ranks of a node take its GPUs in turn (choose_gpu.h says how); whether the
-// cores are near that GPU is the launcher's business, so look: start it under the launcher of your job.
+// Prints which GPU and which cores each rank uses. The ranks of a node take its GPUs in turn (choose_gpu.h); the
+// launcher decides whether the cores are near that GPU, so start it under the launcher of your job.
 
 #include <mpi.h>
 #include <sched.h>
@@ -11,7 +11,7 @@
 
 #include "../choose_gpu.h"
 
-// "0-3,8" of the cores that this process may run on.
+// The cores that this process may run on, such as "0-3,8".
 std::string cores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return "unknown";
@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   std::snprintf(line, sizeof line, "rank %d: host %s, GPU %d (%s), cores %s\n", rank, host, gpu, pci,
                 cores().c_str());
 
-  // Rank 0 prints for all, in their order.
+  // Rank 0 prints the lines of all ranks, in their order.
   if (rank != 0) {
     MPI_Send(line, sizeof line, MPI_CHAR, 0, 0, MPI_COMM_WORLD);
   } else {

@@ -1,8 +1,8 @@
 ! SPDX-License-Identifier: Apache-2.0
 !
-! A halo exchange: the ranks divide a periodic plane among them by columns, and before each step of a stencil every
-! rank needs its neighbours' columns next to its own. They go from one GPU to the other, straight out of the field and
-! into it: a column of a Fortran array is contiguous. Nothing here knows of Fairlead.
+! A halo exchange: the ranks divide a periodic plane by columns, and before each step of a stencil every rank needs the
+! columns of its neighbours next to its own. Each message goes from the field on one GPU to the field on another one,
+! because a column of a Fortran array is contiguous. The program does not depend on Fairlead.
 !
 !   fairlead run -n 4 halo-openmpi
 
@@ -28,7 +28,7 @@ program halo
   call need(fairlead_device_malloc(memory, bytes))
   call map(memory)
 
-  ! Every column has its number in the whole plane; the halo is not known yet.
+  ! Each element of a column holds the column's number in the whole plane; the halo is not filled yet.
   host = -1
   do column = 1, columns
     host(:, column) = rank * columns + column

@@ -1,8 +1,8 @@
 ! SPDX-License-Identifier: Apache-2.0
 !
 ! The step between the dimensions of a parallel Fourier transform: every rank has some columns of a complex matrix in
-! the memory of its GPU, and hands a block of them to every other with MPI_Alltoall. Twice makes the old matrix.
-! Nothing here knows of Fairlead: the arrays are ordinary Fortran pointers to device memory.
+! the memory of its GPU, and sends a block of them to every other rank by MPI_Alltoall. Two transpositions restore the
+! matrix. The program does not depend on Fairlead: the arrays are ordinary Fortran pointers to device memory.
 !
 !   fairlead run -n 4 transpose-openmpi
 
@@ -12,7 +12,7 @@ program transpose
   implicit none
 
   integer, parameter :: block = 64 * 64  ! elements for each rank
-  complex(c_double_complex), pointer, contiguous :: mine(:, :), theirs(:, :)  ! on the device: never looked at here
+  complex(c_double_complex), pointer, contiguous :: mine(:, :), theirs(:, :)  ! on the device: not for the host
   complex(c_double_complex), allocatable, target :: host(:, :)
   type(c_ptr) :: mine_memory, theirs_memory
   integer(c_size_t) :: bytes
@@ -30,7 +30,7 @@ program transpose
   call c_f_pointer(mine_memory, mine, [block, ranks])
   call c_f_pointer(theirs_memory, theirs, [block, ranks])
 
-  ! A block says from whom (its real part) and for whom (its imaginary part) it is.
+  ! The real part of a block is its sender, the imaginary part its receiver.
   allocate (host(block, ranks))
   do i = 1, ranks
     host(:, i) = cmplx(rank, i - 1, c_double_complex)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exchange of ghost cells: what all its variants promise, and what they share. Each variant is a file in variants/.
+// The exchange of ghost cells: the interface of all variants, and shared code. Each variant is a file in variants/.
 //
 //   columns   left and right ghost cells lie `width` apart: they are packed into a buffer of their own
 //   rows      bottom and top ghost cells are contiguous: they are sent from, and received into, the array itself
 //
-// Left and right come first, then bottom and top. Corners are what rows carry of the columns before them: with
-// corners, rows are sent whole, in one message, once the columns are there. Without, only their own cells are sent,
-// a message for each row of the halo, and all is under way at once.
+// Left and right come first, then bottom and top. With corners, rows are sent with their ghost cells, in one message,
+// after the columns have arrived, and so bring the corners. Without corners, only the rank's own cells are sent, one
+// message for each row of the halo, and all messages are in flight at once.
 
 #pragma once
 
@@ -24,8 +24,8 @@ namespace ghost {
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  // Fills the ghost cells of `x` that neighbours own. Nothing is under way on the GPU before and after, but for
-  // what is launched between the two.
+  // Fills the ghost cells of `x` that neighbours own. The GPU is idle before and after, except for
+  // work that is launched between the two.
   virtual void start(double* x) = 0;
   virtual void finish(double* x) = 0;
 };
@@ -50,7 +50,7 @@ class Array {
   double* address_ = nullptr;
 };
 
-// Messages have the tag of the side that they leave from.
+// The tag of a message is the side of the sender that it leaves.
 constexpr Side opposite(Side side) {
   return side == left ? right : side == right ? left : side == bottom ? top : bottom;
 }
@@ -67,7 +67,7 @@ class Columns {
   double* send(Side side) const { return send_[side == right].data(); }
   double* receive(Side side) const { return receive_[side == right].data(); }
 
-  // These return when the GPU has done it: MPI knows nothing of its streams.
+  // These return when the GPU has finished, because MPI does not wait for streams.
   void pack(const double* x, int part = 0, int parts = 1) const {
     pack_columns(send(left), send(right), x, grid_, part, parts);
     gpuCheck(gpuDeviceSynchronize());
@@ -84,7 +84,7 @@ class Columns {
   const Array send_[2], receive_[2];
 };
 
-// Where the bottom and top rows lie in an array: `pieces` messages for each side, of `count` numbers each.
+// The places of the bottom and top rows in an array: `pieces` messages for each side, of `count` numbers each.
 class Rows {
  public:
   explicit Rows(const Grid& grid)

@@ -34,8 +34,8 @@ struct Grid {
   size_t at(int j, int i) const { return static_cast<size_t>(j + halo) * width() + i + halo; }
   bool at_edge(Side side) const { return neighbour[side] == MPI_PROC_NULL; }
 
-  // What is exchanged: columns of these rows, then rows of these columns. For the corners, columns reach to the
-  // ghost rows that are outside the field, and rows to all ghost columns.
+  // The cells to exchange: columns of these rows, then rows of these columns. For the corners, columns include the
+  // ghost rows outside the field, and rows include all ghost columns.
   int column_begin() const { return corners && at_edge(bottom) ? -halo : 0; }
   int column_end() const { return jsize + (corners && at_edge(top) ? halo : 0); }
   int column_rows() const { return column_end() - column_begin(); }
@@ -45,11 +45,11 @@ struct Grid {
 
 struct Options;
 
-// Collective. Every option has been checked against `comm`.
+// Collective. The caller has checked all options against `comm`.
 Grid make_grid(MPI_Comm comm, const Options& options);
 void free_grid(Grid& grid);
 
-// Where the part of process `place` of `places` in a row begins; the end is where the next one begins.
+// The first cell of process `place` of `places` in a row; the part ends where the next one begins.
 int part_begin(int cells, int places, int place);
 
 }  // namespace ghost

@@ -15,7 +15,7 @@ unsigned blocks_for(size_t work) {
   return static_cast<unsigned>((work + threads - 1) / threads);
 }
 
-// All cells of the array, those of the frame, too: whoever touches memory first decides where it lies.
+// All cells of the array, including the frame: the first access to memory may decide where it is placed.
 __global__ void initialise_cells(double* x, int width, int height, int halo, int jbegin, int ibegin, int rows,
                                  int columns) {
   int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
@@ -36,8 +36,8 @@ __global__ void blur_cells(double* xnew, const double* x, int width, int region_
       (cell[0] + cell[-1] + cell[1] + cell[-width] + cell[width]) / 5.0;
 }
 
-// A thread for each cell of the frame: rows above and below, then what is left of columns on both sides.
-// Cells that a neighbour owns are left to the exchange.
+// One thread for each cell of the frame: rows above and below, then the rest of the columns on both sides.
+// The exchange fills cells that a neighbour owns.
 __global__ void fill_frame(double* x, int isize, int jsize, int halo, int bottom_edge, int top_edge,
                            int left_edge, int right_edge) {
   int width = isize + 2 * halo, in_rows = 2 * halo * width, in_columns = 2 * halo * jsize;
@@ -61,7 +61,7 @@ __global__ void fill_frame(double* x, int isize, int jsize, int halo, int bottom
       x[static_cast<size_t>(inside_j + halo) * width + inside_i + halo];
 }
 
-// Two boxes of one shape; one whose `to` is null is left out.
+// Two boxes of one shape; a box whose `to` is null is not copied.
 __global__ void copy_boxes(double* to_first, const double* from_first, double* to_second,
                            const double* from_second, int rows, int columns, int to_stride, int from_stride) {
   int n = blockIdx.x * blockDim.x + threadIdx.x;

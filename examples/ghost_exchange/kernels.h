@@ -13,7 +13,7 @@ struct Region {
   int jbegin, jend, ibegin, iend;
 };
 
-// A warm square in a cold field; ghost cells are no number, so that one that is read before it is filled shows.
+// A warm square in a cold field. Ghost cells are NaN, so that reading one before it is filled shows in the result.
 void initialise(double* x, const Grid& grid);
 
 // xnew = (x + left + right + down + up) / 5
@@ -22,8 +22,8 @@ void blur(double* xnew, const double* x, const Grid& grid, Region region);
 // Ghost cells outside the field take the value of the nearest cell inside.
 void boundary(double* x, const Grid& grid);
 
-// The columns to exchange, from the array to buffers and back; of `parts` equal parts of them only `part`. Columns of a
-// side without neighbour are packed all the same, and not unpacked. Both sides are one launch.
+// The columns to exchange, from the array to buffers and back; only part `part` of `parts` equal ones. Columns of a
+// side without neighbour are packed, but not unpacked. One launch handles both sides.
 void pack_columns(double* to_left, double* to_right, const double* x, const Grid& grid, int part = 0, int parts = 1);
 void unpack_columns(double* x, const double* from_left, const double* from_right, const Grid& grid);
 

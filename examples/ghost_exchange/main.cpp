@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ghost exchange of docs/tutorial/ghost-exchange.md: a 2-D field, blurred by a five-point stencil, in as many parts
-// as there are ranks, one GPU for each, in explicit memory: what lies where, and what is copied when, is said here and
-// nowhere else. An ordinary program of MPI and CUDA or HIP; nothing in it knows of Fairlead.
+// The ghost exchange of docs/tutorial/ghost-exchange.md: a 2-D field, blurred by a five-point stencil, divided
+// among the ranks, with one GPU for each, in explicit memory: the program itself places and copies all data. It is an
+// ordinary program of MPI and CUDA or HIP, and does not depend on Fairlead.
 
 #include <mpi.h>
 
@@ -34,7 +34,7 @@ int run(int argc, char** argv) {
                    options.variant.c_str(), MPI_VERSION, MPI_SUBVERSION);
     return cannot_run;
   }
-  if (!ghost::can_write(MPI_COMM_WORLD, options)) return failed;  // before the time is spent
+  if (!ghost::can_write(MPI_COMM_WORLD, options)) return failed;  // before the long computation
   choose_gpu(MPI_COMM_WORLD);
 
   bool with_field = !options.field_file.empty();

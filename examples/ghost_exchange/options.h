@@ -24,7 +24,7 @@ struct Refused {
   std::string line;  // what was wrong, and what is accepted
 };
 
-// Throws Refused, on all ranks alike. Returns false where --help was asked for, and printed.
+// Throws Refused on all ranks. Returns false after it has printed --help.
 bool read_options(int argc, char** argv, MPI_Comm comm, Options* options);
 
 // Completes the process grid and checks that the problem fits it; throws Refused.

@@ -35,7 +35,7 @@ double sum(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-// The value that `share` of them do not exceed.
+// The quantile: a fraction `share` of the values does not exceed it.
 double percentile(std::vector<double> values, double share) {
   auto place = values.begin() + static_cast<long>(share * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), place, values.end());
@@ -73,7 +73,7 @@ std::vector<double> gather_field(const std::vector<double>& array, const Grid& g
   for (int j = 0; j < grid.jsize; ++j)
     mine.insert(mine.end(), &array[grid.at(j, 0)], &array[grid.at(j, 0)] + grid.isize);
 
-  // Rank 0 knows every part by the same rule as the ranks do.
+  // Rank 0 computes the parts of all ranks by the same rule.
   struct Part {
     int jbegin, jend, ibegin, iend;
   };
@@ -115,7 +115,7 @@ void print_arrays(const char* when, const std::vector<double>& array, const Grid
     }
     text += '\n';
   }
-  // Rank 0 prints for all, so that their lines do not mix.
+  // Rank 0 prints the lines of all ranks, so that they do not mix.
   int length = static_cast<int>(text.size());
   if (grid.rank != 0) {
     MPI_Send(text.data(), length, MPI_CHAR, 0, 0, grid.comm);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All memory is allocated before the first iteration. Each phase ends when the GPU is through with it, so that its time
-// is its own.
+// All memory is allocated before the first iteration. Each phase ends when the GPU has finished it, so that its time
+// contains no work of other phases.
 
 #include "solver.h"
 
@@ -37,7 +37,7 @@ class Progress {
   double told_;
 };
 
-// Runs `work` and waits until the GPU is through with it; appends the seconds.
+// Runs `work` and waits until the GPU has finished it; appends the seconds.
 template <class Work>
 void timed(std::vector<double>* seconds, Work work) {
   double begun = MPI_Wtime();
@@ -71,8 +71,8 @@ class Solver {
     timed(&times->boundary, [&] { boundary(x_, grid_); });
     if (options_.barriers) MPI_Barrier(grid_.comm);
     if (overlaps_) {
-      // The interior needs no ghost cells. It is launched while messages are under way, and what finish() launches
-      // comes behind it; of its time, the exchange is charged with what is left when the messages are there.
+      // The interior needs no ghost cells. It runs while messages are in flight, before the kernels that finish()
+      // launches; the time of the exchange includes the part of the interior that is not done when the messages arrive.
       timed(&times->ghost_cell, [&] {
         exchange_->start(x_);
         blur(xnew_, x_, grid_, {1, grid_.jsize - 1, 1, grid_.isize - 1});
@@ -98,7 +98,7 @@ class Solver {
     exchange_->finish(x_);
   }
 
-  // The ring of cells that the interior leaves; where there is no interior, all cells.
+  // The ring of cells around the interior; all cells if there is no interior.
   void blur_edges() {
     int rows = grid_.jsize, columns = grid_.isize;
     blur(xnew_, x_, grid_, {0, 1, 0, columns});

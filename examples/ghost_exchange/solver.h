@@ -10,7 +10,7 @@
 
 namespace ghost {
 
-// What a phase took in each iteration, in seconds.
+// The seconds of each phase in each iteration.
 struct Times {
   std::vector<double> stencil, boundary, ghost_cell;
   double total = 0;
@@ -18,12 +18,12 @@ struct Times {
 
 struct Result {
   Times times;                // of this rank
-  std::vector<double> field;  // of rank 0, where it was asked for: the whole field
+  std::vector<double> field;  // on rank 0, if requested: the whole field
   std::vector<double> array;  // of this rank: its cells and ghost cells
 };
 
-// Collective over `comm`, which has as many ranks as the process grid of `options`. `variant` names one that this MPI
-// has. Long runs tell rank 0's stderr how far they are.
+// Collective over `comm`, which has as many ranks as the process grid of `options`. This MPI supports `variant`.
+// In long runs, rank 0 prints the progress on stderr.
 Result solve(MPI_Comm comm, const Options& options, bool with_field);
 
 }  // namespace ghost

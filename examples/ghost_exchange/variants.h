@@ -14,7 +14,7 @@ struct Variant {
   const char* summary;
   Memory memory;   // of all arrays
   bool overlaps;   // the interior is blurred between start() and finish()
-  std::unique_ptr<Exchange> (*make)(const Grid& grid);  // null: this MPI has not what it takes
+  std::unique_ptr<Exchange> (*make)(const Grid& grid);  // null: this MPI lacks the functions
 };
 
 const std::vector<Variant>& variants();

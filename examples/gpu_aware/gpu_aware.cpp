@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Is this MPI GPU-aware? Ask it, where it can be asked, and then see for yourself: its answer is about how it was built,
-// not about whether messages arrive. The proof is a message between two ranks, from device memory into device memory.
-// An MPI that is not GPU-aware reads the address as host memory and dies of a segmentation fault, which is caught here
-// and put into words.
+// Checks whether this MPI is GPU-aware. It asks the MPI, if the MPI has a query function; but the answer says how the
+// MPI was built, not whether messages arrive. So it also sends messages between two ranks, from device memory to device
+// memory. An MPI that is not GPU-aware reads the address as host memory, and the segmentation fault is caught here and
+// explained.
 
 #include <dlfcn.h>
 #include <mpi.h>
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   signal(SIGSEGV, explain_and_end);  // after MPI_Init, which may install handlers of its own
   signal(SIGBUS, explain_and_end);
 
-  // Small ones and large ones take different ways in most MPIs.
+  // Small and large messages take different paths in most MPIs.
   bool good = true;
   for (size_t bytes : {size_t{8}, size_t{64} << 10, size_t{16} << 20}) {
     char* device;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How fast every two GPUs exchange messages: ping-pongs of device buffers between each two ranks, one pair after the
-// other, so that none disturbs another. The table shows GB/s one way. Slow pairs are not connected directly, or their
-// messages take a detour through host memory.
+// Measures how fast each pair of GPUs exchanges messages: ping-pongs of device buffers between every two ranks, one
+// pair after the other. The table shows GB/s one way. Slow pairs have no direct link, or their messages are staged
+// through host memory.
 
 #include <mpi.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Managed (unified) memory has one address for host and GPU; its pages move to whoever touches them. Any MPI can send
-// it, because it can read it. That is convenient, and has its price: pages that the host has sent come back to the GPU
-// one fault at a time. And the host may not touch them while a kernel writes them: synchronize first.
+// Managed (unified) memory has one address for host and GPU; its pages move to the processor that accesses
+// them. Any MPI can send it, because the CPU can read it. The price: pages that the host has sent return to the GPU one
+// fault at a time. The host must not access them while a kernel writes them: synchronize first.
 
 #include <mpi.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Jacobi's iteration for Laplace's equation on a square, by OpenACC and MPI: the grid lives on the GPU, each rank has
-// some rows of it, and `host_data use_device` hands MPI the device addresses of the rows at its borders. The sum of
+// Jacobi's iteration for Laplace's equation on a square, by OpenACC and MPI: the grid is on the GPU, each rank has
+// some rows of it, and `host_data use_device` passes the device addresses of the rows at its borders. The sum of
 // all bits at the end is the same for any number of ranks.
 //
 //   gcc -O3 -fopenacc -foffload=nvptx-none ... (docs/tutorial/offload.md)
@@ -25,7 +25,7 @@ static void choose_gpu(void) {
   if (gpus > 0) acc_set_device_num(local_rank % gpus, acc_get_device_type());
 }
 
-// Compilers that cannot reach a GPU run the same loops on the CPU, and say nothing.
+// Compilers that cannot reach a GPU run the same loops on the CPU, without a message.
 static int runs_on_gpu(void) {
   int yes = 0;
 #pragma acc parallel copy(yes)
@@ -33,7 +33,7 @@ static int runs_on_gpu(void) {
   return yes;
 }
 
-// The number at this place of the command line; -1 where there is something else.
+// The number at this place of the command line; -1 if there is something else.
 static int argument(int argc, char **argv, int place, int otherwise) {
   if (argc <= place) return otherwise;
   char *end = argv[place];

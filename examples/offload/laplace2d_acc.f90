@@ -1,7 +1,7 @@
 ! SPDX-License-Identifier: Apache-2.0
 !
-! Jacobi's iteration for Laplace's equation on a square, by OpenACC and MPI: the grid lives on the GPU, each rank has
-! some columns of it, and `host_data use_device` hands MPI the device addresses of the columns at its borders. The sum
+! Jacobi's iteration for Laplace's equation on a square, by OpenACC and MPI: the grid is on the GPU, each rank has
+! some columns of it, and `host_data use_device` passes the device addresses of the columns at its borders. The sum
 ! of all bits at the end is the same for any number of ranks.
 !
 !   gfortran -O3 -fopenacc -foffload=nvptx-none ... (docs/tutorial/offload.md)
@@ -116,7 +116,7 @@ contains
     if (gpus > 0) call acc_set_device_num(mod(local_rank, gpus), acc_get_device_type())
   end subroutine
 
-  ! Compilers that cannot reach a GPU run the same loops on the CPU, and say nothing.
+  ! Compilers that cannot reach a GPU run the same loops on the CPU, without a message.
   integer function runs_on_gpu()
     integer :: yes
     yes = 0

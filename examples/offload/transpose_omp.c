@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The step between the dimensions of a parallel Fourier transform, by OpenMP offload and MPI: every rank has some
-// columns of a complex matrix on its GPU and hands a block of them to every other with MPI_Alltoall, to which
-// `use_device_ptr` gives device addresses. Twice makes the old matrix; the GPU itself checks it.
+// columns of a complex matrix on its GPU and sends a block of them to every other rank by MPI_Alltoall, to which
+// `use_device_ptr` gives device addresses. Two transpositions restore the matrix; the GPU checks it.
 //
 //   gcc -O3 -fopenmp -foffload=nvptx-none ... (docs/tutorial/offload.md)
 //   fairlead run -n 2 ./transpose_omp
@@ -27,7 +27,7 @@ static void choose_gpu(void) {
   if (omp_get_num_devices() > 0) omp_set_default_device(local_rank % omp_get_num_devices());
 }
 
-// Programs whose compiler or driver finds no GPU run on the CPU, and say nothing.
+// Programs whose compiler or driver finds no GPU run on the CPU, without a message.
 static int runs_on_gpu(void) {
   int host = 1;
 #pragma omp target map(from : host)
@@ -35,7 +35,7 @@ static int runs_on_gpu(void) {
   return !host;
 }
 
-// How many numbers are not what their place demands: the real part `from`, and the imaginary part `to`, each either
+// The number of wrong values: the real part `from`, and the imaginary part `to`, each either
 // this rank or that of the block.
 static long count_wrong(const Complex *matrix, int ranks, int rank, int sent_by_me) {
   const long all = (long)block * ranks;

@@ -1,8 +1,8 @@
 ! SPDX-License-Identifier: Apache-2.0
 !
 ! The step between the dimensions of a parallel Fourier transform, by OpenMP offload and MPI: every rank has some
-! columns of a complex matrix on its GPU and hands a block of them to every other with MPI_Alltoall, to which
-! `use_device_addr` gives device addresses. Twice makes the old matrix; the GPU itself checks it.
+! columns of a complex matrix on its GPU and sends a block of them to every other rank by MPI_Alltoall, to which
+! `use_device_addr` gives device addresses. Two transpositions restore the matrix; the GPU checks it.
 !
 !   gfortran -O3 -fopenmp -foffload=nvptx-none ... (docs/tutorial/offload.md)
 !   fairlead run -n 2 ./transpose_omp
@@ -74,7 +74,7 @@ contains
     if (omp_get_num_devices() > 0) call omp_set_default_device(mod(local_rank, omp_get_num_devices()))
   end subroutine
 
-  ! Programs whose compiler or driver finds no GPU run on the CPU, and say nothing.
+  ! Programs whose compiler or driver finds no GPU run on the CPU, without a message.
   integer function runs_on_gpu()
     integer :: yes
     yes = 0

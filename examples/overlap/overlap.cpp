@@ -2,11 +2,11 @@
 //
 // Nonblocking messages while the GPU computes. Three rules:
 //
-//   1. What is sent is ready: wait for the kernel that wrote it before MPI_Isend.
-//   2. The kernel that runs meanwhile touches neither what is sent nor what is received.
-//   3. What was received is used after MPI_Wait.
+//   1. Before MPI_Isend, wait for the kernel that writes the send buffer.
+//   2. The kernel that runs during the messages accesses neither send nor receive buffer.
+//   3. Use the receive buffer after MPI_Wait.
 //
-// It times the two alone and together. Good overlap takes as long as the longer one.
+// It times messages and kernel alone and together. With good overlap, both take as long as the longer one.
 
 #include <mpi.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A dot product of two vectors that lie on the GPUs of all ranks: each GPU sums its part, MPI_Allreduce sums the parts,
-// and the result is on every GPU, where the next kernel can use it. No number comes to the host on the way.
+// and the result is on every GPU, where the next kernel can use it. The program copies no number to the host for that.
 
 #include <mpi.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Device pointers in MPI_Send and MPI_Recv: rank 0 fills a buffer on its GPU and sends it, rank 1 receives it on its
-// own. Needs a GPU-aware MPI: another one would read the address as host memory, and crash.
+// own. It needs a GPU-aware MPI: another one would read the address as host memory, and crash.
 
 #include <mpi.h>
 
@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
   if (rank == 0) {
     for (int i = 0; i < n; ++i) host[i] = i;
     gpuCheck(gpuMemcpy(device, host.data(), n * sizeof(double), gpuMemcpyHostToDevice));
-    gpuCheck(gpuDeviceSynchronize());  // a copy from pageable memory may return while the last bytes are on their way
+    gpuCheck(gpuDeviceSynchronize());  // a copy from pageable memory may return before its last bytes have arrived
     MPI_Send(device, n, MPI_DOUBLE, 1, 0, MPI_COMM_WORLD);
   } else if (rank == 1) {
     MPI_Recv(device, n, MPI_DOUBLE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

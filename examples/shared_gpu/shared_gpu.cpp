@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Several ranks on one GPU. Each has a context of its own, and the GPU serves the contexts in turn, a slice of time for
-// each; under MPS (NVIDIA's Multi-Process Service) their kernels run side by side. Messages between them are copies
-// within the GPU. The memory is shared, too: each rank takes its share, not all that is free.
+// Several ranks on one GPU. Each has a context of its own, and the GPU runs the contexts in time
+// slices; under MPS (NVIDIA's Multi-Process Service) their kernels run at the same time. Messages between the ranks are
+// copies within the GPU. The ranks share its memory: each takes its part, not all that is free.
 
 #include <mpi.h>
 
@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   choose_gpu(MPI_COMM_WORLD);
-  gpuCheck(gpuSetDevice(0));  // all ranks of the node, whatever else there is
+  gpuCheck(gpuSetDevice(0));  // all ranks of the node use GPU 0
 
   int *mine, *all;
   gpuCheck(gpuMalloc(&mine, n * sizeof(int)));

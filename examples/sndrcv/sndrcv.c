@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ordinary GPU-MPI program: every rank fills a buffer in the memory of its GPU and hands the device
- * pointer straight to MPI_Send; its right-hand neighbour receives into device memory, and checks what came.
- * Nothing here knows of Fairlead: on an MPI that is not GPU-aware it crashes, with Fairlead loaded it works.
+ * An ordinary program of MPI with GPUs: every rank fills a buffer in the memory of its GPU and passes the
+ * device pointer to MPI_Send; its right-hand neighbour receives into device memory and checks the bytes. It
+ * crashes on an MPI that is not GPU-aware, and works with Fairlead.
  *
  *   fairlead run -n 2 sndrcv-openmpi [bytes per message, default 1 MiB]
  */
@@ -15,7 +15,7 @@
 
 static int rank;
 
-/* Ends the job when the GPU refuses something. */
+/* Ends the job if a GPU call fails. */
 static void need(int error, const char* what) {
   if (error == FAIRLEAD_DEVICE_SUCCESS) return;
   fprintf(stderr, "sndrcv: rank %d cannot %s: %s\n", rank, what, fairlead_device_error_text());
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   need(fairlead_device_copy(outgoing, host, bytes), "fill its message");
   need(fairlead_device_fill(incoming, 0, bytes), "clear its receive buffer");
 
-  /* A rank alone talks to itself, which takes a receive that is there before the send. */
+  /* A single rank sends to itself, so the receive must be posted before the send. */
   MPI_Request request;
   MPI_Status status;
   if (rank % 2 == 0 && ranks > 1) {

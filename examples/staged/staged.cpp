@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The same message as in send_receive, for an MPI that knows nothing of GPUs: it travels through host memory, which is
-// page-locked, because GPUs copy faster from and to such memory. Four steps in place of one, one after the other:
-// a GPU-aware MPI does without them inside a node, and overlaps them between nodes.
+// The same message as in send_receive, for an MPI without GPU support: the program copies it to host memory, which is
+// page-locked because GPUs copy faster from and to such memory. The steps run one after the other; a GPU-aware MPI
+// copies directly inside a node, and overlaps these steps between nodes.
 
 #include <mpi.h>
 

@@ -21,7 +21,7 @@
 //  - All threads of a block must reach each block_barrier(). On the simulated GPU, threads run one after the
 //    other and none waits. Therefore only the block's last thread (is_last_thread()) may execute code behind
 //    a barrier that depends on what other threads did before it. Blocks never wait for other blocks.
-//  - No GPU headers; from the standard library, only what needs no device runtime.
+//  - Kernels include no GPU headers, and from the standard library only what needs no device runtime.
 //
 // A library that launches its kernels itself, without fairlead_device_launch(), defines
 // FAIRLEAD_PRIVATE_KERNELS before it includes this header and uses images_of_this_source.
@@ -291,7 +291,7 @@ struct Registration;
 
 template <class... Types, void (*body)(Types...)>
 struct Registration<body> {
-  static_assert((std::is_trivially_copyable_v<Types> && ...), "kernel parameters travel as bytes");
+  static_assert((std::is_trivially_copyable_v<Types> && ...), "kernel parameters are copied as bytes");
 
   explicit Registration(const char* name)
       : kernel{name, Signature<Types...>::parameters, sizeof...(Types),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A kernel that runs for as long as the host wants: until *over, in pinned memory, is not 0. Used by tests.
+// A kernel that runs until the host sets *over, in pinned memory, to a value other than 0. Used by tests.
 
 #include <fairlead/kernel.h>
 

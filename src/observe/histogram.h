@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Durations as counts per bucket: eight buckets of equal width for each power of two, so that every
-// percentile is exact to 6 %. Two histograms are merged by adding their buckets.
+// percentile is accurate to 6.25 %. Two histograms are merged by adding their buckets.
 
 #pragma once
 

@@ -169,7 +169,7 @@ Error RendezvousGet::refused(Reason reason) {
   return Error::not_ready;
 }
 
-// A sender that knows that this rank has fetched from this memory before may have stopped polling. It does
+// A sender may have stopped polling because this rank has fetched from this memory before. It does
 // not answer a refusal, so this rank must retry.
 Error RendezvousGet::insist() {
   if (!node_.block(rts_.sender).blocked_in_host.load(std::memory_order_acquire)) return Error::not_ready;

@@ -43,7 +43,7 @@ class RendezvousSend {
   const RtsHeader& rts() const { return rts_; }
   uint64_t bytes() const { return bytes_; }
   int receiver() const { return receiver_; }
-  // The path of the bytes, as far as the sender knows.
+  // The path of the bytes, as far as the sender can tell.
   Traffic path() const { return path_; }
 
   void advance();

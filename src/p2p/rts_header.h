@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ready-to-send (RTS) header: the content of the host message of a larger device send, in place of the
+// The ready-to-send (RTS) header: the content of the host message of a device send, in place of the
 // user's bytes. It has a fixed length and names the sender's rendezvous in the node's shared segment or,
 // between nodes, the pipelined transfer that carries the bytes (src/mpi/network/pipelined_send.h). A receive
 // recognizes it by its exact length and the job's nonce, which no user message starts with. The length is a

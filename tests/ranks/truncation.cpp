@@ -56,7 +56,7 @@ constexpr bool host_mpi_forgets_handled_errors = false;
 
 // Nothing beyond the room may change. What the room itself holds after a truncation is the MPI's business.
 void expect_nothing_beyond(const Memory& buffer, size_t room, Place from) {
-  // Between nodes a short device message travels plain.
+  // Between nodes a short device message is staged through host memory.
   static const bool between_nodes = getenv("FAIRLEAD_NODES") != nullptr;
   const bool plain = from == Place::host || between_nodes;
   const bool host_ends = host_oracle || (plain && buffer.place() == Place::host);

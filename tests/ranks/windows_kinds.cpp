@@ -77,6 +77,19 @@ RANK_TEST(windows_kinds, allocated_device_memory, 1) {
   MUST(MPI_Win_free(&window));
 }
 
+// All ranks can lock each other, on whatever nodes they are.
+RANK_TEST(windows_kinds, allocated_without_memory, 1) {
+  MPI_Info info = info_of("mpi_memory_alloc_kinds", "cuda:device");
+  void* base = nullptr;
+  MPI_Win window;
+  MUST(MPI_Win_allocate(0, 1, info, MPI_COMM_WORLD, &base, &window));
+  MUST(MPI_Info_free(&info));
+  MUST(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next(), 0, window));
+  MUST(MPI_Put(nullptr, 0, MPI_BYTE, next(), 0, 0, MPI_BYTE, window));
+  MUST(MPI_Win_unlock(next(), window));
+  MUST(MPI_Win_free(&window));
+}
+
 // What a rank is told of another one's memory can be used where the simulated GPU maps it.
 RANK_TEST(windows_kinds, shared_device_memory, 1) {
   if (host_oracle) return;
@@ -383,6 +396,24 @@ RANK_TEST(windows_kinds, device_origins_of_accesses_to_nobody, 1) {
   EXPECT_HOLDS(got, key_of(3), 800);
   MUST(MPI_Win_free(&window));
 }
+
+#if !defined(OPEN_MPI)  // 4.1 itself crashes in this flush
+// A flush of MPI_PROC_NULL ends no access.
+RANK_TEST(windows_kinds, a_flush_of_nobody_leaves_device_origins_alone, 1) {
+  constexpr int count = 100000;
+  std::vector<long> exposed(count, 70 + rank);
+  MPI_Win window;
+  MUST(MPI_Win_create(exposed.data(), count * sizeof(long), sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD,
+                      &window));
+  Memory got(Place::device, count * sizeof(long));
+  MUST(MPI_Win_lock_all(0, window));
+  MUST(MPI_Get(got, count, MPI_LONG, next(), 0, count, MPI_LONG, window));
+  MUST(MPI_Win_flush(MPI_PROC_NULL, window));
+  MUST(MPI_Win_unlock_all(window));
+  EXPECT(value_in<long>(got, count - 1) == 70 + next(), "got %ld", value_in<long>(got, count - 1));
+  MUST(MPI_Win_free(&window));
+}
+#endif
 
 // A flush ends all accesses of the epoch, those with a request too.
 RANK_TEST(windows_kinds, requests_are_over_when_their_epoch_is, 1) {

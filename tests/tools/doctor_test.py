@@ -61,7 +61,7 @@ class Recorded(ToolTest):
             gpu.migration  ok    neither HMM nor ATS
             gpu.ecc        ok    ECC is on, no memory errors
             link.pairs     ok    pairs of GPUs are connected: 28 by NVLink (18 links)
-            link.bar       ok    reach all device memory: a BAR of 256 GiB for 140 GiB
+            link.bar       ok    reach all device memory: a BAR of 256 GiB for 140.4 GiB
             link.gdrcopy   ok    gdrdrv is loaded
             link.rdma      ok    adapters reach GPU memory: nvidia-peermem is loaded
             link.near      ok    2 network adapters for 8 GPUs, each GPU with one in its NUMA node

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the members of a meeting have voted makes one decision, the same for all: on the GPU when all can, by
-// NCCL when all have voted for that, else through the host MPI. A member may withdraw until it is made.
+// The capabilities of the members of a collective slot give one decision, the same for all: on the GPU if all can, by
+// NCCL if all announce that, else through the host MPI. A member may withdraw until the decision is made.
 
 #include "coll/collective_slot.h"
 

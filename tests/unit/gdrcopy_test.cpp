@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is mapped through gdrcopy, when, and for how long; over a library of our own in its place.
+// Which memory is mapped through gdrcopy, when, and for how long, with a substitute of its library.
 
 #include "device/cuda/gdrcopy.h"
 

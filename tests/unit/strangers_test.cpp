@@ -190,9 +190,9 @@ std::string printed_by(Run run, const std::string& program, const char* const* v
   return text;
 }
 
-// Who starts a program with the rights of its owner must not choose the files that it writes or the libraries
-// that it opens. The loader drops LD_PRELOAD there, so such a program has Fairlead only if it is linked with
-// it.
+// A user who starts a program with the rights of its owner must not choose the files that it writes or the
+// libraries that it opens. The loader drops LD_PRELOAD there, so such a program has Fairlead only if it is
+// linked with it.
 TEST(Strangers, M14_cannot_set_options_of_a_program_with_more_rights) {
   struct statvfs file_system;
   ASSERT_EQ(statvfs("/tmp", &file_system), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a command ends badly: it throws a Failure, and main() prints its one line and returns its code.
+// A command that fails throws a Failure; main() prints its line and returns its exit code.
 
 #pragma once
 

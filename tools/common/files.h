@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files that an option names, looked at before anything takes long; and such as a tool makes for a moment.
+// Checks files that an option names before long work starts, and makes temporary files.
 
 #pragma once
 

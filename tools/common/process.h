@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Starting other programs: becoming one, or reading what one prints.
+// Starts other programs: replaces this process by one, or reads the output of one.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lines for whoever reads stderr: a program gets each as one, a terminal as many as it takes.
+// Lines for stderr: on a terminal they are broken to its width, elsewhere they are not.
 
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace fairlead::tools {
 
-// Of the terminal that this descriptor is; 0 where it is none, or does not tell.
+// The columns of the terminal that this descriptor refers to; 0 if it is no terminal, or its width is
+// unknown.
 size_t terminal_columns(int descriptor);
 
 // Writes a line to stderr, in a terminal that it does not fit broken between words.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A check is a row: what it is called, what it looks at, when it applies, what to do when it does not hold,
-// and the function that finds the fact. Each area has a table of them in a file of its own. A function that
-// cannot find its fact out says so with `skip`; none guesses.
+// A check is a row: its key, what it examines, when it applies, the remedy, and the function that determines
+// the fact. Each area has a table of checks in a file of its own. A function that cannot determine its fact
+// returns `skip`; none guesses.
 
 #pragma once
 

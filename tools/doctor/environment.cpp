@@ -110,7 +110,7 @@ const std::vector<Rule>& rules() {
          for (const char* name : {"FAIRLEAD_GPU_SUPPORT", "MPICH_GPU_SUPPORT_ENABLED",
                                   "MPICH_RDMA_ENABLED_CUDA", "MV2_USE_CUDA", "MV2_USE_ROCM"})
            if (std::string value = machine.system.variable(name); !value.empty() && is_off(value))
-             return fmt::format("{}={}: device memory that is handed to MPI is an error", name, value);
+             return fmt::format("{}={}: device memory in an MPI call is an error", name, value);
          return "";
        },
        "unset it"},
@@ -220,7 +220,7 @@ std::vector<Check> environment_checks() {
        open_mpi_parameters},
       {"env.ucx", "UCX_ variables that this UCX does not know.", "an MPI that uses UCX",
        "Correct or unset it.", [](const Machine& machine) { return uses_ucx(machine); }, ucx_settings},
-      {"env.conflicts", "Variables at odds with each other, with the MPI or with the machine.", "",
+      {"env.conflicts", "Variables that contradict each other, the MPI or the machine.", "",
        "As the line says.", always, contradictions},
       {"env.set", "Every variable of MPI, UCX, libfabric, CUDA and ROCm that is set; -v shows the values.",
        "", "", always, all_set},

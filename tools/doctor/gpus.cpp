@@ -264,7 +264,7 @@ std::vector<Check> gpu_checks() {
        "Build with a newer clang; ROCm 6.4 for generic code.", has_targets, code},
       {"gpu.mode", "Compute mode: whether several ranks may share a GPU.", "NVIDIA GPUs",
        "One rank a GPU, MPS, or nvidia-smi -c DEFAULT.", has_nvidia_list, compute_mode},
-      {"gpu.mig", "MIG: whether GPUs are split into instances, between which no memory is shared.",
+      {"gpu.mig", "MIG: whether GPUs are divided into instances, which cannot share memory.",
        "NVIDIA GPUs", "nvidia-smi -mig 0 for jobs of several ranks.", has_nvidia_list, mig},
       {"gpu.mps", "MPS: whether ranks that share a GPU run on it together.", "NVIDIA GPUs",
        "nvidia-cuda-mps-control -d.", has_nvidia_list, mps},

@@ -162,7 +162,7 @@ Finding device_device(const Machine& machine) {
   const LiveReport& live = machine.live;
   Finding found = moved(machine, step_device_device);
   if (found.verdict != Verdict::ok || live.paths.empty()) return found;
-  found.fact += fmt::format("; Fairlead took these ways: {}", live.paths);
+  found.fact += fmt::format("; Fairlead took these paths: {}", live.paths);
   if (holds(live.paths, "staged"))
     return warn(found.fact, "the reason is in brackets; see live.ipc and gpu.visible");
   return found;
@@ -177,14 +177,14 @@ std::vector<Check> live_checks() {
       {"live.loaded", "Whether Fairlead answers MPI calls in every rank.", "started ranks, with Fairlead",
        "Look for what clears LD_PRELOAD.", preloaded, interposed},
       {"live.query", "What the MPI says of itself: MPIX_Query_cuda_support, MPIX_GPU_query_support.",
-       "started ranks", "Programs that ask it must be told by an option of their own.", launched, query},
+       "started ranks", "If a program asks it, use the program's own option for GPU support.", launched, query},
       {"live.spaces", "Whether the ranks share PID and IPC namespaces and the user.", "started ranks",
        "One container for all ranks of a node.", launched, namespaces},
       {"live.device", "The GPUs that each rank sees under the visibility its launcher sets.", "started ranks",
        "Ask the scheduler for GPUs.", launched, device},
       {"live.ipc", "Whether each rank can map and read the other's device memory.", "ranks with GPUs",
        "Let each rank see all GPUs of its node.", have_devices, ipc},
-      {"live.send", "Messages from device to device memory, and the transport Fairlead proved for them.",
+      {"live.send", "Messages from device to device memory, and the transport that carried them.",
        "ranks with GPUs", "Without Fairlead: `fairlead run`.", have_devices, device_device},
       {"live.tohost", "Messages from device to host memory.", "ranks with GPUs",
        "Without Fairlead: `fairlead run`.", have_devices,

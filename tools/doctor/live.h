@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is tried: two ranks of the MPI run the probe of its ABI (probe/), with Fairlead or without, and each
-// line they print is kept. A rank that dies leaves the lines of all steps before.
+// The live checks: two ranks of the MPI run the probe of its ABI (probe/), with Fairlead or without, and
+// doctor keeps each line that they print. If a rank crashes, the lines of all steps before it remain.
 
 #pragma once
 

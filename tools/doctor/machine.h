@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What several checks need to know of a machine, found out once: its MPI, its GPUs, the UCX its MPI uses, and
-// what two ranks reported that were started on it.
+// Facts about a machine that several checks need, determined once: its MPI, its GPUs, the UCX that its MPI
+// uses, and the reports of two ranks that were started on it.
 
 #pragma once
 
@@ -101,7 +101,7 @@ struct Awareness {
   std::string evidence;  // "accelerator components: null", "--with-cuda is in its configure line"
 };
 Awareness awareness(const Machine& machine);
-// Of this machine's GPUs; of any where it has none.
+// For this machine's GPUs; for any GPUs if it has none.
 bool handles_gpus(const Machine& machine);
 
 }  // namespace fairlead::tools::doctor

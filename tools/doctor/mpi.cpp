@@ -136,13 +136,13 @@ Finding abi_is_served(const Machine& machine) {
     return skip("the ABI of this MPI is not known, so no library of Fairlead can be chosen");
   std::string file = fmt::format("libfairlead-{}.so", mpi.abi);
   if (!machine.system.live())
-    return ok(fmt::format("the ABI of this MPI is {}, which Fairlead's {} serves", mpi.abi, file));
+    return ok(fmt::format("the ABI of this MPI is {}, and Fairlead's library for it is {}", mpi.abi, file));
   std::string folder = library_folder(file);
   if (folder.empty())
     return fail(
         fmt::format("the ABI of this MPI is {}, but this Fairlead was built without {}", mpi.abi, file),
         what_adds(mpi.abi));
-  return ok(fmt::format("the ABI of this MPI is {}, which {}/{} serves", mpi.abi, folder, file));
+  return ok(fmt::format("the ABI of this MPI is {}, and the library for it is {}/{}", mpi.abi, folder, file));
 }
 
 Finding configured(const Machine& machine) {
@@ -281,7 +281,7 @@ std::vector<Check> mpi_checks() {
       {"mpi.launcher", "Whether mpirun on PATH belongs to that MPI.", "an MPI",
        "Start programs by `fairlead run`, which finds the launcher that belongs to them.", has_mpi,
        launcher_fits},
-      {"mpi.abi", "The ABI of that MPI, and the Fairlead library that serves it.", "an MPI",
+      {"mpi.abi", "The ABI of that MPI, and the Fairlead library for it.", "an MPI",
        "Build Fairlead with that MPI's mpicc.", has_mpi, abi_is_served},
       {"mpi.configured", "How it was configured, as far as GPUs and networks go.", "an MPI",
        "Put ompi_info or mpichversion on PATH.", has_mpi, configured},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What was found, as people and as programs read it.
+// The results, as text and as JSON.
 
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one way in which `fairlead doctor` looks at a machine, so that a recorded machine can take its place:
-// files, folders, programs and what they print, environment variables, libraries. Nothing here throws; what
-// is not there is empty. Every answer is for this user, in this environment.
+// The only interface through which `fairlead doctor` reads a machine, so that a recorded machine can replace
+// it: files, folders, programs and their output, environment variables, libraries. Nothing here throws; what
+// does not exist is empty. All results are for this user, in this environment.
 //
 // A recorded machine is a folder:
 //   commands/NAME ARGUMENTS   what the program printed; NAME without its folder, a slash in arguments as '%'

@@ -62,7 +62,7 @@ Finding ucx_gpu(const Machine& machine) {
                                                     : cuda || rocm;
   std::string has = cuda && rocm ? "CUDA and ROCm" : cuda ? "CUDA" : rocm ? "ROCm" : "";
   if (fits) return ok(fmt::format("UCX was built with {}", has));
-  std::string fact = has.empty() ? "UCX was built with neither CUDA nor ROCm: it knows host memory only"
+  std::string fact = has.empty() ? "UCX was built with neither CUDA nor ROCm: it handles host memory only"
                                  : fmt::format("UCX was built with {}, not for {} GPUs", has,
                                                to_string(machine.gpus.vendor));
   std::string remedy =

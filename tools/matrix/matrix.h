@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fairlead matrix`: every two GPUs of this machine, measured in several ways, and what follows for the ranks
-// that are to sit on them.
+// `fairlead matrix`: measures each pair of GPUs of this machine in several ways, and recommends an order of
+// GPUs for neighbouring ranks.
 
 #pragma once
 
@@ -25,7 +25,7 @@ struct PairValues {
   bool valid = true;
 };
 
-// One way to move bytes.
+// What moves the bytes: a value of the option --way, and of "way" in the JSON (schema 1).
 struct Way {
   std::string name;   // of --way
   std::string title;  // "messages with Fairlead on Open MPI v4.1.4"

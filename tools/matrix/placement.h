@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The order of GPUs in which neighbours reach each other fastest: the shortest way through all of them, where
-// a step costs more the slower its pair is. Bandwidths within noise of each other count as equal, and of
-// equal orders the first by number is taken, so that a machine whose pairs are all alike keeps its own.
+// The order of GPUs in which neighbours exchange data fastest: the shortest path through all GPUs, where a
+// step costs more the slower its pair is. Bandwidths that differ by less than the noise count as equal; of
+// equal orders the first by number is taken, so a machine whose pairs are all alike keeps its own order.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fairlead plot`: pictures of what the benchmarks wrote. The drawing is Python, with matplotlib and plotext.
+// `fairlead plot`: draws result files of the benchmarks. A Python program draws, with matplotlib and plotext.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which GPU each rank of a node gets, and which cores: the policies of `fairlead run` and `fairlead exec`.
+// Chooses GPU and cores of each rank of a node: the policies of `fairlead run` and `fairlead exec`.
 
 #pragma once
 

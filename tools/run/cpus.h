@@ -11,7 +11,7 @@ namespace fairlead::tools {
 
 using Cpus = std::set<int>;
 
-// Of a text that is no such list, what comes before that shows.
+// If the text is no such list, returns the CPUs before the error.
 Cpus cpus_of(const std::string& list);
 std::string to_text(const Cpus& cpus);
 Cpus common(const Cpus& a, const Cpus& b);

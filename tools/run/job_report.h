@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What `fairlead run --json FILE` writes when a job is over: how it was started, which cores and GPU each
-// rank had, and how it ended. The ranks leave their part in a folder beside FILE, a file each: they may be on
-// other machines.
+// rank had, and how it ended. Each rank writes a file in a folder beside FILE, because ranks may be on other
+// machines.
 
 #pragma once
 

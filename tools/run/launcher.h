@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI launchers: how one is found and recognised, and how its command line is written. What differs between
-// launchers is a table of data, src/base/launchers.def.
+// MPI launchers: finds and recognises them, and writes their command lines. The table src/base/launchers.def
+// holds what differs between launchers.
 
 #pragma once
 

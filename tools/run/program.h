@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which MPI a program is linked with, as the dynamic loader itself answers for this environment
-// (RPATH, RUNPATH, LD_LIBRARY_PATH, the loader's cache). Nothing of the program runs.
+// Asks the dynamic loader which MPI a program is linked with in this environment (RPATH, RUNPATH,
+// LD_LIBRARY_PATH, the loader's cache). No code of the program runs.
 
 #pragma once
 

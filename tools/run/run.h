@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fairlead run` and `fairlead exec`: start the ranks of a program with Fairlead loaded, and become one rank.
+// `fairlead run` and `fairlead exec`: start the ranks of a program with Fairlead, and become one rank.
 
 #pragma once
 

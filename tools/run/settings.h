@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `fairlead run` and `fairlead exec` ask of the library in the ranks: simulated GPUs, and what it
-// records. Each becomes a variable of the ranks.
+// The options that `fairlead run` and `fairlead exec` pass to the library in the ranks: simulated GPUs, and
+// what it records. Each becomes an environment variable of the ranks.
 
 #pragma once
 

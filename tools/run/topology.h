@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the GPUs of this machine are: the cores and the NUMA node near each, and the link it hangs on. hwloc
-// answers, which is opened at run time, so that the tool starts on machines without it; there /sys answers
-// what it can. HWLOC_XMLFILE names the topology of another machine, on which simulated GPUs are then placed.
-// What links AMD GPUs tells the kernel (KFD); FAIRLEAD_KFD_TOPOLOGY names that of another machine.
+// The places of this machine's GPUs: the cores and the NUMA node near each, and its PCIe link. They come from
+// hwloc, which is opened at run time, or from /sys on machines without it. HWLOC_XMLFILE names the topology
+// of another machine; simulated GPUs then have places there. The links of AMD GPUs come from the kernel
+// (KFD); FAIRLEAD_KFD_TOPOLOGY names the description of another machine.
 
 #pragma once
 

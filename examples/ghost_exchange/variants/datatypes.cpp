@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A datatype says where the columns lie, and MPI packs them: no buffers, no kernels of our own. It is the shortest of
-// the variants; how fast it is depends on how the MPI packs device memory.
+// A datatype describes the columns, and MPI packs them: the program needs no buffers and no kernels for that. It is the
+// shortest variant; its speed depends on how the MPI packs device memory.
 
 #include "../exchange.h"
 #include "../variants.h"
@@ -33,7 +33,7 @@ class DatatypeExchange : public Exchange {
   }
 
   void finish(double*) override {
-    // Those of columns are null already where corners were asked for.
+    // With corners, those of columns are null already.
     MPI_Waitall(2 * sides, requests_, MPI_STATUSES_IGNORE);
   }
 

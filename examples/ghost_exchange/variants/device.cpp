@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device buffers go straight to MPI, which must be GPU-aware. The variants "managed" and "overlap" are this file,
-// too: the first with other memory, the second with work for the GPU between start() and finish().
+// Passes device buffers to MPI, which must be GPU-aware. This file is also the variants "managed", with managed memory,
+// and "overlap", with work for the GPU between start() and finish().
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For an MPI that knows nothing of GPUs: what is sent is copied to page-locked host memory before, and what was
-// received is copied to the GPU after. One copy for each side, so rows travel whole, with or without corners.
+// For an MPI without GPU support: copies the cells to page-locked host memory before it sends them, and to the GPU
+// after it has received them. Each side takes one copy, so whole rows are sent, with or without corners.
 
 #include "../exchange.h"
 #include "../variants.h"

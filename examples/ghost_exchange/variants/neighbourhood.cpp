@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One collective for all neighbours of the Cartesian grid. It takes one buffer for what is sent and one for what is
-// received, so rows are packed, too. With corners it is called twice: columns first, then rows.
+// One collective for all neighbours of the Cartesian grid. It takes one send buffer and one receive
+// buffer, so rows are packed, too. With corners it is called twice: columns first, then rows.
 
 #include "../exchange.h"
 #include "../variants.h"
@@ -42,7 +42,7 @@ class NeighbourExchange : public Exchange {
   double* receive(Side side) const { return receive_.data() + place(side); }
 
   void exchange(int rows, int columns) {
-    gpuCheck(gpuDeviceSynchronize());  // what was packed is there
+    gpuCheck(gpuDeviceSynchronize());  // the packed columns are complete
     const int counts[] = {rows, rows, columns, columns};
     const int places[] = {place(bottom), place(top), place(left), place(right)};
     MPI_Neighbor_alltoallv(send_.data(), counts, places, MPI_DOUBLE, receive_.data(), counts, places, MPI_DOUBLE,

@@ -202,9 +202,13 @@ def collectives(forms):
             *(guarded(form, collective(form)) for form in forms if is_collective(form))]
 
 
-# One-sided accesses hand their arguments to src/mpi/rma/window_access.h by one pattern.
+# One-sided accesses hand their arguments to src/mpi/rma/one_sided.h by one pattern.
 ACCESS_KINDS = {"put": "put", "get": "get", "accumulate": "accumulate", "get_accumulate": "fetch",
                 "fetch_and_op": "fetch", "compare_and_swap": "compare_and_swap"}
+# The members of AccessCall (src/mpi/rma/access_call.h), in their order.
+ACCESS_FIELDS = ["kind", "win", "origin_addr", "origin_count", "origin_datatype", "compare_addr", "result_addr",
+                 "result_count", "result_datatype", "target_rank", "target_disp", "target_count",
+                 "target_datatype", "op", "of_one_element", "request"]
 
 
 def is_access(form):
@@ -215,19 +219,14 @@ def access(form):
     name = form.row.name
     function = name[1:] if form.row.call == "starts" else name.lower()
     names = [p.name for p in form.row.parameters]
-    fields = [f"AccessCall call{{AccessKind::{ACCESS_KINDS[function]}, win}};"]
-    # What a function has one parameter for.
-    also = {"datatype": ["target_datatype"]}
-    if function == "get":
-        also |= {f"origin_{part}": [f"result_{part}"] for part in ("addr", "count", "datatype")}
-    for p in form.row.parameters:
-        if p.name in ("win", "datatype"):
-            continue
-        fields += [f"call.{field} = {p.name};" for field in also.get(p.name, [p.name])]
-    if "datatype" in names:
-        fields.append("call.origin_count = call.result_count = call.target_count = 1;")
-        fields.append("call.origin_datatype = call.result_datatype = call.target_datatype = datatype;")
-        fields.append("call.of_one_element = true;")
+    fields = {"kind": f"AccessKind::{ACCESS_KINDS[function]}"}
+    # A get writes the buffer that it calls the origin's.
+    fields |= {re.sub("^origin", "result", name) if function == "get" else name: name for name in names}
+    if fields.pop("datatype", None):
+        fields |= {f"{buffer}_count": "1" for buffer in ("origin", "result", "target")}
+        fields |= {f"{buffer}_datatype": "datatype" for buffer in ("origin", "result", "target")}
+        fields["of_one_element"] = "true"
+    call = ", ".join(f".{field} = {fields[field]}" for field in ACCESS_FIELDS if field in fields)
     head = wrap(f'FAIRLEAD_MPI({form.name}, ({form.declarations()})) {{')
     arguments = ", ".join(names)
     written = "origin_addr" if function == "get" else "result_addr"
@@ -237,7 +236,7 @@ def access(form):
              f"MPI_Request*{' request' if 'request' in names else ''}"]
     recorded = "1, datatype" if "datatype" in names else "target_count, target_datatype"
     body = [f"CallRecord record(Function::{form.name});", f"record.add_bytes({recorded});",
-            f"if (!intercepting()) return real.{form.name}({arguments});", *fields,
+            f"if (!intercepting()) return real.{form.name}({arguments});", f"const AccessCall call{{{call}}};",
             f"return one_sided(call, [=]({', '.join(inner)}) {{", f"  return real.{form.name}({arguments});", "});"]
     return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
 
@@ -245,7 +244,7 @@ def access(form):
 def one_sided(forms):
     what = "The one-sided accesses: each names its arguments and how the host MPI is called."
     return [*opening("//", what), '#include "mpi/core/interception.h"', '#include "mpi/core/record.h"',
-            '#include "mpi/rma/window_access.h"', "", "using namespace fairlead::mpi;", "", "// clang-format off",
+            '#include "mpi/rma/one_sided.h"', "", "using namespace fairlead::mpi;", "", "// clang-format off",
             *(guarded(form, access(form)) for form in forms if is_access(form))]
 
 
@@ -445,7 +444,7 @@ Every C function of MPI 4.1 that takes a message buffer, starts or completes an 
 
 - *handled*: device buffers work, or the function takes part in operations on them.
 - *MPI error*: host buffers work; a device buffer gives an error that names the function, through the error handler of the communicator, window or file.
-- *takes none*: there is no message buffer; while the function waits, the device messages of other ranks go on.
+- *takes none*: there is no message buffer; while the function waits, the device messages of other ranks make progress.
 - *passed on*: nothing to do, Fairlead does not intercept the function.
 
 | | functions | handled | MPI error | takes none | passed on |
@@ -456,7 +455,7 @@ Every C function of MPI 4.1 that takes a message buffer, starts or completes an 
 Fortran: {fortran} of the {total} functions do the same in `mpif.h`, `mpi` and `mpi_f08` as in C ([how](fortran.md)); *host* marks those that are left to the host MPI.
 
 A function newer than the host MPI is exported all the same, and returns `MPI_ERR_OTHER` with a line in the log.
-A program that probes for it with `dlsym()` is misled; one that asks `MPI_Get_version()` is not."""
+So a program must test for it by `MPI_Get_version()`, not by `dlsym()`."""
 
 COVERAGE_COLUMNS = """
 | Function | MPI | Family | Device buffers | `_c` form | Fortran |

@@ -2,6 +2,7 @@
 
 #include "mpi/coll/between_nodes.h"
 
+#include <cstdlib>
 #include "base/log.h"
 #include "base/options.h"
 #include "base/report_timer.h"
@@ -54,7 +55,8 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& 
   std::optional<SegmentedStaging> segments;
   const bool on_device = regions.on_device() && options().gpu_support;
   // All ranks have made the hierarchy or none has.
-  const bool by_hierarchy = state.has_hierarchy() && has_hierarchy(call, state);
+  static const bool flat = getenv("SEG_FLAT");
+  const bool by_hierarchy = !flat && state.has_hierarchy() && has_hierarchy(call, state);
   bool ready = on_device;
   if (on_device && !by_hierarchy)
     ready = segments.emplace(call, state.position(), static_cast<uint64_t>(node_limits().segment)).ready();

@@ -66,7 +66,7 @@ class Engine {
   void release_imports();
   void release_exports();
 
-  // What is not freed yet, for leak checks.
+  // The objects that are not freed yet, for leak checks.
   struct Counts {
     size_t operations, requests, buffered;
   };

@@ -23,7 +23,7 @@ std::string reason() {
     return "device memory is not handled by this function yet; copy the buffer to host memory first";
   for (const OptionReport& option : describe_options())
     if (option.name == std::string("gpu_support"))
-      return "device memory was handed to MPI, which " + option.origin +
+      return "device memory was passed to MPI, which " + option.origin +
              " forbids; unset it or set FAIRLEAD_GPU_SUPPORT=on, or copy the buffer to host memory first";
   return "";
 }

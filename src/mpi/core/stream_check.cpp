@@ -104,7 +104,7 @@ bool note(uintptr_t address) {
   if (known->size() > named || !known->insert(address).second) return false;
   if (known->size() <= named) return true;
   log_line(LogLevel::warn,
-           "device buffers are handed to MPI while work is in flight at more than %zu places: "
+           "device buffers are passed to MPI while work is in flight at more than %zu places: "
            "further ones are not named",
            named);
   return false;

@@ -21,7 +21,7 @@ using Layout = std::optional<Tree>;  // empty: unknown
 int keyval = MPI_KEYVAL_INVALID;
 auto& mutex = *new std::mutex;
 
-// What is found out about a type when it is first used.
+// The facts about a type that Fairlead determines when it is first used.
 struct Known {
   PlanOfType plan;
   MPI_Count basic_bytes = 0;

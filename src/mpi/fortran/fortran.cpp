@@ -138,7 +138,6 @@ Logical::~Logical() {
 }
 
 bool tell_attribute(const Integer* win, const Integer* keyval, void* value, Integer* flag) {
-  if (!any_windows()) return false;
   const std::shared_ptr<Window> window = find_window(Win::from(win));
   if (!window) return false;
 #if defined(MPICH_VERSION)

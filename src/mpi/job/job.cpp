@@ -219,7 +219,7 @@ void open_job() {
   agree_on_slot(MPI_COMM_WORLD);
   job_is_open = detail::intercepting = true;
   if (world_rank == 0)
-    log_line(LogLevel::info, "device messages are served; this rank's GPUs: %s",
+    log_line(LogLevel::info, "device memory is handled; this rank's GPUs: %s",
              device::runtime() ? device::runtime()->name() : "none");
 }
 

@@ -90,7 +90,7 @@ void serve() {
   if (!sessions.has_self) sessions.has_self = make_self();
   if (!sessions.has_self)
     return log_line(LogLevel::error,
-                    "device messages of sessions are not served: this MPI makes no communicator of the "
+                    "device memory is not handled in sessions: this MPI makes no communicator of the "
                     "process set mpi://SELF, or Fairlead was built with headers of an MPI before 4.0; call "
                     "MPI_Init before MPI_Session_init");
   tell_log_who_this_is();

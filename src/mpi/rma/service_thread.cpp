@@ -62,7 +62,7 @@ void allow_service_thread(bool threads) {
   if (service_thread_wanted() && !threads)
     log_line(LogLevel::warn,
              "FAIRLEAD_RMA_THREAD is on, but this MPI does not give MPI_THREAD_MULTIPLE; targets "
-             "are served in calls of MPI only");
+             "answer in MPI calls only");
 }
 
 void note_active_message_window(int change) {

@@ -5,7 +5,7 @@
 
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
-#include "mpi/rma/window_access.h"
+#include "mpi/rma/one_sided.h"
 
 using namespace fairlead::mpi;
 
@@ -17,14 +17,9 @@ FAIRLEAD_MPI(Put, (const void* origin_addr, int origin_count, MPI_Datatype origi
   record.add_bytes(target_count, target_datatype);
   if (!intercepting()) return real.Put(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
-  AccessCall call{AccessKind::put, win};
-  call.origin_addr = origin_addr;
-  call.origin_count = origin_count;
-  call.origin_datatype = origin_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
+  const AccessCall call{.kind = AccessKind::put, .win = win, .origin_addr = origin_addr,
+      .origin_count = origin_count, .origin_datatype = origin_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype};
   return one_sided(call, [=](const void* origin_addr, const void*, void*, MPI_Request*) {
     return real.Put(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
       target_datatype, win);
@@ -38,14 +33,9 @@ FAIRLEAD_MPI(Put_c, (const void* origin_addr, MPI_Count origin_count, MPI_Dataty
   record.add_bytes(target_count, target_datatype);
   if (!intercepting()) return real.Put_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
-  AccessCall call{AccessKind::put, win};
-  call.origin_addr = origin_addr;
-  call.origin_count = origin_count;
-  call.origin_datatype = origin_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
+  const AccessCall call{.kind = AccessKind::put, .win = win, .origin_addr = origin_addr,
+      .origin_count = origin_count, .origin_datatype = origin_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype};
   return one_sided(call, [=](const void* origin_addr, const void*, void*, MPI_Request*) {
     return real.Put_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
       target_datatype, win);
@@ -58,14 +48,9 @@ FAIRLEAD_MPI(Get, (void* origin_addr, int origin_count, MPI_Datatype origin_data
   record.add_bytes(target_count, target_datatype);
   if (!intercepting()) return real.Get(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
-  AccessCall call{AccessKind::get, win};
-  call.result_addr = origin_addr;
-  call.result_count = origin_count;
-  call.result_datatype = origin_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
+  const AccessCall call{.kind = AccessKind::get, .win = win, .result_addr = origin_addr,
+      .result_count = origin_count, .result_datatype = origin_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype};
   return one_sided(call, [=](const void*, const void*, void* origin_addr, MPI_Request*) {
     return real.Get(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
       target_datatype, win);
@@ -78,14 +63,9 @@ FAIRLEAD_MPI(Get_c, (void* origin_addr, MPI_Count origin_count, MPI_Datatype ori
   record.add_bytes(target_count, target_datatype);
   if (!intercepting()) return real.Get_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win);
-  AccessCall call{AccessKind::get, win};
-  call.result_addr = origin_addr;
-  call.result_count = origin_count;
-  call.result_datatype = origin_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
+  const AccessCall call{.kind = AccessKind::get, .win = win, .result_addr = origin_addr,
+      .result_count = origin_count, .result_datatype = origin_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype};
   return one_sided(call, [=](const void*, const void*, void* origin_addr, MPI_Request*) {
     return real.Get_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
       target_datatype, win);
@@ -99,15 +79,9 @@ FAIRLEAD_MPI(Accumulate, (const void* origin_addr, int origin_count, MPI_Datatyp
   record.add_bytes(target_count, target_datatype);
   if (!intercepting()) return real.Accumulate(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win);
-  AccessCall call{AccessKind::accumulate, win};
-  call.origin_addr = origin_addr;
-  call.origin_count = origin_count;
-  call.origin_datatype = origin_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
-  call.op = op;
+  const AccessCall call{.kind = AccessKind::accumulate, .win = win, .origin_addr = origin_addr,
+      .origin_count = origin_count, .origin_datatype = origin_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype, .op = op};
   return one_sided(call, [=](const void* origin_addr, const void*, void*, MPI_Request*) {
     return real.Accumulate(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
       target_datatype, op, win);
@@ -121,15 +95,9 @@ FAIRLEAD_MPI(Accumulate_c, (const void* origin_addr, MPI_Count origin_count, MPI
   record.add_bytes(target_count, target_datatype);
   if (!intercepting()) return real.Accumulate_c(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win);
-  AccessCall call{AccessKind::accumulate, win};
-  call.origin_addr = origin_addr;
-  call.origin_count = origin_count;
-  call.origin_datatype = origin_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
-  call.op = op;
+  const AccessCall call{.kind = AccessKind::accumulate, .win = win, .origin_addr = origin_addr,
+      .origin_count = origin_count, .origin_datatype = origin_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype, .op = op};
   return one_sided(call, [=](const void* origin_addr, const void*, void*, MPI_Request*) {
     return real.Accumulate_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, op, win);
@@ -143,18 +111,10 @@ FAIRLEAD_MPI(Get_accumulate, (const void* origin_addr, int origin_count, MPI_Dat
   record.add_bytes(target_count, target_datatype);
   if (!intercepting()) return real.Get_accumulate(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
-  AccessCall call{AccessKind::fetch, win};
-  call.origin_addr = origin_addr;
-  call.origin_count = origin_count;
-  call.origin_datatype = origin_datatype;
-  call.result_addr = result_addr;
-  call.result_count = result_count;
-  call.result_datatype = result_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
-  call.op = op;
+  const AccessCall call{.kind = AccessKind::fetch, .win = win, .origin_addr = origin_addr,
+      .origin_count = origin_count, .origin_datatype = origin_datatype, .result_addr = result_addr,
+      .result_count = result_count, .result_datatype = result_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype, .op = op};
   return one_sided(call, [=](const void* origin_addr, const void*, void* result_addr, MPI_Request*) {
     return real.Get_accumulate(origin_addr, origin_count, origin_datatype, result_addr, result_count,
       result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
@@ -168,18 +128,10 @@ FAIRLEAD_MPI(Get_accumulate_c, (const void* origin_addr, MPI_Count origin_count,
   record.add_bytes(target_count, target_datatype);
   if (!intercepting()) return real.Get_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
-  AccessCall call{AccessKind::fetch, win};
-  call.origin_addr = origin_addr;
-  call.origin_count = origin_count;
-  call.origin_datatype = origin_datatype;
-  call.result_addr = result_addr;
-  call.result_count = result_count;
-  call.result_datatype = result_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
-  call.op = op;
+  const AccessCall call{.kind = AccessKind::fetch, .win = win, .origin_addr = origin_addr,
+      .origin_count = origin_count, .origin_datatype = origin_datatype, .result_addr = result_addr,
+      .result_count = result_count, .result_datatype = result_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype, .op = op};
   return one_sided(call, [=](const void* origin_addr, const void*, void* result_addr, MPI_Request*) {
     return real.Get_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr, result_count,
       result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
@@ -192,15 +144,10 @@ FAIRLEAD_MPI(Fetch_and_op, (const void* origin_addr, void* result_addr, MPI_Data
   record.add_bytes(1, datatype);
   if (!intercepting()) return real.Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp,
       op, win);
-  AccessCall call{AccessKind::fetch, win};
-  call.origin_addr = origin_addr;
-  call.result_addr = result_addr;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.op = op;
-  call.origin_count = call.result_count = call.target_count = 1;
-  call.origin_datatype = call.result_datatype = call.target_datatype = datatype;
-  call.of_one_element = true;
+  const AccessCall call{.kind = AccessKind::fetch, .win = win, .origin_addr = origin_addr, .origin_count = 1,
+      .origin_datatype = datatype, .result_addr = result_addr, .result_count = 1, .result_datatype = datatype,
+      .target_rank = target_rank, .target_disp = target_disp, .target_count = 1, .target_datatype = datatype,
+      .op = op, .of_one_element = true};
   return one_sided(call, [=](const void* origin_addr, const void*, void* result_addr, MPI_Request*) {
     return real.Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op, win);
   });
@@ -212,15 +159,10 @@ FAIRLEAD_MPI(Compare_and_swap, (const void* origin_addr, const void* compare_add
   record.add_bytes(1, datatype);
   if (!intercepting()) return real.Compare_and_swap(origin_addr, compare_addr, result_addr, datatype,
       target_rank, target_disp, win);
-  AccessCall call{AccessKind::compare_and_swap, win};
-  call.origin_addr = origin_addr;
-  call.compare_addr = compare_addr;
-  call.result_addr = result_addr;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.origin_count = call.result_count = call.target_count = 1;
-  call.origin_datatype = call.result_datatype = call.target_datatype = datatype;
-  call.of_one_element = true;
+  const AccessCall call{.kind = AccessKind::compare_and_swap, .win = win, .origin_addr = origin_addr,
+      .origin_count = 1, .origin_datatype = datatype, .compare_addr = compare_addr,
+      .result_addr = result_addr, .result_count = 1, .result_datatype = datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = 1, .target_datatype = datatype, .of_one_element = true};
   return one_sided(call, [=](const void* origin_addr, const void* compare_addr, void* result_addr,
       MPI_Request*) {
     return real.Compare_and_swap(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp,
@@ -235,15 +177,10 @@ FAIRLEAD_MPI(Rput, (const void* origin_addr, int origin_count, MPI_Datatype orig
   record.add_bytes(target_count, target_datatype);
   if (!intercepting()) return real.Rput(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win, request);
-  AccessCall call{AccessKind::put, win};
-  call.origin_addr = origin_addr;
-  call.origin_count = origin_count;
-  call.origin_datatype = origin_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
-  call.request = request;
+  const AccessCall call{.kind = AccessKind::put, .win = win, .origin_addr = origin_addr,
+      .origin_count = origin_count, .origin_datatype = origin_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype,
+      .request = request};
   return one_sided(call, [=](const void* origin_addr, const void*, void*, MPI_Request* request) {
     return real.Rput(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
       target_datatype, win, request);
@@ -257,15 +194,10 @@ FAIRLEAD_MPI(Rput_c, (const void* origin_addr, MPI_Count origin_count, MPI_Datat
   record.add_bytes(target_count, target_datatype);
   if (!intercepting()) return real.Rput_c(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, win, request);
-  AccessCall call{AccessKind::put, win};
-  call.origin_addr = origin_addr;
-  call.origin_count = origin_count;
-  call.origin_datatype = origin_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
-  call.request = request;
+  const AccessCall call{.kind = AccessKind::put, .win = win, .origin_addr = origin_addr,
+      .origin_count = origin_count, .origin_datatype = origin_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype,
+      .request = request};
   return one_sided(call, [=](const void* origin_addr, const void*, void*, MPI_Request* request) {
     return real.Rput_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
       target_datatype, win, request);
@@ -279,15 +211,10 @@ FAIRLEAD_MPI(Rget, (void* origin_addr, int origin_count, MPI_Datatype origin_dat
   record.add_bytes(target_count, target_datatype);
   if (!intercepting()) return real.Rget(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, win, request);
-  AccessCall call{AccessKind::get, win};
-  call.result_addr = origin_addr;
-  call.result_count = origin_count;
-  call.result_datatype = origin_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
-  call.request = request;
+  const AccessCall call{.kind = AccessKind::get, .win = win, .result_addr = origin_addr,
+      .result_count = origin_count, .result_datatype = origin_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype,
+      .request = request};
   return one_sided(call, [=](const void*, const void*, void* origin_addr, MPI_Request* request) {
     return real.Rget(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
       target_datatype, win, request);
@@ -301,15 +228,10 @@ FAIRLEAD_MPI(Rget_c, (void* origin_addr, MPI_Count origin_count, MPI_Datatype or
   record.add_bytes(target_count, target_datatype);
   if (!intercepting()) return real.Rget_c(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, win, request);
-  AccessCall call{AccessKind::get, win};
-  call.result_addr = origin_addr;
-  call.result_count = origin_count;
-  call.result_datatype = origin_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
-  call.request = request;
+  const AccessCall call{.kind = AccessKind::get, .win = win, .result_addr = origin_addr,
+      .result_count = origin_count, .result_datatype = origin_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype,
+      .request = request};
   return one_sided(call, [=](const void*, const void*, void* origin_addr, MPI_Request* request) {
     return real.Rget_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
       target_datatype, win, request);
@@ -323,16 +245,10 @@ FAIRLEAD_MPI(Raccumulate, (const void* origin_addr, int origin_count, MPI_Dataty
   record.add_bytes(target_count, target_datatype);
   if (!intercepting()) return real.Raccumulate(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win, request);
-  AccessCall call{AccessKind::accumulate, win};
-  call.origin_addr = origin_addr;
-  call.origin_count = origin_count;
-  call.origin_datatype = origin_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
-  call.op = op;
-  call.request = request;
+  const AccessCall call{.kind = AccessKind::accumulate, .win = win, .origin_addr = origin_addr,
+      .origin_count = origin_count, .origin_datatype = origin_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype, .op = op,
+      .request = request};
   return one_sided(call, [=](const void* origin_addr, const void*, void*, MPI_Request* request) {
     return real.Raccumulate(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, op, win, request);
@@ -346,16 +262,10 @@ FAIRLEAD_MPI(Raccumulate_c, (const void* origin_addr, MPI_Count origin_count, MP
   record.add_bytes(target_count, target_datatype);
   if (!intercepting()) return real.Raccumulate_c(origin_addr, origin_count, origin_datatype, target_rank,
       target_disp, target_count, target_datatype, op, win, request);
-  AccessCall call{AccessKind::accumulate, win};
-  call.origin_addr = origin_addr;
-  call.origin_count = origin_count;
-  call.origin_datatype = origin_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
-  call.op = op;
-  call.request = request;
+  const AccessCall call{.kind = AccessKind::accumulate, .win = win, .origin_addr = origin_addr,
+      .origin_count = origin_count, .origin_datatype = origin_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype, .op = op,
+      .request = request};
   return one_sided(call, [=](const void* origin_addr, const void*, void*, MPI_Request* request) {
     return real.Raccumulate_c(origin_addr, origin_count, origin_datatype, target_rank, target_disp,
       target_count, target_datatype, op, win, request);
@@ -370,19 +280,11 @@ FAIRLEAD_MPI(Rget_accumulate, (const void* origin_addr, int origin_count, MPI_Da
   if (!intercepting()) return real.Rget_accumulate(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win,
       request);
-  AccessCall call{AccessKind::fetch, win};
-  call.origin_addr = origin_addr;
-  call.origin_count = origin_count;
-  call.origin_datatype = origin_datatype;
-  call.result_addr = result_addr;
-  call.result_count = result_count;
-  call.result_datatype = result_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
-  call.op = op;
-  call.request = request;
+  const AccessCall call{.kind = AccessKind::fetch, .win = win, .origin_addr = origin_addr,
+      .origin_count = origin_count, .origin_datatype = origin_datatype, .result_addr = result_addr,
+      .result_count = result_count, .result_datatype = result_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype, .op = op,
+      .request = request};
   return one_sided(call, [=](const void* origin_addr, const void*, void* result_addr, MPI_Request* request) {
     return real.Rget_accumulate(origin_addr, origin_count, origin_datatype, result_addr, result_count,
       result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request);
@@ -398,19 +300,11 @@ FAIRLEAD_MPI(Rget_accumulate_c, (const void* origin_addr, MPI_Count origin_count
   if (!intercepting()) return real.Rget_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr,
       result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win,
       request);
-  AccessCall call{AccessKind::fetch, win};
-  call.origin_addr = origin_addr;
-  call.origin_count = origin_count;
-  call.origin_datatype = origin_datatype;
-  call.result_addr = result_addr;
-  call.result_count = result_count;
-  call.result_datatype = result_datatype;
-  call.target_rank = target_rank;
-  call.target_disp = target_disp;
-  call.target_count = target_count;
-  call.target_datatype = target_datatype;
-  call.op = op;
-  call.request = request;
+  const AccessCall call{.kind = AccessKind::fetch, .win = win, .origin_addr = origin_addr,
+      .origin_count = origin_count, .origin_datatype = origin_datatype, .result_addr = result_addr,
+      .result_count = result_count, .result_datatype = result_datatype, .target_rank = target_rank,
+      .target_disp = target_disp, .target_count = target_count, .target_datatype = target_datatype, .op = op,
+      .request = request};
   return one_sided(call, [=](const void* origin_addr, const void*, void* result_addr, MPI_Request* request) {
     return real.Rget_accumulate_c(origin_addr, origin_count, origin_datatype, result_addr, result_count,
       result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request);

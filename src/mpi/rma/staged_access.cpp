@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mpi/rma/window_staged.h"
+#include "mpi/rma/staged_access.h"
 
 #include <algorithm>
 #include <list>
@@ -109,7 +109,7 @@ int raise_on(MPI_Win win) {
 // A staged access with a request: it is over when the host MPI's request completes or when its epoch ends.
 class StagedOperation : public Operation {
  public:
-  StagedOperation(std::shared_ptr<Staged> staged, const detail::AccessInHost& host)
+  StagedOperation(std::shared_ptr<Staged> staged, const AccessInHost& host)
       : Operation(comm_self()), staged_(std::move(staged)), host_(host) {}
   int start() override {
     begin();
@@ -141,7 +141,7 @@ class StagedOperation : public Operation {
 
  private:
   std::shared_ptr<Staged> staged_;
-  detail::AccessInHost host_;
+  AccessInHost host_;
   int error_ = MPI_SUCCESS;
 };
 
@@ -149,7 +149,7 @@ class StagedOperation : public Operation {
 
 // False for accesses to MPI_PROC_NULL and for arguments that the host MPI refuses: the host MPI gets those
 // calls unchanged.
-bool detail::brings_device_memory(const AccessCall& call) {
+bool brings_device_memory(const AccessCall& call) {
   if (call.target_rank == MPI_PROC_NULL || is_invalid(call.target_count, call.target_datatype) ||
       (call.reads() && is_invalid(call.origin_count, call.origin_datatype)) ||
       (call.writes() && is_invalid(call.result_count, call.result_datatype)))
@@ -159,7 +159,7 @@ bool detail::brings_device_memory(const AccessCall& call) {
          (call.compare_addr && is_device(call.compare_addr));
 }
 
-int detail::access_staged(const AccessCall& call, const AccessInHost& host) {
+int access_staged(const AccessCall& call, const AccessInHost& host) {
   if (!options().gpu_support)
     return raise_window_error(call.win, MPI_ERR_BUFFER,
                               "an access with device memory, while GPU support is off,");
@@ -179,14 +179,12 @@ int finish_staged(MPI_Win win, int target) {
   std::list<std::shared_ptr<Staged>> over;
   {
     std::lock_guard lock(all().mutex);
-    for (auto entry = all().accesses.begin(); entry != all().accesses.end();) {
-      auto next = std::next(entry);
-      if ((*entry)->win == win && (target < 0 || (*entry)->target == target)) {
-        over.splice(over.end(), all().accesses, entry);
-        --detail::staged_accesses;
-      }
-      entry = next;
-    }
+    std::erase_if(all().accesses, [&](const std::shared_ptr<Staged>& one) {
+      if (one->win != win || (target != all_targets && one->target != target)) return false;
+      over.push_back(one);
+      --detail::staged_accesses;
+      return true;
+    });
   }
   bool stored = true;
   for (const auto& access : over) stored &= access->store();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The requests and answers between the ranks of a window. They are messages in host memory on a communicator
-// of the window's own. In each round of progress a target receives requests, acts on its memory and answers;
-// it executes the requests of one origin in the order in which that origin sent them. All functions need the
-// engine's lock.
+// The requests and answers between the origins and the active-message targets of a window. They are messages
+// in host memory on a communicator of the window's own. In each round of progress a target receives requests,
+// acts on its memory and answers; it executes the requests of one origin in the order in which that origin
+// sent them. All functions need the engine's lock.
 
 #pragma once
 
@@ -13,22 +13,21 @@
 #include <map>
 
 #include "mpi/abi/host_mpi.h"
+//
+#include "mpi/rma/targets.h"
 #include "rma/dead_owner.h"
 #include "rma/wire.h"
 
 namespace fairlead::mpi {
 
-class Window;
-
 // Is the host MPI's request complete? The caller holds the engine's lock.
 bool over(MPI_Request* request);
 
-class WindowService {
+class ActiveMessages {
  public:
   using OnAnswer = std::function<void(const rma::Message&)>;
 
-  explicit WindowService(Window& window) : window_(window) {}
-  ~WindowService();
+  explicit ActiveMessages(Targets& targets) : targets_(targets) {}
 
   // Is the number of outstanding requests to this target below the limit?
   bool may_ask(int target) const;
@@ -61,7 +60,7 @@ class WindowService {
   bool serve_access(const Receiving& received);
   void serve_locks();
 
-  Window& window_;
+  Targets& targets_;
   uint64_t last_id_ = 0;
   std::map<int, int> under_way_;  // outstanding requests, by target
   struct Asked {

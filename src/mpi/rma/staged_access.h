@@ -6,9 +6,19 @@
 
 #pragma once
 
-#include "mpi/rma/window_access.h"
+#include <atomic>
+#include <functional>
+
+#include "mpi/rma/access_call.h"
 
 namespace fairlead::mpi {
+
+// Calls the host MPI's function with the given buffers.
+using AccessInHost =
+    std::function<int(const void* origin, const void* compare, void* result, MPI_Request* request)>;
+// Is any buffer of this process in device memory?
+bool brings_device_memory(const AccessCall& call);
+int access_staged(const AccessCall& call, const AccessInHost& host);
 
 namespace detail {
 extern std::atomic<int> staged_accesses;
@@ -16,7 +26,7 @@ extern std::atomic<int> staged_accesses;
 inline bool any_staged() {
   return detail::staged_accesses.load(std::memory_order_relaxed) != 0;
 }
-// Call it when the host MPI has ended the accesses to a target of this window (-1: to all targets). Returns
+// Call it when the host MPI has ended the accesses to a target of this window, or to all_targets. Returns
 // an MPI error code.
 int finish_staged(MPI_Win win, int target);
 

@@ -1,53 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One-sided accesses: the arguments of a call, for all ten functions and in either count form, and their
-// execution. For a mapped target, a copy engine or a kernel of this process moves the bytes at once. For an
-// active-message target, the origin sends as many requests as the access has pieces.
+// One-sided accesses to targets, from their start to their completion. For a mapped target, a copy engine or
+// a kernel of this process moves the bytes at once. For an active-message target, the origin sends as many
+// requests as the access has pieces.
 
 #pragma once
 
 #include <atomic>
-#include <functional>
+#include <list>
 #include <memory>
-#include <optional>
 
-#include "mpi/abi/host_mpi.h"
-//
-#include "mpi/core/interception.h"
-#include "mpi/core/operation.h"
+#include "mpi/core/record.h"
 #include "mpi/datatype/layout.h"
 #include "mpi/p2p/kept_type.h"
-#include "mpi/rma/window.h"
+#include "mpi/rma/access_call.h"
+#include "mpi/rma/active_messages.h"
+#include "mpi/rma/targets.h"
 #include "rma/accumulate.h"
 
 namespace fairlead::mpi {
-
-enum class AccessKind { put, get, accumulate, fetch, compare_and_swap };
-
-struct AccessCall {
-  AccessKind kind;
-  MPI_Win win;
-  // The buffers that the origin reads and those that it writes.
-  const void* origin_addr = nullptr;
-  MPI_Count origin_count = 0;
-  MPI_Datatype origin_datatype = MPI_DATATYPE_NULL;
-  const void* compare_addr = nullptr;
-  void* result_addr = nullptr;
-  MPI_Count result_count = 0;
-  MPI_Datatype result_datatype = MPI_DATATYPE_NULL;
-  int target_rank = MPI_PROC_NULL;
-  MPI_Aint target_disp = 0;
-  MPI_Count target_count = 0;
-  MPI_Datatype target_datatype = MPI_DATATYPE_NULL;
-  MPI_Op op = MPI_OP_NULL;
-  bool of_one_element = false;  // predefined type: MPI_Fetch_and_op, MPI_Compare_and_swap
-  MPI_Request* request = nullptr;
-
-  bool reads() const { return kind != AccessKind::get && op != MPI_NO_OP; }
-  bool writes() const {
-    return kind == AccessKind::get || kind == AccessKind::fetch || kind == AccessKind::compare_and_swap;
-  }
-};
 
 // A buffer of the program that an access uses.
 class OriginBuffer {
@@ -70,7 +41,7 @@ class OriginBuffer {
 class Access {
  public:
   // Checks the arguments. Returns an MPI error code.
-  static int make(const AccessCall& call, const Window& window, std::shared_ptr<Access>* access);
+  static int make(const AccessCall& call, const Targets& targets, std::shared_ptr<Access>* access);
 
   int target() const { return target_; }
   // The device of the program's buffers; -1: host memory.
@@ -91,7 +62,7 @@ class Access {
   void start(const rma::Buffer& target, bool alone);
   void accumulate(const rma::Buffer& target, rma::AccumulateLock& accumulate_lock);
   // Sends requests for the next pieces; false if more remain. The caller holds the engine's lock.
-  bool ask(WindowService& service, const std::shared_ptr<Access>& self);
+  bool ask(ActiveMessages& messages, const std::shared_ptr<Access>& self);
   // From now on ask() executes this access.
   void use_messages() { by_messages_ = true; }
   bool by_messages() const { return by_messages_; }
@@ -102,7 +73,6 @@ class Access {
   rma::Header header() const;
   void note(device::Error error);
   void end();
-  void fail(int error);
   void take_answer(const rma::Message& answer, uint64_t at, uint64_t bytes);
 
   AccessKind kind_ = AccessKind::put;
@@ -123,33 +93,30 @@ class Access {
   int error_ = MPI_SUCCESS;
 };
 
-// Waits for the accumulate lock. False if its owner is dead.
-bool take_accumulate_lock(rma::AccumulateLock& accumulate_lock);
+// The accesses of this rank on a window that are not complete. The engine's lock guards them.
+class Accesses {
+ public:
+  Accesses(Targets& targets, ActiveMessages& messages) : targets_(targets), messages_(messages) {}
+  // Starts the access, which an epoch allows. Returns an MPI error code.
+  int start(const std::shared_ptr<Access>& access);
+  // Waits until the accesses to a target, or to all_targets, are complete at origin and target. Returns the
+  // error of any of them.
+  int complete(int target);
+  // The caller holds the engine's lock.
+  void advance();
 
-// Describes an operation on elements of this type as src/rma needs it. False if MPI does not allow the
-// operation.
-bool combination_of(MPI_Op op, MPI_Datatype element, rma::Combination* combination);
-// The predefined type of which all of this datatype consists.
-MPI_Datatype element_of(MPI_Datatype datatype);
+ private:
+  struct Pending {
+    uint64_t number;  // in the order of their starts
+    std::shared_ptr<Access> access;
+  };
+  bool any_pending(int target, uint64_t up_to) const;
 
-namespace detail {
-int access_ours(const AccessCall& call, const std::shared_ptr<Window>& window);
-
-// Device memory in accesses to windows of the host MPI: window_staged.cpp.
-using AccessInHost =
-    std::function<int(const void* origin, const void* compare, void* result, MPI_Request* request)>;
-bool brings_device_memory(const AccessCall& call);
-int access_staged(const AccessCall& call, const AccessInHost& host);
-}  // namespace detail
-
-// `host` calls the host MPI's function with the given buffers.
-template <class Host>
-int one_sided(const AccessCall& call, const Host& host) {
-  if (any_windows())
-    if (std::shared_ptr<Window> window = find_window(call.win)) return detail::access_ours(call, window);
-  if (detail::brings_device_memory(call)) return detail::access_staged(call, host);
-  BlockingHostCall parked;
-  return host(call.origin_addr, call.compare_addr, call.result_addr, call.request);
-}
+  Targets& targets_;
+  ActiveMessages& messages_;
+  std::list<Pending> pending_;
+  uint64_t started_ = 0;
+  int error_ = MPI_SUCCESS;  // of a completed access
+};
 
 }  // namespace fairlead::mpi

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mpi/rma/window_attached.h"
+#include "mpi/rma/attached_regions.h"
 
 #include <algorithm>
 

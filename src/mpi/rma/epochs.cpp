@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Epochs of Fairlead's windows. A rank that shares memory with a target locks it by words in that memory; any
-// other rank sends a request, and the target takes the same words on its behalf. Posts and completions are
-// messages on the window's communicator. A fence is a polled barrier. Every wait here serves other ranks
-// meanwhile.
+
+#include "mpi/rma/epochs.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "mpi/core/interception.h"
-#include "mpi/core/request.h"
-#include "mpi/rma/window.h"
-#include "mpi/rma/window_access.h"
+#include "mpi/abi/real.h"
 
 namespace fairlead::mpi {
 namespace {
 
 constexpr int tag_post = 1, tag_complete = 2;
 
+bool all_over(std::vector<MPI_Request>& requests) {
+  return std::all_of(requests.begin(), requests.end(), [](MPI_Request& one) { return over(&one); });
+}
+
 }  // namespace
 
 // Checks the epochs in the order of priority that the MPI standard defines: a lock is the innermost epoch.
-int Window::may_access(int target) {
+int Epochs::may_access(int target) {
   bool lock_first = false;
   MPI_Request* posted = nullptr;
   {
@@ -37,16 +36,21 @@ int Window::may_access(int target) {
       return MPI_ERR_RMA_SYNC;
     }
   }
-  if (posted) poll_until("the post", target, [&] { return over(posted); });
+  if (posted) targets_.poll_until("the post", target, [&] { return over(posted); });
   if (lock_first) acquire_once(target);
   return MPI_SUCCESS;
 }
 
+int Epochs::start_access(const std::shared_ptr<Access>& access) {
+  const int error = may_access(access->target());
+  return error == MPI_SUCCESS ? accesses_.start(access) : error;
+}
+
 // ---- Fences ------------------------------------------------------------------------------------------
 
-int Window::fence(int assertion) {
-  const int error = complete(-1);
-  const int result = barrier();
+int Epochs::fence(int assertion) {
+  const int error = accesses_.complete(all_targets);
+  const int result = targets_.barrier();
   std::lock_guard lock(engine().mutex());
   fenced_ = !(assertion & MPI_MODE_NOSUCCEED);
   return error == MPI_SUCCESS ? result : error;
@@ -54,89 +58,83 @@ int Window::fence(int assertion) {
 
 // ---- Groups ------------------------------------------------------------------------------------------
 
-std::vector<int> Window::members_of(MPI_Group group) const {
-  int size = 0;
-  PMPI_Group_size(group, &size);
-  std::vector<int> own(static_cast<size_t>(size)), members(own.size());
-  for (int i = 0; i < size; ++i) own[static_cast<size_t>(i)] = i;
-  MPI_Group all;
-  PMPI_Comm_group(comm_, &all);
-  PMPI_Group_translate_ranks(group, size, own.data(), all, members.data());
-  PMPI_Group_free(&all);
-  return members;
-}
-
-int Window::post(MPI_Group group, int assertion) {
-  const std::vector<int> origins = members_of(group);
+int Epochs::post(MPI_Group group, int assertion) {
+  if (group == MPI_GROUP_NULL) return MPI_ERR_GROUP;
+  const std::vector<int> origins = targets_.ranks_of(group);
   std::lock_guard lock(engine().mutex());
   if (exposed_) return MPI_ERR_RMA_SYNC;
   exposed_.emplace();
   for (int origin : origins) {
     if (!(assertion & MPI_MODE_NOCHECK))
-      real.Isend(nullptr, 0, MPI_BYTE, origin, tag_post, comm_, &exposed_->emplace_back());
-    real.Irecv(nullptr, 0, MPI_BYTE, origin, tag_complete, comm_, &exposed_->emplace_back());
+      real.Isend(nullptr, 0, MPI_BYTE, origin, tag_post, targets_.comm(), &exposed_->emplace_back());
+    real.Irecv(nullptr, 0, MPI_BYTE, origin, tag_complete, targets_.comm(), &exposed_->emplace_back());
   }
   return MPI_SUCCESS;
 }
 
-int Window::start(MPI_Group group, int assertion) {
-  const std::vector<int> targets = members_of(group);
+int Epochs::start(MPI_Group group, int assertion) {
+  if (group == MPI_GROUP_NULL) return MPI_ERR_GROUP;
+  const std::vector<int> targets = targets_.ranks_of(group);
   std::lock_guard lock(engine().mutex());
   if (started_ || locked_all_ || !locked_.empty()) return MPI_ERR_RMA_SYNC;
   started_.emplace();
   for (int target : targets) {
     MPI_Request& posted = (*started_)[target] = MPI_REQUEST_NULL;
-    if (!(assertion & MPI_MODE_NOCHECK)) real.Irecv(nullptr, 0, MPI_BYTE, target, tag_post, comm_, &posted);
+    if (!(assertion & MPI_MODE_NOCHECK))
+      real.Irecv(nullptr, 0, MPI_BYTE, target, tag_post, targets_.comm(), &posted);
   }
   return MPI_SUCCESS;
 }
 
-int Window::end_access() {
+int Epochs::complete() {
   {
     std::lock_guard lock(engine().mutex());
     if (!started_) return MPI_ERR_RMA_SYNC;
   }
-  const int error = complete(-1);
-  poll_until("posts", -1, [&] {
+  const int error = accesses_.complete(all_targets);
+  targets_.poll_until("posts", -1, [&] {
     return std::all_of(started_->begin(), started_->end(), [](auto& entry) { return over(&entry.second); });
   });
   std::vector<MPI_Request> told;
   {
     std::lock_guard lock(engine().mutex());
     for (const auto& [target, posted] : *started_)
-      real.Isend(nullptr, 0, MPI_BYTE, target, tag_complete, comm_, &told.emplace_back());
+      real.Isend(nullptr, 0, MPI_BYTE, target, tag_complete, targets_.comm(), &told.emplace_back());
     started_.reset();
   }
-  poll_until("its targets", -1,
-             [&] { return std::all_of(told.begin(), told.end(), [](auto& one) { return over(&one); }); });
+  targets_.poll_until("its targets", -1, [&] { return all_over(told); });
   return error;
 }
 
-int Window::test_exposure(int* flag) {
-  engine().progress();
-  std::lock_guard lock(engine().mutex());
+// Ends the exposure epoch if its origins have completed it. The caller holds the engine's lock.
+int Epochs::end_exposure(int* flag) {
   if (!exposed_) return MPI_ERR_RMA_SYNC;
-  *flag = std::all_of(exposed_->begin(), exposed_->end(), [](auto& one) { return over(&one); });
+  *flag = all_over(*exposed_);
   if (*flag) exposed_.reset();
   return MPI_SUCCESS;
 }
 
-int Window::wait_exposure() {
-  int result = MPI_SUCCESS, here = 0;
-  ReportTimer report_timer;
-  for (Backoff backoff; !here && result == MPI_SUCCESS; backoff.pause()) {
-    result = test_exposure(&here);
-    if (report_timer.is_over()) complain("the origins of its exposure epoch", -1);
-  }
+int Epochs::test(int* flag) {
+  engine().progress();
+  std::lock_guard lock(engine().mutex());
+  return end_exposure(flag);
+}
+
+int Epochs::wait() {
+  int result = MPI_SUCCESS, flag = 0;
+  targets_.poll_until("the origins of its exposure epoch", -1, [&] {
+    result = end_exposure(&flag);
+    return flag || result != MPI_SUCCESS;
+  });
   return result;
 }
 
 // ---- Locks -------------------------------------------------------------------------------------------
 
-void Window::acquire(int target, bool exclusive) {
-  if (rma::TargetWords* shared = words(target)) {
+void Epochs::acquire(int target, bool exclusive) {
+  if (rma::TargetWords* shared = targets_.words(target)) {
     const uint32_t ticket = shared->lock.draw();
-    poll_until("the lock", target, [&] { return shared->lock.enter(ticket, exclusive); });
+    targets_.poll_until("the lock", target, [&] { return shared->lock.enter(ticket, exclusive); });
   } else {
     ask_and_wait(target, rma::Request::lock, exclusive);
   }
@@ -145,42 +143,43 @@ void Window::acquire(int target, bool exclusive) {
 }
 
 // If several threads access a target at once, the first takes the lock and the others wait for it.
-void Window::acquire_once(int target) {
+void Epochs::acquire_once(int target) {
   bool first = false;
   {
     std::lock_guard lock(engine().mutex());
     first = locked_.try_emplace(target, Locked{.coming = true}).second;
   }
   if (first) return acquire(target, false);
-  poll_until("the lock", target, [&] { return !locked_.at(target).coming; });
+  targets_.poll_until("the lock", target, [&] { return !locked_.at(target).coming; });
 }
 
-void Window::release(int target, bool exclusive) {
-  if (rma::TargetWords* shared = words(target))
+void Epochs::release(int target, bool exclusive) {
+  if (rma::TargetWords* shared = targets_.words(target))
     shared->lock.leave(exclusive);
   else
     ask_and_wait(target, rma::Request::unlock, exclusive);
 }
 
-void Window::ask_and_wait(int target, rma::Request kind, bool exclusive) {
+void Epochs::ask_and_wait(int target, rma::Request kind, bool exclusive) {
   bool answered = false;
   rma::Header header;
   header.kind = kind;
   header.exclusive = exclusive;
   {
     std::lock_guard lock(engine().mutex());
-    service_->ask(target, rma::make_request(header, {nullptr, 0}, 0, 0, 0),
+    messages_.ask(target, rma::make_request(header, {nullptr, 0}, 0, 0, 0),
                   [&](const rma::Message&) { answered = true; });
   }
-  poll_until("the lock", target, [&] {
-    service_->advance();
+  targets_.poll_until("the lock", target, [&] {
+    messages_.advance();
     return answered;
   });
 }
 
-int Window::lock(int target, bool exclusive, int assertion) {
+int Epochs::lock(int lock_type, int target, int assertion) {
   if (target == MPI_PROC_NULL) return MPI_SUCCESS;
-  if (target < 0 || target >= size()) return MPI_ERR_RANK;
+  if (target < 0 || target >= targets_.size()) return MPI_ERR_RANK;
+  const bool exclusive = lock_type == MPI_LOCK_EXCLUSIVE;
   {
     std::lock_guard lock(engine().mutex());
     if (locked_.contains(target) || locked_all_ || started_) return MPI_ERR_RMA_SYNC;
@@ -193,9 +192,9 @@ int Window::lock(int target, bool exclusive, int assertion) {
   return MPI_SUCCESS;
 }
 
-int Window::unlock(int target) {
+int Epochs::unlock(int target) {
   if (target == MPI_PROC_NULL) return MPI_SUCCESS;
-  if (target < 0 || target >= size()) return MPI_ERR_RANK;
+  if (target < 0 || target >= targets_.size()) return MPI_ERR_RANK;
   Locked held;
   {
     std::lock_guard lock(engine().mutex());
@@ -203,7 +202,7 @@ int Window::unlock(int target) {
     if (found == locked_.end() || locked_all_) return MPI_ERR_RMA_SYNC;
     held = found->second;
   }
-  const int error = complete(target);
+  const int error = accesses_.complete(target);
   if (held.held) release(target, held.exclusive);
   std::lock_guard lock(engine().mutex());
   locked_.erase(target);
@@ -211,7 +210,7 @@ int Window::unlock(int target) {
 }
 
 // Takes the locks of other targets only when an access needs them.
-int Window::lock_all(int assertion) {
+int Epochs::lock_all(int assertion) {
   {
     std::lock_guard lock(engine().mutex());
     if (locked_all_ || !locked_.empty() || started_) return MPI_ERR_RMA_SYNC;
@@ -220,17 +219,17 @@ int Window::lock_all(int assertion) {
     if (locked_all_unchecked_) return MPI_SUCCESS;
   }
   // The program may load from and store to its own window from now on.
-  acquire_once(rank_);
+  acquire_once(targets_.rank());
   return MPI_SUCCESS;
 }
 
-int Window::unlock_all() {
+int Epochs::unlock_all() {
   std::map<int, Locked> held;
   {
     std::lock_guard lock(engine().mutex());
     if (!locked_all_) return MPI_ERR_RMA_SYNC;
   }
-  const int error = complete(-1);
+  const int error = accesses_.complete(all_targets);
   {
     std::lock_guard lock(engine().mutex());
     held = std::exchange(locked_, {});
@@ -240,12 +239,22 @@ int Window::unlock_all() {
   return error;
 }
 
-int Window::flush(int target) {
+int Epochs::flush(int target) {
+  if (target == MPI_PROC_NULL) return MPI_SUCCESS;
+  if (target < 0 || target >= targets_.size()) return MPI_ERR_RANK;
   {
     std::lock_guard lock(engine().mutex());
-    if (!locked_all_ && !(target < 0 ? !locked_.empty() : locked_.contains(target))) return MPI_ERR_RMA_SYNC;
+    if (!locked_all_ && !locked_.contains(target)) return MPI_ERR_RMA_SYNC;
   }
-  return complete(target);
+  return accesses_.complete(target);
+}
+
+int Epochs::flush_all() {
+  {
+    std::lock_guard lock(engine().mutex());
+    if (!locked_all_ && locked_.empty()) return MPI_ERR_RMA_SYNC;
+  }
+  return accesses_.complete(all_targets);
 }
 
 }  // namespace fairlead::mpi

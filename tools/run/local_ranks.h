@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the ranks of a node that are about to start learn each other's cores: they have no MPI yet, so each
-// writes a line to a file in shared memory and reads those of the others. The last one to leave removes it.
+// Exchanges the cores of the ranks of a node before they start. There is no MPI yet, so each rank writes a
+// line to a file in shared memory and reads those of the others. The last rank removes the file.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mpi/rma/window_service.h"
+#include "mpi/rma/active_messages.h"
 
 #include <unistd.h>
 
@@ -8,8 +8,9 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "mpi/rma/window.h"
-#include "mpi/rma/window_access.h"
+#include "mpi/abi/real.h"
+#include "mpi/rma/accumulate_op.h"
+#include "rma/transfer.h"
 
 namespace fairlead::mpi {
 
@@ -22,22 +23,6 @@ using rma::Request;
 namespace {
 
 constexpr int tag_service = 3;
-
-#if defined(MPI_ABI_VERSION)
-MPI_Datatype type_of(int number) {
-  return reinterpret_cast<MPI_Datatype>(static_cast<intptr_t>(number));
-}
-MPI_Op op_of(int number) {
-  return reinterpret_cast<MPI_Op>(static_cast<intptr_t>(number));
-}
-#else
-MPI_Datatype type_of(int number) {
-  return PMPI_Type_f2c(number);
-}
-MPI_Op op_of(int number) {
-  return PMPI_Op_f2c(number);
-}
-#endif
 
 Outcome outcome_of(Error error) {
   if (error == Error::none) return Outcome::done;
@@ -54,16 +39,12 @@ bool over(MPI_Request* request) {
   return here != 0;
 }
 
-WindowService::~WindowService() {
-  for (Sending& one : sending_) real.Wait(&one.request, MPI_STATUS_IGNORE);
-}
-
-bool WindowService::may_ask(int target) const {
+bool ActiveMessages::may_ask(int target) const {
   auto found = under_way_.find(target);
   return found == under_way_.end() || found->second < options().network_depth;
 }
 
-void WindowService::ask(int target, Message request, OnAnswer on_answer) {
+void ActiveMessages::ask(int target, Message request, OnAnswer on_answer) {
   const uint64_t id = ++last_id_;
   request.header().id = id;
   answers_[id] = {target, std::move(on_answer)};
@@ -71,14 +52,14 @@ void WindowService::ask(int target, Message request, OnAnswer on_answer) {
   send(target, std::move(request));
 }
 
-void WindowService::send(int to, Message message) {
+void ActiveMessages::send(int to, Message message) {
   Sending& one = sending_.emplace_back();
   one.message = std::move(message);
   real.Isend(one.message.memory.data(), static_cast<int>(one.message.size), MPI_BYTE, to, tag_service,
-             window_.comm(), &one.request);
+             targets_.comm(), &one.request);
 }
 
-void WindowService::answer(int to, uint64_t id, Outcome outcome, Message message) {
+void ActiveMessages::answer(int to, uint64_t id, Outcome outcome, Message message) {
   new (message.memory.data()) Header{};
   message.header().kind = Request::answer;
   message.header().id = id;
@@ -86,12 +67,12 @@ void WindowService::answer(int to, uint64_t id, Outcome outcome, Message message
   send(to, std::move(message));
 }
 
-void WindowService::look_for_messages() {
+void ActiveMessages::look_for_messages() {
   for (;;) {
     int found = 0, bytes = 0;
     MPI_Message matched;
     MPI_Status status;
-    real.Improbe(MPI_ANY_SOURCE, tag_service, window_.comm(), &found, &matched, &status);
+    real.Improbe(MPI_ANY_SOURCE, tag_service, targets_.comm(), &found, &matched, &status);
     if (!found) return;
     PMPI_Get_count(&status, MPI_BYTE, &bytes);
     Receiving& one = received_.emplace_back();
@@ -101,7 +82,7 @@ void WindowService::look_for_messages() {
   }
 }
 
-void WindowService::advance() {
+void ActiveMessages::advance() {
   std::erase_if(sending_, [](Sending& one) { return over(&one.request); });
   look_for_messages();
   serve_locks();
@@ -112,7 +93,7 @@ void WindowService::advance() {
 }
 
 // False if the request must wait; the caller tries again later.
-bool WindowService::serve(const Receiving& received) {
+bool ActiveMessages::serve(const Receiving& received) {
   if (!rma::is_sound(received.message)) {
     log_line(LogLevel::error, "rank %d of a window sent a damaged message of %zu bytes", received.source,
              received.message.size);
@@ -132,13 +113,13 @@ bool WindowService::serve(const Receiving& received) {
       return true;
     }
     case Request::lock: {
-      rma::FairLock& lock = window_.words(window_.rank())->lock;
+      rma::FairLock& lock = targets_.own_words().lock;
       waiting_.push_back({received.source, header.id, lock.draw(), header.exclusive != 0});
       serve_locks();
       return true;
     }
     case Request::unlock:
-      window_.words(window_.rank())->lock.leave(header.exclusive != 0);
+      targets_.own_words().lock.leave(header.exclusive != 0);
       answer(received.source, header.id, Outcome::done);
       return true;
     default:
@@ -146,8 +127,8 @@ bool WindowService::serve(const Receiving& received) {
   }
 }
 
-void WindowService::serve_locks() {
-  rma::FairLock& lock = window_.words(window_.rank())->lock;
+void ActiveMessages::serve_locks() {
+  rma::FairLock& lock = targets_.own_words().lock;
   std::erase_if(waiting_, [&](const WaitingLock& one) {
     if (!lock.enter(one.ticket, one.exclusive)) return false;
     answer(one.source, one.id, Outcome::done);
@@ -155,13 +136,13 @@ void WindowService::serve_locks() {
   });
 }
 
-bool WindowService::serve_access(const Receiving& received) {
+bool ActiveMessages::serve_access(const Receiving& received) {
   const Header& header = received.message.header();
-  const Target& mine = window_.target(window_.rank());
+  const Target& mine = targets_.mine();
   rma::Buffer target{rma::layout_at(reinterpret_cast<char*>(mine.base), received.message), mine.device};
-  const bool within =
-      window_.dynamic() ? window_.attached().locate(&target, header.at, header.bytes, header.low, header.high)
-                        : header.low >= 0 && header.high <= mine.size;
+  const bool within = targets_.dynamic() ? targets_.attached().locate(&target, header.at, header.bytes,
+                                                                      header.low, header.high)
+                                         : header.low >= 0 && header.high <= mine.size;
   if (!within) {
     answer(received.source, header.id, Outcome::out_of_range);
     return true;
@@ -181,7 +162,7 @@ bool WindowService::serve_access(const Receiving& received) {
   } else if (header.kind == Request::get) {
     error = rma::transfer_now(result, 0, target, header.at, header.bytes);
   } else {
-    rma::AccumulateLock& accumulate_lock = window_.words(window_.rank())->accumulate_lock;
+    rma::AccumulateLock& accumulate_lock = targets_.own_words().accumulate_lock;
     if (!accumulate_lock.take(static_cast<uint64_t>(getpid()))) {
       if (!detector_.owner_died(accumulate_lock)) return false;
       answer(received.source, header.id, Outcome::failed);
@@ -193,7 +174,7 @@ bool WindowService::serve_access(const Receiving& received) {
       error = rma::compare_and_swap(target, compare, operand, result);
     } else {
       rma::Combination combination;
-      const bool known = combination_of(op_of(header.op), type_of(header.type), &combination) &&
+      const bool known = combination_of(op_of_number(header.op), type_of_number(header.type), &combination) &&
                          (combination.kind == rma::Combination::Kind::none ||
                           received.message.payload_bytes() >= header.bytes);
       error = known ? rma::accumulate(combination, target, header.at, operand, 0,

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ranks of a window as targets: the memory that each of them exposes, and how this process accesses it.
+//
+// A target is *mapped* where this process can access its memory: its own memory, or device memory of this
+// node that it has mapped. Other targets are *active-message targets*: origins send them requests
+// (active_messages.h), and they act on their own memory whenever they make progress.
+//
+// The engine's lock guards the mappings and the attached regions. Nothing else changes after the creation.
+
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "mpi/abi/host_mpi.h"
+//
+#include "base/report_timer.h"
+#include "device/ipc_registry.h"
+#include "mpi/core/engine.h"
+#include "mpi/rma/attached_regions.h"
+#include "node/node_memory.h"
+#include "rma/locks.h"
+
+namespace fairlead::mpi {
+
+// The description of one target that all ranks of a window have.
+struct Target {
+  uint64_t base = 0;  // in the target's address space
+  int64_t size = 0, disp_unit = 1;
+  int32_t device = -1;   // as the target counts its devices; -1: host memory, or none
+  int32_t exported = 0;  // `memory` lets other ranks of its node map it
+  device::RemoteMemory memory{};
+  // Set by the first rank of each node: the memory that the ranks of the node share.
+  uint64_t words_offset = 0, words_bytes = 0;
+};
+
+// Where this process accesses a mapped target.
+struct MappedTarget {
+  char* address;
+  int device;  // of this process; -1: host memory
+};
+
+class Targets {
+ public:
+  // Collective over `comm`. `base` is host or device memory of this rank.
+  int create(void* base, MPI_Aint size, MPI_Aint disp_unit, bool dynamic, MPI_Comm comm);
+  // Collective. After this call no rank accesses this rank's memory any more, nor the shared words.
+  void close();
+
+  MPI_Comm comm() const { return comm_; }  // a duplicate for the window's own messages
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(targets_.size()); }
+  const Target& operator[](int rank) const { return targets_[static_cast<size_t>(rank)]; }
+  const Target& mine() const { return (*this)[rank_]; }
+  // In a dynamic window, displacements are addresses in attached regions.
+  bool dynamic() const { return dynamic_; }
+  // Does any rank of the window have active-message targets?
+  bool by_messages() const { return by_messages_; }
+  // The ranks of the group's members in the window; MPI_UNDEFINED for those outside it.
+  std::vector<int> ranks_of(MPI_Group group) const;
+
+  // The target's memory for the given device of this process (-1: any). Empty for an active-message target.
+  std::optional<MappedTarget> map(int target, int device);
+  // What origins share about a target; null where this rank does not share memory with the target.
+  rma::TargetWords* words(int target);
+  rma::TargetWords& own_words() { return *words(rank_); }
+  // Like MPI_Win_attach and MPI_Win_detach.
+  int attach(void* base, MPI_Aint size);
+  int detach(const void* base);
+  // The caller holds the engine's lock.
+  const AttachedRegions& attached() const { return attached_; }
+  // Like MPI_Win_shared_query: the base is null where this rank's GPU cannot access it.
+  int query(int rank, MPI_Aint* size, MPI_Aint* disp_unit, void* baseptr);
+
+  // Collective: is `mine` true on all ranks?
+  bool all_say(bool mine) const;
+  // Collective: returns when all ranks have called it.
+  int barrier();
+  // Makes progress until `done` returns true; calls `done` with the engine's lock. After a while the log
+  // reports that this rank still waits for `what` of rank `whom` (-1: of any rank).
+  template <class Done>
+  void poll_until(const char* what, const int& whom, const Done& done) const {
+    ReportTimer report_timer;
+    for (Backoff backoff;; backoff.pause()) {
+      {
+        std::lock_guard lock(engine().mutex());
+        if (done()) return;
+      }
+      engine().progress();
+      if (report_timer.is_over()) complain(what, whom);
+    }
+  }
+
+ private:
+  struct Mapping {
+    device::MappedMemory memory;
+    int device;
+  };
+  void export_memory(Target* mine, const std::vector<int>& node_ranks);
+  bool share_words();
+  bool map_all();
+  const Mapping* mapping(int target, int device);
+  int host_barrier() const;
+  void complain(const char* what, int whom) const;
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  bool dynamic_ = false, by_messages_ = false;
+
+  std::vector<Target> targets_;
+  std::vector<int> node_ranks_;  // of each member; -1 where no memory is shared
+  node::NodeMemory::Range words_memory_;
+  std::vector<rma::TargetWords> unshared_words_;  // this rank's, where no memory can be shared
+  std::vector<int> offset_of_words_;              // of each member, in this node's shared memory; -1
+
+  std::vector<bool> is_mapped_;                      // of each member
+  std::map<std::pair<int, int>, Mapping> mappings_;  // by target and requested device
+  int device_ = -1;                                  // the device for which the creation mapped the targets
+
+  AttachedRegions attached_;
+};
+
+}  // namespace fairlead::mpi
