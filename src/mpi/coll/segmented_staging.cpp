@@ -55,6 +55,17 @@ uint64_t element_of(const CollectiveCall& call) {
   return call.reduces() ? bytes_of(1, call.recvtype) : 1;
 }
 
+// MPI_Reduce_scatter with equal counts, which all ranks know, is MPI_Reduce_scatter_block.
+CollectiveCall in_blocks(CollectiveCall call, const CommPosition& position) {
+  if (call.function != Collective::reduce_scatter || !call.recvcounts) return call;
+  for (int member = 1; member < position.size; ++member)
+    if (call.recvcounts[member] != call.recvcounts[0]) return call;
+  call.function = Collective::reduce_scatter_block;
+  call.sendcount = call.recvcount = call.recvcounts[0];
+  call.sendtype = call.recvtype;
+  return call;
+}
+
 constexpr uint64_t grain = 256;  // elements
 constexpr uint64_t shortest_part = uint64_t{16} << 10;  // of a block in a segment
 
@@ -83,13 +94,16 @@ uint64_t block_bytes(const CollectiveCall& call, const Shape& shape, const CommP
 
 }  // namespace
 
-uint64_t SegmentedStaging::longest_side(const CollectiveCall& call, const CommPosition& position) {
+uint64_t SegmentedStaging::longest_side(const CollectiveCall& program_call, const CommPosition& position) {
+  const CollectiveCall call = in_blocks(program_call, position);
   const Shape* shape = shape_of(call.function);
   return shape ? block_bytes(call, *shape, position) * blocks_in(*shape, position) : 0;
 }
 
-SegmentedStaging::SegmentedStaging(const CollectiveCall& call, const CommPosition& position, uint64_t longest)
-    : call_(call), position_(position), element_(element_of(call)) {
+SegmentedStaging::SegmentedStaging(const CollectiveCall& program_call, const CommPosition& position,
+                                   uint64_t longest)
+    : call_(in_blocks(program_call, position)), position_(position), element_(element_of(call_)) {
+  const CollectiveCall& call = call_;
   const Shape& shape = *shape_of(call.function);
   const bool root = call.root == position.rank;
   const uint64_t each = static_cast<uint64_t>(position.size);

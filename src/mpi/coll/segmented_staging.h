@@ -61,7 +61,7 @@ class SegmentedStaging {
     if (error_ == MPI_SUCCESS) error_ = result;
   }
 
-  const CollectiveCall& call_;
+  const CollectiveCall call_;
   const CommPosition& position_;
   uint64_t block_;    // bytes of a block
   uint64_t element_;  // bytes that stay together: an element of a reduction, else 1
