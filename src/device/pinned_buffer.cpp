@@ -31,7 +31,8 @@ size_t common_size(size_t bytes) {
 
 // The caller holds the lock. Takes an idle buffer of one of these sizes; null if there is none.
 unsigned char* take_idle(size_t* bytes, size_t longest) {
-  for (auto fitting = idle.lower_bound(*bytes); fitting != idle.end() && fitting->first <= longest; ++fitting) {
+  for (auto fitting = idle.lower_bound(*bytes); fitting != idle.end() && fitting->first <= longest;
+       ++fitting) {
     auto& [size, list] = *fitting;
     if (list.empty()) continue;
     *bytes = size;

@@ -77,13 +77,16 @@ Kept find_or_make(MPI_Comm comm) {
 
 }  // namespace
 
-CommunicatorState::CommunicatorState(MPI_Comm comm)
-    : comm_(comm), position_(position_in(comm)) {
-  memory_.agree_at_every_call(node_limits().uniform != 0);
+CommunicatorState::CommunicatorState(MPI_Comm comm) : comm_(comm), position_(position_in(comm)) {
+  if (node_limits().uniform) memory_.set_rule(coll::MemoryAgreement::Rule::at_every_call);
   if (position_.inter) return;
-  for (int member = 0; pool && member < position_.size; ++member)
-    node_ranks_.push_back(engine().node()->node_rank_of_world(rank_in_world(comm, member)));
-  spans_nodes_ = position_.size > 1 && !may_meet();
+  bool one_world = node_limits().segment > 0;
+  for (int member = 0; member < position_.size; ++member) {
+    const int world = rank_in_world(comm, member);
+    one_world &= world >= 0;
+    if (pool) node_ranks_.push_back(engine().node()->node_rank_of_world(world));
+  }
+  spans_nodes_ = one_world && position_.size > 1 && !may_meet();
 }
 
 CommunicatorState::CommunicatorState(const CommunicatorState& parent, coll::Heir heir)
@@ -93,7 +96,7 @@ CommunicatorState::CommunicatorState(const CommunicatorState& parent, coll::Heir
       joined_together_(true),
       heir_(heir),
       spans_nodes_(parent.spans_nodes_) {
-  memory_.agree_at_every_call(parent.memory_.agrees_at_every_call());
+  memory_.set_rule(parent.memory_.rule());
 }
 
 int CommunicatorState::world_rank(int member) const {

@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "coll/collective_slot.h"
+#include "coll/memory_agreement.h"
 #include "coll/nccl_collective.h"
 #include "mpi/abi/host_mpi.h"
 #include "mpi/coll/collective_call.h"
-#include "mpi/coll/memory_agreement.h"
 #include "mpi/coll/node_hierarchy.h"
 
 namespace fairlead::mpi {
@@ -100,9 +100,9 @@ class CommunicatorState {
   // Does all that Fairlead has to do for a call with host memory while no call is open.
   void pass_by();
 
-  // For an intra-communicator whose members cannot share a collective slot, because they are on several nodes
-  // or too many: its node hierarchy, and the agreement on the memory of its collectives. The first call of
-  // hierarchy() is collective over the communicator and calls the host MPI.
+  // For an intra-communicator of ranks of MPI_COMM_WORLD that cannot share a collective slot, because they
+  // are on several nodes or too many: its node hierarchy, and the agreement on the memory of its collectives.
+  // The first call of hierarchy() is collective over the communicator and calls the host MPI.
   bool spans_nodes() const { return spans_nodes_; }
   NodeHierarchy& hierarchy();
   bool has_hierarchy() const { return hierarchy_ != nullptr; }
@@ -115,7 +115,7 @@ class CommunicatorState {
     hierarchy_.reset();
     nccl_.reset();
   }
-  MemoryAgreement& memory() { return memory_; }
+  coll::MemoryAgreement& memory() { return memory_; }
 
  private:
   static bool has_slot_pool();
@@ -138,7 +138,7 @@ class CommunicatorState {
   std::optional<coll::CollectiveSlot> slot_;
   std::optional<coll::NcclMember> nccl_;
   std::unique_ptr<NodeHierarchy> hierarchy_;
-  MemoryAgreement memory_;
+  coll::MemoryAgreement memory_;
   bool spans_nodes_ = false;
   uint64_t called_ = 0;
   std::atomic<int> open_{0};

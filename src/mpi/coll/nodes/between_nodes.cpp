@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mpi/coll/between_nodes.h"
+#include "mpi/coll/nodes/between_nodes.h"
 
-#include <cstdlib>
 #include "base/log.h"
 #include "base/options.h"
 #include "base/report_timer.h"
@@ -10,8 +9,8 @@
 #include "coll/choice.h"
 #include "mpi/coll/agreement.h"
 #include "mpi/coll/collective_work.h"
-#include "mpi/coll/hierarchical_collective.h"
-#include "mpi/coll/segmented_staging.h"
+#include "mpi/coll/nodes/hierarchical_collective.h"
+#include "mpi/coll/nodes/segmented_staging.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"
@@ -26,9 +25,11 @@ bool all_say(bool yes, const CollectiveCall& call) {
   int all = yes, here = 0;
   MPI_Request request = MPI_REQUEST_NULL;
   await_turn(call.comm);
-  if (real.Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, call.comm, &request) != MPI_SUCCESS) return false;
+  if (real.Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, call.comm, &request) != MPI_SUCCESS)
+    return false;
   ReportTimer report_timer;
-  for (Backoff backoff; real.Test(&request, &here, MPI_STATUS_IGNORE) == MPI_SUCCESS && !here; backoff.pause()) {
+  for (Backoff backoff; real.Test(&request, &here, MPI_STATUS_IGNORE) == MPI_SUCCESS && !here;
+       backoff.pause()) {
     engine().progress();
     if (!report_timer.is_over()) continue;
     int size = 0;
@@ -40,13 +41,20 @@ bool all_say(bool yes, const CollectiveCall& call) {
   return here && all;
 }
 
+// Segments that the host MPI moves as a whole are shorter than those that pass through several steps: 1 MiB
+// by default. The hierarchy is faster from this length on (2 H200 as two nodes: 1 to 4 MiB, by the host MPI).
+uint64_t part_of_segment() {
+  return static_cast<uint64_t>(node_limits().segment) / 4;
+}
+
 }  // namespace
 
 bool must_agree(const CollectiveCall& call, CommunicatorState& state) {
-  if (!state.spans_nodes() || coll::choice().must_stage(family_of(call.function))) return false;
+  if (!state.spans_nodes()) return false;
   const uint64_t bytes = SegmentedStaging::longest_side(call, state.position());
   return bytes > 0 && static_cast<int64_t>(bytes) >= node_limits().from &&
-         state.memory().count(call.function, bytes);
+         !coll::choice().must_stage(family_of(call.function)) &&
+         state.memory().count(static_cast<unsigned>(call.function), bytes);
 }
 
 std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& regions,
@@ -55,16 +63,15 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& 
   std::optional<SegmentedStaging> segments;
   const bool on_device = regions.on_device() && options().gpu_support;
   // All ranks have made the hierarchy or none has.
-  static const bool flat = getenv("SEG_FLAT");
-  const bool by_hierarchy = !flat && state.has_hierarchy() && has_hierarchy(call, state);
+  const bool by_hierarchy =
+      bytes >= part_of_segment() && state.has_hierarchy() && suits_hierarchy(call, state);
   bool ready = on_device;
-  if (on_device && !by_hierarchy)
-    ready = segments.emplace(call, state.position(), static_cast<uint64_t>(node_limits().segment)).ready();
+  if (on_device && !by_hierarchy) ready = segments.emplace(call, state.position(), part_of_segment()).ready();
   const bool all_ready = all_say(ready, call);
-  state.memory().learn(call.function, bytes, all_ready);
+  state.memory().learn(static_cast<unsigned>(call.function), bytes, all_ready);
   if (!all_ready) return std::nullopt;
-  // For later calls.
-  if (!by_hierarchy) has_hierarchy(call, state);
+  // Makes the hierarchy for later calls.
+  if (!state.has_hierarchy() && bytes >= part_of_segment()) suits_hierarchy(call, state);
 
   check_streams(regions.read.device(), BufferUse::sent);
   check_streams(regions.written.device(), BufferUse::received);

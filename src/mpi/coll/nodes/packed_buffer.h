@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory that collectives over several nodes work on: scratch memory, and buffers of the call without gaps.
+// The memory that collectives over several nodes work on: scratch memory, and buffers of the call without
+// gaps.
 
 #pragma once
 

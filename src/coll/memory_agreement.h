@@ -11,44 +11,49 @@
 
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <map>
 
-#include "mpi/coll/collective_call.h"
-
-namespace fairlead::mpi {
+namespace fairlead::coll {
 
 class MemoryAgreement {
  public:
-  // Counts a call of this many bytes. True if the ranks must agree on it.
-  bool count(Collective function, uint64_t bytes) {
+  enum class Rule {
+    as_found,       // as described above
+    at_every_call,  // for programs in which the memory changes from call to call
+    never,          // the program asserts that no call gets device memory
+  };
+  void set_rule(Rule rule) { rule_ = rule; }
+  Rule rule() const { return rule_; }
+
+  // Counts a call of this function, a number below 2^20, and this many bytes. True if the ranks must agree on
+  // it.
+  bool count(unsigned function, uint64_t bytes) {
+    if (rule_ != Rule::as_found) return rule_ == Rule::at_every_call;
     Class& its = classes_[name(function, bytes)];
-    if (its.left == 0 || at_every_call_) return true;
+    if (its.left == 0) return true;
     --its.left;
     return false;
   }
   // The result of the agreement on the call that was counted last.
-  void learn(Collective function, uint64_t bytes, bool all_on_device) {
+  void learn(unsigned function, uint64_t bytes, bool all_on_device) {
     Class& its = classes_[name(function, bytes)];
-    its.gap = all_on_device ? 0 : its.gap < longest_gap ? 2 * its.gap + 1 : longest_gap;
+    its.gap = all_on_device ? 0 : std::min(2 * its.gap + 1, longest_gap);
     its.left = its.gap;
   }
-  // For a program that asserts that each of its calls gets one kind of memory on all ranks: the ranks agree on
-  // every call, so that no call with device memory is left to the host MPI.
-  void agree_at_every_call(bool always) { at_every_call_ = always; }
-  bool agrees_at_every_call() const { return at_every_call_; }
 
  private:
   static constexpr unsigned longest_gap = 63;
   struct Class {
     unsigned gap = 0, left = 0;
   };
-  static unsigned name(Collective function, uint64_t bytes) {
-    return static_cast<unsigned>(function) * 64 + static_cast<unsigned>(std::bit_width(bytes));
+  static unsigned name(unsigned function, uint64_t bytes) {
+    return function * 64 + static_cast<unsigned>(std::bit_width(bytes));
   }
   std::map<unsigned, Class> classes_;
-  bool at_every_call_ = false;
+  Rule rule_ = Rule::as_found;
 };
 
-}  // namespace fairlead::mpi
+}  // namespace fairlead::coll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mpi/coll/slice_exchange.h"
+#include "mpi/coll/nodes/slice_exchange.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Blocking collectives over a communicator that spans nodes. If all ranks pass device memory, long calls take
-// one of two paths: hierarchical_collective.h, if nodes have several ranks, or segmented_staging.h. Either all
-// ranks take a path or none does, and no rank sees what memory the others pass, so the ranks agree on it
-// (memory_agreement.h). Everything else that the choice depends on is the same on all ranks. All other calls
-// are staged by each rank for itself.
+// one of two paths: hierarchical_collective.h, if nodes have several ranks, or segmented_staging.h. Either
+// all ranks take a path or none does, and no rank sees what memory the others pass, so the ranks agree on it
+// (src/coll/memory_agreement.h). Everything else that the choice depends on is the same on all ranks. All
+// other calls are staged by each rank for itself.
 
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace fairlead::mpi {
 
-// Counts a blocking call, of any memory. True if the ranks must agree on its memory now: all of them then call
-// run_between_nodes(). Call it once for each call, also for one whose arguments are wrong on this rank.
+// Counts a blocking call, of any memory. True if the ranks must agree on its memory now: all of them then
+// call run_between_nodes(). Call it once for each call, also for one whose arguments are wrong on this rank.
 bool must_agree(const CollectiveCall& call, CommunicatorState& state);
 // Returns the call's result, or nothing if not all ranks pass device memory: then the call has not begun.
 std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& regions,

@@ -7,7 +7,7 @@
 //
 // The host MPI gets the same blocking function once for each segment, so all ranks of the communicator must
 // take this path and cut the call alike. Everything that decides both is the same on all ranks, except the
-// kind of memory, on which the ranks agree first (memory_agreement.h).
+// kind of memory, on which the ranks agree first (src/coll/memory_agreement.h).
 
 #pragma once
 
@@ -17,7 +17,7 @@
 #include "device/copy.h"
 #include "device/pinned_buffer.h"
 #include "mpi/coll/collective_call.h"
-#include "mpi/coll/packed_buffer.h"
+#include "mpi/coll/nodes/packed_buffer.h"
 
 namespace fairlead::mpi {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mpi/coll/packed_buffer.h"
+#include "mpi/coll/nodes/packed_buffer.h"
 
 #include <algorithm>
 

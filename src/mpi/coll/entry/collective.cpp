@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mpi/coll/collective.h"
+#include "mpi/coll/entry/collective.h"
 
 #include "base/options.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/comm_self.h"
-#include "mpi/coll/between_nodes.h"
+#include "mpi/coll/nodes/between_nodes.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"

@@ -13,7 +13,7 @@ namespace fairlead::mpi {
 
 // Can this call use the hierarchy? All members get the same answer. The first call for a communicator makes
 // communicators for this path in the host MPI.
-bool has_hierarchy(const CollectiveCall& call, CommunicatorState& state);
+bool suits_hierarchy(const CollectiveCall& call, CommunicatorState& state);
 // All members pass device memory. Returns an error on all members or on none; raises none.
 int run_hierarchical(const CollectiveCall& call, CommunicatorState& state);
 

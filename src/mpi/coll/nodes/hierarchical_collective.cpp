@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mpi/coll/hierarchical_collective.h"
+#include "mpi/coll/nodes/hierarchical_collective.h"
 
 #include <algorithm>
 #include <climits>
@@ -17,8 +17,8 @@
 #include "mpi/coll/agreement.h"
 #include "mpi/coll/collective_operation.h"
 #include "mpi/coll/collective_work.h"
-#include "mpi/coll/packed_buffer.h"
-#include "mpi/coll/slice_exchange.h"
+#include "mpi/coll/nodes/packed_buffer.h"
+#include "mpi/coll/nodes/slice_exchange.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/record.h"
 #include "mpi/core/stream_check.h"
@@ -161,7 +161,7 @@ class HierarchicalCollective {
     PackedBuffer result(call_.recvbuf, size * call_.recvcount, call_.recvtype);
     const bool in_place = call_.in_place();  // then the send arguments are not significant
     PackedBuffer own(const_cast<void*>(call_.sendbuf), in_place ? 0 : call_.sendcount,
-               in_place ? MPI_BYTE : call_.sendtype);
+                     in_place ? MPI_BYTE : call_.sendtype);
     uint64_t block = bytes_of(call_.recvcount, call_.recvtype);
     bool loaded = result.valid() && own.valid() && (in_place ? result.load() : own.load());
     if (!ready(loaded, block, 1, ExchangeKind::allgather)) return MPI_ERR_NO_MEM;
@@ -341,7 +341,7 @@ class HierarchicalCollective {
 
 }  // namespace
 
-bool has_hierarchy(const CollectiveCall& call, CommunicatorState& state) {
+bool suits_hierarchy(const CollectiveCall& call, CommunicatorState& state) {
   constexpr Collective served[] = {Collective::bcast, Collective::allgather, Collective::reduce,
                                    Collective::allreduce};
   if (std::ranges::find(served, call.function) == std::end(served)) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mpi/coll/segmented_staging.h"
+#include "mpi/coll/nodes/segmented_staging.h"
 
 #include <algorithm>
 
@@ -57,7 +57,7 @@ uint64_t element_of(const CollectiveCall& call) {
 
 // MPI_Reduce_scatter with equal counts, which all ranks know, is MPI_Reduce_scatter_block.
 CollectiveCall in_blocks(CollectiveCall call, const CommPosition& position) {
-  if (call.function != Collective::reduce_scatter || !call.recvcounts) return call;
+  if (!call.recvcounts) return call;
   for (int member = 1; member < position.size; ++member)
     if (call.recvcounts[member] != call.recvcounts[0]) return call;
   call.function = Collective::reduce_scatter_block;
@@ -66,7 +66,7 @@ CollectiveCall in_blocks(CollectiveCall call, const CommPosition& position) {
   return call;
 }
 
-constexpr uint64_t grain = 256;  // elements
+constexpr uint64_t grain = 256;                         // elements
 constexpr uint64_t shortest_part = uint64_t{16} << 10;  // of a block in a segment
 
 uint64_t segment_of(uint64_t longest, uint64_t block, uint64_t blocks, uint64_t element) {
@@ -94,15 +94,20 @@ uint64_t block_bytes(const CollectiveCall& call, const Shape& shape, const CommP
 
 }  // namespace
 
-uint64_t SegmentedStaging::longest_side(const CollectiveCall& program_call, const CommPosition& position) {
-  const CollectiveCall call = in_blocks(program_call, position);
+uint64_t SegmentedStaging::longest_side(const CollectiveCall& call, const CommPosition& position) {
+  if (call.function == Collective::reduce_scatter && call.recvcounts)
+    if (const CollectiveCall same = in_blocks(call, position); same.function != call.function)
+      return longest_side(same, position);
   const Shape* shape = shape_of(call.function);
   return shape ? block_bytes(call, *shape, position) * blocks_in(*shape, position) : 0;
 }
 
 SegmentedStaging::SegmentedStaging(const CollectiveCall& program_call, const CommPosition& position,
                                    uint64_t longest)
-    : call_(in_blocks(program_call, position)), position_(position), element_(element_of(call_)) {
+    : call_(program_call.function == Collective::reduce_scatter ? in_blocks(program_call, position)
+                                                                : program_call),
+      position_(position),
+      element_(element_of(call_)) {
   const CollectiveCall& call = call_;
   const Shape& shape = *shape_of(call.function);
   const bool root = call.root == position.rank;
