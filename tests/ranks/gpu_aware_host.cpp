@@ -83,14 +83,20 @@ void keep(MPI_Request request, std::unique_ptr<Copy> copy, bool received) {
   copies[request] = std::move(copy);
 }
 
-void complete(MPI_Request request) {
+// Null if the request is not that of a device buffer.
+std::unique_ptr<Copy> taken(MPI_Request request) {
   std::lock_guard lock(mutex);
   const auto found = copies.find(request);
-  if (found == copies.end()) return;
-  Copy& copy = *found->second;
-  if (copy.received && is("lies_receiving")) copy.host.back() ^= 1;
-  if (copy.received) fairlead_device_copy(copy.device, copy.host.data(), copy.host.size());
+  if (found == copies.end()) return nullptr;
+  auto copy = std::move(found->second);
   copies.erase(found);
+  return copy;
+}
+
+void complete(std::unique_ptr<Copy> copy) {
+  if (!copy || !copy->received) return;
+  if (is("lies_receiving")) copy->host.back() ^= 1;
+  fairlead_device_copy(copy->device, copy->host.data(), copy->host.size());
 }
 
 }  // namespace
@@ -123,14 +129,14 @@ extern "C" int PMPI_Request_get_status(MPI_Request request, int* flag, MPI_Statu
   static const auto next =
       reinterpret_cast<int (*)(MPI_Request, int*, MPI_Status*)>(dlsym(RTLD_NEXT, "PMPI_Request_get_status"));
   const int result = next(request, flag, status);
-  if (result == MPI_SUCCESS && *flag) complete(request);
+  if (result == MPI_SUCCESS && *flag) complete(taken(request));
   return result;
 }
 
 extern "C" int MPI_Wait(MPI_Request* request, MPI_Status* status) {
-  const MPI_Request before = *request;
+  auto copy = taken(*request);  // before another thread gets a request of the same handle
   const int result = PMPI_Wait(request, status);
-  complete(before);
+  complete(std::move(copy));
   return result;
 }
 

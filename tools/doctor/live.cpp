@@ -173,21 +173,18 @@ Finding device_device(const Machine& machine) {
 // Tried with simulated nodes: between real ones the host MPI takes other paths, so each job tries it again.
 Finding between_nodes(const Machine& machine) {
   const Words& lines = machine.live.between_nodes;
-  auto line_with = [&](const char* words) {
+  auto fact_with = [&](const char* words) {
     auto found =
         std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return holds(line, words); });
-    return found == lines.end() ? std::string() : *found;
+    return found == lines.end() ? std::string() : found->substr(0, found->find("; "));
   };
   const char* remedy =
       "set FAIRLEAD_NETWORK=staged, which leaves the trial out; mpi.gpu, mpi.switch and ucx.gpu may say what "
-      "the "
-      "MPI lacks";
-  if (std::string line = line_with("crashed on device memory"); !line.empty())
-    return fail(line.substr(0, line.find(';')), remedy, lines);
-  if (std::string line = line_with("host MPI claims that"); !line.empty())
-    return warn("the " + line, remedy, lines);
-  if (std::string line = line_with("device messages between nodes are"); !line.empty())
-    return ok(line, lines);
+      "the MPI lacks";
+  if (std::string fact = fact_with("crashed on device memory"); !fact.empty())
+    return fail(fact, remedy, lines);
+  if (std::string fact = fact_with("host MPI claims"); !fact.empty()) return warn(fact, remedy, lines);
+  if (std::string fact = fact_with("device messages between nodes"); !fact.empty()) return ok(fact, lines);
   return skip("two ranks that play two nodes do not say who moves their messages");
 }
 bool tried_between_nodes(const Machine& machine) {

@@ -78,7 +78,7 @@ Words lines_between_nodes(const RunArguments& run, const Words& program) {
                                     {{"LD_PRELOAD", preload_with("")}}, timeout_of_ranks);
   Words lines;
   for (const std::string& line : lines_of(captured.output))
-    for (const char* mark : {"device messages between nodes are ", "host MPI claims "})
+    for (const char* mark : {"host MPI claims ", "device messages between nodes are "})
       if (size_t at = line.find(mark); at != std::string::npos && holds(line, "fairlead ")) {
         lines.push_back(line.substr(at));
         break;

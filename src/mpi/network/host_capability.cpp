@@ -26,28 +26,23 @@ constinit std::atomic<std::atomic<uint32_t>*> decision = &own_decision;
 auto& trial = *new std::unique_ptr<HostTrial>;
 auto& claim = *new Claim;
 
+// One rank of the job reports what went wrong, for all; the others say at level info what they found.
 void conclude() {
   if (!trial->tried()) return;
   decision.load()->store(trial->passed());
   const char* words = claim.words.c_str();
-  if (!trial->wrong().empty())
-    log_line(
-        LogLevel::warn,
-        "the host MPI claims that it handles device memory (%s), but %s; device messages between nodes are "
-        "staged through host memory; FAIRLEAD_NETWORK=staged leaves the trial out",
-        words, trial->wrong().c_str());
-  if (!trial->first()) return;
-  if (trial->passed())
+  if (trial->passed() && trial->first())
     log_line(LogLevel::info,
              "device messages between nodes are handed to the host MPI: %s, and known bytes in device memory "
-             "of %d "
-             "nodes arrived right",
+             "of %d nodes arrived right",
              words, trial->nodes());
-  else
-    log_line(LogLevel::info,
-             "device messages between nodes are staged through host memory: a trial of the host "
-             "MPI (%s) failed on some node",
-             words);
+  if (!trial->passed() && (trial->first() || !trial->wrong().empty()))
+    log_line(
+        trial->first() ? LogLevel::warn : LogLevel::info,
+        "the host MPI claims that it handles device memory (%s), but %s; device messages between nodes "
+        "are staged through host memory; FAIRLEAD_NETWORK=staged leaves the trial out",
+        words,
+        trial->wrong().empty() ? "messages of other nodes did not arrive right" : trial->wrong().c_str());
 }
 
 // A hook of the engine, whose lock is held.

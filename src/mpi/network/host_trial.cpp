@@ -4,8 +4,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <iterator>
 #include <optional>
@@ -154,28 +152,25 @@ void HostTrial::start_exchange() {
   // Where the host MPI refuses device memory at once, bytes that are certainly wrong, in host memory, take
   // the place of the message, so that nobody waits for it.
   const int count = static_cast<int>(kind.bytes);
-  const struct {
-    int which, peer, tag;
-  } receives[] = {{from_previous, previous_, tag_forward}, {from_next, next_, tag_backward}};
-  MPI_Request* request = messages_;
-  for (const auto& each : receives) {
-    if (real.Irecv(place(kind.to_device, each.which), count, MPI_BYTE, each.peer, each.tag, ranks_,
-                   request) != MPI_SUCCESS) {
-      note_wrong("cannot be received");
-      real.Irecv(place(false, each.which), count, MPI_BYTE, each.peer, each.tag, ranks_, request);
-    }
-    ++request;
-  }
-  const struct { int peer, tag; } sends[] = {{next_, tag_forward}, {previous_, tag_backward}};
-  for (const auto& each : sends) {
-    if (real.Isend(place(kind.from_device, sent), count, MPI_BYTE, each.peer, each.tag, ranks_, request) !=
-        MPI_SUCCESS) {
-      note_wrong("cannot be sent");
-      host[0] = static_cast<unsigned char>(~host[0]);
-      real.Isend(host, count, MPI_BYTE, each.peer, each.tag, ranks_, request);
-    }
-    ++request;
-  }
+  auto receive = [&](int which, int peer, int tag, MPI_Request* request) {
+    *request = MPI_REQUEST_NULL;
+    void* to = place(kind.to_device, which);
+    if (real.Irecv(to, count, MPI_BYTE, peer, tag, ranks_, request) == MPI_SUCCESS) return;
+    note_wrong("cannot be received");
+    real.Irecv(place(false, which), count, MPI_BYTE, peer, tag, ranks_, request);
+  };
+  auto send = [&](int peer, int tag, MPI_Request* request) {
+    *request = MPI_REQUEST_NULL;
+    const void* from = place(kind.from_device, sent);
+    if (real.Isend(from, count, MPI_BYTE, peer, tag, ranks_, request) == MPI_SUCCESS) return;
+    note_wrong("cannot be sent");
+    host[0] = static_cast<unsigned char>(~byte_of(rank_, kind_, 0));
+    real.Isend(host, count, MPI_BYTE, peer, tag, ranks_, request);
+  };
+  receive(from_previous, previous_, tag_forward, &messages_[0]);
+  receive(from_next, next_, tag_backward, &messages_[1]);
+  send(next_, tag_forward, &messages_[2]);
+  send(previous_, tag_backward, &messages_[3]);
 }
 
 // Asks by the function that device messages use.
