@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "base/report_timer.h"
 #include "device/classify.h"
 #include "mpi/abi/real.h"
 #include "mpi/core/engine.h"
@@ -25,6 +26,7 @@ constinit std::atomic<uint32_t> own_decision = 0;
 constinit std::atomic<std::atomic<uint32_t>*> decision = &own_decision;
 auto& trial = *new std::unique_ptr<HostTrial>;
 auto& claim = *new Claim;
+ReportTimer waiting;
 
 // One rank of the job reports what went wrong, for all; the others say at level info what they found.
 void conclude() {
@@ -114,6 +116,7 @@ void open_capability() {
     return;
   }
   if (trial) join(device::device_in_use());
+  waiting.restart();
   for (Backoff backoff; !capability_is_decided(); backoff.pause()) {
     std::lock_guard lock(engine().mutex());
     advance();
@@ -132,12 +135,20 @@ bool native() {
 
 void end_capability() {
   std::lock_guard lock(engine().mutex());
+  waiting.restart();
   join(-1);
 }
 
 bool capability_is_decided() {
   std::lock_guard lock(engine().mutex());
-  return !trial || trial->over();
+  const bool decided = !trial || trial->over();
+  if (!decided && trial->tried() && waiting.is_over())
+    log_line(
+        LogLevel::warn,
+        "messages by which Fairlead tries whether the host MPI moves device memory (%s) have not arrived; "
+        "if the job hangs, set FAIRLEAD_NETWORK=staged",
+        claim.words.c_str());
+  return decided;
 }
 
 void close_capability() {

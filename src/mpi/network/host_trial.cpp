@@ -112,6 +112,7 @@ void HostTrial::advance() {
   }
   if (step_ == Step::concluding && agreed()) {
     crash_line.reset();
+    host_memory_.reset();
     step_ = Step::over;
   }
 }
