@@ -54,8 +54,8 @@ bool is(const char* kind) {
   return wanted && std::string(wanted) == kind;
 }
 
-std::unique_ptr<Copy> copy_of(const void* buffer, int count, MPI_Datatype datatype) {
-  if (count == 0) return nullptr;
+std::unique_ptr<Copy> copy_of(const void* buffer, int count, MPI_Datatype datatype, int peer) {
+  if (count == 0 || peer == MPI_PROC_NULL) return nullptr;
   MPI_Aint lower, extent, true_lower, true_extent;
   PMPI_Type_get_extent(datatype, &lower, &extent);
   PMPI_Type_get_true_extent(datatype, &true_lower, &true_extent);
@@ -104,7 +104,7 @@ void complete(std::unique_ptr<Copy> copy) {
 #define SEND(Name)                                                                                           \
   extern "C" int MPI_##Name(const void* buf, int count, MPI_Datatype datatype, int dest, int tag,            \
                             MPI_Comm comm, MPI_Request* request) {                                           \
-    auto copy = copy_of(buf, count, datatype);                                                               \
+    auto copy = copy_of(buf, count, datatype, dest);                                                         \
     if (copy && is("refuses")) return MPI_ERR_BUFFER;                                                        \
     const int result = PMPI_##Name(copy ? copy->address() : buf, count, datatype, dest, tag, comm, request); \
     if (copy && result == MPI_SUCCESS) keep(*request, std::move(copy), false);                               \
@@ -117,7 +117,7 @@ SEND(Irsend)
 
 extern "C" int MPI_Irecv(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                          MPI_Request* request) {
-  auto copy = copy_of(buf, count, datatype);
+  auto copy = copy_of(buf, count, datatype, source);
   if (copy && is("refuses")) return MPI_ERR_BUFFER;
   const int result = PMPI_Irecv(copy ? copy->address() : buf, count, datatype, source, tag, comm, request);
   if (copy && result == MPI_SUCCESS) keep(*request, std::move(copy), true);
