@@ -378,6 +378,22 @@ class Live(ToolTest):
                 self.assertIn("0->1 peer", checks["live.send"]["fact"])
                 self.assertIn("With Fairlead device pointers work here (on simulated GPUs)", report["conclusion"])
 
+    def test_who_moves_messages_between_nodes(self):
+        abi = next(filter(has_library, MPIS), None)
+        library = os.path.join(TREE, f"lib/libgpu-aware-host-{abi}.so")
+        if not os.path.exists(library):
+            self.skipTest("no library")
+        for host, verdict, fact, remedy in [
+                ("says_no", "ok", "staged through host memory: the host MPI is not known to handle device memory", ""),
+                ("works", "ok", "device messages between nodes are handed to the host MPI: MPIX_Query_sim_support says yes", ""),
+                ("lies", "warn", "a message of 16 bytes from device to device memory arrived with wrong bytes", "FAIRLEAD_NETWORK=staged"),
+                ("crashes", "fail", "host MPI claims GPU support but crashed on device memory", "FAIRLEAD_NETWORK=staged")]:
+            with self.subTest(host=host):
+                check = examined(example(abi), "--sim", 2, LD_PRELOAD=library, TEST_HOST=host)[2]["live.network"]
+                self.assertEqual(check["verdict"], verdict, check)
+                self.assertIn(fact, check["fact"])
+                self.assertIn(remedy, check["remedy"])
+
     def test_without_fairlead_it_tells_what_device_pointers_meet(self):
         abi = MPIS[0]
         code, report, checks = examined(example(abi), "--sim", 2, "--no-preload")

@@ -28,7 +28,7 @@ size_t remembered = 4096;
 // True if the message could be an RTS header from another node. The receiver does not know what that node
 // sends, but only messages longer than a chunk are pipelined.
 bool comes_from_outside(MPI_Count bytes, int source, MPI_Comm comm) {
-  if (network::native() || bytes <= static_cast<MPI_Count>(network::chunk_bytes())) return false;
+  if (bytes <= static_cast<MPI_Count>(network::chunk_bytes())) return false;
   return source == MPI_ANY_SOURCE ? network::exists() : network::reaches(rank_in_world(comm, source));
 }
 

@@ -15,6 +15,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/stream_check.h"
 #include "mpi/datatype/type_origin.h"
+#include "mpi/network/host_capability.h"
 #include "mpi/p2p/receive_claim.h"
 
 namespace fairlead::mpi {
@@ -43,7 +44,8 @@ int Send::start() {
 
   uint64_t bytes = static_cast<uint64_t>(layout.bytes);
   int receiver = mode_ == SendMode::buffered ? -1 : rank_in_world(comm_, dest_);
-  if (network::native() && network::reaches(receiver) && !buffer_at_once_) {
+  network::note_device(allocation.device);
+  if (layout.contiguous && network::native() && network::reaches(receiver) && !buffer_at_once_) {
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is left to the host MPI",
              static_cast<unsigned long long>(bytes), dest_, tag_);
     count(Traffic::native, bytes);
@@ -61,8 +63,7 @@ int Send::start() {
   if (network::reaches(receiver)) {
     // Synchronous messages are not pipelined: a probe receives the RTS header from the host MPI, which
     // completes its send, and no shared memory could show the sender that this was no receive (M4).
-    if (!network::native() && bytes > network::chunk_bytes() && mode_ != SendMode::synchronous &&
-        !buffer_at_once_)
+    if (bytes > network::chunk_bytes() && mode_ != SendMode::synchronous && !buffer_at_once_)
       return start_pipeline(receiver, *view, allocation.device);
   } else if (engine().node()) {
     int node_rank = engine().node()->node_rank_of_world(receiver);
