@@ -151,7 +151,7 @@ def measure(arguments):
             raise Refusal(f"{library} does not exist")
     environment = {**{k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")},
                    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    results, stopped = [], {}
+    results, stopped = {"runs": [], "stopped": []}, set()
     with tempfile.TemporaryDirectory() as folder:
         programs = {mpi: compile_program(mpi, folder) for mpi in mpis}
         for ranks in arguments.counts:
@@ -163,13 +163,23 @@ def measure(arguments):
                     command = start_command(arguments, mpi, programs[mpi], ranks, nodes)
                     for _ in range(arguments.repeat):
                         result, failure = run(command, environment, arguments.timeout)
+                        what = f"{mpi}, {setting}, {ranks} ranks"
+                        print(f"{what}: {failure}" if failure else what, flush=True)
                         if failure:
-                            stopped[mpi, setting] = f"{mpi}, {setting}: {ranks} ranks: {failure}"
-                            print(stopped[mpi, setting], flush=True)
+                            stopped.add((mpi, setting))
+                            results["stopped"].append(f"{what}: {failure}")
+                        else:
+                            results["runs"].append({"mpi": mpi, "setting": setting, **result})
+                        write(results, arguments.output)  # an interrupted call leaves what it has
+                        if failure:
                             break
-                        results.append({"mpi": mpi, "setting": setting, **result})
-                        print(f"{mpi}, {setting}: {ranks} ranks", flush=True)
-    return {"runs": results, "stopped": list(stopped.values())}
+    return results
+
+
+def write(results, folder):
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "results.json"), "w", encoding="utf-8") as file:
+        json.dump(results, file, indent=1)
 
 
 def summary(results):
@@ -198,30 +208,36 @@ def table(results):
 
 def draw(results, folder):
     try:
-        from comparison.drawing import FAINT, STYLE, canvas, pyplot, save
+        from comparison.drawing import FAINT, STYLE, FuncFormatter, LogLocator, NullFormatter, canvas, pyplot, save
     except ImportError:
         print("no plot: matplotlib is not there")
         return
     pyplot.rcParams.update(STYLE)
     rows = summary(results)
-    shown = [("Init", "MPI_Init, ms"), ("Finalize", "MPI_Finalize, ms"), ("first, CPU", "CPU time of a first message, us"),
-             ("memory of a rank", "memory of a rank, MiB")]
+    counts = sorted({key[2] for key in rows})
+    shown = {"Init": "MPI_Init (ms)", "Finalize": "MPI_Finalize (ms)", "first, CPU": "first message, CPU time (us)",
+             "memory of a rank": "memory of a rank (MiB)"}
     colours = dict(zip(SETTINGS, ("#6f6f6f", "#0b5cad", "#12a39a", "#7b4fc0")))
     for mpi in sorted({key[0] for key in rows}):
         figure, axes = canvas(f"What grows with the ranks of a job, {mpi}",
                               "all ranks on one machine, simulated GPUs; beside the host MPI alone", 2, 2, 6.2)
-        for (title, label), panel in zip(shown, axes.flat):
+        for (title, label), panel in zip(shown.items(), axes.flat):
             for setting, colour in colours.items():
                 points = sorted((ranks, row[title]) for (m, s, ranks), row in rows.items() if (m, s) == (mpi, setting))
                 if points:
                     panel.plot(*zip(*points), marker="o", color=colour, label=setting,
                                linestyle="--" if setting == "host MPI" else "-")
+            panel.set_title(label, fontsize=11)
             panel.set_xscale("log", base=2)
-            panel.set_yscale("log")
-            panel.set_xticks(sorted({key[2] for key in rows}), [str(n) for n in sorted({key[2] for key in rows})])
-            panel.minorticks_off()
+            panel.set_xticks(counts, [str(ranks) for ranks in counts])
             panel.set_xlabel("ranks")
-            panel.set_ylabel(label)
+            if title == "memory of a rank":
+                panel.set_ylim(0, None)
+            else:
+                panel.set_yscale("log")
+                panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                panel.yaxis.set_minor_formatter(NullFormatter())
             panel.grid(True, color=FAINT, linewidth=0.6)
         save(figure, folder, f"ranks-{mpi}.png")
 
@@ -236,9 +252,6 @@ def main(words):
             results = json.load(file)
     else:
         results = measure(arguments)
-        os.makedirs(arguments.output, exist_ok=True)
-        with open(results_file, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
     text = table(results)
     with open(os.path.join(arguments.output, "table.md"), "w", encoding="utf-8") as file:
         file.write(text)

@@ -347,7 +347,7 @@ def draw(p, counts, sizes, folder):
     except ImportError:
         return False
     pyplot.rcParams.update(STYLE)
-    looks = {"staged": ("#6f6f6f", "--"), "fairlead": ("#0b5cad", "-"), "steps": ("#12a39a", "-."),
+    looks = {"staged": ("#a8a8a8", "--"), "fairlead": ("#0b5cad", "-"), "steps": ("#12a39a", "-."),
              "rdma": ("#d8572a", "-")}
 
     def duration(seconds, _):
