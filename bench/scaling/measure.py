@@ -21,7 +21,6 @@ import tempfile
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.dirname(HERE))
 
 # What a launcher needs to start more ranks than there are processors.
 LAUNCHERS = {
@@ -208,26 +207,25 @@ def table(results):
 
 def draw(results, folder):
     try:
-        from comparison.drawing import FAINT, STYLE, FuncFormatter, LogLocator, NullFormatter, canvas, pyplot, save
+        from drawing import BLUE, GREEN, GREY, PURPLE, FuncFormatter, LogLocator, NullFormatter, canvas, save
     except ImportError:
         print("no plot: matplotlib is not there")
         return
-    pyplot.rcParams.update(STYLE)
     rows = summary(results)
     counts = sorted({key[2] for key in rows})
     shown = {"Init": "MPI_Init (ms)", "Finalize": "MPI_Finalize (ms)", "first, CPU": "first message, CPU time (us)",
              "memory of a rank": "memory of a rank (MiB)"}
-    colours = dict(zip(SETTINGS, ("#6f6f6f", "#0b5cad", "#12a39a", "#7b4fc0")))
+    colours = dict(zip(SETTINGS, (GREY, BLUE, GREEN, PURPLE)))
     for mpi in sorted({key[0] for key in rows}):
-        figure, axes = canvas(f"What grows with the ranks of a job, {mpi}",
+        figure, panels = canvas(f"What grows with the ranks of a job, {mpi}",
                               "all ranks on one machine, simulated GPUs; beside the host MPI alone", 2, 2, 6.2)
-        for (title, label), panel in zip(shown.items(), axes.flat):
+        for (title, label), panel in zip(shown.items(), panels):
             for setting, colour in colours.items():
                 points = sorted((ranks, row[title]) for (m, s, ranks), row in rows.items() if (m, s) == (mpi, setting))
                 if points:
                     panel.plot(*zip(*points), marker="o", color=colour, label=setting,
                                linestyle="--" if setting == "host MPI" else "-")
-            panel.set_title(label, fontsize=11)
+            panel.set_title(label)
             panel.set_xscale("log", base=2)
             panel.set_xticks(counts, [str(ranks) for ranks in counts])
             panel.set_xlabel("ranks")
@@ -238,8 +236,7 @@ def draw(results, folder):
                 panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
                 panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
                 panel.yaxis.set_minor_formatter(NullFormatter())
-            panel.grid(True, color=FAINT, linewidth=0.6)
-        save(figure, folder, f"ranks-{mpi}.png")
+        save(figure, os.path.join(folder, f"ranks-{mpi}.png"))
 
 
 def main(words):

@@ -18,9 +18,6 @@ import math
 import os
 import sys
 
-HERE = os.path.dirname(os.path.realpath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
-
 KIB, MIB = 1 << 10, 1 << 20
 US, GB = 1e-6, 1e9
 LEAST_BLOCK = 4  # bytes: no line where a block would be less than a float
@@ -343,12 +340,10 @@ def size_text(size):
 
 def draw(p, counts, sizes, folder):
     try:
-        from comparison.drawing import FAINT, STYLE, FixedLocator, FuncFormatter, NullFormatter, canvas, pyplot, save
+        from drawing import BLUE, GREEN, GREY, ORANGE, FixedLocator, FuncFormatter, NullFormatter, canvas, save
     except ImportError:
         return False
-    pyplot.rcParams.update(STYLE)
-    looks = {"staged": ("#a8a8a8", "--"), "fairlead": ("#0b5cad", "-"), "steps": ("#12a39a", "-."),
-             "rdma": ("#d8572a", "-")}
+    looks = {"staged": (GREY, "--"), "fairlead": (BLUE, "-"), "steps": (GREEN, "-."), "rdma": (ORANGE, "-")}
 
     def duration(seconds, _):
         for unit, text in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):
@@ -356,12 +351,11 @@ def draw(p, counts, sizes, folder):
                 return f"{seconds / unit:g} {text}"
         return ""
 
-    os.makedirs(folder, exist_ok=True)
     for collective in COLLECTIVES:
-        figure, axes = canvas(f"Modelled time of {collective} on device memory against nodes",
+        figure, panels = canvas(f"Modelled time of {collective} on device memory against nodes",
                               f"a model, not a measurement; {p.gpus_per_node:g} GPUs and {p.nics_per_node:g} network "
                               "adapters a node", len(sizes), 1, 4.2, sharey=True)
-        for size, panel in zip(sizes, axes.flat):
+        for size, panel in zip(sizes, panels):
             for method, (colour, line) in looks.items():
                 points = [(n, t) for n in counts if (t := time_of(p, method, collective, n, size)) is not None]
                 panel.plot(*zip(*points), color=colour, linestyle=line, label=METHODS[method],
@@ -370,14 +364,13 @@ def draw(p, counts, sizes, folder):
             panel.set_yscale("log")
             panel.set_xlim(counts[0] / 1.3, counts[-1] * 1.3)
             panel.xaxis.set_major_locator(FixedLocator([2, 10, 100, 1000, 10000]))
-            panel.set_title(size_text(size), fontsize=11)
+            panel.set_title(size_text(size))
             panel.set_xlabel("nodes")
             panel.yaxis.set_major_formatter(FuncFormatter(duration))
             panel.yaxis.set_minor_formatter(NullFormatter())
             panel.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:g}" if n < 1000 else f"{n / 1000:g} k"))
             panel.xaxis.set_minor_formatter(NullFormatter())
-            panel.grid(True, color=FAINT, linewidth=0.6)
-        save(figure, folder, f"{collective}.png")
+        save(figure, os.path.join(folder, f"{collective}.png"))
     return True
 
 
