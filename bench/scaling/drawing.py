@@ -40,5 +40,5 @@ def save(figure, path):
                   ncol=6, fontsize=10, columnspacing=1.4, handlelength=1.8, borderaxespad=0.2)
     figure.tight_layout(rect=(0, 0, 1, 1 - 0.85 / height))
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    figure.savefig(path, dpi=100)
+    figure.savefig(path, dpi=100, pil_kwargs={"optimize": True})
     pyplot.close(figure)
