@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,8 +31,11 @@ class Node {
   int size() const { return static_cast<int>(world_ranks_.size()); }
   const Nonce& nonce() const { return header().nonce; }
   int world_rank(int node_rank) const { return world_ranks_[node_rank]; }
+  // Searches the ranks of the node, so that a rank's memory does not grow with the job.
   int node_rank_of_world(int world_rank) const {
-    return world_rank >= 0 && world_rank < static_cast<int>(by_world_.size()) ? by_world_[world_rank] : -1;
+    const auto found = std::lower_bound(world_ranks_.begin(), world_ranks_.end(), world_rank);
+    const bool here = found != world_ranks_.end() && *found == world_rank;
+    return here ? static_cast<int>(found - world_ranks_.begin()) : -1;
   }
 
   const FdSocket& files() const { return *files_; }
@@ -57,7 +61,6 @@ class Node {
 
   SharedMemory segment_;
   std::vector<int> world_ranks_;
-  std::vector<int> by_world_;
   int rank_;
   NodeMemory memory_;
   std::unique_ptr<FdSocket> files_;
