@@ -49,6 +49,11 @@ unsigned char* take_idle(size_t* bytes, size_t longest) {
 // kernels. A long idle buffer serves a short message only if there is no room for a new one.
 PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(common_size(bytes)) {
   if (bytes == 0) return;
+  // A few long buffers would leave no page-locked memory for all others.
+  if (bytes_ > options().network_memory / 8) {
+    ordinary_ = HostBuffer(bytes);
+    return;
+  }
   std::lock_guard lock(mutex);
   if ((pinned_ = take_idle(&bytes_, 2 * bytes_))) return;
   void* fresh = nullptr;

@@ -158,6 +158,7 @@ std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool 
   std::shared_ptr<CommunicatorState> state = communicator_state_of(call->comm);
   call->must_agree = blocking && must_agree(*call, *state);
   if (is_invalid(*call, state->position())) {
+    if (call->must_agree) decline_between_nodes(*call, *state);
     count_wrong_call(*state, blocking);
     return nullptr;
   }
@@ -177,7 +178,9 @@ std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool 
 
 int detail::run(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, HostForm host) {
   Regions regions = regions_of(call, state->position());
-  if (regions.error() != MPI_SUCCESS) return raise_error_of_arguments(call, regions, *state, true);
+  const bool is_wrong = regions.error() != MPI_SUCCESS;
+  if (call.must_agree && (is_wrong || is_refused(regions))) decline_between_nodes(call, *state);
+  if (is_wrong) return raise_error_of_arguments(call, regions, *state, true);
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   if (call.must_agree)
     if (std::optional<int> result = run_between_nodes(call, regions, *state)) return *result;

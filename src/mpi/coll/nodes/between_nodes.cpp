@@ -31,7 +31,7 @@ bool all_say(bool yes, const CollectiveCall& call) {
   for (Backoff backoff; real.Test(&request, &here, MPI_STATUS_IGNORE) == MPI_SUCCESS && !here;
        backoff.pause()) {
     engine().progress();
-    if (!report_timer.is_over()) continue;
+    if (!yes || !report_timer.is_over()) continue;
     int size = 0;
     PMPI_Comm_size(call.comm, &size);
     log_line(LogLevel::warn,
@@ -42,9 +42,14 @@ bool all_say(bool yes, const CollectiveCall& call) {
 }
 
 // Segments that the host MPI moves as a whole are shorter than those that pass through several steps: 1 MiB
-// by default. The hierarchy is faster from this length on (2 H200 as two nodes: 1 to 4 MiB, by the host MPI).
-uint64_t part_of_segment() {
+// by default.
+uint64_t short_segment() {
   return static_cast<uint64_t>(node_limits().segment) / 4;
+}
+
+// From this length on the hierarchy is faster than segments (2 H200 with 1 and 2 ranks each as two nodes).
+uint64_t hierarchy_from(const CollectiveCall& call) {
+  return call.reduces() ? 4 * short_segment() : short_segment();
 }
 
 }  // namespace
@@ -57,33 +62,40 @@ bool must_agree(const CollectiveCall& call, CommunicatorState& state) {
          state.memory().count(static_cast<unsigned>(call.function), bytes);
 }
 
+void decline_between_nodes(const CollectiveCall& call, CommunicatorState& state) {
+  const uint64_t bytes = SegmentedStaging::longest_side(call, state.position());
+  all_say(false, call);
+  state.memory().learn(static_cast<unsigned>(call.function), bytes, false);
+}
+
 std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& regions,
                                      CommunicatorState& state) {
   const uint64_t bytes = SegmentedStaging::longest_side(call, state.position());
-  std::optional<SegmentedStaging> segments;
-  const bool on_device = regions.on_device() && options().gpu_support;
+  const bool is_long = bytes >= hierarchy_from(call);
   // All ranks have made the hierarchy or none has.
-  const bool by_hierarchy =
-      bytes >= part_of_segment() && state.has_hierarchy() && suits_hierarchy(call, state);
-  bool ready = on_device;
-  if (on_device && !by_hierarchy) ready = segments.emplace(call, state.position(), part_of_segment()).ready();
+  bool by_hierarchy = is_long && state.has_hierarchy() && suits_hierarchy(call, state);
+  std::optional<SegmentedStaging> segments;
+  MessageRecord record;
+  bool ready = regions.on_device();
+  if (ready) {
+    check_streams(regions.read.device(), BufferUse::sent);
+    check_streams(regions.written.device(), BufferUse::received);
+    record.begin();
+    if (!by_hierarchy) ready = segments.emplace(call, state.position(), short_segment()).ready();
+  }
   const bool all_ready = all_say(ready, call);
   state.memory().learn(static_cast<unsigned>(call.function), bytes, all_ready);
   if (!all_ready) return std::nullopt;
-  // Makes the hierarchy for later calls.
-  if (!state.has_hierarchy() && bytes >= part_of_segment()) suits_hierarchy(call, state);
+  // Calls with equal arguments take one path, because sums may differ in their last bits.
+  if (is_long && !by_hierarchy) by_hierarchy = suits_hierarchy(call, state);
 
-  check_streams(regions.read.device(), BufferUse::sent);
-  check_streams(regions.written.device(), BufferUse::received);
-  MessageRecord record;
-  record.begin();
   const Traffic path = by_hierarchy ? Traffic::collective_between_nodes : Traffic::collective_staged;
   const int error = by_hierarchy ? run_hierarchical(call, state) : segments->run();
   record.took(path, regions.bytes());
   record.end();
-  if (error != MPI_SUCCESS) return raise_error(call.comm, MPI_ERR_OTHER, in_words(regions));
-  count(path, regions.bytes());
-  return MPI_SUCCESS;
+  if (error == MPI_SUCCESS) count(path, regions.bytes());
+  if (error == MPI_SUCCESS || (!by_hierarchy && segments->raised())) return error;
+  return raise_error(call.comm, MPI_ERR_OTHER, in_words(regions));
 }
 
 }  // namespace fairlead::mpi

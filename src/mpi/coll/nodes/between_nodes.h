@@ -14,9 +14,11 @@
 
 namespace fairlead::mpi {
 
-// Counts a blocking call, of any memory. True if the ranks must agree on its memory now: all of them then
-// call run_between_nodes(). Call it once for each call, also for one whose arguments are wrong on this rank.
+// Counts a blocking call, of any memory. True if the ranks must agree on its memory now: each of them then
+// calls one of the functions below. Call it once for each call.
 bool must_agree(const CollectiveCall& call, CommunicatorState& state);
+// For a rank that returns from the call with an error: the others wait for its answer.
+void decline_between_nodes(const CollectiveCall& call, CommunicatorState& state);
 // Returns the call's result, or nothing if not all ranks pass device memory: then the call has not begun.
 std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& regions,
                                      CommunicatorState& state);

@@ -354,7 +354,14 @@ bool suits_hierarchy(const CollectiveCall& call, CommunicatorState& state) {
   const bool gathers = call.function == Collective::allgather;
   if (gathers && state.position().size * packed_bytes(call.recvcount, call.recvtype) > INT_MAX) return false;
   const NodeHierarchy& hierarchy = state.hierarchy();
-  return hierarchy.usable() && (!gathers || hierarchy.regular());
+  if (!hierarchy.usable() || !gathers) return hierarchy.usable();
+  // In each node, one collective moves what one node has contributed, and each rank keeps a segment of every
+  // node in page-locked memory.
+  const auto block = static_cast<int64_t>(bytes_of(call.recvcount, call.recvtype));
+  const int64_t of_a_node = block * static_cast<int64_t>(hierarchy.neighbors().size());
+  constexpr int64_t longest_room = int64_t{64} << 20;
+  return hierarchy.regular() && of_a_node >= node_limits().segment / 8 &&
+         hierarchy.nodes() * std::min(block, node_limits().segment) <= longest_room;
 }
 
 int run_hierarchical(const CollectiveCall& call, CommunicatorState& state) {

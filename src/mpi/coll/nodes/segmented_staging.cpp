@@ -8,6 +8,7 @@
 #include "device/classify.h"
 #include "mpi/abi/real.h"
 #include "mpi/core/argument_check.h"
+#include "mpi/core/interception.h"
 #include "mpi/datatype/layout.h"
 
 namespace fairlead::mpi {
@@ -154,18 +155,21 @@ bool SegmentedStaging::ready() {
 }
 
 int SegmentedStaging::run() {
+  BlockingHostCall blocking_call;
   const uint64_t segments = (block_ + segment_ - 1) / segment_;
   start(read_, 0);
   for (uint64_t segment = 0; segment < segments; ++segment) {
     if (segment + 1 < segments) start(read_, segment + 1);
     finish(read_, segment);
     finish(written_, segment);  // of the last segment that used this room
-    note(call_host(read_.room(segment), written_.room(segment), bytes_in(segment)));
-    start(written_, segment);
+    const int result = call_host(read_.room(segment), written_.room(segment), bytes_in(segment));
+    raised_ |= error_ == MPI_SUCCESS && result != MPI_SUCCESS;
+    note(result);
+    if (error_ == MPI_SUCCESS) start(written_, segment);
   }
   finish(written_, 0);
   finish(written_, 1);
-  if (written_.blocks && !written_.buffer->store()) note(MPI_ERR_OTHER);
+  if (error_ == MPI_SUCCESS && written_.blocks && !written_.buffer->store()) note(MPI_ERR_OTHER);
   return error_;
 }
 
@@ -177,8 +181,9 @@ void SegmentedStaging::start(Side& side, uint64_t segment) {
   void* room = side.room(segment);
   const bool out = &side == &read_;
   device::Copy& copy = side.copies[segment % 2];
-  if (side.blocks == 1)
-    note_copy(out ? copy.start(side.device, room, part, bytes) : copy.start(side.device, part, room, bytes));
+  if (side.blocks == 1 || bytes == block_)
+    note_copy(out ? copy.start(side.device, room, part, side.blocks * bytes)
+                  : copy.start(side.device, part, room, side.blocks * bytes));
   else
     note_copy(out ? copy.start_rows(side.device, room, bytes, part, block_, bytes, side.blocks)
                   : copy.start_rows(side.device, part, block_, room, bytes, bytes, side.blocks));

@@ -35,6 +35,8 @@ class SegmentedStaging {
   bool ready();
   // Returns the first error.
   int run();
+  // The host MPI has raised that error.
+  bool raised() const { return raised_; }
 
  private:
   // The blocks of one buffer. In each segment, a part of every block is in flight.
@@ -68,6 +70,7 @@ class SegmentedStaging {
   uint64_t segment_;  // bytes of each block in one segment
   Side read_, written_;
   int error_ = MPI_SUCCESS;
+  bool raised_ = false;
 };
 
 }  // namespace fairlead::mpi
