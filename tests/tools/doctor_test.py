@@ -151,7 +151,7 @@ class Recorded(ToolTest):
         self.judges("container", """
             mpi.gpu        ok    opal_built_with_cuda_support is true
             mpi.switch     warn  opal_cuda_support is false by default > export OMPI_MCA_opal_cuda_support=true
-            ucx.gpu        fail  UCX was built with neither CUDA nor ROCm: it knows host memory only, but its MPI hands it device memory
+            ucx.gpu        fail  UCX was built with neither CUDA nor ROCm: it handles host memory only, but its MPI hands it device memory
             ucx.transports skip  UCX's transports are not known: ucx_info
             gpu.found      ok    1 x NVIDIA A100 80GB PCIe
             gpu.library    fail  the loader does not find libcuda.so.1
