@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is compared, and the command that starts each of them.
+"""The contenders of a comparison, and the command that starts each of them.
 
 Every contender runs the benchmark program of this Fairlead, through `fairlead run`: the launcher is found and
 called as a user's own program would be. A contender that cannot run here is left out, with one line that says why.

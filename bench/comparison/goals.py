@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be reached, and how a goal and what was seen of it read."""
+"""Goals, and the text of a goal and of what was measured for it."""
 
 from __future__ import annotations
 

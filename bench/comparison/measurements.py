@@ -71,7 +71,7 @@ def size(number):
 
 
 def probe(tool, contender):
-    """A run so short that it tells no more than whether the contender works here, and its versions."""
+    """A short run, which shows whether the contender works here, and its versions."""
     short = ["-m", "8:8", "-i", "10", "-x", "10", "--json", "{json}"]
     if contender.role == "raw":
         command = alone(tool, contender, ["copy", *short])

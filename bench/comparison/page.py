@@ -71,7 +71,7 @@ def write(results, stage, about, commands, drawn, path):
 
     head, rows = goals_table(results, stage.goals)
     parts.append("## Goals\n")
-    parts.append("\n".join(f"![{alt}]({name})" for name, alt in drawn if name in ("goals.png", "ratios.png")) + "\n")
+    parts.append("\n".join(f"![{alt}]({name})" for name, alt in drawn if name == "goals.png") + "\n")
     parts.append(table(head, rows, len(head)))
     parts.append("Seen is the worst ratio over what the goal covers, and where.\n")
     if stage.note:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import statistics
 
-from comparison.goals import OWN, Verdict, goal_text
+from comparison.goals import OWN, Verdict, goal_text, seen_text
 
 # Quantities that follow from others of a row.
 DERIVED = {"rate": lambda row: row["bandwidth_mb_s"]["p50"] * 1e6 / row["bytes"],
@@ -14,14 +14,14 @@ DERIVED = {"rate": lambda row: row["bandwidth_mb_s"]["p50"] * 1e6 / row["bytes"]
 
 
 def key_of(row):
-    """What tells the rows of a measurement apart: bytes, "face i" or "indexed"."""
+    """The key of a row of a measurement: bytes, "face i" or "indexed"."""
     if "face" in row:
         return f"face {row['face']}"
     return row.get("type", row["bytes"])
 
 
 def number(row, quantity):
-    """None where the row has it not."""
+    """None if the row lacks it."""
     try:
         value = DERIVED[quantity](row) if quantity in DERIVED else row[quantity]
     except KeyError:
@@ -42,8 +42,8 @@ def median(reports):
 class Results:
     def __init__(self, contenders):
         self.contenders = contenders
-        self.rounds = {}  # (measurement, contender's name, bytes or what else tells rows apart) -> [row of each round]
-        self.rows = {}  # (measurement, contender's name) -> {what tells rows apart: row of the benchmark's JSON}
+        self.rounds = {}  # (measurement, contender's name, key of the row) -> [row of each round]
+        self.rows = {}  # (measurement, contender's name) -> {key of the row: row of the benchmark's JSON}
         self.broken = set()  # (measurement, contender's name) of which a run failed
         self.about = {}  # contender's name -> JSON of one of its runs, without the results
         self.pairs = {}  # contender's name -> {(stride, bytes of a message): row}
@@ -77,7 +77,7 @@ class Results:
         return next((contender.name for contender in self.of_role("peer")), "")
 
     def values(self, measurement, contender, quantity):
-        """{what tells rows apart: value}. The quantity `rate` is messages per second, that of the raw copy copies."""
+        """{key of the row: value}. The quantity `rate` is messages per second, that of the raw copy copies."""
         raw = any(c.name == contender and c.role == "raw" for c in self.contenders)
         if raw and measurement not in ("copy", "latency", "bw", "bibw"):
             return {}
@@ -92,7 +92,7 @@ class Results:
         return [c for c in self.contenders if self.values(measurement, c.name, quantity)]
 
     def yardstick(self, measurement, quantity, against, contender):
-        """{what tells rows apart: value} of what the contender is compared with; see AGAINST."""
+        """{key of the row: value} of what the contender is compared with; see AGAINST."""
         if against in OWN:
             return self.values(measurement, contender, OWN[against][quantity])
         if against in ("peer", "nccl", "raw"):
@@ -112,7 +112,7 @@ class Results:
         return verdict
 
     def ratios(self, goal, contender):
-        """{what tells rows apart: ratio, or the value itself where the goal is a plain number}"""
+        """{key of the row: ratio, or the value itself where the goal is a plain number}"""
         if goal.measurement == "host_overhead":
             return {0: self.overhead[contender]["added_ns"]} if contender in self.overhead else {}
         if goal.measurement == "pairs":
@@ -154,10 +154,13 @@ class Results:
         return ", ".join(f"{names.count(kind)} x {kind}" for kind in kinds) or "no GPU"
 
 
-def place(verdict):
-    """Where the worst was seen."""
-    key = verdict.worst and verdict.worst[0]
-    return {"worst_row": key} if isinstance(key, str) else {"worst_bytes": key}
+def worst(verdict):
+    """The worst that was seen, and where; how `fairlead plot` shows it."""
+    if not verdict.worst:
+        return {"worst": None, "worst_bytes": None, "met": None}
+    key, value = verdict.worst
+    return {"worst": value, "worst_row" if isinstance(key, str) else "worst_bytes": key, "met": verdict.met,
+            "margin": verdict.goal.margin(value), "seen": seen_text(verdict)}
 
 
 def as_json(results, goals, about):
@@ -173,6 +176,5 @@ def as_json(results, goals, about):
         "host_overhead_ns": {name: report["added_ns"] for name, report in results.overhead.items()},
         "pairs": {name: list(rows.values()) for name, rows in results.pairs.items()},
         "goals": [{"goal": goal_text(v.goal, results.peer), "contender": v.contender, "limit": v.goal.limit,
-                   "best": v.goal.best, "worst": v.worst and v.worst[1], **place(v),
-                   "met": v.met if v.worst else None} for v in results.verdicts(goals)],
+                   "best": v.goal.best, **worst(v)} for v in results.verdicts(goals)],
     }

@@ -66,7 +66,7 @@ def end(child):
 
 
 class Failure(Exception):
-    """A run that brought no result; its text is one line."""
+    """A run without a result; its text is one line."""
 
 
 def why_ended(code, output, errors):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of a comparison, of which a call runs one: what each measures, and what Fairlead is to reach."""
+"""The stages of a comparison: what each measures, and its goals. A call runs one stage."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ POINT_TO_POINT = Stage("point to point", (
     Measurement("fresh", "latency from new buffers", ("latency", "--fresh"), (MIB, MIB), (MIB,), MPIS),
     Measurement("staged", "bandwidth through host memory", ("bw", *WINDOW), (64 * MIB, 64 * MIB), (64 * MIB,),
                 variables={"FAIRLEAD_IPC": "off"}),
-    Measurement("nodes", "bandwidth between pretended nodes", ("bw", *WINDOW), (64 * MIB, 64 * MIB), (64 * MIB,),
+    Measurement("nodes", "bandwidth between simulated nodes", ("bw", *WINDOW), (64 * MIB, 64 * MIB), (64 * MIB,),
                 variables={"FAIRLEAD_NODES": "2"}, option="FAIRLEAD_NODES"),
-    Measurement("nodes_host", "host bandwidth between pretended nodes", ("bw", *WINDOW), (64 * MIB, 64 * MIB),
+    Measurement("nodes_host", "host bandwidth between simulated nodes", ("bw", *WINDOW), (64 * MIB, 64 * MIB),
                 (64 * MIB,), placement=("H", "H"), variables={"FAIRLEAD_NODES": "2"}, option="FAIRLEAD_NODES"),
     Measurement("host_overhead", "cost for host messages", ("host_overhead",), placement=()),
     Measurement("pairs", "pairs of ranks", ("pairs",), roles=MPIS, placement=(), ranks=EACH_GPU),
@@ -56,7 +56,7 @@ POINT_TO_POINT = Stage("point to point", (
     Goal("bibw",          "bandwidth_mb_s", (64 * MIB, GIB),      AT_LEAST, 1.0,  "peer", "both ways from 64 M"),
     Goal("bw",            "rate",           (8, KIB),             AT_LEAST, 3.0,  "peer", "message rate 8 B to 1 K"),
     Goal("staged",        "bandwidth_mb_s", (64 * MIB, 64 * MIB), AT_LEAST, 0.9,  "pcie", "staged, 64 M"),
-    Goal("nodes",         "bandwidth_mb_s", (64 * MIB, 64 * MIB), AT_LEAST, 0.95, "host", "pretended nodes, 64 M"),
+    Goal("nodes",         "bandwidth_mb_s", (64 * MIB, 64 * MIB), AT_LEAST, 0.95, "host", "simulated nodes, 64 M"),
     Goal("fresh",         "latency_us",     (MIB, MIB),           AT_MOST,  2.0,  "used", "new buffers, 1 M"),
     Goal("host_overhead", "added_ns",       (0, 0),               AT_MOST,  20.0, "",     "added to a host message"),
     Goal("pairs",         "bandwidth_mb_s", (MIB, GIB),           AT_LEAST, 1.0,  "peer", "pairs, from 1 M"),

@@ -54,9 +54,10 @@ TABLES = {
         Table("Unpacking (GB/s)", "", "pack", "unpack_mb_s", 1e3, 2, EVERY_SIZE, ("lines", "peer"), "block"),
         Table("Faces of a cube, both ways at once (us)", "halo.png", "halo", "latency_us",
               against=("contiguous", "peer"), rows="face"),
-        Table("Messages of datatypes, rate (GB/s)", "datatype.png", "datatype", "bandwidth_gb_s",
+        Table("Messages of datatypes, rate (GB/s)", "", "datatype", "bandwidth_gb_s",
               against=("contiguous",), rows="type"),
-        Table("Messages of datatypes, time (us)", "", "datatype", "latency_us", against=("peer",), rows="type"),
+        Table("Messages of datatypes, time (us)", "datatype.png", "datatype", "latency_us",
+              against=("contiguous", "peer"), rows="type"),
         Table("What the first message of a new type takes longer than the second (us)", "", "datatype", "plan_us",
               against=("peer",), rows="type"),
         Table("The same, of a type of a thousand blocks (us)", "", "first_use", "plan_us", against=("peer",),
@@ -122,7 +123,7 @@ def other_paths(results):
     """Measurements of one size, each beside what it is compared with."""
     rows = []
     for measurement, quantity, unit, label in (("staged", "bandwidth_mb_s", "GB/s", "staged through host memory"),
-                                               ("nodes", "bandwidth_mb_s", "GB/s", "between pretended nodes"),
+                                               ("nodes", "bandwidth_mb_s", "GB/s", "between simulated nodes"),
                                                ("nodes_host", "bandwidth_mb_s", "GB/s", "the same, host buffers"),
                                                ("fresh", "latency_us", "us", "latency, new buffers"),
                                                ("latency", "latency_us", "us", "latency, the same buffer")):

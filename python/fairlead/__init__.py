@@ -5,7 +5,7 @@
 
     import fairlead
     fairlead.info()                             # what is loaded into this process
-    fairlead.stats()                            # messages and bytes so far, by the way they went
+    fairlead.stats()                            # messages and bytes so far, by path
     with fairlead.phase("halo exchange"):       # a part of the program, for statistics, traces and profilers
         ...
 

@@ -11,7 +11,7 @@ from ._native import query
 
 @dataclass(frozen=True)
 class Traffic:
-    """Device messages that went one way, and their bytes."""
+    """Device messages that took one path, and their bytes."""
 
     messages: int
     bytes: int
@@ -19,14 +19,14 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Tally:
-    """Calls of an MPI function, or the device messages of its calls that went one way (way, else "").
+    """Calls of an MPI function, or the device messages of its calls that took one path (path, else "").
 
     bytes: of all of them together. seconds: the sum of their times. The percentiles and the longest are in
     microseconds and right to 7 %; max_us is exact.
     """
 
     function: str
-    way: str
+    path: str
     count: int
     bytes: int
     seconds: float
@@ -51,9 +51,9 @@ class Phase:
 class Stats:
     """The counts of this process since it started.
 
-    seconds: since MPI_Init. traffic: by the way the bytes went, such as "peer copies", "staged in host memory" and
-    "collectives on the GPU"; every way is there, also unused ones. fallbacks: how many messages took a longer way
-    than a copy from GPU to GPU, by the reason. calls, messages and phases are empty unless the job was started with
+    seconds: since MPI_Init. traffic: by the path of the bytes, such as "peer copies", "staged in host memory" and
+    "collectives on the GPU"; all paths are there, also unused ones. fallbacks: how many messages were not
+    copied from GPU to GPU directly, by the reason. calls, messages and phases are empty unless the job was started with
     `--stats` (FAIRLEAD_STATS=on) or with a trace.
     """
 
@@ -66,17 +66,17 @@ class Stats:
 
 
 def _tally(row: dict[str, Any]) -> Tally:
-    return Tally(way=row.get("way", ""), **{key: value for key, value in row.items() if key != "way"})
+    return Tally(**{"path": "", **row})
 
 
 def stats() -> Stats:
-    """What this process has done so far; other ranks have their own. May be called while messages are on their way,
+    """What this process has done so far; other ranks have their own. May be called while messages are in flight,
     which count when their bytes have moved. Raises NotLoadedError where Fairlead is not loaded into this process.
     """
     answer = query("fairlead_statistics")
     return Stats(
         seconds=answer["seconds"],
-        traffic={row["way"]: Traffic(row["messages"], row["bytes"]) for row in answer["traffic"]},
+        traffic={row["path"]: Traffic(row["messages"], row["bytes"]) for row in answer["traffic"]},
         fallbacks={row["reason"]: row["count"] for row in answer["fallbacks"]},
         calls=tuple(map(_tally, answer["calls"])),
         messages=tuple(map(_tally, answer["messages"])),

@@ -21,7 +21,7 @@ from mpi4py import MPI
 
 COMM = MPI.COMM_WORLD
 RANK, SIZE = COMM.rank, COMM.size
-SIZES = [1, 12, 1000, 65537]  # elements: smaller and larger than a descriptor, a kernel's block, a piece of staging
+SIZES = [1, 12, 1000, 65537]  # elements: smaller and larger than an RTS header, a kernel's block, a piece of staging
 LARGE = 1 << 21
 TYPES = ("b", "i", "q", "f", "d")
 
@@ -306,7 +306,7 @@ def went_through_fairlead():
     import fairlead
 
     stats = fairlead.stats()
-    return sum(way.messages for way in stats.traffic.values()) > 0
+    return sum(path.messages for path in stats.traffic.values()) > 0
 
 
 def main():

@@ -29,14 +29,14 @@ def main():
     check(options.get("FAIRLEAD_SIM_DEVICES") == "2", options)
     check(f"libfairlead-{info.abi}.so" in os.environ["LD_PRELOAD"], info.abi)
 
-    before = sum(way.bytes for way in fairlead.stats().traffic.values())
+    before = sum(path.bytes for path in fairlead.stats().traffic.values())
     with fairlead.phase("exchange"):
         got = empty(BYTES, "b")
         peer = comm.rank ^ 1
         comm.Sendrecv(from_numpy(np.full(BYTES, comm.rank, "b")), peer, 0, got, peer, 0)
     check((got.to_numpy() == peer).all(), got)
     stats = fairlead.stats()
-    check(sum(way.bytes for way in stats.traffic.values()) >= before + BYTES, stats)
+    check(sum(path.bytes for path in stats.traffic.values()) >= before + BYTES, stats)
     check("peer copies" in stats.traffic and stats.seconds > 0, stats)
     return 0
 

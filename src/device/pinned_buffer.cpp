@@ -2,6 +2,9 @@
 
 #include "device/pinned_buffer.h"
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -18,25 +21,47 @@ size_t total = 0;  // in use and idle
 
 }  // namespace
 
-// Takes an idle buffer of sufficient size if there is one. It frees none to make room: that would wait for
-// all work on the devices, including the program's kernels.
-PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(bytes) {
-  if (bytes == 0) return;
-  std::lock_guard lock(mutex);
-  for (auto fitting = idle.lower_bound(bytes); fitting != idle.end(); ++fitting) {
+namespace {
+
+// Four sizes for each power of two, so that messages of similar length use the same buffers.
+size_t common_size(size_t bytes) {
+  const size_t unit = std::max(std::bit_floor(bytes) / 4, size_t{4096});
+  return (bytes + unit - 1) / unit * unit;
+}
+
+// The caller holds the lock. Takes an idle buffer of one of these sizes; null if there is none.
+unsigned char* take_idle(size_t* bytes, size_t longest) {
+  for (auto fitting = idle.lower_bound(*bytes); fitting != idle.end() && fitting->first <= longest;
+       ++fitting) {
     auto& [size, list] = *fitting;
     if (list.empty()) continue;
-    bytes_ = size;
-    pinned_ = list.back();
+    *bytes = size;
+    unsigned char* taken = list.back();
     list.pop_back();
+    return taken;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+// Frees no idle buffer to make room: that would wait for all work on the devices, including the program's
+// kernels. A long idle buffer serves a short message only if there is no room for a new one.
+PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(common_size(bytes)) {
+  if (bytes == 0) return;
+  // A few long buffers would leave no page-locked memory for all others.
+  if (bytes_ > options().network_memory / 8) {
+    ordinary_ = HostBuffer(bytes);
     return;
   }
+  std::lock_guard lock(mutex);
+  if ((pinned_ = take_idle(&bytes_, 2 * bytes_))) return;
   void* fresh = nullptr;
-  if (total + bytes <= options().network_memory && runtime() && runtime()->in_use() &&
-      runtime()->allocate_pinned(bytes, &fresh) == Error::none) {
+  if (total + bytes_ <= options().network_memory && runtime() && runtime()->in_use() &&
+      runtime()->allocate_pinned(bytes_, &fresh) == Error::none) {
     pinned_ = static_cast<unsigned char*>(fresh);
-    total += bytes;
-  } else {
+    total += bytes_;
+  } else if (!(pinned_ = take_idle(&bytes_, SIZE_MAX))) {
     ordinary_ = HostBuffer(bytes);
   }
 }

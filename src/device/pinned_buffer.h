@@ -6,6 +6,8 @@
 
 #pragma once
 
+#include <utility>
+
 #include "base/host_buffer.h"
 
 namespace fairlead::device {
@@ -15,8 +17,13 @@ class PinnedBuffer {
   PinnedBuffer() = default;
   // data() is null if `bytes` is 0 or no memory is available.
   explicit PinnedBuffer(size_t bytes);
-  PinnedBuffer(const PinnedBuffer&) = delete;
-  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+  PinnedBuffer(PinnedBuffer&& other) noexcept { *this = std::move(other); }
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    std::swap(pinned_, other.pinned_);
+    std::swap(ordinary_, other.ordinary_);
+    return *this;
+  }
   ~PinnedBuffer();
 
   unsigned char* data() const { return pinned_ ? pinned_ : ordinary_.data(); }

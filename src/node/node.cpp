@@ -86,11 +86,6 @@ Node::Node(SharedMemory segment, std::vector<int> world_ranks, int my_rank)
       world_ranks_(std::move(world_ranks)),
       rank_(my_rank),
       memory_(segment_.fd(), header().memory_end) {
-  for (size_t i = 0; i < world_ranks_.size(); ++i) {
-    size_t world = static_cast<size_t>(world_ranks_[i]);
-    if (by_world_.size() <= world) by_world_.resize(world + 1, -1);
-    by_world_[world] = static_cast<int>(i);
-  }
   mine().world_rank = world_ranks_[my_rank];
   mine().pid = getpid();
   files_ = std::make_unique<FdSocket>(&block(0), size(), rank_);

@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,8 +31,11 @@ class Node {
   int size() const { return static_cast<int>(world_ranks_.size()); }
   const Nonce& nonce() const { return header().nonce; }
   int world_rank(int node_rank) const { return world_ranks_[node_rank]; }
+  // Searches the ranks of the node, so that a rank's memory does not grow with the job.
   int node_rank_of_world(int world_rank) const {
-    return world_rank >= 0 && world_rank < static_cast<int>(by_world_.size()) ? by_world_[world_rank] : -1;
+    const auto found = std::lower_bound(world_ranks_.begin(), world_ranks_.end(), world_rank);
+    const bool here = found != world_ranks_.end() && *found == world_rank;
+    return here ? static_cast<int>(found - world_ranks_.begin()) : -1;
   }
 
   const FdSocket& files() const { return *files_; }
@@ -42,6 +46,8 @@ class Node {
   // Has any rank of the node sent an RTS header, or is any about to?
   bool rts_sent() const { return header().rts_sent.load() != 0; }
   void note_rts_sent() const { header().rts_sent.store(1); }
+  // Nonzero if the host MPI gets the device pointers of messages to other nodes.
+  std::atomic<uint32_t>& host_moves_device_memory() const { return header().host_moves_device_memory; }
   // The decision on memory of `device`, as rank `from` numbers its devices.
   PathDecision& decision(int from, int device, int to) const;
   // Stores the decision, and reports once why a pair does not use peer copies.
@@ -55,7 +61,6 @@ class Node {
 
   SharedMemory segment_;
   std::vector<int> world_ranks_;
-  std::vector<int> by_world_;
   int rank_;
   NodeMemory memory_;
   std::unique_ptr<FdSocket> files_;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "observe/json.h"
 #include "observe/per_thread.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"
@@ -118,16 +119,18 @@ void append_rows(const Phase& phase, int depth, int ranks, std::string* text) {
 }
 
 void append_json(const Phase& phase, const std::string& path, int ranks, std::vector<std::string>* elements) {
+  auto seconds = [](uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; };
   for (const Phase& inner : phase.inner) {
-    char numbers[256];
-    auto seconds = [](uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; };
-    std::snprintf(
-        numbers, sizeof numbers,
-        "\"count\": %llu, \"seconds\": %.9f, \"self\": %.9f, \"mean\": %.9f, \"min\": %.9f, \"max\": %.9f",
-        static_cast<unsigned long long>(inner.count), seconds(inner.nanoseconds), seconds(inner.self()),
-        seconds(inner.nanoseconds) / ranks, seconds(inner.least), seconds(inner.most));
-    std::string inner_path = path + (path.empty() ? "" : ", ") + json_string(inner.name);
-    elements->push_back("\"path\": [" + inner_path + "], " + numbers);
+    const std::string inner_path = path + (path.empty() ? "" : ", ") + json_string(inner.name);
+    elements->push_back(JsonObject()
+                            .add_json("path", "[" + inner_path + "]")
+                            .add("count", inner.count)
+                            .add("seconds", seconds(inner.nanoseconds), 9)
+                            .add("self", seconds(inner.self()), 9)
+                            .add("mean", seconds(inner.nanoseconds) / ranks, 9)
+                            .add("min", seconds(inner.least), 9)
+                            .add("max", seconds(inner.most), 9)
+                            .text());
     append_json(inner, inner_path, ranks, elements);
   }
 }

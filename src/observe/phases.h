@@ -37,7 +37,7 @@ std::string encode(const Phase& root);
 Phase add_up(const std::vector<std::string>& encoded);
 
 std::string as_table(const Phase& root, int ranks);
-// Returns the elements of a JSON array, without their braces.
+// Returns the elements of a JSON array.
 std::vector<std::string> as_json(const Phase& root, int ranks);
 
 }  // namespace fairlead::observe

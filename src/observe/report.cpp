@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "observe/json.h"
 #include "observe/text.h"
 
 namespace fairlead::observe {
@@ -87,20 +88,18 @@ void append_fallbacks(std::string* text, const Report& report) {
   bool first = true;
   for (size_t i = 0; i < report.fallbacks.size(); ++i) {
     if (report.fallbacks[i] == 0) continue;
-    if (first) *text += "why messages took a longer way\n";
+    if (first) *text += "reasons for fallbacks\n";
     first = false;
     append(text, "%12llu  %s\n", number(report.fallbacks[i]), to_string(static_cast<Fallback>(i)));
   }
 }
 
-std::string json_of(const Tally& tally) {
-  std::string text;
-  append(&text, "\"count\": %llu, \"bytes\": %llu, \"seconds\": %.9f", number(tally.count),
-         number(tally.bytes), static_cast<double>(tally.nanoseconds) * 1e-9);
+void add_tally(JsonObject* object, const Tally& tally) {
+  object->add("count", tally.count).add("bytes", tally.bytes);
+  object->add("seconds", static_cast<double>(tally.nanoseconds) * 1e-9, 9);
   for (auto [name, fraction] : {std::pair("p50_us", p50), {"p90_us", p90}, {"p99_us", p99}})
-    append(&text, ", \"%s\": %.3f", name, time_of(tally, fraction) * 1e-3);
-  append(&text, ", \"max_us\": %.3f", static_cast<double>(tally.longest) * 1e-3);
-  return text;
+    object->add(name, time_of(tally, fraction) * 1e-3, 3);
+  object->add("max_us", static_cast<double>(tally.longest) * 1e-3, 3);
 }
 
 uint64_t calls_in(const Report& report) {
@@ -114,18 +113,6 @@ uint64_t bytes_in(const Report& report) {
   return std::accumulate(report.bytes.begin(), report.bytes.end(), uint64_t{0});
 }
 
-// Builds a JSON array from the elements that `write` passes to next().
-template <class Write>
-std::string array_of(const char* name, Write write) {
-  std::string text = std::string(",\n  ") + json_string(name) + ": [";
-  const char* before = "\n    ";
-  write([&](const std::string& element) {
-    text += before + ("{" + element + "}");
-    before = ",\n    ";
-  });
-  return text + "\n  ]";
-}
-
 }  // namespace
 
 std::string in_words_of_time(double nanoseconds) {
@@ -134,21 +121,6 @@ std::string in_words_of_time(double nanoseconds) {
 
 std::string in_words_of_size(uint64_t bytes) {
   return scaled(static_cast<double>(bytes), 1024, {"B", "KiB", "MiB", "GiB", "TiB"});
-}
-
-std::string json_string(const std::string& text) {
-  std::string result = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') {
-      result += '\\';
-      result += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      append(&result, "\\u%04x", c);
-    } else {
-      result += c;
-    }
-  }
-  return result + '"';
 }
 
 Report own_report() {
@@ -198,37 +170,36 @@ std::string as_line(const Report& report, const Report& before, const OldestCall
 }
 
 std::string as_json(const Report& report, NameOf name_of) {
-  std::string text;
-  append(&text, "{\n  \"ranks\": %d,\n  \"seconds\": %.6f", report.ranks, report.seconds);
-  text += array_of("traffic", [&](auto next) {
-    for (size_t row = 0; row < report.messages.size(); ++row) {
-      std::string element;
-      append(&element, "\"way\": \"%s\", \"messages\": %llu, \"bytes\": %llu",
-             to_string(static_cast<Traffic>(row)), number(report.messages[row]), number(report.bytes[row]));
-      next(element);
-    }
-  });
-  text += array_of("fallbacks", [&](auto next) {
-    for (size_t row = 0; row < report.fallbacks.size(); ++row)
-      if (report.fallbacks[row] > 0)
-        next("\"reason\": " + json_string(to_string(static_cast<Fallback>(row))) +
-             ", \"count\": " + std::to_string(report.fallbacks[row]));
-  });
-  text += array_of("messages", [&](auto next) {
-    for (const auto& [key, tally] : report.tallies)
-      if (key.path != calls)
-        next("\"function\": " + json_string(name_of(key.function)) +
-             ", \"way\": " + json_string(to_string(key.path)) + ", " + json_of(tally));
-  });
-  text += array_of("calls", [&](auto next) {
-    for (const auto& [key, tally] : report.tallies)
-      if (key.path == calls)
-        next("\"function\": " + json_string(name_of(key.function)) + ", " + json_of(tally));
-  });
-  text += array_of("phases", [&](auto next) {
-    for (const std::string& element : as_json(report.phases, report.ranks)) next(element);
-  });
-  return text + "\n}\n";
+  std::vector<std::string> traffic, fallbacks, messages, function_calls;
+  for (size_t row = 0; row < report.messages.size(); ++row)
+    traffic.push_back(JsonObject()
+                          .add("path", to_string(static_cast<Traffic>(row)))
+                          .add("messages", report.messages[row])
+                          .add("bytes", report.bytes[row])
+                          .text());
+  for (size_t row = 0; row < report.fallbacks.size(); ++row)
+    if (report.fallbacks[row] > 0)
+      fallbacks.push_back(JsonObject()
+                              .add("reason", to_string(static_cast<Fallback>(row)))
+                              .add("count", report.fallbacks[row])
+                              .text());
+  for (const auto& [key, tally] : report.tallies) {
+    JsonObject object;
+    object.add("function", name_of(key.function));
+    if (key.path != calls) object.add("path", to_string(key.path));
+    add_tally(&object, tally);
+    (key.path == calls ? function_calls : messages).push_back(object.text());
+  }
+  return JsonObject()
+             .add("ranks", report.ranks)
+             .add("seconds", report.seconds, 6)
+             .add_json("traffic", json_array(traffic))
+             .add_json("fallbacks", json_array(fallbacks))
+             .add_json("messages", json_array(messages))
+             .add_json("calls", json_array(function_calls))
+             .add_json("phases", json_array(as_json(report.phases, report.ranks)))
+             .text() +
+         "\n";
 }
 
 }  // namespace fairlead::observe

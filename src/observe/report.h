@@ -34,7 +34,5 @@ std::string as_line(const Report& report, const Report& before, const OldestCall
 // Format numbers compactly: "12.3 us", "1.50 MiB".
 std::string in_words_of_time(double nanoseconds);
 std::string in_words_of_size(uint64_t bytes);
-// Returns a quoted and escaped JSON string.
-std::string json_string(const std::string& text);
 
 }  // namespace fairlead::observe

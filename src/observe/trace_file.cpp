@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
+#include "observe/json.h"
 #include "observe/phases.h"
-#include "observe/report.h"
 #include "observe/text.h"
 
 namespace fairlead::observe {
@@ -35,18 +35,23 @@ std::string microseconds(int64_t nanoseconds) {
   return text;
 }
 
+std::string metadata(const char* what, int rank, int track, const JsonObject& arguments) {
+  return JsonObject()
+      .add("ph", "M")
+      .add("name", what)
+      .add("pid", rank)
+      .add("tid", track)
+      .add_json("args", arguments.text())
+      .text();
+}
+
 void append_name(std::string* text, const char* what, int rank, int track, const std::string& name) {
-  append(text, "{\"ph\": \"M\", \"name\": \"%s\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": ", what,
-         rank, track);
-  *text += json_string(name) + "}},\n";
+  *text += metadata(what, rank, track, JsonObject().add("name", name)) + ",\n";
 }
 
 // Viewers display lower numbers further up.
 std::string place_of(const char* what, int rank, int track, int number) {
-  std::string text;
-  append(&text, "{\"ph\": \"M\", \"name\": \"%s\", \"pid\": %d, \"tid\": %d, \"args\": {\"sort_index\": %d}}",
-         what, rank, track, number);
-  return text;
+  return metadata(what, rank, track, JsonObject().add("sort_index", number));
 }
 
 void append_track(std::string* text, int rank, int track, const std::string& name) {
@@ -97,14 +102,12 @@ void detail::append_event(std::string* text, const TraceOfRank& rank, int thread
     track = first_stream_track + event.what;
   }
   int64_t begin = time_in(rank, event.begin), end = time_in(rank, event.end);
-  append(text,
-         "{\"ph\": \"X\", \"cat\": \"%s\", \"pid\": %d, \"tid\": %d, \"ts\": %s, \"dur\": %s, \"name\": ",
-         category, rank.rank, track, microseconds(begin).c_str(),
-         microseconds(std::max<int64_t>(end - begin, 0)).c_str());
-  *text += json_string(name);
-  if (event.bytes > 0)
-    append(text, ", \"args\": {\"bytes\": %llu}", static_cast<unsigned long long>(event.bytes));
-  *text += "},\n";
+  JsonObject slice;
+  slice.add("ph", "X").add("cat", category).add("pid", rank.rank).add("tid", track);
+  slice.add_json("ts", microseconds(begin)).add_json("dur", microseconds(std::max<int64_t>(end - begin, 0)));
+  slice.add("name", name);
+  if (event.bytes > 0) slice.add_json("args", JsonObject().add("bytes", event.bytes).text());
+  *text += slice.text() + ",\n";
 }
 
 std::vector<FlowEnd> flow_ends(const TraceOfRank& rank, const std::vector<Log>& logs) {
@@ -138,12 +141,14 @@ Flows draw_flows(std::vector<FlowEnd> ends) {
     }
     for (size_t i = 0; i < alike; ++i) {
       ++flows.drawn;
-      for (const FlowEnd& end : {ends[first + i], ends[received + i]})
-        append(&flows.lines,
-               "{\"ph\": \"%s\", \"cat\": \"message\", \"name\": \"message\", \"id\": %llu, \"pid\": %d, "
-               "\"tid\": %d, \"ts\": %s},\n",
-               end.begins ? "s" : "f\", \"bp\": \"e", static_cast<unsigned long long>(flows.drawn), end.rank,
-               end.thread + 1, microseconds(end.time).c_str());
+      for (const FlowEnd& end : {ends[first + i], ends[received + i]}) {
+        JsonObject event;
+        event.add("ph", end.begins ? "s" : "f");
+        if (!end.begins) event.add("bp", "e");
+        event.add("cat", "message").add("name", "message").add("id", flows.drawn);
+        event.add("pid", end.rank).add("tid", end.thread + 1).add_json("ts", microseconds(end.time));
+        flows.lines += event.text() + ",\n";
+      }
     }
   }
   return flows;
@@ -152,13 +157,14 @@ Flows draw_flows(std::vector<FlowEnd> ends) {
 // Every element ends with a comma except the last. JSON requires that last element, so it repeats the sort
 // index of rank 0.
 std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows) {
-  std::string text = place_of("process_sort_index", 0, 0, 0);
-  append(&text,
-         "\n], \"otherData\": {\"ranks\": %d, \"dropped_events\": %llu, \"arrows\": %llu, "
-         "\"arrow_ends_left_out\": %llu}}\n",
-         ranks, static_cast<unsigned long long>(dropped), static_cast<unsigned long long>(flows.drawn),
-         static_cast<unsigned long long>(flows.left_out));
-  return text;
+  return place_of("process_sort_index", 0, 0, 0) + "\n], \"otherData\": " +
+         JsonObject()
+             .add("ranks", ranks)
+             .add("dropped_events", dropped)
+             .add("flow_events", flows.drawn)
+             .add("flow_ends_left_out", flows.left_out)
+             .text() +
+         "}\n";
 }
 
 }  // namespace fairlead::observe

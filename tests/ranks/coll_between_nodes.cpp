@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Collectives of a program that asserts that in each of them either all ranks bring device memory or none:
-// over several nodes they use the GPU in each then (src/mpi/coll/between_nodes.h). Run on simulated nodes,
+// over several nodes they use the GPU in each then (src/mpi/coll/nodes/between_nodes.h). Run on simulated nodes,
 // with short pieces.
 
 #include "coll_operations.h"

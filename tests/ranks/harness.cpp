@@ -252,6 +252,9 @@ int main(int argc, char** argv) {
   keep_allgatherv_whole();
   const CommandLine line = parse(argc, argv);
   alarm(watchdog_seconds());
+  // A GPU is in use when MPI_Init is called.
+  if (environment_is("TEST_DEVICE_FIRST", "1") && fairlead_device_set(0) != FAIRLEAD_DEVICE_SUCCESS)
+    give_up("cannot use device 0: %s", fairlead_device_error_text());
   int provided = MPI_THREAD_SINGLE;
   if (environment_is("TEST_THREADS", "1"))
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);

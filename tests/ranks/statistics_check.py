@@ -26,7 +26,7 @@ CALLS = {
     "MPI_Put": (4, 4 * 512),
     "MPI_Win_free": (3, 0),
 }
-# The device messages that these functions started, by their way. A sender may find that its bytes were fetched from
+# The device messages that these functions started, by path. A sender may find that its bytes were fetched from
 # its pool, for a rank that waits in the host MPI does not answer.
 MESSAGES = {
     ("MPI_Send", "peer copies"): (7, 7 * 65536),
@@ -54,9 +54,9 @@ def check_json(report):
     # The first message of a pair is staged, the next one may be as well: the receiver may not have judged by then.
     messages = {}
     for m in report["messages"]:
-        way = "packed" if m["way"] in ("staged in host memory", "staged in device memory") else m["way"]
-        count, size = messages.get((m["function"], way), (0, 0))
-        messages[m["function"], way] = (count + m["count"], size + m["bytes"])
+        path = "packed" if m["path"] in ("staged in host memory", "staged in device memory") else m["path"]
+        count, size = messages.get((m["function"], path), (0, 0))
+        messages[m["function"], path] = (count + m["count"], size + m["bytes"])
     expect("messages", messages, MESSAGES)
     expect("fallbacks", {f["reason"]: f["count"] for f in report["fallbacks"]}, FALLBACKS)
     phases = {tuple(p["path"]): p for p in report["phases"]}
@@ -69,7 +69,7 @@ def check_json(report):
         times = [row[name] for name in ("p50_us", "p90_us", "p99_us", "max_us")]
         expect(f"order of the percentiles of {row}", times, sorted(times))
         expect(f"longest of {row} is part of the sum", row["max_us"] <= row["seconds"] * 1e6 + 1e-3, True)
-    moved = {t["way"]: t["messages"] for t in report["traffic"]}
+    moved = {t["path"]: t["messages"] for t in report["traffic"]}
     expect("peer copies", moved["peer copies"], 12)
 
 

@@ -34,13 +34,13 @@ CALLS = [
     OF_WINDOWS + Counter(MPI_Recv=4, MPI_Irecv=5, MPI_Waitall=1, MPI_Send=2, MPI_Allreduce=3, MPI_Type_free=1),
 ]
 # From which call of which rank to which of which.
-ARROWS = Counter({
+FLOWS = Counter({
     ((0, "MPI_Send"), (1, "MPI_Recv")): 7,
     ((1, "MPI_Isend"), (2, "MPI_Waitall")): 5,
     ((0, "MPI_Send"), (2, "MPI_Recv")): 4,
     ((2, "MPI_Send"), (0, "MPI_Recv")): 2,
 })
-# How far an arrow may seem to go back in time. Clocks that are hours apart are compared by messages.
+# How far a flow event may seem to go back in time. Clocks that are hours apart are compared by messages.
 CLOCK_ERROR_US = 100_000
 LONGEST_RUN_US = 50_000_000
 
@@ -85,7 +85,7 @@ def check_slices(slices):
 
 
 def call_around(event, tracks):
-    """The innermost slice of an arrow's track that its end lies in."""
+    """The innermost slice of a flow event's track that its end lies in."""
     found = [s for s in tracks[event["pid"], event["tid"]] if s["ts"] <= event["ts"] <= end_of(s)]
     if not found:
         FAILURES.append(f"{event} lies in no slice")
@@ -119,14 +119,14 @@ def check_trace(trace):
 
     begins = {e["id"]: e for e in events if e["ph"] == "s"}
     ends = {e["id"]: e for e in events if e["ph"] == "f"}
-    expect("arrows with one end", set(begins) ^ set(ends), set())
-    expect("ends of arrows", len([e for e in events if e["ph"] in "sf"]), 2 * len(begins))
-    arrows = [(begins[i], ends[i]) for i in begins if i in ends]
-    expect("arrows", Counter((call_around(s, tracks), call_around(f, tracks)) for s, f in arrows), ARROWS)
-    for s, f in arrows:
+    expect("flow events with one end", set(begins) ^ set(ends), set())
+    expect("ends of flow events", len([e for e in events if e["ph"] in "sf"]), 2 * len(begins))
+    flows = [(begins[i], ends[i]) for i in begins if i in ends]
+    expect("flow_events", Counter((call_around(s, tracks), call_around(f, tracks)) for s, f in flows), FLOWS)
+    for s, f in flows:
         expect(f"{s} is before {f}", s["ts"] <= f["ts"] + CLOCK_ERROR_US, True)
     expect("what the file says of itself", trace["otherData"],
-           {"ranks": RANKS, "dropped_events": 0, "arrows": sum(ARROWS.values()), "arrow_ends_left_out": 0})
+           {"ranks": RANKS, "dropped_events": 0, "flow_events": sum(FLOWS.values()), "flow_ends_left_out": 0})
 
 
 def main():

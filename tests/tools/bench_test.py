@@ -325,6 +325,8 @@ class Refusals(ToolTest):
         self.refuses("bench", "partitioned", "-p", 6, "-m", "7:8", says=["7:8", "of 6 partitions", "up to 12"])
         self.refuses("bench", "first", "-i", 2, says="from 3")
         self.refuses("bench", "posted", "-N", "1:2m", says=["'1:2m'", "1048576"])
+        self.refuses("bench", "posted", "X", "Y", says=["posted: ", "'X'", "D (device), H (host), M (managed)"])
+        self.refuses("bench", "posted", "D", "D", "H", says=["posted: ", "3 placement letters", "two"])
         self.refuses("bench", "latency", "-d", "intel", says=["'intel'", "cuda, rocm, sim"])
         self.refuses("bench", "latency", "--via", "pigeon", says=["'pigeon'", "mpi, nccl"])
         self.refuses("bench", "latency", "--via", "nccl", "H", "H", says="D D")

@@ -14,6 +14,7 @@ import tempfile
 import unittest
 from unittest import mock
 
+from pictures import path_to
 from tool import MPIS, POLITE, TIMEOUT, TOOL, TREE, has_library
 
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench")
@@ -103,8 +104,8 @@ class Comparison(unittest.TestCase):
                          "environment.sh", f"Fairlead, {ABI}", "these times mean nothing"):
                 self.assertIn(text, page)
             plots = [name for name in os.listdir(out) if name.endswith(".png")]
-            if importlib.util.find_spec("matplotlib"):
-                self.assertLessEqual({"goals.png", "ratios.png", "latency.png", "message_rate.png"}, set(plots))
+            if path_to("matplotlib"):
+                self.assertLessEqual({"goals.png", "latency.png", "message_rate.png", "pairs.png"}, set(plots))
                 for name in plots:
                     self.assertIn(f"]({name})", page)
             else:
@@ -143,7 +144,7 @@ class Comparison(unittest.TestCase):
             page = read(folder, "out", "README.md")
             self.assertIn("## Reduce_scatter, time (us)", page)
             self.assertIn("| allreduce 8 B to 256 K: at most 0.55 of NCCL | not measured |", page)
-            if importlib.util.find_spec("matplotlib"):
+            if path_to("matplotlib"):
                 for collective in COLLECTIVE_CALLS:
                     self.assertTrue(os.path.exists(os.path.join(folder, "out", f"{collective.id}.png")))
                     self.assertIn(f"]({collective.id}.png)", page)
@@ -168,7 +169,7 @@ class Comparison(unittest.TestCase):
             for text in ("## Packing (GB/s)", "| face j |", "| fails |", "| indexed |", "brittle fails",
                          "## What brittle does not survive on device memory"):
                 self.assertIn(text, page)
-            if importlib.util.find_spec("matplotlib"):
+            if path_to("matplotlib"):
                 for name in ("pack", "halo", "datatype"):
                     self.assertTrue(os.path.exists(os.path.join(out, f"{name}.png")))
                     self.assertIn(f"]({name}.png)", page)
@@ -191,7 +192,7 @@ class Comparison(unittest.TestCase):
             for text in ("## Put, latency (us)", f"| {ABI} of driver's copy |", f"| {ABI} of empty kernel |",
                          "## Borders exchanged in a ring (us)"):
                 self.assertIn(text, page)
-            if importlib.util.find_spec("matplotlib"):
+            if path_to("matplotlib"):
                 self.assertIn("](atomics.png)", page)
 
     def test_who_is_absent_is_left_out(self):
@@ -256,7 +257,7 @@ class Plan(unittest.TestCase):
         self.assertEqual([run.command for run in twice], [run.command for run in once] * 2)
         self.assertEqual([run.id for run in twice], [r.id for r in once] + [f"{r.id}-round2" for r in once])
 
-    def test_pretended_nodes_are_compared_with_host_buffers(self):
+    def test_simulated_nodes_are_compared_with_host_buffers(self):
         runs, left_out = self.plan()
         self.assertTrue(runs["nodes-a"].startswith("env FAIRLEAD_NODES=2 ") and runs["nodes-a"].endswith("D D"))
         self.assertTrue(runs["nodes_host-a"].startswith("env FAIRLEAD_NODES=2 "))

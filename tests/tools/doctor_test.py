@@ -61,7 +61,7 @@ class Recorded(ToolTest):
             gpu.migration  ok    neither HMM nor ATS
             gpu.ecc        ok    ECC is on, no memory errors
             link.pairs     ok    pairs of GPUs are connected: 28 by NVLink (18 links)
-            link.bar       ok    reach all device memory: a BAR of 256 GiB for 140 GiB
+            link.bar       ok    reach all device memory: a BAR of 256 GiB for 140.4 GiB
             link.gdrcopy   ok    gdrdrv is loaded
             link.rdma      ok    adapters reach GPU memory: nvidia-peermem is loaded
             link.near      ok    2 network adapters for 8 GPUs, each GPU with one in its NUMA node
@@ -151,7 +151,7 @@ class Recorded(ToolTest):
         self.judges("container", """
             mpi.gpu        ok    opal_built_with_cuda_support is true
             mpi.switch     warn  opal_cuda_support is false by default > export OMPI_MCA_opal_cuda_support=true
-            ucx.gpu        fail  UCX was built with neither CUDA nor ROCm: it knows host memory only, but its MPI hands it device memory
+            ucx.gpu        fail  UCX was built with neither CUDA nor ROCm: it handles host memory only, but its MPI hands it device memory
             ucx.transports skip  UCX's transports are not known: ucx_info
             gpu.found      ok    1 x NVIDIA A100 80GB PCIe
             gpu.library    fail  the loader does not find libcuda.so.1
@@ -377,6 +377,22 @@ class Live(ToolTest):
                 self.assertIn(f"libfairlead-{abi}.so", checks["live.loaded"]["fact"])
                 self.assertIn("0->1 peer", checks["live.send"]["fact"])
                 self.assertIn("With Fairlead device pointers work here (on simulated GPUs)", report["conclusion"])
+
+    def test_who_moves_messages_between_nodes(self):
+        abi = next(filter(has_library, MPIS), None)
+        library = os.path.join(TREE, f"lib/libgpu-aware-host-{abi}.so")
+        if not os.path.exists(library):
+            self.skipTest("no library")
+        for host, verdict, fact, remedy in [
+                ("says_no", "ok", "staged through host memory: the host MPI is not known to handle device memory", ""),
+                ("works", "ok", "device messages between nodes are handed to the host MPI: MPIX_Query_sim_support says yes", ""),
+                ("lies", "warn", "a message of 16 bytes from device to device memory arrived with wrong bytes", "FAIRLEAD_NETWORK=staged"),
+                ("crashes", "fail", "host MPI claims GPU support but crashed on device memory", "FAIRLEAD_NETWORK=staged")]:
+            with self.subTest(host=host):
+                check = examined(example(abi), "--sim", 2, LD_PRELOAD=library, TEST_HOST=host)[2]["live.network"]
+                self.assertEqual(check["verdict"], verdict, check)
+                self.assertIn(fact, check["fact"])
+                self.assertIn(remedy, check["remedy"])
 
     def test_without_fairlead_it_tells_what_device_pointers_meet(self):
         abi = MPIS[0]

@@ -54,15 +54,15 @@ def trace():
     def slice(rank, track, category, name, begin, end):
         return {"ph": "X", "cat": category, "pid": rank, "tid": track, "ts": begin, "dur": end - begin, "name": name}
 
-    def arrow(phase, rank, time):
+    def flow(phase, rank, time):
         return {"ph": phase, "cat": "message", "name": "message", "id": 1, "pid": rank, "tid": 1, "ts": time}
 
     names = [{"ph": "M", "name": "process_name", "pid": rank, "tid": 0, "args": {"name": f"rank {rank} on node"}}
              for rank in (0, 1)]
     return {"traceEvents": [*names, slice(0, 1, "phase", "halo $x_1$", 0, 5000), slice(0, 1, "mpi", "MPI_Send", 100, 2100),
                             slice(1, 1, "mpi", "MPI_Recv", 1000, 2500), slice(1, 1000, "gpu", "copy", 1500, 2400),
-                            arrow("s", 0, 150), arrow("f", 1, 2490)],
-            "otherData": {"ranks": 2, "arrows": 1, "dropped_events": 3}}
+                            flow("s", 0, 150), flow("f", 1, 2490)],
+            "otherData": {"ranks": 2, "flow_events": 1, "dropped_events": 3}}
 
 
 def tearDownModule():
@@ -137,6 +137,22 @@ class Values(unittest.TestCase):
             self.assertAlmostEqual(value, float(text) * 2**30 / 1e9)
         beside = self.picture("pairs", "pairs")
         self.assertEqual([column.title for column in beside.columns], ["partner 1 rank away", "partner 2 ranks away"])
+
+    def test_layouts_have_names(self):
+        def time(us):
+            return dict.fromkeys(("mean", "min", "p50", "max"), us)
+
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as halo:
+            json.dump({"benchmark": "halo", "results": [
+                {"face": face, "bytes": 64, "latency_us": time(us), "contiguous_us": time(2)}
+                for face, us in (("i", 6), ("k", 3))]}, halo)
+            halo.flush()
+            benchmark, runs = read_runs([halo.name], [])
+        picture = compose(benchmark, runs, [])
+        self.assertEqual(picture.axis, "face")
+        gaps, contiguous = picture.columns[0].series
+        self.assertEqual({picture.text(at): value.middle for at, value in gaps.values["time"].items()}, {"i": 6, "k": 3})
+        self.assertEqual([value.middle for value in contiguous.values["time"].values()], [2, 2])
 
     def test_labels_tell_runs_apart(self):
         mpi = self.picture("latency").first
@@ -409,6 +425,15 @@ class Refusals(PlotTest):
                 self.assertIn(text, result.stderr)
         self.assertFalse(os.path.exists(self.file("a.svg")))
 
+    def test_bars_and_goals_are_not_for_terminals(self):
+        times = {"latency_us": {"mean": 1, "min": 1, "max": 1}}
+        halo = self.file("halo.json", json.dumps({"benchmark": "halo", "results": [{"face": "i", "bytes": 8, **times}]}))
+        goals = self.file("goals.json", json.dumps({"series": [], "goals": [{"margin": 1}]}))
+        if path_to("plotext"):
+            self.refuses("plot", halo, "--terminal", PATH=path_to("plotext"), says=["face", ".svg"])
+        self.refuses("plot", goals, "-o", self.file("a.html"), says=".png or .svg")
+        self.refuses("plot", goals, goals, "-o", self.file("a.svg"), says="bench/compare")
+
     def test_a_part_of_a_trace(self):
         path = self.file("trace.json", json.dumps(trace()))
         for wrong in ["1ms", "2ms:1ms", "1:2", "1ms:2m", "-1us:2us"]:
@@ -458,7 +483,8 @@ class Refusals(PlotTest):
                                ('{"benchmark": "bw", "results": []}', "no results", accepted),
                                (json.dumps(cut), "does not write", accepted),
                                ('{"benchmark": "barrier"}', "barrier", "no sizes"),
-                               ('{"benchmark": "halo"}', "halo", "no sizes"),
+                               ('{"benchmark": "host_overhead"}', "host_overhead", "no sizes"),
+                               ('{"benchmark": "halo"}', "no results", accepted),
                                (pairs.partition("# stride")[0], "no results", accepted),
                                (pairs + "1 2 3\n", "'1 2 3'", "no row of `fairlead bench pairs`")):
             with self.subTest(content=content), self.assertRaises(Failure) as refused:

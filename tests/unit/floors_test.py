@@ -29,6 +29,8 @@ FLOORS = [
     ["mpi/network"],
     ["mpi/p2p"],
     ["mpi/coll"],
+    ["mpi/coll/nodes"],
+    ["mpi/coll/entry"],
     ["mpi/rma"],
     ["mpi/job"],
     ["mpi/fortran"],

@@ -3,6 +3,7 @@
 // Histograms and the percentiles read from them, what threads record, and the words and JSON of a report.
 
 #include "observe/report.h"
+#include "observe/json.h"
 
 #include <gtest/gtest.h>
 

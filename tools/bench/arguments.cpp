@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <string_view>
+#include <utility>
 
 #include "base/options.h"
 #include "common/command_line.h"
@@ -127,8 +128,7 @@ void check_together(BenchArguments& a) {
           fmt::format("--sim simulates GPUs, and -d {} takes real ones; accepted: one of the two", a.device));
     a.device = "sim";
   }
-  if (a.kind->messages() || a.kind->datatypes() || a.kind->collective || a.kind->one_sided())
-    check_placement(a);
+  check_placement(a);
   if (a.kind->id == Benchmark::pairs) {
     if (a.allocator.size() != 1)
       throw usage(
@@ -221,6 +221,16 @@ void check_ranks(const BenchArguments& arguments, int ranks) {
   if (arguments.root >= ranks)
     throw usage(fmt::format("{}: -k: there is no rank {} in {} rank{}", kind.name, arguments.root, ranks,
                             ranks == 1 ? "" : "s"));
+}
+
+void define_bench(CLI::App& app, BenchArguments& arguments) {
+  const BenchmarkKind& kind = *arguments.kind;
+  arguments.ranks = kind.ranks;
+  (*kind.options)(app, arguments);
+  std::string usage = "[options]";
+  for (const CLI::Option* option : std::as_const(app).get_options())
+    if (!option->nonpositional()) usage += fmt::format(" [{}]", option->get_type_name());
+  set_up(app, usage, fmt::format(fmt::runtime(kind.examples), kind.name));
 }
 
 std::string BenchArguments::name_in_refusals() const {

@@ -15,10 +15,6 @@
 #include "common/failure.h"
 #include "common/words.h"
 
-namespace CLI {
-class App;
-}
-
 namespace fairlead::tools {
 
 // Timed iterations of each size where the user gives none, up to 8 KiB and above: the OSU micro-benchmarks'.

@@ -108,6 +108,13 @@ void take_gpus(const BenchArguments& arguments) {
   if (arguments.sim > 0) setenv("FAIRLEAD_SIM_DEVICES", std::to_string(arguments.sim).c_str(), 1);
 }
 
+// By row of benchmark_kinds; null where ranks measure.
+constexpr int (*runs[])(const BenchArguments&) = {
+#define FAIRLEAD_IN_RANKS(...) nullptr,
+#define FAIRLEAD_ALONE(id, name, ranks, run, ...) run,
+#include "bench/benchmarks.def"
+};
+
 int become_rank(const BenchArguments& arguments, const Job& job, const Words& words) {
   require_gpu(arguments);
   const AskedMpi asked(arguments.mpi);
@@ -147,10 +154,7 @@ int bench_command(const Words& words) {
   if (arguments->kind->uses_mpi) check_ranks(*arguments, arguments->ranks);
   check_json_target(arguments->json);
   if (!arguments->kind->uses_mpi || !ranks_may_be_elsewhere()) require_gpu(*arguments);
-  if (arguments->kind->id == Benchmark::copy) return copy_benchmark(*arguments);
-  if (arguments->kind->id == Benchmark::host_overhead) return host_overhead_benchmark(*arguments);
-  if (arguments->kind->id == Benchmark::tune) return tune_benchmark(*arguments);
-  if (arguments->kind->id == Benchmark::matrix) return matrix_benchmark(*arguments);
+  if (auto run = runs[arguments->kind - benchmark_kinds]) return run(*arguments);
 
   RunArguments run;
   run.ranks = arguments->ranks;

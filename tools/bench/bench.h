@@ -16,10 +16,8 @@ int bench_command(const Words& words);
 // and the provider that the benchmark's own words ask for.
 Words bench_for_ranks(const Words& program, RunArguments& run);
 
-int copy_benchmark(const BenchArguments& arguments);
-int host_overhead_benchmark(const BenchArguments& arguments);
-int tune_benchmark(const BenchArguments& arguments);
-int matrix_benchmark(const BenchArguments& arguments);
+#define FAIRLEAD_ALONE(id, name, ranks, run, ...) int run(const BenchArguments& arguments);
+#include "bench/benchmarks.def"
 
 // `fairlead matrix`, a benchmark that is a command of its own.
 int matrix_command(const Words& words);

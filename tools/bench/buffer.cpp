@@ -12,6 +12,7 @@
 
 #include "bench/machine.h"
 #include "common/failure.h"
+#include "common/words.h"
 #include "device/runtime.h"
 
 namespace fairlead::tools {
@@ -76,14 +77,14 @@ std::string shortage(Place place, uint64_t bytes, int sharers) {
     if (!runtime || runtime->memory_info(current, &free_bytes, &total_bytes) != device::Error::none)
       return {};
     if (bytes > free_bytes)
-      return fmt::format("{} MiB of device memory are needed per rank, {} MiB are free", bytes >> 20,
-                         free_bytes >> 20);
+      return fmt::format("{} of device memory are needed per rank, {} are free", size_in_words(bytes),
+                         size_in_words(free_bytes));
     // A simulated GPU's memory is the host's.
     if (std::strcmp(runtime->name(), "sim") != 0) return {};
   }
   if (needed <= there) return {};
-  return fmt::format("{} MiB of host memory are needed on this node, {} MiB are available", needed >> 20,
-                     there >> 20);
+  return fmt::format("{} of host memory are needed on this node, {} are available", size_in_words(needed),
+                     size_in_words(there));
 }
 
 Buffer::Buffer(Place place, size_t bytes) : place_(place) {

@@ -2,9 +2,9 @@
 //
 // `fairlead bench copy`: the provider's own copy between two devices in one process, as the yardstick for
 // messages. Latency is one copy and the wait for it; bandwidth is a window of copies and one wait. The stream
-// belongs to the destination, as in Fairlead's own transport, where the receiver pulls. Both ways at once
-// each device has a window of its own. Windows of copies out of the source to pinned host memory, and from
-// there into the destination, are the yardstick for staging.
+// belongs to the destination, as in Fairlead's own transport, where the receiver gets the bytes. Both ways at
+// once each device has a window of its own. Windows of copies out of the source to pinned host memory, and
+// from there into the destination, are the yardstick for staging.
 
 #include <fairlead/device.h>
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ class Copies {
         host_(Place::pinned, arguments.largest),
         stream_(runtime, to, arguments),
         source_stream_(runtime, from, arguments) {
-    open_way(to, from);
+    open_direction(to, from);
   }
 
   Measurement one_way(uint64_t bytes) {
@@ -57,7 +57,7 @@ class Copies {
     return m;
   }
 
-  void open_way_back() { open_way(from_, to_); }
+  void open_back() { open_direction(from_, to_); }
 
   void both_ways(Measurement* m) {
     for (auto [into, out_of] : {std::pair(&target_, &source_), std::pair(&back_target_, &back_source_)}) {
@@ -83,7 +83,7 @@ class Copies {
   }
 
   // Where that is refused, the driver stages: that is its own copy.
-  void open_way(int device, int peer) {
+  void open_direction(int device, int peer) {
     if (device != peer) runtime_->enable_peer(device, peer);
   }
 
@@ -142,7 +142,7 @@ int copy_benchmark(const BenchArguments& arguments) {
   // Once each device may reach the other, CUDA's copies one way take 2 us longer: the way back comes last.
   std::vector<Measurement> measurements;
   for (uint64_t bytes : arguments.sizes()) measurements.push_back(copies.one_way(bytes));
-  copies.open_way_back();
+  copies.open_back();
   for (Measurement& m : measurements) {
     copies.both_ways(&m);
     report.add(m);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The options of the collectives and of tune.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,41 +32,40 @@ void define_rank_counts(CLI::App& app, BenchArguments& a) {
       ->default_str("a rank for each GPU, 2 at least");
 }
 
+const OptionGroup calls = all_of(
+    {sizes("Message sizes", " Sizes below one element begin with that."), iterations(usual_collectives)});
+
+const OptionGroup barriers = iterations({usual_collectives.small, usual_collectives.small});
+
+const OptionGroup blocking =
+    all_of({full("also the least and the greatest mean of a rank, percentiles of the means over the "
+                 "ranks, and the iterations."),
+            via_option});
+
+const OptionGroup overlapping =
+    all_of({full("also the times of starting, testing and waiting, the least and the greatest pure "
+                 "communication time of a rank, and the iterations."),
+            number("-t,--num-test-calls", &A::tests, 0, most_iterations,
+                   "Calls of MPI_Test during the computation."),
+            via_option});
+
 }  // namespace
 
-std::vector<Definition> collective_definitions() {
-  const OptionGroup calls = all_of(
-      {sizes("Message sizes", " Sizes below one element begin with that."), iterations(usual_collectives)});
-  const OptionGroup barriers = iterations({usual_collectives.small, usual_collectives.small});
-  const OptionGroup blocking = all_of({full("also the least and the greatest mean of a rank, percentiles of "
-                                            "the means over the ranks, and the iterations."),
-                                       via_option});
-  const OptionGroup nonblocking =
-      all_of({full("also the times of starting, testing and waiting, the least and the greatest pure "
-                   "communication time of a rank, and the iterations."),
-              number("-t,--num-test-calls", &A::tests, 0, most_iterations,
-                     "Calls of MPI_Test during the computation."),
-              via_option});
-  const std::string barrier_examples =
-      "  fairlead bench {0} -n 8 -f\n  fairlead run -n 4 --sim 4 fairlead bench {0}";
-  const std::string collective_examples = barrier_examples + " -m 4:1m -c D D";
-  return {
-      {Benchmark::collective, barrier_examples, {barriers, blocking, rank_options}, &BenchmarkKind::barrier},
-      {Benchmark::collective,
-       collective_examples,
-       {calls, arrivals, blocking, placement_option, define_buffers, rank_options}},
-      {Benchmark::overlap, barrier_examples, {barriers, nonblocking, rank_options}, &BenchmarkKind::barrier},
-      {Benchmark::overlap,
-       collective_examples,
-       {calls, arrivals, nonblocking, placement_option, define_buffers, rank_options}},
-      {Benchmark::tune,
-       "  fairlead bench tune -o my.tuning\n  fairlead bench tune -n 2,4 -m 8:1m allreduce bcast",
-       {preset(&A::size_range, "8:64m"), calls, memory_limit_option,
-        option("COLLECTIVE", "COLLECTIVE ...", &A::collectives,
-               fmt::format("What to tune: {}.", fmt::join(tunable(), ", ")), one_of(tunable()), "all"),
-        option("-o,--output", "FILE", &A::output, "The file to write."), define_rank_counts, mpi(),
-        results_options}},
-  };
-}
+const OptionGroup barrier_options = all_of({barriers, blocking, rank_options});
+
+const OptionGroup collective_options =
+    all_of({calls, arrivals, blocking, placement_option, define_buffers, rank_options});
+
+const OptionGroup nonblocking_barrier_options = all_of({barriers, overlapping, rank_options});
+
+const OptionGroup nonblocking_options =
+    all_of({calls, arrivals, overlapping, placement_option, define_buffers, rank_options});
+
+const OptionGroup tune_options =
+    all_of({preset(&A::size_range, "8:64m"), calls, memory_limit_option,
+            option("COLLECTIVE", "COLLECTIVE ...", &A::collectives,
+                   fmt::format("What to tune: {}.", fmt::join(tunable(), ", ")), one_of(tunable()), "all"),
+            option("-o,--output", "FILE", &A::output, "The file to write."), define_rank_counts, mpi(),
+            results_options});
 
 }  // namespace fairlead::tools

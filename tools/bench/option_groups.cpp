@@ -79,42 +79,4 @@ OptionGroup no_preload(const char* help) {
   };
 }
 
-const OptionGroup arrivals = validation(
-    "Check the received bytes of each size, in the timed run and in further iterations with new data; adds a "
-    "column and exits with 1 when bytes are wrong.");
-const OptionGroup full_of_one = full(
-    "the mean, the least, the median, the slowest hundredth and the greatest over the iterations, in place "
-    "of the median.");
-const OptionGroup full_of_several = full("also the slowest hundredth of the iterations.");
-// Checked by hand afterwards: the two letters have one meaning each.
-const OptionGroup placement_option = [](CLI::App& app, BenchArguments& a) {
-  option("PLACEMENT", "D|H|M D|H|M", &A::placement,
-         fmt::format("Memory of {}: D device, H host, M managed.", owners_of(*a.kind)), suggested(placements),
-         "D D")(app, a);
-};
-const OptionGroup via_option =
-    option("--via", "NAME", &A::via,
-           "What carries the messages: mpi, or nccl (NCCL or RCCL, found in NCCL_HOME/lib or by the loader).",
-           one_of({"mpi", "nccl"}));
-const OptionGroup reduction_option =
-    option("-o,--operation", "OP", &A::reduction, "Reduction: sum, prod, min or max.",
-           one_of({"sum", "prod", "min", "max"}));
-const OptionGroup memory_limit_option =
-    option("-M,--mem-limit", "SIZE", &A::memory_text,
-           "Bytes that the buffers of a rank may take; sizes that need more are left out.");
-const OptionGroup device_options = all_of(
-    {option("-d,--accelerator", "KIND", &A::device,
-            "GPU provider: cuda, rocm or sim. Left out, what there is.", one_of({"cuda", "rocm", "sim"}), ""),
-     number("--sim", &A::sim, 1, 64, "Run on N simulated GPUs, as -d sim.", "")});
-const OptionGroup results_options =
-    all_of({device_options,
-            option("--json", "FILE", &A::json,
-                   "Write the results to FILE as JSON; -: to stdout, in place of the table.", {}, "")});
-const OptionGroup launch_options =
-    all_of({number("-n,--ranks,--np", &A::ranks, 1, 65536,
-                   "Ranks to launch; -np N too. Inside a launched job its ranks are used instead."),
-            mpi("the first this build has, or the job's own"),
-            no_preload("Run on the MPI alone, without Fairlead.")});
-const OptionGroup rank_options = all_of({results_options, launch_options});
-
 }  // namespace fairlead::tools

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Of what the benchmarks' command lines are made: groups of options, each for a field or several of the
-// arguments. They are values, so that a benchmark's command line is a list of them.
+// The groups of options that the benchmarks' command lines consist of. Each fills in one field of the
+// arguments or several. They are values, so that a benchmark's command line is a list of them.
 
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -17,7 +16,6 @@
 namespace fairlead::tools {
 
 using A = BenchArguments;  // for &A::field
-using OptionGroup = std::function<void(CLI::App&, BenchArguments&)>;
 
 // `shown` is the default in the help, where that is not the field's value; "": none. Of arguments without a
 // name of their own, `type` is what the usage says.
@@ -61,22 +59,43 @@ OptionGroup elements(const char* initial);
 OptionGroup mpi(const char* shown = "the first this build has");
 OptionGroup no_preload(const char* help);
 
-// For functions only, which run after these are there.
-extern const OptionGroup placement_option, via_option, reduction_option, memory_limit_option;
-extern const OptionGroup arrivals;                      // checked, as contiguous messages are
-extern const OptionGroup full_of_one, full_of_several;  // quantities in a row of the table
-extern const OptionGroup device_options, launch_options;
-extern const OptionGroup results_options;  // with the devices
-extern const OptionGroup rank_options;     // all that end the help of what runs in ranks
-
-// The command line of a benchmark, or of all that are alike: of those with this id and trait, or with this id
-// that no row above has.
-struct Definition {
-  Benchmark id;
-  std::string examples;              // {0}: the benchmark's name
-  std::vector<OptionGroup> options;  // in the order of the help
-  bool (BenchmarkKind::*trait)() const = nullptr;
+// Defined here, so that the lists of other files, which copy them, are initialized after them.
+inline const OptionGroup arrivals = validation(
+    "Check the received bytes of each size, in the timed run and in further iterations with new data; adds a "
+    "column and exits with 1 when bytes are wrong.");
+inline const OptionGroup full_of_one = full(
+    "the mean, the least, the median, the slowest hundredth and the greatest over the iterations, in place "
+    "of the median.");
+inline const OptionGroup full_of_several = full("also the slowest hundredth of the iterations.");
+// Checked by hand afterwards: the two letters have one meaning each.
+inline const OptionGroup placement_option = [](CLI::App& app, BenchArguments& a) {
+  option("PLACEMENT", "D|H|M D|H|M", &A::placement,
+         fmt::format("Memory of {}: D device, H host, M managed.", owners_of(*a.kind)), suggested(placements),
+         "D D")(app, a);
 };
-std::vector<Definition> collective_definitions();
+inline const OptionGroup via_option =
+    option("--via", "NAME", &A::via,
+           "What carries the messages: mpi, or nccl (NCCL or RCCL, found in NCCL_HOME/lib or by the loader).",
+           one_of({"mpi", "nccl"}));
+inline const OptionGroup reduction_option =
+    option("-o,--operation", "OP", &A::reduction, "Reduction: sum, prod, min or max.",
+           one_of({"sum", "prod", "min", "max"}));
+inline const OptionGroup memory_limit_option =
+    option("-M,--mem-limit", "SIZE", &A::memory_text,
+           "Bytes that the buffers of a rank may take; sizes that need more are left out.");
+inline const OptionGroup device_options = all_of(
+    {option("-d,--accelerator", "KIND", &A::device,
+            "GPU provider: cuda, rocm or sim. Left out, what there is.", one_of({"cuda", "rocm", "sim"}), ""),
+     number("--sim", &A::sim, 1, 64, "Run on N simulated GPUs, as -d sim.", "")});
+inline const OptionGroup results_options =
+    all_of({device_options,
+            option("--json", "FILE", &A::json,
+                   "Write the results to FILE as JSON; -: to stdout, in place of the table.", {}, "")});
+inline const OptionGroup launch_options =
+    all_of({number("-n,--ranks,--np", &A::ranks, 1, 65536,
+                   "Ranks to launch; -np N too. Inside a launched job its ranks are used instead."),
+            mpi("the first this build has, or the job's own"),
+            no_preload("Run on the MPI alone, without Fairlead.")});
+inline const OptionGroup rank_options = all_of({results_options, launch_options});
 
 }  // namespace fairlead::tools

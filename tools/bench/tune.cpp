@@ -4,8 +4,8 @@
 // FAIRLEAD_COLL forces, and writes a file of rules (src/coll/tuning.h) by which the fastest are taken.
 //
 // Measurements are noisy where two algorithms take about the same time. A rule for every size would follow
-// the noise, so changing the algorithm from one size to the next has a price, and of all ways through the
-// sizes the cheapest is taken.
+// the noise, so changing the algorithm from one size to the next has a price, and the cheapest sequence of
+// algorithms over the sizes is taken.
 
 #include <fairlead/device.h>
 #include <fmt/format.h>
@@ -111,32 +111,33 @@ Json run_of(const BenchArguments& arguments, const Table& table, const Algorithm
 }
 
 // For each size an algorithm.
-std::vector<size_t> cheapest_way(const std::vector<std::vector<double>>& times) {
-  struct Way {
+std::vector<size_t> cheapest_sequence(const std::vector<std::vector<double>>& times) {
+  struct Sequence {
     double cost = 0;
     std::vector<size_t> taken;
   };
-  std::vector<Way> ways;  // the cheapest one that ends with each algorithm
+  std::vector<Sequence> sequences;  // the cheapest one that ends with each algorithm
   for (const std::vector<double>& of_size : times) {
     double shortest = *std::min_element(of_size.begin(), of_size.end());
-    ways.resize(of_size.size());
-    std::vector<Way> longer;
+    sequences.resize(of_size.size());
+    std::vector<Sequence> longer;
     for (size_t algorithm = 0; algorithm < of_size.size(); ++algorithm) {
-      auto cost = [&](const Way& way) {
-        bool changes = !way.taken.empty() && way.taken.back() != algorithm;
-        return way.cost + (changes ? price_of_a_change : 0);
+      auto cost = [&](const Sequence& sequence) {
+        bool changes = !sequence.taken.empty() && sequence.taken.back() != algorithm;
+        return sequence.cost + (changes ? price_of_a_change : 0);
       };
-      Way way = *std::min_element(ways.begin(), ways.end(),
-                                  [&](const Way& a, const Way& b) { return cost(a) < cost(b); });
-      way.cost = cost(way) + (shortest > 0 ? of_size[algorithm] / shortest - 1 : 0);
-      way.taken.push_back(algorithm);
-      longer.push_back(std::move(way));
+      Sequence sequence =
+          *std::min_element(sequences.begin(), sequences.end(),
+                            [&](const Sequence& a, const Sequence& b) { return cost(a) < cost(b); });
+      sequence.cost = cost(sequence) + (shortest > 0 ? of_size[algorithm] / shortest - 1 : 0);
+      sequence.taken.push_back(algorithm);
+      longer.push_back(std::move(sequence));
     }
-    ways = std::move(longer);
+    sequences = std::move(longer);
   }
-  if (ways.empty()) return {};
-  return std::min_element(ways.begin(), ways.end(),
-                          [](const Way& a, const Way& b) { return a.cost < b.cost; })
+  if (sequences.empty()) return {};
+  return std::min_element(sequences.begin(), sequences.end(),
+                          [](const Sequence& a, const Sequence& b) { return a.cost < b.cost; })
       ->taken;
 }
 
@@ -146,7 +147,7 @@ void choose(Table& table) {
     times.emplace_back();
     for (const Json& latency : latencies) times.back().push_back(latency["p50"].get<double>());
   }
-  table.taken = cheapest_way(times);
+  table.taken = cheapest_sequence(times);
 }
 
 // Each holds to the last size of its algorithm, that size included, since it stands before the next.

@@ -2,9 +2,13 @@
 
 #include "common/words.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/options.h"
 #include "common/failure.h"
@@ -72,6 +76,16 @@ Words split(const std::string& text, const char* separators) {
     start = end;
   }
   return words;
+}
+
+std::string size_in_words(uint64_t bytes) {
+  for (auto [unit, shift] : {std::pair("GiB", 30), std::pair("MiB", 20), std::pair("KiB", 10)})
+    if (bytes >> shift) {
+      std::string number = fmt::format("{:.1f}", std::ldexp(double(bytes), -shift));
+      if (number.ends_with(".0")) number.resize(number.size() - 2);
+      return fmt::format("{} {}", number, unit);
+    }
+  return fmt::format("{} B", bytes);
 }
 
 std::string lower(std::string text) {

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ Words shell_split(const std::string& text);
 Words split(const std::string& text, const char* separators = " \t\r\n");
 
 std::string lower(std::string text);
+
+// "64 KiB", "1.5 GiB": with one digit after the point, unless that is 0.
+std::string size_in_words(uint64_t bytes);
 
 // "; did you mean --ranks?" where one of the names is near; else nothing.
 std::string did_you_mean(const std::string& word, const Words& names);

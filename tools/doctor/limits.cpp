@@ -8,15 +8,11 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "common/words.h"
 #include "doctor/check.h"
 
 namespace fairlead::tools::doctor {
 namespace {
-
-std::string in_units(uint64_t bytes) {
-  if (bytes >= 1ull << 30) return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1ull << 30));
-  return bytes >= 1u << 20 ? fmt::format("{} MiB", bytes >> 20) : fmt::format("{} KiB", bytes >> 10);
-}
 
 // The last line of `df -Pk`: filesystem, blocks, used, available, capacity, mount point.
 Finding shared_memory(const Machine& machine) {
@@ -27,7 +23,7 @@ Finding shared_memory(const Machine& machine) {
   if (size == 0)
     return fail("/dev/shm is not mounted: MPIs have no shared memory", "mount -t tmpfs tmpfs /dev/shm");
   std::string fact =
-      fmt::format("/dev/shm has {}, {} of it free", in_units(size << 10), in_units(free << 10));
+      fmt::format("/dev/shm has {}, {} of it free", size_in_words(size << 10), size_in_words(free << 10));
   constexpr uint64_t docker_default = 64 << 10, enough = 1 << 20;  // KiB
   if (size <= docker_default)
     return fail(fact + ": too small for MPI and NCCL, which crash by SIGBUS when it is full",
@@ -48,8 +44,8 @@ Finding locked_memory(const Machine& machine) {
   uint64_t bytes = std::strtoull(soft.c_str(), nullptr, 10);
   bool adapters = !machine.system.list("/sys/class/infiniband").empty();
   std::string fact =
-      fmt::format("{} of memory may be locked (hard limit {})", in_units(bytes),
-                  hard == "unlimited" ? hard : in_units(std::strtoull(hard.c_str(), nullptr, 10)));
+      fmt::format("{} of memory may be locked (hard limit {})", size_in_words(bytes),
+                  hard == "unlimited" ? hard : size_in_words(std::strtoull(hard.c_str(), nullptr, 10)));
   if (bytes >= 1ull << 30 || !adapters)
     return ok(adapters ? fact : fact + ", and no RDMA adapter needs more");
   return warn(fact + ": registering memory with RDMA adapters fails",
@@ -151,9 +147,9 @@ Finding memory(const Machine& machine) {
   if (all == 0) return skip("/proc/meminfo does not tell how much memory there is");
   uint64_t bytes = std::strtoull(limit.c_str(), nullptr, 10);
   if (limit.empty() || limit == "max" || bytes == 0 || bytes >= all)
-    return ok(fmt::format("this process may use all {} of memory", in_units(all)));
+    return ok(fmt::format("this process may use all {} of memory", size_in_words(all)));
   std::string fact =
-      fmt::format("the control group allows {} of {} of memory", in_units(bytes), in_units(all));
+      fmt::format("the control group allows {} of {} of memory", size_in_words(bytes), size_in_words(all));
   // A rank pins 64 MiB for staging, and as much for the network.
   if (bytes < 1ull << 30)
     return warn(fact + ": little for page-locked buffers of several ranks",

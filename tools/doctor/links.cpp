@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "common/words.h"
 #include "doctor/check.h"
 #include "doctor/link_table.h"
 
@@ -57,11 +58,6 @@ Finding pairs(const Machine& machine) {
         "messages are staged through host memory",
         table.lines);
   return ok(fact, table.lines);
-}
-
-std::string size_in_words(uint64_t bytes) {
-  return bytes >= 1u << 30 ? fmt::format("{:.0f} GiB", static_cast<double>(bytes) / (1u << 30))
-                           : fmt::format("{} MiB", bytes >> 20);
 }
 
 Finding bar(const Machine& machine) {

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "doctor/check.h"
 #include "doctor/probe/steps.h"
 #include "run/program.h"
@@ -162,10 +164,31 @@ Finding device_device(const Machine& machine) {
   const LiveReport& live = machine.live;
   Finding found = moved(machine, step_device_device);
   if (found.verdict != Verdict::ok || live.paths.empty()) return found;
-  found.fact += fmt::format("; Fairlead took these ways: {}", live.paths);
+  found.fact += fmt::format("; Fairlead took these paths: {}", live.paths);
   if (holds(live.paths, "staged"))
     return warn(found.fact, "the reason is in brackets; see live.ipc and gpu.visible");
   return found;
+}
+
+// Tried with simulated nodes: between real ones the host MPI takes other paths, so each job tries it again.
+Finding between_nodes(const Machine& machine) {
+  const Words& lines = machine.live.between_nodes;
+  auto fact_with = [&](const char* words) {
+    auto found =
+        std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return holds(line, words); });
+    return found == lines.end() ? std::string() : found->substr(0, found->find("; "));
+  };
+  const char* remedy =
+      "set FAIRLEAD_NETWORK=staged, which leaves the trial out; mpi.gpu, mpi.switch and ucx.gpu may say what "
+      "the MPI lacks";
+  if (std::string fact = fact_with("crashed on device memory"); !fact.empty())
+    return fail(fact, remedy, lines);
+  if (std::string fact = fact_with("host MPI claims"); !fact.empty()) return warn(fact, remedy, lines);
+  if (std::string fact = fact_with("device messages between nodes"); !fact.empty()) return ok(fact, lines);
+  return skip("two ranks that play two nodes do not say who moves their messages");
+}
+bool tried_between_nodes(const Machine& machine) {
+  return machine.preload && machine.live.both(step_device_device);
 }
 
 }  // namespace
@@ -195,6 +218,12 @@ std::vector<Check> live_checks() {
       {"live.allreduce", "A sum over device memory of both ranks.", "ranks with GPUs",
        "Without Fairlead: `fairlead run`.", have_devices,
        [](const Machine& machine) { return moved(machine, step_allreduce); }},
+      {"live.network",
+       "Whether Fairlead stages device messages between nodes, or hands them to an MPI that moves them by "
+       "itself, "
+       "with two simulated nodes.",
+       "ranks with GPUs, with Fairlead", "FAIRLEAD_NETWORK=staged where the MPI claims what it cannot do.",
+       tried_between_nodes, between_nodes},
   };
 }
 

@@ -31,6 +31,8 @@ struct LiveReport {
   std::map<int, std::map<std::string, Step>> ranks;  // rank -> step -> what it found
   std::string library;                               // the MPI that the ranks loaded
   std::string paths;                                 // Fairlead's own list of them, "0->1 peer, 1->0 peer"
+  // Fairlead's own lines on messages between nodes, of two ranks that it takes for two nodes.
+  Words between_nodes;
 
   bool started() const { return why_not.empty(); }
   bool both(const std::string& step) const;  // was it reported by both ranks, and good in both?

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto patience = std::chrono::seconds(20);
+constexpr auto timeout = std::chrono::seconds(20);
 
 std::optional<std::string> file_text(const fs::path& path) {
   std::error_code error;
@@ -60,7 +60,7 @@ class ThisSystem : public System {
   std::optional<std::string> run(const Words& command) const override {
     std::string program = find_on_path(command.front());
     if (program.empty() || hanging.count(program)) return std::nullopt;
-    Captured captured = capture(command, Stderr::merge, {{"LC_ALL", "C"}}, patience);
+    Captured captured = capture(command, Stderr::merge, {{"LC_ALL", "C"}}, timeout);
     if (captured.status != timed_out) return captured.output;
     hanging.insert(program);
     return std::nullopt;

@@ -70,6 +70,22 @@ void read_output(const std::string& output, LiveReport* report) {
   }
 }
 
+// The same ranks again, of two simulated nodes: Fairlead says who moves their messages. A rank of an MPI that
+// claims to handle device memory and crashes on it has said so, too.
+Words lines_between_nodes(const RunArguments& run, const Words& program) {
+  Set nodes("FAIRLEAD_NODES", "2"), network("FAIRLEAD_NETWORK", "auto");
+  const Captured captured = capture(launcher_line(run, program), Stderr::merge,
+                                    {{"LD_PRELOAD", preload_with("")}}, timeout_of_ranks);
+  Words lines;
+  for (const std::string& line : lines_of(captured.output))
+    for (const char* mark : {"host MPI claims ", "device messages between nodes are "})
+      if (size_t at = line.find(mark); at != std::string::npos && holds(line, "fairlead ")) {
+        lines.push_back(line.substr(at));
+        break;
+      }
+  return lines;
+}
+
 }  // namespace
 
 bool LiveReport::both(const std::string& step) const {
@@ -129,6 +145,8 @@ LiveReport try_ranks(const System& system, const Mpi& mpi, const LiveRequest& re
   report.timed_out = captured.status == timed_out;
   read_output(captured.output + content_of(*reports), &report);
   report.library = report.fact(step_library, 0);
+  if (request.preload && report.both(step_device_device))
+    report.between_nodes = lines_between_nodes(run, {probe, reports->path()});
   return report;
 }
 

@@ -14,6 +14,7 @@
 #include <set>
 
 #include "bench/machine.h"
+#include "common/words.h"
 #include "doctor/link_table.h"
 #include "matrix/matrix.h"
 
@@ -37,13 +38,6 @@ void print_grid(const std::string& title, size_t side, auto cell) {
       std::cout << "\n";
     }
   }
-}
-
-std::string size_in_words(uint64_t bytes) {
-  for (auto [unit, shift] : {std::pair("GiB", 30), std::pair("MiB", 20), std::pair("KiB", 10)})
-    if (bytes >> shift && bytes % (uint64_t{1} << shift) == 0)
-      return fmt::format("{} {}", bytes >> shift, unit);
-  return fmt::format("{} B", bytes);
 }
 
 struct Quantity {

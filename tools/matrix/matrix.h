@@ -25,7 +25,7 @@ struct PairValues {
   bool valid = true;
 };
 
-// One way to move bytes.
+// What moves the bytes: a value of the option --way, and of "way" in the JSON (schema 1).
 struct Way {
   std::string name;   // of --way
   std::string title;  // "messages with Fairlead on Open MPI v4.1.4"

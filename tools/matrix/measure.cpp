@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The measurements: messages by `fairlead bench all_pairs` in ranks of their own, copies in this process. As
-// in Fairlead's own transport, the receiver pulls: the stream, and the kernel, belong to its device.
+// in Fairlead's own transport, the receiver gets the bytes: the stream and the kernel belong to its device.
 
 #include <fairlead/device.h>
 #include <fmt/format.h>

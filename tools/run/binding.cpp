@@ -22,7 +22,7 @@
 #include "bench/machine.h"
 #include "common/command_line.h"
 #include "common/visibility.h"
-#include "run/meeting.h"
+#include "run/local_ranks.h"
 
 namespace fairlead::tools {
 namespace {

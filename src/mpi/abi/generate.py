@@ -123,7 +123,7 @@ def record_and_forward(form, forward):
     return [record, f"if (!intercepting()) {forward}"]
 
 
-# Functions of these families hand their arguments to src/mpi/coll/collective.h by one pattern.
+# Functions of these families hand their arguments to src/mpi/coll/entry/collective.h by one pattern.
 COLLECTIVE_FAMILIES = ("collective", "neighborhood")
 # Parameters of a collective: the fields of CollectiveCall they are.
 FIELDS = {"buffer": ["recvbuf"], "count": ["sendcount", "recvcount"], "datatype": ["sendtype", "recvtype"]}
@@ -196,7 +196,7 @@ def collective(form):
 
 def collectives(forms):
     what = "The collective functions: each names its arguments and how the host MPI is called."
-    return [*opening("//", what), '#include "mpi/coll/collective.h"',
+    return [*opening("//", what), '#include "mpi/coll/entry/collective.h"',
             '#include "mpi/core/record.h"', "", "using namespace fairlead::mpi;", "",
             "// clang-format off",
             *(guarded(form, collective(form)) for form in forms if is_collective(form))]
@@ -486,7 +486,7 @@ def outputs(rows):
         "src/mpi/abi/generated/function_ids.inc": function_ids(forms),
         "src/mpi/abi/generated/large_count_functions.cpp": large_count_fallback(forms),
         "src/mpi/abi/generated/real_slots.inc": real_slots(forms),
-        "src/mpi/coll/generated/collectives.cpp": collectives(forms),
+        "src/mpi/coll/entry/generated/collectives.cpp": collectives(forms),
         "src/mpi/fortran/generated/fortran.cpp": fortran(forms),
         "src/mpi/job/generated/wrappers.cpp": wrappers(forms),
         "src/mpi/rma/generated/one_sided.cpp": one_sided(forms),

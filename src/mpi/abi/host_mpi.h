@@ -41,6 +41,7 @@
 #pragma weak PMPI_Grequest_start
 #pragma weak PMPI_Group_free
 #pragma weak PMPI_Group_from_session_pset
+#pragma weak PMPI_Group_range_incl
 #pragma weak PMPI_Group_rank
 #pragma weak PMPI_Group_size
 #pragma weak PMPI_Group_translate_ranks

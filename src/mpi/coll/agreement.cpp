@@ -72,29 +72,37 @@ const NodeLimits& node_limits() {
   return limits;
 }
 
-bool names_device_memory_only(const std::string& kinds) {
+coll::MemoryAgreement::Rule rule_for(const std::string& kinds) {
+  bool all_device = true, all_host = true;
   for (size_t at = 0; at <= kinds.size();) {
-    size_t end = std::min(kinds.find(',', at), kinds.size());
-    std::string kind = kinds.substr(at, end - at);
-    if (size_t colon = kind.find(':'); colon == std::string::npos || kind.substr(colon) != ":device")
-      return false;
+    const size_t end = std::min(kinds.find(',', at), kinds.size());
+    const std::string kind = kinds.substr(at, end - at);
+    const size_t colon = kind.find(':');
+    const std::string restrictor = colon == std::string::npos ? "" : kind.substr(colon + 1);
+    all_device &= restrictor == "device";
+    all_host &= restrictor == "host" || kind == "system";
     at = end + 1;
   }
-  return true;
+  using Rule = coll::MemoryAgreement::Rule;
+  return all_device ? Rule::at_every_call : all_host ? Rule::never : Rule::as_found;
 }
 
 void note_memory_kinds(MPI_Comm comm, MPI_Info info) {
   if (comm == MPI_COMM_NULL) return;
   std::shared_ptr<CommunicatorState> state = communicator_state_of(comm);
-  if (!state->may_span_nodes()) return;
+  if (!state->spans_nodes()) return;
   char kinds[MPI_MAX_INFO_VAL] = "";
   int found = 0;
   if (info != MPI_INFO_NULL)
     PMPI_Info_get(info, "mpi_assert_memory_alloc_kinds", sizeof kinds - 1, kinds, &found);
-  int uniform = found ? names_device_memory_only(kinds) : state->has_uniform_kinds();
+  const auto rule = static_cast<int>(found ? rule_for(kinds) : state->memory().rule());
+  // The lowest and the highest rule of any rank.
+  int limits_of_rules[] = {rule, -rule};
   BlockingHostCall blocking_call;
-  real.Allreduce(MPI_IN_PLACE, &uniform, 1, MPI_INT, MPI_MIN, comm);
-  state->assert_uniform_kinds(uniform);
+  real.Allreduce(MPI_IN_PLACE, limits_of_rules, 2, MPI_INT, MPI_MIN, comm);
+  const bool same = limits_of_rules[0] == -limits_of_rules[1];
+  state->memory().set_rule(same ? static_cast<coll::MemoryAgreement::Rule>(rule)
+                                : coll::MemoryAgreement::Rule::as_found);
 }
 
 }  // namespace fairlead::mpi

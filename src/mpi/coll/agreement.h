@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "coll/memory_agreement.h"
 #include "mpi/abi/host_mpi.h"
 
 namespace fairlead::mpi {
@@ -18,7 +19,7 @@ void agree_on_collectives(int world_rank);
 
 // For collectives between nodes (between_nodes.h): rank 0's options, on all ranks.
 struct NodeLimits {
-  int64_t uniform;  // the assertion for communicators whose info does not contain the key
+  int64_t uniform;  // agree at every call on communicators whose info does not contain the key
   int64_t from, segment;
 };
 const NodeLimits& node_limits();
@@ -26,7 +27,8 @@ const NodeLimits& node_limits();
 // Call it after the host MPI has given this info to a communicator. Collective over the communicator;
 // MPI_COMM_NULL is allowed.
 void note_memory_kinds(MPI_Comm comm, MPI_Info info);
-// Are all kinds of this list device memory, such as "cuda:device"?
-bool names_device_memory_only(const std::string& kinds);
+// What a list of memory kinds asserts, such as "cuda:device" or "system" (MPI 4.1, section 12.4.3). Kinds
+// that may be either, such as "cuda", assert nothing.
+coll::MemoryAgreement::Rule rule_for(const std::string& kinds);
 
 }  // namespace fairlead::mpi

@@ -86,7 +86,8 @@ struct CollectiveCall {
   const MPI_Datatype *sendtypes = nullptr, *recvtypes = nullptr;
   MPI_Op op = MPI_OP_NULL;
   int root = 0;
-  device::Found found{};  // for one of the buffers; found by the interception
+  device::Found found{};    // for one of the buffers; found by the interception
+  bool must_agree = false;  // the ranks agree on its memory first (between_nodes.h)
 
   bool reduces() const { return function >= Collective::reduce && function <= Collective::exscan; }
   bool in_place() const { return sendbuf == MPI_IN_PLACE; }

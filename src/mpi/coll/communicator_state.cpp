@@ -77,11 +77,16 @@ Kept find_or_make(MPI_Comm comm) {
 
 }  // namespace
 
-CommunicatorState::CommunicatorState(MPI_Comm comm)
-    : comm_(comm), position_(position_in(comm)), uniform_kinds_(node_limits().uniform != 0) {
-  if (!pool || position_.inter) return;
-  for (int member = 0; member < position_.size; ++member)
-    node_ranks_.push_back(engine().node()->node_rank_of_world(rank_in_world(comm, member)));
+CommunicatorState::CommunicatorState(MPI_Comm comm) : comm_(comm), position_(position_in(comm)) {
+  if (node_limits().uniform) memory_.set_rule(coll::MemoryAgreement::Rule::at_every_call);
+  if (position_.inter) return;
+  bool one_world = node_limits().segment > 0;
+  for (int member = 0; member < position_.size; ++member) {
+    const int world = rank_in_world(comm, member);
+    one_world &= world >= 0;
+    if (pool) node_ranks_.push_back(engine().node()->node_rank_of_world(world));
+  }
+  spans_nodes_ = one_world && position_.size > 1 && !may_meet();
 }
 
 CommunicatorState::CommunicatorState(const CommunicatorState& parent, coll::Heir heir)
@@ -90,7 +95,9 @@ CommunicatorState::CommunicatorState(const CommunicatorState& parent, coll::Heir
       node_ranks_(parent.node_ranks_),
       joined_together_(true),
       heir_(heir),
-      uniform_kinds_(parent.uniform_kinds_) {}
+      spans_nodes_(parent.spans_nodes_) {
+  memory_.set_rule(parent.memory_.rule());
+}
 
 int CommunicatorState::world_rank(int member) const {
   return engine().node()->world_rank(node_ranks_[static_cast<size_t>(member)]);

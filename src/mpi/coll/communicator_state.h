@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "coll/collective_slot.h"
+#include "coll/memory_agreement.h"
 #include "coll/nccl_collective.h"
 #include "mpi/abi/host_mpi.h"
 #include "mpi/coll/collective_call.h"
@@ -99,10 +100,12 @@ class CommunicatorState {
   // Does all that Fairlead has to do for a call with host memory while no call is open.
   void pass_by();
 
-  // For a communicator that may have members on other nodes: its node hierarchy. The first call of
-  // hierarchy() is collective over the communicator and calls the host MPI.
-  bool may_span_nodes() const { return !position_.inter && !may_meet(); }
+  // For an intra-communicator of ranks of MPI_COMM_WORLD that cannot share a collective slot, because they
+  // are on several nodes or too many: its node hierarchy, and the agreement on the memory of its collectives.
+  // The first call of hierarchy() is collective over the communicator and calls the host MPI.
+  bool spans_nodes() const { return spans_nodes_; }
   NodeHierarchy& hierarchy();
+  bool has_hierarchy() const { return hierarchy_ != nullptr; }
   // Call it when the communicator is freed; an operation may still hold this state.
   void free_communicators() {
     // Join even if no collective used the slot: it returns to the pool when all members have left it.
@@ -112,9 +115,7 @@ class CommunicatorState {
     hierarchy_.reset();
     nccl_.reset();
   }
-  // Asserts that in each collective all members pass device memory, or none does.
-  void assert_uniform_kinds(bool uniform) { uniform_kinds_ = uniform; }
-  bool has_uniform_kinds() const { return uniform_kinds_; }
+  coll::MemoryAgreement& memory() { return memory_; }
 
  private:
   static bool has_slot_pool();
@@ -137,7 +138,8 @@ class CommunicatorState {
   std::optional<coll::CollectiveSlot> slot_;
   std::optional<coll::NcclMember> nccl_;
   std::unique_ptr<NodeHierarchy> hierarchy_;
-  bool uniform_kinds_;
+  coll::MemoryAgreement memory_;
+  bool spans_nodes_ = false;
   uint64_t called_ = 0;
   std::atomic<int> open_{0};
   InOrder cleared_, ended_;

@@ -3,6 +3,7 @@
 #include "mpi/coll/node_hierarchy.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 
 #include "coll/collective_slot.h"
@@ -11,13 +12,25 @@
 
 namespace fairlead::mpi {
 
+namespace {
+
+// Host MPIs limit the number of communicators (MPICH to 2048 per process), and the program needs most of
+// them.
+constexpr int most_hierarchies = 64;
+std::atomic<int> hierarchies{0};
+constexpr int none_left = -1;
+
+}  // namespace
+
 NodeHierarchy::NodeHierarchy(MPI_Comm comm, int first_of_node) {
+  if (hierarchies.fetch_add(1) >= most_hierarchies) first_of_node = none_left;
   BlockingHostCall blocking_call;
   int rank = 0, size = 0;
   PMPI_Comm_rank(comm, &rank);
   PMPI_Comm_size(comm, &size);
   std::vector<int> first_of(static_cast<size_t>(size));
   real.Allgather(&first_of_node, 1, MPI_INT, first_of.data(), 1, MPI_INT, comm);
+  if (std::ranges::count(first_of, none_left) > 0) return;
 
   std::map<int, std::vector<int>> nodes;
   for (int member = 0; member < size; ++member) {
@@ -60,6 +73,7 @@ bool NodeHierarchy::make_communicators(MPI_Comm comm) {
 }
 
 NodeHierarchy::~NodeHierarchy() {
+  hierarchies.fetch_sub(1);
   for (MPI_Comm each : {collecting.comm, spreading.comm, node_, all_})
     if (each != MPI_COMM_NULL) real.Comm_free(&each);
 }

@@ -8,8 +8,8 @@
 // Made and freed collectively over the communicator. It belongs to the thread that calls the communicator's
 // collectives, except the turns, which the engine's lock guards.
 //
-// It is usable only if the members of every node can share a collective slot; otherwise it makes no
-// communicators.
+// It is usable only if the members of every node can share a collective slot and no member has very many
+// hierarchies; otherwise it makes no communicators.
 
 #pragma once
 

@@ -25,7 +25,7 @@ HostImage::HostImage(const Region& region)
     first = std::min(first, begin);
     end = std::max(end, begin + static_cast<MPI_Aint>(layout.span));
   }
-  memory_ = HostBuffer(static_cast<size_t>(end - first));
+  memory_ = device::PinnedBuffer(static_cast<size_t>(end - first));
   address_ = at_offset(memory_.data(), -first);
 }
 

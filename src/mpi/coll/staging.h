@@ -5,7 +5,7 @@
 
 #pragma once
 
-#include "base/host_buffer.h"
+#include "device/pinned_buffer.h"
 #include "mpi/coll/collective_call.h"
 #include "mpi/datatype/layout.h"
 
@@ -29,7 +29,7 @@ class HostImage {
  private:
   bool device_memory_ = false;
   void* address_ = nullptr;
-  HostBuffer memory_;
+  device::PinnedBuffer memory_;
 };
 
 // A collective in the host MPI: the one place where the buffers of a blocking, nonblocking or persistent

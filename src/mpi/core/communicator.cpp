@@ -3,7 +3,6 @@
 #include "mpi/core/communicator.h"
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "mpi/abi/comm_self.h"
@@ -25,6 +24,34 @@ int forget(MPI_Comm, int, void* value, void*) {
   return MPI_SUCCESS;
 }
 
+// Open MPI translates a rank by comparing its process with those of the other group one by one, so to
+// translate the whole group at once takes a time with the square of the ranks. Most communicators have their
+// members in the order of the world: each member is looked for in the block of the world that holds the one
+// before it, then in the blocks behind that.
+void translate(MPI_Group members, MPI_Group world, WorldRanks* world_ranks) {
+  int size = 0, ranks = 0;
+  PMPI_Group_size(members, &size);
+  PMPI_Group_size(world, &ranks);
+  const int block_size =
+      std::clamp(ranks / 2, 1, 64);  // small jobs have two blocks at least, as large ones do
+  std::vector<MPI_Group> blocks(static_cast<size_t>((ranks + block_size - 1) / block_size), MPI_GROUP_NULL);
+  world_ranks->assign(static_cast<size_t>(size), -1);
+  size_t block = 0;
+  for (int member = 0; member < size; ++member) {
+    for (size_t tried = 0; tried < blocks.size(); ++tried, block = (block + 1) % blocks.size()) {
+      const int first = static_cast<int>(block) * block_size;
+      int range[1][3] = {{first, std::min(first + block_size, ranks) - 1, 1}}, place = MPI_UNDEFINED;
+      if (blocks[block] == MPI_GROUP_NULL) PMPI_Group_range_incl(world, 1, range, &blocks[block]);
+      PMPI_Group_translate_ranks(members, 1, &member, blocks[block], &place);
+      if (place == MPI_UNDEFINED) continue;
+      (*world_ranks)[static_cast<size_t>(member)] = first + place;
+      break;
+    }
+  }
+  for (MPI_Group& made : blocks)
+    if (made != MPI_GROUP_NULL) PMPI_Group_free(&made);
+}
+
 WorldRanks* find_world_ranks(MPI_Comm comm) {
   auto ranks = new WorldRanks;
   int inter = 0;
@@ -34,15 +61,9 @@ WorldRanks* find_world_ranks(MPI_Comm comm) {
   MPI_Group mine, world;
   PMPI_Comm_group(comm, &mine);
   PMPI_Comm_group(MPI_COMM_WORLD, &world);
-  int size = 0;
-  PMPI_Group_size(mine, &size);
-  std::vector<int> own(size);
-  std::iota(own.begin(), own.end(), 0);
-  ranks->resize(size);
-  PMPI_Group_translate_ranks(mine, size, own.data(), world, ranks->data());
+  translate(mine, world, ranks);
   PMPI_Group_free(&mine);
   PMPI_Group_free(&world);
-  std::replace(ranks->begin(), ranks->end(), int{MPI_UNDEFINED}, -1);
   return ranks;
 }
 

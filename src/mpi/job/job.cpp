@@ -31,6 +31,7 @@
 #include "mpi/job/leaks.h"
 #include "mpi/job/observation.h"
 #include "mpi/job/sessions.h"
+#include "mpi/network/host_capability.h"
 #include "mpi/network/network.h"
 #include "mpi/rma/service_thread.h"
 
@@ -214,6 +215,7 @@ void open_job() {
   PMPI_Query_thread(&threads);
   allow_service_thread(threads == MPI_THREAD_MULTIPLE);
   engine().open(std::move(node), nonce, self_comm, silent_comm, threads == MPI_THREAD_MULTIPLE);
+  network::open_capability();
   agree_on_collectives(world_rank);
   open_communicator_states(std::move(pool));
   agree_on_slot(MPI_COMM_WORLD);
@@ -228,11 +230,12 @@ void close_job() {
   // A rank that is here gets no more messages, and once all ranks are, no rank needs what this one has
   // buffered. Each rank joins the barrier when all chunks that it sent have been received, even if only to be
   // discarded.
+  network::end_capability();
   MPI_Request barrier = MPI_REQUEST_NULL;
   engine().drain([&] {
     if (engine().idle()) network::discard_unclaimed();
     if (barrier == MPI_REQUEST_NULL) {
-      if (!network::all_received()) return false;
+      if (!network::all_received() || !network::capability_is_decided()) return false;
       real.Ibarrier(silent_comm, &barrier);
     }
     int all_here = 0;

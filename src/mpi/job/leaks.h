@@ -13,6 +13,7 @@ namespace fairlead::mpi {
 
 class LeakCheck {
  public:
+  LeakCheck();
   // Counts operations and resources that were never completed. Call it once all ranks are in MPI_Finalize,
   // before the rest is released.
   void count_unfinished();
@@ -22,6 +23,7 @@ class LeakCheck {
 
  private:
   void add(size_t count, const char* what);
+  bool wanted_;  // FAIRLEAD_CHECK=leaks
   std::string found_;
 };
 

@@ -12,51 +12,57 @@
 #include "mpi/abi/real.h"
 #include "mpi/core/interception.h"
 #include "mpi/job/observation.h"
-#include "observe/report.h"
-#include "observe/text.h"
+#include "observe/json.h"
 
 namespace fairlead::mpi {
 namespace {
 
-using observe::append;
-using observe::json_string;
+using observe::json_array;
+using observe::JsonObject;
 
-std::string json_of_devices(device::Runtime* runtime) {
-  std::string text;
+std::vector<std::string> json_of_devices(device::Runtime* runtime) {
+  std::vector<std::string> devices;
   int count = 0;
   if (!runtime || runtime->initialize() != device::Error::none ||
       runtime->device_count(&count) != device::Error::none)
-    return text;
+    return devices;
   for (int device = 0; device < count; ++device) {
     device::DeviceInfo info{};
-    if (runtime->device_info(device, &info) != device::Error::none) continue;
-    text += (text.empty() ? "" : ", ") + ("{\"name\": " + json_string(info.name));
-    append(&text, ", \"pci\": \"%.15s\", \"memory\": %zu}", info.pci, info.memory);
+    if (runtime->device_info(device, &info) == device::Error::none)
+      devices.push_back(
+          JsonObject().add("name", info.name).add("pci", info.pci).add("memory", info.memory).text());
   }
-  return text;
+  return devices;
 }
 
-std::string json_of_options() {
-  std::string text;
-  for (const OptionReport& option : describe_options()) {
-    if (option.origin == "default") continue;
-    text += (text.empty() ? "" : ", ") + ("{\"name\": " + json_string(option.name));
-    text += ", \"variable\": " + json_string(option.variable) + ", \"value\": " + json_string(option.value) +
-            ", \"origin\": " + json_string(option.origin) + "}";
-  }
-  return text;
+std::vector<std::string> json_of_options() {
+  std::vector<std::string> changed;
+  for (const OptionReport& option : describe_options())
+    if (option.origin != "default")
+      changed.push_back(JsonObject()
+                            .add("name", option.name)
+                            .add("variable", option.variable)
+                            .add("value", option.value)
+                            .add("origin", option.origin)
+                            .text());
+  return changed;
 }
 
 std::string info() {
   device::Runtime* runtime = options().enabled ? device::runtime() : nullptr;
-  const std::string devices = json_of_devices(runtime);  // initializes the driver, as version() needs
-  std::string text = "{\"version\": \"" FAIRLEAD_VERSION "\", \"abi\": " + json_string(own_abi);
-  text += ", \"mpi\": " + json_string(host_version());
-  text += ", \"provider\": " + json_string(runtime ? runtime->name() : "none");
-  append(&text, ", \"driver\": %d, \"active\": %s", runtime ? runtime->version() : 0,
-         intercepting() ? "true" : "false");
-  text += ", \"devices\": [" + devices + "], \"options\": [" + json_of_options() + "]}\n";
-  return text;
+  const std::string devices =
+      json_array(json_of_devices(runtime));  // initializes the driver, as version() needs
+  return JsonObject()
+             .add("version", FAIRLEAD_VERSION)
+             .add("abi", own_abi)
+             .add("mpi", host_version())
+             .add("provider", runtime ? runtime->name() : "none")
+             .add("driver", runtime ? runtime->version() : 0)
+             .add("active", intercepting())
+             .add_json("devices", devices)
+             .add_json("options", json_array(json_of_options()))
+             .text() +
+         "\n";
 }
 
 size_t hand_out(const std::string& from, char* text, size_t bytes) {

@@ -18,6 +18,7 @@
 #include "mpi/core/forwarded_receives.h"
 #include "mpi/core/hooks.h"
 #include "mpi/core/operation.h"
+#include "mpi/network/host_capability.h"
 #include "mpi/network/pipelined_send.h"
 
 namespace fairlead::mpi::network {
@@ -32,7 +33,6 @@ constexpr uint64_t staged_bytes_per_us = 8'000;
 
 MPI_Comm comm = MPI_COMM_NULL;
 int own_rank = 0, ranks = 1;
-bool all_native = false;
 int highest_tag = 0, next_tag = 0;
 uint64_t largest_chunk_of_any = 0;
 auto& bounce_buffer_of_all = *new HostBuffer;
@@ -74,32 +74,22 @@ void open() {
   PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   PMPI_Comm_rank(comm, &own_rank);
   PMPI_Comm_size(comm, &ranks);
-  const bool mine = options().network == "native";
-  struct {
-    uint64_t native, staged, chunk;
-  } own = {mine, !mine, chunk_bytes()}, any = {};
-  real.Allreduce(&own, &any, 3, MPI_UINT64_T, MPI_MAX, comm);
-  all_native = !any.staged;
-  largest_chunk_of_any = any.chunk;
-  bounce_buffer_of_all = HostBuffer(any.chunk);
-  if (any.native && any.staged && own_rank == 0)
-    log_line(
-        LogLevel::warn,
-        "FAIRLEAD_NETWORK is native on some ranks only, so device messages between nodes are staged; set "
-        "it for all ranks alike");
+  const uint64_t own_chunk = chunk_bytes();
+  real.Allreduce(&own_chunk, &largest_chunk_of_any, 1, MPI_UINT64_T, MPI_MAX, comm);
+  bounce_buffer_of_all = HostBuffer(largest_chunk_of_any);
   int* bound = nullptr;
   int found = 0;
   PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
   highest_tag = found ? *bound : 32767;
   permissions.assign(static_cast<size_t>(ranks), Permission::unasked);
-  longest_unasked = ranks > 1 && !all_native ? static_cast<MPI_Count>(chunk_bytes()) : LLONG_MAX;
+  longest_unasked = ranks > 1 ? static_cast<MPI_Count>(chunk_bytes()) : LLONG_MAX;
 }
 
 void close() {
   kept_pipelines.clear();
+  close_capability();
   if (comm != MPI_COMM_NULL) real.Comm_free(&comm);
   ranks = 1;
-  all_native = false;
   askers.clear();
   lookers.clear();
   only_probed.clear();
@@ -120,10 +110,6 @@ bool reaches(int world_rank) {
 
 bool exists() {
   return ranks > (engine().node() ? engine().node()->size() : 1);
-}
-
-bool native() {
-  return all_native;
 }
 
 uint64_t chunk_bytes() {
@@ -308,7 +294,7 @@ bool may_pipeline(int receiver, uint64_t bytes) {
 }
 
 static void advance() {
-  if (comm != MPI_COMM_NULL && exists() && !all_native) {
+  if (comm != MPI_COMM_NULL && exists()) {
     std::erase_if(control_messages, [](ControlMessage& message) {
       int sent = 0;
       real.Test(&message.request, &sent, MPI_STATUS_IGNORE);

@@ -39,9 +39,9 @@ void forget_kept();
 bool reaches(int world_rank);
 // True if there is a rank outside the node.
 bool exists();
-// True if the host MPI handles device memory itself (FAIRLEAD_NETWORK=native on all ranks). Then the host MPI
-// gets the device pointers of messages to and from the ranks that this transport reaches, and no RTS header
-// is sent there.
+// True if the host MPI handles device memory itself (host_capability.h). Then it gets the device pointers of
+// messages without gaps to and from the ranks that this transport reaches. A receive that was posted so may
+// still get an RTS header: from a sender whose buffer has gaps, or that does not know the decision yet.
 bool native();
 p2p::RtsLimits rts_limits();
 // Messages up to this size are sent as one host message.

@@ -5,14 +5,13 @@
 #include <climits>
 
 #include "mpi/datatype/type_origin.h"
-#include "mpi/network/network.h"
 
 namespace fairlead::mpi {
 
 KeptType::KeptType(MPI_Datatype datatype, const Layout& layout) : datatype_(datatype) {
   if (is_plain(datatype)) return;
-  // The host MPI needs the datatype for a count that exceeds int, and where it moves the bytes itself.
-  if (layout.plan && layout.bytes <= INT_MAX && !network::native()) {
+  // The host MPI needs the datatype for a count that exceeds int.
+  if (layout.plan && layout.bytes <= INT_MAX) {
     datatype_ = MPI_BYTE;
     bytes_ = layout.bytes;
     return;

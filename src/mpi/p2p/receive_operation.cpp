@@ -15,6 +15,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/request.h"
 #include "mpi/core/stream_check.h"
+#include "mpi/network/host_capability.h"
 #include "mpi/p2p/probed_messages.h"
 #include "p2p/rts_check.h"
 
@@ -104,6 +105,7 @@ int Receive::start() {
     return MPI_SUCCESS;
   }
   if (into_device() && !options().gpu_support) return refuse_device_memory(comm_);
+  if (into_device()) network::note_device(device_);
   if (layout_.bytes > 0) check_streams(device_, BufferUse::received);
   LookThenAsk together;
   if (!probed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
@@ -155,9 +157,8 @@ int Receive::choose_host_buffer(HostDestination* destination) {
 int Receive::post() {
   log_line(LogLevel::trace, "receive of up to %lld bytes of %s memory from %d with tag %d is posted",
            static_cast<long long>(layout_.bytes), into_device() ? "device" : "host", key_.source, key_.tag);
-  // A message from inside the node may be an RTS header, so a receive that may match one is not native. A
-  // receive from MPI_ANY_SOURCE may.
-  native_ = into_device() && network::native() && matched_ == MPI_MESSAGE_NULL &&
+  // A receive from MPI_ANY_SOURCE most often gets an RTS header, from inside the node, so it is not native.
+  native_ = into_device() && layout_.contiguous && network::native() && matched_ == MPI_MESSAGE_NULL &&
             network::reaches(rank_in_world(comm_, key_.source));
   place_.give_back();
   // A buffer with gaps is not claimed, because it may share its address with another and none of its bytes. A
@@ -200,9 +201,9 @@ void Receive::advance() {
       host_error_ = result != MPI_SUCCESS ? result : status_.MPI_ERROR;
       if (host_error_ != MPI_SUCCESS) return over();
       PMPI_Test_cancelled(&status_, &cancelled);
-      if (native_ && !cancelled) record_.took(Traffic::native, static_cast<uint64_t>(byte_count(status_)));
-      if (cancelled || native_) return over();
+      if (cancelled) return over();
       MPI_Count length = byte_count(status_);
+      if (native_) return arrived_in_device(length);
       bounce_.note_used(static_cast<size_t>(length));
       arrived(in_bounce_ ? bounce_.data() : nullptr, length);
       return;
@@ -226,6 +227,18 @@ void Receive::advance() {
     case Step::over:
       return;
   }
+}
+
+// The host MPI has written the message to device memory. The first bytes are read back only if the message is
+// as long as an RTS header.
+void Receive::arrived_in_device(MPI_Count length) {
+  unsigned char bytes[p2p::rts_bytes];
+  if (length == rts_length &&
+      device::copy_to_host(device_, bytes, buffer_.address, sizeof bytes) == device::Error::none &&
+      p2p::is_rts(bytes, sizeof bytes, engine().nonce()))
+    return arrived(bytes, length);
+  record_.took(Traffic::native, static_cast<uint64_t>(length));
+  over();
 }
 
 // The host message has arrived: in `bytes`, or in the user's buffer if that is null.

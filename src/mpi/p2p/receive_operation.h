@@ -74,6 +74,7 @@ class Receive : public Operation {
   bool uses_bounce_buffer() const;
   int post();
   void arrived(const unsigned char* bytes, MPI_Count length);
+  void arrived_in_device(MPI_Count length);
   void deliver(const unsigned char* bytes, MPI_Count length);
   void end_transfer(device::Error error, Traffic path, uint64_t bytes, bool truncated);
   void end_copy(device::Error error);

@@ -16,6 +16,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/stream_check.h"
 #include "mpi/datatype/type_origin.h"
+#include "mpi/network/host_capability.h"
 #include "mpi/p2p/receive_claim.h"
 
 namespace fairlead::mpi {
@@ -45,7 +46,8 @@ int Send::start() {
 
   uint64_t bytes = static_cast<uint64_t>(layout.bytes);
   int receiver = mode_ == SendMode::buffered ? -1 : rank_in_world(comm_, dest_);
-  if (network::native() && network::reaches(receiver) && !buffer_at_once_) {
+  network::note_device(allocation.device);
+  if (layout.contiguous && network::native() && network::reaches(receiver) && !buffer_at_once_) {
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is left to the host MPI",
              static_cast<unsigned long long>(bytes), dest_, tag_);
     count(Traffic::native, bytes);
@@ -61,10 +63,10 @@ int Send::start() {
   Fallback why = why_host_message(receiver, view.has_value());
   if (receiver < 0 || !view) return send_as_host_message(allocation, why);
   if (network::reaches(receiver)) {
-    if (!network::native() && bytes > network::chunk_bytes()) {
+    if (bytes > network::chunk_bytes()) {
       if (network::may_pipeline(receiver, bytes)) return start_pipeline(receiver, *view, allocation.device);
       why = Fallback::not_permitted;
-    } else if (!network::native() && bytes > options().eager_limit) {
+    } else if (bytes > options().eager_limit) {
       network::ask_early(receiver);
     }
   } else if (engine().node()) {

@@ -69,7 +69,7 @@ bool wants_device_memory(MPI_Info info, int flavor) {
   if (!device::runtime() || !options().gpu_support) return false;
   const std::string kinds = value_of(info, "mpi_memory_alloc_kinds");
   if (kinds.empty()) return flavor == MPI_WIN_FLAVOR_ALLOCATE && options().win_allocate == "device";
-  if (!names_device_memory_only(kinds)) return false;
+  if (rule_for(kinds) != coll::MemoryAgreement::Rule::at_every_call) return false;
   if (flavor == MPI_WIN_FLAVOR_ALLOCATE || value_of(info, "alloc_shared_noncontig") == "true") return true;
   log_line(LogLevel::info, "MPI_Win_allocate_shared gives device memory with alloc_shared_noncontig only");
   return false;

@@ -21,19 +21,17 @@
 namespace fairlead::tools {
 namespace {
 
+// By row of benchmark_kinds; null where `fairlead` itself measures.
+constexpr int (*runs[])(const BenchArguments&, Ranks&) = {
+#define FAIRLEAD_IN_RANKS(id, name, ranks, run, ...) run,
+#define FAIRLEAD_ALONE(...) nullptr,
+#include "bench/benchmarks.def"
+};
+
 int run_in_ranks(const BenchArguments& arguments) {
   Ranks ranks;
   try {
-    if (arguments.kind->collective) return collective_benchmark(arguments, ranks);
-    if (arguments.kind->id == Benchmark::pairs) return pairs_benchmark(arguments, ranks);
-    if (arguments.kind->id == Benchmark::all_pairs) return all_pairs_benchmark(arguments, ranks);
-    if (arguments.kind->id == Benchmark::posted) return posted_benchmark(arguments, ranks);
-    if (arguments.kind->id == Benchmark::pack) return pack_benchmark(arguments, ranks);
-    if (arguments.kind->id == Benchmark::halo) return halo_benchmark(arguments, ranks);
-    if (arguments.kind->id == Benchmark::datatype) return datatype_benchmark(arguments, ranks);
-    if (arguments.kind->id == Benchmark::put_halo) return put_halo_benchmark(arguments, ranks);
-    if (arguments.kind->one_sided()) return one_sided_benchmark(arguments, ranks);
-    return messages_benchmark(arguments, ranks);
+    return runs[arguments.kind - benchmark_kinds](arguments, ranks);
   } catch (const AgreedFailure& failure) {
     if (ranks.rank == 0) say(std::string("fairlead bench: ") + failure.what());
     return failure.code();

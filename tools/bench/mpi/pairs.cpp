@@ -204,8 +204,8 @@ int pairs_benchmark(const BenchArguments& arguments, Ranks& ranks) {
     }
     std::string lacking = shortage(allocator.place, 2 * bytes, ranks.local_size);
     if (!lacking.empty())
-      throw usage(fmt::format("pairs: COUNT {} ({} MiB twice per rank): {}; give a smaller COUNT",
-                              arguments.count, bytes >> 20, lacking));
+      throw usage(fmt::format("pairs: COUNT {} ({} twice per rank): {}; give a smaller COUNT",
+                              arguments.count, size_in_words(bytes), lacking));
     ping.emplace(allocator.place, bytes);
     pong.emplace(allocator.place, bytes);
   });
@@ -221,9 +221,9 @@ int pairs_benchmark(const BenchArguments& arguments, Ranks& ranks) {
 
   constexpr size_t slow_to_prepare = size_t{256} << 20;
   if (ranks.rank == 0 && bytes >= slow_to_prepare)
-    std::fprintf(
-        stderr, "fairlead bench pairs: writing and checking %zu MiB per rank takes a while around each row\n",
-        bytes >> 20);
+    std::fprintf(stderr,
+                 "fairlead bench pairs: writing and checking %s per rank takes a while around each row\n",
+                 size_in_words(bytes).c_str());
   Pairs pairs(arguments, ranks, *ping, *pong);
   bool right = true;
   for (int stride = ranks.size / 2; stride > 0 && right; --stride)

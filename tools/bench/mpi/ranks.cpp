@@ -30,9 +30,9 @@ bool library_is_loaded(const std::string& name) {
 
 // Soon, that is.
 bool completes(MPI_Request* request) {
-  constexpr auto patience = std::chrono::seconds(10);
+  constexpr auto timeout = std::chrono::seconds(10);
   auto start = std::chrono::steady_clock::now();
-  for (int done = 0; std::chrono::steady_clock::now() - start < patience;) {
+  for (int done = 0; std::chrono::steady_clock::now() - start < timeout;) {
     MPI_Test(request, &done, MPI_STATUS_IGNORE);
     if (done) return true;
     usleep(1000);

@@ -82,15 +82,7 @@ struct Ranks {
   int device = -1;  // -1: none taken
 };
 
-int messages_benchmark(const BenchArguments& arguments, Ranks& ranks);
-int all_pairs_benchmark(const BenchArguments& arguments, Ranks& ranks);
-int pairs_benchmark(const BenchArguments& arguments, Ranks& ranks);
-int posted_benchmark(const BenchArguments& arguments, Ranks& ranks);
-int pack_benchmark(const BenchArguments& arguments, Ranks& ranks);
-int halo_benchmark(const BenchArguments& arguments, Ranks& ranks);
-int datatype_benchmark(const BenchArguments& arguments, Ranks& ranks);
-int one_sided_benchmark(const BenchArguments& arguments, Ranks& ranks);
-int put_halo_benchmark(const BenchArguments& arguments, Ranks& ranks);
-int collective_benchmark(const BenchArguments& arguments, Ranks& ranks);
+#define FAIRLEAD_IN_RANKS(id, name, number, run, ...) int run(const BenchArguments& arguments, Ranks& ranks);
+#include "bench/benchmarks.def"
 
 }  // namespace fairlead::tools

@@ -52,26 +52,28 @@ void Yardstick::open_copies(int own, int theirs, Buffer& near, Buffer& near_back
   fairlead_device_set(own);
   stream_.emplace(runtime_, own, arguments_);
   if (arguments_.kind->access == Access::get)
-    ways_ = {{&near, &*far_, &*stream_}};
+    directions_ = {{&near, &*far_, &*stream_}};
   else
-    ways_ = {{&*far_, &near, &*stream_}};
+    directions_ = {{&*far_, &near, &*stream_}};
   if (!both) return;
   if (own != theirs) runtime_->enable_peer(theirs, own);
   stream_back_.emplace(runtime_, theirs, arguments_);
-  ways_.push_back({&near_back, &*far_back_, &*stream_back_});
+  directions_.push_back({&near_back, &*far_back_, &*stream_back_});
 }
 
 void Yardstick::copies(uint64_t bytes, int count) {
   for (int i = 0; i < count; ++i)
-    for (const Way& way : ways_) {
+    for (const Direction& direction : directions_) {
       const uint64_t at = static_cast<uint64_t>(i) * bytes;
-      require(runtime_,
-              runtime_->copy(static_cast<char*>(way.to->address()) + at,
-                             static_cast<char*>(way.from->address()) + at, bytes, way.stream->get()),
-              arguments_, "cannot copy");
+      require(
+          runtime_,
+          runtime_->copy(static_cast<char*>(direction.to->address()) + at,
+                         static_cast<char*>(direction.from->address()) + at, bytes, direction.stream->get()),
+          arguments_, "cannot copy");
     }
-  for (const Way& way : ways_)
-    require(runtime_, runtime_->synchronize_stream(way.stream->get()), arguments_, "cannot wait for a copy");
+  for (const Direction& direction : directions_)
+    require(runtime_, runtime_->synchronize_stream(direction.stream->get()), arguments_,
+            "cannot wait for a copy");
 }
 
 void Yardstick::find_kernel(int device) {
@@ -101,7 +103,7 @@ void Yardstick::measure(Measurement* m) {
   } else if (arguments_.kind->one_message()) {
     m->raw_us = scaled(timed(usual_messages, [&] { copies(m->bytes, 1); }), us);
   } else {
-    const double bytes = double(m->bytes) * arguments_.window * double(ways_.size());
+    const double bytes = double(m->bytes) * arguments_.window * double(directions_.size());
     m->raw_mb_s = scaled(timed(usual_windows, [&] { copies(m->bytes, arguments_.window); }),
                          [=](double seconds) { return bytes / seconds / 1e6; });
   }

@@ -27,7 +27,7 @@ class Yardstick {
   void measure(Measurement* m);
 
  private:
-  struct Way {
+  struct Direction {
     Buffer *to, *from;
     OwnedStream* stream;
   };
@@ -42,7 +42,7 @@ class Yardstick {
   bool measures_ = false;
   std::optional<Buffer> far_, far_back_;
   std::optional<OwnedStream> stream_, stream_back_;
-  std::vector<Way> ways_;
+  std::vector<Direction> directions_;
   device::Kernel empty_ = nullptr;
 };
 

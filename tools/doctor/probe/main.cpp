@@ -170,7 +170,7 @@ void try_ipc(const Rank& me) {
   device::Runtime* runtime = device::runtime();
   Buffer memory(Place::device, sizes[1]);
   memory.write_pattern(0, sizes[1], static_cast<uint64_t>(me.rank));
-  struct Offer {
+  struct Export {
     int exported;
     device::IpcHandle handle;
   } mine{}, theirs{};

@@ -17,7 +17,7 @@ import matrix
 from failure import Failure, cannot_run, problem, say, usage
 from page import as_page
 from picture import compose
-from runs import read_matrix, read_runs
+from runs import read_goals, read_matrix, read_runs
 from span import read_span
 
 # How files of each kind begin: one that begins otherwise is somebody's, and not written over.
@@ -92,6 +92,14 @@ def draw_matrix(about, request, kind):
     write(request["output"], figure.as_bytes(heat_figure.draw(picture), kind[1:]))
 
 
+def draw_goals(about, request, kind):
+    if request["terminal"] or kind == ".html":
+        raise usage("goals are drawn as .png or .svg; bench/compare itself prints them")
+    need_matplotlib()
+    goals_figure, figure = map(importlib.import_module, ("goals_figure", "figure"))
+    write(request["output"], figure.as_bytes(goals_figure.draw(about), kind[1:]))
+
+
 def draw_ghost_exchange(request, kind):
     """The field of the example, or timings of it."""
     if request["terminal"] or kind == ".html":
@@ -129,6 +137,9 @@ def main():
     about = read_matrix(request["files"])
     if about:
         return draw_matrix(about, request, kind)
+    about = read_goals(request["files"])
+    if about:
+        return draw_goals(about, request, kind)
     picture = compose(*read_runs(request["files"], request["labels"]), request["quantities"])
     if request["terminal"]:
         need("plotext", "install it: python3 -m pip install plotext")

@@ -93,9 +93,26 @@ def draw_panel(axes, column, quantity):
         axes.plot(list(values), [v.middle for v in values.values()], zorder=3, **style)
 
 
-def draw_ratios(axes, column, quantity):
+def draw_bars(axes, values):
+    """A group for each name: [(style, {place of the name: value})]"""
+    width = 0.8 / len(values)
+    for number, (style, of_names) in enumerate(values):
+        shift = width * (number - (len(values) - 1) / 2)
+        bars = axes.bar([place + shift for place in of_names], list(of_names.values()), width * 0.92, zorder=3,
+                        color=look(style)["color"])
+        axes.bar_label(bars, [*map(number_text, of_names.values())], padding=1, fontsize=7, color=INK)
+
+
+def name_axis(axes, names):
+    axes.set_xlim(0.4, len(names) + 0.6)
+    axes.set_xticks(range(1, len(names) + 1), names)
+    axes.tick_params(axis="x", length=0)
+    axes.grid(True, axis="y", color=FAINT, linewidth=0.6)
+
+
+def draw_ratios(axes, column, quantity, lines):
     axes.axhline(1, color=look(0)["color"], linewidth=1.2, zorder=2)
-    for series, ratios in column.ratios(quantity):
+    for series, ratios in column.ratios(quantity) if lines else ():
         axes.plot(list(ratios), list(ratios.values()), zorder=3, **look(series.style))
 
 
@@ -146,14 +163,20 @@ def fill(grid, picture, most):
     for number, column in enumerate(picture.columns):
         rows = grid[:, number]
         for axes, quantity in zip(rows, picture.quantities):
-            draw_panel(axes, column, quantity)
+            if picture.names:
+                draw_bars(axes, [(series.style, {place: value.middle for place, value in
+                                                 series.values[quantity.name].items()}) for series in column.series])
+            else:
+                draw_panel(axes, column, quantity)
+        if picture.compared and picture.names:
+            draw_bars(rows[-1], [(series.style, ratios) for series, ratios in column.ratios(picture.compared)])
         if picture.compared:
-            draw_ratios(rows[-1], column, picture.compared)
+            draw_ratios(rows[-1], column, picture.compared, lines=not picture.names)
         for axes in rows:
-            size_axis(axes, column.sizes(), most)
+            name_axis(axes, picture.names) if picture.names else size_axis(axes, column.sizes(), most)
             axes.tick_params(labelbottom=axes is rows[-1])
         rows[0].set_title(column.title)
-        rows[-1].set_xlabel(f"{picture.size} (bytes)")
+        rows[-1].set_xlabel(picture.axis)
     for row, quantity in enumerate(picture.quantities):
         axes = grid[row, 0]
         axes.set_ylabel(quantity.label)
@@ -186,7 +209,8 @@ def laid_out(picture):
     legend_columns = next(number for number in range(len(labels), 0, -1)
                           if number == 1 or legend_width(list(labels.values()), number) <= inner)
     legend_rows = -(-len(labels) // legend_columns)
-    meaning = f"Lines: {picture.middle}" + (f"; bands: {picture.spread}." if picture.spread else ".")
+    bands = picture.spread and not picture.names
+    meaning = f"{'Bars' if picture.names else 'Lines'}: {picture.middle}" + (f"; bands: {picture.spread}." if bands else ".")
     caption = [row for line in [*picture.caption, meaning]
                for row in textwrap.wrap(line, int(inner * CAPTION_CHARACTERS), subsequent_indent=INDENT,
                                          break_on_hyphens=False)]
@@ -195,7 +219,7 @@ def laid_out(picture):
         panels.append(RATIO_PANEL)
     if has_heat_map(picture):
         panels.append(HEAT_ROW * len(picture.columns[0].series))
-    above = TITLE + LEGEND_ROW * legend_rows + 0.12 + (0.25 if columns > 1 else 0)
+    above = TITLE + LEGEND_ROW * legend_rows + 0.12 + (0.25 if any(column.title for column in picture.columns) else 0)
     below = AXIS + CAPTION_ROW * len(caption) + 0.1
     height = above + sum(panels) + GAP * (len(panels) - 1) + below
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from html import escape
 
-from scales import number_text, size_text
+from scales import number_text
 
 HEAD = """<!DOCTYPE html>
 <html lang="en">
@@ -25,20 +25,20 @@ th {{ vertical-align: bottom }}
 """
 
 
-def table(column, quantity):
+def table(picture, column, quantity):
     series = [one for one in column.series if one.values[quantity.name]]
     title = escape(f"{quantity.label}, {column.title}" if column.title else quantity.label)
     heads = "".join(f'<th scope="col">{escape(one.label)}</th>' for one in series)
-    lines = [f"<table>\n<caption>{title}</caption>", f'<tr><th scope="col">size (bytes)</th>{heads}</tr>']
+    lines = [f"<table>\n<caption>{title}</caption>", f'<tr><th scope="col">{escape(picture.axis)}</th>{heads}</tr>']
     for size in column.sizes():
         cells = [one.values[quantity.name].get(size) for one in series]
         if any(cells):
             texts = "".join(f"<td>{number_text(cell.middle) if cell else ''}</td>" for cell in cells)
-            lines.append(f'<tr><th scope="row">{size_text(size)}</th>{texts}</tr>')
+            lines.append(f'<tr><th scope="row">{escape(picture.text(size))}</th>{texts}</tr>')
     return "\n".join([*lines, "</table>\n"])
 
 
 def as_page(picture, svg):
     drawing = svg[svg.index("<svg"):]  # without the XML declaration
-    tables = "".join(table(column, quantity) for column in picture.columns for quantity in picture.quantities)
+    tables = "".join(table(picture, column, quantity) for column in picture.columns for quantity in picture.quantities)
     return f"{HEAD.format(title=escape(picture.title))}{drawing}\n{tables}</body>\n</html>\n"

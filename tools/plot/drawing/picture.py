@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from failure import usage
 from quantities import BENCHMARKS, QUANTITIES, YARDSTICK, Quantity, Value
 from runs import Run
+from scales import size_text
 
 
 @dataclass
@@ -53,6 +54,14 @@ class Picture:
     middle: str  # what lines show
     spread: str  # what bands around them show; "" where the runs have none
     size: str  # what the values are drawn against
+    names: tuple[str, ...] = ()  # of what stands in the place of sizes, from 1
+
+    def text(self, size):
+        return self.names[size - 1] if self.names else size_text(size)
+
+    @property
+    def axis(self):
+        return self.size if self.names else f"{self.size} (bytes)"
 
     @property
     def labels(self):
@@ -114,7 +123,7 @@ def compose(benchmark: str, runs: list[Run], asked: list[str]):
               for value in known.values()]
     spread = kind.spread if any(value.least < value.greatest for value in values) else ""
     return Picture(kind.title, quantities, columns, runs[0].label, None if by_part else compared,
-                   by_part and benchmark == "pairs", caption(runs), kind.middle, spread, kind.size)
+                   by_part and benchmark == "pairs", caption(runs), kind.middle, spread, kind.size, kind.names)
 
 
 def title_of(part):

@@ -38,6 +38,7 @@ class Benchmark:
     middle: str = "medians over the iterations"
     spread: str = "all but the least and the greatest hundredth of them"
     size: str = "message size"
+    names: tuple[str, ...] = ()  # of the rows, where these are no sizes: values are drawn as bars
 
     @property
     def quantities(self):
@@ -92,6 +93,9 @@ BENCHMARKS = {
     "first": Benchmark("Messages from new buffers", ("time",), middle="medians over new buffers",
                        spread="all but the least and the greatest hundredth of them"),
     "pack": Benchmark("MPI_Pack and MPI_Unpack of small blocks", ("bandwidth",), size="block size"),
+    "halo": Benchmark("Faces of a cube", ("time",), size="face", names=("i", "j", "k")),
+    "datatype": Benchmark("Messages of datatypes", ("time",), size="type",
+                          names=("contiguous", "vector", "indexed", "struct", "subarray")),
     "pairs": Benchmark("Messages between pairs of ranks", ("bandwidth",), ("latency", "rate"),
                        "means over the pairs", "from the slowest to the fastest pair"),
     **{name: Benchmark(f"MPI_{name.capitalize()}", ("time", "busbw")) for name in COLLECTIVES},
@@ -105,6 +109,8 @@ LINES = {
     "put_halo": ("latency_us", {"put_us": "MPI_Put", "sendrecv_us": "MPI_Sendrecv"}),
     "pack": ("bandwidth_mb_s", {"pack_mb_s": "MPI_Pack", "unpack_mb_s": "MPI_Unpack",
                                 "copy_mb_s": "copy of the same cache lines"}),
+    "halo": ("latency_us", {"latency_us": "message with gaps", "contiguous_us": "contiguous message"}),
+    "datatype": ("latency_us", {"latency_us": "message with gaps", "contiguous_us": "contiguous message"}),
 }
 
 # The copy is what a message can at best reach: it may stand beside these.

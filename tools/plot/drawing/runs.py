@@ -78,19 +78,29 @@ def read_text(file):
         raise usage(f"{file} is no text; {ACCEPTED}") from None
 
 
-def read_matrix(files):
-    """What the only file says, where it is of `fairlead matrix`; else None."""
+def read_alone(files, what, is_it):
+    """What the only file says, where it is of this kind; else None."""
     texts = [read_text(file) for file in files]
     for file, text in zip(files, texts):
         try:
             about = json.loads(text)
         except ValueError:
             continue
-        if isinstance(about, dict) and about.get("benchmark") == "matrix":
+        if isinstance(about, dict) and is_it(about):
             if len(files) > 1:
-                raise usage(f"{file} is of matrix, of which one picture draws one file; call fairlead plot for each")
+                raise usage(f"{file} is of {what}, of which one picture draws one file; call fairlead plot for each")
             return about
     return None
+
+
+def read_matrix(files):
+    return read_alone(files, "matrix", lambda about: about.get("benchmark") == "matrix")
+
+
+def read_goals(files):
+    """results.json of bench/compare, where a goal was measured."""
+    return read_alone(files, "bench/compare", lambda about: "series" in about and any(
+        "margin" in goal for goal in about.get("goals", ())))
 
 
 def read_run(file):
@@ -106,14 +116,15 @@ def read_run(file):
     name = about.get("benchmark") if isinstance(about, dict) else None
     if name in ("barrier", "ibarrier", "host_overhead"):
         raise usage(f"{file} is of {name}, which has one value and no sizes to draw it against")
-    if name in ("halo", "datatype"):
-        raise usage(f"{file} is of {name}, whose rows are layouts and no sizes to draw them against")
     if not isinstance(name, str) or name not in BENCHMARKS:
         raise usage(f"{file} holds {'no benchmark' if name is None else f'benchmark {name!r}'}; {ACCEPTED}")
     rows = about.pop("results", None)
     if name == "pairs":  # as bench/compare keeps them
         about["header"] = [line.removeprefix("# ") for line in about.get("header", [])]
         rows = [{"latency_us": row.get("time_us"), "part": row.get("stride"), **row} for row in rows or []]
+    if isinstance(rows, list) and name in BENCHMARKS and (names := BENCHMARKS[name].names):  # the place stands for the name
+        found = [(row, row.get(BENCHMARKS[name].size)) for row in rows if isinstance(row, dict)]
+        rows = [{**row, "bytes": names.index(which) + 1} for row, which in found if which in names]
     if name in LINES and isinstance(rows, list):
         quantity, lines = LINES[name]
         rows = [{"part": part, "bytes": row["bytes"], quantity: row[key]} for row in rows if isinstance(row, dict)

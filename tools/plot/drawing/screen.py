@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import plotext
 
+from failure import usage
 from scales import even_marks, number_text, size_marks, size_text, value_marks
 
 # Letters tell the series apart where there is no colour.
@@ -97,6 +98,8 @@ def legend(labels, coloured):
 
 
 def draw(picture, stream):
+    if picture.names:
+        raise usage(f"a picture of each {picture.size} has bars; accepted: -o FILE.png, .svg or .html")
     on_terminal = stream.isatty()
     width = min(WIDEST, shutil.get_terminal_size().columns) if on_terminal else 80
     coloured = on_terminal and not os.environ.get("NO_COLOR")
@@ -113,7 +116,7 @@ def draw(picture, stream):
             series = [(0, dict(sorted(ones.items()))), *((one.style, values) for one, values in ratios)]
             parts += ["", f"{picture.compared.title} relative to {picture.first} ({picture.compared.better} is "
                       f"better){where}", panel(series, True, width, RATIO_PANEL, coloured).rstrip("\n")]
-    parts += [f"{picture.size} (bytes)".center(width).rstrip(), ""]
+    parts += [picture.axis.center(width).rstrip(), ""]
     for line in [*picture.caption, f"Lines: {picture.middle}."]:
         parts += textwrap.wrap(line, width, subsequent_indent="    ", break_on_hyphens=False)
     return "\n".join(parts)

@@ -88,7 +88,7 @@ def colours_of(tracks):
     return {name: COLOURS[i] if i < NAMED else OTHER for i, name in enumerate(names)}
 
 
-def arrows_of(events, tracks):
+def flows_of(events, tracks):
     """[((time, row), (time, row))]"""
     begins, ends = {}, {}
     for event in events:
@@ -128,9 +128,9 @@ def draw(path, trace, span=None):
     if not any(track.within(first, last) for track in tracks.values()):
         raise usage(f"--time: nothing happens then in {path}, which lasts {end - start:.0f} us")
     about = trace.get("otherData", {})
-    lines = [line for line in arrows_of(events, tracks) if line[0][0] <= last and line[1][0] >= first]
+    lines = [line for line in flows_of(events, tracks) if line[0][0] <= last and line[1][0] >= first]
     what = os.path.basename(path)
-    messages = f"{about.get('arrows', '?')} messages"
+    messages = f"{about.get('flow_events', '?')} messages"
     if span:
         what += f", {in_words(span[0])} to {in_words(span[1])} of {in_words(float(f'{end - start:.4g}'))}"
         messages = f"{len(lines)} of {messages} are seen"

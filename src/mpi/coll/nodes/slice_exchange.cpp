@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mpi/coll/slice_exchange.h"
+#include "mpi/coll/nodes/slice_exchange.h"
 
 #include <algorithm>
 #include <bit>
@@ -29,20 +29,14 @@ uint64_t size_of(MPI_Datatype datatype) {
   return static_cast<uint64_t>(size);
 }
 
-// Rounds up to sizes that many messages have in common, so that an idle buffer is large enough for the next
-// message.
-uint64_t common_size(uint64_t bytes) {
-  return bytes ? std::bit_ceil(bytes) : 0;
-}
-
 }  // namespace
 
 ExchangeRoom::ExchangeRoom(ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes)
     : parts_bytes(kind == ExchangeKind::reduce || kind == ExchangeKind::allreduce
                       ? static_cast<uint64_t>(nodes) * parts_of(bytes, element, nodes).longest() * element
                       : 0),
-      slices(common_size(kind == ExchangeKind::allgather ? static_cast<uint64_t>(nodes) * bytes : bytes)),
-      parts(common_size(parts_bytes)) {}
+      slices(kind == ExchangeKind::allgather ? static_cast<uint64_t>(nodes) * bytes : bytes),
+      parts(parts_bytes) {}
 
 SliceExchange::SliceExchange(NodeHierarchy& hierarchy, ExchangeRoom& room, const Slice& slice)
     : Operation(hierarchy.spreading.comm),

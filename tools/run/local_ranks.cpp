@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "run/meeting.h"
+#include "run/local_ranks.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 namespace fairlead::tools {
 namespace {
 
-constexpr auto patience = std::chrono::seconds(5);
+constexpr auto timeout = std::chrono::seconds(5);
 
 // Process numbers are used again; with the time it was started one is unique.
 std::string parent_process() {
@@ -106,7 +106,7 @@ std::vector<Cpus> cpus_of_local_ranks(const Job& job, const Cpus& mine) {
   SlotFile file(file_of(job));
   if (!file.add(fmt::format("{} {}\n", job.local_rank, to_text(mine)))) return {};
   std::map<int, Cpus> all;
-  for (auto start = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - start < patience;) {
+  for (auto start = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - start < timeout;) {
     all = read(file.content());
     if (all.size() == static_cast<size_t>(job.local_size)) break;
     usleep(2000);

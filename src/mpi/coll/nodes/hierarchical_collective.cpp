@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mpi/coll/between_nodes.h"
+#include "mpi/coll/nodes/hierarchical_collective.h"
 
 #include <algorithm>
 #include <climits>
@@ -17,7 +17,8 @@
 #include "mpi/coll/agreement.h"
 #include "mpi/coll/collective_operation.h"
 #include "mpi/coll/collective_work.h"
-#include "mpi/coll/slice_exchange.h"
+#include "mpi/coll/nodes/packed_buffer.h"
+#include "mpi/coll/nodes/slice_exchange.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/record.h"
 #include "mpi/core/stream_check.h"
@@ -33,79 +34,6 @@ constexpr uint64_t segments_under_way = 4;
 uint64_t bytes_of(MPI_Count count, MPI_Datatype datatype) {
   return static_cast<uint64_t>(packed_bytes(count, datatype));
 }
-
-// Device memory if some is available, else host memory; collectives within a node accept either.
-class Scratch {
- public:
-  Scratch(int device, uint64_t bytes) : bytes_(bytes) {
-    if (bytes && device >= 0) on_device_ = device::pool_allocate(device, bytes);
-    if (!on_device_) in_host_ = HostBuffer(bytes);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() {
-    if (on_device_) device::pool_free(on_device_);
-  }
-  bool valid() const { return bytes_ == 0 || data(); }
-  bool on_device() const { return on_device_ != nullptr; }
-  void* data() const { return on_device_ ? on_device_ : in_host_.data(); }
-
- private:
-  uint64_t bytes_;
-  void* on_device_ = nullptr;
-  HostBuffer in_host_;
-};
-
-// A buffer of the call as contiguous memory: the buffer itself or a packed copy, because other ranks may pass
-// the same bytes in another layout. Kernels pack device memory, into memory of the same device while some is
-// available.
-class Packed {
- public:
-  Packed(void* address, MPI_Count count, MPI_Datatype datatype)
-      : address_(address), count_(count), datatype_(datatype), layout_(layout_of(count, datatype)) {
-    if (layout_.contiguous || layout_.bytes == 0) return;
-    const device::Allocation memory = device::classify(first_data_byte(address, layout_));
-    if (memory.kind == device::MemoryKind::device) {
-      device_ = memory.device;
-      view_ = kernel_view(address, layout_, memory);
-    }
-    copy_.emplace(view_ ? device_ : -1, bytes());
-  }
-  bool valid() const { return !copy_ || copy_->data(); }
-  char* data() const { return static_cast<char*>(copy_ ? copy_->data() : address_); }
-  bool load() {
-    if (!copy_) return true;
-    if (copy_->on_device()) return move(packed(), *view_);
-    if (view_) return packing::copy_out(device_, data(), *view_, 0, bytes()) == device::Error::none;
-    if (device_ < 0) return pack_host(address_, count_, datatype_, data(), layout_.bytes, layout_);
-    HostBuffer bytes_of_it;
-    if (!pack_from_device(address_, count_, datatype_, layout_, device_, &bytes_of_it)) return false;
-    std::copy_n(bytes_of_it.data(), bytes(), reinterpret_cast<unsigned char*>(data()));
-    return true;
-  }
-  bool store() const {
-    if (!copy_) return true;
-    if (copy_->on_device()) return move(*view_, packed());
-    if (view_) return packing::copy_in(device_, *view_, 0, data(), bytes()) == device::Error::none;
-    if (device_ < 0) return unpack_host(data(), layout_.bytes, address_, count_, datatype_, layout_);
-    return unpack_to_device(data(), layout_.bytes, address_, count_, datatype_, layout_, device_);
-  }
-
- private:
-  uint64_t bytes() const { return static_cast<uint64_t>(layout_.bytes); }
-  packing::View packed() const { return {copy_->data(), bytes()}; }
-  bool move(const packing::View& to, const packing::View& from) const {
-    return packing::move_now(device_, to, 0, from, 0, bytes()) == device::Error::none;
-  }
-
-  void* address_;
-  MPI_Count count_;
-  MPI_Datatype datatype_;
-  Layout layout_;
-  int device_ = -1;                    // -1: host memory
-  std::optional<packing::View> view_;  // for kernels
-  std::optional<Scratch> copy_;
-};
 
 // The memory for one piece of the message. A later piece reuses it.
 struct Room {
@@ -142,9 +70,9 @@ struct Segment {
   std::optional<SliceExchange> exchange;
 };
 
-class BetweenNodes {
+class HierarchicalCollective {
  public:
-  BetweenNodes(const CollectiveCall& call, NodeHierarchy& hierarchy)
+  HierarchicalCollective(const CollectiveCall& call, NodeHierarchy& hierarchy)
       : call_(call), hierarchy_(hierarchy), node_(communicator_state_of(hierarchy.node())) {}
 
   int run() {
@@ -162,7 +90,7 @@ class BetweenNodes {
   // The root broadcasts the message within its node. In every other node each member receives a slice from
   // the member with the same local rank there, and then the rest from its neighbours.
   int bcast() {
-    Packed buffer(call_.recvbuf, call_.recvcount, call_.recvtype);
+    PackedBuffer buffer(call_.recvbuf, call_.recvcount, call_.recvtype);
     const int root_node = hierarchy_.node_of(call_.root);
     const bool has_it = hierarchy_.my_node() == root_node;
     const bool is_root = hierarchy_.neighbors()[position()] == call_.root;
@@ -230,10 +158,10 @@ class BetweenNodes {
   int allgather() {
     int size = 0;
     PMPI_Comm_size(call_.comm, &size);
-    Packed result(call_.recvbuf, size * call_.recvcount, call_.recvtype);
+    PackedBuffer result(call_.recvbuf, size * call_.recvcount, call_.recvtype);
     const bool in_place = call_.in_place();  // then the send arguments are not significant
-    Packed own(const_cast<void*>(call_.sendbuf), in_place ? 0 : call_.sendcount,
-               in_place ? MPI_BYTE : call_.sendtype);
+    PackedBuffer own(const_cast<void*>(call_.sendbuf), in_place ? 0 : call_.sendcount,
+                     in_place ? MPI_BYTE : call_.sendtype);
     uint64_t block = bytes_of(call_.recvcount, call_.recvtype);
     bool loaded = result.valid() && own.valid() && (in_place ? result.load() : own.load());
     if (!ready(loaded, block, 1, ExchangeKind::allgather)) return MPI_ERR_NO_MEM;
@@ -411,30 +339,12 @@ class BetweenNodes {
   int error_ = MPI_SUCCESS;
 };
 
-// The size of the whole message; 0 or less if there is nothing to do or if the arguments are wrong.
-MPI_Count message_bytes(const CollectiveCall& call, const CommPosition& position) {
-  switch (call.function) {
-    case Collective::bcast:
-      return packed_bytes(call.recvcount, call.recvtype);
-    case Collective::allgather:
-      return position.size * packed_bytes(call.recvcount, call.recvtype);
-    case Collective::reduce:
-    case Collective::allreduce:
-      return packed_bytes(call.sendcount, call.recvtype);
-    default:
-      return 0;
-  }
-}
-
 }  // namespace
 
-bool runs_between_nodes(const CollectiveCall& call, CommunicatorState& state) {
-  if (!state.has_uniform_kinds() || !state.may_span_nodes() ||
-      coll::choice().must_stage(family_of(call.function)))
-    return false;
-  const CommPosition& position = state.position();
-  MPI_Count bytes = message_bytes(call, position);
-  if (bytes <= 0 || bytes < node_limits().from || call.root < 0 || call.root >= position.size) return false;
+bool suits_hierarchy(const CollectiveCall& call, CommunicatorState& state) {
+  constexpr Collective served[] = {Collective::bcast, Collective::allgather, Collective::reduce,
+                                   Collective::allreduce};
+  if (std::ranges::find(served, call.function) == std::end(served)) return false;
   kernels::ReduceOp op;
   kernels::Element element;
   // MPI_DOUBLE_INT, for example, has a gap.
@@ -442,21 +352,20 @@ bool runs_between_nodes(const CollectiveCall& call, CommunicatorState& state) {
       !(kernel_for(call.op, call.recvtype, &op, &element) && layout_of(1, call.recvtype).contiguous))
     return false;
   const bool gathers = call.function == Collective::allgather;
-  if (gathers && bytes > INT_MAX) return false;
-  return state.hierarchy().usable() && (!gathers || state.hierarchy().regular());
+  if (gathers && state.position().size * packed_bytes(call.recvcount, call.recvtype) > INT_MAX) return false;
+  const NodeHierarchy& hierarchy = state.hierarchy();
+  if (!hierarchy.usable() || !gathers) return hierarchy.usable();
+  // In each node, one collective moves what one node has contributed, and each rank keeps a segment of every
+  // node in page-locked memory.
+  const auto block = static_cast<int64_t>(bytes_of(call.recvcount, call.recvtype));
+  const int64_t of_a_node = block * static_cast<int64_t>(hierarchy.neighbors().size());
+  constexpr int64_t longest_room = int64_t{64} << 20;
+  return hierarchy.regular() && of_a_node >= node_limits().segment / 8 &&
+         hierarchy.nodes() * std::min(block, node_limits().segment) <= longest_room;
 }
 
-int run_between_nodes(const CollectiveCall& call, const Regions& regions, CommunicatorState& state) {
-  check_streams(regions.read.device(), BufferUse::sent);
-  check_streams(regions.written.device(), BufferUse::received);
-  MessageRecord record;
-  record.begin();
-  int error = BetweenNodes(call, state.hierarchy()).run();
-  record.took(Traffic::collective_between_nodes, regions.bytes());
-  record.end();
-  if (error != MPI_SUCCESS) return raise_error(call.comm, MPI_ERR_OTHER, in_words(regions));
-  count(Traffic::collective_between_nodes, static_cast<uint64_t>(message_bytes(call, state.position())));
-  return MPI_SUCCESS;
+int run_hierarchical(const CollectiveCall& call, CommunicatorState& state) {
+  return HierarchicalCollective(call, state.hierarchy()).run();
 }
 
 }  // namespace fairlead::mpi

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mpi/coll/collective.h"
+#include "mpi/coll/entry/collective.h"
 
 #include "base/options.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/comm_self.h"
-#include "mpi/coll/between_nodes.h"
+#include "mpi/coll/nodes/between_nodes.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"
@@ -156,13 +156,15 @@ int raise_error_of_arguments(const CollectiveCall& call, const Regions& regions,
 std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool blocking) {
   if (call->comm == MPI_COMM_NULL) return nullptr;
   std::shared_ptr<CommunicatorState> state = communicator_state_of(call->comm);
+  call->must_agree = blocking && must_agree(*call, *state);
   if (is_invalid(*call, state->position())) {
+    if (call->must_agree) decline_between_nodes(*call, *state);
     count_wrong_call(*state, blocking);
     return nullptr;
   }
   drop_insignificant(call, state->position());
   if (recording()) add_bytes_of(*call, state->position());
-  if (maybe_on_device(call)) return state;
+  if (call->must_agree || maybe_on_device(call)) return state;
   if (!state->known()) {
     if (!blocking) return state;
     state->join();
@@ -176,10 +178,12 @@ std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool 
 
 int detail::run(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, HostForm host) {
   Regions regions = regions_of(call, state->position());
-  if (regions.error() != MPI_SUCCESS) return raise_error_of_arguments(call, regions, *state, true);
+  const bool is_wrong = regions.error() != MPI_SUCCESS;
+  if (call.must_agree && (is_wrong || is_refused(regions))) decline_between_nodes(call, *state);
+  if (is_wrong) return raise_error_of_arguments(call, regions, *state, true);
   if (is_refused(regions)) return refuse_device_memory(call.comm);
-  if (regions.on_device() && runs_between_nodes(call, *state))
-    return run_between_nodes(call, regions, *state);
+  if (call.must_agree)
+    if (std::optional<int> result = run_between_nodes(call, regions, *state)) return *result;
   return run_collective(std::move(state), call, std::move(regions), std::move(host));
 }
 

@@ -1,23 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a test that prints statistics (FAIRLEAD_STATS=on); some of its device messages must have gone the way that
-TEST_TAKES names, or a longer way for that reason."""
+
+"""Runs a test that prints statistics (FAIRLEAD_STATS=on). Some of its device messages must take the path that
+TEST_TAKES names, or fall back for the reason that it names."""
 
 import os
 import re
 import subprocess
 import sys
 
-WAY = os.environ["TEST_TAKES"]
+PATH = os.environ["TEST_TAKES"]
 
 
 def main():
     run = subprocess.run(sys.argv[1:], text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT)
     sys.stdout.write(run.stdout)
-    row = f"^({re.escape(WAY)} +[1-9]| +[1-9][0-9]*  {re.escape(WAY)}$)"
+    row = f"^({re.escape(PATH)} +[1-9]| +[1-9][0-9]*  {re.escape(PATH)}$)"
     if run.returncode == 0 and not re.search(row, run.stdout, re.M):
-        print(f"FAILED: no device message of '{WAY}'")
+        print(f"FAILED: no device message of '{PATH}'")
         return 1
     return run.returncode
 

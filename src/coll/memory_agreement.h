@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// When the ranks of a communicator that spans nodes agree on the kind of memory that a collective gets. No
+// rank sees what memory the ranks of other nodes pass, and one small collective of the host MPI before each
+// call would slow down programs that pass host memory. So calls fall into classes, by function and length,
+// because a program passes the same kind of memory in calls of one class. After a call in which all ranks
+// passed device memory, the ranks agree on the next call of its class as well. After any other call they
+// leave some calls of its class to the host MPI: 1, 3, 7, up to 63.
+//
+// All ranks count the same calls and get the same results, so they always do the same.
+
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <map>
+
+namespace fairlead::coll {
+
+class MemoryAgreement {
+ public:
+  enum class Rule {
+    as_found,       // as described above
+    at_every_call,  // for programs in which the memory changes from call to call
+    never,          // the program asserts that no call gets device memory
+  };
+  void set_rule(Rule rule) { rule_ = rule; }
+  Rule rule() const { return rule_; }
+
+  // Counts a call of this function, a number below 2^20, and this many bytes. True if the ranks must agree on
+  // it.
+  bool count(unsigned function, uint64_t bytes) {
+    if (rule_ != Rule::as_found) return rule_ == Rule::at_every_call;
+    Class& its = classes_[name(function, bytes)];
+    if (its.left == 0) return true;
+    --its.left;
+    return false;
+  }
+  // The result of the agreement on the call that was counted last.
+  void learn(unsigned function, uint64_t bytes, bool all_on_device) {
+    Class& its = classes_[name(function, bytes)];
+    its.gap = all_on_device ? 0 : std::min(2 * its.gap + 1, longest_gap);
+    its.left = its.gap;
+  }
+
+ private:
+  static constexpr unsigned longest_gap = 63;
+  struct Class {
+    unsigned gap = 0, left = 0;
+  };
+  static unsigned name(unsigned function, uint64_t bytes) {
+    return function * 64 + static_cast<unsigned>(std::bit_width(bytes));
+  }
+  std::map<unsigned, Class> classes_;
+  Rule rule_ = Rule::as_found;
+};
+
+}  // namespace fairlead::coll

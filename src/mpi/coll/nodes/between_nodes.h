@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Blocking collectives over a communicator that spans nodes. If all ranks pass device memory, long calls take
+// one of two paths: hierarchical_collective.h, if nodes have several ranks, or segmented_staging.h. Either
+// all ranks take a path or none does, and no rank sees what memory the others pass, so the ranks agree on it
+// (src/coll/memory_agreement.h). Everything else that the choice depends on is the same on all ranks. All
+// other calls are staged by each rank for itself.
+
+#pragma once
+
+#include <optional>
+
+#include "mpi/coll/communicator_state.h"
+
+namespace fairlead::mpi {
+
+// Counts a blocking call, of any memory. True if the ranks must agree on its memory now: each of them then
+// calls one of the functions below. Call it once for each call.
+bool must_agree(const CollectiveCall& call, CommunicatorState& state);
+// For a rank that returns from the call with an error: the others wait for its answer.
+void decline_between_nodes(const CollectiveCall& call, CommunicatorState& state);
+// Returns the call's result, or nothing if not all ranks pass device memory: then the call has not begun.
+std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& regions,
+                                     CommunicatorState& state);
+
+}  // namespace fairlead::mpi

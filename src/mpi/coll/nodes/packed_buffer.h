@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory that collectives over several nodes work on: scratch memory, and buffers of the call without
+// gaps.
+
+#pragma once
+
+#include <optional>
+
+#include "base/host_buffer.h"
+#include "mpi/datatype/layout.h"
+
+namespace fairlead::mpi {
+
+// Device memory if some is available, else host memory; collectives within a node accept either.
+class Scratch {
+ public:
+  Scratch(int device, uint64_t bytes);
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch();
+  bool valid() const { return bytes_ == 0 || data(); }
+  bool on_device() const { return on_device_ != nullptr; }
+  void* data() const { return on_device_ ? on_device_ : in_host_.data(); }
+
+ private:
+  uint64_t bytes_;
+  void* on_device_ = nullptr;
+  HostBuffer in_host_;
+};
+
+// A buffer of the call as contiguous memory: the buffer itself or a packed copy, because other ranks may pass
+// the same bytes in another layout. Kernels pack device memory, into memory of the same device while some is
+// available.
+class PackedBuffer {
+ public:
+  PackedBuffer(void* address, MPI_Count count, MPI_Datatype datatype);
+  bool valid() const { return !copy_ || copy_->data(); }
+  char* data() const { return static_cast<char*>(copy_ ? copy_->data() : address_); }
+  // Fills the copy, or stores it in the buffer. False if that fails.
+  bool load();
+  bool store() const;
+
+ private:
+  uint64_t bytes() const { return static_cast<uint64_t>(layout_.bytes); }
+  packing::View packed() const { return {copy_->data(), bytes()}; }
+  bool move(const packing::View& to, const packing::View& from) const;
+
+  void* address_;
+  MPI_Count count_;
+  MPI_Datatype datatype_;
+  Layout layout_;
+  int device_ = -1;                    // -1: host memory
+  std::optional<packing::View> view_;  // for kernels
+  std::optional<Scratch> copy_;
+};
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One line on stderr if the process dies of SIGSEGV, SIGBUS or SIGABRT in a certain piece of work: while a
+// CrashLine::Inside exists, or by an access to certain memory. The signal then goes to the handler that was
+// there before. At most one CrashLine exists at a time.
+
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace fairlead::mpi::network {
+
+class CrashLine {
+ public:
+  CrashLine(const std::string& line, const void* memory, size_t bytes);
+  ~CrashLine();
+  CrashLine(const CrashLine&) = delete;
+  CrashLine& operator=(const CrashLine&) = delete;
+
+  struct Inside {
+    Inside();
+    ~Inside();
+  };
+};
+
+}  // namespace fairlead::mpi::network

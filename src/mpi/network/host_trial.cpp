@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/network/host_trial.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <iterator>
+#include <optional>
+
+#include "base/log.h"
+#include "device/copy.h"
+#include "device/small_copy.h"
+#include "mpi/abi/real.h"
+#include "mpi/network/crash_line.h"
+
+namespace fairlead::mpi::network {
+
+// What is sent at the same time to both neighbours.
+struct HostTrial::Kind {
+  bool from_device, to_device;
+  size_t bytes;
+};
+
+const HostTrial::Kind HostTrial::kinds[] = {
+    {true, true, 16},        {true, false, 16},        {false, true, 16},         {true, true, 4096},
+    {true, false, 4096},     {false, true, 4096},      {true, true, 64 << 10},    {true, false, 64 << 10},
+    {false, true, 64 << 10}, {true, true, most_bytes}, {true, false, most_bytes}, {false, true, most_bytes},
+};
+
+namespace {
+
+// Three places: what is sent, and what the next and the previous node send.
+constexpr int sent = 0, from_next = 1, from_previous = 2, places = 3;
+constexpr int tag_forward = 0, tag_backward = 1;
+
+std::optional<CrashLine> crash_line;
+
+unsigned char byte_of(int rank, size_t kind, size_t at) {
+  return static_cast<unsigned char>((at * 131) ^ (at >> 8) * 29 ^
+                                    (kind * 53 + static_cast<size_t>(rank) * 97 + 1));
+}
+
+std::string line_of_crash() {
+  char host[64] = "";
+  gethostname(host, sizeof host - 1);
+  return "fairlead " + std::string(host) + ":" + std::to_string(getpid()) +
+         " error host MPI claims GPU support but crashed on device memory; set FAIRLEAD_NETWORK=staged\n";
+}
+
+}  // namespace
+
+std::unique_ptr<HostTrial> HostTrial::open(MPI_Comm comm, bool takes_part) {
+  MPI_Comm ranks = MPI_COMM_NULL;
+  real.Comm_split(comm, takes_part ? 0 : MPI_UNDEFINED, 0, &ranks);
+  if (ranks == MPI_COMM_NULL) return nullptr;
+  std::unique_ptr<HostTrial> trial(new HostTrial(ranks));
+  return trial->size_ > 1 ? std::move(trial) : nullptr;
+}
+
+HostTrial::HostTrial(MPI_Comm ranks) : ranks_(ranks) {
+  PMPI_Comm_set_errhandler(ranks, MPI_ERRORS_RETURN);
+  PMPI_Comm_rank(ranks, &rank_);
+  PMPI_Comm_size(ranks, &size_);
+  next_ = (rank_ + 1) % size_;
+  previous_ = (rank_ + size_ - 1) % size_;
+}
+
+// Device memory is freed here and not earlier, because that waits for the program's kernels.
+HostTrial::~HostTrial() {
+  crash_line.reset();
+  if (device_memory_) device::runtime()->free(device_memory_);
+  real.Comm_free(&ranks_);
+}
+
+void HostTrial::agree(bool mine, Step next) {
+  mine_ = mine;
+  step_ = next;
+  real.Iallreduce(&mine_, &all_, 1, MPI_INT, MPI_MIN, ranks_, &agreement_);
+}
+
+bool HostTrial::agreed() {
+  int done = 0;
+  real.Test(&agreement_, &done, MPI_STATUS_IGNORE);
+  return done != 0;
+}
+
+void HostTrial::join(int device) {
+  device_ = device;
+  agree(device >= 0, Step::joining);
+}
+
+void HostTrial::advance() {
+  if (step_ == Step::waiting || step_ == Step::over) return;
+  CrashLine::Inside inside;
+  if (step_ == Step::joining && agreed()) {
+    if (!all_) {
+      step_ = Step::over;
+      return;
+    }
+    tried_ = true;
+    prepare();
+    step_ = Step::exchanging;
+    start_exchange();
+  }
+  while (step_ == Step::exchanging && exchange_ended()) {
+    check_received();
+    if (++kind_ < std::size(kinds))
+      start_exchange();
+    else
+      agree(wrong_.empty(), Step::concluding);
+  }
+  if (step_ == Step::concluding && agreed()) {
+    crash_line.reset();
+    host_memory_.reset();
+    step_ = Step::over;
+  }
+}
+
+// Without device memory this rank takes part with host memory: its neighbours wait for its messages.
+void HostTrial::prepare() {
+  host_memory_.reset(new unsigned char[places * most_bytes]);
+  void* memory = nullptr;
+  if (device::runtime()->allocate(device_, places * most_bytes, &memory) != device::Error::none)
+    wrong_ = "there is no device memory for it";
+  device_memory_ = static_cast<unsigned char*>(memory);
+  crash_line.emplace(line_of_crash(), device_memory_, device_memory_ ? places * most_bytes : 0);
+}
+
+unsigned char* HostTrial::place(bool on_device, int which) {
+  unsigned char* memory = on_device && device_memory_ ? device_memory_ : host_memory_.get();
+  return memory + static_cast<size_t>(which) * most_bytes;
+}
+
+void HostTrial::write(unsigned char* to, const unsigned char* from, size_t bytes) {
+  if (to == from) return;
+  if (device::copy_now(device_, to, from, bytes) != device::Error::none) note_wrong("cannot be written");
+}
+
+void HostTrial::start_exchange() {
+  const Kind& kind = kinds[kind_];
+  unsigned char* host = place(false, sent);
+  // The places of received bytes get others than those that are expected.
+  for (int which : {from_next, from_previous}) {
+    const int sender = which == from_next ? next_ : previous_;
+    unsigned char* clean = place(false, which);
+    for (size_t i = 0; i < kind.bytes; ++i) clean[i] = static_cast<unsigned char>(~byte_of(sender, kind_, i));
+    write(place(kind.to_device, which), clean, kind.bytes);
+  }
+  for (size_t i = 0; i < kind.bytes; ++i) host[i] = byte_of(rank_, kind_, i);
+  write(place(kind.from_device, sent), host, kind.bytes);
+
+  // Where the host MPI refuses device memory at once, bytes that are certainly wrong, in host memory, take
+  // the place of the message, so that nobody waits for it.
+  const int count = static_cast<int>(kind.bytes);
+  auto receive = [&](int which, int peer, int tag, MPI_Request* request) {
+    *request = MPI_REQUEST_NULL;
+    void* to = place(kind.to_device, which);
+    if (real.Irecv(to, count, MPI_BYTE, peer, tag, ranks_, request) == MPI_SUCCESS) return;
+    note_wrong("cannot be received");
+    real.Irecv(place(false, which), count, MPI_BYTE, peer, tag, ranks_, request);
+  };
+  auto send = [&](int peer, int tag, MPI_Request* request) {
+    *request = MPI_REQUEST_NULL;
+    const void* from = place(kind.from_device, sent);
+    if (real.Isend(from, count, MPI_BYTE, peer, tag, ranks_, request) == MPI_SUCCESS) return;
+    note_wrong("cannot be sent");
+    host[0] = static_cast<unsigned char>(~byte_of(rank_, kind_, 0));
+    real.Isend(host, count, MPI_BYTE, peer, tag, ranks_, request);
+  };
+  receive(from_previous, previous_, tag_forward, &messages_[0]);
+  receive(from_next, next_, tag_backward, &messages_[1]);
+  send(next_, tag_forward, &messages_[2]);
+  send(previous_, tag_backward, &messages_[3]);
+}
+
+// Asks by the function that device messages use.
+bool HostTrial::exchange_ended() {
+  for (MPI_Request& message : messages_) {
+    if (message == MPI_REQUEST_NULL) continue;
+    int ended = 0;
+    MPI_Status status;
+    status.MPI_ERROR = MPI_SUCCESS;
+    const int result = PMPI_Request_get_status(message, &ended, &status);
+    if (result == MPI_SUCCESS && !ended) return false;
+    if (result != MPI_SUCCESS || status.MPI_ERROR != MPI_SUCCESS ||
+        real.Wait(&message, &status) != MPI_SUCCESS)
+      note_wrong("ended in an error");
+    message = MPI_REQUEST_NULL;
+  }
+  return true;
+}
+
+void HostTrial::check_received() {
+  const Kind& kind = kinds[kind_];
+  for (int which : {from_next, from_previous}) {
+    const int sender = which == from_next ? next_ : previous_;
+    unsigned char* bytes = place(false, which);
+    unsigned char* received = place(kind.to_device, which);
+    if (received != bytes &&
+        device::copy_to_host(device_, bytes, received, kind.bytes) != device::Error::none)
+      note_wrong("cannot be read");
+    for (size_t i = 0; i < kind.bytes; ++i)
+      if (bytes[i] != byte_of(sender, kind_, i)) {
+        note_wrong("arrived with wrong bytes");
+        break;
+      }
+  }
+}
+
+void HostTrial::note_wrong(const char* what) {
+  if (!wrong_.empty()) return;
+  const Kind& kind = kinds[kind_];
+  wrong_ = "a message of " + std::to_string(kind.bytes) + " bytes from " +
+           (kind.from_device ? "device" : "host") + " to " + (kind.to_device ? "device" : "host") +
+           " memory " + what;
+}
+
+}  // namespace fairlead::mpi::network
