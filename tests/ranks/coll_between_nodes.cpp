@@ -15,30 +15,28 @@ constexpr int tag = 53;
 // Less than a piece, about one, and some of them.
 constexpr int counts[] = {0, 1, 37, 1001, 4099};
 
-Plan plan_of(Kind kind, int root, int count, uint64_t salt, Places places = Places::device) {
+Plan plan_of(Kind kind, int root, int count, uint64_t salt, Places places = Places::device,
+             Form form = Form::blocking) {
   Plan plan;
   plan.kind = kind;
   plan.root = root;
   plan.count = count;
   plan.places = places;
   plan.key = key_of(options.seed, static_cast<uint64_t>(kind), salt);
-  plan.in_place = key_of(plan.key) % 3 == 0 && may_be_in_place(kind);
+  plan.in_place = key_of(plan.key) % 3 == 0 && may_be_in_place(kind, form);
   plan.types = static_cast<Types>(key_of(plan.key, 1) % types_count);
   return plan;
 }
 
-void run_all(MPI_Comm comm) {
+void run_all(MPI_Comm comm, Form form) {
   const Team team(comm);
-  uint64_t salt = 0;
+  uint64_t salt = 100000 * static_cast<uint64_t>(form);
   for (int k = 0; k < kind_count; ++k) {
     const auto kind = static_cast<Kind>(k);
-    if (is_neighborhood(kind)) continue;
-    const bool is_one_of_these =
-        kind == Kind::bcast || kind == Kind::allgather || kind == Kind::reduce || kind == Kind::allreduce;
+    if (is_neighborhood(kind) || !exists(kind, form)) continue;
     for (int count : counts)
-      if (is_one_of_these || count == 37)
-        for (int root = 0; root < (is_rooted(kind) ? team.local : 1); ++root)
-          run(team, plan_of(kind, root, count, ++salt));
+      for (int root = 0; root < (is_rooted(kind) ? team.local : 1); ++root)
+        run(team, plan_of(kind, root, count, ++salt, Places::device, form), form);
   }
 }
 
@@ -57,7 +55,7 @@ MPI_Comm asserting_duplicate(MPI_Comm comm) {
 
 RANK_TEST(betweennodes, every_collective_of_device_buffers, 1) {
   MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
-  run_all(comm);
+  for (int form = 0; form < form_count; ++form) run_all(comm, static_cast<Form>(form));
   MUST(MPI_Comm_free(&comm));
 }
 
@@ -65,7 +63,7 @@ RANK_TEST(betweennodes, uneven_and_reversed_parts, 1) {
   MPI_Comm part, comm;
   MUST(MPI_Comm_split(MPI_COMM_WORLD, rank == 1 ? 1 : 0, -rank, &part));
   comm = asserting_duplicate(part);
-  run_all(comm);
+  for (Form form : {Form::blocking, Form::nonblocking, Form::persistent}) run_all(comm, form);
   MUST(MPI_Comm_free(&comm));
   MUST(MPI_Comm_free(&part));
 }

@@ -21,7 +21,7 @@ std::vector<int> agreed(MemoryAgreement& memory, int calls, bool on_device) {
   for (int call = 0; call < calls; ++call) {
     if (!memory.count(bcast, bytes)) continue;
     numbers.push_back(call);
-    memory.learn(bcast, bytes, on_device);
+    memory.learn(bcast, bytes, on_device ? bytes : 0);
   }
   return numbers;
 }
