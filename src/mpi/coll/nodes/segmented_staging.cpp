@@ -203,24 +203,19 @@ void SegmentedStaging::describe_even() {
 
 // Each rank gets as many elements as the counts say, which all ranks know.
 void SegmentedStaging::describe_reduce_scatter() {
-  Side& input = call_.in_place() ? written_ : read_;
-  char* address = input.buffers
-                      .emplace_back(call_.in_place() ? call_.recvbuf : const_cast<void*>(call_.sendbuf),
-                                    sum_of_counts(call_, position_), call_.recvtype)
-                      .data();
-  input.is_read = true;
+  // These types have no gaps.
+  auto* address = static_cast<char*>(call_.in_place() ? call_.recvbuf : const_cast<void*>(call_.sendbuf));
   read_.even = false;
   for (int member = 0; member < position_.size; ++member) {
     read_.blocks.push_back({address, bytes_of(call_.recvcounts[member], call_.recvtype)});
     address += read_.blocks.back().bytes;
   }
   const uint64_t own = read_.blocks[static_cast<size_t>(position_.rank)].bytes;
-  if (call_.in_place())
-    written_.blocks.push_back({written_.buffers.front().data(), own});
-  else if (own > 0)
-    add_blocks(written_, call_.recvbuf, call_.recvcounts[position_.rank], call_.recvtype, 1);
-  else
-    written_.blocks.push_back({});
+  char* result = static_cast<char*>(call_.recvbuf);
+  // In place, the result of a segment may overwrite what later segments read.
+  if (call_.in_place() && own > 0)
+    result = static_cast<char*>(apart_.emplace(device::device_at(result), own).data());
+  written_.blocks.push_back({result, own});
 }
 
 // Adds the blocks of a v- or w-function. Displacements count extents of the common datatype, or bytes where
@@ -242,8 +237,7 @@ void SegmentedStaging::add_each(Side& side, const Arguments& arguments, const st
     }
     const MPI_Aint offset = arguments.counts ? arguments.displacements[block] * unit
                                              : block * static_cast<MPI_Aint>(count) * unit;
-    const PackedBuffer& buffer =
-        side.buffers.emplace_back(at_offset(arguments.address, offset), count, datatype);
+    const PackedBuffer& buffer = side.buffers.emplace_back(arguments.address, count, datatype, offset);
     side.blocks.push_back({buffer.data(), bytes_of(count, datatype)});
   }
 }
@@ -286,7 +280,7 @@ void SegmentedStaging::describe_each() {
 }
 
 bool SegmentedStaging::ready() {
-  bool valid = true;
+  bool valid = !apart_ || apart_->valid();
   for (Side* side : {&read_, &written_}) {
     for (PackedBuffer& buffer : side->buffers)
       valid &= buffer.valid() && (!side->is_read || buffer.load());
@@ -327,13 +321,14 @@ coll::Slices SegmentedStaging::parts_of(uint64_t bytes) const {
 
 void SegmentedStaging::lay_out(const Side& side, Half& half, uint64_t segment) const {
   if (side.even) return;
-  half.counts.clear();
-  half.offsets.clear();
+  // Never empty: Open MPI refuses null arrays even of a rank without neighbours.
+  half.counts.resize(side.blocks.size() + 1);
+  half.offsets.resize(side.blocks.size() + 1);
   uint64_t offset = 0;
-  for (const Block& block : side.blocks) {
-    const uint64_t bytes = parts_of(block.bytes).length(segment) * element_;
-    half.counts.push_back(static_cast<int>(bytes));
-    half.offsets.push_back(static_cast<int>(offset));
+  for (size_t i = 0; i < side.blocks.size(); ++i) {
+    const uint64_t bytes = parts_of(side.blocks[i].bytes).length(segment) * element_;
+    half.counts[i] = static_cast<int>(bytes);
+    half.offsets[i] = static_cast<int>(offset);
     offset += bytes;
   }
 }
@@ -406,7 +401,11 @@ void SegmentedStaging::call_host(Room& room, uint64_t segment, MPI_Request* requ
 }
 
 int SegmentedStaging::end() {
-  if (error_ == MPI_SUCCESS && has_result())
+  if (error_ != MPI_SUCCESS || !has_result()) return error_;
+  if (apart_)
+    note_copy(device::copy_now(device::device_at(call_.recvbuf), call_.recvbuf, apart_->data(),
+                               written_.blocks[0].bytes));
+  else
     for (const PackedBuffer& buffer : written_.buffers)
       if (!buffer.store()) fail();
   return error_;

@@ -121,6 +121,7 @@ class SegmentedStaging {
   const uint64_t segment_;
   uint64_t segments_ = 1;
   Side read_, written_;
+  std::optional<Scratch> apart_;  // holds the result until all segments are over
   int error_ = MPI_SUCCESS;
   bool raised_ = false;
 };
