@@ -171,6 +171,7 @@ void CollectiveOperation::take_turn() {
   if (!state_->has_turn(number_)) return;
   if (regions_.on_device()) count(why_staged_);
   step_ = Step::in_host;
+  if (call_.asks) state_->ask(regions_.on_device());
   // The blocking form is called by finish(), without the engine's lock.
   const int result = blocking_ ? MPI_SUCCESS : call_host();
   state_->clear(number_);
@@ -189,6 +190,7 @@ int CollectiveOperation::call_host() {
 }
 
 void CollectiveOperation::poll_host() {
+  if (call_.asks && !state_->answered()) return;
   int here = 0;
   int result = result_of_host(real.Test(&message_, &here, MPI_STATUS_IGNORE));
   if (here || result != MPI_SUCCESS) end_in_host(result);

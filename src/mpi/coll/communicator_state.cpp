@@ -242,6 +242,21 @@ NodeHierarchy& CommunicatorState::hierarchy() {
   return *hierarchy_;
 }
 
+void CommunicatorState::ask(bool on_device) {
+  question_->asked = true;
+  question_->all_on_device = on_device;
+  if (real.Iallreduce(MPI_IN_PLACE, &question_->all_on_device, 1, MPI_INT, MPI_MIN, comm_,
+                      &question_->request) != MPI_SUCCESS)
+    question_->all_on_device = 0;
+}
+
+bool CommunicatorState::answered() {
+  if (!question_->asked) return false;
+  int here = 1;
+  if (question_->request != MPI_REQUEST_NULL) real.Test(&question_->request, &here, MPI_STATUS_IGNORE);
+  return here;
+}
+
 std::shared_ptr<CommunicatorState> communicator_state_of(MPI_Comm comm) {
   uint64_t now = freed.load(std::memory_order_relaxed);
   if (recent.comm != comm || recent.freed != now || !recent.state) recent = {comm, now, find_or_make(comm)};

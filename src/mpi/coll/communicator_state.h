@@ -114,8 +114,30 @@ class CommunicatorState {
     lent_.clear();
     hierarchy_.reset();
     nccl_.reset();
+    // The host MPI may still write the answer, if this rank passed wrong arguments.
+    if (question_ && question_->request != MPI_REQUEST_NULL) question_.release();
   }
   coll::MemoryAgreement& memory() { return memory_; }
+
+  // A nonblocking call may not wait for an agreement on memory. So it asks the other ranks while it is in
+  // progress, and the next blocking call on the communicator learns the answer: all ranks know it then, and
+  // no rank before. There is one question at a time; all ranks ask with the same call.
+  struct Question {
+    unsigned function;
+    uint64_t length;
+    bool asked = false;
+    int all_on_device = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  Question* question() const { return question_.get(); }
+  void expect_question(unsigned function, uint64_t length) {
+    question_ = std::make_unique<Question>(Question{function, length});
+  }
+  // Call it in the order of the host MPI's collectives.
+  void ask(bool on_device);
+  // False until all ranks have asked. The caller holds the engine's lock.
+  bool answered();
+  void forget_question() { question_.reset(); }
 
  private:
   static bool has_slot_pool();
@@ -139,6 +161,7 @@ class CommunicatorState {
   std::optional<coll::NcclMember> nccl_;
   std::unique_ptr<NodeHierarchy> hierarchy_;
   coll::MemoryAgreement memory_;
+  std::unique_ptr<Question> question_;
   bool spans_nodes_ = false;
   uint64_t called_ = 0;
   std::atomic<int> open_{0};

@@ -159,15 +159,16 @@ std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool 
   if (blocking)
     call->must_agree = must_agree(*call, *state);
   else
-    call->segments = segments_of_nonblocking(*call, *state);
+    count_nonblocking(call, *state);
   if (is_invalid(*call, state->position())) {
     if (call->must_agree) decline_between_nodes(*call, *state);
+    if (call->asks) decline_nonblocking(*call, *state);
     count_wrong_call(*state, blocking);
     return nullptr;
   }
   drop_insignificant(call, state->position());
   if (recording()) add_bytes_of(*call, state->position());
-  if (call->must_agree || call->segments > 1 || maybe_on_device(call)) return state;
+  if (call->must_agree || call->segments > 1 || call->asks || maybe_on_device(call)) return state;
   if (!state->known()) {
     if (!blocking) return state;
     state->join();
@@ -193,7 +194,9 @@ int detail::run(std::shared_ptr<CommunicatorState> state, const CollectiveCall& 
 int detail::start(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, MPI_Request* request,
                   HostForm host) {
   Regions regions = regions_of(call, state->position());
-  if (regions.error() != MPI_SUCCESS) return raise_error_of_arguments(call, regions, *state, false);
+  const bool is_wrong = regions.error() != MPI_SUCCESS;
+  if (call.asks && (is_wrong || is_refused(regions))) decline_nonblocking(call, *state);
+  if (is_wrong) return raise_error_of_arguments(call, regions, *state, false);
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   if (call.segments > 1)
     return hand_out(segmented_operation(std::move(state), call, std::move(regions), call.segments), request);
@@ -222,8 +225,9 @@ int init_collective(CollectiveCall call, MPI_Request* request, const HostForm& h
   MPI_Request token;
   if (int result = make_token(&token); result != MPI_SUCCESS) return result;
   if (segments > 1) {
-    hand_out_persistent(segmented_operation(communicator_state_of(*comm), call, std::move(regions), segments, comm),
-                        token, request);
+    hand_out_persistent(
+        segmented_operation(communicator_state_of(*comm), call, std::move(regions), segments, comm), token,
+        request);
     return MPI_SUCCESS;
   }
   // The operation holds the lent communicator for as long as it exists.

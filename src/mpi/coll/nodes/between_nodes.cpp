@@ -22,8 +22,23 @@
 namespace fairlead::mpi {
 namespace {
 
-// Returns the longest of these lengths of all ranks, or 0 if a rank passes 0. The ranks wait here for late
-// ones, and the host MPI does not tell which are late.
+// Makes progress until `done`. The ranks wait here for late ones, and the host MPI does not tell which are
+// late.
+template <class Done>
+void await_ranks(MPI_Comm comm, bool reports, const Done& done) {
+  ReportTimer report_timer;
+  for (Backoff backoff; !done(); backoff.pause()) {
+    engine().progress();
+    if (!reports || !report_timer.is_over()) continue;
+    int size = 0;
+    PMPI_Comm_size(comm, &size);
+    log_line(LogLevel::warn,
+             "a collective over several nodes has been waiting for %d s; not there yet: some of the %d ranks",
+             static_cast<int>(options().stall_report_s), size);
+  }
+}
+
+// Returns the longest of these lengths of all ranks, or 0 if a rank passes 0.
 uint64_t agree_on_length(uint64_t bytes, const CollectiveCall& call) {
   int64_t all[] = {bytes > 0, -static_cast<int64_t>(bytes)};
   int here = 0;
@@ -31,17 +46,8 @@ uint64_t agree_on_length(uint64_t bytes, const CollectiveCall& call) {
   await_turn(call.comm);
   if (real.Iallreduce(MPI_IN_PLACE, all, 2, MPI_INT64_T, MPI_MIN, call.comm, &request) != MPI_SUCCESS)
     return 0;
-  ReportTimer report_timer;
-  for (Backoff backoff; real.Test(&request, &here, MPI_STATUS_IGNORE) == MPI_SUCCESS && !here;
-       backoff.pause()) {
-    engine().progress();
-    if (bytes == 0 || !report_timer.is_over()) continue;
-    int size = 0;
-    PMPI_Comm_size(call.comm, &size);
-    log_line(LogLevel::warn,
-             "a collective over several nodes has been waiting for %d s; not there yet: some of the %d ranks",
-             static_cast<int>(options().stall_report_s), size);
-  }
+  await_ranks(call.comm, bytes > 0,
+              [&] { return real.Test(&request, &here, MPI_STATUS_IGNORE) != MPI_SUCCESS || here; });
   return here && all[0] ? static_cast<uint64_t>(-all[1]) : 0;
 }
 
@@ -65,19 +71,29 @@ uint64_t hierarchy_from(const CollectiveCall& call) {
   return call.reduces() ? 4 * short_segment() : short_segment();
 }
 
+// Is a call with this longest buffer pipelined? One segment of a function with a count for each rank, or
+// among neighbours, would only cost copies from many places.
+bool pays(const CollectiveCall& call, const CommunicatorState& state, uint64_t longest) {
+  return longest >= shortest() &&
+         (SegmentedStaging::is_even(call, state.position()) ||
+          SegmentedStaging::segments_of(call, state.position(), longest, short_segment()) > 1);
+}
+
 // The length of the call if its class may be pipelined (SegmentedStaging::length_of()).
 std::optional<uint64_t> length_between_nodes(const CollectiveCall& call, const CommunicatorState& state) {
   if (!state.spans_nodes()) return std::nullopt;
   const std::optional<uint64_t> bytes = SegmentedStaging::length_of(call, state.position());
-  if (!bytes || (*bytes > 0 && *bytes < shortest()) || coll::choice().must_stage(family_of(call.function)))
+  if (!bytes || (*bytes > 0 && !pays(call, state, *bytes)) ||
+      coll::choice().must_stage(family_of(call.function)))
     return std::nullopt;
   return bytes;
 }
 
 // This rank's part in the agreement: the bytes of its longer buffer, if the class of the call has no length.
 uint64_t own_length(uint64_t length, const Regions& regions) {
-  return length > 0 ? length
-                    : static_cast<uint64_t>(std::max({regions.read.bytes, regions.written.bytes, MPI_Count{1}}));
+  return length > 0
+             ? length
+             : static_cast<uint64_t>(std::max({regions.read.bytes, regions.written.bytes, MPI_Count{1}}));
 }
 
 unsigned number_of(Collective function) {
@@ -93,6 +109,15 @@ void trace_segments(const CollectiveCall& call, const CommunicatorState& state, 
 }  // namespace
 
 bool must_agree(const CollectiveCall& call, CommunicatorState& state) {
+  if (const CommunicatorState::Question* question = state.question()) {
+    await_ranks(call.comm, true, [&] {
+      std::lock_guard lock(engine().mutex());
+      return state.answered();
+    });
+    state.memory().learn(question->function, question->length,
+                         question->all_on_device ? question->length : 0);
+    state.forget_question();
+  }
   const std::optional<uint64_t> length = length_between_nodes(call, state);
   return length && state.memory().count(number_of(call.function), *length);
 }
@@ -123,7 +148,7 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& 
     }
   }
   const uint64_t longest = agree_on_length(ready ? own_length(length, regions) : 0, call);
-  const bool agreed = longest >= shortest() && longest > 1;
+  const bool agreed = pays(call, state, longest);
   state.memory().learn(number_of(call.function), length, agreed ? longest : 0);
   if (!agreed) return std::nullopt;
   // Calls with equal arguments take one path, because sums may differ in their last bits.
@@ -146,10 +171,24 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& 
   return raise_error(call.comm, MPI_ERR_OTHER, in_words(regions));
 }
 
-uint64_t segments_of_nonblocking(const CollectiveCall& call, CommunicatorState& state) {
-  const std::optional<uint64_t> length = length_between_nodes(call, state);
-  if (!length || *length == 0 || state.memory().longest(number_of(call.function), *length) == 0) return 1;
-  return SegmentedStaging::segments_of(call, state.position(), *length, short_segment());
+void count_nonblocking(CollectiveCall* call, CommunicatorState& state) {
+  const std::optional<uint64_t> length = length_between_nodes(*call, state);
+  // All ranks must know the length now.
+  if (!length || *length == 0) return;
+  const unsigned function = number_of(call->function);
+  coll::MemoryAgreement& memory = state.memory();
+  if (memory.longest(function, *length) > 0)
+    call->segments = SegmentedStaging::segments_of(*call, state.position(), *length, short_segment());
+  if (memory.rule() != coll::MemoryAgreement::Rule::as_found || state.question() ||
+      !memory.count(function, *length))
+    return;
+  call->asks = true;
+  state.expect_question(function, *length);
+}
+
+void decline_nonblocking(const CollectiveCall& call, CommunicatorState& state) {
+  await_turn(call.comm);
+  state.ask(false);
 }
 
 uint64_t segments_of_persistent(const CollectiveCall& call, const Regions& regions, CommunicatorState& state,
@@ -160,7 +199,7 @@ uint64_t segments_of_persistent(const CollectiveCall& call, const Regions& regio
   on_lent.comm = lent;
   const bool ready = regions.on_device() || has_no_part(*length, regions);
   const uint64_t longest = agree_on_length(ready ? own_length(*length, regions) : 0, on_lent);
-  if (longest < shortest()) return 1;
+  if (!pays(call, state, longest)) return 1;
   return SegmentedStaging::segments_of(call, state.position(), longest, short_segment());
 }
 

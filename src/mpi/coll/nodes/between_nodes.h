@@ -16,8 +16,8 @@
 
 namespace fairlead::mpi {
 
-// Counts a blocking call, of any memory. True if the ranks must agree on its memory now: each of them then
-// calls one of the functions below. Call it once for each call.
+// Counts a blocking call, of any memory, and learns what nonblocking calls have asked. True if the ranks must
+// agree on its memory now: each of them then calls one of the functions below. Call it once for each call.
 bool must_agree(const CollectiveCall& call, CommunicatorState& state);
 // For a rank that returns from the call with an error: the others wait for its answer.
 void decline_between_nodes(const CollectiveCall& call, CommunicatorState& state);
@@ -25,12 +25,13 @@ void decline_between_nodes(const CollectiveCall& call, CommunicatorState& state)
 std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& regions,
                                      CommunicatorState& state);
 
-
-// In how many segments all ranks stage a nonblocking call, whatever memory they pass: as the ranks agreed on
-// the last blocking call of its class. Less than two: the call is staged as a whole.
-uint64_t segments_of_nonblocking(const CollectiveCall& call, CommunicatorState& state);
-// The same for a persistent call, on whose memory the ranks agree here. Collective over the communicator of
-// `lent`, which is the call's own.
+// Counts a nonblocking call, of any memory, and finds `segments` and `asks` of it. Less than two segments:
+// the call is staged as a whole.
+void count_nonblocking(CollectiveCall* call, CommunicatorState& state);
+// For a rank that returns from that call with an error.
+void decline_nonblocking(const CollectiveCall& call, CommunicatorState& state);
+// The number of segments of a persistent call, on whose memory the ranks agree here. Collective over `lent`,
+// the communicator that the call has to itself.
 uint64_t segments_of_persistent(const CollectiveCall& call, const Regions& regions, CommunicatorState& state,
                                 MPI_Comm lent);
 std::unique_ptr<Operation> segmented_operation(std::shared_ptr<CommunicatorState> state,

@@ -50,7 +50,7 @@ void SegmentedOperation::advance() {
   if (complete()) return;
   while (load_next()) {
   }
-  if (flights_.empty()) return over(MPI_ERR_OTHER);  // there is no memory
+  if (loaded_ == 0) return over(MPI_ERR_OTHER);  // there is no memory
   while (call_next(false)) {
   }
   uint64_t segment = ended_;
@@ -59,7 +59,7 @@ void SegmentedOperation::advance() {
     spare_.push_back(std::move(flights_.front().room));
     flights_.pop_front();
   }
-  if (ended_ == segments_) over(staging_->end());
+  if (ended_ == segments_ && (!call_.asks || state_->answered())) over(staging_->end());
 }
 
 // Starts to copy the next segment to host memory. False if none is left, or if it has to wait.
@@ -80,6 +80,7 @@ bool SegmentedOperation::call_next(bool wait) {
   if (called_ == loaded_ || !state_->has_turn(number_)) return false;
   Flight& flight = flights_[called_ - ended_];
   if (!staging_->loaded(flight.room, wait)) return false;
+  if (call_.asks && called_ == 0) state_->ask(regions_.on_device());
   staging_->call_host(flight.room, called_, &flight.request);
   flight.step = Flight::Step::in_host;
   if (++called_ < segments_) return true;

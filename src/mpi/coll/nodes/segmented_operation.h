@@ -31,7 +31,7 @@ class SegmentedOperation : public Operation {
   int start() override;
   void advance() override;
   void quiesce() override;
-  bool quiesced() const override { return called_ == segments_; }
+  bool quiesced() const override { return complete() || called_ == segments_; }
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   std::string in_words() const override { return mpi::in_words(regions_); }

@@ -134,10 +134,15 @@ std::optional<uint64_t> SegmentedStaging::length_of(const CollectiveCall& progra
   const bool by_sent = sends || call->reduces();
   const uint64_t blocks = blocks_in(*call, position);
   std::optional<uint64_t> bytes = bytes_to_cut(*call, by_sent ? call->sendcount : call->recvcount,
-                                                 by_sent ? call->sendtype : call->recvtype);
+                                               by_sent ? call->sendtype : call->recvtype);
   if (bytes && *bytes > device::longest_pitch && blocks > 1) return std::nullopt;
   if (bytes) *bytes *= blocks;
   return bytes;
+}
+
+bool SegmentedStaging::is_even(const CollectiveCall& call, const CommPosition& position) {
+  const Shape* shape = shape_of(in_blocks(call, position).function);
+  return shape && shape->even;
 }
 
 uint64_t SegmentedStaging::segments_of(const CollectiveCall& call, const CommPosition& position,
@@ -179,9 +184,9 @@ void SegmentedStaging::describe_even() {
   const uint64_t each = static_cast<uint64_t>(position_.size);
   const bool bcast = call_.function == Collective::bcast, in_place = bcast || call_.in_place();
   const uint64_t reads = is_among(shape.readers, root) ? shape.reads == Holds::each ? each : 1 : 0;
-  const uint64_t writes =
-      is_among(shape.writers, root) && call_.recvbuf != MPI_IN_PLACE ? shape.writes == Holds::each ? each : 1
-                                                                     : 0;
+  const uint64_t writes = is_among(shape.writers, root) && call_.recvbuf != MPI_IN_PLACE
+                              ? shape.writes == Holds::each ? each : 1
+                              : 0;
   if (reads && bcast)
     add_blocks(read_, call_.recvbuf, call_.recvcount, call_.recvtype, 1);
   else if (reads && !in_place)
@@ -227,9 +232,7 @@ void SegmentedStaging::add_each(Side& side, const Arguments& arguments, const st
       by_types || arguments.datatype == MPI_DATATYPE_NULL ? 1 : extent_of(arguments.datatype);
   for (int block = 0; block < static_cast<int>(there.size()); ++block) {
     const auto at = static_cast<size_t>(block);
-    const MPI_Count count = !there[at]          ? 0
-                            : arguments.counts ? arguments.counts[block]
-                                               : arguments.count;
+    const MPI_Count count = !there[at] ? 0 : arguments.counts ? arguments.counts[block] : arguments.count;
     const MPI_Datatype datatype = by_types ? arguments.datatypes[block] : arguments.datatype;
     if (count == 0 || bytes_of(count, datatype) == 0) {
       side.blocks.push_back({});
@@ -255,18 +258,17 @@ void SegmentedStaging::describe_each() {
   if (is_among(shape.writers, root) && call_.recvbuf != MPI_IN_PLACE) {
     written_.is_read = call_.in_place();
     if (shape.writes == Holds::each)
-      add_each(written_,
-               {call_.recvbuf, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype,
-                call_.recvtypes},
-               in);
+      add_each(
+          written_,
+          {call_.recvbuf, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes},
+          in);
     else
       add_each(written_, {call_.recvbuf, call_.recvcount, {}, {}, call_.recvtype, nullptr}, {true});
   }
   if (!is_among(shape.readers, root)) return;
   if (call_.in_place()) {
     read_.blocks = written_.blocks;
-    if (shape.reads == Holds::one)
-      read_.blocks = {written_.blocks[static_cast<size_t>(position_.rank)]};
+    if (shape.reads == Holds::one) read_.blocks = {written_.blocks[static_cast<size_t>(position_.rank)]};
     read_.even = false;
   } else if (shape.reads == Holds::each) {
     add_each(read_,
@@ -282,8 +284,7 @@ void SegmentedStaging::describe_each() {
 bool SegmentedStaging::ready() {
   bool valid = !apart_ || apart_->valid();
   for (Side* side : {&read_, &written_}) {
-    for (PackedBuffer& buffer : side->buffers)
-      valid &= buffer.valid() && (!side->is_read || buffer.load());
+    for (PackedBuffer& buffer : side->buffers) valid &= buffer.valid() && (!side->is_read || buffer.load());
     if (side->even && !side->blocks.empty())
       side->blocks[0].device = device::device_at(side->blocks[0].address);
     else
@@ -333,7 +334,8 @@ void SegmentedStaging::lay_out(const Side& side, Half& half, uint64_t segment) c
   }
 }
 
-// Starts the copies of a segment's parts of all blocks: out of the buffer that is read, or into the other one.
+// Starts the copies of a segment's parts of all blocks: out of the buffer that is read, or into the other
+// one.
 void SegmentedStaging::copy(const Side& side, Half& half, uint64_t segment, bool out) {
   if (side.blocks.empty() || error_ != MPI_SUCCESS) return;
   unsigned char* room = half.memory.data();
@@ -480,33 +482,33 @@ int SegmentedStaging::host(Room& room, uint64_t segment, MPI_Request* request) c
                      : real.Reduce_scatter(from, to, sent, type, op, comm);
     }
     case Collective::gatherv:
-      return request ? real.Igatherv(from, one_sent, type, to, received, received_at, type, root, comm,
-                                     request)
-                     : real.Gatherv(from, one_sent, type, to, received, received_at, type, root, comm);
+      return request
+                 ? real.Igatherv(from, one_sent, type, to, received, received_at, type, root, comm, request)
+                 : real.Gatherv(from, one_sent, type, to, received, received_at, type, root, comm);
     case Collective::scatterv: {
       void* into = to ? to : MPI_IN_PLACE;
-      return request ? real.Iscatterv(from, sent, sent_at, type, into, one_received, type, root, comm, request)
-                     : real.Scatterv(from, sent, sent_at, type, into, one_received, type, root, comm);
+      return request
+                 ? real.Iscatterv(from, sent, sent_at, type, into, one_received, type, root, comm, request)
+                 : real.Scatterv(from, sent, sent_at, type, into, one_received, type, root, comm);
     }
     case Collective::allgatherv:
-      return request
-                 ? real.Iallgatherv(from, one_sent, type, to, received, received_at, type, comm, request)
-                 : real.Allgatherv(from, one_sent, type, to, received, received_at, type, comm);
+      return request ? real.Iallgatherv(from, one_sent, type, to, received, received_at, type, comm, request)
+                     : real.Allgatherv(from, one_sent, type, to, received, received_at, type, comm);
     case Collective::alltoallv:
     case Collective::alltoallw:
-      return request ? real.Ialltoallv(from, sent, sent_at, type, to, received, received_at, type, comm,
-                                       request)
-                     : real.Alltoallv(from, sent, sent_at, type, to, received, received_at, type, comm);
+      return request
+                 ? real.Ialltoallv(from, sent, sent_at, type, to, received, received_at, type, comm, request)
+                 : real.Alltoallv(from, sent, sent_at, type, to, received, received_at, type, comm);
     case Collective::neighbor_allgather:
     case Collective::neighbor_allgatherv:
       return request ? real.Ineighbor_allgatherv(from, one_sent, type, to, received, received_at, type, comm,
                                                  request)
                      : real.Neighbor_allgatherv(from, one_sent, type, to, received, received_at, type, comm);
     default:
-      return request ? real.Ineighbor_alltoallv(from, sent, sent_at, type, to, received, received_at, type,
-                                                comm, request)
-                     : real.Neighbor_alltoallv(from, sent, sent_at, type, to, received, received_at, type,
-                                               comm);
+      return request
+                 ? real.Ineighbor_alltoallv(from, sent, sent_at, type, to, received, received_at, type, comm,
+                                            request)
+                 : real.Neighbor_alltoallv(from, sent, sent_at, type, to, received, received_at, type, comm);
   }
 }
 

@@ -5,10 +5,10 @@
 // segments are short enough to stay in the caches of the processor, where the host MPI reads and writes them.
 //
 // Every segment holds a part of every block: blocks are cut into the same number of parts, so that the two
-// ends of a block cut it alike, whatever the other blocks are. The host MPI gets one call for each segment, so
-// all ranks of the communicator must take this path with the same number of segments. Everything that decides
-// both is the same on all ranks, except the kind of memory and some lengths, on which the ranks agree first
-// (src/coll/memory_agreement.h). Any kind of memory gives the right result.
+// ends of a block cut it alike, whatever the other blocks are. The host MPI gets one call for each segment,
+// so all ranks of the communicator must take this path with the same number of segments. Everything that
+// decides both is the same on all ranks, except the kind of memory and some lengths, on which the ranks agree
+// first (src/coll/memory_agreement.h). Any kind of memory gives the right result.
 //
 // A blocking call gets blocking functions of the host MPI, by run(). A nonblocking one is a
 // SegmentedOperation (segmented_operation.h), which starts the nonblocking functions.
@@ -33,6 +33,8 @@ class SegmentedStaging {
   // passes, or 0 if no rank knows that of the others. Nothing if the call cannot be cut, or if its arguments
   // are wrong on this rank; otherwise the same on all ranks.
   static std::optional<uint64_t> length_of(const CollectiveCall& call, const CommPosition& position);
+  // Do the blocks of the call have one length?
+  static bool is_even(const CollectiveCall& call, const CommPosition& position);
   // The number of segments for a longest buffer of this length, with `segment` bytes of it in each if blocks
   // are long enough.
   static uint64_t segments_of(const CollectiveCall& call, const CommPosition& position, uint64_t longest,
