@@ -10,8 +10,8 @@
 // All ranks count the same calls and get the same results, so they always do the same. A nonblocking call
 // cannot wait for an agreement: it goes by the last one of its class.
 //
-// If no rank knows how long the call is for the others, as in MPI_Alltoallv, all calls of the function are one
-// class, of 0 bytes, and the ranks agree on the longest buffer as well.
+// If no rank knows how long the call is for the others, as in MPI_Alltoallv, all calls of the function are
+// one class, of 0 bytes, and the ranks agree on the longest buffer as well.
 
 #pragma once
 
@@ -41,6 +41,14 @@ class MemoryAgreement {
     --its.left;
     return false;
   }
+  // The same for a call that may not wait: true if its ranks must agree while it is in progress. At most one
+  // such agreement of a class is under way.
+  bool count_nonblocking(unsigned function, uint64_t bytes) {
+    if (rule_ != Rule::as_found) return false;
+    Class& its = classes_[name(function, bytes)];
+    if (its.is_under_way || !count(function, bytes)) return false;
+    return its.is_under_way = true;
+  }
   // The result of the agreement on the call that was counted last: the bytes of its longest buffer, or 0 if
   // not all ranks passed device memory.
   void learn(unsigned function, uint64_t bytes, uint64_t longest) {
@@ -48,6 +56,7 @@ class MemoryAgreement {
     its.gap = longest > 0 ? 0 : std::min(2 * its.gap + 1, longest_gap);
     its.left = its.gap;
     its.longest = longest;
+    its.is_under_way = false;
   }
   // The result of the last agreement on a call of this class; 0 if there was none.
   uint64_t longest(unsigned function, uint64_t bytes) const {
@@ -62,6 +71,7 @@ class MemoryAgreement {
   struct Class {
     unsigned gap = 0, left = 0;
     uint64_t longest = 0;
+    bool is_under_way = false;
   };
   static unsigned name(unsigned function, uint64_t bytes) {
     return function * 64 + static_cast<unsigned>(std::bit_width(bytes));

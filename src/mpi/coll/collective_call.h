@@ -90,7 +90,7 @@ struct CollectiveCall {
   bool must_agree = false;  // the ranks agree on its memory first (between_nodes.h)
   // Of a nonblocking call, the same on all ranks (between_nodes.h).
   uint64_t segments = 1;
-  bool asks = false;  // CommunicatorState::ask()
+  bool asks = false;  // the newest MemoryQuestion of its communicator
 
   bool reduces() const { return function >= Collective::reduce && function <= Collective::exscan; }
   bool in_place() const { return sendbuf == MPI_IN_PLACE; }

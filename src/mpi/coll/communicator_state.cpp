@@ -242,18 +242,16 @@ NodeHierarchy& CommunicatorState::hierarchy() {
   return *hierarchy_;
 }
 
-void CommunicatorState::ask(bool on_device) {
-  question_->asked = true;
-  question_->all_on_device = on_device;
-  if (real.Iallreduce(MPI_IN_PLACE, &question_->all_on_device, 1, MPI_INT, MPI_MIN, comm_,
-                      &question_->request) != MPI_SUCCESS)
-    question_->all_on_device = 0;
+void MemoryQuestion::ask(MPI_Comm comm, bool on_device) {
+  asked_ = true;
+  yes_ = on_device;
+  if (real.Iallreduce(MPI_IN_PLACE, &yes_, 1, MPI_INT, MPI_MIN, comm, &request_) != MPI_SUCCESS) yes_ = 0;
 }
 
-bool CommunicatorState::answered() {
-  if (!question_->asked) return false;
+bool MemoryQuestion::answered() {
+  if (!asked_) return false;
   int here = 1;
-  if (question_->request != MPI_REQUEST_NULL) real.Test(&question_->request, &here, MPI_STATUS_IGNORE);
+  if (is_open()) real.Test(&request_, &here, MPI_STATUS_IGNORE);
   return here;
 }
 

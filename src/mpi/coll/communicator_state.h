@@ -13,6 +13,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -46,6 +47,27 @@ class InOrder {
  private:
   uint64_t all_up_to_ = 0;
   std::set<uint64_t> early_;
+};
+
+// The memory that all ranks pass in a nonblocking call, which may not wait for an agreement: the ranks ask
+// each other while the call is in progress. The next blocking call on the communicator learns the answer: all
+// ranks know it then, and maybe not before. The caller holds the engine's lock.
+class MemoryQuestion {
+ public:
+  MemoryQuestion(unsigned function, uint64_t bytes) : function_(function), bytes_(bytes) {}
+  // Call it in the order of the host MPI's collectives.
+  void ask(MPI_Comm comm, bool on_device);
+  // False until all ranks have asked.
+  bool answered();
+  bool is_open() const { return request_ != MPI_REQUEST_NULL; }
+  void learn(coll::MemoryAgreement& memory) const { memory.learn(function_, bytes_, yes_ ? bytes_ : 0); }
+
+ private:
+  const unsigned function_;
+  const uint64_t bytes_;
+  bool asked_ = false;
+  int yes_ = 0;
+  MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
 class CommunicatorState {
@@ -114,30 +136,15 @@ class CommunicatorState {
     lent_.clear();
     hierarchy_.reset();
     nccl_.reset();
-    // The host MPI may still write the answer, if this rank passed wrong arguments.
-    if (question_ && question_->request != MPI_REQUEST_NULL) question_.release();
+    // The host MPI may still write an answer, if a rank passed wrong arguments.
+    for (std::shared_ptr<MemoryQuestion>& question : questions_)
+      if (question->is_open()) new std::shared_ptr<MemoryQuestion>(std::move(question));
+    questions_.clear();
   }
   coll::MemoryAgreement& memory() { return memory_; }
 
-  // A nonblocking call may not wait for an agreement on memory. So it asks the other ranks while it is in
-  // progress, and the next blocking call on the communicator learns the answer: all ranks know it then, and
-  // no rank before. There is one question at a time; all ranks ask with the same call.
-  struct Question {
-    unsigned function;
-    uint64_t length;
-    bool asked = false;
-    int all_on_device = 0;
-    MPI_Request request = MPI_REQUEST_NULL;
-  };
-  Question* question() const { return question_.get(); }
-  void expect_question(unsigned function, uint64_t length) {
-    question_ = std::make_unique<Question>(Question{function, length});
-  }
-  // Call it in the order of the host MPI's collectives.
-  void ask(bool on_device);
-  // False until all ranks have asked. The caller holds the engine's lock.
-  bool answered();
-  void forget_question() { question_.reset(); }
+  // The questions of nonblocking calls, in the order of the calls.
+  std::deque<std::shared_ptr<MemoryQuestion>>& questions() { return questions_; }
 
  private:
   static bool has_slot_pool();
@@ -161,7 +168,7 @@ class CommunicatorState {
   std::optional<coll::NcclMember> nccl_;
   std::unique_ptr<NodeHierarchy> hierarchy_;
   coll::MemoryAgreement memory_;
-  std::unique_ptr<Question> question_;
+  std::deque<std::shared_ptr<MemoryQuestion>> questions_;
   bool spans_nodes_ = false;
   uint64_t called_ = 0;
   std::atomic<int> open_{0};

@@ -96,6 +96,17 @@ uint64_t own_length(uint64_t length, const Regions& regions) {
              : static_cast<uint64_t>(std::max({regions.read.bytes, regions.written.bytes, MPI_Count{1}}));
 }
 
+// All ranks have asked what they learn in this blocking call, since the calls that asked precede it.
+void learn_answers(MPI_Comm comm, CommunicatorState& state) {
+  for (auto& questions = state.questions(); !questions.empty(); questions.pop_front()) {
+    await_ranks(comm, true, [&] {
+      std::lock_guard lock(engine().mutex());
+      return questions.front()->answered();
+    });
+    questions.front()->learn(state.memory());
+  }
+}
+
 unsigned number_of(Collective function) {
   return static_cast<unsigned>(function);
 }
@@ -109,15 +120,7 @@ void trace_segments(const CollectiveCall& call, const CommunicatorState& state, 
 }  // namespace
 
 bool must_agree(const CollectiveCall& call, CommunicatorState& state) {
-  if (const CommunicatorState::Question* question = state.question()) {
-    await_ranks(call.comm, true, [&] {
-      std::lock_guard lock(engine().mutex());
-      return state.answered();
-    });
-    state.memory().learn(question->function, question->length,
-                         question->all_on_device ? question->length : 0);
-    state.forget_question();
-  }
+  learn_answers(call.comm, state);
   const std::optional<uint64_t> length = length_between_nodes(call, state);
   return length && state.memory().count(number_of(call.function), *length);
 }
@@ -179,16 +182,15 @@ void count_nonblocking(CollectiveCall* call, CommunicatorState& state) {
   coll::MemoryAgreement& memory = state.memory();
   if (memory.longest(function, *length) > 0)
     call->segments = SegmentedStaging::segments_of(*call, state.position(), *length, short_segment());
-  if (memory.rule() != coll::MemoryAgreement::Rule::as_found || state.question() ||
-      !memory.count(function, *length))
-    return;
+  if (!memory.count_nonblocking(function, *length)) return;
   call->asks = true;
-  state.expect_question(function, *length);
+  state.questions().push_back(std::make_shared<MemoryQuestion>(function, *length));
 }
 
 void decline_nonblocking(const CollectiveCall& call, CommunicatorState& state) {
   await_turn(call.comm);
-  state.ask(false);
+  std::lock_guard lock(engine().mutex());
+  state.questions().back()->ask(call.comm, false);
 }
 
 uint64_t segments_of_persistent(const CollectiveCall& call, const Regions& regions, CommunicatorState& state,

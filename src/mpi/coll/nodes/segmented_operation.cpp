@@ -21,6 +21,7 @@ SegmentedOperation::SegmentedOperation(std::shared_ptr<CommunicatorState> state,
                                        std::shared_ptr<MPI_Comm> lent)
     : Operation(call.comm),
       state_(std::move(state)),
+      question_(call.asks ? state_->questions().back() : nullptr),
       lent_(std::move(lent)),
       call_(call),
       regions_(std::move(regions)),
@@ -59,7 +60,7 @@ void SegmentedOperation::advance() {
     spare_.push_back(std::move(flights_.front().room));
     flights_.pop_front();
   }
-  if (ended_ == segments_ && (!call_.asks || state_->answered())) over(staging_->end());
+  if (ended_ == segments_ && (!question_ || question_->answered())) over(staging_->end());
 }
 
 // Starts to copy the next segment to host memory. False if none is left, or if it has to wait.
@@ -80,7 +81,7 @@ bool SegmentedOperation::call_next(bool wait) {
   if (called_ == loaded_ || !state_->has_turn(number_)) return false;
   Flight& flight = flights_[called_ - ended_];
   if (!staging_->loaded(flight.room, wait)) return false;
-  if (call_.asks && called_ == 0) state_->ask(regions_.on_device());
+  if (question_ && called_ == 0) question_->ask(state_->comm(), regions_.on_device());
   staging_->call_host(flight.room, called_, &flight.request);
   flight.step = Flight::Step::in_host;
   if (++called_ < segments_) return true;

@@ -51,6 +51,7 @@ class SegmentedOperation : public Operation {
   void over(int error);
 
   std::shared_ptr<CommunicatorState> state_;
+  std::shared_ptr<MemoryQuestion> question_;  // null, or asked with the call
   std::shared_ptr<MPI_Comm> lent_;
   CollectiveCall call_;
   Regions regions_;
