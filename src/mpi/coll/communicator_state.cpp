@@ -271,11 +271,16 @@ void await_turn(MPI_Comm comm) {
   for (Backoff backoff; !state->all_cleared(); backoff.pause()) engine().progress();
 }
 
+// Open MPI 4 and 5 start nonblocking collectives on the communicator for as long as MPI_Comm_idup is under
+// way. Their order is not the same on all ranks, and they match any others that are started meanwhile. So
+// Fairlead starts none of its own from here on: the ranks agree on the memory of no later call.
 Duplicating::Duplicating(MPI_Comm comm) {
-  if (comm == MPI_COMM_NULL || !pool) return;
+  if (comm == MPI_COMM_NULL) return;
   std::shared_ptr<CommunicatorState> parent = communicator_state_of(comm);
-  if (std::optional<coll::Heir> heir = parent->expect_duplicate())
-    expected = std::make_shared<CommunicatorState>(*parent, *heir);
+  if (pool)
+    if (std::optional<coll::Heir> heir = parent->expect_duplicate())
+      expected = std::make_shared<CommunicatorState>(*parent, *heir);
+  parent->memory().set_rule(coll::MemoryAgreement::Rule::never);
 }
 
 Duplicating::~Duplicating() {
