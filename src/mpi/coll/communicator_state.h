@@ -57,6 +57,8 @@ class MemoryQuestion {
   MemoryQuestion(unsigned function, uint64_t bytes) : function_(function), bytes_(bytes) {}
   // Call it in the order of the host MPI's collectives.
   void ask(MPI_Comm comm, bool on_device);
+  // For a call with wrong arguments, which no rank makes.
+  void decline() { asked_ = true; }
   // False until all ranks have asked.
   bool answered();
   bool is_open() const { return request_ != MPI_REQUEST_NULL; }
@@ -136,7 +138,7 @@ class CommunicatorState {
     lent_.clear();
     hierarchy_.reset();
     nccl_.reset();
-    // The host MPI may still write an answer, if a rank passed wrong arguments.
+    // The host MPI may still write an answer if it has refused a call that asked.
     for (std::shared_ptr<MemoryQuestion>& question : questions_)
       if (question->is_open()) new std::shared_ptr<MemoryQuestion>(std::move(question));
     questions_.clear();

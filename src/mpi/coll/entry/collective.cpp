@@ -162,7 +162,7 @@ std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool 
     count_nonblocking(call, *state);
   if (is_invalid(*call, state->position())) {
     if (call->must_agree) decline_between_nodes(*call, *state);
-    if (call->asks) decline_nonblocking(*call, *state);
+    decline_nonblocking(*call, *state);
     count_wrong_call(*state, blocking);
     return nullptr;
   }
@@ -195,7 +195,7 @@ int detail::start(std::shared_ptr<CommunicatorState> state, const CollectiveCall
                   HostForm host) {
   Regions regions = regions_of(call, state->position());
   const bool is_wrong = regions.error() != MPI_SUCCESS;
-  if (call.asks && (is_wrong || is_refused(regions))) decline_nonblocking(call, *state);
+  if (is_wrong || is_refused(regions)) decline_nonblocking(call, *state);
   if (is_wrong) return raise_error_of_arguments(call, regions, *state, false);
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   if (call.segments > 1)

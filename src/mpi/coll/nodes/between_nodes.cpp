@@ -188,9 +188,7 @@ void count_nonblocking(CollectiveCall* call, CommunicatorState& state) {
 }
 
 void decline_nonblocking(const CollectiveCall& call, CommunicatorState& state) {
-  await_turn(call.comm);
-  std::lock_guard lock(engine().mutex());
-  state.questions().back()->ask(call.comm, false);
+  if (call.asks) state.questions().back()->decline();
 }
 
 uint64_t segments_of_persistent(const CollectiveCall& call, const Regions& regions, CommunicatorState& state,
