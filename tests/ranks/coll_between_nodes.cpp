@@ -158,7 +158,8 @@ RANK_TEST(betweennodes, nonblocking_calls_learn_at_blocking_ones, 2) {
   std::mt19937_64 own(options.seed + static_cast<uint64_t>(rank));
   for (uint64_t round = 0; round < 24; ++round) {
     // Device memory for long, then mixtures, then device memory again.
-    const Places places = round < 8 || round >= 16 ? Places::device : static_cast<Places>(round - 8);
+    const bool mixed = round >= 8 && round < 15;
+    const Places places = mixed ? static_cast<Places>(round - 8) : Places::device;
     std::vector<Collective> pending;
     std::vector<MPI_Request> requests;
     pending.reserve(std::size(kinds));
