@@ -53,7 +53,8 @@ class MemoryAgreement {
   // not all ranks passed device memory.
   void learn(unsigned function, uint64_t bytes, uint64_t longest) {
     Class& its = classes_[name(function, bytes)];
-    its.gap = longest > 0 ? 0 : std::min(2 * its.gap + 1, longest_gap);
+    // Calls without a length are short, too, where an agreement costs much more than the call.
+    its.gap = longest > 0 ? 0 : bytes > 0 ? std::min(2 * its.gap + 1, 63u) : std::min(8 * its.gap + 7, 4095u);
     its.left = its.gap;
     its.longest = longest;
     its.is_under_way = false;
@@ -67,7 +68,6 @@ class MemoryAgreement {
   }
 
  private:
-  static constexpr unsigned longest_gap = 63;
   struct Class {
     unsigned gap = 0, left = 0;
     uint64_t longest = 0;

@@ -105,7 +105,7 @@ uint64_t part_of_block(uint64_t blocks, uint64_t segment) {
 // The bytes of these elements; nothing if they are wrong, or cannot be cut.
 std::optional<uint64_t> bytes_to_cut(const CollectiveCall& call, MPI_Count count, MPI_Datatype datatype) {
   if (count <= 0 || error_of_elements(count, datatype) != MPI_SUCCESS) return std::nullopt;
-  if (call.reduces() && !layout_of(1, datatype).contiguous) return std::nullopt;
+  if (call.reduces() && !is_plain(datatype) && !layout_of(1, datatype).contiguous) return std::nullopt;
   const uint64_t bytes = bytes_of(count, datatype);
   if (bytes == 0) return std::nullopt;
   return bytes;
