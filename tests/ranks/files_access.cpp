@@ -103,6 +103,7 @@ RANK_TEST(files, large_counts, 1) {
     Memory out(Place::device, bytes), in(Place::device, bytes);
     out.fill(key_of(rank, 300));
     if (MUST(write(file, mine, out, bytes, MPI_BYTE, &status))) expect_bytes(status, bytes, "write");
+    MUST(MPI_Barrier(MPI_COMM_WORLD));
     if (MUST(read_at(file, mine, in, bytes, MPI_BYTE, &status))) expect_bytes(status, bytes, "read");
     if (!tolerate_errors) EXPECT_HOLDS(in, key_of(rank, 300), bytes);
   }

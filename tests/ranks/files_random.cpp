@@ -60,13 +60,17 @@ void run_program(uint64_t seed) {
     node.kind = random_layout::Node::Kind::basic;
     node.bytes = 1 + below(own, 3000);
     node.high = node.extent = static_cast<int64_t>(node.bytes);
-    if (!host_oracle && below(own, 3) != 0) {
+    const Place place = all_places[below(own, std::size(all_places))];
+    // MPICH (4.0.2) overwrites its own memory if it gets layouts that run backwards.
+    const bool by_fairlead =
+        !host_oracle && place != Place::host && place != Place::pinned && place != Place::managed;
+    if (by_fairlead && below(own, 3) != 0) {
       random_layout::Node made = random_layout::Generator(own(), false, false).make(3);
       if (made.size() > 0 && made.size() < 20000 && made.span(4) < longest_span / 16 && host_mpi_moves(made))
         node = made;
     }
     const uint64_t count = 1 + below(own, 4);
-    Spread spread(all_places[below(own, std::size(all_places))], node, count, own);
+    Spread spread(place, node, count, own);
     Type type(node);
     std::vector<char> bytes = direction == Direction::write ? spread.packed() : std::vector<char>(spread.bytes());
     const MPI_Offset offset =
@@ -95,7 +99,10 @@ void run_program(uint64_t seed) {
     MUST(MPI_Barrier(MPI_COMM_WORLD));
     if (is_shared(way)) set_view(device, host, false, 1);
   }
-  EXPECT(device.contents() == host.contents(), "the files differ");
+  const std::vector<char> found = device.contents(), wanted = host.contents();
+  const auto differ = std::mismatch(found.begin(), found.end(), wanted.begin(), wanted.end());
+  EXPECT(found == wanted, "the files, of %zu and %zu bytes, differ from byte %td on", found.size(), wanted.size(),
+         differ.first - found.begin());
 }
 
 }  // namespace

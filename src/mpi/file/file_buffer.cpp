@@ -25,18 +25,18 @@ FileView::FileView(MPI_File file) {
 
 FileBuffer::FileBuffer(const FileCall& call, Needed needed)
     : call_(call),
-      as_image_(!is_plain(call.buffer.datatype) &&
-                !layout_of(call.buffer.count, call.buffer.datatype).contiguous &&
-                !FileView(call.file).native),
+      // Also without gaps: MPICH (4.0.2) misreads some datatypes of nested loops.
+      as_bytes_(!is_plain(call.buffer.datatype) && FileView(call.file).native),
       elements_(to_keep(needed)),
-      host_elements_(elements_.layout().contiguous || as_image_ ? call.buffer.count : elements_.layout().bytes,
-                     elements_.layout().contiguous || as_image_ ? call.buffer.datatype : MPI_BYTE) {}
+      as_image_(!as_bytes_ && !elements_.layout().contiguous),
+      host_elements_(as_bytes_ ? elements_.layout().bytes : call.buffer.count,
+                     as_bytes_ ? MPI_BYTE : elements_.buffer().datatype) {}
 
 UserBuffer FileBuffer::to_keep(Needed needed) {
   UserBuffer kept = call_.buffer;
   if (needed == Needed::in_call || is_plain(kept.datatype)) return kept;
   const Layout layout = layout_of(kept.count, kept.datatype);
-  if (as_image_ || !(layout.plan || layout.contiguous))
+  if (!as_bytes_ || !(layout.plan || layout.contiguous))
     kept.datatype = kept_type_.emplace(kept.datatype).get();
   return kept;
 }

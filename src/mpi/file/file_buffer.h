@@ -2,9 +2,9 @@
 //
 // The host memory that the host MPI reads or writes in place of a device buffer.
 //
-// A buffer without gaps has the same layout there. One with gaps is packed, and the host MPI gets its bytes,
-// which are what a file in the native representation holds. Only the host MPI can convert elements to another
-// representation: it then gets an image of the buffer, with the gaps.
+// Predefined elements without gaps are the same there. Other buffers are packed, and the host MPI gets their
+// bytes, which are what a file in the native representation holds. Only the host MPI can convert elements to
+// another representation: it then gets an image of the buffer, with the gaps.
 //
 // Where a file ends before a read does, the status does not always tell how much was read: Open MPI (4.1.4)
 // and MPICH (4.0.2) say all of it in some collective reads, MPICH also if the view has gaps. The host memory
@@ -64,9 +64,10 @@ class FileBuffer {
   void load();
 
   const FileCall call_;
-  const bool as_image_;
+  const bool as_bytes_;  // the host MPI gets MPI_BYTE
   std::optional<KeptType> kept_type_;
   const Elements elements_;
+  const bool as_image_;
   FallbackElements host_elements_;
   bool loaded_ = false;
   device::PinnedBuffer memory_;  // the packed bytes
