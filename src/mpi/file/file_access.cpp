@@ -22,6 +22,11 @@ namespace {
 
 constexpr size_t pieces_at_once = 2;  // one in the host MPI, one that is copied
 
+// Longer than the chunks of messages: the host MPI does more in a call on a file than in one on a message.
+uint64_t longest_piece() {
+  return 4 * options().network_chunk;
+}
+
 struct Piece {
   explicit Piece(uint64_t length) : memory(length), bytes(length) {}
   device::PinnedBuffer memory;
@@ -33,7 +38,7 @@ class Pipeline {
  public:
   Pipeline(const FileCall& call, const Elements& elements, const BlockingFileHost& host)
       : call_(call), elements_(elements), host_(host), total_(elements.bytes()) {
-    if (!call.may_split || !elements.view() || total_ <= options().network_chunk) return;
+    if (!call.may_split || !elements.view() || total_ <= longest_piece()) return;
     if (!call.writes && may_end_early(call)) return;
     const FileView view(call.file);
     int atomic = 0;
@@ -41,7 +46,7 @@ class Pipeline {
         PMPI_File_get_atomicity(call.file, &atomic) != MPI_SUCCESS || atomic)
       return;
     etype_bytes_ = static_cast<uint64_t>(view.etype_bytes);
-    piece_bytes_ = options().network_chunk / etype_bytes_ * etype_bytes_;
+    piece_bytes_ = longest_piece() / etype_bytes_ * etype_bytes_;
     // The host MPI refuses a part of an etype before it touches the file.
     if (total_ % etype_bytes_ != 0) piece_bytes_ = 0;
   }
