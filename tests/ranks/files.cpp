@@ -46,7 +46,8 @@ File::~File() {
   unlink(name_.c_str());
   // Hosts keep shared file pointers in files of their own.
   const std::string remove = "rm -rf " + directory_;
-  if (rmdir(directory_.c_str()) != 0 && system(remove.c_str()) != 0) fail(__FILE__, __LINE__, "%s", remove.c_str());
+  if (rmdir(directory_.c_str()) != 0 && system(remove.c_str()) != 0)
+    fail(__FILE__, __LINE__, "%s", remove.c_str());
 }
 
 void File::open(int mode) {
@@ -65,7 +66,8 @@ std::vector<char> File::contents() const {
   FILE* file = fopen(name_.c_str(), "rb");
   if (!file) give_up("cannot open %s", name_.c_str());
   char block[65536];
-  for (size_t got; (got = fread(block, 1, sizeof block, file)) > 0;) bytes.insert(bytes.end(), block, block + got);
+  for (size_t got; (got = fread(block, 1, sizeof block, file)) > 0;)
+    bytes.insert(bytes.end(), block, block + got);
   fclose(file);
   MUST(MPI_Barrier(comm_));
   return bytes;
@@ -82,8 +84,9 @@ void File::set_contents(const std::vector<char>& bytes) {
 }
 
 const char* to_string(Way way) {
-  constexpr const char* names[] = {"at",        "at_all",    "iat",     "iat_all",       "own",    "own_all", "iown",
-                                   "iown_all",  "split at",  "split own", "ordered", "split ordered", "shared", "ishared"};
+  constexpr const char* names[] = {"at",      "at_all",        "iat",      "iat_all",  "own",
+                                   "own_all", "iown",          "iown_all", "split at", "split own",
+                                   "ordered", "split ordered", "shared",   "ishared"};
   return names[static_cast<int>(way)];
 }
 
@@ -92,11 +95,15 @@ int access(Direction direction, Way way, MPI_File file, MPI_Offset offset, void*
   const bool writes = direction == Direction::write;
   MPI_Request request = MPI_REQUEST_NULL;
   int result = MPI_SUCCESS;
-  auto wait = [&](int started) { return started == MPI_SUCCESS ? CALL(MPI_Wait(&request, status)) : started; };
-  if (way == Way::own || way == Way::own_all || way == Way::iown || way == Way::iown_all || way == Way::split_own)
+  auto wait = [&](int started) {
+    return started == MPI_SUCCESS ? CALL(MPI_Wait(&request, status)) : started;
+  };
+  if (way == Way::own || way == Way::own_all || way == Way::iown || way == Way::iown_all ||
+      way == Way::split_own)
     MUST(MPI_File_seek(file, offset, MPI_SEEK_SET));
-#define BOTH(before, after, ...) \
-  (writes ? CALL(MPI_File_##before##write##after(__VA_ARGS__)) : CALL(MPI_File_##before##read##after(__VA_ARGS__)))
+#define BOTH(before, after, ...)                               \
+  (writes ? CALL(MPI_File_##before##write##after(__VA_ARGS__)) \
+          : CALL(MPI_File_##before##read##after(__VA_ARGS__)))
   switch (way) {
     case Way::at:
       return BOTH(, _at, file, offset, buf, count, type, status);

@@ -50,9 +50,10 @@ enum class Way {
   shared,
   ishared,
 };
-inline constexpr Way all_ways[] = {Way::at,      Way::at_all,        Way::iat,      Way::iat_all,   Way::own,
-                                   Way::own_all, Way::iown,          Way::iown_all, Way::split_at,  Way::split_own,
-                                   Way::ordered, Way::split_ordered, Way::shared,   Way::ishared};
+inline constexpr Way all_ways[] = {Way::at,       Way::at_all,    Way::iat,     Way::iat_all,
+                                   Way::own,      Way::own_all,   Way::iown,    Way::iown_all,
+                                   Way::split_at, Way::split_own, Way::ordered, Way::split_ordered,
+                                   Way::shared,   Way::ishared};
 const char* to_string(Way way);
 // All ranks make the call.
 inline bool is_collective(Way way) {
@@ -65,8 +66,8 @@ inline bool is_shared(Way way) {
 
 enum class Direction { read, write };
 
-// One read or write, from its call to its end. Ways with the individual file pointer first set it to `offset`;
-// those with the shared one do not use `offset`.
+// One read or write, from its call to its end. Ways with the individual file pointer first set it to
+// `offset`; those with the shared one do not use `offset`.
 int access(Direction direction, Way way, MPI_File file, MPI_Offset offset, void* buf, int count,
            MPI_Datatype type, MPI_Status* status);
 

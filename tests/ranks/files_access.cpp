@@ -36,7 +36,8 @@ size_t place_of(const std::vector<char>& block, const std::vector<char>& file) {
 
 void expect_bytes(const MPI_Status& status, size_t bytes, const char* what) {
   const long long found = bytes_of(status);
-  EXPECT(found == static_cast<long long>(bytes), "%s: the status says %lld bytes, not %zu", what, found, bytes);
+  EXPECT(found == static_cast<long long>(bytes), "%s: the status says %lld bytes, not %zu", what, found,
+         bytes);
 }
 
 void write_and_read_back(Way way, Place place, size_t bytes, uint64_t key) {
@@ -53,8 +54,8 @@ void write_and_read_back(Way way, Place place, size_t bytes, uint64_t key) {
   const bool anywhere = way == Way::shared || way == Way::ishared;
   const size_t at = anywhere ? place_of(wanted, written) : bytes * static_cast<size_t>(rank);
   if (!tolerate_errors)
-    EXPECT(at != SIZE_MAX && part(written, at, bytes) == wanted, "%s from %s memory: %zu bytes are not in the file",
-           to_string(way), to_string(place), bytes);
+    EXPECT(at != SIZE_MAX && part(written, at, bytes) == wanted,
+           "%s from %s memory: %zu bytes are not in the file", to_string(way), to_string(place), bytes);
   if (is_shared(way)) MUST(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
   if (!MUST(access(Direction::read, way, file, mine, in, count, MPI_BYTE, &status))) return;
   expect_bytes(status, bytes, to_string(way));
@@ -74,20 +75,21 @@ RANK_TEST(files, every_function_writes_and_reads_back, 1) {
   uint64_t key = 0;
   for (Way way : all_ways)
     for (Place place : host_and_device)
-      for (size_t bytes : {size_t{1}, size_t{1000}, size_t{3000001}}) write_and_read_back(way, place, bytes, ++key);
+      for (size_t bytes : {size_t{1}, size_t{1000}, size_t{3000001}})
+        write_and_read_back(way, place, bytes, ++key);
 }
 
 RANK_TEST(files, every_kind_of_memory, 1) {
   uint64_t key = 100;
   for (Place place : all_places)
-    for (Way way : {Way::at, Way::iown, Way::own_all, Way::split_at}) write_and_read_back(way, place, 700000, ++key);
+    for (Way way : {Way::at, Way::iown, Way::own_all, Way::split_at})
+      write_and_read_back(way, place, 700000, ++key);
 }
 
 RANK_TEST(files, ranks_of_a_collective_pass_host_and_device_memory, 2) {
   uint64_t key = 200;
   for (Way way : {Way::at_all, Way::iat_all, Way::own_all, Way::split_own, Way::ordered})
-    for (int odd : {0, 1})
-      write_and_read_back(way, host_and_device[(rank + odd) % 2], 100000, ++key);
+    for (int odd : {0, 1}) write_and_read_back(way, host_and_device[(rank + odd) % 2], 100000, ++key);
 }
 
 RANK_TEST(files, large_counts, 1) {
@@ -141,7 +143,8 @@ RANK_TEST(files, gaps_in_memory_and_in_the_file, 1) {
     for (int row = 0; row < rows && !tolerate_errors; ++row)
       for (int of = 0; of < size; ++of) {
         int there = -1;
-        std::memcpy(&there, written.data() + sizeof(int) * static_cast<size_t>(row * size + of), sizeof there);
+        std::memcpy(&there, written.data() + sizeof(int) * static_cast<size_t>(row * size + of),
+                    sizeof there);
         if (there != value(row, of)) {
           EXPECT(false, "%s: row %d of rank %d is %d", to_string(way), row, of, there);
           row = rows;
@@ -183,7 +186,8 @@ RANK_TEST(files, other_representations, 1) {
     for (int kind = 0; kind < 2; ++kind) {
       File file;
       const MPI_Offset mine = static_cast<MPI_Offset>(ints * sizeof(int)) * rank;
-      if (CALL(MPI_File_set_view(file, mine, MPI_INT, MPI_INT, representation, MPI_INFO_NULL)) != MPI_SUCCESS) break;
+      if (CALL(MPI_File_set_view(file, mine, MPI_INT, MPI_INT, representation, MPI_INFO_NULL)) != MPI_SUCCESS)
+        break;
       std::vector<int> values(2 * ints), found(2 * ints);
       std::iota(values.begin(), values.end(), 1);
       Memory out(host_and_device[kind], values.size() * sizeof(int));
@@ -225,7 +229,8 @@ RANK_TEST(files, many_requests_at_once, 1) {
   if (MUST(MPI_Waitall(many, requests, statuses)))
     for (const MPI_Status& status : statuses) expect_bytes(status, bytes, "iwrite_at");
   for (int i = 0; i < many; ++i)
-    MUST(MPI_File_iread_at(file, offset(i), memory[static_cast<size_t>(i)].clear(), bytes, MPI_BYTE, &requests[i]));
+    MUST(MPI_File_iread_at(file, offset(i), memory[static_cast<size_t>(i)].clear(), bytes, MPI_BYTE,
+                           &requests[i]));
   for (int done = 0; done < many;) {
     int outcount = 0, indices[many];
     if (!MUST(MPI_Waitsome(many, requests, &outcount, indices, statuses))) return;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ends a read or write early: the end of the file, a full disk, wrong arguments. The host MPI's answer on
-// host memory, through Fairlead, is the right one.
+// What ends a read or write early: the end of the file, a full disk, wrong arguments. The host MPI's answer
+// on host memory, through Fairlead, is the right one.
+
+#include <sys/resource.h>
 
 #include <csignal>
-#include <sys/resource.h>
 
 #include "files.h"
 
@@ -158,13 +159,15 @@ RANK_TEST(files, wrong_arguments, 1) {
     for (Way way : alone) {
       // Wrong arguments of a file that is open leave a split collective of MPICH begun.
       if (way == Way::split_at) continue;
-      if (bad.null_file && (way == Way::own || way == Way::iown || way == Way::own_all)) continue;  // seek fails
+      if (bad.null_file && (way == Way::own || way == Way::iown || way == Way::own_all))
+        continue;  // seek fails
       Answer answers[2];
       for (int kind = 0; kind < 2; ++kind) {
         Memory buffer(host_and_device[kind], 100);
         MPI_Status status;
-        answers[kind].error = error_class(access(bad.direction, way, bad.null_file ? MPI_FILE_NULL : MPI_File(file),
-                                                 bad.offset, buffer, bad.count, bad.type, &status));
+        answers[kind].error =
+            error_class(access(bad.direction, way, bad.null_file ? MPI_FILE_NULL : MPI_File(file), bad.offset,
+                               buffer, bad.count, bad.type, &status));
       }
       expect_same(answers, bad.what);
       EXPECT(answers[1].error != MPI_SUCCESS, "%s by %s is no error", bad.what, to_string(way));

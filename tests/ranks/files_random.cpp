@@ -72,18 +72,22 @@ void run_program(uint64_t seed) {
     const uint64_t count = 1 + below(own, 4);
     Spread spread(place, node, count, own);
     Type type(node);
-    std::vector<char> bytes = direction == Direction::write ? spread.packed() : std::vector<char>(spread.bytes());
+    std::vector<char> bytes =
+        direction == Direction::write ? spread.packed() : std::vector<char>(spread.bytes());
     const MPI_Offset offset =
-        is_shared(way) ? 0 : static_cast<MPI_Offset>(below(own, static_cast<uint64_t>(region) - bytes.size()));
+        is_shared(way) ? 0
+                       : static_cast<MPI_Offset>(below(own, static_cast<uint64_t>(region) - bytes.size()));
     if (is_shared(way))
-      for (MPI_File file : {MPI_File(device), MPI_File(host)}) MUST(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
+      for (MPI_File file : {MPI_File(device), MPI_File(host)})
+        MUST(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
     MPI_Status of_device, of_host;
     const std::string what = std::string(direction == Direction::read ? "read " : "write ") + to_string(way) +
                              " of " + std::to_string(count) + " x " + node.text();
     MUST(access(direction, way, device, offset, spread.address(), static_cast<int>(count), type, &of_device));
-    MUST(access(direction, way, host, offset, bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, &of_host));
-    EXPECT(bytes_of(of_device) == bytes_of(of_host), "%s: %lld bytes, not %lld", what.c_str(), bytes_of(of_device),
-           bytes_of(of_host));
+    MUST(access(direction, way, host, offset, bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE,
+                &of_host));
+    EXPECT(bytes_of(of_device) == bytes_of(of_host), "%s: %lld bytes, not %lld", what.c_str(),
+           bytes_of(of_device), bytes_of(of_host));
     if (direction == Direction::read) {
       bytes.resize(static_cast<size_t>(std::max(bytes_of(of_host), 0ll)));
       spread.expect(bytes);
@@ -101,8 +105,8 @@ void run_program(uint64_t seed) {
   }
   const std::vector<char> found = device.contents(), wanted = host.contents();
   const auto differ = std::mismatch(found.begin(), found.end(), wanted.begin(), wanted.end());
-  EXPECT(found == wanted, "the files, of %zu and %zu bytes, differ from byte %td on", found.size(), wanted.size(),
-         differ.first - found.begin());
+  EXPECT(found == wanted, "the files, of %zu and %zu bytes, differ from byte %td on", found.size(),
+         wanted.size(), differ.first - found.begin());
 }
 
 }  // namespace

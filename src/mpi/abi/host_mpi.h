@@ -128,6 +128,7 @@
 #pragma weak ompi_mpi_errors_abort
 #pragma weak ompi_mpi_errors_are_fatal
 #pragma weak ompi_mpi_errors_return
+#pragma weak ompi_mpi_file_null
 #pragma weak ompi_message_no_proc
 #pragma weak ompi_mpi_win_null
 #endif

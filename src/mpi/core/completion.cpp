@@ -123,7 +123,8 @@ int finish_all(Selection& selection, int count, MPI_Status* statuses, int host_r
 // second Testall if requests of files are complete and others are not.
 class HostRequests {
  public:
-  HostRequests(int count, MPI_Request* requests) : requests_(requests), indices_(size(count)), new_(size(count)) {}
+  HostRequests(int count, MPI_Request* requests)
+      : requests_(requests), indices_(size(count)), new_(size(count)) {}
 
   // Returns true when all are complete, or when the call has failed.
   bool poll(int* result) {
@@ -170,7 +171,8 @@ int wait_all(int count, MPI_Request* requests, MPI_Status* statuses) {
   if (result != MPI_SUCCESS && result != MPI_ERR_IN_STATUS) return result;
   // All are null or inactive now: the host MPI sets their statuses.
   int all = 0;
-  if (int failed = real.Testall(count, selection.host(), &all, statuses); failed != MPI_SUCCESS) return failed;
+  if (int failed = real.Testall(count, selection.host(), &all, statuses); failed != MPI_SUCCESS)
+    return failed;
   if (host) host->write(statuses);
   return finish_all(selection, count, statuses, result);
 }

@@ -34,8 +34,7 @@ bool Elements::unpack(const void* packed, MPI_Count bytes) const {
   const auto& [address, count, datatype, found] = buffer_;
   if (bytes == 0) return true;
   if (device_ < 0) return unpack_host(packed, bytes, address, count, datatype, layout_);
-  if (view_)
-    return packing::copy_in(device_, *view_, 0, packed, static_cast<uint64_t>(bytes)) == Error::none;
+  if (view_) return packing::copy_in(device_, *view_, 0, packed, static_cast<uint64_t>(bytes)) == Error::none;
   return unpack_to_device(packed, bytes, address, count, datatype, layout_, device_);
 }
 
@@ -50,10 +49,9 @@ HostElements::HostElements(const Elements& elements, bool filled)
   memory_ = HostBuffer(static_cast<size_t>(std::max<MPI_Count>(layout.span, 1)));
   packed_ = HostBuffer(elements.bytes());
   address_ = at_offset(memory_.data(), -static_cast<MPI_Aint>(layout.first));
-  valid_ =
-      memory_.data() && packed_.data() &&
-      (!filled || (elements.pack(packed_.data()) &&
-                   unpack_host(packed_.data(), layout.bytes, address_, count, datatype, layout)));
+  valid_ = memory_.data() && packed_.data() &&
+           (!filled || (elements.pack(packed_.data()) &&
+                        unpack_host(packed_.data(), layout.bytes, address_, count, datatype, layout)));
 }
 
 bool HostElements::write_back(MPI_Count bytes) const {

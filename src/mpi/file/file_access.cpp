@@ -42,8 +42,8 @@ class Pipeline {
     if (!call.writes && may_end_early(call)) return;
     const FileView view(call.file);
     int atomic = 0;
-    if (!view.native || view.etype_bytes <= 0 ||
-        PMPI_File_get_atomicity(call.file, &atomic) != MPI_SUCCESS || atomic)
+    if (!view.native || view.etype_bytes <= 0 || PMPI_File_get_atomicity(call.file, &atomic) != MPI_SUCCESS ||
+        atomic)
       return;
     etype_bytes_ = static_cast<uint64_t>(view.etype_bytes);
     piece_bytes_ = longest_piece() / etype_bytes_ * etype_bytes_;
@@ -66,8 +66,8 @@ class Pipeline {
       for (; started < total_ && pieces_.size() < pieces_at_once; started += pieces_.back().bytes) {
         Piece& piece = pieces_.emplace_back(std::min(piece_bytes_, total_ - started));
         note(!piece.memory.data() ? Error::out_of_memory
-                                  : piece.copy.start(elements_.device(), {piece.memory.data(), piece.bytes}, 0,
-                                                     *elements_.view(), started, piece.bytes));
+                                  : piece.copy.start(elements_.device(), {piece.memory.data(), piece.bytes},
+                                                     0, *elements_.view(), started, piece.bytes));
       }
       note(pieces_.front().copy.wait());
       if (copied_ != Error::none) return MPI_SUCCESS;

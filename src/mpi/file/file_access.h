@@ -29,8 +29,8 @@ struct FileCall {
 };
 
 template <class Result>
-using FileHost = std::function<int(MPI_Offset further, void* buf, MPI_Count count, MPI_Datatype datatype,
-                                   Result* result)>;
+using FileHost =
+    std::function<int(MPI_Offset further, void* buf, MPI_Count count, MPI_Datatype datatype, Result* result)>;
 using BlockingFileHost = FileHost<MPI_Status>;
 using StartingFileHost = FileHost<MPI_Request>;
 

@@ -54,7 +54,8 @@ class FileBuffer {
   device::Error start_store(MPI_Count bytes);
   device::Error poll_store() { return move_.poll(); }
   void* address() const { return image_ ? image_->address() : memory_.data(); }
-  // After the host MPI's part has succeeded: raises what went wrong in copies. Returns the result of the call.
+  // After the host MPI's part has succeeded: raises what went wrong in copies. Returns the result of the
+  // call.
   int result(device::Error stored) const;
   // Stores, waits and returns that result.
   int store(MPI_Count bytes);
@@ -83,6 +84,6 @@ int raise_copy_error(const FileCall& call, const Elements& elements);
 namespace file {
 // Call first for each staged call; anything but MPI_SUCCESS is its result.
 int begin_staging(const FileCall& call);
-}
+}  // namespace file
 
 }  // namespace fairlead::mpi

@@ -21,9 +21,7 @@ class FileOperation : public Operation {
   void quiesce() override {}
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override { *status = status_; }
-  std::string in_words() const override {
-    return mpi::in_words(buffer_.call(), buffer_.elements());
-  }
+  std::string in_words() const override { return mpi::in_words(buffer_.call(), buffer_.elements()); }
 
  private:
   void over(int error);

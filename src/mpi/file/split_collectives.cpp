@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Split collectives of device memory: the host memory of one waits, from its begin to its end, under the file,
-// which has at most one at a time (MPI 4.1, 14.4.5).
+// Split collectives of device memory: the host memory of one waits, from its begin to its end, under the
+// file, which has at most one at a time (MPI 4.1, 14.4.5).
 
 #include <memory>
 #include <mutex>

@@ -59,8 +59,9 @@ bool is_for_host(const void* elements, Count count, MPI_Datatype datatype, const
 }
 
 int raise(MPI_Comm comm, int code, const Elements& elements) {
-  return raise_error(comm, code, "packing or unpacking of " + bytes_in_words(elements.layout().bytes) +
-                                     overrun(elements.address(), elements.layout()));
+  return raise_error(comm, code,
+                     "packing or unpacking of " + bytes_in_words(elements.layout().bytes) +
+                         overrun(elements.address(), elements.layout()));
 }
 
 // Checks both buffers before anything is moved.
@@ -153,7 +154,8 @@ int unpack_external(const char* form, const void* inbuf, Extent insize, Extent* 
   const PackArgument to(image.address(), datatype);
   int result = (real.*host)(form, from, insize, position, to.address(), outcount, to.datatype());
   if (result != MPI_SUCCESS) return result;
-  return image.write_back(elements.layout().bytes) ? MPI_SUCCESS : raise(comm_self(), MPI_ERR_OTHER, elements);
+  return image.write_back(elements.layout().bytes) ? MPI_SUCCESS
+                                                   : raise(comm_self(), MPI_ERR_OTHER, elements);
 }
 
 }  // namespace

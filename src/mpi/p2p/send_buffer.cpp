@@ -56,13 +56,14 @@ void give_back_send_buffer(SendBufferOwner owner, void* place) {
 
 using namespace fairlead::mpi;
 
-#define FAIRLEAD_ATTACH(suffix, Count)                                              \
-  FAIRLEAD_MPI(Buffer_attach##suffix, (void* buffer, Count size)) {                 \
-    return attach<&Real::Buffer_attach##suffix>({}, buffer, size);                  \
+#define FAIRLEAD_ATTACH(suffix, Count)                              \
+  FAIRLEAD_MPI(Buffer_attach##suffix, (void* buffer, Count size)) { \
+    return attach<&Real::Buffer_attach##suffix>({}, buffer, size);  \
   }
-#define FAIRLEAD_ATTACH_TO(Owner, kind, suffix, Count)                                                      \
-  FAIRLEAD_MPI(Owner##_attach_buffer##suffix, (MPI_##Owner handle, void* buffer, Count size)) {             \
-    return attach<&Real::Owner##_attach_buffer##suffix>(SendBufferOwner::kind(handle), buffer, size, handle); \
+#define FAIRLEAD_ATTACH_TO(Owner, kind, suffix, Count)                                               \
+  FAIRLEAD_MPI(Owner##_attach_buffer##suffix, (MPI_##Owner handle, void* buffer, Count size)) {      \
+    return attach<&Real::Owner##_attach_buffer##suffix>(SendBufferOwner::kind(handle), buffer, size, \
+                                                        handle);                                     \
   }
 
 FAIRLEAD_ATTACH(, int)
