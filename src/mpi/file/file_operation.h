@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A nonblocking read or write of device memory. start() copies what is written to host memory and starts the
-// host MPI's request, in the order of the program's calls, in which the host MPI moves file pointers. The
-// engine polls that request, and then copies what was read to the device.
+// host MPI's request, in the order of the program's calls, in which the host MPI moves file pointers. Each
+// round of progress polls that request without the engine's lock, because MPICH's file functions (4.3.1) call
+// MPI functions that Fairlead interposes; then the engine copies what was read to the device.
 
 #pragma once
 
@@ -24,7 +25,9 @@ class FileOperation : public Operation {
   std::string in_words() const override { return mpi::in_words(buffer_.call(), buffer_.elements()); }
 
  private:
-  void over(int error);
+  friend void poll_files();
+  bool poll();
+  void over();
 
   FileBuffer buffer_;
   StartingFileHost host_;
@@ -32,6 +35,7 @@ class FileOperation : public Operation {
   enum class Step { in_host, storing, over } step_ = Step::in_host;
   device::Error stored_ = device::Error::none;
   int error_ = MPI_SUCCESS;  // of the host MPI, which has raised it
+  std::atomic<bool> host_is_done_{false};
 };
 
 }  // namespace fairlead::mpi
