@@ -43,7 +43,7 @@ def in_environment(contender, words, variables=None):
     return words
 
 
-def in_ranks(tool, contender, ranks, benchmark, variables=None):
+def in_ranks(tool, contender, ranks, benchmark, variables=None, preload=True):
     """The command that runs `benchmark` (words after `fairlead bench`) in ranks of this contender's MPI."""
     words = [tool, "run", "-n", str(ranks)]
     if contender.launcher:
@@ -51,7 +51,7 @@ def in_ranks(tool, contender, ranks, benchmark, variables=None):
     flags = " ".join(filter(None, [shlex.join(contender.launcher[1:]), contender.flags]))
     if flags:
         words.append(f"--launcher-args={flags}")
-    if contender.role != "fairlead":
+    if contender.role != "fairlead" or not preload:
         words.append("--no-preload")
     words += [tool, "bench", benchmark[0], "--mpi", contender.abi, *benchmark[1:]]
     return in_environment(contender, words, variables)

@@ -13,7 +13,7 @@ AT_MOST, AT_LEAST = "at most", "at least"
 AGAINST = {"peer": "of {peer}", "raw": "of the raw copy", "nccl": "of NCCL", "pcie": "of the slower host copy",
            "host": "of host buffers", "used": "of a used buffer", "lines": "of a copy of the same cache lines",
            "contiguous": "of a contiguous message", "driver": "of the driver's copy", "kernel": "of an empty kernel",
-           "sendrecv": "of MPI_Sendrecv", "": ""}
+           "sendrecv": "of MPI_Sendrecv", "alone": "of the MPI alone", "added": "added", "": ""}
 # The yardsticks that stand in the same row: {quantity: what it is compared with}.
 OWN = {"lines": {"pack_mb_s": "copy_mb_s", "unpack_mb_s": "copy_mb_s"},
        "contiguous": {"latency_us": "contiguous_us", "bandwidth_gb_s": "contiguous_gb_s"},
@@ -24,7 +24,8 @@ OWN = {"lines": {"pack_mb_s": "copy_mb_s", "unpack_mb_s": "copy_mb_s"},
 
 @dataclass(frozen=True)
 class Goal:
-    """`quantity` of a measurement, over a range of sizes, as a ratio to that of `against`; "" for a plain number."""
+    """`quantity` of a measurement, over a range of sizes, as a ratio to that of `against`; "" for a plain number,
+    "added" for the difference to the host MPI alone."""
 
     measurement: str
     quantity: str
@@ -37,7 +38,7 @@ class Goal:
 
     @property
     def unit(self):
-        return "" if self.against else self.quantity.rpartition("_")[2]
+        return self.quantity.rpartition("_")[2] if self.against in ("", "added") else ""
 
     def covers(self, row):
         low, high = self.sizes

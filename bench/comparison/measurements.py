@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from comparison.contenders import alone, in_ranks
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 EACH_GPU = 0  # a rank for each GPU, two at least
+EIGHT_PAIRS = -1  # 16 ranks, but no more than processors; four at least
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,11 @@ class Measurement:
     variables: dict[str, str] = field(default_factory=dict)
     option: str = ""  # the option of the library that must exist
     ranks: int = 2
+    preload: bool = True  # no: the host MPI alone, without Fairlead
     blocks: bool = False  # the size is that of a block for each rank
     types: tuple[str, ...] = ()  # each a run of its own
     within: Callable[[int], tuple[str, ...]] = lambda largest: ()  # words that keep messages below the largest size
-    seconds: int = 1  # expected for each size or type
+    seconds: float = 1  # expected for each size or type
 
 
 PAIRS_GPUS = 4
@@ -103,7 +106,17 @@ def parts(measurement, quick, largest):
 
 
 def ranks_of(measurement, gpus):
+    if measurement.ranks == EIGHT_PAIRS:
+        return max(4, min(16, len(os.sched_getaffinity(0)) // 2 * 2))
     return measurement.ranks or max(gpus, 2)
+
+
+def sharing(measurement, gpus):
+    """Says so where ranks share GPUs."""
+    ranks = ranks_of(measurement, gpus)
+    if "D" not in measurement.placement or not 0 < gpus < ranks:
+        return ""
+    return f", {ranks} ranks on {gpus} GPU{'s' * (gpus != 1)}"
 
 
 def run_of(tool, measurement, contender, part, gpus, quick, largest):
@@ -122,7 +135,8 @@ def run_of(tool, measurement, contender, part, gpus, quick, largest):
     words += ["--json", "{json}", *measurement.placement]
     if contender.role == "raw":
         return alone(tool, contender, words), 1 + 2 * part.rows
-    command = in_ranks(tool, contender, ranks_of(measurement, gpus), words, measurement.variables)
+    command = in_ranks(tool, contender, ranks_of(measurement, gpus), words, measurement.variables,
+                       measurement.preload)
     return command, 2 + measurement.seconds * part.rows
 
 
@@ -152,7 +166,8 @@ def plan_round(stage, tool, contenders, options, gpus, quick, largest):
             for part in parts(measurement, quick, greatest):
                 command, seconds = run_of(tool, measurement, contender, part, gpus, quick, largest)
                 name = file_name(measurement.id, contender.name, *filter(None, [part.name]))
-                runs.append(Run(name, measurement.id, contender.name, f"{measurement.about} {part.about}".strip(),
-                                command, seconds, measurement.id == "pairs",
+                about = f"{measurement.about} {part.about}".strip() + sharing(measurement, gpus)
+                runs.append(Run(name, measurement.id, contender.name, about, command, seconds,
+                                measurement.id == "pairs",
                                 may_fail=stage.peers_may_fail and contender.role == "peer"))
     return runs, left_out

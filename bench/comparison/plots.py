@@ -8,17 +8,19 @@ import os
 import re
 import subprocess
 import tempfile
+from dataclasses import replace
 
 from comparison.goals import AT_MOST, OWN, Goal, ratio_text
 from comparison.measurements import size
-from comparison.results import number
+from comparison.results import alone, number
 from comparison.runner import Failure, write_json
 from comparison.stages import EVERY_SIZE
 from comparison.tables import TABLES, TITLES, Table
 
 # Whose time or rate, as titles say it.
 WHOSE = {"nccl": "NCCL", "raw": "the raw copy", "lines": "the copy", "contiguous": "a contiguous message",
-         "driver": "the driver", "kernel": "an empty kernel", "sendrecv": "MPI_Sendrecv"}
+         "driver": "the driver", "kernel": "an empty kernel", "sendrecv": "MPI_Sendrecv",
+         "alone": "the host MPI"}
 SEPARATE = ("driver", "kernel", "contiguous")  # yardsticks that `fairlead plot` does not find in the rows by itself
 PAIRS = Table("Pairs of ranks", "pairs.png", "pairs", "bandwidth_mb_s", sizes=(1 << 20, 1 << 40), against=("peer",))
 
@@ -69,6 +71,9 @@ def series(results, wanted):
     measured, rows = next(((c, rows) for _, c, rows in found if c.role == "fairlead"), (None, []))
     if not rows:
         return []
+    if "alone" in wanted.against:  # each MPI has one of its own: the first MPI's are drawn
+        own = rows_of(results, replace(wanted, measurement=alone(wanted.measurement)), measured)
+        return [(f"{measured.name} alone", measured, own), (measured.title, measured, rows)] if own else []
     order = [*wanted.against, "fairlead", "peer", "nccl", "raw"]
     found.sort(key=lambda each: order.index(each[1].role))
     for against in SEPARATE:
@@ -93,7 +98,9 @@ def draw_one(tool, results, stage, wanted, folder, files):
     paths, options = [], ["--quantity", "rate"] if wanted.quantity == "rate" else []
     for place, (label, contender, rows) in enumerate(found):
         paths.append(os.path.join(files, f"{wanted.measurement}-{place}.json"))
-        about = {**results.about[contender.name], "benchmark": benchmark[0],
+        measurement = alone(wanted.measurement) if "alone" in wanted.against and place == 0 else wanted.measurement
+        header = results.headers.get((measurement, contender.name), {})
+        about = {**results.about[contender.name], **header, "benchmark": benchmark[0],
                  "command": f"fairlead bench {'copy' if contender.role == 'raw' else ' '.join(benchmark)}", "results": rows}
         write_json(paths[-1], about)
         options.append(f"--label={label}")

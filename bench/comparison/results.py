@@ -9,7 +9,8 @@ import statistics
 from comparison.goals import OWN, Verdict, goal_text, seen_text
 
 # Quantities that follow from others of a row.
-DERIVED = {"rate": lambda row: row["bandwidth_mb_s"]["p50"] * 1e6 / row["bytes"],
+DERIVED = {"mean_us": lambda row: row["latency_us"]["mean"],
+           "rate": lambda row: row["bandwidth_mb_s"]["p50"] * 1e6 / row["bytes"],
            "contiguous_gb_s": lambda row: row["bytes"] / row["contiguous_us"]["p50"] / 1e3}
 
 
@@ -29,6 +30,11 @@ def number(row, quantity):
     return value.get("p50") if isinstance(value, dict) else value
 
 
+def alone(measurement):
+    """The measurement of the host MPI alone, with which NAME and NAME-VARIANT are compared."""
+    return f"{measurement.partition('-')[0]}-alone"
+
+
 def median(reports):
     """What several rounds found, number by number; everything else is the first one's."""
     first = reports[0]
@@ -46,6 +52,7 @@ class Results:
         self.rows = {}  # (measurement, contender's name) -> {key of the row: row of the benchmark's JSON}
         self.broken = set()  # (measurement, contender's name) of which a run failed
         self.about = {}  # contender's name -> JSON of one of its runs, without the results
+        self.headers = {}  # (measurement, contender's name) -> the same, of that measurement
         self.pairs = {}  # contender's name -> {(stride, bytes of a message): row}
         self.overhead = {}  # contender's name -> JSON of host_overhead
 
@@ -64,7 +71,9 @@ class Results:
             if measurement != "probe":
                 self.rows.setdefault((measurement, contender), {}).update(
                     {key_of(row): of_rounds(key_of(row), row) for row in report["results"]})
-            self.about.setdefault(contender, {key: value for key, value in report.items() if key != "results"})
+            header = {key: value for key, value in report.items() if key != "results"}
+            self.about.setdefault(contender, header)
+            self.headers.setdefault((measurement, contender), header)
 
     def fail(self, measurement, contender):
         self.broken.add((measurement, contender))
@@ -95,6 +104,8 @@ class Results:
         """{key of the row: value} of what the contender is compared with; see AGAINST."""
         if against in OWN:
             return self.values(measurement, contender, OWN[against][quantity])
+        if against in ("alone", "added"):
+            return self.values(alone(measurement), contender, quantity)
         if against in ("peer", "nccl", "raw"):
             other = next((c.name for c in self.of_role(against)), "")
             return self.values(measurement, other, quantity)
@@ -123,6 +134,8 @@ class Results:
         if not goal.against:
             return mine
         other = self.yardstick(goal.measurement, goal.quantity, goal.against, contender)
+        if goal.against == "added":
+            return {key: value - other[key] for key, value in mine.items() if key in other}
         return {key: value / other[key] for key, value in mine.items() if other.get(key, 0) > 0}
 
     def ratios_of_pairs(self, goal, contender):

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from comparison.goals import AT_LEAST, AT_MOST, Goal
-from comparison.measurements import EACH_GPU, GIB, KIB, MIB, Measurement
+from comparison.measurements import EACH_GPU, EIGHT_PAIRS, GIB, KIB, MIB, Measurement
 
 EVERY_SIZE = (1, 1 << 40)
 
@@ -139,4 +139,61 @@ ONE_SIDED = Stage("one-sided", (
     "wait. What it is compared with was timed in the same run: the driver's copies between the two GPUs, or an empty "
     "kernel, and the wait for them.", True)
 
-STAGES = (POINT_TO_POINT, COLLECTIVES, DATATYPES, ONE_SIDED)
+
+HOST = ("H", "H")
+BETWEEN = {"variables": {"FAIRLEAD_NODES": "2"}, "option": "FAIRLEAD_NODES"}
+DEVICE = ("", "between nodes", BETWEEN)
+HOST_BETWEEN = ("-host", "of host memory between nodes", {**BETWEEN, "placement": HOST})
+HOST_INSIDE = ("-inside", "of host memory in a node", {"placement": HOST})
+
+
+def beside_alone(name, about, benchmark, sizes, variants, quick=(), ranks=2):
+    """The host MPI alone with host memory, NAME-alone, and directly after it each variant with Fairlead."""
+    return (Measurement(f"{name}-alone", f"{about}, the host MPI alone,", benchmark, sizes, quick, placement=HOST,
+                        ranks=ranks, seconds=0.1, preload=False),
+            *(Measurement(name + suffix, f"{about} {where}", benchmark, sizes, quick, ranks=ranks, seconds=0.1,
+                          **how)
+              for suffix, where, how in variants))
+
+
+AGREEING = ("allreduce", "reduce", "bcast", "allgather", "alltoall", "reduce_scatter", "gather", "scatter")
+BLOCKING = (*AGREEING, "allgatherv", "alltoallv")
+CALLS = (*BLOCKING, *(f"i{call}" for call in BLOCKING))
+HIERARCHICAL = ("allreduce", "reduce", "bcast", "allgather", "reduce_scatter")
+COST_OF_AGREEMENT = tuple(f"{call}-host" for call in AGREEING)
+FEW_CALLS, FEW_WINDOWS = ("-i", "30"), ("-W", "16", "-i", "5", "-x", "2")  # of many rounds
+CALL_SIZES, FROM_MIB, LONG = (8, 16 * MIB), (MIB, 16 * MIB), (64 * MIB, 64 * MIB)
+NODES = Stage("between nodes", (
+    *beside_alone("host_bw", "bandwidth", ("bw", *WINDOW, "-x", "3"), (8 * KIB, 16 * MIB), (HOST_INSIDE, HOST_BETWEEN),
+                  (8 * KIB, MIB)),
+    Measurement("host_overhead", "cost for host messages", ("host_overhead",), placement=()),
+    *(m for name, about, ranks in (("bw", "bandwidth", 2), ("bibw", "bandwidth both ways", 2),
+                                   ("mbw_mr", "bandwidth of many pairs", EIGHT_PAIRS))
+      for m in beside_alone(name, about, (name, *FEW_WINDOWS), LONG, (DEVICE,), ranks=ranks)),
+    *(m for call in CALLS for m in beside_alone(
+        call, call, (call, *FEW_CALLS), CALL_SIZES, (DEVICE, HOST_BETWEEN) if call in AGREEING else (DEVICE,),
+        {"allreduce": (8, 64 * KIB, MIB), "iallreduce": (8, MIB)}.get(call, ()))),
+    *(m for call in HIERARCHICAL for m in beside_alone(
+        f"{call}_4", f"{call} of 4 ranks", (call, *FEW_CALLS), FROM_MIB, (DEVICE,),
+        (MIB,) if call == "allreduce" else (), ranks=4)),
+), (
+    Goal("host_bw-inside", "bandwidth_mb_s", EVERY_SIZE, AT_LEAST, 0.97, "alone", "host messages in a node"),
+    Goal("host_bw-host", "bandwidth_mb_s", EVERY_SIZE, AT_LEAST, 0.97, "alone", "host messages between nodes"),
+    Goal("host_overhead", "added_ns", (0, 0), AT_MOST, 20.0, "", "added to a host message"),
+    *(Goal(name, "bandwidth_mb_s", LONG, AT_LEAST, 0.95, "alone", f"{text}, 64 M")
+      for name, text in (("bw", "one way"), ("bibw", "both ways"), ("mbw_mr", "many pairs"))),
+    *(goal for call in CALLS for goal in (
+        Goal(call, "latency_us", (8, 8), AT_MOST, 25, "added", f"{call} 8 B"),
+        Goal(call, "latency_us", (64 * KIB, 64 * KIB), AT_MOST, 1.5, "alone", f"{call} 64 K"),
+        Goal(call, "latency_us", FROM_MIB, AT_MOST, 1.15, "alone", f"{call} from 1 M"))),
+    *(Goal(name, "mean_us", (64 * KIB, GIB), AT_MOST, 1.03, "alone", f"{name.replace('-', ', ')}, from 64 K")
+      for name in COST_OF_AGREEMENT),
+    *(Goal(f"{call}_4", "latency_us", FROM_MIB, AT_MOST, 0.7, "alone", f"{call}, 4 ranks, from 1 M")
+      for call in HIERARCHICAL),
+), "--nodes", "messages and collectives between simulated nodes, beside the host MPI alone with host memory",
+    "`FAIRLEAD_NODES=2` makes two nodes of this machine. What Fairlead moves is compared with host memory that the "
+    "host MPI moves alone, without Fairlead. Of collectives of host memory means are compared, because the ranks agree "
+    "on memory in few of the calls. Where a job has more ranks than there are GPUs, ranks share GPUs, as the commands "
+    "say.")
+
+STAGES = (POINT_TO_POINT, COLLECTIVES, DATATYPES, ONE_SIDED, NODES)

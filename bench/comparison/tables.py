@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from comparison.goals import OWN, ratio_text, row_text
 from comparison.measurements import size
-from comparison.stages import COLLECTIVE_CALLS, COLLECTIVES, DATATYPES, EVERY_SIZE, ONE_SIDED, POINT_TO_POINT
+from comparison.stages import (COLLECTIVE_CALLS, COLLECTIVES, COST_OF_AGREEMENT, DATATYPES, EVERY_SIZE, NODES,
+                               ONE_SIDED, POINT_TO_POINT)
 
 LARGE = (64 << 10, 1 << 40)
 # Yardsticks, as the heads of columns and the legends of plots name them.
 TITLES = {"raw": "raw copy", "lines": "copy", "contiguous": "contiguous",
-          "driver": "driver's copy", "kernel": "empty kernel", "sendrecv": "MPI_Sendrecv"}
+          "driver": "driver's copy", "kernel": "empty kernel", "sendrecv": "MPI_Sendrecv",
+          "alone": "MPI alone"}
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,15 @@ def windows(call, about):
 def streams(call, about):
     return Table(f"{about.capitalize()}, 16 at a time (GB/s)", f"{call}.png", call, "bandwidth_mb_s", 1e3, 2, LARGE,
                  ("driver", "peer"))
+
+
+def compared_with_alone(measurement):
+    """Of what is compared with the host MPI alone. Plots show medians of several sizes."""
+    rate, mean = measurement.benchmark[0] in ("bw", "bibw", "mbw_mr"), measurement.id in COST_OF_AGREEMENT
+    plot = "" if mean or measurement.sizes[0] == measurement.sizes[1] else f"{measurement.id}.png"
+    heading = f"{measurement.about.capitalize()} ({'GB/s' if rate else 'mean, us' if mean else 'us'})"
+    return Table(heading, plot, measurement.id, "bandwidth_mb_s" if rate else "mean_us" if mean else "latency_us",
+                 1e3 if rate else 1, against=("alone",))
 
 
 TABLES = {
@@ -70,6 +81,7 @@ TABLES = {
         streams("put_bw", "put"), streams("get_bw", "get"), streams("put_bibw", "put both ways"),
         Table("Borders exchanged in a ring (us)", "put_halo.png", "put_halo", "put_us", against=("sendrecv", "peer")),
     ),
+    NODES.name: tuple(compared_with_alone(m) for m in NODES.measurements if m.preload and m.sizes != (0, 0)),
 }
 
 
@@ -107,10 +119,11 @@ def of_rows(results, wanted):
         return [ratio_text(values[key] / others[key]) if key in values and others.get(key) else "" for key in keys]
 
     shown = {titles[name]: numbers(values, (measurement, name) in results.broken) for name, values in columns.items()}
-    own = next((against for against in wanted.against if against in OWN), "")
+    own = next((against for against in wanted.against if against in (*OWN, "alone")), "")
     if own:
         yardsticks = {name: results.yardstick(measurement, quantity, own, name) for name in fairleads}
-        shown[TITLES[own]] = numbers(yardsticks[first])
+        heads = {name: f"{name} alone" for name in fairleads} if own == "alone" else {first: TITLES[own]}
+        shown.update({head: numbers(yardsticks[name]) for name, head in heads.items()})
         shown.update({f"{name} of {TITLES[own]}": ratios(columns[name], yardsticks[name]) for name in fairleads})
     for other in results.of_role(*wanted.against):
         if columns.get(other.name):

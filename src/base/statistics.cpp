@@ -21,7 +21,8 @@ constexpr const char* names[] = {"peer copies",
                                  "collectives between nodes",
                                  "one-sided, mapped",
                                  "one-sided, by messages",
-                                 "one-sided, staged"};
+                                 "one-sided, staged",
+                                 "files, staged"};
 
 std::atomic<uint64_t> fallback_counts[static_cast<int>(Fallback::rows)];
 constexpr const char* fallback_words[] = {

@@ -29,6 +29,7 @@ enum class Traffic {
   rma_mapped,                // one-sided access to a mapped target
   rma_by_messages,           // one-sided access to an active-message target
   rma_staged,                // device memory of an origin, for a window of the host MPI
+  file,                      // read from or written to a file, through host memory
   rows
 };
 

@@ -7,7 +7,11 @@
 // passed device memory, the ranks agree on the next call of its class as well. After any other call they
 // leave some calls of its class to the host MPI: 1, 3, 7, up to 63.
 //
-// All ranks count the same calls and get the same results, so they always do the same.
+// All ranks count the same calls and get the same results, so they always do the same. A nonblocking call
+// cannot wait for an agreement: it goes by the last one of its class.
+//
+// If no rank knows how long the call is for the others, as in MPI_Alltoallv, all calls of the function are
+// one class, of 0 bytes, and the ranks agree on the longest buffer as well.
 
 #pragma once
 
@@ -37,17 +41,37 @@ class MemoryAgreement {
     --its.left;
     return false;
   }
-  // The result of the agreement on the call that was counted last.
-  void learn(unsigned function, uint64_t bytes, bool all_on_device) {
+  // The same for a call that may not wait: true if its ranks must agree while it is in progress. At most one
+  // such agreement of a class is under way.
+  bool count_nonblocking(unsigned function, uint64_t bytes) {
+    if (rule_ != Rule::as_found) return false;
     Class& its = classes_[name(function, bytes)];
-    its.gap = all_on_device ? 0 : std::min(2 * its.gap + 1, longest_gap);
+    if (its.is_under_way || !count(function, bytes)) return false;
+    return its.is_under_way = true;
+  }
+  // The result of the agreement on the call that was counted last: the bytes of its longest buffer, or 0 if
+  // not all ranks passed device memory.
+  void learn(unsigned function, uint64_t bytes, uint64_t longest) {
+    Class& its = classes_[name(function, bytes)];
+    // Calls without a length are short, too, where an agreement costs much more than the call.
+    its.gap = longest > 0 ? 0 : bytes > 0 ? std::min(2 * its.gap + 1, 63u) : std::min(8 * its.gap + 7, 4095u);
     its.left = its.gap;
+    its.longest = longest;
+    its.is_under_way = false;
+  }
+  // The result of the last agreement on a call of this class; 0 if there was none.
+  uint64_t longest(unsigned function, uint64_t bytes) const {
+    if (rule_ == Rule::never) return 0;
+    if (rule_ == Rule::at_every_call && bytes > 0) return bytes;
+    const auto its = classes_.find(name(function, bytes));
+    return its == classes_.end() ? 0 : its->second.longest;
   }
 
  private:
-  static constexpr unsigned longest_gap = 63;
   struct Class {
     unsigned gap = 0, left = 0;
+    uint64_t longest = 0;
+    bool is_under_way = false;
   };
   static unsigned name(unsigned function, uint64_t bytes) {
     return function * 64 + static_cast<unsigned>(std::bit_width(bytes));

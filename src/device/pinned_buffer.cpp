@@ -17,7 +17,13 @@ namespace {
 
 std::mutex mutex;
 auto& idle = *new std::map<size_t, std::vector<unsigned char*>>;
-size_t total = 0;  // in use and idle
+size_t total = 0;       // in use and idle
+size_t total_long = 0;  // of that, in long buffers
+
+// A few long buffers would leave no page-locked memory for all others: together they get half of it.
+bool is_long(size_t bytes) {
+  return bytes > options().network_memory / 8;
+}
 
 }  // namespace
 
@@ -49,18 +55,16 @@ unsigned char* take_idle(size_t* bytes, size_t longest) {
 // kernels. A long idle buffer serves a short message only if there is no room for a new one.
 PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(common_size(bytes)) {
   if (bytes == 0) return;
-  // A few long buffers would leave no page-locked memory for all others.
-  if (bytes_ > options().network_memory / 8) {
-    ordinary_ = HostBuffer(bytes);
-    return;
-  }
   std::lock_guard lock(mutex);
   if ((pinned_ = take_idle(&bytes_, 2 * bytes_))) return;
   void* fresh = nullptr;
-  if (total + bytes_ <= options().network_memory && runtime() && runtime()->in_use() &&
+  const size_t limit = options().network_memory;
+  const bool has_room = total + bytes_ <= limit && (!is_long(bytes_) || total_long + bytes_ <= limit / 2);
+  if (has_room && runtime() && runtime()->in_use() &&
       runtime()->allocate_pinned(bytes_, &fresh) == Error::none) {
     pinned_ = static_cast<unsigned char*>(fresh);
     total += bytes_;
+    if (is_long(bytes_)) total_long += bytes_;
   } else if (!(pinned_ = take_idle(&bytes_, SIZE_MAX))) {
     ordinary_ = HostBuffer(bytes);
   }
@@ -77,6 +81,7 @@ void release_pinned() {
   for (auto& [bytes, list] : idle) {
     for (unsigned char* address : list) runtime()->free_pinned(address);
     total -= bytes * list.size();
+    if (is_long(bytes)) total_long -= bytes * list.size();
   }
   idle.clear();
 }

@@ -50,9 +50,10 @@ struct Allocation {
   MemoryKind kind = MemoryKind::host;
   bool exportable = false;  // ipc_export() may succeed
   int device = -1;
-  uintptr_t base = 0;  // start of the allocation that contains the address
-  size_t size = 0;     // its length in bytes
-  uint64_t id = 0;     // never reused within a process; distinguishes a new allocation at an old address
+  uintptr_t base = 0;     // start of the allocation that contains the address
+  size_t size = 0;        // its length in bytes
+  uint64_t id = 0;        // never reused within a process; distinguishes a new allocation at an old address
+  bool ordinary = false;  // device memory as allocate() makes it: not managed, stream-ordered or virtual
 };
 
 struct DeviceInfo {

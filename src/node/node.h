@@ -46,8 +46,8 @@ class Node {
   // Has any rank of the node sent an RTS header, or is any about to?
   bool rts_sent() const { return header().rts_sent.load() != 0; }
   void note_rts_sent() const { header().rts_sent.store(1); }
-  // Nonzero if the host MPI gets the device pointers of messages to other nodes.
-  std::atomic<uint32_t>& host_moves_device_memory() const { return header().host_moves_device_memory; }
+  // Which device pointers of messages to other nodes the host MPI gets (src/mpi/network/host_capability.h).
+  std::atomic<uint32_t>& host_path() const { return header().host_path; }
   // The decision on memory of `device`, as rank `from` numbers its devices.
   PathDecision& decision(int from, int device, int to) const;
   // Stores the decision, and reports once why a pair does not use peer copies.

@@ -153,8 +153,8 @@ struct PathDecision {
 struct SegmentHeader {
   Nonce nonce;
   int32_t ranks;
-  std::atomic<uint32_t> rts_sent;                  // set before the first one is sent
-  std::atomic<uint32_t> host_moves_device_memory;  // between nodes; see src/mpi/network/host_capability.h
+  std::atomic<uint32_t> rts_sent;    // set before the first one is sent
+  std::atomic<uint32_t> host_path;   // between nodes; see src/mpi/network/host_capability.h
   std::atomic<uint64_t> memory_end;  // end of the file that contains this segment (node_memory.h)
 };
 

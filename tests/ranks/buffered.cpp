@@ -5,6 +5,7 @@
 // detaching waits until all has been delivered.
 
 #include "harness.h"
+#include "mpi4.h"
 
 using namespace ranks;
 
@@ -189,7 +190,8 @@ RANK_TEST(buffered, M4_what_does_not_fit_is_an_error_as_for_host_memory, 2) {
 RANK_TEST(buffered, M4_the_attached_buffer_may_be_device_memory, 2) {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
-  Memory in(Place::device, bytes), out(Place::device, bytes), space(Place::device, bytes + MPI_BSEND_OVERHEAD);
+  Memory in(Place::device, bytes), out(Place::device, bytes),
+      space(Place::device, bytes + MPI_BSEND_OVERHEAD);
   out.fill(key_of(rank, 4));
   MUST(MPI_Buffer_attach(space, static_cast<int>(space.bytes())));
   MUST(MPI_Bsend(out, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD));
@@ -198,6 +200,57 @@ RANK_TEST(buffered, M4_the_attached_buffer_may_be_device_memory, 2) {
   void* address = nullptr;
   int size_back = 0;
   MUST(MPI_Buffer_detach(&address, &size_back));
-  EXPECT(address == space.data() && size_back == static_cast<int>(space.bytes()), "detached %p, %d bytes", address,
-         size_back);
+  EXPECT(address == space.data() && size_back == static_cast<int>(space.bytes()), "detached %p, %d bytes",
+         address, size_back);
 }
+
+// The buffers of MPI 4.1, which a communicator or a session has beside that of the process.
+RANK_TEST(buffered, M4_a_buffer_of_a_communicator_may_be_device_memory, 2) {
+  const auto attach =
+      mpi4::find_in_both<int(MPI_Comm, void*, int)>("MPI_Comm_attach_buffer", "PMPI_Comm_attach_buffer");
+  const auto detach = mpi4::find<int(MPI_Comm, void*, int*)>("MPI_Comm_detach_buffer");
+  const auto flush = mpi4::find<int(MPI_Comm)>("MPI_Comm_flush_buffer");
+  if (!attach || !detach || !flush) return skip("the MPI has no buffers of communicators");
+  const int peer = partner();
+  MPI_Comm comms[2];
+  Memory space[2];
+  for (int i = 0; i < 2; ++i) {
+    MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]));
+    space[i] = Memory(Place::device, bytes + MPI_BSEND_OVERHEAD);
+    MUST(attach(comms[i], space[i], static_cast<int>(space[i].bytes())));
+  }
+  for (int i = 0; i < 2 && peer != MPI_PROC_NULL; ++i) {
+    Memory in(Place::device, bytes), out(Place::device, bytes);
+    out.fill(key_of(rank, i, 5));
+    MUST(MPI_Bsend(out, bytes, MPI_BYTE, peer, tag, comms[i]));
+    MUST(MPI_Recv(in, bytes, MPI_BYTE, peer, tag, comms[i], MPI_STATUS_IGNORE));
+    MUST(flush(comms[i]));
+    EXPECT_HOLDS(in, key_of(peer, i, 5), bytes);
+  }
+  for (int i : {1, 0}) {
+    void* address = nullptr;
+    int size_back = 0;
+    MUST(detach(comms[i], &address, &size_back));
+    EXPECT(address == space[i].data() && size_back == static_cast<int>(space[i].bytes()),
+           "detached %p, %d bytes", address, size_back);
+    MUST(MPI_Comm_free(&comms[i]));
+  }
+}
+
+#if MPI_VERSION >= 4
+RANK_TEST(buffered, M4_a_buffer_of_a_session_may_be_device_memory, 1) {
+  const auto attach = mpi4::find_in_both<int(MPI_Session, void*, int)>("MPI_Session_attach_buffer",
+                                                                       "PMPI_Session_attach_buffer");
+  const auto detach = mpi4::find<int(MPI_Session, void*, int*)>("MPI_Session_detach_buffer");
+  if (!attach || !detach) return skip("the MPI has no buffers of sessions");
+  MPI_Session session;
+  MUST(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session));
+  Memory space(Place::device, bytes);
+  MUST(attach(session, space, bytes));
+  void* address = nullptr;
+  int size_back = 0;
+  MUST(detach(session, &address, &size_back));
+  EXPECT(address == space.data() && size_back == bytes, "detached %p, %d bytes", address, size_back);
+  MUST(MPI_Session_finalize(&session));
+}
+#endif

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Collectives of a program that asserts that in each of them either all ranks bring device memory or none:
-// over several nodes they use the GPU in each then (src/mpi/coll/nodes/between_nodes.h). Run on simulated nodes,
-// with short pieces.
+// over several nodes they use the GPU in each then (src/mpi/coll/nodes/between_nodes.h). Run on simulated
+// nodes, with short pieces.
+
+#include <random>
+#include <vector>
 
 #include "coll_operations.h"
 
@@ -15,30 +18,28 @@ constexpr int tag = 53;
 // Less than a piece, about one, and some of them.
 constexpr int counts[] = {0, 1, 37, 1001, 4099};
 
-Plan plan_of(Kind kind, int root, int count, uint64_t salt, Places places = Places::device) {
+Plan plan_of(Kind kind, int root, int count, uint64_t salt, Places places = Places::device,
+             Form form = Form::blocking) {
   Plan plan;
   plan.kind = kind;
   plan.root = root;
   plan.count = count;
   plan.places = places;
   plan.key = key_of(options.seed, static_cast<uint64_t>(kind), salt);
-  plan.in_place = key_of(plan.key) % 3 == 0 && may_be_in_place(kind);
+  plan.in_place = key_of(plan.key) % 3 == 0 && may_be_in_place(kind, form);
   plan.types = static_cast<Types>(key_of(plan.key, 1) % types_count);
   return plan;
 }
 
-void run_all(MPI_Comm comm) {
+void run_all(MPI_Comm comm, Form form) {
   const Team team(comm);
-  uint64_t salt = 0;
+  uint64_t salt = 100000 * static_cast<uint64_t>(form);
   for (int k = 0; k < kind_count; ++k) {
     const auto kind = static_cast<Kind>(k);
-    if (is_neighborhood(kind)) continue;
-    const bool is_one_of_these =
-        kind == Kind::bcast || kind == Kind::allgather || kind == Kind::reduce || kind == Kind::allreduce;
+    if (is_neighborhood(kind) || !exists(kind, form)) continue;
     for (int count : counts)
-      if (is_one_of_these || count == 37)
-        for (int root = 0; root < (is_rooted(kind) ? team.local : 1); ++root)
-          run(team, plan_of(kind, root, count, ++salt));
+      for (int root = 0; root < (is_rooted(kind) ? team.local : 1); ++root)
+        run(team, plan_of(kind, root, count, ++salt, Places::device, form), form);
   }
 }
 
@@ -57,7 +58,7 @@ MPI_Comm asserting_duplicate(MPI_Comm comm) {
 
 RANK_TEST(betweennodes, every_collective_of_device_buffers, 1) {
   MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
-  run_all(comm);
+  for (int form = 0; form < form_count; ++form) run_all(comm, static_cast<Form>(form));
   MUST(MPI_Comm_free(&comm));
 }
 
@@ -65,7 +66,7 @@ RANK_TEST(betweennodes, uneven_and_reversed_parts, 1) {
   MPI_Comm part, comm;
   MUST(MPI_Comm_split(MPI_COMM_WORLD, rank == 1 ? 1 : 0, -rank, &part));
   comm = asserting_duplicate(part);
-  run_all(comm);
+  for (Form form : {Form::blocking, Form::nonblocking, Form::persistent}) run_all(comm, form);
   MUST(MPI_Comm_free(&comm));
   MUST(MPI_Comm_free(&part));
 }
@@ -143,6 +144,100 @@ RANK_TEST(betweennodes, among_nonblocking_ones_and_messages, 2) {
     MUST(MPI_Waitall(3, requests, MPI_STATUSES_IGNORE));
     before.check();
     EXPECT_HOLDS(in, key_of(static_cast<uint64_t>(left), round), 20000);
+  }
+  MUST(MPI_Comm_free(&comm));
+}
+
+// No assertion: a nonblocking call goes by what earlier ones have asked, at the latest since a blocking call.
+RANK_TEST(betweennodes, nonblocking_calls_learn_at_blocking_ones, 2) {
+  MPI_Comm comm;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  const Team team(comm);
+  const Kind kinds[] = {Kind::allreduce, Kind::bcast,          Kind::reduce,   Kind::allgatherv,
+                        Kind::alltoall,  Kind::reduce_scatter, Kind::allgather};
+  std::mt19937_64 own(options.seed + static_cast<uint64_t>(rank));
+  for (uint64_t round = 0; round < 24; ++round) {
+    // Device memory for long, then mixtures, then device memory again.
+    const bool mixed = round >= 8 && round < 15;
+    const Places places = mixed ? static_cast<Places>(round - 8) : Places::device;
+    std::vector<Collective> pending;
+    std::vector<MPI_Request> requests;
+    pending.reserve(std::size(kinds));
+    for (Kind kind : kinds) {
+      pending.emplace_back(
+          team, plan_of(kind, static_cast<int>(round) % size, 4099, 5000 + round, places, Form::nonblocking));
+      pending.back().prepare();
+      requests.push_back(MPI_REQUEST_NULL);
+      pending.back().call(Form::nonblocking, &requests.back());
+    }
+    if (round % 3 == 1) MUST(MPI_Barrier(comm));
+    for (size_t left = requests.size(); left > 0; --left) {
+      size_t chosen = own() % requests.size();
+      while (requests[chosen] == MPI_REQUEST_NULL) chosen = (chosen + 1) % requests.size();
+      MUST(MPI_Wait(&requests[chosen], MPI_STATUS_IGNORE));
+      pending[chosen].check();
+    }
+  }
+  MUST(MPI_Comm_free(&comm));
+}
+
+// The other ranks need the segments of a rank that is blocked elsewhere.
+RANK_TEST(betweennodes, M6_segments_do_not_wait_for_a_blocked_rank, 2) {
+  MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD), other;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &other));
+  const Team team(comm);
+  uint64_t salt = 6000;
+  for (Kind kind : {Kind::allreduce, Kind::alltoall, Kind::allgatherv})
+    for (int blocked = 0; blocked < size; ++blocked) {
+      Collective first(team, plan_of(kind, 0, 4099, ++salt)), second(team, plan_of(kind, 0, 1001, ++salt));
+      first.prepare();
+      second.prepare();
+      MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+      first.call(Form::nonblocking, &requests[0]);
+      second.call(Form::nonblocking, &requests[1]);
+      if (rank != blocked) MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+      MUST(MPI_Barrier(other));
+      if (rank == blocked) MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+      first.check();
+      second.check();
+    }
+  MUST(MPI_Comm_free(&other));
+  MUST(MPI_Comm_free(&comm));
+}
+
+// Blocks as they come: none, few bytes, many; at one rank all, at the others none.
+RANK_TEST(betweennodes, blocks_of_very_different_lengths, 2) {
+  MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
+  for (int longest = 0; longest < size; ++longest) {
+    const auto many = [&](int from, int to) { return to == longest ? 50000 + 7 * from : from == to ? 0 : 3; };
+    std::vector<int> sent, sent_at, received, received_at;
+    int all_sent = 0, all_received = 0;
+    for (int peer = 0; peer < size; ++peer) {
+      sent.push_back(many(rank, peer));
+      received.push_back(many(peer, rank));
+      sent_at.push_back(all_sent);
+      received_at.push_back(all_received);
+      all_sent += sent.back() + 5;
+      all_received += received.back() + 5;
+    }
+    Memory out(Place::device, static_cast<size_t>(all_sent)),
+        in(Place::device, static_cast<size_t>(all_received));
+    std::vector<unsigned char> bytes(static_cast<size_t>(all_sent)), found(static_cast<size_t>(all_received));
+    for (int peer = 0; peer < size; ++peer)
+      for (int i = 0; i < sent[static_cast<size_t>(peer)]; ++i)
+        bytes[static_cast<size_t>(sent_at[static_cast<size_t>(peer)] + i)] =
+            static_cast<unsigned char>(rank * 31 + peer * 7 + i % 251);
+    out.write(bytes.data(), bytes.size());
+    in.write(found.data(), found.size());
+    MUST(MPI_Alltoallv(out, sent.data(), sent_at.data(), MPI_BYTE, in, received.data(), received_at.data(),
+                       MPI_BYTE, comm));
+    in.read(found.data(), found.size());
+    int wrong = 0;
+    for (int peer = 0; peer < size; ++peer)
+      for (int i = 0; i < received[static_cast<size_t>(peer)]; ++i)
+        wrong += found[static_cast<size_t>(received_at[static_cast<size_t>(peer)] + i)] !=
+                 static_cast<unsigned char>(peer * 31 + rank * 7 + i % 251);
+    EXPECT(wrong == 0, "%d bytes are wrong where rank %d gets most", wrong, longest);
   }
   MUST(MPI_Comm_free(&comm));
 }

@@ -321,6 +321,46 @@ RANK_TEST(datatypes, from_device_memory_into_mixed_elements_of_host_memory, 2) {
       for (int way = 0; way < 5; ++way) send_into(mixed, count, way, peer);
 }
 
+// The same in device memory, where the host MPI may receive it, if that buffer has no gaps.
+RANK_TEST(datatypes, from_device_memory_with_gaps_into_mixed_elements_without, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  constexpr int tag = 9, count = 20000, bytes = 1 + sizeof(double), apart = 16;
+  auto pair_of = [](MPI_Aint place, MPI_Aint extent) {
+    const int lengths[] = {1, 1};
+    const MPI_Aint places[] = {0, place};
+    const MPI_Datatype types[] = {MPI_CHAR, MPI_DOUBLE};
+    MPI_Datatype padded, made;
+    MUST(MPI_Type_create_struct(2, lengths, places, types, &padded));
+    MUST(MPI_Type_create_resized(padded, 0, extent, &made));
+    MUST(MPI_Type_commit(&made));
+    MUST(MPI_Type_free(&padded));
+    return made;
+  };
+  MPI_Datatype whole = pair_of(1, bytes), spread = pair_of(8, apart);
+  std::vector<char> sent(count * bytes);
+  write_pattern(key_of(1), sent.data(), sent.size());
+  if (rank < peer) {
+    std::vector<char> all(count * apart);
+    for (int i = 0; i < count; ++i) {
+      all[i * apart] = sent[i * bytes];
+      std::memcpy(&all[i * apart + 8], &sent[i * bytes + 1], sizeof(double));
+    }
+    Memory out(Place::device, all.size());
+    out.write(all.data(), all.size());
+    MUST(MPI_Send(out, count, spread, peer, tag, MPI_COMM_WORLD));
+  } else {
+    Memory in(Place::device, sent.size());
+    MPI_Status status;
+    if (MUST(MPI_Recv(in, count, whole, peer, tag, MPI_COMM_WORLD, &status))) {
+      EXPECT_STATUS(status, peer, tag, sent.size());
+      EXPECT_HOLDS(in, key_of(1), sent.size());
+    }
+  }
+  MUST(MPI_Type_free(&whole));
+  MUST(MPI_Type_free(&spread));
+}
+
 RANK_TEST(datatypes, pairs_have_gaps, 2) {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;

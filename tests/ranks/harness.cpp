@@ -252,8 +252,10 @@ int main(int argc, char** argv) {
   keep_allgatherv_whole();
   const CommandLine line = parse(argc, argv);
   alarm(watchdog_seconds());
+  host_oracle = environment_is("TEST_MEMORY", "host") || environment_is("FAIRLEAD_DEVICE", "none");
   // A GPU is in use when MPI_Init is called.
-  if (environment_is("TEST_DEVICE_FIRST", "1") && fairlead_device_set(0) != FAIRLEAD_DEVICE_SUCCESS)
+  if (environment_is("TEST_DEVICE_FIRST", "1") && !host_oracle &&
+      fairlead_device_set(0) != FAIRLEAD_DEVICE_SUCCESS)
     give_up("cannot use device 0: %s", fairlead_device_error_text());
   int provided = MPI_THREAD_SINGLE;
   if (environment_is("TEST_THREADS", "1"))
@@ -275,7 +277,6 @@ int main(int argc, char** argv) {
     for (const Case& test : cases())
       if (rank == 0) printf("%s.%s (%d ranks)\n", test.theme, test.name, test.ranks_needed);
   } else {
-    host_oracle = environment_is("TEST_MEMORY", "host");
     tolerate_errors = environment_is("TEST_TOLERATE_ERRORS", "1");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);  // inherited by what is made of it
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);

@@ -6,7 +6,9 @@
 // A watchdog ends a case that hangs, and says which call of which rank it was in.
 //
 // Environment:
-//   TEST_MEMORY=host        every "device" buffer is host memory: the tests must pass on a plain MPI
+//   TEST_MEMORY=host        every "device" buffer is host memory: the tests must pass on a plain MPI. So it
+//   is
+//                           on ranks with FAIRLEAD_DEVICE=none
 //   TEST_MEMORY=pool|virtual|managed  it is stream-ordered, virtual or managed device memory
 //   TEST_TOLERATE_ERRORS=1  an MPI error is an acceptable answer; wrong data and hangs are not
 //   TEST_THREADS=1          MPI is initialised with MPI_THREAD_MULTIPLE, which the theme `threads` needs

@@ -2,7 +2,8 @@
 //
 // Where no way is left to bring the bytes over, both ends return an error, through the error handler: nothing
 // hangs and nothing is silent. For a simulated GPU whose copies all fail and processes that share no device
-// memory (FAIRLEAD_SIM_COPY_FAIL=1 FAIRLEAD_IPC=off); elsewhere nothing can be lost, and the cases say nothing.
+// memory (FAIRLEAD_SIM_COPY_FAIL=1 FAIRLEAD_IPC=off); elsewhere nothing can be lost, and the cases say
+// nothing.
 
 #include <cstdlib>
 #include <cstring>
@@ -75,4 +76,22 @@ RANK_TEST(loss, a_receive_that_cannot_be_written_returns_an_error, 2) {
       expect_error(CALL(MPI_Recv(buffer, count, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE)),
                    "Recv", bytes);
   }
+}
+
+// The host MPI writes to device memory, and nobody can read there whether it is a header.
+RANK_TEST(loss, a_native_receive_that_cannot_be_read_back_returns_an_error, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL || !is("FAIRLEAD_NETWORK", "native")) return;
+  constexpr int blocks = 50000, block = 8;
+  Unwritten buffer(2 * blocks * block);
+  MPI_Datatype gaps;
+  MUST(MPI_Type_vector(blocks, block, 2 * block, MPI_BYTE, &gaps));
+  MUST(MPI_Type_commit(&gaps));
+  if (rank < peer)
+    MUST(MPI_Send(buffer, 1, gaps, peer, tag, MPI_COMM_WORLD));
+  else
+    expect_error(
+        CALL(MPI_Recv(buffer, blocks * block, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE)),
+        "Recv", blocks * block);
+  MUST(MPI_Type_free(&gaps));
 }

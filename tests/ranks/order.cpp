@@ -48,19 +48,48 @@ std::vector<Memory> outgoing() {
   return buffers;
 }
 
-// Windows of receives into one host buffer, nonblocking and persistent ones.
-void exchange_windows(int peer, int bytes, Place from) {
-  constexpr int window = 64, rounds = 40;
-  Memory in(Place::host, bytes), out(from, bytes);
+// Every other element of twice as many bytes, which hold the bytes of `out` there.
+class Sparse {
+ public:
+  explicit Sparse(const Memory& out) : memory_(out.place(), 2 * out.bytes()) {
+    std::vector<char> bytes(out.bytes());
+    out.read(bytes.data(), bytes.size());
+    std::vector<char> spread(2 * bytes.size());
+    for (size_t i = 0; i < bytes.size(); ++i) spread[i / element * 2 * element + i % element] = bytes[i];
+    memory_.write(spread.data(), spread.size());
+    MUST(MPI_Type_vector(static_cast<int>(bytes.size() / element), element, 2 * element, MPI_BYTE, &type_));
+    MUST(MPI_Type_commit(&type_));
+  }
+  Sparse(const Sparse&) = delete;
+  ~Sparse() { MPI_Type_free(&type_); }
+  void isend(int peer, MPI_Request* request) const {
+    MUST(MPI_Isend(memory_, 1, type_, peer, tag, MPI_COMM_WORLD, request));
+  }
+
+ private:
+  static constexpr int element = 8;
+  Memory memory_;
+  MPI_Datatype type_;
+};
+
+// Windows of receives into one buffer, nonblocking and persistent ones. Some of the messages have gaps where
+// they are sent.
+void exchange_windows(int peer, int bytes, Place from, Place to, int rounds) {
+  constexpr int window = 64;
+  Memory in(to, bytes), out(from, bytes);
   out.fill(key(rank, 0));
+  const Sparse sparse(out);
   std::vector<MPI_Request> requests(window), kept(window);
   for (MPI_Request& request : kept)
     MUST(MPI_Recv_init(in, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
   for (int round = 0; round < rounds; ++round) {
     std::vector<MPI_Status> statuses(window);
     if (rank < peer) {
-      for (MPI_Request& request : requests)
-        MUST(MPI_Isend(out, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+      for (int i = 0; i < window; ++i)
+        if (i % 5 < 2)
+          sparse.isend(peer, &requests[i]);
+        else
+          MUST(MPI_Isend(out, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests[i]));
       MUST(MPI_Waitall(window, requests.data(), MPI_STATUSES_IGNORE));
       MUST(MPI_Recv(nullptr, 0, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
       continue;
@@ -105,7 +134,14 @@ RANK_TEST(order, windows_of_receives_into_one_host_buffer_end, 2) {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
   for (int bytes : {1000, 40000})
-    for (Place from : {Place::device, Place::host}) exchange_windows(peer, bytes, from);
+    for (Place from : {Place::device, Place::host}) exchange_windows(peer, bytes, from, Place::host, 40);
+}
+
+RANK_TEST(order, windows_of_receives_into_one_device_buffer_end, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  for (int bytes : {1000, 40000, 100000})
+    for (Place from : {Place::device, Place::host}) exchange_windows(peer, bytes, from, Place::device, 8);
 }
 
 RANK_TEST(order, M1_nonblocking_messages_of_one_tag_arrive_as_posted, 2) {

@@ -256,3 +256,20 @@ RANK_TEST(windows, of_duplicates_and_parts_of_the_world, 3) {
     }
   }
 }
+
+// Messages between nodes, too, where the thread that serves the window makes progress on them.
+RANK_TEST(windows, messages_move_while_one_is_served, 2) {
+  const int peer = partner();
+  Memory exposed(Place::device, 4096);
+  MPI_Win window;
+  if (!MUST(MPI_Win_create(exposed, 4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window))) return;
+  for (int round = 0; round < 4 && peer != MPI_PROC_NULL; ++round)
+    for (int bytes : {5000, 100000, 8 << 20}) {
+      Memory out(Place::device, bytes), in(Place::device, bytes);
+      out.fill(key_of(rank, round));
+      MUST(MPI_Sendrecv(out, bytes, MPI_BYTE, peer, 0, in, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD,
+                        MPI_STATUS_IGNORE));
+      EXPECT_HOLDS(in, key_of(peer, round), static_cast<size_t>(bytes));
+    }
+  MUST(MPI_Win_free(&window));
+}

@@ -24,10 +24,10 @@ sys.path.insert(0, BENCH)
 from comparison.contenders import Contender  # noqa: E402
 from comparison.goals import AT_LEAST, AT_MOST, Goal, goal_text, ratio_text, seen_text  # noqa: E402
 from comparison.measurements import Run, plan, size  # noqa: E402
-from comparison.results import Results  # noqa: E402
+from comparison.results import Results, alone  # noqa: E402
 from comparison.runner import Failure, Runner, read_pairs  # noqa: E402
-from comparison.stages import (COLLECTIVE_CALLS, COLLECTIVES, DATATYPES, ONE_SIDED, POINT_TO_POINT,  # noqa: E402
-                               STAGES)
+from comparison.stages import (COLLECTIVE_CALLS, COLLECTIVES, DATATYPES, NODES, ONE_SIDED,  # noqa: E402
+                               POINT_TO_POINT, STAGES)
 from comparison.tables import TABLES, of_rows  # noqa: E402
 
 ABI = MPIS[0]
@@ -195,6 +195,38 @@ class Comparison(unittest.TestCase):
             if path_to("matplotlib"):
                 self.assertIn("](atomics.png)", page)
 
+    def test_nodes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = compare("--nodes", "--quick", "--largest", "8k", "--mpi", ABI, "-o", "out", folder=folder,
+                             FAIRLEAD_SIM_DEVICES="2")
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertRegex(result.stdout, r"many pairs between nodes 8 K, \d+ ranks on 2 GPUs:")
+            out = os.path.join(folder, "out")
+            for run, preloaded, placement in (("-alone", False, "HH"), ("-host", True, "HH"), ("", True, "DD")):
+                report = read(out, "runs", f"allreduce{run}-{ABI}.json")
+                self.assertEqual((report["preloaded"], "".join(report["placement"])), (preloaded, placement))
+            results = read(out, "results.json")
+            self.assertEqual((results["stage"], results["failed"], results["left_out"]), ("between nodes", [], []))
+            seen = {goal["goal"]: goal for goal in results["goals"]}
+            for goal in ("host messages in a node: at least 0.97 of the MPI alone",
+                         "host messages between nodes: at least 0.97 of the MPI alone",
+                         "added to a host message: at most 20 ns", "allreduce 8 B: at most 25 us added",
+                         "iallreduce 8 B: at most 25 us added"):
+                self.assertIsInstance(seen[goal]["met"], bool)
+            for goal in ("one way, 64 M: at least 0.95 of the MPI alone", "bcast 64 K: at most 1.5 of the MPI alone",
+                         "allreduce, host, from 64 K: at most 1.03 of the MPI alone",
+                         "reduce, 4 ranks, from 1 M: at most 0.7 of the MPI alone"):
+                self.assertIsNone(seen[goal]["met"])
+            page = read(out, "README.md")
+            for text in ("## Bandwidth of host memory in a node (GB/s)", "## Bandwidth both ways between nodes (GB/s)",
+                         f"| Fairlead, {ABI} | {ABI} alone | {ABI} of MPI alone |", "## Allreduce between nodes (us)",
+                         "## Allreduce of host memory between nodes (mean, us)", " ranks on 2 GPUs\n",
+                         "ranks share GPUs", "| bcast 64 K: at most 1.5 of the MPI alone | not measured |"):
+                self.assertIn(text, page)
+            if path_to("matplotlib"):
+                self.assertIn("](allreduce.png)", page)
+                self.assertIn("](host_bw-host.png)", page)
+
     def test_who_is_absent_is_left_out(self):
         with tempfile.TemporaryDirectory() as folder:
             # This peer knows nothing of GPUs and dies.
@@ -307,6 +339,28 @@ class Plan(unittest.TestCase):
         self.assertIn(" -T indexed --blocks 1000 ", commands["first_use-a"])
 
 
+    def test_the_host_mpi_alone_comes_directly_before_what_is_compared_with_it(self):
+        contenders = [Contender("a", "fairlead", abi="mpich"), Contender("b", "fairlead", abi="openmpi")]
+        with mock.patch("os.sched_getaffinity", return_value=range(11)):
+            runs, left_out = plan(NODES, "fairlead", contenders, ("FAIRLEAD_NODES",), 2, False, 128 << 20)
+        self.assertEqual(left_out, [])
+        ids, commands = [run.id for run in runs], {run.id: " ".join(run.command) for run in runs}
+        at = ids.index("allreduce-alone-a")
+        self.assertEqual(ids[at:at + 6], [f"allreduce{variant}-{mpi}" for variant in ("-alone", "", "-host")
+                                          for mpi in "ab"])
+        self.assertEqual(commands["allreduce-alone-a"], "fairlead run -n 2 --no-preload fairlead bench allreduce --mpi "
+                         "mpich -i 30 -m 8:16777216 --json {json} H H")
+        self.assertEqual(commands["allreduce-a"], "env FAIRLEAD_NODES=2 fairlead run -n 2 fairlead bench allreduce "
+                         "--mpi mpich -i 30 -m 8:16777216 --json {json} D D")
+        self.assertNotIn("FAIRLEAD_NODES", commands["host_bw-inside-b"])
+        self.assertRegex(commands["host_bw-host-b"], "^env FAIRLEAD_NODES=2 fairlead run -n 2 fairlead bench bw .* H H$")
+        self.assertIn("run -n 10 fairlead bench mbw_mr ", commands["mbw_mr-a"])
+        self.assertIn("run -n 4 --no-preload fairlead bench bcast ", commands["bcast_4-alone-a"])
+        shared = [run.id for run in runs if run.about.endswith(("4 ranks on 2 GPUs", "10 ranks on 2 GPUs"))]
+        self.assertEqual(shared, [f"{name}-{mpi}" for name in ("mbw_mr", "allreduce_4", "reduce_4", "bcast_4",
+                                                               "allgather_4", "reduce_scatter_4") for mpi in "ab"])
+
+
 class Runs(unittest.TestCase):
     def outcomes(self, folder, runs, **options):
         with contextlib.redirect_stdout(io.StringIO()):
@@ -343,6 +397,23 @@ class Tables(unittest.TestCase):
             ids = [measurement.id for measurement in stage.measurements]
             for row in (*TABLES[stage.name], *stage.goals):
                 self.assertIn(row.measurement, ids)
+
+    def test_what_is_compared_with_the_host_mpi_alone_has_it(self):
+        ids = {measurement.id: measurement for measurement in NODES.measurements}
+        for row in (*TABLES[NODES.name], *(goal for goal in NODES.goals if goal.against)):
+            self.assertIn(alone(row.measurement), ids)
+            self.assertEqual(ids[row.measurement].benchmark, ids[alone(row.measurement)].benchmark)
+
+    def test_each_mpi_has_its_own_beside_it(self):
+        results = Results([Contender("a", "fairlead"), Contender("b", "fairlead")])
+        for name, factor in (("a", 1.0), ("b", 10.0)):
+            for measurement, time in (("bcast", 3.0), ("bcast-host", 2.0), ("bcast-alone", 2.0)):
+                results.add(measurement, name, {"results": [
+                    {"bytes": 8, "latency_us": {"p50": time * factor, "mean": time * factor + 2}}]})
+        found = [of_rows(results, table) for table in TABLES[NODES.name]]
+        self.assertEqual([text.splitlines()[2] for text in found if text],
+                         ["| 8 B | 3.00 | 30.00 | 2.00 | 20.00 | 1.50 | 1.50 |",
+                          "| 8 B | 4.00 | 22.00 | 4.00 | 22.00 | 1.00 | 1.00 |"])
 
     def test_faces(self):
         results = Results([Contender("a", "fairlead"), Contender("b", "peer")])
@@ -439,6 +510,18 @@ class Verdicts(unittest.TestCase):
         goal = Goal("datatype", "bandwidth_gb_s", (8000, 8000), AT_LEAST, 0.3, "contiguous", "", {"type": "indexed"})
         self.assertEqual(results.verdict(goal, "a").values, {"indexed": 0.5})
 
+    def test_goals_beside_the_host_mpi_alone(self):
+        results = self.results()
+        for measurement, time in (("bcast", 30.0), ("bcast-host", 20.0), ("bcast-alone", 20.0)):
+            results.add(measurement, "a", {"results": [{"bytes": 8, "latency_us": {"p50": time, "mean": time + 1}}]})
+        for measurement, quantity, limit, against, text, seen, met in (
+                ("bcast", "latency_us", 25, "added", "bcast: at most 25 us added", "10.0 us", True),
+                ("bcast", "latency_us", 1.4, "alone", "bcast: at most 1.4 of the MPI alone", "1.50 at 8 B", False),
+                ("bcast-host", "mean_us", 1.03, "alone", "bcast: at most 1.03 of the MPI alone", "1.00 at 8 B", True)):
+            goal = Goal(measurement, quantity, (8, 8), AT_MOST, limit, against, "bcast")
+            verdict = results.verdict(goal, "a")
+            self.assertEqual((goal_text(goal, ""), seen_text(verdict), verdict.met), (text, seen, met))
+
     def test_goals_of_some_rows(self):
         results = self.layouts()
         goal = Goal("halo", "latency_us", (2 << 20, 2 << 20), AT_MOST, 0.01, "peer", "", {"face": "i"})
@@ -496,6 +579,7 @@ class Refusals(unittest.TestCase):
         self.refuses("--largest", "many", says="'many'")
         self.refuses("--datatypes", "--one-sided", says="--one-sided: not allowed with argument --datatypes")
         self.refuses("--one-sided", "--without", "raw", says="'raw'")
+        self.refuses("--nodes", "--peer", "p=mpirun", says="--nodes compares with the host MPI alone")
         self.refuses("--rounds", "0", says="--rounds: 0")
         self.refuses("--timeout", "0", says="seconds above 0")
         self.refuses("--fairlead", "/no/such/fairlead", says="no executable")

@@ -32,6 +32,7 @@ FLOORS = [
     ["mpi/coll/nodes"],
     ["mpi/coll/entry"],
     ["mpi/rma"],
+    ["mpi/file"],
     ["mpi/job"],
     ["mpi/fortran"],
 ]

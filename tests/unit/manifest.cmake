@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Plain Python scripts: the manifest against its committed output and the symbols of the libraries, and the floors
-# of src against its includes.
+# Plain Python scripts: the manifest against its committed output, the symbols of the libraries and the headers of the
+# MPIs, and the floors of src against its includes.
 
 find_package(Python3 3.9 COMPONENTS Interpreter)
 if(NOT Python3_FOUND)
@@ -19,3 +19,11 @@ endforeach()
 
 add_test(NAME includes_go_down
   COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/unit/floors_test.py ${PROJECT_SOURCE_DIR}/src)
+
+# Headers of newer MPIs: packaging/compile-against-headers.
+foreach(abi IN LISTS FAIRLEAD_MPIS)
+  add_test(NAME every_function_has_a_row_${abi}
+    COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/unit/coverage_test.py ${CMAKE_CXX_COMPILER}
+      "-I$<JOIN:$<TARGET_PROPERTY:fairlead_mpi_${abi},INTERFACE_INCLUDE_DIRECTORIES>,;-I>"
+    COMMAND_EXPAND_LISTS)
+endforeach()

@@ -48,13 +48,14 @@ def fortran_symbols(library, forms):
 def differences(library, symbols, rows):
     """One line for each symbol that is missing or should not be there."""
     forms = [form for row in rows for form in row.forms() if form.action != "forward"]
-    always = {f"MPI_{form.name}" for form in forms if not form.guard} | fortran_symbols(library, forms)
+    always = {f"MPI_{form.name}" for form in forms if not form.guard}
+    always |= fortran_symbols(library, [form for form in forms if not form.guard])
     # A library has all or none of the functions under one condition.
     wanted = set(always)
     for guard in {form.guard for form in forms if form.guard}:
-        guarded = {f"MPI_{form.name}" for form in forms if form.guard == guard}
-        if symbols & guarded:
-            wanted |= guarded
+        guarded = [form for form in forms if form.guard == guard]
+        if symbols & {f"MPI_{form.name}" for form in guarded}:
+            wanted |= {f"MPI_{form.name}" for form in guarded} | fortran_symbols(library, guarded)
     ours = {symbol for symbol in symbols if not symbol.startswith("fairlead_")}
     yield from (f"missing: {name}" for name in sorted(wanted - ours))
     yield from (f"not in the manifest: {name}" for name in sorted(ours - wanted))

@@ -21,7 +21,7 @@ std::vector<int> agreed(MemoryAgreement& memory, int calls, bool on_device) {
   for (int call = 0; call < calls; ++call) {
     if (!memory.count(bcast, bytes)) continue;
     numbers.push_back(call);
-    memory.learn(bcast, bytes, on_device);
+    memory.learn(bcast, bytes, on_device ? bytes : 0);
   }
   return numbers;
 }
@@ -62,6 +62,30 @@ TEST(memory_agreement, follows_the_programs_assertion) {
   EXPECT_TRUE(agreed(memory, 100, true).empty());
 }
 
+TEST(memory_agreement, of_a_nonblocking_call_is_one_at_a_time) {
+  MemoryAgreement memory;
+  EXPECT_EQ(memory.longest(bcast, bytes), 0u);
+  EXPECT_TRUE(memory.count_nonblocking(bcast, bytes));
+  EXPECT_FALSE(memory.count_nonblocking(bcast, bytes));
+  EXPECT_TRUE(memory.count_nonblocking(reduce, bytes));
+  memory.learn(bcast, bytes, bytes);
+  EXPECT_EQ(memory.longest(bcast, bytes), bytes);
+  EXPECT_TRUE(memory.count_nonblocking(bcast, bytes));
+  memory.learn(bcast, bytes, 0);
+  EXPECT_EQ(memory.longest(bcast, bytes), 0u);
+  EXPECT_FALSE(memory.count_nonblocking(bcast, bytes));
+  EXPECT_TRUE(memory.count_nonblocking(bcast, bytes));
+}
+
+TEST(memory_agreement, of_a_nonblocking_call_follows_the_assertion) {
+  MemoryAgreement memory;
+  memory.set_rule(MemoryAgreement::Rule::at_every_call);
+  EXPECT_FALSE(memory.count_nonblocking(bcast, bytes));
+  EXPECT_EQ(memory.longest(bcast, bytes), bytes);
+  memory.set_rule(MemoryAgreement::Rule::never);
+  EXPECT_EQ(memory.longest(bcast, bytes), 0u);
+}
+
 // Ranks that make the same calls always do the same: otherwise one would wait for ever.
 TEST(memory_agreement, is_the_same_on_all_ranks) {
   const unsigned seed = std::random_device()();
@@ -75,8 +99,8 @@ TEST(memory_agreement, is_the_same_on_all_ranks) {
     ASSERT_EQ(due, there.count(function, length)) << "call " << call;
     if (!due) continue;
     const bool on_device = random() % 2 == 0;
-    here.learn(function, length, on_device);
-    there.learn(function, length, on_device);
+    here.learn(function, length, on_device ? length : 0);
+    there.learn(function, length, on_device ? length : 0);
   }
 }
 

@@ -143,7 +143,7 @@ class Cuda final : public DriverRuntime<CudaAbi> {
     found->base = base;
     found->size = size;
     found->id = id;
-    found->exportable = found->kind == MemoryKind::device && legacy_ipc && !pool;
+    found->exportable = found->ordinary = found->kind == MemoryKind::device && legacy_ipc && !pool;
     if (found->kind == MemoryKind::device && !legacy_ipc && !pool) describe_piece(address, found);
     return Error::none;
   }

@@ -202,7 +202,8 @@ class Hip final : public DriverRuntime<HipAbi> {
       return Error::none;
     }
     found->device = attributes.device;
-    found->exportable = found->kind == MemoryKind::device;
+    // HIP does not tell stream-ordered and virtual memory from the memory of hipMalloc.
+    found->exportable = found->ordinary = found->kind == MemoryKind::device;
     void* base = nullptr;
     size_t size = 0;
     if (call(api_.address_range, &base, &size, to_driver(address)) == Error::none) {

@@ -46,7 +46,8 @@ Block::~Block() {
 
 Allocation Block::describe(const void* address) const {
   bool exportable = kind == MemoryKind::device && !imported && origin != Origin::pool;
-  if (origin != Origin::pieces) return {kind, exportable, device, base, size, id};
+  bool ordinary = exportable && origin == Origin::plain;
+  if (origin != Origin::pieces) return {kind, exportable, device, base, size, id, ordinary};
   size_t piece = (reinterpret_cast<uintptr_t>(address) - base) / piece_bytes;
   size_t start = piece * piece_bytes;
   return {kind, exportable, device, base + start, std::min(piece_bytes, size - start), id + piece};

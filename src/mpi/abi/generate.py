@@ -56,11 +56,9 @@ def wrapper(form):
     body = record_and_forward(form, forward)
     if spawned:
         body.insert(0, f"SpawnedEnvironment spawned({spawned});")
-    if form.action == "refuse":
-        body.append(f"if ({device_buffer(form)}) return {form.refusal()};")
     before, after = around(form, lambda p: f"{p.stars}{p.name}")
     if "detaches" in form.row.words:
-        after.append("give_back_send_buffer(buffer_addr);")
+        after.append(f"give_back_send_buffer({send_buffer_owner(form, lambda p: p.name)}, buffer_addr);")
     body += before
     if after:
         body.append(f"int result = real.{form.name}({arguments});")
@@ -72,8 +70,13 @@ def wrapper(form):
     return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
 
 
-def device_buffer(form):
-    return " || ".join(f"is_device({name})" for name in form.buffers())
+def send_buffer_owner(form, value):
+    """What the buffer of MPI_Bsend is attached to, for src/mpi/p2p/send_buffer.h."""
+    handle = next((p for p in form.row.parameters if p.type in ("MPI_Comm", "MPI_Session")), None)
+    if not handle:
+        return "{}"
+    kind = handle.type.removeprefix("MPI_").lower()
+    return f"SendBufferOwner::{kind}({value(handle)})"
 
 
 def around(form, value):
@@ -248,14 +251,58 @@ def one_sided(forms):
             *(guarded(form, access(form)) for form in forms if is_access(form))]
 
 
+def is_file_access(form):
+    return form.row.family == "file" and form.buffers() and form.action == "accelerate"
+
+
+def file_access(form):
+    """Reads and writes of files hand their arguments to src/mpi/file/file_access.h by one pattern."""
+    name = form.row.name
+    writes, ends, begins = "write" in name, name.endswith("_end"), name.endswith("_begin")
+    names = [p.name for p in form.row.parameters]
+    result = "request" if form.row.call == "starts" else "status"
+    head = wrap(f'FAIRLEAD_MPI({form.name}, ({form.declarations()})) {{')
+    body = [f"CallRecord record(Function::{form.name});"]
+    if ends:
+        call = ["return end_file_access(fh, const_cast<void*>(buf), status, [=](void* buf, MPI_Status* status) {"]
+        arguments = names
+    else:
+        alone = form.row.call == "blocks" and not begins and not re.search("_(all|shared|ordered)", name)
+        place = ("offset" if "offset" in names else
+                 "shared_pointer" if re.search("_(shared|ordered)", name) else "own_pointer")
+        fields = ["fh", "{const_cast<void*>(buf), count, datatype}", str(writes).lower(), place, str(alone).lower()]
+        call = [f"const FileCall call{{{', '.join(fields)}}};"]
+        further = "MPI_Offset further" if "offset" in names else "MPI_Offset"
+        inner = [further, "void* buf", "MPI_Count count", "MPI_Datatype datatype",
+                 "MPI_Request* request" if result == "request" else "MPI_Status*" + ("" if begins else " status")]
+        verb = "begin_file_access" if begins else "start_file_access" if result == "request" else "access_file"
+        given = "call" if begins else f"call, {result}"
+        call.append(f"return {verb}({given}, [=]({', '.join(inner)}) {{")
+        replaced = {"offset": "offset + further"}
+        if not form.large:
+            replaced["count"] = "static_cast<int>(count)"
+        arguments = [replaced.get(name, name) for name in names]
+        body.append("record.add_bytes(count, datatype);")
+    body += [f"if (!intercepting()) return real.{form.name}({', '.join(names)});", *call,
+             f"  return real.{form.name}({', '.join(arguments)});", "});"]
+    return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
+
+
+def file_calls(forms):
+    what = "The functions that read and write files: each names its arguments and how the host MPI is called."
+    return [*opening("//", what), '#include "mpi/core/record.h"', '#include "mpi/file/file_access.h"', "",
+            "using namespace fairlead::mpi;", "", "// clang-format off",
+            *(guarded(form, file_access(form)) for form in forms if is_file_access(form))]
+
+
 def wrappers(forms):
-    what = "The MPI functions that refuse device buffers, or that block in the host MPI."
+    what = "The MPI functions that take no buffer, and block in the host MPI."
     return [*opening("//", what),
             '#include "mpi/coll/agreement.h"', '#include "mpi/coll/communicator_state.h"',
             '#include "mpi/core/interception.h"', '#include "mpi/abi/real.h"', '#include "mpi/core/record.h"', '#include "mpi/p2p/send_buffer.h"', '#include "mpi/job/sessions.h"',
             '#include "mpi/job/spawned_environment.h"', '#include "mpi/core/gather.h"', "",
             "using namespace fairlead::mpi;", "", "// clang-format off",
-            *(guarded(form, wrapper(form)) for form in forms if form.action in ("refuse", "block"))]
+            *(guarded(form, wrapper(form)) for form in forms if form.action == "block")]
 
 
 def fallback_value(p, row):
@@ -302,7 +349,8 @@ def large_count_fallback(forms):
 # The Fortran entry points. Handles by the type of their parameter: their names in src/mpi/fortran/fortran.h.
 FORTRAN_HANDLES = {"MPI_Comm": "Comm", "MPI_Datatype": "Datatype", "MPI_File": "File", "MPI_Group": "Group",
                    "MPI_Info": "Info",
-                   "MPI_Message": "Message", "MPI_Op": "Op", "MPI_Request": "Request", "MPI_Win": "Win"}
+                   "MPI_Message": "Message", "MPI_Op": "Op", "MPI_Request": "Request", "MPI_Session": "Session",
+                   "MPI_Win": "Win"}
 ADDRESS_INTEGERS = ("MPI_Aint", "MPI_Count", "MPI_Offset")
 # Numbers that Fortran has in another form than C.
 FORTRAN_NUMBERS = {"flag": "Logical(flag)", "index": "Index(index)",
@@ -373,11 +421,10 @@ def fortran_entry(form):
             return f"{FORTRAN_HANDLES[p.type]}::from({p.name})"
 
         body = record_and_forward(form, f"return {host}")
-        if form.action == "refuse":
-            body.append(f"if ({device_buffer(form)}) return report(ierror, {form.refusal(value)});")
         before, after = around(form, value)
         if "detaches" in form.row.words:  # only mpi_f08 tells the address
-            after.append("give_back_send_buffer(host.of_f08() ? buffer_addr : nullptr);")
+            after.append(f"give_back_send_buffer({send_buffer_owner(form, value)}, "
+                         "host.of_f08() ? buffer_addr : nullptr);")
         body += before
         if after:
             body += ["Error error(ierror);", host.replace("ierror", "error.place()")]
@@ -418,12 +465,12 @@ def fortran(forms):
     return [*opening("//", what), '#include "mpi/fortran/fortran.h"', '#include "mpi/p2p/send_buffer.h"',
             '#include "mpi/job/sessions.h"', '#include "mpi/core/gather.h"', "", "// clang-format off", "",
             "// C functions of ours that the header at hand may not declare, or not alike.",
-            *(wrap(f'extern "C" int {fortran_calls(form)}({form.declarations()}) __asm__("MPI_{form.name}");')
-              for form in newer), "",
+            *(guarded(form, wrap(f'extern "C" int {fortran_calls(form)}({form.declarations()}) '
+                                 f'__asm__("MPI_{form.name}");')) for form in newer), "",
             "namespace fairlead::mpi::fortran {",
-            *(fortran_entry(form) for form in entries if not form.buffers()),
+            *(guarded(form, fortran_entry(form)) for form in entries if not form.buffers()),
             "", "// MPICH's Fortran reaches the C functions where a buffer is handed over.", "#if defined(OPEN_MPI)",
-            *(fortran_entry(form) for form in entries if form.buffers()),
+            *(guarded(form, fortran_entry(form)) for form in entries if form.buffers()),
             "#endif", "", "}  // namespace fairlead::mpi::fortran"]
 
 
@@ -443,12 +490,11 @@ COVERAGE = """\
 Every C function of MPI 4.1 that takes a message buffer, starts or completes an operation, or may wait for another process.
 
 - *handled*: device buffers work, or the function takes part in operations on them.
-- *MPI error*: host buffers work; a device buffer gives an error that names the function, through the error handler of the communicator, window or file.
 - *takes none*: there is no message buffer; while the function waits, the device messages of other ranks make progress.
 - *passed on*: nothing to do, Fairlead does not intercept the function.
 
-| | functions | handled | MPI error | takes none | passed on |
-|---|---|---|---|---|---|
+| | functions | handled | takes none | passed on |
+|---|---|---|---|---|
 | C | {c} |
 | C, large-count (`_c`) | {large} |
 
@@ -487,6 +533,7 @@ def outputs(rows):
         "src/mpi/abi/generated/large_count_functions.cpp": large_count_fallback(forms),
         "src/mpi/abi/generated/real_slots.inc": real_slots(forms),
         "src/mpi/coll/entry/generated/collectives.cpp": collectives(forms),
+        "src/mpi/file/generated/file_calls.cpp": file_calls(forms),
         "src/mpi/fortran/generated/fortran.cpp": fortran(forms),
         "src/mpi/job/generated/wrappers.cpp": wrappers(forms),
         "src/mpi/rma/generated/one_sided.cpp": one_sided(forms),

@@ -33,6 +33,12 @@
 #pragma weak PMPI_Error_string
 #pragma weak PMPI_File_call_errhandler
 #pragma weak PMPI_File_f2c
+#pragma weak PMPI_File_get_atomicity
+#pragma weak PMPI_File_get_byte_offset
+#pragma weak PMPI_File_get_errhandler
+#pragma weak PMPI_File_get_position
+#pragma weak PMPI_File_get_size
+#pragma weak PMPI_File_get_view
 #pragma weak PMPI_Get_count
 #pragma weak PMPI_Get_elements_x
 #pragma weak PMPI_Graph_neighbors
@@ -90,6 +96,8 @@
 #pragma weak PMPI_Op_f2c
 #pragma weak PMPI_Request_c2f
 #pragma weak PMPI_Request_f2c
+#pragma weak PMPI_Session_c2f
+#pragma weak PMPI_Session_f2c
 #pragma weak PMPI_Type_c2f
 #pragma weak PMPI_Type_f2c
 #pragma weak PMPI_Win_c2f
@@ -120,6 +128,7 @@
 #pragma weak ompi_mpi_errors_abort
 #pragma weak ompi_mpi_errors_are_fatal
 #pragma weak ompi_mpi_errors_return
+#pragma weak ompi_mpi_file_null
 #pragma weak ompi_message_no_proc
 #pragma weak ompi_mpi_win_null
 #endif

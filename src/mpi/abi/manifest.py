@@ -13,7 +13,6 @@ MANIFEST = Path(__file__).resolve().parent / "functions.def"
 CALLS = ("blocks", "starts", "local")
 ACTIONS = {  # action: its words in docs/coverage.md
     "accelerate": "handled",
-    "refuse": "MPI error",
     "block": "takes none",
     "forward": "passed on",
 }
@@ -34,9 +33,6 @@ GUARDS_41 = dict.fromkeys(
     ("Comm_attach_buffer", "Comm_detach_buffer", "Comm_flush_buffer",
      "Session_attach_buffer", "Session_detach_buffer", "Session_flush_buffer"),
     "MPI_VERSION * 10 + MPI_SUBVERSION >= 41")
-# Where an error is raised: at the first handle of these types, else at MPI_COMM_SELF as MPI says. They are
-# not overloads because all handles are int in MPICH.
-REFUSALS = {"MPI_Comm": "refuse", "MPI_Win": "refuse_window", "MPI_File": "refuse_file"}
 
 ROW = re.compile(
     r"(?P<name>\w+)\s+(?P<family>\w+)\s+(?P<call>\w+)\s+(?P<action>\w+)\s+(?P<large_action>\w+|-)\s+"
@@ -103,13 +99,6 @@ class Form:
     def buffers(self):
         return [p.name for p in self.row.parameters if p.type == "buffer"]
 
-    def refusal(self, value=lambda p: p.name):
-        """The call that raises the error of a device buffer."""
-        handles = {p.type: p for p in self.row.parameters if p.type in REFUSALS and not p.stars}
-        wanted = next((type for type in REFUSALS if type in handles), None)
-        place = value(handles[wanted]) if wanted else "MPI_COMM_SELF"
-        return f"{REFUSALS[wanted or 'MPI_Comm']}(Function::{self.name}, {place})"
-
 
 def parse_parameters(text):
     parts = text.split(", ") if text != "void" else []
@@ -135,10 +124,8 @@ def parse_row(line, chapter):
     for form in row.forms():
         if form.action not in ACTIONS:
             raise Mistake(f"unknown action '{form.action}'; accepted: {', '.join(ACTIONS)}")
-        if form.action == "refuse" and not form.buffers():
-            raise Mistake(f"{row.name} has no parameter of type 'buffer' whose device memory it could refuse")
-        if form.action in ("block", "forward") and form.buffers():
-            raise Mistake(f"{row.name} takes a buffer, so it needs 'refuse' or 'accelerate'")
+        if form.action != "accelerate" and form.buffers():
+            raise Mistake(f"{row.name} takes a buffer, so it needs 'accelerate'")
         # One that starts to make a communicator waits for its turn, which is enough.
         if form.action == "block" and row.call != "blocks" and row.family != "communicator":
             raise Mistake(f"{row.name} does not block, so its action cannot be block")

@@ -88,6 +88,9 @@ struct CollectiveCall {
   int root = 0;
   device::Found found{};    // for one of the buffers; found by the interception
   bool must_agree = false;  // the ranks agree on its memory first (between_nodes.h)
+  // Of a nonblocking call, the same on all ranks (between_nodes.h).
+  uint64_t segments = 1;
+  bool asks = false;  // the newest MemoryQuestion of its communicator
 
   bool reduces() const { return function >= Collective::reduce && function <= Collective::exscan; }
   bool in_place() const { return sendbuf == MPI_IN_PLACE; }

@@ -30,6 +30,7 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<CommunicatorState> stat
                                          Regions regions, Form form, HostForm host)
     : Operation(call.comm),
       state_(std::move(state)),
+      question_(call.asks ? state_->questions().back() : nullptr),
       call_(call),
       regions_(std::move(regions)),
       blocking_(form == Form::blocking),
@@ -171,6 +172,7 @@ void CollectiveOperation::take_turn() {
   if (!state_->has_turn(number_)) return;
   if (regions_.on_device()) count(why_staged_);
   step_ = Step::in_host;
+  if (question_) question_->ask(state_->comm(), regions_.on_device());
   // The blocking form is called by finish(), without the engine's lock.
   const int result = blocking_ ? MPI_SUCCESS : call_host();
   state_->clear(number_);
@@ -189,6 +191,7 @@ int CollectiveOperation::call_host() {
 }
 
 void CollectiveOperation::poll_host() {
+  if (question_ && !question_->answered()) return;
   int here = 0;
   int result = result_of_host(real.Test(&message_, &here, MPI_STATUS_IGNORE));
   if (here || result != MPI_SUCCESS) end_in_host(result);

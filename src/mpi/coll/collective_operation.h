@@ -73,6 +73,7 @@ class CollectiveOperation : public Operation {
   void complain_of_missing();
 
   std::shared_ptr<CommunicatorState> state_;
+  std::shared_ptr<MemoryQuestion> question_;  // null, or asked with the call
   CollectiveCall call_;
   Regions regions_;
   const bool blocking_;

@@ -242,6 +242,19 @@ NodeHierarchy& CommunicatorState::hierarchy() {
   return *hierarchy_;
 }
 
+void MemoryQuestion::ask(MPI_Comm comm, bool on_device) {
+  asked_ = true;
+  yes_ = on_device;
+  if (real.Iallreduce(MPI_IN_PLACE, &yes_, 1, MPI_INT, MPI_MIN, comm, &request_) != MPI_SUCCESS) yes_ = 0;
+}
+
+bool MemoryQuestion::answered() {
+  if (!asked_) return false;
+  int here = 1;
+  if (is_open()) real.Test(&request_, &here, MPI_STATUS_IGNORE);
+  return here;
+}
+
 std::shared_ptr<CommunicatorState> communicator_state_of(MPI_Comm comm) {
   uint64_t now = freed.load(std::memory_order_relaxed);
   if (recent.comm != comm || recent.freed != now || !recent.state) recent = {comm, now, find_or_make(comm)};
@@ -258,11 +271,16 @@ void await_turn(MPI_Comm comm) {
   for (Backoff backoff; !state->all_cleared(); backoff.pause()) engine().progress();
 }
 
+// Open MPI 4 and 5 start nonblocking collectives on the communicator for as long as MPI_Comm_idup is under
+// way. Their order is not the same on all ranks, and they match any others that are started meanwhile. So
+// Fairlead starts none of its own from here on: the ranks agree on the memory of no later call.
 Duplicating::Duplicating(MPI_Comm comm) {
-  if (comm == MPI_COMM_NULL || !pool) return;
+  if (comm == MPI_COMM_NULL) return;
   std::shared_ptr<CommunicatorState> parent = communicator_state_of(comm);
-  if (std::optional<coll::Heir> heir = parent->expect_duplicate())
-    expected = std::make_shared<CommunicatorState>(*parent, *heir);
+  if (pool)
+    if (std::optional<coll::Heir> heir = parent->expect_duplicate())
+      expected = std::make_shared<CommunicatorState>(*parent, *heir);
+  parent->memory().set_rule(coll::MemoryAgreement::Rule::never);
 }
 
 Duplicating::~Duplicating() {

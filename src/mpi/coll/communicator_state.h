@@ -13,6 +13,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -46,6 +47,29 @@ class InOrder {
  private:
   uint64_t all_up_to_ = 0;
   std::set<uint64_t> early_;
+};
+
+// The memory that all ranks pass in a nonblocking call, which may not wait for an agreement: the ranks ask
+// each other while the call is in progress. The next blocking call on the communicator learns the answer: all
+// ranks know it then, and maybe not before. The caller holds the engine's lock.
+class MemoryQuestion {
+ public:
+  MemoryQuestion(unsigned function, uint64_t bytes) : function_(function), bytes_(bytes) {}
+  // Call it in the order of the host MPI's collectives.
+  void ask(MPI_Comm comm, bool on_device);
+  // For a call with wrong arguments, which no rank makes.
+  void decline() { asked_ = true; }
+  // False until all ranks have asked.
+  bool answered();
+  bool is_open() const { return request_ != MPI_REQUEST_NULL; }
+  void learn(coll::MemoryAgreement& memory) const { memory.learn(function_, bytes_, yes_ ? bytes_ : 0); }
+
+ private:
+  const unsigned function_;
+  const uint64_t bytes_;
+  bool asked_ = false;
+  int yes_ = 0;
+  MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
 class CommunicatorState {
@@ -114,8 +138,15 @@ class CommunicatorState {
     lent_.clear();
     hierarchy_.reset();
     nccl_.reset();
+    // The host MPI may still write an answer if it has refused a call that asked.
+    for (std::shared_ptr<MemoryQuestion>& question : questions_)
+      if (question->is_open()) new std::shared_ptr<MemoryQuestion>(std::move(question));
+    questions_.clear();
   }
   coll::MemoryAgreement& memory() { return memory_; }
+
+  // The questions of nonblocking calls, in the order of the calls.
+  std::deque<std::shared_ptr<MemoryQuestion>>& questions() { return questions_; }
 
  private:
   static bool has_slot_pool();
@@ -139,6 +170,7 @@ class CommunicatorState {
   std::optional<coll::NcclMember> nccl_;
   std::unique_ptr<NodeHierarchy> hierarchy_;
   coll::MemoryAgreement memory_;
+  std::deque<std::shared_ptr<MemoryQuestion>> questions_;
   bool spans_nodes_ = false;
   uint64_t called_ = 0;
   std::atomic<int> open_{0};

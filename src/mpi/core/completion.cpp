@@ -7,6 +7,7 @@
 // host MPI.
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "mpi/core/forwarded_receives.h"
@@ -62,6 +63,9 @@ class Selection {
 
   const std::vector<Ours>& ours() const { return ours_; }
   MPI_Request* host() { return host_.data(); }
+  bool any_of_host() const {
+    return std::any_of(host_.begin(), host_.end(), [](MPI_Request r) { return r != MPI_REQUEST_NULL; });
+  }
   bool all_complete() {
     while (complete_ < ours_.size() && ours_[complete_].operation->complete()) ++complete_;
     return complete_ == ours_.size();
@@ -125,15 +129,61 @@ int finish_all(Selection& selection, int count, MPI_Status* statuses, int host_r
   return MPI_ERR_IN_STATUS;
 }
 
+// The host MPI's requests of Waitall. Each is complete at one Testsome: MPICH (4.0.2 to 5.0.2) crashes in a
+// second Testall if requests of files are complete and others are not.
+class HostRequests {
+ public:
+  HostRequests(int count, MPI_Request* requests)
+      : requests_(requests), indices_(size(count)), new_(size(count)) {}
+
+  // Returns true when all are complete, or when the call has failed.
+  bool poll(int* result) {
+    int completed = 0;
+    *result = noted(real.Testsome(static_cast<int>(indices_.size()), requests_, &completed, indices_.data(),
+                                  new_.data()));
+    if (*result != MPI_SUCCESS && *result != MPI_ERR_IN_STATUS) return true;
+    for (int k = 0; k < completed; ++k) {  // MPI_UNDEFINED, which is negative, if none is active
+      statuses_.push_back({indices_[size(k)], new_[size(k)]});
+      if (*result == MPI_SUCCESS) statuses_.back().second.MPI_ERROR = MPI_SUCCESS;
+    }
+    failed_ |= *result != MPI_SUCCESS;
+    *result = failed_ ? MPI_ERR_IN_STATUS : MPI_SUCCESS;
+    return completed == MPI_UNDEFINED;
+  }
+  void write(MPI_Status* statuses) const {
+    if (statuses == MPI_STATUSES_IGNORE) return;
+    for (const auto& [index, status] : statuses_) {
+      const int error = statuses[index].MPI_ERROR;
+      statuses[index] = status;
+      if (!failed_) statuses[index].MPI_ERROR = error;
+    }
+  }
+
+ private:
+  static size_t size(int count) { return static_cast<size_t>(count); }
+
+  MPI_Request* requests_;
+  std::vector<int> indices_;
+  std::vector<MPI_Status> new_;
+  std::vector<std::pair<int, MPI_Status>> statuses_;
+  bool failed_ = false;
+};
+
 int wait_all(int count, MPI_Request* requests, MPI_Status* statuses) {
   Selection selection(count, requests);
-  int host_complete = 0, result = MPI_SUCCESS;
+  std::optional<HostRequests> host;
+  if (selection.any_of_host()) host.emplace(count, selection.host());
+  int result = MPI_SUCCESS;
   for (Backoff backoff;; backoff.pause()) {
     engine().progress();
-    if (!selection.all_complete()) continue;
-    result = noted(real.Testall(count, selection.host(), &host_complete, statuses));
-    if (host_complete || result != MPI_SUCCESS) break;
+    if (selection.all_complete() && (!host || host->poll(&result))) break;
   }
+  if (result != MPI_SUCCESS && result != MPI_ERR_IN_STATUS) return result;
+  // All are null or inactive now: the host MPI sets their statuses.
+  int all = 0;
+  if (int failed = real.Testall(count, selection.host(), &all, statuses); failed != MPI_SUCCESS)
+    return failed;
+  if (host) host->write(statuses);
   return finish_all(selection, count, statuses, result);
 }
 

@@ -141,6 +141,8 @@ void Engine::defer_free(std::unique_ptr<Operation> operation) {
 }
 
 void Engine::progress() {
+  for (const Hooks& hooks : all_hooks())
+    if (hooks.poll) hooks.poll();
   // While another thread makes progress, this one has nothing to add.
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;

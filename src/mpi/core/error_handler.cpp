@@ -59,6 +59,13 @@ int raise_window_error(MPI_Win win, int code, const std::string& about) {
   return code;
 }
 
+int raise_file_error(MPI_File file, int code, const std::string& about) {
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  tell(PMPI_File_get_errhandler(file, &handler) != MPI_SUCCESS || is_fatal(handler), code, about);
+  PMPI_File_call_errhandler(file, code);
+  return code;
+}
+
 std::string bytes_in_words(MPI_Count bytes) {
   return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
 }

@@ -17,6 +17,7 @@ namespace fairlead::mpi {
 // `about` describes the operation: "a send of 4096 bytes to rank 1 with tag 5". Returns `code`.
 int raise_error(MPI_Comm comm, int code, const std::string& about);
 int raise_window_error(MPI_Win win, int code, const std::string& about);
+int raise_file_error(MPI_File file, int code, const std::string& about);
 
 // "to rank 1 with tag 5", "from any rank with any tag"
 std::string peer_in_words(const char* direction, int rank, int tag);

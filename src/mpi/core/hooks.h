@@ -21,6 +21,9 @@ struct Hooks {
   bool (*has_messages_on)(MPI_Comm) = nullptr;
   // One more (+1) or one fewer (-1) thread of this rank is blocked in the host MPI.
   void (*note_blocked)(int change) = nullptr;
+  // Called in each round of progress, without the lock: for host MPI functions that may call the program's
+  // error handler, or MPI functions by their public names.
+  void (*poll)() = nullptr;
   // Called before a call that only the host MPI can complete (gather.h).
   void (*gather)(MPI_Comm) = nullptr;
   // Makes an operation of a receive in flight (forwarded_receives.h).

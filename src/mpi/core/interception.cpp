@@ -30,12 +30,6 @@ std::string reason() {
 
 }  // namespace
 
-int refuse(Function function, MPI_Comm comm) {
-  log_line(LogLevel::error, "%s: %s", to_string(function), reason().c_str());
-  PMPI_Comm_call_errhandler(comm, MPI_ERR_BUFFER);
-  return MPI_ERR_BUFFER;
-}
-
 int refuse_device_memory(MPI_Comm comm) {
   log_line(LogLevel::error, "%s: %s", to_string(current_function), reason().c_str());
   PMPI_Comm_call_errhandler(comm, MPI_ERR_BUFFER);
@@ -48,8 +42,8 @@ int refuse_window(Function function, MPI_Win win) {
   return MPI_ERR_BUFFER;
 }
 
-int refuse_file(Function function, MPI_File file) {
-  log_line(LogLevel::error, "%s: %s", to_string(function), reason().c_str());
+int refuse_file(MPI_File file) {
+  log_line(LogLevel::error, "%s: %s", to_string(current_function), reason().c_str());
   PMPI_File_call_errhandler(file, MPI_ERR_BUFFER);
   return MPI_ERR_BUFFER;
 }

@@ -55,11 +55,10 @@ inline bool is_device(UserBuffer* buffer) {
 // Refuses a device buffer passed to a function that does not handle it: logs the reason, raises an error
 // through the handler of the communicator, window or file, and returns its code. (Not overloads: all handles
 // are int in MPICH.)
-int refuse(Function function, MPI_Comm comm);
 int refuse_window(Function function, MPI_Win win);
-int refuse_file(Function function, MPI_File file);
 // The same for device memory of any kind passed although FAIRLEAD_GPU_SUPPORT is off.
 int refuse_device_memory(MPI_Comm comm);
+int refuse_file(MPI_File file);
 // Passes on the result of a host call that may have received something. If it failed, this rank's block in
 // shared memory counts the failure for senders to see: a message that was too long may have been an RTS
 // header, whose rendezvous no receiver completes any more (M3).

@@ -123,6 +123,9 @@ FAIRLEAD_HANDLE(Message, MPI_Message, Message)
 FAIRLEAD_HANDLE(Op, MPI_Op, Op)
 FAIRLEAD_HANDLE(Request, MPI_Request, Request)
 FAIRLEAD_HANDLE(Win, MPI_Win, Win)
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
+FAIRLEAD_HANDLE(Session, MPI_Session, Session)
+#endif
 #undef FAIRLEAD_HANDLE
 
 // A handle that the call may change.

@@ -3,9 +3,11 @@
 #include "mpi/network/crash_line.h"
 
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 
@@ -19,18 +21,24 @@ char text[512];
 size_t length = 0;
 uintptr_t begin = 0;
 size_t bytes = 0;
-thread_local volatile sig_atomic_t inside = 0;
+std::atomic<long> inside = 0;  // the thread; thread-local memory might have to be allocated in the handler
 struct sigaction before[3];
 
+long this_thread() {
+  return syscall(SYS_gettid);
+}
+
 void die(int number, siginfo_t* info, void*) {
-  const bool of_access = number != SIGABRT;
-  if (inside || (of_access && reinterpret_cast<uintptr_t>(info->si_addr) - begin < bytes)) {
+  const bool of_instruction = info->si_code > 0;
+  if (inside == this_thread() ||
+      (of_instruction && reinterpret_cast<uintptr_t>(info->si_addr) - begin < bytes)) {
     [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text, length);
   }
-  // The signal comes again, by the same instruction or by abort(), and finds the handler of before.
+  // When this handler returns, the signal comes once more and finds what was there before: an instruction is
+  // repeated, and a signal that somebody sent, abort() among them, waits until this handler has returned.
   for (int i = 0; i < 3; ++i)
     if (signals[i] == number) sigaction(number, &before[i], nullptr);
-  if (of_access && info->si_code <= 0) raise(number);  // sent by kill(): no instruction repeats it
+  if (!of_instruction) syscall(SYS_rt_tgsigqueueinfo, getpid(), this_thread(), number, info);
 }
 
 }  // namespace
@@ -57,7 +65,7 @@ CrashLine::~CrashLine() {
 }
 
 CrashLine::Inside::Inside() {
-  inside = 1;
+  inside = this_thread();
 }
 CrashLine::Inside::~Inside() {
   inside = 0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One line on stderr if the process dies of SIGSEGV, SIGBUS or SIGABRT in a certain piece of work: while a
-// CrashLine::Inside exists, or by an access to certain memory. The signal then goes to the handler that was
-// there before. At most one CrashLine exists at a time.
+// CrashLine::Inside exists, or by an access to certain memory. Then the signal takes the effect that it would
+// have had without the CrashLine: the handler that was there before runs, or the default action, or, for a
+// signal that was ignored, nothing. At most one CrashLine exists at a time.
 
 #pragma once
 
@@ -18,6 +19,7 @@ class CrashLine {
   CrashLine(const CrashLine&) = delete;
   CrashLine& operator=(const CrashLine&) = delete;
 
+  // Only one thread at a time has one.
   struct Inside {
     Inside();
     ~Inside();

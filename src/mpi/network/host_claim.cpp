@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the host MPI, the variables that switch its GPU support, and the libraries that it has loaded say.
+// What the host MPI, what switches its GPU support on and off, and the UCX that it has loaded say.
 
 #include <dlfcn.h>
 #include <link.h>
@@ -10,6 +10,7 @@
 
 #include "mpi/abi/host_version.h"
 #include "mpi/network/host_trial.h"
+#include "mpi/network/ucx_transports.h"
 
 namespace fairlead::mpi::network {
 namespace {
@@ -29,7 +30,7 @@ constexpr Question questions[] = {
 };
 
 // The functions of some MPIs tell what was built in, not what is switched on. Each variable must have a value
-// other than 0, no, off and false; an empty `version` applies to every MPI, and then it may also be unset.
+// other than 0, no, off and false.
 struct Switch {
   const char* version;  // a part of the version string
   const char* provider;
@@ -39,8 +40,17 @@ constexpr Switch switches[] = {
     {"MVAPICH2", "cuda", "MV2_USE_CUDA"},
     {"MVAPICH2", "rocm", "MV2_USE_ROCM"},
     {"CRAY MPICH", "", "MPICH_GPU_SUPPORT_ENABLED"},
-    {"", "cuda", "OMPI_MCA_opal_cuda_support"},
+    {"Intel(R) MPI", "", "I_MPI_OFFLOAD"},
 };
+
+// Likewise in Open MPI 4, which keeps in a variable what its parameter is, by any of its names, on the
+// command line, in the environment or in a file. MPI_T tells the parameter as well, but takes 200 ms to
+// start.
+struct Parameter {
+  const char* provider;
+  const char* symbol;  // a bool
+};
+constexpr Parameter parameters[] = {{"cuda", "opal_cuda_support"}, {"sim", "sim_gpu_support"}};
 
 bool is_no(const char* value) {
   for (const char* no : {"", "0", "no", "off", "false"})
@@ -60,14 +70,28 @@ int answer_to(const Question& question) {
 
 struct Loaded {
   std::string module;
-  bool ucx = false, has_module = false;
+  std::string ucx;  // where libucp is; "" if it is not loaded
+  bool has_module = false;
 };
 
 int note_object(dl_phdr_info* object, size_t, void* into) {
   auto* loaded = static_cast<Loaded*>(into);
-  loaded->ucx |= std::strstr(object->dlpi_name, "libucp.so") != nullptr;
+  if (std::strstr(object->dlpi_name, "libucp.so")) loaded->ucx = object->dlpi_name;
   loaded->has_module |= std::strstr(object->dlpi_name, loaded->module.c_str()) != nullptr;
   return 0;
+}
+
+// Why UCX does not handle the memory of these GPUs; "" if it does, or is not loaded. No UCX has a module for
+// simulated GPUs.
+std::string why_ucx_does_not(const std::string& provider, const std::string& version) {
+  Loaded loaded{"libuct_" + provider, "", provider == "sim"};
+  dl_iterate_phdr(note_object, &loaded);
+  if (loaded.ucx.empty()) return {};
+  if (!loaded.has_module) return "UCX has not loaded " + loaded.module + ".so";
+  const bool open_mpi = version.find("Open MPI") != std::string::npos;
+  const std::string transports = ucx_transports(loaded.ucx.c_str(), open_mpi ? "MPI" : nullptr);
+  if (copies_device_memory(transports, provider)) return {};
+  return "UCX_TLS=" + transports + " leaves " + provider + "_copy out";
 }
 
 }  // namespace
@@ -84,19 +108,19 @@ Claim claim_of_host(const device::Runtime& gpu) {
   }
   claim.yes &= !no;
   if (!claim.yes) return claim;
+  for (const Parameter& each : parameters)
+    if (const auto* on = static_cast<const bool*>(dlsym(RTLD_DEFAULT, each.symbol));
+        on && provider == each.provider && !*on)
+      return {false, std::string(each.symbol) + " is off"};
   const std::string version = host_version();
   for (const Switch& each : switches) {
     if (version.find(each.version) == std::string::npos || (*each.provider && provider != each.provider))
       continue;
     const char* value = std::getenv(each.variable);
-    if (value ? is_no(value) : *each.version != '\0')
+    if (!value || is_no(value))
       return {false, std::string(each.variable) + " does not switch its GPU support on"};
   }
-  // UCX takes device memory for host memory, and crashes, if it has no module for these GPUs.
-  Loaded loaded{"libuct_" + provider};
-  dl_iterate_phdr(note_object, &loaded);
-  if (provider != "sim" && loaded.ucx && !loaded.has_module)
-    return {false, "UCX has not loaded " + loaded.module + ".so"};
+  if (std::string why = why_ucx_does_not(provider, version); !why.empty()) return {false, why};
   return claim;
 }
 

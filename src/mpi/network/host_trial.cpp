@@ -30,8 +30,9 @@ const HostTrial::Kind HostTrial::kinds[] = {
 
 namespace {
 
-// Three places: what is sent, and what the next and the previous node send.
-constexpr int sent = 0, from_next = 1, from_previous = 2, places = 3;
+// Three places: what the next and the previous node send, whose receives have the same numbers among the
+// messages, and what is sent.
+constexpr int from_next = 0, from_previous = 1, sent = 2, places = 3;
 constexpr int tag_forward = 0, tag_backward = 1;
 
 std::optional<CrashLine> crash_line;
@@ -50,14 +51,6 @@ std::string line_of_crash() {
 
 }  // namespace
 
-std::unique_ptr<HostTrial> HostTrial::open(MPI_Comm comm, bool takes_part) {
-  MPI_Comm ranks = MPI_COMM_NULL;
-  real.Comm_split(comm, takes_part ? 0 : MPI_UNDEFINED, 0, &ranks);
-  if (ranks == MPI_COMM_NULL) return nullptr;
-  std::unique_ptr<HostTrial> trial(new HostTrial(ranks));
-  return trial->size_ > 1 ? std::move(trial) : nullptr;
-}
-
 HostTrial::HostTrial(MPI_Comm ranks) : ranks_(ranks) {
   PMPI_Comm_set_errhandler(ranks, MPI_ERRORS_RETURN);
   PMPI_Comm_rank(ranks, &rank_);
@@ -73,8 +66,8 @@ HostTrial::~HostTrial() {
   real.Comm_free(&ranks_);
 }
 
-void HostTrial::agree(bool mine, Step next) {
-  mine_ = mine;
+void HostTrial::agree(Result mine, Step next) {
+  mine_ = static_cast<int>(mine);
   step_ = next;
   real.Iallreduce(&mine_, &all_, 1, MPI_INT, MPI_MIN, ranks_, &agreement_);
 }
@@ -87,14 +80,35 @@ bool HostTrial::agreed() {
 
 void HostTrial::join(int device) {
   device_ = device;
-  agree(device >= 0, Step::joining);
+  agree(device >= 0 ? Result::right : Result::missing, Step::joining);
 }
 
+// Receives into device memory that have no message yet get it in host memory.
+void HostTrial::leave_device() {
+  host_only_ = true;
+  if (step_ != Step::exchanging || !kinds[kind_].to_device) return;
+  for (int which : {from_next, from_previous})
+    if (messages_[which] != MPI_REQUEST_NULL) real.Cancel(&messages_[which]);
+}
+
+// The host MPI may need a current device in the calls that move device memory, and any thread may be here.
 void HostTrial::advance() {
   if (step_ == Step::waiting || step_ == Step::over) return;
+  bool done = false;
+  if (device_ >= 0 && !host_only_) {
+    device::runtime()->run_on(device_, [&] {
+      take_steps();
+      done = true;
+    });
+    if (!done) leave_device();
+  }
+  if (!done) take_steps();
+}
+
+void HostTrial::take_steps() {
   CrashLine::Inside inside;
   if (step_ == Step::joining && agreed()) {
-    if (!all_) {
+    if (static_cast<Result>(all_) == Result::missing) {
       step_ = Step::over;
       return;
     }
@@ -108,7 +122,7 @@ void HostTrial::advance() {
     if (++kind_ < std::size(kinds))
       start_exchange();
     else
-      agree(wrong_.empty(), Step::concluding);
+      agree(!wrong_.empty() ? Result::wrong : host_only_ ? Result::left : Result::right, Step::concluding);
   }
   if (step_ == Step::concluding && agreed()) {
     crash_line.reset();
@@ -121,14 +135,16 @@ void HostTrial::advance() {
 void HostTrial::prepare() {
   host_memory_.reset(new unsigned char[places * most_bytes]);
   void* memory = nullptr;
-  if (device::runtime()->allocate(device_, places * most_bytes, &memory) != device::Error::none)
+  if (!host_only_ &&
+      device::runtime()->allocate(device_, places * most_bytes, &memory) != device::Error::none)
     wrong_ = "there is no device memory for it";
   device_memory_ = static_cast<unsigned char*>(memory);
   crash_line.emplace(line_of_crash(), device_memory_, device_memory_ ? places * most_bytes : 0);
 }
 
 unsigned char* HostTrial::place(bool on_device, int which) {
-  unsigned char* memory = on_device && device_memory_ ? device_memory_ : host_memory_.get();
+  const bool there = on_device && device_memory_ && !host_only_;
+  unsigned char* memory = there ? device_memory_ : host_memory_.get();
   return memory + static_cast<size_t>(which) * most_bytes;
 }
 
@@ -150,16 +166,11 @@ void HostTrial::start_exchange() {
   for (size_t i = 0; i < kind.bytes; ++i) host[i] = byte_of(rank_, kind_, i);
   write(place(kind.from_device, sent), host, kind.bytes);
 
+  receive(from_next);
+  receive(from_previous);
   // Where the host MPI refuses device memory at once, bytes that are certainly wrong, in host memory, take
   // the place of the message, so that nobody waits for it.
   const int count = static_cast<int>(kind.bytes);
-  auto receive = [&](int which, int peer, int tag, MPI_Request* request) {
-    *request = MPI_REQUEST_NULL;
-    void* to = place(kind.to_device, which);
-    if (real.Irecv(to, count, MPI_BYTE, peer, tag, ranks_, request) == MPI_SUCCESS) return;
-    note_wrong("cannot be received");
-    real.Irecv(place(false, which), count, MPI_BYTE, peer, tag, ranks_, request);
-  };
   auto send = [&](int peer, int tag, MPI_Request* request) {
     *request = MPI_REQUEST_NULL;
     const void* from = place(kind.from_device, sent);
@@ -168,30 +179,48 @@ void HostTrial::start_exchange() {
     host[0] = static_cast<unsigned char>(~byte_of(rank_, kind_, 0));
     real.Isend(host, count, MPI_BYTE, peer, tag, ranks_, request);
   };
-  receive(from_previous, previous_, tag_forward, &messages_[0]);
-  receive(from_next, next_, tag_backward, &messages_[1]);
   send(next_, tag_forward, &messages_[2]);
   send(previous_, tag_backward, &messages_[3]);
 }
 
-// Asks by the function that device messages use.
+void HostTrial::receive(int which) {
+  const Kind& kind = kinds[kind_];
+  const int count = static_cast<int>(kind.bytes);
+  const int peer = which == from_next ? next_ : previous_,
+            tag = which == from_next ? tag_backward : tag_forward;
+  MPI_Request* request = &messages_[which];
+  *request = MPI_REQUEST_NULL;
+  void* to = place(kind.to_device, which);
+  if (real.Irecv(to, count, MPI_BYTE, peer, tag, ranks_, request) == MPI_SUCCESS) return;
+  note_wrong("cannot be received");
+  real.Irecv(place(false, which), count, MPI_BYTE, peer, tag, ranks_, request);
+}
+
 bool HostTrial::exchange_ended() {
-  for (MPI_Request& message : messages_) {
-    if (message == MPI_REQUEST_NULL) continue;
-    int ended = 0;
-    MPI_Status status;
-    status.MPI_ERROR = MPI_SUCCESS;
-    const int result = PMPI_Request_get_status(message, &ended, &status);
-    if (result == MPI_SUCCESS && !ended) return false;
-    if (result != MPI_SUCCESS || status.MPI_ERROR != MPI_SUCCESS ||
-        real.Wait(&message, &status) != MPI_SUCCESS)
-      note_wrong("ended in an error");
-    message = MPI_REQUEST_NULL;
-  }
+  for (int which = 0; which < 4; ++which)
+    if (messages_[which] != MPI_REQUEST_NULL && !message_ended(which)) return false;
   return true;
 }
 
+// Asks by the function that device messages use.
+bool HostTrial::message_ended(int which) {
+  MPI_Request& message = messages_[which];
+  int ended = 0, cancelled = 0;
+  MPI_Status status;
+  status.MPI_ERROR = MPI_SUCCESS;
+  const int result = PMPI_Request_get_status(message, &ended, &status);
+  if (result == MPI_SUCCESS && !ended) return false;
+  if (result != MPI_SUCCESS || status.MPI_ERROR != MPI_SUCCESS || real.Wait(&message, &status) != MPI_SUCCESS)
+    note_wrong("ended in an error");
+  else if (host_only_)
+    PMPI_Test_cancelled(&status, &cancelled);
+  message = MPI_REQUEST_NULL;
+  if (cancelled) receive(which);
+  return !cancelled;
+}
+
 void HostTrial::check_received() {
+  if (host_only_) return;
   const Kind& kind = kinds[kind_];
   for (int which : {from_next, from_previous}) {
     const int sender = which == from_next ? next_ : previous_;

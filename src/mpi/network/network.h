@@ -5,7 +5,7 @@
 // user's send is complete.
 //
 // The caller holds the engine's lock, except in MPI_Init and MPI_Finalize, and except for the functions that
-// only read options and what open() has set: reaches(), exists(), native(), chunk_bytes() and rts_limits().
+// only read options and what open() has set: reaches(), exists(), chunk_bytes() and rts_limits().
 // may_pipeline(), ask_early(), note_looking(), note_looked(), keeps_messages() and all_received() take the lock
 // themselves.
 
@@ -39,10 +39,6 @@ void forget_kept();
 bool reaches(int world_rank);
 // True if there is a rank outside the node.
 bool exists();
-// True if the host MPI handles device memory itself (host_capability.h). Then it gets the device pointers of
-// messages without gaps to and from the ranks that this transport reaches. A receive that was posted so may
-// still get an RTS header: from a sender whose buffer has gaps, or that does not know the decision yet.
-bool native();
 p2p::RtsLimits rts_limits();
 // Messages up to this size are sent as one host message.
 uint64_t chunk_bytes();

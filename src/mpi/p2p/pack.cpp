@@ -15,69 +15,13 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 #include "mpi/core/stream_check.h"
+#include "mpi/datatype/elements.h"
 #include "packing/move.h"
 
 namespace fairlead::mpi {
 namespace {
 
 using device::Error;
-
-// A buffer of elements, in host or device memory.
-class Elements {
- public:
-  Elements(const void* address, MPI_Count count, MPI_Datatype datatype)
-      : buffer_{const_cast<void*>(address), count, datatype}, layout_(layout_of(count, datatype)) {
-    device::Allocation memory = layout_.bytes > 0 ? buffer_.take_memory(layout_) : device::Allocation();
-    if (memory.kind != device::MemoryKind::device) return;
-    device_ = memory.device;
-    if (layout_.contiguous)
-      view_.emplace(buffer_.address, bytes());
-    else
-      view_ = kernel_view(buffer_.address, layout_, memory);
-  }
-
-  uint64_t bytes() const { return static_cast<uint64_t>(layout_.bytes); }
-  int device() const { return device_; }
-  // Set for device memory that kernels or copies can move.
-  const std::optional<packing::View>& view() const { return view_; }
-
-  bool pack(void* packed) const {
-    if (device_ < 0)
-      return pack_host(buffer_.address, buffer_.count, buffer_.datatype, packed, layout_.bytes, layout_);
-    if (view_) return packing::copy_out(device_, packed, *view_, 0, bytes()) == Error::none;
-    HostBuffer bytes_of_it;
-    if (!pack_from_device(buffer_.address, buffer_.count, buffer_.datatype, layout_, device_, &bytes_of_it))
-      return false;
-    std::copy_n(bytes_of_it.data(), bytes(), static_cast<unsigned char*>(packed));
-    return true;
-  }
-  bool unpack(const void* packed) const {
-    if (device_ < 0)
-      return unpack_host(packed, layout_.bytes, buffer_.address, buffer_.count, buffer_.datatype, layout_);
-    if (view_) return packing::copy_in(device_, *view_, 0, packed, bytes()) == Error::none;
-    return unpack_to_device(packed, layout_.bytes, buffer_.address, buffer_.count, buffer_.datatype, layout_,
-                            device_);
-  }
-
-  std::string in_words() const { return bytes_in_words(layout_.bytes) + overrun(buffer_.address, layout_); }
-
-  void* address() const { return buffer_.address; }
-  const Layout& layout() const { return layout_; }
-  // Allocates host memory for the same elements and returns the address to pass to MPI functions for it.
-  // Returns null if there is no memory.
-  void* image(HostBuffer* memory) const {
-    *memory = HostBuffer(static_cast<size_t>(std::max<MPI_Count>(layout_.span, 1)));
-    return memory->data() ? reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory->data()) -
-                                                    static_cast<uintptr_t>(layout_.first))
-                          : nullptr;
-  }
-
- private:
-  UserBuffer buffer_;
-  Layout layout_;
-  int device_ = -1;
-  std::optional<packing::View> view_;
-};
 
 bool into(void* to, int device, const void* from, uint64_t bytes) {
   return device::copy_now(device, to, from, bytes) == Error::none;
@@ -99,11 +43,11 @@ bool unpack_now(const Elements& elements, const char* packed, int packed_on) {
   if (elements.view() && packed_on == elements.device())
     return packing::move_now(packed_on, *elements.view(), 0, {const_cast<char*>(packed), elements.bytes()}, 0,
                              elements.bytes()) == Error::none;
-  if (packed_on < 0) return elements.unpack(packed);
+  if (packed_on < 0) return elements.unpack(packed, elements.layout().bytes);
   HostBuffer between(elements.bytes());
   return between.data() &&
          device::copy_to_host(packed_on, between.data(), packed, elements.bytes()) == Error::none &&
-         elements.unpack(between.data());
+         elements.unpack(between.data(), elements.layout().bytes);
 }
 
 // True if no buffer is device memory, or if the host MPI refuses the arguments in any memory.
@@ -115,7 +59,9 @@ bool is_for_host(const void* elements, Count count, MPI_Datatype datatype, const
 }
 
 int raise(MPI_Comm comm, int code, const Elements& elements) {
-  return raise_error(comm, code, "packing or unpacking of " + elements.in_words());
+  return raise_error(comm, code,
+                     "packing or unpacking of " + bytes_in_words(elements.layout().bytes) +
+                         overrun(elements.address(), elements.layout()));
 }
 
 // Checks both buffers before anything is moved.
@@ -142,7 +88,7 @@ int pack(const void* inbuf, Count incount, MPI_Datatype datatype, void* outbuf, 
   CallRecord record(function_of<host>);
   if (is_for_host(inbuf, incount, datatype, outbuf, position, comm))
     return (real.*host)(inbuf, incount, datatype, outbuf, outsize, position, comm);
-  Elements elements(inbuf, incount, datatype);
+  Elements elements({const_cast<void*>(inbuf), incount, datatype});
   if (int result = check_room(elements, outbuf, outsize, *position, comm); result != MPI_SUCCESS)
     return result;
   if (!pack_now(elements, static_cast<char*>(outbuf) + *position, device::device_at(outbuf)))
@@ -157,7 +103,7 @@ int unpack(const void* inbuf, Count insize, Count* position, void* outbuf, Count
   CallRecord record(function_of<host>);
   if (is_for_host(outbuf, outcount, datatype, inbuf, position, comm))
     return (real.*host)(inbuf, insize, position, outbuf, outcount, datatype, comm);
-  Elements elements(outbuf, outcount, datatype);
+  Elements elements({outbuf, outcount, datatype});
   if (int result = check_room(elements, inbuf, insize, *position, comm); result != MPI_SUCCESS) return result;
   if (!unpack_now(elements, static_cast<const char*>(inbuf) + *position, device::device_at(inbuf)))
     return raise(comm, MPI_ERR_OTHER, elements);
@@ -165,48 +111,16 @@ int unpack(const void* inbuf, Count insize, Count* position, void* outbuf, Count
   return MPI_SUCCESS;
 }
 
-// A host buffer with the same elements, for the external form: the elements themselves if they are in host
-// memory, otherwise an image of them. `filled`: the image holds their values.
-class HostElements {
- public:
-  HostElements(const Elements& elements, MPI_Count count, MPI_Datatype datatype, bool filled)
-      : elements_(elements), count_(count), datatype_(datatype), is_image_(elements.device() >= 0) {
-    address_ = is_image_ ? elements.image(&memory_) : elements.address();
-    if (!is_image_) return;
-    packed_ = HostBuffer(elements.bytes());
-    valid_ = address_ && packed_.data() &&
-             (!filled || (elements.pack(packed_.data()) && unpack_host(packed_.data(), bytes(), address_,
-                                                                       count, datatype, elements.layout())));
-  }
-  bool valid() const { return valid_; }
-  void* address() const { return address_; }
-  bool write_back() const {
-    return !is_image_ ||
-           (pack_host(address_, count_, datatype_, packed_.data(), bytes(), elements_.layout()) &&
-            elements_.unpack(packed_.data()));
-  }
-
- private:
-  MPI_Count bytes() const { return static_cast<MPI_Count>(elements_.bytes()); }
-
-  const Elements& elements_;
-  MPI_Count count_;
-  MPI_Datatype datatype_;
-  bool is_image_, valid_ = true;
-  HostBuffer memory_, packed_;
-  void* address_ = nullptr;
-};
-
 template <auto host, class Count, class Extent>
 int pack_external(const char* form, const void* inbuf, Count incount, MPI_Datatype datatype, void* outbuf,
                   Extent outsize, Extent* position) {
   CallRecord record(function_of<host>);
   if (is_for_host(inbuf, incount, datatype, outbuf, position))
     return (real.*host)(form, inbuf, incount, datatype, outbuf, outsize, position);
-  Elements elements(inbuf, incount, datatype);
+  Elements elements({const_cast<void*>(inbuf), incount, datatype});
   if (int result = check(elements, outbuf, outsize, *position, comm_self()); result != MPI_SUCCESS)
     return result;
-  HostElements image(elements, incount, datatype, true);
+  HostElements image(elements, true);
   int packed_on = device::device_at(outbuf);
   HostBuffer packed(static_cast<size_t>(std::max<Extent>(outsize, 1)));
   if (!image.valid() || !packed.data()) return raise(comm_self(), MPI_ERR_OTHER, elements);
@@ -226,12 +140,12 @@ int unpack_external(const char* form, const void* inbuf, Extent insize, Extent* 
   CallRecord record(function_of<host>);
   if (is_for_host(outbuf, outcount, datatype, inbuf, position))
     return (real.*host)(form, inbuf, insize, position, outbuf, outcount, datatype);
-  Elements elements(outbuf, outcount, datatype);
+  Elements elements({outbuf, outcount, datatype});
   if (int result = check(elements, inbuf, insize, *position, comm_self()); result != MPI_SUCCESS)
     return result;
   int packed_on = device::device_at(inbuf);
   HostBuffer packed(static_cast<size_t>(std::max<Extent>(insize, 1)));
-  HostElements image(elements, outcount, datatype, false);
+  HostElements image(elements, false);
   bool read = packed.data() && image.valid() &&
               (packed_on < 0 || device::copy_to_host(packed_on, packed.data(), inbuf,
                                                      static_cast<size_t>(insize)) == Error::none);
@@ -240,7 +154,8 @@ int unpack_external(const char* form, const void* inbuf, Extent insize, Extent* 
   const PackArgument to(image.address(), datatype);
   int result = (real.*host)(form, from, insize, position, to.address(), outcount, to.datatype());
   if (result != MPI_SUCCESS) return result;
-  return image.write_back() ? MPI_SUCCESS : raise(comm_self(), MPI_ERR_OTHER, elements);
+  return image.write_back(elements.layout().bytes) ? MPI_SUCCESS
+                                                   : raise(comm_self(), MPI_ERR_OTHER, elements);
 }
 
 }  // namespace

@@ -117,6 +117,7 @@ int Receive::start() {
     arrived(probed_->bytes, rts_length);
     return MPI_SUCCESS;
   }
+  native_ = is_native(allocation);
   return post();
 }
 
@@ -127,6 +128,13 @@ void Receive::watch(MPI_Request posted) {
   place_ = ReceiveClaim(buffer_.address, layout_.bytes, ReceiveClaim::Receive::posted);
   before_.read(buffer_, layout_);
   message_ = handle = posted;
+}
+
+// A receive from MPI_ANY_SOURCE most often gets an RTS header, from inside the node, so it is not native.
+bool Receive::is_native(const device::Allocation& memory) const {
+  return into_device() && layout_.contiguous && !no_room_for_rts_ && matched_ == MPI_MESSAGE_NULL &&
+         network::native(memory, static_cast<uint64_t>(layout_.bytes)) &&
+         network::reaches(rank_in_world(comm_, key_.source));
 }
 
 bool Receive::uses_bounce_buffer() const {
@@ -157,15 +165,15 @@ int Receive::choose_host_buffer(HostDestination* destination) {
 int Receive::post() {
   log_line(LogLevel::trace, "receive of up to %lld bytes of %s memory from %d with tag %d is posted",
            static_cast<long long>(layout_.bytes), into_device() ? "device" : "host", key_.source, key_.tag);
-  // A receive from MPI_ANY_SOURCE most often gets an RTS header, from inside the node, so it is not native.
-  native_ = into_device() && layout_.contiguous && network::native() && matched_ == MPI_MESSAGE_NULL &&
-            network::reaches(rank_in_world(comm_, key_.source));
   place_.give_back();
   // A buffer with gaps is not claimed, because it may share its address with another and none of its bytes. A
   // buffer shorter than an RTS header receives none. A persistent request that was made for a bounce buffer
-  // keeps it.
-  if (layout_.contiguous && layout_.bytes >= rts_length && !uses_bounce_buffer() && !native_)
+  // keeps it. RTS headers come into device memory only where the host MPI may get its pointers, but then the
+  // copies out of bounce buffers must not overwrite them either.
+  if (layout_.contiguous && layout_.bytes >= rts_length &&
+      (into_device() ? network::host_path() != network::HostPath::staged : !uses_bounce_buffer()))
     place_ = ReceiveClaim(buffer_.address, layout_.bytes, ReceiveClaim::Receive::to_be_posted);
+  native_ = native_ && !place_.rts_may_collide();
   in_bounce_ = uses_bounce_buffer();
   // If a probe has taken the message from the host MPI, it is matched already, and the persistent host
   // request would never receive it.
@@ -230,13 +238,18 @@ void Receive::advance() {
 }
 
 // The host MPI has written the message to device memory. The first bytes are read back only if the message is
-// as long as an RTS header.
+// as long as an RTS header; if they cannot be read, nobody knows what the message is.
 void Receive::arrived_in_device(MPI_Count length) {
-  unsigned char bytes[p2p::rts_bytes];
-  if (length == rts_length &&
-      device::copy_to_host(device_, bytes, buffer_.address, sizeof bytes) == device::Error::none &&
-      p2p::is_rts(bytes, sizeof bytes, engine().nonce()))
-    return arrived(bytes, length);
+  if (length == rts_length) {
+    unsigned char bytes[p2p::rts_bytes];
+    if (device::copy_to_host(device_, bytes, buffer_.address, sizeof bytes) != device::Error::none) {
+      log_line(LogLevel::error, "a received message cannot be read from device memory: %s",
+               device::runtime()->error_text());
+      error_ = MPI_ERR_OTHER;
+      return over();
+    }
+    if (p2p::is_rts(bytes, sizeof bytes, engine().nonce())) return arrived(bytes, length);
+  }
   record_.took(Traffic::native, static_cast<uint64_t>(length));
   over();
 }

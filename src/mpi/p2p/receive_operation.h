@@ -75,6 +75,7 @@ class Receive : public Operation {
   int post();
   void arrived(const unsigned char* bytes, MPI_Count length);
   void arrived_in_device(MPI_Count length);
+  bool is_native(const device::Allocation& memory) const;
   void deliver(const unsigned char* bytes, MPI_Count length);
   void end_transfer(device::Error error, Traffic path, uint64_t bytes, bool truncated);
   void end_copy(device::Error error);

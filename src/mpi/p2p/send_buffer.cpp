@@ -3,6 +3,7 @@
 #include "mpi/p2p/send_buffer.h"
 
 #include <cstdlib>
+#include <map>
 #include <mutex>
 
 #include "mpi/core/interception.h"
@@ -11,50 +12,65 @@
 namespace fairlead::mpi {
 namespace {
 
-// MPI_Buffer_attach allows one buffer at a time.
-std::mutex mutex;
-void* given = nullptr;
-void* lent = nullptr;
+struct Lent {
+  void* given;    // the program's
+  void* instead;  // what the host MPI has
+};
 
-template <auto host, class Count>
-int attach(void* buffer, Count bytes) {
+std::mutex mutex;
+auto& lent = *new std::map<SendBufferOwner, Lent>;
+
+template <auto host, class Count, class... Handle>
+int attach(SendBufferOwner owner, void* buffer, Count bytes, Handle... handle) {
   CallRecord record(function_of<host>);
-  if (!intercepting() || !is_device(buffer)) return (real.*host)(buffer, bytes);
+  if (!intercepting() || !is_device(buffer)) return (real.*host)(handle..., buffer, bytes);
   void* instead = std::malloc(static_cast<size_t>(bytes));
   if (!instead) return MPI_ERR_NO_MEM;
-  int result = (real.*host)(instead, bytes);
+  int result = (real.*host)(handle..., instead, bytes);
   if (result != MPI_SUCCESS) {
     std::free(instead);
     return result;
   }
   std::lock_guard lock(mutex);
-  std::free(lent);  // not null if a detach call was not intercepted
-  given = buffer;
-  lent = instead;
+  Lent& entry = lent[owner];
+  std::free(entry.instead);  // not null if a detach call was not intercepted, or the owner was freed
+  entry = {buffer, instead};
   return result;
 }
 
 }  // namespace
 
-void give_back_send_buffer(void* place) {
+void give_back_send_buffer(SendBufferOwner owner, void* place) {
   std::lock_guard lock(mutex);
-  if (!lent) return;
+  const auto found = lent.find(owner);
+  if (found == lent.end()) return;
   if (auto* address = static_cast<void**>(place)) {
-    if (*address != lent) return;
-    *address = given;
+    if (*address != found->second.instead) return;
+    *address = found->second.given;
   }
-  std::free(lent);
-  given = lent = nullptr;
+  std::free(found->second.instead);
+  lent.erase(found);
 }
 
 }  // namespace fairlead::mpi
 
 using namespace fairlead::mpi;
 
-FAIRLEAD_MPI(Buffer_attach, (void* buffer, int size)) {
-  return attach<&Real::Buffer_attach>(buffer, size);
-}
+#define FAIRLEAD_ATTACH(suffix, Count)                              \
+  FAIRLEAD_MPI(Buffer_attach##suffix, (void* buffer, Count size)) { \
+    return attach<&Real::Buffer_attach##suffix>({}, buffer, size);  \
+  }
+#define FAIRLEAD_ATTACH_TO(Owner, kind, suffix, Count)                                               \
+  FAIRLEAD_MPI(Owner##_attach_buffer##suffix, (MPI_##Owner handle, void* buffer, Count size)) {      \
+    return attach<&Real::Owner##_attach_buffer##suffix>(SendBufferOwner::kind(handle), buffer, size, \
+                                                        handle);                                     \
+  }
 
-FAIRLEAD_MPI(Buffer_attach_c, (void* buffer, MPI_Count size)) {
-  return attach<&Real::Buffer_attach_c>(buffer, size);
-}
+FAIRLEAD_ATTACH(, int)
+FAIRLEAD_ATTACH(_c, MPI_Count)
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
+FAIRLEAD_ATTACH_TO(Comm, comm, , int)
+FAIRLEAD_ATTACH_TO(Comm, comm, _c, MPI_Count)
+FAIRLEAD_ATTACH_TO(Session, session, , int)
+FAIRLEAD_ATTACH_TO(Session, session, _c, MPI_Count)
+#endif

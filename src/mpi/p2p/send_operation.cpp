@@ -47,7 +47,8 @@ int Send::start() {
   uint64_t bytes = static_cast<uint64_t>(layout.bytes);
   int receiver = mode_ == SendMode::buffered ? -1 : rank_in_world(comm_, dest_);
   network::note_device(allocation.device);
-  if (layout.contiguous && network::native() && network::reaches(receiver) && !buffer_at_once_) {
+  if (layout.contiguous && network::native(allocation, bytes) && network::reaches(receiver) &&
+      !buffer_at_once_) {
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is left to the host MPI",
              static_cast<unsigned long long>(bytes), dest_, tag_);
     count(Traffic::native, bytes);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "mpi/core/engine.h"
+#include "mpi/network/host_capability.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -37,6 +38,7 @@ struct Service {
         continue;
       }
       lock.unlock();
+      network::lend_device();
       engine().progress();
       std::this_thread::sleep_for(pause);
       lock.lock();

@@ -6,8 +6,9 @@ from __future__ import annotations
 from figure import CAPTION_ROW, FAINT, GREY, INK, LEGEND_ROW, RIGHT, STYLE, TITLE, WIDTH, look, plain, pyplot
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
-# Inches, and how many times as good or as bad as a goal the marks at the ends are.
-TEXT, WORST, ROW, BELOW = 3.0, 1.1, 0.34, 0.75
+# Inches, of the goals' text at least TEXT and LETTER for each character; and how many times as good or as bad as a goal
+# the marks at the ends are.
+TEXT, LETTER, WORST, ROW, BELOW = 3.0, 0.062, 1.1, 0.34, 0.75
 ENDS = 0.2, 5.0
 MET, MISSED = "#3c8c3c", "#b3261e"
 
@@ -15,12 +16,13 @@ MET, MISSED = "#3c8c3c", "#b3261e"
 def draw(about):
     goals = [goal for goal in about["goals"] if goal["worst"] is not None]
     texts, mpis = (list(dict.fromkeys(goal[key] for goal in goals)) for key in ("goal", "contender"))
+    left = min(max(TEXT, LETTER * max(map(len, texts))), WIDTH / 2)
     met = sum(goal["met"] for goal in goals)
     above = TITLE + LEGEND_ROW + 0.35
     height = above + ROW * len(texts) + BELOW + CAPTION_ROW
     with pyplot.rc_context(STYLE):
         figure = pyplot.figure(figsize=(WIDTH, height))
-        axes = figure.add_axes((TEXT / WIDTH, BELOW / height, (WIDTH - TEXT - WORST) / WIDTH,
+        axes = figure.add_axes((left / WIDTH, BELOW / height, (WIDTH - left - WORST) / WIDTH,
                                 (height - above - BELOW) / height))
         axes.set_xscale("log")
         axes.axvspan(1, ENDS[1] * 1.2, color=MET, alpha=0.12, linewidth=0)

@@ -156,15 +156,19 @@ int raise_error_of_arguments(const CollectiveCall& call, const Regions& regions,
 std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool blocking) {
   if (call->comm == MPI_COMM_NULL) return nullptr;
   std::shared_ptr<CommunicatorState> state = communicator_state_of(call->comm);
-  call->must_agree = blocking && must_agree(*call, *state);
+  if (blocking)
+    call->must_agree = must_agree(*call, *state);
+  else
+    count_nonblocking(call, *state);
   if (is_invalid(*call, state->position())) {
     if (call->must_agree) decline_between_nodes(*call, *state);
+    decline_nonblocking(*call, *state);
     count_wrong_call(*state, blocking);
     return nullptr;
   }
   drop_insignificant(call, state->position());
   if (recording()) add_bytes_of(*call, state->position());
-  if (call->must_agree || maybe_on_device(call)) return state;
+  if (call->must_agree || call->segments > 1 || call->asks || maybe_on_device(call)) return state;
   if (!state->known()) {
     if (!blocking) return state;
     state->join();
@@ -190,8 +194,12 @@ int detail::run(std::shared_ptr<CommunicatorState> state, const CollectiveCall& 
 int detail::start(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, MPI_Request* request,
                   HostForm host) {
   Regions regions = regions_of(call, state->position());
-  if (regions.error() != MPI_SUCCESS) return raise_error_of_arguments(call, regions, *state, false);
+  const bool is_wrong = regions.error() != MPI_SUCCESS;
+  if (is_wrong || is_refused(regions)) decline_nonblocking(call, *state);
+  if (is_wrong) return raise_error_of_arguments(call, regions, *state, false);
   if (is_refused(regions)) return refuse_device_memory(call.comm);
+  if (call.segments > 1)
+    return hand_out(segmented_operation(std::move(state), call, std::move(regions), call.segments), request);
   return hand_out(
       std::make_unique<CollectiveOperation>(std::move(state), call, std::move(regions),
                                             CollectiveOperation::Form::nonblocking, std::move(host)),
@@ -213,8 +221,15 @@ int init_collective(CollectiveCall call, MPI_Request* request, const HostForm& h
   std::shared_ptr<MPI_Comm> comm =
       state->position().inter ? std::make_shared<MPI_Comm>(call.comm) : state->lend_duplicate();
   if (!comm) return MPI_ERR_OTHER;
+  const uint64_t segments = segments_of_persistent(call, regions, *state, *comm);
   MPI_Request token;
   if (int result = make_token(&token); result != MPI_SUCCESS) return result;
+  if (segments > 1) {
+    hand_out_persistent(
+        segmented_operation(communicator_state_of(*comm), call, std::move(regions), segments, comm), token,
+        request);
+    return MPI_SUCCESS;
+  }
   // The operation holds the lent communicator for as long as it exists.
   HostForm start = [host, comm](const auto&... arguments) { return host(arguments...); };
   hand_out_persistent(

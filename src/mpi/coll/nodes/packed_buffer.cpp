@@ -20,13 +20,16 @@ Scratch::~Scratch() {
   if (on_device_) device::pool_free(on_device_);
 }
 
-PackedBuffer::PackedBuffer(void* address, MPI_Count count, MPI_Datatype datatype)
-    : address_(address), count_(count), datatype_(datatype), layout_(layout_of(count, datatype)) {
+PackedBuffer::PackedBuffer(void* address, MPI_Count count, MPI_Datatype datatype, MPI_Aint offset)
+    : address_(at_offset(address, offset)),
+      count_(count),
+      datatype_(datatype),
+      layout_(layout_of(count, datatype)) {
   if (layout_.contiguous || layout_.bytes == 0) return;
-  const device::Allocation memory = device::classify(first_data_byte(address, layout_));
+  const device::Allocation memory = device::classify(first_data_byte(address, layout_, offset));
   if (memory.kind == device::MemoryKind::device) {
     device_ = memory.device;
-    view_ = kernel_view(address, layout_, memory);
+    view_ = kernel_view(address_, layout_, memory);
   }
   copy_.emplace(view_ ? device_ : -1, bytes());
 }

@@ -34,7 +34,8 @@ class Scratch {
 // available.
 class PackedBuffer {
  public:
-  PackedBuffer(void* address, MPI_Count count, MPI_Datatype datatype);
+  // `offset` is that of a block in the buffer.
+  PackedBuffer(void* address, MPI_Count count, MPI_Datatype datatype, MPI_Aint offset = 0);
   bool valid() const { return !copy_ || copy_->data(); }
   char* data() const { return static_cast<char*>(copy_ ? copy_->data() : address_); }
   // Fills the copy, or stores it in the buffer. False if that fails.

@@ -18,13 +18,14 @@ enum class Who { all, root, others };
 // What a buffer holds: one block, or a block for each rank.
 enum class Holds { one, each };
 
-// What each function reads and writes. The blocks of one call all have the same length.
+// What each function reads and writes.
 struct Shape {
   Collective function;
   Who readers;
   Holds reads;
   Who writers;
   Holds writes;
+  bool even = true;  // the blocks of one call all have the same length
 };
 constexpr Shape shapes[] = {
     {Collective::bcast, Who::root, Holds::one, Who::others, Holds::one},
@@ -35,7 +36,18 @@ constexpr Shape shapes[] = {
     {Collective::reduce, Who::all, Holds::one, Who::root, Holds::one},
     {Collective::allreduce, Who::all, Holds::one, Who::all, Holds::one},
     {Collective::scan, Who::all, Holds::one, Who::all, Holds::one},
+    {Collective::exscan, Who::all, Holds::one, Who::all, Holds::one},
     {Collective::reduce_scatter_block, Who::all, Holds::each, Who::all, Holds::one},
+    {Collective::gatherv, Who::all, Holds::one, Who::root, Holds::each, false},
+    {Collective::scatterv, Who::root, Holds::each, Who::all, Holds::one, false},
+    {Collective::allgatherv, Who::all, Holds::one, Who::all, Holds::each, false},
+    {Collective::alltoallv, Who::all, Holds::each, Who::all, Holds::each, false},
+    {Collective::alltoallw, Who::all, Holds::each, Who::all, Holds::each, false},
+    {Collective::neighbor_allgather, Who::all, Holds::one, Who::all, Holds::each, false},
+    {Collective::neighbor_allgatherv, Who::all, Holds::one, Who::all, Holds::each, false},
+    {Collective::neighbor_alltoall, Who::all, Holds::each, Who::all, Holds::each, false},
+    {Collective::neighbor_alltoallv, Who::all, Holds::each, Who::all, Holds::each, false},
+    {Collective::neighbor_alltoallw, Who::all, Holds::each, Who::all, Holds::each, false},
 };
 
 const Shape* shape_of(Collective function) {
@@ -58,7 +70,7 @@ uint64_t element_of(const CollectiveCall& call) {
 
 // MPI_Reduce_scatter with equal counts, which all ranks know, is MPI_Reduce_scatter_block.
 CollectiveCall in_blocks(CollectiveCall call, const CommPosition& position) {
-  if (!call.recvcounts) return call;
+  if (call.function != Collective::reduce_scatter || !call.recvcounts) return call;
   for (int member = 1; member < position.size; ++member)
     if (call.recvcounts[member] != call.recvcounts[0]) return call;
   call.function = Collective::reduce_scatter_block;
@@ -67,130 +79,300 @@ CollectiveCall in_blocks(CollectiveCall call, const CommPosition& position) {
   return call;
 }
 
+MPI_Count sum_of_counts(const CollectiveCall& call, const CommPosition& position) {
+  MPI_Count sum = 0;
+  for (int member = 0; member < position.size; ++member) {
+    if (call.recvcounts[member] < 0) return 0;
+    sum += call.recvcounts[member];
+  }
+  return sum;
+}
+
 constexpr uint64_t grain = 256;                         // elements
 constexpr uint64_t shortest_part = uint64_t{16} << 10;  // of a block in a segment
+constexpr uint64_t longest_room = uint64_t{1} << 30;    // its counts and offsets are of type int
 
-uint64_t segment_of(uint64_t longest, uint64_t block, uint64_t blocks, uint64_t element) {
-  const uint64_t unit = grain * element;
-  const uint64_t part = std::max(longest / blocks, std::min(longest, shortest_part));
-  return std::min(std::max(part / unit, uint64_t{1}) * unit, block);
+uint64_t blocks_in(const CollectiveCall& call, const CommPosition& position) {
+  const Shape* shape = shape_of(call.function);
+  const bool each = !shape || shape->reads == Holds::each || shape->writes == Holds::each;
+  return each ? static_cast<uint64_t>(position.size) : 1;
 }
 
-uint64_t blocks_in(const Shape& shape, const CommPosition& position) {
-  return shape.reads == Holds::each || shape.writes == Holds::each ? static_cast<uint64_t>(position.size) : 1;
+uint64_t part_of_block(uint64_t blocks, uint64_t segment) {
+  return std::max(segment / blocks, std::min(segment, shortest_part));
 }
 
-// The bytes of a block, which segments divide.
-uint64_t block_bytes(const CollectiveCall& call, const Shape& shape, const CommPosition& position) {
-  // On each rank the arguments of one side are significant; those of the other may be.
-  const bool sends = is_among(shape.readers, call.root == position.rank) &&
-                     call.function != Collective::bcast && !call.in_place();
-  const MPI_Count count = sends || call.reduces() ? call.sendcount : call.recvcount;
-  const MPI_Datatype datatype = sends || call.reduces() ? call.sendtype : call.recvtype;
-  if (count <= 0 || error_of_elements(count, datatype) != MPI_SUCCESS) return 0;
-  if (call.reduces() && !layout_of(1, datatype).contiguous) return 0;
+// The bytes of these elements; nothing if they are wrong, or cannot be cut.
+std::optional<uint64_t> bytes_to_cut(const CollectiveCall& call, MPI_Count count, MPI_Datatype datatype) {
+  if (count <= 0 || error_of_elements(count, datatype) != MPI_SUCCESS) return std::nullopt;
+  if (call.reduces() && !is_plain(datatype) && !layout_of(1, datatype).contiguous) return std::nullopt;
   const uint64_t bytes = bytes_of(count, datatype);
-  return bytes > device::longest_pitch && blocks_in(shape, position) > 1 ? 0 : bytes;
+  if (bytes == 0) return std::nullopt;
+  return bytes;
 }
 
 }  // namespace
 
-uint64_t SegmentedStaging::longest_side(const CollectiveCall& call, const CommPosition& position) {
-  if (call.function == Collective::reduce_scatter && call.recvcounts)
-    if (const CollectiveCall same = in_blocks(call, position); same.function != call.function)
-      return longest_side(same, position);
-  const Shape* shape = shape_of(call.function);
-  return shape ? block_bytes(call, *shape, position) * blocks_in(*shape, position) : 0;
+std::optional<uint64_t> SegmentedStaging::length_of(const CollectiveCall& program_call,
+                                                    const CommPosition& position) {
+  const CollectiveCall* call = &program_call;
+  std::optional<CollectiveCall> same;
+  if (call->function == Collective::reduce_scatter) {
+    call = &same.emplace(in_blocks(*call, position));
+    if (!call->recvcounts) return std::nullopt;
+    if (call->function == Collective::reduce_scatter)
+      return bytes_to_cut(*call, sum_of_counts(*call, position), call->recvtype);
+  }
+  if (call->function == Collective::allgatherv && call->recvcounts)
+    return bytes_to_cut(*call, sum_of_counts(*call, position), call->recvtype);
+  const Shape* shape = shape_of(call->function);
+  if (!shape) return std::nullopt;
+  if (!shape->even) return 0;
+  // On each rank the arguments of one side are significant; those of the other may be.
+  const bool sends = is_among(shape->readers, call->root == position.rank) &&
+                     call->function != Collective::bcast && !call->in_place();
+  const bool by_sent = sends || call->reduces();
+  const uint64_t blocks = blocks_in(*call, position);
+  std::optional<uint64_t> bytes = bytes_to_cut(*call, by_sent ? call->sendcount : call->recvcount,
+                                               by_sent ? call->sendtype : call->recvtype);
+  if (bytes && *bytes > device::longest_pitch && blocks > 1) return std::nullopt;
+  if (bytes) *bytes *= blocks;
+  return bytes;
 }
 
-SegmentedStaging::SegmentedStaging(const CollectiveCall& program_call, const CommPosition& position,
-                                   uint64_t longest)
-    : call_(program_call.function == Collective::reduce_scatter ? in_blocks(program_call, position)
-                                                                : program_call),
-      position_(position),
-      element_(element_of(call_)) {
-  const CollectiveCall& call = call_;
-  const Shape& shape = *shape_of(call.function);
-  const bool root = call.root == position.rank;
-  const uint64_t each = static_cast<uint64_t>(position.size);
-  block_ = block_bytes(call, shape, position);
-  segment_ = segment_of(longest, block_, blocks_in(shape, position), element_);
+bool SegmentedStaging::is_even(const CollectiveCall& call, const CommPosition& position) {
+  const Shape* shape = shape_of(in_blocks(call, position).function);
+  return shape && shape->even;
+}
 
-  const bool in_receive_buffer = call.function == Collective::bcast || call.in_place();
-  if (is_among(shape.readers, root)) {
-    read_.blocks = shape.reads == Holds::each ? each : 1;
-    read_.is_read = true;
-    if (call.function == Collective::bcast)
-      read_.buffer.emplace(call.recvbuf, call.recvcount, call.recvtype);
-    else if (!call.in_place())
-      read_.buffer.emplace(const_cast<void*>(call.sendbuf),
-                           static_cast<MPI_Count>(read_.blocks) * call.sendcount, call.sendtype);
+uint64_t SegmentedStaging::segments_of(const CollectiveCall& call, const CommPosition& position,
+                                       uint64_t longest, uint64_t segment) {
+  const uint64_t blocks = blocks_in(in_blocks(call, position), position);
+  const uint64_t block = (longest + blocks - 1) / blocks;
+  const uint64_t part = part_of_block(blocks, segment);
+  return std::max({(block + part - 1) / part, (longest + longest_room - 1) / longest_room, uint64_t{1}});
+}
+
+SegmentedStaging::SegmentedStaging(const CollectiveCall& call, const CommPosition& position, MPI_Comm comm,
+                                   uint64_t segment)
+    : call_(in_blocks(call, position)),
+      position_(position),
+      comm_(comm),
+      element_(element_of(call_)),
+      segment_(segment) {
+  if (call_.function == Collective::reduce_scatter)
+    describe_reduce_scatter();
+  else if (shape_of(call_.function)->even)
+    describe_even();
+  else
+    describe_each();
+}
+
+// Adds blocks of one length that follow each other.
+void SegmentedStaging::add_blocks(Side& side, void* address, MPI_Count count, MPI_Datatype datatype,
+                                  uint64_t blocks) {
+  const PackedBuffer& buffer =
+      side.buffers.emplace_back(address, static_cast<MPI_Count>(blocks) * count, datatype);
+  const uint64_t bytes = bytes_of(count, datatype);
+  for (uint64_t block = 0; block < blocks; ++block)
+    side.blocks.push_back({buffer.data() + block * bytes, bytes});
+}
+
+void SegmentedStaging::describe_even() {
+  const Shape& shape = *shape_of(call_.function);
+  const bool root = call_.root == position_.rank;
+  const uint64_t each = static_cast<uint64_t>(position_.size);
+  const bool bcast = call_.function == Collective::bcast, in_place = bcast || call_.in_place();
+  const uint64_t reads = is_among(shape.readers, root) ? shape.reads == Holds::each ? each : 1 : 0;
+  const uint64_t writes = is_among(shape.writers, root) && call_.recvbuf != MPI_IN_PLACE
+                              ? shape.writes == Holds::each ? each : 1
+                              : 0;
+  if (reads && bcast)
+    add_blocks(read_, call_.recvbuf, call_.recvcount, call_.recvtype, 1);
+  else if (reads && !in_place)
+    add_blocks(read_, const_cast<void*>(call_.sendbuf), call_.sendcount, call_.sendtype, reads);
+  read_.is_read = true;
+  if (writes == 0) return;
+  written_.is_read = reads && in_place;
+  add_blocks(written_, call_.recvbuf, call_.recvcount, call_.recvtype,
+             written_.is_read ? std::max(reads, writes) : writes);
+  if (!written_.is_read) return;
+  // In place: a rank's own block, or all it has, lies where the result goes.
+  const auto own = static_cast<size_t>(position_.rank);
+  if (writes > reads)
+    read_.blocks = {written_.blocks[own]};
+  else
+    read_.blocks = written_.blocks;
+  written_.blocks.resize(writes);
+}
+
+// Each rank gets as many elements as the counts say, which all ranks know.
+void SegmentedStaging::describe_reduce_scatter() {
+  // These types have no gaps.
+  auto* address = static_cast<char*>(call_.in_place() ? call_.recvbuf : const_cast<void*>(call_.sendbuf));
+  read_.even = false;
+  for (int member = 0; member < position_.size; ++member) {
+    read_.blocks.push_back({address, bytes_of(call_.recvcounts[member], call_.recvtype)});
+    address += read_.blocks.back().bytes;
   }
-  if (is_among(shape.writers, root) && call.recvbuf != MPI_IN_PLACE) {
-    written_.blocks = shape.writes == Holds::each ? each : 1;
-    written_.is_read = read_.blocks && in_receive_buffer;
-    const uint64_t held = written_.is_read ? std::max(read_.blocks, written_.blocks) : written_.blocks;
-    written_.buffer.emplace(call.recvbuf, static_cast<MPI_Count>(held) * call.recvcount, call.recvtype);
+  const uint64_t own = read_.blocks[static_cast<size_t>(position_.rank)].bytes;
+  char* result = static_cast<char*>(call_.recvbuf);
+  // In place, the result of a segment may overwrite what later segments read.
+  if (call_.in_place() && own > 0)
+    result = static_cast<char*>(apart_.emplace(device::device_at(result), own).data());
+  written_.blocks.push_back({result, own});
+}
+
+// Adds the blocks of a v- or w-function. Displacements count extents of the common datatype, or bytes where
+// each block has its own.
+void SegmentedStaging::add_each(Side& side, const Arguments& arguments, const std::vector<bool>& there) {
+  side.even = false;
+  const bool by_types = arguments.datatypes != nullptr;
+  const MPI_Aint unit =
+      by_types || arguments.datatype == MPI_DATATYPE_NULL ? 1 : extent_of(arguments.datatype);
+  for (int block = 0; block < static_cast<int>(there.size()); ++block) {
+    const auto at = static_cast<size_t>(block);
+    const MPI_Count count = !there[at] ? 0 : arguments.counts ? arguments.counts[block] : arguments.count;
+    const MPI_Datatype datatype = by_types ? arguments.datatypes[block] : arguments.datatype;
+    if (count == 0 || bytes_of(count, datatype) == 0) {
+      side.blocks.push_back({});
+      continue;
+    }
+    const MPI_Aint offset = arguments.counts ? arguments.displacements[block] * unit
+                                             : block * static_cast<MPI_Aint>(count) * unit;
+    const PackedBuffer& buffer = side.buffers.emplace_back(arguments.address, count, datatype, offset);
+    side.blocks.push_back({buffer.data(), bytes_of(count, datatype)});
+  }
+}
+
+void SegmentedStaging::describe_each() {
+  const Shape& shape = *shape_of(call_.function);
+  const bool root = call_.root == position_.rank;
+  std::vector<bool> in(static_cast<size_t>(position_.size), true), out = in;
+  if (call_.among_neighbors()) {
+    in.clear(), out.clear();
+    for (const Neighbors::Source& source : position_.neighbors.in) in.push_back(source.rank != MPI_PROC_NULL);
+    for (int destination : position_.neighbors.out) out.push_back(destination != MPI_PROC_NULL);
+  }
+  read_.is_read = true;
+  if (is_among(shape.writers, root) && call_.recvbuf != MPI_IN_PLACE) {
+    written_.is_read = call_.in_place();
+    if (shape.writes == Holds::each)
+      add_each(
+          written_,
+          {call_.recvbuf, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes},
+          in);
+    else
+      add_each(written_, {call_.recvbuf, call_.recvcount, {}, {}, call_.recvtype, nullptr}, {true});
+  }
+  if (!is_among(shape.readers, root)) return;
+  if (call_.in_place()) {
+    read_.blocks = written_.blocks;
+    if (shape.reads == Holds::one) read_.blocks = {written_.blocks[static_cast<size_t>(position_.rank)]};
+    read_.even = false;
+  } else if (shape.reads == Holds::each) {
+    add_each(read_,
+             {const_cast<void*>(call_.sendbuf), call_.sendcount, call_.sendcounts, call_.sdispls,
+              call_.sendtype, call_.sendtypes},
+             out);
+  } else {
+    add_each(read_, {const_cast<void*>(call_.sendbuf), call_.sendcount, {}, {}, call_.sendtype, nullptr},
+             {std::ranges::find(out, true) != out.end()});
   }
 }
 
 bool SegmentedStaging::ready() {
-  bool valid = true;
+  bool valid = !apart_ || apart_->valid();
   for (Side* side : {&read_, &written_}) {
-    if (side->blocks == 0) continue;
-    for (std::optional<device::PinnedBuffer>& room : side->rooms)
-      valid &= room.emplace(side->blocks * segment_).data() != nullptr;
-    if (!side->buffer) continue;
-    valid &= side->buffer->valid() && (!side->is_read || side->buffer->load());
-    side->address = side->buffer->data();
+    for (PackedBuffer& buffer : side->buffers) valid &= buffer.valid() && (!side->is_read || buffer.load());
+    if (side->even && !side->blocks.empty())
+      side->blocks[0].device = device::device_at(side->blocks[0].address);
+    else
+      for (Block& block : side->blocks)
+        if (block.bytes > 0) block.device = device::device_at(block.address);
   }
-  if (read_.blocks && !read_.buffer) {
-    // In place: a rank's own block, or all it has, lies where the result goes.
-    const bool own_of_many = written_.blocks > read_.blocks;
-    read_.address = written_.address + (own_of_many ? static_cast<uint64_t>(position_.rank) * block_ : 0);
-  }
-  for (Side* side : {&read_, &written_})
-    if (side->blocks) side->device = device::device_at(side->address);
   return valid;
 }
 
-int SegmentedStaging::run() {
-  BlockingHostCall blocking_call;
-  const uint64_t segments = (block_ + segment_ - 1) / segment_;
-  start(read_, 0);
-  for (uint64_t segment = 0; segment < segments; ++segment) {
-    if (segment + 1 < segments) start(read_, segment + 1);
-    finish(read_, segment);
-    finish(written_, segment);  // of the last segment that used this room
-    const int result = call_host(read_.room(segment), written_.room(segment), bytes_in(segment));
-    raised_ |= error_ == MPI_SUCCESS && result != MPI_SUCCESS;
-    note(result);
-    if (error_ == MPI_SUCCESS) start(written_, segment);
+// Enough for each segment, however many segments_of() says. Never empty: some host MPIs take two null
+// addresses for buffers that overlap.
+uint64_t SegmentedStaging::room_of(const Side& side) const {
+  uint64_t all = 0;
+  for (const Block& block : side.blocks) all += block.bytes;
+  const uint64_t blocks = blocks_in(call_, position_);
+  const uint64_t rounding = std::max<uint64_t>(blocks, side.blocks.size()) * grain * element_;
+  const uint64_t longest = std::min(blocks * part_of_block(blocks, segment_), longest_room) + rounding;
+  return std::clamp(all, uint64_t{1}, longest);
+}
+
+bool SegmentedStaging::make(Room& room) const {
+  bool valid = true;
+  for (auto [side, half] : {std::pair(&read_, &room.read), std::pair(&written_, &room.written)}) {
+    if (side->blocks.empty() && !call_.among_neighbors()) continue;
+    half->memory = device::PinnedBuffer(room_of(*side));
+    valid &= half->memory.data() != nullptr;
+    half->copies.resize(side->even ? 1 : side->blocks.size());
   }
-  finish(written_, 0);
-  finish(written_, 1);
-  if (error_ == MPI_SUCCESS && written_.blocks && !written_.buffer->store()) note(MPI_ERR_OTHER);
-  return error_;
+  return valid;
 }
 
-// Starts the copy of a segment's parts of all blocks: out of the buffer that is read, or into the other one.
-void SegmentedStaging::start(Side& side, uint64_t segment) {
-  if (side.blocks == 0) return;
-  const uint64_t bytes = bytes_in(segment);
-  void* part = side.address + begin_of(segment);
-  void* room = side.room(segment);
-  const bool out = &side == &read_;
-  device::Copy& copy = side.copies[segment % 2];
-  if (side.blocks == 1 || bytes == block_)
-    note_copy(out ? copy.start(side.device, room, part, side.blocks * bytes)
-                  : copy.start(side.device, part, room, side.blocks * bytes));
+coll::Slices SegmentedStaging::parts_of(uint64_t bytes) const {
+  return {bytes / element_, segments_, grain};
+}
+
+void SegmentedStaging::lay_out(const Side& side, Half& half, uint64_t segment) const {
+  if (side.even) return;
+  // Never empty: Open MPI refuses null arrays even of a rank without neighbours.
+  half.counts.resize(side.blocks.size() + 1);
+  half.offsets.resize(side.blocks.size() + 1);
+  uint64_t offset = 0;
+  for (size_t i = 0; i < side.blocks.size(); ++i) {
+    const uint64_t bytes = parts_of(side.blocks[i].bytes).length(segment) * element_;
+    half.counts[i] = static_cast<int>(bytes);
+    half.offsets[i] = static_cast<int>(offset);
+    offset += bytes;
+  }
+}
+
+// Starts the copies of a segment's parts of all blocks: out of the buffer that is read, or into the other
+// one.
+void SegmentedStaging::copy(const Side& side, Half& half, uint64_t segment, bool out) {
+  if (side.blocks.empty() || error_ != MPI_SUCCESS) return;
+  unsigned char* room = half.memory.data();
+  if (!side.even) {
+    for (size_t i = 0; i < side.blocks.size(); ++i) {
+      const Block& block = side.blocks[i];
+      const auto bytes = static_cast<size_t>(half.counts[i]);
+      if (bytes == 0) continue;
+      void* part = block.address + parts_of(block.bytes).begin(segment) * element_;
+      void* there = room + half.offsets[i];
+      note_copy(half.copies[i].enqueue(block.device, out ? there : part, out ? part : there, bytes));
+    }
+    device::start_enqueued();
+    return;
+  }
+  const auto& [address, block, device] = side.blocks[0];
+  const uint64_t blocks = side.blocks.size(), bytes = parts_of(block).length(segment) * element_;
+  if (bytes == 0) return;
+  void* part = address + parts_of(block).begin(segment) * element_;
+  device::Copy& one = half.copies[0];
+  if (blocks == 1 || bytes == block)
+    note_copy(one.start(device, out ? room : part, out ? part : room, blocks * bytes));
   else
-    note_copy(out ? copy.start_rows(side.device, room, bytes, part, block_, bytes, side.blocks)
-                  : copy.start_rows(side.device, part, block_, room, bytes, bytes, side.blocks));
+    note_copy(out ? one.start_rows(device, room, bytes, part, block, bytes, blocks)
+                  : one.start_rows(device, part, block, room, bytes, bytes, blocks));
 }
 
-void SegmentedStaging::finish(Side& side, uint64_t segment) {
-  if (side.blocks) note_copy(side.copies[segment % 2].wait());
+bool SegmentedStaging::copied(Half& half, bool wait) {
+  bool all = true;
+  for (device::Copy& copy : half.copies) {
+    const device::Error state = wait ? copy.wait() : copy.poll();
+    if (state == device::Error::not_ready)
+      all = false;
+    else
+      note_copy(state);
+  }
+  return all;
 }
 
 void SegmentedStaging::note_copy(device::Error error) {
@@ -200,31 +382,133 @@ void SegmentedStaging::note_copy(device::Error error) {
   error_ = MPI_ERR_OTHER;
 }
 
-// The host MPI has raised its own errors.
-int SegmentedStaging::call_host(const void* from, void* to, uint64_t bytes) const {
-  const MPI_Comm comm = call_.comm;
+void SegmentedStaging::note_host(int result) {
+  if (error_ != MPI_SUCCESS || result == MPI_SUCCESS) return;
+  error_ = result;
+  raised_ = comm_ == call_.comm;
+}
+
+void SegmentedStaging::load(Room& room, uint64_t segment) {
+  lay_out(read_, room.read, segment);
+  copy(read_, room.read, segment, true);
+}
+
+void SegmentedStaging::store(Room& room, uint64_t segment) {
+  if (has_result()) copy(written_, room.written, segment, false);
+}
+
+void SegmentedStaging::call_host(Room& room, uint64_t segment, MPI_Request* request) {
+  lay_out(written_, room.written, segment);
+  note_host(host(room, segment, request));
+}
+
+int SegmentedStaging::end() {
+  if (error_ != MPI_SUCCESS || !has_result()) return error_;
+  if (apart_)
+    note_copy(device::copy_now(device::device_at(call_.recvbuf), call_.recvbuf, apart_->data(),
+                               written_.blocks[0].bytes));
+  else
+    for (const PackedBuffer& buffer : written_.buffers)
+      if (!buffer.store()) fail();
+  return error_;
+}
+
+int SegmentedStaging::run(Room (&rooms)[2]) {
+  BlockingHostCall blocking_call;
+  load(rooms[0], 0);
+  for (uint64_t segment = 0; segment < segments_; ++segment) {
+    Room& room = rooms[segment % 2];
+    if (segment + 1 < segments_) load(rooms[(segment + 1) % 2], segment + 1);
+    loaded(room, true);
+    stored(room, true);  // of the last segment that used this room
+    call_host(room, segment, nullptr);
+    store(room, segment);
+  }
+  for (Room& room : rooms) stored(room, true);
+  return end();
+}
+
+int SegmentedStaging::host(Room& room, uint64_t segment, MPI_Request* request) const {
+  const MPI_Comm comm = comm_;
   const int root = call_.root;
-  const int count = static_cast<int>(bytes / element_);
+  const MPI_Op op = call_.op;
+  unsigned char *from = room.read.memory.data(), *to = room.written.memory.data();
+  const int *sent = room.read.counts.data(), *sent_at = room.read.offsets.data();
+  const int *received = room.written.counts.data(), *received_at = room.written.offsets.data();
   const MPI_Datatype type = call_.reduces() ? call_.recvtype : MPI_BYTE;
+  const auto first = [&](const Side& side) {
+    return side.blocks.empty() ? 0 : static_cast<int>(parts_of(side.blocks[0].bytes).length(segment));
+  };
+  const int one_sent = first(read_), one_received = first(written_);
+  const int count = read_.blocks.empty() ? one_received : one_sent;  // of even blocks
   switch (call_.function) {
-    case Collective::bcast:
-      return real.Bcast(from ? const_cast<void*>(from) : to, count, type, root, comm);
+    case Collective::bcast: {
+      unsigned char* buffer = from ? from : to;
+      return request ? real.Ibcast(buffer, count, type, root, comm, request)
+                     : real.Bcast(buffer, count, type, root, comm);
+    }
     case Collective::gather:
-      return real.Gather(from, count, type, to, count, type, root, comm);
-    case Collective::scatter:
-      return real.Scatter(from, count, type, to ? to : MPI_IN_PLACE, count, type, root, comm);
+      return request ? real.Igather(from, count, type, to, count, type, root, comm, request)
+                     : real.Gather(from, count, type, to, count, type, root, comm);
+    case Collective::scatter: {
+      void* into = to ? to : MPI_IN_PLACE;
+      return request ? real.Iscatter(from, count, type, into, count, type, root, comm, request)
+                     : real.Scatter(from, count, type, into, count, type, root, comm);
+    }
     case Collective::allgather:
-      return real.Allgather(from, count, type, to, count, type, comm);
+      return request ? real.Iallgather(from, count, type, to, count, type, comm, request)
+                     : real.Allgather(from, count, type, to, count, type, comm);
     case Collective::alltoall:
-      return real.Alltoall(from, count, type, to, count, type, comm);
+      return request ? real.Ialltoall(from, count, type, to, count, type, comm, request)
+                     : real.Alltoall(from, count, type, to, count, type, comm);
     case Collective::reduce:
-      return real.Reduce(from, to, count, type, call_.op, root, comm);
+      return request ? real.Ireduce(from, to, count, type, op, root, comm, request)
+                     : real.Reduce(from, to, count, type, op, root, comm);
     case Collective::allreduce:
-      return real.Allreduce(from, to, count, type, call_.op, comm);
+      return request ? real.Iallreduce(from, to, count, type, op, comm, request)
+                     : real.Allreduce(from, to, count, type, op, comm);
     case Collective::scan:
-      return real.Scan(from, to, count, type, call_.op, comm);
+      return request ? real.Iscan(from, to, count, type, op, comm, request)
+                     : real.Scan(from, to, count, type, op, comm);
+    case Collective::exscan:
+      return request ? real.Iexscan(from, to, count, type, op, comm, request)
+                     : real.Exscan(from, to, count, type, op, comm);
+    case Collective::reduce_scatter_block:
+      return request ? real.Ireduce_scatter_block(from, to, count, type, op, comm, request)
+                     : real.Reduce_scatter_block(from, to, count, type, op, comm);
+    case Collective::reduce_scatter: {
+      for (int& bytes : room.read.counts) bytes /= static_cast<int>(element_);
+      return request ? real.Ireduce_scatter(from, to, sent, type, op, comm, request)
+                     : real.Reduce_scatter(from, to, sent, type, op, comm);
+    }
+    case Collective::gatherv:
+      return request
+                 ? real.Igatherv(from, one_sent, type, to, received, received_at, type, root, comm, request)
+                 : real.Gatherv(from, one_sent, type, to, received, received_at, type, root, comm);
+    case Collective::scatterv: {
+      void* into = to ? to : MPI_IN_PLACE;
+      return request
+                 ? real.Iscatterv(from, sent, sent_at, type, into, one_received, type, root, comm, request)
+                 : real.Scatterv(from, sent, sent_at, type, into, one_received, type, root, comm);
+    }
+    case Collective::allgatherv:
+      return request ? real.Iallgatherv(from, one_sent, type, to, received, received_at, type, comm, request)
+                     : real.Allgatherv(from, one_sent, type, to, received, received_at, type, comm);
+    case Collective::alltoallv:
+    case Collective::alltoallw:
+      return request
+                 ? real.Ialltoallv(from, sent, sent_at, type, to, received, received_at, type, comm, request)
+                 : real.Alltoallv(from, sent, sent_at, type, to, received, received_at, type, comm);
+    case Collective::neighbor_allgather:
+    case Collective::neighbor_allgatherv:
+      return request ? real.Ineighbor_allgatherv(from, one_sent, type, to, received, received_at, type, comm,
+                                                 request)
+                     : real.Neighbor_allgatherv(from, one_sent, type, to, received, received_at, type, comm);
     default:
-      return real.Reduce_scatter_block(from, to, count, type, call_.op, comm);
+      return request
+                 ? real.Ineighbor_alltoallv(from, sent, sent_at, type, to, received, received_at, type, comm,
+                                            request)
+                 : real.Neighbor_alltoallv(from, sent, sent_at, type, to, received, received_at, type, comm);
   }
 }
 

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Staging of a blocking collective in segments: while the host MPI runs the collective on one segment, in
-// page-locked memory, the segment after it is copied out of device memory and the one before it into device
-// memory. The segments are short enough to stay in the caches of the processor, where the host MPI reads and
-// writes them.
+// Staging of a collective in segments: while the host MPI runs the collective on one segment, in page-locked
+// memory, segments after it are copied out of device memory and those before it into device memory. The
+// segments are short enough to stay in the caches of the processor, where the host MPI reads and writes them.
 //
-// The host MPI gets the same blocking function once for each segment, so all ranks of the communicator must
-// take this path and cut the call alike. Everything that decides both is the same on all ranks, except the
-// kind of memory, on which the ranks agree first (src/coll/memory_agreement.h).
+// Every segment holds a part of every block: blocks are cut into the same number of parts, so that the two
+// ends of a block cut it alike, whatever the other blocks are. The host MPI gets one call for each segment,
+// so all ranks of the communicator must take this path with the same number of segments. Everything that
+// decides both is the same on all ranks, except the kind of memory and some lengths, on which the ranks agree
+// first (src/coll/memory_agreement.h). Any kind of memory gives the right result.
+//
+// A blocking call gets blocking functions of the host MPI, by run(). A nonblocking one is a
+// SegmentedOperation (segmented_operation.h), which starts the nonblocking functions.
 
 #pragma once
 
-#include <algorithm>
+#include <deque>
 #include <optional>
+#include <vector>
 
+#include "coll/slices.h"
 #include "device/copy.h"
 #include "device/pinned_buffer.h"
 #include "mpi/coll/collective_call.h"
@@ -23,52 +29,101 @@ namespace fairlead::mpi {
 
 class SegmentedStaging {
  public:
-  // The bytes of the longer buffer of the call, of those that some rank passes; 0 if the call cannot be cut,
-  // or if its arguments are wrong on this rank. Otherwise the same on all ranks.
-  static uint64_t longest_side(const CollectiveCall& call, const CommPosition& position);
+  // The class of the call in the agreement on memory: the bytes of the longer buffer, of those that some rank
+  // passes, or 0 if no rank knows that of the others. Nothing if the call cannot be cut, or if its arguments
+  // are wrong on this rank; otherwise the same on all ranks.
+  static std::optional<uint64_t> length_of(const CollectiveCall& call, const CommPosition& position);
+  // Do the blocks of the call have one length?
+  static bool is_even(const CollectiveCall& call, const CommPosition& position);
+  // The number of segments for a longest buffer of this length, with `segment` bytes of it in each if blocks
+  // are long enough.
+  static uint64_t segments_of(const CollectiveCall& call, const CommPosition& position, uint64_t longest,
+                              uint64_t segment);
 
-  // `longest` is the number of bytes of one buffer in a segment, if a block has enough of them.
-  SegmentedStaging(const CollectiveCall& call, const CommPosition& position, uint64_t longest);
+  // The host MPI runs the segments on `comm`. `segment` as in segments_of().
+  SegmentedStaging(const CollectiveCall& call, const CommPosition& position, MPI_Comm comm, uint64_t segment);
 
-  // False if the memory cannot be allocated, or if buffers with gaps cannot be packed. The other ranks depend
-  // on run() all the same, unless all ranks agree not to call it.
+  // The host memory of one segment, and the copies to and from it.
+  struct Half {
+    device::PinnedBuffer memory;
+    std::deque<device::Copy> copies;
+    std::vector<int> counts, offsets;  // in bytes, if the blocks are not even
+  };
+  struct Room {
+    Half read, written;
+  };
+
+  // Finds the memory of this rank and packs what has gaps. False if that fails. The other ranks depend on the
+  // calls of the host MPI all the same, unless all ranks agree not to make them.
   bool ready();
-  // Returns the first error.
-  int run();
+  bool make(Room& room) const;
+  void cut(uint64_t segments) { segments_ = segments; }
+
+  // The steps of a segment, in this order. The caller waits for the copies of a step before the next one, and
+  // makes the calls of the host MPI in the order of the segments. A segment is written back unless something
+  // has failed.
+  void load(Room& room, uint64_t segment);
+  bool loaded(Room& room, bool wait) { return copied(room.read, wait); }
+  // With a request, the nonblocking function.
+  void call_host(Room& room, uint64_t segment, MPI_Request* request);
+  void store(Room& room, uint64_t segment);
+  bool stored(Room& room, bool wait) { return copied(room.written, wait); }
+  void note_host(int result);
+  void fail() { error_ = MPI_ERR_OTHER; }
+  // Stores what has gaps in the program's buffers. Returns the first error.
+  int end();
   // The host MPI has raised that error.
   bool raised() const { return raised_; }
 
- private:
-  // The blocks of one buffer. In each segment, a part of every block is in flight.
-  struct Side {
-    uint64_t blocks = 0;  // 0: this rank passes nothing
-    std::optional<PackedBuffer> buffer;
-    bool is_read = false;
-    char* address = nullptr;  // of the first block
-    int device = -1;          // -1: host memory
-    // Segments take turns.
-    std::optional<device::PinnedBuffer> rooms[2];
-    device::Copy copies[2];
+  // All segments, by the blocking functions. Returns as end() does. Needs two rooms.
+  int run(Room (&rooms)[2]);
 
-    unsigned char* room(uint64_t segment) const { return blocks ? rooms[segment % 2]->data() : nullptr; }
+ private:
+  struct Block {
+    char* address = nullptr;
+    uint64_t bytes = 0;
+    int device = -1;  // -1: host memory
+  };
+  // One buffer. Without blocks, this rank passes nothing.
+  struct Side {
+    std::vector<Block> blocks;
+    std::deque<PackedBuffer> buffers;
+    bool is_read = false;
+    bool even = true;  // the blocks have one length and follow each other
+  };
+  // The arguments of one direction of a v- or w-function.
+  struct Arguments {
+    void* address;
+    MPI_Count count;
+    Numbers<MPI_Count> counts;
+    Numbers<MPI_Aint> displacements;
+    MPI_Datatype datatype;
+    const MPI_Datatype* datatypes;
   };
 
-  void start(Side& side, uint64_t segment);
-  void finish(Side& side, uint64_t segment);
+  void add_blocks(Side& side, void* address, MPI_Count count, MPI_Datatype datatype, uint64_t blocks);
+  void add_each(Side& side, const Arguments& arguments, const std::vector<bool>& there);
+  void describe_even();
+  void describe_reduce_scatter();
+  void describe_each();
+  coll::Slices parts_of(uint64_t bytes) const;
+  uint64_t room_of(const Side& side) const;
+  // MPI_Exscan leaves the receive buffer of the first rank alone.
+  bool has_result() const { return call_.function != Collective::exscan || position_.rank > 0; }
+  void lay_out(const Side& side, Half& half, uint64_t segment) const;
+  void copy(const Side& side, Half& half, uint64_t segment, bool out);
+  bool copied(Half& half, bool wait);
+  int host(Room& room, uint64_t segment, MPI_Request* request) const;
   void note_copy(device::Error error);
-  int call_host(const void* from, void* to, uint64_t bytes) const;
-  uint64_t begin_of(uint64_t segment) const { return segment * segment_; }
-  uint64_t bytes_in(uint64_t segment) const { return std::min(segment_, block_ - begin_of(segment)); }
-  void note(int result) {
-    if (error_ == MPI_SUCCESS) error_ = result;
-  }
 
   const CollectiveCall call_;
   const CommPosition& position_;
-  uint64_t block_;    // bytes of a block
-  uint64_t element_;  // bytes that stay together: an element of a reduction, else 1
-  uint64_t segment_;  // bytes of each block in one segment
+  const MPI_Comm comm_;
+  const uint64_t element_;  // bytes that stay together: an element of a reduction, else 1
+  const uint64_t segment_;
+  uint64_t segments_ = 1;
   Side read_, written_;
+  std::optional<Scratch> apart_;  // holds the result until all segments are over
   int error_ = MPI_SUCCESS;
   bool raised_ = false;
 };

@@ -23,6 +23,14 @@ extern "C" int fairlead_request_get_status_any(int count, const MPI_Request arra
 extern "C" int fairlead_request_get_status_some(int incount, const MPI_Request array_of_requests[],
     int* outcount, int array_of_indices[],
     MPI_Status array_of_statuses[]) __asm__("MPI_Request_get_status_some");
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
+extern "C" int fairlead_comm_attach_buffer(MPI_Comm comm, void* buffer,
+    int size) __asm__("MPI_Comm_attach_buffer");
+#endif
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
+extern "C" int fairlead_session_attach_buffer(MPI_Session session, void* buffer,
+    int size) __asm__("MPI_Session_attach_buffer");
+#endif
 extern "C" int fairlead_psend_init(const void* buf, int partitions, MPI_Count count, MPI_Datatype datatype,
     int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request) __asm__("MPI_Psend_init");
 extern "C" int fairlead_precv_init(void* buf, int partitions, MPI_Count count, MPI_Datatype datatype,
@@ -255,8 +263,9 @@ FAIRLEAD_ENTRIES(Buffer_detach, buffer_detach, BUFFER_DETACH, (void* buffer_addr
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(buffer_addr, size, error.place());
-  if (error.none()) give_back_send_buffer(host.of_f08() ? buffer_addr : nullptr);
+  if (error.none()) give_back_send_buffer({}, host.of_f08() ? buffer_addr : nullptr);
 }
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 FAIRLEAD_ENTRIES(Comm_detach_buffer, comm_detach_buffer, COMM_DETACH_BUFFER, (Integer* comm,
                  void* buffer_addr, Integer* size, Integer* ierror),
@@ -266,8 +275,13 @@ FAIRLEAD_ENTRIES(Comm_detach_buffer, comm_detach_buffer, COMM_DETACH_BUFFER, (In
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
-  host(comm, buffer_addr, size, ierror);
+  Error error(ierror);
+  host(comm, buffer_addr, size, error.place());
+  if (error.none()) give_back_send_buffer(SendBufferOwner::comm(Comm::from(comm)),
+      host.of_f08() ? buffer_addr : nullptr);
 }
+#endif
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 FAIRLEAD_ENTRIES(Session_detach_buffer, session_detach_buffer, SESSION_DETACH_BUFFER, (Integer* session,
                  void* buffer_addr, Integer* size, Integer* ierror),
@@ -275,8 +289,12 @@ FAIRLEAD_ENTRIES(Session_detach_buffer, session_detach_buffer, SESSION_DETACH_BU
   CallRecord record(Function::Session_detach_buffer);
   if (!intercepting()) return host(session, buffer_addr, size, ierror);
   BlockingHostCall blocking_call;
-  host(session, buffer_addr, size, ierror);
+  Error error(ierror);
+  host(session, buffer_addr, size, error.place());
+  if (error.none()) give_back_send_buffer(SendBufferOwner::session(Session::from(session)),
+      host.of_f08() ? buffer_addr : nullptr);
 }
+#endif
 
 FAIRLEAD_ENTRIES(Buffer_flush, buffer_flush, BUFFER_FLUSH, (Integer* ierror),
                  (ierror)) {
@@ -285,6 +303,7 @@ FAIRLEAD_ENTRIES(Buffer_flush, buffer_flush, BUFFER_FLUSH, (Integer* ierror),
   BlockingHostCall blocking_call;
   host(ierror);
 }
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 FAIRLEAD_ENTRIES(Comm_flush_buffer, comm_flush_buffer, COMM_FLUSH_BUFFER, (Integer* comm, Integer* ierror),
                  (comm, ierror)) {
@@ -295,6 +314,8 @@ FAIRLEAD_ENTRIES(Comm_flush_buffer, comm_flush_buffer, COMM_FLUSH_BUFFER, (Integ
   BlockingHostCall blocking_call;
   host(comm, ierror);
 }
+#endif
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 FAIRLEAD_ENTRIES(Session_flush_buffer, session_flush_buffer, SESSION_FLUSH_BUFFER, (Integer* session,
                  Integer* ierror),
@@ -304,6 +325,7 @@ FAIRLEAD_ENTRIES(Session_flush_buffer, session_flush_buffer, SESSION_FLUSH_BUFFE
   BlockingHostCall blocking_call;
   host(session, ierror);
 }
+#endif
 
 FAIRLEAD_ENTRIES(Pready, pready, PREADY, (Integer* partition, Integer* request, Integer* ierror),
                  (partition, request, ierror)) {
@@ -641,6 +663,7 @@ FAIRLEAD_ENTRIES(Finalize, finalize, FINALIZE, (Integer* ierror),
                  (ierror)) {
   report(ierror, MPI_Finalize());
 }
+#if MPI_VERSION >= 4 || defined(OPEN_MPI)
 
 FAIRLEAD_ENTRIES(Session_init, session_init, SESSION_INIT, (Integer* info, Integer* errhandler,
                  Integer* session, Integer* ierror),
@@ -652,6 +675,8 @@ FAIRLEAD_ENTRIES(Session_init, session_init, SESSION_INIT, (Integer* info, Integ
   host(info, errhandler, session, error.place());
   if (error.none()) begun.succeed();
 }
+#endif
+#if MPI_VERSION >= 4 || defined(OPEN_MPI)
 
 FAIRLEAD_ENTRIES(Session_finalize, session_finalize, SESSION_FINALIZE, (Integer* session, Integer* ierror),
                  (session, ierror)) {
@@ -660,6 +685,7 @@ FAIRLEAD_ENTRIES(Session_finalize, session_finalize, SESSION_FINALIZE, (Integer*
   BlockingHostCall blocking_call;
   host(session, ierror);
 }
+#endif
 
 FAIRLEAD_ENTRIES(Comm_spawn, comm_spawn, COMM_SPAWN, (void* command, void* argv, Integer* maxprocs,
                  Integer* info, Integer* root, Integer* comm, Integer* intercomm, Integer* array_of_errcodes,
@@ -1232,24 +1258,24 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Buffer_attach, buffer_attach, BUFFER_ATTACH, (void*
   if (only_looks_on()) return host(buffer, size, ierror);
   report(ierror, MPI_Buffer_attach(choice(buffer), *size));
 }
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Comm_attach_buffer, comm_attach_buffer, COMM_ATTACH_BUFFER, (Integer* comm,
                  void* buffer, Integer* size, Integer* ierror),
                  (comm, buffer, size, ierror)) {
-  CallRecord record(Function::Comm_attach_buffer);
-  if (!intercepting()) return host(comm, buffer, size, ierror);
-  if (is_device(buffer)) return report(ierror, refuse(Function::Comm_attach_buffer, Comm::from(comm)));
-  host(comm, buffer, size, ierror);
+  if (only_looks_on()) return host(comm, buffer, size, ierror);
+  report(ierror, fairlead_comm_attach_buffer(Comm::from(comm), choice(buffer), *size));
 }
+#endif
+#if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Session_attach_buffer, session_attach_buffer, SESSION_ATTACH_BUFFER,
                  (Integer* session, void* buffer, Integer* size, Integer* ierror),
                  (session, buffer, size, ierror)) {
-  CallRecord record(Function::Session_attach_buffer);
-  if (!intercepting()) return host(session, buffer, size, ierror);
-  if (is_device(buffer)) return report(ierror, refuse(Function::Session_attach_buffer, MPI_COMM_SELF));
-  host(session, buffer, size, ierror);
+  if (only_looks_on()) return host(session, buffer, size, ierror);
+  report(ierror, fairlead_session_attach_buffer(Session::from(session), choice(buffer), *size));
 }
+#endif
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Psend_init, psend_init, PSEND_INIT, (void* buf, Integer* partitions,
                  MPI_Count* count, Integer* datatype, Integer* dest, Integer* tag, Integer* comm,
@@ -2087,337 +2113,269 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Rget_accumulate, rget_accumulate, RGET_ACCUMULATE, 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_at, file_read_at, FILE_READ_AT, (Integer* fh, MPI_Offset* offset,
                  void* buf, Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, offset, buf, count, datatype, status, ierror)) {
-  CallRecord record(Function::File_read_at);
-  if (!intercepting()) return host(fh, offset, buf, count, datatype, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_at, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, offset, buf, count, datatype, status, ierror);
+  if (only_looks_on()) return host(fh, offset, buf, count, datatype, status, ierror);
+  report(ierror, MPI_File_read_at(File::from(fh), *offset, choice(buf), *count, Datatype::from(datatype),
+      Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_at_all, file_read_at_all, FILE_READ_AT_ALL, (Integer* fh,
                  MPI_Offset* offset, void* buf, Integer* count, Integer* datatype, Integer* status,
                  Integer* ierror),
                  (fh, offset, buf, count, datatype, status, ierror)) {
-  CallRecord record(Function::File_read_at_all);
-  if (!intercepting()) return host(fh, offset, buf, count, datatype, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_at_all, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, offset, buf, count, datatype, status, ierror);
+  if (only_looks_on()) return host(fh, offset, buf, count, datatype, status, ierror);
+  report(ierror, MPI_File_read_at_all(File::from(fh), *offset, choice(buf), *count, Datatype::from(datatype),
+      Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_iread_at, file_iread_at, FILE_IREAD_AT, (Integer* fh, MPI_Offset* offset,
                  void* buf, Integer* count, Integer* datatype, Integer* request, Integer* ierror),
                  (fh, offset, buf, count, datatype, request, ierror)) {
-  CallRecord record(Function::File_iread_at);
-  if (!intercepting()) return host(fh, offset, buf, count, datatype, request, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_iread_at, File::from(fh)));
-  host(fh, offset, buf, count, datatype, request, ierror);
+  if (only_looks_on()) return host(fh, offset, buf, count, datatype, request, ierror);
+  report(ierror, MPI_File_iread_at(File::from(fh), *offset, choice(buf), *count, Datatype::from(datatype),
+      MadeRequest(request)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_iread_at_all, file_iread_at_all, FILE_IREAD_AT_ALL, (Integer* fh,
                  MPI_Offset* offset, void* buf, Integer* count, Integer* datatype, Integer* request,
                  Integer* ierror),
                  (fh, offset, buf, count, datatype, request, ierror)) {
-  CallRecord record(Function::File_iread_at_all);
-  if (!intercepting()) return host(fh, offset, buf, count, datatype, request, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_iread_at_all, File::from(fh)));
-  host(fh, offset, buf, count, datatype, request, ierror);
+  if (only_looks_on()) return host(fh, offset, buf, count, datatype, request, ierror);
+  report(ierror, MPI_File_iread_at_all(File::from(fh), *offset, choice(buf), *count, Datatype::from(datatype),
+      MadeRequest(request)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_read, file_read, FILE_READ, (Integer* fh, void* buf, Integer* count,
                  Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
-  CallRecord record(Function::File_read);
-  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_read, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, count, datatype, status, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, status, ierror);
+  report(ierror, MPI_File_read(File::from(fh), choice(buf), *count, Datatype::from(datatype),
+      Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_all, file_read_all, FILE_READ_ALL, (Integer* fh, void* buf,
                  Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
-  CallRecord record(Function::File_read_all);
-  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_all, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, count, datatype, status, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, status, ierror);
+  report(ierror, MPI_File_read_all(File::from(fh), choice(buf), *count, Datatype::from(datatype),
+      Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_iread, file_iread, FILE_IREAD, (Integer* fh, void* buf, Integer* count,
                  Integer* datatype, Integer* request, Integer* ierror),
                  (fh, buf, count, datatype, request, ierror)) {
-  CallRecord record(Function::File_iread);
-  if (!intercepting()) return host(fh, buf, count, datatype, request, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_iread, File::from(fh)));
-  host(fh, buf, count, datatype, request, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, request, ierror);
+  report(ierror, MPI_File_iread(File::from(fh), choice(buf), *count, Datatype::from(datatype),
+      MadeRequest(request)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_iread_all, file_iread_all, FILE_IREAD_ALL, (Integer* fh, void* buf,
                  Integer* count, Integer* datatype, Integer* request, Integer* ierror),
                  (fh, buf, count, datatype, request, ierror)) {
-  CallRecord record(Function::File_iread_all);
-  if (!intercepting()) return host(fh, buf, count, datatype, request, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_iread_all, File::from(fh)));
-  host(fh, buf, count, datatype, request, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, request, ierror);
+  report(ierror, MPI_File_iread_all(File::from(fh), choice(buf), *count, Datatype::from(datatype),
+      MadeRequest(request)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_shared, file_read_shared, FILE_READ_SHARED, (Integer* fh, void* buf,
                  Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
-  CallRecord record(Function::File_read_shared);
-  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_shared, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, count, datatype, status, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, status, ierror);
+  report(ierror, MPI_File_read_shared(File::from(fh), choice(buf), *count, Datatype::from(datatype),
+      Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_iread_shared, file_iread_shared, FILE_IREAD_SHARED, (Integer* fh, void* buf,
                  Integer* count, Integer* datatype, Integer* request, Integer* ierror),
                  (fh, buf, count, datatype, request, ierror)) {
-  CallRecord record(Function::File_iread_shared);
-  if (!intercepting()) return host(fh, buf, count, datatype, request, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_iread_shared, File::from(fh)));
-  host(fh, buf, count, datatype, request, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, request, ierror);
+  report(ierror, MPI_File_iread_shared(File::from(fh), choice(buf), *count, Datatype::from(datatype),
+      MadeRequest(request)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_ordered, file_read_ordered, FILE_READ_ORDERED, (Integer* fh, void* buf,
                  Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
-  CallRecord record(Function::File_read_ordered);
-  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_ordered, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, count, datatype, status, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, status, ierror);
+  report(ierror, MPI_File_read_ordered(File::from(fh), choice(buf), *count, Datatype::from(datatype),
+      Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_at_all_begin, file_read_at_all_begin, FILE_READ_AT_ALL_BEGIN,
                  (Integer* fh, MPI_Offset* offset, void* buf, Integer* count, Integer* datatype,
                  Integer* ierror),
                  (fh, offset, buf, count, datatype, ierror)) {
-  CallRecord record(Function::File_read_at_all_begin);
-  if (!intercepting()) return host(fh, offset, buf, count, datatype, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_at_all_begin, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, offset, buf, count, datatype, ierror);
+  if (only_looks_on()) return host(fh, offset, buf, count, datatype, ierror);
+  report(ierror, MPI_File_read_at_all_begin(File::from(fh), *offset, choice(buf), *count,
+      Datatype::from(datatype)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_at_all_end, file_read_at_all_end, FILE_READ_AT_ALL_END, (Integer* fh,
                  void* buf, Integer* status, Integer* ierror),
                  (fh, buf, status, ierror)) {
-  CallRecord record(Function::File_read_at_all_end);
-  if (!intercepting()) return host(fh, buf, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_at_all_end, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, status, ierror);
+  if (only_looks_on()) return host(fh, buf, status, ierror);
+  report(ierror, MPI_File_read_at_all_end(File::from(fh), choice(buf), Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_all_begin, file_read_all_begin, FILE_READ_ALL_BEGIN, (Integer* fh,
                  void* buf, Integer* count, Integer* datatype, Integer* ierror),
                  (fh, buf, count, datatype, ierror)) {
-  CallRecord record(Function::File_read_all_begin);
-  if (!intercepting()) return host(fh, buf, count, datatype, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_all_begin, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, count, datatype, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, ierror);
+  report(ierror, MPI_File_read_all_begin(File::from(fh), choice(buf), *count, Datatype::from(datatype)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_all_end, file_read_all_end, FILE_READ_ALL_END, (Integer* fh, void* buf,
                  Integer* status, Integer* ierror),
                  (fh, buf, status, ierror)) {
-  CallRecord record(Function::File_read_all_end);
-  if (!intercepting()) return host(fh, buf, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_all_end, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, status, ierror);
+  if (only_looks_on()) return host(fh, buf, status, ierror);
+  report(ierror, MPI_File_read_all_end(File::from(fh), choice(buf), Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_ordered_begin, file_read_ordered_begin, FILE_READ_ORDERED_BEGIN,
                  (Integer* fh, void* buf, Integer* count, Integer* datatype, Integer* ierror),
                  (fh, buf, count, datatype, ierror)) {
-  CallRecord record(Function::File_read_ordered_begin);
-  if (!intercepting()) return host(fh, buf, count, datatype, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_ordered_begin, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, count, datatype, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, ierror);
+  report(ierror, MPI_File_read_ordered_begin(File::from(fh), choice(buf), *count, Datatype::from(datatype)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_read_ordered_end, file_read_ordered_end, FILE_READ_ORDERED_END,
                  (Integer* fh, void* buf, Integer* status, Integer* ierror),
                  (fh, buf, status, ierror)) {
-  CallRecord record(Function::File_read_ordered_end);
-  if (!intercepting()) return host(fh, buf, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_read_ordered_end, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, status, ierror);
+  if (only_looks_on()) return host(fh, buf, status, ierror);
+  report(ierror, MPI_File_read_ordered_end(File::from(fh), choice(buf), Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_at, file_write_at, FILE_WRITE_AT, (Integer* fh, MPI_Offset* offset,
                  void* buf, Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, offset, buf, count, datatype, status, ierror)) {
-  CallRecord record(Function::File_write_at);
-  if (!intercepting()) return host(fh, offset, buf, count, datatype, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_at, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, offset, buf, count, datatype, status, ierror);
+  if (only_looks_on()) return host(fh, offset, buf, count, datatype, status, ierror);
+  report(ierror, MPI_File_write_at(File::from(fh), *offset, choice(buf), *count, Datatype::from(datatype),
+      Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_at_all, file_write_at_all, FILE_WRITE_AT_ALL, (Integer* fh,
                  MPI_Offset* offset, void* buf, Integer* count, Integer* datatype, Integer* status,
                  Integer* ierror),
                  (fh, offset, buf, count, datatype, status, ierror)) {
-  CallRecord record(Function::File_write_at_all);
-  if (!intercepting()) return host(fh, offset, buf, count, datatype, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_at_all, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, offset, buf, count, datatype, status, ierror);
+  if (only_looks_on()) return host(fh, offset, buf, count, datatype, status, ierror);
+  report(ierror, MPI_File_write_at_all(File::from(fh), *offset, choice(buf), *count, Datatype::from(datatype),
+      Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_iwrite_at, file_iwrite_at, FILE_IWRITE_AT, (Integer* fh, MPI_Offset* offset,
                  void* buf, Integer* count, Integer* datatype, Integer* request, Integer* ierror),
                  (fh, offset, buf, count, datatype, request, ierror)) {
-  CallRecord record(Function::File_iwrite_at);
-  if (!intercepting()) return host(fh, offset, buf, count, datatype, request, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_iwrite_at, File::from(fh)));
-  host(fh, offset, buf, count, datatype, request, ierror);
+  if (only_looks_on()) return host(fh, offset, buf, count, datatype, request, ierror);
+  report(ierror, MPI_File_iwrite_at(File::from(fh), *offset, choice(buf), *count, Datatype::from(datatype),
+      MadeRequest(request)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_iwrite_at_all, file_iwrite_at_all, FILE_IWRITE_AT_ALL, (Integer* fh,
                  MPI_Offset* offset, void* buf, Integer* count, Integer* datatype, Integer* request,
                  Integer* ierror),
                  (fh, offset, buf, count, datatype, request, ierror)) {
-  CallRecord record(Function::File_iwrite_at_all);
-  if (!intercepting()) return host(fh, offset, buf, count, datatype, request, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_iwrite_at_all, File::from(fh)));
-  host(fh, offset, buf, count, datatype, request, ierror);
+  if (only_looks_on()) return host(fh, offset, buf, count, datatype, request, ierror);
+  report(ierror, MPI_File_iwrite_at_all(File::from(fh), *offset, choice(buf), *count,
+      Datatype::from(datatype), MadeRequest(request)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_write, file_write, FILE_WRITE, (Integer* fh, void* buf, Integer* count,
                  Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
-  CallRecord record(Function::File_write);
-  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_write, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, count, datatype, status, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, status, ierror);
+  report(ierror, MPI_File_write(File::from(fh), choice(buf), *count, Datatype::from(datatype),
+      Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_all, file_write_all, FILE_WRITE_ALL, (Integer* fh, void* buf,
                  Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
-  CallRecord record(Function::File_write_all);
-  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_all, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, count, datatype, status, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, status, ierror);
+  report(ierror, MPI_File_write_all(File::from(fh), choice(buf), *count, Datatype::from(datatype),
+      Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_iwrite, file_iwrite, FILE_IWRITE, (Integer* fh, void* buf, Integer* count,
                  Integer* datatype, Integer* request, Integer* ierror),
                  (fh, buf, count, datatype, request, ierror)) {
-  CallRecord record(Function::File_iwrite);
-  if (!intercepting()) return host(fh, buf, count, datatype, request, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_iwrite, File::from(fh)));
-  host(fh, buf, count, datatype, request, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, request, ierror);
+  report(ierror, MPI_File_iwrite(File::from(fh), choice(buf), *count, Datatype::from(datatype),
+      MadeRequest(request)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_iwrite_all, file_iwrite_all, FILE_IWRITE_ALL, (Integer* fh, void* buf,
                  Integer* count, Integer* datatype, Integer* request, Integer* ierror),
                  (fh, buf, count, datatype, request, ierror)) {
-  CallRecord record(Function::File_iwrite_all);
-  if (!intercepting()) return host(fh, buf, count, datatype, request, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_iwrite_all, File::from(fh)));
-  host(fh, buf, count, datatype, request, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, request, ierror);
+  report(ierror, MPI_File_iwrite_all(File::from(fh), choice(buf), *count, Datatype::from(datatype),
+      MadeRequest(request)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_shared, file_write_shared, FILE_WRITE_SHARED, (Integer* fh, void* buf,
                  Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
-  CallRecord record(Function::File_write_shared);
-  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_shared, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, count, datatype, status, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, status, ierror);
+  report(ierror, MPI_File_write_shared(File::from(fh), choice(buf), *count, Datatype::from(datatype),
+      Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_iwrite_shared, file_iwrite_shared, FILE_IWRITE_SHARED, (Integer* fh,
                  void* buf, Integer* count, Integer* datatype, Integer* request, Integer* ierror),
                  (fh, buf, count, datatype, request, ierror)) {
-  CallRecord record(Function::File_iwrite_shared);
-  if (!intercepting()) return host(fh, buf, count, datatype, request, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_iwrite_shared, File::from(fh)));
-  host(fh, buf, count, datatype, request, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, request, ierror);
+  report(ierror, MPI_File_iwrite_shared(File::from(fh), choice(buf), *count, Datatype::from(datatype),
+      MadeRequest(request)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_ordered, file_write_ordered, FILE_WRITE_ORDERED, (Integer* fh,
                  void* buf, Integer* count, Integer* datatype, Integer* status, Integer* ierror),
                  (fh, buf, count, datatype, status, ierror)) {
-  CallRecord record(Function::File_write_ordered);
-  if (!intercepting()) return host(fh, buf, count, datatype, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_ordered, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, count, datatype, status, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, status, ierror);
+  report(ierror, MPI_File_write_ordered(File::from(fh), choice(buf), *count, Datatype::from(datatype),
+      Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_at_all_begin, file_write_at_all_begin, FILE_WRITE_AT_ALL_BEGIN,
                  (Integer* fh, MPI_Offset* offset, void* buf, Integer* count, Integer* datatype,
                  Integer* ierror),
                  (fh, offset, buf, count, datatype, ierror)) {
-  CallRecord record(Function::File_write_at_all_begin);
-  if (!intercepting()) return host(fh, offset, buf, count, datatype, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_at_all_begin, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, offset, buf, count, datatype, ierror);
+  if (only_looks_on()) return host(fh, offset, buf, count, datatype, ierror);
+  report(ierror, MPI_File_write_at_all_begin(File::from(fh), *offset, choice(buf), *count,
+      Datatype::from(datatype)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_at_all_end, file_write_at_all_end, FILE_WRITE_AT_ALL_END,
                  (Integer* fh, void* buf, Integer* status, Integer* ierror),
                  (fh, buf, status, ierror)) {
-  CallRecord record(Function::File_write_at_all_end);
-  if (!intercepting()) return host(fh, buf, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_at_all_end, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, status, ierror);
+  if (only_looks_on()) return host(fh, buf, status, ierror);
+  report(ierror, MPI_File_write_at_all_end(File::from(fh), choice(buf), Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_all_begin, file_write_all_begin, FILE_WRITE_ALL_BEGIN, (Integer* fh,
                  void* buf, Integer* count, Integer* datatype, Integer* ierror),
                  (fh, buf, count, datatype, ierror)) {
-  CallRecord record(Function::File_write_all_begin);
-  if (!intercepting()) return host(fh, buf, count, datatype, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_all_begin, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, count, datatype, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, ierror);
+  report(ierror, MPI_File_write_all_begin(File::from(fh), choice(buf), *count, Datatype::from(datatype)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_all_end, file_write_all_end, FILE_WRITE_ALL_END, (Integer* fh,
                  void* buf, Integer* status, Integer* ierror),
                  (fh, buf, status, ierror)) {
-  CallRecord record(Function::File_write_all_end);
-  if (!intercepting()) return host(fh, buf, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_all_end, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, status, ierror);
+  if (only_looks_on()) return host(fh, buf, status, ierror);
+  report(ierror, MPI_File_write_all_end(File::from(fh), choice(buf), Status(status)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_ordered_begin, file_write_ordered_begin, FILE_WRITE_ORDERED_BEGIN,
                  (Integer* fh, void* buf, Integer* count, Integer* datatype, Integer* ierror),
                  (fh, buf, count, datatype, ierror)) {
-  CallRecord record(Function::File_write_ordered_begin);
-  if (!intercepting()) return host(fh, buf, count, datatype, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_ordered_begin, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, count, datatype, ierror);
+  if (only_looks_on()) return host(fh, buf, count, datatype, ierror);
+  report(ierror, MPI_File_write_ordered_begin(File::from(fh), choice(buf), *count, Datatype::from(datatype)));
 }
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(File_write_ordered_end, file_write_ordered_end, FILE_WRITE_ORDERED_END,
                  (Integer* fh, void* buf, Integer* status, Integer* ierror),
                  (fh, buf, status, ierror)) {
-  CallRecord record(Function::File_write_ordered_end);
-  if (!intercepting()) return host(fh, buf, status, ierror);
-  if (is_device(buf)) return report(ierror, refuse_file(Function::File_write_ordered_end, File::from(fh)));
-  BlockingHostCall blocking_call;
-  host(fh, buf, status, ierror);
+  if (only_looks_on()) return host(fh, buf, status, ierror);
+  report(ierror, MPI_File_write_ordered_end(File::from(fh), choice(buf), Status(status)));
 }
 #endif
 
