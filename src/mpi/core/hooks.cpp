@@ -9,7 +9,7 @@ namespace fairlead::mpi {
 namespace {
 
 // Initialized before the first static initialiser runs, whichever file contains that.
-constinit std::array<Hooks, 4> registered{};
+constinit std::array<Hooks, 8> registered{};
 constinit size_t count = 0;
 
 }  // namespace
