@@ -17,10 +17,12 @@ namespace fairlead::mpi {
 // All ranks call it in MPI_Init.
 void agree_on_collectives(int world_rank);
 
-// For collectives between nodes (between_nodes.h): rank 0's options, on all ranks.
+// For collectives between nodes (between_nodes.h), and between groups of a node: rank 0's options, on all
+// ranks.
 struct NodeLimits {
   int64_t uniform;  // agree at every call on communicators whose info does not contain the key
   int64_t from, segment;
+  int64_t members;  // the maximum of a communicator with a collective slot
 };
 const NodeLimits& node_limits();
 

@@ -268,4 +268,14 @@ void KeptArrays::keep(CollectiveCall* call, const CommPosition& position) {
   if (call->recvtypes) call->recvtypes = copy(call->recvtypes, received);
 }
 
+CollectiveCall in_blocks(CollectiveCall call, const CommPosition& position) {
+  if (call.function != Collective::reduce_scatter || !call.recvcounts) return call;
+  for (int member = 1; member < position.size; ++member)
+    if (call.recvcounts[member] != call.recvcounts[0]) return call;
+  call.function = Collective::reduce_scatter_block;
+  call.sendcount = call.recvcount = call.recvcounts[0];
+  call.sendtype = call.recvtype;
+  return call;
+}
+
 }  // namespace fairlead::mpi

@@ -169,6 +169,9 @@ CommPosition position_in(MPI_Comm comm);
 
 Regions regions_of(const CollectiveCall& call, const CommPosition& position);
 
+// MPI_Reduce_scatter with equal counts, which all ranks know, as MPI_Reduce_scatter_block.
+CollectiveCall in_blocks(CollectiveCall call, const CommPosition& position);
+
 // Copies of the arrays of counts, displacements and types of a collective that is not over when its call
 // returns. The standard forbids programs to change or free them meanwhile (MPI 4.1, 6.12). But host MPIs read
 // them only during the call, and programs rely on that: mpi4py frees them.

@@ -109,7 +109,7 @@ bool CommunicatorState::has_slot_pool() {
 
 // All members get the same answer.
 bool CommunicatorState::may_meet() const {
-  if (node_ranks_.empty() || position_.size > coll::max_members) return false;
+  if (node_ranks_.empty() || position_.size > node_limits().members) return false;
   for (int rank : node_ranks_)
     if (rank < 0) return false;
   return true;

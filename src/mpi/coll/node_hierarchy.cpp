@@ -6,8 +6,8 @@
 #include <atomic>
 #include <map>
 
-#include "coll/collective_slot.h"
 #include "mpi/abi/real.h"
+#include "mpi/coll/agreement.h"
 #include "mpi/core/interception.h"
 
 namespace fairlead::mpi {
@@ -33,31 +33,36 @@ NodeHierarchy::NodeHierarchy(MPI_Comm comm, int first_of_node) {
   if (std::ranges::count(first_of, none_left) > 0) return;
 
   std::map<int, std::vector<int>> nodes;
-  for (int member = 0; member < size; ++member) {
-    std::vector<int>& node = nodes[first_of[static_cast<size_t>(member)]];
-    local_rank_of_.push_back(static_cast<int>(node.size()));
-    node.push_back(member);
-  }
+  for (int member = 0; member < size; ++member)
+    nodes[first_of[static_cast<size_t>(member)]].push_back(member);
+  for (const auto& [first, node] : nodes) add_groups(node);
   slices_ = size;
-  for (auto& [first, node] : nodes) {
-    if (first == first_of_node) my_node_ = static_cast<int>(members_.size());
-    slices_ = std::min(slices_, static_cast<int>(node.size()));
-    members_.push_back(std::move(node));
-  }
   node_of_.resize(static_cast<size_t>(size));
+  local_rank_of_.resize(static_cast<size_t>(size));
   for (size_t node = 0; node < members_.size(); ++node) {
+    slices_ = std::min(slices_, static_cast<int>(members_[node].size()));
     regular_ &= members_[node].size() == members_[0].size();
-    for (int member : members_[node]) node_of_[static_cast<size_t>(member)] = static_cast<int>(node);
+    for (size_t local = 0; local < members_[node].size(); ++local) {
+      const auto member = static_cast<size_t>(members_[node][local]);
+      node_of_[member] = static_cast<int>(node);
+      local_rank_of_[member] = static_cast<int>(local);
+    }
   }
+  my_node_ = node_of(rank);
   my_local_rank_ = local_rank_of(rank);
-
-  bool fit = members_.size() > 1 &&
-             std::all_of(members_.begin(), members_.end(),
-                         [](const std::vector<int>& node) { return node.size() <= coll::max_members; });
-  if (!fit) return;
+  if (members_.size() == 1) return;
   int made = make_communicators(comm);
   real.Allreduce(MPI_IN_PLACE, &made, 1, MPI_INT, MPI_MIN, comm);
   usable_ = made;
+}
+
+// As few groups as can have a collective slot, of equal length within one.
+void NodeHierarchy::add_groups(const std::vector<int>& node) {
+  const auto most = static_cast<size_t>(node_limits().members);
+  const size_t groups = (node.size() + most - 1) / most;
+  for (size_t group = 0; group < groups; ++group)
+    members_.emplace_back(node.begin() + static_cast<ptrdiff_t>(group * node.size() / groups),
+                          node.begin() + static_cast<ptrdiff_t>((group + 1) * node.size() / groups));
 }
 
 bool NodeHierarchy::make_communicators(MPI_Comm comm) {

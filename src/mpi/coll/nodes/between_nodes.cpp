@@ -66,9 +66,9 @@ bool has_no_part(uint64_t length, const Regions& regions) {
   return length == 0 && regions.bytes() == 0;
 }
 
-// From this length on the hierarchy is faster than segments (2 H200 with 1 and 2 ranks each as two nodes).
-uint64_t hierarchy_from(const CollectiveCall& call) {
-  return call.reduces() ? 4 * short_segment() : short_segment();
+// From this length on the hierarchy is faster than segments (H200, 1 and 2 ranks in each of two nodes).
+uint64_t hierarchy_from() {
+  return short_segment() / 4;
 }
 
 // Is a call with this longest buffer pipelined? One segment of a function with a count for each rank, or
@@ -134,9 +134,11 @@ void decline_between_nodes(const CollectiveCall& call, CommunicatorState& state)
 std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& regions,
                                      CommunicatorState& state) {
   const uint64_t length = *SegmentedStaging::length_of(call, state.position());
-  const bool is_long = length >= hierarchy_from(call);
+  const bool is_long = length >= hierarchy_from();
+  const CollectiveCall in_equal_blocks = in_blocks(call, state.position());
+  const auto suits = [&] { return is_long && suits_hierarchy(in_equal_blocks, length, state); };
   // All ranks have made the hierarchy or none has.
-  bool by_hierarchy = is_long && state.has_hierarchy() && suits_hierarchy(call, state);
+  bool by_hierarchy = state.has_hierarchy() && suits();
   std::optional<SegmentedStaging> segments;
   SegmentedStaging::Room rooms[2];
   MessageRecord record;
@@ -155,12 +157,12 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& 
   state.memory().learn(number_of(call.function), length, agreed ? longest : 0);
   if (!agreed) return std::nullopt;
   // Calls with equal arguments take one path, because sums may differ in their last bits.
-  if (is_long && !by_hierarchy) by_hierarchy = suits_hierarchy(call, state);
+  if (!by_hierarchy) by_hierarchy = suits();
 
   const Traffic path = by_hierarchy ? Traffic::collective_between_nodes : Traffic::collective_staged;
   int error = MPI_SUCCESS;
   if (by_hierarchy) {
-    error = run_hierarchical(call, state);
+    error = run_hierarchical(in_equal_blocks, state);
   } else {
     const uint64_t number = SegmentedStaging::segments_of(call, state.position(), longest, short_segment());
     trace_segments(call, state, number);

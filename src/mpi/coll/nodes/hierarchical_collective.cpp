@@ -35,6 +35,33 @@ uint64_t bytes_of(MPI_Count count, MPI_Datatype datatype) {
   return static_cast<uint64_t>(packed_bytes(count, datatype));
 }
 
+// The bytes of a piece of a message: the first pieces of short messages leave early, and long ones are copied
+// fast.
+uint64_t segment_of(uint64_t bytes) {
+  const auto longest = static_cast<uint64_t>(node_limits().segment);
+  return std::clamp(bytes / segments_under_way, longest / 4, longest);
+}
+
+// Those of a block's piece in a reduce-scatter, which passes pieces of all blocks at once: of so many ranks
+// that the pieces are not very short.
+constexpr int ranks_in_scatter = 256;
+uint64_t longest_part(const NodeHierarchy& hierarchy) {
+  return static_cast<uint64_t>(node_limits().segment) / static_cast<uint64_t>(hierarchy.ranks());
+}
+
+// If a node has one rank only, the hierarchy competes with segments that the host MPI alone reduces. Open MPI
+// reduces fast but for its reduce-scatter, MPICH slowly but for its (H200, Open MPI 5.0.11, MPICH 5.0.2).
+#if defined(OPEN_MPI)
+constexpr bool reduces_fast = true;
+#else
+constexpr bool reduces_fast = false;
+#endif
+uint64_t single_ranks_from(const CollectiveCall& call) {
+  const auto longest = static_cast<uint64_t>(node_limits().segment);
+  const bool scatters = call.function == Collective::reduce_scatter_block;
+  return call.reduces() && scatters != reduces_fast ? longest : longest / 4;
+}
+
 // The memory for one piece of the message. A later piece reuses it.
 struct Room {
   Room(int device, uint64_t scratch_bytes, ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes)
@@ -81,6 +108,8 @@ class HierarchicalCollective {
         return bcast();
       case Collective::allgather:
         return allgather();
+      case Collective::reduce_scatter_block:
+        return reduce_scatter();
       default:
         return reduce();
     }
@@ -130,22 +159,22 @@ class HierarchicalCollective {
       return MPI_ERR_NO_MEM;
     auto begin = [&](Segment& segment) {
       void* scratch = segment.room.scratch.data();
-      note(node_reduce_scatter(from + segment.begin, scratch, segment.counts));
+      if (!alone()) note(node_reduce_scatter(from + segment.begin, scratch, segment.counts));
       Slice slice{.kind = kind,
-                  .from = scratch,
+                  .from = alone() ? from + segment.begin : scratch,
                   .to = {},
                   .bytes = segment.my_bytes,
                   .root_node = root_node,
                   .datatype = call_.recvtype,
                   .op = call_.op};
       if (to_all) slice.to = {result + segment.begin + segment.my_begin};
-      if (at_root_node) slice.to = {scratch};
+      if (at_root_node) slice.to = {alone() ? result + segment.begin : scratch};
       exchange(segment, slice);
     };
     auto end = [&](Segment& segment) {
       if (to_all)
         note(node_allgather(result + segment.begin, segment.counts, segment.offsets, call_.recvtype));
-      if (at_root_node)
+      if (at_root_node && !alone())
         note(node_gather(segment.room.scratch.data(), result ? result + segment.begin : nullptr,
                          segment.counts, segment.offsets));
     };
@@ -191,20 +220,58 @@ class HierarchicalCollective {
     return agreed_error();
   }
 
+  // In each node, a reduce-scatter leaves with each member the node's result for the blocks of all members
+  // that have its local rank. These exchange and reduce them: each gets its own block.
+  int reduce_scatter() {
+    const uint64_t block = bytes_of(call_.recvcount, call_.recvtype), element = bytes_of(1, call_.recvtype);
+    if (!ready(true, block, element, ExchangeKind::reduce_scatter)) return MPI_ERR_NO_MEM;
+    const char* from = static_cast<const char*>(call_.in_place() ? call_.recvbuf : call_.sendbuf);
+    auto begin = [&](Segment& segment) {
+      const int device = segment.room.scratch.on_device() || device::device_at(from) >= 0 ? device_ : -1;
+      const uint64_t nodes = static_cast<uint64_t>(hierarchy_.nodes()), mine = nodes * segment.bytes;
+      char* const packed = static_cast<char*>(segment.room.scratch.data());
+      char* to = packed;
+      std::deque<device::Copy> copies;
+      for (size_t position = 0; position < hierarchy_.neighbors().size(); ++position)
+        for (int node = 0; node < hierarchy_.nodes(); ++node, to += segment.bytes) {
+          const auto member = static_cast<uint64_t>(hierarchy_.members(node)[position]);
+          note(copies.emplace_back().enqueue(device, to, from + member * block + segment.begin,
+                                             segment.bytes));
+        }
+      device::start_enqueued();
+      for (device::Copy& copy : copies) note(copy.wait());
+      const std::vector<int> counts(hierarchy_.neighbors().size(), static_cast<int>(mine / element));
+      if (!alone()) note(node_reduce_scatter(packed, to, counts));
+      exchange(segment, {.kind = ExchangeKind::reduce_scatter,
+                         .from = alone() ? packed : to,
+                         .to = {static_cast<char*>(call_.recvbuf) + segment.begin},
+                         .bytes = mine,
+                         .datatype = call_.recvtype,
+                         .op = call_.op});
+    };
+    by_segments(begin, [](const Segment&) {});
+    return agreed_error();
+  }
+
   // Allocates the memory for a message of `bytes` bytes. True if all members are ready; a member that is not
   // ready must not leave alone.
   bool ready(bool so_far, uint64_t bytes, uint64_t element, ExchangeKind kind) {
     bytes_ = bytes;
     element_ = element;
-    segment_bytes_ = std::max(static_cast<uint64_t>(node_limits().segment) / element, uint64_t{1}) * element;
-    uint64_t longest = std::min(segment_bytes_, bytes);
-    uint64_t slice = Segment::slices_of(hierarchy_, longest, element).longest() * element;
-    const bool gathers = kind == ExchangeKind::allgather, reduces = kind != ExchangeKind::bcast && !gathers;
-    int device = std::max(device::device_at(call_.in_place() ? nullptr : call_.sendbuf),
-                          device::device_at(call_.recvbuf));
+    const bool scatters = kind == ExchangeKind::reduce_scatter;
+    const uint64_t piece = scatters ? longest_part(hierarchy_) : segment_of(bytes);
+    segment_bytes_ = std::max(piece / element, uint64_t{1}) * element;
+    const uint64_t longest = std::min(segment_bytes_, bytes);
+    const uint64_t nodes = static_cast<uint64_t>(hierarchy_.nodes());
+    uint64_t exchanged = Segment::slices_of(hierarchy_, longest, element).longest() * element;
+    if (kind == ExchangeKind::allgather) exchanged = longest;
+    if (scatters) exchanged = nodes * longest;
+    uint64_t scratch = is_reduction(kind) ? exchanged : 0;
+    if (scatters) scratch += hierarchy_.neighbors().size() * exchanged;
+    device_ = std::max(device::device_at(call_.in_place() ? nullptr : call_.sendbuf),
+                       device::device_at(call_.recvbuf));
     for (uint64_t n = 0; n < std::min((bytes + longest - 1) / longest, segments_under_way); ++n)
-      rooms_.emplace_back(device, reduces ? slice : 0, kind, gathers ? longest : slice, element,
-                          hierarchy_.nodes());
+      rooms_.emplace_back(device_, scratch, kind, exchanged, element, hierarchy_.nodes());
     so_far &= std::all_of(rooms_.begin(), rooms_.end(), [](const Room& room) { return room.valid(); });
     note(so_far ? MPI_SUCCESS : MPI_ERR_NO_MEM);
     return agreed_error() == MPI_SUCCESS;
@@ -245,6 +312,7 @@ class HierarchicalCollective {
   void note(int result) {
     if (error_ == MPI_SUCCESS) error_ = result;
   }
+  void note(device::Error error) { note(error == device::Error::none ? MPI_SUCCESS : MPI_ERR_OTHER); }
 
   // An error of any member is an error of all. Members wait here for late members, and the host MPI does not
   // tell which members are late.
@@ -329,21 +397,24 @@ class HierarchicalCollective {
     });
   }
 
+  // Is this rank the only one of its node?
+  bool alone() const { return hierarchy_.neighbors().size() == 1; }
   size_t position() const { return static_cast<size_t>(hierarchy_.my_local_rank()); }
 
   const CollectiveCall& call_;
   NodeHierarchy& hierarchy_;
   std::shared_ptr<CommunicatorState> node_;
   uint64_t bytes_ = 0, element_ = 1, segment_bytes_ = 0;
+  int device_ = -1;
   std::deque<Room> rooms_;
   int error_ = MPI_SUCCESS;
 };
 
 }  // namespace
 
-bool suits_hierarchy(const CollectiveCall& call, CommunicatorState& state) {
+bool suits_hierarchy(const CollectiveCall& call, uint64_t length, CommunicatorState& state) {
   constexpr Collective served[] = {Collective::bcast, Collective::allgather, Collective::reduce,
-                                   Collective::allreduce};
+                                   Collective::allreduce, Collective::reduce_scatter_block};
   if (std::ranges::find(served, call.function) == std::end(served)) return false;
   kernels::ReduceOp op;
   kernels::Element element;
@@ -354,7 +425,11 @@ bool suits_hierarchy(const CollectiveCall& call, CommunicatorState& state) {
   const bool gathers = call.function == Collective::allgather;
   if (gathers && state.position().size * packed_bytes(call.recvcount, call.recvtype) > INT_MAX) return false;
   const NodeHierarchy& hierarchy = state.hierarchy();
-  if (!hierarchy.usable() || !gathers) return hierarchy.usable();
+  if (!hierarchy.usable()) return false;
+  if (hierarchy.slices() == 1 && length < single_ranks_from(call)) return false;
+  if (call.function == Collective::reduce_scatter_block)
+    return hierarchy.regular() && hierarchy.ranks() <= ranks_in_scatter;
+  if (!gathers) return true;
   // In each node, one collective moves what one node has contributed, and each rank keeps a segment of every
   // node in page-locked memory.
   const auto block = static_cast<int64_t>(bytes_of(call.recvcount, call.recvtype));

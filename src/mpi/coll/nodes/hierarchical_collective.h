@@ -11,9 +11,10 @@
 
 namespace fairlead::mpi {
 
-// Can this call use the hierarchy? All members get the same answer. The first call for a communicator makes
-// communicators for this path in the host MPI.
-bool suits_hierarchy(const CollectiveCall& call, CommunicatorState& state);
+// Can this call, with a longest buffer of `length` bytes on any rank, use the hierarchy? Takes the result of
+// in_blocks(). All members get the same answer. The first call for a communicator makes communicators for
+// this path in the host MPI.
+bool suits_hierarchy(const CollectiveCall& call, uint64_t length, CommunicatorState& state);
 // All members pass device memory. Returns an error on all members or on none; raises none.
 int run_hierarchical(const CollectiveCall& call, CommunicatorState& state);
 

@@ -68,17 +68,6 @@ uint64_t element_of(const CollectiveCall& call) {
   return call.reduces() ? bytes_of(1, call.recvtype) : 1;
 }
 
-// MPI_Reduce_scatter with equal counts, which all ranks know, is MPI_Reduce_scatter_block.
-CollectiveCall in_blocks(CollectiveCall call, const CommPosition& position) {
-  if (call.function != Collective::reduce_scatter || !call.recvcounts) return call;
-  for (int member = 1; member < position.size; ++member)
-    if (call.recvcounts[member] != call.recvcounts[0]) return call;
-  call.function = Collective::reduce_scatter_block;
-  call.sendcount = call.recvcount = call.recvcounts[0];
-  call.sendtype = call.recvtype;
-  return call;
-}
-
 MPI_Count sum_of_counts(const CollectiveCall& call, const CommPosition& position) {
   MPI_Count sum = 0;
   for (int member = 0; member < position.size; ++member) {

@@ -19,8 +19,9 @@ namespace {
 // Slices are divided in units of this many elements: whole cache lines for every type.
 constexpr uint64_t part_grain = 256;
 
-coll::Slices parts_of(uint64_t bytes, uint64_t element, int nodes) {
-  return {bytes / element, static_cast<uint64_t>(nodes), part_grain};
+coll::Slices parts_of(ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes) {
+  const uint64_t elements = bytes / element, parts = static_cast<uint64_t>(nodes);
+  return {elements, parts, kind == ExchangeKind::reduce_scatter ? elements / parts : part_grain};
 }
 
 uint64_t size_of(MPI_Datatype datatype) {
@@ -32,9 +33,9 @@ uint64_t size_of(MPI_Datatype datatype) {
 }  // namespace
 
 ExchangeRoom::ExchangeRoom(ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes)
-    : parts_bytes(kind == ExchangeKind::reduce || kind == ExchangeKind::allreduce
-                      ? static_cast<uint64_t>(nodes) * parts_of(bytes, element, nodes).longest() * element
-                      : 0),
+    : parts_bytes(is_reduction(kind) ? static_cast<uint64_t>(nodes) *
+                                           parts_of(kind, bytes, element, nodes).longest() * element
+                                     : 0),
       slices(kind == ExchangeKind::allgather ? static_cast<uint64_t>(nodes) * bytes : bytes),
       parts(parts_bytes) {}
 
@@ -44,7 +45,7 @@ SliceExchange::SliceExchange(NodeHierarchy& hierarchy, ExchangeRoom& room, const
       room_(room),
       slice_(slice),
       element_(size_of(slice.datatype)),
-      parts_(parts_of(slice.bytes, element_, hierarchy.nodes())) {}
+      parts_(parts_of(slice.kind, slice.bytes, element_, hierarchy.nodes())) {}
 
 unsigned char* SliceExchange::own_slice() const {
   uint64_t before = slice_.kind == ExchangeKind::allgather ? static_cast<uint64_t>(hierarchy_.my_node()) : 0;
@@ -54,7 +55,7 @@ unsigned char* SliceExchange::own_slice() const {
 int SliceExchange::start() {
   std::lock_guard lock(engine().mutex());
   spreading_turn_ = hierarchy_.spreading.turns.take();
-  if (is_reduction()) collecting_turn_ = hierarchy_.collecting.turns.take();
+  if (reduces() && !scatters()) collecting_turn_ = hierarchy_.collecting.turns.take();
   if (slice_.kind != ExchangeKind::bcast || is_root())
     note(leaving_.start(device::device_at(slice_.from), own_slice(), slice_.from, slice_.bytes));
   advance();
@@ -82,12 +83,12 @@ bool SliceExchange::step() {
       return true;
     case Step::spreading:
       if (!arrived()) return false;
-      if (is_reduction()) reduce();
-      step_ = is_reduction() ? Step::reducing : Step::collecting;
+      if (reduces()) reduce();
+      step_ = reduces() ? Step::reducing : Step::collecting;
       return true;
     case Step::reducing:
       if (!note(kernel_.poll())) return false;
-      step_ = Step::before_collecting;
+      step_ = scatters() ? Step::collecting : Step::before_collecting;
       return true;
     case Step::before_collecting:
       if (!hierarchy_.collecting.turns.has_come(collecting_turn_)) return false;
@@ -168,10 +169,12 @@ int SliceExchange::collect() {
 }
 
 void SliceExchange::copy_back() {
-  const unsigned char* from = room_.slices.data();
+  const int my_node = hierarchy_.my_node();
+  const unsigned char* from = room_.slices.data() + (scatters() ? part_begin(my_node) : 0);
+  const uint64_t bytes = scatters() ? part_bytes(my_node) : slice_.bytes;
   for (void* to : slice_.to) {
-    note(landing_.emplace_back().start(device::device_at(to), to, from, slice_.bytes));
-    from += slice_.bytes;
+    note(landing_.emplace_back().start(device::device_at(to), to, from, bytes));
+    from += bytes;
   }
 }
 

@@ -22,17 +22,18 @@
 namespace fairlead::mpi {
 
 enum class ExchangeKind {
-  bcast,      // from the root node to all other nodes
-  allgather,  // from all nodes to all nodes
-  reduce,     // from all nodes to the root node
-  allreduce,  // from all nodes to all nodes
+  bcast,           // from the root node to all other nodes
+  allgather,       // from all nodes to all nodes
+  reduce,          // from all nodes to the root node
+  allreduce,       // from all nodes to all nodes
+  reduce_scatter,  // from all nodes, an equal part to each
 };
 
 struct Slice {
   ExchangeKind kind;
   const void* from;       // device or host memory; in a broadcast, only at the root node
   std::vector<void*> to;  // the destination; in an all-gather, one for each node
-  uint64_t bytes;         // the same on all nodes
+  uint64_t bytes;         // the same on all nodes; in a reduce-scatter, of all parts
   int root_node = 0;
   // Only for reductions; the type has no gaps, and kernels may support it.
   MPI_Datatype datatype = MPI_BYTE;
@@ -48,6 +49,10 @@ struct ExchangeRoom {
   device::PinnedBuffer slices;  // outgoing, and then returning
   device::PinnedBuffer parts;   // in reductions: this node's part of each node's slice
 };
+
+constexpr bool is_reduction(ExchangeKind kind) {
+  return kind != ExchangeKind::bcast && kind != ExchangeKind::allgather;
+}
 
 class SliceExchange : public Operation {
  public:
@@ -75,9 +80,8 @@ class SliceExchange : public Operation {
   void note_host(int result);
   uint64_t part_begin(int node) const { return parts_.begin(static_cast<uint64_t>(node)) * element_; }
   uint64_t part_bytes(int node) const { return parts_.length(static_cast<uint64_t>(node)) * element_; }
-  bool is_reduction() const {
-    return slice_.kind == ExchangeKind::reduce || slice_.kind == ExchangeKind::allreduce;
-  }
+  bool scatters() const { return slice_.kind == ExchangeKind::reduce_scatter; }
+  bool reduces() const { return is_reduction(slice_.kind); }
   bool is_root() const { return hierarchy_.my_node() == slice_.root_node; }
   unsigned char* own_slice() const;
 
