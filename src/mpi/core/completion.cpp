@@ -183,6 +183,7 @@ int wait_all(int count, MPI_Request* requests, MPI_Status* statuses) {
   int all = 0;
   if (int failed = real.Testall(count, selection.host(), &all, statuses); failed != MPI_SUCCESS)
     return failed;
+  if (result != MPI_SUCCESS) clear_errors(statuses, count);
   if (host) host->write(statuses);
   return finish_all(selection, count, statuses, result);
 }
