@@ -20,7 +20,7 @@ namespace {
 
 bool forwards() {
   if (!intercepting()) return true;
-  if (!forwarded_receives().empty() && (engine().busy() || rts_may_come())) forwarded_receives().watch();
+  watch_forwarded(engine().busy());
   return !engine().busy();
 }
 
