@@ -4,6 +4,8 @@
 // receives alone. What a job did before changes what these cases prove, so each row of settings.def runs one
 // of them in a job of its own.
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <random>
 
@@ -67,6 +69,40 @@ void complete(std::vector<MPI_Request>& requests, std::vector<MPI_Status>& statu
         break;
     }
   }
+}
+
+// Rank 0 takes device messages of rank 1 by take(buffer, &status) while a receive of its own waits for the
+// last message of all. The settings check that the device messages stop being whole.
+template <class Take>
+void take_beside_a_waiting_receive(Place place, const Take& take) {
+  constexpr size_t bytes = 300000;
+  constexpr int messages = 40;
+  Memory last(Place::host, 1024), buffer(rank == 0 ? place : Place::device, bytes);
+  MPI_Status status;
+  MPI_Request request;
+  if (rank == 0) {
+    MUST(MPI_Irecv(last, count_of(last), MPI_BYTE, 1, go, MPI_COMM_WORLD, &request));
+    for (uint64_t i = 0; i < messages; ++i) {
+      buffer.clear();
+      take(buffer, &status);
+      EXPECT_STATUS(status, 1, tag, bytes);
+      EXPECT_HOLDS(buffer, key_of(i), bytes);
+    }
+    MUST(MPI_Wait(&request, &status));
+    EXPECT_STATUS(status, 1, go, last.bytes());
+    EXPECT_HOLDS(last, key_of(messages), last.bytes());
+  } else if (rank == 1) {
+    for (uint64_t i = 0; i < messages; ++i) {
+      buffer.fill(key_of(i));
+      MUST(MPI_Send(buffer, count_of(buffer), MPI_BYTE, 0, tag, MPI_COMM_WORLD));
+    }
+    last.fill(key_of(messages));
+    MUST(MPI_Send(last, count_of(last), MPI_BYTE, 0, go, MPI_COMM_WORLD));
+  }
+}
+
+void take_by_receive(Memory& buffer, MPI_Status* status) {
+  MUST(MPI_Recv(buffer, count_of(buffer), MPI_BYTE, 1, tag, MPI_COMM_WORLD, status));
 }
 
 }  // namespace
@@ -138,6 +174,7 @@ RANK_TEST(forwarded, M3_windows_into_one_buffer_from_host_and_device_senders, 2)
     constexpr int window = 6;
     const size_t bytes = sizes[2 + random() % (std::size(sizes) - 2)];
     const bool any = random() & 1;
+    const bool at_once = random() & 1;  // all messages may arrive before rank 0 looks at one
     std::vector<bool> device(static_cast<size_t>(size));
     for (int r = 0; r < size; ++r) device[r] = random() % 3 == 0;
     if (rank == 0) {
@@ -148,6 +185,7 @@ RANK_TEST(forwarded, M3_windows_into_one_buffer_from_host_and_device_senders, 2)
           MUST(MPI_Irecv(shared, count_of(shared), MPI_BYTE, any ? MPI_ANY_SOURCE : from, tag, MPI_COMM_WORLD,
                          &requests.emplace_back()));
       for (int to = 1; to < size; ++to) MUST(MPI_Send(nullptr, 0, MPI_BYTE, to, go, MPI_COMM_WORLD));
+      if (at_once) MUST(MPI_Barrier(MPI_COMM_WORLD));
       std::vector<MPI_Status> statuses(requests.size());
       complete(requests, statuses, random);
       for (const MPI_Status& status : statuses) EXPECT_STATUS(status, status.MPI_SOURCE, tag, bytes);
@@ -162,8 +200,14 @@ RANK_TEST(forwarded, M3_windows_into_one_buffer_from_host_and_device_senders, 2)
       Memory buffer(device[rank] ? Place::device : Place::host, bytes);
       buffer.fill(key_of(seed, rank));
       MUST(MPI_Recv(nullptr, 0, MPI_BYTE, 0, go, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-      for (int i = 0; i <= window; ++i)
-        MUST(MPI_Send(buffer, count_of(buffer), MPI_BYTE, 0, i < window ? tag : tag + 1, MPI_COMM_WORLD));
+      MPI_Request sends[window];
+      for (MPI_Request& send : sends) {
+        MUST(MPI_Isend(buffer, count_of(buffer), MPI_BYTE, 0, tag, MPI_COMM_WORLD, &send));
+        if (!at_once) MUST(MPI_Wait(&send, MPI_STATUS_IGNORE));
+      }
+      if (at_once) MUST(MPI_Barrier(MPI_COMM_WORLD));
+      MUST(MPI_Waitall(window, sends, MPI_STATUSES_IGNORE));
+      MUST(MPI_Send(buffer, count_of(buffer), MPI_BYTE, 0, tag + 1, MPI_COMM_WORLD));
     }
   });
 }
@@ -238,4 +282,39 @@ RANK_TEST(forwarded, M8_a_freed_or_cancelled_receive_leaves_the_rest, 2) {
     int found;
     MUST(MPI_Iprobe(peer, go, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE));
   }
+}
+
+RANK_TEST(forwarded, receives_of_device_memory_end_what_one_in_flight_holds_off, 2) {
+  take_beside_a_waiting_receive(Place::device, take_by_receive);
+}
+
+RANK_TEST(forwarded, receives_of_host_memory_end_what_one_in_flight_holds_off, 2) {
+  take_beside_a_waiting_receive(Place::host, take_by_receive);
+}
+
+RANK_TEST(forwarded, matched_probes_end_what_one_in_flight_holds_off, 2) {
+  take_beside_a_waiting_receive(Place::host, [](Memory& buffer, MPI_Status* status) {
+    MPI_Message message;
+    MUST(MPI_Mprobe(1, tag, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE));
+    MUST(MPI_Mrecv(buffer, count_of(buffer), MPI_BYTE, &message, status));
+  });
+}
+
+RANK_TEST(forwarded, M8_a_buffer_is_the_programs_once_its_receive_is_seen_to_be_complete, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  // As long as an RTS header: such a message is looked at.
+  constexpr size_t bytes = 96, room = 4096;
+  void* buffer = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  Memory from(Place::host, bytes), device(Place::device, bytes);
+  MPI_Request request;
+  MPI_Status status;
+  MUST(MPI_Irecv(buffer, room, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+  MUST(MPI_Send(from, count_of(from), MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+  for (int complete = 0; !complete;) MUST(MPI_Request_get_status(request, &complete, MPI_STATUS_IGNORE));
+  munmap(buffer, room);
+  MUST(MPI_Sendrecv(device, count_of(device), MPI_BYTE, peer, go, from, count_of(from), MPI_BYTE, peer, go,
+                    MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  MUST(MPI_Wait(&request, &status));
+  EXPECT_STATUS(status, peer, tag, bytes);
 }

@@ -20,7 +20,7 @@ namespace {
 
 bool forwards() {
   if (!intercepting()) return true;
-  if (!forwarded_receives().empty() && (engine().busy() || rts_may_come())) forwarded_receives().watch();
+  watch_forwarded(engine().busy());
   return !engine().busy();
 }
 
@@ -183,6 +183,7 @@ int wait_all(int count, MPI_Request* requests, MPI_Status* statuses) {
   int all = 0;
   if (int failed = real.Testall(count, selection.host(), &all, statuses); failed != MPI_SUCCESS)
     return failed;
+  if (result != MPI_SUCCESS) clear_errors(statuses, count);
   if (host) host->write(statuses);
   return finish_all(selection, count, statuses, result);
 }

@@ -48,13 +48,13 @@ Engine& engine() {
 
 void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent,
                   bool threads) {
+  if (threads) forwarded_receives().watch();
   std::lock_guard lock(mutex_);
   // A thread in the middle of a call may still use the former node.
   static auto& former = *new std::vector<std::unique_ptr<node::Node>>;
   if (node_) former.push_back(std::move(node_));
-  if (threads_) keep_busy(-1);
-  threads_ = false;
-  if (threads) allow_threads();
+  keep_busy(threads - threads_);
+  threads_ = threads;
   self_ = self;
   set_own_comm_self(self);
   PMPI_Comm_set_errhandler(self, MPI_ERRORS_RETURN);
@@ -66,6 +66,7 @@ void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MP
 }
 
 void Engine::allow_threads() {
+  forwarded_receives().watch();
   if (!threads_) keep_busy(1);
   threads_ = true;
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "mpi/abi/real.h"
@@ -19,6 +18,7 @@ constinit std::atomic<uint32_t> own_count{0};
 // Where this rank counts the receives that hold off RTS headers.
 constinit std::atomic<std::atomic<uint32_t>*> held_off{&own_count};
 constinit std::atomic<bool> expected_from_outside{false};
+auto& in_flight = *new ForwardedReceives;
 
 }  // namespace
 
@@ -56,9 +56,7 @@ void count_held_off_in(std::atomic<uint32_t>* place) {
 }
 
 ForwardedReceives& forwarded_receives() {
-  static constinit ForwardedReceives* only = nullptr;
-  if (!only) only = new ForwardedReceives;
-  return *only;
+  return in_flight;
 }
 
 size_t ForwardedReceives::home(MPI_Request request) const {

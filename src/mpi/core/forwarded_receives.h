@@ -8,7 +8,8 @@
 // then send whole messages. Ranks of the node read that from this rank's block in the segment; ranks of other
 // nodes send no RTS header before this rank permits it (mpi/network/network.h). Once RTS headers may come,
 // no receive is forwarded any more, and those in flight are watched: they become operations, which recognize
-// an RTS header. That takes one call of the program, for which nobody waits.
+// an RTS header. That takes one call of the program that receives, probes, completes or starts an operation,
+// for which nobody waits.
 //
 // Receives are forwarded only if a single thread calls MPI, so the table of them has no lock.
 
@@ -63,14 +64,6 @@ class RtsHeldOff {
   bool held_ = false;
 };
 
-// Calls `host`, a blocking receive of the host MPI, unless RTS headers may come.
-template <class Call>
-bool forward_receive(const Call& host, int* result) {
-  RtsHeldOff held;
-  if (held) *result = noted(host());
-  return static_cast<bool>(held);
-}
-
 struct ForwardedReceive {
   MPI_Request request;
   void* address;
@@ -91,7 +84,7 @@ class ForwardedReceives {
   void add(ForwardedReceive receive);
   // The host MPI has completed this request, which need not be in the table.
   void remove(MPI_Request request);
-  // Turns all into operations.
+  // Turns all into operations. Call it before several threads may call MPI, too.
   void watch();
 
  private:
@@ -106,6 +99,12 @@ class ForwardedReceives {
 };
 ForwardedReceives& forwarded_receives();
 
+// Call before a receive or a probe, and before another operation is added: those in flight, which were posted
+// earlier, become operations as soon as RTS headers may come, or if `must`.
+inline void watch_forwarded(bool must = false) {
+  if (!forwarded_receives().empty() && (must || rts_may_come())) forwarded_receives().watch();
+}
+
 // Call after a forwarded receive of up to this many bytes is complete. A rank of another node that has sent a
 // long message may have asked for permission before.
 extern MPI_Count longest_unasked;  // receives up to this length need no note
@@ -113,6 +112,24 @@ void note_long_receive();
 inline void note_forwarded(MPI_Count bytes) {
   if (bytes > longest_unasked) [[unlikely]]
     note_long_receive();
+}
+
+// Leaves a blocking receive with this room to `host`, a call of the host MPI. Returns false if an RTS header
+// may come to it; those in flight are operations then.
+template <class Call>
+bool forward_receive(int room, const Call& host, int* result) {
+  if (may_swallow_rts(room)) {
+    *result = noted(host());
+    return true;
+  }
+  if (RtsHeldOff held; held) {
+    *result = noted(host());
+  } else {
+    watch_forwarded();
+    return false;
+  }
+  note_forwarded(room);
+  return true;
 }
 
 // Lives during a completion call of the host MPI on these requests, and notes which forwarded receives it

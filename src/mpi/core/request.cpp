@@ -4,6 +4,7 @@
 
 #include "mpi/abi/comm_self.h"
 #include "mpi/core/communicator.h"
+#include "mpi/core/forwarded_receives.h"
 #include "mpi/core/interception.h"
 
 namespace fairlead::mpi {
@@ -33,6 +34,7 @@ void set_empty(MPI_Status* status) {
 }
 
 int run(Operation& operation, MPI_Status* status) {
+  watch_forwarded();
   if (int result = operation.start(); result != MPI_SUCCESS) return result;
   engine().add(&operation);
   engine().wait(operation);
@@ -42,6 +44,7 @@ int run(Operation& operation, MPI_Status* status) {
 }
 
 int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request) {
+  watch_forwarded();
   if (int result = operation->start(); result != MPI_SUCCESS) return result;
   if (MPI_Request own = operation->own_handle(); own != MPI_REQUEST_NULL) {
     operation->handle = own;

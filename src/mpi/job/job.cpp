@@ -230,6 +230,7 @@ void close_job() {
   // A rank that is here gets no more messages, and once all ranks are, no rank needs what this one has
   // buffered. Each rank joins the barrier when all chunks that it sent have been received, even if only to be
   // discarded.
+  network::stop_answering();
   network::end_capability();
   MPI_Request barrier = MPI_REQUEST_NULL;
   engine().drain([&] {

@@ -8,6 +8,7 @@
 #include "device/ipc_registry.h"
 #include "mpi/coll/communicator_state.h"
 #include "mpi/core/engine.h"
+#include "mpi/network/network.h"
 #include "mpi/p2p/probed_messages.h"
 #include "p2p/rendezvous_send.h"
 #include "transport/arena.h"
@@ -28,6 +29,7 @@ void LeakCheck::count_unfinished() {
   add(engine_counts.requests, "requests");
   add(engine_counts.buffered, "buffered sends");
   add(probed_messages(), "probed messages");
+  add(network::control_messages_in_flight(), "control messages");
   add(static_cast<size_t>(p2p::rendezvous_in_use()), "rendezvous");
   add(transport::staged_chunks_in_use(), "staged chunks");
   add(device::pool_bytes_in_use(), "pool bytes");

@@ -59,10 +59,11 @@ HostTrial::HostTrial(MPI_Comm ranks) : ranks_(ranks) {
   previous_ = (rank_ + size_ - 1) % size_;
 }
 
-// Device memory is freed here and not earlier, because that waits for the program's kernels.
+// Device memory is freed here and not earlier, because that waits for the program's kernels. The program may
+// have freed it by cudaDeviceReset(), and have other memory at its address since.
 HostTrial::~HostTrial() {
   crash_line.reset();
-  if (device_memory_) device::runtime()->free(device_memory_);
+  if (device_memory_ && !host_only_ && id_of_memory() == memory_id_) device::runtime()->free(device_memory_);
   real.Comm_free(&ranks_);
 }
 
@@ -139,7 +140,14 @@ void HostTrial::prepare() {
       device::runtime()->allocate(device_, places * most_bytes, &memory) != device::Error::none)
     wrong_ = "there is no device memory for it";
   device_memory_ = static_cast<unsigned char*>(memory);
+  if (device_memory_) memory_id_ = id_of_memory();
   crash_line.emplace(line_of_crash(), device_memory_, device_memory_ ? places * most_bytes : 0);
+}
+
+// Of the memory that is at the address now; 0 if there is none.
+uint64_t HostTrial::id_of_memory() const {
+  device::Allocation found;
+  return device::runtime()->query(device_memory_, &found) == device::Error::none ? found.id : 0;
 }
 
 unsigned char* HostTrial::place(bool on_device, int which) {

@@ -75,6 +75,7 @@ class HostTrial {
   void note_wrong(const char* what);
   unsigned char* place(bool on_device, int which);
   void write(unsigned char* to, const unsigned char* from, size_t bytes);
+  uint64_t id_of_memory() const;
 
   MPI_Comm ranks_;
   int rank_ = 0, size_ = 1, device_ = -1;
@@ -86,6 +87,7 @@ class HostTrial {
   size_t kind_ = 0;
   MPI_Request messages_[4];  // the two receives, then the two sends
   unsigned char* device_memory_ = nullptr;
+  uint64_t memory_id_ = 0;  // the driver's, of device_memory_
   std::unique_ptr<unsigned char[]> host_memory_;
   std::string wrong_;
 };

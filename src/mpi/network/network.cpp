@@ -30,11 +30,12 @@ constexpr int control_tag = 0;                         // of no chunk
 constexpr unsigned rounds_between_looks = 16;
 constexpr uint64_t cycles_between_looks = 100'000;
 constexpr uint64_t staged_bytes_per_us = 8'000;
+constexpr size_t tests_in_a_round = 8;
 
 MPI_Comm comm = MPI_COMM_NULL;
 int own_rank = 0, ranks = 1;
 int highest_tag = 0, next_tag = 0;
-uint64_t largest_chunk_of_any = 0;
+uint64_t largest_chunk_of_any = 0, smallest_chunk_of_any = 0;
 auto& bounce_buffer_of_all = *new HostBuffer;
 auto& tags_in_use = *new std::set<std::pair<int, int>>;  // (receiver, tag)
 using Peer = std::pair<Direction, int>;
@@ -53,8 +54,10 @@ struct ControlMessage {
 };
 auto& control_messages = *new std::list<ControlMessage>;  // on their way
 enum class Permission : uint8_t { unasked, asked, overdue, given };
-auto& permissions = *new std::vector<Permission>;        // by receiver
+auto& permissions = *new std::vector<Permission>;  // by receiver
+bool gives_answers = true;
 auto& askers = *new std::vector<int>;                    // that have no answer yet
+auto& permitted = *new std::set<int>;                    // senders that have got one
 auto& lookers = *new std::map<int, int>;                 // messages that a receiver is looking into
 auto& only_probed = *new std::set<std::pair<int, int>>;  // (receiver, tag)
 unsigned rounds = 0;
@@ -74,15 +77,19 @@ void open() {
   PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   PMPI_Comm_rank(comm, &own_rank);
   PMPI_Comm_size(comm, &ranks);
-  const uint64_t own_chunk = chunk_bytes();
-  real.Allreduce(&own_chunk, &largest_chunk_of_any, 1, MPI_UINT64_T, MPI_MAX, comm);
+  // The greatest complement is that of the smallest.
+  const uint64_t own_chunk[] = {chunk_bytes(), ~chunk_bytes()};
+  uint64_t greatest[2] = {};
+  real.Allreduce(own_chunk, greatest, 2, MPI_UINT64_T, MPI_MAX, comm);
+  largest_chunk_of_any = greatest[0];
+  smallest_chunk_of_any = ~greatest[1];
   bounce_buffer_of_all = HostBuffer(largest_chunk_of_any);
   int* bound = nullptr;
   int found = 0;
   PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
   highest_tag = found ? *bound : 32767;
   permissions.assign(static_cast<size_t>(ranks), Permission::unasked);
-  longest_unasked = ranks > 1 ? static_cast<MPI_Count>(chunk_bytes()) : LLONG_MAX;
+  longest_unasked = ranks > 1 ? static_cast<MPI_Count>(smallest_chunk_of_any) : LLONG_MAX;
 }
 
 void close() {
@@ -90,7 +97,8 @@ void close() {
   close_capability();
   if (comm != MPI_COMM_NULL) real.Comm_free(&comm);
   ranks = 1;
-  askers.clear();
+  gives_answers = true;
+  permitted.clear();
   lookers.clear();
   only_probed.clear();
   expect_rts_from_outside(false);
@@ -114,6 +122,10 @@ bool exists() {
 
 uint64_t chunk_bytes() {
   return std::min(options().network_chunk, largest_chunk);
+}
+
+uint64_t smallest_chunk() {
+  return smallest_chunk_of_any;
 }
 
 p2p::RtsLimits rts_limits() {
@@ -196,7 +208,7 @@ static void take_control(int sender, const Content& content) {
   switch (content.kind) {
     case Control::asks:
       expect_rts_from_outside(true);
-      askers.push_back(sender);
+      if (gives_answers) askers.push_back(sender);
       return;
     case Control::permits:
       permissions[static_cast<size_t>(sender)] = Permission::given;
@@ -216,7 +228,10 @@ static void take_control(int sender, const Content& content) {
 
 static void answer_askers() {
   if (askers.empty() || holds_off_rts()) return;
-  for (int asker : askers) send_control(asker, Control::permits);
+  for (int asker : askers) {
+    permitted.insert(asker);
+    send_control(asker, Control::permits);
+  }
   askers.clear();
 }
 
@@ -251,14 +266,16 @@ static void ask(int receiver) {
 }
 
 void ask_early(int receiver) {
-  if (permissions[static_cast<size_t>(receiver)] != Permission::unasked) return;
   std::lock_guard lock(engine().mutex());
   ask(receiver);
 }
 
-void note_looking(int sender) {
+bool note_looking(int sender) {
+  if (sender < 0) return false;
   std::lock_guard lock(engine().mutex());
+  if (!permitted.contains(sender)) return false;
   send_control(sender, Control::looks);
+  return true;
 }
 
 void note_looked(int sender, const p2p::RtsHeader* rts) {
@@ -281,25 +298,34 @@ bool may_pipeline(int receiver, uint64_t bytes) {
   ask(receiver);
   const bool waits = permission == Permission::asked;
   const Time end = std::chrono::steady_clock::now() + std::chrono::microseconds(bytes / staged_bytes_per_us);
-  for (Backoff backoff;; backoff.pause()) {
+  for (Backoff backoff;;) {
     look_for_control();
     if (permission == Permission::given) return true;
     if (!waits || std::chrono::steady_clock::now() > end) break;
     lock.unlock();
     engine().progress();
+    backoff.pause();
     lock.lock();
   }
   permissions[static_cast<size_t>(receiver)] = Permission::overdue;
   return false;
 }
 
+// Tests a few, in turn: many may be on their way to a rank that makes no progress.
+static void test_control_messages() {
+  for (size_t tests = std::min(control_messages.size(), tests_in_a_round); tests > 0; --tests) {
+    int sent = 0;
+    real.Test(&control_messages.front().request, &sent, MPI_STATUS_IGNORE);
+    if (sent)
+      control_messages.pop_front();
+    else
+      control_messages.splice(control_messages.end(), control_messages, control_messages.begin());
+  }
+}
+
 static void advance() {
   if (comm != MPI_COMM_NULL && exists()) {
-    std::erase_if(control_messages, [](ControlMessage& message) {
-      int sent = 0;
-      real.Test(&message.request, &sent, MPI_STATUS_IGNORE);
-      return sent != 0;
-    });
+    test_control_messages();
     if (rounds++ % rounds_between_looks == 0)
       look_for_control();
     else
@@ -319,6 +345,17 @@ static void advance() {
 
 [[maybe_unused]] static const bool hooked = add_hooks(
     {.advance = advance, .has_messages_on = keeps_messages_on, .received_long = look_after_long_receive});
+
+void stop_answering() {
+  std::lock_guard lock(engine().mutex());
+  gives_answers = false;
+  askers.clear();
+}
+
+size_t control_messages_in_flight() {
+  std::lock_guard lock(engine().mutex());
+  return control_messages.size();
+}
 
 bool all_received() {
   std::lock_guard lock(engine().mutex());

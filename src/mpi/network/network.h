@@ -5,9 +5,9 @@
 // user's send is complete.
 //
 // The caller holds the engine's lock, except in MPI_Init and MPI_Finalize, and except for the functions that
-// only read options and what open() has set: reaches(), exists(), chunk_bytes() and rts_limits().
-// may_pipeline(), ask_early(), note_looking(), note_looked(), keeps_messages() and all_received() take the lock
-// themselves.
+// only read options and what open() has set: reaches(), exists(), chunk_bytes(), smallest_chunk() and
+// rts_limits(). may_pipeline(), ask_early(), note_looking(), note_looked(), keeps_messages() and those for
+// MPI_Finalize take the lock themselves.
 
 #pragma once
 
@@ -42,10 +42,12 @@ bool exists();
 p2p::RtsLimits rts_limits();
 // Messages up to this size are sent as one host message.
 uint64_t chunk_bytes();
+// The same for what any rank of the job sends.
+uint64_t smallest_chunk();
 
 // A rank sends RTS headers to a rank of another node only with that rank's permission, because the receiver
 // must know that they may come (mpi/core/forwarded_receives.h). Asks for it. A rank answers when it makes
-// progress, when a forwarded receive of a long message is complete, and in MPI_Finalize.
+// progress, and when a forwarded receive of a long message is complete.
 // For messages that are not pipelined themselves.
 void ask_early(int receiver);
 // Has this receiver permitted it? If not, asks, and waits for the answer once, no longer than the message
@@ -55,7 +57,9 @@ bool may_pipeline(int receiver, uint64_t bytes);
 // A probe that reads an RTS header receives it from the host MPI, which completes its synchronous send. So
 // the receiver announces to the sender that it looks into a message, before it reads the message, and then
 // what it was. The announcement is on its way before anything that completes the send.
-void note_looking(int sender);
+// Only a sender with permission can have sent an RTS header. For any other, and for -1 (unknown), this
+// announces nothing and returns false, and note_looked() must not follow.
+bool note_looking(int sender);
 void note_looked(int sender, const p2p::RtsHeader* rts);  // null: no RTS header of a pipelined transfer
 // For the sender of a pipelined transfer: has a probe, and no receive, taken its RTS header, as far as the
 // announcements that have arrived tell?
@@ -107,8 +111,13 @@ void keep(HostBuffer bytes, MPI_Request message, MPI_Comm comm);
 // True while a message that was kept is in flight.
 bool keeps_messages();
 
-// For MPI_Finalize: true if all chunks, questions and answers have been received.
+// For MPI_Finalize: from here on nobody needs an answer, and this rank gives none.
+void stop_answering();
+// For MPI_Finalize: true if all chunks, questions, answers and announcements of this rank have been received.
+// After stop_answering(), it stays true.
 bool all_received();
+// For leak checks.
+size_t control_messages_in_flight();
 // A buffer for chunks that are discarded, large enough for a chunk of any rank.
 unsigned char* nowhere();
 // Receives and discards chunks that no receive requested, because their messages were truncated or never

@@ -3,6 +3,7 @@
 // MPI_Probe, MPI_Iprobe, MPI_Mprobe and MPI_Improbe. They report the user's message, never an RTS header
 // (M2).
 
+#include "mpi/core/forwarded_receives.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/record.h"
@@ -15,6 +16,7 @@ namespace {
 int iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
   MPI_Status local;
   if (status == MPI_STATUS_IGNORE) status = &local;
+  watch_forwarded();
   if (engine().busy()) {
     engine().progress();
     if (peek_probed(source, tag, comm, status)) {
@@ -32,6 +34,7 @@ int improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
   MPI_Status local;
   if (status == MPI_STATUS_IGNORE) status = &local;
   std::unique_ptr<ProbedMessage> probed;
+  watch_forwarded();
   if (engine().busy()) engine().progress();
   LookThenAsk together;
   if (engine().busy()) probed = take_probed(source, tag, comm);

@@ -87,11 +87,10 @@ std::unique_ptr<ProbedMessage> look_into(MPI_Message message, const MPI_Status& 
   std::atomic<uint32_t>* looking = engine().node() ? &engine().node()->mine().looking : nullptr;
   if (looking) ++*looking;
   const int sender = rts_comes_from_outside() ? rank_in_world(comm, status.MPI_SOURCE) : -1;
-  const bool outside = network::reaches(sender);
-  if (outside) network::note_looking(sender);
+  const bool announced = network::note_looking(sender);
   real.Mrecv(entry->bytes, sizeof entry->bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
   const bool rts_came = p2p::is_rts(entry->bytes, sizeof entry->bytes, engine().nonce());
-  if (outside) {
+  if (announced) {
     p2p::RtsHeader rts = p2p::read_rts(entry->bytes);
     network::note_looked(sender, rts_came ? &rts : nullptr);
   }

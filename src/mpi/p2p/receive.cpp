@@ -26,13 +26,9 @@ int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI
   if (source == MPI_PROC_NULL) return host();
   const int room = device ? 0 : room_of(count, datatype);
   const bool fits = has_room_for_rts(room);
-  if (!device && !engine().busy()) {
-    if (may_swallow_rts(room)) return noted(host());
-    if (int result; forward_receive(host, &result)) {
-      note_forwarded(room);
-      return result;
-    }
-  }
+  if (!device && !engine().busy())
+    if (int result; forward_receive(room, host, &result)) return result;
+  // Receives in flight may have become operations.
   if (!device && !engine().busy() && (!fits || rts_ends_with_elements_of(datatype))) {
     MPI_Status local;
     if (status == MPI_STATUS_IGNORE) status = &local;
@@ -114,13 +110,20 @@ std::unique_ptr<Receive> matched_receive(const UserBuffer& buffer, MPI_Message* 
   return operation;
 }
 
+// The host MPI has received a matched message, or has begun to: a question of its sender came before it.
+int noted_match(int result, MPI_Count count, MPI_Datatype datatype) {
+  if (result == MPI_SUCCESS && intercepting() && !is_invalid(count, datatype))
+    note_forwarded(room_of(count, datatype));
+  return result;
+}
+
 template <auto blocking, class Count>
 int matched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {
   CallRecord record(function_of<blocking>);
   return record_receive(record, MPI_COMM_NULL, status, [&](MPI_Status* wanted) {
     if (auto operation = matched_receive({buf, count, datatype}, message)) return run(*operation, wanted);
     BlockingHostCall blocking_call;
-    return noted((real.*blocking)(buf, count, datatype, message, wanted));
+    return noted_match(noted((real.*blocking)(buf, count, datatype, message, wanted)), count, datatype);
   });
 }
 
@@ -129,7 +132,7 @@ int imatched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message
   CallRecord record(function_of<start>);
   if (auto operation = matched_receive({buf, count, datatype}, message))
     return hand_out(std::move(operation), request);
-  return (real.*start)(buf, count, datatype, message, request);
+  return noted_match((real.*start)(buf, count, datatype, message, request), count, datatype);
 }
 
 void watch(const ForwardedReceive& posted) {

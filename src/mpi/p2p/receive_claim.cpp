@@ -33,10 +33,10 @@ std::unique_lock<std::mutex> lock_claims() {
 }
 
 // Could one of several receives into a buffer, the longest of this length, get an RTS header? The receiver
-// does not know what ranks of other nodes send, but only messages longer than a chunk are pipelined.
+// does not know what ranks of other nodes send, but only messages longer than their chunks are pipelined.
 bool rts_may_come_to(MPI_Count longest) {
   return rts_comes_inside() ||
-         (rts_comes_from_outside() && longest > static_cast<MPI_Count>(network::chunk_bytes()));
+         (rts_comes_from_outside() && longest > static_cast<MPI_Count>(network::smallest_chunk()));
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ bool may_send_rts(int node_rank) {
   node::Node& node = *engine().node();
   if (!node.rts_sent()) node.note_rts_sent();
   // The receiver may be this rank.
-  if (!forwarded_receives().empty()) forwarded_receives().watch();
+  watch_forwarded();
   return node.block(node_rank).rts_held_off.load() == 0;
 }
 

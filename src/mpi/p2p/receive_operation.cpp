@@ -124,10 +124,13 @@ int Receive::start() {
 void Receive::watch(MPI_Request posted) {
   begin();
   step_ = Step::matching;
+  message_ = handle = posted;
+  // MPI_Request_get_status may have told the program that this receive is complete, and the program may have
+  // freed its buffer since.
+  if (host_is_done()) return over();
   view_.emplace(buffer_.address, static_cast<uint64_t>(layout_.bytes));
   place_ = ReceiveClaim(buffer_.address, layout_.bytes, ReceiveClaim::Receive::posted);
   before_.read(buffer_, layout_);
-  message_ = handle = posted;
 }
 
 // A receive from MPI_ANY_SOURCE most often gets an RTS header, from inside the node, so it is not native.
@@ -198,16 +201,23 @@ int Receive::post() {
               : real.Irecv_c(destination, count, datatype, key_.source, key_.tag, comm_, &message_);
 }
 
+// If the host MPI has completed its part, stores its status and error.
+bool Receive::host_is_done() {
+  int done = 0;
+  // Some MPIs report a failed receive by the return value. In MPICH 5 no later call reports it.
+  status_.MPI_ERROR = MPI_SUCCESS;
+  const int result = PMPI_Request_get_status(message_, &done, &status_);
+  if (!done && result == MPI_SUCCESS) return false;
+  host_error_ = result != MPI_SUCCESS ? result : status_.MPI_ERROR;
+  return true;
+}
+
 void Receive::advance() {
   switch (step_) {
     case Step::matching: {
-      int matched = 0, cancelled = 0;
-      // Some MPIs report a failed receive by the return value. In MPICH 5 no later call reports it.
-      status_.MPI_ERROR = MPI_SUCCESS;
-      int result = PMPI_Request_get_status(message_, &matched, &status_);
-      if (!matched && result == MPI_SUCCESS) return;
-      host_error_ = result != MPI_SUCCESS ? result : status_.MPI_ERROR;
+      if (!host_is_done()) return;
       if (host_error_ != MPI_SUCCESS) return over();
+      int cancelled = 0;
       PMPI_Test_cancelled(&status_, &cancelled);
       if (cancelled) return over();
       MPI_Count length = byte_count(status_);

@@ -73,6 +73,7 @@ class Receive : public Operation {
   int choose_host_buffer(HostDestination* destination);
   bool uses_bounce_buffer() const;
   int post();
+  bool host_is_done();
   void arrived(const unsigned char* bytes, MPI_Count length);
   void arrived_in_device(MPI_Count length);
   bool is_native(const device::Allocation& memory) const;

@@ -35,19 +35,6 @@ int refuse(const UserBuffer& invalid, MPI_Comm comm, MPI_Request* request) {
   return real.Isend(invalid.address, count, invalid.datatype, MPI_PROC_NULL, 0, comm, request);
 }
 
-// Leaves a call of host memory to the host MPI if no RTS header can come to it.
-template <class Call>
-bool forwards(MPI_Count count, MPI_Datatype datatype, const Call& host, int* result) {
-  const int room = room_of(count, datatype);
-  if (may_swallow_rts(room)) {
-    *result = noted(host());
-    return true;
-  }
-  if (!forward_receive(host, result)) return false;
-  note_forwarded(room);
-  return true;
-}
-
 template <auto slot, class Count>
 int exchange(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
              void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
@@ -61,7 +48,7 @@ int exchange(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
   // A device sender may wait until the receiving half claims its rendezvous, and the peer of the sending half
   // may wait likewise, so both halves must progress together.
   if (!engine().busy() && !is_device(sendbuf, sendtype) && !is_device(recvbuf, recvtype))
-    if (int result; forwards(recvcount, recvtype, host, &result)) return result;
+    if (int result; forward_receive(room_of(recvcount, recvtype), host, &result)) return result;
   if (is_refused(sendcount, sendtype) || is_refused(recvcount, recvtype)) return host();
   SendReceive operation({{const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag},
                         {{recvbuf, recvcount, recvtype}, source, recvtag}, comm);
@@ -76,7 +63,7 @@ int exchange_in_place(void* buf, Count count, MPI_Datatype datatype, int dest, i
   };
   if (!intercepting() || is_invalid(buf, count, datatype)) return host();
   if (!engine().busy() && !is_device(buf, datatype))
-    if (int result; forwards(count, datatype, host, &result)) return result;
+    if (int result; forward_receive(room_of(count, datatype), host, &result)) return result;
   if (is_refused(count, datatype)) return host();
   UserBuffer buffer{buf, count, datatype};
   SendReceive operation({buffer, dest, sendtag}, {buffer, source, recvtag}, comm);
