@@ -258,6 +258,16 @@ RANK_TEST(buffered, M4_a_buffer_of_a_communicator_is_a_matter_of_one_rank, 2) {
   signal_to(peer);
 }
 
+RANK_TEST(buffered, M4_a_buffer_of_negative_length_is_refused, 1) {
+  int outcomes[2];
+  for (int kind = 0; kind < 2; ++kind) {
+    Memory space(host_and_device[kind], bytes);
+    outcomes[kind] = error_class(CALL(MPI_Buffer_attach(space, -1)));
+  }
+  EXPECT(outcomes[0] == outcomes[1] && outcomes[0] != MPI_SUCCESS,
+         "error class %d for host, %d for device memory", outcomes[0], outcomes[1]);
+}
+
 #if MPI_VERSION >= 4
 RANK_TEST(buffered, M4_a_buffer_of_a_session_may_be_device_memory, 1) {
   const auto attach = mpi4::find_in_both<int(MPI_Session, void*, int)>("MPI_Session_attach_buffer",
