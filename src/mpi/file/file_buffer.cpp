@@ -20,7 +20,7 @@ FileView::FileView(MPI_File file) {
   native = representation == std::string_view("native");
   etype_bytes = packed_bytes(1, etype);
   for (MPI_Datatype* type : {&etype, &filetype})
-    if (combiner_of(*type) != MPI_COMBINER_NAMED) PMPI_Type_free(type);
+    if (!is_predefined(*type)) PMPI_Type_free(type);
 }
 
 FileBuffer::FileBuffer(const FileCall& call, Needed needed)
