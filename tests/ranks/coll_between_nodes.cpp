@@ -110,6 +110,27 @@ RANK_TEST(betweennodes, the_assertion_may_come_later_and_go, 1) {
   MUST(MPI_Comm_free(&comm));
 }
 
+// Open MPI makes collectives of its own on the communicator until the duplicate is complete.
+RANK_TEST(betweennodes, the_assertion_may_come_while_a_duplicate_is_made, 2) {
+  MPI_Info info;
+  MUST(MPI_Info_create(&info));
+  MUST(MPI_Info_set(info, "mpi_assert_memory_alloc_kinds", "cuda:device"));
+  for (uint64_t round = 0; round < 4; ++round) {
+    MPI_Comm comm, later;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    const Team team(comm);
+    MUST(MPI_Comm_idup(comm, &later, &request));
+    MUST(MPI_Comm_set_info(comm, info));
+    run(team, plan_of(Kind::allreduce, 0, 4099, 100 + round));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    run(Team(later), plan_of(Kind::allreduce, 0, 4099, 200 + round));
+    MUST(MPI_Comm_free(&later));
+    MUST(MPI_Comm_free(&comm));
+  }
+  MUST(MPI_Info_free(&info));
+}
+
 RANK_TEST(betweennodes, one_end_of_each_rank_is_host_memory, 1) {
   MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
   const Team team(comm);
