@@ -30,12 +30,15 @@ class MemoryAgreement {
     never,          // the program asserts that no call gets device memory
   };
   void set_rule(Rule rule) { rule_ = rule; }
-  Rule rule() const { return rule_; }
+  Rule rule() const { return stopped_ ? Rule::never : rule_; }
+  // From here on the rule is `never`, whatever set_rule() says later.
+  void stop() { stopped_ = true; }
+  bool stopped() const { return stopped_; }
 
   // Counts a call of this function, a number below 2^20, and this many bytes. True if the ranks must agree on
   // it.
   bool count(unsigned function, uint64_t bytes) {
-    if (rule_ != Rule::as_found) return rule_ == Rule::at_every_call;
+    if (rule() != Rule::as_found) return rule() == Rule::at_every_call;
     Class& its = classes_[name(function, bytes)];
     if (its.left == 0) return true;
     --its.left;
@@ -44,7 +47,7 @@ class MemoryAgreement {
   // The same for a call that may not wait: true if its ranks must agree while it is in progress. At most one
   // such agreement of a class is under way.
   bool count_nonblocking(unsigned function, uint64_t bytes) {
-    if (rule_ != Rule::as_found) return false;
+    if (rule() != Rule::as_found) return false;
     Class& its = classes_[name(function, bytes)];
     if (its.is_under_way || !count(function, bytes)) return false;
     return its.is_under_way = true;
@@ -61,8 +64,8 @@ class MemoryAgreement {
   }
   // The result of the last agreement on a call of this class; 0 if there was none.
   uint64_t longest(unsigned function, uint64_t bytes) const {
-    if (rule_ == Rule::never) return 0;
-    if (rule_ == Rule::at_every_call && bytes > 0) return bytes;
+    if (rule() == Rule::never) return 0;
+    if (rule() == Rule::at_every_call) return bytes;
     const auto its = classes_.find(name(function, bytes));
     return its == classes_.end() ? 0 : its->second.longest;
   }
@@ -78,6 +81,7 @@ class MemoryAgreement {
   }
   std::map<unsigned, Class> classes_;
   Rule rule_ = Rule::as_found;
+  bool stopped_ = false;
 };
 
 }  // namespace fairlead::coll

@@ -4,7 +4,7 @@
 // What fits by the standard's rule is taken, what does not fit gives MPI_ERR_BUFFER and is not sent, and
 // detaching waits until all has been delivered.
 
-#include "harness.h"
+#include "exposed.h"
 #include "mpi4.h"
 
 using namespace ranks;
@@ -235,6 +235,37 @@ RANK_TEST(buffered, M4_a_buffer_of_a_communicator_may_be_device_memory, 2) {
            "detached %p, %d bytes", address, size_back);
     MUST(MPI_Comm_free(&comms[i]));
   }
+}
+
+// A rank detaches and flushes alone, also while windows make the ranks meet before collectives.
+RANK_TEST(buffered, M4_a_buffer_of_a_communicator_is_a_matter_of_one_rank, 2) {
+  const auto attach =
+      mpi4::find_in_both<int(MPI_Comm, void*, int)>("MPI_Comm_attach_buffer", "PMPI_Comm_attach_buffer");
+  const auto detach = mpi4::find<int(MPI_Comm, void*, int*)>("MPI_Comm_detach_buffer");
+  const auto flush = mpi4::find<int(MPI_Comm)>("MPI_Comm_flush_buffer");
+  if (!attach || !detach || !flush) return skip("the MPI has no buffers of communicators");
+  Exposed exposed(Place::device, 64);
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  if (rank > peer) return await_signal(peer);
+  Memory space(Place::device, bytes);
+  void* address = nullptr;
+  int size_back = 0;
+  MUST(attach(MPI_COMM_WORLD, space, bytes));
+  MUST(flush(MPI_COMM_WORLD));
+  MUST(detach(MPI_COMM_WORLD, &address, &size_back));
+  EXPECT(address == space.data(), "detached %p, not %p", address, static_cast<void*>(space));
+  signal_to(peer);
+}
+
+RANK_TEST(buffered, M4_a_buffer_of_negative_length_is_refused, 1) {
+  int outcomes[2];
+  for (int kind = 0; kind < 2; ++kind) {
+    Memory space(host_and_device[kind], bytes);
+    outcomes[kind] = error_class(CALL(MPI_Buffer_attach(space, -1)));
+  }
+  EXPECT(outcomes[0] == outcomes[1] && outcomes[0] != MPI_SUCCESS,
+         "error class %d for host, %d for device memory", outcomes[0], outcomes[1]);
 }
 
 #if MPI_VERSION >= 4

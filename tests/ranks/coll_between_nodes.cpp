@@ -110,6 +110,27 @@ RANK_TEST(betweennodes, the_assertion_may_come_later_and_go, 1) {
   MUST(MPI_Comm_free(&comm));
 }
 
+// Open MPI makes collectives of its own on the communicator until the duplicate is complete.
+RANK_TEST(betweennodes, the_assertion_may_come_while_a_duplicate_is_made, 2) {
+  MPI_Info info;
+  MUST(MPI_Info_create(&info));
+  MUST(MPI_Info_set(info, "mpi_assert_memory_alloc_kinds", "cuda:device"));
+  for (uint64_t round = 0; round < 4; ++round) {
+    MPI_Comm comm, later;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    const Team team(comm);
+    MUST(MPI_Comm_idup(comm, &later, &request));
+    MUST(MPI_Comm_set_info(comm, info));
+    run(team, plan_of(Kind::allreduce, 0, 4099, 100 + round));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    run(Team(later), plan_of(Kind::allreduce, 0, 4099, 200 + round));
+    MUST(MPI_Comm_free(&later));
+    MUST(MPI_Comm_free(&comm));
+  }
+  MUST(MPI_Info_free(&info));
+}
+
 RANK_TEST(betweennodes, one_end_of_each_rank_is_host_memory, 1) {
   MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
   const Team team(comm);
@@ -239,5 +260,39 @@ RANK_TEST(betweennodes, blocks_of_very_different_lengths, 2) {
                  static_cast<unsigned char>(peer * 31 + rank * 7 + i % 251);
     EXPECT(wrong == 0, "%d bytes are wrong where rank %d gets most", wrong, longest);
   }
+  MUST(MPI_Comm_free(&comm));
+}
+
+namespace {
+constexpr int element_ints = 2048;
+void add_elements(void* in, void* inout, int* count, MPI_Datatype*) {
+  for (int i = 0; i < *count * element_ints; ++i) static_cast<int*>(inout)[i] += static_cast<int*>(in)[i];
+}
+}  // namespace
+
+// One element is longer than a segment should be. Rank r gets r + 1 of them.
+RANK_TEST(betweennodes, elements_of_the_program_longer_than_a_segment, 2) {
+  MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
+  MPI_Datatype element;
+  MPI_Op op;
+  MUST(MPI_Type_contiguous(element_ints, MPI_INT, &element));
+  MUST(MPI_Type_commit(&element));
+  MUST(MPI_Op_create(add_elements, 1, &op));
+  std::vector<int> counts;
+  for (int member = 0; member < size; ++member) counts.push_back(member + 1);
+  const int before = rank * (rank + 1) / 2, all = size * (size + 1) / 2;
+  std::vector<int> values(static_cast<size_t>(all * element_ints));
+  std::vector<int> found(static_cast<size_t>((rank + 1) * element_ints));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int>(i) + rank;
+  Memory out(Place::device, values.size() * sizeof(int)), in(Place::device, found.size() * sizeof(int));
+  out.write(values.data(), out.bytes());
+  MUST(MPI_Reduce_scatter(out, in, counts.data(), element, op, comm));
+  in.read(found.data(), in.bytes());
+  int wrong = 0;
+  for (size_t i = 0; i < found.size(); ++i)
+    wrong += found[i] != size * (before * element_ints + static_cast<int>(i)) + size * (size - 1) / 2;
+  EXPECT(wrong == 0, "%d ints are wrong", wrong);
+  MUST(MPI_Op_free(&op));
+  MUST(MPI_Type_free(&element));
   MUST(MPI_Comm_free(&comm));
 }

@@ -111,6 +111,48 @@ RANK_TEST(files, large_counts, 1) {
   }
 }
 
+// Those of MPI_Type_create_f90_*, by themselves and in other types: an attempt to free them is an error.
+namespace {
+int errors_handled = 0;
+void count_error(MPI_Comm*, int*, ...) {
+  ++errors_handled;
+}
+}  // namespace
+
+RANK_TEST(files, predefined_types_without_a_name, 1) {
+  constexpr MPI_Comm raises[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
+  MPI_Errhandler handler, before[2];
+  MUST(MPI_Comm_create_errhandler(count_error, &handler));
+  for (int i = 0; i < 2; ++i) {
+    MUST(MPI_Comm_get_errhandler(raises[i], &before[i]));
+    MUST(MPI_Comm_set_errhandler(raises[i], handler));
+  }
+  errors_handled = 0;
+  MPI_Datatype real, gaps;
+  MUST(MPI_Type_create_f90_real(15, MPI_UNDEFINED, &real));
+  MUST(MPI_Type_vector(100, 1, 2, real, &gaps));
+  MUST(MPI_Type_commit(&gaps));
+  for (MPI_Datatype type : {real, gaps}) {
+    const int count = type == real ? 200 : 1;
+    const size_t bytes = type == real ? 1600 : 800;
+    File file(MPI_COMM_SELF);
+    MPI_Status status;
+    Memory out(Place::device, 1600), in(Place::device, 1600);
+    out.fill(key_of(400));
+    MUST(MPI_File_set_view(file, 0, real, real, "native", MPI_INFO_NULL));
+    if (MUST(MPI_File_write_at(file, 0, out, count, type, &status))) expect_bytes(status, bytes, "write");
+    if (MUST(MPI_File_read_at(file, 0, in, count, type, &status))) expect_bytes(status, bytes, "read");
+    if (!tolerate_errors && type == real) EXPECT_HOLDS(in, key_of(400), bytes);
+  }
+  MUST(MPI_Type_free(&gaps));
+  EXPECT(errors_handled == 0, "%d errors were raised", errors_handled);
+  for (int i = 0; i < 2; ++i) {
+    MUST(MPI_Comm_set_errhandler(raises[i], before[i]));
+    MUST(MPI_Errhandler_free(&before[i]));
+  }
+  MUST(MPI_Errhandler_free(&handler));
+}
+
 // Ranks write interleaved columns of ints, from a layout with gaps, and read them back into another.
 RANK_TEST(files, gaps_in_memory_and_in_the_file, 1) {
   constexpr int rows = 5000;

@@ -257,6 +257,36 @@ RANK_TEST(windows, of_duplicates_and_parts_of_the_world, 3) {
   }
 }
 
+// Only its members call it: the last rank comes when they are done. Rank 1 needs an answer of rank 0 before.
+RANK_TEST(windows, some_ranks_make_a_communicator_while_one_is_served, 3) {
+  Exposed exposed(Place::device, 4096);
+  const int last = size - 1;
+  if (rank == last) {
+    MUST(MPI_Recv(nullptr, 0, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    return;
+  }
+  if (rank == 1) {
+    Memory out(Place::device, 4096);
+    out.fill(key_of(7));
+    MUST(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, exposed));
+    MUST(MPI_Put(out, 4096, MPI_BYTE, 0, 0, 4096, MPI_BYTE, exposed));
+    MUST(MPI_Win_unlock(0, exposed));
+  }
+  MPI_Group world, members;
+  MPI_Comm made;
+  MUST(MPI_Comm_group(MPI_COMM_WORLD, &world));
+  MUST(MPI_Group_excl(world, 1, &last, &members));
+  MUST(MPI_Comm_create_group(MPI_COMM_WORLD, members, 0, &made));
+  MUST(MPI_Barrier(made));
+  if (rank == 0) {
+    EXPECT_HOLDS(exposed.memory(), key_of(7), 4096);
+    MUST(MPI_Send(nullptr, 0, MPI_BYTE, last, 0, MPI_COMM_WORLD));
+  }
+  MUST(MPI_Comm_free(&made));
+  MUST(MPI_Group_free(&members));
+  MUST(MPI_Group_free(&world));
+}
+
 // Messages between nodes, too, where the thread that serves the window makes progress on them.
 RANK_TEST(windows, messages_move_while_one_is_served, 2) {
   const int peer = partner();

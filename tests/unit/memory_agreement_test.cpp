@@ -62,6 +62,16 @@ TEST(memory_agreement, follows_the_programs_assertion) {
   EXPECT_TRUE(agreed(memory, 100, true).empty());
 }
 
+TEST(memory_agreement, has_stopped_whatever_the_program_asserts_later) {
+  MemoryAgreement memory;
+  memory.stop();
+  memory.set_rule(MemoryAgreement::Rule::at_every_call);
+  EXPECT_EQ(memory.rule(), MemoryAgreement::Rule::never);
+  EXPECT_TRUE(agreed(memory, 100, true).empty());
+  EXPECT_FALSE(memory.count_nonblocking(bcast, bytes));
+  EXPECT_EQ(memory.longest(bcast, bytes), 0u);
+}
+
 TEST(memory_agreement, of_a_nonblocking_call_is_one_at_a_time) {
   MemoryAgreement memory;
   EXPECT_EQ(memory.longest(bcast, bytes), 0u);

@@ -82,11 +82,16 @@ def send_buffer_owner(form, value):
 def around(form, value):
     """What is done before and after a call of the host MPI; `value` reads the handle of a parameter."""
     before = []
+    # The functions on buffers of communicators are not collective.
+    comms = [p for p in form.row.parameters
+             if p.type == "MPI_Comm" and not p.stars and form.row.family != "buffer"]
     if form.row.call == "blocks" or form.row.family == "communicator":
-        before += [f"await_turn({value(p)});" for p in form.row.parameters if p.type == "MPI_Comm" and not p.stars]
+        before += [f"await_turn({value(p)});" for p in comms]
     if form.row.call == "blocks":
-        before += [f"gather_before({value(p)});" for p in form.row.parameters
-                   if p.type == "MPI_Comm" and p.name == "comm" and not p.stars]
+        if form.row.name == "Comm_create_group":  # collective over the group alone
+            before += [f"gather_group_before({value(p)});" for p in form.row.parameters if p.name == "group"]
+        else:
+            before += [f"gather_before({value(p)});" for p in comms if p.name == "comm"]
         before.append("BlockingHostCall blocking_call;")
     if "begins_session" in form.row.words:
         before.insert(0, f"SessionInit begun({value(form.row.parameters[0])});")

@@ -90,7 +90,7 @@ coll::MemoryAgreement::Rule rule_for(const std::string& kinds) {
 void note_memory_kinds(MPI_Comm comm, MPI_Info info) {
   if (comm == MPI_COMM_NULL) return;
   std::shared_ptr<CommunicatorState> state = communicator_state_of(comm);
-  if (!state->spans_nodes()) return;
+  if (!state->spans_nodes() || state->memory().stopped()) return;
   char kinds[MPI_MAX_INFO_VAL] = "";
   int found = 0;
   if (info != MPI_INFO_NULL)

@@ -280,7 +280,7 @@ Duplicating::Duplicating(MPI_Comm comm) {
   if (pool)
     if (std::optional<coll::Heir> heir = parent->expect_duplicate())
       expected = std::make_shared<CommunicatorState>(*parent, *heir);
-  parent->memory().set_rule(coll::MemoryAgreement::Rule::never);
+  parent->memory().stop();
 }
 
 Duplicating::~Duplicating() {

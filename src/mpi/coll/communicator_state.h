@@ -57,7 +57,7 @@ class MemoryQuestion {
   MemoryQuestion(unsigned function, uint64_t bytes) : function_(function), bytes_(bytes) {}
   // Call it in the order of the host MPI's collectives.
   void ask(MPI_Comm comm, bool on_device);
-  // For a call with wrong arguments, which no rank makes.
+  // For a call that this rank does not make: its arguments are wrong, or there is no memory.
   void decline() { asked_ = true; }
   // False until all ranks have asked.
   bool answered();

@@ -24,8 +24,9 @@ struct Hooks {
   // Called in each round of progress, without the lock: for host MPI functions that may call the program's
   // error handler, or MPI functions by their public names.
   void (*poll)() = nullptr;
-  // Called before a call that only the host MPI can complete (gather.h).
-  void (*gather)(MPI_Comm) = nullptr;
+  // Called before a call that only the host MPI can complete (gather.h): collective over this communicator,
+  // or over this group, where that is null.
+  void (*gather)(MPI_Comm, MPI_Group) = nullptr;
   // Makes an operation of a receive in flight (forwarded_receives.h).
   void (*watch)(const ForwardedReceive&) = nullptr;
   // A forwarded receive of a long message is complete.

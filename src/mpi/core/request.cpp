@@ -50,6 +50,9 @@ int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request) {
     operation->handle = own;
   } else if (int result = PMPI_Grequest_start(query, forget, cancel, nullptr, &operation->handle);
              result != MPI_SUCCESS) {
+    // The host MPI and other ranks use what has started: it continues without the user.
+    engine().add(operation.get());
+    engine().defer_free(std::move(operation));
     return result;
   }
   bool moves_device_memory = operation->own_handle() == MPI_REQUEST_NULL;

@@ -44,6 +44,18 @@ int combiner_of(MPI_Datatype datatype) {
   return envelope_of(datatype).combiner;
 }
 
+bool is_predefined(MPI_Datatype datatype) {
+  switch (combiner_of(datatype)) {
+    case MPI_COMBINER_NAMED:
+    case MPI_COMBINER_F90_REAL:
+    case MPI_COMBINER_F90_COMPLEX:
+    case MPI_COMBINER_F90_INTEGER:
+      return true;
+    default:
+      return false;
+  }
+}
+
 TypeContents::TypeContents(MPI_Datatype made) {
   const Envelope it = envelope_of(made);
   combiner_ = it.combiner;
@@ -64,7 +76,7 @@ TypeContents::TypeContents(MPI_Datatype made) {
 
 TypeContents::~TypeContents() {
   for (MPI_Datatype& type : types_)
-    if (combiner_of(type) != MPI_COMBINER_NAMED) PMPI_Type_free(&type);
+    if (!is_predefined(type)) PMPI_Type_free(&type);
 }
 
 }  // namespace fairlead::mpi

@@ -14,6 +14,9 @@
 namespace fairlead::mpi {
 
 int combiner_of(MPI_Datatype datatype);
+// Predefined types must not be freed. Those of MPI_Type_create_f90_* have no name, and a combiner of their
+// own.
+bool is_predefined(MPI_Datatype datatype);
 
 // The arguments of the function that created a type, in their order, with the types separate.
 class TypeContents {

@@ -5,6 +5,7 @@
 
 #include "mpi/file/file_access.h"
 
+#include <algorithm>
 #include <deque>
 
 #include "base/options.h"
@@ -23,8 +24,9 @@ namespace {
 constexpr size_t pieces_at_once = 2;  // one in the host MPI, one that is copied
 
 // Longer than the chunks of messages: the host MPI does more in a call on a file than in one on a message.
+// Its count is an int.
 uint64_t longest_piece() {
-  return 4 * options().network_chunk;
+  return std::min(4 * options().network_chunk, uint64_t{1} << 30);
 }
 
 struct Piece {
@@ -36,14 +38,14 @@ struct Piece {
 
 class Pipeline {
  public:
-  Pipeline(const FileCall& call, const Elements& elements, const BlockingFileHost& host)
-      : call_(call), elements_(elements), host_(host), total_(elements.bytes()) {
-    if (!call.may_split || !elements.view() || total_ <= longest_piece()) return;
-    if (!call.writes && may_end_early(call)) return;
-    const FileView view(call.file);
+  Pipeline(FileBuffer& buffer, const BlockingFileHost& host)
+      : call_(buffer.call()), elements_(buffer.elements()), host_(host), total_(elements_.bytes()) {
+    if (!call_.may_split || !elements_.view() || total_ <= longest_piece()) return;
+    if (!call_.writes && buffer.may_end_early()) return;
+    const FileView& view = buffer.view();
     int atomic = 0;
-    if (!view.native || view.etype_bytes <= 0 || PMPI_File_get_atomicity(call.file, &atomic) != MPI_SUCCESS ||
-        atomic)
+    if (!view.native || view.etype_bytes <= 0 ||
+        PMPI_File_get_atomicity(call_.file, &atomic) != MPI_SUCCESS || atomic)
       return;
     etype_bytes_ = static_cast<uint64_t>(view.etype_bytes);
     piece_bytes_ = longest_piece() / etype_bytes_ * etype_bytes_;
@@ -149,7 +151,7 @@ int access_staged(const FileCall& call, MPI_Status* status, const BlockingFileHo
   FileBuffer buffer(call, FileBuffer::Needed::in_call);
   record.took(Traffic::file, buffer.elements().bytes());
   int result;
-  if (Pipeline pipeline(call, buffer.elements(), host); pipeline.possible()) {
+  if (Pipeline pipeline(buffer, host); pipeline.possible()) {
     result = pipeline.run(status);
   } else {
     result = buffer.call_host(host, status);

@@ -19,14 +19,16 @@ FileView::FileView(MPI_File file) {
   if (PMPI_File_get_view(file, &displacement, &etype, &filetype, representation) != MPI_SUCCESS) return;
   native = representation == std::string_view("native");
   etype_bytes = packed_bytes(1, etype);
+  MPI_Count lower = 0;
+  PMPI_Type_get_true_extent_x(etype, &lower, &etype_span);
   for (MPI_Datatype* type : {&etype, &filetype})
-    if (combiner_of(*type) != MPI_COMBINER_NAMED) PMPI_Type_free(type);
+    if (!is_predefined(*type)) PMPI_Type_free(type);
 }
 
 FileBuffer::FileBuffer(const FileCall& call, Needed needed)
     : call_(call),
       // Also without gaps: MPICH (4.0.2) misreads some datatypes of nested loops.
-      as_bytes_(!is_plain(call.buffer.datatype) && FileView(call.file).native),
+      as_bytes_(!is_plain(call.buffer.datatype) && view().native),
       elements_(to_keep(needed)),
       as_image_(!as_bytes_ && !elements_.layout().contiguous),
       host_elements_(as_bytes_ ? elements_.layout().bytes : call.buffer.count,
@@ -41,20 +43,20 @@ UserBuffer FileBuffer::to_keep(Needed needed) {
   return kept;
 }
 
-bool may_end_early(const FileCall& call) {
-  MPI_Offset first = call.offset, last = 0, length = 0;
-  if (first == own_pointer && PMPI_File_get_position(call.file, &first) != MPI_SUCCESS) return true;
-  const MPI_Count etype_bytes = FileView(call.file).etype_bytes;
-  if (first < 0 || etype_bytes <= 0) return true;
-  const MPI_Count bytes = packed_bytes(call.buffer.count, call.buffer.datatype);
-  const MPI_Offset last_etype = first + static_cast<MPI_Offset>((bytes - 1) / etype_bytes);
-  return PMPI_File_get_byte_offset(call.file, last_etype, &last) != MPI_SUCCESS ||
-         PMPI_File_get_size(call.file, &length) != MPI_SUCCESS ||
-         last + static_cast<MPI_Offset>(etype_bytes) > length;
+bool FileBuffer::compare_lengths() {
+  MPI_Offset first = call_.offset, last = 0, length = 0;
+  if (first == own_pointer && PMPI_File_get_position(call_.file, &first) != MPI_SUCCESS) return true;
+  // In other representations, elements have other lengths in the file.
+  if (first < 0 || !view().native || view().etype_bytes <= 0) return true;
+  const auto bytes = static_cast<MPI_Count>(elements_.bytes());
+  const MPI_Offset last_etype = first + static_cast<MPI_Offset>((bytes - 1) / view().etype_bytes);
+  return PMPI_File_get_byte_offset(call_.file, last_etype, &last) != MPI_SUCCESS ||
+         PMPI_File_get_size(call_.file, &length) != MPI_SUCCESS ||
+         last + static_cast<MPI_Offset>(view().etype_span) > length;
 }
 
 void FileBuffer::load() {
-  const bool filled = call_.writes || may_end_early(call_);
+  const bool filled = call_.writes || may_end_early();
   if (as_image_) {
     loaded_ = image_.emplace(elements_, filled).valid();
     return;

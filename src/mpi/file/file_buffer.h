@@ -28,12 +28,9 @@ namespace fairlead::mpi {
 // The view of a file, as far as staging depends on it.
 struct FileView {
   explicit FileView(MPI_File file);
-  bool native = true;         // the file holds the bytes of memory
-  MPI_Count etype_bytes = 0;  // 0: unknown
+  bool native = true;                         // the file holds the bytes of memory
+  MPI_Count etype_bytes = 0, etype_span = 0;  // without and with its gaps; 0: unknown
 };
-
-// May the file end before this read does?
-bool may_end_early(const FileCall& call);
 
 class FileBuffer {
  public:
@@ -43,6 +40,9 @@ class FileBuffer {
 
   const Elements& elements() const { return elements_; }
   const FileCall& call() const { return call_; }
+  const FileView& view() { return view_ ? *view_ : view_.emplace(call_.file); }
+  // May the file end before this read does? As it is at the first call.
+  bool may_end_early() { return ends_early_ ? *ends_early_ : ends_early_.emplace(compare_lengths()); }
   // Copies the device buffer to host memory if the call writes to the file, and calls the host MPI.
   template <class Result>
   int call_host(const FileHost<Result>& host, Result* result) {
@@ -62,9 +62,12 @@ class FileBuffer {
 
  private:
   UserBuffer to_keep(Needed needed);
+  bool compare_lengths();
   void load();
 
   const FileCall call_;
+  std::optional<FileView> view_;
+  std::optional<bool> ends_early_;
   const bool as_bytes_;  // the host MPI gets MPI_BYTE
   std::optional<KeptType> kept_type_;
   const Elements elements_;

@@ -6,6 +6,8 @@
 #include <map>
 #include <mutex>
 
+#include "mpi/abi/comm_self.h"
+#include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 
@@ -21,11 +23,11 @@ std::mutex mutex;
 auto& lent = *new std::map<SendBufferOwner, Lent>;
 
 template <auto host, class Count, class... Handle>
-int attach(SendBufferOwner owner, void* buffer, Count bytes, Handle... handle) {
+int attach(SendBufferOwner owner, MPI_Comm raises, void* buffer, Count bytes, Handle... handle) {
   CallRecord record(function_of<host>);
-  if (!intercepting() || !is_device(buffer)) return (real.*host)(handle..., buffer, bytes);
+  if (!intercepting() || bytes < 0 || !is_device(buffer)) return (real.*host)(handle..., buffer, bytes);
   void* instead = std::malloc(static_cast<size_t>(bytes));
-  if (!instead) return MPI_ERR_NO_MEM;
+  if (!instead) return raise_error(raises, MPI_ERR_NO_MEM, "host memory for " + bytes_in_words(bytes));
   int result = (real.*host)(handle..., instead, bytes);
   if (result != MPI_SUCCESS) {
     std::free(instead);
@@ -56,21 +58,21 @@ void give_back_send_buffer(SendBufferOwner owner, void* place) {
 
 using namespace fairlead::mpi;
 
-#define FAIRLEAD_ATTACH(suffix, Count)                              \
-  FAIRLEAD_MPI(Buffer_attach##suffix, (void* buffer, Count size)) { \
-    return attach<&Real::Buffer_attach##suffix>({}, buffer, size);  \
+#define FAIRLEAD_ATTACH(suffix, Count)                                          \
+  FAIRLEAD_MPI(Buffer_attach##suffix, (void* buffer, Count size)) {             \
+    return attach<&Real::Buffer_attach##suffix>({}, comm_self(), buffer, size); \
   }
-#define FAIRLEAD_ATTACH_TO(Owner, kind, suffix, Count)                                               \
-  FAIRLEAD_MPI(Owner##_attach_buffer##suffix, (MPI_##Owner handle, void* buffer, Count size)) {      \
-    return attach<&Real::Owner##_attach_buffer##suffix>(SendBufferOwner::kind(handle), buffer, size, \
-                                                        handle);                                     \
+#define FAIRLEAD_ATTACH_TO(Owner, kind, raises, suffix, Count)                                               \
+  FAIRLEAD_MPI(Owner##_attach_buffer##suffix, (MPI_##Owner handle, void* buffer, Count size)) {              \
+    return attach<&Real::Owner##_attach_buffer##suffix>(SendBufferOwner::kind(handle), raises, buffer, size, \
+                                                        handle);                                             \
   }
 
 FAIRLEAD_ATTACH(, int)
 FAIRLEAD_ATTACH(_c, MPI_Count)
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
-FAIRLEAD_ATTACH_TO(Comm, comm, , int)
-FAIRLEAD_ATTACH_TO(Comm, comm, _c, MPI_Count)
-FAIRLEAD_ATTACH_TO(Session, session, , int)
-FAIRLEAD_ATTACH_TO(Session, session, _c, MPI_Count)
+FAIRLEAD_ATTACH_TO(Comm, comm, handle, , int)
+FAIRLEAD_ATTACH_TO(Comm, comm, handle, _c, MPI_Count)
+FAIRLEAD_ATTACH_TO(Session, session, comm_self(), , int)
+FAIRLEAD_ATTACH_TO(Session, session, comm_self(), _c, MPI_Count)
 #endif

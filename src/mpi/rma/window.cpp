@@ -22,6 +22,8 @@ std::atomic<int> windows_open{0};
 
 namespace {
 
+constexpr int tag_meeting = 4;  // beside those of epochs.cpp and active_messages.cpp
+
 struct Registry {
   std::mutex mutex;
   std::unordered_map<MPI_Win, std::shared_ptr<Window>> windows;
@@ -72,27 +74,54 @@ static void advance_windows() {
   for (const auto& window : registry().by_messages) window->accesses().advance();
 }
 
-static void gather_members(MPI_Comm comm) {
-  int inter = 0;
-  PMPI_Comm_test_inter(comm, &inter);
-  if (inter) return;
+// Finds a window that these members know of and no thread serves: the same one on each of them, because all
+// have made their common windows in one order. `ranks` are theirs in it. Null if there is none.
+static std::shared_ptr<Window> window_of(MPI_Group members, std::vector<int>* ranks) {
   std::vector<std::shared_ptr<Window>> by_messages;
   {
     std::lock_guard lock(engine().mutex());
     by_messages = registry().by_messages;
   }
+  for (std::shared_ptr<Window>& window : by_messages) {
+    if (window->has_service_thread()) continue;
+    *ranks = window->targets().ranks_of(members);
+    if (std::find(ranks->begin(), ranks->end(), MPI_UNDEFINED) == ranks->end()) return std::move(window);
+  }
+  return nullptr;
+}
+
+// A barrier of some ranks of a window: in each step, a rank tells the next one that it and those before it
+// are here, in steps of 1, 2, 4 and so on.
+static void meet(const Targets& targets, const std::vector<int>& ranks) {
+  const size_t own =
+      static_cast<size_t>(std::find(ranks.begin(), ranks.end(), targets.rank()) - ranks.begin());
+  if (own == ranks.size()) return;
+  for (size_t step = 1; step < ranks.size(); step *= 2) {
+    const int next = ranks[(own + step) % ranks.size()];
+    const int previous = ranks[(own + ranks.size() - step) % ranks.size()];
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    real.Irecv(nullptr, 0, MPI_BYTE, previous, tag_meeting, targets.comm(), &requests[0]);
+    real.Isend(nullptr, 0, MPI_BYTE, next, tag_meeting, targets.comm(), &requests[1]);
+    for (MPI_Request& request : requests) poll_until_complete(&request, MPI_STATUS_IGNORE);
+  }
+}
+
+static void gather_members(MPI_Comm comm, MPI_Group group) {
+  std::vector<int> ranks;
+  if (comm == MPI_COMM_NULL) {
+    if (group == MPI_GROUP_NULL) return;
+    if (const std::shared_ptr<Window> window = window_of(group, &ranks)) meet(window->targets(), ranks);
+    return;
+  }
+  int inter = 0;
+  PMPI_Comm_test_inter(comm, &inter);
+  if (inter) return;
   MPI_Group members;
   PMPI_Comm_group(comm, &members);
-  int size = 0;
-  PMPI_Group_size(members, &size);
-  const bool known = std::any_of(by_messages.begin(), by_messages.end(), [&](const auto& window) {
-    if (window->has_service_thread()) return false;
-    const std::vector<int> ranks = window->targets().ranks_of(members);
-    return std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED) == ranks.end();
-  });
+  const bool known = window_of(members, &ranks) != nullptr;
   PMPI_Group_free(&members);
   MPI_Request request = MPI_REQUEST_NULL;
-  if (known && size > 1 && real.Ibarrier(comm, &request) == MPI_SUCCESS)
+  if (known && ranks.size() > 1 && real.Ibarrier(comm, &request) == MPI_SUCCESS)
     poll_until_complete(&request, MPI_STATUS_IGNORE);
 }
 
@@ -128,7 +157,8 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
     return result;
   window->has_service_thread_ = targets.by_messages() && targets.all_say(engine().threads());
   if (targets.by_messages() && targets.rank() == 0)
-    log_line(LogLevel::info, "some targets of a window of %d ranks are active-message targets", targets.size());
+    log_line(LogLevel::info, "some targets of a window of %d ranks are active-message targets",
+             targets.size());
   enter_registry(window);
   *win = window->handle_;
   return MPI_SUCCESS;

@@ -57,8 +57,9 @@ uint64_t short_segment() {
   return static_cast<uint64_t>(node_limits().segment) / 4;
 }
 
+// At least 1: a length of 0 says that not all ranks are ready.
 uint64_t shortest() {
-  return static_cast<uint64_t>(node_limits().from);
+  return static_cast<uint64_t>(std::max<int64_t>(node_limits().from, 1));
 }
 
 // A rank without bytes passes any kind of memory.

@@ -77,9 +77,13 @@ MPI_Count sum_of_counts(const CollectiveCall& call, const CommPosition& position
   return sum;
 }
 
-constexpr uint64_t grain = 256;                         // elements
 constexpr uint64_t shortest_part = uint64_t{16} << 10;  // of a block in a segment
 constexpr uint64_t longest_room = uint64_t{1} << 30;    // its counts and offsets are of type int
+
+// Parts are multiples of this many elements: 256 short ones, a single long one.
+uint64_t grain_of(uint64_t element) {
+  return std::clamp(4096 / element, uint64_t{1}, uint64_t{256});
+}
 
 uint64_t blocks_in(const CollectiveCall& call, const CommPosition& position) {
   const Shape* shape = shape_of(call.function);
@@ -91,12 +95,15 @@ uint64_t part_of_block(uint64_t blocks, uint64_t segment) {
   return std::max(segment / blocks, std::min(segment, shortest_part));
 }
 
-// The bytes of these elements; nothing if they are wrong, or cannot be cut.
-std::optional<uint64_t> bytes_to_cut(const CollectiveCall& call, MPI_Count count, MPI_Datatype datatype) {
+// The bytes of these elements; nothing if they are wrong, or cannot be cut: a segment needs room for an
+// element of each block.
+std::optional<uint64_t> bytes_to_cut(const CollectiveCall& call, const CommPosition& position,
+                                     MPI_Count count, MPI_Datatype datatype) {
   if (count <= 0 || error_of_elements(count, datatype) != MPI_SUCCESS) return std::nullopt;
   if (call.reduces() && !is_plain(datatype) && !layout_of(1, datatype).contiguous) return std::nullopt;
   const uint64_t bytes = bytes_of(count, datatype);
-  if (bytes == 0) return std::nullopt;
+  if (bytes == 0 || element_of(call) > longest_room / static_cast<uint64_t>(position.size))
+    return std::nullopt;
   return bytes;
 }
 
@@ -110,10 +117,10 @@ std::optional<uint64_t> SegmentedStaging::length_of(const CollectiveCall& progra
     call = &same.emplace(in_blocks(*call, position));
     if (!call->recvcounts) return std::nullopt;
     if (call->function == Collective::reduce_scatter)
-      return bytes_to_cut(*call, sum_of_counts(*call, position), call->recvtype);
+      return bytes_to_cut(*call, position, sum_of_counts(*call, position), call->recvtype);
   }
   if (call->function == Collective::allgatherv && call->recvcounts)
-    return bytes_to_cut(*call, sum_of_counts(*call, position), call->recvtype);
+    return bytes_to_cut(*call, position, sum_of_counts(*call, position), call->recvtype);
   const Shape* shape = shape_of(call->function);
   if (!shape) return std::nullopt;
   if (!shape->even) return 0;
@@ -122,7 +129,7 @@ std::optional<uint64_t> SegmentedStaging::length_of(const CollectiveCall& progra
                      call->function != Collective::bcast && !call->in_place();
   const bool by_sent = sends || call->reduces();
   const uint64_t blocks = blocks_in(*call, position);
-  std::optional<uint64_t> bytes = bytes_to_cut(*call, by_sent ? call->sendcount : call->recvcount,
+  std::optional<uint64_t> bytes = bytes_to_cut(*call, position, by_sent ? call->sendcount : call->recvcount,
                                                by_sent ? call->sendtype : call->recvtype);
   if (bytes && *bytes > device::longest_pitch && blocks > 1) return std::nullopt;
   if (bytes) *bytes *= blocks;
@@ -289,7 +296,7 @@ uint64_t SegmentedStaging::room_of(const Side& side) const {
   uint64_t all = 0;
   for (const Block& block : side.blocks) all += block.bytes;
   const uint64_t blocks = blocks_in(call_, position_);
-  const uint64_t rounding = std::max<uint64_t>(blocks, side.blocks.size()) * grain * element_;
+  const uint64_t rounding = std::max<uint64_t>(blocks, side.blocks.size()) * grain_of(element_) * element_;
   const uint64_t longest = std::min(blocks * part_of_block(blocks, segment_), longest_room) + rounding;
   return std::clamp(all, uint64_t{1}, longest);
 }
@@ -306,7 +313,7 @@ bool SegmentedStaging::make(Room& room) const {
 }
 
 coll::Slices SegmentedStaging::parts_of(uint64_t bytes) const {
-  return {bytes / element_, segments_, grain};
+  return {bytes / element_, segments_, grain_of(element_)};
 }
 
 void SegmentedStaging::lay_out(const Side& side, Half& half, uint64_t segment) const {

@@ -272,8 +272,6 @@ FAIRLEAD_ENTRIES(Comm_detach_buffer, comm_detach_buffer, COMM_DETACH_BUFFER, (In
                  (comm, buffer_addr, size, ierror)) {
   CallRecord record(Function::Comm_detach_buffer);
   if (!intercepting()) return host(comm, buffer_addr, size, ierror);
-  await_turn(Comm::from(comm));
-  gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm, buffer_addr, size, error.place());
@@ -309,8 +307,6 @@ FAIRLEAD_ENTRIES(Comm_flush_buffer, comm_flush_buffer, COMM_FLUSH_BUFFER, (Integ
                  (comm, ierror)) {
   CallRecord record(Function::Comm_flush_buffer);
   if (!intercepting()) return host(comm, ierror);
-  await_turn(Comm::from(comm));
-  gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
   host(comm, ierror);
 }
@@ -470,7 +466,7 @@ FAIRLEAD_ENTRIES(Comm_create_group, comm_create_group, COMM_CREATE_GROUP, (Integ
   CallRecord record(Function::Comm_create_group);
   if (!intercepting()) return host(comm, group, tag, newcomm, ierror);
   await_turn(Comm::from(comm));
-  gather_before(Comm::from(comm));
+  gather_group_before(Group::from(group));
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm, group, tag, newcomm, error.place());

@@ -39,8 +39,6 @@ FAIRLEAD_MPI(Buffer_detach_c, (void* buffer_addr, MPI_Count* size)) {
 FAIRLEAD_MPI(Comm_detach_buffer, (MPI_Comm comm, void* buffer_addr, int* size)) {
   CallRecord record(Function::Comm_detach_buffer);
   if (!intercepting()) return real.Comm_detach_buffer(comm, buffer_addr, size);
-  await_turn(comm);
-  gather_before(comm);
   BlockingHostCall blocking_call;
   int result = real.Comm_detach_buffer(comm, buffer_addr, size);
   if (result == MPI_SUCCESS) give_back_send_buffer(SendBufferOwner::comm(comm), buffer_addr);
@@ -52,8 +50,6 @@ FAIRLEAD_MPI(Comm_detach_buffer, (MPI_Comm comm, void* buffer_addr, int* size)) 
 FAIRLEAD_MPI(Comm_detach_buffer_c, (MPI_Comm comm, void* buffer_addr, MPI_Count* size)) {
   CallRecord record(Function::Comm_detach_buffer_c);
   if (!intercepting()) return real.Comm_detach_buffer_c(comm, buffer_addr, size);
-  await_turn(comm);
-  gather_before(comm);
   BlockingHostCall blocking_call;
   int result = real.Comm_detach_buffer_c(comm, buffer_addr, size);
   if (result == MPI_SUCCESS) give_back_send_buffer(SendBufferOwner::comm(comm), buffer_addr);
@@ -94,8 +90,6 @@ FAIRLEAD_MPI(Buffer_flush, (void)) {
 FAIRLEAD_MPI(Comm_flush_buffer, (MPI_Comm comm)) {
   CallRecord record(Function::Comm_flush_buffer);
   if (!intercepting()) return real.Comm_flush_buffer(comm);
-  await_turn(comm);
-  gather_before(comm);
   BlockingHostCall blocking_call;
   return real.Comm_flush_buffer(comm);
 }
@@ -182,7 +176,7 @@ FAIRLEAD_MPI(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Co
   CallRecord record(Function::Comm_create_group);
   if (!intercepting()) return real.Comm_create_group(comm, group, tag, newcomm);
   await_turn(comm);
-  gather_before(comm);
+  gather_group_before(group);
   BlockingHostCall blocking_call;
   int result = real.Comm_create_group(comm, group, tag, newcomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newcomm);
