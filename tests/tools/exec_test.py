@@ -2,11 +2,12 @@
 """`fairlead exec` loads the library of the program's MPI into one rank, whoever launched it."""
 
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
 
-from tool import MPIS, TIMEOUT, TOOL, TREE, ToolTest, example, fairlead, has_library
+from tool import MPIS, TIMEOUT, TOOL, TREE, ToolTest, example, fairlead, has_library, script
 
 PRINT_PRELOAD = ["sh", "-c", 'echo "$LD_PRELOAD"']
 
@@ -52,6 +53,94 @@ def launcher(test, abi, ranks):
     """The words that start this many ranks with this MPI's launcher."""
     line = test.succeeds("run", "--dry-run", "-n", ranks, "--no-preload", example(abi)).stdout.split()
     return line[:line.index(TOOL)]
+
+
+TOLD = os.path.join(TREE, "share", "fairlead", "openmpi")
+
+
+class GpuAware(ToolTest):
+    """What programs look at to find out whether MPI takes device memory."""
+
+    ROCM = {"FAIRLEAD_DEVICE": "rocm", "LD_LIBRARY_PATH": os.path.join(TREE, "lib/tests/fake-hip")}
+
+    def told(self, abi, *options, **environment):
+        """The variables that a rank gets, besides those that it has anyway."""
+        lines = self.succeeds("exec", "--mpi", abi, *options, "env", **environment).stdout.splitlines()
+        variables = dict(line.split("=", 1) for line in lines if "=" in line)
+        return {name: value for name, value in variables.items()
+                if "FAIRLEAD" not in name and name not in ("_", "LD_PRELOAD", "LD_LIBRARY_PATH")
+                and value != {**os.environ, **environment}.get(name)}
+
+    def test_variables(self):
+        rocm = {"TPETRA_ASSUME_GPU_AWARE_MPI": "1", "GMX_ENABLE_DIRECT_GPU_COMM": "1", "JULIA_MPI_HAS_ROCM": "true"}
+        headers = os.path.join(TOLD, "rocm", "include")
+        told = {"openmpi": {**rocm, "CPATH": headers}, "mpich": {**rocm, "MPICH_GPU_SUPPORT_ENABLED": "1"}}
+        for abi in filter(has_library, told):
+            with self.subTest(abi=abi):
+                os.environ.pop("CPATH", None)
+                self.assertEqual(self.told(abi, **self.ROCM), told[abi])
+                kept = self.told(abi, **self.ROCM, TPETRA_ASSUME_GPU_AWARE_MPI="0", CPATH="/a:/b")
+                self.assertNotIn("TPETRA_ASSUME_GPU_AWARE_MPI", kept)
+                self.assertEqual(kept.get("CPATH"), f"{headers}:/a:/b" if abi == "openmpi" else None)
+                # Cray's would need a library that is perhaps not linked.
+                self.assertNotIn("MPICH_GPU_SUPPORT_ENABLED", self.told(abi, **self.ROCM, CRAY_MPICH_VERSION="8.1.29"))
+
+    def test_no_variables(self):
+        for abi in filter(has_library, MPIS):
+            for options, environment in [(["--no-variables"], self.ROCM), (["--no-preload"], self.ROCM), ([], {}),
+                                         (["--sim", 2], self.ROCM), ([], {"FAIRLEAD_DEVICE": "none"}),
+                                         ([], {**self.ROCM, "FAIRLEAD_ENABLED": "off"}),
+                                         ([], {**self.ROCM, "FAIRLEAD_GPU_SUPPORT": "off"}),
+                                         ([], {**self.ROCM, "MPICH_GPU_SUPPORT_ENABLED": "0"})]:
+                with self.subTest(abi=abi, options=options, environment=environment):
+                    self.assertEqual(self.told(abi, *options, **environment), {})
+
+    def test_a_dry_run_prints_them(self):
+        for abi in filter(has_library, MPIS):
+            words = ["run", "-n", 2, "--dry-run", example(abi)]
+            told = self.succeeds(*words, **self.ROCM).stdout.splitlines()
+            self.assertIn("# each rank sets JULIA_MPI_HAS_ROCM=true", told[1:])
+            self.assertTrue(all(line.startswith("# each rank sets ") for line in told[1:]), told)
+            for option in ["--no-variables"], ["--sim", 2]:
+                line, = self.succeeds(*words[:-1], *option, words[-1], **self.ROCM).stdout.splitlines()
+                self.assertEqual("--no-variables" in line, option == ["--no-variables"])
+
+    def test_ompi_info(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script(folder, "ompi_info", """#!/bin/sh
+echo "asked: $*"
+echo mca:mpi:base:param:mpi_built_with_cuda_support:value:false
+echo mca:mpi:base:param:mpi_built_with_cuda_support:source:default
+echo mca:opal:base:param:opal_cuda_support:value:false
+echo mca:mpi:base:param:mpi_no_support:value:false
+echo 'MCA opal base: informational "opal_built_with_cuda_support" (current value: "false", data source: default)'
+exit 3
+""")
+            own = os.path.join(TOLD, "cuda", "bin")
+            result = subprocess.run(["ompi_info", "--parsable", "--all"], text=True, capture_output=True,
+                                    env={**os.environ, "PATH": f"{own}:{own}/:{folder}:{os.environ['PATH']}"})
+            self.assertEqual(result.returncode, 3)
+            self.assertEqual(result.stdout.splitlines(), [
+                "asked: --parsable --all",
+                "mca:mpi:base:param:mpi_built_with_cuda_support:value:true",
+                "mca:mpi:base:param:mpi_built_with_cuda_support:source:default",
+                "mca:opal:base:param:opal_cuda_support:value:true",
+                "mca:mpi:base:param:mpi_no_support:value:false",
+                'MCA opal base: informational "opal_built_with_cuda_support" (current value: "true", data source: default)'])
+
+    @unittest.skipUnless(shutil.which("gcc"), "needs gcc")
+    def test_headers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "mpi-ext.h"), "w") as file:
+                file.write("#define MPIX_CUDA_AWARE_SUPPORT 0\n#define OTHER 0\n")
+            for provider, cuda in ("cuda", "1"), ("rocm", "0"):
+                flags = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-isystem", folder]
+                text = subprocess.run(["gcc", *flags, "-E", "-P", "-x", "c", "-"], text=True, capture_output=True, check=True,
+                                      input="#include <mpi-ext.h>\n#include <mpi-ext.h>\n"
+                                            "MPIX_CUDA_AWARE_SUPPORT OTHER MPIX_ROCM_AWARE_SUPPORT\n",
+                                      env={**os.environ, "CPATH": os.path.join(TOLD, provider, "include")}).stdout
+                # A macro that the MPI lacks stays away: so does its function.
+                self.assertEqual(text.splitlines()[-1], f"{cuda} 0 MPIX_ROCM_AWARE_SUPPORT")
 
 
 class OtherMpi(ToolTest):

@@ -50,6 +50,8 @@ def differences(library, symbols, rows):
     forms = [form for row in rows for form in row.forms() if form.action != "forward"]
     always = {f"MPI_{form.name}" for form in forms if not form.guard}
     always |= fortran_symbols(library, [form for form in forms if not form.guard])
+    for in_c, in_fortran in map(generate.names_of_gpu_query, manifest.GPU_QUERIES):
+        always |= {in_c, *(in_fortran if fortran_symbols(library, forms) else ())}
     # A library has all or none of the functions under one condition.
     wanted = set(always)
     for guard in {form.guard for form in forms if form.guard}:

@@ -93,6 +93,12 @@ std::string drawing_program() {
   throw usage(wrong);
 }
 
+std::string told_folder(const std::string& abi, const std::string& provider, const std::string& kind) {
+  fs::path folder = home() / "share" / "fairlead" / abi / provider / kind;
+  std::error_code error;
+  return fs::is_directory(folder, error) ? folder.string() : std::string();
+}
+
 std::vector<std::string> bench_abis() {
   std::vector<std::string> found;
   for (const std::string& abi : mpi_abis)

@@ -2,7 +2,7 @@
 //
 // Where Fairlead's own files are, relative to this program, so that a build tree, an install tree and a
 // moved install tree all work: bin/fairlead, libexec/fairlead/{bench,probe}-<abi>,
-// libexec/fairlead/plot, lib/libfairlead-<abi>.so.
+// libexec/fairlead/plot, lib/libfairlead-<abi>.so, share/fairlead/openmpi/{cuda,rocm}/{bin,include}.
 // The variable FAIRLEAD_HOME names another tree.
 
 #pragma once
@@ -21,6 +21,10 @@ std::string preload_library(const std::string& abi);  // throws a usage Failure 
 std::string bench_program(const std::string& abi);    // empty where this tree has none
 std::string probe_program(const std::string& abi);    // the same
 std::string drawing_program();  // what `fairlead plot` starts; throws a usage Failure where it is missing
+
+// What an MPI of this ABI is to tell programs on the provider's GPUs: `kind` is "bin" or "include". Empty
+// where this tree has none.
+std::string told_folder(const std::string& abi, const std::string& provider, const std::string& kind);
 
 // The folder of this tree that holds the file; empty where none does.
 std::string library_folder(const std::string& file);

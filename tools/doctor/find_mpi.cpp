@@ -113,11 +113,6 @@ void read_cray(const System& system, Mpi* mpi) {
   mpi->configure = {};
 }
 
-bool is_cray_library(const std::string& path) {
-  std::string name = fs::path(path).filename().string();
-  return holds(path, "/cray/") || name.rfind("libmpi_cray", 0) == 0 || name.rfind("libmpi_gnu", 0) == 0;
-}
-
 void meant_by_program(const System& system, const std::string& program, Mpi* mpi) {
   mpi->meant_by = program;
   std::string path = system.program(program);

@@ -102,8 +102,7 @@ Finding query(const Machine& machine) {
   if (holds(fact, "no function")) return ok(fact);
   fact = "asked whether it is GPU-aware, this MPI answers: " + fact;
   if (live.both(step_query)) return ok(fact);
-  return ok(fact +
-            (machine.preload ? "; programs that ask must be told otherwise by an option of their own" : ""));
+  return ok(fact + (machine.preload ? "; programs that ask get Fairlead's answer instead" : ""));
 }
 
 Finding namespaces(const Machine& machine) {
@@ -200,7 +199,8 @@ std::vector<Check> live_checks() {
       {"live.loaded", "Whether Fairlead answers MPI calls in every rank.", "started ranks, with Fairlead",
        "Look for what clears LD_PRELOAD.", preloaded, interposed},
       {"live.query", "What the MPI says of itself: MPIX_Query_cuda_support, MPIX_GPU_query_support.",
-       "started ranks", "If a program asks it, use the program's own option for GPU support.", launched, query},
+       "started ranks", "With Fairlead, programs that ask get Fairlead's answer (docs/programs.md).",
+       launched, query},
       {"live.spaces", "Whether the ranks share PID and IPC namespaces and the user.", "started ranks",
        "One container for all ranks of a node.", launched, namespaces},
       {"live.device", "The GPUs that each rank sees under the visibility its launcher sets.", "started ranks",

@@ -13,6 +13,7 @@
 #include "common/command_line.h"
 #include "common/places.h"
 #include "common/process.h"
+#include "run/gpu_aware.h"
 #include "run/launcher.h"
 #include "run/program.h"
 #include "run/run.h"
@@ -93,13 +94,17 @@ int exec_command(const Words& words) {
   for (const auto& [name, value] : to_variables(arguments)) setenv(name.c_str(), value.c_str(), 1);
   Program program = inspect_program(command.front());
   command.front() = program.path;
-  std::string library;
+  std::string abi, library;
   if (arguments.preload) {
     require_loadable(program);
-    library = preload_library(choose_abi(program, arguments.mpi));
+    abi = choose_abi(program, arguments.mpi);
+    library = preload_library(abi);
   }
   if (!arguments.any_launcher) refuse_other_launcher(program);
   bind_rank(arguments.binding);
+  if (arguments.preload && arguments.variables)
+    for (const auto& [name, value] : gpu_aware_variables(program, abi))
+      setenv(name.c_str(), value.c_str(), 1);
   std::string preload = preload_with(library);
   if (preload.empty())
     unsetenv("LD_PRELOAD");

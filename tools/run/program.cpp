@@ -133,6 +133,12 @@ Program inspect_program(const std::string& name) {
   return program;
 }
 
+bool is_cray_library(const std::string& path) {
+  std::string name = std::filesystem::path(path).filename().string();
+  return path.find("/cray/") != std::string::npos || name.rfind("libmpi_cray", 0) == 0 ||
+         name.rfind("libmpi_gnu", 0) == 0;
+}
+
 std::string path_to_mpi_in(const std::string& folder, const Program& program) {
   namespace fs = std::filesystem;
   std::error_code error;

@@ -23,6 +23,7 @@
 #include "common/places.h"
 #include "common/process.h"
 #include "common/terminal.h"
+#include "run/gpu_aware.h"
 #include "run/job_report.h"
 #include "run/launcher.h"
 #include "run/program.h"
@@ -93,7 +94,8 @@ std::map<std::string, std::string> variables_for_ranks(const RunArguments& argum
 
 struct LaunchPlan {
   Words line;
-  int signals;  // of LauncherKind
+  std::map<std::string, std::string> set_in_ranks;  // by `fairlead exec`, as far as this node tells
+  int signals;                                      // of LauncherKind
   std::string abi;
 };
 
@@ -143,11 +145,15 @@ LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words
     for (const std::string& word : shell_split(text)) launch.extra.push_back(word);
   launch.command = {own_path(), "exec", "--mpi", plan.abi};
   if (!arguments.preload) launch.command.push_back("--no-preload");
+  if (!arguments.variables) launch.command.push_back("--no-variables");
   for (const std::string& word : to_words(arguments.binding)) launch.command.push_back(word);
   launch.command.push_back(program.path);
   launch.command.insert(launch.command.end(), program_words.begin() + 1, program_words.end());
 
-  return {launch_line(plan.launcher, launch), plan.launcher.kind->signals, plan.abi};
+  std::map<std::string, std::string> set_in_ranks;
+  if (arguments.dry_run && arguments.preload && arguments.variables && arguments.sim == 0)
+    set_in_ranks = gpu_aware_variables(program, plan.abi);
+  return {launch_line(plan.launcher, launch), set_in_ranks, plan.launcher.kind->signals, plan.abi};
 }
 
 bool is_this_tool(const std::string& program) {
@@ -204,7 +210,10 @@ void define_run(CLI::App& app, RunArguments& arguments) {
                      "each rank had, and how it ended. All nodes must share its folder.")
           ->type_name("FILE");
   define_settings(app, arguments);
-  app.add_flag("--dry-run", arguments.dry_run, "Print the command and stop.")->excludes(json);
+  app.add_flag("--dry-run", arguments.dry_run,
+               "Print the command, and as comments the variables that ranks on GPUs like this node's set, "
+               "and stop.")
+      ->excludes(json);
   app.add_option("--launcher-args", arguments.launcher_args,
                  fmt::format("More words for the launcher, in one argument, split as a shell does. May be "
                              "repeated. Of itself {}; a word given here takes its place, as in "
@@ -232,6 +241,8 @@ int launch(const RunArguments& asked, const Words& program) {
   LaunchPlan plan = plan_launch(arguments, program);
   if (arguments.dry_run) {
     std::cout << shell_line(plan.line) << "\n";
+    for (const auto& [name, value] : plan.set_in_ranks)
+      std::cout << fmt::format("# each rank sets {}={}\n", name, shell_quote(value));
     return exit_success;
   }
   // The launcher itself runs without Fairlead; `fairlead exec` loads it into the ranks.

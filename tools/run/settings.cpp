@@ -11,12 +11,17 @@
 namespace fairlead::tools {
 
 void define_settings(CLI::App& app, Settings& settings) {
-  app.add_option("--sim", settings.sim, "Run on N simulated GPUs instead of real ones; programs reach those by fairlead/device.h.")
+  app.add_option("--sim", settings.sim,
+                 "Run on N simulated GPUs instead of real ones; programs reach those by fairlead/device.h.")
       ->type_name("N")
       ->check(whole_number(1, 64));
   app.add_flag_callback(
       "--no-preload", [&settings] { settings.preload = false; },
       "Run the program without Fairlead, all else the same.");
+  app.add_flag_callback(
+      "--no-variables", [&settings] { settings.variables = false; },
+      "Leave the variables alone by which programs ask whether MPI takes device memory; otherwise those that "
+      "are not set say yes in ranks with GPUs.");
   app.add_flag("--stats", settings.stats,
                "At the end, print what the MPI calls and device messages of all ranks took; a rank that gets "
                "SIGUSR1 prints its own so far.");

@@ -16,8 +16,9 @@ namespace fairlead::tools {
 
 struct Settings {
   bool preload = true;
-  int sim = 0;         // simulated GPUs; 0: not asked for
-  std::string device;  // provider to force, from `bench -d`; "" for none
+  bool variables = true;  // those of gpu_aware.h
+  int sim = 0;            // simulated GPUs; 0: not asked for
+  std::string device;     // provider to force, from `bench -d`; "" for none
   bool stats = false;
   std::string stats_file, trace;
   int progress_s = 0;  // seconds from one line to the next; 0: none

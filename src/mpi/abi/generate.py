@@ -13,7 +13,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from manifest import ACTIONS, MANIFEST, TYPE_WORDS, Mistake, read_manifest
+from manifest import ACTIONS, GPU_QUERIES, MANIFEST, TYPE_WORDS, Mistake, read_manifest
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = 110
@@ -463,6 +463,12 @@ def fortran_symbols(form):
     return [*(name for stem in stems for name in (f"{stem}_", f"{stem}__", stem, stem.upper())), f"{lower}_f08_"]
 
 
+def names_of_gpu_query(name):
+    """Its name in C, and those in Fortran, which has none in the standard ABI."""
+    lower = f"mpix_{name.lower()}"
+    return f"MPIX_{name}", [f"{lower}_", f"{lower}__", lower, lower.upper(), f"{lower}_f08_"]
+
+
 def fortran(forms):
     what = "The Fortran entry points."
     entries = [form for form in forms if has_fortran_entry(form)]
@@ -485,6 +491,8 @@ def exports_map(forms):
     return [*opening("#", "What an interposition library exports."), "{", "  global:",
             *(f"    MPI_{form.name};" for form in forms if form.action != "forward"),
             *(f"    {symbol};" for form in forms if has_fortran_entry(form) for symbol in fortran_symbols(form)),
+            *(f"    {symbol};" for name in GPU_QUERIES for in_c, in_fortran in [names_of_gpu_query(name)]
+              for symbol in [in_c, *in_fortran]),
             "    fairlead_*;", "  local: *;", "};"]
 
 
@@ -506,7 +514,9 @@ Every C function of MPI 4.1 that takes a message buffer, starts or completes an 
 Fortran: {fortran} of the {total} functions do the same in `mpif.h`, `mpi` and `mpi_f08` as in C ([how](fortran.md)); *host* marks those that are left to the host MPI.
 
 A function newer than the host MPI is exported all the same, and returns `MPI_ERR_OTHER` with a line in the log.
-So a program must test for it by `MPI_Get_version()`, not by `dlsym()`."""
+So a program must test for it by `MPI_Get_version()`, not by `dlsym()`.
+
+Besides these functions, Fairlead exports those by which programs ask whether MPI takes device memory: {queries} ([what they answer](programs.md#what-fairlead-answers))."""
 
 COVERAGE_COLUMNS = """
 | Function | MPI | Family | Device buffers | `_c` form | Fortran |
@@ -519,7 +529,8 @@ def coverage(rows):
 
     text = [COVERAGE.format(c=tally([row.action for row in rows]),
                             large=tally([row.large_action for row in rows if row.large_action != "-"]),
-                            fortran=sum(row.fortran == "handled" for row in rows), total=len(rows))]
+                            fortran=sum(row.fortran == "handled" for row in rows), total=len(rows),
+                            queries=", ".join(f"`MPIX_{name}`" for name in GPU_QUERIES))]
     for row, previous in zip(rows, [None, *rows]):
         if not previous or row.chapter != previous.chapter:
             text += ["", f"## {row.chapter}", COVERAGE_COLUMNS]

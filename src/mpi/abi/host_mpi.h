@@ -39,6 +39,7 @@
 #pragma weak PMPI_File_get_position
 #pragma weak PMPI_File_get_size
 #pragma weak PMPI_File_get_view
+#pragma weak PMPI_Finalized
 #pragma weak PMPI_Get_count
 #pragma weak PMPI_Get_elements_x
 #pragma weak PMPI_Graph_neighbors
@@ -55,6 +56,7 @@
 #pragma weak PMPI_Info_dup
 #pragma weak PMPI_Info_free
 #pragma weak PMPI_Info_get
+#pragma weak PMPI_Initialized
 #pragma weak PMPI_Iprobe
 #pragma weak PMPI_Query_thread
 #pragma weak PMPI_Request_get_status

@@ -33,6 +33,9 @@ GUARDS_41 = dict.fromkeys(
     ("Comm_attach_buffer", "Comm_detach_buffer", "Comm_flush_buffer",
      "Session_attach_buffer", "Session_detach_buffer", "Session_flush_buffer"),
     "MPI_VERSION * 10 + MPI_SUBVERSION >= 41")
+# Functions of no standard by which MPIs tell whether they take device memory (mpi/job/gpu_queries.cpp).
+GPU_QUERIES = ("GPU_query_support", "Query_cuda_support", "Query_hip_support", "Query_rocm_support",
+               "Query_ze_support")
 
 ROW = re.compile(
     r"(?P<name>\w+)\s+(?P<family>\w+)\s+(?P<call>\w+)\s+(?P<action>\w+)\s+(?P<large_action>\w+|-)\s+"

@@ -28,6 +28,7 @@
 #include "mpi/core/engine.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/request.h"
+#include "mpi/job/gpu_queries.h"
 #include "mpi/job/leaks.h"
 #include "mpi/job/observation.h"
 #include "mpi/job/sessions.h"
@@ -106,9 +107,13 @@ int world_rank = 0, world_size = 1;
 
 // True also if a rank uses sessions, because sessions are served whether or not there is a GPU.
 bool any_rank_has_gpu() {
-  int mine = options().enabled && (device::runtime() || has_sessions()), any = 0;
-  real.Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-  return any != 0;
+  struct {
+    int has_gpu;
+    HandledMemory handled;
+  } mine{options().enabled && (device::runtime() || has_sessions()), handled_here()}, any{};
+  real.Allreduce(&mine, &any, sizeof mine / sizeof(int), MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  set_handled_in_job(any.handled);
+  return any.has_gpu != 0;
 }
 
 node::Nonce agree_on_nonce() {
@@ -251,6 +256,7 @@ void close_job() {
              paths.empty() ? "no device messages inside this node" : paths.c_str());
   }
   job_is_open = detail::intercepting = false;
+  set_handled_in_job({});
   close_communicators();
   close_datatypes();
   network::close();

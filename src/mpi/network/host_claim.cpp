@@ -8,26 +8,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "mpi/abi/host_support.h"
 #include "mpi/abi/host_version.h"
 #include "mpi/network/host_trial.h"
 #include "mpi/network/ucx_transports.h"
 
 namespace fairlead::mpi::network {
 namespace {
-
-// The functions by which MPIs tell whether they handle a provider's memory: those of Open MPI and MVAPICH
-// take no argument, that of MPICH and Cray MPICH takes a number. No MPI handles simulated GPUs; one that the
-// tests put in front of it does.
-struct Question {
-  const char* provider;
-  const char* function;
-  int kind;  // negative: no argument
-};
-constexpr Question questions[] = {
-    {"cuda", "MPIX_Query_cuda_support", -1}, {"cuda", "MPIX_GPU_query_support", 0},
-    {"rocm", "MPIX_Query_rocm_support", -1}, {"rocm", "MPIX_Query_hip_support", -1},
-    {"rocm", "MPIX_GPU_query_support", 2},   {"sim", "MPIX_Query_sim_support", -1},
-};
 
 // The functions of some MPIs tell what was built in, not what is switched on. Each variable must have a value
 // other than 0, no, off and false.
@@ -56,16 +43,6 @@ bool is_no(const char* value) {
   for (const char* no : {"", "0", "no", "off", "false"})
     if (strcasecmp(value, no) == 0) return true;
   return false;
-}
-
-// Negative: the host MPI lacks the function.
-int answer_to(const Question& question) {
-  void* function = dlsym(RTLD_DEFAULT, question.function);
-  if (!function) return -1;
-  if (question.kind < 0) return reinterpret_cast<int (*)()>(function)() == 1;
-  int answer = 0;
-  const int result = reinterpret_cast<int (*)(int, int*)>(function)(question.kind, &answer);
-  return result == MPI_SUCCESS && answer != 0;
 }
 
 struct Loaded {
@@ -100,8 +77,8 @@ Claim claim_of_host(const device::Runtime& gpu) {
   const std::string provider = gpu.name();
   Claim claim{false, "it has no function that tells whether it handles device memory"};
   bool no = false;
-  for (const Question& question : questions) {
-    const int answer = provider == question.provider ? answer_to(question) : -1;
+  for (const HostQuestion& question : host_questions) {
+    const int answer = provider == question.memory ? answer_of_host(question) : -1;
     if (answer < 0 || no) continue;
     (answer ? claim.yes : no) = true;
     claim.words = std::string(question.function) + (answer ? " says yes" : " says no");

@@ -64,8 +64,10 @@ void look_for_fairlead(const Rank& me) {
          std::filesystem::canonical(object_of(dlsym(RTLD_DEFAULT, "PMPI_Send")), error).string());
 }
 
-// What the MPI says of itself. The functions are extensions: an MPI has some or none.
+// What the MPI says of itself: its own functions, not those of the same names that Fairlead puts before them.
+// They are extensions: an MPI has some or none.
 void ask_mpi(const Rank& me) {
+  void* mpi = dlopen(object_of(dlsym(RTLD_DEFAULT, "PMPI_Send")).c_str(), RTLD_LAZY | RTLD_NOLOAD);
   std::string told;
   bool yes = false;
   auto note = [&](const char* name, bool answer) {
@@ -73,8 +75,8 @@ void ask_mpi(const Rank& me) {
     yes = yes || answer;
   };
   for (const char* name : {"MPIX_Query_cuda_support", "MPIX_Query_rocm_support", "MPIX_Query_hip_support"})
-    if (auto* query = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, name))) note(name, query() == 1);
-  if (auto* query = reinterpret_cast<int (*)(int, int*)>(dlsym(RTLD_DEFAULT, "MPIX_GPU_query_support")))
+    if (auto* query = reinterpret_cast<int (*)()>(dlsym(mpi, name))) note(name, query() == 1);
+  if (auto* query = reinterpret_cast<int (*)(int, int*)>(dlsym(mpi, "MPIX_GPU_query_support")))
     for (auto [kind, name] :
          {std::pair{0, "MPIX_GPU_query_support(CUDA)"}, std::pair{2, "MPIX_GPU_query_support(HIP)"}}) {
       int answer = 0;

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/abi/host_support.h"
+
+#include <dlfcn.h>
+#include <mpi.h>
+
+#include "mpi/abi/opened_mpi.h"
+
+namespace fairlead::mpi {
+namespace {
+
+const void* object_of(const void* address) {
+  Dl_info object;
+  return dladdr(address, &object) ? object.dli_fbase : nullptr;
+}
+
+}  // namespace
+
+void* next_function(const char* name) {
+  if (void* next = dlsym(RTLD_NEXT, name)) return next;
+  // An MPI opened by dlopen() is outside the search order of RTLD_NEXT. Where a tool stands before Fairlead,
+  // Fairlead's own function may be found.
+  void* found = find_anywhere(name);
+  return found && object_of(found) != object_of(reinterpret_cast<void*>(&next_function)) ? found : nullptr;
+}
+
+int answer_of_host(const HostQuestion& question) {
+  void* function = next_function(question.function);
+  if (!function) return -1;
+  if (question.kind < 0) return reinterpret_cast<int (*)()>(function)() == 1;
+  int answer = 0;
+  const int result = reinterpret_cast<int (*)(int, int*)>(function)(question.kind, &answer);
+  return result == MPI_SUCCESS && answer != 0;
+}
+
+}  // namespace fairlead::mpi
