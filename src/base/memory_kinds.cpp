@@ -101,8 +101,11 @@ bool KindList::covers(const KindList& other) const {
 }
 
 void KindList::add(const KindList& other) {
-  for (const AllocationKind& kind : other.kinds_)
-    if (std::find(kinds_.begin(), kinds_.end(), kind) == kinds_.end()) kinds_.push_back(kind);
+  for (const AllocationKind& kind : other.kinds_) add(kind);
+}
+
+void KindList::add(const AllocationKind& kind) {
+  if (std::find(kinds_.begin(), kinds_.end(), kind) == kinds_.end()) kinds_.push_back(kind);
 }
 
 std::string KindList::text() const {

@@ -34,6 +34,7 @@ class KindList {
   bool covers(const KindList& other) const;
   // Appends what is not in this list yet.
   void add(const KindList& other);
+  void add(const AllocationKind& kind);
 
   const std::vector<AllocationKind>& kinds() const { return kinds_; }
   bool empty() const { return kinds_.empty(); }

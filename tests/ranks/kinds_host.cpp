@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plays an MPI that tells kinds of memory itself: a library preloaded behind Fairlead, in front of the host MPI.
-// TEST_HOST_KINDS is its answer for every object; the host MPI at hand has none for MPI_INFO_ENV that could be
-// changed, so it has that answer in the copies of it.
+// Plays an MPI that tells kinds of memory itself: a library preloaded behind Fairlead, in front of the host
+// MPI. TEST_HOST_KINDS is its answer for every object; the host MPI at hand has none for MPI_INFO_ENV that
+// could be changed, so it has that answer in the copies of it.
 
 #include <mpi.h>
 

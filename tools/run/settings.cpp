@@ -13,7 +13,8 @@
 namespace fairlead::tools {
 
 void define_settings(CLI::App& app, Settings& settings) {
-  app.add_option("--sim", settings.sim, "Run on N simulated GPUs instead of real ones; programs reach those by fairlead/device.h.")
+  app.add_option("--sim", settings.sim,
+                 "Run on N simulated GPUs instead of real ones; programs reach those by fairlead/device.h.")
       ->type_name("N")
       ->check(whole_number(1, 64));
   app.add_flag_callback(
@@ -31,8 +32,9 @@ void define_settings(CLI::App& app, Settings& settings) {
          "been in for long.")
       ->type_name("N")
       ->check(whole_number(1, 86400));
-  app.add_option("--memory-alloc-kinds", settings.memory_alloc_kinds,
-                 "Kinds of memory that the program requests, such as system,cuda:device, as mpiexec of MPI 4.1.")
+  app.add_option(
+         "--memory-alloc-kinds", settings.memory_alloc_kinds,
+         "Kinds of memory that the program requests, such as system,cuda:device, as mpiexec of MPI 4.1.")
       ->type_name("LIST");
 }
 
@@ -44,11 +46,12 @@ void check_settings(const Settings& settings) {
         "--memory-alloc-kinds has '{}'; accepted: KIND or KIND:RESTRICTOR, separated by commas, such as "
         "system,cuda:device",
         wrong.front()));
-  const std::pair<const char*, bool> recorded[] = {{"--stats", settings.stats},
-                                                   {"--stats-file", !settings.stats_file.empty()},
-                                                   {"--trace", !settings.trace.empty()},
-                                                   {"--progress", settings.progress_s > 0},
-                                                   {"--memory-alloc-kinds", !settings.memory_alloc_kinds.empty()}};
+  const std::pair<const char*, bool> recorded[] = {
+      {"--stats", settings.stats},
+      {"--stats-file", !settings.stats_file.empty()},
+      {"--trace", !settings.trace.empty()},
+      {"--progress", settings.progress_s > 0},
+      {"--memory-alloc-kinds", !settings.memory_alloc_kinds.empty()}};
   for (auto [option, given] : recorded)
     if (given && !settings.preload)
       throw usage(fmt::format(

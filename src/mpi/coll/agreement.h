@@ -24,8 +24,8 @@ struct NodeLimits {
 };
 const NodeLimits& node_limits();
 
-// Notes what this info asserts of a communicator (mpi/info/memory_kinds.h). Call it after the host MPI has got
-// the info. Collective over the communicator; MPI_COMM_NULL is allowed.
+// Notes what this info asserts of a communicator (mpi/info/memory_kinds.h). Call it after the host MPI has
+// got the info. Collective over the communicator; MPI_COMM_NULL is allowed.
 void note_memory_kinds(MPI_Comm comm, MPI_Info info);
 // What a list of memory kinds asserts, such as "cuda:device" or "system" (MPI 4.1, section 12.4.3). Kinds
 // that may be either, such as "cuda", assert nothing.

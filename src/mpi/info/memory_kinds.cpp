@@ -6,10 +6,13 @@
 #include <map>
 #include <mutex>
 
+#include "base/launched_job.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "device/runtime.h"
 #include "mpi/abi/real.h"
+
+#pragma weak PMPI_Get_version  // as in host_mpi.h
 
 namespace fairlead::mpi {
 namespace {
@@ -50,28 +53,39 @@ KindList provided(const std::string& host) {
   return list;
 }
 
+// Needs the mutex. Open MPI returns every hint that an object was made with, also under keys that it does not
+// know; then the program's text is no answer.
+bool host_knows_keys() {
+  int version = 0, subversion = 0;
+  PMPI_Get_version(&version, &subversion);
+  return version * 10 + subversion >= 41 || !answer_of_host().empty();
+}
+
 // Needs the mutex. Keeps what is provided; what is not is left out of all answers, as the standard says.
 void request(const std::string& kinds, LogLevel level_of_mistakes) {
   std::vector<std::string> wrong;
   const KindList asked = KindList::parse(kinds, &wrong), all = provided(answer_of_host());
   for (const std::string& text : wrong)
-    log_line(level_of_mistakes, "'%s' names no kind of memory; accepted: KIND or KIND:RESTRICTOR, such as cuda:device",
+    log_line(level_of_mistakes,
+             "'%s' names no kind of memory; accepted: KIND or KIND:RESTRICTOR, such as cuda:device",
              text.c_str());
   for (const AllocationKind& kind : asked.kinds())
     if (all.covers(kind))
-      state.requested.add(KindList::parse(kind.text()));
+      state.requested.add(kind);
     else
       log_line(LogLevel::info, "memory of kind %s was requested and is not provided", kind.text().c_str());
 }
 
 // Needs the mutex. The same as provided(), and what was requested of it in the program's spelling.
 std::string told(const std::string& host) {
-  if (!state.has_read_option) request(options().memory_alloc_kinds, LogLevel::warn);
+  const auto job = job_from_environment();  // one rank warns for all
+  const LogLevel level = job && job->rank > 0 ? LogLevel::info : LogLevel::warn;
+  if (!state.has_read_option) request(options().memory_alloc_kinds, level);
   state.has_read_option = true;
   KindList list = provided(host);
   for (const AllocationKind& kind : state.requested.kinds()) {
     KindList longer = list;
-    longer.add(KindList::parse(kind.text()));
+    longer.add(kind);
     if (longer.text().size() < MPI_MAX_INFO_VAL) list = longer;
   }
   return list.text();
@@ -121,9 +135,12 @@ void tell_memory_kinds(ObjectId object, MPI_Info info) {
   if (its != state.assertions.end()) {
     PMPI_Info_set(info, assertion_key, its->second.c_str());
     PMPI_Info_set(info, kinds_key, its->second.c_str());
-  } else {
-    PMPI_Info_set(info, kinds_key, told(value_of(info, kinds_key)).c_str());
+    return;
   }
+  int length = 0, found = 0;
+  real.Info_get_valuelen(info, assertion_key, &length, &found);
+  if (found) PMPI_Info_delete(info, assertion_key);
+  PMPI_Info_set(info, kinds_key, told(host_knows_keys() ? value_of(info, kinds_key) : "").c_str());
 }
 
 MPI_Info with_memory_kinds(MPI_Info info) {

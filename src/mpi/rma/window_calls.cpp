@@ -188,15 +188,17 @@ FAIRLEAD_MPI(Win_allocate,
 FAIRLEAD_MPI(Win_allocate_c,
              (MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
   CallRecord record(Function::Win_allocate_c);
-  return made(allocate(MPI_WIN_FLAVOR_ALLOCATE, real.Win_allocate_c, size, disp_unit, info, comm, baseptr, win),
-              win, info);
+  return made(
+      allocate(MPI_WIN_FLAVOR_ALLOCATE, real.Win_allocate_c, size, disp_unit, info, comm, baseptr, win), win,
+      info);
 }
 
 FAIRLEAD_MPI(Win_allocate_shared,
              (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
   CallRecord record(Function::Win_allocate_shared);
-  return made(allocate(MPI_WIN_FLAVOR_SHARED, real.Win_allocate_shared, size, disp_unit, info, comm, baseptr, win),
-              win, info);
+  return made(
+      allocate(MPI_WIN_FLAVOR_SHARED, real.Win_allocate_shared, size, disp_unit, info, comm, baseptr, win),
+      win, info);
 }
 
 FAIRLEAD_MPI(Win_allocate_shared_c,
