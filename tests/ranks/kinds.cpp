@@ -207,7 +207,8 @@ RANK_TEST(kinds, every_question_to_the_environment_finds_them, 1) {
            text.c_str());
   }
   int told = 0;
-  MUST(get_string(MPI_INFO_ENV, "no such key", &told, nullptr, &found));
+  char unused = '#';  // MPICH 4.0 refuses null, although nothing is stored
+  MUST(get_string(MPI_INFO_ENV, "no such key", &told, &unused, &found));
   EXPECT(!found, "a key that is not there");
 }
 
