@@ -4,6 +4,8 @@
 // over several nodes they use the GPU in each then (src/mpi/coll/nodes/between_nodes.h). Run on simulated
 // nodes, with short pieces.
 
+#include <fairlead/device.h>
+
 #include <random>
 #include <vector>
 
@@ -43,12 +45,17 @@ void run_all(MPI_Comm comm, Form form) {
   }
 }
 
+// Of the device memory that the tests use (MPI 4.1, section 11.4.3).
+std::string device_kind() {
+  return std::string(fairlead_device_provider()) + ":device";
+}
+
 // A duplicate that carries the assertion.
 MPI_Comm asserting_duplicate(MPI_Comm comm) {
   MPI_Info info;
   MPI_Comm made;
   MUST(MPI_Info_create(&info));
-  MUST(MPI_Info_set(info, "mpi_assert_memory_alloc_kinds", "cuda:device"));
+  MUST(MPI_Info_set(info, "mpi_assert_memory_alloc_kinds", device_kind().c_str()));
   MUST(MPI_Comm_dup_with_info(comm, info, &made));
   MUST(MPI_Info_free(&info));
   return made;
@@ -97,13 +104,13 @@ RANK_TEST(betweennodes, the_assertion_may_come_later_and_go, 1) {
   MPI_Info info;
   MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
   MUST(MPI_Info_create(&info));
-  for (const char* kinds : {"cuda:device", "cuda:device,system"}) {
+  for (const std::string& kinds : {device_kind(), device_kind() + ",system"}) {
     const Team team(comm);
-    MUST(MPI_Info_set(info, "mpi_assert_memory_alloc_kinds", kinds));
+    MUST(MPI_Info_set(info, "mpi_assert_memory_alloc_kinds", kinds.c_str()));
     MUST(MPI_Comm_set_info(comm, info));
     run(team, plan_of(Kind::allreduce, 0, 4099, 1));
     // Without the assertion any mixture is right.
-    const bool asserted = kinds == std::string("cuda:device");
+    const bool asserted = kinds == device_kind();
     run(team, plan_of(Kind::allreduce, 0, 4099, 2, asserted ? Places::host : Places::odd_ranks_are_host));
   }
   MUST(MPI_Info_free(&info));

@@ -150,7 +150,26 @@ void use_window(MPI_Comm comm, int rank, int size) {
   target.must_hold((rank + size - 1) % size, 1, "an access brought other bytes");
 }
 
+// Of a communicator, and then of a session: the GPU memory that Fairlead takes, and what was requested of it.
+std::string kinds_in(MPI_Info info) {
+  char kinds[MPI_MAX_INFO_VAL + 1] = "";
+  int found = 0;
+  MUST(MPI_Info_get(info, "mpi_memory_alloc_kinds", MPI_MAX_INFO_VAL, kinds, &found));
+  MUST(MPI_Info_free(&info));
+  return kinds;
+}
+
+void must_tell_kinds(const std::string& kinds) {
+  if (host_memory()) return;
+  const std::string device = std::string(",") + fairlead_device_provider() + ":device,";
+  require(("," + kinds + ",").find(device) != std::string::npos, "device memory is not told");
+  require(kinds.find("nonsense") == std::string::npos, "a kind is told that is not there");
+}
+
 void use(MPI_Comm comm) {
+  MPI_Info told;
+  MUST(MPI_Comm_get_info(comm, &told));
+  must_tell_kinds(kinds_in(told));
   int rank = 0, size = 1;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
@@ -162,7 +181,18 @@ void use(MPI_Comm comm) {
 
 class Session {
  public:
-  Session() { MUST(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session_)); }
+  Session() {
+    MPI_Info info, told;
+    MUST(MPI_Info_create(&info));
+    MUST(MPI_Info_set(info, "mpi_memory_alloc_kinds", "nonsense,mpi:alloc_mem,sim:host:device"));
+    MUST(MPI_Session_init(info, MPI_ERRORS_ARE_FATAL, &session_));
+    MUST(MPI_Info_free(&info));
+    MUST(MPI_Session_get_info(session_, &told));
+    const std::string kinds = kinds_in(told);
+    must_tell_kinds(kinds);
+    require(host_memory() || kinds.find(",mpi:alloc_mem,sim:host:device") != std::string::npos,
+            "what was requested is not told");
+  }
   ~Session() { MUST(MPI_Session_finalize(&session_)); }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -180,8 +210,15 @@ class Session {
 class Communicator {
  public:
   Communicator(MPI_Group group, const char* tag) {
-    MUST(MPI_Comm_create_from_group(group, tag, MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm_));
+    MPI_Info info, told;
+    MUST(MPI_Info_create(&info));
+    MUST(MPI_Info_set(info, "mpi_assert_memory_alloc_kinds", "system,sim:device"));
+    MUST(MPI_Comm_create_from_group(group, tag, info, MPI_ERRORS_ARE_FATAL, &comm_));
     MPI_Group_free(&group);
+    MUST(MPI_Info_free(&info));
+    MUST(MPI_Comm_get_info(comm_, &told));
+    const std::string kinds = kinds_in(told);
+    require(host_memory() || kinds == "system,sim:device", "an assertion is not told");
   }
   ~Communicator() { MPI_Comm_free(&comm_); }
   Communicator(const Communicator&) = delete;

@@ -92,6 +92,17 @@ void use_merged(MPI_Comm other_job, bool high) {
 
 constexpr int of_parents = 100, of_children = 200;
 
+// The parent has requested this kind of memory for this process.
+void must_tell(const char* kind) {
+  MPI_Info info;
+  char kinds[MPI_MAX_INFO_VAL + 1] = "";
+  int found = 0;
+  MPI_Comm_get_info(MPI_COMM_WORLD, &info);
+  MPI_Info_get(info, "mpi_memory_alloc_kinds", MPI_MAX_INFO_VAL, kinds, &found);
+  MPI_Info_free(&info);
+  require(found && std::strstr(kinds, kind), "a kind that was requested is not told");
+}
+
 int child(MPI_Comm parents) {
   exchange_with_other_job(parents, of_children, of_parents);
   use_merged(parents, true);
@@ -148,12 +159,14 @@ int parent(char* program) {
   const OtherNames names(program);
   char word[] = "a child", there[] = "fairlead-spawned-child";
   std::string equals = names.folder + "/named=so/child";
-  char* words[] = {word, nullptr};
+  char kind[] = "mpi:alloc_mem";
+  char *words[] = {word, nullptr}, *words_and_kind[] = {word, kind, nullptr};
   MPI_Info by_wdir = info_with("wdir", names.folder), by_path = info_with("path", names.folder);
+  MPI_Info_set(by_wdir, "mpi_memory_alloc_kinds", kind);
   MPI_Comm children;
   MPI_Comm_spawn(program, words, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE);
   meet(children);
-  MPI_Comm_spawn(there, words, 1, by_wdir, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE);
+  MPI_Comm_spawn(there, words_and_kind, 1, by_wdir, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE);
   meet(children);
   char* programs[] = {program, equals.data(), there};
   char** arguments[] = {words, words, words};
@@ -203,7 +216,8 @@ int main(int argc, char** argv) {
     return result;
   }
   if (parents != MPI_COMM_NULL)
-    require(argc == 2 && std::strcmp(argv[1], "a child") == 0, "a child has other arguments");
+    require((argc == 2 || argc == 3) && std::strcmp(argv[1], "a child") == 0, "a child has other arguments");
+  if (argc == 3) must_tell(argv[2]);
   int result = parents == MPI_COMM_NULL ? parent(argv[0]) : child(parents);
   MPI_Finalize();
   return result;

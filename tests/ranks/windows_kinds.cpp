@@ -52,7 +52,7 @@ void expect_out_of_range(const Memory& values, int count, MPI_Aint where, MPI_Wi
 RANK_TEST(windows_kinds, allocated_device_memory, 1) {
   if (host_oracle) return;
   constexpr int count = 5000;
-  MPI_Info info = info_of("mpi_memory_alloc_kinds", "cuda:device");
+  MPI_Info info = info_of("fairlead_win_allocate", "device");
   long* base = nullptr;
   MPI_Win window;
   MUST(MPI_Win_allocate(count * sizeof(long), sizeof(long), info, MPI_COMM_WORLD, &base, &window));
@@ -77,9 +77,24 @@ RANK_TEST(windows_kinds, allocated_device_memory, 1) {
   MUST(MPI_Win_free(&window));
 }
 
+// Until a release later it also asks for device memory, with a warning.
+RANK_TEST(windows_kinds, allocated_by_the_former_key, 1) {
+  if (host_oracle) return;
+  MPI_Info info = info_of("mpi_memory_alloc_kinds", "cuda:device");
+  for (bool overruled : {false, true}) {
+    if (overruled) MUST(MPI_Info_set(info, "fairlead_win_allocate", "host"));
+    void* base = nullptr;
+    MPI_Win window;
+    MUST(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &window));
+    EXPECT(is_device_memory(base) != overruled, "%s", overruled ? "not host memory" : "not device memory");
+    MUST(MPI_Win_free(&window));
+  }
+  MUST(MPI_Info_free(&info));
+}
+
 // All ranks can lock each other, on whatever nodes they are.
 RANK_TEST(windows_kinds, allocated_without_memory, 1) {
-  MPI_Info info = info_of("mpi_memory_alloc_kinds", "cuda:device");
+  MPI_Info info = info_of("fairlead_win_allocate", "device");
   void* base = nullptr;
   MPI_Win window;
   MUST(MPI_Win_allocate(0, 1, info, MPI_COMM_WORLD, &base, &window));
@@ -93,7 +108,7 @@ RANK_TEST(windows_kinds, allocated_without_memory, 1) {
 // What a rank is told of another one's memory can be used where the simulated GPU maps it.
 RANK_TEST(windows_kinds, shared_device_memory, 1) {
   if (host_oracle) return;
-  MPI_Info info = info_of("mpi_memory_alloc_kinds", "cuda:device");
+  MPI_Info info = info_of("fairlead_win_allocate", "device");
   MUST(MPI_Info_set(info, "alloc_shared_noncontig", "true"));
   long* base = nullptr;
   MPI_Win window;

@@ -132,7 +132,7 @@ RANK_TEST(windows_large, allocated_memory_tells_where_it_is, 1) {
   if (!are_there() || host_oracle) return;
   MPI_Info info;
   MUST(MPI_Info_create(&info));
-  MUST(MPI_Info_set(info, "mpi_memory_alloc_kinds", "cuda:device"));
+  MUST(MPI_Info_set(info, "fairlead_win_allocate", "device"));
   MUST(MPI_Info_set(info, "alloc_shared_noncontig", "true"));
   for (const auto allocate : {Win_allocate_c, Win_allocate_shared_c}) {
     if (allocate == Win_allocate_shared_c && getenv("FAIRLEAD_NODES")) continue;  // the ranks share no node

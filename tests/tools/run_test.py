@@ -49,6 +49,11 @@ class DryRun(ToolTest):
             self.assertRegex(line, f"FAIRLEAD_TRACE[ =]{os.path.abspath('b.json')}")
             self.assertNotRegex(" ".join(self.words("-n", 1, example(abi))), "FAIRLEAD_(STATS|TRACE)")
 
+    def test_kinds_of_memory_reach_the_ranks(self):
+        for abi in filter(has_library, MPIS):
+            line = " ".join(self.words("-n", 1, "--memory-alloc-kinds", "system,cuda:device", example(abi), preload=()))
+            self.assertRegex(line, "FAIRLEAD_MEMORY_ALLOC_KINDS[ =]system,cuda:device")
+
     def test_own_variables_reach_the_ranks(self):
         for abi in MPIS:
             with self.subTest(abi=abi):
@@ -160,6 +165,8 @@ class Refusals(ToolTest):
             name = written[0].replace("two", "").rstrip("=")
             self.refuses("run", *written, program, says=[f": {name}: 'two'", "whole number"])
         self.refuses("run", "-n", 2, "--sim", 0, program, says=["--sim", "'0'", "1 to 64"])
+        self.refuses("run", "-n", 2, "--memory-alloc-kinds", "system,cuda device", program, says=["'cuda device'", "cuda:device"])
+        self.refuses("run", "-n", 2, "--memory-alloc-kinds", "system", "--no-preload", program, says=["--no-preload"])
         self.refuses("run", "-n", 2, "--bogus", program, says=["--bogus", "--launcher-args"])
         self.refuses("run", "-n", 2, "--gpus=nearest", program, says=["--gpus=nearest; did you mean --gpu?", "accepted: -n"])
         self.refuses("run", "-n", 2, "--launcher-args", "'open", "--no-preload", program, says=["--launcher-args", "open quote", "every quote closed"])

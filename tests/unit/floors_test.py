@@ -24,7 +24,7 @@ FLOORS = [
     ["transport"],
     ["p2p", "coll", "rma"],
     ["mpi/abi"],
-    ["mpi/datatype"],
+    ["mpi/datatype", "mpi/info"],
     ["mpi/core"],
     ["mpi/network"],
     ["mpi/p2p"],

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <vector>
 
+#include "base/memory_kinds.h"
 #include "common/command_line.h"
 
 namespace fairlead::tools {
@@ -34,13 +36,26 @@ void define_settings(CLI::App& app, Settings& settings) {
          "been in for long.")
       ->type_name("N")
       ->check(whole_number(1, 86400));
+  app.add_option(
+         "--memory-alloc-kinds", settings.memory_alloc_kinds,
+         "Kinds of memory that the program requests, such as system,cuda:device, as mpiexec of MPI 4.1.")
+      ->type_name("LIST");
 }
 
 void check_settings(const Settings& settings) {
-  const std::pair<const char*, bool> recorded[] = {{"--stats", settings.stats},
-                                                   {"--stats-file", !settings.stats_file.empty()},
-                                                   {"--trace", !settings.trace.empty()},
-                                                   {"--progress", settings.progress_s > 0}};
+  std::vector<std::string> wrong;
+  KindList::parse(settings.memory_alloc_kinds, &wrong);
+  if (!wrong.empty())
+    throw usage(fmt::format(
+        "--memory-alloc-kinds has '{}'; accepted: KIND or KIND:RESTRICTOR, separated by commas, such as "
+        "system,cuda:device",
+        wrong.front()));
+  const std::pair<const char*, bool> recorded[] = {
+      {"--stats", settings.stats},
+      {"--stats-file", !settings.stats_file.empty()},
+      {"--trace", !settings.trace.empty()},
+      {"--progress", settings.progress_s > 0},
+      {"--memory-alloc-kinds", !settings.memory_alloc_kinds.empty()}};
   for (auto [option, given] : recorded)
     if (given && !settings.preload)
       throw usage(fmt::format(
@@ -61,6 +76,8 @@ std::map<std::string, std::string> to_variables(const Settings& settings) {
   if (!settings.stats_file.empty()) variables["FAIRLEAD_STATS_FILE"] = absolute(settings.stats_file);
   if (!settings.trace.empty()) variables["FAIRLEAD_TRACE"] = absolute(settings.trace);
   if (settings.progress_s > 0) variables["FAIRLEAD_PROGRESS_S"] = std::to_string(settings.progress_s);
+  if (!settings.memory_alloc_kinds.empty())
+    variables["FAIRLEAD_MEMORY_ALLOC_KINDS"] = settings.memory_alloc_kinds;
   return variables;
 }
 

@@ -21,6 +21,7 @@ struct Settings {
   std::string device;     // provider to force, from `bench -d`; "" for none
   bool stats = false;
   std::string stats_file, trace;
+  std::string memory_alloc_kinds;
   int progress_s = 0;  // seconds from one line to the next; 0: none
 };
 

@@ -51,9 +51,12 @@ def real_slots(forms):
 
 def wrapper(form):
     spawned, replaced = SPAWNING[form.name] if "spawns" in form.row.words else (None, {})
+    if "info_env" in form.row.words:
+        replaced = {"info": "with_memory_kinds(info)"}
     arguments = ", ".join(replaced.get(p.name, p.name) for p in form.row.parameters)
     forward = f"return real.{form.name}({arguments});"
-    body = record_and_forward(form, forward)
+    body = record_and_forward(form, f"return real.{form.name}({', '.join(p.name for p in form.row.parameters)});"
+                              if "info_env" in form.row.words else forward)
     if spawned:
         body.insert(0, f"SpawnedEnvironment spawned({spawned});")
     before, after = around(form, lambda p: f"{p.stars}{p.name}")
@@ -77,6 +80,12 @@ def send_buffer_owner(form, value):
         return "{}"
     kind = handle.type.removeprefix("MPI_").lower()
     return f"SendBufferOwner::{kind}({value(handle)})"
+
+
+def object_of(form):
+    """The parameter whose info this is about."""
+    parameters = {p.name: p for p in form.row.parameters}
+    return next(parameters[name] for name in ("fh", "win", "session", "comm") if name in parameters)
 
 
 def around(form, value):
@@ -106,9 +115,21 @@ def around(form, value):
     if "begins_session" in form.row.words:
         after.append("begun.succeed();")
     if "memory_kinds" in form.row.words:
-        of = made[0] if made else next(p for p in form.row.parameters if p.name == "comm")
+        of = made[0] if made else object_of(form)
         info = next(p for p in form.row.parameters if p.name == "info")
-        after.append(f"note_memory_kinds({value(of)}, {value(info)});")
+        # The members of a communicator agree on their kinds of memory, unless the call may not wait.
+        after.append(f"note_memory_kinds({value(of)}, {value(info)});"
+                     if of.type == "MPI_Comm" and form.row.call == "blocks" else
+                     f"note_assertion(object_id({value(of)}), {value(info)});")
+    if "forgets_kinds" in form.row.words:
+        before.insert(0, f"forget_assertion(object_id({value(object_of(form))}));")
+    if "tells_kinds" in form.row.words:
+        told = form.row.parameters[1]
+        # Nothing is noted of sessions, whose Fortran handles only the newest headers convert.
+        of = "ObjectId()" if object_of(form).type == "MPI_Session" else f"object_id({value(object_of(form))})"
+        after.append(f"tell_memory_kinds({of}, {value(told)});")
+    if "tells_gpus" in form.row.words:
+        after.append(f"tell_gpus({value(form.row.parameters[0])});")
     return before, after
 
 
@@ -301,13 +322,14 @@ def file_calls(forms):
 
 
 def wrappers(forms):
-    what = "The MPI functions that take no buffer, and block in the host MPI."
+    what = "The MPI functions that take no buffer, and block in the host MPI or tell about memory."
     return [*opening("//", what),
             '#include "mpi/coll/agreement.h"', '#include "mpi/coll/communicator_state.h"',
             '#include "mpi/core/interception.h"', '#include "mpi/abi/real.h"', '#include "mpi/core/record.h"', '#include "mpi/p2p/send_buffer.h"', '#include "mpi/job/sessions.h"',
-            '#include "mpi/job/spawned_environment.h"', '#include "mpi/core/gather.h"', "",
+            '#include "mpi/job/spawned_environment.h"', '#include "mpi/core/gather.h"',
+            '#include "mpi/info/memory_kinds.h"', "",
             "using namespace fairlead::mpi;", "", "// clang-format off",
-            *(guarded(form, wrapper(form)) for form in forms if form.action == "block")]
+            *(guarded(form, wrapper(form)) for form in forms if form.is_wrapped)]
 
 
 def fallback_value(p, row):
@@ -417,7 +439,7 @@ def fortran_entry(form):
         body = [f"CallRecord record(Function::{form.name});",
                 f"if (!intercepting() || !tell_attribute({', '.join(p.name for p in parameters)})) return {host}",
                 "report(ierror, MPI_SUCCESS);"]
-    elif form.action == "accelerate":
+    elif not form.is_wrapped:
         values = ["nullptr" if p not in parameters else fortran_value(p, row) for p in row.parameters]
         body = [] if form.name in JOB_FUNCTIONS else [f"if (only_looks_on()) return {host}"]
         body.append(f"report(ierror, {fortran_calls(form)}({', '.join(values)}));")
@@ -431,6 +453,9 @@ def fortran_entry(form):
             after.append(f"give_back_send_buffer({send_buffer_owner(form, value)}, "
                          "host.of_f08() ? buffer_addr : nullptr);")
         body += before
+        if "info_env" in form.row.words:
+            body.append("Integer own_info = Info::to(with_memory_kinds(Info::from(info)));")
+            host = host.replace("(info,", "(&own_info,")
         if after:
             body += ["Error error(ierror);", host.replace("ierror", "error.place()")]
             body += [f"if (error.none()) {statement}" for statement in after]
@@ -472,9 +497,10 @@ def names_of_gpu_query(name):
 def fortran(forms):
     what = "The Fortran entry points."
     entries = [form for form in forms if has_fortran_entry(form)]
-    newer = [form for form in entries if form.action == "accelerate" and form.row.since >= "4.0"]
+    newer = [form for form in entries if not form.is_wrapped and form.row.since >= "4.0"]
     return [*opening("//", what), '#include "mpi/fortran/fortran.h"', '#include "mpi/p2p/send_buffer.h"',
-            '#include "mpi/job/sessions.h"', '#include "mpi/core/gather.h"', "", "// clang-format off", "",
+            '#include "mpi/job/sessions.h"', '#include "mpi/core/gather.h"', '#include "mpi/info/memory_kinds.h"', "",
+            "// clang-format off", "",
             "// C functions of ours that the header at hand may not declare, or not alike.",
             *(guarded(form, wrap(f'extern "C" int {fortran_calls(form)}({form.declarations()}) '
                                  f'__asm__("MPI_{form.name}");')) for form in newer), "",
@@ -500,7 +526,7 @@ COVERAGE = """\
 <!-- Generated by src/mpi/abi/generate.py from src/mpi/abi/functions.def; do not edit. -->
 # Which MPI functions take device buffers
 
-Every C function of MPI 4.1 that takes a message buffer, starts or completes an operation, or may wait for another process.
+Every C function of MPI 4.1 that takes a message buffer, starts or completes an operation, may wait for another process, or tells which memory MPI takes.
 
 - *handled*: device buffers work, or the function takes part in operations on them.
 - *takes none*: there is no message buffer; while the function waits, the device messages of other ranks make progress.

@@ -52,10 +52,12 @@
 #pragma weak PMPI_Group_rank
 #pragma weak PMPI_Group_size
 #pragma weak PMPI_Group_translate_ranks
+#pragma weak PMPI_Info_create
 #pragma weak PMPI_Info_delete
 #pragma weak PMPI_Info_dup
 #pragma weak PMPI_Info_free
 #pragma weak PMPI_Info_get
+#pragma weak PMPI_Info_set
 #pragma weak PMPI_Initialized
 #pragma weak PMPI_Iprobe
 #pragma weak PMPI_Query_thread
@@ -124,6 +126,7 @@
 #pragma weak ompi_request_null
 #pragma weak ompi_message_null
 #pragma weak ompi_mpi_group_null
+#pragma weak ompi_mpi_info_env
 #pragma weak ompi_mpi_info_null
 #pragma weak ompi_mpi_datatype_null
 #pragma weak ompi_mpi_errhandler_null

@@ -42,10 +42,34 @@ int flush_buffer() {
   return result == MPI_SUCCESS ? real.Buffer_attach(buffer, bytes) : result;
 }
 
+int get_info_string(MPI_Info info, const char* key, int* buflen, char* value, int* flag) {
+  int length = 0;
+  int result = real.Info_get_valuelen(info, key, &length, flag);
+  if (result != MPI_SUCCESS || !*flag) return result;
+  if (*buflen == 1) *value = '\0';  // MPI_Info_get needs room
+  if (*buflen > 1) result = real.Info_get(info, key, *buflen - 1, value, flag);
+  *buflen = length + 1;
+  return result;
+}
+
+// A host MPI that cannot tell about the hardware knows nothing about it.
+int make_empty_info(MPI_Info* info) {
+  return PMPI_Info_create(info);
+}
+
 }  // namespace
 
 void* made_of_older(Function function) {
-  return function == Function::Buffer_flush ? reinterpret_cast<void*>(&flush_buffer) : nullptr;
+  switch (function) {
+    case Function::Buffer_flush:
+      return reinterpret_cast<void*>(&flush_buffer);
+    case Function::Info_get_string:
+      return reinterpret_cast<void*>(&get_info_string);
+    case Function::Get_hw_resource_info:
+      return reinterpret_cast<void*>(&make_empty_info);
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace fairlead::mpi

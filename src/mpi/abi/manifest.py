@@ -24,7 +24,10 @@ TYPE_WORDS = {
     "extent": ("MPI_Aint", "MPI_Count"),
 }
 # What a wrapper may do besides (functions.def explains each).
-WORDS = ("begins_session", "ends_session", "spawns", "duplicates", "memory_kinds", "detaches")
+WORDS = ("begins_session", "ends_session", "spawns", "duplicates", "memory_kinds", "forgets_kinds", "tells_kinds",
+         "info_env", "tells_gpus", "detaches")
+# With one of these, the generated wrapper is all that Fairlead does in the function.
+TELLING_WORDS = ("tells_kinds", "info_env", "tells_gpus")
 # Types that older headers lack, and the condition under which a header declares them.
 TYPE_GUARDS = {"MPI_Session": "MPI_VERSION >= 4 || defined(OPEN_MPI)"}  # real.h declares Open MPI's
 # Functions of MPI 4.1 that are nothing without the host's: programs that look for them by weak references, as mpi4py
@@ -95,6 +98,11 @@ class Form:
         """The preprocessor condition under which this function is there, or None."""
         of_types = (TYPE_GUARDS[p.type] for p in self.row.parameters if p.type in TYPE_GUARDS)
         return GUARDS_41.get(self.row.name) or next(of_types, None)
+
+    @property
+    def is_wrapped(self):
+        """Does a generated wrapper call the host MPI with the program's arguments?"""
+        return self.action == "block" or any(word in TELLING_WORDS for word in self.row.words)
 
     def declarations(self):
         return ", ".join(p.declare(self.large) for p in self.row.parameters)

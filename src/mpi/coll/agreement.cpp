@@ -13,6 +13,7 @@
 #include "mpi/coll/communicator_state.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/interception.h"
+#include "mpi/info/memory_kinds.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -72,16 +73,15 @@ const NodeLimits& node_limits() {
   return limits;
 }
 
-coll::MemoryAgreement::Rule rule_for(const std::string& kinds) {
-  bool all_device = true, all_host = true;
-  for (size_t at = 0; at <= kinds.size();) {
-    const size_t end = std::min(kinds.find(',', at), kinds.size());
-    const std::string kind = kinds.substr(at, end - at);
-    const size_t colon = kind.find(':');
-    const std::string restrictor = colon == std::string::npos ? "" : kind.substr(colon + 1);
-    all_device &= restrictor == "device";
-    all_host &= restrictor == "host" || kind == "system";
-    at = end + 1;
+coll::MemoryAgreement::Rule rule_for(const KindList& kinds) {
+  bool all_device = !kinds.empty(), all_host = !kinds.empty();
+  for (const AllocationKind& kind : kinds.kinds()) {
+    auto is_all = [&](const char* restrictor) {
+      return !kind.restrictors.empty() &&
+             std::ranges::all_of(kind.restrictors, [&](const std::string& one) { return one == restrictor; });
+    };
+    all_device &= is_all("device");
+    all_host &= is_all("host") || kind.name == "system";
   }
   using Rule = coll::MemoryAgreement::Rule;
   return all_device ? Rule::at_every_call : all_host ? Rule::never : Rule::as_found;
@@ -89,13 +89,10 @@ coll::MemoryAgreement::Rule rule_for(const std::string& kinds) {
 
 void note_memory_kinds(MPI_Comm comm, MPI_Info info) {
   if (comm == MPI_COMM_NULL) return;
+  const std::optional<KindList> asserted = note_assertion(object_id(comm), info);
   std::shared_ptr<CommunicatorState> state = communicator_state_of(comm);
   if (!state->spans_nodes() || state->memory().stopped()) return;
-  char kinds[MPI_MAX_INFO_VAL] = "";
-  int found = 0;
-  if (info != MPI_INFO_NULL)
-    PMPI_Info_get(info, "mpi_assert_memory_alloc_kinds", sizeof kinds - 1, kinds, &found);
-  const auto rule = static_cast<int>(found ? rule_for(kinds) : state->memory().rule());
+  const auto rule = static_cast<int>(asserted ? rule_for(*asserted) : state->memory().rule());
   // The lowest and the highest rule of any rank.
   int limits_of_rules[] = {rule, -rule};
   BlockingHostCall blocking_call;

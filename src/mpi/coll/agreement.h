@@ -7,8 +7,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
+#include "base/memory_kinds.h"
 #include "coll/memory_agreement.h"
 #include "mpi/abi/host_mpi.h"
 
@@ -26,11 +26,11 @@ struct NodeLimits {
 };
 const NodeLimits& node_limits();
 
-// Call it after the host MPI has given this info to a communicator. Collective over the communicator;
-// MPI_COMM_NULL is allowed.
+// Notes what this info asserts of a communicator (mpi/info/memory_kinds.h). Call it after the host MPI has
+// got the info. Collective over the communicator; MPI_COMM_NULL is allowed.
 void note_memory_kinds(MPI_Comm comm, MPI_Info info);
 // What a list of memory kinds asserts, such as "cuda:device" or "system" (MPI 4.1, section 12.4.3). Kinds
 // that may be either, such as "cuda", assert nothing.
-coll::MemoryAgreement::Rule rule_for(const std::string& kinds);
+coll::MemoryAgreement::Rule rule_for(const KindList& kinds);
 
 }  // namespace fairlead::mpi

@@ -10,6 +10,7 @@
 #include "mpi/core/hooks.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
+#include "mpi/info/memory_kinds.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -103,6 +104,7 @@ static bool has_messages_on(MPI_Comm comm) {
 FAIRLEAD_MPI(Comm_disconnect, (MPI_Comm * comm)) {
   CallRecord record(Function::Comm_disconnect);
   if (!intercepting()) return real.Comm_disconnect(comm);
+  forget_assertion(object_id(*comm));
   for (Backoff backoff; has_messages_on(*comm); backoff.pause()) engine().progress();
   BlockingHostCall blocking_call;
   return real.Comm_disconnect(comm);

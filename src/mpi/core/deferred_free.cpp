@@ -9,6 +9,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 #include "mpi/datatype/layout.h"
+#include "mpi/info/memory_kinds.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -105,6 +106,7 @@ FAIRLEAD_MPI(Op_free, (MPI_Op * op)) {
 FAIRLEAD_MPI(Comm_free, (MPI_Comm * comm)) {
   CallRecord record(Function::Comm_free);
   if (!intercepting()) return real.Comm_free(comm);
+  forget_assertion(object_id(*comm));
   if (!communicators.leave_to_users(*comm)) {
     BlockingHostCall blocking_call;
     return real.Comm_free(comm);

@@ -28,6 +28,7 @@
 #include "mpi/core/engine.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/request.h"
+#include "mpi/info/memory_kinds.h"
 #include "mpi/job/gpu_queries.h"
 #include "mpi/job/leaks.h"
 #include "mpi/job/observation.h"
@@ -94,6 +95,7 @@ void release_all(MPI_Comm node) {
   kernels::release_kernel_runs();
   engine().release_exports();
   leaks.count_unreleased();
+  release_info_env();
   // What sessions still use is no leak; the last session to end reports.
   if (!has_sessions()) leaks.print();
 }

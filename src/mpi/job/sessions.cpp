@@ -14,6 +14,7 @@
 #include "mpi/core/engine.h"
 #include "mpi/core/interception.h"
 #include "mpi/datatype/type_layout.h"
+#include "mpi/info/memory_kinds.h"
 #include "mpi/job/job.h"
 #include "mpi/network/network.h"
 #include "mpi/rma/service_thread.h"
@@ -142,6 +143,7 @@ void SessionInit::succeed() {
     if (sessions.server == Server::this_rank) allow_service_thread(true);
   }
   if (sessions.server == Server::none && !sessions.unserved) serve();
+  if (intercepting()) request_memory_kinds(info_);
 }
 
 SessionFinalize::SessionFinalize() {

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "mpi/info/memory_kinds.h"
+
 namespace fairlead::mpi {
 namespace {
 
@@ -26,13 +28,6 @@ std::list<std::string> own_settings() {
     if (std::strncmp(*setting, "LD_PRELOAD=", 11) == 0 || std::strncmp(*setting, "FAIRLEAD_", 9) == 0)
       settings.emplace_back(*setting);
   return settings;
-}
-
-std::string value_of(MPI_Info info, const char* key) {
-  char value[MPI_MAX_INFO_VAL + 1] = "";
-  int found = 0;
-  if (info != MPI_INFO_NULL) PMPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
-  return found ? value : "";
 }
 
 bool can_run(const fs::path& file) {
@@ -88,6 +83,9 @@ void SpawnedEnvironment::start_by_env(size_t i, const std::string& name) {
   static char nice[] = "nice", same[] = "-n0";
   std::vector<char*>& words = words_.emplace_back();
   for (std::string& setting : settings_) words.push_back(setting.data());
+  // The last setting of a variable counts.
+  if (std::string kinds = value_of(own_infos_[i], "mpi_memory_alloc_kinds"); !kinds.empty())
+    words.push_back(names_.emplace_back("FAIRLEAD_MEMORY_ALLOC_KINDS=" + kinds).data());
   // env treats a name that contains '=' as another variable. `nice -n0`, which changes nothing, runs it.
   if (name.find('=') != name.npos) words.insert(words.end(), {nice, same});
   words.push_back(names_.emplace_back(name).data());

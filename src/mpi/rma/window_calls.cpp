@@ -4,6 +4,7 @@
 // MPI. If it ends accesses, the staged buffers of those accesses end with it (staged_access.h).
 
 #include <algorithm>
+#include <atomic>
 #include <climits>
 
 #include "base/log.h"
@@ -15,6 +16,7 @@
 #include "mpi/core/gather.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
+#include "mpi/info/memory_kinds.h"
 #include "mpi/rma/staged_access.h"
 #include "mpi/rma/window.h"
 
@@ -58,18 +60,26 @@ int create(Host& host, void* base, MPI_Aint size, Unit disp_unit, MPI_Info info,
   return host(base, size, disp_unit, info, comm, win);
 }
 
-std::string value_of(MPI_Info info, const char* key) {
-  char value[MPI_MAX_INFO_VAL + 1] = "";
-  int found = 0;
-  if (info != MPI_INFO_NULL) PMPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
-  return found ? value : "";
+// Accepted for one release. MPI 4.1 reserves the key, and says that it does not affect what is allocated.
+bool requests_by_former_key(MPI_Info info) {
+  if (rule_for(KindList::parse(value_of(info, "mpi_memory_alloc_kinds"))) !=
+      coll::MemoryAgreement::Rule::at_every_call)
+    return false;
+  static std::atomic<bool> said = false;
+  if (!said.exchange(true))
+    log_line(LogLevel::warn,
+             "%s: mpi_memory_alloc_kinds will not ask for device memory any more; set the info key "
+             "fairlead_win_allocate to device",
+             to_string(current_function));
+  return true;
 }
 
 bool wants_device_memory(MPI_Info info, int flavor) {
   if (!device::runtime() || !options().gpu_support) return false;
-  const std::string kinds = value_of(info, "mpi_memory_alloc_kinds");
-  if (kinds.empty()) return flavor == MPI_WIN_FLAVOR_ALLOCATE && options().win_allocate == "device";
-  if (rule_for(kinds) != coll::MemoryAgreement::Rule::at_every_call) return false;
+  const std::string wanted = value_of(info, "fairlead_win_allocate");
+  if (wanted.empty() && !requests_by_former_key(info))
+    return flavor == MPI_WIN_FLAVOR_ALLOCATE && options().win_allocate == "device";
+  if (!wanted.empty() && wanted != "device") return false;
   if (flavor == MPI_WIN_FLAVOR_ALLOCATE || value_of(info, "alloc_shared_noncontig") == "true") return true;
   log_line(LogLevel::info, "MPI_Win_allocate_shared gives device memory with alloc_shared_noncontig only");
   return false;
@@ -109,6 +119,12 @@ int allocate(int flavor, Host& host, MPI_Aint size, Unit disp_unit, MPI_Info inf
   }
   BlockingHostCall blocking_call;
   return host(size, disp_unit, info, comm, baseptr, win);
+}
+
+// Passes on the result of making a window.
+int made(int result, MPI_Win* win, MPI_Info info) {
+  if (result == MPI_SUCCESS && intercepting()) note_assertion(object_id(*win), info);
+  return result;
 }
 
 // Calls `ours` if the window is Fairlead's, and raises the error that it returns; otherwise calls the host
@@ -153,38 +169,44 @@ using namespace fairlead::mpi;
 FAIRLEAD_MPI(Win_create,
              (void* base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   CallRecord record(Function::Win_create);
-  return create(real.Win_create, base, size, disp_unit, info, comm, win);
+  return made(create(real.Win_create, base, size, disp_unit, info, comm, win), win, info);
 }
 
 FAIRLEAD_MPI(Win_create_c,
              (void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   CallRecord record(Function::Win_create_c);
-  return create(real.Win_create_c, base, size, disp_unit, info, comm, win);
+  return made(create(real.Win_create_c, base, size, disp_unit, info, comm, win), win, info);
 }
 
 FAIRLEAD_MPI(Win_allocate,
              (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
   CallRecord record(Function::Win_allocate);
-  return allocate(MPI_WIN_FLAVOR_ALLOCATE, real.Win_allocate, size, disp_unit, info, comm, baseptr, win);
+  return made(allocate(MPI_WIN_FLAVOR_ALLOCATE, real.Win_allocate, size, disp_unit, info, comm, baseptr, win),
+              win, info);
 }
 
 FAIRLEAD_MPI(Win_allocate_c,
              (MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
   CallRecord record(Function::Win_allocate_c);
-  return allocate(MPI_WIN_FLAVOR_ALLOCATE, real.Win_allocate_c, size, disp_unit, info, comm, baseptr, win);
+  return made(
+      allocate(MPI_WIN_FLAVOR_ALLOCATE, real.Win_allocate_c, size, disp_unit, info, comm, baseptr, win), win,
+      info);
 }
 
 FAIRLEAD_MPI(Win_allocate_shared,
              (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
   CallRecord record(Function::Win_allocate_shared);
-  return allocate(MPI_WIN_FLAVOR_SHARED, real.Win_allocate_shared, size, disp_unit, info, comm, baseptr, win);
+  return made(
+      allocate(MPI_WIN_FLAVOR_SHARED, real.Win_allocate_shared, size, disp_unit, info, comm, baseptr, win),
+      win, info);
 }
 
 FAIRLEAD_MPI(Win_allocate_shared_c,
              (MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
   CallRecord record(Function::Win_allocate_shared_c);
-  return allocate(MPI_WIN_FLAVOR_SHARED, real.Win_allocate_shared_c, size, disp_unit, info, comm, baseptr,
-                  win);
+  return made(
+      allocate(MPI_WIN_FLAVOR_SHARED, real.Win_allocate_shared_c, size, disp_unit, info, comm, baseptr, win),
+      win, info);
 }
 
 FAIRLEAD_MPI(Win_shared_query, (MPI_Win win, int rank, MPI_Aint* size, int* disp_unit, void* baseptr)) {
@@ -214,9 +236,9 @@ FAIRLEAD_MPI(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   if (!may_be_ours(0, 1, comm, win)) return real.Win_create_dynamic(info, comm, win);
   prepare(comm);
   if (agreed(comm, fairlead::options().win_dynamic == "device" && fairlead::options().gpu_support))
-    return Window::create(nullptr, 0, 1, MPI_WIN_FLAVOR_DYNAMIC, false, info, comm, win);
+    return made(Window::create(nullptr, 0, 1, MPI_WIN_FLAVOR_DYNAMIC, false, info, comm, win), win, info);
   BlockingHostCall blocking_call;
-  return real.Win_create_dynamic(info, comm, win);
+  return made(real.Win_create_dynamic(info, comm, win), win, info);
 }
 
 FAIRLEAD_MPI(Win_attach, (MPI_Win win, void* base, MPI_Aint size)) {
@@ -239,6 +261,7 @@ FAIRLEAD_MPI(Win_detach, (MPI_Win win, const void* base)) {
 FAIRLEAD_MPI(Win_free, (MPI_Win * win)) {
   CallRecord record(Function::Win_free);
   if (!intercepting()) return real.Win_free(win);
+  forget_assertion(object_id(*win));
   if (std::shared_ptr<Window> window = find_window(*win)) return window->free(win);
   if (any_staged()) finish_staged(*win, all_targets);
   BlockingHostCall blocking_call;

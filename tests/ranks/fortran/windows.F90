@@ -30,6 +30,7 @@ program windows
   call accesses()
   call allocated_memory()
   call shared_memory()
+  call kinds_of_memory()
   call end_job()
 
 contains
@@ -97,7 +98,58 @@ contains
     AN_INFO, intent(out) :: info
     call MPI_Info_create(info IERR)
     call MPI_Info_set(info, 'alloc_shared_noncontig', 'true' IERR)
-    if (.not. in_host_memory()) call MPI_Info_set(info, 'mpi_memory_alloc_kinds', 'cuda:device' IERR)
+    if (.not. in_host_memory()) call MPI_Info_set(info, 'fairlead_win_allocate', 'device' IERR)
+  end subroutine
+
+  ! A window, which may restrict them, and the environment tell them.
+  subroutine kinds_of_memory()
+    AN_INFO :: info
+    A_WIN :: window
+    character(len=MPI_MAX_INFO_VAL) :: of_window, of_environment
+    character(len=MPI_MAX_INFO_KEY) :: name
+    real(c_double), pointer, contiguous :: exposed(:)
+    integer :: keys, i, times, length
+    logical :: found
+    if (in_host_memory()) return
+    call MPI_Info_get(MPI_INFO_ENV, 'mpi_memory_alloc_kinds', MPI_MAX_INFO_VAL, of_environment, found IERR)
+    call expect(found .and. index(of_environment, 'mpi,system,') == 1 .and. index(of_environment, ':device') > 0, &
+                'MPI_INFO_ENV')
+    call MPI_Info_get_valuelen(MPI_INFO_ENV, 'mpi_memory_alloc_kinds', length, found IERR)
+    call expect(found .and. length == len_trim(of_environment), 'MPI_Info_get_valuelen')
+    call MPI_Info_get_nkeys(MPI_INFO_ENV, keys IERR)
+    times = 0
+    do i = 0, keys - 1
+      call MPI_Info_get_nthkey(MPI_INFO_ENV, i, name IERR)
+      if (name == 'mpi_memory_alloc_kinds') times = times + 1
+    end do
+    call expect(times == 1, 'MPI_Info_get_nthkey')
+    call MPI_Info_dup(MPI_INFO_ENV, info IERR)
+    call MPI_Info_get(info, 'mpi_memory_alloc_kinds', MPI_MAX_INFO_VAL, of_window, found IERR)
+    call expect(found .and. of_window == of_environment, 'MPI_Info_dup')
+    call MPI_Info_free(info IERR)
+    exposed => counting_from(0, n)
+    call MPI_Win_create(exposed, 8_MPI_ADDRESS_KIND * n, 8, MPI_INFO_NULL, MPI_COMM_WORLD, window IERR)
+    call told_of(window, of_window)
+    call expect(of_window == of_environment, 'MPI_Win_get_info')
+    call MPI_Info_create(info IERR)
+    call MPI_Info_set(info, 'mpi_assert_memory_alloc_kinds', 'system' IERR)
+    call MPI_Win_set_info(window, info IERR)
+    call MPI_Info_free(info IERR)
+    call told_of(window, of_window)
+    call expect(of_window == 'system', 'MPI_Win_set_info')
+    call MPI_Win_free(window IERR)
+    call release(exposed)
+  end subroutine
+
+  subroutine told_of(window, kinds)
+    A_WIN, intent(in) :: window
+    character(len=*), intent(out) :: kinds
+    AN_INFO :: info
+    logical :: found
+    kinds = ''
+    call MPI_Win_get_info(window, info IERR)
+    call MPI_Info_get(info, 'mpi_memory_alloc_kinds', MPI_MAX_INFO_VAL, kinds, found IERR)
+    call MPI_Info_free(info IERR)
   end subroutine
 
   subroutine fill(memory, base)

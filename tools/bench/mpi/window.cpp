@@ -16,20 +16,19 @@ namespace {
 // MPICH 4.0 takes the memory of one rank for that of another where windows of MPI_Win_allocate are shorter.
 constexpr uint64_t least_bytes = 4096;
 
-// By the word of MPI 4.1 that asks for this kind of memory.
-class MemoryKindInfo {
+// Asks Fairlead for device memory: MPI itself has no word for that.
+class DeviceMemoryInfo {
  public:
-  explicit MemoryKindInfo(Place place) {
-    if (place != Place::device && place != Place::managed) return;
-    std::string kind = fmt::format("{}:{}", fairlead_device_provider(), describe(place));
+  explicit DeviceMemoryInfo(Place place) {
+    if (place != Place::device) return;
     MPI_Info_create(&info_);
-    MPI_Info_set(info_, "mpi_memory_alloc_kinds", kind.c_str());
+    MPI_Info_set(info_, "fairlead_win_allocate", "device");
   }
-  ~MemoryKindInfo() {
+  ~DeviceMemoryInfo() {
     if (info_ != MPI_INFO_NULL) MPI_Info_free(&info_);
   }
-  MemoryKindInfo(const MemoryKindInfo&) = delete;
-  MemoryKindInfo& operator=(const MemoryKindInfo&) = delete;
+  DeviceMemoryInfo(const DeviceMemoryInfo&) = delete;
+  DeviceMemoryInfo& operator=(const DeviceMemoryInfo&) = delete;
   MPI_Info get() const { return info_; }
 
  private:
@@ -73,7 +72,7 @@ void OwnedWindow::require(int code, const char* call) const {
 }
 
 void OwnedWindow::allocate(MPI_Aint bytes, MPI_Comm members) {
-  const MemoryKindInfo info(place_);
+  const DeviceMemoryInfo info(place_);
   void* base = nullptr;
   require(MPI_Win_allocate(bytes, 1, info.get(), members, &base, &window_), "MPI_Win_allocate");
   if (is_of(place_, base)) {

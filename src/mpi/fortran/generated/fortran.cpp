@@ -7,6 +7,7 @@
 #include "mpi/p2p/send_buffer.h"
 #include "mpi/job/sessions.h"
 #include "mpi/core/gather.h"
+#include "mpi/info/memory_kinds.h"
 
 // clang-format off
 
@@ -509,6 +510,7 @@ FAIRLEAD_ENTRIES(Comm_create_from_group, comm_create_from_group, COMM_CREATE_FRO
   Error error(ierror);
   host(group, stringtag, info, errhandler, newcomm, error.place(), length_of_stringtag);
   if (error.none()) agree_on_slot(Comm::from(newcomm));
+  if (error.none()) note_memory_kinds(Comm::from(newcomm), Info::from(info));
 }
 
 FAIRLEAD_ENTRIES(Intercomm_create_from_groups, intercomm_create_from_groups, INTERCOMM_CREATE_FROM_GROUPS,
@@ -525,6 +527,7 @@ FAIRLEAD_ENTRIES(Intercomm_create_from_groups, intercomm_create_from_groups, INT
   host(local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm,
       error.place(), length_of_stringtag);
   if (error.none()) agree_on_slot(Comm::from(newintercomm));
+  if (error.none()) note_memory_kinds(Comm::from(newintercomm), Info::from(info));
 }
 
 FAIRLEAD_ENTRIES(Comm_idup, comm_idup, COMM_IDUP, (Integer* comm, Integer* newcomm, Integer* request,
@@ -544,7 +547,19 @@ FAIRLEAD_ENTRIES(Comm_idup_with_info, comm_idup_with_info, COMM_IDUP_WITH_INFO, 
   if (!intercepting()) return host(comm, info, newcomm, request, ierror);
   await_turn(Comm::from(comm));
   Duplicating duplicating(Comm::from(comm));
-  host(comm, info, newcomm, request, ierror);
+  Error error(ierror);
+  host(comm, info, newcomm, request, error.place());
+  if (error.none()) note_assertion(object_id(Comm::from(newcomm)), Info::from(info));
+}
+
+FAIRLEAD_ENTRIES(Comm_get_info, comm_get_info, COMM_GET_INFO, (Integer* comm, Integer* info_used,
+                 Integer* ierror),
+                 (comm, info_used, ierror)) {
+  CallRecord record(Function::Comm_get_info);
+  if (!intercepting()) return host(comm, info_used, ierror);
+  Error error(ierror);
+  host(comm, info_used, error.place());
+  if (error.none()) tell_memory_kinds(object_id(Comm::from(comm)), Info::from(info_used));
 }
 
 FAIRLEAD_ENTRIES(Comm_free, comm_free, COMM_FREE, (Integer* comm, Integer* ierror),
@@ -644,6 +659,70 @@ FAIRLEAD_ENTRIES(Dist_graph_create_adjacent, dist_graph_create_adjacent, DIST_GR
   if (error.none()) agree_on_slot(Comm::from(comm_dist_graph));
 }
 
+FAIRLEAD_ENTRIES(Info_get, info_get, INFO_GET, (Integer* info, void* key, Integer* valuelen, void* value,
+                 Integer* flag, Integer* ierror, size_t length_of_key, size_t length_of_value),
+                 (info, key, valuelen, value, flag, ierror, length_of_key, length_of_value)) {
+  CallRecord record(Function::Info_get);
+  if (!intercepting()) return host(info, key, valuelen, value, flag, ierror, length_of_key, length_of_value);
+  Integer own_info = Info::to(with_memory_kinds(Info::from(info)));
+  host(&own_info, key, valuelen, value, flag, ierror, length_of_key, length_of_value);
+}
+
+FAIRLEAD_ENTRIES(Info_get_string, info_get_string, INFO_GET_STRING, (Integer* info, void* key,
+                 Integer* buflen, void* value, Integer* flag, Integer* ierror, size_t length_of_key,
+                 size_t length_of_value),
+                 (info, key, buflen, value, flag, ierror, length_of_key, length_of_value)) {
+  CallRecord record(Function::Info_get_string);
+  if (!intercepting()) return host(info, key, buflen, value, flag, ierror, length_of_key, length_of_value);
+  Integer own_info = Info::to(with_memory_kinds(Info::from(info)));
+  host(&own_info, key, buflen, value, flag, ierror, length_of_key, length_of_value);
+}
+
+FAIRLEAD_ENTRIES(Info_get_valuelen, info_get_valuelen, INFO_GET_VALUELEN, (Integer* info, void* key,
+                 Integer* valuelen, Integer* flag, Integer* ierror, size_t length_of_key),
+                 (info, key, valuelen, flag, ierror, length_of_key)) {
+  CallRecord record(Function::Info_get_valuelen);
+  if (!intercepting()) return host(info, key, valuelen, flag, ierror, length_of_key);
+  Integer own_info = Info::to(with_memory_kinds(Info::from(info)));
+  host(&own_info, key, valuelen, flag, ierror, length_of_key);
+}
+
+FAIRLEAD_ENTRIES(Info_get_nkeys, info_get_nkeys, INFO_GET_NKEYS, (Integer* info, Integer* nkeys,
+                 Integer* ierror),
+                 (info, nkeys, ierror)) {
+  CallRecord record(Function::Info_get_nkeys);
+  if (!intercepting()) return host(info, nkeys, ierror);
+  Integer own_info = Info::to(with_memory_kinds(Info::from(info)));
+  host(&own_info, nkeys, ierror);
+}
+
+FAIRLEAD_ENTRIES(Info_get_nthkey, info_get_nthkey, INFO_GET_NTHKEY, (Integer* info, Integer* n, void* key,
+                 Integer* ierror, size_t length_of_key),
+                 (info, n, key, ierror, length_of_key)) {
+  CallRecord record(Function::Info_get_nthkey);
+  if (!intercepting()) return host(info, n, key, ierror, length_of_key);
+  Integer own_info = Info::to(with_memory_kinds(Info::from(info)));
+  host(&own_info, n, key, ierror, length_of_key);
+}
+
+FAIRLEAD_ENTRIES(Info_dup, info_dup, INFO_DUP, (Integer* info, Integer* newinfo, Integer* ierror),
+                 (info, newinfo, ierror)) {
+  CallRecord record(Function::Info_dup);
+  if (!intercepting()) return host(info, newinfo, ierror);
+  Integer own_info = Info::to(with_memory_kinds(Info::from(info)));
+  host(&own_info, newinfo, ierror);
+}
+
+FAIRLEAD_ENTRIES(Get_hw_resource_info, get_hw_resource_info, GET_HW_RESOURCE_INFO, (Integer* hw_info,
+                 Integer* ierror),
+                 (hw_info, ierror)) {
+  CallRecord record(Function::Get_hw_resource_info);
+  if (!intercepting()) return host(hw_info, ierror);
+  Error error(ierror);
+  host(hw_info, error.place());
+  if (error.none()) tell_gpus(Info::from(hw_info));
+}
+
 FAIRLEAD_ENTRIES(Init, init, INIT, (Integer* ierror),
                  (ierror)) {
   report(ierror, MPI_Init(nullptr, nullptr));
@@ -680,6 +759,18 @@ FAIRLEAD_ENTRIES(Session_finalize, session_finalize, SESSION_FINALIZE, (Integer*
   SessionFinalize ended;
   BlockingHostCall blocking_call;
   host(session, ierror);
+}
+#endif
+#if MPI_VERSION >= 4 || defined(OPEN_MPI)
+
+FAIRLEAD_ENTRIES(Session_get_info, session_get_info, SESSION_GET_INFO, (Integer* session, Integer* info_used,
+                 Integer* ierror),
+                 (session, info_used, ierror)) {
+  CallRecord record(Function::Session_get_info);
+  if (!intercepting()) return host(session, info_used, ierror);
+  Error error(ierror);
+  host(session, info_used, error.place());
+  if (error.none()) tell_memory_kinds(ObjectId(), Info::from(info_used));
 }
 #endif
 
@@ -871,7 +962,19 @@ FAIRLEAD_ENTRIES(Win_set_info, win_set_info, WIN_SET_INFO, (Integer* win, Intege
   CallRecord record(Function::Win_set_info);
   if (!intercepting()) return host(win, info, ierror);
   BlockingHostCall blocking_call;
-  host(win, info, ierror);
+  Error error(ierror);
+  host(win, info, error.place());
+  if (error.none()) note_assertion(object_id(Win::from(win)), Info::from(info));
+}
+
+FAIRLEAD_ENTRIES(Win_get_info, win_get_info, WIN_GET_INFO, (Integer* win, Integer* info_used,
+                 Integer* ierror),
+                 (win, info_used, ierror)) {
+  CallRecord record(Function::Win_get_info);
+  if (!intercepting()) return host(win, info_used, ierror);
+  Error error(ierror);
+  host(win, info_used, error.place());
+  if (error.none()) tell_memory_kinds(object_id(Win::from(win)), Info::from(info_used));
 }
 
 FAIRLEAD_ENTRIES(Win_detach, win_detach, WIN_DETACH, (Integer* win, void* base, Integer* ierror),
@@ -983,13 +1086,16 @@ FAIRLEAD_ENTRIES(File_open, file_open, FILE_OPEN, (Integer* comm, void* filename
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
-  host(comm, filename, amode, info, fh, ierror, length_of_filename);
+  Error error(ierror);
+  host(comm, filename, amode, info, fh, error.place(), length_of_filename);
+  if (error.none()) note_assertion(object_id(File::from(fh)), Info::from(info));
 }
 
 FAIRLEAD_ENTRIES(File_close, file_close, FILE_CLOSE, (Integer* fh, Integer* ierror),
                  (fh, ierror)) {
   CallRecord record(Function::File_close);
   if (!intercepting()) return host(fh, ierror);
+  forget_assertion(object_id(File::from(fh)));
   BlockingHostCall blocking_call;
   host(fh, ierror);
 }
@@ -1026,7 +1132,19 @@ FAIRLEAD_ENTRIES(File_set_info, file_set_info, FILE_SET_INFO, (Integer* fh, Inte
   CallRecord record(Function::File_set_info);
   if (!intercepting()) return host(fh, info, ierror);
   BlockingHostCall blocking_call;
-  host(fh, info, ierror);
+  Error error(ierror);
+  host(fh, info, error.place());
+  if (error.none()) note_assertion(object_id(File::from(fh)), Info::from(info));
+}
+
+FAIRLEAD_ENTRIES(File_get_info, file_get_info, FILE_GET_INFO, (Integer* fh, Integer* info_used,
+                 Integer* ierror),
+                 (fh, info_used, ierror)) {
+  CallRecord record(Function::File_get_info);
+  if (!intercepting()) return host(fh, info_used, ierror);
+  Error error(ierror);
+  host(fh, info_used, error.place());
+  if (error.none()) tell_memory_kinds(object_id(File::from(fh)), Info::from(info_used));
 }
 
 FAIRLEAD_ENTRIES(File_set_view, file_set_view, FILE_SET_VIEW, (Integer* fh, MPI_Offset* disp, Integer* etype,
@@ -1035,7 +1153,9 @@ FAIRLEAD_ENTRIES(File_set_view, file_set_view, FILE_SET_VIEW, (Integer* fh, MPI_
   CallRecord record(Function::File_set_view);
   if (!intercepting()) return host(fh, disp, etype, filetype, datarep, info, ierror, length_of_datarep);
   BlockingHostCall blocking_call;
-  host(fh, disp, etype, filetype, datarep, info, ierror, length_of_datarep);
+  Error error(ierror);
+  host(fh, disp, etype, filetype, datarep, info, error.place(), length_of_datarep);
+  if (error.none()) note_assertion(object_id(File::from(fh)), Info::from(info));
 }
 
 FAIRLEAD_ENTRIES(File_set_atomicity, file_set_atomicity, FILE_SET_ATOMICITY, (Integer* fh, Integer* flag,
