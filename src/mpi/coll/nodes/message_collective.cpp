@@ -208,7 +208,7 @@ int MessageCollective::start() {
       send(part);
       continue;
     }
-    if (i == run->end) ++run;
+    if (i >= run->end) ++run;
     const bool readable = moved(*run);
     if (!readable) note(MPI_ERR_OTHER);
     send_from_host(staging_.data() + part.at, readable ? part.layout.bytes : 0, MPI_BYTE, part.peer);
