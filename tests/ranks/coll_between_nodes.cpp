@@ -253,8 +253,8 @@ class Uneven {
     int wrong = 0;
     for (int peer = 0; peer < size; ++peer)
       for (int i = 0; i < received_[at(peer)] + 5; ++i)
-        wrong += found[at(received_at_[at(peer)] + i)] !=
-                 (i < received_[at(peer)] ? byte_of(peer, rank, i) : 0);
+        wrong +=
+            found[at(received_at_[at(peer)] + i)] != (i < received_[at(peer)] ? byte_of(peer, rank, i) : 0);
     EXPECT(wrong == 0, "%d bytes are wrong", wrong);
   }
 
@@ -292,7 +292,8 @@ RANK_TEST(betweennodes, blocks_of_very_different_lengths, 2) {
   MUST(MPI_Comm_free(&comm));
 }
 
-// Rank 0 sends another number of bytes than rank 1 expects: that is an error there, and nobody waits for ever.
+// Rank 0 sends another number of bytes than rank 1 expects: that is an error there, and nobody waits for
+// ever.
 RANK_TEST(betweennodes, a_block_of_a_wrong_length_is_an_error, 2) {
   MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
   MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
@@ -300,7 +301,8 @@ RANK_TEST(betweennodes, a_block_of_a_wrong_length_is_an_error, 2) {
     for (int more : {-999, -1, 1000000}) {
       // Open MPI writes all of a short message, also beyond the buffer of its receive.
       if (bytes == 1000 && more > 0) continue;
-      Uneven call(1, [&](int from, int to) { return from == 0 && to == 1 ? bytes : 100; }, 1000000);
+      Uneven call(
+          1, [&](int from, int to) { return from == 0 && to == 1 ? bytes : 100; }, 1000000);
       if (rank == 0) call.send_more(1, more);
       MPI_Request request;
       int result = call.start(comm, &request);

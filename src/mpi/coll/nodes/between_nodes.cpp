@@ -112,12 +112,6 @@ void trace_segments(const CollectiveCall& call, const CommunicatorState& state, 
              state.position().size, static_cast<unsigned long long>(segments));
 }
 
-void trace_messages(const CollectiveCall& call, const CommunicatorState& state) {
-  if (state.position().rank == 0 && log_enabled(LogLevel::trace))
-    log_line(LogLevel::trace, "collective %u of %d ranks by messages", number_of(call.function),
-             state.position().size);
-}
-
 // Does the call, about which the ranks do not agree now, go by messages?
 bool known_to_go_by_messages(unsigned function, CommunicatorState& state) {
   using Rule = coll::MemoryAgreement::Rule;
@@ -133,7 +127,6 @@ std::optional<int> run_by_messages(const CollectiveCall& call, Regions& regions,
     learn(*state, number_of(call.function), 0, agreed);
     if (!agreed || !state->for_messages()) return std::nullopt;
   }
-  trace_messages(call, *state);
   const auto messages = state->for_messages();
   MessageCollective operation(std::move(state), call, std::move(regions), MessageCollective::Form::blocking,
                               messages);
@@ -239,7 +232,6 @@ std::unique_ptr<Operation> operation_between_nodes(std::shared_ptr<CommunicatorS
                                                 call.segments, std::move(lent));
   }
   using Form = MessageCollective::Form;
-  trace_messages(call, *state);
   const Form form = lent ? Form::persistent : Form::nonblocking;
   const auto messages = lent ? std::move(lent) : state->for_messages();
   return std::make_unique<MessageCollective>(std::move(state), call, std::move(regions), form, messages);

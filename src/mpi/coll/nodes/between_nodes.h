@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives over a communicator that spans nodes. If all ranks pass device memory, a call takes one of three
-// paths: message_collective.h, where no rank knows the lengths of the others; else, if it is long,
+// Collectives over a communicator that spans nodes. If all ranks pass device memory, a call takes one of
+// three paths: message_collective.h, where no rank knows the lengths of the others; else, if it is long,
 // hierarchical_collective.h, if nodes have several ranks and the call blocks, or segmented_staging.h. Either
 // all ranks take a path or none does, and no rank sees what memory the others pass, so the ranks agree on it
 // (src/coll/memory_agreement.h). Everything else that the choice depends on is the same on all ranks. All

@@ -6,8 +6,10 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "base/options.h"
 #include "base/statistics.h"
 #include "mpi/coll/agreement.h"
+#include "mpi/core/communicator.h"
 #include "mpi/core/stream_check.h"
 #include "mpi/network/host_capability.h"
 #include "mpi/network/network.h"
@@ -84,17 +86,17 @@ void MessageCollective::find_parts() {
   for (const Block& block : read.blocks) {
     if (to_all)
       for (int peer : neighbors.out) add(out_, read, block, peer);
+    else if (call_.among_neighbors())
+      add(out_, read, block, neighbors.out[block.index]);
     else
-      add(out_, read, block,
-          to_root ? call_.root : call_.among_neighbors() ? neighbors.out[block.index] : rank_of(block));
+      add(out_, read, block, to_root ? call_.root : rank_of(block));
   }
   for (const Block& block : regions_.written.blocks) {
     if (call_.among_neighbors()) {
       const Neighbors::Source& source = neighbors.in[block.index];
       add(in_, regions_.written, block, source.rank, source.message);
     } else {
-      add(in_, regions_.written, block,
-          call_.function == Collective::scatterv ? call_.root : rank_of(block));
+      add(in_, regions_.written, block, call_.function == Collective::scatterv ? call_.root : rank_of(block));
     }
   }
   std::ranges::stable_sort(in_.parts, {}, &Part::number);
@@ -185,6 +187,7 @@ int MessageCollective::start() {
   check_streams(regions_.read.device(), BufferUse::sent);
   check_streams(regions_.written.device(), BufferUse::received);
   begin();
+  report_timer_.restart();
   error_ = MPI_SUCCESS;
   waits_ = false;
   sent_ = host_sent_ = arrived_ = storing_ = stored_ = 0;
@@ -196,6 +199,9 @@ int MessageCollective::start() {
   }
   find_parts();
   stage();
+  if (state_->position().rank == 0)
+    log_line(LogLevel::trace, "collective %u of %d ranks by messages", static_cast<unsigned>(call_.function),
+             state_->position().size);
   for (Run& run : out_.runs) move(out_, run, true);
   device::start_enqueued();
   if (call_.in_place())
@@ -243,9 +249,12 @@ void MessageCollective::send(const Part& part) {
 void MessageCollective::send_from_host(const void* address, MPI_Count count, MPI_Datatype datatype,
                                        int peer) {
   begin_flow(count, datatype, peer, tag_, *messages_);
-  MPI_Request request = MPI_REQUEST_NULL;
-  note(start_host_send(SendMode::standard, address, count, datatype, peer, tag_, *messages_, &request));
-  host_sends_.push_back(request);
+  MPI_Request& request = host_sends_.emplace_back(MPI_REQUEST_NULL);
+  const int result =
+      start_host_send(SendMode::standard, address, count, datatype, peer, tag_, *messages_, &request);
+  note(result);
+  if (result != MPI_SUCCESS)
+    start_host_send(SendMode::standard, this, 0, MPI_BYTE, peer, tag_, *messages_, &request);
 }
 
 void MessageCollective::ask_in_turn() {
@@ -278,9 +287,18 @@ void MessageCollective::advance() {
     if (state == device::Error::not_ready) break;
     if (state != device::Error::none || in_.runs[stored_].failed) note(MPI_ERR_OTHER);
   }
+  report_stall();
   if (sent_ == sends_.size() && host_sent_ == host_sends_.size() && arrived_ == arrivals_.size() &&
       stored_ == in_.runs.size() && asked_ && (!question_ || question_->answered()))
     complete_.store(true, std::memory_order_release);
+}
+
+void MessageCollective::report_stall() {
+  if (arrived_ == arrivals_.size() || !report_timer_.is_over()) return;
+  const int late = rank_in_world(*messages_, arrivals_[arrived_].receive.source());
+  log_line(LogLevel::warn,
+           "a collective over several nodes has been waiting for %d s; nothing came yet from rank %d",
+           static_cast<int>(options().stall_report_s), late);
 }
 
 int MessageCollective::finish(MPI_Status* status) {

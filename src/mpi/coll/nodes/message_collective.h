@@ -21,6 +21,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/report_timer.h"
 #include "device/pinned_buffer.h"
 #include "mpi/coll/communicator_state.h"
 #include "mpi/core/deferred_free.h"
@@ -88,6 +89,7 @@ class MessageCollective : public Operation {
   void send(const Part& part);
   void send_from_host(const void* address, MPI_Count count, MPI_Datatype datatype, int peer);
   void ask_in_turn();
+  void report_stall();
   void note(int result) { error_ = error_ == MPI_SUCCESS ? result : error_; }
 
   std::shared_ptr<CommunicatorState> state_;
@@ -107,6 +109,7 @@ class MessageCollective : public Operation {
   std::deque<Send> sends_;
   std::vector<MPI_Request> host_sends_;
   std::deque<Arrival> arrivals_;
+  ReportTimer report_timer_;
   bool waits_ = false;  // the sends know that the program waits
   int error_ = MPI_SUCCESS;
 };

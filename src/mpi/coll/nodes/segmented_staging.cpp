@@ -18,14 +18,13 @@ enum class Who { all, root, others };
 // What a buffer holds: one block, or a block for each rank.
 enum class Holds { one, each };
 
-// What each function reads and writes.
+// What each function reads and writes whose blocks have one length.
 struct Shape {
   Collective function;
   Who readers;
   Holds reads;
   Who writers;
   Holds writes;
-  bool even = true;  // the blocks of one call all have the same length
 };
 constexpr Shape shapes[] = {
     {Collective::bcast, Who::root, Holds::one, Who::others, Holds::one},
@@ -38,7 +37,6 @@ constexpr Shape shapes[] = {
     {Collective::scan, Who::all, Holds::one, Who::all, Holds::one},
     {Collective::exscan, Who::all, Holds::one, Who::all, Holds::one},
     {Collective::reduce_scatter_block, Who::all, Holds::each, Who::all, Holds::one},
-    {Collective::allgatherv, Who::all, Holds::one, Who::all, Holds::each, false},
 };
 
 const Shape* shape_of(Collective function) {
@@ -117,7 +115,7 @@ std::optional<uint64_t> SegmentedStaging::length_of(const CollectiveCall& progra
   if (call->function == Collective::allgatherv && call->recvcounts)
     return bytes_to_cut(*call, sum_of_counts(*call, position), call->recvtype);
   const Shape* shape = shape_of(call->function);
-  if (!shape || !shape->even) return std::nullopt;
+  if (!shape) return std::nullopt;
   // On each rank the arguments of one side are significant; those of the other may be.
   const bool sends = is_among(shape->readers, call->root == position.rank) &&
                      call->function != Collective::bcast && !call->in_place();
@@ -131,8 +129,7 @@ std::optional<uint64_t> SegmentedStaging::length_of(const CollectiveCall& progra
 }
 
 bool SegmentedStaging::is_even(const CollectiveCall& call, const CommPosition& position) {
-  const Shape* shape = shape_of(in_blocks(call, position).function);
-  return shape && shape->even;
+  return shape_of(in_blocks(call, position).function) != nullptr;
 }
 
 uint64_t SegmentedStaging::segments_of(const CollectiveCall& call, const CommPosition& position,
@@ -152,10 +149,10 @@ SegmentedStaging::SegmentedStaging(const CollectiveCall& call, const CommPositio
       segment_(segment) {
   if (call_.function == Collective::reduce_scatter)
     describe_reduce_scatter();
-  else if (shape_of(call_.function)->even)
-    describe_even();
-  else
+  else if (call_.function == Collective::allgatherv)
     describe_allgatherv();
+  else
+    describe_even();
 }
 
 // Adds blocks of one length that follow each other.
