@@ -11,7 +11,8 @@
 // cannot wait for an agreement: it goes by the last one of its class.
 //
 // If no rank knows how long the call is for the others, as in MPI_Alltoallv, all calls of the function are
-// one class, of 0 bytes, and the ranks agree on the longest buffer as well.
+// one class, of 0 bytes. Once all ranks have passed device memory, they leave out some agreements there, too,
+// and take it that the memory is the same: any other gives the right result.
 
 #pragma once
 
@@ -47,17 +48,22 @@ class MemoryAgreement {
   // The same for a call that may not wait: true if its ranks must agree while it is in progress. At most one
   // such agreement of a class is under way.
   bool count_nonblocking(unsigned function, uint64_t bytes) {
-    if (rule() != Rule::as_found) return false;
+    if (rule() == Rule::never || (rule() == Rule::at_every_call && bytes > 0)) return false;
     Class& its = classes_[name(function, bytes)];
-    if (its.is_under_way || !count(function, bytes)) return false;
+    if (its.is_under_way || (rule() == Rule::at_every_call && its.longest > 0) || !count(function, bytes))
+      return false;
     return its.is_under_way = true;
   }
-  // The result of the agreement on the call that was counted last: the bytes of its longest buffer, or 0 if
-  // not all ranks passed device memory.
+  // The result of the agreement on the call that was counted last: the bytes of its longest buffer, at least
+  // 1, or 0 if not all ranks passed device memory.
   void learn(unsigned function, uint64_t bytes, uint64_t longest) {
     Class& its = classes_[name(function, bytes)];
+    if ((longest > 0) != (its.longest > 0)) its.gap = 0;
     // Calls without a length are short, too, where an agreement costs much more than the call.
-    its.gap = longest > 0 ? 0 : bytes > 0 ? std::min(2 * its.gap + 1, 63u) : std::min(8 * its.gap + 7, 4095u);
+    if (bytes == 0)
+      its.gap = longest > 0 ? std::min(2 * its.gap + 1, 63u) : std::min(8 * its.gap + 7, 4095u);
+    else
+      its.gap = longest > 0 ? 0 : std::min(2 * its.gap + 1, 63u);
     its.left = its.gap;
     its.longest = longest;
     its.is_under_way = false;
@@ -65,7 +71,7 @@ class MemoryAgreement {
   // The result of the last agreement on a call of this class; 0 if there was none.
   uint64_t longest(unsigned function, uint64_t bytes) const {
     if (rule() == Rule::never) return 0;
-    if (rule() == Rule::at_every_call) return bytes;
+    if (rule() == Rule::at_every_call && bytes > 0) return bytes;
     const auto its = classes_.find(name(function, bytes));
     return its == classes_.end() ? 0 : its->second.longest;
   }

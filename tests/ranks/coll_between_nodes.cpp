@@ -6,6 +6,9 @@
 
 #include <fairlead/device.h>
 
+#include <algorithm>
+#include <list>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -181,8 +184,9 @@ RANK_TEST(betweennodes, nonblocking_calls_learn_at_blocking_ones, 2) {
   MPI_Comm comm;
   MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
   const Team team(comm);
-  const Kind kinds[] = {Kind::allreduce, Kind::bcast,          Kind::reduce,   Kind::allgatherv,
-                        Kind::alltoall,  Kind::reduce_scatter, Kind::allgather};
+  const Kind kinds[] = {Kind::allreduce, Kind::bcast,     Kind::reduce,    Kind::allgatherv,
+                        Kind::alltoall,  Kind::alltoallv, Kind::gatherv,   Kind::reduce_scatter,
+                        Kind::allgather, Kind::scatterv,  Kind::alltoallw, Kind::alltoallv};
   std::mt19937_64 own(options.seed + static_cast<uint64_t>(rank));
   for (uint64_t round = 0; round < 24; ++round) {
     // Device memory for long, then mixtures, then device memory again.
@@ -209,15 +213,16 @@ RANK_TEST(betweennodes, nonblocking_calls_learn_at_blocking_ones, 2) {
   MUST(MPI_Comm_free(&comm));
 }
 
-// The other ranks need the segments of a rank that is blocked elsewhere.
-RANK_TEST(betweennodes, M6_segments_do_not_wait_for_a_blocked_rank, 2) {
+// The other ranks need the segments and messages of a rank that is blocked elsewhere, and send it theirs.
+RANK_TEST(betweennodes, M6_collectives_do_not_wait_for_a_blocked_rank, 2) {
   MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD), other;
   MUST(MPI_Comm_dup(MPI_COMM_WORLD, &other));
   const Team team(comm);
   uint64_t salt = 6000;
-  for (Kind kind : {Kind::allreduce, Kind::alltoall, Kind::allgatherv})
+  for (Kind kind : {Kind::allreduce, Kind::alltoall, Kind::allgatherv, Kind::alltoallv, Kind::gatherv,
+                    Kind::scatterv, Kind::alltoallw})
     for (int blocked = 0; blocked < size; ++blocked) {
-      Collective first(team, plan_of(kind, 0, 4099, ++salt)), second(team, plan_of(kind, 0, 1001, ++salt));
+      Collective first(team, plan_of(kind, 0, 20000, ++salt)), second(team, plan_of(kind, 0, 1001, ++salt));
       first.prepare();
       second.prepare();
       MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
@@ -233,40 +238,108 @@ RANK_TEST(betweennodes, M6_segments_do_not_wait_for_a_blocked_rank, 2) {
   MUST(MPI_Comm_free(&comm));
 }
 
-// Blocks as they come: none, few bytes, many; at one rank all, at the others none.
-RANK_TEST(betweennodes, blocks_of_very_different_lengths, 2) {
-  MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
-  for (int longest = 0; longest < size; ++longest) {
-    const auto many = [&](int from, int to) { return to == longest ? 50000 + 7 * from : from == to ? 0 : 3; };
-    std::vector<int> sent, sent_at, received, received_at;
+namespace {
+
+// An MPI_Alltoallv in which rank r sends many(r, s) bytes to rank s. The send buffer has `spare` more.
+class Uneven {
+ public:
+  template <class Many>
+  Uneven(uint64_t salt, const Many& many, int spare = 0) : salt_(salt) {
     int all_sent = 0, all_received = 0;
     for (int peer = 0; peer < size; ++peer) {
-      sent.push_back(many(rank, peer));
-      received.push_back(many(peer, rank));
-      sent_at.push_back(all_sent);
-      received_at.push_back(all_received);
-      all_sent += sent.back() + 5;
-      all_received += received.back() + 5;
+      sent_.push_back(many(rank, peer));
+      received_.push_back(many(peer, rank));
+      sent_at_.push_back(all_sent);
+      received_at_.push_back(all_received);
+      all_sent += sent_.back() + 5;
+      all_received += received_.back() + 5;
     }
-    Memory out(Place::device, static_cast<size_t>(all_sent)),
-        in(Place::device, static_cast<size_t>(all_received));
-    std::vector<unsigned char> bytes(static_cast<size_t>(all_sent)), found(static_cast<size_t>(all_received));
+    out_.emplace(Place::device, static_cast<size_t>(all_sent + spare));
+    in_.emplace(Place::device, static_cast<size_t>(all_received));
+    std::vector<unsigned char> bytes(static_cast<size_t>(all_sent));
     for (int peer = 0; peer < size; ++peer)
-      for (int i = 0; i < sent[static_cast<size_t>(peer)]; ++i)
-        bytes[static_cast<size_t>(sent_at[static_cast<size_t>(peer)] + i)] =
-            static_cast<unsigned char>(rank * 31 + peer * 7 + i % 251);
-    out.write(bytes.data(), bytes.size());
-    in.write(found.data(), found.size());
-    MUST(MPI_Alltoallv(out, sent.data(), sent_at.data(), MPI_BYTE, in, received.data(), received_at.data(),
-                       MPI_BYTE, comm));
-    in.read(found.data(), found.size());
+      for (int i = 0; i < sent_[at(peer)]; ++i) bytes[at(sent_at_[at(peer)] + i)] = byte_of(rank, peer, i);
+    out_->write(bytes.data(), bytes.size());
+    std::ranges::fill(bytes, 0);
+    bytes.resize(static_cast<size_t>(all_received));
+    in_->write(bytes.data(), bytes.size());
+  }
+  // This rank sends so many bytes more to `peer` than that expects, or fewer.
+  void send_more(int peer, int more) { sent_[at(peer)] += more; }
+  int call(MPI_Comm comm) {
+    return MPI_Alltoallv(*out_, sent_.data(), sent_at_.data(), MPI_BYTE, *in_, received_.data(),
+                         received_at_.data(), MPI_BYTE, comm);
+  }
+  int start(MPI_Comm comm, MPI_Request* request) {
+    return MPI_Ialltoallv(*out_, sent_.data(), sent_at_.data(), MPI_BYTE, *in_, received_.data(),
+                          received_at_.data(), MPI_BYTE, comm, request);
+  }
+  // With a zero after each block.
+  void check() {
+    std::vector<unsigned char> found(in_->bytes());
+    in_->read(found.data(), found.size());
     int wrong = 0;
     for (int peer = 0; peer < size; ++peer)
-      for (int i = 0; i < received[static_cast<size_t>(peer)]; ++i)
-        wrong += found[static_cast<size_t>(received_at[static_cast<size_t>(peer)] + i)] !=
-                 static_cast<unsigned char>(peer * 31 + rank * 7 + i % 251);
-    EXPECT(wrong == 0, "%d bytes are wrong where rank %d gets most", wrong, longest);
+      for (int i = 0; i < received_[at(peer)] + 5; ++i)
+        wrong +=
+            found[at(received_at_[at(peer)] + i)] != (i < received_[at(peer)] ? byte_of(peer, rank, i) : 0);
+    EXPECT(wrong == 0, "%d bytes are wrong", wrong);
   }
+
+ private:
+  static size_t at(int index) { return static_cast<size_t>(index); }
+  unsigned char byte_of(int from, int to, int i) const {
+    return static_cast<unsigned char>(salt_ * 13 + static_cast<uint64_t>(from * 31 + to * 7 + i % 251));
+  }
+
+  uint64_t salt_;
+  std::vector<int> sent_, sent_at_, received_, received_at_;
+  std::optional<Memory> out_, in_;
+};
+
+}  // namespace
+
+// Blocks as they come: none, few bytes, many; at one rank all, at the others none. Several calls at once.
+RANK_TEST(betweennodes, blocks_of_very_different_lengths, 2) {
+  MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
+  std::list<Uneven> calls;
+  std::vector<MPI_Request> requests;
+  for (int most : {300, 50000, 1500000})
+    for (int longest = 0; longest < size; ++longest) {
+      const auto many = [&](int from, int to) {
+        return to == longest ? most + 7 * from : from == to ? 0 : 3 * ((from + to) % 3);
+      };
+      const uint64_t salt = calls.size();
+      MUST(calls.emplace_back(salt, many).start(comm, &requests.emplace_back()));
+      Uneven blocking(salt + 1, many);
+      MUST(blocking.call(comm));
+      blocking.check();
+    }
+  MUST(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
+  for (Uneven& call : calls) call.check();
+  MUST(MPI_Comm_free(&comm));
+}
+
+// Rank 0 sends another number of bytes than rank 1 expects: that is an error there, and nobody waits for
+// ever.
+RANK_TEST(betweennodes, a_block_of_a_wrong_length_is_an_error, 2) {
+  MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
+  MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  for (int bytes : {1000, 3000000})
+    for (int more : {-999, -1, 1000000}) {
+      // Open MPI writes all of a short message, also beyond the buffer of its receive.
+      if (bytes == 1000 && more > 0) continue;
+      Uneven call(
+          1, [&](int from, int to) { return from == 0 && to == 1 ? bytes : 100; }, 1000000);
+      if (rank == 0) call.send_more(1, more);
+      MPI_Request request;
+      int result = call.start(comm, &request);
+      if (result == MPI_SUCCESS) result = MPI_Wait(&request, MPI_STATUS_IGNORE);
+      if (rank == 1) EXPECT(result != MPI_SUCCESS, "no error from %d bytes more than %d", more, bytes);
+      Uneven next(2, [](int from, int to) { return 500 + from + to; });
+      MUST(next.call(comm));
+      next.check();
+    }
   MUST(MPI_Comm_free(&comm));
 }
 

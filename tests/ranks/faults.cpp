@@ -11,6 +11,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
+#include <vector>
 
 #include "harness.h"
 
@@ -272,6 +274,28 @@ RANK_TEST(faults, a_rank_is_late_for_a_collective, 2) {
   MUST(MPI_Allreduce(MPI_IN_PLACE, buffer, count_of(buffer) / 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
   if (rank == 0) sleep(static_cast<unsigned>(atoi(seconds)));
   MUST(MPI_Allreduce(MPI_IN_PLACE, buffer, count_of(buffer) / 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+}
+
+RANK_TEST(faults, a_rank_is_late_for_the_messages_of_a_collective, 2) {
+  // For ctest `faults.late_messages`.
+  const char* seconds = getenv("TEST_LATE_S");
+  if (seconds == nullptr) return;
+  Memory out(Place::device, static_cast<size_t>(size)), in(Place::device, static_cast<size_t>(size));
+  out.fill(0);
+  const std::vector<int> counts(static_cast<size_t>(size), 1);
+  std::vector<int> offsets(counts.size());
+  std::iota(offsets.begin(), offsets.end(), 0);
+  // The first makes a communicator.
+  for (bool late : {false, true}) {
+    if (late && rank == 0) sleep(static_cast<unsigned>(atoi(seconds)));
+    MPI_Request request;
+    if (!late)
+      MUST(MPI_Alltoallv(out, counts.data(), offsets.data(), MPI_BYTE, in, counts.data(), offsets.data(),
+                         MPI_BYTE, MPI_COMM_WORLD));
+    MUST(MPI_Ialltoallv(out, counts.data(), offsets.data(), MPI_BYTE, in, counts.data(), offsets.data(),
+                        MPI_BYTE, MPI_COMM_WORLD, &request));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  }
 }
 
 RANK_TEST(faults, a_rank_cannot_copy_what_a_collective_needs, 2) {

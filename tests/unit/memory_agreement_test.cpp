@@ -96,6 +96,30 @@ TEST(memory_agreement, of_a_nonblocking_call_follows_the_assertion) {
   EXPECT_EQ(memory.longest(bcast, bytes), 0u);
 }
 
+// No rank knows the length for the others: what they found holds for some calls.
+TEST(memory_agreement, is_rare_where_no_length_is_known) {
+  MemoryAgreement memory;
+  const auto numbers = [&](int calls, bool on_device) {
+    std::vector<int> agreed;
+    for (int call = 0; call < calls; ++call) {
+      if (!memory.count(bcast, 0)) continue;
+      agreed.push_back(call);
+      memory.learn(bcast, 0, on_device);
+    }
+    return agreed;
+  };
+  EXPECT_EQ(numbers(73, false), (std::vector<int>{0, 8, 72}));
+  memory = {};
+  EXPECT_EQ(numbers(255, true), (std::vector<int>{0, 2, 6, 14, 30, 62, 126, 190, 254}));
+  EXPECT_EQ(memory.longest(bcast, 0), 1u);
+  EXPECT_EQ(numbers(73, false), (std::vector<int>{63, 71}));
+  EXPECT_EQ(memory.longest(bcast, 0), 0u);
+  memory.set_rule(MemoryAgreement::Rule::at_every_call);
+  EXPECT_TRUE(memory.count_nonblocking(bcast, 0));
+  memory.learn(bcast, 0, 1);
+  EXPECT_FALSE(memory.count_nonblocking(bcast, 0));
+}
+
 // Ranks that make the same calls always do the same: otherwise one would wait for ever.
 TEST(memory_agreement, is_the_same_on_all_ranks) {
   const unsigned seed = std::random_device()();

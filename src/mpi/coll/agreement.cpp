@@ -98,8 +98,9 @@ void note_memory_kinds(MPI_Comm comm, MPI_Info info) {
   BlockingHostCall blocking_call;
   real.Allreduce(MPI_IN_PLACE, limits_of_rules, 2, MPI_INT, MPI_MIN, comm);
   const bool same = limits_of_rules[0] == -limits_of_rules[1];
-  state->memory().set_rule(same ? static_cast<coll::MemoryAgreement::Rule>(rule)
-                                : coll::MemoryAgreement::Rule::as_found);
+  using Rule = coll::MemoryAgreement::Rule;
+  state->memory().set_rule(same ? static_cast<Rule>(rule) : Rule::as_found);
+  if (state->memory().rule() == Rule::at_every_call) state->make_for_messages();
 }
 
 }  // namespace fairlead::mpi

@@ -144,9 +144,10 @@ class Describer {
     if (std::find(there.begin(), there.end(), true) == there.end()) return;
     MPI_Aint unit = datatypes || datatype == MPI_DATATYPE_NULL ? 1 : extent_of(datatype);
     for (int block = 0; block < static_cast<int>(there.size()); ++block) {
-      if (!there[static_cast<size_t>(block)]) continue;
+      const auto index = static_cast<size_t>(block);
+      if (!there[index]) continue;
       MPI_Aint offset = counts ? displacements[block] * unit : block * static_cast<MPI_Aint>(count) * unit;
-      region.add(offset, counts ? counts[block] : count, datatypes ? datatypes[block] : datatype);
+      region.add(offset, counts ? counts[block] : count, datatypes ? datatypes[block] : datatype, index);
     }
   }
 
@@ -163,7 +164,7 @@ void Region::check(MPI_Count count, MPI_Datatype datatype) {
   if (error == MPI_SUCCESS) error = error_of_elements(count, datatype);
 }
 
-void Region::add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype) {
+void Region::add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype, size_t index) {
   check(count, datatype);
   if (error != MPI_SUCCESS) return;
   MPI_Count size = count > 0 ? packed_bytes(count, datatype) : 0;
@@ -172,7 +173,7 @@ void Region::add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype) {
     return;
   }
   device_ = unknown;
-  blocks.push_back({offset, count, datatype});
+  blocks.push_back({offset, count, datatype, index});
   bytes += size;
 }
 

@@ -88,9 +88,10 @@ struct CollectiveCall {
   int root = 0;
   device::Found found{};    // for one of the buffers; found by the interception
   bool must_agree = false;  // the ranks agree on its memory first (between_nodes.h)
-  // Of a nonblocking call, the same on all ranks (between_nodes.h).
-  uint64_t segments = 1;
-  bool asks = false;  // the newest MemoryQuestion of its communicator
+  // The same on all ranks (between_nodes.h).
+  bool by_messages = false;
+  uint64_t segments = 1;  // of a nonblocking call
+  bool asks = false;      // a nonblocking call: the newest MemoryQuestion of its communicator
 
   bool reduces() const { return function >= Collective::reduce && function <= Collective::exscan; }
   bool in_place() const { return sendbuf == MPI_IN_PLACE; }
@@ -105,6 +106,7 @@ struct Block {
   MPI_Aint offset;  // from the buffer's address
   MPI_Count count;
   MPI_Datatype datatype;
+  size_t index = 0;  // of its rank, or of its neighbour, if each has a block
 };
 
 // The part of a buffer of the call that this rank uses.
@@ -117,7 +119,7 @@ struct Region {
   // The derived datatypes of blocks without bytes: the host MPI still looks at them.
   std::vector<MPI_Datatype> types_of_nothing;
 
-  void add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype);
+  void add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype, size_t index = 0);
   void check(MPI_Count count, MPI_Datatype datatype);
   bool on_device() const { return device() >= 0; }
   // The device of the first block that lies on a device; -1 if none does. Looked up only once.
@@ -148,6 +150,8 @@ struct Regions {
   }
 
   bool on_device() const { return read.on_device() || written.on_device(); }
+  // A rank without bytes passes any kind of memory.
+  bool hold_no_host_memory() const { return bytes() == 0 || on_device(); }
   uint64_t bytes() const { return static_cast<uint64_t>(read.bytes + written.bytes); }
 };
 

@@ -172,7 +172,7 @@ void CollectiveOperation::take_turn() {
   if (!state_->has_turn(number_)) return;
   if (regions_.on_device()) count(why_staged_);
   step_ = Step::in_host;
-  if (question_) question_->ask(state_->comm(), regions_.on_device());
+  if (question_) question_->ask(state_->comm(), regions_.hold_no_host_memory());
   // The blocking form is called by finish(), without the engine's lock.
   const int result = blocking_ ? MPI_SUCCESS : call_host();
   state_->clear(number_);

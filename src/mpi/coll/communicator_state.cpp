@@ -209,7 +209,7 @@ std::shared_ptr<MPI_Comm> CommunicatorState::lend_duplicate() {
     MPI_Comm duplicate = MPI_COMM_NULL;
     if (make_duplicate(&duplicate) != MPI_SUCCESS) return nullptr;
     PMPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);
-    agree_on_slot(duplicate);
+    if (pool) communicator_state_of(duplicate)->join();
     lent_.push_back(std::make_shared<MPI_Comm>(duplicate));
   }
   return lent_[static_cast<size_t>(chosen)];
@@ -288,7 +288,11 @@ Duplicating::~Duplicating() {
 }
 
 void agree_on_slot(MPI_Comm comm) {
-  if (comm != MPI_COMM_NULL && pool) communicator_state_of(comm)->join();
+  if (comm == MPI_COMM_NULL || !pool) return;
+  const Kept state = communicator_state_of(comm);
+  state->join();
+  // A nonblocking call that needs it could not make it.
+  if (node_limits().uniform && state->spans_nodes()) state->make_for_messages();
 }
 
 void open_communicator_states(std::unique_ptr<coll::SlotPool> opened) {

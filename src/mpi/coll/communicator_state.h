@@ -62,7 +62,9 @@ class MemoryQuestion {
   // False until all ranks have asked.
   bool answered();
   bool is_open() const { return request_ != MPI_REQUEST_NULL; }
-  void learn(coll::MemoryAgreement& memory) const { memory.learn(function_, bytes_, yes_ ? bytes_ : 0); }
+  unsigned function() const { return function_; }
+  uint64_t bytes() const { return bytes_; }
+  bool yes() const { return yes_; }
 
  private:
   const unsigned function_;
@@ -121,6 +123,13 @@ class CommunicatorState {
   // made; the host MPI has raised that error.
   std::shared_ptr<MPI_Comm> lend_duplicate();
 
+  // The duplicate for collectives by messages (nodes/message_collective.h): null before the first call of
+  // make_for_messages(), which is collective as above.
+  const std::shared_ptr<MPI_Comm>& for_messages() const { return for_messages_; }
+  void make_for_messages() {
+    if (!for_messages_) for_messages_ = lend_duplicate();
+  }
+
   // Does all that Fairlead has to do for a call with host memory while no call is open.
   void pass_by();
 
@@ -136,6 +145,7 @@ class CommunicatorState {
     if (heir_ && has_slot_pool()) joined();
     for (const std::shared_ptr<MPI_Comm>& duplicate : lent_) PMPI_Comm_free(duplicate.get());
     lent_.clear();
+    for_messages_.reset();
     hierarchy_.reset();
     nccl_.reset();
     // The host MPI may still write an answer if it has refused a call that asked.
@@ -165,6 +175,7 @@ class CommunicatorState {
   std::optional<coll::Heir> heir_;
   uint64_t duplicates_ = 0;
   std::vector<std::shared_ptr<MPI_Comm>> lent_;
+  std::shared_ptr<MPI_Comm> for_messages_;
   MPI_Request announcement_ = MPI_REQUEST_NULL;
   std::optional<coll::CollectiveSlot> slot_;
   std::optional<coll::NcclMember> nccl_;

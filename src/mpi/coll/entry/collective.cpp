@@ -157,7 +157,7 @@ std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool 
   if (call->comm == MPI_COMM_NULL) return nullptr;
   std::shared_ptr<CommunicatorState> state = communicator_state_of(call->comm);
   if (blocking)
-    call->must_agree = must_agree(*call, *state);
+    count_blocking(call, *state);
   else
     count_nonblocking(call, *state);
   if (is_invalid(*call, state->position())) {
@@ -168,7 +168,7 @@ std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool 
   }
   drop_insignificant(call, state->position());
   if (recording()) add_bytes_of(*call, state->position());
-  if (call->must_agree || call->segments > 1 || call->asks || maybe_on_device(call)) return state;
+  if (call->must_agree || call->asks || goes_between_nodes(*call) || maybe_on_device(call)) return state;
   if (!state->known()) {
     if (!blocking) return state;
     state->join();
@@ -186,8 +186,8 @@ int detail::run(std::shared_ptr<CommunicatorState> state, const CollectiveCall& 
   if (call.must_agree && (is_wrong || is_refused(regions))) decline_between_nodes(call, *state);
   if (is_wrong) return raise_error_of_arguments(call, regions, *state, true);
   if (is_refused(regions)) return refuse_device_memory(call.comm);
-  if (call.must_agree)
-    if (std::optional<int> result = run_between_nodes(call, regions, *state)) return *result;
+  if (call.must_agree || call.by_messages)
+    if (std::optional<int> result = run_between_nodes(call, regions, state)) return *result;
   return run_collective(std::move(state), call, std::move(regions), std::move(host));
 }
 
@@ -198,8 +198,8 @@ int detail::start(std::shared_ptr<CommunicatorState> state, const CollectiveCall
   if (is_wrong || is_refused(regions)) decline_nonblocking(call, *state);
   if (is_wrong) return raise_error_of_arguments(call, regions, *state, false);
   if (is_refused(regions)) return refuse_device_memory(call.comm);
-  if (call.segments > 1)
-    return hand_out(segmented_operation(std::move(state), call, std::move(regions), call.segments), request);
+  if (goes_between_nodes(call))
+    return hand_out(operation_between_nodes(std::move(state), call, std::move(regions)), request);
   return hand_out(
       std::make_unique<CollectiveOperation>(std::move(state), call, std::move(regions),
                                             CollectiveOperation::Form::nonblocking, std::move(host)),
@@ -221,13 +221,12 @@ int init_collective(CollectiveCall call, MPI_Request* request, const HostForm& h
   std::shared_ptr<MPI_Comm> comm =
       state->position().inter ? std::make_shared<MPI_Comm>(call.comm) : state->lend_duplicate();
   if (!comm) return MPI_ERR_OTHER;
-  const uint64_t segments = segments_of_persistent(call, regions, *state, *comm);
+  agree_on_persistent(&call, regions, *state, *comm);
   MPI_Request token;
   if (int result = make_token(&token); result != MPI_SUCCESS) return result;
-  if (segments > 1) {
-    hand_out_persistent(
-        segmented_operation(communicator_state_of(*comm), call, std::move(regions), segments, comm), token,
-        request);
+  if (goes_between_nodes(call)) {
+    hand_out_persistent(operation_between_nodes(communicator_state_of(*comm), call, std::move(regions), comm),
+                        token, request);
     return MPI_SUCCESS;
   }
   // The operation holds the lent communicator for as long as it exists.

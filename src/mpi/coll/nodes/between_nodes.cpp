@@ -12,6 +12,7 @@
 #include "mpi/coll/agreement.h"
 #include "mpi/coll/collective_work.h"
 #include "mpi/coll/nodes/hierarchical_collective.h"
+#include "mpi/coll/nodes/message_collective.h"
 #include "mpi/coll/nodes/segmented_operation.h"
 #include "mpi/coll/nodes/segmented_staging.h"
 #include "mpi/core/error_handler.h"
@@ -38,17 +39,15 @@ void await_ranks(MPI_Comm comm, bool reports, const Done& done) {
   }
 }
 
-// Returns the longest of these lengths of all ranks, or 0 if a rank passes 0.
-uint64_t agree_on_length(uint64_t bytes, const CollectiveCall& call) {
-  int64_t all[] = {bytes > 0, -static_cast<int64_t>(bytes)};
-  int here = 0;
+// Are all ranks ready?
+bool agree(bool ready, MPI_Comm comm) {
+  int all = ready, here = 0;
   MPI_Request request = MPI_REQUEST_NULL;
-  await_turn(call.comm);
-  if (real.Iallreduce(MPI_IN_PLACE, all, 2, MPI_INT64_T, MPI_MIN, call.comm, &request) != MPI_SUCCESS)
-    return 0;
-  await_ranks(call.comm, bytes > 0,
+  await_turn(comm);
+  if (real.Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, comm, &request) != MPI_SUCCESS) return false;
+  await_ranks(comm, ready,
               [&] { return real.Test(&request, &here, MPI_STATUS_IGNORE) != MPI_SUCCESS || here; });
-  return here && all[0] ? static_cast<uint64_t>(-all[1]) : 0;
+  return here && all;
 }
 
 // Segments that the host MPI moves as a whole are shorter than those that pass through several steps: 1 MiB
@@ -57,14 +56,9 @@ uint64_t short_segment() {
   return static_cast<uint64_t>(node_limits().segment) / 4;
 }
 
-// At least 1: a length of 0 says that not all ranks are ready.
+// At least 1: a length of 0 is that of the functions in which no rank knows those of the others.
 uint64_t shortest() {
   return static_cast<uint64_t>(std::max<int64_t>(node_limits().from, 1));
-}
-
-// A rank without bytes passes any kind of memory.
-bool has_no_part(uint64_t length, const Regions& regions) {
-  return length == 0 && regions.bytes() == 0;
 }
 
 // From this length on the hierarchy is faster than segments (H200, 1 and 2 ranks in each of two nodes).
@@ -72,29 +66,29 @@ uint64_t hierarchy_from() {
   return short_segment() / 4;
 }
 
-// Is a call with this longest buffer pipelined? One segment of a function with a count for each rank, or
-// among neighbours, would only cost copies from many places.
-bool pays(const CollectiveCall& call, const CommunicatorState& state, uint64_t longest) {
-  return longest >= shortest() &&
-         (SegmentedStaging::is_even(call, state.position()) ||
-          SegmentedStaging::segments_of(call, state.position(), longest, short_segment()) > 1);
+uint64_t segments_of(const CollectiveCall& call, const CommunicatorState& state, uint64_t length) {
+  return SegmentedStaging::segments_of(call, state.position(), length, short_segment());
 }
 
-// The length of the call if its class may be pipelined (SegmentedStaging::length_of()).
+// One segment of a function with a count for each rank would only cost copies from many places.
+bool pays(const CollectiveCall& call, const CommunicatorState& state, uint64_t length) {
+  return length >= shortest() &&
+         (SegmentedStaging::is_even(call, state.position()) || segments_of(call, state, length) > 1);
+}
+
+// The class of the call in the agreement on memory: the bytes of its longer buffer, or 0 if no rank knows
+// that of the others. Nothing if the call is staged whatever its memory is. The same on all ranks.
 std::optional<uint64_t> length_between_nodes(const CollectiveCall& call, const CommunicatorState& state) {
-  if (!state.spans_nodes()) return std::nullopt;
+  if (!state.spans_nodes() || coll::choice().must_stage(family_of(call.function))) return std::nullopt;
+  if (MessageCollective::serves(call.function)) return 0;
   const std::optional<uint64_t> bytes = SegmentedStaging::length_of(call, state.position());
-  if (!bytes || (*bytes > 0 && !pays(call, state, *bytes)) ||
-      coll::choice().must_stage(family_of(call.function)))
-    return std::nullopt;
-  return bytes;
+  return bytes && pays(call, state, *bytes) ? bytes : std::nullopt;
 }
 
-// This rank's part in the agreement: the bytes of its longer buffer, if the class of the call has no length.
-uint64_t own_length(uint64_t length, const Regions& regions) {
-  return length > 0
-             ? length
-             : static_cast<uint64_t>(std::max({regions.read.bytes, regions.written.bytes, MPI_Count{1}}));
+void learn(CommunicatorState& state, unsigned function, uint64_t length, bool on_device) {
+  state.memory().learn(function, length, on_device ? std::max<uint64_t>(length, 1) : 0);
+  if (length == 0 && on_device && state.memory().rule() != coll::MemoryAgreement::Rule::never)
+    state.make_for_messages();
 }
 
 // All ranks have asked what they learn in this blocking call, since the calls that asked precede it.
@@ -104,7 +98,8 @@ void learn_answers(MPI_Comm comm, CommunicatorState& state) {
       std::lock_guard lock(engine().mutex());
       return questions.front()->answered();
     });
-    questions.front()->learn(state.memory());
+    const MemoryQuestion& answer = *questions.front();
+    learn(state, answer.function(), answer.bytes(), answer.yes());
   }
 }
 
@@ -118,22 +113,47 @@ void trace_segments(const CollectiveCall& call, const CommunicatorState& state, 
              state.position().size, static_cast<unsigned long long>(segments));
 }
 
+// Does the call, about which the ranks do not agree now, go by messages?
+bool known_to_go_by_messages(unsigned function, CommunicatorState& state) {
+  using Rule = coll::MemoryAgreement::Rule;
+  const Rule rule = state.memory().rule();
+  return state.for_messages() && rule != Rule::never &&
+         (rule == Rule::at_every_call || state.memory().longest(function, 0) > 0);
+}
+
+std::optional<int> run_by_messages(const CollectiveCall& call, Regions& regions,
+                                   std::shared_ptr<CommunicatorState> state) {
+  if (call.must_agree) {
+    const bool agreed = agree(regions.hold_no_host_memory(), call.comm);
+    learn(*state, number_of(call.function), 0, agreed);
+    if (!agreed || !state->for_messages()) return std::nullopt;
+  }
+  const auto messages = state->for_messages();
+  MessageCollective operation(std::move(state), call, std::move(regions), MessageCollective::Form::blocking,
+                              messages);
+  return run(operation, MPI_STATUS_IGNORE);
+}
+
 }  // namespace
 
-bool must_agree(const CollectiveCall& call, CommunicatorState& state) {
-  learn_answers(call.comm, state);
-  const std::optional<uint64_t> length = length_between_nodes(call, state);
-  return length && state.memory().count(number_of(call.function), *length);
+void count_blocking(CollectiveCall* call, CommunicatorState& state) {
+  learn_answers(call->comm, state);
+  const std::optional<uint64_t> length = length_between_nodes(*call, state);
+  if (!length) return;
+  const unsigned function = number_of(call->function);
+  call->must_agree = state.memory().count(function, *length);
+  call->by_messages = *length == 0 && !call->must_agree && known_to_go_by_messages(function, state);
 }
 
 void decline_between_nodes(const CollectiveCall& call, CommunicatorState& state) {
-  agree_on_length(0, call);
-  if (const std::optional<uint64_t> length = SegmentedStaging::length_of(call, state.position()))
-    state.memory().learn(number_of(call.function), *length, 0);
+  agree(false, call.comm);
+  learn(state, number_of(call.function), length_between_nodes(call, state).value_or(0), false);
 }
 
-std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& regions,
-                                     CommunicatorState& state) {
+std::optional<int> run_between_nodes(const CollectiveCall& call, Regions& regions,
+                                     const std::shared_ptr<CommunicatorState>& kept) {
+  if (MessageCollective::serves(call.function)) return run_by_messages(call, regions, kept);
+  CommunicatorState& state = *kept;
   const uint64_t length = *SegmentedStaging::length_of(call, state.position());
   const bool is_long = length >= hierarchy_from();
   const CollectiveCall in_equal_blocks = in_blocks(call, state.position());
@@ -143,7 +163,7 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& 
   std::optional<SegmentedStaging> segments;
   SegmentedStaging::Room rooms[2];
   MessageRecord record;
-  bool ready = regions.on_device() || has_no_part(length, regions);
+  bool ready = regions.on_device();
   if (ready) {
     check_streams(regions.read.device(), BufferUse::sent);
     check_streams(regions.written.device(), BufferUse::received);
@@ -153,9 +173,8 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& 
       ready = segments->ready() && segments->make(rooms[0]) && segments->make(rooms[1]);
     }
   }
-  const uint64_t longest = agree_on_length(ready ? own_length(length, regions) : 0, call);
-  const bool agreed = pays(call, state, longest);
-  state.memory().learn(number_of(call.function), length, agreed ? longest : 0);
+  const bool agreed = agree(ready, call.comm);
+  learn(state, number_of(call.function), length, agreed);
   if (!agreed) return std::nullopt;
   // Calls with equal arguments take one path, because sums may differ in their last bits.
   if (!by_hierarchy) by_hierarchy = suits();
@@ -165,7 +184,7 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& 
   if (by_hierarchy) {
     error = run_hierarchical(in_equal_blocks, state);
   } else {
-    const uint64_t number = SegmentedStaging::segments_of(call, state.position(), longest, short_segment());
+    const uint64_t number = segments_of(call, state, length);
     trace_segments(call, state, number);
     segments->cut(number);
     error = segments->run(rooms);
@@ -179,12 +198,13 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, const Regions& 
 
 void count_nonblocking(CollectiveCall* call, CommunicatorState& state) {
   const std::optional<uint64_t> length = length_between_nodes(*call, state);
-  // All ranks must know the length now.
-  if (!length || *length == 0) return;
+  if (!length) return;
   const unsigned function = number_of(call->function);
   coll::MemoryAgreement& memory = state.memory();
-  if (memory.longest(function, *length) > 0)
-    call->segments = SegmentedStaging::segments_of(*call, state.position(), *length, short_segment());
+  if (*length == 0)
+    call->by_messages = known_to_go_by_messages(function, state);
+  else if (memory.longest(function, *length) > 0)
+    call->segments = segments_of(*call, state, *length);
   if (!memory.count_nonblocking(function, *length)) return;
   call->asks = true;
   state.questions().push_back(std::make_shared<MemoryQuestion>(function, *length));
@@ -194,24 +214,30 @@ void decline_nonblocking(const CollectiveCall& call, CommunicatorState& state) {
   if (call.asks) state.questions().back()->decline();
 }
 
-uint64_t segments_of_persistent(const CollectiveCall& call, const Regions& regions, CommunicatorState& state,
-                                MPI_Comm lent) {
-  const std::optional<uint64_t> length = length_between_nodes(call, state);
-  if (!length || state.memory().rule() == coll::MemoryAgreement::Rule::never) return 1;
-  CollectiveCall on_lent = call;
-  on_lent.comm = lent;
-  const bool ready = regions.on_device() || has_no_part(*length, regions);
-  const uint64_t longest = agree_on_length(ready ? own_length(*length, regions) : 0, on_lent);
-  if (!pays(call, state, longest)) return 1;
-  return SegmentedStaging::segments_of(call, state.position(), longest, short_segment());
+void agree_on_persistent(CollectiveCall* call, const Regions& regions, CommunicatorState& state,
+                         MPI_Comm lent) {
+  const std::optional<uint64_t> length = length_between_nodes(*call, state);
+  if (!length || state.memory().rule() == coll::MemoryAgreement::Rule::never ||
+      !agree(regions.hold_no_host_memory(), lent))
+    return;
+  if (*length == 0)
+    call->by_messages = true;
+  else
+    call->segments = segments_of(*call, state, *length);
 }
 
-std::unique_ptr<Operation> segmented_operation(std::shared_ptr<CommunicatorState> state,
-                                               const CollectiveCall& call, Regions regions, uint64_t segments,
-                                               std::shared_ptr<MPI_Comm> lent) {
-  trace_segments(call, *state, segments);
-  return std::make_unique<SegmentedOperation>(std::move(state), call, std::move(regions), short_segment(),
-                                              segments, std::move(lent));
+std::unique_ptr<Operation> operation_between_nodes(std::shared_ptr<CommunicatorState> state,
+                                                   const CollectiveCall& call, Regions regions,
+                                                   std::shared_ptr<MPI_Comm> lent) {
+  if (!call.by_messages) {
+    trace_segments(call, *state, call.segments);
+    return std::make_unique<SegmentedOperation>(std::move(state), call, std::move(regions), short_segment(),
+                                                call.segments, std::move(lent));
+  }
+  using Form = MessageCollective::Form;
+  const Form form = lent ? Form::persistent : Form::nonblocking;
+  const auto messages = lent ? std::move(lent) : state->for_messages();
+  return std::make_unique<MessageCollective>(std::move(state), call, std::move(regions), form, messages);
 }
 
 }  // namespace fairlead::mpi

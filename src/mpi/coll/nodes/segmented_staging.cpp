@@ -18,14 +18,13 @@ enum class Who { all, root, others };
 // What a buffer holds: one block, or a block for each rank.
 enum class Holds { one, each };
 
-// What each function reads and writes.
+// What each function reads and writes whose blocks have one length.
 struct Shape {
   Collective function;
   Who readers;
   Holds reads;
   Who writers;
   Holds writes;
-  bool even = true;  // the blocks of one call all have the same length
 };
 constexpr Shape shapes[] = {
     {Collective::bcast, Who::root, Holds::one, Who::others, Holds::one},
@@ -38,16 +37,6 @@ constexpr Shape shapes[] = {
     {Collective::scan, Who::all, Holds::one, Who::all, Holds::one},
     {Collective::exscan, Who::all, Holds::one, Who::all, Holds::one},
     {Collective::reduce_scatter_block, Who::all, Holds::each, Who::all, Holds::one},
-    {Collective::gatherv, Who::all, Holds::one, Who::root, Holds::each, false},
-    {Collective::scatterv, Who::root, Holds::each, Who::all, Holds::one, false},
-    {Collective::allgatherv, Who::all, Holds::one, Who::all, Holds::each, false},
-    {Collective::alltoallv, Who::all, Holds::each, Who::all, Holds::each, false},
-    {Collective::alltoallw, Who::all, Holds::each, Who::all, Holds::each, false},
-    {Collective::neighbor_allgather, Who::all, Holds::one, Who::all, Holds::each, false},
-    {Collective::neighbor_allgatherv, Who::all, Holds::one, Who::all, Holds::each, false},
-    {Collective::neighbor_alltoall, Who::all, Holds::each, Who::all, Holds::each, false},
-    {Collective::neighbor_alltoallv, Who::all, Holds::each, Who::all, Holds::each, false},
-    {Collective::neighbor_alltoallw, Who::all, Holds::each, Who::all, Holds::each, false},
 };
 
 const Shape* shape_of(Collective function) {
@@ -123,7 +112,6 @@ std::optional<uint64_t> SegmentedStaging::length_of(const CollectiveCall& progra
     return bytes_to_cut(*call, position, sum_of_counts(*call, position), call->recvtype);
   const Shape* shape = shape_of(call->function);
   if (!shape) return std::nullopt;
-  if (!shape->even) return 0;
   // On each rank the arguments of one side are significant; those of the other may be.
   const bool sends = is_among(shape->readers, call->root == position.rank) &&
                      call->function != Collective::bcast && !call->in_place();
@@ -137,8 +125,7 @@ std::optional<uint64_t> SegmentedStaging::length_of(const CollectiveCall& progra
 }
 
 bool SegmentedStaging::is_even(const CollectiveCall& call, const CommPosition& position) {
-  const Shape* shape = shape_of(in_blocks(call, position).function);
-  return shape && shape->even;
+  return shape_of(in_blocks(call, position).function) != nullptr;
 }
 
 uint64_t SegmentedStaging::segments_of(const CollectiveCall& call, const CommPosition& position,
@@ -158,10 +145,10 @@ SegmentedStaging::SegmentedStaging(const CollectiveCall& call, const CommPositio
       segment_(segment) {
   if (call_.function == Collective::reduce_scatter)
     describe_reduce_scatter();
-  else if (shape_of(call_.function)->even)
-    describe_even();
+  else if (call_.function == Collective::allgatherv)
+    describe_allgatherv();
   else
-    describe_each();
+    describe_even();
 }
 
 // Adds blocks of one length that follow each other.
@@ -219,73 +206,38 @@ void SegmentedStaging::describe_reduce_scatter() {
   written_.blocks.push_back({result, own});
 }
 
-// Adds the blocks of a v- or w-function. Displacements count extents of the common datatype, or bytes where
-// each block has its own.
-void SegmentedStaging::add_each(Side& side, const Arguments& arguments, const std::vector<bool>& there) {
-  side.even = false;
-  const bool by_types = arguments.datatypes != nullptr;
-  const MPI_Aint unit =
-      by_types || arguments.datatype == MPI_DATATYPE_NULL ? 1 : extent_of(arguments.datatype);
-  for (int block = 0; block < static_cast<int>(there.size()); ++block) {
-    const auto at = static_cast<size_t>(block);
-    const MPI_Count count = !there[at] ? 0 : arguments.counts ? arguments.counts[block] : arguments.count;
-    const MPI_Datatype datatype = by_types ? arguments.datatypes[block] : arguments.datatype;
-    if (count == 0 || bytes_of(count, datatype) == 0) {
-      side.blocks.push_back({});
+// Each rank receives as many elements from each as the counts say, which all ranks know.
+void SegmentedStaging::describe_allgatherv() {
+  written_.even = false;
+  written_.is_read = call_.in_place();
+  const MPI_Aint unit = extent_of(call_.recvtype);
+  for (int member = 0; member < position_.size; ++member) {
+    const uint64_t bytes = bytes_of(call_.recvcounts[member], call_.recvtype);
+    if (bytes == 0) {
+      written_.blocks.push_back({});
       continue;
     }
-    const MPI_Aint offset = arguments.counts ? arguments.displacements[block] * unit
-                                             : block * static_cast<MPI_Aint>(count) * unit;
-    const PackedBuffer& buffer = side.buffers.emplace_back(arguments.address, count, datatype, offset);
-    side.blocks.push_back({buffer.data(), bytes_of(count, datatype)});
-  }
-}
-
-void SegmentedStaging::describe_each() {
-  const Shape& shape = *shape_of(call_.function);
-  const bool root = call_.root == position_.rank;
-  std::vector<bool> in(static_cast<size_t>(position_.size), true), out = in;
-  if (call_.among_neighbors()) {
-    in.clear(), out.clear();
-    for (const Neighbors::Source& source : position_.neighbors.in) in.push_back(source.rank != MPI_PROC_NULL);
-    for (int destination : position_.neighbors.out) out.push_back(destination != MPI_PROC_NULL);
+    const PackedBuffer& buffer = written_.buffers.emplace_back(call_.recvbuf, call_.recvcounts[member],
+                                                               call_.recvtype, call_.rdispls[member] * unit);
+    written_.blocks.push_back({buffer.data(), bytes});
   }
   read_.is_read = true;
-  if (is_among(shape.writers, root) && call_.recvbuf != MPI_IN_PLACE) {
-    written_.is_read = call_.in_place();
-    if (shape.writes == Holds::each)
-      add_each(
-          written_,
-          {call_.recvbuf, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes},
-          in);
-    else
-      add_each(written_, {call_.recvbuf, call_.recvcount, {}, {}, call_.recvtype, nullptr}, {true});
-  }
-  if (!is_among(shape.readers, root)) return;
-  if (call_.in_place()) {
-    read_.blocks = written_.blocks;
-    if (shape.reads == Holds::one) read_.blocks = {written_.blocks[static_cast<size_t>(position_.rank)]};
-    read_.even = false;
-  } else if (shape.reads == Holds::each) {
-    add_each(read_,
-             {const_cast<void*>(call_.sendbuf), call_.sendcount, call_.sendcounts, call_.sdispls,
-              call_.sendtype, call_.sendtypes},
-             out);
-  } else {
-    add_each(read_, {const_cast<void*>(call_.sendbuf), call_.sendcount, {}, {}, call_.sendtype, nullptr},
-             {std::ranges::find(out, true) != out.end()});
-  }
+  if (call_.in_place())
+    read_.blocks = {written_.blocks[static_cast<size_t>(position_.rank)]};
+  else if (call_.sendcount > 0)
+    add_blocks(read_, const_cast<void*>(call_.sendbuf), call_.sendcount, call_.sendtype, 1);
+  else
+    read_.blocks.push_back({});
 }
 
 bool SegmentedStaging::ready() {
   bool valid = !apart_ || apart_->valid();
   for (Side* side : {&read_, &written_}) {
     for (PackedBuffer& buffer : side->buffers) valid &= buffer.valid() && (!side->is_read || buffer.load());
-    if (side->even && !side->blocks.empty())
-      side->blocks[0].device = device::device_at(side->blocks[0].address);
-    else
-      for (Block& block : side->blocks)
-        if (block.bytes > 0) block.device = device::device_at(block.address);
+    for (Block& block : side->blocks) {
+      if (block.bytes > 0) block.device = device::device_at(block.address);
+      if (side->even) break;
+    }
   }
   return valid;
 }
@@ -304,7 +256,7 @@ uint64_t SegmentedStaging::room_of(const Side& side) const {
 bool SegmentedStaging::make(Room& room) const {
   bool valid = true;
   for (auto [side, half] : {std::pair(&read_, &room.read), std::pair(&written_, &room.written)}) {
-    if (side->blocks.empty() && !call_.among_neighbors()) continue;
+    if (side->blocks.empty()) continue;
     half->memory = device::PinnedBuffer(room_of(*side));
     valid &= half->memory.data() != nullptr;
     half->copies.resize(side->even ? 1 : side->blocks.size());
@@ -318,9 +270,8 @@ coll::Slices SegmentedStaging::parts_of(uint64_t bytes) const {
 
 void SegmentedStaging::lay_out(const Side& side, Half& half, uint64_t segment) const {
   if (side.even) return;
-  // Never empty: Open MPI refuses null arrays even of a rank without neighbours.
-  half.counts.resize(side.blocks.size() + 1);
-  half.offsets.resize(side.blocks.size() + 1);
+  half.counts.resize(side.blocks.size());
+  half.offsets.resize(side.blocks.size());
   uint64_t offset = 0;
   for (size_t i = 0; i < side.blocks.size(); ++i) {
     const uint64_t bytes = parts_of(side.blocks[i].bytes).length(segment) * element_;
@@ -429,7 +380,7 @@ int SegmentedStaging::host(Room& room, uint64_t segment, MPI_Request* request) c
   const int root = call_.root;
   const MPI_Op op = call_.op;
   unsigned char *from = room.read.memory.data(), *to = room.written.memory.data();
-  const int *sent = room.read.counts.data(), *sent_at = room.read.offsets.data();
+  const int* sent = room.read.counts.data();
   const int *received = room.written.counts.data(), *received_at = room.written.offsets.data();
   const MPI_Datatype type = call_.reduces() ? call_.recvtype : MPI_BYTE;
   const auto first = [&](const Side& side) {
@@ -477,34 +428,9 @@ int SegmentedStaging::host(Room& room, uint64_t segment, MPI_Request* request) c
       return request ? real.Ireduce_scatter(from, to, sent, type, op, comm, request)
                      : real.Reduce_scatter(from, to, sent, type, op, comm);
     }
-    case Collective::gatherv:
-      return request
-                 ? real.Igatherv(from, one_sent, type, to, received, received_at, type, root, comm, request)
-                 : real.Gatherv(from, one_sent, type, to, received, received_at, type, root, comm);
-    case Collective::scatterv: {
-      void* into = to ? to : MPI_IN_PLACE;
-      return request
-                 ? real.Iscatterv(from, sent, sent_at, type, into, one_received, type, root, comm, request)
-                 : real.Scatterv(from, sent, sent_at, type, into, one_received, type, root, comm);
-    }
-    case Collective::allgatherv:
+    default:
       return request ? real.Iallgatherv(from, one_sent, type, to, received, received_at, type, comm, request)
                      : real.Allgatherv(from, one_sent, type, to, received, received_at, type, comm);
-    case Collective::alltoallv:
-    case Collective::alltoallw:
-      return request
-                 ? real.Ialltoallv(from, sent, sent_at, type, to, received, received_at, type, comm, request)
-                 : real.Alltoallv(from, sent, sent_at, type, to, received, received_at, type, comm);
-    case Collective::neighbor_allgather:
-    case Collective::neighbor_allgatherv:
-      return request ? real.Ineighbor_allgatherv(from, one_sent, type, to, received, received_at, type, comm,
-                                                 request)
-                     : real.Neighbor_allgatherv(from, one_sent, type, to, received, received_at, type, comm);
-    default:
-      return request
-                 ? real.Ineighbor_alltoallv(from, sent, sent_at, type, to, received, received_at, type, comm,
-                                            request)
-                 : real.Neighbor_alltoallv(from, sent, sent_at, type, to, received, received_at, type, comm);
   }
 }
 

@@ -29,9 +29,8 @@ namespace fairlead::mpi {
 
 class SegmentedStaging {
  public:
-  // The class of the call in the agreement on memory: the bytes of the longer buffer, of those that some rank
-  // passes, or 0 if no rank knows that of the others. Nothing if the call cannot be cut, or if its arguments
-  // are wrong on this rank; otherwise the same on all ranks.
+  // The bytes of the longer buffer, of those that some rank passes. Nothing if the call cannot be cut, or if
+  // its arguments are wrong on this rank; otherwise the same on all ranks.
   static std::optional<uint64_t> length_of(const CollectiveCall& call, const CommPosition& position);
   // Do the blocks of the call have one length?
   static bool is_even(const CollectiveCall& call, const CommPosition& position);
@@ -91,21 +90,10 @@ class SegmentedStaging {
     bool is_read = false;
     bool even = true;  // the blocks have one length and follow each other
   };
-  // The arguments of one direction of a v- or w-function.
-  struct Arguments {
-    void* address;
-    MPI_Count count;
-    Numbers<MPI_Count> counts;
-    Numbers<MPI_Aint> displacements;
-    MPI_Datatype datatype;
-    const MPI_Datatype* datatypes;
-  };
-
   void add_blocks(Side& side, void* address, MPI_Count count, MPI_Datatype datatype, uint64_t blocks);
-  void add_each(Side& side, const Arguments& arguments, const std::vector<bool>& there);
   void describe_even();
   void describe_reduce_scatter();
-  void describe_each();
+  void describe_allgatherv();
   coll::Slices parts_of(uint64_t bytes) const;
   uint64_t room_of(const Side& side) const;
   // MPI_Exscan leaves the receive buffer of the first rank alone.
