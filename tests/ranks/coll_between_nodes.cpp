@@ -222,6 +222,8 @@ RANK_TEST(betweennodes, M6_collectives_do_not_wait_for_a_blocked_rank, 2) {
   for (Kind kind : {Kind::allreduce, Kind::alltoall, Kind::allgatherv, Kind::alltoallv, Kind::gatherv,
                     Kind::scatterv, Kind::alltoallw})
     for (int blocked = 0; blocked < size; ++blocked) {
+      // Open MPI 4.1 hangs in these now and then.
+      if (host_oracle && kind != Kind::allreduce && kind != Kind::alltoall && kind != Kind::allgatherv) break;
       Collective first(team, plan_of(kind, 0, 20000, ++salt)), second(team, plan_of(kind, 0, 1001, ++salt));
       first.prepare();
       second.prepare();
@@ -323,6 +325,7 @@ RANK_TEST(betweennodes, blocks_of_very_different_lengths, 2) {
 // Rank 0 sends another number of bytes than rank 1 expects: that is an error there, and nobody waits for
 // ever.
 RANK_TEST(betweennodes, a_block_of_a_wrong_length_is_an_error, 2) {
+  if (host_oracle) return skip("Open MPI writes beyond the buffer of such a receive");
   MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
   MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
   for (int bytes : {1000, 3000000})
