@@ -23,19 +23,22 @@ PMI = {abi: pmi for abi, pmi in (("openmpi", "pmix"), ("mpich", "pmi2"))
 MARK = f"FAIRLEAD_TEST_CLUSTER={os.getpid()}"
 
 
-def environment(abi):
+def preload(abi):
+    """MPICH before 4.2 may hang in MPI_Finalize of two nodes, with and without Fairlead."""
+    return os.path.join(TREE, "lib", "libucx_stays_connected.so") if abi == "mpich" else ""
+
+
+def environment(abi=""):
     result = {k: v for k, v in os.environ.items() if not k.startswith(("FAIRLEAD_", "SLURM_", "OMPI_"))}
-    result.update({"FAIRLEAD_DEVICE": "sim", "FAIRLEAD_SIM_DEVICES": "2",
-                   "PATH": os.path.join(TREE, "bin") + os.pathsep + os.environ["PATH"], **dict([MARK.split("=")])})
-    # MPICH before 4.2 may hang in MPI_Finalize of two nodes, with and without Fairlead.
-    if abi == "mpich":
-        result["LD_PRELOAD"] = os.path.join(TREE, "lib", "libucx_stays_connected.so")
+    name, value = MARK.split("=")
+    result.update({name: value, "FAIRLEAD_DEVICE": "sim", "FAIRLEAD_SIM_DEVICES": "2", "LD_PRELOAD": preload(abi),
+                   "PATH": os.path.join(TREE, "bin") + os.pathsep + os.environ["PATH"]})
     return result
 
 
-def on_cluster(command, abi="", folder=None):
-    return subprocess.run([SLURM, "run", "bash", "-c", command], env=environment(abi), cwd=folder, text=True,
-                          timeout=TIMEOUT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def on_cluster(command, abi=""):
+    return subprocess.run([SLURM, "run", "bash", "-c", command], env=environment(abi), text=True, timeout=TIMEOUT,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def batch_scripts():
@@ -71,22 +74,30 @@ def traces():
 
 class SlurmTest(unittest.TestCase):
     def test_batch_scripts_of_the_page_run(self):
-        self.assertEqual(len(list(batch_scripts())), 3)
-        for script, pmi in batch_scripts():
-            for abi in PMI:
-                if pmi not in ("", PMI[abi]):
-                    continue
-                with self.subTest(abi=abi, script=script), tempfile.TemporaryDirectory() as folder:
-                    os.symlink(os.path.join(TREE, "bin", "examples", f"sndrcv-{abi}"), os.path.join(folder, "program"))
-                    with open(os.path.join(folder, "job"), "w") as job:
+        scripts = list(batch_scripts())
+        self.assertEqual([pmi for _, pmi in scripts], ["pmix", "pmi2", ""])
+        with tempfile.TemporaryDirectory() as folder:
+            jobs = []
+            for script, pmi in scripts:
+                # The script without srun runs with one MPI: the launchers of both take the nodes of a job.
+                for abi in [abi for abi in PMI if PMI[abi] == pmi] or ([] if pmi else list(PMI)[:1]):
+                    jobs.append((abi, os.path.join(folder, f"{abi}-{pmi or 'run'}")))
+                    os.mkdir(jobs[-1][1])
+                    os.symlink(os.path.join(TREE, "bin", "examples", f"sndrcv-{abi}"),
+                               os.path.join(jobs[-1][1], "program"))
+                    with open(os.path.join(jobs[-1][1], "job"), "w") as job:
                         job.write(script)
-                    # sbatch --wait looks every ten seconds only.
-                    result = on_cluster("sbatch -o out job && while [ -n \"$(squeue -h)\" ]; do sleep 0.2; done; "
-                                        "cat out; scontrol show job", abi, folder)
-                    self.assertIn("ExitCode=0:0", result.stdout)
+            # One job at a time. sbatch --wait would look every ten seconds only.
+            result = on_cluster("".join(f"LD_PRELOAD={preload(abi)} sbatch --exclusive -D {job} -o out {job}/job; "
+                                        for abi, job in jobs) +
+                                "while [ -n \"$(squeue -h)\" ]; do sleep 0.2; done; scontrol show job")
+            self.assertEqual(result.stdout.count("ExitCode=0:0"), len(jobs), result.stdout)
+            for abi, job in jobs:
+                with self.subTest(job=os.path.basename(job)), open(os.path.join(job, "out")) as file:
+                    out = file.read()
                     for rank in range(4):
-                        self.assertRegex(result.stdout, rf"rank {rank} on .* from rank {(rank + 3) % 4}, .* all correct")
-                        self.assertRegex(result.stdout, rf"rank {rank} node{rank // 2 + 1} local {rank % 2} ")
+                        self.assertRegex(out, rf"rank {rank} on .* from rank {(rank + 3) % 4}, .* all correct")
+                        self.assertRegex(out, rf"rank {rank} node{rank // 2 + 1} local {rank % 2} ")
 
     def test_doctor_and_bench_run_in_a_step(self):
         for abi, pmi in PMI.items():
@@ -107,7 +118,7 @@ class SlurmTest(unittest.TestCase):
 
     def test_nothing_is_left_of_a_killed_one(self):
         before = traces()
-        with subprocess.Popen([SLURM, "run", "bash", "-c", "echo up; srun -N 2 sleep 1000"], env=environment(""),
+        with subprocess.Popen([SLURM, "run", "bash", "-c", "echo up; srun -N 2 sleep 1000"], env=environment(),
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as cluster:
             self.assertEqual(cluster.stdout.readline(), "up\n")
             self.assertNotEqual(processes(), [])
