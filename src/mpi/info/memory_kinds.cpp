@@ -26,8 +26,9 @@ struct State {
   bool has_read_option = false;
   std::map<ObjectId, std::string> assertions;
   std::atomic<bool> has_assertions = false;
-  // A copy of MPI_INFO_ENV, and the host MPI's answer there.
-  MPI_Info env = MPI_INFO_NULL;
+  // A copy of MPI_INFO_ENV, and the host MPI's answer there. An MPI that is opened late has no MPI_INFO_NULL
+  // yet.
+  std::optional<MPI_Info> env;
   std::string answer;
 };
 auto& state = *new State;
@@ -39,8 +40,9 @@ device::Runtime* serving_runtime() {
 
 // Needs the mutex.
 const std::string& answer_of_host() {
-  if (state.env == MPI_INFO_NULL && real.Info_dup(MPI_INFO_ENV, &state.env) == MPI_SUCCESS)
-    state.answer = value_of(state.env, kinds_key);
+  MPI_Info copy = MPI_INFO_NULL;
+  if (!state.env && real.Info_dup(MPI_INFO_ENV, &copy) == MPI_SUCCESS)
+    state.answer = value_of(state.env.emplace(copy), kinds_key);
   return state.answer;
 }
 
@@ -147,14 +149,15 @@ MPI_Info with_memory_kinds(MPI_Info info) {
   if (info != MPI_INFO_ENV) return info;
   std::lock_guard lock(state.mutex);
   const std::string kinds = told(answer_of_host());
-  if (state.env == MPI_INFO_NULL) return info;
-  PMPI_Info_set(state.env, kinds_key, kinds.c_str());
-  return state.env;
+  if (!state.env) return info;
+  PMPI_Info_set(*state.env, kinds_key, kinds.c_str());
+  return *state.env;
 }
 
 void release_info_env() {
   std::lock_guard lock(state.mutex);
-  if (state.env != MPI_INFO_NULL) PMPI_Info_free(&state.env);
+  if (state.env) PMPI_Info_free(&*state.env);
+  state.env.reset();
 }
 
 void tell_gpus(MPI_Info info) {
