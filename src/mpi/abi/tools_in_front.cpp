@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tools (profilers, tracers, checkers) that wrap MPI functions and come before Fairlead in the loader's
+// order:
+//
+//   program: MPI_Send -> tool: MPI_Send, PMPI_Send -> Fairlead: MPI_Send -> host MPI: MPI_Send
+//
+// Such a tool sees the calls of the program, and its PMPI_Send must reach Fairlead, not the host MPI.
+// Fairlead does not export PMPI_Send, since the host MPI's own libraries and Fairlead itself call the host
+// MPI by it. Instead, when Fairlead is loaded, each reference of the tool to PMPI_X becomes one to Fairlead's
+// MPI_X, and so does what the tool finds by dlsym(). All other objects keep their references.
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "base/imported_symbols.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "mpi/abi/host_mpi.h"
+
+namespace fairlead::mpi {
+namespace {
+
+constexpr const char* functions[] = {
+#define FAIRLEAD_FUNCTION(name) "MPI_" #name,
+#include "mpi/abi/generated/function_ids.inc"
+};
+
+const char* name_of_object(const void* address) {
+  Dl_info object;
+  return dladdr(address, &object) && object.dli_fname ? object.dli_fname : "";
+}
+
+const LoadedObject& fairlead_object() {
+  static const LoadedObject own(reinterpret_cast<void*>(&fairlead_object));
+  return own;
+}
+
+// The function of Fairlead that a profiling name stands for in a tool, PMPI_X or pmpi_x_; null if there is
+// none.
+void* in_place_of(const char* profiling_name) {
+  if (std::strncmp(profiling_name, "PMPI", 4) != 0 && std::strncmp(profiling_name, "pmpi", 4) != 0)
+    return nullptr;
+  static void* const own =
+      dlopen(name_of_object(reinterpret_cast<void*>(&in_place_of)), RTLD_LAZY | RTLD_NOLOAD);
+  void* found = own ? dlsym(own, profiling_name + 1) : nullptr;
+  return fairlead_object().contains(found) ? found : nullptr;
+}
+
+// The dlsym() of tools. The loader takes the object to which a call of dlsym() returns for its caller, and
+// RTLD_NEXT is relative to that. So the last call has to be a jump, and return to the tool.
+#if !defined(__clang__)
+[[gnu::optimize("O2", "optimize-sibling-calls"), gnu::no_sanitize_address, gnu::no_sanitize_thread,
+  gnu::no_sanitize_undefined]]
+#endif
+void* dlsym_of_tool(void* handle, const char* name) {
+  if (void* function = in_place_of(name)) return function;
+#if defined(__clang__)
+  [[clang::musttail]]
+#endif
+  return dlsym(handle, name);
+}
+
+// Returns false if the tool has no reference that could lead to the host MPI.
+bool redirect(const LoadedObject& tool) {
+  bool redirected = false;
+  const bool readable = tool.for_each_import([&](const ImportedSymbol& symbol) {
+    void* function = std::strcmp(symbol.name, "dlsym") == 0 ? reinterpret_cast<void*>(&dlsym_of_tool)
+                                                            : in_place_of(symbol.name);
+    if (!function) return;
+    *symbol.place = function;
+    redirected = true;
+  });
+  return readable && redirected;
+}
+
+// A library that is opened while the program runs cannot come first.
+bool preloaded() {
+  const char* list = std::getenv("LD_PRELOAD");
+  return list && std::strstr(list, "libfairlead-");
+}
+
+void report_bypass(const char* function, const void* definition) {
+  if (!preloaded() || !options().enabled) return;
+  const char* object = name_of_object(definition);
+  log_line(LogLevel::error,
+           "%s is loaded before Fairlead, and its %s does not reach Fairlead, so MPI calls with device "
+           "memory fail; "
+           "load Fairlead first: LD_PRELOAD=\"%s %s\"",
+           object, function, name_of_object(reinterpret_cast<void*>(&report_bypass)), object);
+}
+
+// Finds out whose function the program calls, for each function of the manifest.
+[[gnu::constructor]] void look_in_front() {
+  std::vector<LoadedObject> seen{fairlead_object()};
+  const void* in_every_mpi = dlsym(RTLD_DEFAULT, "PMPI_Init");
+  // Of two libraries of Fairlead for different MPIs the first counts.
+  if (!fairlead_object().contains(dlsym(RTLD_DEFAULT, "fairlead_info"))) return;
+  for (const char* function : functions) {
+    const void* first = dlsym(RTLD_DEFAULT, function);
+    bool known = !first;
+    for (const LoadedObject& object : seen) known = known || object.contains(first);
+    if (known) continue;
+    const LoadedObject& object = seen.emplace_back(first);
+    if (object.contains(in_every_mpi) || !redirect(object))
+      report_bypass(function, first);
+    else
+      log_line(LogLevel::info,
+               "%s wraps MPI functions and comes before Fairlead: it sees the program's calls",
+               name_of_object(first));
+  }
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
