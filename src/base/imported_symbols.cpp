@@ -2,6 +2,7 @@
 
 #include "base/imported_symbols.h"
 
+#include <dlfcn.h>
 #include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -48,6 +49,17 @@ class Writable {
 };
 
 }  // namespace
+
+void* loader_dlsym(void* handle, const char* name) {
+  using Dlsym = void*(void*, const char*);
+  // Those tools leave dlvsym() alone. This is the version of the first glibc for x86-64, which all later ones
+  // have.
+  static Dlsym* const genuine = [] {
+    void* found = dlvsym(RTLD_DEFAULT, "dlsym", "GLIBC_2.2.5");
+    return found ? reinterpret_cast<Dlsym*>(found) : &dlsym;
+  }();
+  return genuine(handle, name);
+}
 
 LoadedObject::LoadedObject(const void* address) {
   struct Search {

@@ -15,6 +15,10 @@ struct ImportedSymbol {
   void** place;  // holds the address that the object uses
 };
 
+// dlsym() itself. Some tools (those that use GOTCHA) replace all references to dlsym(), so that libraries
+// find the tool's functions by it.
+void* loader_dlsym(void* handle, const char* name);
+
 // Where a loaded object lies in memory.
 class LoadedObject {
  public:

@@ -14,9 +14,11 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "base/imported_symbols.h"
+#include "base/launched_job.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "mpi/abi/host_mpi.h"
@@ -46,7 +48,7 @@ void* in_place_of(const char* profiling_name) {
     return nullptr;
   static void* const own =
       dlopen(name_of_object(reinterpret_cast<void*>(&in_place_of)), RTLD_LAZY | RTLD_NOLOAD);
-  void* found = own ? dlsym(own, profiling_name + 1) : nullptr;
+  void* found = own ? loader_dlsym(own, profiling_name + 1) : nullptr;
   return fairlead_object().contains(found) ? found : nullptr;
 }
 
@@ -84,7 +86,8 @@ bool preloaded() {
 }
 
 void report_bypass(const char* function, const void* definition) {
-  if (!preloaded() || !options().enabled) return;
+  const auto job = job_from_environment();
+  if (!preloaded() || !options().enabled || (job && job->rank > 0)) return;
   const char* object = name_of_object(definition);
   log_line(LogLevel::error,
            "%s is loaded before Fairlead, and its %s does not reach Fairlead, so MPI calls with device "
@@ -96,14 +99,15 @@ void report_bypass(const char* function, const void* definition) {
 // Finds out whose function the program calls, for each function of the manifest.
 [[gnu::constructor]] void look_in_front() {
   std::vector<LoadedObject> seen{fairlead_object()};
-  const void* in_every_mpi = dlsym(RTLD_DEFAULT, "PMPI_Init");
+  const void* in_every_mpi = loader_dlsym(RTLD_DEFAULT, "PMPI_Init");
   // Of two libraries of Fairlead for different MPIs the first counts.
-  if (!fairlead_object().contains(dlsym(RTLD_DEFAULT, "fairlead_info"))) return;
+  if (!fairlead_object().contains(loader_dlsym(RTLD_DEFAULT, "fairlead_info"))) return;
   for (const char* function : functions) {
-    const void* first = dlsym(RTLD_DEFAULT, function);
+    const void* first = loader_dlsym(RTLD_DEFAULT, function);
     bool known = !first;
     for (const LoadedObject& object : seen) known = known || object.contains(first);
-    if (known) continue;
+    // What Fairlead does not define comes from the host MPI.
+    if (known || !in_place_of(std::string("P").append(function).c_str())) continue;
     const LoadedObject& object = seen.emplace_back(first);
     if (object.contains(in_every_mpi) || !redirect(object))
       report_bypass(function, first);
