@@ -11,10 +11,11 @@
 // MPI_X, and so does what the tool finds by dlsym(). All other objects keep their references.
 
 #include <dlfcn.h>
+#include <link.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/imported_symbols.h"
@@ -79,42 +80,70 @@ bool redirect(const LoadedObject& tool) {
   return readable && redirected;
 }
 
-// A library that is opened while the program runs cannot come first.
-bool preloaded() {
-  const char* list = std::getenv("LD_PRELOAD");
-  return list && std::strstr(list, "libfairlead-");
-}
-
-void report_bypass(const char* function, const void* definition) {
+void report_bypass(const char* function, const void* address) {
   const auto job = job_from_environment();
-  if (!preloaded() || !options().enabled || (job && job->rank > 0)) return;
-  const char* object = name_of_object(definition);
+  if (!options().enabled || (job && job->rank > 0)) return;
+  const char* file = name_of_object(address);
   log_line(LogLevel::error,
-           "%s is loaded before Fairlead, and its %s does not reach Fairlead, so MPI calls with device "
-           "memory fail; "
-           "load Fairlead first: LD_PRELOAD=\"%s %s\"",
-           object, function, name_of_object(reinterpret_cast<void*>(&report_bypass)), object);
+           "%s is loaded before Fairlead, and its %s does not call Fairlead, so MPI calls with device memory "
+           "may crash; load Fairlead first: LD_PRELOAD=\"%s %s\"",
+           file, function, name_of_object(reinterpret_cast<void*>(&report_bypass)), file);
 }
 
-// Finds out whose function the program calls, for each function of the manifest.
-[[gnu::constructor]] void look_in_front() {
-  std::vector<LoadedObject> seen{fairlead_object()};
-  const void* in_every_mpi = loader_dlsym(RTLD_DEFAULT, "PMPI_Init");
-  // Of two libraries of Fairlead for different MPIs the first counts.
-  if (!fairlead_object().contains(loader_dlsym(RTLD_DEFAULT, "fairlead_info"))) return;
+// The objects that come before Fairlead in the loader's order, each by an address in it and its name.
+using Objects = std::vector<std::pair<const void*, std::string>>;
+Objects objects_in_front() {
+  Objects found;
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* into) {
+        for (const auto* part = object->dlpi_phdr; part != object->dlpi_phdr + object->dlpi_phnum; ++part) {
+          const auto* dynamic = reinterpret_cast<const void*>(object->dlpi_addr + part->p_vaddr);
+          if (part->p_type != PT_DYNAMIC) continue;
+          if (fairlead_object().contains(dynamic)) return 1;
+          static_cast<Objects*>(into)->emplace_back(dynamic, object->dlpi_name);
+        }
+        return 0;
+      },
+      &found);
+  return found;
+}
+
+// A program at a fixed address may hold the address of a function that it does not define.
+bool is_definition(const void* function) {
+  Dl_info object;
+  const ElfW(Sym)* symbol = nullptr;
+  return dladdr1(function, &object, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)),
+                 RTLD_DL_SYMENT) &&
+         symbol && symbol->st_shndx != SHN_UNDEF;
+}
+
+// The function of Fairlead that this object defines as well; null if there is none.
+const char* wrapped_by(const LoadedObject& object, void* handle) {
   for (const char* function : functions) {
-    const void* first = loader_dlsym(RTLD_DEFAULT, function);
-    bool known = !first;
-    for (const LoadedObject& object : seen) known = known || object.contains(first);
-    // What Fairlead does not define comes from the host MPI.
-    if (known || !in_place_of(std::string("P").append(function).c_str())) continue;
-    const LoadedObject& object = seen.emplace_back(first);
+    const void* found = loader_dlsym(handle, function);
+    if (object.contains(found) && is_definition(found) &&
+        in_place_of(std::string("P").append(function).c_str()))
+      return function;
+  }
+  return nullptr;
+}
+
+[[gnu::constructor]] void look_in_front() {
+  void* program = dlopen(nullptr, RTLD_LAZY);
+  // A library of Fairlead that the program opens for itself, or a second one, is asked by no MPI call.
+  if (!fairlead_object().contains(loader_dlsym(program, "fairlead_info"))) return;
+  const void* in_every_mpi = loader_dlsym(program, "PMPI_Init");
+  for (const auto& [address, name] : objects_in_front()) {
+    const LoadedObject object(address);
+    void* handle = name.empty() ? program : dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    const char* function = handle ? wrapped_by(object, handle) : nullptr;
+    if (!function) continue;
     if (object.contains(in_every_mpi) || !redirect(object))
-      report_bypass(function, first);
+      report_bypass(function, address);
     else
       log_line(LogLevel::info,
                "%s wraps MPI functions and comes before Fairlead: it sees the program's calls",
-               name_of_object(first));
+               name_of_object(address));
   }
 }
 
