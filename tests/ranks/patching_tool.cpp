@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A tool that exports no MPI function: it replaces the references of the loaded objects to MPI_Send, and
-// Fairlead's to dlsym(), by which Fairlead would find the next MPI_Send. Tools that use GOTCHA, such as
-// Caliper, work like this. It counts the calls of MPI_Send and their bytes.
+// Fairlead's to dlsym(), by which Fairlead would find the next MPI_Send. Tools that use GOTCHA, as
+// Caliper may, work like this. It counts the calls of MPI_Send and their bytes.
 
 #include <dlfcn.h>
 #include <link.h>
