@@ -24,6 +24,16 @@ class Exec(ToolTest):
     def test_without_preload(self):
         self.assertEqual(self.succeeds("exec", "--no-preload", *PRINT_PRELOAD, LD_PRELOAD="").stdout.strip(), "")
 
+    def test_tools_come_first(self):
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                tools = ["--tool", "libm.so.6", "--tool", "libdl.so.2"]
+                found = self.succeeds("exec", "--mpi", abi, *tools, *PRINT_PRELOAD, LD_PRELOAD="libc.so.6").stdout.strip()
+                self.assertEqual([os.path.basename(file) for file in found.split(":")],
+                                 ["libm.so.6", "libdl.so.2", f"libfairlead-{abi}.so", "libc.so.6"])
+                line = self.succeeds("run", "--dry-run", "-n", 2, *tools[:2], "--tool", "./mine.so", example(abi)).stdout
+                self.assertIn(f" --tool libm.so.6 --tool {os.getcwd()}/./mine.so ", line)
+
     def test_what_is_asked_of_the_library(self):
         for abi in [*filter(has_library, MPIS)][:1]:
             text = self.succeeds("exec", "--mpi", abi, "--sim", 3, "--stats", "--trace", "a.json", "sh", "-c",

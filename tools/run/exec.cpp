@@ -105,7 +105,9 @@ int exec_command(const Words& words) {
   if (arguments.preload && arguments.variables)
     for (const auto& [name, value] : gpu_aware_variables(program, abi))
       setenv(name.c_str(), value.c_str(), 1);
-  std::string preload = preload_with(library);
+  Words in_front = arguments.tools;
+  if (!library.empty()) in_front.push_back(library);
+  std::string preload = preload_with(fmt::format("{}", fmt::join(in_front, ":")));
   if (preload.empty())
     unsetenv("LD_PRELOAD");
   else

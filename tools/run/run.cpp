@@ -146,6 +146,12 @@ LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words
   launch.command = {own_path(), "exec", "--mpi", plan.abi};
   if (!arguments.preload) launch.command.push_back("--no-preload");
   if (!arguments.variables) launch.command.push_back("--no-variables");
+  for (const std::string& tool : arguments.tools) {
+    // Ranks may start in another folder; a name without one is searched for by the loader.
+    const bool named = tool.find('/') == std::string::npos;
+    launch.command.insert(launch.command.end(),
+                          {"--tool", named ? tool : std::filesystem::absolute(tool).string()});
+  }
   for (const std::string& word : to_words(arguments.binding)) launch.command.push_back(word);
   launch.command.push_back(program.path);
   launch.command.insert(launch.command.end(), program_words.begin() + 1, program_words.end());

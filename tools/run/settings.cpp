@@ -24,6 +24,12 @@ void define_settings(CLI::App& app, Settings& settings) {
       "--no-variables", [&settings] { settings.variables = false; },
       "Leave the variables alone by which programs ask whether MPI takes device memory; otherwise those that "
       "are not set say yes in ranks with GPUs.");
+  app.add_option(
+         "--tool", settings.tools,
+         "Load LIBRARY before Fairlead: a profiler then counts the MPI calls of the program, not those that "
+         "Fairlead makes for them. May be given again.")
+      ->type_name("LIBRARY")
+      ->allow_extra_args(false);
   app.add_flag("--stats", settings.stats,
                "At the end, print what the MPI calls and device messages of all ranks took; a rank that gets "
                "SIGUSR1 prints its own so far.");

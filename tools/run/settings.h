@@ -7,6 +7,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -16,9 +17,10 @@ namespace fairlead::tools {
 
 struct Settings {
   bool preload = true;
-  bool variables = true;  // those of gpu_aware.h
-  int sim = 0;            // simulated GPUs; 0: not asked for
-  std::string device;     // provider to force, from `bench -d`; "" for none
+  bool variables = true;           // those of gpu_aware.h
+  std::vector<std::string> tools;  // libraries to preload before Fairlead
+  int sim = 0;                     // simulated GPUs; 0: not asked for
+  std::string device;              // provider to force, from `bench -d`; "" for none
   bool stats = false;
   std::string stats_file, trace;
   std::string memory_alloc_kinds;

@@ -6,6 +6,7 @@
 #include <mpi.h>
 
 #include "mpi/abi/opened_mpi.h"
+#include "mpi/abi/real.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -18,7 +19,7 @@ const void* object_of(const void* address) {
 }  // namespace
 
 void* next_function(const char* name) {
-  if (void* next = dlsym(RTLD_NEXT, name)) return next;
+  if (void* next = next_symbol(name)) return next;
   // An MPI opened by dlopen() is outside the search order of RTLD_NEXT. Where a tool stands before Fairlead,
   // Fairlead's own function may be found.
   void* found = find_anywhere(name);

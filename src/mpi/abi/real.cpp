@@ -11,6 +11,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "base/imported_symbols.h"
 #include "base/log.h"
 #include "mpi/abi/opened_mpi.h"
 
@@ -24,8 +25,8 @@ constexpr const char* profiling_names[] = {
 };
 
 void* find_by_name(const char* profiling_name) {
-  void* address = dlsym(RTLD_NEXT, profiling_name + 1);
-  if (!address) address = dlsym(RTLD_NEXT, profiling_name);
+  void* address = next_symbol(profiling_name + 1);
+  if (!address) address = next_symbol(profiling_name);
   // An MPI opened by dlopen() is outside the search order of RTLD_NEXT. With RTLD_DEFAULT, the plain name
   // would find Fairlead's own function.
   if (!address && bind_opened_mpi()) address = dlsym(RTLD_DEFAULT, profiling_name);
@@ -45,6 +46,10 @@ void describe_host(char (&text)[MPI_MAX_LIBRARY_VERSION_STRING]) {
 }  // namespace
 
 constinit Real real;
+
+void* next_symbol(const char* name) {
+  return loader_dlsym(RTLD_NEXT, name);
+}
 
 const char* to_string(Function function) {
   return profiling_names[static_cast<int>(function)] + 1;

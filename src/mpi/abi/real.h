@@ -52,6 +52,10 @@ enum class Function : int {
 
 const char* to_string(Function function);  // "MPI_Bcast"
 
+// The next definition of a function after Fairlead's in the loader's order; null if there is none. MPIs
+// opened by dlopen() are outside this order.
+void* next_symbol(const char* name);
+
 // Does the host MPI have the function? Searches at every call: for decisions, not for hot paths.
 bool available(Function function);
 

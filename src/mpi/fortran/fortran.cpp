@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "mpi/abi/array_lengths.h"
 #include "mpi/abi/opened_mpi.h"
+#include "mpi/abi/real.h"
 #include "mpi/rma/window.h"
 
 namespace fairlead::mpi::fortran {
@@ -69,7 +70,7 @@ constexpr int status_integers = sizeof(MPI_Status) / sizeof(Integer);
 // Returns the function of the host MPI's Fortran library; null if there is none. A module that was opened
 // with its own copy of that library, as Python does, has it outside the search order of RTLD_NEXT.
 void* find(const char* symbol) {
-  void* next = dlsym(RTLD_NEXT, symbol);
+  void* next = next_symbol(symbol);
   return next ? next : find_anywhere(symbol);
 }
 
