@@ -23,7 +23,7 @@ int rank_in(MPI_Comm comm) {
 std::string make_directory() {
   const char* chosen = getenv("TMPDIR");
   std::string name = std::string(chosen ? chosen : ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-  name += "/fairlead-files-XXXXXX";
+  name += "/rank-tests-files-XXXXXX";
   if (!mkdtemp(name.data())) give_up("cannot make a directory %s", name.c_str());
   return name;
 }
