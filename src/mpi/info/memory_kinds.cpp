@@ -93,13 +93,18 @@ std::string told(const std::string& host) {
   return list.text();
 }
 
-}  // namespace
-
-std::string value_of(MPI_Info info, const char* key) {
+std::optional<std::string> find_value(MPI_Info info, const char* key) {
   char value[MPI_MAX_INFO_VAL + 1] = "";
   int found = 0;
   if (info != MPI_INFO_NULL) PMPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
-  return found ? value : "";
+  if (!found) return {};
+  return value;
+}
+
+}  // namespace
+
+std::string value_of(MPI_Info info, const char* key) {
+  return find_value(info, key).value_or("");
 }
 
 void request_memory_kinds(MPI_Info info) {
@@ -108,16 +113,14 @@ void request_memory_kinds(MPI_Info info) {
 }
 
 std::optional<KindList> note_assertion(ObjectId object, MPI_Info info) {
-  char value[MPI_MAX_INFO_VAL + 1] = "";
-  int found = 0;
-  if (info != MPI_INFO_NULL) PMPI_Info_get(info, assertion_key, MPI_MAX_INFO_VAL, value, &found);
-  if (!found) return {};
+  const std::optional<std::string> value = find_value(info, assertion_key);
+  if (!value) return {};
   std::vector<std::string> wrong;
-  KindList asserted = KindList::parse(value, &wrong);
+  KindList asserted = KindList::parse(*value, &wrong);
   std::lock_guard lock(state.mutex);
   if (!wrong.empty() || !provided(answer_of_host()).covers(asserted)) {
     log_line(LogLevel::info, "the assertion of memory kinds '%s' is ignored: not all of them are provided",
-             value);
+             value->c_str());
     return {};
   }
   state.assertions[object] = asserted.text();

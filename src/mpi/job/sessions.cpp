@@ -3,7 +3,6 @@
 #include "mpi/job/sessions.h"
 
 #include <atomic>
-#include <cstring>
 #include <mutex>
 
 #include "base/log.h"
@@ -43,12 +42,9 @@ auto& sessions = *new Sessions;
 thread_local int calls = 0;
 
 bool asks_for_threads(MPI_Info info) {
-  int provided = MPI_THREAD_SINGLE, found = 0;
+  int provided = MPI_THREAD_SINGLE;
   PMPI_Query_thread(&provided);
-  if (provided == MPI_THREAD_MULTIPLE) return true;
-  char level[64] = "";
-  if (info != MPI_INFO_NULL) PMPI_Info_get(info, "thread_level", sizeof level - 1, level, &found);
-  return found && std::strcmp(level, "MPI_THREAD_MULTIPLE") == 0;
+  return provided == MPI_THREAD_MULTIPLE || value_of(info, "thread_level") == "MPI_THREAD_MULTIPLE";
 }
 
 #if MPI_VERSION >= 4 || defined(OPEN_MPI)
