@@ -2,28 +2,20 @@
 
 #include "mpi/abi/host_support.h"
 
-#include <dlfcn.h>
 #include <mpi.h>
 
+#include "base/imported_symbols.h"
 #include "mpi/abi/opened_mpi.h"
 #include "mpi/abi/real.h"
 
 namespace fairlead::mpi {
-namespace {
-
-const void* object_of(const void* address) {
-  Dl_info object;
-  return dladdr(address, &object) ? object.dli_fbase : nullptr;
-}
-
-}  // namespace
 
 void* next_function(const char* name) {
   if (void* next = next_symbol(name)) return next;
   // An MPI opened by dlopen() is outside the search order of RTLD_NEXT. Where a tool stands before Fairlead,
   // Fairlead's own function may be found.
   void* found = find_anywhere(name);
-  return found && object_of(found) != object_of(reinterpret_cast<void*>(&next_function)) ? found : nullptr;
+  return LoadedObject(reinterpret_cast<void*>(&next_function)).contains(found) ? nullptr : found;
 }
 
 int answer_of_host(const HostQuestion& question) {

@@ -24,7 +24,8 @@ inline constexpr HostQuestion host_questions[] = {
 // Negative: the host MPI lacks the function. Some MPIs end the program if they are asked before MPI_Init.
 int answer_of_host(const HostQuestion& question);
 
-// The next function of this name after Fairlead's; null if there is none.
+// The next function of this name after Fairlead's; null if there is none. Finds those of libraries that were
+// opened by dlopen() as well, as Python opens MPI and its Fortran library.
 void* next_function(const char* name);
 
 }  // namespace fairlead::mpi

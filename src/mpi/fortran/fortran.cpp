@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "mpi/abi/array_lengths.h"
-#include "mpi/abi/opened_mpi.h"
+#include "mpi/abi/host_support.h"
 #include "mpi/abi/real.h"
 #include "mpi/rma/window.h"
 
@@ -67,13 +67,6 @@ const Sentinels& sentinels() {
 
 constexpr int status_integers = sizeof(MPI_Status) / sizeof(Integer);
 
-// Returns the function of the host MPI's Fortran library; null if there is none. A module that was opened
-// with its own copy of that library, as Python does, has it outside the search order of RTLD_NEXT.
-void* find(const char* symbol) {
-  void* next = next_symbol(symbol);
-  return next ? next : find_anywhere(symbol);
-}
-
 // Returns what the host MPI stores for a true LOGICAL: after MPI_Init, MPI_Initialized stores that value.
 Integer ask_for_true() {
 #if defined(OPEN_MPI)
@@ -82,7 +75,7 @@ Integer ask_for_true() {
   constexpr const char* name = "mpi_initialized_f08_";
 #endif
   Integer flag = 0, error = MPI_SUCCESS;
-  if (void* initialized = find(name))
+  if (void* initialized = next_function(name))
     reinterpret_cast<void (*)(Integer*, Integer*)>(initialized)(&flag, &error);
   return flag ? flag : 1;
 }
@@ -90,14 +83,14 @@ Integer ask_for_true() {
 }  // namespace
 
 void* HostEntry::bind() {
-  void* address = find(symbol_);
+  void* address = next_function(symbol_);
   address_.store(address, std::memory_order_relaxed);
   return address;
 }
 
 bool f08_hands_over_descriptors() {
   static const bool descriptors = [] {
-    const bool found = find("ompi_send_wrapper_f08");  // Open MPI after 5 has it
+    const bool found = next_function("ompi_send_wrapper_f08");  // Open MPI after 5 has it
     if (found && intercepting())
       log_line(
           LogLevel::warn,
