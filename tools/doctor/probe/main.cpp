@@ -136,9 +136,7 @@ std::string exchange(const Rank& me, Place send_from, Place receive_in, size_t b
   return {};
 }
 
-// A rank that crashes takes the other one with it: both have told of the step before when this one begins.
 void try_messages(const Rank& me, const char* step, Place send_from, Place receive_in) {
-  MPI_Barrier(MPI_COMM_WORLD);
   for (size_t bytes : sizes)
     if (std::string wrong = exchange(me, send_from, receive_in, bytes); !wrong.empty())
       return report(me, step, false, fmt::format("{}: {}", step, wrong));
@@ -199,7 +197,6 @@ void try_ipc(const Rank& me) {
 }
 
 void try_allreduce(const Rank& me) {
-  MPI_Barrier(MPI_COMM_WORLD);
   constexpr int count = 1000;
   std::vector<int> values(count);
   for (int i = 0; i < count; ++i) values[i] = i + me.rank;
@@ -225,11 +222,18 @@ void run(Rank& me) {
   MPI_Allreduce(&here, &both, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
   try_messages(me, step_host, Place::aligned, Place::aligned);
   if (!both) return;
-  try_ipc(me);
-  try_messages(me, step_device_device, Place::device, Place::device);
-  try_messages(me, step_device_host, Place::device, Place::aligned);
-  try_messages(me, step_host_device, Place::aligned, Place::device);
-  try_allreduce(me);
+  const std::function<void()> steps[] = {
+      [&] { try_ipc(me); },
+      [&] { try_messages(me, step_device_device, Place::device, Place::device); },
+      [&] { try_messages(me, step_device_host, Place::device, Place::aligned); },
+      [&] { try_messages(me, step_host_device, Place::aligned, Place::device); },
+      [&] { try_allreduce(me); },
+  };
+  for (const auto& step : steps) {
+    // A rank that crashes takes the other one with it: both tell of a step before the next one begins.
+    MPI_Barrier(MPI_COMM_WORLD);
+    step();
+  }
 }
 
 }  // namespace
