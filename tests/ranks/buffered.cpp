@@ -205,32 +205,39 @@ RANK_TEST(buffered, M4_the_attached_buffer_may_be_device_memory, 2) {
 }
 
 // The buffers of MPI 4.1, which a communicator or a session has beside that of the process.
-RANK_TEST(buffered, M4_a_buffer_of_a_communicator_may_be_device_memory, 2) {
-  const auto attach =
+namespace {
+struct BufferFunctions {
+  int (*attach)(MPI_Comm, void*, int) =
       mpi4::find_in_both<int(MPI_Comm, void*, int)>("MPI_Comm_attach_buffer", "PMPI_Comm_attach_buffer");
-  const auto detach = mpi4::find<int(MPI_Comm, void*, int*)>("MPI_Comm_detach_buffer");
-  const auto flush = mpi4::find<int(MPI_Comm)>("MPI_Comm_flush_buffer");
-  if (!attach || !detach || !flush) return skip("the MPI has no buffers of communicators");
+  int (*detach)(MPI_Comm, void*, int*) = mpi4::find<int(MPI_Comm, void*, int*)>("MPI_Comm_detach_buffer");
+  int (*flush)(MPI_Comm) = mpi4::find<int(MPI_Comm)>("MPI_Comm_flush_buffer");
+  bool missing() const { return !attach || !detach || !flush; }
+};
+}  // namespace
+
+RANK_TEST(buffered, M4_a_buffer_of_a_communicator_may_be_device_memory, 2) {
+  const BufferFunctions mpi;
+  if (mpi.missing()) return skip("the MPI has no buffers of communicators");
   const int peer = partner();
   MPI_Comm comms[2];
   Memory space[2];
   for (int i = 0; i < 2; ++i) {
     MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]));
     space[i] = Memory(Place::device, bytes + MPI_BSEND_OVERHEAD);
-    MUST(attach(comms[i], space[i], static_cast<int>(space[i].bytes())));
+    MUST(mpi.attach(comms[i], space[i], static_cast<int>(space[i].bytes())));
   }
   for (int i = 0; i < 2 && peer != MPI_PROC_NULL; ++i) {
     Memory in(Place::device, bytes), out(Place::device, bytes);
     out.fill(key_of(rank, i, 5));
     MUST(MPI_Bsend(out, bytes, MPI_BYTE, peer, tag, comms[i]));
     MUST(MPI_Recv(in, bytes, MPI_BYTE, peer, tag, comms[i], MPI_STATUS_IGNORE));
-    MUST(flush(comms[i]));
+    MUST(mpi.flush(comms[i]));
     EXPECT_HOLDS(in, key_of(peer, i, 5), bytes);
   }
   for (int i : {1, 0}) {
     void* address = nullptr;
     int size_back = 0;
-    MUST(detach(comms[i], &address, &size_back));
+    MUST(mpi.detach(comms[i], &address, &size_back));
     EXPECT(address == space[i].data() && size_back == static_cast<int>(space[i].bytes()),
            "detached %p, %d bytes", address, size_back);
     MUST(MPI_Comm_free(&comms[i]));
@@ -239,11 +246,8 @@ RANK_TEST(buffered, M4_a_buffer_of_a_communicator_may_be_device_memory, 2) {
 
 // A rank detaches and flushes alone, also while windows make the ranks meet before collectives.
 RANK_TEST(buffered, M4_a_buffer_of_a_communicator_is_a_matter_of_one_rank, 2) {
-  const auto attach =
-      mpi4::find_in_both<int(MPI_Comm, void*, int)>("MPI_Comm_attach_buffer", "PMPI_Comm_attach_buffer");
-  const auto detach = mpi4::find<int(MPI_Comm, void*, int*)>("MPI_Comm_detach_buffer");
-  const auto flush = mpi4::find<int(MPI_Comm)>("MPI_Comm_flush_buffer");
-  if (!attach || !detach || !flush) return skip("the MPI has no buffers of communicators");
+  const BufferFunctions mpi;
+  if (mpi.missing()) return skip("the MPI has no buffers of communicators");
   Exposed exposed(Place::device, 64);
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
@@ -251,9 +255,9 @@ RANK_TEST(buffered, M4_a_buffer_of_a_communicator_is_a_matter_of_one_rank, 2) {
   Memory space(Place::device, bytes);
   void* address = nullptr;
   int size_back = 0;
-  MUST(attach(MPI_COMM_WORLD, space, bytes));
-  MUST(flush(MPI_COMM_WORLD));
-  MUST(detach(MPI_COMM_WORLD, &address, &size_back));
+  MUST(mpi.attach(MPI_COMM_WORLD, space, bytes));
+  MUST(mpi.flush(MPI_COMM_WORLD));
+  MUST(mpi.detach(MPI_COMM_WORLD, &address, &size_back));
   EXPECT(address == space.data(), "detached %p, not %p", address, static_cast<void*>(space));
   signal_to(peer);
 }

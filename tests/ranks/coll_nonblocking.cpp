@@ -12,6 +12,7 @@
 #include <random>
 
 #include "coll_exercise.h"
+#include "counted_errors.h"
 
 using namespace ranks;
 using namespace ranks::coll;
@@ -221,13 +222,6 @@ RANK_TEST(icollectives, hundreds_outstanding, 2) {
 }
 
 // The host MPI refuses what is staged when it is its turn: the program's handler is told once.
-namespace {
-int errors_handled = 0;
-void count_error(MPI_Comm*, int*, ...) {
-  ++errors_handled;
-}
-}  // namespace
-
 RANK_TEST(icollectives, tell_of_an_error_once, 1) {
   MPI_Comm comm;
   MPI_Errhandler handler;

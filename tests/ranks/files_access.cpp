@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "counted_errors.h"
 #include "files.h"
 #include "mpi4.h"
 
@@ -112,13 +113,6 @@ RANK_TEST(files, large_counts, 1) {
 }
 
 // Those of MPI_Type_create_f90_*, by themselves and in other types: an attempt to free them is an error.
-namespace {
-int errors_handled = 0;
-void count_error(MPI_Comm*, int*, ...) {
-  ++errors_handled;
-}
-}  // namespace
-
 RANK_TEST(files, predefined_types_without_a_name, 1) {
   constexpr MPI_Comm raises[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
   MPI_Errhandler handler, before[2];

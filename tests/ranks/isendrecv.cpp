@@ -5,6 +5,7 @@
 
 #include <sched.h>
 
+#include "counted_errors.h"
 #include "harness.h"
 #include "mpi4.h"
 
@@ -25,11 +26,6 @@ bool missing() {
 int start(const Memory& out, int dest, Memory& in, int source, MPI_Request* request) {
   return CALL(mpi4::Isendrecv(out, static_cast<int>(out.bytes()), MPI_BYTE, dest, tag, in,
                               static_cast<int>(in.bytes()), MPI_BYTE, source, tag, MPI_COMM_WORLD, request));
-}
-
-int handler_calls = 0;
-void count_error(MPI_Comm*, int*, ...) {
-  ++handler_calls;
 }
 
 }  // namespace
@@ -244,17 +240,17 @@ RANK_TEST(isendrecv, M3_truncation_is_told_once_and_the_send_arrives, 2) {
       out.fill(key_of(rank, 6));
       MPI_Request request;
       MPI_Status status;
-      handler_calls = 0;
+      errors_handled = 0;
       MUST(mpi4::Isendrecv(out, bytes, MPI_BYTE, peer, tag, in, capacity, MPI_BYTE, peer, tag, comm,
                            &request));
       const int result = CALL(MPI_Wait(&request, &status));
       if (rank < peer) {
         // MPICH 5 returns MPI_SUCCESS after it has called a handler.
-        EXPECT(error_class(result) == MPI_ERR_TRUNCATE || (result == MPI_SUCCESS && handler_calls == 1),
+        EXPECT(error_class(result) == MPI_ERR_TRUNCATE || (result == MPI_SUCCESS && errors_handled == 1),
                "a truncated receive gives %s", error_name(result).c_str());
-        EXPECT(handler_calls == 1, "the error handler was called %d times", handler_calls);
+        EXPECT(errors_handled == 1, "the error handler was called %d times", errors_handled);
       } else {
-        EXPECT(result == MPI_SUCCESS && handler_calls == 0, "the other rank got %s",
+        EXPECT(result == MPI_SUCCESS && errors_handled == 0, "the other rank got %s",
                error_name(result).c_str());
         EXPECT_STATUS(status, peer, tag, bytes);
         EXPECT_HOLDS(in, key_of(peer, 6), bytes);
