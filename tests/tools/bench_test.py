@@ -163,6 +163,22 @@ class Tables(ToolTest):
                 if not line.startswith("#") or line.startswith("# Size"):
                     self.assertLessEqual(len(line), 80, line)
 
+    def test_files(self):
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi), tempfile.TemporaryDirectory() as folder:
+                file = os.path.join(folder, "new")
+                words = ["bench", "file", "--mpi", abi, "--sim", 2, "-i", 2, "--file", file]
+                text = self.succeeds(*words, "-m", "1000:2000", "-c", "D", "H").stdout
+                self.assertEqual(headings(text), ["# Size", "Write", "Read", "Write all", "Read all", "Valid"])
+                self.assertEqual([(row[0], row[-1]) for row in rows(text)], [("1000", "Pass"), ("2000", "Pass")])
+                self.assertFalse(os.path.exists(file))
+                with open(file, "w", encoding="utf-8") as kept:
+                    kept.write("kept")
+                self.refuses(*words, says=["--file", "exists"])
+                with open(file, encoding="utf-8") as kept:
+                    self.assertEqual(kept.read(), "kept")
+        self.refuses("bench", "file", "-m", "4g:4g", says="up to 2147483647")
+
     def test_unaligned_buffers(self):
         for abi in [*filter(has_library, MPIS)][:1]:  # the code is the same for every MPI
             self.assertEqual({row[2] for row in rows(self.sweep(abi, "bibw", "--offset", 3, "-W", 2, "-c", "D", "D"))},

@@ -9,7 +9,7 @@ from tool import ToolTest
 COMMANDS = [["run"], ["exec"], ["matrix"], ["doctor"], ["plot"], ["options"], ["bench", "latency"], ["bench", "bw"], ["bench", "bibw"], ["bench", "pairs"],
             ["bench", "all_pairs"], ["bench", "pack"], ["bench", "halo"], ["bench", "datatype"],
             ["bench", "put_latency"], ["bench", "put_bw"], ["bench", "put_bibw"], ["bench", "fop_latency"], ["bench", "put_halo"],
-            ["bench", "copy"], ["bench", "host_overhead"]]
+            ["bench", "file"], ["bench", "copy"], ["bench", "host_overhead"]]
 
 
 class Options(ToolTest):

@@ -3,6 +3,7 @@
 #include "bench/arguments.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -11,6 +12,7 @@
 
 #include "base/options.h"
 #include "common/command_line.h"
+#include "common/files.h"
 #include "device/runtime.h"
 
 namespace fairlead::tools {
@@ -121,6 +123,15 @@ void check_pack(BenchArguments& a) {
         a.packed_text.empty() ? "64m" : a.packed_text, a.largest, INT32_MAX));
 }
 
+void check_file(const BenchArguments& a) {
+  if (a.largest > INT32_MAX)
+    throw usage(fmt::format("-m: '{}' is not accepted; accepted: up to {} bytes, what an MPI count holds",
+                            a.size_range, INT32_MAX));
+  if (access(a.file.c_str(), F_OK) == 0)
+    throw usage(fmt::format("--file: '{}' exists; accepted: a new file, which is deleted at the end", a.file));
+  check_file_target("--file", a.file);
+}
+
 void check_together(BenchArguments& a) {
   if (a.sim > 0) {
     if (!a.device.empty() && a.device != "sim")
@@ -151,6 +162,7 @@ void check_together(BenchArguments& a) {
     throw usage(fmt::format("-m: '{}' is not accepted; accepted: sizes from 1 byte", a.size_range));
   if (a.kind->id == Benchmark::posted && a.largest > most_posted)
     throw usage(fmt::format("-N: '{}' is not accepted; accepted: up to {}", a.size_range, most_posted));
+  if (a.kind->id == Benchmark::file) check_file(a);
   if (a.kind->messages()) check_messages(a);
   if (a.kind->id == Benchmark::pack) check_pack(a);
   if (a.kind->id == Benchmark::datatype && a.types.empty()) a.types = layout_names;

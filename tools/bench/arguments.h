@@ -87,6 +87,8 @@ struct BenchArguments {
   // one-sided; operation and element as of collectives
   std::string window_kind = "create";
   std::string sync = "flush";
+  // file
+  std::string file;
   bool raw = false;  // beside what the GPU itself takes
   // tune
   std::vector<int> rank_counts;

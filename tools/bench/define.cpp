@@ -109,6 +109,19 @@ const OptionGroup matrix_options = all_of(
             "Write the order of GPUs for neighbouring ranks, as `fairlead run --map FILE` reads it.", {}, ""),
      no_preload("Messages of the MPI alone, without Fairlead."), mpi(), results_options});
 
+const OptionGroup file_options =
+    all_of({preset(&A::smallest, 64 << 10), preset(&A::largest, 64 << 20), preset(&A::size_range, "64k:64m"),
+            size_range("-m,--message-size",
+                       "Bytes of each rank, doubling from MIN to MAX; k, m and g may follow a number."),
+            time_of_window,
+            validation(
+                "Check the bytes that each rank reads back; adds a column and exits with 1 when bytes are wrong."),
+            placement_option,
+            preset(&A::file, "fairlead-bench.tmp"),
+            option("--file", "FILE", &A::file,
+                   "New file to write and read, on the file system to be measured; deleted at the end."),
+            full_of_several, rank_options});
+
 const OptionGroup copy_options =
     all_of({message_sizes(), time_of_one, at_once, arrivals, full_of_several, results_options});
 

@@ -72,12 +72,12 @@ std::array<std::string, 2> owner_names(const BenchmarkKind& kind) {
   if (kind.id == Benchmark::pack) return {"blocks with gaps", "packed bytes"};
   if (kind.one_sided()) return {"origin", "window"};
   if (kind.all_ranks()) return {"first half of the ranks", "second half"};
-  return {"rank 0", kind.collective ? "other ranks" : "rank 1"};
+  return {"rank 0", kind.collective || kind.id == Benchmark::file ? "other ranks" : "rank 1"};
 }
 
 std::string owners_of(const BenchmarkKind& kind) {
   return kind.id == Benchmark::pack ? "the blocks with gaps and of the packed bytes"
-         : kind.collective          ? "rank 0 and of all other ranks"
+         : kind.collective || kind.id == Benchmark::file ? "rank 0 and of all other ranks"
          : kind.one_sided()         ? "the origins of accesses and of the windows"
          : kind.all_ranks()         ? "the first half of the ranks and of the second"
                                     : "rank 0 and of rank 1";

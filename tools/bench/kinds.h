@@ -43,6 +43,7 @@ enum class Benchmark {
   access_bandwidth,
   access_both_ways,
   put_halo,
+  file,
   copy,
   host_overhead,
   collective,
