@@ -228,7 +228,7 @@ void check_ranks(const BenchArguments& arguments, int ranks) {
   if (const int exact = kind.exact_ranks(); exact && ranks != exact)
     throw usage(fmt::format("{}: {} rank{} not accepted; accepted: {} rank{}", kind.name, ranks,
                             ranks == 1 ? " is" : "s are", exact, exact == 1 ? "" : "s"));
-  if (ranks < 2 && !kind.collective && !kind.exact_ranks())
+  if (ranks < 2 && !kind.collective && kind.id != Benchmark::file && !kind.exact_ranks())
     throw usage(fmt::format("{}: 1 rank has no partner; accepted: 2 ranks or more", kind.name));
   if (arguments.root >= ranks)
     throw usage(fmt::format("{}: -k: there is no rank {} in {} rank{}", kind.name, arguments.root, ranks,
