@@ -406,7 +406,7 @@ def least_table(p):
     for nodes in LEAST_NODES:
         cells = [str(nodes)]
         for collective in collectives:
-            sizes = (1 << power for power in range(30) if has_blocks(p, collective, nodes, 1 << power))
+            sizes = (1 << power for power in range(31) if has_blocks(p, collective, nodes, 1 << power))
             cells.append(next((size_text(size) for size in sizes if size >= p.nodes_from and
                                hierarchy(p, collective, nodes, size, True) < in_segments(p, collective, nodes, size)),
                               "none"))
