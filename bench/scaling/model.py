@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models the time of collectives on device memory over many nodes, and draws it.
 
-Compares staging through host memory, Fairlead's hierarchy as its code is today, the same with an exchange between
-nodes in logarithmic steps, and a GPU-aware MPI over GPUDirect RDMA. Nothing here is measured, except the parameters
-whose source says so; docs/scaling.md explains the model and its limits.
+Compares staging through host memory, the paths that Fairlead's code takes today, the node hierarchy with an exchange
+between nodes in logarithmic steps, and a GPU-aware MPI over GPUDirect RDMA. Nothing here is measured, except the
+parameters whose source says so; docs/scaling.md explains the model and its limits.
 
 Sizes are the bytes of a rank's vector (allreduce, reduce_scatter), of the message (bcast), or of all blocks that a
 rank receives (allgather) or sends (alltoall).
@@ -16,9 +16,10 @@ import argparse
 import json
 import math
 import os
+import re
 import sys
 
-KIB, MIB = 1 << 10, 1 << 20
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 US, GB = 1e-6, 1e9
 LEAST_BLOCK = 4  # bytes: no line where a block would be less than a float
 
@@ -29,34 +30,47 @@ PARAMETERS = [
     ("net_latency", 2.0 * US, "us", "host message between nodes", "assumed"),
     ("net_gap", 0.5 * US, "us", "each more of many host messages in flight at once", "assumed"),
     ("net_bandwidth", 48 * GB, "GB/s", "of one adapter", "assumed: 400 Gbit/s less 4 %"),
-    ("shm_latency", 0.5 * US, "us", "host message within a node", "assumed"),
-    ("shm_bandwidth", 10.4 * GB, "GB/s", "host messages within a node",
-     "measured: host buffers between simulated nodes, h200x4.md"),
+    ("shm_latency", 0.5 * US, "us", "host message within a node",
+     "measured: allreduce of 8 B of two ranks, Open MPI, h200x1.md"),
+    ("shm_bandwidth", 6.2 * GB, "GB/s", "host messages within a node",
+     "measured: one way, 64 MiB, Open MPI, h200x1.md"),
     ("host_reduce", 13 * GB, "GB/s", "reduction by a CPU core",
      "measured: MPI_Reduce_local of 4 MiB, MPICH 4.0.2 (Open MPI 4.1.4: 37)"),
-    ("copy_latency", 6.7 * US, "us", "copy between device and host memory", "measured: raw copy of 8 B, h200x4.md"),
+    ("copy_latency", 7.4 * US, "us", "copy between device and host memory",
+     "measured: half of what an allreduce of 8 B takes more, Open MPI, h200x1.md"),
     ("copy_gap", 1.0 * US, "us", "each more of many copies started at once", "assumed"),
-    ("copy_bandwidth", 55.3 * GB, "GB/s", "the same", "measured: raw copy of 64 MiB, h200x2.md"),
+    ("copy_bandwidth", 55.3 * GB, "GB/s", "the same", "measured: copy to pinned host memory, 64 MiB, h200x2.md"),
     ("node_launch", 14.9 * US, "us", "collective on the GPUs of a node",
      "fitted: allgather and reduce-scatter, h200x4.md"),
     ("node_bandwidth", 289 * GB, "GB/s", "the same, bus bandwidth", "fitted: as above"),
     ("kernel", 8.4 * US, "us", "launch of a kernel, and the wait for it", "measured: empty kernel, h200x2.md"),
-    ("gpu_reduce", 1600 * GB, "GB/s", "reduction by a GPU", "assumed: a third of 4.8 TB/s of memory bandwidth"),
+    ("gpu_reduce", 1600 * GB, "GB/s", "reduction by a GPU, or copy within it",
+     "assumed: a third of 4.8 TB/s of memory bandwidth"),
     ("rdma_latency", 3.0 * US, "us", "device message between nodes, GPUDirect RDMA", "assumed"),
     ("peer_latency", 9.1 * US, "us", "device message within a node, GPU-aware MPI",
      "measured: Open MPI over UCX, 8 KiB, h200x4.md"),
     ("peer_bandwidth", 390 * GB, "GB/s", "the same", "measured: raw copy of 128 MiB, h200x2.md"),
-    ("segment", 4 * MIB, "B", "piece of a message", "FAIRLEAD_COLL_SEGMENT"),
-    ("nodes_from", 128 * KIB, "B", "Fairlead stages shorter messages", "FAIRLEAD_COLL_NODES_FROM"),
-    ("rooms", 4, "", "pieces in flight", "src/mpi/coll/between_nodes.cpp"),
+    ("segment", 4 * MIB, "B", "longest piece of a message in the node hierarchy", "FAIRLEAD_COLL_SEGMENT"),
+    ("nodes_from", 64 * KIB, "B", "shorter messages are staged as a whole", "FAIRLEAD_COLL_NODES_FROM"),
+    ("hierarchy_from", 256 * KIB, "B", "shorter messages are staged in segments",
+     "src/mpi/coll/nodes/between_nodes.cpp: a sixteenth of FAIRLEAD_COLL_SEGMENT"),
+    ("rooms", 4, "", "pieces in flight", "src/mpi/coll/nodes/hierarchical_collective.cpp"),
+    ("scatter_ranks", 256, "", "ranks up to which a reduce-scatter uses the node hierarchy",
+     "src/mpi/coll/nodes/hierarchical_collective.cpp"),
+    ("gather_room", 64 * MIB, "B", "host memory of a rank up to which an allgather does, for a piece",
+     "src/mpi/coll/nodes/hierarchical_collective.cpp"),
     ("kernel_nodes", 32, "", "nodes up to which a kernel reduces", "src/kernels/parameters.h"),
-    ("part", KIB, "B", "least part of a slice that a node reduces", "src/mpi/coll/slice_exchange.cpp, 4-byte elements"),
+    ("part", KIB, "B", "least part of a slice that a node reduces",
+     "src/mpi/coll/nodes/slice_exchange.cpp, 4-byte elements"),
+    ("segment_part", 16 * KIB, "B", "least part of a block in a segment, if the block has as much",
+     "src/mpi/coll/nodes/segmented_staging.cpp"),
 ]
 UNITS = {"us": US, "GB/s": GB, "B": 1, "": 1}
 COLLECTIVES = ("allreduce", "bcast", "allgather", "alltoall", "reduce_scatter")
 METHODS = {"staged": "flat staging", "fairlead": "Fairlead today", "steps": "Fairlead, exchange in log steps",
            "rdma": "GPU-aware MPI"}
-SIZES = (64 * KIB, MIB, 64 * MIB)
+SIZES = "64k,1m,64m"
+LEAST_NODES = (2, 16, 32, 64, 128, 256, 1024, 4096)
 
 
 class Refusal(Exception):
@@ -145,14 +159,44 @@ def copy(p, size, pieces=1):
     return p.copy_latency + (pieces - 1) * p.copy_gap + size / p.copy_bandwidth
 
 
-def staged(p, collective, nodes, size):
+def through_host(p, collective, nodes, size):
+    """The steps of a collective in host memory, each with what it occupies."""
     block = size / (nodes * p.gpus_per_node)
     out = block if collective == "allgather" else size
     back = block if collective == "reduce_scatter" else size
-    return copy(p, out) + getattr(host_mpi(p, nodes), collective)(size) + copy(p, back)
+    return [("out", copy(p, out)), ("host", getattr(host_mpi(p, nodes), collective)(size)), ("in", copy(p, back))]
 
 
-# ---- Fairlead's hierarchy (docs/design/collectives.md, "Between nodes") --------------------------------------
+def staged(p, collective, nodes, size):
+    return sum(time for _, time in through_host(p, collective, nodes, size))
+
+
+# ---- Fairlead's paths between nodes (docs/design/collectives.md, "Between nodes") ----------------------------
+
+
+def agreement(p, nodes):
+    """An allreduce of 4 bytes over all ranks."""
+    return host_mpi(p, nodes).whole(4, False)
+
+
+def pipeline(pieces, rooms, chain):
+    """Pieces pass through the steps of `chain`: (resource, time). One piece at a time has a resource, and at most
+    `rooms` pieces are in flight."""
+    busy = {}
+    for resource, time in chain:
+        busy[resource] = busy.get(resource, 0) + time
+    whole, slowest = sum(busy.values()), max(busy.values())
+    rounds, others = divmod(pieces - 1, int(rooms))
+    return whole + rounds * max(rooms * slowest, whole) + others * slowest
+
+
+def in_segments(p, collective, nodes, size):
+    """Segments hold a part of every block. One is copied out and one copied back while the host MPI has a third."""
+    blocks = 1 if collective in ("allreduce", "bcast") else nodes * p.gpus_per_node
+    segment = p.segment / 4
+    part = max(segment / blocks, min(segment, p.segment_part))
+    segments = max(math.ceil(size / blocks / part), math.ceil(size / GIB))
+    return agreement(p, nodes) + pipeline(segments, 3, through_host(p, collective, nodes, size / segments))
 
 
 def in_node(p, size):
@@ -161,19 +205,19 @@ def in_node(p, size):
 
 
 class Exchange:
-    """Between the members with one local rank, a slice each; `linear`: by messages from each to each, as the host
-    MPI's nonblocking collectives do, else in logarithmic steps."""
+    """Between the members with one local rank, a slice each; `linear`: by messages from each to each, as Open MPI's
+    nonblocking collectives do, else in logarithmic steps."""
 
     def __init__(self, p, nodes, linear):
         self.p, self.nodes, self.linear = p, nodes, linear
         self.latency, self.bandwidth = network(p, p.net_latency)
         self.steps = math.ceil(math.log2(nodes))
 
-    def scatter(self, size):
+    def scatter(self, size, least_part=0):
         """Of `size` bytes each node gets, or gives, its part."""
         if not self.linear:
             return self.steps * self.latency + size * (self.nodes - 1) / self.nodes / self.bandwidth
-        part = max(size / self.nodes, min(self.p.part, size))
+        part = max(size / self.nodes, min(least_part, size))
         return self.latency + (self.nodes - 1) * (self.p.net_gap + part / self.bandwidth)
 
     def blocks(self, size):
@@ -187,7 +231,7 @@ class Exchange:
                    self.latency + (self.nodes - 1) * (self.p.net_gap + size / self.nodes / self.bandwidth))
 
     def bcast(self, size):
-        """The host MPI's broadcast; for a long message scatter and gather, as far as it has this algorithm."""
+        """A binomial tree; for a long message scatter and gather, as far as the host MPI has this algorithm."""
         return min(self.steps * (self.latency + size / self.bandwidth),
                    math.inf if self.linear else 2 * self.scatter(size))
 
@@ -198,54 +242,71 @@ class Exchange:
         return size / self.p.host_reduce
 
 
-def pipeline(p, pieces, before, chain, after):
-    """A piece takes `before` and `after` on the GPUs of the node, one collective at a time, and between them the
-    steps of `chain`: (resource, time). Steps of different pieces overlap where their resources differ."""
-    whole = before + sum(time for _, time in chain) + after
-    busy = [sum(time for resource, time in chain if resource == one) for one in {resource for resource, _ in chain}]
-    return whole + (pieces - 1) * max(before + after, *busy, whole / p.rooms)
-
-
 def hierarchy(p, collective, nodes, size, linear):
+    """`linear`: as the code is, else as it could be."""
     g, exchange = p.gpus_per_node, Exchange(p, nodes, linear)
-    share = (g - 1) / g  # of a message that passes each link of a node
-    agreement = 2 * host_mpi(p, nodes).whole(4, False)
-    unit = size / (nodes * g) if collective == "allgather" else size
-    pieces = max(1, math.ceil(unit / p.segment))
+    ranks, share = nodes * g, (g - 1) / g  # of a message that passes each link of a node
+    unit = size / ranks if collective == "allgather" else size
+    longest = p.segment if collective == "reduce_scatter" else min(max(unit / p.rooms, p.segment / 4), p.segment)
+    pieces = max(1, math.ceil(unit / longest))
     piece = unit / pieces
     slice_ = piece / g
     if collective == "allreduce":
-        chain = [("out", copy(p, slice_)), ("net", exchange.scatter(slice_)), ("in", exchange.reduce(slice_)),
-                 ("net", exchange.scatter(slice_)), ("in", copy(p, slice_))]
-        return agreement + pipeline(p, pieces, in_node(p, piece * share), chain, in_node(p, piece * share))
-    if collective == "bcast":
-        chain = [("out", copy(p, slice_)), ("net", exchange.bcast(slice_)), ("in", copy(p, slice_))]
-        return agreement + pipeline(p, pieces, in_node(p, piece), chain, in_node(p, piece * share))
-    if collective == "allgather":
+        chain = [("gpus", in_node(p, piece * share)), ("out", copy(p, slice_)),
+                 ("net", exchange.scatter(slice_, p.part)), ("in", exchange.reduce(slice_)),
+                 ("net", exchange.scatter(slice_, p.part)), ("in", copy(p, slice_)),
+                 ("gpus", in_node(p, piece * share))]
+    elif collective == "bcast":
+        chain = [("root's gpus", in_node(p, piece)), ("out", copy(p, slice_)), ("net", exchange.bcast(slice_)),
+                 ("in", copy(p, slice_)), ("gpus", in_node(p, piece * share))]
+    elif collective == "allgather":
         # Today one collective in the node for each node's blocks.
         times = nodes if linear else 1
-        chain = [("out", copy(p, piece)), ("net", exchange.blocks(piece)), ("in", copy(p, piece * nodes, nodes))]
-        after = times * in_node(p, nodes / times * piece * (g - 1))
-        return agreement + pipeline(p, pieces, 0, chain, after)
-    # The hierarchy has no alltoall and no reduce_scatter yet: these are estimates of what it could do.
-    if collective == "alltoall":
-        chain = [("out", copy(p, piece)), ("net", exchange.alltoall(piece)), ("in", copy(p, piece))]
-        return agreement + pipeline(p, pieces, in_node(p, piece * share), chain, 0)
-    chain = [("out", copy(p, slice_)), ("net", exchange.scatter(slice_)), ("in", exchange.reduce(slice_)),
-             ("in", copy(p, slice_ / nodes))]
-    return agreement + pipeline(p, pieces, in_node(p, piece * share), chain, 0)
+        chain = [("out", copy(p, piece)), ("net", exchange.blocks(piece)), ("in", copy(p, piece * nodes, nodes)),
+                 ("gpus", times * in_node(p, nodes / times * piece * (g - 1)))]
+    elif collective == "reduce_scatter":
+        # Today one copy for each rank's block puts those of one local rank together.
+        pack = p.copy_latency + (ranks - 1) * p.copy_gap if linear else p.kernel
+        chain = [("gpus", pack + piece / p.gpu_reduce + in_node(p, piece * share)), ("out", copy(p, slice_)),
+                 ("net", exchange.scatter(slice_)), ("in", exchange.reduce(slice_)), ("in", copy(p, slice_ / nodes))]
+    else:  # an estimate: the code has none
+        chain = [("gpus", in_node(p, piece * share)), ("out", copy(p, piece)), ("net", exchange.alltoall(piece)),
+                 ("in", copy(p, piece))]
+    # On their memory, on the rooms for the pieces, and on errors.
+    return 3 * agreement(p, nodes) + pipeline(pieces, p.rooms, chain)
+
+
+def suits_hierarchy(p, collective, nodes, size):
+    """As the function of this name decides with Open MPI (src/mpi/coll/nodes/hierarchical_collective.cpp)."""
+    g = p.gpus_per_node
+    if size < p.hierarchy_from or collective == "alltoall":
+        return False
+    if g == 1 and size < (p.segment if collective == "allreduce" else p.segment / 4):
+        return False
+    if collective == "reduce_scatter":
+        return nodes * g <= p.scatter_ranks
+    if collective == "allgather":
+        block = size / (nodes * g)
+        return size < 2 * GIB and block * g >= p.segment / 8 and nodes * min(block, p.segment) <= p.gather_room
+    return True
+
+
+def has_blocks(p, collective, nodes, size):
+    """No block is less than a float."""
+    return collective in ("allreduce", "bcast") or size >= LEAST_BLOCK * nodes * p.gpus_per_node
 
 
 def time_of(p, method, collective, nodes, size):
     """Seconds; None where a block would be less than a float."""
-    if collective in ("allgather", "alltoall", "reduce_scatter") and size < LEAST_BLOCK * nodes * p.gpus_per_node:
+    if not has_blocks(p, collective, nodes, size):
         return None
     if method == "rdma":
         return getattr(gpu_aware_mpi(p, nodes), collective)(size)
-    if method == "staged" or size < p.nodes_from or method == "fairlead" and collective in ("alltoall",
-                                                                                           "reduce_scatter"):
+    if method == "staged" or size < p.nodes_from:
         return staged(p, collective, nodes, size)
-    return hierarchy(p, collective, nodes, size, method == "fairlead")
+    if suits_hierarchy(p, collective, nodes, size) if method == "fairlead" else size >= p.hierarchy_from:
+        return hierarchy(p, collective, nodes, size, method == "fairlead")
+    return in_segments(p, collective, nodes, size)
 
 
 # ---- Fit ------------------------------------------------------------------------------------------------------
@@ -311,7 +372,7 @@ def fit(path):
 
 def shown(name, value):
     unit = next(unit for other, _, unit, *_ in PARAMETERS if other == name)
-    return f"{value / UNITS[unit]:.7g}{' ' + unit if unit else ''}"
+    return f"{value / UNITS[unit]:.8g}{' ' + unit if unit else ''}"
 
 
 def parameter_table(p, fitted):
@@ -336,6 +397,21 @@ def evaluate(p, counts, sizes):
 
 def size_text(size):
     return f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
+
+
+def least_table(p):
+    """By nodes, the least power of two at which the node hierarchy takes less time than segments."""
+    collectives = [collective for collective in COLLECTIVES if collective != "alltoall"]
+    lines = [f"| nodes | {' | '.join(collectives)} |", "|" + "---:|" * (1 + len(collectives))]
+    for nodes in LEAST_NODES:
+        cells = [str(nodes)]
+        for collective in collectives:
+            sizes = (1 << power for power in range(31) if has_blocks(p, collective, nodes, 1 << power))
+            cells.append(next((size_text(size) for size in sizes if size >= p.nodes_from and
+                               hierarchy(p, collective, nodes, size, True) < in_segments(p, collective, nodes, size)),
+                              "none"))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def draw(p, counts, sizes, folder):
@@ -389,15 +465,25 @@ def parse(words):
         help="fits parameters to a result file of `fairlead bench`: latency H H between two nodes, latency D D or a "
         "collective D D in one node, or copy; may be repeated")
     add("--nodes", type=int, default=10000, metavar="MOST", help="from 2 to so many nodes (default: 10000)")
+    add("--sizes", default=SIZES, help=f"bytes, such as 512k, separated by commas (default: {SIZES})")
     add("--parameters", action="store_true", help="prints the parameters and their sources (Markdown)")
+    add("--least", action="store_true", help="prints from which size on the node hierarchy is faster than segments")
     add("--json", metavar="FILE", help="writes all times; - is the terminal")
     add("-o", "--output", metavar="FOLDER", help="draws a plot of each collective there; needs matplotlib")
     arguments = parser.parse_args(words)
     if arguments.nodes < 2:
         parser.error("--nodes has to be 2 or more")
-    if not (arguments.parameters or arguments.json or arguments.output):
-        parser.error("nothing to do: give --parameters, --json or -o")
+    if not (arguments.parameters or arguments.least or arguments.json or arguments.output):
+        parser.error("nothing to do: give --parameters, --least, --json or -o")
     return arguments
+
+
+def sizes_in(text):
+    units = {"": 1, "k": KIB, "m": MIB, "g": GIB}
+    words = [re.fullmatch("([1-9][0-9]*)([kmg]?)", word) for word in text.split(",")]
+    if not all(words):
+        raise Refusal(f"--sizes {text}: sizes are such as 512k, separated by commas")
+    return [int(word[1]) * units[word[2]] for word in words]
 
 
 def changed(words):
@@ -426,17 +512,19 @@ def main(words):
     given = changed(arguments.set)
     changes.update(given)
     sources.update({name: "given" for name in given})
-    p, counts = Parameters(changes), node_counts(arguments.nodes)
+    p, counts, sizes = Parameters(changes), node_counts(arguments.nodes), sizes_in(arguments.sizes)
     if arguments.parameters:
         print(parameter_table(p, sources), end="")
+    if arguments.least:
+        print(least_table(p), end="")
     if arguments.json:
-        text = json.dumps({"parameters": vars(p), "times": evaluate(p, counts, SIZES)}, indent=1) + "\n"
+        text = json.dumps({"parameters": vars(p), "times": evaluate(p, counts, sizes)}, indent=1) + "\n"
         if arguments.json == "-":
             print(text, end="")
         else:
             with open(arguments.json, "w", encoding="utf-8") as file:
                 file.write(text)
-    if arguments.output and not draw(p, counts, SIZES, arguments.output):
+    if arguments.output and not draw(p, counts, sizes, arguments.output):
         print("no plots: matplotlib is not there")
     return 0
 

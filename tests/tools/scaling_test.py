@@ -47,20 +47,34 @@ class Scaling(unittest.TestCase):
 
 
 class Model(Scaling):
-    def times(self, collective, method, nodes, changes=None):
-        """By size, the sizes that this collective can have."""
-        p = model.Parameters(changes)
-        found = [model.time_of(p, method, collective, nodes, size) for size in SIZES]
-        return [time for time in found if time is not None]
-
     def test_more_bytes_take_longer(self):
-        # Where the hierarchy begins, the time may drop.
+        p = model.Parameters()
+        paths = {"staged": model.staged, "segments": model.in_segments,
+                 "hierarchy": lambda *call: model.hierarchy(*call, True),
+                 "steps": lambda *call: model.hierarchy(*call, False),
+                 "rdma": lambda p, *call: model.time_of(p, "rdma", *call)}
         for collective in model.COLLECTIVES:
-            for method in model.METHODS:
+            for name, path in paths.items():
                 for nodes in NODES:
-                    times = self.times(collective, method, nodes, {"nodes_from": 1})
-                    self.assertEqual(times, sorted(times), (collective, method, nodes))
+                    times = [path(p, collective, nodes, size) for size in SIZES
+                             if model.has_blocks(p, collective, nodes, size)]
+                    self.assertEqual(times, sorted(times), (collective, name, nodes))
                     self.assertGreater(times[0], 0)
+
+    def test_only_the_hierarchy_takes_less_for_more_bytes(self):
+        """And only where it begins."""
+        p = model.Parameters()
+        for collective in model.COLLECTIVES:
+            for nodes in NODES:
+                for less, more in zip(SIZES, SIZES[1:]):
+                    if not model.has_blocks(p, collective, nodes, less):
+                        continue
+                    begins = model.suits_hierarchy(p, collective, nodes, more) and not model.suits_hierarchy(
+                        p, collective, nodes, less)
+                    if not begins:
+                        self.assertLess(model.time_of(p, "fairlead", collective, nodes, less),
+                                        model.time_of(p, "fairlead", collective, nodes, more),
+                                        (collective, nodes, less))
 
     def test_more_nodes_do_not_take_less(self):
         for collective in ("allreduce", "bcast", "allgather"):
@@ -84,13 +98,33 @@ class Model(Scaling):
                 self.assertGreater(model.time_of(p, method, "bcast", nodes, size),
                                    size / p.gpus_per_node / p.net_bandwidth)
 
-    def test_short_messages_and_collectives_without_a_hierarchy_are_staged(self):
+    def test_each_call_takes_the_path_of_the_code(self):
         p = model.Parameters()
-        for collective, size in [("allreduce", 64 << 10), ("alltoall", 64 << 20), ("reduce_scatter", 64 << 20)]:
-            self.assertEqual(model.time_of(p, "fairlead", collective, 16, size),
-                             model.time_of(p, "staged", collective, 16, size))
+        for collective in model.COLLECTIVES:
+            self.assertEqual(model.time_of(p, "fairlead", collective, 16, 32 << 10),
+                             model.staged(p, collective, 16, 32 << 10))
+        for call in [("allreduce", 16, 64 << 10), ("bcast", 16, 128 << 10), ("alltoall", 16, 64 << 20),
+                     ("reduce_scatter", 33, 64 << 20), ("allgather", 16, 4 << 20), ("allgather", 256, 64 << 20)]:
+            self.assertEqual(model.time_of(p, "fairlead", *call), model.in_segments(p, *call), call)
+        for call in [("allreduce", 16, 256 << 10), ("bcast", 10000, 1 << 20), ("reduce_scatter", 32, 64 << 20),
+                     ("allgather", 16, 8 << 20), ("allgather", 128, 64 << 20)]:
+            self.assertEqual(model.time_of(p, "fairlead", *call), model.hierarchy(p, *call, True), call)
         self.assertLess(model.time_of(p, "fairlead", "allreduce", 16, 64 << 20),
                         model.time_of(p, "staged", "allreduce", 16, 64 << 20))
+
+    def test_segments_overlap_but_cost_an_agreement(self):
+        p = model.Parameters()
+        for collective in model.COLLECTIVES:
+            self.assertAlmostEqual(model.in_segments(p, collective, 16, 64 << 10),
+                                   model.staged(p, collective, 16, 64 << 10) + model.agreement(p, 16))
+        call = "alltoall", 16, 64 << 20
+        self.assertLess(model.in_segments(p, *call), model.staged(p, *call))
+        self.assertGreater(model.in_segments(p, *call), model.host_mpi(p, 16).alltoall(64 << 20))
+
+    def test_pieces_in_flight(self):
+        chain = [("a", 1.0), ("b", 3.0), ("a", 1.0)]
+        for rooms, pieces, time in [(1, 1, 5), (1, 3, 15), (2, 3, 11), (4, 4, 14), (4, 5, 17)]:
+            self.assertAlmostEqual(model.pipeline(pieces, rooms, chain), time)
 
     def test_a_block_has_a_float_at_least(self):
         self.assertIsNone(model.time_of(model.Parameters(), "staged", "alltoall", 10000, 64 << 10))
@@ -127,8 +161,16 @@ class Model(Scaling):
                 path = os.path.join(self.folder, f"{collective}.png")
                 self.assertLess(os.path.getsize(path), 100_000)
 
+    def test_the_least_sizes(self):
+        result = start("model.py", "--least")
+        self.assertEqual(result.returncode, 0, result)
+        lines = result.stdout.splitlines()
+        self.assertEqual(lines[0], "| nodes | allreduce | bcast | allgather | reduce_scatter |")
+        self.assertEqual(len(lines), 2 + len(model.LEAST_NODES))
+
     def test_mistakes(self):
         self.refused("model.py", says="nothing to do")
+        self.refused("model.py", "--json", "-", "--sizes", "1m,3x", says="sizes are such as 512k")
         self.refused("model.py", "--parameters", "--nodes", "1", says="--nodes has to be 2 or more")
         self.refused("model.py", "--parameters", "--set", "bogus=1", says="no parameter 'bogus'")
         self.refused("model.py", "--parameters", "--set", "segment=x", says="'x' is no number")
