@@ -40,10 +40,13 @@ void Backoff::pause() {
   }
 }
 
-Engine& engine() {
+constinit std::atomic<Engine*> detail::engine{nullptr};
+
+Engine* detail::make_engine() {
   // Never destroyed: other threads may still be in MPI calls when the process exits.
   static auto* only = new Engine;
-  return *only;
+  engine.store(only, std::memory_order_release);
+  return only;
 }
 
 void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent,

@@ -140,6 +140,13 @@ class Engine {
   std::vector<std::chrono::steady_clock::time_point> last_progress_;
 };
 
-Engine& engine();
+namespace detail {
+extern constinit std::atomic<Engine*> engine;
+Engine* make_engine();
+}  // namespace detail
+inline Engine& engine() {
+  Engine* made = detail::engine.load(std::memory_order_acquire);
+  return made ? *made : *detail::make_engine();
+}
 
 }  // namespace fairlead::mpi

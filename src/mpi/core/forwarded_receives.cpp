@@ -43,6 +43,16 @@ void let_rts_come() {
   held_off.load(std::memory_order_relaxed)->fetch_sub(1);
 }
 
+bool hold_off_rts_in_time() {
+  const node::Node* node = engine().node();
+  auto rts_may_come = [node] { return (node && node->rts_sent()) || rts_comes_from_outside(); };
+  if (rts_may_come()) return false;
+  hold_off_rts();
+  if (!rts_may_come()) return true;
+  let_rts_come();
+  return false;
+}
+
 bool holds_off_rts() {
   return held_off.load(std::memory_order_relaxed)->load() != 0;
 }

@@ -38,18 +38,15 @@ inline bool rts_may_come() {
 void hold_off_rts();
 void let_rts_come();
 bool holds_off_rts();
+// Holds off RTS headers unless they may come already; returns whether it does.
+bool hold_off_rts_in_time();
 // For Engine::open(): the count moves to the block of this rank in the segment; null: there is none.
 void count_held_off_in(std::atomic<uint32_t>* place);
 
 // Holds off RTS headers as long as it lives, unless they may come already.
 class RtsHeldOff {
  public:
-  RtsHeldOff() {
-    if (rts_may_come()) return;
-    hold_off_rts();
-    held_ = !rts_may_come();
-    if (!held_) let_rts_come();
-  }
+  RtsHeldOff() : held_(hold_off_rts_in_time()) {}
   ~RtsHeldOff() {
     if (held_) let_rts_come();
   }
@@ -61,7 +58,7 @@ class RtsHeldOff {
   void keep() { held_ = false; }
 
  private:
-  bool held_ = false;
+  bool held_;
 };
 
 struct ForwardedReceive {

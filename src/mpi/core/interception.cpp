@@ -49,18 +49,13 @@ int refuse_file(MPI_File file) {
 }
 
 constinit thread_local int errors_noted = 0;
-static std::atomic<bool> receives_failed{false};
+constinit std::atomic<bool> detail::receives_failed{false};
 
-int noted(int result) {
-  if (result == MPI_SUCCESS) return result;
+int note_failed_receive(int result) {
   ++errors_noted;
-  receives_failed.store(true, std::memory_order_relaxed);
+  detail::receives_failed.store(true, std::memory_order_relaxed);
   if (intercepting() && engine().node()) ++engine().node()->mine().failed_receives;
   return result;
-}
-
-bool may_swallow_rts(int room) {
-  return room == 0 && !receives_failed.load(std::memory_order_relaxed);
 }
 
 static void note_blocked(int change) {

@@ -18,6 +18,7 @@ namespace fairlead::mpi {
 
 namespace detail {
 extern std::atomic<bool> intercepting;  // written where the job, or its first session, begins and ends
+extern constinit std::atomic<bool> receives_failed;
 }
 inline bool intercepting() {
   return detail::intercepting.load(std::memory_order_relaxed);
@@ -62,12 +63,17 @@ int refuse_file(MPI_File file);
 // Passes on the result of a host call that may have received something. If it failed, this rank's block in
 // shared memory counts the failure for senders to see: a message that was too long may have been an RTS
 // header, whose rendezvous no receiver completes any more (M3).
-int noted(int result);
+int note_failed_receive(int result);
+inline int noted(int result) {
+  return result == MPI_SUCCESS ? result : note_failed_receive(result);
+}
 // May a receive with this room lose an RTS header? A receive of zero bytes has no room for one; if it
 // truncates a device message, the rendezvous is lost. That is an error of the program, and most programs end
 // there. If one continues and repeats the error, it loses no further rendezvous: once a receive has failed,
 // such receives get a bounce buffer like other short receives.
-bool may_swallow_rts(int room);
+inline bool may_swallow_rts(int room) {
+  return room == 0 && !detail::receives_failed.load(std::memory_order_relaxed);
+}
 // Errors that noted() has counted in this thread. MPICH 5 returns MPI_SUCCESS after a handler of the program
 // has seen an error.
 extern constinit thread_local int errors_noted;
