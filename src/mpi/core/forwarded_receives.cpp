@@ -82,13 +82,13 @@ size_t ForwardedReceives::find(MPI_Request request) const {
   }
 }
 
-void ForwardedReceives::insert(const ForwardedReceive& receive) {
+ForwardedReceive& ForwardedReceives::insert(const ForwardedReceive& receive) {
   size_t slot = home(receive.request);
   while (slots_[slot].request != MPI_REQUEST_NULL) slot = (slot + 1) & (slots_.size() - 1);
-  slots_[slot] = receive;
+  return slots_[slot] = receive;
 }
 
-void ForwardedReceives::add(ForwardedReceive receive) {
+void ForwardedReceives::add(const ForwardedReceive& receive) {
   if (2 * (size_ + 1) > slots_.size()) {
     ForwardedReceive unused{};
     unused.request = MPI_REQUEST_NULL;
@@ -97,8 +97,7 @@ void ForwardedReceives::add(ForwardedReceive receive) {
     for (const ForwardedReceive& one : former)
       if (one.request != MPI_REQUEST_NULL) insert(one);
   }
-  receive.order = posted_++;
-  insert(receive);
+  insert(receive).order = posted_++;
   ++size_;
 }
 
@@ -115,8 +114,7 @@ void ForwardedReceives::remove(MPI_Request request) {
       hole = next;
     }
   slots_[hole].request = MPI_REQUEST_NULL;
-  --size_;
-  let_rts_come();
+  if (--size_ == 0) let_rts_come();
   note_forwarded(bytes);
 }
 
@@ -133,7 +131,7 @@ void ForwardedReceives::watch() {
     for (const Hooks& hooks : all_hooks())
       if (hooks.watch) hooks.watch(receive);
   // Two receives into one buffer go on holding RTS headers off, each by its claim.
-  for (size_t i = 0; i < all.size(); ++i) let_rts_come();
+  if (!all.empty()) let_rts_come();
 }
 
 MPI_Count longest_unasked = LLONG_MAX;

@@ -54,11 +54,9 @@ class RtsHeldOff {
   RtsHeldOff& operator=(const RtsHeldOff&) = delete;
 
   explicit operator bool() const { return held_; }
-  // RTS headers stay held off until let_rts_come().
-  void keep() { held_ = false; }
 
  private:
-  bool held_;
+  const bool held_;
 };
 
 struct ForwardedReceive {
@@ -77,8 +75,13 @@ class ForwardedReceives {
  public:
   bool empty() const { return size_ == 0; }
   bool contains(MPI_Request request) const { return !empty() && find(request) != none; }
-  // RTS headers are held off (RtsHeldOff::keep()).
-  void add(ForwardedReceive receive);
+  // The table holds off RTS headers while a receive is in it, and from hold_off_rts() to add() or give_up().
+  // Returns false if they may come already.
+  bool hold_off_rts() { return empty() ? hold_off_rts_in_time() : !rts_may_come(); }
+  void add(const ForwardedReceive& receive);
+  void give_up() {
+    if (empty()) let_rts_come();
+  }
   // The host MPI has completed this request, which need not be in the table.
   void remove(MPI_Request request);
   // Turns all into operations. Call it before several threads may call MPI, too.
@@ -88,7 +91,7 @@ class ForwardedReceives {
   static constexpr size_t none = SIZE_MAX;
   size_t home(MPI_Request request) const;
   size_t find(MPI_Request request) const;
-  void insert(const ForwardedReceive& receive);
+  ForwardedReceive& insert(const ForwardedReceive& receive);
 
   std::vector<ForwardedReceive> slots_;  // a power of two; free ones have MPI_REQUEST_NULL
   size_t size_ = 0;

@@ -76,11 +76,12 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
     } else if (has_room_for_rts(room) && is_plain(datatype) && !engine().busy() && !recording()) {
       // A shorter one is not forwarded: while it is in flight it could not be watched, and senders would send
       // whole messages to this rank.
-      if (RtsHeldOff held; held) {
+      if (ForwardedReceives& forwarded = forwarded_receives(); forwarded.hold_off_rts()) {
         const int result = (real.*start)(buf, count, datatype, source, tag, comm, request);
-        if (result != MPI_SUCCESS) return result;
-        held.keep();
-        forwarded_receives().add({*request, buf, room, count, datatype, source, tag, comm});
+        if (result == MPI_SUCCESS)
+          forwarded.add({*request, buf, room, count, datatype, source, tag, comm});
+        else
+          forwarded.give_up();
         return result;
       }
     }
