@@ -37,7 +37,7 @@ constexpr int functions = 0
     ;
 constexpr int ways = static_cast<int>(Traffic::rows) + 1;
 
-int world_rank = 0, world_size = 1;
+int own_rank = 0, all_ranks = 1;
 uint64_t started = 0;
 MPI_Comm observer_comm = MPI_COMM_NULL;
 observe::ClockFit clock_fit;
@@ -108,7 +108,7 @@ observe::Tallies reduce(observe::Tallies mine) {
 observe::Phase gather_phases() {
   std::string mine = observe::encode(observe::own_phases());
   int length = static_cast<int>(mine.size());
-  std::vector<int> lengths(static_cast<size_t>(world_size)), offsets(lengths.size());
+  std::vector<int> lengths(static_cast<size_t>(all_ranks)), offsets(lengths.size());
   real.Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, observer_comm);
   std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
   std::string all(static_cast<size_t>(offsets.back() + lengths.back()), '\0');
@@ -122,8 +122,8 @@ observe::Phase gather_phases() {
 
 Report report_of_the_job() {
   Report report = observe::own_report();
-  report.whose = std::to_string(world_size) + " ranks";
-  report.ranks = world_size;
+  report.whose = std::to_string(all_ranks) + " ranks";
+  report.ranks = all_ranks;
   report.seconds = seconds_since_start();
   report.messages = sum(report.messages);
   report.bytes = sum(report.bytes);
@@ -144,7 +144,7 @@ void print(const std::string& text) {
 
 void print_own_report() {
   Report report = observe::own_report();
-  report.whose = "rank " + std::to_string(world_rank) + " of " + std::to_string(world_size) + " so far";
+  report.whose = "rank " + std::to_string(own_rank) + " of " + std::to_string(all_ranks) + " so far";
   report.seconds = seconds_since_start();
   print(as_table(report, name_of));
 }
@@ -152,7 +152,7 @@ void print_own_report() {
 void print_progress() {
   static Report& before = *new Report;  // never destroyed: the program may exit meanwhile
   Report report = observe::own_report();
-  report.whose = "rank 0 of " + std::to_string(world_size);
+  report.whose = "rank 0 of " + std::to_string(all_ranks);
   report.seconds = seconds_since_start();
   print(as_line(report, before, observe::oldest_call(), name_of));
   before = std::move(report);
@@ -187,7 +187,7 @@ void write_file(const std::string& path, const std::string& text) {
 
 void finish_statistics() {
   Report report = report_of_the_job();
-  if (world_rank != 0) return;
+  if (own_rank != 0) return;
   if (options().stats) print(as_table(report, name_of));
   if (options().stats_file != "off") write_file(options().stats_file, as_json(report, name_of));
 }
@@ -203,20 +203,20 @@ void finish_trace() {
 
 void start_observing() {
   started = observe::now();
-  PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
-  PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
+  PMPI_Comm_rank(MPI_COMM_WORLD, &own_rank);
+  PMPI_Comm_size(MPI_COMM_WORLD, &all_ranks);
   wanted = asked_for();
   real.Bcast(&wanted, sizeof wanted, MPI_BYTE, 0, MPI_COMM_WORLD);
   const bool together = wanted.statistics || wanted.trace || wanted.ranges;
-  const bool progress = options().enabled && world_rank == 0 && options().progress_s > 0;
+  const bool progress = options().enabled && own_rank == 0 && options().progress_s > 0;
   if (!together && !progress) return;
   if (together) real.Comm_dup(MPI_COMM_WORLD, &observer_comm);
-  if (world_rank == 0 && wanted.statistics) warn_if_unwritable("statistics", options().stats_file);
-  if (world_rank == 0 && wanted.trace) warn_if_unwritable("trace", options().trace);
+  if (own_rank == 0 && wanted.statistics) warn_if_unwritable("statistics", options().stats_file);
+  if (own_rank == 0 && wanted.trace) warn_if_unwritable("trace", options().trace);
   if (wanted.trace) clock_fit.first = compare_clocks(observer_comm);
   // A rank whose own options request no ranges, unlike rank 0's, uses "auto".
   if (wanted.ranges) observe::open_ranges(options().ranges == "off" ? "auto" : options().ranges.c_str());
-  if (wanted.trace) observe::open_trace(static_cast<uint64_t>(options().trace_events), world_rank);
+  if (wanted.trace) observe::open_trace(static_cast<uint64_t>(options().trace_events), own_rank);
   observe::open(functions, name_of);
   if (wanted.statistics) observe::start_listening(print_own_report);
   if (progress) observe::start_ticking(static_cast<int>(options().progress_s), print_progress);

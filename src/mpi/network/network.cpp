@@ -323,7 +323,7 @@ static void test_control_messages() {
   }
 }
 
-static void advance() {
+static void advance_transfers() {
   if (comm != MPI_COMM_NULL && exists()) {
     test_control_messages();
     if (rounds++ % rounds_between_looks == 0)
@@ -344,7 +344,7 @@ static void advance() {
 }
 
 [[maybe_unused]] static const bool hooked = add_hooks(
-    {.advance = advance, .has_messages_on = keeps_messages_on, .received_long = look_after_long_receive});
+    {.advance = advance_transfers, .has_messages_on = keeps_messages_on, .received_long = look_after_long_receive});
 
 void stop_answering() {
   std::lock_guard lock(engine().mutex());

@@ -19,8 +19,8 @@
 namespace fairlead::mpi {
 namespace {
 
-std::mutex mutex;
-auto& look_then_ask = *new std::shared_mutex;                         // locked before `mutex`
+std::mutex messages_mutex;
+auto& look_then_ask = *new std::shared_mutex;                         // locked before `messages_mutex`
 auto& probed_queue = *new std::list<std::unique_ptr<ProbedMessage>>;  // for each source in order of arrival
 struct Handed {
   MPI_Message handle;
@@ -56,12 +56,12 @@ LookThenAsk::~LookThenAsk() {
 }
 
 size_t probed_messages() {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(messages_mutex);
   return probed_queue.size() + handed.size();
 }
 
 std::unique_ptr<ProbedMessage> take_probed(int source, int tag, MPI_Comm comm) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(messages_mutex);
   auto found = find(source, tag, comm);
   if (found == probed_queue.end()) return nullptr;
   auto entry = std::move(*found);
@@ -71,7 +71,7 @@ std::unique_ptr<ProbedMessage> take_probed(int source, int tag, MPI_Comm comm) {
 }
 
 bool peek_probed(int source, int tag, MPI_Comm comm, MPI_Status* status) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(messages_mutex);
   auto found = find(source, tag, comm);
   if (found == probed_queue.end()) return false;
   *status = (*found)->status;
@@ -112,7 +112,7 @@ bool queue_if_unclear(const MPI_Status& status, MPI_Comm comm) {
   if (byte_count(status) != static_cast<MPI_Count>(p2p::rts_bytes)) return false;
   std::unique_lock alone(look_then_ask, std::defer_lock);
   if (engine().threads()) alone.lock();
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(messages_mutex);
   for (int found = 1; found;) {
     MPI_Message message;
     MPI_Status next;
@@ -137,7 +137,7 @@ bool queue_if_unclear(const MPI_Status& status, MPI_Comm comm) {
 // Sends an empty message to this process and matches it at once, which gives a handle of the host MPI's own.
 int make_handle(std::unique_ptr<ProbedMessage> probed, MPI_Message* message) {
   constexpr int tag = 0;
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(messages_mutex);
   // take_handle() waits for this request when the user receives the message. MPICH (seen with 4.0.2)
   // completes the request of a message to self at that time, even if the request has been freed and its
   // handle reused by then.
@@ -152,7 +152,7 @@ int make_handle(std::unique_ptr<ProbedMessage> probed, MPI_Message* message) {
 }
 
 void note_handle(MPI_Message message, MPI_Comm comm) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(messages_mutex);
   auto entry = std::make_unique<ProbedMessage>();
   entry->comm = comm;
   entry->message = message;
@@ -161,7 +161,7 @@ void note_handle(MPI_Message message, MPI_Comm comm) {
 }
 
 std::unique_ptr<ProbedMessage> take_handle(MPI_Message* message) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(messages_mutex);
   auto found =
       std::find_if(handed.begin(), handed.end(), [&](const Handed& h) { return h.handle == *message; });
   if (found == handed.end()) return nullptr;
