@@ -438,8 +438,8 @@ RANK_TEST(gaps, blocks_far_apart_with_little_address_space, 2) {
             break;
           default:
             MUST(MPI_Ineighbor_alltoallw(MPI_BOTTOM, many.data(), out.addresses.data(), of_bytes.data(),
-                                         MPI_BOTTOM, many.data(), in.addresses.data(), of_bytes.data(),
-                                         graph, &request));
+                                         MPI_BOTTOM, many.data(), in.addresses.data(), of_bytes.data(), graph,
+                                         &request));
         }
         MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
       }

@@ -155,8 +155,8 @@ SegmentedStaging::SegmentedStaging(const CollectiveCall& call, const CommPositio
 // Adds blocks of one length that follow each other.
 void SegmentedStaging::add_blocks(Side& side, void* address, MPI_Count count, MPI_Datatype datatype,
                                   uint64_t blocks) {
-  const PackedBuffer& buffer = side.buffers.emplace_back(address, static_cast<MPI_Count>(blocks) * count,
-                                                         datatype, 0, padding());
+  const PackedBuffer& buffer =
+      side.buffers.emplace_back(address, static_cast<MPI_Count>(blocks) * count, datatype, 0, padding());
   const uint64_t bytes = bytes_of(call_, count, datatype);
   for (uint64_t block = 0; block < blocks; ++block)
     side.blocks.push_back({buffer.data() + block * bytes, bytes});
