@@ -18,8 +18,8 @@ char form[] = "external32";
 
 }  // namespace
 
-// The external form is big-endian and without gaps. Of one basic type: MPICH 4.0 crashes on those of several,
-// with and without Fairlead.
+// The external form is big-endian and without gaps. Of one basic type, since MPICH 4.0 crashes on those of
+// several where it packs.
 RANK_TEST(datatypes, packing_and_unpacking_in_the_external_form, 1) {
   constexpr int count = 50, each = 3, width = 2 * each;
   MPI_Datatype bare, resized;
