@@ -22,10 +22,12 @@ struct Leaving {
   int device;
   NcclLibrary::Communicator communicator;
   device::Stream stream;
-  device::Event event;
+  std::vector<device::Event> events;
 };
 auto& leaving = *new std::list<Leaving>;
 auto& members = *new std::set<NcclMember*>;
+// The one for whose collectives NCCL is reserved in this process.
+NcclMember* holder = nullptr;
 
 bool is_error(Result result) {
   return result != nccl_result::success && result != nccl_result::in_progress;
@@ -53,8 +55,8 @@ std::string words(const Function& function, Result result) {
   return words(function.symbol, result);
 }
 
-void free_stream(device::Stream stream, device::Event event) {
-  if (event) device::runtime()->destroy_event(event);
+void free_stream(device::Stream stream, const std::vector<device::Event>& events) {
+  for (device::Event event : events) device::runtime()->destroy_event(event);
   if (stream) device::runtime()->destroy_stream(stream);
 }
 
@@ -65,7 +67,7 @@ void end_those_that_all_have_left() {
     call_on(one.device, [&] {
       return is_error(state) ? nccl()->abort(one.communicator) : nccl()->destroy(one.communicator);
     });
-    free_stream(one.stream, one.event);
+    free_stream(one.stream, one.events);
     return true;
   });
 }
@@ -97,25 +99,47 @@ NcclMember::NcclMember(CollectiveSlot& slot) : slot_(slot) {
 NcclMember::~NcclMember() {
   give_back();
   members.erase(this);
+  if (holder == this) holder = nullptr;
 }
 
-bool NcclMember::may_run(uint64_t number, int device) {
-  if (!nccl() || step_ == Step::never) return false;
+bool NcclMember::reserve(uint64_t number, int device) {
+  if (!nccl() || step_ == Step::never || (holder && holder != this) || number <= reserved_up_to_)
+    return false;
   if (slot_.slot().nccl_failed.load(std::memory_order_acquire)) {
     abandon();
     return false;
   }
-  if (step_ == Step::ready) return device == device_;
-  device::DeviceInfo info;
-  if (device::runtime()->device_info(device, &info) != Error::none) return false;
-  Record& record = slot_.record(slot_.me(), number);
-  static_assert(sizeof record.gpu == sizeof info.uuid);
-  std::memcpy(record.gpu, info.uuid, sizeof info.uuid);
-  device_ = device;
+  const bool has_device = step_ != Step::none || !reserved_.empty();
+  if (has_device && device != device_) return false;
+  // The first one for which all members decide makes the communicator.
+  if (!communicator_) {
+    device::DeviceInfo info;
+    if (device::runtime()->device_info(device, &info) != Error::none) return false;
+    Record& record = slot_.record(slot_.me(), number);
+    static_assert(sizeof record.gpu == sizeof info.uuid);
+    std::memcpy(record.gpu, info.uuid, sizeof info.uuid);
+    device_ = device;
+  }
+  holder = this;
+  reserved_.push_back(number);
+  reserved_up_to_ = number;
   return true;
 }
 
+void NcclMember::release(uint64_t number) {
+  std::erase(reserved_, number);
+  free_if_idle();
+}
+
+void NcclMember::free_if_idle() {
+  if (holder == this && reserved_.empty() && flights_.empty()) holder = nullptr;
+}
+
 Progress NcclMember::advance(uint64_t number, const NcclCall& call) {
+  if (has_launched(number)) return run(number);
+  if (step_ == Step::never)
+    return slot_.slot().nccl_failed.load(std::memory_order_acquire) ? Progress::failed : Progress::refused;
+  if (reserved_.front() != number) return Progress::waiting;
   if (step_ == Step::none) {
     if (!each_has_a_gpu_of_its_own(number)) {
       step_ = Step::never;
@@ -126,9 +150,8 @@ Progress NcclMember::advance(uint64_t number, const NcclCall& call) {
   if (step_ == Step::learning_id) begin_making(number);
   if (step_ == Step::making) go_on_making(number);
   if (step_ == Step::agreeing && all_have_made(number) && step_ == Step::never) return Progress::refused;
-  if (step_ == Step::ready) return start(call);
-  if (step_ == Step::starting) return go_on_starting(call);
-  if (step_ == Step::running) return run();
+  if (step_ == Step::ready) return start(number, call);
+  if (step_ == Step::starting) return go_on_starting(number, call);
   return Progress::waiting;
 }
 
@@ -176,7 +199,6 @@ void NcclMember::begin_making(uint64_t number) {
   }
   device::Runtime& runtime = *device::runtime();
   Error error = runtime.create_stream(device_, &stream_, device::StreamKind::urgent);
-  if (error == Error::none) error = runtime.create_event(device_, &event_);
   if (error != Error::none) return cannot_make(number, runtime.error_text());
   NcclConfig config;
   config.blocking = 0;
@@ -231,8 +253,10 @@ void NcclMember::give_back() {
   if (!communicator_) return;
   if (slot_.slot().nccl_failed.load(std::memory_order_acquire)) return abandon();
   call_on(device_, [&] { return nccl()->finalize(communicator_); });
-  leaving.push_back({device_, communicator_, stream_, event_});
+  leaving.push_back({device_, communicator_, stream_, std::move(spare_)});
   communicator_ = nullptr;
+  stream_ = nullptr;
+  spare_.clear();
   step_ = Step::never;
   end_those_that_all_have_left();
 }
@@ -241,10 +265,14 @@ void NcclMember::give_back() {
 void NcclMember::abandon() {
   if (communicator_) call_on(device_, [&] { return nccl()->abort(communicator_); });
   if (stream_) device::runtime()->synchronize_stream(stream_);
-  free_stream(stream_, event_);
+  for (const Flight& flight : flights_) spare_.push_back(flight.event);
+  free_stream(stream_, spare_);
   communicator_ = nullptr;
   stream_ = nullptr;
-  event_ = nullptr;
+  spare_.clear();
+  flights_.clear();
+  reserved_.clear();
+  free_if_idle();
   step_ = Step::never;
 }
 
@@ -255,7 +283,7 @@ void release_nccl() {
 
 // ---- One collective ------------------------------------------------------------------------------------
 
-Progress NcclMember::start(const NcclCall& call) {
+Progress NcclMember::start(uint64_t number, const NcclCall& call) {
   const NcclLibrary& library = *nccl();
   const char* what = nullptr;
   Result result = call_on(device_, [&] {
@@ -282,27 +310,45 @@ Progress NcclMember::start(const NcclCall& call) {
   });
   if (is_error(result)) return failed(words(what, result));
   step_ = Step::starting;
-  return go_on_starting(call);
+  return go_on_starting(number, call);
 }
 
 // Until NCCL reports success, its work may not be in the stream yet, and nothing may be enqueued behind it.
-Progress NcclMember::go_on_starting(const NcclCall& call) {
+Progress NcclMember::go_on_starting(uint64_t number, const NcclCall& call) {
   if (Result state = state_of(communicator_); state != nccl_result::success) return check();
   device::Runtime& runtime = *device::runtime();
   Error error = Error::none;
-  if (call.afterwards.bytes)
+  device::Event event = nullptr;
+  if (spare_.empty()) {
+    error = runtime.create_event(device_, &event);
+  } else {
+    event = spare_.back();
+    spare_.pop_back();
+  }
+  if (error == Error::none && call.afterwards.bytes)
     error = runtime.copy(call.afterwards.to, call.afterwards.from, call.afterwards.bytes, stream_);
-  if (error == Error::none) error = runtime.record_event(event_, stream_);
+  if (error == Error::none) error = runtime.record_event(event, stream_);
+  if (event) flights_.push_back({number, event});
   if (error != Error::none) return failed(runtime.error_text());
-  step_ = Step::running;
-  return run();
+  reserved_.erase(reserved_.begin());
+  launched_up_to_ = number;
+  step_ = Step::ready;
+  return run(number);
 }
 
-Progress NcclMember::run() {
-  Error state = device::runtime()->query_event(event_);
-  if (state == Error::not_ready) return ++polls_ % polls_between_questions ? Progress::waiting : check();
-  if (state != Error::none) return failed(device::runtime()->error_text());
-  step_ = Step::ready;
+// The stream runs them in their order.
+Progress NcclMember::run(uint64_t number) {
+  while (number > over_up_to_) {
+    if (flights_.empty()) return Progress::failed;  // abandoned
+    const Flight first = flights_.front();
+    Error state = device::runtime()->query_event(first.event);
+    if (state == Error::not_ready) return ++polls_ % polls_between_questions ? Progress::waiting : check();
+    if (state != Error::none) return failed(device::runtime()->error_text());
+    flights_.erase(flights_.begin());
+    spare_.push_back(first.event);
+    over_up_to_ = first.number;
+    free_if_idle();
+  }
   return Progress::over;
 }
 

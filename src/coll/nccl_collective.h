@@ -3,20 +3,22 @@
 // Collectives by NCCL: the part of one rank, for the members of a collective slot that all announced `nccl`.
 //
 // NCCL's kernels wait for each other on their GPUs, which nothing else in Fairlead does. This cannot
-// deadlock, because only blocking collectives use NCCL, in processes in which one thread at a time calls MPI.
-// Such a process has at most one NCCL kernel in flight. It launches this kernel after all members have
-// arrived and decided for NCCL; from then on each member only launches its own kernel and polls. Therefore no
-// kernel waits for one whose launch waits for another of them. Fairlead's other work on these GPUs ends by
-// itself: kernels and copies wait for no kernel, have bounded grids, and run in other streams.
+// deadlock, because a process reserves NCCL for one communicator at a time, from the arrival of a collective
+// that may run by NCCL until it has run or takes another path, and launches the collectives of that
+// communicator in the order of their calls. docs/design/collectives.md proves it. Fairlead's other work on
+// these GPUs ends by itself: kernels and copies wait for no kernel, have bounded grids, and run in other
+// streams.
 //
 // The members create the communicator at the first such collective. Then they also check whether each of them
 // has a GPU of its own, as NCCL requires. If something fails on one member, all members learn this through
 // the slot's memory and stop using NCCL. Nothing here blocks: NCCL creates, starts and finalizes in threads
 // of its own, and this class polls the state.
 //
-// Belongs to the thread that calls collectives.
+// All of it belongs to one thread at a time (the engine's lock).
 
 #pragma once
+
+#include <vector>
 
 #include "coll/gpu_collective.h"
 #include "coll/nccl_library.h"
@@ -30,11 +32,15 @@ class NcclMember {
   NcclMember(const NcclMember&) = delete;
   NcclMember& operator=(const NcclMember&) = delete;
 
-  // May this rank announce `nccl` for a call with memory on this device, as far as it knows? If so, its
-  // record contains what the other members need to know.
-  bool may_run(uint64_t number, int device);
+  // May this rank announce `nccl` for a call with memory on this device, as far as it knows? If so, NCCL is
+  // reserved for the call, and this rank's record contains what the other members need to know.
+  bool reserve(uint64_t number, int device);
+  // A reserved call takes another path.
+  void release(uint64_t number);
   // Progresses the collective for which all members announced `nccl`. refused: every member declines NCCL.
   Progress advance(uint64_t number, const NcclCall& call);
+  // advance() no longer returns `refused` for this call.
+  bool has_launched(uint64_t number) const { return number <= launched_up_to_; }
   // Finalizes the communicator, which this member no longer needs. Does not wait for the other members.
   void give_back();
 
@@ -50,21 +56,32 @@ class NcclMember {
   void go_on_making(uint64_t number);
   void cannot_make(uint64_t number, const std::string& why);
   bool all_have_made(uint64_t number);
-  Progress start(const NcclCall& call);
-  Progress go_on_starting(const NcclCall& call);
-  Progress run();
+  Progress start(uint64_t number, const NcclCall& call);
+  Progress go_on_starting(uint64_t number, const NcclCall& call);
+  Progress run(uint64_t number);
   Progress failed(const std::string& why);
   Progress check();
   void abandon();
+  void free_if_idle();
 
   static constexpr unsigned polls_between_questions = 64;
 
   CollectiveSlot& slot_;
-  enum class Step { none, learning_id, making, agreeing, ready, starting, running, never } step_ = Step::none;
+  // Of the communicator. While it is `starting`, a collective is not in the stream yet.
+  enum class Step { none, learning_id, making, agreeing, ready, starting, never } step_ = Step::none;
   int device_ = -1;
   NcclLibrary::Communicator communicator_ = nullptr;
   device::Stream stream_ = nullptr;
-  device::Event event_ = nullptr;
+  // The collectives, in the order of their numbers: reserved, and then in the stream, each with the event of
+  // its end.
+  struct Flight {
+    uint64_t number;
+    device::Event event;
+  };
+  std::vector<uint64_t> reserved_;
+  std::vector<Flight> flights_;
+  std::vector<device::Event> spare_;
+  uint64_t reserved_up_to_ = 0, launched_up_to_ = 0, over_up_to_ = 0;
   unsigned polls_ = 0;
 };
 

@@ -7,6 +7,8 @@
 #include <fairlead/device.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <list>
 #include <optional>
 #include <random>
@@ -99,6 +101,109 @@ RANK_TEST(betweennodes, reductions_by_every_operation_on_every_type, 1) {
                      .to = Place::device,
                      .key = key});
   }
+  MUST(MPI_Comm_free(&comm));
+}
+
+namespace {
+
+// As MPI_MINLOC reduces them. The padding of each rank has bytes of its own.
+template <class T>
+struct Pairs {
+  struct Pair {
+    T value;
+    int index;
+  };
+  static constexpr size_t at[] = {offsetof(Pair, value), offsetof(Pair, index)};
+  static constexpr size_t lengths[] = {sizeof(T), sizeof(int)};
+
+  static Pair pair_of(int member, size_t i) {
+    return {static_cast<T>((i * 7 + static_cast<size_t>(member) * 5) % 11), member};
+  }
+  static Pair least(int members, size_t i) {
+    Pair found = pair_of(0, i);
+    for (int member = 1; member < members; ++member)
+      if (pair_of(member, i).value < found.value) found = pair_of(member, i);
+    return found;
+  }
+  static void store(std::vector<unsigned char>& bytes, size_t i, const Pair& pair) {
+    std::memcpy(bytes.data() + i * sizeof(Pair) + at[0], &pair.value, lengths[0]);
+    std::memcpy(bytes.data() + i * sizeof(Pair) + at[1], &pair.index, lengths[1]);
+  }
+
+  // Long double has padding inside, too.
+  static bool same(const unsigned char* one, const unsigned char* two, bool padding) {
+    for (size_t k = 0; k < 2; ++k)
+      if (std::memcmp(one + at[k], two + at[k], std::min(lengths[k], size_t{10})) != 0) return false;
+    return !padding || std::memcmp(one, two, sizeof(Pair)) == 0;
+  }
+
+  static void check(MPI_Comm comm, MPI_Datatype type, Kind kind, int count, bool in_place) {
+    const bool scatters = kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_block;
+    const int root = in_place ? 0 : size - 1;
+    std::vector<int> counts;
+    size_t all = scatters ? 0 : static_cast<size_t>(count), first = 0, many = all;
+    for (int member = 0; scatters && member < size; ++member) {
+      if (member == rank) first = all;
+      counts.push_back(count + (kind == Kind::reduce_scatter ? 3 * member : 0));
+      all += static_cast<size_t>(counts.back());
+      if (member == rank) many = static_cast<size_t>(counts.back());
+    }
+    const int members = kind == Kind::scan ? rank + 1 : kind == Kind::exscan ? rank : size;
+    if (members == 0 || (kind == Kind::reduce && rank != root)) many = 0;
+
+    std::vector<unsigned char> sent(all * sizeof(Pair), static_cast<unsigned char>(17 + rank));
+    for (size_t i = 0; i < all; ++i) store(sent, i, pair_of(rank, i));
+    std::vector<unsigned char> expected(sent.size(), static_cast<unsigned char>(71 + rank));
+    if (in_place) expected = sent;
+    Memory from(Place::device, sent.size()), to(Place::device, sent.size());
+    from.write(sent.data(), sent.size());
+    to.write(expected.data(), expected.size());
+    for (size_t i = 0; i < many; ++i) store(expected, i, least(members, first + i));
+
+    const bool has_place = in_place && (kind != Kind::reduce || rank == root);
+    const void* out = has_place ? MPI_IN_PLACE : static_cast<void*>(in_place ? to : from);
+    switch (kind) {
+      case Kind::reduce:
+        MUST(MPI_Reduce(out, to, count, type, MPI_MINLOC, root, comm));
+        break;
+      case Kind::allreduce:
+        MUST(MPI_Allreduce(out, to, count, type, MPI_MINLOC, comm));
+        break;
+      case Kind::scan:
+        MUST(MPI_Scan(out, to, count, type, MPI_MINLOC, comm));
+        break;
+      case Kind::exscan:
+        MUST(MPI_Exscan(out, to, count, type, MPI_MINLOC, comm));
+        break;
+      case Kind::reduce_scatter:
+        MUST(MPI_Reduce_scatter(out, to, counts.data(), type, MPI_MINLOC, comm));
+        break;
+      default:
+        MUST(MPI_Reduce_scatter_block(out, to, count, type, MPI_MINLOC, comm));
+    }
+    std::vector<unsigned char> found(expected.size());
+    to.read(found.data(), found.size());
+    size_t wrong = 0;
+    for (size_t i = 0; i < many; ++i)
+      wrong += !same(&found[i * sizeof(Pair)], &expected[i * sizeof(Pair)], !host_oracle && sizeof(T) <= 8);
+    EXPECT(wrong == 0, "%zu of %zu pairs of %zu bytes are wrong, kind %d, count %d%s", wrong, many,
+           sizeof(Pair), static_cast<int>(kind), count, in_place ? ", in place" : "");
+  }
+};
+
+}  // namespace
+
+RANK_TEST(betweennodes, pairs_are_reduced_and_keep_their_padding, 1) {
+  MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
+  for (Kind kind : {Kind::reduce, Kind::allreduce, Kind::scan, Kind::exscan, Kind::reduce_scatter,
+                    Kind::reduce_scatter_block})
+    for (int count : counts)
+      for (bool in_place : {false, true}) {
+        Pairs<double>::check(comm, MPI_DOUBLE_INT, kind, count, in_place);
+        Pairs<long>::check(comm, MPI_LONG_INT, kind, count, in_place);
+        Pairs<short>::check(comm, MPI_SHORT_INT, kind, count, in_place);
+        Pairs<long double>::check(comm, MPI_LONG_DOUBLE_INT, kind, count, in_place);
+      }
   MUST(MPI_Comm_free(&comm));
 }
 

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 
+#include "address_space.h"
 #include "laid_out.h"
 #include "rounds.h"
 
@@ -361,4 +362,108 @@ RANK_TEST(gaps, elements_in_host_and_device_memory, 2) {
     }
     EXPECT((way < 3 ? there.parts() : here) == wanted, "way %d: wrong", way);
   }
+}
+
+namespace {
+
+// A block for each rank, in host and device memory by turns, from MPI_BOTTOM.
+class BlocksApart {
+ public:
+  static constexpr int bytes = 5000;
+  explicit BlocksApart(int first) {
+    for (int peer = 0; peer < size; ++peer) {
+      memory_.emplace_back((peer + first) % 2 == 0 ? Place::host : Place::device, bytes);
+      MUST(MPI_Get_address(memory_.back(), &addresses.emplace_back()));
+      MPI_Datatype made;
+      MUST(MPI_Type_create_hindexed(1, &bytes, &addresses.back(), MPI_BYTE, &made));
+      kept_.emplace_back(made);
+      absolute.push_back(kept_.back());
+    }
+  }
+  void fill() {
+    for (int peer = 0; peer < size; ++peer) memory_[static_cast<size_t>(peer)].fill(key(rank, peer));
+  }
+  void check(const char* function) const {
+    for (int peer = 0; peer < size; ++peer) {
+      std::string why;
+      EXPECT(memory_[static_cast<size_t>(peer)].holds(key(peer, rank), bytes, &why), "%s, from %d: %s",
+             function, peer, why.c_str());
+    }
+  }
+
+  std::vector<MPI_Aint> addresses;
+  std::vector<MPI_Datatype> absolute;  // types of these addresses
+
+ private:
+  static uint64_t key(int from, int to) {
+    return key_of(static_cast<uint64_t>(from), static_cast<uint64_t>(to));
+  }
+  std::vector<Memory> memory_;
+  std::vector<Type> kept_;
+};
+
+}  // namespace
+
+// By addresses in the datatypes and in the displacements. The distance between host and device memory is
+// longer than the address space that is left.
+RANK_TEST(gaps, blocks_far_apart_with_little_address_space, 2) {
+  const auto ranks = static_cast<size_t>(size);
+  const std::vector<int> one(ranks, 1), zero(ranks, 0), many(ranks, BlocksApart::bytes), weights(ranks, 1);
+  const std::vector<MPI_Datatype> of_bytes(ranks, MPI_BYTE);
+  std::vector<int> all(ranks);
+  std::iota(all.begin(), all.end(), 0);
+  MPI_Comm graph;
+  MUST(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, size, all.data(), weights.data(), size, all.data(),
+                                      weights.data(), MPI_INFO_NULL, 0, &graph));
+  for (int way = 0; way < 4; ++way)
+    for (int first = 0; first < 4; ++first) {
+      BlocksApart out(first), in(first / 2);
+      out.fill();
+      MPI_Request request = MPI_REQUEST_NULL;
+      {
+        const LittleAddressSpace little(size_t{1} << 30);
+        switch (way) {
+          case 0:
+            MUST(MPI_Alltoallw(MPI_BOTTOM, one.data(), zero.data(), out.absolute.data(), MPI_BOTTOM,
+                               one.data(), zero.data(), in.absolute.data(), MPI_COMM_WORLD));
+            break;
+          case 1:
+            MUST(MPI_Ialltoallw(MPI_BOTTOM, one.data(), zero.data(), out.absolute.data(), MPI_BOTTOM,
+                                one.data(), zero.data(), in.absolute.data(), MPI_COMM_WORLD, &request));
+            break;
+          case 2:
+            MUST(MPI_Neighbor_alltoallw(MPI_BOTTOM, many.data(), out.addresses.data(), of_bytes.data(),
+                                        MPI_BOTTOM, many.data(), in.addresses.data(), of_bytes.data(),
+                                        graph));
+            break;
+          default:
+            MUST(MPI_Ineighbor_alltoallw(MPI_BOTTOM, many.data(), out.addresses.data(), of_bytes.data(),
+                                         MPI_BOTTOM, many.data(), in.addresses.data(), of_bytes.data(), graph,
+                                         &request));
+        }
+        MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+      }
+      in.check(way < 2 ? "alltoallw" : "neighbor_alltoallw");
+    }
+  MUST(MPI_Comm_free(&graph));
+}
+
+// One datatype of both kinds of memory, in a broadcast.
+RANK_TEST(gaps, a_datatype_of_distant_parts_with_little_address_space, 2) {
+  constexpr int bytes = 5000;
+  Memory parts[] = {{Place::host, bytes}, {Place::device, bytes}, {Place::host, bytes}};
+  const int lengths[] = {bytes, bytes, bytes};
+  MPI_Aint addresses[3];
+  for (size_t part = 0; part < 3; ++part) {
+    if (rank == 0) parts[part].fill(key_of(part));
+    MUST(MPI_Get_address(parts[part], &addresses[part]));
+  }
+  MPI_Datatype made;
+  MUST(MPI_Type_create_hindexed(3, lengths, addresses, MPI_BYTE, &made));
+  const Type all(made);
+  {
+    const LittleAddressSpace little(size_t{1} << 30);
+    MUST(MPI_Bcast(MPI_BOTTOM, 1, all, 0, MPI_COMM_WORLD));
+  }
+  for (size_t part = 0; part < 3; ++part) EXPECT_HOLDS(parts[part], key_of(part), bytes);
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Collectives that FAIRLEAD_COLL gives to NCCL give the same bytes as any others: by NCCL, where it can, or
-// where some rank's memory lies on another GPU than before, or where NCCL is missing; while nonblocking
-// collectives of other kinds are under way; and on communicators that come and go. Nobody waits for NCCL's
-// end of a communicator that is freed.
+// where some rank's memory lies on another GPU than before, or where NCCL is missing; nonblocking ones, in
+// whatever order ranks start those of several communicators; and on communicators that come and go. Nobody
+// waits for NCCL's end of a communicator that is freed.
+
+#include <deque>
+#include <vector>
 
 #include "coll_operations.h"
 
@@ -117,4 +120,64 @@ RANK_TEST(nccl, a_communicator_is_never_freed, 2) {
   MPI_Comm comm;
   MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
   sum_up(comm, buffer, 7);
+}
+
+namespace {
+
+// Sums of nonblocking reductions, several at once.
+class Sums {
+ public:
+  explicit Sums(MPI_Comm comm) : comm_(comm) { MUST(MPI_Comm_size(comm, &members_)); }
+  void start(int value) {
+    const Memory& buffer = buffers_.emplace_back(Place::device, sizeof value);
+    copy(buffer, &value, sizeof value);
+    values_.push_back(value);
+    MUST(MPI_Iallreduce(MPI_IN_PLACE, buffer, 1, MPI_INT, MPI_SUM, comm_, &requests_.emplace_back()));
+  }
+  void check() {
+    MUST(MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE));
+    for (size_t i = 0; i < values_.size(); ++i) {
+      int sum = 0;
+      copy(&sum, buffers_[i], sizeof sum);
+      EXPECT(sum == members_ * values_[i], "sum %zu is %d, not %d", i, sum, members_ * values_[i]);
+    }
+    buffers_.clear();
+    values_.clear();
+    requests_.clear();
+  }
+
+ private:
+  MPI_Comm comm_;
+  int members_ = 0;
+  std::deque<Memory> buffers_;
+  std::vector<int> values_;
+  std::vector<MPI_Request> requests_;
+};
+
+}  // namespace
+
+// More than have records in the collective slot.
+RANK_TEST(nccl, many_nonblocking_ones_at_once, 2) {
+  Sums sums(MPI_COMM_WORLD);
+  for (int round = 0; round < 3; ++round) {
+    for (int value = 0; value < 20; ++value) sums.start(value);
+    sums.check();
+  }
+}
+
+// The kernels of NCCL would wait for each other for ever.
+RANK_TEST(nccl, two_communicators_in_opposite_orders, 2) {
+  MPI_Comm comms[2];
+  for (MPI_Comm& comm : comms) MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  Sums sums[] = {Sums(comms[0]), Sums(comms[1])};
+  Memory buffer(Place::device, sizeof(int));
+  for (int round = 0; round < 12; ++round) {
+    const int first = round % 3 == 0 ? 0 : rank % 2;
+    for (int which : {first, 1 - first})
+      for (int value = 0; value <= round % 4; ++value) sums[which].start(value + which);
+    // A blocking one meets those under way, also on one of their communicators.
+    if (round % 2 == 0) sum_up(round % 4 == 0 ? comms[1] : MPI_COMM_WORLD, buffer, round);
+    for (int which : {1 - first, first}) sums[which].check();
+  }
+  for (MPI_Comm& comm : comms) MUST(MPI_Comm_free(&comm));
 }

@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "address_space.h"
 #include "harness.h"
 
 using namespace ranks;
@@ -44,12 +45,6 @@ std::string setting(const char* variable) {
 bool lacks_on(int this_rank) {
   const std::string which = setting("TEST_LACKING");
   return which.empty() || (which == "even") == (this_rank % 2 == 0);
-}
-
-size_t address_space_in_use() {
-  size_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
 // What ordinary users may not do either: root looks into every process.

@@ -108,7 +108,8 @@ class Communicator {
   bool holds(const void* address) const {
     device::Allocation found;
     return device::runtime()->query(address, &found) == device::Error::none &&
-           found.kind == device::MemoryKind::device && found.device == device_;
+           (found.kind == device::MemoryKind::device || found.kind == device::MemoryKind::managed) &&
+           found.device == device_;
   }
 
   // `sent` to each rank, from device memory, and so many bytes `received` from each, which `deliver` uploads.

@@ -40,7 +40,7 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<CommunicatorState> stat
     arrays_.keep(&call_, state_->position());
   }
   bool device = regions_.on_device();
-  has_work_ = device && work_for(call_, regions_, state_->position(), blocking_, &work_);
+  has_work_ = device && work_for(call_, regions_, state_->position(), form != Form::persistent, &work_);
   capability_ = capability_of(call_, regions_, device, has_work_);
   // A persistent collective starts later, and more than once: what is known of its memory may be stale by
   // then.
@@ -97,7 +97,7 @@ void CollectiveOperation::arrive() {
   Capability capability = capability_;
   bool shows = capability == Capability::device || capability == Capability::nothing;
   if ((shows || work_.nccl) && !slot->may_use_record(number_)) return;
-  if (work_.nccl && state_->nccl().may_run(number_, work_.device)) {
+  if (work_.nccl && state_->nccl().reserve(number_, work_.device)) {
     capability = Capability::nccl;
   } else if (shows) {
     gpu_.emplace(*engine().node(), *slot, state_->node_ranks(), number_, take_work());
@@ -116,6 +116,7 @@ void CollectiveOperation::decide() {
     case Decision::undecided:
       return complain_of_missing();
     case Decision::staged:
+      if (arrived_with_ == Capability::nccl) state_->nccl().release(number_);
       if (arrived_with_ != Capability::staged) why_staged_ = Fallback::others_staged;
       gpu_.reset();
       step_ = Step::waiting_for_turn;
@@ -130,12 +131,17 @@ void CollectiveOperation::decide() {
 }
 
 void CollectiveOperation::report_stall() {
+  state_->nccl().release(number_);
   gpu_.emplace(*engine().node(), *state_->slot(), state_->node_ranks(), number_, take_work());
   gpu_->expose(has_work_);
 }
 
 void CollectiveOperation::run_by_nccl() {
   Progress progress = state_->nccl().advance(number_, *work_.nccl);
+  if (!cleared_ && state_->nccl().has_launched(number_)) {
+    state_->clear(number_);
+    cleared_ = true;
+  }
   if (progress == Progress::waiting) return;
   if (progress == Progress::refused) {
     report_stall();
@@ -237,7 +243,8 @@ void CollectiveOperation::complain_of_missing() {
 }
 
 // This rank is about to enter a host MPI call that cannot be polled. An undecided collective goes to the host
-// MPI, which progresses it inside that call; the progress thread continues a collective that runs on the GPU.
+// MPI, which progresses it inside that call; the progress thread continues a collective that runs on the GPU,
+// or by NCCL.
 void CollectiveOperation::quiesce() {
   if (blocking_) return;
   if (step_ == Step::arriving && state_->known() && state_->slot()) {
@@ -254,8 +261,8 @@ void CollectiveOperation::quiesce() {
   advance();
 }
 
-// A collective that runs on the GPU may still be refused. It blocks the later collectives until all members
-// have mapped its memory.
+// A collective that runs on the GPU or by NCCL may still be refused. It blocks the later collectives until
+// all members have mapped its memory, or until it is launched.
 bool CollectiveOperation::quiesced() const {
   if (blocking_ || step_ == Step::arriving) return true;
   return cleared_ || step_ == Step::in_host || step_ == Step::over;

@@ -40,7 +40,7 @@ auto blocking_form(const Host& host) {
 
 class CollectiveOperation : public Operation {
  public:
-  enum class Form { blocking, nonblocking };
+  enum class Form { blocking, nonblocking, persistent };
   CollectiveOperation(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, Regions regions,
                       Form form, HostForm host);
 

@@ -420,14 +420,14 @@ coll::Family family_of(Collective function) {
   }
 }
 
-bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, bool blocking,
+bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, bool by_nccl,
               coll::Work* work) {
   if (position.inter || position.size > coll::max_members) return false;
   const bool read_dense = contiguous(regions.read), written_dense = contiguous(regions.written);
   int reads = device_of(regions.read, read_dense), writes = device_of(regions.written, written_dense);
   if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;
   work->device = std::max(reads, writes);
-  if (blocking && read_dense && written_dense)
+  if (by_nccl && read_dense && written_dense)
     work->nccl = nccl_call_for(call, regions, position, work->device);
   const coll::Family family = family_of(call.function);
   const uint64_t bytes = largest_buffer(call, regions, position);

@@ -17,8 +17,8 @@ namespace fairlead::mpi {
 
 coll::Family family_of(Collective function);
 
-// False: the host MPI executes the call, unless NCCL can. Only blocking calls use NCCL.
-bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, bool blocking,
+// False: the host MPI executes the call, unless NCCL can and `by_nccl` permits that.
+bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, bool by_nccl,
               coll::Work* work);
 
 // The same call for NCCL, where NCCL has an equivalent: for blocks of equal size, and for reductions whose

@@ -25,6 +25,7 @@
 #include "mpi/abi/host_mpi.h"
 #include "mpi/coll/collective_call.h"
 #include "mpi/coll/node_hierarchy.h"
+#include "mpi/core/engine.h"
 
 namespace fairlead::mpi {
 
@@ -147,7 +148,10 @@ class CommunicatorState {
     lent_.clear();
     for_messages_.reset();
     hierarchy_.reset();
-    nccl_.reset();
+    if (nccl_) {
+      std::lock_guard lock(engine().mutex());  // the progress thread may be in NCCL for another communicator
+      nccl_.reset();
+    }
     // The host MPI may still write an answer if it has refused a call that asked.
     for (std::shared_ptr<MemoryQuestion>& question : questions_)
       if (question->is_open()) new std::shared_ptr<MemoryQuestion>(std::move(question));

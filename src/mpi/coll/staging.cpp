@@ -15,6 +15,48 @@ namespace fairlead::mpi {
 
 using device::Error;
 
+namespace {
+
+// Images of longer buffers leave out what lies between their parts.
+constexpr uint64_t longest_whole = uint64_t{64} << 30;
+// Parts that are nearer to each other stay together.
+constexpr uint64_t near = uint64_t{1} << 30;
+
+using Ranges = std::vector<ScatteredBuffer::Range>;
+
+void add(Ranges& ranges, const void* address, uint64_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  if (!ranges.empty() && begin >= ranges.back().begin && begin <= ranges.back().end + near)
+    ranges.back().end = std::max(ranges.back().end, begin + bytes);
+  else
+    ranges.push_back({begin, begin + bytes});
+}
+
+// Where the bytes of the region lie.
+Ranges ranges_of(const Region& region) {
+  Ranges ranges;
+  for (const Block& block : region.blocks) {
+    const Layout layout = layout_of(block.count, block.datatype);
+    void* const buffer = at_offset(region.address, block.offset);
+    if (!layout.plan || layout.contiguous) {
+      add(ranges, at_offset(buffer, layout.first), static_cast<uint64_t>(layout.span));
+      continue;
+    }
+    const packing::View view = layout.view(buffer);
+    for (uint64_t at = 0; at < view.bytes();) {
+      const packing::View::Rows rows = view.rows_at(at);
+      const bool apart = rows.pitch > near;
+      for (uint64_t row = 0; row < (apart ? rows.rows : 1); ++row)
+        add(ranges, at_offset(view.address(), rows.offset + static_cast<int64_t>(row * rows.pitch)),
+            apart ? rows.width : (rows.rows - 1) * rows.pitch + rows.width);
+      at += rows.width * rows.rows;
+    }
+  }
+  return ranges;
+}
+
+}  // namespace
+
 HostImage::HostImage(const Region& region)
     : device_memory_(region.bytes > 0 && region.on_device()), address_(region.address) {
   if (!device_memory_) return;
@@ -25,8 +67,13 @@ HostImage::HostImage(const Region& region)
     first = std::min(first, begin);
     end = std::max(end, begin + static_cast<MPI_Aint>(layout.span));
   }
-  memory_ = device::PinnedBuffer(static_cast<size_t>(end - first));
-  address_ = at_offset(memory_.data(), -first);
+  if (static_cast<uint64_t>(end - first) <= longest_whole) {
+    memory_ = device::PinnedBuffer(static_cast<size_t>(end - first));
+    address_ = at_offset(memory_.data(), -first);
+  } else {
+    scattered_ = ScatteredBuffer(ranges_of(region));
+    address_ = at_offset(region.address, scattered_.distance());
+  }
 }
 
 namespace {

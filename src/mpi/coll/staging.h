@@ -7,6 +7,7 @@
 
 #include "device/pinned_buffer.h"
 #include "mpi/coll/collective_call.h"
+#include "mpi/coll/scattered_buffer.h"
 #include "mpi/datatype/layout.h"
 
 namespace fairlead::mpi {
@@ -19,7 +20,7 @@ class HostImage {
   explicit HostImage(const Region& region);
 
   // False if the memory for the image cannot be allocated.
-  bool valid() const { return !device_memory_ || memory_.data(); }
+  bool valid() const { return !device_memory_ || memory_.data() || scattered_.distance() != 0; }
   void* address() const { return address_; }
   bool stands_for_device() const { return device_memory_; }
   // Copies the region's bytes in (load) or back (store); writes no other bytes. False if a copy fails.
@@ -29,7 +30,9 @@ class HostImage {
  private:
   bool device_memory_ = false;
   void* address_ = nullptr;
+  // One of them holds the image.
   device::PinnedBuffer memory_;
+  ScatteredBuffer scattered_;
 };
 
 // A collective in the host MPI: the one place where the buffers of a blocking, nonblocking or persistent

@@ -10,7 +10,7 @@ namespace fairlead::mpi {
 
 using device::Error;
 
-Elements::Elements(UserBuffer buffer) : buffer_(buffer), layout_(layout_of(buffer.count, buffer.datatype)) {
+Elements::Elements(UserBuffer buffer, Layout layout) : buffer_(buffer), layout_(std::move(layout)) {
   const device::Allocation memory = layout_.bytes > 0 ? buffer_.take_memory(layout_) : device::Allocation();
   if (memory.kind != device::MemoryKind::device) return;
   device_ = memory.device;

@@ -13,7 +13,9 @@ namespace fairlead::mpi {
 
 class Elements {
  public:
-  explicit Elements(UserBuffer buffer);
+  explicit Elements(UserBuffer buffer) : Elements(buffer, layout_of(buffer.count, buffer.datatype)) {}
+  // The same elements in another order of their bytes.
+  Elements(UserBuffer buffer, Layout layout);
 
   const UserBuffer& buffer() const { return buffer_; }
   void* address() const { return buffer_.address; }

@@ -28,9 +28,14 @@ struct Known {
   bool committed = false;
 };
 
+// How bytes are ordered: as they lie in memory, or as the external form has them.
+enum class Form { native, external };
+
 // The lengths of the basic elements seen so far.
 class BasicLengths {
  public:
+  explicit BasicLengths(Form form) : form_(form) {}
+  Form form() const { return form_; }
   void add(MPI_Count bytes) {
     differ_ |= seen_ > 0 && bytes != seen_;
     seen_ = bytes;
@@ -39,6 +44,7 @@ class BasicLengths {
   MPI_Count common() const { return differ_ ? 0 : seen_; }
 
  private:
+  const Form form_;
   MPI_Count seen_ = 0;
   bool differ_ = false;
 };
@@ -51,6 +57,26 @@ MPI_Count extent_of(MPI_Datatype datatype) {
   return extent;
 }
 
+// A basic type whose external form has the same bytes in another order. The host MPI tells where it puts each
+// byte; unknown if it has another size there, or converts values.
+Layout in_external_order(MPI_Datatype datatype, MPI_Count size, MPI_Count extent) {
+  unsigned char value[64], packed[64] = {};
+  if (extent > static_cast<MPI_Count>(sizeof value)) return std::nullopt;
+  for (size_t i = 0; i < sizeof value; ++i) value[i] = static_cast<unsigned char>(i + 1);
+  char form[] = "external32";
+  MPI_Aint needed = 0, position = 0;
+  if (PMPI_Pack_external_size(form, 1, datatype, &needed) != MPI_SUCCESS || needed != size ||
+      PMPI_Pack_external(form, value, 1, datatype, packed, needed, &position) != MPI_SUCCESS ||
+      position != size)
+    return std::nullopt;
+  std::vector<Tree> bytes;
+  for (unsigned char* at = packed; at < packed + size; ++at) {
+    if (*at == 0 || *at > extent || std::find(packed, at, *at) != at) return std::nullopt;
+    bytes.push_back(Tree::of_bytes(1).shifted(*at - 1));
+  }
+  return Tree::sequence(std::move(bytes));
+}
+
 // Among the predefined types only pairs have gaps: a value and an int, laid out as a C compiler does.
 Layout named(MPI_Datatype datatype, BasicLengths* basic) {
   MPI_Count size = 0, lower = 0, extent = 0;
@@ -58,6 +84,7 @@ Layout named(MPI_Datatype datatype, BasicLengths* basic) {
   basic->add(size);
   PMPI_Type_get_extent_x(datatype, &lower, &extent);
   if (size <= 0) return Tree();
+  if (basic->form() == Form::external) return in_external_order(datatype, size, extent);
   if (size == extent) return Tree::of_bytes(static_cast<uint64_t>(size)).shifted(lower);
   constexpr MPI_Count index = sizeof(int);
   if (size <= index || lower != 0) return std::nullopt;
@@ -140,8 +167,7 @@ Tree darray(const TypeContents& made, const Tree& element, MPI_Count extent) {
 
 // `blocks` pieces; piece i has length(i) elements and begins place(i) bytes from the start.
 template <class Length, class Place>
-Tree list(const Tree& element, MPI_Count extent, MPI_Count blocks, const Length& length,
-          const Place& place) {
+Tree list(const Tree& element, MPI_Count extent, MPI_Count blocks, const Length& length, const Place& place) {
   std::vector<Tree> parts;
   parts.reserve(count(blocks));
   for (size_t i = 0; i < count(blocks); ++i)
@@ -214,8 +240,8 @@ Layout layout_of_type(MPI_Datatype datatype, BasicLengths* basic) {
 
 // Uses the plan only if it agrees with the size and bounds that MPI reports; otherwise the host MPI packs the
 // type. (MPICH counts parts without bytes in the extent.)
-Known look_into(MPI_Datatype datatype) {
-  BasicLengths basic;
+Known look_into(MPI_Datatype datatype, Form form = Form::native) {
+  BasicLengths basic(form);
   Layout tree = layout_of_type(datatype, &basic);
   MPI_Count size = 0, lower = 0, span = 0;
   PMPI_Type_size_x(datatype, &size);
@@ -276,6 +302,10 @@ Known known_of(MPI_Datatype datatype) {
 
 PlanOfType plan_of(MPI_Datatype datatype) {
   return known_of(datatype).plan;
+}
+
+PlanOfType external_plan_of(MPI_Datatype datatype) {
+  return look_into(datatype, Form::external).plan;
 }
 
 MPI_Count basic_bytes_of(MPI_Datatype datatype) {

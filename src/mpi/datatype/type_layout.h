@@ -16,6 +16,9 @@ using PlanOfType = std::shared_ptr<const packing::Plan>;
 
 // Returns null if only the host MPI has the layout, and for types without bytes.
 PlanOfType plan_of(MPI_Datatype datatype);
+// The same bytes in the order of the external form, external32; null if that is more than another order. Not
+// stored.
+PlanOfType external_plan_of(MPI_Datatype datatype);
 // Returns the length that all basic elements of the type have, where a pair is one element; 0 if lengths
 // differ or are unknown.
 MPI_Count basic_bytes_of(MPI_Datatype datatype);

@@ -2,12 +2,16 @@
 //
 // MPI_Pack and MPI_Unpack where either buffer, or both, is device memory. The packed form is the bytes of a
 // message, as in the host MPIs, so a program may pack with Fairlead and unpack with the host MPI, or the
-// other way round. The host MPI makes the external form (MPI_Pack_external), between images of the buffers in
+// other way round. The external form (MPI_Pack_external) mostly has the same bytes in another order, in which
+// kernels pack and unpack them; where it has others, the host MPI makes it, between images of the buffers in
 // host memory.
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include "base/options.h"
+#include "device/buffer_pool.h"
 #include "device/small_copy.h"
 #include "mpi/abi/comm_self.h"
 #include "mpi/core/communicator.h"
@@ -111,6 +115,37 @@ int unpack(const void* inbuf, Count insize, Count* position, void* outbuf, Count
   return MPI_SUCCESS;
 }
 
+enum class Way { pack, unpack };
+
+// Packs or unpacks the external form by a kernel, through memory of its device if the packed form is in host
+// memory. Nothing: the host MPI must do it, or refuse it.
+std::optional<bool> external_on_gpu(Way way, const char* form, const Elements& elements, char* packed,
+                                    int packed_on, MPI_Count room) {
+  const int device = elements.device();
+  if (device < 0 || (packed_on >= 0 && packed_on != device) || !form ||
+      form != std::string_view("external32") || elements.layout().bytes > room)
+    return std::nullopt;
+  Layout layout = elements.layout();
+  layout.plan = external_plan_of(elements.buffer().datatype);
+  if (!layout.plan) return std::nullopt;
+  layout.contiguous = layout.plan->contiguous();
+  const Elements ordered(elements.buffer(), layout);
+  if (!ordered.view()) return std::nullopt;
+  const uint64_t bytes = ordered.bytes();
+  void* const between = packed_on < 0 ? device::pool_allocate(device, bytes) : nullptr;
+  if (packed_on < 0 && !between) return std::nullopt;
+  const packing::View dense(between ? between : packed, bytes);
+  bool moved;
+  if (way == Way::pack)
+    moved = packing::move_now(device, dense, 0, *ordered.view(), 0, bytes) == Error::none &&
+            (!between || device::copy_to_host(device, packed, between, bytes) == Error::none);
+  else
+    moved = (!between || into(between, device, packed, bytes)) &&
+            packing::move_now(device, *ordered.view(), 0, dense, 0, bytes) == Error::none;
+  if (between) device::pool_free(between);
+  return moved;
+}
+
 template <auto host, class Count, class Extent>
 int pack_external(const char* form, const void* inbuf, Count incount, MPI_Datatype datatype, void* outbuf,
                   Extent outsize, Extent* position) {
@@ -120,8 +155,14 @@ int pack_external(const char* form, const void* inbuf, Count incount, MPI_Dataty
   Elements elements({const_cast<void*>(inbuf), incount, datatype});
   if (int result = check(elements, outbuf, outsize, *position, comm_self()); result != MPI_SUCCESS)
     return result;
+  const int packed_on = device::device_at(outbuf);
+  if (const auto moved = external_on_gpu(Way::pack, form, elements, static_cast<char*>(outbuf) + *position,
+                                         packed_on, outsize - *position)) {
+    if (!*moved) return raise(comm_self(), MPI_ERR_OTHER, elements);
+    *position += static_cast<Extent>(elements.bytes());
+    return MPI_SUCCESS;
+  }
   HostElements image(elements, true);
-  int packed_on = device::device_at(outbuf);
   HostBuffer packed(static_cast<size_t>(std::max<Extent>(outsize, 1)));
   if (!image.valid() || !packed.data()) return raise(comm_self(), MPI_ERR_OTHER, elements);
   Extent from = *position;
@@ -143,7 +184,14 @@ int unpack_external(const char* form, const void* inbuf, Extent insize, Extent* 
   Elements elements({outbuf, outcount, datatype});
   if (int result = check(elements, inbuf, insize, *position, comm_self()); result != MPI_SUCCESS)
     return result;
-  int packed_on = device::device_at(inbuf);
+  const int packed_on = device::device_at(inbuf);
+  char* const packed_form = static_cast<char*>(const_cast<void*>(inbuf)) + *position;
+  if (const auto moved =
+          external_on_gpu(Way::unpack, form, elements, packed_form, packed_on, insize - *position)) {
+    if (!*moved) return raise(comm_self(), MPI_ERR_OTHER, elements);
+    *position += static_cast<Extent>(elements.bytes());
+    return MPI_SUCCESS;
+  }
   HostBuffer packed(static_cast<size_t>(std::max<Extent>(insize, 1)));
   HostElements image(elements, false);
   bool read = packed.data() && image.valid() &&

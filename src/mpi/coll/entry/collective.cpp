@@ -233,7 +233,7 @@ int init_collective(CollectiveCall call, MPI_Request* request, const HostForm& h
   HostForm start = [host, comm](const auto&... arguments) { return host(arguments...); };
   hand_out_persistent(
       std::make_unique<CollectiveOperation>(communicator_state_of(*comm), call, std::move(regions),
-                                            CollectiveOperation::Form::nonblocking, std::move(start)),
+                                            CollectiveOperation::Form::persistent, std::move(start)),
       token, request);
   return MPI_SUCCESS;
 }

@@ -122,7 +122,7 @@ class HierarchicalCollective {
     PackedBuffer buffer(call_.recvbuf, call_.recvcount, call_.recvtype);
     const int root_node = hierarchy_.node_of(call_.root);
     const bool has_it = hierarchy_.my_node() == root_node;
-    const bool is_root = hierarchy_.neighbors()[position()] == call_.root;
+    const bool is_root = rank() == call_.root;
     if (!ready(buffer.valid() && (!is_root || buffer.load()), bytes_of(call_.recvcount, call_.recvtype), 1,
                ExchangeKind::bcast))
       return MPI_ERR_NO_MEM;
@@ -153,10 +153,14 @@ class HierarchicalCollective {
     const int root_node = to_all ? 0 : hierarchy_.node_of(call_.root);
     const bool at_root_node = !to_all && hierarchy_.my_node() == root_node;
     const ExchangeKind kind = to_all ? ExchangeKind::allreduce : ExchangeKind::reduce;
-    const char* from = static_cast<const char*>(call_.in_place() ? call_.recvbuf : call_.sendbuf);
-    char* result = static_cast<char*>(call_.recvbuf);
-    if (!ready(true, bytes_of(call_.sendcount, call_.recvtype), bytes_of(1, call_.recvtype), kind))
+    const uint64_t element = reduced_element_bytes(call_.recvtype);
+    PackedBuffer input = input_of(call_.sendcount);
+    PackedBuffer output = output_of(to_all || call_.root == rank() ? call_.sendcount : 0);
+    if (!ready(input.valid() && output.valid() && input.load(),
+               static_cast<uint64_t>(call_.sendcount) * element, element, kind))
       return MPI_ERR_NO_MEM;
+    const char* from = input.data();
+    char* result = output.data();
     auto begin = [&](Segment& segment) {
       void* scratch = segment.room.scratch.data();
       if (!alone()) note(node_reduce_scatter(from + segment.begin, scratch, segment.counts));
@@ -179,6 +183,7 @@ class HierarchicalCollective {
                          segment.counts, segment.offsets));
     };
     by_segments(begin, end);
+    if (!output.store()) note(MPI_ERR_OTHER);
     return agreed_error();
   }
 
@@ -223,9 +228,12 @@ class HierarchicalCollective {
   // In each node, a reduce-scatter leaves with each member the node's result for the blocks of all members
   // that have its local rank. These exchange and reduce them: each gets its own block.
   int reduce_scatter() {
-    const uint64_t block = bytes_of(call_.recvcount, call_.recvtype), element = bytes_of(1, call_.recvtype);
-    if (!ready(true, block, element, ExchangeKind::reduce_scatter)) return MPI_ERR_NO_MEM;
-    const char* from = static_cast<const char*>(call_.in_place() ? call_.recvbuf : call_.sendbuf);
+    const uint64_t element = reduced_element_bytes(call_.recvtype);
+    const uint64_t block = static_cast<uint64_t>(call_.recvcount) * element;
+    PackedBuffer input = input_of(call_.recvcount * hierarchy_.ranks()), output = output_of(call_.recvcount);
+    if (!ready(input.valid() && output.valid() && input.load(), block, element, ExchangeKind::reduce_scatter))
+      return MPI_ERR_NO_MEM;
+    const char* from = input.data();
     auto begin = [&](Segment& segment) {
       const int device = segment.room.scratch.on_device() || device::device_at(from) >= 0 ? device_ : -1;
       const uint64_t nodes = static_cast<uint64_t>(hierarchy_.nodes()), mine = nodes * segment.bytes;
@@ -244,13 +252,23 @@ class HierarchicalCollective {
       if (!alone()) note(node_reduce_scatter(packed, to, counts));
       exchange(segment, {.kind = ExchangeKind::reduce_scatter,
                          .from = alone() ? packed : to,
-                         .to = {static_cast<char*>(call_.recvbuf) + segment.begin},
+                         .to = {output.data() + segment.begin},
                          .bytes = mine,
                          .datatype = call_.recvtype,
                          .op = call_.op});
     };
     by_segments(begin, [](const Segment&) {});
+    if (!output.store()) note(MPI_ERR_OTHER);
     return agreed_error();
+  }
+
+  // The buffers of a reduction.
+  PackedBuffer input_of(MPI_Count count) const {
+    void* from = call_.in_place() ? call_.recvbuf : const_cast<void*>(call_.sendbuf);
+    return {from, count, call_.recvtype, 0, Padding::kept};
+  }
+  PackedBuffer output_of(MPI_Count count) const {
+    return {call_.recvbuf, count, call_.recvtype, 0, Padding::kept};
   }
 
   // Allocates the memory for a message of `bytes` bytes. True if all members are ready; a member that is not
@@ -399,6 +417,7 @@ class HierarchicalCollective {
 
   // Is this rank the only one of its node?
   bool alone() const { return hierarchy_.neighbors().size() == 1; }
+  int rank() const { return hierarchy_.neighbors()[position()]; }
   size_t position() const { return static_cast<size_t>(hierarchy_.my_local_rank()); }
 
   const CollectiveCall& call_;
@@ -418,10 +437,7 @@ bool suits_hierarchy(const CollectiveCall& call, uint64_t length, CommunicatorSt
   if (std::ranges::find(served, call.function) == std::end(served)) return false;
   kernels::ReduceOp op;
   kernels::Element element;
-  // MPI_DOUBLE_INT, for example, has a gap.
-  if (call.op != MPI_OP_NULL &&
-      !(kernel_for(call.op, call.recvtype, &op, &element) && layout_of(1, call.recvtype).contiguous))
-    return false;
+  if (call.op != MPI_OP_NULL && !kernel_for(call.op, call.recvtype, &op, &element)) return false;
   const bool gathers = call.function == Collective::allgather;
   if (gathers && state.position().size * packed_bytes(call.recvcount, call.recvtype) > INT_MAX) return false;
   const NodeHierarchy& hierarchy = state.hierarchy();

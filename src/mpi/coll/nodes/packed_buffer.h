@@ -7,8 +7,7 @@
 
 #include <optional>
 
-#include "base/host_buffer.h"
-#include "mpi/datatype/layout.h"
+#include "mpi/datatype/elements.h"
 
 namespace fairlead::mpi {
 
@@ -29,13 +28,21 @@ class Scratch {
   HostBuffer in_host_;
 };
 
+// The bytes from one element of a reduction to the next: pairs such as MPI_DOUBLE_INT have padding, which
+// kernels and the host MPI expect. 0 for a derived type with gaps.
+uint64_t reduced_element_bytes(MPI_Datatype datatype);
+
+// The padding of pairs in a packed copy. Reductions need it.
+enum class Padding { removed, kept };
+
 // A buffer of the call as contiguous memory: the buffer itself or a packed copy, because other ranks may pass
-// the same bytes in another layout. Kernels pack device memory, into memory of the same device while some is
-// available.
+// the same bytes in another layout, and padding belongs to the program. Kernels pack device memory, into
+// memory of the same device while some is available.
 class PackedBuffer {
  public:
   // `offset` is that of a block in the buffer.
-  PackedBuffer(void* address, MPI_Count count, MPI_Datatype datatype, MPI_Aint offset = 0);
+  PackedBuffer(void* address, MPI_Count count, MPI_Datatype datatype, MPI_Aint offset = 0,
+               Padding padding = Padding::removed);
   bool valid() const { return !copy_ || copy_->data(); }
   char* data() const { return static_cast<char*>(copy_ ? copy_->data() : address_); }
   // Fills the copy, or stores it in the buffer. False if that fails.
@@ -43,16 +50,13 @@ class PackedBuffer {
   bool store() const;
 
  private:
-  uint64_t bytes() const { return static_cast<uint64_t>(layout_.bytes); }
-  packing::View packed() const { return {copy_->data(), bytes()}; }
+  packing::View in_copy() const;
   bool move(const packing::View& to, const packing::View& from) const;
 
   void* address_;
-  MPI_Count count_;
-  MPI_Datatype datatype_;
-  Layout layout_;
-  int device_ = -1;                    // -1: host memory
-  std::optional<packing::View> view_;  // for kernels
+  Padding padding_;
+  // If there are gaps.
+  std::optional<Elements> elements_;
   std::optional<Scratch> copy_;
 };
 

@@ -48,13 +48,15 @@ bool is_among(Who who, bool root) {
   return who == Who::all || (who == Who::root) == root;
 }
 
-uint64_t bytes_of(MPI_Count count, MPI_Datatype datatype) {
-  return static_cast<uint64_t>(packed_bytes(count, datatype));
-}
-
 // Bytes that stay together.
 uint64_t element_of(const CollectiveCall& call) {
-  return call.reduces() ? bytes_of(1, call.recvtype) : 1;
+  return call.reduces() ? reduced_element_bytes(call.recvtype) : 1;
+}
+
+// In the memory that is cut: with padding in reductions, else without gaps.
+uint64_t bytes_of(const CollectiveCall& call, MPI_Count count, MPI_Datatype datatype) {
+  return call.reduces() ? static_cast<uint64_t>(count) * element_of(call)
+                        : static_cast<uint64_t>(packed_bytes(count, datatype));
 }
 
 MPI_Count sum_of_counts(const CollectiveCall& call, const CommPosition& position) {
@@ -89,8 +91,7 @@ uint64_t part_of_block(uint64_t blocks, uint64_t segment) {
 std::optional<uint64_t> bytes_to_cut(const CollectiveCall& call, const CommPosition& position,
                                      MPI_Count count, MPI_Datatype datatype) {
   if (count <= 0 || error_of_elements(count, datatype) != MPI_SUCCESS) return std::nullopt;
-  if (call.reduces() && !is_plain(datatype) && !layout_of(1, datatype).contiguous) return std::nullopt;
-  const uint64_t bytes = bytes_of(count, datatype);
+  const uint64_t bytes = bytes_of(call, count, datatype);
   if (bytes == 0 || element_of(call) > longest_room / static_cast<uint64_t>(position.size))
     return std::nullopt;
   return bytes;
@@ -155,8 +156,8 @@ SegmentedStaging::SegmentedStaging(const CollectiveCall& call, const CommPositio
 void SegmentedStaging::add_blocks(Side& side, void* address, MPI_Count count, MPI_Datatype datatype,
                                   uint64_t blocks) {
   const PackedBuffer& buffer =
-      side.buffers.emplace_back(address, static_cast<MPI_Count>(blocks) * count, datatype);
-  const uint64_t bytes = bytes_of(count, datatype);
+      side.buffers.emplace_back(address, static_cast<MPI_Count>(blocks) * count, datatype, 0, padding());
+  const uint64_t bytes = bytes_of(call_, count, datatype);
   for (uint64_t block = 0; block < blocks; ++block)
     side.blocks.push_back({buffer.data() + block * bytes, bytes});
 }
@@ -191,17 +192,22 @@ void SegmentedStaging::describe_even() {
 
 // Each rank gets as many elements as the counts say, which all ranks know.
 void SegmentedStaging::describe_reduce_scatter() {
-  // These types have no gaps.
-  auto* address = static_cast<char*>(call_.in_place() ? call_.recvbuf : const_cast<void*>(call_.sendbuf));
+  void* from = call_.in_place() ? call_.recvbuf : const_cast<void*>(call_.sendbuf);
+  char* address =
+      read_.buffers.emplace_back(from, sum_of_counts(call_, position_), call_.recvtype, 0, padding()).data();
   read_.even = false;
+  read_.is_read = true;
   for (int member = 0; member < position_.size; ++member) {
-    read_.blocks.push_back({address, bytes_of(call_.recvcounts[member], call_.recvtype)});
+    read_.blocks.push_back({address, bytes_of(call_, call_.recvcounts[member], call_.recvtype)});
     address += read_.blocks.back().bytes;
   }
   const uint64_t own = read_.blocks[static_cast<size_t>(position_.rank)].bytes;
-  char* result = static_cast<char*>(call_.recvbuf);
+  char* result =
+      written_.buffers
+          .emplace_back(call_.recvbuf, call_.recvcounts[position_.rank], call_.recvtype, 0, padding())
+          .data();
   // In place, the result of a segment may overwrite what later segments read.
-  if (call_.in_place() && own > 0)
+  if (result == from && own > 0)
     result = static_cast<char*>(apart_.emplace(device::device_at(result), own).data());
   written_.blocks.push_back({result, own});
 }
@@ -212,7 +218,7 @@ void SegmentedStaging::describe_allgatherv() {
   written_.is_read = call_.in_place();
   const MPI_Aint unit = extent_of(call_.recvtype);
   for (int member = 0; member < position_.size; ++member) {
-    const uint64_t bytes = bytes_of(call_.recvcounts[member], call_.recvtype);
+    const uint64_t bytes = bytes_of(call_, call_.recvcounts[member], call_.recvtype);
     if (bytes == 0) {
       written_.blocks.push_back({});
       continue;

@@ -11,6 +11,7 @@
 #include "device/classify.h"
 #include "kernels/parameters.h"
 #include "mpi/core/request.h"
+#include "mpi/datatype/layout.h"
 #include "mpi/datatype/reduction_types.h"
 
 namespace fairlead::mpi {
@@ -22,12 +23,6 @@ constexpr uint64_t part_grain = 256;
 coll::Slices parts_of(ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes) {
   const uint64_t elements = bytes / element, parts = static_cast<uint64_t>(nodes);
   return {elements, parts, kind == ExchangeKind::reduce_scatter ? elements / parts : part_grain};
-}
-
-uint64_t size_of(MPI_Datatype datatype) {
-  MPI_Count size = 0;
-  PMPI_Type_size_x(datatype, &size);
-  return static_cast<uint64_t>(size);
 }
 
 }  // namespace
@@ -44,7 +39,7 @@ SliceExchange::SliceExchange(NodeHierarchy& hierarchy, ExchangeRoom& room, const
       hierarchy_(hierarchy),
       room_(room),
       slice_(slice),
-      element_(size_of(slice.datatype)),
+      element_(static_cast<uint64_t>(extent_of(slice.datatype))),
       parts_(parts_of(slice.kind, slice.bytes, element_, hierarchy.nodes())) {}
 
 unsigned char* SliceExchange::own_slice() const {

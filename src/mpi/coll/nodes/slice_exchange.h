@@ -35,7 +35,7 @@ struct Slice {
   std::vector<void*> to;  // the destination; in an all-gather, one for each node
   uint64_t bytes;         // the same on all nodes; in a reduce-scatter, of all parts
   int root_node = 0;
-  // Only for reductions; the type has no gaps, and kernels may support it.
+  // Only for reductions; elements have their padding, and kernels may support the type.
   MPI_Datatype datatype = MPI_BYTE;
   MPI_Op op = MPI_OP_NULL;
 };

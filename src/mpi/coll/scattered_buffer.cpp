@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/coll/scattered_buffer.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <random>
+
+namespace fairlead::mpi {
+namespace {
+
+constexpr uintptr_t page = 4096;
+// Of the processor: programs have the lower half.
+constexpr uintptr_t lowest = uintptr_t{1} << 16, highest = (uintptr_t{1} << 47) - page;
+// Most of the address space is free, so few attempts fail. The first ones go less far, since sanitizers use
+// most of it.
+constexpr int attempts = 96, scales = 12;
+constexpr ptrdiff_t shortest_scale = ptrdiff_t{64} << 30;
+
+bool map(uintptr_t begin, uintptr_t end) {
+  void* const wanted = reinterpret_cast<void*>(begin);
+  void* const found = mmap(wanted, end - begin, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (found == wanted) return true;
+  if (found != MAP_FAILED) munmap(found, end - begin);  // before Linux 4.17
+  return false;
+}
+
+void unmap(uintptr_t begin, uintptr_t end) {
+  munmap(reinterpret_cast<void*>(begin), end - begin);
+}
+
+}  // namespace
+
+ScatteredBuffer::ScatteredBuffer(std::vector<Range> ranges) {
+  std::ranges::sort(ranges, {}, &Range::begin);
+  for (const Range& range : ranges) {
+    const Range pages = {range.begin / page * page, (range.end + page - 1) / page * page};
+    if (pieces_.empty() || pages.begin > pieces_.back().end)
+      pieces_.push_back(pages);
+    else
+      pieces_.back().end = std::max(pieces_.back().end, pages.end);
+  }
+  if (pieces_.empty() || pieces_.front().begin < lowest || pieces_.back().end > highest) return;
+  const auto room_below = static_cast<ptrdiff_t>(pieces_.front().begin - lowest),
+             room_above = static_cast<ptrdiff_t>(highest - pieces_.back().end);
+  thread_local std::minstd_rand random(std::random_device{}());
+  for (int attempt = 0; attempt < attempts && distance_ == 0; ++attempt) {
+    const ptrdiff_t scale = shortest_scale << attempt % scales;
+    std::uniform_int_distribution<ptrdiff_t> pages(-std::min(scale, room_below) / ptrdiff_t{page},
+                                                   std::min(scale, room_above) / ptrdiff_t{page});
+    const ptrdiff_t distance = pages(random) * ptrdiff_t{page};
+    if (distance != 0 && map_at(distance)) distance_ = distance;
+  }
+}
+
+bool ScatteredBuffer::map_at(ptrdiff_t distance) {
+  const auto by = static_cast<uintptr_t>(distance);
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    if (map(pieces_[i].begin + by, pieces_[i].end + by)) continue;
+    for (size_t before = 0; before < i; ++before) unmap(pieces_[before].begin + by, pieces_[before].end + by);
+    return false;
+  }
+  return true;
+}
+
+ScatteredBuffer::~ScatteredBuffer() {
+  if (distance_ == 0) return;
+  const auto by = static_cast<uintptr_t>(distance_);
+  for (const Range& piece : pieces_) unmap(piece.begin + by, piece.end + by);
+}
+
+}  // namespace fairlead::mpi
