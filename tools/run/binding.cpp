@@ -330,6 +330,8 @@ void bind_rank(const BindingArguments& arguments, bool is_rank) {
                     : arguments.print     ? "which --print-binding says"
                                           : "which --json writes"));
   Topology topology = read_topology();
+  // The program need not find out again, nor say it again.
+  if (fairlead_device_provider() == std::string_view("sim")) setenv("FAIRLEAD_DEVICE", "sim", 1);
   Cpus cores = topology.mine;
   const GpuPlace* gpu = nullptr;
   if (arguments.gives_gpu()) {
