@@ -94,7 +94,8 @@ struct BenchArguments {
   std::string output = "fairlead.tuning";  // of matrix: the picture
   // matrix
   std::vector<std::string> ways;
-  std::string map;  // file to write
+  std::string map;      // file to write
+  bool anyway = false;  // of tune and matrix: write files from figures that mean nothing
 
   std::string command;  // as the user typed it
 

@@ -107,7 +107,7 @@ const OptionGroup matrix_options = all_of(
             ""),
      option("--map", "FILE", &A::map,
             "Write the order of GPUs for neighbouring ranks, as `fairlead run --map FILE` reads it.", {}, ""),
-     no_preload("Messages of the MPI alone, without Fairlead."), mpi(), results_options});
+     anyway_option, no_preload("Messages of the MPI alone, without Fairlead."), mpi(), results_options});
 
 const OptionGroup copy_options =
     all_of({message_sizes(), time_of_one, at_once, arrivals, full_of_several, results_options});
