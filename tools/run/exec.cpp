@@ -52,7 +52,7 @@ void define_exec(CLI::App& app, ExecArguments& arguments) {
   define_settings(app, arguments);
   set_up(app, "[options] PROGRAM [arguments]",
          "  mpirun -n 4 fairlead exec ./my_mpi_program\n"
-         "  srun --mpi=pmix -n 8 fairlead exec --gpu nearest --print-binding ./my_mpi_program");
+         "  srun --mpi=pmix -n 8 fairlead exec --gpu nearest ./my_mpi_program");
 }
 
 int exec_command(const Words& words) {
