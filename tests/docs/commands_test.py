@@ -78,6 +78,19 @@ class Commands(unittest.TestCase):
         self.assertGreater(number, 50)
 
 
+class Help(unittest.TestCase):
+    def test_lines_fit_80_columns(self):
+        def text(*words):
+            return subprocess.run([TOOL, *words, "--help"], text=True, capture_output=True, check=True,
+                                  env={**os.environ, "COLUMNS": "80"}).stdout
+        benchmarks = re.findall(r"^  (\w+) ", text("bench"), re.M)
+        self.assertIn("latency", benchmarks)
+        for words in (), *[(name,) for name in ("run", "exec", "bench", "matrix", "plot", "doctor", "options")], \
+                *[("bench", name) for name in benchmarks]:
+            with self.subTest(command=words):
+                self.assertEqual([line for line in text(*words).splitlines() if len(line) > 80], [])
+
+
 def masked(line):
     """Numbers with their units, addresses and names of machines become the same for all."""
     line = line.replace(os.uname().nodename, "vm").replace(TREE, "build")

@@ -429,7 +429,7 @@ class Refusals(ToolTest):
         none = {"FAIRLEAD_DEVICE": "auto", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
         for words in ["bench", "latency"], ["bench", "copy"], ["bench", "tune"], ["matrix"], ["bench", "allreduce"], \
                 ["run", "-n", 2, TOOL, "bench", "latency"]:
-            self.refused_by_this_machine(*words, says="-d sim simulates one", **none)
+            self.refused_by_this_machine(*words, says="FAIRLEAD_DEVICE=sim simulates one", **none)
         for abi in MPIS:
             # In the ranks, where the node on which they were started tells nothing of theirs.
             result = fairlead("run", "-n", 2, "--mpi", abi, *preload(abi), TOOL, "bench", "bw", PBS_JOBID="1", **none)

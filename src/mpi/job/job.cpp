@@ -209,7 +209,7 @@ std::optional<Job> launched;
 std::string remedy_for_one_rank;
 
 void note_launcher() {
-  launched = job_from_environment();
+  if (options().enabled) launched = job_from_environment();
   if (!launched) return;
   const Pmi* pmi = find_pmi(launched->launcher, own_abi);
   remedy_for_one_rank = !pmi ? "start them with the launcher of this MPI"
