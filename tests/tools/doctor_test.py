@@ -169,7 +169,7 @@ class Recorded(ToolTest):
             limit.memlock  warn  registering memory with RDMA adapters fails
             limit.ptrace   warn  ptrace_scope is 2
             limit.container warn this is a container of Docker, without CAP_SYS_PTRACE
-            limit.gpus     warn  this process may open 1 of 4 GPUs (1 device file)
+            limit.gpus     warn  1 of 4 GPUs (1 device file) > let every rank of a node see all its GPUs (Slurm: --gpus-per-node=N
             limit.memory   warn  the control group allows 512 MiB of
             env.fairlead   warn  FAIRLEAD_BAR=maybe is not understood
             env.conflicts  warn  LD_PRELOAD holds libfairlead-mpich.so, but the MPI's ABI is openmpi
