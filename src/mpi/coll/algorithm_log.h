@@ -5,8 +5,6 @@
 
 #pragma once
 
-#include <cstdint>
-
 #include "base/log.h"
 #include "mpi/coll/collective_call.h"
 
@@ -16,8 +14,9 @@ inline bool logs_algorithms(const CommPosition& position) {
   return position.rank == 0 && log_enabled(LogLevel::info);
 }
 
-// Call it if logs_algorithms(). `why` says in words what decided on the path.
-void log_algorithm(const CollectiveCall& call, const CommPosition& position, int64_t bytes, const char* path,
-                   const char* why);
+// Call it if logs_algorithms(). `why` says in words what decided on the path. The bytes are those of this
+// rank's larger buffer.
+void log_algorithm(const CollectiveCall& call, const CommPosition& position, const Regions& regions,
+                   const char* path, const char* why);
 
 }  // namespace fairlead::mpi

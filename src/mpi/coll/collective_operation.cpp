@@ -273,7 +273,7 @@ void CollectiveOperation::took(Traffic path) {
 void CollectiveOperation::log_path(Traffic path) const {
   const bool nccl = path == Traffic::collective_nccl, staged = path == Traffic::collective_staged;
   using Among = coll::Choice::Among;
-  log_algorithm(call_, state_->position(), regions_.bytes(),
+  log_algorithm(call_, state_->position(), regions_,
                 nccl     ? "nccl"
                 : staged ? "staged"
                          : coll::row_of(work_.algorithm).name.data(),

@@ -181,7 +181,7 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, Regions& region
   if (!by_hierarchy) by_hierarchy = suits();
 
   if (logs_algorithms(state.position()))
-    log_algorithm(call, state.position(), regions.bytes(),
+    log_algorithm(call, state.position(), regions,
                   by_hierarchy ? "in each node on its GPUs" : "staged in segments", "between nodes");
   const Traffic path = by_hierarchy ? Traffic::collective_between_nodes : Traffic::collective_staged;
   int error = MPI_SUCCESS;

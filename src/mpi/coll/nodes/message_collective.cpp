@@ -201,7 +201,7 @@ int MessageCollective::start() {
   find_parts();
   stage();
   if (logs_algorithms(state_->position()))
-    log_algorithm(call_, state_->position(), regions_.bytes(), "by messages", "between nodes");
+    log_algorithm(call_, state_->position(), regions_, "by messages", "between nodes");
   if (state_->position().rank == 0)
     log_line(LogLevel::trace, "collective %u of %d ranks by messages", static_cast<unsigned>(call_.function),
              state_->position().size);
