@@ -31,6 +31,7 @@ install(FILES ${PROJECT_BINARY_DIR}/fairleadConfig.cmake ${PROJECT_BINARY_DIR}/f
 # --- pkg-config
 # The path from the .pc files up to the prefix; distributions have lib folders of several levels.
 file(RELATIVE_PATH _pc_up /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+string(REGEX REPLACE "/$" "" _pc_up ${_pc_up})
 foreach(library IN LISTS _libraries)
   set(_pc_name ${library})
   set(_pc_variables "")
@@ -51,3 +52,5 @@ install(DIRECTORY bench/comparison DESTINATION libexec/fairlead FILES_MATCHING P
 # --- Documentation
 install(FILES README.md CONTRIBUTING.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# The sources that the tutorial explains and compiles. Their build is this project's.
+install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN CMakeLists.txt EXCLUDE)

@@ -27,7 +27,7 @@ struct Command {
 
 constexpr Command commands[] = {
     {"run", "start an MPI program with Fairlead loaded", run_command},
-    {"exec", "become one rank with Fairlead loaded, under mpirun, mpiexec, srun or flux", exec_command},
+    {"exec", "become one rank with Fairlead loaded, under mpirun, srun or flux", exec_command},
     {"bench", "measure messages, collectives and the GPU's own copy", bench_command},
     {"matrix", "measure every two GPUs, and say on which neighbouring ranks belong", matrix_command},
     {"doctor", "find out whether this MPI is GPU-aware, why not, and what to do", doctor_command},

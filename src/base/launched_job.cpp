@@ -17,6 +17,11 @@ constexpr RankVariables launchers[] = {
 #include "base/launchers.def"
 };
 
+constexpr Pmi pmis[] = {
+#define FAIRLEAD_PMI(...) {__VA_ARGS__},
+#include "base/launchers.def"
+};
+
 // Returns -1 if the variable is not set or is not a number.
 int number(const char* variable) {
   const char* text = std::getenv(variable);
@@ -70,6 +75,19 @@ std::vector<Job> jobs_from_environment() {
     if (!scheduler_shell) jobs.push_back(job);
   }
   return jobs;
+}
+
+bool Pmi::offered() const {
+  std::istringstream names(variables);
+  for (std::string name; names >> name;)
+    if (std::getenv(name.c_str())) return true;
+  return false;
+}
+
+const Pmi* find_pmi(const std::string& launcher, const std::string& abi) {
+  auto row = std::find_if(std::begin(pmis), std::end(pmis),
+                          [&](const Pmi& each) { return launcher == each.launcher && abi == each.abi; });
+  return row == std::end(pmis) ? nullptr : row;
 }
 
 std::optional<Job> job_from_environment() {

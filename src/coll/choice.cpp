@@ -34,19 +34,34 @@ Choice::Choice(const std::set<std::string>& words, const Rules& rules) {
     bool named = words.contains(word_for(row)), for_all = words.contains(std::string(row.name));
     if (!forced && (named || for_all)) forced = row.id;
   }
-  for (const Rules& some : {rules, shipped_rules()})
-    for (const Rule& rule : some)
-      families_[static_cast<size_t>(row_of(rule.algorithm).family)].rules.push_back(rule);
+  for (const Rules* some : {&rules, &shipped_rules()})
+    for (const Rule& rule : *some) {
+      OfFamily& family = families_[static_cast<size_t>(row_of(rule.algorithm).family)];
+      family.rules.push_back(rule);
+      family.given += some == &rules;
+    }
+}
+
+size_t Choice::OfFamily::first_that_fits(uint64_t bytes, int members, Among among) const {
+  auto fits = [&](const Rule& rule) {
+    return rule.ranks.holds(static_cast<uint64_t>(members)) && rule.bytes.holds(bytes) &&
+           possible(rule.algorithm, members, among);
+  };
+  auto found = std::find_if(rules.begin(), rules.end(), fits);
+  return static_cast<size_t>((found == rules.end() ? found - 1 : found) - rules.begin());
 }
 
 Algorithm Choice::of(Family family, uint64_t bytes, int members, Among among) const {
   const OfFamily& here = families_[static_cast<size_t>(family)];
   if (here.forced && possible(*here.forced, members, among)) return *here.forced;
-  for (const Rule& rule : here.rules)
-    if (rule.ranks.holds(static_cast<uint64_t>(members)) && rule.bytes.holds(bytes) &&
-        possible(rule.algorithm, members, among))
-      return rule.algorithm;
-  return here.rules.back().algorithm;
+  return here.rules[here.first_that_fits(bytes, members, among)].algorithm;
+}
+
+const char* Choice::decided_by(Family family, uint64_t bytes, int members, Among among) const {
+  const OfFamily& here = families_[static_cast<size_t>(family)];
+  if (here.forced && possible(*here.forced, members, among)) return "by FAIRLEAD_COLL";
+  return here.first_that_fits(bytes, members, among) < here.given ? "by the file of FAIRLEAD_TUNING"
+                                                                  : "by the shipped rules";
 }
 
 Choice::Chosen Choice::of_call(Family family, uint64_t bytes, int members, bool in_place, bool nccl) const {

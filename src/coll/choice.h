@@ -36,6 +36,8 @@ class Choice {
   };
   // `nccl`: this rank could use NCCL.
   Chosen of_call(Family family, uint64_t bytes, int members, bool in_place, bool nccl) const;
+  // What decides on such a call, in words: FAIRLEAD_COLL, the file of FAIRLEAD_TUNING, or the shipped rules.
+  const char* decided_by(Family family, uint64_t bytes, int members, Among among) const;
   // Can any call select an algorithm of NCCL?
   bool names_nccl() const;
   // Does FAIRLEAD_COLL force this algorithm for its family?
@@ -49,6 +51,9 @@ class Choice {
   struct OfFamily {
     std::optional<Algorithm> forced;
     Rules rules;
+    size_t given = 0;  // so many, the first, come from the file
+
+    size_t first_that_fits(uint64_t bytes, int members, Among among) const;
   };
   std::array<OfFamily, std::size(families)> families_;
 };

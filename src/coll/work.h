@@ -80,7 +80,9 @@ struct NcclCall {
 };
 
 struct Work {
-  int device = -1;  // runs this rank's part; -1: the rank passes no bytes
+  Algorithm algorithm{};        // the chosen one, unless NCCL comes first
+  uint64_t largest_buffer = 0;  // of any rank, by which it was chosen, in bytes
+  int device = -1;              // runs this rank's part; -1: the rank passes no bytes
   Exposed source, target;
   // Offsets in `source` of the regions for other members, and the index in this list of the first one for
   // each member.

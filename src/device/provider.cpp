@@ -6,7 +6,9 @@
 #include <atomic>
 #include <mutex>
 #include <string>
+#include <string_view>
 
+#include "base/launched_job.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "device/runtime.h"
@@ -29,12 +31,21 @@ Runtime* demand(Make make, const char* name, const char* remedy) {
   return made;
 }
 
-// The reason why CUDA is unavailable, reported when the simulated GPU replaces a missing GPU.
+// The reasons why the simulated GPU replaces a missing GPU.
 const char* no_cuda = "";
+std::string no_rocm;
 
-Runtime* simulate(const char* no_rocm) {
-  log_line(LogLevel::info, "GPUs are simulated: no CUDA (%s), no ROCm (%s)", no_cuda, no_rocm);
-  return make_sim();
+// Results on simulated GPUs must not pass for those of real ones. One rank warns for all, since a job that
+// got no GPUs usually got them on no node. Programs that use no GPU need not know.
+void warn_of_simulation() {
+  const auto job = job_from_environment();
+  const LogLevel level = !job || job->rank <= 0 ? LogLevel::warn
+                         : job->local_rank <= 0 ? LogLevel::info
+                                                : LogLevel::debug;
+  log_line(level,
+           "no GPU here, so GPUs are simulated and times mean nothing: no CUDA (%s), no ROCm (%s); "
+           "FAIRLEAD_DEVICE=sim simulates them without this line",
+           no_cuda, no_rocm.c_str());
 }
 
 constexpr const char* rocm_remedy = "check that rocminfo lists a GPU and HIP_VISIBLE_DEVICES shows it";
@@ -49,10 +60,11 @@ Runtime* choose() {
 
   // This function does not count devices: that would initialise the driver in every process, including those
   // without GPU work, and in_use() could no longer distinguish the two.
-  const char* no_rocm = "";
+  const char* why_not = "";
   if (Runtime* cuda = make_cuda(&no_cuda)) return cuda;
-  if (Runtime* rocm = make_hip(&no_rocm)) return rocm;
-  return simulate(no_rocm);
+  if (Runtime* rocm = make_hip(&why_not)) return rocm;
+  no_rocm = why_not;
+  return make_sim();
 }
 
 // Replaced at most once, before the first GPU call.
@@ -80,8 +92,10 @@ Runtime* required_runtime() {
       said = true;
       return nullptr;
     }
-    choice().store(simulate(why_not.c_str()), std::memory_order_release);
+    no_rocm = why_not;
+    choice().store(make_sim(), std::memory_order_release);
   }
+  if (options().device == "auto" && runtime()->name() == std::string_view("sim")) warn_of_simulation();
   settled.store(true, std::memory_order_release);
   return runtime();
 }

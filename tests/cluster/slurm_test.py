@@ -102,11 +102,52 @@ class SlurmTest(unittest.TestCase):
     def test_doctor_and_bench_run_in_a_step(self):
         for abi, pmi in PMI.items():
             with self.subTest(abi=abi):
-                result = on_cluster(f"HYDRA_BOOTSTRAP=fork srun -N 1 -n 1 fairlead doctor --mpi {abi} && "
+                result = on_cluster(f"srun -N 1 -n 1 fairlead doctor --mpi {abi} && "
                                     f"srun --mpi={pmi} -N 2 -n 2 fairlead bench latency --mpi {abi} -m 8:8", abi)
                 self.assertEqual(result.returncode, 0, result.stdout)
                 self.assertIn("ok   live.send", result.stdout)
                 self.assertRegex(result.stdout, r"(?m)^8 +[0-9.]+$")
+
+    def test_a_step_without_pmi_is_refused(self):
+        for abi, pmi in PMI.items():
+            with self.subTest(abi=abi):
+                program = os.path.join(TREE, "bin", "examples", f"sndrcv-{abi}")
+                for command in f"exec {program}", f"exec --print-binding {program}", f"bench latency --mpi {abi}":
+                    result = on_cluster(f"srun -N 2 -n 2 fairlead {command}", abi)
+                    self.assertEqual(result.returncode, 2, result.stdout)
+                    self.assertEqual(result.stdout.count(f"start it with srun --mpi={pmi}"), 1, result.stdout)
+                    self.assertNotIn("rank 1", result.stdout)
+
+    def test_bench_takes_the_mpi_of_the_step(self):
+        for abi, pmi in PMI.items():
+            with self.subTest(abi=abi):
+                result = on_cluster(f"srun --mpi={pmi} -N 2 -n 2 fairlead bench latency -m 8:8 -i 5", abi)
+                self.assertEqual(result.returncode, 0, result.stdout)
+                self.assertIn(f"({abi}), 2 ranks", result.stdout)
+
+    def test_run_chooses_the_pmi(self):
+        for abi in PMI:
+            with self.subTest(abi=abi):
+                program = os.path.join(TREE, "bin", "examples", f"sndrcv-{abi}")
+                result = on_cluster(f"salloc -N 2 -n 2 fairlead run -n 2 --mpi srun {program}", abi)
+                self.assertEqual(result.returncode, 0, result.stdout)
+                self.assertRegex(result.stdout, "rank 1 on .* from rank 0, .* all correct")
+                # Each of two processes would start another job.
+                result = on_cluster(f"srun -n 2 fairlead run -n 2 {program}", abi)
+                self.assertEqual(result.returncode, 2, result.stdout)
+                self.assertEqual(result.stdout.count("would start a job of its own"), 1, result.stdout)
+
+    def test_mpi_init_warns_of_singletons(self):
+        if "mpich" not in PMI:  # Open MPI 4 ends by itself
+            self.skipTest("no MPICH, or no pmi2")
+        program = os.path.join(TREE, "bin", "examples", "sndrcv-mpich")
+        result = on_cluster(f"srun -n 2 fairlead exec --any-launcher --print-binding {program}", "mpich")
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertEqual(result.stdout.count("start them with srun --mpi=pmi2"), 1, result.stdout)
+        self.assertNotRegex(result.stdout, "(?m)^rank . node")
+        # mpirun's daemons are a step of two tasks, too.
+        result = on_cluster(f"salloc -N 2 -n 4 mpirun.mpich -n 1 fairlead exec {program}", "mpich")
+        self.assertNotIn("1 rank in each", result.stdout)
 
     def test_nothing_is_left(self):
         before = traces()

@@ -441,6 +441,20 @@ class Refusals(ToolTest):
             self.assertNotEqual(result.returncode, 0)
             self.assertEqual(result.stderr.count("no cuda GPU here"), 1, result.stderr)
 
+    def test_simulated_gpus_are_not_taken_unasked(self):
+        none = {"FAIRLEAD_DEVICE": "auto", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
+        for words in ["bench", "latency"], ["bench", "copy"], ["bench", "tune"], ["matrix"], ["bench", "allreduce"], \
+                ["run", "-n", 2, TOOL, "bench", "latency"]:
+            self.refused_by_this_machine(*words, says="FAIRLEAD_DEVICE=sim simulates one", **none)
+        for abi in MPIS:
+            # In the ranks, where the node on which they were started tells nothing of theirs.
+            result = fairlead("run", "-n", 2, "--mpi", abi, *preload(abi), TOOL, "bench", "bw", PBS_JOBID="1", **none)
+            self.assertNotEqual(result.returncode, 0, result)
+            self.assertEqual(result.stderr.count("no GPU here"), 1, result.stderr)
+            self.assertEqual(result.stdout.count("#"), 0, result.stdout)
+        for words in ["latency", "H", "H"], ["latency", "--sim", 2], ["latency", "-d", "sim"], ["barrier"]:
+            self.succeeds("bench", words[0], "-i", 2, *(["-m", "8:8"] if words[0] == "latency" else []), *words[1:], **none)
+
     def test_no_gpu(self):
         result = subprocess.run([TOOL, "bench", "copy", "-m", "8"], env={**os.environ, "FAIRLEAD_DEVICE": "none"},
                                 text=True, capture_output=True)

@@ -25,7 +25,7 @@ LAUNCHERS = {
     # The second of three nodes.
     "Slurm": lambda rank, size: {"SLURM_PROCID": rank, "SLURM_STEP_NUM_TASKS": 2 * size + 1, "SLURM_LOCALID": rank,
                                  "SLURM_STEP_TASKS_PER_NODE": f"{size}(x2),1", "SLURM_NODEID": 1,
-                                 "SLURM_JOB_ID": os.getpid(), "SLURM_STEP_ID": 0},
+                                 "SLURM_JOB_ID": os.getpid(), "SLURM_STEP_ID": 0, "PMI_RANK": rank},
 }
 LINE = re.compile(r"rank (\d+) \S+ local (\d+) cores (\S+) NUMA (\S+) GPU (\d+) (\S+) NUMA (\S+)(?: 63 GB/s)?")
 OTHERS = re.compile("OMPI_|PMI|MPI_LOCAL|PALS_|FLUX_|SLURM_|HWLOC_|FAIRLEAD_")
@@ -114,6 +114,18 @@ class Policies(BindingTest):
     def test_without_a_gpu_of_its_own(self):
         process = self.start(1, 2, machine=DGX)
         self.assertRegex(process.communicate()[1], r"^rank 1 \S+ local 1 cores 0-7 NUMA 0-1 all 8 GPUs\n$")
+
+    def test_what_may_be_no_rank_is_not_called_one(self):
+        """A scheduler starts any program: without PMI its MPI does not know the others."""
+        with tempfile.TemporaryDirectory() as folder:
+            for offered, word in ({}, "task"), ({"PMI_RANK": "1"}, "rank"), ({"PMIX_RANK": "1"}, "rank"):
+                with self.subTest(offered=offered):
+                    file = os.path.join(folder, word)
+                    slurm = {name: str(value) for name, value in LAUNCHERS["Slurm"](1, 2).items() if name != "PMI_RANK"}
+                    result = self.succeeds("exec", "--no-preload", "--print-binding", "--json", file, "true", **slurm, **offered)
+                    self.assertTrue(result.stderr.startswith(f"{word} 1 "), result.stderr)
+                    with open(file) as json_file:
+                        self.assertEqual(json.load(json_file)[word], 1)
 
     def test_lines_fit_a_terminal(self):
         process = self.start(1, 2, "--visible", machine=DGX)
@@ -255,15 +267,33 @@ class Run(BindingTest):
 
     def test_command_lines(self):
         """Launchers are known by what they say of themselves."""
-        for name, says, line in (("srun", "slurm 23.02.6", "srun -n 2"), ("flux", "commands: flux-core 0.66.0", "flux run -n 2"),
+        for name, says, line in (("srun", "slurm 23.02.6", "srun --mpi=pmi2 -n 2"),
+                                 ("flux", "commands: flux-core 0.66.0", "flux run -n 2"),
                                  ("mpiexec", "mpiexec (PALS) 1.2.3", "mpiexec -n 2")):
             with self.subTest(launcher=name):
                 path = script(self.folder, name, f"#!/bin/sh\necho '{says}'\n")
                 words = self.succeeds("run", "-n", 2, "--mpi", path, "--dry-run", "--no-preload", "--gpu", "spread",
                                       example("mpich" if "mpich" in MPIS else MPIS[0]), FAIRLEAD_MAP_AFTER="3").stdout
-                self.assertIn(f"{self.folder}/{line} ", words)
+                self.assertIn(f"{self.folder}/{line if 'mpich' in MPIS else line.replace('pmi2', 'pmix')} ", words)
                 self.assertRegex(words, "^env .*FAIRLEAD_MAP_AFTER=3 ")
                 self.assertIn(" --gpu spread ", words)
+
+    def test_srun_is_given_the_pmi_of_the_mpi(self):
+        srun = script(self.folder, "srun", "#!/bin/sh\n[ \"$1\" = --version ] && echo slurm 23.02.6 || echo $OFFERED\n")
+        script(self.folder, "scontrol", "#!/bin/sh\necho \"MpiDefault              = $DEFAULT\"\n")
+        path = self.folder + os.pathsep + os.environ["PATH"]
+        for abi in set(MPIS) & {"openmpi", "mpich"}:
+            pmi = {"openmpi": "pmix", "mpich": "pmi2"}[abi]
+            words = ["run", "-n", 2, "--mpi", srun, "--dry-run", "--no-preload"]
+            others = {"PATH": path, "OFFERED": f"plugins: none {pmi}", "DEFAULT": "none"}
+            for more, changed, starts in ([], {}, f"srun --mpi={pmi} -n 2 "), \
+                    (["--launcher-args=--mpi=cray_shasta"], {}, "srun --mpi=cray_shasta -n 2 "), \
+                    ([], {"DEFAULT": "cray_shasta"}, "srun -n 2 "), ([], {"SLURM_MPI_TYPE": "pmi1"}, "srun -n 2 "):
+                with self.subTest(abi=abi, more=more, changed=changed):
+                    self.assertIn(f"{self.folder}/{starts}",
+                                  self.succeeds(*words, *more, example(abi), **{**others, **changed}).stdout)
+            self.refuses(*words, example(abi), says=[f"has no {pmi} ", "--launcher-args '--mpi=...'"],
+                         **{**others, "OFFERED": "plugins: none other"})
 
     def test_a_file_of_gpus(self):
         path = self.file("map", "# measured\n3 1\n 0,2  # the rest\n")

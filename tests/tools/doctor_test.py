@@ -4,11 +4,12 @@
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 import unittest
 
 import kfd_trees
-from tool import MPIS, TREE, ToolTest, example, fairlead, has_library
+from tool import MPIS, TREE, ToolTest, example, fairlead, has_library, script
 
 MACHINES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "doctor")
 CRAY_KERNEL = "5.14.21-150500.55.49_13.0.57-cray_shasta_c"
@@ -168,7 +169,7 @@ class Recorded(ToolTest):
             limit.memlock  warn  registering memory with RDMA adapters fails
             limit.ptrace   warn  ptrace_scope is 2
             limit.container warn this is a container of Docker, without CAP_SYS_PTRACE
-            limit.gpus     warn  this process may open 1 of 4 GPUs (1 device file)
+            limit.gpus     warn  1 of 4 GPUs (1 device file) > let every rank of a node see all its GPUs (Slurm: --gpus-per-node=N
             limit.memory   warn  the control group allows 512 MiB of
             env.fairlead   warn  FAIRLEAD_BAR=maybe is not understood
             env.conflicts  warn  LD_PRELOAD holds libfairlead-mpich.so, but the MPI's ABI is openmpi
@@ -325,6 +326,7 @@ class Report(ToolTest):
     def test_refusals(self):
         self.refuses("doctor", "--bogus", says=["--bogus", "--json"])
         self.refuses("doctor", "--from", "/no/such/folder", says=["/no/such/folder", "--record"])
+        self.refuses("doctor", "--from", MACHINES, says=["no recorded machine", "'environment'", "--record"])
         self.refuses("doctor", "--from", MACHINES, "--record", "x", says="excludes")
         self.refuses("doctor", "--record", "/proc", says="/proc is not a new or empty folder")
         self.refuses("doctor", "--sim", "0", says=["--sim", "1 to 64"])
@@ -347,6 +349,28 @@ class Named(ToolTest):
             self.assertEqual(checks["mpi.which"]["fact"], expected, name)
         self.refuses("doctor", "--from", os.path.join(MACHINES, "laptop"), "--mpi", "/usr/bin/mpirun",
                      says="no library of /usr/bin/mpirun is found")
+
+    @unittest.skipUnless(shutil.which("gcc"), "needs gcc")
+    def test_the_ucx_that_an_mpi_brings_is_judged(self):
+        """As wheels have it: beside the MPI's library, which names its folder, and under a name of its own."""
+        if "mpich" not in MPIS:
+            self.skipTest("needs MPICH")
+        with tempfile.TemporaryDirectory() as folder:
+            own = os.path.join(folder, "mpich.libs")
+            os.mkdir(own)
+            def library(path, *words):
+                subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", path,
+                                f"-Wl,-soname,{os.path.basename(path)}", "-Wl,--no-as-needed", *words], check=True)
+            library(os.path.join(own, "libucp-1a2b3c4d.so.0.0.0"))
+            library(os.path.join(folder, "libmpi.so.12"), f"-L{own}", "-l:libucp-1a2b3c4d.so.0.0.0", "-Wl,-rpath,$ORIGIN/mpich.libs")
+            checks = examined("--no-launch", "--mpi", os.path.join(folder, "libmpi.so.12"))[2]
+            self.assertIn(os.path.join(own, "libucp-1a2b3c4d.so.0.0.0"), checks["ucx.found"]["fact"])
+            # A tool of another UCX tells nothing of this one.
+            os.mkdir(os.path.join(folder, "bin"))
+            script(os.path.join(folder, "bin"), "ucx_info", "#!/bin/sh\necho '# Library version: 9.9.9'\necho '# Library path: /usr/lib/libucs.so.0'\n")
+            checks = examined("--no-launch", "--mpi", os.path.join(folder, "libmpi.so.12"),
+                              PATH=os.path.join(folder, "bin") + os.pathsep + os.environ["PATH"])[2]
+            self.assertNotIn("9.9.9", checks["ucx.found"]["fact"])
 
     def test_each_of_this_machine(self):
         for abi in MPIS:

@@ -170,6 +170,54 @@ class OtherMpi(ToolTest):
                         result = fairlead("exec", "--any-launcher", *words, launcher=launcher(self, abi, 2))
                         self.assertNotIn("each process would", result.stderr)
 
+    SLURM = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2",
+             "SLURM_NODEID": "0"}
+    PMI = {"openmpi": "pmix", "mpich": "pmi2"}
+
+    def test_a_scheduler_without_the_pmi_of_the_mpi(self):
+        for abi in set(MPIS) & set(self.PMI):
+            other = "PMI_RANK" if abi == "openmpi" else "PMIX_RANK"
+            for offered in {}, {other: "0"}:
+                job = {**self.SLURM, **offered}
+                says = ["Slurm started 2 processes", "a job of one rank", f"srun --mpi={self.PMI[abi]}"]
+                self.refuses("exec", "--no-preload", example(abi), says=[*says, "--any-launcher"], **job)
+                self.refuses("bench", "latency", "--mpi", abi, says=says, **job)
+            result = fairlead("exec", "--no-preload", example(abi), **{**self.SLURM, "SLURM_PROCID": "1", "SLURM_LOCALID": "1"})
+            self.assertEqual((result.returncode, result.stdout, result.stderr), (2, "", ""))
+
+    def test_bench_under_the_launcher_of_another_mpi(self):
+        for abi in set(MPIS) & set(self.PMI):
+            for other in (set(MPIS) & set(self.PMI)) - {abi}:
+                result = fairlead("bench", "latency", "--mpi", other, launcher=launcher(self, abi, 2))
+                self.assertEqual(result.returncode, 2, result)
+                self.assertEqual(result.stderr.count("each process would be a job of one rank; start it with"), 1, result.stderr)
+
+    def test_run_in_ranks_is_refused(self):
+        words = ["run", "-n", 2, example(MPIS[0])]
+        self.refuses(*words, says=["Slurm started 2 processes like this one", "`fairlead exec`"], **self.SLURM)
+        self.succeeds(*words[:-1], "--dry-run", words[-1], **self.SLURM)
+
+    def test_mpi_init_warns_of_jobs_of_one_rank(self):
+        for abi in set(filter(has_library, MPIS)) & set(self.PMI):
+            for variables, remedy in (self.SLURM, f"srun --mpi={self.PMI[abi]}"), \
+                    ({"PALS_RANKID": "0", "PALS_LOCAL_RANKID": "0", "PALS_LOCAL_SIZE": "2"}, "the launcher of this MPI"), \
+                    ({**self.SLURM, "SLURM_PROCID": "1"}, ""), ({**self.SLURM, "SLURM_STEP_NUM_TASKS": "1",
+                                                                 "SLURM_STEP_TASKS_PER_NODE": "1"}, ""):
+                with self.subTest(abi=abi, variables=variables):
+                    result = subprocess.run([example(abi)], text=True, timeout=TIMEOUT, capture_output=True, env={
+                        **os.environ, **variables, "FAIRLEAD_DEVICE": "sim",
+                        "LD_PRELOAD": os.path.join(TREE, "lib", f"libfairlead-{abi}.so")})
+                    self.assertEqual(result.returncode, 0, result)
+                    self.assertEqual(result.stderr.count("2 processes, but MPI has 1 rank in each"), int(bool(remedy)), result)
+                    self.assertIn(remedy, result.stderr)
+
+    def test_mpi_init_does_not_warn_of_a_job_of_one_rank(self):
+        """Of which the launcher knows, whatever the scheduler started."""
+        for abi in set(filter(has_library, MPIS)) & set(self.PMI):
+            result = fairlead("exec", example(abi), launcher=launcher(self, abi, 1), **self.SLURM)
+            self.assertEqual(result.returncode, 0, result)
+            self.assertNotIn("1 rank in each", result.stderr)
+
     def test_library_preloaded_by_hand(self):
         for abi in MPIS:
             for other in filter(has_library, MPIS):

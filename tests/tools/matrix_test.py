@@ -94,7 +94,7 @@ class Files(MatrixTest):
         self.assertEqual(sorted(about["order"]), [0, 1, 2])
 
     def test_map_is_what_run_reads(self):
-        about = json.loads(self.matrix("--way", "engine", "--map", self.path("gpus.map"), "--json", "-"))
+        about = json.loads(self.matrix("--way", "engine", "--map", self.path("gpus.map"), "--anyway", "--json", "-"))
         line = self.succeeds("run", "-n", 3, "--dry-run", "--mpi", MPIS[0], "--no-preload", "--map", self.path("gpus.map"),
                              "/bin/sh").stdout
         self.assertIn("--map " + ",".join(map(str, about["order"])) + " ", line)
@@ -153,6 +153,13 @@ class Refusals(MatrixTest):
         text = self.succeeds("matrix", "--sim", 3, "--way", "engine", *QUICK).stdout
         self.assertIn("# GPU 2: simulated GPU 2", text)
         self.assertIn("# These GPUs are simulated: their times mean nothing", text)
+
+    def test_no_map_is_written_where_no_advice_follows(self):
+        result = fairlead("matrix", "--sim", 3, "--way", "engine", *QUICK, "--map", self.path("gpus.map"))
+        self.assertEqual(result.returncode, 77, result)
+        self.assertIn("gpus.map is not written: the GPUs are simulated", result.stderr)
+        self.assertNotIn("To use it", result.stdout)
+        self.assertEqual(os.listdir(self.folder), [])
 
 
 class AllPairs(MatrixTest):

@@ -93,6 +93,15 @@ class Ranks(ToolTest):
                 result = self.succeeds("run", "-n", 2, "--sim", 2, example(abi), 100000)
                 self.assertEqual(result.stdout.count("all correct"), 2, result.stdout)
 
+    def test_one_line_says_that_gpus_are_simulated(self):
+        says = "GPUs are simulated and times mean nothing"
+        none = {"FAIRLEAD_DEVICE": "auto", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
+        for abi in filter(has_library, MPIS):
+            for options in [], ["--gpu", "nearest"]:
+                result = self.succeeds("run", "-n", 2, *options, example(abi), **none)
+                self.assertEqual(result.stderr.count(says), 1, result.stderr)
+            self.assertNotIn(says, self.succeeds("run", "-n", 2, "--sim", 2, example(abi), **none).stderr)
+
     def test_statistics_and_trace_are_written(self):
         for abi in filter(has_library, MPIS):
             with self.subTest(abi=abi), tempfile.TemporaryDirectory() as folder:

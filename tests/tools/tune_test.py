@@ -28,7 +28,7 @@ class TuneTest(ToolTest):
 class Rules(TuneTest):
     def test_are_measured_written_and_followed(self):
         text = self.succeeds("bench", "tune", "--mpi", self.abi, "-n", "3,2", "-m", "8:16", "-i", 3, "-x", 1, "bcast",
-                             "-o", self.file, "--json", self.json).stdout
+                             "-o", self.file, "--json", self.json, "--anyway").stdout
         self.assertIn("FAIRLEAD_TUNING='" + self.file + "'", text)
         headings = [line.split()[2:] for line in text.splitlines() if line.startswith("# Size")]
         self.assertEqual(headings, [["direct", "staged", "taken"], ["direct", "relayed", "staged", "taken"]])
@@ -56,7 +56,32 @@ class Rules(TuneTest):
         result = self.succeeds("bench", "bcast", "--mpi", self.abi, "-n", 3, "-m", "8:8", "-i", 1, "-x", 0, "-c",
                                FAIRLEAD_TUNING=self.file, FAIRLEAD_LOG="trace")
         self.assertIn(f"collective of 3 ranks and 8 bytes: bcast:{taken[3, '8']}", result.stderr)
+        self.assertIn(f"algorithms of collectives are chosen by {self.file}, then by the shipped rules", result.stderr)
         self.assertNotIn(" warn ", result.stderr)
+
+    def test_of_simulated_gpus_are_not_written(self):
+        result = fairlead("bench", "tune", "--mpi", self.abi, "-n", 2, "-m", "8:8", "-i", 1, "-x", 0, "bcast", "-o", self.file)
+        self.assertEqual(result.returncode, 77, result)
+        self.assertIn("my tuning is not written: the GPUs are simulated", result.stderr)
+        self.assertIn("# bcast, 2 ranks", result.stdout)
+        self.assertNotIn("FAIRLEAD_TUNING", result.stdout)
+        self.assertFalse(os.path.exists(self.file))
+
+    def test_in_force_are_named_once(self):
+        """At level info: the algorithm, what chose it, and the file."""
+        with open(self.file, "w") as file:
+            file.write("bcast relayed .. 8\n")
+        for variables, line in ({}, "bcast of 8 bytes in 3 ranks: direct (by the shipped rules)"), \
+                ({"FAIRLEAD_TUNING": self.file}, "bcast of 8 bytes in 3 ranks: relayed (by the file of FAIRLEAD_TUNING)"), \
+                ({"FAIRLEAD_COLL": "bcast:relayed"}, "bcast of 8 bytes in 3 ranks: relayed (by FAIRLEAD_COLL)"), \
+                ({"FAIRLEAD_COLL": "staged"}, "bcast of 8 bytes in 3 ranks: staged (no algorithm on the GPU"), \
+                ({"FAIRLEAD_NODES": "3", "FAIRLEAD_COLL_NODES_FROM": "1g"}, "bcast of 8 bytes in 3 ranks: staged (the ranks"):
+            with self.subTest(variables=variables):
+                text = self.succeeds("bench", "bcast", "--mpi", self.abi, "-n", 3, "-m", "8:8", "-i", 5, "-x", 1,
+                                     FAIRLEAD_LOG="info", **variables).stderr
+                self.assertEqual(text.count("bcast of "), 1, text)
+                self.assertIn(line, text)
+                self.assertEqual(text.count(self.file), int("FAIRLEAD_TUNING" in variables), text)
 
     def test_that_are_wrong_are_named_with_their_place_and_not_used(self):
         with open(self.file, "w") as file:

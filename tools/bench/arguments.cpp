@@ -209,15 +209,18 @@ void require_gpu(const BenchArguments& arguments) {
     why = lacking(device::make_hip);
   } else if (nccl && wanted != "auto") {
     why = fmt::format("the provider is {}", wanted);
-  } else if (nccl) {
+  } else if (wanted == "auto" && (nccl || arguments.needs_device())) {
     std::string cuda = lacking(device::make_cuda), rocm = cuda.empty() ? "" : lacking(device::make_hip);
     if (!cuda.empty() && !rocm.empty()) why = fmt::format("no CUDA ({}), no ROCm ({})", cuda, rocm);
   }
   if (why.empty()) return;
-  throw cannot_run(fmt::format("{}{}: {}", arguments.name_in_refusals(),
-                               nccl ? "--via nccl: NCCL needs CUDA or ROCm GPUs"
-                                    : fmt::format("no {} GPU here (-d sim simulates one)", wanted),
-                               why));
+  throw cannot_run(fmt::format(
+      "{}{}: {}", arguments.name_in_refusals(),
+      nccl ? "--via nccl: NCCL needs CUDA or ROCm GPUs"
+           : fmt::format(
+                 "no {}GPU here (-d sim or FAIRLEAD_DEVICE=sim simulates one, with times that mean nothing)",
+                 wanted == "auto" ? "" : wanted + " "),
+      why));
 }
 
 void check_ranks(const BenchArguments& arguments, int ranks) {

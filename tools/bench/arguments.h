@@ -96,7 +96,8 @@ struct BenchArguments {
   std::string output = "fairlead.tuning";  // of matrix: the picture
   // matrix
   std::vector<std::string> ways;
-  std::string map;  // file to write
+  std::string map;      // file to write
+  bool anyway = false;  // of tune and matrix: write files from figures that mean nothing
 
   std::string command;  // as the user typed it
 
@@ -108,7 +109,8 @@ struct BenchArguments {
   std::vector<uint64_t> sizes() const;
 };
 
-// Throws a cannot_run Failure where the GPUs that FAIRLEAD_DEVICE (or -d) or --via nccl ask for are not here.
+// Throws a cannot_run Failure where the GPUs that FAIRLEAD_DEVICE (or -d), --via nccl or a letter ask for are
+// not here: simulated ones take their place only where they are asked for.
 void require_gpu(const BenchArguments& arguments);
 
 // Throws a usage Failure where this benchmark cannot run in that many ranks.

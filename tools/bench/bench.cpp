@@ -16,6 +16,7 @@
 #include "common/places.h"
 #include "common/process.h"
 #include "common/terminal.h"
+#include "run/job_check.h"
 #include "run/launcher.h"
 #include "run/program.h"
 
@@ -115,11 +116,22 @@ constexpr int (*runs[])(const BenchArguments&) = {
 #include "bench/benchmarks.def"
 };
 
+// The MPI of the launcher; of a scheduler's the first that finds its other ranks here.
+std::string abi_of(const Job& job) {
+  if (!job.abi.empty()) return job.abi;
+  for (const std::string& abi : bench_abis())
+    if (judge_launcher(inspect_program(bench_program(abi)), abi).mistake.empty()) return abi;
+  return {};
+}
+
 int become_rank(const BenchArguments& arguments, const Job& job, const Words& words) {
-  require_gpu(arguments);
   const AskedMpi asked(arguments.mpi);
-  std::string abi = choose_abi(asked.abi, job.abi);
+  std::string abi = choose_abi(asked.abi, abi_of(job));
   load_library_of(asked, abi, job.rank <= 0);
+  if (const Launched launched = judge_launcher(inspect_program(bench_program(abi)), abi);
+      !launched.mistake.empty())
+    throw usage(launched.mistake);
+  require_gpu(arguments);
   std::string preload = preload_with(wants_preload(arguments) ? preload_library(abi) : "");
   if (preload.empty())
     unsetenv("LD_PRELOAD");

@@ -107,7 +107,7 @@ const OptionGroup matrix_options = all_of(
             ""),
      option("--map", "FILE", &A::map,
             "Write the order of GPUs for neighbouring ranks, as `fairlead run --map FILE` reads it.", {}, ""),
-     no_preload("Messages of the MPI alone, without Fairlead."), mpi(), results_options});
+     anyway_option, no_preload("Messages of the MPI alone, without Fairlead."), mpi(), results_options});
 
 const OptionGroup file_options =
     all_of({preset(&A::smallest, 64 << 10), preset(&A::largest, 64 << 20), preset(&A::size_range, "64k:64m"),

@@ -65,7 +65,7 @@ const OptionGroup tune_options =
     all_of({preset(&A::size_range, "8:64m"), calls, memory_limit_option,
             option("COLLECTIVE", "COLLECTIVE ...", &A::collectives,
                    fmt::format("What to tune: {}.", fmt::join(tunable(), ", ")), one_of(tunable()), "all"),
-            option("-o,--output", "FILE", &A::output, "The file to write."), define_rank_counts, mpi(),
-            results_options});
+            option("-o,--output", "FILE", &A::output, "The file to write."), anyway_option,
+            define_rank_counts, mpi(), results_options});
 
 }  // namespace fairlead::tools

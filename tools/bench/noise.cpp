@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "bench/machine.h"
 #include "bench/report.h"
 
 namespace fairlead::tools {
@@ -30,12 +31,22 @@ void NoiseWatch::take(bool doubtful, const std::string& what) {
   if (doubtful_++ == 0) first_ = what;
 }
 
+std::string NoiseWatch::why_no_advice() const {
+  if (simulated_) return "the GPUs are simulated, and their times mean nothing";
+  if (doubtful_ * 10 > figures_) return fmt::format("{} of {} figures are doubtful", doubtful_, figures_);
+  return {};
+}
+
 void NoiseWatch::warn() const {
   if (doubtful_ == 0) return;
+  // Nobody is told to do what they have done.
+  const char* bind =
+      bound_cpus() == closest_cpus("") ? " bind ranks to cores (fairlead run --bind-cores)," : "";
   std::string line = fmt::format(
-      "{}: {} of {} figures are doubtful, their iterations differ much (the first: {}); let "
-      "nothing else run here, bind ranks to cores (fairlead run --bind-cores), or measure longer (-i)\n",
-      command_, doubtful_, figures_, first_);
+      "{}: {} of {} figures are doubtful, their iterations differ much (the first: {}); let nothing else run "
+      "here,{} or "
+      "measure longer (-i)\n",
+      command_, doubtful_, figures_, first_, bind);
   std::cout.flush();
   std::fputs(line.c_str(), stderr);
 }

@@ -22,6 +22,10 @@ class NoiseWatch {
 
   void warn() const;
 
+  // Why nothing follows from the figures: simulated GPUs, or more than a tenth of them doubtful; empty where
+  // something does.
+  std::string why_no_advice() const;
+
  private:
   std::string command_;
   bool simulated_;

@@ -80,6 +80,10 @@ inline const OptionGroup via_option =
 inline const OptionGroup reduction_option =
     option("-o,--operation", "OP", &A::reduction, "Reduction: sum, prod, min or max.",
            one_of({"sum", "prod", "min", "max"}));
+inline const OptionGroup anyway_option = flag("--anyway", &A::anyway,
+                                              "Write that file even if nothing follows from the figures: "
+                                              "those of simulated GPUs, or more than a tenth of "
+                                              "them doubtful.");
 inline const OptionGroup memory_limit_option =
     option("-M,--mem-limit", "SIZE", &A::memory_text,
            "Bytes that the buffers of a rank may take; sizes that need more are left out.");

@@ -272,13 +272,17 @@ int tune_benchmark(const BenchArguments& arguments) {
     print(table);
   }
   coll::Rules rules = rules_of(tables, rank_counts(arguments));
-  write_rules(arguments, rules, last);
+  const std::string why_not = arguments.anyway ? "" : noise.why_no_advice();
+  if (why_not.empty()) write_rules(arguments, rules, last);
   if (!arguments.json.empty()) write_results(arguments, tables, rules, last);
-  if (shows_table)
+  if (shows_table && why_not.empty())
     std::cout << fmt::format("#\n# {} rules are in {}; to use them: export FAIRLEAD_TUNING={}\n",
                              rules.size(), arguments.output,
                              shell_quote(std::filesystem::absolute(arguments.output)));
   noise.warn();
+  if (!why_not.empty())
+    throw cannot_run(fmt::format("tune: no rules follow, so {} is not written: {}; --anyway writes it",
+                                 arguments.output, why_not));
   return exit_success;
 }
 

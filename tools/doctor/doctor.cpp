@@ -25,12 +25,9 @@ const std::vector<Area>& all_areas() {
 }
 
 Machine examine(const System& system, const DoctorArguments& arguments) {
-  Machine machine{system,
-                  find_mpi(system, arguments.program, arguments.mpi),
-                  find_gpus(system),
-                  find_ucx(system),
-                  {},
-                  arguments.preload};
+  Mpi mpi = find_mpi(system, arguments.program, arguments.mpi);
+  Ucx ucx = find_ucx(system, mpi);
+  Machine machine{system, std::move(mpi), find_gpus(system), std::move(ucx), {}, arguments.preload};
   LiveRequest request;
   request.wanted = arguments.launch;
   request.preload = arguments.preload;

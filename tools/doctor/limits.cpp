@@ -114,6 +114,9 @@ std::string cgroup_folder(const System& system) {
 }
 
 Finding isolation(const Machine& machine) {
+  constexpr const char* remedy =
+      "let every rank of a node see all its GPUs (Slurm: --gpus-per-node=N in place of --gpus-per-task, or "
+      "--gpu-bind=none), else {} between ranks may be refused and messages are staged";
   const System& system = machine.system;
   size_t bus = static_cast<size_t>(machine.gpus.on_bus), listed = machine.gpus.list.size();
   int nodes = 0;
@@ -123,14 +126,9 @@ Finding isolation(const Machine& machine) {
   if (has_nvidia(machine) && bus > listed && listed > 0)
     return warn(fmt::format("this process may open {} of {} GPUs ({} device file{})", listed, bus, nodes,
                             nodes == 1 ? "" : "s"),
-                "let every rank of a node see all its GPUs (Slurm: --gpu-bind=none, no --gpus-per-task), "
-                "else CUDA IPC "
-                "between ranks may be refused and messages are staged");
+                fmt::format(remedy, "CUDA IPC"));
   if (bus > listed && listed > 0)
-    return warn(fmt::format("this process may open {} of {} GPUs", listed, bus),
-                "let every rank of a node see all its GPUs (Slurm: --gpu-bind=none, no --gpus-per-task), "
-                "else IPC between "
-                "ranks may be refused and messages are staged");
+    return warn(fmt::format("this process may open {} of {} GPUs", listed, bus), fmt::format(remedy, "IPC"));
   if (bus == 0) return skip("the PCI bus is hidden, so it is not known how many GPUs there are");
   return ok(fmt::format("this process may open all {} GPUs of the PCI bus", bus));
 }

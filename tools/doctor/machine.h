@@ -72,14 +72,15 @@ Gpus find_gpus(const System& system);
 std::vector<device::KfdGpu> kfd_gpus(const System& system);
 
 struct Ucx {
-  std::string library;     // libucp.so.0
-  std::string version;     // "" where ucx_info is missing
-  std::string build;       // ucx_info -v
-  std::string modules;     // names in the module folder next to the library, blanks between
-  std::string transports;  // ucx_info -d: names, blanks between and around
-  std::string config;      // ucx_info -c
+  std::string library;              // libucp.so.0
+  std::string version;              // "" where ucx_info is missing, or belongs to another UCX
+  bool tool_is_of_another = false;  // ucx_info on PATH
+  std::string build;                // ucx_info -v
+  std::string modules;              // names in the module folder next to the library, blanks between
+  std::string transports;           // ucx_info -d: names, blanks between and around
+  std::string config;               // ucx_info -c
 };
-Ucx find_ucx(const System& system);
+Ucx find_ucx(const System& system, const Mpi& mpi);
 
 struct Machine {
   const System& system;

@@ -223,6 +223,11 @@ std::unique_ptr<System> this_system() {
 std::unique_ptr<System> recorded_system(const std::string& folder) {
   if (std::error_code error; !fs::is_directory(folder, error))
     throw usage(fmt::format("--from: no folder {}; accepted: what --record wrote", folder));
+  if (!file_text(fs::path(folder) / "environment"))
+    throw usage(fmt::format(
+        "--from: {} is no recorded machine: it has no file 'environment'; accepted: what --record "
+        "wrote",
+        folder));
   return std::make_unique<RecordedSystem>(folder);
 }
 

@@ -34,7 +34,7 @@ class System {
   virtual std::map<std::string, std::string> environment() const = 0;
   virtual std::string program(const std::string& name) const = 0;    // a name is looked for on PATH
   virtual std::string library(const std::string& soname) const = 0;  // where the loader finds it
-  // What the loader would load into a program, as ldd prints it.
+  // What the loader would load into a program, or with a library, as ldd prints it.
   virtual std::string libraries_of(const std::string& program) const = 0;
   virtual bool live() const = 0;  // can anything be tried here?
 

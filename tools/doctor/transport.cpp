@@ -44,7 +44,9 @@ Finding ucx_found(const Machine& machine) {
     return fail("the loader does not find libucp.so.0, which this MPI needs for its messages",
                 "install UCX, or set LD_LIBRARY_PATH to its folder");
   if (ucx.version.empty())
-    return ok(fmt::format("UCX is {}; its version is not known without ucx_info on PATH", ucx.library));
+    return ok(fmt::format("UCX is {}; its version is not known {}", ucx.library,
+                          ucx.tool_is_of_another ? "to ucx_info on PATH, which belongs to another UCX"
+                                                 : "without ucx_info on PATH"));
   std::string told = value_of(ucx.build, "# Library path:");
   std::string at = told.empty() ? ucx.library : told;
   return ok(fmt::format("UCX {}{}{}", ucx.version, at.empty() ? "" : ", ", at), {trimmed(ucx.build)});
@@ -202,13 +204,40 @@ Finding libfabric_settings(const Machine& machine) {
   return ok("no setting of libfabric that is known to make it slow");
 }
 
+// The libucp that the loader takes for this MPI, whose libraries may name a folder of their own (RPATH): that
+// of its library, or of Open MPI's plugin beside it. Wheels give it a longer name.
+std::string ucx_of(const System& system, const Mpi& mpi) {
+  if (mpi.library.empty()) return {};
+  Words users = {mpi.library};
+  if (mpi.is_open_mpi())
+    for (const char* folder : {"openmpi", "openmpi3", "openmpi/lib/openmpi3"})
+      users.push_back((fs::path(mpi.library).parent_path() / folder / "mca_pml_ucx.so").string());
+  for (const std::string& user : users)
+    for (const std::string& line : lines_of(system.libraries_of(user)))
+      if (size_t arrow = line.find(" => /");
+          trimmed(line).rfind("libucp", 0) == 0 && arrow != std::string::npos)
+        return line.substr(arrow + 4, line.find(' ', arrow + 4) - arrow - 4);
+  return {};
+}
+
+bool same_folder(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return a.parent_path() == b.parent_path() || fs::equivalent(a.parent_path(), b.parent_path(), error);
+}
+
 }  // namespace
 
-Ucx find_ucx(const System& system) {
+Ucx find_ucx(const System& system, const Mpi& mpi) {
   Ucx ucx;
-  ucx.library = system.library("libucp.so.0");
-  if (!system.program("ucx_info").empty()) {
-    ucx.build = system.run({"ucx_info", "-v"}).value_or("");
+  const std::string usual = system.library("libucp.so.0"), own = ucx_of(system, mpi);
+  ucx.library = own.empty() ? usual : own;
+  const std::string build =
+      system.program("ucx_info").empty() ? "" : system.run({"ucx_info", "-v"}).value_or("");
+  const std::string told = value_of(build, "# Library path:");
+  ucx.tool_is_of_another =
+      !same_folder(ucx.library, usual) && !told.empty() && !same_folder(ucx.library, told);
+  if (!build.empty() && !ucx.tool_is_of_another) {
+    ucx.build = build;
     ucx.version = value_of(ucx.build, "# Library version:");
     ucx.config = system.run({"ucx_info", "-c"}).value_or("");
     for (const std::string& line : lines_of(system.run({"ucx_info", "-d"}).value_or("")))

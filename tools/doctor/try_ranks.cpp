@@ -125,7 +125,12 @@ LiveReport try_ranks(const System& system, const Mpi& mpi, const LiveRequest& re
   run.sim = request.sim;
   run.preload = request.preload;
   Set log("FAIRLEAD_LOG", "info");
-  std::optional<Set> path;
+  // Both ranks are to be on this node. Hydra's others would start a step of the scheduler's, which waits for
+  // the one that this process is in.
+  std::optional<Set> path, hydra, intel;
+  if (ranks_may_be_elsewhere() && !std::getenv("HYDRA_BOOTSTRAP")) hydra.emplace("HYDRA_BOOTSTRAP", "fork");
+  if (ranks_may_be_elsewhere() && !std::getenv("I_MPI_HYDRA_BOOTSTRAP"))
+    intel.emplace("I_MPI_HYDRA_BOOTSTRAP", "fork");
   std::optional<TemporaryFile> reports;  // of the ranks
   try {
     reports.emplace("fairlead-doctor");

@@ -98,7 +98,7 @@ void print_sentence(const std::string& words) {
 
 }  // namespace
 
-void print(const BenchArguments& arguments, const Findings& findings) {
+void print(const BenchArguments& arguments, const Findings& findings, bool writes_map) {
   std::cout << fmt::format("# fairlead matrix {}\n# command: {}\n# provider: {}\n", FAIRLEAD_VERSION,
                            arguments.command, fairlead_device_provider());
   for (size_t i = 0; i < findings.gpus.size(); ++i)
@@ -109,7 +109,7 @@ void print(const BenchArguments& arguments, const Findings& findings) {
   for (const Way& way : findings.ways) print_way(arguments, way);
   std::cout << "#\n";
   print_sentence(findings.advice.words);
-  if (!arguments.map.empty())
+  if (writes_map)
     std::cout << fmt::format("# To use it: fairlead run --map {}\n", shell_quote(arguments.map));
 }
 

@@ -121,8 +121,6 @@ int matrix_benchmark(const BenchArguments& asked) {
                                                        : measure_copies(arguments, name, gpus));
   }
   findings.advice = advice_from(findings.ways, gpus);
-  if (simulated)
-    findings.advice.words = "These GPUs are simulated: their times mean nothing, and no advice follows.";
 
   bool valid = true;
   NoiseWatch noise(arguments);
@@ -135,14 +133,22 @@ int matrix_benchmark(const BenchArguments& asked) {
         for (const auto* found : {&values.latency_us, &values.one_way_mb_s, &values.both_ways_mb_s})
           if (*found) noise.look(fmt::format("{} from {} to {}", way.name, from, to), **found, measurements);
       }
-  if (arguments.json != "-") print(arguments, findings);
+  const std::string why_not = noise.why_no_advice();
+  if (simulated)
+    findings.advice.words = "These GPUs are simulated: their times mean nothing, and no advice follows.";
+  else if (!why_not.empty())
+    findings.advice.words = fmt::format("No advice follows: {}.", why_not);
+  const bool writes_map = !arguments.map.empty() && (why_not.empty() || arguments.anyway);
+  if (arguments.json != "-") print(arguments, findings, writes_map);
   noise.warn();
   Json json = to_json(arguments, context, findings);
   if (about.is_object())
     for (const char* key : {"mpi", "preloaded"}) json[key] = about[key];
   if (!arguments.json.empty()) write_json(arguments.json, json);
-  if (!arguments.map.empty()) write_map(arguments, findings);
+  if (writes_map) write_map(arguments, findings);
   if (plot) draw(*plot, json);
+  if (!arguments.map.empty() && !writes_map && valid)
+    throw cannot_run(fmt::format("--map: {} is not written: {}; --anyway writes it", arguments.map, why_not));
   return valid ? exit_success : exit_problem;
 }
 

@@ -46,7 +46,7 @@ struct Findings {
   Advice advice;
 };
 
-void print(const BenchArguments& arguments, const Findings& findings);
+void print(const BenchArguments& arguments, const Findings& findings, bool writes_map);
 Json to_json(const BenchArguments& arguments, const Context& context, const Findings& findings);
 void write_map(const BenchArguments& arguments, const Findings& findings);
 

@@ -202,17 +202,17 @@ std::string in_words(const Topology& topology, const GpuPlace& gpu) {
   return words;
 }
 
-void print(const Topology& topology, const Job& job, const Cpus& cores, const GpuPlace* gpu) {
+void print(const Topology& topology, const Job& job, bool is_rank, const Cpus& cores, const GpuPlace* gpu) {
   std::fprintf(stderr, "%s\n",
-               fmt::format("rank {} {} local {} cores {} NUMA {} {}", job.rank, host_name(), job.local_rank,
-                           to_text(cores), topology.numa_of(cores),
+               fmt::format("{} {} {} local {} cores {} NUMA {} {}", is_rank ? "rank" : "task", job.rank,
+                           host_name(), job.local_rank, to_text(cores), topology.numa_of(cores),
                            gpu ? in_words(topology, *gpu) : fmt::format("all {} GPUs", topology.gpus.size()))
                    .c_str());
 }
 
-nlohmann::ordered_json to_json(const Topology& topology, const Job& job, const Cpus& cores,
+nlohmann::ordered_json to_json(const Topology& topology, const Job& job, bool is_rank, const Cpus& cores,
                                const GpuPlace* gpu) {
-  nlohmann::ordered_json json = {{"rank", job.rank},
+  nlohmann::ordered_json json = {{is_rank ? "rank" : "task", job.rank},
                                  {"host", host_name()},
                                  {"local_rank", job.local_rank},
                                  {"cores", to_text(cores)},
@@ -319,7 +319,7 @@ size_t gpu_by_turns(const std::string& policy, int local_rank, int ranks, size_t
   return divide ? rank * gpus / all : rank % gpus;
 }
 
-void bind_rank(const BindingArguments& arguments) {
+void bind_rank(const BindingArguments& arguments, bool is_rank) {
   if (!arguments.gives_gpu() && !arguments.print && arguments.json.empty()) return;
   auto job = job_from_environment();
   if (!job || job->local_rank < 0)
@@ -330,6 +330,8 @@ void bind_rank(const BindingArguments& arguments) {
                     : arguments.print     ? "which --print-binding says"
                                           : "which --json writes"));
   Topology topology = read_topology();
+  // The program need not find out again, nor say it again.
+  if (fairlead_device_provider() == std::string_view("sim")) setenv("FAIRLEAD_DEVICE", "sim", 1);
   Cpus cores = topology.mine;
   const GpuPlace* gpu = nullptr;
   if (arguments.gives_gpu()) {
@@ -343,8 +345,9 @@ void bind_rank(const BindingArguments& arguments) {
       bind_to(cores);
     }
   }
-  if (arguments.print) print(topology, *job, cores, gpu);
-  if (!arguments.json.empty()) write_binding(arguments.json, job->rank, to_json(topology, *job, cores, gpu));
+  if (arguments.print) print(topology, *job, is_rank, cores, gpu);
+  if (!arguments.json.empty())
+    write_binding(arguments.json, job->rank, to_json(topology, *job, is_rank, cores, gpu));
 }
 
 }  // namespace fairlead::tools

@@ -46,7 +46,7 @@ std::vector<size_t> gpus_nearest(const Topology& topology, const std::vector<Cpu
 size_t gpu_by_turns(const std::string& policy, int local_rank, int ranks, size_t gpus);
 
 // Binds this process, which is about to become a rank: one GPU visible, the cores near it, and a line on
-// stderr that tells, each where it is asked for.
-void bind_rank(const BindingArguments& arguments);
+// stderr that tells, each where it is asked for. Where MPI may not know it as this rank, it is called a task.
+void bind_rank(const BindingArguments& arguments, bool is_rank);
 
 }  // namespace fairlead::tools

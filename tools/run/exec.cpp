@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "base/launched_job.h"
@@ -14,36 +13,12 @@
 #include "common/places.h"
 #include "common/process.h"
 #include "run/gpu_aware.h"
-#include "run/launcher.h"
+#include "run/job_check.h"
 #include "run/program.h"
 #include "run/run.h"
 
 namespace fairlead::tools {
 namespace {
-
-// Under the launcher of another MPI each process would be a job of its own, of one rank. Throws a usage
-// Failure.
-void refuse_other_launcher(const Program& program) {
-  if (program.abi.empty() || program.abi == "abi") return;  // several launchers start the standard ABI
-  std::vector<Job> jobs = jobs_from_environment();
-  if (jobs.empty() || jobs.front().abi.empty()) return;
-  // Where one launcher started another, or a scheduler that serves any MPI did, the program's own may be
-  // among them. PMIx's variables, which tell no size, come with Open MPI's.
-  if (std::any_of(jobs.begin(), jobs.end(), [&](const Job& job) {
-        return job.abi == program.abi || (job.abi.empty() && job.size > 0);
-      }))
-    return;
-  std::string remedy;
-  try {
-    remedy = find_launcher(program.abi, program.mpi_library).path;
-  } catch (const Failure&) {
-    remedy = "the launcher of that MPI";
-  }
-  throw usage(fmt::format(
-      "the launcher is {}, of MPI {}, but {} is linked with {} ({}): each process would be a job of "
-      "one rank; start it with {}, or go on with --any-launcher",
-      jobs.front().launcher, jobs.front().abi, program.path, program.abi, program.mpi_soname, remedy));
-}
 
 std::string choose_abi(const Program& program, const std::string& asked) {
   if (!asked.empty() && !program.abi.empty() && asked != program.abi)
@@ -77,7 +52,7 @@ void define_exec(CLI::App& app, ExecArguments& arguments) {
   define_settings(app, arguments);
   set_up(app, "[options] PROGRAM [arguments]",
          "  mpirun -n 4 fairlead exec ./my_mpi_program\n"
-         "  srun -n 8 fairlead exec --gpu nearest --print-binding ./my_mpi_program");
+         "  srun --mpi=pmix -n 8 fairlead exec --gpu nearest ./my_mpi_program");
 }
 
 int exec_command(const Words& words) {
@@ -100,8 +75,10 @@ int exec_command(const Words& words) {
     abi = choose_abi(program, arguments.mpi);
     library = preload_library(abi);
   }
-  if (!arguments.any_launcher) refuse_other_launcher(program);
-  bind_rank(arguments.binding);
+  const Launched launched = judge_launcher(program, !arguments.mpi.empty() ? arguments.mpi : program.abi);
+  if (!launched.mistake.empty() && !arguments.any_launcher)
+    throw usage(launched.mistake + ", or go on with --any-launcher");
+  bind_rank(arguments.binding, launched.ranks);
   if (arguments.preload && arguments.variables)
     for (const auto& [name, value] : gpu_aware_variables(program, abi))
       setenv(name.c_str(), value.c_str(), 1);

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
+#include "base/launched_job.h"
 #include "common/failure.h"
 #include "common/places.h"
 #include "common/process.h"
@@ -147,6 +149,30 @@ std::optional<Launcher> first_launcher_on_path() {
     if (std::string path = find_on_path(name); !path.empty())
       if (auto launcher = recognise_launcher(path)) return launcher;
   return std::nullopt;
+}
+
+Words pmi_words(const Launcher& launcher, const std::string& abi, const Words& extra) {
+  const Pmi* pmi = find_pmi(launcher.kind->name, abi);
+  if (!pmi || !*pmi->list) return {};
+  const std::string word = pmi->word, option = word.substr(0, word.find('=')),
+                    kind = word.substr(option.size() + 1);
+  auto given = [&](const std::string& each) { return each.rfind(option, 0) == 0; };
+  if (std::getenv("SLURM_MPI_TYPE") || std::any_of(extra.begin(), extra.end(), given)) return {};
+  // A site's own choice may be one that only its MPI knows, as on Cray's machines.
+  const std::string configured = capture({"scontrol", "show", "config"}, Stderr::drop).output;
+  if (size_t at = configured.find("MpiDefault"); at != std::string::npos)
+    if (Words words = split(configured.substr(at, configured.find('\n', at) - at)); words.back() != "none")
+      return {};
+  const Words offered = split(capture({launcher.path, pmi->list}, Stderr::merge).output, " \t\n:,");
+  auto has = [&](const char* name) {
+    return std::find(offered.begin(), offered.end(), name) != offered.end();
+  };
+  if (has("none") && !has(kind.c_str()))
+    throw usage(
+        fmt::format("{} has no {} ({} {}), by which ranks of {} usually find each other; leave its name out "
+                    "of --mpi for the launcher of that MPI, or say what it takes: --launcher-args '{}=...'",
+                    launcher.path, kind, launcher.path, pmi->list, abi, option));
+  return {word};
 }
 
 Words launch_line(const Launcher& launcher, const Launch& launch) {

@@ -57,6 +57,10 @@ std::string arguments_added();
 // The first launcher on PATH.
 std::optional<Launcher> first_launcher_on_path();
 
+// What this launcher has to be given, besides the user's own words for it, so that ranks of this ABI find
+// each other. Throws a usage Failure where it has no such thing.
+Words pmi_words(const Launcher& launcher, const std::string& abi, const Words& extra);
+
 struct Launch {
   int ranks = 0;
   std::vector<std::pair<std::string, std::string>> variables;

@@ -91,6 +91,11 @@ std::string abi_of_library(const std::string& soname) {
 std::string library_listing(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string loader = loader_of(file);
+  // A library names no loader: that of this process loads it.
+  if (file.is_open() && loader.empty() && path.find(".so") != std::string::npos) {
+    std::ifstream own(own_path(), std::ios::binary);
+    loader = loader_of(own);
+  }
   return loader.empty() ? "" : listing(loader, path);
 }
 

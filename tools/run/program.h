@@ -31,7 +31,8 @@ struct Program {
 // Throws a usage Failure when there is no such program, or it links two MPIs at once.
 Program inspect_program(const std::string& name);
 
-// What the loader says it would load into the program at `path`, a line each; "" where it has no loader.
+// What the loader says it would load into the program at `path`, or with the library, a line each; "" where
+// it has no loader.
 std::string library_listing(const std::string& path);
 // Reads such lines: the MPI among them, and what is missing.
 void read_listing(const std::string& listing, Program* program);

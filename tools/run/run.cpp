@@ -24,6 +24,7 @@
 #include "common/process.h"
 #include "common/terminal.h"
 #include "run/gpu_aware.h"
+#include "run/job_check.h"
 #include "run/job_report.h"
 #include "run/launcher.h"
 #include "run/program.h"
@@ -143,6 +144,8 @@ LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words
   launch.variables.assign(variables.begin(), variables.end());
   for (const std::string& text : arguments.launcher_args)
     for (const std::string& word : shell_split(text)) launch.extra.push_back(word);
+  const Words pmi = pmi_words(plan.launcher, plan.abi, launch.extra);
+  launch.extra.insert(launch.extra.begin(), pmi.begin(), pmi.end());
   launch.command = {own_path(), "exec", "--mpi", plan.abi};
   if (!arguments.preload) launch.command.push_back("--no-preload");
   if (!arguments.variables) launch.command.push_back("--no-variables");
@@ -284,7 +287,10 @@ int run_command(const Words& words) {
   if (program.empty()) throw usage(fmt::format("no PROGRAM given; {}", form));
   check_binding(arguments.binding);
   check_settings(arguments);
-  if (!arguments.dry_run) check_files(arguments);
+  if (!arguments.dry_run) {
+    refuse_in_ranks();
+    check_files(arguments);
+  }
   if (is_this_tool(program.front())) program = bench_for_ranks(program, arguments);
   return launch(arguments, program);
 }

@@ -53,6 +53,9 @@ void agree_on_algorithms(int world_rank) {
   real.Allreduce(mine, most, 2, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
   if (most[0] == ~most[1]) {
     coll::set_choice(std::move(wanted));
+    if (world_rank == 0 && wrong.empty() && options().tuning != "off")
+      log_line(LogLevel::info, "algorithms of collectives are chosen by %s, then by the shipped rules",
+               options().tuning.c_str());
     agree_on_nccl(world_rank);
   } else if (world_rank == 0) {
     log_line(LogLevel::warn,

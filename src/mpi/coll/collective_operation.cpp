@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/statistics.h"
+#include "coll/choice.h"
+#include "mpi/coll/algorithm_log.h"
 #include "mpi/coll/collective_work.h"
 #include "mpi/coll/progress_thread.h"
 #include "mpi/core/request.h"
@@ -270,7 +272,21 @@ bool CollectiveOperation::quiesced() const {
 
 // A collective of host memory alone does not count as a device message.
 void CollectiveOperation::took(Traffic path) {
-  if (regions_.on_device()) record_.took(path, regions_.bytes());
+  if (!regions_.on_device()) return;
+  record_.took(path, regions_.bytes());
+  if (logs_algorithms(state_->position())) log_path(path);
+}
+
+void CollectiveOperation::log_path(Traffic path) const {
+  const bool nccl = path == Traffic::collective_nccl, staged = path == Traffic::collective_staged;
+  using Among = coll::Choice::Among;
+  log_algorithm(call_, state_->position(), regions_,
+                nccl     ? "nccl"
+                : staged ? "staged"
+                         : coll::row_of(work_.algorithm).name.data(),
+                staged ? to_string(why_staged_)
+                       : coll::choice().decided_by(family_of(call_.function), work_.largest_buffer,
+                                                   state_->position().size, nccl ? Among::all : Among::own));
 }
 
 int CollectiveOperation::finish(MPI_Status* status) {

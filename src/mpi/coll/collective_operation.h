@@ -70,6 +70,7 @@ class CollectiveOperation : public Operation {
   int result_of_host(int result);
   void over(int error);
   void took(Traffic path);
+  void log_path(Traffic path) const;
   void complain_of_missing();
 
   std::shared_ptr<CommunicatorState> state_;

@@ -433,6 +433,8 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
   const uint64_t bytes = largest_buffer(call, regions, position);
   const auto [algorithm, nccl_first] =
       coll::choice().of_call(family, bytes, position.size, call.in_place(), work->nccl.has_value());
+  work->algorithm = algorithm;
+  work->largest_buffer = bytes;
   if (!nccl_first) work->nccl.reset();
   if (position.rank == 0 && log_enabled(LogLevel::trace))
     log_line(LogLevel::trace, "collective of %d ranks and %llu bytes: %s:%s%s", position.size,

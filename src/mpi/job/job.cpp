@@ -12,6 +12,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -202,10 +203,35 @@ void end_job_with_self() {
   PMPI_Comm_free_keyval(&keyval);
 }
 
+// What the environment tells of the launcher, before the host MPI changes it: Open MPI sets PMIX_RANK in a
+// job of one rank.
+std::optional<Job> launched;
+std::string remedy_for_one_rank;
+
+void note_launcher() {
+  if (options().enabled) launched = job_from_environment();
+  if (!launched) return;
+  const Pmi* pmi = find_pmi(launched->launcher, own_abi);
+  remedy_for_one_rank = !pmi ? "start them with the launcher of this MPI"
+                        : pmi->offered()
+                            ? "this MPI does not know the PMI that it offers; try another, or the "
+                              "launcher of this MPI"
+                            : std::string("start them with ") + pmi->command;
+}
+
+// An MPI that does not find the other processes of its launcher believes to be the whole job, and its program
+// then runs as often as there are processes. One of them warns.
+void warn_of_jobs_of_one_rank() {
+  if (world_size > 1 || !launched || launched->processes() <= 1 || launched->rank != 0) return;
+  log_line(LogLevel::warn, "%s started %d processes, but MPI has 1 rank in each: they are %d jobs; %s",
+           launched->launcher, launched->processes(), launched->processes(), remedy_for_one_rank.c_str());
+}
+
 void open_job() {
   PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
   set_log_rank(world_rank, world_size);
+  warn_of_jobs_of_one_rank();
   end_job_with_self();
   start_observing();
   if (!any_rank_has_gpu()) return leave_sessions_unserved();
@@ -275,6 +301,7 @@ using namespace fairlead::mpi;
 
 FAIRLEAD_MPI(Init, (int* argc, char*** argv)) {
   require_own_abi();
+  note_launcher();
   int provided = MPI_THREAD_SINGLE;
   int result = service_thread_wanted() ? real.Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided)
                                        : real.Init(argc, argv);
@@ -284,6 +311,7 @@ FAIRLEAD_MPI(Init, (int* argc, char*** argv)) {
 
 FAIRLEAD_MPI(Init_thread, (int* argc, char*** argv, int required, int* provided)) {
   require_own_abi();
+  note_launcher();
   if (service_thread_wanted()) required = MPI_THREAD_MULTIPLE;
   int result = real.Init_thread(argc, argv, required, provided);
   if (result == MPI_SUCCESS) open_job();

@@ -10,6 +10,7 @@
 #include "base/statistics.h"
 #include "coll/choice.h"
 #include "mpi/coll/agreement.h"
+#include "mpi/coll/algorithm_log.h"
 #include "mpi/coll/collective_work.h"
 #include "mpi/coll/nodes/hierarchical_collective.h"
 #include "mpi/coll/nodes/message_collective.h"
@@ -179,6 +180,9 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, Regions& region
   // Calls with equal arguments take one path, because sums may differ in their last bits.
   if (!by_hierarchy) by_hierarchy = suits();
 
+  if (logs_algorithms(state.position()))
+    log_algorithm(call, state.position(), regions,
+                  by_hierarchy ? "in each node on its GPUs" : "staged in segments", "between nodes");
   const Traffic path = by_hierarchy ? Traffic::collective_between_nodes : Traffic::collective_staged;
   int error = MPI_SUCCESS;
   if (by_hierarchy) {

@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "base/statistics.h"
 #include "mpi/coll/agreement.h"
+#include "mpi/coll/algorithm_log.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/stream_check.h"
 #include "mpi/network/host_capability.h"
@@ -199,6 +200,8 @@ int MessageCollective::start() {
   }
   find_parts();
   stage();
+  if (logs_algorithms(state_->position()))
+    log_algorithm(call_, state_->position(), regions_, "by messages", "between nodes");
   if (state_->position().rank == 0)
     log_line(LogLevel::trace, "collective %u of %d ranks by messages", static_cast<unsigned>(call_.function),
              state_->position().size);
