@@ -11,7 +11,7 @@ from tool import TIMEOUT, TREE, ToolTest
 
 QUESTIONS = {
     "fairlead b": ["bench"],
-    "fairlead ": ["run", "exec", "bench", "matrix", "doctor", "plot", "options", "help"],
+    "fairlead ": ["run", "exec", "bench", "matrix", "doctor", "plot", "info", "options", "help"],
     "fairlead bench la": ["latency"],
     "fairlead bench m": ["mbw_mr", "multi_lat", "matrix"],
     "fairlead bench matrix --way ": ["mpi", "engine", "kernel"],

@@ -137,11 +137,18 @@ int bench_command(const Words& words) {
     return exit_success;
   }
   if (words.front() == "-h" || words.front() == "--help") {
-    std::cout << "Usage: fairlead bench NAME [options]\n\nBenchmarks:\n";
-    for (const BenchmarkKind& kind : benchmark_kinds)
+    std::cout << "Usage: fairlead bench NAME [options]\n";
+    std::string group;
+    for (const BenchmarkKind& kind : benchmark_kinds) {
+      if (group != group_of(kind)) std::cout << "\n" << (group = group_of(kind)) << ":\n";
       std::cout << fmt::format("  {:<17}{}\n", kind.name, wrapped(kind.summary, 19));
+    }
     std::cout << "\n`fairlead bench NAME --help` tells more. Options follow the OSU suite.\n"
                  "\nExample:\n  fairlead bench latency -m 8:1m -c D D\n";
+    return exit_success;
+  }
+  if (words.front() == "--help-man") {
+    std::cout << bench_manual();
     return exit_success;
   }
   auto arguments = parse_bench(words.front(), Words(words.begin() + 1, words.end()));

@@ -53,6 +53,15 @@ const BenchmarkKind& kind_of(const std::string& name) {
                           guess.empty() ? ";" : guess));
 }
 
+const char* group_of(const BenchmarkKind& kind) {
+  return !kind.uses_mpi                     ? "Others"
+         : kind.datatypes()                 ? "Datatypes"
+         : kind.one_sided()                 ? "Windows"
+         : kind.id == Benchmark::overlap    ? "Nonblocking collectives"
+         : kind.id == Benchmark::collective ? "Collectives"
+                                            : "Messages";
+}
+
 std::string benchmark_names() {
   std::string names;
   for (const BenchmarkKind& kind : benchmark_kinds)

@@ -115,6 +115,9 @@ const BenchmarkKind* find_kind(const std::string& name);
 // Throws a usage Failure where there is none.
 const BenchmarkKind& kind_of(const std::string& name);
 
+// The heading that it stands under where all are listed; those of one follow each other.
+const char* group_of(const BenchmarkKind& kind);
+
 std::string benchmark_names();  // "latency, bw, ..."
 // Of the memory that the placement letters name: each by its name in a table's head, and both in a sentence.
 std::array<std::string, 2> owner_names(const BenchmarkKind& kind);

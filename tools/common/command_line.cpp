@@ -36,11 +36,11 @@ class HelpText : public CLI::Formatter {
     constexpr size_t margin = 26;
     std::string text =
         fmt::format("Usage: {} {}\n\n{}\n\n", app->get_name(), usage, wrapped(app->get_description(), 0));
-    for (const CLI::Option* option : app->get_options()) {
-      std::string name = "  " + spelling(*option);
+    for (const OptionText& option : options_of(*app)) {
+      std::string name = "  " + option.spelling;
       bool beside = name.size() + 2 <= margin;
       text += name + (beside ? std::string(margin - name.size(), ' ') : "\n" + std::string(margin, ' '));
-      text += wrapped(explanation(*option), margin) + "\n";
+      text += wrapped(option.explanation, margin) + "\n";
     }
     if (!app->get_footer().empty()) text += fmt::format("\nExamples:\n{}\n", app->get_footer());
     return text;
@@ -139,23 +139,14 @@ Failure unexpected(const CLI::App& app, const std::string& word) {
   return usage(fmt::format("unexpected argument '{}'; see {} --help", word, app.get_name()));
 }
 
-std::string roff(const std::string& text) {
-  std::string escaped;
-  bool line_start = true;
-  for (char c : text) {
-    if (line_start && (c == '.' || c == '\'')) escaped += "\\&";
-    if (c == '\\')
-      escaped += "\\e";
-    else if (c == '-')
-      escaped += "\\-";
-    else
-      escaped += c;
-    line_start = c == '\n';
-  }
-  return escaped;
-}
-
 }  // namespace
+
+std::vector<OptionText> options_of(const CLI::App& app) {
+  std::vector<OptionText> options;
+  for (const CLI::Option* option : app.get_options())
+    options.push_back({spelling(*option), explanation(*option)});
+  return options;
+}
 
 void set_up(CLI::App& app, const std::string& usage, const std::string& example) {
   app.set_help_flag("-h,--help", "Print this help and exit.");
@@ -165,6 +156,11 @@ void set_up(CLI::App& app, const std::string& usage, const std::string& example)
 }
 
 bool parse(CLI::App& app, const Words& words, Words* rest) {
+  if (words == Words{"--help-man"}) {
+    const auto help = std::dynamic_pointer_cast<HelpText>(app.get_formatter());
+    std::cout << manual_of_command(app, help->usage, options_of(app));
+    return false;
+  }
   if (rest) app.prefix_command();
   app.allow_extras();  // refused below, in our words
   for (CLI::Option* option : app.get_options())
@@ -242,17 +238,6 @@ CLI::Validator one_of(const std::vector<std::string>& accepted) {
 CLI::Validator suggested(const std::vector<std::string>& values) {
   return CLI::Validator([](const std::string&) { return std::string(); }, "")
       .name(fmt::format("{}", fmt::join(values, ",")));
-}
-
-std::string manual_section(const CLI::App& app) {
-  auto help = std::dynamic_pointer_cast<HelpText>(app.get_formatter());
-  std::string text = fmt::format(".SS \"{} {}\"\n{}\n", roff(app.get_name()), roff(help->usage),
-                                 roff(app.get_description()));
-  for (const CLI::Option* option : app.get_options())
-    text += fmt::format(".TP\n.B {}\n{}\n", roff(spelling(*option)), roff(explanation(*option)));
-  if (!app.get_footer().empty())
-    text += fmt::format(".PP\nExamples:\n.PP\n.nf\n{}\n.fi\n", roff(app.get_footer()));
-  return text;
 }
 
 }  // namespace fairlead::tools
