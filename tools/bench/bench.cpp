@@ -115,11 +115,27 @@ constexpr int (*runs[])(const BenchArguments&) = {
 #include "bench/benchmarks.def"
 };
 
+BindingArguments binding_of(const BenchArguments& arguments) {
+  CLI::App app;
+  BindingArguments binding;
+  define_binding(app, binding);
+  parse(app, arguments.binding);
+  check_binding(binding);
+  return binding;
+}
+
 int become_rank(const BenchArguments& arguments, const Job& job, const Words& words) {
   require_gpu(arguments);
   const AskedMpi asked(arguments.mpi);
   std::string abi = choose_abi(asked.abi, job.abi);
   load_library_of(asked, abi, job.rank <= 0);
+  if (const Words binding = to_words(binding_of(arguments)); !binding.empty()) {
+    Words line = {own_path(), "exec", "--mpi", abi};
+    if (!wants_preload(arguments)) line.push_back("--no-preload");
+    for (const Words& part : {binding, rank_command(abi, words)})
+      line.insert(line.end(), part.begin(), part.end());
+    become(line);
+  }
   std::string preload = preload_with(wants_preload(arguments) ? preload_library(abi) : "");
   if (preload.empty())
     unsetenv("LD_PRELOAD");
@@ -140,8 +156,12 @@ int bench_command(const Words& words) {
     std::cout << "Usage: fairlead bench NAME [options]\n";
     std::string group;
     for (const BenchmarkKind& kind : benchmark_kinds) {
-      if (group != group_of(kind)) std::cout << "\n" << (group = group_of(kind)) << ":\n";
-      std::cout << fmt::format("  {:<17}{}\n", kind.name, wrapped(kind.summary, 19));
+      const bool begins = group != group_of(kind);
+      group = group_of(kind);
+      if (begins) std::cout << fmt::format("\n{}:\n", group);
+      // What a collective measures its name says.
+      if (begins && kind.collective) std::cout << fmt::format("  {}\n", wrapped(names_in(group), 2));
+      if (!kind.collective) std::cout << fmt::format("  {:<19}{}\n", kind.name, wrapped(kind.summary, 21));
     }
     std::cout << "\n`fairlead bench NAME --help` tells more. Options follow the OSU suite.\n"
                  "\nExample:\n  fairlead bench latency -m 8:1m -c D D\n";
@@ -165,6 +185,7 @@ int bench_command(const Words& words) {
 
   RunArguments run;
   run.ranks = arguments->ranks;
+  run.binding = binding_of(*arguments);
   const AskedMpi asked(arguments->mpi);
   const std::string abi = choose_abi(asked.abi, "");
   run.mpi = asked.launcher ? asked.launcher->path : abi;
@@ -199,6 +220,7 @@ Words bench_for_ranks(const Words& program, RunArguments& run) {
     require_gpu(*arguments);
   if (!run.dry_run && !ranks_may_be_elsewhere()) require_mpi(abi, *arguments);
   run.device = arguments->device;
+  if (!arguments->binding.empty()) run.binding = binding_of(*arguments);
   run.preload = run.preload && wants_preload(*arguments);
   return rank_command(abi, words);
 }

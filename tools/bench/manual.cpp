@@ -24,6 +24,7 @@ struct SharedOption {
 std::vector<SharedOption> options_of_all() {
   std::vector<SharedOption> all;
   for (const BenchmarkKind& kind : benchmark_kinds) {
+    if (kind.id == Benchmark::matrix) continue;  // a command of its own, with a page of its own
     BenchArguments arguments;
     arguments.kind = &kind;
     CLI::App app;
@@ -47,7 +48,7 @@ size_t members_of(const std::string& group) {
 
 // "Taken by the collectives, latency and bw": a group by its name where more than half of it takes an option.
 std::string takers(const std::vector<const BenchmarkKind*>& kinds) {
-  if (kinds.size() == std::size(benchmark_kinds)) return "";
+  if (kinds.size() + 1 == std::size(benchmark_kinds)) return "";
   Words names;
   for (size_t i = 0; i < kinds.size();) {
     const std::string group = group_of(*kinds[i]);
@@ -56,6 +57,8 @@ std::string takers(const std::vector<const BenchmarkKind*>& kinds) {
     const size_t members = members_of(group);
     if (group != "Others" && end - i > 2 && (end - i) * 2 > members)
       names.push_back(fmt::format("{}{}", end - i < members ? "most " : "", lower(group)));
+    else if (kinds[i]->collective && end - i > 2)
+      names.push_back("some " + lower(group));
     else
       for (size_t k = i; k < end; ++k) names.push_back(kinds[k]->name);
     i = end;
@@ -63,11 +66,10 @@ std::string takers(const std::vector<const BenchmarkKind*>& kinds) {
   return fmt::format(" [{}]", fmt::join(names, ", "));
 }
 
-std::string names_in(const std::string& group) {
-  Words names;
-  for (const BenchmarkKind& kind : benchmark_kinds)
-    if (group == group_of(kind)) names.push_back(kind.name);
-  return fmt::format("{}.", fmt::join(names, ", "));
+// What all summaries begin with.
+std::string without_verb(const std::string& summary) {
+  const std::string verb = "Measure ";
+  return summary.substr(summary.rfind(verb, 0) == 0 ? verb.size() : 0);
 }
 
 }  // namespace
@@ -85,16 +87,21 @@ std::string bench_manual() {
       "the ranks of a launcher it becomes one of them. Two letters say where the buffers are: D device, H "
       "host, M managed. fairlead bench NAME --help has the options of one benchmark, with its defaults.");
   page.section("BENCHMARKS");
+  page.close_items();
   std::string group;
   for (const BenchmarkKind& kind : benchmark_kinds) {
     const bool begins = group != group_of(kind);
     group = group_of(kind);
-    // What a collective measures its name says.
-    if (begins && kind.collective) page.item(group, names_in(group));
-    if (begins && !kind.collective) page.paragraph(group + ":");
-    if (!kind.collective) page.item(kind.name, kind.summary);
+    if (begins) page.subsection(group);
+    if (!kind.collective)
+      page.item(kind.name, without_verb(kind.summary));
+    else if (begins)
+      page.paragraph(kind.id == Benchmark::collective && !kind.persistent
+                         ? names_in(group) + "."  // what it measures its name says
+                         : fmt::format("The same ones: {} and so on.", kind.name));
   }
   page.section("OPTIONS");
+  page.space_items();
   page.paragraph("The benchmarks that take an option stand in brackets, unless all do.");
   for (const SharedOption& option : options_of_all())
     page.item(option.text.spelling, option.text.explanation + takers(option.taken_by));

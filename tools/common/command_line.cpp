@@ -71,26 +71,32 @@ const CLI::Option* option_named(const CLI::App& app, const std::string& name) {
   return nullptr;
 }
 
-// MPI users type -np, which the parser would take for -n with the value p. What follows the program is left
-// alone.
-Words with_np_as_option(const CLI::App& app, Words words, bool program_follows) {
-  if (!option_named(app, "--np")) return words;
+// The option that -name means as --name does; null where `word` is no such thing.
+const CLI::Option* with_one_dash(const CLI::App& app, const std::string& word) {
+  const bool one_dash = word.size() > 2 && word[0] == '-' && word[1] != '-';
+  return one_dash ? option_named(app, "-" + word.substr(0, word.find('='))) : nullptr;
+}
+
+// MPI users type -np and -hostfile, which the parser would take for -n with the value p, and for -h. What
+// follows the program is left alone.
+Words with_two_dashes(const CLI::App& app, Words words, bool program_follows) {
   for (size_t i = 0; i < words.size(); ++i) {
     std::string& word = words[i];
-    if (word == "-np") word = "--np";
+    if (with_one_dash(app, word)) word.insert(0, "-");
     bool is_option = word.size() > 1 && word[0] == '-';
     if (word == "--" || (!is_option && program_follows)) break;
     const CLI::Option* option = is_option ? option_named(app, word) : nullptr;
-    if (option && option->get_expected_max() > 0) ++i;  // its value
+    if (option && option->get_expected_max() > 0)
+      i += static_cast<size_t>(option->get_type_size_max());  // its values
   }
   return words;
 }
 
 // "-n", "-np" or "--ranks", whichever of its names the user gave an option.
-std::string as_written(const CLI::Option& option, const Words& words) {
+std::string as_written(const CLI::App& app, const CLI::Option& option, const Words& words) {
   for (const std::string& word : words) {
     if (word.size() < 2 || word[0] != '-') continue;
-    if (word == "-np" && option.check_name("--np")) return word;
+    if (with_one_dash(app, word) == &option) return word;
     // "--ranks=3", "-n3"
     const std::string name = word[1] == '-' ? word.substr(0, word.find('=')) : word.substr(0, 2);
     if (option.check_name(name)) return name;
@@ -108,14 +114,15 @@ std::string in_our_words(const CLI::App& app, const CLI::ParseError& error, cons
   if (mismatch || dynamic_cast<const CLI::ConversionError*>(&error)) {
     if (!option) option = option_named(app, "--" + named);  // of flags it names no dashes
     if (option && option->get_expected_max() == 0)
-      return fmt::format("{} takes no value; accepted: {}", as_written(*option, words), spelling(*option));
+      return fmt::format("{} takes no value; accepted: {}", as_written(app, *option, words),
+                         spelling(*option));
     if (option && mismatch)
-      return fmt::format("{} {}; accepted: {}", as_written(*option, words),
+      return fmt::format("{} {}; accepted: {}", as_written(app, *option, words),
                          option->results().size() > 1 ? "is given more than once" : "needs a value",
                          spelling(*option));
   }
   if (option && dynamic_cast<const CLI::ValidationError*>(&error))
-    text.replace(0, named.size(), as_written(*option, words));
+    text.replace(0, named.size(), as_written(app, *option, words));
   if (dynamic_cast<const CLI::ExcludesError*>(&error)) text += "; accepted: one of the two";
   return one_line(text);
 }
@@ -166,7 +173,7 @@ bool parse(CLI::App& app, const Words& words, Words* rest) {
   for (CLI::Option* option : app.get_options())
     if (option->nonpositional() && option->get_expected_max() == 0) option->disable_flag_override();
   try {
-    Words given = with_np_as_option(app, words, rest != nullptr);
+    Words given = with_two_dashes(app, words, rest != nullptr);
     app.parse(Words(given.rbegin(), given.rend()));
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();

@@ -114,6 +114,10 @@ void ManualPage::section(const std::string& title) {
   text_ += fmt::format(".SH {}\n", roff(capitals(title)));
 }
 
+void ManualPage::subsection(const std::string& title) {
+  text_ += fmt::format(".SS {}\n", roff(title));
+}
+
 void ManualPage::paragraph(const std::string& text) {
   text_ += fmt::format(".PP\n{}\n", flowing(text));
 }

@@ -18,8 +18,12 @@ class ManualPage {
 
   // The title becomes capitals.
   void section(const std::string& title);
+  void subsection(const std::string& title);
   void paragraph(const std::string& text);
   void item(const std::string& term, const std::string& text);
+  // From now on items follow each other without, or again with, a blank line.
+  void close_items() { text_ += ".PD 0\n"; }
+  void space_items() { text_ += ".PD\n"; }
   // As they are.
   void lines(const std::string& text);
   const std::string& text() const { return text_; }
