@@ -66,6 +66,7 @@ struct BenchmarkKind {
   bool persistent = false;  // starts requests that were made before
 
   bool barrier() const { return collective == Collective::barrier; }
+  bool moves_bytes() const { return !barrier() && id != Benchmark::init; }
   // Messages between the first half of the ranks that take part and the second, whose memory two letters
   // name.
   bool messages() const;

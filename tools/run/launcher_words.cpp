@@ -21,7 +21,7 @@ constexpr Word known[] = {
     {"hostfile", "--hostfile,--machinefile", "FILE",
      "The nodes to start ranks on, as the launcher reads them."},
     {"host", "-H,--host,--hosts", "LIST", "The nodes to start ranks on."},
-    {"ppn", "-N,--ppn,--npernode", "N", "Ranks of each node."},
+    {"ppn", "--ppn,--npernode", "N", "Ranks of each node."},
     {"map-by", "--map-by", "POLICY", "How the launcher places ranks."},
     {"rank-by", "--rank-by", "POLICY", "How the launcher numbers ranks."},
     {"bind-to", "--bind-to", "POLICY", "What the launcher binds ranks to, before --gpu and --bind-cores."},

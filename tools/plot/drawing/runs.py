@@ -234,7 +234,7 @@ def pairs_facts(header):
     hosts = list(dict.fromkeys(ranks))
     where = hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts"
     lines = [f"{len(ranks)} ranks on {where}"] if ranks else []
-    return lines + [line for line in header if re.match(r"(allocator|total count): ", line)]
+    return lines + [line for line in header if re.match(r"(allocator|total count|total size): ", line)]
 
 
 def label(runs, given):
