@@ -38,7 +38,7 @@ struct Command {
 constexpr Command commands[] = {
     {"run", "start an MPI program with Fairlead loaded", run_command,
      with_defaults<RunArguments, define_run>},
-    {"exec", "become one rank with Fairlead loaded, under mpirun, mpiexec, srun or flux", exec_command,
+    {"exec", "become one rank with Fairlead loaded, under mpirun, srun or flux", exec_command,
      with_defaults<ExecArguments, define_exec>},
     {"bench", "measure messages, collectives and the GPU's own copy", bench_command, nullptr},
     {"matrix", "measure every two GPUs, and say on which neighbouring ranks belong", matrix_command, nullptr},
@@ -46,7 +46,7 @@ constexpr Command commands[] = {
      with_defaults<DoctorArguments, define_doctor>},
     {"plot", "draw what the benchmarks wrote, as a picture or in the terminal", plot_command,
      with_defaults<PlotArguments, define_plot>},
-    {"info", "tell version and commit, which MPIs and GPUs are found, and where files are", info_command,
+    {"info", "tell version, MPIs and GPUs that are found, and where files are", info_command,
      with_defaults<InfoArguments, define_info>},
     {"options", "print options of the library and the values in force", options_command,
      with_defaults<OptionsArguments, define_options>},

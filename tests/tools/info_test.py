@@ -67,7 +67,7 @@ class Info(ToolTest):
         told = self.told()
         self.assertLessEqual(len(text.splitlines()), 40)
         self.assertLessEqual(max(map(len, text.splitlines())), 80)
-        self.assertTrue(text.startswith(f"fairlead   {told['version']}, commit {told['commit']}\n"))
+        self.assertTrue(text.startswith(f"version    {told['version']}, commit {told['commit']}\n"))
         words = " ".join(text.split())
         for name in ["sim: ", ", in use", "by " + told["topology"], "tuning: the shipped rules", *MPIS]:
             self.assertIn(name, words)

@@ -73,7 +73,9 @@ class Help(ToolTest):
 
     def test_no_command_is_a_mistake(self):
         self.refuses(says=["no command given", "run, exec, bench, matrix, doctor, plot, info, options"])
-        self.assertIn("Commands:", self.succeeds("--help").stdout)
+        text = self.succeeds("--help").stdout
+        self.assertIn("Commands:", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
 
     def test_other_ways_to_ask(self):
         self.assertEqual(self.succeeds("help", "run").stdout, self.succeeds("run", "--help").stdout)

@@ -164,7 +164,7 @@ int bench_command(const Words& words) {
       if (!kind.collective) std::cout << fmt::format("  {:<19}{}\n", kind.name, wrapped(kind.summary, 21));
     }
     std::cout << "\n`fairlead bench NAME --help` tells more. Options follow the OSU suite.\n"
-                 "\nExample:\n  fairlead bench latency -m 8:1m -c D D\n";
+                 "\nExample: fairlead bench latency -m 8:1m -c D D\n";
     return exit_success;
   }
   if (words.front() == "--help-man") {

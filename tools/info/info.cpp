@@ -202,7 +202,7 @@ std::string counted(const Json& names) {
 
 std::string as_text(const Json& all) {
   Page page;
-  page.add("fairlead", fmt::format("{}, commit {}", word(all, "version"), word(all, "commit")));
+  page.add("version", fmt::format("{}, commit {}", word(all, "version"), word(all, "commit")));
   Json served = Json::array();
   for (const Json& row : all.at("serves")) served.push_back(row.at("abi"));
   page.add("serves", served.empty() ? "no MPI: this tree holds no libfairlead-*.so"
