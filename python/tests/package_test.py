@@ -85,7 +85,7 @@ class CommandLine(unittest.TestCase):
 
     def test_other_commands_and_programs_pass(self):
         for words in (["doctor", "./a.out"], ["doctor", "options"], ["doctor", "--from", "x"], ["doctor", "--mpi", "abi"],
-                      ["doctor", "--help"], ["bench"], ["bench", "--help"], ["bench", "bw", "-h"],
+                      ["doctor", "--help"], ["matrix", "--help-man"], ["bench"], ["bench", "--help"], ["bench", "bw", "-h"],
                       ["bench", "bw", "--mpi=mpich"], ["bench", "copy"], ["options"], ["info"], ["run", "-n", "2", "./a.out"],
                       ["run", "-n", "2", "cat", self.program], []):
             self.assertEqual(command.for_python(words), words)

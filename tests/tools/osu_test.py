@@ -78,6 +78,10 @@ class Measured(ToolTest):
                 time = row["latency_us"]
                 self.assertTrue(0 < time["min"] <= time["p50"] <= time["max"])
 
+    def test_types_as_the_suite_names_them(self):
+        text = self.measure(MPIS[0], "allreduce", "-T", "mpi_int", "H", "H")
+        self.assertIn("# elements: int, operation: sum", text)
+
     def test_init(self):
         for abi in MPIS:
             told = json.loads(self.succeeds("bench", "init", "--mpi", abi, "-n", 3, *preload(abi), "--json", "-").stdout)

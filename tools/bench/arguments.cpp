@@ -40,6 +40,8 @@ std::string names_in_nccl() {
 
 // Sizes are of whole elements.
 void check_elements(BenchArguments& a) {
+  const std::string of_osu = "mpi_";
+  if (a.element.rfind(of_osu, 0) == 0) a.element.erase(0, of_osu.size());
   const ElementType& type = element_type(a.element);
   a.smallest = std::max(a.smallest, type.bytes);
   if (a.largest < a.smallest)
