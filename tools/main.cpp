@@ -11,7 +11,9 @@
 #include "bench/bench.h"
 #include "common/command_line.h"
 #include "common/completion.h"
+#include "common/manual.h"
 #include "doctor/doctor.h"
+#include "info/info.h"
 #include "options/options.h"
 #include "plot/plot.h"
 #include "run/run.h"
@@ -19,20 +21,35 @@
 namespace fairlead::tools {
 namespace {
 
+// For what only looks at a definition.
+template <class Arguments, void (*define)(CLI::App&, Arguments&)>
+void with_defaults(CLI::App& app) {
+  static Arguments arguments;
+  define(app, arguments);
+}
+
 struct Command {
   const char* name;
   const char* summary;
   int (*run)(const Words& words);
+  void (*define)(CLI::App& app);  // null where its definition is that of benchmarks
 };
 
 constexpr Command commands[] = {
-    {"run", "start an MPI program with Fairlead loaded", run_command},
-    {"exec", "become one rank with Fairlead loaded, under mpirun, srun or flux", exec_command},
-    {"bench", "measure messages, collectives and the GPU's own copy", bench_command},
-    {"matrix", "measure every two GPUs, and say on which neighbouring ranks belong", matrix_command},
-    {"doctor", "find out whether this MPI is GPU-aware, why not, and what to do", doctor_command},
-    {"plot", "draw what the benchmarks wrote, as a picture or in the terminal", plot_command},
-    {"options", "print every option of the library and the value in force", options_command},
+    {"run", "start an MPI program with Fairlead loaded", run_command,
+     with_defaults<RunArguments, define_run>},
+    {"exec", "become one rank with Fairlead loaded, under mpirun, srun or flux", exec_command,
+     with_defaults<ExecArguments, define_exec>},
+    {"bench", "measure messages, collectives and the GPU's own copy", bench_command, nullptr},
+    {"matrix", "measure every two GPUs, and say on which neighbouring ranks belong", matrix_command, nullptr},
+    {"doctor", "find out whether this MPI is GPU-aware, why not, and what to do", doctor_command,
+     with_defaults<DoctorArguments, define_doctor>},
+    {"plot", "draw what the benchmarks wrote, as a picture or in the terminal", plot_command,
+     with_defaults<PlotArguments, define_plot>},
+    {"info", "tell version, MPIs and GPUs that are found, and where files are", info_command,
+     with_defaults<InfoArguments, define_info>},
+    {"options", "print options of the library and the values in force", options_command,
+     with_defaults<OptionsArguments, define_options>},
 };
 
 constexpr const char* examples =
@@ -56,44 +73,29 @@ std::string help() {
                     examples);
 }
 
-// Visits the definition of every command, and of every benchmark.
-template <class Visit>
-void for_each_definition(Visit visit) {
-  auto define_and_visit = [&](const std::string& name, const std::string& description, auto arguments,
-                              auto define) {
-    CLI::App app(description, "fairlead " + name);
-    define(app, arguments);
-    visit(name, app);
-  };
-  auto command = [&](const char* name, auto arguments, auto define) {
-    auto row = std::find_if(std::begin(commands), std::end(commands),
-                            [&](const Command& c) { return std::string_view(c.name) == name; });
-    define_and_visit(name, row->summary, arguments, define);
-  };
-  command("run", RunArguments{}, define_run);
-  command("exec", ExecArguments{}, define_exec);
-  for (const BenchmarkKind& kind : benchmark_kinds) {
-    BenchArguments arguments;
-    arguments.kind = &kind;
-    define_and_visit(command_of(kind).substr(std::string("fairlead ").size()), description_of(kind),
-                     arguments, define_bench);
-  }
-  command("doctor", DoctorArguments{}, define_doctor);
-  command("plot", PlotArguments{}, define_plot);
-  command("options", OptionsArguments{}, define_options);
-}
-
 std::string manual_page() {
-  std::string text = ".TH FAIRLEAD 1 \"\" \"fairlead " FAIRLEAD_VERSION
-                     "\"\n.SH NAME\nfairlead \\- makes any MPI GPU\\-aware\n"
-                     ".SH SYNOPSIS\n.B fairlead\n.I command\n.RI [ options ]\n.SH COMMANDS\n";
-  for_each_definition([&](const std::string&, const CLI::App& app) { text += manual_section(app); });
-  return text +
-         ".SH EXIT STATUS\n0 fine, 1 a problem was found, 2 the command line makes no sense, 77 this machine "
-         "cannot run it.\n"
-         ".SH ENVIRONMENT\n.B FAIRLEAD_HOME\nnames the tree in which the libraries and benchmark programs "
-         "are looked for;\n"
-         ".B fairlead options\nlists the options of the library.\n";
+  ManualPage page("fairlead", 1, "makes any MPI GPU-aware");
+  page.section("SYNOPSIS");
+  page.paragraph("fairlead COMMAND [options]");
+  page.section("DESCRIPTION");
+  page.paragraph(
+      "Device pointers in MPI calls just work: a library that is preloaded into the ranks of a program "
+      "carries "
+      "out the MPI calls that pass device memory, and leaves all others to the MPI. No change of the "
+      "program, "
+      "and no GPU-aware MPI, is needed.");
+  page.paragraph("Each command has a page of its own, such as fairlead-run(1).");
+  page.section("COMMANDS");
+  for (const Command& command : commands) page.item(command.name, std::string(command.summary) + ".");
+  page.section("OPTIONS");
+  page.item("-h, --help", "Print the commands and exit; fairlead COMMAND --help tells more of one.");
+  page.item("-V, --version", "Print the version and exit.");
+  page.item("--completion", "Print the completion for bash.");
+  page.item("--help-man", "Print this page; fairlead COMMAND --help-man prints that of a command.");
+  page.section("EXAMPLES");
+  page.lines(examples);
+  add_surroundings(&page, "fairlead");
+  return page.text();
 }
 
 std::string completion() {
@@ -102,12 +104,24 @@ std::string completion() {
   for (const Command& command : commands) names += std::string(command.name) + ",";
   for (const BenchmarkKind& kind : benchmark_kinds) benchmarks += std::string(kind.name) + ",";
   std::vector<std::pair<std::string, std::string>> all;
-  for_each_definition([&](const std::string& name, CLI::App& app) {
+  for (const Command& command : commands) {
+    if (!command.define) continue;
+    const std::string name = command.name;
+    CLI::App app;
+    command.define(app);
     const bool starts_program = name == "run" || name == "exec";  // whose words they leave alone
     all.emplace_back(name, (starts_program ? "=@program " : "") + completion_of(app));
     if (name == "options") all.emplace_back("doctor options", completion_of(app));
-    if (name == "matrix") all.emplace_back("bench matrix", completion_of(app));
-  });
+  }
+  for (const BenchmarkKind& kind : benchmark_kinds) {
+    BenchArguments arguments;
+    arguments.kind = &kind;
+    CLI::App app;
+    define_bench(app, arguments);
+    const std::string command = command_of(kind).substr(std::string("fairlead ").size());
+    all.emplace_back(command, completion_of(app));
+    if (command == "matrix") all.emplace_back("bench matrix", completion_of(app));
+  }
   all.insert(
       all.begin(),
       {{"", names + "help" + help_and_version}, {"help", names}, {"bench", benchmarks + help_and_version}});

@@ -16,7 +16,7 @@ from ._home import HomeError, home
 from ._mpi import Mpi, mpi_of_mpi4py
 
 _WITHOUT_MPI = ("copy",)  # benchmarks
-_ASK = {"-h", "--help", "-V", "--version", "--markdown"}  # answered whatever the MPI
+_ASK = {"-h", "--help", "-V", "--version", "--help-man", "--markdown"}  # answered whatever the MPI
 
 
 def _is_python_file(word: str) -> bool:

@@ -3,6 +3,7 @@
 """The package `fairlead` without MPI: where its parts are, what is said when they are not, and what becomes of a
 command line. FAIRLEAD_HOME names a build."""
 
+import json
 import os
 import subprocess
 import sys
@@ -84,8 +85,8 @@ class CommandLine(unittest.TestCase):
 
     def test_other_commands_and_programs_pass(self):
         for words in (["doctor", "./a.out"], ["doctor", "options"], ["doctor", "--from", "x"], ["doctor", "--mpi", "abi"],
-                      ["doctor", "--help"], ["bench"], ["bench", "--help"], ["bench", "bw", "-h"],
-                      ["bench", "bw", "--mpi=mpich"], ["bench", "copy"], ["options"], ["run", "-n", "2", "./a.out"],
+                      ["doctor", "--help"], ["matrix", "--help-man"], ["bench"], ["bench", "--help"], ["bench", "bw", "-h"],
+                      ["bench", "bw", "--mpi=mpich"], ["bench", "copy"], ["options"], ["info"], ["run", "-n", "2", "./a.out"],
                       ["run", "-n", "2", "cat", self.program], []):
             self.assertEqual(command.for_python(words), words)
 
@@ -99,6 +100,8 @@ class CommandLine(unittest.TestCase):
         answer = subprocess.run([sys.executable, "-m", "fairlead", "--version"], text=True, capture_output=True)
         self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertIn("fairlead", answer.stdout)
+        told = subprocess.run([sys.executable, "-m", "fairlead", "info", "--json"], text=True, capture_output=True)
+        self.assertEqual(json.loads(told.stdout)["paths"]["tool"], os.path.realpath(fairlead.home() / "bin" / "fairlead"))
 
 
 try:

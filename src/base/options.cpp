@@ -20,6 +20,7 @@ namespace fairlead {
 namespace {
 
 struct Row {
+  const char* kind;
   const char* name;
   const char* type;
   const char* initial;
@@ -37,7 +38,8 @@ constexpr const char collective_words[] = "auto|staged"
     ;
 
 constexpr Row rows[] = {
-#define FAIRLEAD_OPTION(name, type, initial, accepted, help) {#name, #type, initial, accepted, help},
+#define FAIRLEAD_OPTION(kind, name, type, initial, accepted, help) \
+  {#kind, #name, #type, initial, accepted, help},
 #define FAIRLEAD_ALIAS(name, variable, value, means)
 #include "base/options.def"
 #undef FAIRLEAD_OPTION
@@ -52,7 +54,7 @@ struct Alias {
 };
 
 constexpr Alias aliases[] = {
-#define FAIRLEAD_OPTION(name, type, initial, accepted, help)
+#define FAIRLEAD_OPTION(kind, name, type, initial, accepted, help)
 #define FAIRLEAD_ALIAS(name, variable, value, means) {#name, variable, value, means},
 #include "base/options.def"
 #undef FAIRLEAD_OPTION
@@ -232,7 +234,7 @@ const Loaded& loaded() {
   static const Loaded* once = [] {
     auto* fresh = new Loaded;
     const Row* row = rows;
-#define FAIRLEAD_OPTION(name, type, initial, accepted, help) load(*fresh, *row++, &fresh->options.name);
+#define FAIRLEAD_OPTION(kind, name, type, initial, accepted, help) load(*fresh, *row++, &fresh->options.name);
 #define FAIRLEAD_ALIAS(name, variable, value, means)
 #include "base/options.def"
 #undef FAIRLEAD_OPTION
@@ -253,8 +255,8 @@ std::vector<OptionReport> describe_options() {
   std::vector<OptionReport> reports;
   for (const Row& row : rows) {
     const auto& [value, origin] = loaded().seen.at(row.name);
-    reports.push_back({row.name, variable_of(row.name), row.type, row.initial, accepted_words(row), row.help,
-                       value, origin});
+    reports.push_back({row.kind, row.name, variable_of(row.name), row.type, row.initial, accepted_words(row),
+                       row.help, value, origin});
   }
   return reports;
 }
@@ -273,8 +275,8 @@ std::string nearest_name(const std::string& name, const std::vector<std::string>
 
 std::string complaint_about(const std::string& variable, const std::string& value) {
   [[maybe_unused]] Options scratch;
-#define FAIRLEAD_OPTION(field, type, initial, accepted, help)                             \
-  if (Row row{#field, #type, initial, accepted, help}; variable == variable_of(row.name)) \
+#define FAIRLEAD_OPTION(kind, field, type, initial, accepted, help)                              \
+  if (Row row{#kind, #field, #type, initial, accepted, help}; variable == variable_of(row.name)) \
     return understood(row, value, &scratch.field) ? "" : not_understood(row, variable, value);
 #define FAIRLEAD_ALIAS(name, variable, value, means)
 #include "base/options.def"

@@ -21,7 +21,7 @@ struct Options {
   using text = std::string;
   using choice = std::string;
   using list = std::set<std::string>;
-#define FAIRLEAD_OPTION(name, type, initial, accepted, help) type name{};
+#define FAIRLEAD_OPTION(kind, name, type, initial, accepted, help) type name{};
 #define FAIRLEAD_ALIAS(name, variable, value, means)
 #include "base/options.def"
 #undef FAIRLEAD_OPTION
@@ -32,6 +32,7 @@ const Options& options();
 
 // One option in human-readable form: for `fairlead options`, docs/options.md and tests.
 struct OptionReport {
+  const char* kind;      // "user", "tuning" or "development"
   const char* name;      // "eager_limit"
   std::string variable;  // "FAIRLEAD_EAGER_LIMIT"
   const char* type;

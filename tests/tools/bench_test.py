@@ -8,7 +8,7 @@ import tempfile
 import unittest
 import unittest.mock
 
-from tool import MPIS, TOOL, TREE, ToolTest, example, fairlead, has_library, preload, script
+from tool import MPIS, TOOL, TREE, ToolTest, example, fairlead, has_library, host_mpi, host_mpi_has, preload, script
 
 
 def rows(text):
@@ -23,19 +23,6 @@ def headings(text):
     """Of the columns, which are separated by two blanks or more."""
     line = [line for line in text.splitlines() if line.startswith(("# Size", "# Messages"))][0]
     return [heading.strip() for heading in line.split("  ") if heading.strip()]
-
-
-def host_mpi(abi):
-    """The MPI library that the benchmarks are linked with."""
-    program = os.path.join(TREE, "libexec", "fairlead", f"bench-{abi}")
-    linked = subprocess.run(["ldd", program], text=True, capture_output=True, check=True).stdout
-    return next(line.split()[2] for line in linked.splitlines() if line.split()[0].startswith("libmpi"))
-
-
-def host_mpi_has(abi, function):
-    library = host_mpi(abi)
-    names = subprocess.run(["nm", "-D", "--defined-only", library], text=True, capture_output=True, check=True).stdout
-    return any(line.split()[-1] == "P" + function for line in names.splitlines())
 
 
 class Names(ToolTest):

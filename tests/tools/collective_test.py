@@ -5,11 +5,12 @@ import json
 import os
 import unittest
 
-from tool import MPIS, TREE, ToolTest, fairlead, has_library, preload
+from tool import MPIS, TREE, ToolTest, fairlead, has_library, host_mpi_has, preload
 
-MOVED = ["bcast", "allgather", "allgatherv", "alltoall", "alltoallv", "gather", "scatter"]
-REDUCED = ["allreduce", "reduce", "reduce_scatter"]
-ROOTED = ["bcast", "reduce", "gather", "scatter"]
+MOVED = ["bcast", "allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw", "gather", "gatherv", "scatter", "scatterv",
+         "neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv", "neighbor_alltoallw"]
+REDUCED = ["allreduce", "reduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan"]
+ROOTED = ["bcast", "reduce", "gather", "scatter", "gatherv", "scatterv"]
 
 
 def rows(text):
@@ -70,11 +71,37 @@ class Tables(CollectiveTest):
 
     def test_device_memory(self):
         for abi in filter(has_library, MPIS):
-            for name, *words in [("allreduce", "D", "D"), ("allgather", "M", "D"), ("bcast", "-k", "rotate", "H", "D")]:
+            for name, *words in [("allreduce", "D", "D"), ("allgather", "M", "D"), ("bcast", "-k", "rotate", "H", "D"),
+                                 ("scan", "D", "H"), ("neighbor_alltoallw", "D", "D")]:
                 with self.subTest(abi=abi, benchmark=name):
                     text = self.measure(abi, name, "-n", 3, "-m", "8:16", "-c", "-d", "sim", *words)
                     self.assertEqual({row[-1] for row in rows(text)}, {"Pass"})
                     self.assertIn("Fairlead loaded", text)
+
+    def test_persistent(self):
+        for abi in MPIS:
+            words = "-n", 3, "-m", "4:8", "-c", "H", "H"
+            if not host_mpi_has(abi, "MPI_Allreduce_init"):
+                result = fairlead("bench", "allreduce_persistent", "--mpi", abi, *preload(abi), *words)
+                self.assertEqual((result.returncode, result.stdout), (77, ""), result)
+                self.assertIn("this MPI has no MPI_Allreduce_init, a function of MPI 4", result.stderr)
+                continue
+            for name, *more in [("allreduce",), ("bcast", "-k", "rotate"), ("reduce_scatter",), ("alltoallw",),
+                                ("neighbor_alltoallv",)]:
+                with self.subTest(abi=abi, benchmark=name):
+                    text = self.measure(abi, name + "_persistent", *more, *words)
+                    self.assertEqual([row[0] for row in rows(text)], ["4", "8"])
+                    self.assertEqual({row[-1] for row in rows(text)}, {"Pass"})
+                    self.assertIn("busbw (GB/s)", headings(text))
+            self.assertEqual(headings(self.measure(abi, "barrier_persistent")), ["#", "Latency (us)"])
+            if has_library(abi):
+                text = self.measure(abi, "allreduce_persistent", "-n", 2, "-m", "8:16", "-c", "-d", "sim", "D", "D")
+                self.assertEqual({row[-1] for row in rows(text)}, {"Pass"})
+
+    def test_neighbors_of_few_ranks(self):
+        for ranks in 1, 2:
+            text = self.measure(MPIS[0], "neighbor_alltoall", "-n", ranks, "-m", "8:8", "-c", "H", "H")
+            self.assertEqual(rows(text)[0][-1], "Pass")
 
     def test_one_rank(self):
         for abi in MPIS[:1]:
@@ -122,7 +149,9 @@ class Json(CollectiveTest):
     def test_bandwidths_are_those_of_nccl_tests(self):
         # What moves in all, and busbw by algbw, as factors of the size for three ranks.
         for name, moved, factor in [("allreduce", 1, 4 / 3), ("bcast", 1, 1), ("reduce", 1, 1),
-                                    ("allgather", 3, 2 / 3), ("alltoall", 3, 2 / 3), ("reduce_scatter", 1, 2 / 3)]:
+                                    ("allgather", 3, 2 / 3), ("alltoall", 3, 2 / 3), ("reduce_scatter", 1, 2 / 3),
+                                    ("reduce_scatter_block", 3, 2 / 3), ("exscan", 1, 1), ("gatherv", 3, 2 / 3),
+                                    ("neighbor_allgather", 2, 1)]:
             with self.subTest(benchmark=name):
                 row, = self.report(MPIS[0], name, "-n", 3, "-m", "1k:1k", "H", "H")["results"]
                 self.assertAlmostEqual(row["algbw_gb_s"] * row["latency_us"]["p50"] / (moved * 1.024), 1)
@@ -189,7 +218,7 @@ class Refusals(CollectiveTest):
         self.refuses("bench", "allreduce", "D", says=["1 placement letter", "of all other ranks"])
 
     def test_what_nccl_has_not(self):
-        for name in ["allgatherv", "alltoallv", "barrier", "iallreduce"]:
+        for name in ["allgatherv", "alltoallv", "barrier", "iallreduce", "allreduce_persistent", "scan"]:
             self.refuses("bench", name, "--via", "nccl", says=["NCCL has no such call", "allreduce, bcast, reduce"])
         self.refuses("bench", "allreduce", "--via", "nccl", "H", "H", says="D D")
         self.refuses("bench", "allreduce", "--via", "raw", says=["'raw'", "mpi, nccl"])

@@ -11,12 +11,12 @@ from tool import TIMEOUT, TREE, ToolTest
 
 QUESTIONS = {
     "fairlead b": ["bench"],
-    "fairlead ": ["run", "exec", "bench", "matrix", "doctor", "plot", "options", "help"],
-    "fairlead bench la": ["latency"],
+    "fairlead ": ["run", "exec", "bench", "matrix", "doctor", "plot", "info", "options", "help"],
+    "fairlead bench la": ["latency", "latency_persistent", "latency_mt"],
     "fairlead bench m": ["mbw_mr", "multi_lat", "matrix"],
     "fairlead bench matrix --way ": ["mpi", "engine", "kernel"],
     "fairlead help bench ibar": ["ibarrier"],
-    "fairlead bench latency --v": ["--validation", "--via", "--version"],
+    "fairlead bench latency --v": ["--validation", "--via", "--visible", "--version"],
     "fairlead bench latency --via ": ["mpi", "nccl"],
     "fairlead bench latency --via = n": ["nccl"],  # as bash takes --via=n apart
     "fairlead bench latency -m 8:8 ": ["D", "H", "M"],
@@ -26,6 +26,7 @@ QUESTIONS = {
     "fairlead bench put_halo -s ": ["fence", "pscw"],
     "fairlead bench bw -d ": ["cuda", "rocm", "sim"],
     "fairlead matrix --way ": ["mpi", "engine", "kernel"],
+    "fairlead bench latency --gpu r": ["round-robin"],
     "fairlead run --gpu ": ["nearest", "round-robin", "compact", "spread"],
     "fairlead run --mpi m": ["mpich", "my.json"],
     "fairlead run -n 2 --pro": ["--progress"],
@@ -33,7 +34,7 @@ QUESTIONS = {
     "fairlead run -n 2 ./pr": ["./program"],
     "fairlead run -n 2 ./program --pro": [],  # the program's
     "fairlead run -n 2 ./program my": ["my.json"],
-    "fairlead run -n 2 fairlead bench bw --vi": ["--via"],
+    "fairlead run -n 2 fairlead bench bw --vi": ["--via", "--visible"],
     "fairlead doctor options FAIRLEAD_IPC": ["FAIRLEAD_IPC", "FAIRLEAD_IPC_CACHE"],
     "fairlead options --j": ["--json"],
     "fairlead doctor --from f": ["folder"],

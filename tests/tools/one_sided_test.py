@@ -174,6 +174,8 @@ class Problems(ToolTest):
         self.refuses("bench", "fop_latency", "-m", "8:8", says="-m")
         self.refuses("bench", "put_latency", "D", says=["1 placement letter", "of the origins of accesses and of the windows"])
         self.refuses("bench", "put_latency", "-n", 1, says="accepted: 2 ranks")
+        self.refuses("bench", "put_bw", "-n", 3, says=["3 ranks are not accepted", "accepted: 2 ranks"])
+        self.refuses("bench", "put_latency", "-n", 4, "--raw", says=["--raw", "accepted: 2 ranks"])
 
     def test_sizes_beyond_memory(self):
         result = fairlead("bench", "put_bw", "--mpi", MPIS[0], "--no-preload", "-m", "16g:16g", "H", "H")

@@ -6,7 +6,7 @@ import unittest
 
 from tool import ToolTest
 
-COMMANDS = [["run"], ["exec"], ["matrix"], ["doctor"], ["plot"], ["options"], ["bench", "latency"], ["bench", "bw"], ["bench", "bibw"], ["bench", "pairs"],
+COMMANDS = [["run"], ["exec"], ["matrix"], ["doctor"], ["plot"], ["info"], ["options"], ["bench", "latency"], ["bench", "bw"], ["bench", "bibw"], ["bench", "pairs"],
             ["bench", "all_pairs"], ["bench", "pack"], ["bench", "halo"], ["bench", "datatype"],
             ["bench", "put_latency"], ["bench", "put_bw"], ["bench", "put_bibw"], ["bench", "fop_latency"], ["bench", "put_halo"],
             ["bench", "file"], ["bench", "copy"], ["bench", "host_overhead"]]
@@ -15,20 +15,37 @@ COMMANDS = [["run"], ["exec"], ["matrix"], ["doctor"], ["plot"], ["options"], ["
 class Options(ToolTest):
     def test_json_has_value_and_origin(self):
         options = {o["variable"]: o for o in json.loads(
-            self.succeeds("options", "--json", FAIRLEAD_EAGER_LIMIT="2m").stdout)}
+            self.succeeds("options", "--all", "--json", FAIRLEAD_EAGER_LIMIT="2m").stdout)}
         self.assertEqual(options["FAIRLEAD_EAGER_LIMIT"]["value"], "2m")
         self.assertEqual(options["FAIRLEAD_EAGER_LIMIT"]["origin"], "FAIRLEAD_EAGER_LIMIT")
         self.assertEqual(options["FAIRLEAD_IPC"]["origin"], "default")
         self.assertEqual(options["FAIRLEAD_IPC"]["default"], "on")
 
     def test_table_and_page_list_the_same(self):
-        names = [o["variable"] for o in json.loads(self.succeeds("options", "--json").stdout)]
-        table = self.succeeds("options").stdout.splitlines()
+        options = json.loads(self.succeeds("options", "--all", "--json").stdout)
+        names = [o["variable"] for o in options]
+        table = self.succeeds("options", "-a").stdout.splitlines()
         self.assertTrue(table[0].startswith("# variable"))
         self.assertEqual([line.split()[0] for line in table[2:] if not line.startswith(" ")], names)
         self.assertLessEqual(max(map(len, table)), 80)
         page = self.succeeds("options", "--markdown").stdout.splitlines()
-        self.assertEqual([line.split("`")[1] for line in page if line.startswith("| `")], names)
+        by_class = [o["variable"] for c in ("user", "tuning", "development") for o in options if o["class"] == c]
+        self.assertEqual([line.split("`")[1] for line in page if line.startswith("| `")], by_class)
+        self.assertEqual(len(by_class), len(names))
+
+    def test_classes(self):
+        def shown(*words, **variables):
+            return [o["variable"] for o in json.loads(self.succeeds("options", "--json", *words, FAIRLEAD_DEVICE="auto",
+                                                                     **variables).stdout)]
+        users = [f"FAIRLEAD_{name}" for name in ("ENABLED", "DEVICE", "LOG", "STATS", "TRACE")]
+        self.assertEqual(shown(), users)
+        self.assertEqual(shown(FAIRLEAD_SIM_DEVICES="2", FAIRLEAD_IPC="on"), [*users, "FAIRLEAD_IPC", "FAIRLEAD_SIM_DEVICES"])
+        tuning, development = shown("--tuning"), shown("--development")
+        self.assertIn("FAIRLEAD_EAGER_LIMIT", tuning)
+        self.assertIn("FAIRLEAD_NODES", development)
+        self.assertTrue(all(f"FAIRLEAD_SIM_{name}" in development for name in ("DEVICES", "MEMORY")))
+        self.assertCountEqual(users + tuning + development, shown("--all"))
+        self.assertCountEqual(shown("--tuning", "--development"), tuning + development)
 
     def test_some_only(self):
         for form in [], ["--json"]:
@@ -55,8 +72,10 @@ class Help(ToolTest):
                 self.assertRegex(self.succeeds(*command, "--version").stdout, r"^fairlead \d")
 
     def test_no_command_is_a_mistake(self):
-        self.refuses(says=["no command given", "run, exec, bench, matrix, doctor, plot, options"])
-        self.assertIn("Commands:", self.succeeds("--help").stdout)
+        self.refuses(says=["no command given", "run, exec, bench, matrix, doctor, plot, info, options"])
+        text = self.succeeds("--help").stdout
+        self.assertIn("Commands:", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
 
     def test_other_ways_to_ask(self):
         self.assertEqual(self.succeeds("help", "run").stdout, self.succeeds("run", "--help").stdout)
@@ -71,8 +90,8 @@ class Help(ToolTest):
             self.assertIn(word, text)
 
     def test_manual_page_names_every_option(self):
-        page = self.succeeds("--help-man").stdout.replace("\\-", "-")
         for command in COMMANDS:
+            page = self.succeeds(command[0], "--help-man").stdout.replace("\\-", "-")
             for line in self.succeeds(*command, "--help").stdout.splitlines():
                 if line.startswith("  -"):
                     self.assertIn(line.split()[0].rstrip(","), page)

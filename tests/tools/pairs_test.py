@@ -56,6 +56,28 @@ class Pairs(ToolTest):
             self.assertIn("# allocator: pinned host (sim)", lines)
             self.assertRegex(lines[2], r"^# 0: \S+ [\d,-]+ 0\([\d,-]+\)$")
 
+    def test_table(self):
+        for abi in MPIS[:1]:
+            lines = self.pairs(abi, "--table", "--bytes", "1k", ranks=2)
+            self.assertIn("# total size: 1024 bytes", lines)
+            heading = next(line for line in lines if line.startswith("# Size"))
+            self.assertEqual(heading.split()[1:4], ["Size", "Avg", "Min"])
+            rows = [list(map(float, line.split())) for line in lines if line and line[0] != "#"]
+            self.assertTrue(rows)
+            for i, row in enumerate(rows):
+                size, average, low, high, mb, mb_low, mb_high, messages = row
+                self.assertEqual((size, messages), (1024 / 2 ** i, 2 ** i))
+                self.assertTrue(low <= average <= high and mb_low <= mb <= mb_high)
+                self.assertAlmostEqual(mb * average / size, 1, 1)
+            self.assertLessEqual(max(map(len, lines)), 90)
+
+    def test_bytes_and_device(self):
+        for abi in filter(has_library, MPIS[:1]):
+            lines = self.pairs(abi, "--bytes", "32k", "--device", ranks=2)
+            self.assertIn("# allocator: device (sim)", lines)
+            self.assertIn("# total count: 4096 longs (0.03125 MiB)", lines)
+            self.assertIn(COLUMNS, lines)
+
     def test_allocator_letters(self):
         abi = MPIS[0]
         self.assertIn("# allocator: posix_memalign", self.pairs(abi, 8, "A", ranks=2))
@@ -83,6 +105,8 @@ class Pairs(ToolTest):
         self.refuses("bench", "pairs", "many", says=["COUNT", "'many'", "a whole number"])
         self.refuses("bench", "pairs", 8, "device", says=["'device'", "one letter", "d (device memory)"])
         self.refuses("bench", "pairs", 99999999999, says=["COUNT 99999999999", "2147483647"])
+        self.refuses("bench", "pairs", "--bytes", "12", says=["--bytes: '12'", "a multiple of 8"])
+        self.refuses("bench", "pairs", 8, "--bytes", "1k", says=["--bytes and COUNT", "one of the two"])
         self.refuses("bench", "pairs", "--timeout", 0, says=["'0'", "above 0"])
 
 

@@ -138,6 +138,20 @@ class Values(unittest.TestCase):
         beside = self.picture("pairs", "pairs")
         self.assertEqual([column.title for column in beside.columns], ["partner 1 rank away", "partner 2 ranks away"])
 
+    def test_pairs_in_the_units_of_the_others(self):
+        made = fairlead("bench", "pairs", "--mpi", MPIS[0], "--no-preload", "-n", 2, "--timeout", 0.01, "--bytes", "1k", "--table")
+        self.assertEqual(made.returncode, 0, made)
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as table:
+            table.write(made.stdout)
+            table.flush()
+            benchmark, (run,) = read_runs([table.name], [])
+        row = next(list(map(float, line.split())) for line in made.stdout.splitlines() if line[:1].isdigit())
+        self.assertEqual(row[0], 1024)
+        drawn = run.values(QUANTITIES["bandwidth"], 1)[1024]
+        for value, mb in zip(drawn, row[4:7]):
+            self.assertAlmostEqual(value, mb / 1e3)
+        self.assertIn("total size: 1024 bytes", " ".join(run.facts))
+
     def test_layouts_have_names(self):
         def time(us):
             return dict.fromkeys(("mean", "min", "p50", "max"), us)

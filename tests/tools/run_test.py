@@ -67,6 +67,29 @@ class DryRun(ToolTest):
         self.assertEqual(words[words.index("--bind-to") + 1], "core")
         self.assertEqual(words[words.index("--map-by") + 1], "a b")
 
+    def test_words_of_mpirun(self):
+        """Each launcher is given its own spelling; variables go the way of all."""
+        typed = ["-hostfile", "hosts.txt", "-ppn", "2", "--map-by", "core", "-wdir", "/tmp", "-x", "MINE=a b", "-genv", "YOURS", "1",
+                 "-x", "HERE"]
+        spelled = {"openmpi": ["--hostfile hosts.txt", "-N 2", "--map-by core", "--wdir /tmp", "-x MINE=a b"],
+                   "mpich": ["-f hosts.txt", "-ppn 2", "-map-by core", "-wdir /tmp", "-genv MINE a b"]}
+        for abi in filter(spelled.get, MPIS):
+            line = " ".join(self.words("-n", 4, *typed, example(abi), "-x", "kept", HERE="there"))
+            for words in spelled[abi]:
+                self.assertIn(f" {words} ", line)
+            self.assertTrue("YOURS" in line and "there" in line)
+            self.assertTrue(line.endswith("-x kept"), line)
+        for abi in MPIS:
+            bound = " ".join(self.words("-n", 2, "--bind-to", "core", example(abi)))
+            self.assertIn("bind-to core", bound)
+            self.assertNotIn("bind-to none", bound)
+
+    def test_words_that_a_launcher_lacks(self):
+        if "mpich" in MPIS:
+            self.refuses("run", "-n", 2, "--no-preload", "--dry-run", "-mca", "a", "b", example("mpich"),
+                         says=["--mca", "Hydra has no such word", "--launcher-args"])
+        self.refuses("run", "-n", 2, "--report-bindings", "x", says=["unknown option --report-bindings", "--launcher-args"])
+
     def test_launcher_by_path(self):
         launcher = self.words("-n", 1, example(MPIS[0]))[0]
         self.assertEqual(self.words("-n", 1, "--mpi", launcher, example(MPIS[0]))[0], launcher)
@@ -245,7 +268,7 @@ class Refusals(ToolTest):
             self.assertIn("built without a library", result.stderr)
 
     def test_unknown_command(self):
-        self.refuses("bogus", says=["'bogus'", "run, exec, bench, matrix, doctor, plot, options"])
+        self.refuses("bogus", says=["'bogus'", "run, exec, bench, matrix, doctor, plot, info, options"])
         self.refuses("benhc", says=["did you mean bench?", "accepted: run"])
         self.refuses("osu_bw", says="it is a benchmark: fairlead bench bw")
 

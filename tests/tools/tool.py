@@ -59,6 +59,19 @@ def preload(abi):
     return [] if has_library(abi) else ["--no-preload"]
 
 
+def host_mpi(abi):
+    """The MPI library that the benchmarks are linked with."""
+    program = os.path.join(TREE, "libexec", "fairlead", f"bench-{abi}")
+    linked = subprocess.run(["ldd", program], text=True, capture_output=True, check=True).stdout
+    return next(line.split()[2] for line in linked.splitlines() if line.split()[0].startswith("libmpi"))
+
+
+def host_mpi_has(abi, function):
+    library = host_mpi(abi)
+    names = subprocess.run(["nm", "-D", "--defined-only", library], text=True, capture_output=True, check=True).stdout
+    return any(line.split()[-1] == "P" + function for line in names.splitlines())
+
+
 def script(folder, name, text):
     path = os.path.join(folder, name)
     with open(path, "w") as file:

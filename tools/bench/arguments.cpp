@@ -35,13 +35,15 @@ void check_placement(BenchArguments& a) {
 std::string names_in_nccl() {
   std::string names;
   for (const BenchmarkKind& kind : benchmark_kinds)
-    if (kind.id == Benchmark::collective && collective_kind(*kind.collective).in_nccl)
+    if (kind.id == Benchmark::collective && !kind.persistent && collective_kind(*kind.collective).in_nccl)
       names += (names.empty() ? "" : ", ") + std::string(kind.name);
   return names;
 }
 
 // Sizes are of whole elements.
 void check_elements(BenchArguments& a) {
+  const std::string of_osu = "mpi_";
+  if (a.element.rfind(of_osu, 0) == 0) a.element.erase(0, of_osu.size());
   const ElementType& type = element_type(a.element);
   a.smallest = std::max(a.smallest, type.bytes);
   if (a.largest < a.smallest)
@@ -55,7 +57,7 @@ void check_elements(BenchArguments& a) {
 }
 
 void check_collective(BenchArguments& a) {
-  if (a.via == "nccl" && (a.kind->id == Benchmark::overlap || !a.collective().in_nccl))
+  if (a.via == "nccl" && (a.kind->id == Benchmark::overlap || a.kind->persistent || !a.collective().in_nccl))
     throw usage(fmt::format("--via nccl: NCCL has no such call; accepted: {}", names_in_nccl()));
   if (a.kind->barrier()) {
     a.placement = {"H", "H"};
@@ -91,6 +93,8 @@ void check_messages(BenchArguments& a) {
     throw usage(fmt::format("--offset: '{}' is not accepted; {}", a.offset_text, wrong));
   if (a.probe != Probe::none && a.via != "mpi")
     throw usage("--probe and --mprobe are calls of MPI; leave them or --via out");
+  if (a.kind->persistent && a.via != "mpi")
+    throw usage(fmt::format("--via {} has no persistent requests; accepted: mpi", a.via));
   if (a.kind->id != Benchmark::partitioned) return;
   const auto partitions = static_cast<uint64_t>(a.partitions);
   a.smallest = (a.smallest + partitions - 1) / partitions * partitions;
@@ -132,6 +136,31 @@ void check_file(const BenchArguments& a) {
   check_file_target("--file", a.file);
 }
 
+void check_pairs(BenchArguments& a) {
+  if (a.allocator.size() != 1)
+    throw usage(
+        fmt::format("ALLOCATOR '{}' is not accepted; accepted: one letter, d (device memory), h (pinned "
+                    "host memory), a (posix_memalign), any other, as m (malloc)",
+                    a.allocator));
+  if (std::string_view("DHA").find(a.allocator[0]) != std::string_view::npos)
+    a.allocator[0] = static_cast<char>(std::tolower(a.allocator[0]));
+  if (!a.packed_text.empty()) {
+    uint64_t bytes = 0;
+    const std::string wrong = parse_bytes(a.packed_text, &bytes);
+    if (!wrong.empty() || bytes == 0 || bytes % sizeof(long))
+      throw usage(fmt::format("--bytes: '{}' is not accepted; accepted: a multiple of {} bytes, such as 64m",
+                              a.packed_text, sizeof(long)));
+    if (a.count > 0) throw usage("--bytes and COUNT both say how much is sent; accepted: one of the two");
+    a.count = static_cast<int64_t>(bytes / sizeof(long));
+  }
+  if (a.count <= 0) a.count = int64_t{128} * 1024 * 1024;
+  a.misalign = std::max<int64_t>(a.misalign, 0);
+  for (auto [name, longs] : {std::pair("COUNT", a.count), std::pair("MISALIGN", a.misalign)})
+    if (longs > INT32_MAX)
+      throw usage(fmt::format("{} {} is not accepted; accepted: up to {} longs, what an MPI count holds",
+                              name, longs, INT32_MAX));
+}
+
 void check_together(BenchArguments& a) {
   if (a.sim > 0) {
     if (!a.device.empty() && a.device != "sim")
@@ -140,21 +169,8 @@ void check_together(BenchArguments& a) {
     a.device = "sim";
   }
   check_placement(a);
-  if (a.kind->id == Benchmark::pairs) {
-    if (a.allocator.size() != 1)
-      throw usage(
-          fmt::format("ALLOCATOR '{}' is not accepted; accepted: one letter, d (device memory), h (pinned "
-                      "host memory), a (posix_memalign), any other, as m (malloc)",
-                      a.allocator));
-    if (std::string_view("DHA").find(a.allocator[0]) != std::string_view::npos)
-      a.allocator[0] = static_cast<char>(std::tolower(a.allocator[0]));
-    if (a.count <= 0) a.count = int64_t{128} * 1024 * 1024;
-    a.misalign = std::max<int64_t>(a.misalign, 0);
-    for (auto [name, longs] : {std::pair("COUNT", a.count), std::pair("MISALIGN", a.misalign)})
-      if (longs > INT32_MAX)
-        throw usage(fmt::format("{} {} is not accepted; accepted: up to {} longs, what an MPI count holds",
-                                name, longs, INT32_MAX));
-  }
+  if (a.kind->id == Benchmark::init) a.placement = {"H", "H"};
+  if (a.kind->id == Benchmark::pairs) check_pairs(a);
   if (!a.size_range.empty()) read_range(a.size_range, &a.smallest, &a.largest);
   if (a.kind->id == Benchmark::matrix && a.ways.empty()) a.ways = matrix_ways;
   if (a.smallest == 0 && a.kind->id != Benchmark::latency && a.kind->id != Benchmark::multi_latency &&
@@ -225,13 +241,16 @@ void require_gpu(const BenchArguments& arguments) {
 
 void check_ranks(const BenchArguments& arguments, int ranks) {
   const BenchmarkKind& kind = *arguments.kind;
-  if ((kind.id == Benchmark::pairs || kind.all_ranks()) && ranks % 2)
-    throw usage(fmt::format("{}: {} rank{} cannot be paired; accepted: an even number of ranks", kind.name,
-                            ranks, ranks == 1 ? "" : "s"));
+  if (kind.in_pairs() && ranks % 2)
+    throw usage(fmt::format("{}: {} rank{} not accepted; accepted: 2 ranks, or another even number",
+                            kind.name, ranks, ranks == 1 ? " is" : "s are"));
+  if (arguments.raw && ranks != 2)
+    throw usage(fmt::format("{}: --raw compares the copies of one pair; accepted: 2 ranks", kind.name));
   if (const int exact = kind.exact_ranks(); exact && ranks != exact)
     throw usage(fmt::format("{}: {} rank{} not accepted; accepted: {} rank{}", kind.name, ranks,
                             ranks == 1 ? " is" : "s are", exact, exact == 1 ? "" : "s"));
-  if (ranks < 2 && !kind.collective && kind.id != Benchmark::file && !kind.exact_ranks())
+  if (ranks < 2 && !kind.collective && !kind.exact_ranks() && kind.id != Benchmark::init &&
+      kind.id != Benchmark::file)
     throw usage(fmt::format("{}: 1 rank has no partner; accepted: 2 ranks or more", kind.name));
   if (arguments.root >= ranks)
     throw usage(fmt::format("{}: -k: there is no rank {} in {} rank{}", kind.name, arguments.root, ranks,
@@ -276,6 +295,10 @@ std::optional<BenchArguments> parse_bench(const std::string& benchmark, const Wo
   CLI::App app(description_of(*arguments.kind), command_of(*arguments.kind));
   define_bench(app, arguments);
   try {
+    for (const std::string& word : words)
+      if (const std::string answer = osu_option(word);
+          !answer.empty() && !app.get_option_no_throw(word.substr(0, word.find('='))))
+        throw usage(answer);
     if (!parse(app, words)) return std::nullopt;
     check_together(arguments);
   } catch (const Failure& failure) {

@@ -59,12 +59,14 @@ struct BenchArguments {
   bool fresh = false;   // new buffers for every round trip
   Probe probe = Probe::none;
   int partitions = 8;
+  int threads = 2;
   // pairs
   int64_t count = 0;
   std::string allocator = "m";
   int64_t misalign = 0;
-  double timeout_s = 1;  // of a stride, or of a figure of the benchmarks of datatypes
-  // pack
+  bool usual_units = false;  // in the output: bytes, us and MB/s
+  double timeout_s = 1;      // of a stride, or of a figure of the benchmarks of datatypes
+  // pack; pairs: all messages of a row
   std::string packed_text;  // "" where the user gives none
   uint64_t packed_bytes = 64 << 20;
   int stride = 2;  // from block to block, in blocks
@@ -98,6 +100,9 @@ struct BenchArguments {
   std::vector<std::string> ways;
   std::string map;      // file to write
   bool anyway = false;  // of tune and matrix: write files from figures that mean nothing
+
+  // Of all that run in ranks: --gpu and so on, as `fairlead exec` takes them.
+  Words binding;
 
   std::string command;  // as the user typed it
 

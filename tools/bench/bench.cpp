@@ -124,6 +124,15 @@ std::string abi_of(const Job& job) {
   return {};
 }
 
+BindingArguments binding_of(const BenchArguments& arguments) {
+  CLI::App app;
+  BindingArguments binding;
+  define_binding(app, binding);
+  parse(app, arguments.binding);
+  check_binding(binding);
+  return binding;
+}
+
 int become_rank(const BenchArguments& arguments, const Job& job, const Words& words) {
   const AskedMpi asked(arguments.mpi);
   std::string abi = choose_abi(asked.abi, abi_of(job));
@@ -132,6 +141,13 @@ int become_rank(const BenchArguments& arguments, const Job& job, const Words& wo
       !launched.mistake.empty())
     throw usage(launched.mistake);
   require_gpu(arguments);
+  if (const Words binding = to_words(binding_of(arguments)); !binding.empty()) {
+    Words line = {own_path(), "exec", "--mpi", abi};
+    if (!wants_preload(arguments)) line.push_back("--no-preload");
+    for (const Words& part : {binding, rank_command(abi, words)})
+      line.insert(line.end(), part.begin(), part.end());
+    become(line);
+  }
   std::string preload = preload_with(wants_preload(arguments) ? preload_library(abi) : "");
   if (preload.empty())
     unsetenv("LD_PRELOAD");
@@ -149,11 +165,22 @@ int bench_command(const Words& words) {
     return exit_success;
   }
   if (words.front() == "-h" || words.front() == "--help") {
-    std::cout << "Usage: fairlead bench NAME [options]\n\nBenchmarks:\n";
-    for (const BenchmarkKind& kind : benchmark_kinds)
-      std::cout << fmt::format("  {:<17}{}\n", kind.name, wrapped(kind.summary, 19));
+    std::cout << "Usage: fairlead bench NAME [options]\n";
+    std::string group;
+    for (const BenchmarkKind& kind : benchmark_kinds) {
+      const bool begins = group != group_of(kind);
+      group = group_of(kind);
+      if (begins) std::cout << fmt::format("\n{}:\n", group);
+      // What a collective measures its name says.
+      if (begins && kind.collective) std::cout << fmt::format("  {}\n", wrapped(names_in(group), 2));
+      if (!kind.collective) std::cout << fmt::format("  {:<19}{}\n", kind.name, wrapped(kind.summary, 21));
+    }
     std::cout << "\n`fairlead bench NAME --help` tells more. Options follow the OSU suite.\n"
-                 "\nExample:\n  fairlead bench latency -m 8:1m -c D D\n";
+                 "\nExample: fairlead bench latency -m 8:1m -c D D\n";
+    return exit_success;
+  }
+  if (words.front() == "--help-man") {
+    std::cout << bench_manual();
     return exit_success;
   }
   auto arguments = parse_bench(words.front(), Words(words.begin() + 1, words.end()));
@@ -170,6 +197,7 @@ int bench_command(const Words& words) {
 
   RunArguments run;
   run.ranks = arguments->ranks;
+  run.binding = binding_of(*arguments);
   const AskedMpi asked(arguments->mpi);
   const std::string abi = choose_abi(asked.abi, "");
   run.mpi = asked.launcher ? asked.launcher->path : abi;
@@ -204,6 +232,7 @@ Words bench_for_ranks(const Words& program, RunArguments& run) {
     require_gpu(*arguments);
   if (!run.dry_run && !ranks_may_be_elsewhere()) require_mpi(abi, *arguments);
   run.device = arguments->device;
+  if (!arguments->binding.empty()) run.binding = binding_of(*arguments);
   run.preload = run.preload && wants_preload(*arguments);
   return rank_command(abi, words);
 }

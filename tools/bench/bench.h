@@ -11,6 +11,7 @@
 namespace fairlead::tools {
 
 int bench_command(const Words& words);
+std::string bench_manual();  // fairlead-bench(1)
 
 // `fairlead run ... fairlead bench NAME ...`: the benchmark program to start in its place. Fills in the MPI
 // and the provider that the benchmark's own words ask for.

@@ -21,8 +21,9 @@ Reduction reduction_named(const std::string& name) {
                           : Reduction::max;
 }
 
-bool moves_blocks(const CollectiveKind& kind) {
-  return kind.sent == Extent::block_each || kind.received == Extent::block_each;
+int blocks_of(const CollectiveKind& kind, int ranks) {
+  const bool each = kind.sent == Extent::block_each || kind.received == Extent::block_each;
+  return each ? ranks : among_neighbors(kind) ? 2 : 1;
 }
 
 uint64_t share_of(uint64_t elements, int rank, int ranks) {
@@ -32,7 +33,7 @@ uint64_t share_of(uint64_t elements, int rank, int ranks) {
 
 double algorithm_bandwidth(const CollectiveKind& kind, uint64_t bytes, int ranks, double seconds) {
   if (seconds <= 0) return 0;
-  return double(bytes) * (moves_blocks(kind) ? ranks : 1) / seconds / 1e9;
+  return double(bytes) * blocks_of(kind, ranks) / seconds / 1e9;
 }
 
 double bus_bandwidth(const CollectiveKind& kind, uint64_t bytes, int ranks, double seconds) {
@@ -44,7 +45,11 @@ std::string explain(const CollectiveKind& kind, bool bandwidths) {
   if (kind.id == Collective::barrier) return "";
   std::string text = fmt::format(" Size is the bytes of {}.", kind.meaning);
   if (!bandwidths) return text;
-  text += fmt::format(" algbw is {} / time, busbw is ", moves_blocks(kind) ? "n * size" : "size");
+  constexpr int many = 1000;
+  const int blocks = blocks_of(kind, many);
+  text += fmt::format(" algbw is {}size / time, busbw is ", blocks == many ? "n * "
+                                                            : blocks > 1   ? "2 * "
+                                                                           : "");
   if (kind.steps == 0) return text + "the same.";
   return text + fmt::format("algbw * {}(n-1)/n, for n ranks.", kind.steps > 1 ? "2" : "");
 }

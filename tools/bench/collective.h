@@ -23,13 +23,27 @@ enum class Collective {
   gather,
   scatter,
   reduce_scatter,
+  reduce_scatter_block,
+  scan,
+  exscan,
+  alltoallw,
+  gatherv,
+  scatterv,
+  neighbor_allgather,
+  neighbor_allgatherv,
+  neighbor_alltoall,
+  neighbor_alltoallv,
+  neighbor_alltoallw,
   barrier
 };
 
 // Who has the buffer of one side of a collective.
 enum class Owner { nobody, all, root, others };
-// How much of it: the size, a block of the size for each rank, or a rank's share of the size.
-enum class Extent { size, block_each, share };
+// How much of it: the size, a block of the size for each rank, a rank's share of the size, or a block for
+// each of the two neighbours in a ring of all ranks.
+enum class Extent { size, block_each, share, neighbors };
+// Which ranks' vectors a reduction combines.
+enum class Reduced { of_all, through_rank, before_rank };
 
 struct CollectiveKind {
   Collective id;
@@ -41,6 +55,7 @@ struct CollectiveKind {
   bool in_nccl;         // NCCL has it, or sends and receives in a group stand for it
   double steps;         // busbw is algbw times steps (n-1)/n; 0: busbw is algbw
   const char* meaning;  // of the size
+  Reduced reduced = Reduced::of_all;
 };
 
 inline constexpr CollectiveKind collective_kinds[] = {
@@ -64,6 +79,28 @@ inline constexpr CollectiveKind collective_kinds[] = {
      "the block for each rank"},
     {Collective::reduce_scatter, Owner::all, Extent::size, Owner::all, Extent::share, true, true, 1,
      "the whole vector of each rank, of which each receives its share"},
+    {Collective::reduce_scatter_block, Owner::all, Extent::block_each, Owner::all, Extent::size, true, false,
+     1, "the block that each rank receives, of a vector of one for each"},
+    {Collective::scan, Owner::all, Extent::size, Owner::all, Extent::size, true, false, 0,
+     "the vector of each rank", Reduced::through_rank},
+    {Collective::exscan, Owner::all, Extent::size, Owner::all, Extent::size, true, false, 0,
+     "the vector of each rank", Reduced::before_rank},
+    {Collective::alltoallw, Owner::all, Extent::block_each, Owner::all, Extent::block_each, false, false, 1,
+     "the block from each rank to each, all alike"},
+    {Collective::gatherv, Owner::all, Extent::size, Owner::root, Extent::block_each, false, false, 1,
+     "the block of each rank, all alike"},
+    {Collective::scatterv, Owner::root, Extent::block_each, Owner::all, Extent::size, false, false, 1,
+     "the block for each rank, all alike"},
+    {Collective::neighbor_allgather, Owner::all, Extent::size, Owner::all, Extent::neighbors, false, false, 0,
+     "the block of each rank, for both neighbours in a ring"},
+    {Collective::neighbor_allgatherv, Owner::all, Extent::size, Owner::all, Extent::neighbors, false, false,
+     0, "the block of each rank, for both neighbours in a ring"},
+    {Collective::neighbor_alltoall, Owner::all, Extent::neighbors, Owner::all, Extent::neighbors, false,
+     false, 0, "the block for each of the two neighbours in a ring"},
+    {Collective::neighbor_alltoallv, Owner::all, Extent::neighbors, Owner::all, Extent::neighbors, false,
+     false, 0, "the block for each of the two neighbours in a ring"},
+    {Collective::neighbor_alltoallw, Owner::all, Extent::neighbors, Owner::all, Extent::neighbors, false,
+     false, 0, "the block for each of the two neighbours in a ring"},
     {Collective::barrier, Owner::nobody, Extent::size, Owner::nobody, Extent::size, false, false, 0, ""},
 };
 
@@ -94,8 +131,12 @@ Reduction reduction_named(const std::string& name);
 // the first ranks one more where it does not divide.
 uint64_t share_of(uint64_t elements, int rank, int ranks);
 
-// The size is that of a block, of which the largest buffer holds one for each rank.
-bool moves_blocks(const CollectiveKind& kind);
+// The size is that of a block, of which the largest buffer holds so many; 1 where it is that of a vector.
+int blocks_of(const CollectiveKind& kind, int ranks);
+// Ranks exchange with their neighbours in a ring.
+constexpr bool among_neighbors(const CollectiveKind& kind) {
+  return kind.received == Extent::neighbors;
+}
 
 // GB/s for a call of this size that takes `seconds`.
 double algorithm_bandwidth(const CollectiveKind& kind, uint64_t bytes, int ranks, double seconds);

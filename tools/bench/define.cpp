@@ -64,6 +64,13 @@ const OptionGroup partitioned_options =
             number("-p,--partitions", &A::partitions, 1, 65536, "Partitions of a message, all of one size."),
             full_of_one, rank_options});
 
+const OptionGroup latency_threads_options =
+    all_of({message_sizes(), time_of_one, placed,
+            number("-t,--threads", &A::threads, 1, 256, "Threads of each rank, each with a partner."),
+            full_of_one, rank_options});
+
+const OptionGroup init_options = rank_options;
+
 const OptionGroup first_options = all_of(
     {message_sizes(), preset(&A::iterations, 50),
      number("-i,--iterations", &A::iterations, 3, most_iterations,
@@ -82,18 +89,26 @@ const OptionGroup posted_options = all_of(
      placement_option, rank_options});
 
 const CLI::Validator any_number = whole_number(std::numeric_limits<int64_t>::min());
-const OptionGroup pairs_options =
-    all_of({option("COUNT", "COUNT", &A::count,
-                   "Message size per iteration in longs (8 bytes each); 0 or less: the default.", any_number,
-                   "134217728 (1 GiB)"),
-            option("ALLOCATOR", "ALLOCATOR", &A::allocator,
-                   "One letter, d: device memory, h: pinned host memory, a: posix_memalign, any other, as m: "
-                   "malloc. D, H and A are d, h and a."),
-            option("MISALIGN", "MISALIGN", &A::misalign,
-                   "Longs by which the buffers start late; 0 or less: none.", any_number),
-            option("--timeout", "SECONDS", &A::timeout_s,
-                   "Seconds; a stride ends with the first iteration that takes longer.", positive_number()),
-            device_options, launch_options});
+const OptionGroup pairs_options = all_of(
+    {option("COUNT", "COUNT", &A::count,
+            "Message size per iteration in longs (8 bytes each); 0 or less: the default.", any_number,
+            "134217728 (1 GiB)"),
+     option("ALLOCATOR", "ALLOCATOR", &A::allocator,
+            "One letter, d: device memory, h: pinned host memory, a: posix_memalign, any other, as m: "
+            "malloc. D, H and A are d, h and a."),
+     option("MISALIGN", "MISALIGN", &A::misalign, "Longs by which the buffers start late; 0 or less: none.",
+            any_number),
+     option("--bytes", "SIZE", &A::packed_text,
+            "All messages of a row together in bytes, in place of COUNT; k, m and g may follow.", {}, ""),
+     [](CLI::App& app, BenchArguments& a) {
+       app.add_flag_callback(
+           "--device", [&a] { a.allocator = "d"; }, "Device memory, in place of ALLOCATOR.");
+     },
+     flag("--table", &A::usual_units,
+          "Sizes in bytes, times in us, bandwidths in MB/s, as all other benchmarks print them."),
+     option("--timeout", "SECONDS", &A::timeout_s,
+            "Seconds; a stride ends with the first iteration that takes longer.", positive_number()),
+     device_options, launch_options});
 
 const OptionGroup all_pairs_options = all_of({every_two, full_of_several, rank_options});
 

@@ -13,6 +13,7 @@ namespace fairlead::tools {
 bool BenchmarkKind::messages() const {
   switch (id) {
     case Benchmark::latency:
+    case Benchmark::latency_threads:
     case Benchmark::bandwidth:
     case Benchmark::bidirectional:
     case Benchmark::multi_latency:
@@ -26,31 +27,88 @@ bool BenchmarkKind::messages() const {
 }
 
 bool BenchmarkKind::one_message() const {
-  return id == Benchmark::latency || id == Benchmark::multi_latency || id == Benchmark::partitioned ||
-         id == Benchmark::first || id == Benchmark::access_latency || id == Benchmark::put_halo;
+  return id == Benchmark::latency || id == Benchmark::latency_threads || id == Benchmark::multi_latency ||
+         id == Benchmark::partitioned || id == Benchmark::first || id == Benchmark::access_latency ||
+         id == Benchmark::put_halo;
 }
 
 int BenchmarkKind::exact_ranks() const {
   if (id == Benchmark::pack) return 1;
   const bool layouts = id == Benchmark::halo || id == Benchmark::datatype;
-  const bool two = layouts || id == Benchmark::posted || (messages() && !all_ranks()) ||
-                   (one_sided() && id != Benchmark::put_halo);
+  const bool two = layouts || id == Benchmark::posted || (messages() && !all_ranks());
   return two ? 2 : 0;
 }
 
-const BenchmarkKind* find_kind(const std::string& name) {
+namespace {
+
+struct OsuName {
+  const char* name;     // without osu_
+  const char* here;     // "" where there is none
+  const char* why_not;  // and what to do
+};
+constexpr OsuName osu_names[] = {
+#define FAIRLEAD_OSU(name, here) {#name, #here, ""},
+#define FAIRLEAD_OSU_LACKS(name, why_not) {#name, "", why_not},
+#include "bench/osu.def"
+};
+
+struct OsuOption {
+  const char *letter, *name, *answer;
+};
+constexpr OsuOption osu_options[] = {
+#define FAIRLEAD_OSU_OPTION(letter, name, answer) {letter, name, answer},
+#include "bench/osu.def"
+};
+
+// Null for other names.
+const OsuName* osu_name(const std::string& name) {
   constexpr std::string_view osu = "osu_";
-  const std::string own = name.rfind(osu, 0) == 0 ? name.substr(osu.size()) : name;
+  if (name.rfind(osu, 0) != 0) return nullptr;
+  for (const OsuName& row : osu_names)
+    if (name.substr(osu.size()) == row.name) return &row;
+  return nullptr;
+}
+
+}  // namespace
+
+const BenchmarkKind* find_kind(const std::string& name) {
+  const OsuName* osu = osu_name(name);
   for (const BenchmarkKind& kind : benchmark_kinds)
-    if (own == kind.name) return &kind;
+    if (kind.name == (osu ? osu->here : name)) return &kind;
   return nullptr;
 }
 
 const BenchmarkKind& kind_of(const std::string& name) {
   if (const BenchmarkKind* kind = find_kind(name)) return *kind;
+  if (const OsuName* osu = osu_name(name)) throw usage(fmt::format("{} is not here: {}", name, osu->why_not));
   std::string guess = did_you_mean(name, split(benchmark_names(), ", "));
   throw usage(fmt::format("no benchmark '{}'{} `fairlead bench --help` lists all", name,
                           guess.empty() ? ";" : guess));
+}
+
+std::string osu_option(const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  for (const OsuOption& option : osu_options)
+    if (name == option.letter || name == option.name)
+      return fmt::format("{} of the OSU suite: {}", name, option.answer);
+  return {};
+}
+
+const char* group_of(const BenchmarkKind& kind) {
+  return !kind.uses_mpi                       ? "Others"
+         : kind.datatypes()                   ? "Datatypes"
+         : kind.one_sided()                   ? "Windows"
+         : kind.id == Benchmark::overlap      ? "Nonblocking collectives"
+         : kind.collective && kind.persistent ? "Persistent collectives"
+         : kind.id == Benchmark::collective   ? "Collectives"
+                                              : "Messages";
+}
+
+std::string names_in(const std::string& group) {
+  std::string names;
+  for (const BenchmarkKind& kind : benchmark_kinds)
+    if (group == group_of(kind)) names += (names.empty() ? "" : ", ") + std::string(kind.name);
+  return names;
 }
 
 std::string benchmark_names() {
@@ -98,6 +156,7 @@ std::string description_of(const BenchmarkKind& kind) {
         "overall is the time of both together, overlap the part of the pure communication that the "
         "computation "
         "hides. Times are means over the ranks.";
+  if (kind.persistent) times = " Times are means over the ranks.";
   return kind.summary + std::string(times) + explain(collective, kind.id == Benchmark::collective);
 }
 

@@ -27,6 +27,7 @@ using OptionGroup = std::function<void(CLI::App&, BenchArguments&)>;
 // are an access each.
 enum class Benchmark {
   latency,
+  latency_threads,
   bandwidth,
   bidirectional,
   multi_latency,
@@ -36,6 +37,7 @@ enum class Benchmark {
   posted,
   pairs,
   all_pairs,
+  init,
   pack,
   halo,
   datatype,
@@ -62,13 +64,19 @@ struct BenchmarkKind {
   int ranks;                   // launched when called plainly
   std::optional<Collective> collective = {};
   std::optional<Access> access = {};
+  bool persistent = false;  // starts requests that were made before
 
   bool barrier() const { return collective == Collective::barrier; }
+  bool moves_bytes() const { return !barrier() && id != Benchmark::init; }
   // Messages between the first half of the ranks that take part and the second, whose memory two letters
   // name.
   bool messages() const;
   // It takes so many ranks and no others; 0: it measures all that there are.
   int exact_ranks() const;
+  // Each rank of the first half works with one of the second.
+  bool in_pairs() const {
+    return all_ranks() || id == Benchmark::pairs || (one_sided() && id != Benchmark::put_halo);
+  }
   bool all_ranks() const { return id == Benchmark::multi_latency || id == Benchmark::multi_bandwidth; }
   // Of layouts with gaps, as MPI datatypes describe them; a row for each layout.
   bool datatypes() const {
@@ -111,10 +119,18 @@ inline constexpr BenchmarkKind benchmark_kinds[] = {
 #undef FAIRLEAD_ROW
 };
 
-// By its name, which may be that of the OSU suite: osu_latency. Null where there is none.
+// By its name, which may be that of the OSU suite: osu_latency (osu.def). Null where there is none.
 const BenchmarkKind* find_kind(const std::string& name);
-// Throws a usage Failure where there is none.
+// Throws a usage Failure where there is none, which says why where the OSU suite has one.
 const BenchmarkKind& kind_of(const std::string& name);
+
+// The heading that it stands under where all are listed; those of one follow each other.
+const char* group_of(const BenchmarkKind& kind);
+std::string names_in(const std::string& group);  // "latency, bw, ..."
+
+// What carries what an option of the OSU suite asks for that no benchmark here has: "-G", with its value;
+// empty for any other word.
+std::string osu_option(const std::string& word);
 
 std::string benchmark_names();  // "latency, bw, ..."
 // Of the memory that the placement letters name: each by its name in a table's head, and both in a sentence.

@@ -107,6 +107,7 @@ MessageReport::MessageReport(const BenchArguments& arguments, const Context& con
   if (arguments.fresh) json()["fresh"] = true;
   if (arguments.probe != Probe::none) json()["probe"] = arguments.probe == Probe::probe ? "probe" : "mprobe";
   if (arguments.offset > 0) json()["offset"] = arguments.offset;
+  if (arguments.kind->id == Benchmark::latency_threads) json()["threads"] = arguments.threads;
   if (arguments.kind->id == Benchmark::partitioned) json()["partitions"] = arguments.partitions;
   if (arguments.kind->id == Benchmark::first) json()["rounds"] = arguments.rounds;
   if (!arguments.kind->one_message()) json()["window"] = arguments.window;

@@ -95,11 +95,34 @@ inline const OptionGroup results_options =
     all_of({device_options,
             option("--json", "FILE", &A::json,
                    "Write the results to FILE as JSON; -: to stdout, in place of the table.", {}, "")});
+// What they say is for `fairlead`, which binds a rank before the benchmark program takes its place.
+inline const OptionGroup binding_options = [](CLI::App& app, BenchArguments& a) {
+  auto word = [&](const char* name, const char* help) {
+    app.add_flag_callback(
+        name, [&a, name] { a.binding.push_back(name); }, help);
+  };
+  auto pair = [&](const char* name, const char* type, const char* help) {
+    return app
+        .add_option_function<std::string>(
+            name,
+            [&a, name](const std::string& value) {
+              a.binding.insert(a.binding.end(), {name, value});
+            },
+            help)
+        ->type_name(type);
+  };
+  word("--visible", "Show each rank one GPU only; this and the next four are those of `fairlead run`.");
+  pair("--gpu", "POLICY", "Which GPU: nearest, round-robin, compact or spread.")
+      ->check(suggested({"nearest", "round-robin", "compact", "spread"}));
+  pair("--map", "GPU,...|FILE", "The GPU of each local rank, or a file that holds them.");
+  word("--bind-cores", "Bind each rank to its share of the cores near its GPU.");
+  word("--print-binding", "Each rank says on stderr which cores and which GPU it has.");
+};
 inline const OptionGroup launch_options =
     all_of({number("-n,--ranks,--np", &A::ranks, 1, 65536,
                    "Ranks to launch; -np N too. Inside a launched job its ranks are used instead."),
             mpi("the first this build has, or the job's own"),
-            no_preload("Run on the MPI alone, without Fairlead.")});
+            no_preload("Run on the MPI alone, without Fairlead."), binding_options});
 inline const OptionGroup rank_options = all_of({results_options, launch_options});
 
 }  // namespace fairlead::tools

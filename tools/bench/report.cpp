@@ -102,7 +102,7 @@ void print_context(const BenchArguments& arguments, const Context& context) {
                              context.ranks, context.ranks == 1 ? "" : "s",
                              context.preloaded ? "loaded" : "not loaded");
     auto [first, second] = owner_names(*arguments.kind);
-    if (arguments.kind->collective != Collective::barrier)
+    if (arguments.kind->moves_bytes())
       std::cout << fmt::format("# {}: {}, {}: {}\n", first, place_name(arguments.placement[0]), second,
                                place_name(arguments.placement[1]));
     if (arguments.kind->one_sided())
@@ -138,6 +138,7 @@ std::string narrow_number(double value) {
 }
 
 void print_statistics(const BenchArguments& arguments) {
+  if (arguments.kind->id == Benchmark::init) return;  // there is one iteration
   const BenchmarkKind& kind = *arguments.kind;
   const char* over = kind.id == Benchmark::first ? "rounds" : "iterations";
   const bool windows_only = (kind.messages() || kind.one_sided()) && !kind.one_message();

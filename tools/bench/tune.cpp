@@ -153,7 +153,7 @@ void choose(Table& table) {
 // Each holds to the last size of its algorithm, that size included, since it stands before the next.
 void add_rules(const Table& table, coll::Range ranks, coll::Rules* rules) {
   const uint64_t buffer =
-      moves_blocks(collective_kind(*table.kind->collective)) ? static_cast<uint64_t>(table.ranks) : 1;
+      static_cast<uint64_t>(blocks_of(collective_kind(*table.kind->collective), table.ranks));
   coll::Range bytes;
   size_t i = 0;
   for (auto size = table.latency_us.begin(); size != table.latency_us.end(); ++size, ++i) {

@@ -36,11 +36,11 @@ class HelpText : public CLI::Formatter {
     constexpr size_t margin = 26;
     std::string text =
         fmt::format("Usage: {} {}\n\n{}\n\n", app->get_name(), usage, wrapped(app->get_description(), 0));
-    for (const CLI::Option* option : app->get_options()) {
-      std::string name = "  " + spelling(*option);
+    for (const OptionText& option : options_of(*app)) {
+      std::string name = "  " + option.spelling;
       bool beside = name.size() + 2 <= margin;
       text += name + (beside ? std::string(margin - name.size(), ' ') : "\n" + std::string(margin, ' '));
-      text += wrapped(explanation(*option), margin) + "\n";
+      text += wrapped(option.explanation, margin) + "\n";
     }
     if (!app->get_footer().empty()) text += fmt::format("\nExamples:\n{}\n", app->get_footer());
     return text;
@@ -71,26 +71,32 @@ const CLI::Option* option_named(const CLI::App& app, const std::string& name) {
   return nullptr;
 }
 
-// MPI users type -np, which the parser would take for -n with the value p. What follows the program is left
-// alone.
-Words with_np_as_option(const CLI::App& app, Words words, bool program_follows) {
-  if (!option_named(app, "--np")) return words;
+// The option that -name means as --name does; null where `word` is no such thing.
+const CLI::Option* with_one_dash(const CLI::App& app, const std::string& word) {
+  const bool one_dash = word.size() > 2 && word[0] == '-' && word[1] != '-';
+  return one_dash ? option_named(app, "-" + word.substr(0, word.find('='))) : nullptr;
+}
+
+// MPI users type -np and -hostfile, which the parser would take for -n with the value p, and for -h. What
+// follows the program is left alone.
+Words with_two_dashes(const CLI::App& app, Words words, bool program_follows) {
   for (size_t i = 0; i < words.size(); ++i) {
     std::string& word = words[i];
-    if (word == "-np") word = "--np";
+    if (with_one_dash(app, word)) word.insert(0, "-");
     bool is_option = word.size() > 1 && word[0] == '-';
     if (word == "--" || (!is_option && program_follows)) break;
     const CLI::Option* option = is_option ? option_named(app, word) : nullptr;
-    if (option && option->get_expected_max() > 0) ++i;  // its value
+    if (option && option->get_expected_max() > 0)
+      i += static_cast<size_t>(option->get_type_size_max());  // its values
   }
   return words;
 }
 
 // "-n", "-np" or "--ranks", whichever of its names the user gave an option.
-std::string as_written(const CLI::Option& option, const Words& words) {
+std::string as_written(const CLI::App& app, const CLI::Option& option, const Words& words) {
   for (const std::string& word : words) {
     if (word.size() < 2 || word[0] != '-') continue;
-    if (word == "-np" && option.check_name("--np")) return word;
+    if (with_one_dash(app, word) == &option) return word;
     // "--ranks=3", "-n3"
     const std::string name = word[1] == '-' ? word.substr(0, word.find('=')) : word.substr(0, 2);
     if (option.check_name(name)) return name;
@@ -108,14 +114,15 @@ std::string in_our_words(const CLI::App& app, const CLI::ParseError& error, cons
   if (mismatch || dynamic_cast<const CLI::ConversionError*>(&error)) {
     if (!option) option = option_named(app, "--" + named);  // of flags it names no dashes
     if (option && option->get_expected_max() == 0)
-      return fmt::format("{} takes no value; accepted: {}", as_written(*option, words), spelling(*option));
+      return fmt::format("{} takes no value; accepted: {}", as_written(app, *option, words),
+                         spelling(*option));
     if (option && mismatch)
-      return fmt::format("{} {}; accepted: {}", as_written(*option, words),
+      return fmt::format("{} {}; accepted: {}", as_written(app, *option, words),
                          option->results().size() > 1 ? "is given more than once" : "needs a value",
                          spelling(*option));
   }
   if (option && dynamic_cast<const CLI::ValidationError*>(&error))
-    text.replace(0, named.size(), as_written(*option, words));
+    text.replace(0, named.size(), as_written(app, *option, words));
   if (dynamic_cast<const CLI::ExcludesError*>(&error)) text += "; accepted: one of the two";
   return one_line(text);
 }
@@ -139,23 +146,14 @@ Failure unexpected(const CLI::App& app, const std::string& word) {
   return usage(fmt::format("unexpected argument '{}'; see {} --help", word, app.get_name()));
 }
 
-std::string roff(const std::string& text) {
-  std::string escaped;
-  bool line_start = true;
-  for (char c : text) {
-    if (line_start && (c == '.' || c == '\'')) escaped += "\\&";
-    if (c == '\\')
-      escaped += "\\e";
-    else if (c == '-')
-      escaped += "\\-";
-    else
-      escaped += c;
-    line_start = c == '\n';
-  }
-  return escaped;
-}
-
 }  // namespace
+
+std::vector<OptionText> options_of(const CLI::App& app) {
+  std::vector<OptionText> options;
+  for (const CLI::Option* option : app.get_options())
+    options.push_back({spelling(*option), explanation(*option)});
+  return options;
+}
 
 void set_up(CLI::App& app, const std::string& usage, const std::string& example) {
   app.set_help_flag("-h,--help", "Print this help and exit.");
@@ -165,12 +163,17 @@ void set_up(CLI::App& app, const std::string& usage, const std::string& example)
 }
 
 bool parse(CLI::App& app, const Words& words, Words* rest) {
+  if (words == Words{"--help-man"}) {
+    const auto help = std::dynamic_pointer_cast<HelpText>(app.get_formatter());
+    std::cout << manual_of_command(app, help->usage, options_of(app));
+    return false;
+  }
   if (rest) app.prefix_command();
   app.allow_extras();  // refused below, in our words
   for (CLI::Option* option : app.get_options())
     if (option->nonpositional() && option->get_expected_max() == 0) option->disable_flag_override();
   try {
-    Words given = with_np_as_option(app, words, rest != nullptr);
+    Words given = with_two_dashes(app, words, rest != nullptr);
     app.parse(Words(given.rbegin(), given.rend()));
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();
@@ -242,17 +245,6 @@ CLI::Validator one_of(const std::vector<std::string>& accepted) {
 CLI::Validator suggested(const std::vector<std::string>& values) {
   return CLI::Validator([](const std::string&) { return std::string(); }, "")
       .name(fmt::format("{}", fmt::join(values, ",")));
-}
-
-std::string manual_section(const CLI::App& app) {
-  auto help = std::dynamic_pointer_cast<HelpText>(app.get_formatter());
-  std::string text = fmt::format(".SS \"{} {}\"\n{}\n", roff(app.get_name()), roff(help->usage),
-                                 roff(app.get_description()));
-  for (const CLI::Option* option : app.get_options())
-    text += fmt::format(".TP\n.B {}\n{}\n", roff(spelling(*option)), roff(explanation(*option)));
-  if (!app.get_footer().empty())
-    text += fmt::format(".PP\nExamples:\n.PP\n.nf\n{}\n.fi\n", roff(app.get_footer()));
-  return text;
 }
 
 }  // namespace fairlead::tools

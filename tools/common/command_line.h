@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What every command of `fairlead` shares: parsing with CLI11, the words used to refuse an argument, --help
-// and --version, and the manual page made from the same definitions.
+// and --version, and its manual page (--help-man) from the same definitions.
 
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "common/failure.h"
+#include "common/manual.h"
 #include "common/words.h"
 
 namespace fairlead::tools {
@@ -18,9 +19,12 @@ namespace fairlead::tools {
 // after the command's name, `example` whole command lines, each indented by two blanks.
 void set_up(CLI::App& app, const std::string& usage, const std::string& example);
 
-// False when help or the version was asked for and printed. Throws a usage Failure of one line that names
-// what was wrong and what is accepted. `rest`, where given, takes the words from the first that is neither an
-// option nor its value: the program to start and its arguments.
+// As --help prints them, in its order.
+std::vector<OptionText> options_of(const CLI::App& app);
+
+// False when help, the version or the manual page was asked for and printed. Throws a usage Failure of one
+// line that names what was wrong and what is accepted. `rest`, where given, takes the words from the first
+// that is neither an option nor its value: the program to start and its arguments.
 bool parse(CLI::App& app, const Words& words, Words* rest = nullptr);
 
 // Validators whose refusals say what is accepted.
@@ -31,8 +35,5 @@ CLI::Validator one_of(const std::vector<std::string>& accepted);
 
 // Accepts all; completion offers these. What it offers is the name of a validator.
 CLI::Validator suggested(const std::vector<std::string>& values);
-
-// This command's part of the manual page, in roff with the man macros.
-std::string manual_section(const CLI::App& app);
 
 }  // namespace fairlead::tools

@@ -39,6 +39,10 @@ bool is_configured_for(const std::string& abi) {
 
 }  // namespace
 
+std::string home_folder() {
+  return home().string();
+}
+
 bool is_mpi_abi(const std::string& text) {
   return std::find(mpi_abis.begin(), mpi_abis.end(), text) != mpi_abis.end();
 }

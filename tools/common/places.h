@@ -17,6 +17,7 @@ inline const std::vector<std::string> mpi_abis = {"openmpi", "mpich", "abi"};
 bool is_mpi_abi(const std::string& text);
 
 std::string own_path();
+std::string home_folder();  // of this tree: FAIRLEAD_HOME, else what bin/ is in
 std::string preload_library(const std::string& abi);  // throws a usage Failure where this tree has none
 std::string bench_program(const std::string& abi);    // empty where this tree has none
 std::string probe_program(const std::string& abi);    // the same

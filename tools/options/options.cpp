@@ -11,6 +11,7 @@
 
 #include "base/options.h"
 #include "common/command_line.h"
+#include "common/manual.h"
 
 namespace fairlead::tools {
 namespace {
@@ -21,23 +22,71 @@ std::vector<std::string> variables_of(const std::vector<OptionReport>& options) 
   return names;
 }
 
+// What users need differs from what experts turn and from what developers of Fairlead do.
+struct OptionClass {
+  const char* kind;   // OptionReport::kind
+  const char* title;  // of its section in docs/options.md and the manual
+  const char* about;
+};
+constexpr OptionClass option_classes[] = {
+    {"user", "Options that users may need", ""},
+    {"tuning", "Tuning",
+     "Reports, limits and paths of messages, where the defaults do not fit; most programs need none of "
+     "them."},
+    {"development", "Development",
+     "Simulated GPUs, and experiments on machines that lack what they are about."},
+};
+
+constexpr const char* how_they_are_read =
+    "Every option is an environment variable, read once, when the program starts.\n"
+    "A value that is not understood is reported on stderr, and the default is used.\n"
+    "Programs with raised privileges (set-user-ID, file capabilities) ignore them.\n";
+
+constexpr const char* not_of_the_library =
+    "`FAIRLEAD_HOME` names the tree in which the tool `fairlead` looks for its libraries and "
+    "benchmark programs (`lib/`, `libexec/`), in place of its own;\n"
+    "`FAIRLEAD_BUILD` and `FAIRLEAD_MPICC` are read by `./demo` and `./check`.\n";
+
 // The page documents defaults only, so that it is the same wherever it is made.
 void print_markdown(const std::vector<OptionReport>& options) {
-  std::cout << "# Options\n\n"
-               "Every option is an environment variable, read once, when the program starts.\n"
-               "A value that is not understood is reported on stderr, and the default is used.\n"
-               "Programs with raised privileges (set-user-ID, file capabilities) ignore them.\n"
-               "`fairlead options` prints the values in force and where each comes from.\n"
-               "This page is made by `fairlead options --markdown`.\n\n"
-               "| Variable | Default | Accepted | Meaning |\n"
-               "| --- | --- | --- | --- |\n";
-  for (const OptionReport& option : options)
-    std::cout << fmt::format("| `{}` | `{}` | {} | {} |\n", option.variable, option.initial, option.accepted,
-                             option.help);
-  std::cout << "\nOther variables with this prefix are no options of the library:\n"
-               "`FAIRLEAD_HOME` names the tree in which the tool `fairlead` looks for its libraries and "
-               "benchmark programs (`lib/`, `libexec/`), in place of its own;\n"
-               "`FAIRLEAD_BUILD` and `FAIRLEAD_MPICC` are read by `./demo` and `./check`.\n";
+  std::cout
+      << "# Options\n\n"
+      << how_they_are_read
+      << "`fairlead options` prints the first five, and those that are set: the values in force and where "
+         "each comes from; `--tuning`, `--development` and `--all` print the others.\n"
+         "This page is made by `fairlead options --markdown`.\n";
+  for (const OptionClass& section : option_classes) {
+    std::cout << fmt::format("\n## {}\n\n", section.title);
+    if (*section.about) std::cout << section.about << "\n\n";
+    std::cout << "| Variable | Default | Accepted | Meaning |\n"
+                 "| --- | --- | --- | --- |\n";
+    for (const OptionReport& option : options)
+      if (std::strcmp(option.kind, section.kind) == 0)
+        std::cout << fmt::format("| `{}` | `{}` | {} | {} |\n", option.variable, option.initial,
+                                 option.accepted, option.help);
+  }
+  std::cout << "\nOther variables with this prefix are no options of the library:\n" << not_of_the_library;
+}
+
+// fairlead-options(7).
+void print_manual(const std::vector<OptionReport>& options) {
+  ManualPage page("fairlead-options", 7, "options of Fairlead's library, as environment variables");
+  page.section("DESCRIPTION");
+  page.paragraph(how_they_are_read);
+  page.paragraph("fairlead options prints the values in force and where each comes from.");
+  for (const OptionClass& section : option_classes) {
+    page.section(section.title);
+    if (*section.about) page.paragraph(section.about);
+    for (const OptionReport& option : options)
+      if (std::strcmp(option.kind, section.kind) == 0)
+        page.item(fmt::format("{}={}", option.variable, option.initial),
+                  fmt::format("{} Accepted: {}.", option.help, option.accepted));
+  }
+  page.section("OTHER VARIABLES");
+  page.paragraph(not_of_the_library);
+  page.section("SEE ALSO");
+  page.paragraph("fairlead(1), fairlead-options(1), fairlead-run(1)");
+  std::cout << page.text();
 }
 
 void print_json(const std::vector<OptionReport>& options) {
@@ -45,6 +94,7 @@ void print_json(const std::vector<OptionReport>& options) {
   for (const OptionReport& option : options)
     list.push_back({{"name", option.name},
                     {"variable", option.variable},
+                    {"class", option.kind},
                     {"type", option.type},
                     {"value", option.value},
                     {"origin", option.origin},
@@ -70,6 +120,16 @@ void print_table(const std::vector<OptionReport>& options) {
   }
 }
 
+// Of the classes that were asked for, the first where none was; and those that are set.
+void select(std::vector<OptionReport>* options, const OptionsArguments& arguments) {
+  const bool user = !arguments.tuning && !arguments.development;
+  std::erase_if(*options, [&](const OptionReport& option) {
+    const std::string_view kind = option.kind;
+    const bool asked = kind == "user" ? user : kind == "tuning" ? arguments.tuning : arguments.development;
+    return !asked && !(user && option.origin != "default");
+  });
+}
+
 }  // namespace
 
 void define_options(CLI::App& app, OptionsArguments& arguments) {
@@ -80,15 +140,21 @@ void define_options(CLI::App& app, OptionsArguments& arguments) {
       ->type_name("VARIABLE")
       ->check(suggested(variables_of(describe_options())))
       ->excludes(markdown);
+  app.add_flag("--tuning", arguments.tuning, "Print the options for tuning.");
+  app.add_flag("--development", arguments.development,
+               "Print the options for development, such as those of simulated GPUs.");
+  app.add_flag("-a,--all", arguments.all, "Print all options.");
+  app.add_flag("--man", arguments.manual, "Print the manual page fairlead-options(7).")->excludes(markdown);
   set_up(app, "[options] [VARIABLE ...]",
-         "  fairlead options\n  FAIRLEAD_EAGER_LIMIT=1m fairlead options --json\n  fairlead options "
-         "FAIRLEAD_IPC");
+         "  fairlead options\n  fairlead options --tuning\n"
+         "  FAIRLEAD_EAGER_LIMIT=1m fairlead options --json\n  fairlead options FAIRLEAD_IPC");
 }
 
 int options_command(const Words& words) {
   CLI::App app(
-      "Print every option of the library: its variable, the value in force, where that comes from, and its "
-      "meaning.",
+      "Print options of the library: the variable, the value in force, where that comes from, and the "
+      "meaning. "
+      "Without arguments these are the few that users may need, and those that are set.",
       "fairlead options");
   OptionsArguments arguments;
   define_options(app, arguments);
@@ -99,14 +165,18 @@ int options_command(const Words& words) {
   for (const std::string& name : wanted)
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       std::string nearest = nearest_name(name, names, std::strlen("FAIRLEAD_"));
-      throw usage(fmt::format("no option {}{}; `fairlead options` lists all", name,
+      throw usage(fmt::format("no option {}{}; `fairlead options --all` lists all", name,
                               nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest)));
     }
   if (!wanted.empty())
     std::erase_if(options, [&](const OptionReport& option) {
       return std::find(wanted.begin(), wanted.end(), option.variable) == wanted.end();
     });
-  if (arguments.markdown)
+  else if (!arguments.markdown && !arguments.manual && !arguments.all)
+    select(&options, arguments);
+  if (arguments.manual)
+    print_manual(options);
+  else if (arguments.markdown)
     print_markdown(options);
   else if (arguments.json)
     print_json(options);

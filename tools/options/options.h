@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fairlead options`: every option of the library, the value in force and where it comes from.
+// `fairlead options`: the options of the library, the value in force and where it comes from.
 
 #pragma once
 
@@ -15,7 +15,9 @@ namespace fairlead::tools {
 struct OptionsArguments {
   bool markdown = false;
   bool json = false;
-  std::vector<std::string> variables;  // these only; all where empty
+  bool manual = false;                                    // the page in section 7
+  bool tuning = false, development = false, all = false;  // classes of options
+  std::vector<std::string> variables;                     // these only; all where empty
 };
 
 void define_options(CLI::App& app, OptionsArguments& arguments);

@@ -20,11 +20,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// "a=b;c=d"
+std::map<std::string, std::string> pairs_in(const std::string& text) {
+  std::map<std::string, std::string> pairs;
+  for (const std::string& pair : split(text, ";"))
+    pairs.emplace(pair.substr(0, pair.find('=')), pair.substr(pair.find('=') + 1));
+  return pairs;
+}
+
 const std::vector<LauncherKind>& kinds() {
   using enum VariableStyle;
   static const std::vector<LauncherKind> all = {
 #define FAIRLEAD_LAUNCH_COMMAND(name, version_mark, abis, variables, subcommand, arguments, as_root, \
-                                signals)                                                             \
+                                signals, words)                                                      \
   {name,                                                                                             \
    version_mark,                                                                                     \
    split(abis),                                                                                      \
@@ -32,7 +40,8 @@ const std::vector<LauncherKind>& kinds() {
    split(subcommand),                                                                                \
    split(arguments, ";"),                                                                            \
    split(as_root, ";"),                                                                              \
-   signals},
+   signals,                                                                                          \
+   pairs_in(words)},
 #include "base/launchers.def"
   };
   return all;

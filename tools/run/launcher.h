@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,6 +30,7 @@ struct LauncherKind {
   VariableStyle variables;
   Words subcommand, arguments, arguments_as_root;
   int signals;
+  std::map<std::string, std::string> words;
 };
 
 struct Launcher {

@@ -90,6 +90,7 @@ std::map<std::string, std::string> variables_for_ranks(const RunArguments& argum
       variables[text.substr(0, equals)] = text.substr(equals + 1);
   }
   for (const auto& [name, value] : to_variables(arguments)) variables[name] = value;
+  add_variables(arguments.launcher_words, &variables);
   return variables;
 }
 
@@ -142,6 +143,7 @@ LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words
   launch.ranks = arguments.ranks;
   auto variables = variables_for_ranks(arguments);
   launch.variables.assign(variables.begin(), variables.end());
+  launch.extra = spelled_for(*plan.launcher.kind, arguments.launcher_words);
   for (const std::string& text : arguments.launcher_args)
     for (const std::string& word : shell_split(text)) launch.extra.push_back(word);
   const Words pmi = pmi_words(plan.launcher, plan.abi, launch.extra);
@@ -232,6 +234,7 @@ void define_run(CLI::App& app, RunArguments& arguments) {
       ->check(words_for_a_shell())
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
+  define_launcher_words(app, arguments.launcher_words);
   set_up(app, "-n N [options] PROGRAM [arguments]",
          "  fairlead run -n 4 ./my_mpi_program --its --options\n"
          "  fairlead run -n 2 --sim 2 --launcher-args '--map-by numa' ./my_mpi_program\n"
@@ -274,7 +277,13 @@ int run_command(const Words& words) {
   RunArguments arguments;
   define_run(app, arguments);
   Words program;
-  if (!parse(app, words, &program)) return exit_success;
+  try {
+    if (!parse(app, words, &program)) return exit_success;
+  } catch (const Failure& failure) {
+    const std::string text = failure.what();
+    if (text.rfind("unknown option", 0) != 0) throw;
+    throw usage(text + "; other words for the launcher go into --launcher-args '...'");
+  }
   constexpr const char* form = "usage: fairlead run -n N [options] PROGRAM [arguments]";
   if (arguments.ranks == 0) {
     bool behind = std::any_of(program.begin(), program.end(), [](const std::string& word) {

@@ -9,6 +9,7 @@
 
 #include "common/words.h"
 #include "run/binding.h"
+#include "run/launcher_words.h"
 #include "run/settings.h"
 
 namespace CLI {
@@ -24,6 +25,7 @@ struct RunArguments : Settings {
   std::string json;  // file for a report of the job
   bool dry_run = false;
   std::vector<std::string> launcher_args;
+  LauncherWords launcher_words;
 };
 
 // In a scheduler's allocation the launcher may start ranks on other machines than this one.

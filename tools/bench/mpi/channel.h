@@ -24,8 +24,11 @@ class Channel {
   virtual void window(const void* from, void* to, uint64_t bytes, int count) = 0;
 };
 
-// The partner is a rank of MPI_COMM_WORLD.
-std::unique_ptr<Channel> make_mpi_channel(int partner, Probe probe = Probe::none);
+// The partner is a rank of the communicator.
+std::unique_ptr<Channel> make_mpi_channel(int partner, Probe probe = Probe::none,
+                                          MPI_Comm comm = MPI_COMM_WORLD);
+// By requests that are made once for each size, and started for each message.
+std::unique_ptr<Channel> make_persistent_channel(int partner);
 // Messages in partitions. Both throw a cannot_run Failure where the host MPI has none; the first needs no
 // MPI_Init.
 void require_partitioned();

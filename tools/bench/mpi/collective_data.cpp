@@ -38,9 +38,10 @@ struct Contributions {
     return factor ? 2 + static_cast<int64_t>(word >> 62) : (mine >> 63) ? 1 : -1;
   }
 
-  int64_t reduced() const {
+  // Of the first so many ranks.
+  int64_t reduced(int number) const {
     int64_t result = of(0);
-    for (int rank = 1; rank < ranks; ++rank) {
+    for (int rank = 1; rank < number; ++rank) {
       int64_t value = of(rank);
       result = reduction == Reduction::sum    ? result + value
                : reduction == Reduction::prod ? result * value
@@ -81,8 +82,23 @@ CollectiveData::CollectiveData(const CollectiveKind& kind, const BenchArguments&
 
 uint64_t CollectiveData::extent(Extent extent, uint64_t size) const {
   if (extent == Extent::block_each) return size * static_cast<uint64_t>(ranks_);
+  if (extent == Extent::neighbors) return size * 2;
   if (extent == Extent::share) return share_of(size / element_.bytes, rank_, ranks_) * element_.bytes;
   return size;
+}
+
+int CollectiveData::peer(Extent extent, uint64_t block) const {
+  if (extent == Extent::neighbors) return (rank_ + (block == 0 ? ranks_ - 1 : 1)) % ranks_;
+  return static_cast<int>(block);
+}
+
+uint64_t CollectiveData::first_element(uint64_t size) const {
+  const uint64_t elements = size / element_.bytes;
+  if (kind_.sent == Extent::block_each) return elements * static_cast<uint64_t>(rank_);
+  uint64_t first = 0;
+  for (int rank = 0; kind_.received == Extent::share && rank < rank_; ++rank)
+    first += share_of(elements, rank, ranks_);
+  return first;
 }
 
 uint64_t CollectiveData::sent_bytes(uint64_t size, int root) const {
@@ -112,7 +128,7 @@ void CollectiveData::fill(Buffer& outgoing, uint64_t size, int64_t iteration, in
   if (bytes == 0) return;
   if (!kind_.reduces) {
     for (uint64_t block = 0; block * size < bytes; ++block)
-      outgoing.write_pattern(block * size, size, seed(size, iteration, rank_, static_cast<int>(block)));
+      outgoing.write_pattern(block * size, size, seed(size, iteration, rank_, peer(kind_.sent, block)));
     return;
   }
   std::vector<char> values(std::min(chunk * element_.bytes, bytes));
@@ -131,17 +147,19 @@ std::optional<uint64_t> CollectiveData::first_wrong(const Buffer& incoming, uint
   uint64_t bytes = received_bytes(size, root);
   if (bytes == 0) return {};
   if (!kind_.reduces) {
-    const int block_of_mine = kind_.sent == Extent::block_each ? rank_ : 0;
+    const int block_of_mine = kind_.sent == Extent::size ? 0 : rank_;
     for (uint64_t block = 0; block * size < bytes; ++block) {
-      int sender = kind_.received == Extent::block_each ? static_cast<int>(block) : root;
+      int sender = kind_.received == Extent::size ? root : peer(kind_.received, block);
       if (auto wrong = incoming.first_wrong(block * size, size, seed(size, iteration, sender, block_of_mine)))
         return wrong;
     }
     return {};
   }
-  uint64_t first = 0;  // element of the vector where this rank's part begins
-  for (int rank = 0; kind_.received == Extent::share && rank < rank_; ++rank)
-    first += share_of(size / element_.bytes, rank, ranks_);
+  const int combined = kind_.reduced == Reduced::of_all         ? ranks_
+                       : kind_.reduced == Reduced::through_rank ? rank_ + 1
+                                                                : rank_;
+  if (combined == 0) return {};  // nothing is defined
+  const uint64_t first = first_element(size);
   std::vector<char> found(std::min(chunk * element_.bytes, bytes));
   for (uint64_t done = 0; done < bytes; done += found.size()) {
     uint64_t length = std::min<uint64_t>(found.size(), bytes - done);
@@ -149,7 +167,7 @@ std::optional<uint64_t> CollectiveData::first_wrong(const Buffer& incoming, uint
     for (uint64_t at = 0; at < length; at += element_.bytes) {
       uint64_t word = scattered(first + (done + at) / element_.bytes, seed(size, iteration, 0, 0));
       char expected[sizeof(double)];
-      store(element_.id, Contributions{word, ranks_, reduction_}.reduced(), expected);
+      store(element_.id, Contributions{word, ranks_, reduction_}.reduced(combined), expected);
       if (std::memcmp(&found[at], expected, element_.bytes) != 0) return done + at;
     }
   }

@@ -33,6 +33,10 @@ class CollectiveData {
 
  private:
   uint64_t extent(Extent extent, uint64_t size) const;
+  // Whose a block of a buffer is, or for whom.
+  int peer(Extent extent, uint64_t block) const;
+  // The element of the whole vector that this rank's part begins with.
+  uint64_t first_element(uint64_t size) const;
   uint64_t seed(uint64_t size, int64_t iteration, int sender, int receiver) const;
 
   const CollectiveKind& kind_;

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "bench/mpi/channel.h"
+#include "bench/mpi/collective_channel.h"
 #include "bench/mpi/ranks.h"
 #include "common/terminal.h"
 
@@ -49,7 +50,11 @@ int run_in_ranks(const BenchArguments& arguments) {
 }
 
 int check(const Words& words) try {
-  if (!words.empty() && kind_of(words.front()).id == Benchmark::partitioned) require_partitioned();
+  if (words.empty()) return exit_success;
+  BenchArguments arguments;
+  arguments.kind = &kind_of(words.front());
+  if (arguments.kind->id == Benchmark::partitioned) require_partitioned();
+  if (arguments.kind->collective && arguments.kind->persistent) MpiCollective::require_persistent(arguments);
   return exit_success;
 } catch (const Failure& failure) {
   std::puts(failure.what());
@@ -72,7 +77,11 @@ int main(int argc, char** argv) {
   if (!arguments) return exit_success;
   // An MPI program's provider is chosen by variable, so that the interposition library sees the same.
   if (!arguments->device.empty()) setenv("FAIRLEAD_DEVICE", arguments->device.c_str(), 1);
-  MPI_Init(&argc, &argv);
+  const bool threads = arguments->kind->id == Benchmark::latency_threads;
+  int granted = MPI_THREAD_SINGLE;
+  const auto start = std::chrono::steady_clock::now();
+  threads ? MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted) : MPI_Init(&argc, &argv);
+  seconds_in_init = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   int code = run_in_ranks(*arguments);
   MPI_Finalize();
   return code;

@@ -26,6 +26,7 @@ std::unique_ptr<Channel> make_channel(const BenchArguments& arguments, const Rol
   if (arguments.via == "nccl") return make_nccl_channel(pair);
   if (arguments.kind->id == Benchmark::partitioned)
     return make_partitioned_channel(role.partner, arguments.partitions);
+  if (arguments.kind->persistent) return make_persistent_channel(role.partner);
   return make_mpi_channel(role.partner, arguments.probe);
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The one-sided benchmarks over a range of sizes: rank 0 accesses the window of rank 1, or each that of the
-// other. With passive targets rank 1 waits in a barrier meanwhile. With active ones latency is half of a step
-// in which each rank is the origin once, as in the OSU benchmarks.
+// other; of more ranks, each of the first half that of one of the second, all at once, with a window for each
+// pair. With passive targets rank 1 of a pair waits in a barrier meanwhile. With active ones latency is half
+// of a step in which each rank is the origin once, as in the OSU benchmarks.
 //
 // With validation the timed run ends with a look at origin and window, and further steps follow, each with
 // new data.
@@ -30,8 +31,9 @@ uint64_t most_bytes(const BenchArguments& arguments) {
 
 class OneSided {
  public:
-  OneSided(const BenchArguments& arguments, MPI_Comm pair, Accesses& accesses, OwnedWindow& window)
+  OneSided(const BenchArguments& arguments, int pairs, MPI_Comm pair, Accesses& accesses, OwnedWindow& window)
       : arguments_(arguments),
+        pairs_(pairs),
         pair_(pair),
         sync_(sync_named(arguments.sync)),
         accesses_(accesses),
@@ -45,10 +47,10 @@ class OneSided {
     fill(bytes, 0);
     epochs_->open(is_origin());
     const bool latency = arguments_.kind->one_message();
-    m.iterations = warm_up(arguments_, pair_, bytes, latency ? usual_messages : usual_windows,
+    m.iterations = warm_up(arguments_, MPI_COMM_WORLD, bytes, latency ? usual_messages : usual_windows,
                            [&](int64_t steps) { return timed(steps, bytes); });
-    MPI_Barrier(pair_);
-    (latency ? m.latency_us : m.bandwidth_mb_s) = in_unit(bytes, timed(m.iterations, bytes));
+    MPI_Barrier(MPI_COMM_WORLD);
+    (latency ? m.latency_us : m.bandwidth_mb_s) = in_unit(bytes, over_pairs(timed(m.iterations, bytes)));
     close();
     if (arguments_.validate) m.valid = validate(bytes);
     return m;
@@ -99,8 +101,15 @@ class OneSided {
     return time_batches(steps, [&] { step(bytes); });
   }
 
+  // By the clocks of the first half, in the first rank.
+  std::vector<double> over_pairs(std::vector<double> seconds) const {
+    if (pairs_ == 1) return seconds;
+    if (rank_ == 1) std::fill(seconds.begin(), seconds.end(), 0);
+    return means_over(pairs_, seconds, MPI_COMM_WORLD);
+  }
+
   Distribution in_unit(uint64_t bytes, std::vector<double> seconds) const {
-    const double of_step = double(bytes) * arguments_.window * (both_ways() ? 2 : 1);
+    const double of_step = double(bytes) * arguments_.window * (both_ways() ? 2 : 1) * pairs_;
     return scaled(std::move(seconds), [&](double s) {
       return arguments_.kind->one_message() ? s * 1e6 / (by_turns() ? 2 : 1) : of_step / s / 1e6;
     });
@@ -125,11 +134,12 @@ class OneSided {
       close();
       right &= arrived(bytes, i);
     }
-    MPI_Allreduce(&right, &right_everywhere, 1, MPI_INT, MPI_MIN, pair_);
+    MPI_Allreduce(&right, &right_everywhere, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     return right_everywhere;
   }
 
   const BenchArguments& arguments_;
+  int pairs_;
   MPI_Comm pair_;
   Sync sync_;
   Accesses& accesses_;
@@ -157,6 +167,8 @@ void require_memory(const BenchArguments& arguments, const Ranks& ranks) {
 
 int one_sided_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   ranks.together([&] { check_ranks(arguments, ranks.size); });
+  const int pairs = ranks.size / 2;
+  const OwnedComm pair(ranks.rank % pairs, ranks.rank);
   std::unique_ptr<Accesses> accesses;
   std::optional<OwnedWindow> window;
   std::optional<Yardstick> yardstick;
@@ -169,15 +181,17 @@ int one_sided_benchmark(const BenchArguments& arguments, Ranks& ranks) {
     accesses = make_accesses(arguments, place_of(arguments.placement[0][0]), most_bytes(arguments));
   });
   ranks.together([&] {
-    window.emplace(arguments, most_bytes(arguments), MPI_COMM_WORLD);
+    window.emplace(arguments, most_bytes(arguments), pair.get());
     if (arguments.raw)
       yardstick.emplace(arguments, ranks, MPI_COMM_WORLD, accesses->buffer(), window->memory(),
                         most_bytes(arguments));
-    one_sided.emplace(arguments, MPI_COMM_WORLD, *accesses, *window);
+    one_sided.emplace(arguments, pairs, pair.get(), *accesses, *window);
   });
-  std::string devices =
-      fmt::format("{}", fmt::join(ranks.devices(MPI_COMM_WORLD), way_of_bytes(*arguments.kind)));
-  ranks.open(report, arguments, "MPI", devices);
+  const std::vector<std::string> devices = ranks.devices(MPI_COMM_WORLD);
+  const auto half = devices.begin() + pairs;
+  ranks.open(report, arguments, "MPI",
+             fmt::format("{}{}{}", fmt::join(devices.begin(), half, ", "), way_of_bytes(*arguments.kind),
+                         fmt::join(half, devices.end(), ", ")));
 
   for (uint64_t bytes : arguments.sizes()) {
     Measurement m = one_sided->measure(bytes);

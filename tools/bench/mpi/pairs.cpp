@@ -3,6 +3,7 @@
 // pairs: strided parallel pairs of ping-pong partners over all ranks. For each stride at which all ranks pair
 // up, from half of them down to 1, a buffer is sent to and fro as 1, 2, 4, ... messages, until an iteration
 // takes longer than the timeout. Prints a gnuplot data file; its form is fixed, people's scripts read it.
+// With --table it has the units of the other benchmarks.
 
 #include <fairlead/device.h>
 #include <fmt/format.h>
@@ -76,18 +77,14 @@ class Pairs {
         pong_(pong),
         count_(arguments.count),
         start_(static_cast<size_t>(arguments.misalign) * sizeof(long)),
-        timeout_s_(arguments.timeout_s) {}
+        timeout_s_(arguments.timeout_s),
+        usual_units_(arguments.usual_units) {}
 
   // False when a rank received wrong data.
   bool run_stride(int stride) {
     lower_ = ranks_.rank / stride % 2 == 0;
     partner_ = lower_ ? ranks_.rank + stride : ranks_.rank - stride;
-    if (ranks_.rank == 0)
-      std::printf(
-          "\n# stride between partners: %d\n"
-          "# ping-pongs | count (longs) | max avg min time/msg/pair (us) | min avg max bandwidth (GiB/s) | "
-          "min avg max rate (msgs/s)\n",
-          stride);
+    if (ranks_.rank == 0) std::printf("\n# stride between partners: %d\n%s\n", stride, headings());
     exchange(1);  // unmeasured: the first touch of a pair's path
     bool right = true;
     for (int64_t messages = 1; messages <= count_ && right; messages *= 2) {
@@ -107,6 +104,15 @@ class Pairs {
   }
 
  private:
+  const char* headings() const {
+    return usual_units_
+               ? "# times of a message in us, bandwidths in MB/s: mean, least and greatest of the pairs\n"
+                 "# Size         Avg       Min       Max   Avg MB/s  Min MB/s  Max MB/s  Messages"
+               : "# ping-pongs | count (longs) | max avg min time/msg/pair (us) | min avg max bandwidth "
+                 "(GiB/s) | "
+                 "min avg max rate (msgs/s)";
+  }
+
   // Every message goes to the upper partner and comes back; returns the seconds for all of them.
   double exchange(int64_t messages) {
     const int64_t longs = count_ / messages;
@@ -145,7 +151,16 @@ class Pairs {
     if (ranks_.rank != 0) return max;
     double one_way = 1.0 / (2.0 * double(messages));
     double slowest = max * one_way, average = total / (ranks_.size / 2) * one_way, fastest = min * one_way;
-    double gib = double(longs) * sizeof(long) / (1 << 30);
+    const double bytes = double(longs) * sizeof(long);
+    if (usual_units_) {
+      const double mb = bytes / 1e6;
+      std::printf("%-8lld%10.2f%10.2f%10.2f%11.2f%10.2f%10.2f%10lld\n", static_cast<long long>(bytes),
+                  average * 1e6, fastest * 1e6, slowest * 1e6, mb / average, mb / slowest, mb / fastest,
+                  static_cast<long long>(messages));
+      std::fflush(stdout);
+      return max;
+    }
+    double gib = bytes / (1 << 30);
     std::printf("%lld %lld %g %g %g %g %g %g %g %g %g\n", static_cast<long long>(messages),
                 static_cast<long long>(longs), slowest * 1e6, average * 1e6, fastest * 1e6, gib / slowest,
                 gib / average, gib / fastest, 1 / slowest, 1 / average, 1 / fastest);
@@ -170,6 +185,7 @@ class Pairs {
   int64_t count_;
   size_t start_;
   double timeout_s_;
+  bool usual_units_;
   bool lower_ = true;
   int partner_ = 0;
 };
@@ -183,8 +199,12 @@ void print_header(const BenchArguments& arguments, const Ranks& ranks, const std
       "cores)\n");
   for (size_t rank = 0; rank < lines.size(); ++rank) std::printf("# %zu: %s\n", rank, lines[rank].c_str());
   std::printf("# allocator: %s\n# pairs: %d\n", allocator.c_str(), ranks.size / 2);
-  std::printf("# total count: %lld longs (%g MiB)\n", static_cast<long long>(arguments.count),
-              double(arguments.count) * sizeof(long) / (1 << 20));
+  const double bytes = double(arguments.count) * sizeof(long);
+  if (arguments.usual_units)
+    std::printf("# total size: %.0f bytes\n", bytes);
+  else
+    std::printf("# total count: %lld longs (%g MiB)\n", static_cast<long long>(arguments.count),
+                bytes / (1 << 20));
   std::printf("# timeout: %gs\n", arguments.timeout_s);
   std::fflush(stdout);
 }

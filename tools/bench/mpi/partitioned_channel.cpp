@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages in partitions (MPI 4). The functions are looked up, so that this program serves an MPI that has
-// them though it was built for an older one. Requests are made anew only where buffer or size change.
-
-#include <dlfcn.h>
-#include <fmt/format.h>
+// Messages in partitions (MPI 4). Requests are made anew only where buffer or size change.
 
 #include "bench/mpi/channel.h"
+#include "bench/mpi/mpi4.h"
 
 namespace fairlead::tools {
 namespace {
@@ -17,16 +14,10 @@ struct Functions {
   int (*ready)(int, MPI_Request);
 };
 
-// Fairlead exports them in any case; whether the host MPI has them its PMPI names tell.
-template <class Function>
-void find(const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
-  if (*function && dlsym(RTLD_DEFAULT, fmt::format("P{}", name).c_str())) return;
-  throw cannot_run(fmt::format(
-      "partitioned: this MPI has no {}, a function of MPI 4; MPICH 4 and Open MPI 5 have it", name));
-}
-
 Functions partitioned_functions() {
+  auto find = []<class Function>(const char* name, Function* function) {
+    *function = function_of_mpi4<Function>(name);
+  };
   Functions functions{};
   find("MPI_Psend_init", &functions.send_init);
   find("MPI_Precv_init", &functions.receive_init);

@@ -72,13 +72,19 @@ QUANTITIES = {quantity.name: quantity for quantity in (
     Quantity("overlap", "overlap", "%", "higher", overlap, logarithmic=False),
 )}
 
-COLLECTIVES = ("allreduce", "bcast", "reduce", "allgather", "allgatherv", "alltoall", "alltoallv", "gather", "scatter",
-               "reduce_scatter")
+COLLECTIVES = ("allreduce", "bcast", "reduce", "allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw", "gather",
+               "gatherv", "scatter", "scatterv", "reduce_scatter", "reduce_scatter_block", "scan", "exscan",
+               "neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv",
+               "neighbor_alltoallw")
 
 BENCHMARKS = {
     "latency": Benchmark("Latency of a message", ("latency",)),
     "bw": Benchmark("Messages in one direction", ("bandwidth",), ("rate",)),
     "bibw": Benchmark("Messages in both directions at once", ("bandwidth",), ("rate",)),
+    "latency_persistent": Benchmark("Latency of a message of persistent requests", ("latency",)),
+    "bw_persistent": Benchmark("Messages of persistent requests in one direction", ("bandwidth",), ("rate",)),
+    "bibw_persistent": Benchmark("Messages of persistent requests in both directions at once", ("bandwidth",), ("rate",)),
+    "latency_mt": Benchmark("Latency of a message while many threads play ping-pong", ("latency",)),
     "copy": Benchmark("The GPU's own copy", ("latency", "bandwidth"), ("rate",)),
     "mbw_mr": Benchmark("Messages of many pairs at once", ("bandwidth", "rate")),
     "multi_lat": Benchmark("Latency of a message while many pairs play ping-pong", ("latency",)),
@@ -99,6 +105,7 @@ BENCHMARKS = {
     "pairs": Benchmark("Messages between pairs of ranks", ("bandwidth",), ("latency", "rate"),
                        "means over the pairs", "from the slowest to the fastest pair"),
     **{name: Benchmark(f"MPI_{name.capitalize()}", ("time", "busbw")) for name in COLLECTIVES},
+    **{f"{name}_persistent": Benchmark(f"MPI_{name.capitalize()}_init", ("time", "busbw")) for name in COLLECTIVES},
     **{f"i{name}": Benchmark(f"MPI_I{name}", ("time", "overlap")) for name in COLLECTIVES},
 }
 

@@ -16,7 +16,7 @@ ACCEPTED = ("accepted: what `fairlead bench NAME --json FILE` or `fairlead matri
             "`fairlead run --trace FILE`, what `fairlead bench pairs` prints, and files of ghost_exchange")
 GIB = 1 << 30
 PAIRS_OPENING = "# pairs: strided parallel pairs"
-PAIRS_COLUMNS = 11
+PAIRS_COLUMNS, PAIRS_TABLE_COLUMNS = 11, 8
 
 
 @dataclass
@@ -49,18 +49,25 @@ class Run:
 
 def read_pairs(lines):
     """The rows of a gnuplot file, in the form of the other benchmarks' JSON."""
-    rows, stride = [], None
+    rows, stride, columns = [], None, PAIRS_COLUMNS
     for number, line in enumerate(lines, 1):
         if match := re.match(r"# stride between partners: (\d+)$", line):
             stride = int(match[1])
+        if line.startswith("# Size"):  # pairs --table
+            columns = PAIRS_TABLE_COLUMNS
         if not line.strip() or line.startswith("#"):
             continue
         try:
             words = [float(word) for word in line.split()]
         except ValueError:
             words = []
-        if stride is None or len(words) != PAIRS_COLUMNS:
+        if stride is None or len(words) != columns:
             raise usage(f"line {number} is no row of `fairlead bench pairs`: '{line[:40]}'")
+        if columns == PAIRS_TABLE_COLUMNS:
+            keys = "mean", "min", "max"
+            rows.append({"part": stride, "bytes": int(words[0]), "latency_us": dict(zip(keys, words[1:4])),
+                         "bandwidth_mb_s": dict(zip(keys, words[4:7]))})
+            continue
         longs, time, bandwidth = words[1], words[2:5], words[5:8]
         rows.append({"part": stride, "bytes": int(longs) * 8,
                      "latency_us": dict(zip(("max", "mean", "min"), time)),
@@ -114,7 +121,7 @@ def read_run(file):
     except ValueError:
         raise usage(f"{file} is neither JSON nor pairs' data; {ACCEPTED}") from None
     name = about.get("benchmark") if isinstance(about, dict) else None
-    if name in ("barrier", "ibarrier", "host_overhead"):
+    if name in ("barrier", "ibarrier", "barrier_persistent", "init", "host_overhead"):
         raise usage(f"{file} is of {name}, which has one value and no sizes to draw it against")
     if not isinstance(name, str) or name not in BENCHMARKS:
         raise usage(f"{file} holds {'no benchmark' if name is None else f'benchmark {name!r}'}; {ACCEPTED}")
@@ -183,7 +190,7 @@ def placement(about):
 
 def variant(about):
     """What options made of the benchmark."""
-    words = [f"{about['partitions']} partitions"] if "partitions" in about else []
+    words = [f"{about[name]} {name}" for name in ("partitions", "threads") if name in about]
     words += [f"offset {about['offset']}"] if "offset" in about else []
     words += [f"by {about['probe']}"] if "probe" in about else []
     return ", ".join(words + ["new buffers"] * bool(about.get("fresh")))
@@ -227,7 +234,7 @@ def pairs_facts(header):
     hosts = list(dict.fromkeys(ranks))
     where = hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts"
     lines = [f"{len(ranks)} ranks on {where}"] if ranks else []
-    return lines + [line for line in header if re.match(r"(allocator|total count): ", line)]
+    return lines + [line for line in header if re.match(r"(allocator|total count|total size): ", line)]
 
 
 def label(runs, given):

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Run by each build: writes the commit that the sources are at, as C++, where it has changed.
+#
+#   cmake -DSOURCE=<folder> -DOUTPUT=<file.cpp> [-DGIT=<git>] -P Commit.cmake
+#
+# Of a tarball, also one unpacked inside another repository, the commit is "unknown".
+
+set(commit unknown)
+if(GIT AND EXISTS ${SOURCE}/.git)
+  execute_process(COMMAND ${GIT} -C ${SOURCE} describe --always --exclude "*" --abbrev=12 --dirty=+changes
+                  OUTPUT_VARIABLE told RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT failed)
+    set(commit ${told})
+  endif()
+endif()
+set(text "#include \"info/info.h\"\n\nconst char* const fairlead::tools::built_from_commit = \"${commit}\";\n")
+set(known "")
+if(EXISTS ${OUTPUT})
+  file(READ ${OUTPUT} known)
+endif()
+if(NOT known STREQUAL text)
+  file(WRITE ${OUTPUT} "${text}")
+endif()

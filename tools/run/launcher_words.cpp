@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "run/launcher_words.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "common/command_line.h"
+
+namespace fairlead::tools {
+namespace {
+
+struct Word {
+  const char* key;    // in launchers.def
+  const char* names;  // with one dash or two
+  const char* type;
+  const char* help;
+};
+constexpr Word known[] = {
+    {"hostfile", "--hostfile,--machinefile", "FILE",
+     "The nodes to start ranks on, as the launcher reads them."},
+    {"host", "-H,--host,--hosts", "LIST", "The nodes to start ranks on."},
+    {"ppn", "--ppn,--npernode", "N", "Ranks of each node."},
+    {"map-by", "--map-by", "POLICY", "How the launcher places ranks."},
+    {"rank-by", "--rank-by", "POLICY", "How the launcher numbers ranks."},
+    {"bind-to", "--bind-to", "POLICY", "What the launcher binds ranks to, before --gpu and --bind-cores."},
+    {"wdir", "--wdir", "FOLDER", "Working folder of the ranks."},
+};
+
+}  // namespace
+
+void define_launcher_words(CLI::App& app, LauncherWords& words) {
+  for (const Word& word : known) {
+    const std::string key = word.key;
+    app.add_option_function<std::string>(
+           word.names, [&words, key](const std::string& value) { words.values[key] = value; }, word.help)
+        ->type_name(word.type);
+  }
+  app.add_option("-x", words.exported,
+                 "A variable for the ranks, with its value here or the one given. May be repeated.")
+      ->type_name("NAME[=VALUE]")
+      ->allow_extra_args(false);
+  app.add_option("--genv", words.set, "The same, as two words. May be repeated.")
+      ->type_name("NAME VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--mca", words.mca, "A parameter of Open MPI. May be repeated.")
+      ->type_name("NAME VALUE")
+      ->allow_extra_args(false);
+}
+
+Words spelled_for(const LauncherKind& launcher, const LauncherWords& words) {
+  auto spelling = [&](const std::string& key) {
+    const auto found = launcher.words.find(key);
+    if (found == launcher.words.end())
+      throw usage(fmt::format("--{}: {} has no such word; its own go into --launcher-args '...'", key,
+                              launcher.name));
+    return found->second;
+  };
+  Words spelled;
+  for (const auto& [key, value] : words.values) spelled.insert(spelled.end(), {spelling(key), value});
+  for (const auto& [name, value] : words.mca) spelled.insert(spelled.end(), {spelling("mca"), name, value});
+  return spelled;
+}
+
+void add_variables(const LauncherWords& words, std::map<std::string, std::string>* variables) {
+  for (const std::string& text : words.exported) {
+    const size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    if (equals != std::string::npos)
+      (*variables)[name] = text.substr(equals + 1);
+    else if (const char* value = std::getenv(name.c_str()))
+      (*variables)[name] = value;
+  }
+  for (const auto& [name, value] : words.set) (*variables)[name] = value;
+}
+
+}  // namespace fairlead::tools
