@@ -18,12 +18,13 @@ constexpr uintptr_t lowest = uintptr_t{1} << 16, highest = (uintptr_t{1} << 47) 
 constexpr int attempts = 96, scales = 12;
 constexpr ptrdiff_t shortest_scale = ptrdiff_t{64} << 30;
 
+// Asks for the place and does not demand it: the thread sanitizer ends a process that demands a wrong one.
 bool map(uintptr_t begin, uintptr_t end) {
   void* const wanted = reinterpret_cast<void*>(begin);
-  void* const found = mmap(wanted, end - begin, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  void* const found =
+      mmap(wanted, end - begin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (found == wanted) return true;
-  if (found != MAP_FAILED) munmap(found, end - begin);  // before Linux 4.17
+  if (found != MAP_FAILED) munmap(found, end - begin);
   return false;
 }
 
