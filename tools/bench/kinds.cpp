@@ -98,6 +98,7 @@ const char* group_of(const BenchmarkKind& kind) {
   return !kind.uses_mpi                       ? "Others"
          : kind.datatypes()                   ? "Datatypes"
          : kind.one_sided()                   ? "Windows"
+         : kind.id == Benchmark::file         ? "Files"
          : kind.id == Benchmark::overlap      ? "Nonblocking collectives"
          : kind.collective && kind.persistent ? "Persistent collectives"
          : kind.id == Benchmark::collective   ? "Collectives"
