@@ -189,8 +189,9 @@ std::string joined(const Json& names) {
 // "2 x NVIDIA H200, simulated GPU"
 std::string counted(const Json& names) {
   std::vector<std::pair<std::string, int>> kinds;
-  for (const Json& name : names) {
-    if (kinds.empty() || kinds.back().first != name) kinds.emplace_back(name.get<std::string>(), 0);
+  for (const Json& item : names) {
+    const auto name = item.get<std::string>();
+    if (kinds.empty() || kinds.back().first != name) kinds.emplace_back(name, 0);
     ++kinds.back().second;
   }
   std::string text;
