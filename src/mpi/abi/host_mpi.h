@@ -60,6 +60,8 @@
 #pragma weak PMPI_Info_set
 #pragma weak PMPI_Initialized
 #pragma weak PMPI_Iprobe
+#pragma weak PMPI_Pack_external
+#pragma weak PMPI_Pack_external_size
 #pragma weak PMPI_Query_thread
 #pragma weak PMPI_Request_get_status
 #pragma weak PMPI_Status_c2f
