@@ -13,7 +13,7 @@ from tallies import INDENT, TIME_UNITS, unit_of
 
 # Inches, but for the characters.
 LEFT, SHORT_LEFT, BAR, LONG_BAR, ABOVE, BELOW, BETWEEN = 1.9, 0.75, 0.21, 0.27, 0.3, 0.5, 0.12
-LABEL_CHARACTERS, TEXT_CHARACTERS = 30, 14.5  # of a label; of a bar's text in an inch
+LABEL_CHARACTERS, TREE_CHARACTERS, TEXT_CHARACTERS = 30, 27, 14.5  # of a label; of a bar's text in an inch
 PALE = 0.35
 
 
@@ -41,10 +41,15 @@ def value_axis(axes, panel, longest):
     axes.grid(True, axis="x", color=FAINT, linewidth=0.6)
 
 
+def is_tree(panel):
+    return any(bar.label.startswith(INDENT) for bar in panel.bars)
+
+
 def label_of(panel, bar):
     if panel.long_labels:
         return bar.text
-    return plain(bar.label if len(bar.label) <= LABEL_CHARACTERS else bar.label[:LABEL_CHARACTERS - 1] + "…")
+    most = TREE_CHARACTERS if is_tree(panel) else LABEL_CHARACTERS
+    return plain(bar.label if len(bar.label) <= most else bar.label[:most - 1] + "…")
 
 
 def draw_bars(axes, panel, width, labelled):
@@ -70,7 +75,7 @@ def draw_bars(axes, panel, width, labelled):
     axes.set_yticks(range(len(panel.bars)), [label_of(panel, bar) if labelled else "" for bar in panel.bars], fontsize=8)
     axes.set_ylim(len(panel.bars) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
-    if any(bar.label.startswith(INDENT) for bar in panel.bars):  # a tree
+    if is_tree(panel):
         axes.tick_params(axis="y", pad=72 * (LEFT - RIGHT))
         for label in axes.get_yticklabels():
             label.set_horizontalalignment("left")
