@@ -93,7 +93,7 @@ def call_around(event, tracks):
     return event["pid"], found[-1]["name"]
 
 
-def check_trace(trace):
+def check_trace(trace, _):
     events = trace["traceEvents"]
     for event in events:
         check_format(event)
@@ -129,7 +129,8 @@ def check_trace(trace):
            {"ranks": RANKS, "dropped_events": 0, "flow_events": sum(FLOWS.values()), "flow_ends_left_out": 0})
 
 
-def main():
+def main(check):
+    """Runs the program and gives its trace to `check`, as read and as a path."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
         result = subprocess.run(sys.argv[1:], text=True,
@@ -142,10 +143,10 @@ def main():
         expect("exit code", result.returncode, 0)
         if not FAILURES:
             with open(path) as file:
-                check_trace(json.load(file))
+                check(json.load(file), path)
     print("\n".join(FAILURES[:20]) or "ok")
     return bool(FAILURES)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(check_trace))

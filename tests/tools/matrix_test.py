@@ -113,7 +113,7 @@ class Files(MatrixTest):
         with open(self.path("again.svg"), "rb") as file:
             self.assertNotIn("one way (GB/s), 16 KiB", texts(file.read()))
         self.refuses("plot", self.path("matrix.json"), "-o", self.path("again.html"), PATH=path_to("matplotlib"),
-                     says=".png or .svg")
+                     says=".png, .svg or .pdf")
         self.refuses("plot", self.path("matrix.json"), "-o", self.path("x.svg"), "--quantity", "rate",
                      PATH=path_to("matplotlib"), says=["'rate'", "bandwidth, both, latency"])
 
@@ -134,7 +134,7 @@ class Places(MatrixTest):
 class Refusals(MatrixTest):
     def test_what_makes_no_sense(self):
         self.refuses("matrix", "--way", "pigeon", says=["'pigeon'", "mpi, engine, kernel"])
-        self.refuses("matrix", "-o", "matrix.pdf", says=["matrix.pdf", ".png or .svg"])
+        self.refuses("matrix", "-o", "matrix.jpg", says=["matrix.jpg", ".png, .svg or .pdf"])
         self.refuses("matrix", "--map", "/no/such/folder/x", says=["--map", "cannot write"])
         self.refuses("matrix", "--map", "0,1", says=["0,1 is a map", "./0,1"])
         self.refuses("matrix", "--sim", 2, "-d", "cuda", says=["--sim", "-d cuda", "one of the two"])

@@ -388,8 +388,8 @@ cp {run} "$file"
             field.write(ghost.NUMPY_OPENING)
         self.refuses("plot", cut, "-o", self.file("a.svg"), says=["cut.json holds no timings", "accepted:"])
         self.refuses("plot", empty, "-o", self.file("a.svg"), says="empty.json holds no timings")
-        self.refuses("plot", empty, "--terminal", says=".png or .svg")
-        self.refuses("plot", empty, "-o", self.file("a.html"), says=".png or .svg")
+        self.refuses("plot", empty, "--terminal", says=".png, .svg or .pdf")
+        self.refuses("plot", empty, "-o", self.file("a.html"), says=".png, .svg or .pdf")
         self.refuses("plot", empty, "--quantity", "time", "-o", self.file("a.svg"), says="--quantity")
         self.refuses("plot", empty, "--label", "a", "--label", "b", "-o", self.file("a.svg"), says="one for each file")
         self.refuses("plot", self.file("a.npy"), empty, "-o", self.file("a.svg"), says="drawn alone")
@@ -445,7 +445,7 @@ class Refusals(PlotTest):
         goals = self.file("goals.json", json.dumps({"series": [], "goals": [{"margin": 1}]}))
         if path_to("plotext"):
             self.refuses("plot", halo, "--terminal", PATH=path_to("plotext"), says=["face", ".svg"])
-        self.refuses("plot", goals, "-o", self.file("a.html"), says=".png or .svg")
+        self.refuses("plot", goals, "-o", self.file("a.html"), says=".png, .svg or .pdf")
         self.refuses("plot", goals, goals, "-o", self.file("a.svg"), says="bench/compare")
 
     def test_a_part_of_a_trace(self):
@@ -457,8 +457,8 @@ class Refusals(PlotTest):
 
     def test_a_trace_is_drawn_alone(self):
         path = self.file("trace.json", json.dumps(trace()))
-        self.refuses("plot", path, "--terminal", says=".png or .svg")
-        self.refuses("plot", path, "-o", self.file("a.html"), says=".png or .svg")
+        self.refuses("plot", path, "--terminal", says=".png, .svg or .pdf")
+        self.refuses("plot", path, "-o", self.file("a.html"), says=".png, .svg or .pdf")
         self.refuses("plot", path, sample("bw"), "-o", self.file("a.svg"), says="drawn alone")
         self.refuses("plot", path, "--label", "a", "-o", self.file("a.svg"), says="drawn alone")
 
@@ -480,7 +480,7 @@ class Refusals(PlotTest):
         self.refuses("plot", says=["no file given", "--json FILE"])
         self.refuses("plot", sample("bw"), says=["-o FILE.png", "--terminal"])
         self.refuses("plot", sample("bw"), "-o", "a.svg", "--terminal", says="one of the two")
-        self.refuses("plot", sample("bw"), "-o", "a.pdf", says=["'a.pdf'", ".png, .svg, .html"])
+        self.refuses("plot", sample("bw"), "-o", "a.jpg", says=["'a.jpg'", ".png, .svg, .pdf, .html"])
         self.refuses("plot", sample("bw"), "--terminal", "--label", "a", "--label", "b", says=["--label", "one for each"])
         self.refuses("plot", sample("bw"), "--terminal", "--quantity", "busbw", says=["'busbw'", "bandwidth, rate"])
 

@@ -118,8 +118,8 @@ const OptionGroup matrix_options = all_of(
               "What to measure: mpi, messages of ranks with Fairlead; engine, the driver's copy; kernel, "
               "a copy by the GPU's cores."),
      preset(&A::output, ""),
-     option("-o,--output", "FILE", &A::output, "Draw heat maps: a .png or .svg, as `fairlead plot` does.", {},
-            ""),
+     option("-o,--output", "FILE", &A::output,
+            "Draw heat maps: a .png, .svg or .pdf, as `fairlead plot` does.", {}, ""),
      option("--map", "FILE", &A::map,
             "Write the order of GPUs for neighbouring ranks, as `fairlead run --map FILE` reads it.", {}, ""),
      anyway_option, no_preload("Messages of the MPI alone, without Fairlead."), mpi(), results_options});

@@ -62,9 +62,10 @@ PlotArguments picture_of(const BenchArguments& arguments) {
   PlotArguments plot;
   plot.output = arguments.output;
   std::string kind = std::filesystem::path(arguments.output).extension();
-  if (kind != ".png" && kind != ".svg")
-    throw usage(fmt::format("--output: '{}' is not accepted; accepted: a name that ends in .png or .svg",
-                            arguments.output));
+  if (kind != ".png" && kind != ".svg" && kind != ".pdf")
+    throw usage(
+        fmt::format("--output: '{}' is not accepted; accepted: a name that ends in .png, .svg or .pdf",
+                    arguments.output));
   drawing_command(plot);  // throws
   if (const std::string python = drawing_python(plot);
       capture({python, "-c", "import matplotlib"}, Stderr::drop).status != 0)

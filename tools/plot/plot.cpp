@@ -16,8 +16,9 @@ namespace fairlead::tools {
 namespace {
 
 constexpr const char* accepted_files =
-    "what `fairlead bench NAME --json FILE` or `fairlead matrix --json FILE` wrote, a trace of `fairlead run "
-    "--trace FILE`, what `fairlead bench pairs` prints, and files of ghost_exchange";
+    "what `fairlead bench NAME --json FILE`, `fairlead matrix --json FILE` or `fairlead run --stats-file "
+    "FILE` wrote, a trace of `fairlead run --trace FILE`, what `fairlead bench pairs` prints, and files of "
+    "ghost_exchange";
 
 constexpr const char* summary =
     "Draw the results of benchmarks against message size, as medians: latency, bandwidth, message rate, or "
@@ -31,12 +32,12 @@ void define_plot(CLI::App& app, PlotArguments& arguments) {
       "FILE", arguments.files,
       "Files of one benchmark: what `fairlead bench NAME --json FILE` or `fairlead bench pairs` wrote. "
       "Files of copy may stand beside those of latency or bw. Or one file alone: a trace (`fairlead run "
-      "--trace "
-      "FILE`), drawn as a time-line, or what `fairlead matrix --json FILE` wrote, as heat maps; .png or "
-      ".svg. Or what examples/ghost_exchange wrote.");
+      "--trace FILE`), drawn as a time-line, what `fairlead run --stats-file FILE` wrote, as bars, or what "
+      "`fairlead matrix --json FILE` wrote, as heat maps; .png, .svg or .pdf. Or what "
+      "examples/ghost_exchange wrote.");
   auto output =
       app.add_option("-o,--output", arguments.output,
-                     "The picture to write: .png, .svg, or .html, a page with the values as tables.")
+                     "The picture to write: .png, .svg, .pdf, or .html, a page with the values as tables.")
           ->type_name("FILE");
   app.add_flag("--terminal", arguments.terminal, "Draw in the terminal instead.")->excludes(output);
   app.add_option(
@@ -61,6 +62,7 @@ void define_plot(CLI::App& app, PlotArguments& arguments) {
          "  fairlead plot allreduce.json --terminal\n"
          "  fairlead plot bw.json --quantity rate -o rate.html\n"
          "  fairlead plot pairs.txt -o pairs.svg\n"
+         "  fairlead plot statistics.json -o statistics.pdf\n"
          "  fairlead plot job.json --time 1.2s:1.25s -o exchange.png");
 }
 
@@ -94,13 +96,12 @@ int plot_command(const Words& words) {
   PlotArguments arguments;
   define_plot(app, arguments);
   if (!parse(app, words)) return exit_success;
-  if (arguments.files.empty())
-    throw usage(fmt::format("no file given; accepted: {}", accepted_files));
+  if (arguments.files.empty()) throw usage(fmt::format("no file given; accepted: {}", accepted_files));
   for (const std::string& file : arguments.files)
     if (std::error_code error; !std::filesystem::exists(file, error))
       throw usage(fmt::format("cannot read {}: there is no such file", file));
   if (arguments.output.empty() && !arguments.terminal)
-    throw usage("where to draw? accepted: -o FILE.png, -o FILE.svg, -o FILE.html or --terminal");
+    throw usage("where to draw? accepted: -o FILE.png, -o FILE.svg, -o FILE.pdf, -o FILE.html or --terminal");
 
   become(drawing_command(arguments));
 }

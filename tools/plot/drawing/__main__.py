@@ -14,6 +14,7 @@ import sys
 
 import ghost
 import matrix
+import tallies
 from failure import Failure, cannot_run, problem, say, usage
 from page import as_page
 from picture import compose
@@ -21,7 +22,8 @@ from runs import read_goals, read_matrix, read_runs
 from span import read_span
 
 # How files of each kind begin: one that begins otherwise is somebody's, and not written over.
-OPENINGS = {".png": (b"\x89PNG",), ".svg": (b"<?xml", b"<svg"), ".html": (b"<!DOCTYPE html", b"<html")}
+OPENINGS = {".png": (b"\x89PNG",), ".svg": (b"<?xml", b"<svg"), ".pdf": (b"%PDF",),
+            ".html": (b"<!DOCTYPE html", b"<html")}
 
 
 def need(library, package):
@@ -67,48 +69,59 @@ def may_be_trace(files):
         return False
 
 
-def draw_trace(request, kind):
+def only_image(request, kind, what, remedy="accepted: -o FILE.png, -o FILE.svg or -o FILE.pdf"):
+    if request["terminal"] or kind == ".html":
+        raise usage(f"{what} drawn as .png, .svg or .pdf; {remedy}")
+
+
+def alone(request, what):
     if len(request["files"]) > 1 or request["labels"] or request["quantities"]:
-        raise usage(f"{request['files'][0]} is a trace, which is drawn alone, without --label and --quantity")
-    if kind not in (".png", ".svg"):
-        raise usage("a trace is drawn as .png or .svg; accepted: -o FILE.png or -o FILE.svg")
+        raise usage(f"{request['files'][0]} {what} drawn alone, without --label and --quantity")
+
+
+def draw_with(module, request, kind, *what):
+    """Draws with the `draw` of this module."""
+    need_matplotlib()
+    drawing, figure = map(importlib.import_module, (module, "figure"))
+    write(request["output"], figure.as_bytes(drawing.draw(*what), kind[1:]))
+
+
+def draw_trace(request, kind):
+    alone(request, "is a trace, which is")
+    only_image(request, kind, "a trace is")
     part = read_span(request["time"])
     need_matplotlib()
-    timeline = importlib.import_module("timeline")
-    trace = timeline.read_trace(request["files"][0])
+    trace = importlib.import_module("timeline").read_trace(request["files"][0])
     if trace is None:
         raise usage(f"{request['files'][0]} begins like a trace, but is no whole JSON; was the job ended before "
                     "MPI_Finalize was over?")
-    drawn = timeline.draw(request["files"][0], trace, part)
-    write(request["output"], importlib.import_module("figure").as_bytes(drawn, kind[1:]))
+    draw_with("timeline", request, kind, request["files"][0], trace, part)
 
 
 def draw_matrix(about, request, kind):
-    if request["terminal"] or kind == ".html":
-        raise usage("heat maps of matrix are drawn as .png or .svg; `fairlead matrix` itself prints the tables")
-    picture = matrix.compose(about, request["files"][0], request["quantities"])
-    need_matplotlib()
-    heat_figure, figure = map(importlib.import_module, ("heat_figure", "figure"))
-    write(request["output"], figure.as_bytes(heat_figure.draw(picture), kind[1:]))
+    only_image(request, kind, "heat maps of matrix are", "`fairlead matrix` itself prints the tables")
+    draw_with("heat_figure", request, kind, matrix.compose(about, request["files"][0], request["quantities"]))
 
 
 def draw_goals(about, request, kind):
-    if request["terminal"] or kind == ".html":
-        raise usage("goals are drawn as .png or .svg; bench/compare itself prints them")
-    need_matplotlib()
-    goals_figure, figure = map(importlib.import_module, ("goals_figure", "figure"))
-    write(request["output"], figure.as_bytes(goals_figure.draw(about), kind[1:]))
+    only_image(request, kind, "goals are", "bench/compare itself prints them")
+    draw_with("goals_figure", request, kind, about)
+
+
+def draw_tallies(about, request, kind):
+    alone(request, "holds statistics, which are")
+    only_image(request, kind, "statistics are", "`fairlead run --stats` itself prints the tables")
+    draw_with("tallies_figure", request, kind, tallies.compose(about, request["files"][0]))
 
 
 def draw_ghost_exchange(request, kind):
     """The field of the example, or timings of it."""
-    if request["terminal"] or kind == ".html":
-        raise usage("what ghost_exchange wrote is drawn as .png or .svg; accepted: -o FILE.png or -o FILE.svg")
+    only_image(request, kind, "what ghost_exchange wrote is")
     if request["quantities"]:
         raise usage("--quantity is not for what ghost_exchange wrote")
     files = request["files"]
     if ghost.is_field(files) and (len(files) > 1 or request["labels"]):
-        raise usage("a field is drawn alone, without --label; call fairlead plot for each file")
+        raise usage("a field is drawn alone, without --label; call fairlead plot for each")
     picture = None if ghost.is_field(files) else ghost.compose(files, request["labels"])
     need_matplotlib()
     figure, ghost_figure = map(importlib.import_module, ("figure", "ghost_figure"))
@@ -134,12 +147,9 @@ def main():
         return draw_trace(request, kind)
     if ghost.is_field(request["files"]) or ghost.is_timings(request["files"]):
         return draw_ghost_exchange(request, kind)
-    about = read_matrix(request["files"])
-    if about:
-        return draw_matrix(about, request, kind)
-    about = read_goals(request["files"])
-    if about:
-        return draw_goals(about, request, kind)
+    for read, draw in ((read_matrix, draw_matrix), (read_goals, draw_goals), (tallies.read, draw_tallies)):
+        if about := read(request["files"]):
+            return draw(about, request, kind)
     picture = compose(*read_runs(request["files"], request["labels"]), request["quantities"])
     if request["terminal"]:
         need("plotext", "install it: python3 -m pip install plotext")
@@ -150,7 +160,7 @@ def main():
         return
     need_matplotlib()
     figure = importlib.import_module("figure")
-    drawn = figure.as_bytes(figure.draw(picture), "png" if kind == ".png" else "svg")
+    drawn = figure.as_bytes(figure.draw(picture), "svg" if kind == ".html" else kind[1:])
     write(output, as_page(picture, drawn.decode()).encode() if kind == ".html" else drawn)
 
 

@@ -25,7 +25,8 @@ NOTE = {"fontsize": 9, "color": GREY, "pad": 4}
 STYLE = {"font.family": "sans-serif", "font.size": 10, "axes.edgecolor": "#999999", "axes.labelcolor": INK,
          "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
          "axes.titlesize": 10, "axes.titlelocation": "left", "axes.axisbelow": True, "legend.frameon": False,
-         "lines.linewidth": 1.6, "lines.markersize": 4.5, "svg.fonttype": "none", "svg.hashsalt": "fairlead"}
+         "lines.linewidth": 1.6, "lines.markersize": 4.5, "svg.fonttype": "none", "svg.hashsalt": "fairlead",
+         "pdf.fonttype": 42}  # fonts as journals take them
 
 # Inches, but for the two of characters.
 WIDTH, COLUMN_WIDTH, LEFT, RIGHT = 8.0, 3.6, 0.95, 0.25
@@ -242,8 +243,9 @@ def laid_out(picture):
 
 def as_bytes(figure, kind):
     """The file's content; the same picture gives the same bytes."""
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     content = io.BytesIO()
     with pyplot.rc_context(STYLE):
-        figure.savefig(content, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+        figure.savefig(content, format=kind, dpi=150, metadata=undated.get(kind))
     pyplot.close(figure)
     return content.getvalue()

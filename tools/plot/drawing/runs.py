@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from failure import usage
 from quantities import BENCHMARKS, LINES, MEASURED_BY_IT, QUANTITIES, YARDSTICK
 
-ACCEPTED = ("accepted: what `fairlead bench NAME --json FILE` or `fairlead matrix --json FILE` wrote, a trace of "
-            "`fairlead run --trace FILE`, what `fairlead bench pairs` prints, and files of ghost_exchange")
+ACCEPTED = ("accepted: what `fairlead bench NAME --json FILE`, `fairlead matrix --json FILE` or `fairlead run --stats-file "
+            "FILE` wrote, a trace of `fairlead run --trace FILE`, what `fairlead bench pairs` prints, and files of "
+            "ghost_exchange")
 GIB = 1 << 30
 PAIRS_OPENING = "# pairs: strided parallel pairs"
 PAIRS_COLUMNS, PAIRS_TABLE_COLUMNS = 11, 8

@@ -1,24 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws a trace (FAIRLEAD_TRACE) as a time-line: a row for each track of each rank, in it bars for phases, MPI calls,
-copies and kernels, the inner ones below the outer ones, and lines from sends to receives."""
+copies and kernels, the inner ones below the outer ones, and lines from sends to receives (arrows.py).
+
+The rows of many ranks get lower, so that the panel fits a page, and ranks in which nothing happens get none."""
 
 from __future__ import annotations
 
 import bisect
 import json
+import math
 import os
 import textwrap
 from collections import defaultdict
 
 import matplotlib
 from matplotlib import pyplot
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PolyCollection
 
+from arrows import bundled, meaning_of
 from failure import usage
-from figure import CAPTION_CHARACTERS, COLOURS, FAINT, GREY, INK, RIGHT, STYLE, TITLE, WIDTH, plain
+from figure import CAPTION_CHARACTERS, CAPTION_ROW, COLOURS, FAINT, GREY, INK, RIGHT, STYLE, TITLE, WIDTH, plain
 from span import UNITS
 
 ROW, LEFT, LEGEND_ROW, BELOW = 0.3, 1.9, 0.24, 0.95  # inches
+HIGHEST, TEXT_ROW, LABEL_LINE = 10.0, 0.12, 0.115  # inches: of the panel; of a row with names in its bars; of a label
+HAIR, EDGED = 1 / 3000, 0.02  # of the panel's width; inches from which on a bar has an edge
+GAP = 0.25  # between tracks, in rows
 NAMED = len(COLOURS)  # calls with a colour of their own, by the time that they took; others share one
 OTHER, PHASE = "#999999", "#e8e8e8"
 CHARACTERS_IN_AN_INCH = 17
@@ -37,8 +44,8 @@ def read_trace(path):
 class Track:
     """The slices of one thread or stream, each with how many others it lies in."""
 
-    def __init__(self, name, slices):
-        self.name = name
+    def __init__(self, rank, name, slices):
+        self.rank, self.name = rank, name
         self.bars = []  # (slice, depth)
         around = []
         for event in sorted(slices, key=lambda e: (e["ts"], -e["dur"])):
@@ -73,8 +80,15 @@ def tracks_of(events):
             names[place] = event["args"]["name"]
         elif event.get("name") == "process_name":
             ranks[place[0]] = event["args"]["name"]
-    return {place: Track(f"{ranks.get(place[0], place[0])}: {names.get(place, place[1])}", slices[place])
+    return {place: Track(str(ranks.get(place[0], place[0])), str(names.get(place, place[1])), slices[place])
             for place in sorted(slices)}
+
+
+def shown_of(tracks, lines, begin, end):
+    """The tracks of the ranks in which something happens in this time, or where a line ends that is seen then."""
+    ranks = {place[0] for place, track in tracks.items() if track.within(begin, end)}
+    ranks |= {rank for line in lines for rank, _, _ in line}
+    return {place: track for place, track in tracks.items() if place[0] in ranks}
 
 
 def colours_of(tracks):
@@ -88,26 +102,71 @@ def colours_of(tracks):
     return {name: COLOURS[i] if i < NAMED else OTHER for i, name in enumerate(names)}
 
 
-def flows_of(events, tracks):
-    """[((time, row), (time, row))]"""
+def flows_of(events, tracks, begin, end):
+    """[[(rank, track, time), (rank, track, time)]] of the messages that are seen in this time."""
     begins, ends = {}, {}
     for event in events:
         if event.get("ph") in ("s", "f"):
             (begins if event["ph"] == "s" else ends)[event["id"]] = event
-    return [[(e["ts"], tracks[e["pid"], e["tid"]].row_at(e["ts"])) for e in (begins[i], ends[i])]
-            for i in begins if i in ends and all((e["pid"], e["tid"]) in tracks for e in (begins[i], ends[i]))]
+    both = [(begins[i], ends[i]) for i in begins if i in ends]
+    return [[(e["pid"], e["tid"], e["ts"]) for e in pair] for pair in both
+            if all((e["pid"], e["tid"]) in tracks for e in pair) and pair[0]["ts"] <= end and pair[1]["ts"] >= begin]
 
 
-def draw_track(axes, track, colours, characters_per_time, window):
-    for event, depth in track.within(*window):
-        phase = event["cat"] == "phase"
-        low = track.top + depth + 0.08
-        axes.broken_barh([(event["ts"], event["dur"])], (low, 0.84), linewidth=0.3, edgecolor="white",
-                         facecolor=PHASE if phase else colours[event["name"]], zorder=2)
-        begin, end = max(event["ts"], window[0]), min(event["ts"] + event["dur"], window[1])
-        if len(event["name"]) + 1 < (end - begin) * characters_per_time:
-            axes.text((begin + end) / 2, low + 0.42, plain(event["name"]), ha="center", va="center",
-                      fontsize=6.5, color=INK if phase else "white", zorder=4)
+def bars_of(track, begin, end, hair):
+    """What is seen of the track in this time, without bars that hide behind the one before them."""
+    last = defaultdict(lambda: -1.0)
+    for event, depth in track.within(begin, end):
+        done = event["ts"] + event["dur"]
+        if done > last[depth] + hair:
+            last[depth] = done
+            yield event, depth
+
+
+def draw_tracks(axes, tracks, colours, row, window):
+    """`row`: inches."""
+    begin, end = window
+    inch = max(end - begin, 1e-3) / (WIDTH - LEFT - RIGHT)
+    corners, faces, edges = [], [], []
+    for track in tracks.values():
+        for event, depth in bars_of(track, begin, end, (end - begin) * HAIR):
+            phase = event["cat"] == "phase"
+            low = track.top + depth + 0.08
+            left, right = event["ts"], event["ts"] + max(event["dur"], (end - begin) * HAIR)
+            corners.append([(left, low), (right, low), (right, low + 0.84), (left, low + 0.84)])
+            faces.append(PHASE if phase else colours[event["name"]])
+            edges.append(0.3 if right - left > EDGED * inch else 0)
+            left, right = max(left, begin), min(right, end)
+            if row >= TEXT_ROW and len(event["name"]) + 1 < (right - left) / inch * CHARACTERS_IN_AN_INCH:
+                axes.text((left + right) / 2, low + 0.42, plain(event["name"]), ha="center", va="center",
+                          fontsize=6.5, color=INK if phase else "white", zorder=4)
+    axes.add_collection(PolyCollection(corners, facecolors=faces, edgecolors="white", linewidths=edges, zorder=2))
+
+
+def label_tracks(axes, tracks, row):
+    """Names each track, or each rank where its tracks have no room for that, or every second, third, ... rank."""
+    def lines_of(text):
+        return textwrap.wrap(plain(text), 26, break_on_hyphens=False)
+
+    labels = [(track.top + track.depth / 2, lines_of(f"{track.rank}: {track.name}")) for track in tracks.values()]
+    if any(len(lines) * LABEL_LINE > (track.depth + GAP) * row for (_, lines), track in zip(labels, tracks.values())):
+        ranks = defaultdict(list)
+        for place, track in tracks.items():
+            ranks[place[0]].append(track)
+        ends = [(of[0].top, of[-1].top + of[-1].depth, of[0].rank) for of in ranks.values()]
+        for _, bottom, _ in ends[:-1]:
+            axes.axhline(bottom + GAP / 2, color=FAINT, linewidth=0.6, zorder=1)
+        lowest = min(bottom - top + GAP for top, bottom, _ in ends) * row
+        most = max(1, int(lowest / LABEL_LINE))
+        step = math.ceil(LABEL_LINE / lowest)
+        labels = []
+        for top, bottom, rank in ends[::step]:
+            lines = lines_of(rank)
+            if len(lines) > most:
+                lines = [*lines[:most - 1], lines[most - 1][:25] + "…"]
+            labels.append(((top + bottom) / 2, lines))
+    axes.set_yticks([place for place, _ in labels], ["\n".join(lines) for _, lines in labels], fontsize=7)
+    axes.tick_params(axis="y", length=0)
 
 
 def in_words(time):
@@ -123,12 +182,14 @@ def draw(path, trace, span=None):
         raise usage(f"{path}: a trace without any call; accepted: what a job with FAIRLEAD_TRACE wrote")
     start, end = min(times), max(times)
     first, last = (start + span[0], start + span[1]) if span else (start, end)
-    tracks = tracks_of(events)
-    rows = stack(tracks)
-    if not any(track.within(first, last) for track in tracks.values()):
+    every = tracks_of(events)
+    if not any(track.within(first, last) for track in every.values()):
         raise usage(f"--time: nothing happens then in {path}, which lasts {end - start:.0f} us")
+    flows = flows_of(events, every, first, last)
+    tracks = shown_of(every, flows, first, last)
+    rows = stack(tracks)
+    lines = [[(time, tracks[rank, tid].row_at(time)) for rank, tid, time in flow] for flow in flows]
     about = trace.get("otherData", {})
-    lines = [line for line in flows_of(events, tracks) if line[0][0] <= last and line[1][0] >= first]
     what = os.path.basename(path)
     messages = f"{about.get('flow_events', '?')} messages"
     if span:
@@ -136,32 +197,40 @@ def draw(path, trace, span=None):
         messages = f"{len(lines)} of {messages} are seen"
     caption = (f"{what}: {about.get('ranks', '?')} ranks, {messages}"
                + (f"; {about['dropped_events']} events were dropped" if about.get("dropped_events") else ""))
+    ranks = {e.get("pid") for e in events if e.get("ph") in ("X", "M")}
+    hidden = max(about.get("ranks", 0), len(ranks)) - len({rank for rank, _ in tracks})
+    if hidden:
+        caption += f"; {hidden} rank{'s' * (hidden > 1)} without events {'are' if hidden > 1 else 'is'} not drawn"
     with pyplot.rc_context(STYLE):
-        return laid_out(caption, tracks, rows, lines, (first, last, first - start if span else 0))
+        return laid_out(caption, tracks, colours_of(every), rows, lines, (first, last, first - start if span else 0))
 
 
 def stack(tracks):
     """Puts each below the one before; lines between them need to know where. Returns the height of all."""
     rows = 0
     for track in tracks.values():
-        track.top, rows = rows, rows + track.depth + 0.25
+        track.top, rows = rows, rows + track.depth + GAP
     return rows
 
 
-def laid_out(caption, tracks, rows, lines, window):
+def laid_out(caption, tracks, colours, rows, lines, window):
     first, last, after_start = window
     length = max(last - first, 1e-3)
-    colours = colours_of(tracks)
     seen = {event["name"] for track in tracks.values() for event, _ in track.within(first, last)}
     named = {name: colour for name, colour in colours.items() if colour != OTHER and name in seen}
 
-    above, height = TITLE + 2 * LEGEND_ROW, TITLE + 2 * LEGEND_ROW + ROW * rows + BELOW
+    row = min(ROW, HIGHEST / rows)
+    wide, above = WIDTH - LEFT - RIGHT, TITLE + 2 * LEGEND_ROW
+    lines, widths, left_out = bundled(lines, wide / length, row)
+    caption = textwrap.wrap(f"{caption}. {meaning_of(widths, left_out)}", int((WIDTH - 2 * RIGHT) * CAPTION_CHARACTERS))
+    below = BELOW + CAPTION_ROW * max(0, len(caption) - 2)
+    height = above + row * rows + below
     figure, axes = pyplot.subplots(figsize=(WIDTH, height))
-    figure.subplots_adjust(left=LEFT / WIDTH, right=1 - RIGHT / WIDTH, top=1 - above / height, bottom=BELOW / height)
-    for track in tracks.values():
-        draw_track(axes, track, colours, CHARACTERS_IN_AN_INCH * (WIDTH - LEFT - RIGHT) / length, (first, last))
-    axes.add_collection(LineCollection(lines, colors=INK, linewidths=0.6, alpha=0.7, zorder=3))
-    axes.plot([end[0] for _, end in lines], [end[1] for _, end in lines], "o", color=INK, markersize=2, zorder=3)
+    figure.subplots_adjust(left=LEFT / WIDTH, right=1 - RIGHT / WIDTH, top=1 - above / height, bottom=below / height)
+    draw_tracks(axes, tracks, colours, row, (first, last))
+    axes.add_collection(LineCollection(lines, colors=INK, linewidths=widths, alpha=0.7 if row == ROW else 0.5, zorder=3))
+    axes.scatter([end[0] for _, end in lines], [end[1] for _, end in lines],
+                 s=[(3 * width) ** 2 * min(1, 2 * row / ROW) for width in widths], color=INK, linewidth=0, zorder=3)
 
     unit, scale = next(((unit, scale) for unit, scale in UNITS if length >= 2 * scale), UNITS[-1])
     axes.set_xlim(first - 0.005 * length, last + 0.005 * length)
@@ -170,16 +239,12 @@ def laid_out(caption, tracks, rows, lines, window):
     axes.set_xticks([first + t for t in step if t <= length])
     axes.set_xlabel(f"time ({unit})" + (f" after {in_words(after_start)}" if after_start else ""))
     axes.set_ylim(rows, 0)
-    axes.set_yticks([track.top + track.depth / 2 for track in tracks.values()],
-                    ["\n".join(textwrap.wrap(plain(track.name), 26)) for track in tracks.values()], fontsize=7)
-    axes.tick_params(axis="y", length=0)
+    label_tracks(axes, tracks, row)
     axes.grid(True, axis="x", color=FAINT, linewidth=0.6)
     figure.text(RIGHT / WIDTH, 1 - 0.14 / height, "Time-line of a job", fontsize=12.5, fontweight="bold", color=INK,
                 va="top")
     handles = [pyplot.Rectangle((0, 0), 1, 1, facecolor=colour) for colour in named.values()]
     figure.legend(handles, [*map(plain, named)], loc="upper left", ncol=4, fontsize=8, borderaxespad=0, borderpad=0,
                   bbox_to_anchor=(RIGHT / WIDTH, 1 - TITLE / height), handlelength=1, columnspacing=1.4)
-    meaning = "Lines lead from sends to receives; a dot is a receive's end."
-    wrapped = textwrap.wrap(f"{caption}. {meaning}", int((WIDTH - 2 * RIGHT) * CAPTION_CHARACTERS))
-    figure.text(RIGHT / WIDTH, 0.1 / height, "\n".join(map(plain, wrapped)), fontsize=7.5, color=GREY, va="bottom")
+    figure.text(RIGHT / WIDTH, 0.1 / height, "\n".join(map(plain, caption)), fontsize=7.5, color=GREY, va="bottom")
     return figure

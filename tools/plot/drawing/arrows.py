@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines of a time-line from sends to receives, so many that the bars behind them are seen.
+
+Where there are more, messages between the same two rows share a line if they begin at about the same time and end so,
+too; and if that is not enough, only a sample of the lines is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+
+DENSEST = 12.0  # inches of lines in a square inch
+FINEST, COARSEST = 1 / 32, 1 / 4  # inches along the time in which ends are the same
+THIN, THICK = 0.6, 2.4  # points
+
+
+def length_of(line, time, row):
+    """Inches."""
+    (t1, y1), (t2, y2) = line
+    return math.hypot((t2 - t1) * time, (y2 - y1) * row)
+
+
+def share_lines(lines, time, near):
+    """[(line, messages)] of the groups of lines whose ends lie in the same rows, and in the same `near` inches of time."""
+    groups = defaultdict(list)
+    for line in lines:
+        groups[tuple((int(t * time // near), y) for t, y in line)].append(line)
+    return [([(sum(line[end][0] for line in of) / len(of), of[0][end][1]) for end in (0, 1)], len(of))
+            for of in groups.values()]
+
+
+def bundled(lines, time, row):
+    """(lines, their widths, how many messages have none); `time`, `row`: inches of a microsecond and of a row."""
+    def excess(found):
+        return sum(length_of(line, time, row) for line, _ in found) / (DENSEST * area)
+
+    ends = [end for line in lines for end in line] or [(0, 0)]
+    area = max(1.0, (max(t for t, _ in ends) - min(t for t, _ in ends)) * time
+               * (max(y for _, y in ends) - min(y for _, y in ends)) * row)
+    found, near = [(line, 1) for line in lines], FINEST
+    while excess(found) > 1 and near <= COARSEST:
+        found, near = share_lines(lines, time, near), 2 * near
+    # At random, since every n-th would be of the same ranks; but in each drawing the same ones.
+    drawn = random.Random(0).sample(found, int(len(found) / max(1.0, excess(found))))
+    widths = [min(THIN + 0.3 * math.log2(messages), THICK) for _, messages in drawn]
+    return [line for line, _ in drawn], widths, len(lines) - sum(messages for _, messages in drawn)
+
+
+def meaning_of(widths, left_out):
+    words = ["Lines lead from sends to receives; a dot is a receive's end."]
+    if any(width > THIN for width in widths):
+        words.append("A thicker line stands for several messages with about the same ends.")
+    if left_out:
+        words.append(f"The lines of {left_out} messages are left out.")
+    return " ".join(words)
