@@ -2,6 +2,9 @@
 
 #include "base/launched_job.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <sstream>
 
@@ -9,7 +12,7 @@ namespace fairlead {
 namespace {
 
 struct RankVariables {
-  const char *launcher, *abi, *rank, *size, *local_rank, *local_size, *node, *nodes, *job;
+  const char *launcher, *abi, *rank, *size, *local_rank, *local_size, *node, *nodes, *job, *terminal;
 };
 
 constexpr RankVariables launchers[] = {
@@ -61,6 +64,15 @@ std::string job_id(const char* variables) {
   return id;
 }
 
+// Of `srun -n 4 --pty bash` one shell has the terminal. What that shell starts by srun has the variable, too,
+// but no terminal.
+bool on_terminal_of(const RankVariables& row) {
+  if (!*row.terminal || !std::getenv(row.terminal)) return false;
+  const int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+  if (terminal >= 0) close(terminal);
+  return terminal >= 0;
+}
+
 }  // namespace
 
 std::vector<Job> jobs_from_environment() {
@@ -70,8 +82,8 @@ std::vector<Job> jobs_from_environment() {
     Job job{row.launcher, row.abi, number(row.rank), number(row.size), number(row.local_rank)};
     job.local_size = local_size(row, job.size);
     job.id = job_id(row.job);
-    // A scheduler's batch or interactive shell is also a job of one task, but not a launched MPI job.
-    bool scheduler_shell = job.abi.empty() && job.size == 1;
+    // A scheduler's batch or interactive shell is also a job, but not a launched MPI job.
+    const bool scheduler_shell = job.abi.empty() && (job.size == 1 || on_terminal_of(row));
     if (!scheduler_shell) jobs.push_back(job);
   }
   return jobs;

@@ -83,10 +83,10 @@ class Help(unittest.TestCase):
         def text(*words):
             return subprocess.run([TOOL, *words, "--help"], text=True, capture_output=True, check=True,
                                   env={**os.environ, "COLUMNS": "80"}).stdout
-        benchmarks = re.findall(r"^  (\w+) ", text("bench").split("Example:")[0], re.M)
-        self.assertIn("latency", benchmarks)
-        for words in (), *[(name,) for name in ("run", "exec", "bench", "matrix", "plot", "doctor", "options")], \
-                *[("bench", name) for name in benchmarks]:
+        completion = subprocess.run([TOOL, "--completion"], text=True, capture_output=True, check=True).stdout
+        commands, benchmarks = [re.search(rf"^    {of}\) echo '?=([\w,]*\w)", completion, re.M)[1].split(",") for of in ("help", "bench")]
+        self.assertTrue({"run", "info"} <= set(commands) and {"latency", "iallreduce"} <= set(benchmarks), completion)
+        for words in (), *[(name,) for name in commands], *[("bench", name) for name in benchmarks]:
             with self.subTest(command=words):
                 self.assertEqual([line for line in text(*words).splitlines() if len(line) > 80], [])
 

@@ -432,7 +432,7 @@ class Refusals(ToolTest):
         none = {"FAIRLEAD_DEVICE": "auto", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
         for words in ["bench", "latency"], ["bench", "copy"], ["bench", "tune"], ["matrix"], ["bench", "allreduce"], \
                 ["run", "-n", 2, TOOL, "bench", "latency"]:
-            self.refused_by_this_machine(*words, says="FAIRLEAD_DEVICE=sim simulates one", **none)
+            self.refused_by_this_machine(*words, says="FAIRLEAD_DEVICE=sim simulates GPUs", **none)
         for abi in MPIS:
             # In the ranks, where the node on which they were started tells nothing of theirs.
             result = fairlead("run", "-n", 2, "--mpi", abi, *preload(abi), TOOL, "bench", "bw", PBS_JOBID="1", **none)
@@ -441,6 +441,33 @@ class Refusals(ToolTest):
             self.assertEqual(result.stdout.count("#"), 0, result.stdout)
         for words in ["latency", "H", "H"], ["latency", "--sim", 2], ["latency", "-d", "sim"], ["barrier"]:
             self.succeeds("bench", words[0], "-i", 2, *(["-m", "8:8"] if words[0] == "latency" else []), *words[1:], **none)
+
+    def test_a_rank_with_host_memory_needs_no_gpu(self):
+        none = {"FAIRLEAD_DEVICE": "auto", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
+        for abi in filter(has_library, MPIS):
+            for name, letters, refused in ("latency", "D H", 0), ("latency", "H D", 1), ("bcast", "D H", 0), ("bcast", "H D", 1):
+                with self.subTest(abi=abi, benchmark=name, letters=letters):
+                    program = ('[ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" != 0 ] || export FAIRLEAD_DEVICE=sim\n'
+                               f"exec {TOOL} bench {name} --mpi {abi} -i 2 -m 8:8 {letters}")
+                    result = fairlead("run", "-n", 2, "--mpi", abi, "--no-preload", "sh", "-c", program, **none)
+                    self.assertEqual(result.returncode != 0, bool(refused), result)
+                    self.assertEqual(result.stderr.count("no GPU here ("), refused, result.stderr)
+
+    def test_the_nodes_of_a_list_may_have_what_this_one_lacks(self):
+        none = {"FAIRLEAD_DEVICE": "auto", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
+        mark = {"openmpi": "OpenRTE", "mpich": "HYDRA"}
+        for abi in filter(mark.get, MPIS):
+            with tempfile.TemporaryDirectory() as folder:
+                launcher = script(folder, "mpirun", f"#!/bin/sh\n[ \"$1\" = --version ] && echo '{mark[abi]}' || echo started\n")
+                words = ["-n", 2, "--mpi", launcher, *preload(abi)]
+                for nodes in ["-hostfile", "nodes"], ["--host", "a,b"]:
+                    self.assertEqual(self.succeeds("run", *words, *nodes, TOOL, "bench", "latency", **none).stdout, "started\n")
+                self.refused_by_this_machine("run", *words, TOOL, "bench", "latency", says="no GPU here", **none)
+
+    def test_what_is_said_of_gpus_can_be_done(self):
+        none = {"FAIRLEAD_DEVICE": "auto", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
+        self.refused_by_this_machine("matrix", says="(--sim 4 or FAIRLEAD_DEVICE=sim simulates GPUs", **none)
+        self.refused_by_this_machine("bench", "copy", says="srun --gpus-per-node=N gives", SLURM_JOB_ID="1", **none)
 
     def test_no_gpu(self):
         result = subprocess.run([TOOL, "bench", "copy", "-m", "8"], env={**os.environ, "FAIRLEAD_DEVICE": "none"},

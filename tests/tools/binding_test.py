@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which GPU and which cores `fairlead exec` gives to a rank, on machines of the tests' own, under every launcher."""
 
+import glob
 import json
 import os
 import re
@@ -11,7 +12,7 @@ import unittest
 
 import kfd_trees
 from machines import DGX, MI250X, SMALL, as_xml
-from tool import MPIS, TIMEOUT, TOOL, TREE, ToolTest, example, script
+from tool import MPIS, TIMEOUT, TOOL, TREE, ToolTest, example, fairlead, script
 
 LAUNCHERS = {
     "Open MPI": lambda rank, size: {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": size,
@@ -255,6 +256,26 @@ class Visible(ToolTest):
                 self.assertEqual(re.findall(r" GPU \d+ (\S+) ", result.stderr), [pci, pci])
 
 
+class Simulated(ToolTest):
+    """Ranks with no GPU: the line about it is printed once, and a program may still find a GPU."""
+
+    NONE = {"FAIRLEAD_DEVICE": "auto", "CUDA_VISIBLE_DEVICES": "", "PMI_RANK": "0", "PMI_SIZE": "1", "MPI_LOCALRANKID": "0",
+            "MPI_LOCALNRANKS": "1"}
+    WORDS = ["exec", "--no-preload", "--gpu", "nearest", "sh", "-c", "echo $FAIRLEAD_DEVICE"]
+
+    def test_the_program_need_not_say_it_again(self):
+        if not glob.glob("/dev/nvidia*") and not os.path.exists("/dev/kfd"):
+            result = self.succeeds(*self.WORDS, **self.NONE)
+            self.assertEqual((result.stdout, result.stderr.count("GPUs are simulated")), ("sim\n", 1))
+
+    def test_a_program_may_load_hip_later(self):
+        with_a_kfd = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "hardware", "with-a-kfd")
+        result = fairlead(*self.WORDS, launcher=[with_a_kfd], **self.NONE)
+        if result.returncode == 77:
+            self.skipTest("needs root, and no /dev/kfd")
+        self.assertEqual((result.returncode, result.stdout, result.stderr.count("GPUs are simulated")), (0, "auto\n", 1), result)
+
+
 class Run(BindingTest):
     def test_ranks_of_a_real_launcher(self):
         for abi in MPIS:
@@ -282,6 +303,9 @@ class Run(BindingTest):
         srun = script(self.folder, "srun", "#!/bin/sh\n[ \"$1\" = --version ] && echo slurm 23.02.6 || echo $OFFERED\n")
         script(self.folder, "scontrol", "#!/bin/sh\necho \"MpiDefault              = $DEFAULT\"\n")
         path = self.folder + os.pathsep + os.environ["PATH"]
+        # As if the MPI were linked with it.
+        linked = shutil.copy(os.path.join(TREE, "lib", "tests", "fake-hip", "libamdhip64.so.7"),
+                             os.path.join(self.folder, "libpmix.so.2"))
         for abi in set(MPIS) & {"openmpi", "mpich"}:
             pmi = {"openmpi": "pmix", "mpich": "pmi2"}[abi]
             words = ["run", "-n", 2, "--mpi", srun, "--dry-run", "--no-preload"]
@@ -292,6 +316,8 @@ class Run(BindingTest):
                 with self.subTest(abi=abi, more=more, changed=changed):
                     self.assertIn(f"{self.folder}/{starts}",
                                   self.succeeds(*words, *more, example(abi), **{**others, **changed}).stdout)
+            pmix = self.succeeds(*words, example(abi), **{**others, "OFFERED": "none pmi2 pmix", "LD_PRELOAD": linked})
+            self.assertIn("srun --mpi=pmix -n 2 ", pmix.stdout)
             self.refuses(*words, example(abi), says=[f"has no {pmi} ", "--launcher-args '--mpi=...'"],
                          **{**others, "OFFERED": "plugins: none other"})
 

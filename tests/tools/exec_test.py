@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from tool import MPIS, TIMEOUT, TOOL, TREE, ToolTest, example, fairlead, has_library, script
+from tool import MPIS, TIMEOUT, TOOL, TREE, ToolTest, example, fairlead, has_library, host_mpi, on_terminal, script
 
 PRINT_PRELOAD = ["sh", "-c", 'echo "$LD_PRELOAD"']
 
@@ -184,6 +184,32 @@ class OtherMpi(ToolTest):
                 self.refuses("bench", "latency", "--mpi", abi, says=says, **job)
             result = fairlead("exec", "--no-preload", example(abi), **{**self.SLURM, "SLURM_PROCID": "1", "SLURM_LOCALID": "1"})
             self.assertEqual((result.returncode, result.stdout, result.stderr), (2, "", ""))
+
+    @unittest.skipUnless("openmpi" in MPIS, "needs Open MPI")
+    def test_a_scheduler_that_a_plugin_of_the_mpi_knows(self):
+        flux = {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2", "FLUX_TASK_LOCAL_ID": "0", "FLUX_JOB_NNODES": "1", "FLUX_JOB_ID": "f1"}
+        true = ["--no-preload", "--any-launcher", shutil.which("true")]
+        self.succeeds("exec", *true, **flux)
+        library = host_mpi("openmpi")
+        for plugins in "openmpi", "openmpi3", "openmpi/lib/openmpi3", "elsewhere":
+            with self.subTest(plugins=plugins), tempfile.TemporaryDirectory() as folder:
+                shutil.copy(os.path.realpath(library), os.path.join(folder, os.path.basename(library)))
+                os.makedirs(os.path.join(folder, plugins))
+                open(os.path.join(folder, plugins, "mca_pmix_flux.so"), "w").close()
+                result = fairlead("exec", "--no-preload", example("openmpi"), "junk", LD_LIBRARY_PATH=folder, **flux)
+                self.assertEqual("without the PMI" in result.stderr, plugins == "elsewhere", result.stderr)
+
+    def test_a_shell_on_a_terminal_is_no_rank(self):
+        """Of `srun -n 4 --pty bash`. What it starts by srun has no terminal."""
+        shell = {**self.SLURM, "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_TASKS_PER_NODE": "4", "SLURM_PTY_PORT": "40000"}
+        for abi in MPIS:
+            words = ["bench", "latency", "--mpi", abi, "--no-preload", "-i", 2, "-m", "8:8", "H", "H"]
+            code, shown = on_terminal(*words, columns=200, leads=True, **shell)
+            self.assertEqual(code, 0, shown)
+            code, shown = on_terminal("run", "-n", 2, "--mpi", abi, "--no-preload", shutil.which("true"), columns=200,
+                                      leads=True, **shell)
+            self.assertEqual(code, 0, shown)
+        self.refuses("run", "-n", 2, example(MPIS[0]), says="Slurm started 4 processes", **shell)
 
     def test_bench_under_the_launcher_of_another_mpi(self):
         for abi in set(MPIS) & set(self.PMI):

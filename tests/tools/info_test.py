@@ -72,6 +72,12 @@ class Info(ToolTest):
         for name in ["sim: ", ", in use", "by " + told["topology"], "tuning: the shipped rules", *MPIS]:
             self.assertIn(name, words)
 
+    def test_simulated_gpus_that_nobody_asked_for(self):
+        result = self.succeeds("info", FAIRLEAD_DEVICE="auto", CUDA_VISIBLE_DEVICES="", HIP_VISIBLE_DEVICES="-1")
+        self.assertEqual(result.stderr, "")
+        if self.told(FAIRLEAD_DEVICE="auto")["provider"] == "sim":
+            self.assertIn("in use by programs; benchmarks use it with --sim N only", " ".join(result.stdout.split()))
+
     def test_refusals(self):
         self.refuses("info", "--jsno", says=["--jsno", "did you mean --json?"])
         self.refuses("info", "gpus", says="'gpus'")

@@ -57,6 +57,26 @@ class Manual(ToolTest):
             text = self.succeeds(*words).stdout.replace("\\-", "-")
             self.assertEqual(set(re.findall(r"fairlead[-\w]*\(\d\)", text)) - known, set(), name)
 
+    def test_options_of_benchmarks_say_what_holds_for_all_that_they_name(self):
+        page = self.succeeds("bench", "--help-man").stdout.replace("\\-", "-")
+        options = re.findall(r"^\.TP\n\.B (-\S+|[A-Z]+).*\n(.*)$", page.partition(".SH OPTIONS")[2], re.M)
+        def texts(name):  # with the benchmarks of each in brackets
+            return [text.strip() for option, all in options if option.rstrip(",") == name for text in re.findall(r"[^\]]*\]", all)]
+        self.assertEqual([text for text in texts("--rounds") if "host_overhead" in text],
+                         ["Pairs of runs, one with and one without Fairlead. Default: 5. [host_overhead]"])
+        self.assertTrue(any(text.startswith("Seconds that the iterations of each figure") and "[datatypes]" in text
+                            for text in texts("--timeout")), texts("--timeout"))
+        for name in "-i", "-m", "-n":
+            self.assertNotIn("Default", texts(name)[0])
+        self.assertNotIn("--way", page)
+        self.assertIn("see fairlead-matrix(1)", page)
+
+    def test_exit_codes(self):
+        for name, words in self.pages():
+            if name.endswith(".1"):
+                text = self.succeeds(*words).stdout.partition(".SH EXIT STATUS")[2]
+                self.assertEqual(re.findall(r"^\.B (\d+)$", text, re.M), ["0", "1", "2", "77"], name)
+
     @unittest.skipUnless(shutil.which("groff"), "no groff")
     def test_short_and_without_warnings(self):
         for name, words in self.pages():

@@ -40,13 +40,30 @@ class Names(ToolTest):
     def test_those_that_are_not_here(self):
         self.refuses("bench", "osu_latency_mp", says=["osu_latency_mp is not here", "fork", "fairlead bench multi_lat"])
         self.refuses("bench", "osu_hello", says=["osu_hello is not here", "fairlead bench init"])
+        self.refuses("bench", "osu_bw_fan_in", says=["osu_bw_fan_in is not here", "fairlead bench mbw_mr"])
+        for name in "latency", "bw", "bibw", "allreduce", "reduce_scatter":
+            self.refuses("bench", "osu_xccl_" + name, says=f"use `fairlead bench {name} --via nccl`")
+            self.assertIn("--via", self.succeeds("bench", name, "--help").stdout)
         self.refuses("bench", "osu_oshm_put", says="no benchmark 'osu_oshm_put'")
 
     def test_letters_that_are_not_here_are_answered(self):
         for letter, name, says in [("-G", "latency", "fairlead plot"), ("--graph=png", "allreduce", "fairlead plot"),
                                    ("-z", "bw", "-f"), ("-D", "latency", "fairlead bench datatype"), ("--vary-window", "bw", "-W"),
-                                   ("-I", "put_bw", "MPI_Init")]:
+                                   ("-I", "put_bw", "MPI sessions are not here"), ("-P", "bw", "counters are not here"),
+                                   ("-r", "iallreduce", "computing on the GPU is not here"), ("-p", "mbw_mr", "-n N")]:
             self.refuses("bench", name, letter, says=[letter.split("=")[0] + " of the OSU suite", says])
+
+
+    def test_values_that_are_not_here_are_answered(self):
+        for name, option, value, says in [("mbw_mr", "-V", "1", "-W N"), ("latency", "-d", "managed", "M M"),
+                                          ("allreduce", "-T", "all", "one type"), ("reduce", "-T", "mpi_int,mpi_float", "one type"),
+                                          ("latency_mt", "-t", "1:2", "-t N")]:
+            self.refuses("bench", name, option, value, says=[f"{option} {value} of the OSU suite", says])
+        self.assertRegex(self.succeeds("bench", "mbw_mr", "-V").stdout, "^fairlead ")
+
+    def test_nccl_is_offered_where_it_has_the_call(self):
+        for name in "allreduce_persistent", "iallreduce", "neighbor_allgather", "scan", "barrier", "bw_persistent":
+            self.assertNotIn("--via", self.succeeds("bench", name, "--help").stdout)
 
 
 class Measured(ToolTest):

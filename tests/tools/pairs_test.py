@@ -107,6 +107,7 @@ class Pairs(ToolTest):
         self.refuses("bench", "pairs", 99999999999, says=["COUNT 99999999999", "2147483647"])
         self.refuses("bench", "pairs", "--bytes", "12", says=["--bytes: '12'", "a multiple of 8"])
         self.refuses("bench", "pairs", 8, "--bytes", "1k", says=["--bytes and COUNT", "one of the two"])
+        self.refuses("bench", "pairs", 8, "a", "--device", says=["--device", "ALLOCATOR", "one of the two"])
         self.refuses("bench", "pairs", "--timeout", 0, says=["'0'", "above 0"])
 
 

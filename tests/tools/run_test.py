@@ -84,6 +84,19 @@ class DryRun(ToolTest):
             self.assertIn("bind-to core", bound)
             self.assertNotIn("bind-to none", bound)
 
+    def test_a_variable_that_is_not_set(self):
+        self.refuses("run", "-n", 2, "--no-preload", "-x", "FOOO", example(MPIS[0]), says=["-x: FOOO is not set here", "NAME=VALUE"])
+
+    def test_words_that_are_called_otherwise_here(self):
+        for words, says in (["-N", "2"], "--ppn N"), (["-f", "hosts"], "--hostfile FILE"), (["-env", "A", "1"], "--genv NAME VALUE"), \
+                (["--oversubscribe"], "added already"), (["-oversubscribe"], "added already"):
+            self.refuses("run", "-n", 2, *words, example(MPIS[0]), says=[f"unknown option {words[0]}; ", says])
+
+    def test_a_program_is_looked_up_here_and_not_in_its_working_folder(self):
+        name = os.path.join(".", os.path.relpath(example(MPIS[0])))
+        self.assertEqual(self.words("-n", 2, name)[-1], name)
+        self.assertEqual(self.words("-n", 2, "--wdir", "/", name)[-1], os.path.join(os.getcwd(), name))
+
     def test_words_that_a_launcher_lacks(self):
         if "mpich" in MPIS:
             self.refuses("run", "-n", 2, "--no-preload", "--dry-run", "-mca", "a", "b", example("mpich"),
@@ -153,6 +166,24 @@ class Ranks(ToolTest):
                 self.assertEqual([row["rank"] for row in report["binding"]], [0, 1])
                 self.assertEqual([row["gpu"]["ordinal"] for row in report["binding"]], [3, 1])
                 self.assertTrue(all(row["cores"] and row["host"] for row in report["binding"]))
+
+    def test_a_report_of_processes_that_may_be_no_ranks(self):
+        """Of a launcher that is a site's own script around srun, and of a program that does not tell its MPI."""
+        with tempfile.TemporaryDirectory() as folder:
+            mpirun = script(folder, "mpirun", """#!/bin/sh
+[ "$1" = --version ] && echo "mpirun (OpenRTE) 4.1.4" && exit
+while [ "$1" != -n ]; do shift; done
+n=$2
+shift 2
+export SLURM_STEP_NUM_TASKS=$n SLURM_STEP_TASKS_PER_NODE=$n SLURM_NODEID=0
+for i in $(seq 0 $((n - 1))); do SLURM_PROCID=$i SLURM_LOCALID=$i "$@" || exit; done
+""")
+            path, program = os.path.join(folder, "job.json"), script(folder, "program", "#!/bin/sh\n")
+            self.succeeds("run", "-n", 2, "--mpi", mpirun, "--no-preload", "--gpu", "round-robin", "--json", path, program,
+                          FAIRLEAD_SIM_DEVICES="2")
+            with open(path) as file:
+                report = json.load(file)
+            self.assertEqual([(row["task"], row["gpu"]["ordinal"]) for row in report["binding"]], [(0, 0), (1, 1)])
 
     def test_progress_is_told_while_the_job_runs(self):
         for abi in [*filter(has_library, MPIS)][:1]:

@@ -27,14 +27,16 @@ def fairlead(*arguments, launcher=(), timeout=TIMEOUT, **environment):
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def on_terminal(*arguments, columns, stream="stderr", **environment):
-    """The exit code, and what a terminal is given that one of the streams is."""
+def on_terminal(*arguments, columns, stream="stderr", leads=False, **environment):
+    """The exit code, and what a terminal is given that one of the streams is; its session's own, if `leads`."""
     reader, writer = pty.openpty()
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     variables = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_") and k not in ("COLUMNS", "NO_COLOR")}
     variables.update({"FAIRLEAD_DEVICE": "sim", "LD_PRELOAD": POLITE, **environment})
     with open(reader, "rb", buffering=0) as screen:
         process = subprocess.Popen([TOOL, *map(str, arguments)], env=variables, stdin=subprocess.DEVNULL,
+                                   start_new_session=leads,
+                                   preexec_fn=(lambda: fcntl.ioctl(writer, termios.TIOCSCTTY, 0)) if leads else None,
                                    **{"stdout": subprocess.DEVNULL, stream: writer})
         os.close(writer)
         shown = b""

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -40,6 +41,12 @@ std::string names_in_nccl() {
   return names;
 }
 
+// Of a benchmark without --via; "" where NCCL has nothing like it.
+std::string why_not_by_nccl(const BenchmarkKind& kind) {
+  if (kind.collective) return fmt::format("--via nccl: NCCL has no such call; accepted: {}", names_in_nccl());
+  return kind.persistent ? "--via nccl has no persistent requests; accepted: mpi, which needs no --via" : "";
+}
+
 // Sizes are of whole elements.
 void check_elements(BenchArguments& a) {
   const std::string of_osu = "mpi_";
@@ -57,8 +64,6 @@ void check_elements(BenchArguments& a) {
 }
 
 void check_collective(BenchArguments& a) {
-  if (a.via == "nccl" && (a.kind->id == Benchmark::overlap || a.kind->persistent || !a.collective().in_nccl))
-    throw usage(fmt::format("--via nccl: NCCL has no such call; accepted: {}", names_in_nccl()));
   if (a.kind->barrier()) {
     a.placement = {"H", "H"};
     a.smallest = a.largest = 0;
@@ -93,8 +98,6 @@ void check_messages(BenchArguments& a) {
     throw usage(fmt::format("--offset: '{}' is not accepted; {}", a.offset_text, wrong));
   if (a.probe != Probe::none && a.via != "mpi")
     throw usage("--probe and --mprobe are calls of MPI; leave them or --via out");
-  if (a.kind->persistent && a.via != "mpi")
-    throw usage(fmt::format("--via {} has no persistent requests; accepted: mpi", a.via));
   if (a.kind->id != Benchmark::partitioned) return;
   const auto partitions = static_cast<uint64_t>(a.partitions);
   a.smallest = (a.smallest + partitions - 1) / partitions * partitions;
@@ -132,7 +135,8 @@ void check_file(const BenchArguments& a) {
     throw usage(fmt::format("-m: '{}' is not accepted; accepted: up to {} bytes, what an MPI count holds",
                             a.size_range, INT32_MAX));
   if (access(a.file.c_str(), F_OK) == 0)
-    throw usage(fmt::format("--file: '{}' exists; accepted: a new file, which is deleted at the end", a.file));
+    throw usage(
+        fmt::format("--file: '{}' exists; accepted: a new file, which is deleted at the end", a.file));
   check_file_target("--file", a.file);
 }
 
@@ -198,6 +202,16 @@ std::string lacking(device::Runtime* (*make)(const char**)) {
   return devices == 0 ? "the driver shows no device" : "";
 }
 
+// In an allocation there may be GPUs that this process was not given.
+std::string how_to_get_gpus() {
+  struct Row {
+    const char *set, *command;
+  };
+  for (const Row& row : {Row{"SLURM_JOB_ID", "srun --gpus-per-node=N"}, {"FLUX_URI", "flux run -g N"}})
+    if (std::getenv(row.set)) return fmt::format("; {} gives processes real ones", row.command);
+  return {};
+}
+
 }  // namespace
 
 std::string read_range(const std::string& text, uint64_t* smallest, uint64_t* largest) {
@@ -216,6 +230,10 @@ std::string read_range(const std::string& text, uint64_t* smallest, uint64_t* la
 }
 
 void require_gpu(const BenchArguments& arguments) {
+  require_gpu(arguments, arguments.needs_device());
+}
+
+void require_gpu(const BenchArguments& arguments, bool needs_device) {
   const std::string& wanted = options().device;
   const bool nccl = arguments.via == "nccl";
   std::string why;
@@ -225,7 +243,7 @@ void require_gpu(const BenchArguments& arguments) {
     why = lacking(device::make_hip);
   } else if (nccl && wanted != "auto") {
     why = fmt::format("the provider is {}", wanted);
-  } else if (wanted == "auto" && (nccl || arguments.needs_device())) {
+  } else if (wanted == "auto" && (nccl || needs_device)) {
     std::string cuda = lacking(device::make_cuda), rocm = cuda.empty() ? "" : lacking(device::make_hip);
     if (!cuda.empty() && !rocm.empty()) why = fmt::format("no CUDA ({}), no ROCm ({})", cuda, rocm);
   }
@@ -234,8 +252,9 @@ void require_gpu(const BenchArguments& arguments) {
       "{}{}: {}", arguments.name_in_refusals(),
       nccl ? "--via nccl: NCCL needs CUDA or ROCm GPUs"
            : fmt::format(
-                 "no {}GPU here (-d sim or FAIRLEAD_DEVICE=sim simulates one, with times that mean nothing)",
-                 wanted == "auto" ? "" : wanted + " "),
+                 "no {}GPU here ({} or FAIRLEAD_DEVICE=sim simulates GPUs, with times that mean nothing{})",
+                 wanted == "auto" ? "" : wanted + " ",
+                 arguments.kind->id == Benchmark::matrix ? "--sim 4" : "--sim N", how_to_get_gpus()),
       why));
 }
 
@@ -278,6 +297,14 @@ bool BenchArguments::needs_device() const {
   return placement[0] != "H" || placement[1] != "H";
 }
 
+bool BenchArguments::needs_device_in(int rank, int ranks) const {
+  const bool root_and_others = kind->collective || kind->id == Benchmark::file;
+  const bool halves = kind->messages() || kind->exact_ranks() == 2;
+  if (!root_and_others && !halves) return needs_device();
+  const int first = root_and_others ? 1 : std::max(1, ranks / 2);  // as many ranks have the first letter
+  return placement[rank < first ? 0 : 1] != "H";
+}
+
 std::vector<uint64_t> BenchArguments::sizes() const {
   std::vector<uint64_t> all;
   for (uint64_t bytes = smallest; bytes <= largest && bytes >= smallest; bytes = bytes ? bytes * 2 : 1) {
@@ -295,10 +322,14 @@ std::optional<BenchArguments> parse_bench(const std::string& benchmark, const Wo
   CLI::App app(description_of(*arguments.kind), command_of(*arguments.kind));
   define_bench(app, arguments);
   try {
-    for (const std::string& word : words)
-      if (const std::string answer = osu_option(word);
-          !answer.empty() && !app.get_option_no_throw(word.substr(0, word.find('='))))
-        throw usage(answer);
+    for (size_t i = 0; i < words.size(); ++i) {
+      const std::string name = words[i].substr(0, words[i].find('='));
+      const bool is_here = app.get_option_no_throw(name);
+      std::string answer =
+          is_here ? osu_value(name, i + 1 < words.size() ? words[i + 1] : "") : osu_option(words[i]);
+      if (!is_here && name == "--via") answer = why_not_by_nccl(*arguments.kind);
+      if (!answer.empty()) throw usage(answer);
+    }
     if (!parse(app, words)) return std::nullopt;
     check_together(arguments);
   } catch (const Failure& failure) {

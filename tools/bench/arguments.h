@@ -110,6 +110,8 @@ struct BenchArguments {
   std::string name_in_refusals() const;
 
   bool needs_device() const;
+  // Does the letter of this rank ask for a GPU? Where both letters are of each rank, either of them.
+  bool needs_device_in(int rank, int ranks) const;
   const CollectiveKind& collective() const { return collective_kind(*kind->collective); }
   std::vector<uint64_t> sizes() const;
 };
@@ -117,6 +119,7 @@ struct BenchArguments {
 // Throws a cannot_run Failure where the GPUs that FAIRLEAD_DEVICE (or -d), --via nccl or a letter ask for are
 // not here: simulated ones take their place only where they are asked for.
 void require_gpu(const BenchArguments& arguments);
+void require_gpu(const BenchArguments& arguments, bool needs_device);
 
 // Throws a usage Failure where this benchmark cannot run in that many ranks.
 void check_ranks(const BenchArguments& arguments, int ranks);

@@ -140,7 +140,6 @@ int become_rank(const BenchArguments& arguments, const Job& job, const Words& wo
   if (const Launched launched = judge_launcher(inspect_program(bench_program(abi)), abi);
       !launched.mistake.empty())
     throw usage(launched.mistake);
-  require_gpu(arguments);
   if (const Words binding = to_words(binding_of(arguments)); !binding.empty()) {
     Words line = {own_path(), "exec", "--mpi", abi};
     if (!wants_preload(arguments)) line.push_back("--no-preload");
@@ -228,9 +227,10 @@ Words bench_for_ranks(const Words& program, RunArguments& run) {
   load_library_of(asked, abi);
   run.mpi = asked.launcher ? asked.launcher->path : abi;
   take_gpus(*arguments);
-  if (run.launcher_args.empty() && !run.dry_run && run.sim == 0 && !ranks_may_be_elsewhere())
-    require_gpu(*arguments);
-  if (!run.dry_run && !ranks_may_be_elsewhere()) require_mpi(abi, *arguments);
+  if (!run.dry_run && !ranks_may_be_elsewhere(run)) {
+    if (run.sim == 0) require_gpu(*arguments);
+    require_mpi(abi, *arguments);
+  }
   run.device = arguments->device;
   if (!arguments->binding.empty()) run.binding = binding_of(*arguments);
   run.preload = run.preload && wants_preload(*arguments);

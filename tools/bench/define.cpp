@@ -36,7 +36,10 @@ const OptionGroup at_once = number(window_size, &A::window, 1, 65536, "Messages 
 const OptionGroup placed = all_of({arrivals, placement_option,
                                    option("--offset", "BYTES", &A::offset_text,
                                           "Bytes by which messages start late in their aligned buffers.")});
-const OptionGroup carried = all_of({placed, via_option});
+// NCCL has no requests to start again.
+const OptionGroup carried = all_of({placed, [](CLI::App& app, BenchArguments& a) {
+                                      if (!a.kind->persistent) via_option(app, a);
+                                    }});
 
 const OptionGroup every_two =
     all_of({preset(&A::smallest, 8), preset(&A::largest, 64 << 20), preset(&A::size_range, ""),
@@ -102,7 +105,8 @@ const OptionGroup pairs_options = all_of(
             "All messages of a row together in bytes, in place of COUNT; k, m and g may follow.", {}, ""),
      [](CLI::App& app, BenchArguments& a) {
        app.add_flag_callback(
-           "--device", [&a] { a.allocator = "d"; }, "Device memory, in place of ALLOCATOR.");
+              "--device", [&a] { a.allocator = "d"; }, "Device memory, in place of ALLOCATOR.")
+           ->excludes(app.get_option("ALLOCATOR"));
      },
      flag("--table", &A::usual_units,
           "Sizes in bytes, times in us, bandwidths in MB/s, as all other benchmarks print them."),
@@ -124,18 +128,17 @@ const OptionGroup matrix_options = all_of(
             "Write the order of GPUs for neighbouring ranks, as `fairlead run --map FILE` reads it.", {}, ""),
      anyway_option, no_preload("Messages of the MPI alone, without Fairlead."), mpi(), results_options});
 
-const OptionGroup file_options =
-    all_of({preset(&A::smallest, 64 << 10), preset(&A::largest, 64 << 20), preset(&A::size_range, "64k:64m"),
-            size_range("-m,--message-size",
-                       "Bytes of each rank, doubling from MIN to MAX; k, m and g may follow a number."),
-            time_of_window,
-            validation(
-                "Check the bytes that each rank reads back; adds a column and exits with 1 when bytes are wrong."),
-            placement_option,
-            preset(&A::file, "fairlead-bench.tmp"),
-            option("--file", "FILE", &A::file,
-                   "New file to write and read, on the file system to be measured; deleted at the end."),
-            full_of_several, rank_options});
+const OptionGroup file_options = all_of(
+    {preset(&A::smallest, 64 << 10), preset(&A::largest, 64 << 20), preset(&A::size_range, "64k:64m"),
+     size_range("-m,--message-size",
+                "Bytes of each rank, doubling from MIN to MAX; k, m and g may follow a number."),
+     time_of_window,
+     validation(
+         "Check the bytes that each rank reads back; adds a column and exits with 1 when bytes are wrong."),
+     placement_option, preset(&A::file, "fairlead-bench.tmp"),
+     option("--file", "FILE", &A::file,
+            "New file to write and read, on the file system to be measured; deleted at the end."),
+     full_of_several, rank_options});
 
 const OptionGroup copy_options =
     all_of({message_sizes(), time_of_one, at_once, arrivals, full_of_several, results_options});

@@ -40,14 +40,15 @@ const OptionGroup barriers = iterations({usual_collectives.small, usual_collecti
 const OptionGroup blocking =
     all_of({full("also the least and the greatest mean of a rank, percentiles of the means over the "
                  "ranks, and the iterations."),
-            via_option});
+            [](CLI::App& app, BenchArguments& a) {
+              if (a.collective().in_nccl && !a.kind->persistent) via_option(app, a);
+            }});
 
 const OptionGroup overlapping =
     all_of({full("also the times of starting, testing and waiting, the least and the greatest pure "
                  "communication time of a rank, and the iterations."),
             number("-t,--num-test-calls", &A::tests, 0, most_iterations,
-                   "Calls of MPI_Test during the computation."),
-            via_option});
+                   "Calls of MPI_Test during the computation.")});
 
 }  // namespace
 

@@ -17,7 +17,7 @@ device::Runtime* runtime_with_devices(const BenchArguments& arguments) {
   device::Runtime* runtime = device::runtime();
   if (!runtime)
     throw cannot_run(
-        fmt::format("{}no GPU provider; FAIRLEAD_DEVICE=sim simulates one", arguments.name_in_refusals()));
+        fmt::format("{}no GPU provider; FAIRLEAD_DEVICE=sim simulates GPUs", arguments.name_in_refusals()));
   int devices = 0;
   runtime->device_count(&devices);
   if (devices == 0)

@@ -3,6 +3,7 @@
 #include "bench/kinds.h"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include "coll/algorithms.h"
 #include "common/failure.h"
@@ -60,6 +61,14 @@ constexpr OsuOption osu_options[] = {
 #include "bench/osu.def"
 };
 
+struct OsuValue {
+  const char *letter, *pattern, *answer;
+};
+constexpr OsuValue osu_values[] = {
+#define FAIRLEAD_OSU_VALUE(letter, pattern, answer) {letter, pattern, answer},
+#include "bench/osu.def"
+};
+
 // Null for other names.
 const OsuName* osu_name(const std::string& name) {
   constexpr std::string_view osu = "osu_";
@@ -91,6 +100,13 @@ std::string osu_option(const std::string& word) {
   for (const OsuOption& option : osu_options)
     if (name == option.letter || name == option.name)
       return fmt::format("{} of the OSU suite: {}", name, option.answer);
+  return {};
+}
+
+std::string osu_value(const std::string& option, const std::string& value) {
+  for (const OsuValue& row : osu_values)
+    if (option == row.letter && fnmatch(row.pattern, value.c_str(), 0) == 0)
+      return fmt::format("{} {} of the OSU suite: {}", option, value, row.answer);
   return {};
 }
 
@@ -135,11 +151,11 @@ std::array<std::string, 2> owner_names(const BenchmarkKind& kind) {
 }
 
 std::string owners_of(const BenchmarkKind& kind) {
-  return kind.id == Benchmark::pack ? "the blocks with gaps and of the packed bytes"
+  return kind.id == Benchmark::pack                      ? "the blocks with gaps and of the packed bytes"
          : kind.collective || kind.id == Benchmark::file ? "rank 0 and of all other ranks"
-         : kind.one_sided()         ? "the origins of accesses and of the windows"
-         : kind.all_ranks()         ? "the first half of the ranks and of the second"
-                                    : "rank 0 and of rank 1";
+         : kind.one_sided()                              ? "the origins of accesses and of the windows"
+         : kind.all_ranks()                              ? "the first half of the ranks and of the second"
+                                                         : "rank 0 and of rank 1";
 }
 
 std::string command_of(const BenchmarkKind& kind) {

@@ -131,6 +131,8 @@ std::string names_in(const std::string& group);  // "latency, bw, ..."
 // What carries what an option of the OSU suite asks for that no benchmark here has: "-G", with its value;
 // empty for any other word.
 std::string osu_option(const std::string& word);
+// The same for a value that an option takes there and not here: "-T", "all".
+std::string osu_value(const std::string& option, const std::string& value);
 
 std::string benchmark_names();  // "latency, bw, ..."
 // Of the memory that the placement letters name: each by its name in a table's head, and both in a sentence.

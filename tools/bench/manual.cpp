@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fairlead-bench(1): all benchmarks, and the options of all of them, each once with the benchmarks that take
-// it.
+// fairlead-bench(1): all benchmarks, and the options of all of them, each once for all benchmarks in which it
+// means the same.
 
 #include "common/manual.h"
 
@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "bench/bench.h"
 #include "common/command_line.h"
@@ -17,9 +18,20 @@ namespace fairlead::tools {
 namespace {
 
 struct SharedOption {
-  OptionText text;  // as of the first benchmark that has it
+  std::string spelling;
+  Words sentences;  // that all of them have: a default may differ, or a note
   std::vector<const BenchmarkKind*> taken_by;
 };
+
+Words sentences_of(const std::string& text) {
+  Words all;
+  for (size_t start = 0; start < text.size();) {
+    const size_t end = std::min(text.find(". ", start), text.size() - 1) + 1;
+    all.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return all;
+}
 
 std::vector<SharedOption> options_of_all() {
   std::vector<SharedOption> all;
@@ -30,30 +42,49 @@ std::vector<SharedOption> options_of_all() {
     CLI::App app;
     define_bench(app, arguments);
     for (const OptionText& option : options_of(app)) {
+      const Words sentences = sentences_of(option.explanation);
       auto row = std::find_if(all.begin(), all.end(), [&](const SharedOption& known) {
-        return known.text.spelling == option.spelling;
+        return known.spelling == option.spelling && known.sentences.front() == sentences.front();
       });
-      if (row == all.end()) row = all.insert(all.end(), {option, {}});
+      if (row == all.end()) row = all.insert(all.end(), {option.spelling, sentences, {}});
+      std::erase_if(row->sentences, [&](const std::string& sentence) {
+        return std::find(sentences.begin(), sentences.end(), sentence) == sentences.end();
+      });
       row->taken_by.push_back(&kind);
     }
   }
   return all;
 }
 
-size_t members_of(const std::string& group) {
-  return static_cast<size_t>(
-      std::count_if(std::begin(benchmark_kinds), std::end(benchmark_kinds),
-                    [&](const BenchmarkKind& kind) { return group == group_of(kind); }));
+size_t count_of(bool (*is_one)(const BenchmarkKind&)) {
+  return static_cast<size_t>(std::count_if(std::begin(benchmark_kinds), std::end(benchmark_kinds), is_one));
 }
 
-// "Taken by the collectives, latency and bw": a group by its name where more than half of it takes an option.
+// " [collectives, latency, bw]": a group by its name where more than half of it takes an option. Collectives
+// are one group where some of each of their groups take it.
 std::string takers(const std::vector<const BenchmarkKind*>& kinds) {
   if (kinds.size() + 1 == std::size(benchmark_kinds)) return "";
+  if (kinds.size() == count_of([](const BenchmarkKind& kind) { return kind.uses_mpi; }) &&
+      std::all_of(kinds.begin(), kinds.end(), [](const BenchmarkKind* kind) { return kind->uses_mpi; }))
+    return " [all but Others]";
+  std::set<std::string> of_collectives;
+  for (const BenchmarkKind* kind : kinds)
+    if (kind->collective) of_collectives.insert(group_of(*kind));
+  auto group_in_words = [&](const BenchmarkKind& kind) -> std::string {
+    if (!kind.collective) return group_of(kind);
+    if (of_collectives.size() == 3) return "Collectives";
+    return kind.id == Benchmark::overlap || kind.persistent ? group_of(kind) : "Blocking collectives";
+  };
+  auto members_of = [&](const std::string& group) {
+    return static_cast<size_t>(
+        std::count_if(std::begin(benchmark_kinds), std::end(benchmark_kinds),
+                      [&](const BenchmarkKind& kind) { return group == group_in_words(kind); }));
+  };
   Words names;
   for (size_t i = 0; i < kinds.size();) {
-    const std::string group = group_of(*kinds[i]);
+    const std::string group = group_in_words(*kinds[i]);
     size_t end = i;
-    while (end < kinds.size() && group == group_of(*kinds[end])) ++end;
+    while (end < kinds.size() && group == group_in_words(*kinds[end])) ++end;
     const size_t members = members_of(group);
     if (group != "Others" && end - i > 2 && (end - i) * 2 > members)
       names.push_back(fmt::format("{}{}", end - i < members ? "most " : "", lower(group)));
@@ -93,7 +124,9 @@ std::string bench_manual() {
     const bool begins = group != group_of(kind);
     group = group_of(kind);
     if (begins) page.subsection(group);
-    if (!kind.collective)
+    if (kind.id == Benchmark::matrix)
+      page.item(kind.name, "see fairlead-matrix(1).");
+    else if (!kind.collective)
       page.item(kind.name, without_verb(kind.summary));
     else if (begins)
       page.paragraph(kind.id == Benchmark::collective && !kind.persistent
@@ -101,10 +134,18 @@ std::string bench_manual() {
                          : fmt::format("The same ones: {} and so on.", kind.name));
   }
   page.section("OPTIONS");
+  page.paragraph(
+      "Brackets hold the benchmarks that take an option in the sense before them; there are none where all "
+      "do. A default is here if it is the same for all of these.");
+  std::vector<std::pair<std::string, std::string>> items;  // what one spelling means follows each other
+  for (const SharedOption& option : options_of_all()) {
+    auto item = std::find_if(items.begin(), items.end(),
+                             [&](const auto& known) { return known.first == option.spelling; });
+    if (item == items.end()) item = items.insert(items.end(), {option.spelling, ""});
+    item->second += fmt::format("{}{}\n", fmt::join(option.sentences, " "), takers(option.taken_by));
+  }
+  for (const auto& [spelling, text] : items) page.item(spelling, text);
   page.space_items();
-  page.paragraph("The benchmarks that take an option stand in brackets, unless all do.");
-  for (const SharedOption& option : options_of_all())
-    page.item(option.text.spelling, option.text.explanation + takers(option.taken_by));
   page.section("EXAMPLES");
   page.lines(
       "  fairlead bench latency D H\n  fairlead bench allreduce -n 4 -m 8:64m -c\n"

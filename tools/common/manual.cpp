@@ -40,17 +40,17 @@ constexpr Item exit_codes[] = {
     {"", "0", "nothing is wrong."},
     {"doctor", "1", "a check failed."},
     {"bench,matrix", "1", "bytes were wrong, or MPI returned an error."},
-    {"run,exec,info,options,plot", "1", "a problem was found."},
+    {"fairlead,run,exec,info,options,plot", "1", "a problem was found."},
     {"", "2", "the command line makes no sense; one line on stderr says what is accepted."},
     {"", "77", "this machine cannot run it: it lacks a GPU, or the MPI a function."},
 };
 
 constexpr const char* commands[] = {"run", "exec", "bench", "matrix", "doctor", "plot", "info", "options"};
 
-// "run" of "fairlead run"; "bench" of "fairlead bench latency"; "" of "fairlead".
+// "run" of "fairlead run"; "bench" of "fairlead bench latency"; "fairlead" alone.
 std::string own_word(const std::string& command) {
   const Words words = split(command);
-  return words.size() > 1 ? words[1] : "";
+  return words.size() > 1 ? words[1] : words[0];
 }
 
 bool is_of(const Item& item, const std::string& word) {
@@ -141,7 +141,7 @@ void add_surroundings(ManualPage* page, const std::string& command) {
   page->section("EXIT STATUS");
   for (const Item& item : exit_codes)
     if (is_of(item, own)) *item.term ? page->item(item.term, item.text) : page->paragraph(item.text);
-  std::string others = own.empty() ? "" : "fairlead(1), ";
+  std::string others = own == "fairlead" ? "" : "fairlead(1), ";
   for (const char* other : commands)
     if (own != other || split(command).size() > 2) others += fmt::format("fairlead-{}(1), ", other);
   page->section("SEE ALSO");

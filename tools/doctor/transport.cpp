@@ -11,6 +11,7 @@
 #include <set>
 
 #include "doctor/check.h"
+#include "run/program.h"
 
 namespace fairlead::tools::doctor {
 namespace {
@@ -210,7 +211,7 @@ std::string ucx_of(const System& system, const Mpi& mpi) {
   if (mpi.library.empty()) return {};
   Words users = {mpi.library};
   if (mpi.is_open_mpi())
-    for (const char* folder : {"openmpi", "openmpi3", "openmpi/lib/openmpi3"})
+    for (const char* folder : open_mpi_plugin_folders)
       users.push_back((fs::path(mpi.library).parent_path() / folder / "mca_pml_ucx.so").string());
   for (const std::string& user : users)
     for (const std::string& line : lines_of(system.libraries_of(user)))

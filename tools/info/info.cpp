@@ -145,16 +145,12 @@ Json paths() {
 }
 
 Json everything() {
-  return {{"version", FAIRLEAD_VERSION},
-          {"commit", built_from_commit},
-          {"serves", abis_served()},
-          {"mpi", mpis_found()},
-          {"providers", providers()},
-          {"provider", device::runtime() ? device::runtime()->name() : "none"},
-          {"device_code", code_targets()},
-          {"nccl", nccl()},
-          {"topology", read_topology().source},
-          {"paths", paths()}};
+  return {
+      {"version", FAIRLEAD_VERSION},   {"commit", built_from_commit},
+      {"serves", abis_served()},       {"mpi", mpis_found()},
+      {"providers", providers()},      {"provider", device::runtime() ? device::runtime()->name() : "none"},
+      {"device_code", code_targets()}, {"nccl", nccl()},
+      {"topology", topology_source()}, {"paths", paths()}};
 }
 
 // ---- As text
@@ -220,7 +216,9 @@ std::string as_text(const Json& all) {
   if (all.at("mpi").empty()) page.add("found", "no MPI on PATH, nor where the loader looks");
   for (const Json& row : all.at("providers")) {
     const std::string& lacks = word(row, "lacks");
-    const std::string used = row.at("name") == all.at("provider") ? ", in use" : "";
+    std::string used = row.at("name") == all.at("provider") ? ", in use" : "";
+    if (!used.empty() && row.at("name") == "sim" && options().device == "auto")
+      used += " by programs; benchmarks use it with --sim N only";
     const int driver = row.at("driver").get<int>();
     page.add("GPUs", word(row, "name") + ": " +
                          (lacks.empty() ? counted(row.at("devices")) +

@@ -4,6 +4,7 @@
 
 #include <fairlead/device.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -189,6 +190,10 @@ Cpus cores_near(const Topology& topology, const Given& given, const Job& job) {
   return share;
 }
 
+bool has_gpu_driver() {
+  return access("/dev/kfd", F_OK) == 0 || access("/dev/nvidiactl", F_OK) == 0;
+}
+
 // Simulated GPUs are all there for everybody.
 void hide_all_but(const GpuPlace& gpu, const Topology& topology) {
   const auto [variable, entry] =
@@ -330,13 +335,15 @@ void bind_rank(const BindingArguments& arguments, bool is_rank) {
                     : arguments.print     ? "which --print-binding says"
                                           : "which --json writes"));
   Topology topology = read_topology();
-  // The program need not find out again, nor say it again.
-  if (fairlead_device_provider() == std::string_view("sim")) setenv("FAIRLEAD_DEVICE", "sim", 1);
+  // The program would find the same, and say it once more. Where the kernel has a GPU's driver, it may yet
+  // load a runtime that this process did not find.
+  if (fairlead_device_provider() == std::string_view("sim") && !has_gpu_driver())
+    setenv("FAIRLEAD_DEVICE", "sim", 1);
   Cpus cores = topology.mine;
   const GpuPlace* gpu = nullptr;
   if (arguments.gives_gpu()) {
     if (topology.gpus.empty())
-      throw cannot_run(fmt::format("no GPU found on {}; FAIRLEAD_DEVICE=sim simulates one", host_name()));
+      throw cannot_run(fmt::format("no GPU found on {}; FAIRLEAD_DEVICE=sim simulates GPUs", host_name()));
     Given given = give(arguments, topology, *job);
     gpu = &topology.gpus[given.gpus[static_cast<size_t>(job->local_rank)]];
     hide_all_but(*gpu, topology);

@@ -25,8 +25,7 @@ bool serves(const Job& job, const std::string& abi) {
   return job.size > 0 && (!pmi || pmi->offered());
 }
 
-// Has the MPI of this program another way to find the other ranks? Open MPI's plugins are in a folder beside
-// its library.
+// Has the MPI of this program another way to find the other ranks?
 bool knows_another_way(const Program& program, const Pmi& pmi) {
   const Words libraries = split(pmi.libraries);
   const std::string linked = library_listing(program.path);
@@ -34,9 +33,9 @@ bool knows_another_way(const Program& program, const Pmi& pmi) {
   if (std::any_of(libraries.begin(), libraries.end(), is_linked)) return true;
   std::error_code error;
   const fs::path folder = fs::canonical(program.mpi_library, error).parent_path();
-  for (const fs::path& plugins : {folder / "openmpi", folder / "openmpi3"})
+  for (const char* plugins : open_mpi_plugin_folders)
     for (const std::string& library : libraries)
-      if (fs::exists(plugins / library, error)) return true;
+      if (fs::exists(folder / plugins / library, error)) return true;
   return false;
 }
 

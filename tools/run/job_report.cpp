@@ -42,7 +42,8 @@ void JobReport::write(const RunArguments& arguments, const Words& line, const st
   for (const auto& entry : fs::directory_iterator(folder_, error)) {
     std::ifstream part(entry.path());
     auto json = nlohmann::ordered_json::parse(part, nullptr, false);
-    if (json.contains("rank")) of_ranks[json["rank"].get<int>()] = json;
+    for (const char* name : {"rank", "task"})
+      if (json.contains(name)) of_ranks[json[name].get<int>()] = json;
   }
   auto binding = nlohmann::ordered_json::array();
   for (const auto& [rank, json] : of_ranks) binding.push_back(json);

@@ -14,6 +14,7 @@
 #include "common/failure.h"
 #include "common/places.h"
 #include "common/process.h"
+#include "run/program.h"
 
 namespace fairlead::tools {
 namespace {
@@ -160,11 +161,13 @@ std::optional<Launcher> first_launcher_on_path() {
   return std::nullopt;
 }
 
-Words pmi_words(const Launcher& launcher, const std::string& abi, const Words& extra) {
+Words pmi_words(const Launcher& launcher, const std::string& abi, const std::string& program,
+                const Words& extra) {
   const Pmi* pmi = find_pmi(launcher.kind->name, abi);
   if (!pmi || !*pmi->list) return {};
-  const std::string word = pmi->word, option = word.substr(0, word.find('=')),
-                    kind = word.substr(option.size() + 1);
+  const std::string usual = pmi->word, option = usual.substr(0, usual.find('='));
+  const bool by_pmix = library_listing(program).find("libpmix.so") != std::string::npos;
+  const std::string kind = by_pmix ? "pmix" : usual.substr(option.size() + 1);
   auto given = [&](const std::string& each) { return each.rfind(option, 0) == 0; };
   if (std::getenv("SLURM_MPI_TYPE") || std::any_of(extra.begin(), extra.end(), given)) return {};
   // A site's own choice may be one that only its MPI knows, as on Cray's machines.
@@ -181,7 +184,7 @@ Words pmi_words(const Launcher& launcher, const std::string& abi, const Words& e
         fmt::format("{} has no {} ({} {}), by which ranks of {} usually find each other; leave its name out "
                     "of --mpi for the launcher of that MPI, or say what it takes: --launcher-args '{}=...'",
                     launcher.path, kind, launcher.path, pmi->list, abi, option));
-  return {word};
+  return {option + "=" + kind};
 }
 
 Words launch_line(const Launcher& launcher, const Launch& launch) {

@@ -60,8 +60,9 @@ std::string arguments_added();
 std::optional<Launcher> first_launcher_on_path();
 
 // What this launcher has to be given, besides the user's own words for it, so that ranks of this ABI find
-// each other. Throws a usage Failure where it has no such thing.
-Words pmi_words(const Launcher& launcher, const std::string& abi, const Words& extra);
+// each other. `program` may be linked with PMIx. Throws a usage Failure where it has no such thing.
+Words pmi_words(const Launcher& launcher, const std::string& abi, const std::string& program,
+                const Words& extra);
 
 struct Launch {
   int ranks = 0;

@@ -25,10 +25,27 @@ constexpr Word known[] = {
     {"map-by", "--map-by", "POLICY", "How the launcher places ranks."},
     {"rank-by", "--rank-by", "POLICY", "How the launcher numbers ranks."},
     {"bind-to", "--bind-to", "POLICY", "What the launcher binds ranks to, before --gpu and --bind-cores."},
-    {"wdir", "--wdir", "FOLDER", "Working folder of the ranks."},
+    {"wdir", "--wdir", "FOLDER", "Working folder of the ranks; PROGRAM is looked up in this one."},
+};
+
+struct OtherWord {
+  const char *words, *answer;  // words with blanks between
+};
+constexpr OtherWord other_words[] = {
+    {"-N -perhost --perhost", "--ppn N is the number of ranks of each node"},
+    {"-f", "--hostfile FILE names the nodes"},
+    {"-env --env", "--genv NAME VALUE sets a variable for the ranks"},
+    {"-oversubscribe --oversubscribe", "it is added already where the launcher has it"},
 };
 
 }  // namespace
+
+std::string answer_to_launcher_word(const std::string& word) {
+  for (const OtherWord& other : other_words)
+    for (const std::string& each : split(other.words))
+      if (each == word) return other.answer;
+  return {};
+}
 
 void define_launcher_words(CLI::App& app, LauncherWords& words) {
   for (const Word& word : known) {
@@ -71,6 +88,9 @@ void add_variables(const LauncherWords& words, std::map<std::string, std::string
       (*variables)[name] = text.substr(equals + 1);
     else if (const char* value = std::getenv(name.c_str()))
       (*variables)[name] = value;
+    else
+      throw usage(
+          fmt::format("-x: {} is not set here; accepted: a variable that is set, or NAME=VALUE", name));
   }
   for (const auto& [name, value] : words.set) (*variables)[name] = value;
 }

@@ -28,6 +28,9 @@ struct Program {
   std::string missing;      // the first library that the loader does not find; "" where it finds all
 };
 
+// Beside Open MPI's library; the last one is Debian's.
+inline constexpr const char* open_mpi_plugin_folders[] = {"openmpi", "openmpi3", "openmpi/lib/openmpi3"};
+
 // Throws a usage Failure when there is no such program, or it links two MPIs at once.
 Program inspect_program(const std::string& name);
 

@@ -136,6 +136,7 @@ void explain_death(int code, int signals, bool preloaded, const std::string& pro
 
 LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words) {
   Program program = inspect_program(program_words.front());
+  if (arguments.launcher_words.has("wdir")) program.path = std::filesystem::absolute(program.path).string();
   Plan plan = make_plan(program, arguments.mpi);
   if (arguments.preload) preload_library(plan.abi);  // throws where there is none
 
@@ -146,7 +147,7 @@ LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words
   launch.extra = spelled_for(*plan.launcher.kind, arguments.launcher_words);
   for (const std::string& text : arguments.launcher_args)
     for (const std::string& word : shell_split(text)) launch.extra.push_back(word);
-  const Words pmi = pmi_words(plan.launcher, plan.abi, launch.extra);
+  const Words pmi = pmi_words(plan.launcher, plan.abi, program.path, launch.extra);
   launch.extra.insert(launch.extra.begin(), pmi.begin(), pmi.end());
   launch.command = {own_path(), "exec", "--mpi", plan.abi};
   if (!arguments.preload) launch.command.push_back("--no-preload");
@@ -175,7 +176,7 @@ bool is_this_tool(const std::string& program) {
 
 // What only MPI_Finalize would tell. Where the first rank may be elsewhere, it tells in MPI_Init.
 void check_files(const RunArguments& arguments) {
-  if (ranks_may_be_elsewhere()) return;
+  if (ranks_may_be_elsewhere(arguments)) return;
   if (!arguments.stats_file.empty()) check_file_target("--stats-file", arguments.stats_file);
   if (!arguments.trace.empty()) check_file_target("--trace", arguments.trace);
 }
@@ -202,6 +203,11 @@ bool ranks_may_be_elsewhere() {
                                                   "COBALT_JOBID"};
   return std::any_of(std::begin(allocation_variables), std::end(allocation_variables),
                      [](const char* variable) { return std::getenv(variable) != nullptr; });
+}
+
+bool ranks_may_be_elsewhere(const RunArguments& arguments) {
+  return ranks_may_be_elsewhere() || !arguments.launcher_args.empty() ||
+         arguments.launcher_words.has("hostfile") || arguments.launcher_words.has("host");
 }
 
 void define_run(CLI::App& app, RunArguments& arguments) {
@@ -280,8 +286,12 @@ int run_command(const Words& words) {
   try {
     if (!parse(app, words, &program)) return exit_success;
   } catch (const Failure& failure) {
-    const std::string text = failure.what();
-    if (text.rfind("unknown option", 0) != 0) throw;
+    const std::string text = failure.what(), unknown = "unknown option ";
+    if (text.rfind(unknown, 0) != 0) throw;
+    const std::string word =
+        text.substr(unknown.size(), text.find_first_of("; ", unknown.size()) - unknown.size());
+    if (const std::string answer = answer_to_launcher_word(word); !answer.empty())
+      throw usage(fmt::format("{}{}; {}", unknown, word, answer));
     throw usage(text + "; other words for the launcher go into --launcher-args '...'");
   }
   constexpr const char* form = "usage: fairlead run -n N [options] PROGRAM [arguments]";

@@ -30,6 +30,8 @@ struct RunArguments : Settings {
 
 // In a scheduler's allocation the launcher may start ranks on other machines than this one.
 bool ranks_may_be_elsewhere();
+// So may words for the launcher, such as a list of nodes.
+bool ranks_may_be_elsewhere(const RunArguments& arguments);
 
 void define_run(CLI::App& app, RunArguments& arguments);
 int run_command(const Words& words);

@@ -165,6 +165,14 @@ std::string Topology::numa_of(const Cpus& cpus) const {
   return nodes.empty() ? "?" : to_text(nodes);
 }
 
+std::string topology_source() {
+  Topology topology;
+  std::map<std::string, PciPlace> places;
+  std::vector<std::string> gpus;
+  if (!ask_hwloc(&topology, &places, &gpus)) ask_sys(&topology);
+  return topology.source;
+}
+
 Topology read_topology() {
   Topology topology;
   std::map<std::string, PciPlace> places;

@@ -38,6 +38,9 @@ struct Topology {
   std::string numa_of(const Cpus& cpus) const;
 };
 
+// What tells of this machine's places; asks no GPU driver.
+std::string topology_source();
+
 // Starts the GPU driver, to ask it which GPUs this process sees.
 Topology read_topology();
 

@@ -75,7 +75,7 @@ std::string why_ucx_does_not(const std::string& provider, const std::string& ver
 
 Claim claim_of_host(const device::Runtime& gpu) {
   const std::string provider = gpu.name();
-  Claim claim{false, "it has no function that tells"};
+  Claim claim{false, "it has no function to ask"};
   bool no = false;
   for (const HostQuestion& question : host_questions) {
     const int answer = provider == question.memory ? answer_of_host(question) : -1;

@@ -32,7 +32,7 @@ constexpr int (*runs[])(const BenchArguments&, Ranks&) = {
 int run_in_ranks(const BenchArguments& arguments) {
   Ranks ranks;
   try {
-    ranks.together([&] { require_gpu(arguments); });
+    ranks.together([&] { require_gpu(arguments, arguments.needs_device_in(ranks.rank, ranks.size)); });
     return runs[arguments.kind - benchmark_kinds](arguments, ranks);
   } catch (const AgreedFailure& failure) {
     if (ranks.rank == 0) say(std::string("fairlead bench: ") + failure.what());

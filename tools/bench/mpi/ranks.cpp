@@ -57,8 +57,8 @@ void Ranks::take_device(const BenchArguments& arguments) {
   std::string wanted = arguments.device.empty() ? "" : fmt::format(" (-d {})", arguments.device);
   int devices = fairlead_device_count();
   if (provider == "none" || devices == 0)
-    throw cannot_run(
-        fmt::format("{}: no GPU here{}; -d sim simulates one, H H needs none", arguments.kind->name, wanted));
+    throw cannot_run(fmt::format("{}: no GPU here{}; --sim N simulates GPUs, H H needs none",
+                                 arguments.kind->name, wanted));
   if (!arguments.device.empty() && provider != arguments.device)
     throw cannot_run(
         fmt::format("{}: the provider is {}, not {}", arguments.kind->name, provider, arguments.device));
