@@ -2,8 +2,6 @@
 
 #include "coll/nccl_collective.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 #include <list>
@@ -199,7 +197,10 @@ void NcclMember::begin_making(uint64_t number) {
   }
   device::Runtime& runtime = *device::runtime();
   Error error = runtime.create_stream(device_, &stream_, device::StreamKind::urgent);
+  device::Event event = nullptr;
+  if (error == Error::none) error = runtime.create_event(device_, &event);
   if (error != Error::none) return cannot_make(number, runtime.error_text());
+  spare_.push_back(event);
   NcclConfig config;
   config.blocking = 0;
   Result result = call_on(device_, [&] {
@@ -276,14 +277,21 @@ void NcclMember::abandon() {
   step_ = Step::never;
 }
 
-void release_nccl() {
+bool release_nccl() {
   for (NcclMember* member : members) member->give_back();
-  for (; !leaving.empty(); sched_yield()) end_those_that_all_have_left();
+  end_those_that_all_have_left();
+  return leaving.empty();
 }
 
 // ---- One collective ------------------------------------------------------------------------------------
 
+// There is at least one event. If there is none for this collective, one before it has it.
 Progress NcclMember::start(uint64_t number, const NcclCall& call) {
+  if (spare_.empty()) {
+    device::Event event = nullptr;
+    if (device::runtime()->create_event(device_, &event) != Error::none) return Progress::waiting;
+    spare_.push_back(event);
+  }
   const NcclLibrary& library = *nccl();
   const char* what = nullptr;
   Result result = call_on(device_, [&] {
@@ -318,17 +326,11 @@ Progress NcclMember::go_on_starting(uint64_t number, const NcclCall& call) {
   if (Result state = state_of(communicator_); state != nccl_result::success) return check();
   device::Runtime& runtime = *device::runtime();
   Error error = Error::none;
-  device::Event event = nullptr;
-  if (spare_.empty()) {
-    error = runtime.create_event(device_, &event);
-  } else {
-    event = spare_.back();
-    spare_.pop_back();
-  }
-  if (error == Error::none && call.afterwards.bytes)
+  if (call.afterwards.bytes)
     error = runtime.copy(call.afterwards.to, call.afterwards.from, call.afterwards.bytes, stream_);
-  if (error == Error::none) error = runtime.record_event(event, stream_);
-  if (event) flights_.push_back({number, event});
+  if (error == Error::none) error = runtime.record_event(spare_.back(), stream_);
+  flights_.push_back({number, spare_.back()});
+  spare_.pop_back();
   if (error != Error::none) return failed(runtime.error_text());
   reserved_.erase(reserved_.begin());
   launched_up_to_ = number;

@@ -85,8 +85,8 @@ class NcclMember {
   unsigned polls_ = 0;
 };
 
-// All ranks call this in MPI_Finalize. It finalizes the remaining communicators and waits until all of them
-// are destroyed.
-void release_nccl();
+// All ranks call this in MPI_Finalize, until it returns true. It finalizes the remaining communicators and
+// destroys those that all members have left; true: all of them are destroyed.
+bool release_nccl();
 
 }  // namespace fairlead::coll

@@ -13,6 +13,9 @@ namespace fairlead::coll {
 namespace {
 
 const NcclLibrary* in_use = nullptr;
+int oldest_in_use = 0;
+
+constexpr int first_for_threads = 22800;
 
 // Empty if there is no library for this GPU.
 std::string file_name() {
@@ -55,8 +58,8 @@ const NcclLibrary* load_nccl(const std::string& file, std::string* why_not) {
     *why_not = file + " has no " + missing + "; NCCL 2.14 or later is needed";
     return nullptr;
   }
-  int version = 0;
-  made->version(&version);
+  made->version(&made->number);
+  const int version = made->number;
   made->name = (file.find("rccl") == std::string::npos ? "NCCL " : "RCCL ") +
                std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
                std::to_string(version % 100);
@@ -78,8 +81,13 @@ const NcclLibrary* nccl() {
   return in_use;
 }
 
-void use_nccl(const NcclLibrary* library) {
+void use_nccl(const NcclLibrary* library, int oldest) {
   in_use = library;
+  oldest_in_use = oldest;
+}
+
+bool nccl_serves_threads() {
+  return oldest_in_use >= first_for_threads;
 }
 
 }  // namespace fairlead::coll

@@ -21,6 +21,7 @@ struct NcclLibrary {
 #include "coll/nccl_functions.def"
 #undef FAIRLEAD_NCCL_FUNCTION
 
+  int number = 0;    // 22803
   std::string name;  // "NCCL 2.28.3"
   std::string describe(Result result) const;
 };
@@ -33,8 +34,14 @@ const NcclLibrary* load_nccl(const std::string& file, std::string* why_not);
 // used.
 const NcclLibrary* open_nccl(std::string* why_not);
 
-// The library that all ranks of the job use, set in MPI_Init; null: they use none.
+// The library that all ranks of the job use, set in MPI_Init; null: they use none. `oldest` is the number of
+// the oldest one of any rank.
 const NcclLibrary* nccl();
-void use_nccl(const NcclLibrary* library);
+void use_nccl(const NcclLibrary* library, int oldest);
+
+// May several threads call NCCL for one communicator, one at a time? Before 2.28 the job of a call is in
+// thread-local memory of the caller, and later calls for the communicator access it, whatever thread makes
+// them and whether or not the first one has ended.
+bool nccl_serves_threads();
 
 }  // namespace fairlead::coll

@@ -68,10 +68,10 @@ void give_back(const void* memory) {
   idle().in_use.erase(found);
 }
 
-// Appends the blocks of `tree`; false if there are too many.
-bool collect(const Tree& tree, int64_t offset, uint64_t* position, std::vector<Block>* blocks) {
+// Appends the blocks of `tree`; false if there are more than `most`.
+bool collect(const Tree& tree, int64_t offset, uint64_t* position, std::vector<Block>* blocks, size_t most) {
   if (tree.dense()) {
-    if (blocks->size() == blocks_at_most) return false;
+    if (blocks->size() == most) return false;
     blocks->push_back({offset + tree.first(), *position});
     *position += tree.size();
     return true;
@@ -79,20 +79,20 @@ bool collect(const Tree& tree, int64_t offset, uint64_t* position, std::vector<B
   offset += tree.first();
   if (tree.is_loop()) {
     for (uint64_t i = 0; i < tree.count(); ++i)
-      if (!collect(tree.child(), offset + static_cast<int64_t>(i) * tree.stride(), position, blocks))
+      if (!collect(tree.child(), offset + static_cast<int64_t>(i) * tree.stride(), position, blocks, most))
         return false;
     return true;
   }
   return std::all_of(tree.parts().begin(), tree.parts().end(),
-                     [&](const Tree& part) { return collect(part, offset, position, blocks); });
+                     [&](const Tree& part) { return collect(part, offset, position, blocks, most); });
 }
 
 }  // namespace
 
-std::shared_ptr<const BlockList> BlockList::make(const Tree& tree) {
+std::shared_ptr<const BlockList> BlockList::make(const Tree& tree, size_t most) {
   std::vector<Block> blocks;
   uint64_t bytes = 0;
-  if (!collect(tree.shifted(-tree.first()), 0, &bytes, &blocks)) return nullptr;
+  if (!collect(tree.shifted(-tree.first()), 0, &bytes, &blocks, most)) return nullptr;
   return std::make_shared<const BlockList>(std::move(blocks), bytes);
 }
 

@@ -19,8 +19,8 @@ namespace fairlead::packing {
 
 class BlockList {
  public:
-  // Null if there are too many blocks.
-  static std::shared_ptr<const BlockList> make(const Tree& tree);
+  // Null if there are more than `most` blocks.
+  static std::shared_ptr<const BlockList> make(const Tree& tree, size_t most = blocks_at_most);
   explicit BlockList(std::vector<kernels::Block> blocks, uint64_t bytes);
   ~BlockList();
   BlockList(const BlockList&) = delete;

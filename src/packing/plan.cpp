@@ -82,7 +82,7 @@ Error View::side_on(int device, kernels::Side* side) const {
   return list_ ? list_->table_on(device, &side->table) : Error::none;
 }
 
-std::shared_ptr<const Plan> Plan::make(const Tree& element, int64_t extent) {
+std::shared_ptr<const Plan> Plan::make(const Tree& element, int64_t extent, size_t most) {
   auto plan = std::make_shared<Plan>();
   plan->element_ = element;
   plan->extent_ = extent;
@@ -95,7 +95,7 @@ std::shared_ptr<const Plan> Plan::make(const Tree& element, int64_t extent) {
   std::copy(outside_in.rbegin(), outside_in.rend(), plan->shape_.levels);
   plan->shape_.level_count = static_cast<uint32_t>(outside_in.size());
   if (!inner->dense()) {
-    plan->list_ = BlockList::make(*inner);
+    plan->list_ = BlockList::make(*inner, most);
     if (!plan->list_) return nullptr;
   }
   return plan;

@@ -65,8 +65,8 @@ class View {
 
 class Plan {
  public:
-  // For elements that are `extent` bytes apart. Null if the list of blocks would be too long.
-  static std::shared_ptr<const Plan> make(const Tree& element, int64_t extent);
+  // For elements that are `extent` bytes apart. Null if the list of blocks would be longer than `most`.
+  static std::shared_ptr<const Plan> make(const Tree& element, int64_t extent, size_t most = blocks_at_most);
 
   uint64_t element_bytes() const { return element_.size(); }
   // Are elements contiguous from the address of the buffer on?

@@ -5,6 +5,9 @@
 // arrive is computed from a walk of their descriptions that knows no MPI. The seed is printed; --seed N
 // --rounds 1 repeats a round.
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -277,11 +280,12 @@ RANK_TEST(gaps, one_block_in_two_allocations, 2) {
 
 namespace {
 
-// One int of each rank in an array in host memory and one in device memory, from MPI_BOTTOM: as elements that
-// follow each other, each of which has a part in either.
+// Ints in an array in host memory and as many in device memory, from MPI_BOTTOM: as elements that follow each
+// other, each of which has a part in either.
 class TwoArrays {
  public:
-  TwoArrays() {
+  explicit TwoArrays(size_t elements)
+      : arrays_{{Place::host, elements * sizeof(int)}, {Place::device, elements * sizeof(int)}} {
     const int lengths[] = {1, 1};
     MPI_Aint addresses[2];
     for (int part : {0, 1}) {
@@ -300,15 +304,17 @@ class TwoArrays {
       arrays_[i % 2].write(&parts[i], sizeof(int), i / 2 * sizeof(int));
   }
   std::vector<int> parts() const {
-    std::vector<int> found(2 * static_cast<size_t>(size));
-    for (size_t i = 0; i < found.size(); ++i)
-      arrays_[i % 2].read(&found[i], sizeof(int), i / 2 * sizeof(int));
+    const size_t elements = arrays_[0].bytes() / sizeof(int);
+    std::vector<int> array(elements), found(2 * elements);
+    for (size_t part : {0, 1}) {
+      arrays_[part].read(array.data(), arrays_[part].bytes());
+      for (size_t i = 0; i < elements; ++i) found[2 * i + part] = array[i];
+    }
     return found;
   }
 
  private:
-  Memory arrays_[2] = {Memory(Place::host, static_cast<size_t>(size) * sizeof(int)),
-                       Memory(Place::device, static_cast<size_t>(size) * sizeof(int))};
+  Memory arrays_[2];
   std::optional<Type> type_;
 };
 
@@ -333,7 +339,7 @@ RANK_TEST(gaps, elements_in_host_and_device_memory, 2) {
   }
   const std::vector<MPI_Datatype> ints(ranks, MPI_INT);
   for (int way = 0; way < 6; ++way) {
-    TwoArrays there;
+    TwoArrays there(ranks);
     const std::vector<MPI_Datatype> types(ranks, there.type());
     std::vector<int> here = way < 3 ? sent : std::vector<int>(2 * ranks, -1);
     if (way >= 3) there.put(sent);
@@ -361,6 +367,30 @@ RANK_TEST(gaps, elements_in_host_and_device_memory, 2) {
                            bytes_of_pair.data(), ints.data(), MPI_COMM_WORLD));
     }
     EXPECT((way < 3 ? there.parts() : here) == wanted, "way %d: wrong", way);
+  }
+}
+
+// Blocks of many elements, each at a displacement from MPI_BOTTOM.
+RANK_TEST(gaps, blocks_of_elements_in_host_and_device_memory, 2) {
+  constexpr int each = 3000;
+  const auto ranks = static_cast<size_t>(size);
+  std::vector<int> wanted, counts(ranks, each), at;
+  for (int peer = 0; peer < size; ++peer) {
+    at.push_back(peer * each);
+    for (int i = 0; i < 2 * each; ++i) wanted.push_back(100000 * peer + i);
+  }
+  for (bool blocking : {true, false}) {
+    TwoArrays there(ranks * each);
+    const int* sent = &wanted[static_cast<size_t>(rank) * 2 * each];
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (blocking)
+      MUST(MPI_Allgatherv(sent, 2 * each, MPI_INT, MPI_BOTTOM, counts.data(), at.data(), there.type(),
+                          MPI_COMM_WORLD));
+    else
+      MUST(MPI_Iallgatherv(sent, 2 * each, MPI_INT, MPI_BOTTOM, counts.data(), at.data(), there.type(),
+                           MPI_COMM_WORLD, &request));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    EXPECT(there.parts() == wanted, "an allgatherv brought other elements");
   }
 }
 
@@ -466,4 +496,42 @@ RANK_TEST(gaps, a_datatype_of_distant_parts_with_little_address_space, 2) {
     MUST(MPI_Bcast(MPI_BOTTOM, 1, all, 0, MPI_COMM_WORLD));
   }
   for (size_t part = 0; part < 3; ++part) EXPECT_HOLDS(parts[part], key_of(part), bytes);
+}
+
+// Not so far that images leave out what lies between the parts where there is address space enough, if the
+// host memory gets the addresses that it asks for.
+RANK_TEST(gaps, parts_some_gigabytes_apart_with_little_address_space, 2) {
+  constexpr size_t bytes = 5000, apart = size_t{3} << 30, pages = 8192;
+  Memory first(Place::device, bytes);
+  char* others[2];
+  int lengths[] = {bytes, bytes, bytes};
+  MPI_Aint addresses[3];
+  MUST(MPI_Get_address(first, &addresses[0]));
+  for (size_t other : {0, 1}) {
+    const uintptr_t wanted =
+        (reinterpret_cast<uintptr_t>(first.data()) - (other + 1) * apart) / pages * pages;
+    void* const found = mmap(reinterpret_cast<void*>(wanted), pages, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (found == MAP_FAILED) return skip("no address space");
+    others[other] = static_cast<char*>(found);
+    MUST(MPI_Get_address(found, &addresses[1 + other]));
+  }
+  if (rank == 0) {
+    first.fill(key_of(2));
+    for (size_t other : {0, 1}) write_pattern(key_of(other), others[other], bytes);
+  }
+  MPI_Datatype made;
+  MUST(MPI_Type_create_hindexed(3, lengths, addresses, MPI_BYTE, &made));
+  const Type all(made);
+  {
+    const LittleAddressSpace little(size_t{1} << 30);
+    MUST(MPI_Bcast(MPI_BOTTOM, 1, all, 0, MPI_COMM_WORLD));
+  }
+  EXPECT_HOLDS(first, key_of(2), bytes);
+  for (size_t other : {0, 1}) {
+    std::vector<char> wanted(bytes);
+    write_pattern(key_of(other), wanted.data(), bytes);
+    EXPECT(std::equal(wanted.begin(), wanted.end(), others[other]), "part %zu is wrong", 1 + other);
+    munmap(others[other], pages);
+  }
 }

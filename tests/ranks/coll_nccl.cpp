@@ -5,6 +5,8 @@
 // whatever order ranks start those of several communicators; and on communicators that come and go. Nobody
 // waits for NCCL's end of a communicator that is freed.
 
+#include <unistd.h>
+
 #include <deque>
 #include <vector>
 
@@ -156,11 +158,24 @@ class Sums {
 
 }  // namespace
 
-// More than have records in the collective slot.
+// More than have records in the collective slot; all ranks wait, or compute meanwhile.
 RANK_TEST(nccl, many_nonblocking_ones_at_once, 2) {
   Sums sums(MPI_COMM_WORLD);
   for (int round = 0; round < 3; ++round) {
     for (int value = 0; value < 20; ++value) sums.start(value);
+    if (round > 0) usleep(30'000);
+    sums.check();
+  }
+}
+
+// By the progress thread: the program is elsewhere. Then by turns.
+RANK_TEST(nccl, started_while_the_program_computes, 2) {
+  Sums sums(MPI_COMM_WORLD);
+  Memory buffer(Place::device, sizeof(int));
+  for (int value = 0; value < 3; ++value) {
+    sum_up(MPI_COMM_WORLD, buffer, value);
+    sums.start(value);
+    usleep(50'000);
     sums.check();
   }
 }

@@ -7,7 +7,11 @@
 // buffers that overlap otherwise than NCCL allows are refused; so is a second operation of a process while
 // one is on its way, since in another order on another GPU two kernels of NCCL would wait for ever.
 //
-// FAIRLEAD_TEST_NCCL, on one rank: no_communicator, failing_call (the third) or failing_operation (also).
+// It complains if a call needs memory of another thread, as in NCCL: of one that has ended in any release; of
+// any in an old one.
+//
+// FAIRLEAD_TEST_NCCL, on one rank: no_communicator, failing_call (the third), failing_operation (also), or
+// old_release.
 //
 // Bytes travel through a segment of shared memory that the unique id names, between threads of the processes.
 
@@ -24,6 +28,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <thread>
@@ -74,11 +79,15 @@ struct Alive {
 
 using Bytes = std::vector<char>;
 
+// Lives as long as its thread.
+thread_local const auto this_thread = std::make_shared<int>();
+
 class Communicator {
  public:
   Communicator(const char* name, Segment* segment, int size, int rank, int device)
       : name_(name), segment_(segment), size_(size), rank_(rank), device_(device) {
     ++alive.communicators;
+    note_caller();
     do_later([this] { return join(); });
     thread_ = std::thread([this] { work_off(); });
   }
@@ -100,8 +109,12 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
   int state() const { return state_.load(); }
-  void abort() { aborted_ = true; }
+  void abort() {
+    note_caller();
+    aborted_ = true;
+  }
   void end() {
+    note_caller();
     do_later([this] { return meet() ? result::success : remote_error; });
   }
 
@@ -118,6 +131,7 @@ class Communicator {
     if (state() != result::success) return result::invalid_usage;
     if (++calls_ == 3 && fault_is("failing_call")) return result::system_error;
     if (operations_under_way.exchange(1) > 0) return result::invalid_usage;
+    note_caller();
     do_later([=, this] {
       int outcome = run(stream, sent, received, deliver);
       operations_under_way = 0;
@@ -133,6 +147,14 @@ class Communicator {
   }
 
  private:
+  void note_caller() {
+    const auto last = last_caller_.lock();
+    if (has_caller_ && last != this_thread && (!last || fault_is("old_release")))
+      std::fprintf(stderr, "simulated NCCL: a call needs memory of another thread\n");
+    last_caller_ = this_thread;
+    has_caller_ = true;
+  }
+
   void forget_name() {
     if (rank_ == 0) shm_unlink(name_.c_str());
   }
@@ -251,6 +273,8 @@ class Communicator {
   std::thread thread_;
   std::deque<Bytes> kept_;
   std::vector<device::Stream> streams_;
+  std::weak_ptr<int> last_caller_;
+  bool has_caller_ = false;
 };
 
 // ---- Arithmetic ------------------------------------------------------------------------------------------
@@ -411,7 +435,7 @@ constexpr const char* words[] = {"no error",
 extern "C" {
 
 int ncclGetVersion(int* version) {
-  *version = 21400;
+  *version = fault_is("old_release") ? 22700 : 22809;
   return result::success;
 }
 

@@ -167,6 +167,9 @@ TEST(datatype, lists_that_are_too_long_have_no_plan) {
   std::vector<Tree> parts = {irregular.repeated(uint64_t{1} << 24, 16), Tree::of_bytes(1).shifted(-7)};
   EXPECT_FALSE(Plan::make(Tree::sequence(parts), 100));
   EXPECT_TRUE(Plan::make(irregular.repeated(uint64_t{1} << 40, 16), 100));
+  const Tree three = Tree::sequence({irregular, Tree::of_bytes(1).shifted(20)});
+  EXPECT_TRUE(Plan::make(three, 100, 3));
+  EXPECT_FALSE(Plan::make(three, 100, 2));
 }
 
 // 10^12 blocks, of which there must be no list before that is known.

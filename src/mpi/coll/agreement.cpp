@@ -32,15 +32,18 @@ std::string reason_against_nccl(const coll::NcclLibrary** library) {
   return why_not;
 }
 
-// Either all ranks use NCCL or none does. The first rank that cannot use it logs the reason.
+// Either all ranks use NCCL or none does, and all know the oldest release. The first rank that cannot use it
+// logs the reason.
 void agree_on_nccl(int world_rank) {
   if (!coll::choice().names_nccl()) return;
   const coll::NcclLibrary* library = nullptr;
   const std::string reason = reason_against_nccl(&library);
-  int mine = library ? INT_MAX : world_rank, first = 0;
-  real.Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-  if (first == INT_MAX) return coll::use_nccl(library);
-  if (first == world_rank)
+  struct {
+    int without, release;
+  } mine{library ? INT_MAX : world_rank, library ? library->number : 0}, least{};
+  real.Allreduce(&mine, &least, sizeof mine / sizeof(int), MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  if (least.without == INT_MAX) return coll::use_nccl(library, least.release);
+  if (least.without == world_rank)
     log_line(LogLevel::warn, "no collective is by NCCL: %s; they take other algorithms", reason.c_str());
 }
 

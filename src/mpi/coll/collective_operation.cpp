@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "base/statistics.h"
 #include "coll/choice.h"
+#include "coll/nccl_library.h"
 #include "mpi/coll/algorithm_log.h"
 #include "mpi/coll/collective_work.h"
 #include "mpi/coll/progress_thread.h"
@@ -42,7 +43,9 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<CommunicatorState> stat
     arrays_.keep(&call_, state_->position());
   }
   bool device = regions_.on_device();
-  has_work_ = device && work_for(call_, regions_, state_->position(), form != Form::persistent, &work_);
+  // The progress thread launches nonblocking collectives.
+  const bool by_nccl = blocking_ || (form == Form::nonblocking && coll::nccl_serves_threads());
+  has_work_ = device && work_for(call_, regions_, state_->position(), by_nccl, &work_);
   capability_ = capability_of(call_, regions_, device, has_work_);
   // A persistent collective starts later, and more than once: what is known of its memory may be stale by
   // then.
@@ -99,6 +102,7 @@ void CollectiveOperation::arrive() {
   Capability capability = capability_;
   bool shows = capability == Capability::device || capability == Capability::nothing;
   if ((shows || work_.nccl) && !slot->may_use_record(number_)) return;
+  if (work_.nccl && !state_->all_before_have_arrived(number_)) return;
   if (work_.nccl && state_->nccl().reserve(number_, work_.device)) {
     capability = Capability::nccl;
   } else if (shows) {
@@ -107,6 +111,7 @@ void CollectiveOperation::arrive() {
   }
   arrived_with_ = capability;
   slot->arrive(number_, capability);
+  state_->note_arrival(number_);
   step_ = capability == Capability::host ? Step::waiting_for_turn : Step::deciding;
 }
 
@@ -258,6 +263,7 @@ void CollectiveOperation::quiesce() {
       state_->slot()->go_ahead(number_);
       step_ = Step::waiting_for_turn;
     }
+    state_->note_arrival(number_);
   }
   if (step_ == Step::deciding) state_->slot()->withdraw(number_);
   advance();

@@ -174,6 +174,7 @@ void CommunicatorState::leave_word(uint64_t number) {
     slot_->arrive(number, coll::Capability::host);
   else
     slot_->go_ahead(number);
+  note_arrival(number);
 }
 
 void CommunicatorState::pass_by() {

@@ -112,6 +112,9 @@ class CommunicatorState {
   bool has_turn(uint64_t number) const { return cleared_.all_up_to() + 1 >= number; }
   bool all_cleared() const { return cleared_.all_up_to() == called_; }
   void clear(uint64_t number) { cleared_.report(number); }
+  // Only for a communicator with a collective slot: NCCL is reserved in the order of the calls.
+  bool all_before_have_arrived(uint64_t number) const { return arrived_.all_up_to() + 1 >= number; }
+  void note_arrival(uint64_t number) { arrived_.report(number); }
 
   // Expects the next duplicate; the first member takes its slot. Returns none if there is no other member, or
   // if a member may not know the slot of this communicator yet. All members get the same result.
@@ -189,7 +192,7 @@ class CommunicatorState {
   bool spans_nodes_ = false;
   uint64_t called_ = 0;
   std::atomic<int> open_{0};
-  InOrder cleared_, ended_;
+  InOrder arrived_, cleared_, ended_;
   std::vector<uint64_t> skipped_;  // to be announced once the slot is known
 };
 

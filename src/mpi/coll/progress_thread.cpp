@@ -58,9 +58,12 @@ void ProgressThread::run() {
       wake_.wait(lock);
       continue;
     }
-    // An operation that completes removes itself from the list.
-    for (size_t i = operations_.size(); i-- > 0;)
-      if (i < operations_.size()) operations_[i]->advance_on_gpu();
+    // In the order of their starts. An operation that completes removes itself from the list.
+    for (size_t i = 0; i < operations_.size();) {
+      CollectiveOperation* const operation = operations_[i];
+      operation->advance_on_gpu();
+      if (i < operations_.size() && operations_[i] == operation) ++i;
+    }
     device::start_enqueued();
     lock.unlock();
     std::this_thread::sleep_for(pause);

@@ -20,7 +20,8 @@ class ProgressThread {
   // The caller holds the engine's lock. It may call forget() for an operation any number of times.
   void help(CollectiveOperation* operation);
   void forget(CollectiveOperation* operation);
-  // Called in MPI_Finalize, without the engine's lock.
+  // Called in MPI_Finalize, without the engine's lock. NCCL may use memory of the thread until it is
+  // released.
   void stop();
 
  private:

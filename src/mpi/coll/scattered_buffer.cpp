@@ -18,27 +18,28 @@ constexpr uintptr_t lowest = uintptr_t{1} << 16, highest = (uintptr_t{1} << 47) 
 constexpr int attempts = 96, scales = 12;
 constexpr ptrdiff_t shortest_scale = ptrdiff_t{64} << 30;
 
-// Asks for the place and does not demand it: the thread sanitizer ends a process that demands a wrong one.
-bool map(uintptr_t begin, uintptr_t end) {
-  void* const wanted = reinterpret_cast<void*>(begin);
-  void* const found =
-      mmap(wanted, end - begin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (found == wanted) return true;
-  if (found != MAP_FAILED) munmap(found, end - begin);
-  return false;
-}
-
 void unmap(uintptr_t begin, uintptr_t end) {
   munmap(reinterpret_cast<void*>(begin), end - begin);
 }
 
 }  // namespace
 
+// Asks for the place and does not demand it: the thread sanitizer ends a process that demands a wrong one.
+ScatteredBuffer::Outcome ScatteredBuffer::map(uintptr_t begin, uintptr_t end) {
+  void* const wanted = reinterpret_cast<void*>(begin);
+  void* const found =
+      mmap(wanted, end - begin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (found == wanted) return Outcome::mapped;
+  if (found == MAP_FAILED) return Outcome::no_memory;
+  munmap(found, end - begin);
+  return Outcome::taken;
+}
+
 ScatteredBuffer::ScatteredBuffer(std::vector<Range> ranges) {
   std::ranges::sort(ranges, {}, &Range::begin);
   for (const Range& range : ranges) {
     const Range pages = {range.begin / page * page, (range.end + page - 1) / page * page};
-    if (pieces_.empty() || pages.begin > pieces_.back().end)
+    if (pieces_.empty() || pages.begin > pieces_.back().end + near)
       pieces_.push_back(pages);
     else
       pieces_.back().end = std::max(pieces_.back().end, pages.end);
@@ -47,23 +48,27 @@ ScatteredBuffer::ScatteredBuffer(std::vector<Range> ranges) {
   const auto room_below = static_cast<ptrdiff_t>(pieces_.front().begin - lowest),
              room_above = static_cast<ptrdiff_t>(highest - pieces_.back().end);
   thread_local std::minstd_rand random(std::random_device{}());
-  for (int attempt = 0; attempt < attempts && distance_ == 0; ++attempt) {
+  Outcome outcome = Outcome::taken;
+  for (int attempt = 0; attempt < attempts && outcome == Outcome::taken; ++attempt) {
     const ptrdiff_t scale = shortest_scale << attempt % scales;
     std::uniform_int_distribution<ptrdiff_t> pages(-std::min(scale, room_below) / ptrdiff_t{page},
                                                    std::min(scale, room_above) / ptrdiff_t{page});
     const ptrdiff_t distance = pages(random) * ptrdiff_t{page};
-    if (distance != 0 && map_at(distance)) distance_ = distance;
+    if (distance == 0) continue;
+    outcome = map_at(distance);
+    if (outcome == Outcome::mapped) distance_ = distance;
   }
 }
 
-bool ScatteredBuffer::map_at(ptrdiff_t distance) {
+ScatteredBuffer::Outcome ScatteredBuffer::map_at(ptrdiff_t distance) {
   const auto by = static_cast<uintptr_t>(distance);
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    if (map(pieces_[i].begin + by, pieces_[i].end + by)) continue;
+    const Outcome outcome = map(pieces_[i].begin + by, pieces_[i].end + by);
+    if (outcome == Outcome::mapped) continue;
     for (size_t before = 0; before < i; ++before) unmap(pieces_[before].begin + by, pieces_[before].end + by);
-    return false;
+    return outcome;
   }
-  return true;
+  return Outcome::mapped;
 }
 
 ScatteredBuffer::~ScatteredBuffer() {

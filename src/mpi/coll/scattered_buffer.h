@@ -2,8 +2,8 @@
 //
 // Host memory for the image of buffers that lie far apart, such as host and device memory in one datatype of
 // absolute addresses. Each range of addresses gets memory of its own, all at the same distance from what it
-// stands for, so displacements and datatypes stay unchanged, and no memory or address space is taken for what
-// lies between the ranges.
+// stands for, so displacements and datatypes stay unchanged, and no memory is taken for what lies between the
+// ranges, and hardly any address space.
 
 #pragma once
 
@@ -20,6 +20,10 @@ class ScatteredBuffer {
     uintptr_t begin, end;
   };
 
+  // Ranges that are nearer to each other share their memory: what lies between them costs address space only,
+  // and a process may have only so many mappings.
+  static constexpr uint64_t near = uint64_t{64} << 20;
+
   ScatteredBuffer() = default;
   // Ranges in any order; they may overlap.
   explicit ScatteredBuffer(std::vector<Range> ranges);
@@ -35,7 +39,9 @@ class ScatteredBuffer {
   ptrdiff_t distance() const { return distance_; }
 
  private:
-  bool map_at(ptrdiff_t distance);
+  enum class Outcome { mapped, taken, no_memory };
+  static Outcome map(uintptr_t begin, uintptr_t end);
+  Outcome map_at(ptrdiff_t distance);
 
   std::vector<Range> pieces_;  // in order, whole pages
   ptrdiff_t distance_ = 0;

@@ -17,19 +17,22 @@ using device::Error;
 
 namespace {
 
-// Images of longer buffers leave out what lies between their parts.
+// Images of longer buffers, and of those for which there is no memory, leave out what lies between their
+// parts.
 constexpr uint64_t longest_whole = uint64_t{64} << 30;
-// Parts that are nearer to each other stay together.
-constexpr uint64_t near = uint64_t{1} << 30;
+constexpr uint64_t near = ScatteredBuffer::near;
 
 using Ranges = std::vector<ScatteredBuffer::Range>;
 
+// Keeps few ranges, since blocks often alternate between arrays.
 void add(Ranges& ranges, const void* address, uint64_t bytes) {
-  const auto begin = reinterpret_cast<uintptr_t>(address);
-  if (!ranges.empty() && begin >= ranges.back().begin && begin <= ranges.back().end + near)
-    ranges.back().end = std::max(ranges.back().end, begin + bytes);
+  const auto begin = reinterpret_cast<uintptr_t>(address), end = begin + bytes;
+  const auto found = std::ranges::find_if(
+      ranges, [&](const auto& range) { return begin <= range.end + near && range.begin <= end + near; });
+  if (found == ranges.end())
+    ranges.push_back({begin, end});
   else
-    ranges.push_back({begin, begin + bytes});
+    *found = {std::min(found->begin, begin), std::max(found->end, end)};
 }
 
 // Where the bytes of the region lie.
@@ -67,8 +70,9 @@ HostImage::HostImage(const Region& region)
     first = std::min(first, begin);
     end = std::max(end, begin + static_cast<MPI_Aint>(layout.span));
   }
-  if (static_cast<uint64_t>(end - first) <= longest_whole) {
-    memory_ = device::PinnedBuffer(static_cast<size_t>(end - first));
+  const auto span = static_cast<uint64_t>(end - first);
+  if (span <= longest_whole) memory_ = device::PinnedBuffer(span);
+  if (memory_.data()) {
     address_ = at_offset(memory_.data(), -first);
   } else {
     scattered_ = ScatteredBuffer(ranges_of(region));

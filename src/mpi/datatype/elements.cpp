@@ -10,8 +10,11 @@ namespace fairlead::mpi {
 
 using device::Error;
 
-Elements::Elements(UserBuffer buffer, Layout layout) : buffer_(buffer), layout_(std::move(layout)) {
-  const device::Allocation memory = layout_.bytes > 0 ? buffer_.take_memory(layout_) : device::Allocation();
+Elements::Elements(UserBuffer buffer, Layout layout, MPI_Aint offset)
+    : buffer_(buffer), layout_(std::move(layout)) {
+  const device::Allocation memory =
+      layout_.bytes > 0 ? buffer_.take_memory(layout_, offset) : device::Allocation();
+  buffer_.address = at_offset(buffer_.address, offset);
   if (memory.kind != device::MemoryKind::device) return;
   device_ = memory.device;
   if (layout_.contiguous)

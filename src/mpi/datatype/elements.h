@@ -14,8 +14,8 @@ namespace fairlead::mpi {
 class Elements {
  public:
   explicit Elements(UserBuffer buffer) : Elements(buffer, layout_of(buffer.count, buffer.datatype)) {}
-  // The same elements in another order of their bytes.
-  Elements(UserBuffer buffer, Layout layout);
+  // With another order of their bytes, or the elements of a block at this offset of the buffer.
+  Elements(UserBuffer buffer, Layout layout, MPI_Aint offset = 0);
 
   const UserBuffer& buffer() const { return buffer_; }
   void* address() const { return buffer_.address; }

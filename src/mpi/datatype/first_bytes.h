@@ -22,10 +22,10 @@ struct UserBuffer {
   MPI_Datatype datatype;
   device::Found found{};  // set by interception, for this call
 
-  // Returns the allocation that contains the buffer. Uses up `found`: a later start classifies the address
-  // anew.
-  device::Allocation take_memory(const Layout& layout) {
-    return device::classify(first_data_byte(address, layout), std::exchange(found, {}));
+  // Returns the allocation that contains the buffer, or its block at this offset. Uses up `found`: a later
+  // start classifies the address anew.
+  device::Allocation take_memory(const Layout& layout, MPI_Aint offset = 0) {
+    return device::classify(first_data_byte(address, layout, offset), std::exchange(found, {}));
   }
 };
 

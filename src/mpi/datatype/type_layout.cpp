@@ -26,10 +26,15 @@ struct Known {
   PlanOfType plan;
   MPI_Count basic_bytes = 0;
   bool committed = false;
+  std::optional<PlanOfType> external = {};  // once it has been needed
 };
 
 // How bytes are ordered: as they lie in memory, or as the external form has them.
 enum class Form { native, external };
+
+// In the external form each byte may be a block of its own: the list of two long arrays would be many times
+// as long as the arrays.
+constexpr size_t external_blocks_at_most = size_t{64} << 10;
 
 // The lengths of the basic elements seen so far.
 class BasicLengths {
@@ -249,7 +254,8 @@ Known look_into(MPI_Datatype datatype, Form form = Form::native) {
   if (tree && (tree->empty() || size == 0)) return {};
   bool known = tree && static_cast<MPI_Count>(tree->size()) == size && tree->low() >= lower &&
                tree->high() <= lower + span;
-  PlanOfType plan = known ? Plan::make(*tree, extent_of(datatype)) : nullptr;
+  const size_t most = form == Form::external ? external_blocks_at_most : packing::blocks_at_most;
+  PlanOfType plan = known ? Plan::make(*tree, extent_of(datatype), most) : nullptr;
   if (!plan)
     log_line(LogLevel::debug, "a datatype of %lld bytes, made by combiner %d, is packed by the host MPI",
              static_cast<long long>(size), combiner_of(datatype));
@@ -269,7 +275,7 @@ int share(MPI_Datatype, int, void*, void* known, void* copy, int* flag) {
 }
 
 // Kept in a map: predefined types are never freed, and few have a plan.
-Known known_of_named(MPI_Datatype datatype) {
+Known& known_of_named(MPI_Datatype datatype) {
   static auto& all = *new std::map<MPI_Datatype, Known>;
   auto [entry, added] = all.try_emplace(datatype);
   if (added) entry->second = look_into(datatype);
@@ -284,32 +290,37 @@ Known* kept_of(MPI_Datatype datatype) {
   return found ? kept : nullptr;
 }
 
-// A second thread that sets the attribute would delete what the first one reads, so all threads take the
-// lock.
-Known known_of(MPI_Datatype datatype) {
-  if (keyval == MPI_KEYVAL_INVALID) return {};
+// Returns get(what is known of the type). A second thread that sets the attribute would delete what the first
+// one reads, so all threads take the lock.
+template <class Get>
+auto from_known(MPI_Datatype datatype, const Get& get) {
+  if (keyval == MPI_KEYVAL_INVALID) {
+    Known none;
+    return get(none);
+  }
   std::lock_guard lock(mutex);
-  Known* kept = kept_of(datatype);
-  if (kept) return *kept;
-  if (combiner_of(datatype) == MPI_COMBINER_NAMED) return known_of_named(datatype);
-  Known known = look_into(datatype);
-  kept = new Known(known);
-  if (PMPI_Type_set_attr(datatype, keyval, kept) != MPI_SUCCESS) delete kept;
-  return known;
+  if (Known* kept = kept_of(datatype)) return get(*kept);
+  if (combiner_of(datatype) == MPI_COMBINER_NAMED) return get(known_of_named(datatype));
+  auto made = std::make_unique<Known>(look_into(datatype));
+  if (PMPI_Type_set_attr(datatype, keyval, made.get()) != MPI_SUCCESS) return get(*made);
+  return get(*made.release());
 }
 
 }  // namespace
 
 PlanOfType plan_of(MPI_Datatype datatype) {
-  return known_of(datatype).plan;
+  return from_known(datatype, [](const Known& known) { return known.plan; });
 }
 
 PlanOfType external_plan_of(MPI_Datatype datatype) {
-  return look_into(datatype, Form::external).plan;
+  return from_known(datatype, [datatype](Known& known) {
+    if (!known.external) known.external = look_into(datatype, Form::external).plan;
+    return *known.external;
+  });
 }
 
 MPI_Count basic_bytes_of(MPI_Datatype datatype) {
-  return known_of(datatype).basic_bytes;
+  return from_known(datatype, [](const Known& known) { return known.basic_bytes; });
 }
 
 bool is_committed(MPI_Datatype datatype, bool (*ask)(MPI_Datatype datatype)) {

@@ -16,8 +16,8 @@ using PlanOfType = std::shared_ptr<const packing::Plan>;
 
 // Returns null if only the host MPI has the layout, and for types without bytes.
 PlanOfType plan_of(MPI_Datatype datatype);
-// The same bytes in the order of the external form, external32; null if that is more than another order. Not
-// stored.
+// The same bytes in the order of the external form, external32; null if that is more than another order, or
+// would be a long list of bytes.
 PlanOfType external_plan_of(MPI_Datatype datatype);
 // Returns the length that all basic elements of the type have, where a pair is one element; 0 if lengths
 // differ or are unknown.

@@ -7,11 +7,13 @@
 #include "mpi/job/job.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -82,11 +84,23 @@ node::Nonce new_nonce() {
   return nonce;
 }
 
+namespace {
+
+// The progress thread still runs.
+void release_nccl() {
+  for (bool over = false; !over; sched_yield()) {
+    std::lock_guard lock(engine().mutex());
+    over = coll::release_nccl();
+  }
+}
+
+}  // namespace
+
 // Frees the memory that other ranks may have mapped only after the barrier, when none of them uses it.
 void release_all(MPI_Comm node) {
-  progress_thread().stop();
   close_communicator_states();
-  coll::release_nccl();
+  release_nccl();
+  progress_thread().stop();
   LeakCheck leaks;
   leaks.count_unfinished();
   engine().release_imports();

@@ -7,7 +7,6 @@
 // host memory.
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 
 #include "base/options.h"
@@ -117,32 +116,35 @@ int unpack(const void* inbuf, Count insize, Count* position, void* outbuf, Count
 
 enum class Way { pack, unpack };
 
-// Packs or unpacks the external form by a kernel, through memory of its device if the packed form is in host
-// memory. Nothing: the host MPI must do it, or refuse it.
-std::optional<bool> external_on_gpu(Way way, const char* form, const Elements& elements, char* packed,
-                                    int packed_on, MPI_Count room) {
+// Longer external forms in host memory are packed in device memory and copied as a whole; the kernel of a
+// shorter one accesses page-locked memory. Chosen, not measured.
+constexpr uint64_t shortest_in_device_memory = uint64_t{16} << 10;
+
+// Packs or unpacks the external form by a kernel. False: the host MPI must do it, or refuse it.
+bool external_on_gpu(Way way, const char* form, const Elements& elements, char* packed, int packed_on,
+                     MPI_Count room) {
   const int device = elements.device();
   if (device < 0 || (packed_on >= 0 && packed_on != device) || !form ||
       form != std::string_view("external32") || elements.layout().bytes > room)
-    return std::nullopt;
+    return false;
   Layout layout = elements.layout();
   layout.plan = external_plan_of(elements.buffer().datatype);
-  if (!layout.plan) return std::nullopt;
+  if (!layout.plan) return false;
   layout.contiguous = layout.plan->contiguous();
   const Elements ordered(elements.buffer(), layout);
-  if (!ordered.view()) return std::nullopt;
+  if (!ordered.view()) return false;
   const uint64_t bytes = ordered.bytes();
-  void* const between = packed_on < 0 ? device::pool_allocate(device, bytes) : nullptr;
-  if (packed_on < 0 && !between) return std::nullopt;
-  const packing::View dense(between ? between : packed, bytes);
-  bool moved;
-  if (way == Way::pack)
-    moved = packing::move_now(device, dense, 0, *ordered.view(), 0, bytes) == Error::none &&
-            (!between || device::copy_to_host(device, packed, between, bytes) == Error::none);
-  else
-    moved = (!between || into(between, device, packed, bytes)) &&
-            packing::move_now(device, *ordered.view(), 0, dense, 0, bytes) == Error::none;
-  if (between) device::pool_free(between);
+  const auto move = [&](char* form_at, int form_on) {
+    return way == Way::pack ? pack_now(ordered, form_at, form_on) : unpack_now(ordered, form_at, form_on);
+  };
+  if (packed_on == device || layout.contiguous || bytes < shortest_in_device_memory)
+    return move(packed, packed_on);
+  char* const between = static_cast<char*>(device::pool_allocate(device, bytes));
+  if (!between) return false;
+  const bool moved = way == Way::pack ? move(between, device) && device::copy_to_host(device, packed, between,
+                                                                                      bytes) == Error::none
+                                      : into(between, device, packed, bytes) && move(between, device);
+  device::pool_free(between);
   return moved;
 }
 
@@ -156,9 +158,8 @@ int pack_external(const char* form, const void* inbuf, Count incount, MPI_Dataty
   if (int result = check(elements, outbuf, outsize, *position, comm_self()); result != MPI_SUCCESS)
     return result;
   const int packed_on = device::device_at(outbuf);
-  if (const auto moved = external_on_gpu(Way::pack, form, elements, static_cast<char*>(outbuf) + *position,
-                                         packed_on, outsize - *position)) {
-    if (!*moved) return raise(comm_self(), MPI_ERR_OTHER, elements);
+  if (external_on_gpu(Way::pack, form, elements, static_cast<char*>(outbuf) + *position, packed_on,
+                      outsize - *position)) {
     *position += static_cast<Extent>(elements.bytes());
     return MPI_SUCCESS;
   }
@@ -186,9 +187,7 @@ int unpack_external(const char* form, const void* inbuf, Extent insize, Extent* 
     return result;
   const int packed_on = device::device_at(inbuf);
   char* const packed_form = static_cast<char*>(const_cast<void*>(inbuf)) + *position;
-  if (const auto moved =
-          external_on_gpu(Way::unpack, form, elements, packed_form, packed_on, insize - *position)) {
-    if (!*moved) return raise(comm_self(), MPI_ERR_OTHER, elements);
+  if (external_on_gpu(Way::unpack, form, elements, packed_form, packed_on, insize - *position)) {
     *position += static_cast<Extent>(elements.bytes());
     return MPI_SUCCESS;
   }

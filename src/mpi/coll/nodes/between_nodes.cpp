@@ -186,6 +186,9 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, Regions& region
   const Traffic path = by_hierarchy ? Traffic::collective_between_nodes : Traffic::collective_staged;
   int error = MPI_SUCCESS;
   if (by_hierarchy) {
+    // Packed before the ranks made the hierarchy.
+    segments.reset();
+    for (SegmentedStaging::Room& room : rooms) room = {};
     error = run_hierarchical(in_equal_blocks, state);
   } else {
     const uint64_t number = segments_of(call, state, length);

@@ -29,7 +29,7 @@ PackedBuffer::PackedBuffer(void* address, MPI_Count count, MPI_Datatype datatype
     : address_(at_offset(address, offset)), padding_(padding) {
   const Layout layout = layout_of(count, datatype);
   if (layout.contiguous || layout.bytes == 0) return;
-  elements_.emplace(UserBuffer{address_, count, datatype}, layout);
+  elements_.emplace(UserBuffer{address, count, datatype}, layout, offset);
   copy_.emplace(elements_->view() ? elements_->device() : -1,
                 padding == Padding::kept
                     ? static_cast<uint64_t>(count) * static_cast<uint64_t>(extent_of(datatype))
