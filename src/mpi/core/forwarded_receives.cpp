@@ -99,6 +99,7 @@ void ForwardedReceives::add(const ForwardedReceive& receive) {
   }
   insert(receive).order = posted_++;
   ++size_;
+  --posting_;
 }
 
 void ForwardedReceives::remove(MPI_Request request) {
@@ -114,7 +115,8 @@ void ForwardedReceives::remove(MPI_Request request) {
       hole = next;
     }
   slots_[hole].request = MPI_REQUEST_NULL;
-  if (--size_ == 0) let_rts_come();
+  --size_;
+  let_rts_come_if_last();
   note_forwarded(bytes);
 }
 
@@ -131,7 +133,7 @@ void ForwardedReceives::watch() {
     for (const Hooks& hooks : all_hooks())
       if (hooks.watch) hooks.watch(receive);
   // Two receives into one buffer go on holding RTS headers off, each by its claim.
-  if (!all.empty()) let_rts_come();
+  if (!all.empty()) let_rts_come_if_last();
 }
 
 MPI_Count longest_unasked = LLONG_MAX;

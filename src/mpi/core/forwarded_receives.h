@@ -75,12 +75,17 @@ class ForwardedReceives {
  public:
   bool empty() const { return size_ == 0; }
   bool contains(MPI_Request request) const { return !empty() && find(request) != none; }
-  // The table holds off RTS headers while a receive is in it, and from hold_off_rts() to add() or give_up().
-  // Returns false if they may come already.
-  bool hold_off_rts() { return empty() ? hold_off_rts_in_time() : !rts_may_come(); }
+  // The table holds off RTS headers while a receive is in it, and from hold_off_rts() to add() or give_up(),
+  // between which an error handler of the program may make other calls. Returns false if they may come already.
+  bool hold_off_rts() {
+    const bool held = size_ + posting_ == 0 ? hold_off_rts_in_time() : !rts_may_come();
+    posting_ += held;
+    return held;
+  }
   void add(const ForwardedReceive& receive);
   void give_up() {
-    if (empty()) let_rts_come();
+    --posting_;
+    let_rts_come_if_last();
   }
   // The host MPI has completed this request, which need not be in the table.
   void remove(MPI_Request request);
@@ -92,9 +97,12 @@ class ForwardedReceives {
   size_t home(MPI_Request request) const;
   size_t find(MPI_Request request) const;
   ForwardedReceive& insert(const ForwardedReceive& receive);
+  void let_rts_come_if_last() {
+    if (size_ + posting_ == 0) let_rts_come();
+  }
 
   std::vector<ForwardedReceive> slots_;  // a power of two; free ones have MPI_REQUEST_NULL
-  size_t size_ = 0;
+  size_t size_ = 0, posting_ = 0;
   uint64_t posted_ = 0;
 };
 ForwardedReceives& forwarded_receives();

@@ -269,7 +269,9 @@ int forget(MPI_Datatype, int, void* known, void*) {
 
 // A duplicate has the same layout.
 int share(MPI_Datatype, int, void*, void* known, void* copy, int* flag) {
-  *static_cast<Known**>(copy) = new Known(*static_cast<Known*>(known));
+  // Without the external plan, which another thread may be writing.
+  const Known& original = *static_cast<Known*>(known);
+  *static_cast<Known**>(copy) = new Known{original.plan, original.basic_bytes, original.committed};
   *flag = 1;
   return MPI_SUCCESS;
 }

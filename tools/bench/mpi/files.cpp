@@ -92,6 +92,14 @@ class FileReport : public Report {
   static constexpr int width = 13, valid_width = 7;  // 80 columns, with -f and -c
 };
 
+// The greatest error class of the ranks: codes mean nothing in other processes. Collective.
+int worst_of(int error) {
+  int mine = MPI_SUCCESS, worst = MPI_SUCCESS;
+  if (error != MPI_SUCCESS) MPI_Error_class(error, &mine);
+  MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  return worst;
+}
+
 void require(int error, const BenchArguments& arguments, const char* what) {
   if (error == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";
@@ -113,18 +121,23 @@ class OwnFile {
       close(made);
       deletes_ = true;
     });
-    require(MPI_File_open(MPI_COMM_WORLD, name_.c_str(), MPI_MODE_RDWR, MPI_INFO_NULL, &file_), arguments,
-            "cannot open it");
+    const int mine = MPI_File_open(MPI_COMM_WORLD, name_.c_str(), MPI_MODE_RDWR, MPI_INFO_NULL, &file_);
+    const int worst = worst_of(mine);
+    if (worst == MPI_SUCCESS) return;
+    close_and_delete();
+    require(worst, arguments, "cannot open it");
   }
-  ~OwnFile() {
-    if (file_ != MPI_FILE_NULL) MPI_File_close(&file_);
-    if (deletes_) unlink(name_.c_str());
-  }
+  ~OwnFile() { close_and_delete(); }
   OwnFile(const OwnFile&) = delete;
   OwnFile& operator=(const OwnFile&) = delete;
   MPI_File get() const { return file_; }
 
  private:
+  void close_and_delete() {
+    if (file_ != MPI_FILE_NULL) MPI_File_close(&file_);
+    if (deletes_) unlink(name_.c_str());
+  }
+
   const std::string name_;
   bool deletes_ = false;
   MPI_File file_ = MPI_FILE_NULL;
@@ -172,15 +185,11 @@ class FileBenchmark {
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = MPI_Wtime();
     const auto at = static_cast<MPI_Offset>(bytes) * ranks_.rank;
-    struct {
-      double seconds;
-      int error;
-    } mine{0, call.call(file, at, buffer_.address(), static_cast<int>(bytes))}, slowest{};
-    mine.seconds = MPI_Wtime() - start;
-    MPI_Allreduce(&mine.seconds, &slowest.seconds, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    MPI_Allreduce(&mine.error, &slowest.error, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    require(slowest.error, arguments_, call.reads ? "cannot read it" : "cannot write it");
-    return slowest.seconds;
+    const int error = call.call(file, at, buffer_.address(), static_cast<int>(bytes));
+    double slowest = MPI_Wtime() - start;
+    MPI_Allreduce(MPI_IN_PLACE, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    require(worst_of(error), arguments_, call.reads ? "cannot read it" : "cannot write it");
+    return slowest;
   }
 
   const BenchArguments& arguments_;
