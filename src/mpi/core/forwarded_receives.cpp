@@ -44,8 +44,6 @@ void let_rts_come() {
 }
 
 bool hold_off_rts_in_time() {
-  const node::Node* node = engine().node();
-  auto rts_may_come = [node] { return (node && node->rts_sent()) || rts_comes_from_outside(); };
   if (rts_may_come()) return false;
   hold_off_rts();
   if (!rts_may_come()) return true;
