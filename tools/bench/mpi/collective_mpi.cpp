@@ -11,6 +11,7 @@
 #include "bench/mpi/collective_channel.h"
 #include "bench/mpi/collective_types.h"
 #include "bench/mpi/mpi4.h"
+#include "bench/mpi/ranks.h"
 
 namespace fairlead::tools {
 
@@ -218,13 +219,7 @@ void MpiCollective::wait(MPI_Request* request) {
 }
 
 void MpiCollective::require(int error, const char* call) const {
-  if (error == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = {};
-  int length = 0;
-  MPI_Error_string(error, text, &length);
-  // MPICH's run over several lines.
-  std::replace(text, text + length, '\n', ' ');
-  throw Failure(exit_problem, fmt::format("{}: {}", call, text));
+  if (error != MPI_SUCCESS) throw Failure(exit_problem, fmt::format("{}: {}", call, text_of_error(error)));
 }
 
 }  // namespace fairlead::tools

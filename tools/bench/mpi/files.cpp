@@ -102,10 +102,8 @@ int worst_of(int error) {
 
 void require(int error, const BenchArguments& arguments, const char* what) {
   if (error == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0;
-  MPI_Error_string(error, text, &length);
-  throw AgreedFailure(exit_problem, fmt::format("file: {}: {}: {}", arguments.file, what, text));
+  throw AgreedFailure(exit_problem,
+                      fmt::format("file: {}: {}: {}", arguments.file, what, text_of_error(error)));
 }
 
 // A new file, which rank 0 makes and deletes itself: where there is one already, Open MPI's MPI_File_open with

@@ -7,6 +7,7 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -111,6 +112,14 @@ std::vector<std::string> Ranks::devices(MPI_Comm members) const {
   std::vector<std::string> names;
   for (int each : taken) names.push_back(each < 0 ? "none" : std::to_string(each));
   return names;
+}
+
+std::string text_of_error(int code) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  std::replace(text, text + length, '\n', ' ');
+  return text;
 }
 
 Context Ranks::context(const std::string& via, const std::string& devices) const {

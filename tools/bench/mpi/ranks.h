@@ -28,6 +28,9 @@ class AgreedFailure : public Failure {
   using Failure::Failure;
 };
 
+// What the MPI says of an error code, on one line: MPICH's text has several.
+std::string text_of_error(int code);
+
 // A communicator made for a while.
 class OwnedComm {
  public:

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "bench/mpi/ranks.h"
 #include "common/failure.h"
 #include "device/runtime.h"
 
@@ -64,11 +65,8 @@ OwnedWindow::OwnedWindow(const BenchArguments& arguments, uint64_t bytes, MPI_Co
 
 void OwnedWindow::require(int code, const char* call) const {
   if (code == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  throw cannot_run(
-      fmt::format("{}{} of {} memory: {}", arguments_.name_in_refusals(), call, describe(place_), text));
+  throw cannot_run(fmt::format("{}{} of {} memory: {}", arguments_.name_in_refusals(), call, describe(place_),
+                               text_of_error(code)));
 }
 
 void OwnedWindow::allocate(MPI_Aint bytes, MPI_Comm members) {
