@@ -139,7 +139,7 @@ Progress NcclMember::advance(uint64_t number, const NcclCall& call) {
     return slot_.slot().nccl_failed.load(std::memory_order_acquire) ? Progress::failed : Progress::refused;
   if (reserved_.front() != number) return Progress::waiting;
   if (step_ == Step::none) {
-    if (!each_has_a_gpu_of_its_own(number)) {
+    if (!gpus_serve(number)) {
       step_ = Step::never;
       return Progress::refused;
     }
@@ -165,13 +165,16 @@ void NcclMember::tell(uint64_t number, Stage stage) {
       .nccl.store(number * 4 + static_cast<uint64_t>(stage), std::memory_order_release);
 }
 
-bool NcclMember::each_has_a_gpu_of_its_own(uint64_t number) {
+bool NcclMember::gpus_serve(uint64_t number) {
+  if (nccl_shares_gpus()) return true;
   for (int one = 0; one < slot_.members(); ++one)
     for (int other = 0; other < one; ++other)
       if (std::memcmp(slot_.record(one, number).gpu, slot_.record(other, number).gpu, sizeof Record::gpu) ==
           0) {
         if (slot_.me() == 0)
-          log_line(LogLevel::info, "not by NCCL, which wants a GPU for each rank: %d and %d of %d share one",
+          log_line(LogLevel::info,
+                   "not by NCCL: ranks %d and %d of %d share a GPU, which NCCL 2.30 or later allows if "
+                   "NCCL_MULTI_RANK_GPU_ENABLE=1 is set on all ranks",
                    other, one, slot_.members());
         return false;
       }

@@ -10,7 +10,7 @@
 // streams.
 //
 // The members create the communicator at the first such collective. Then they also check whether each of them
-// has a GPU of its own, as NCCL requires. If something fails on one member, all members learn this through
+// has a GPU of its own, which NCCL requires unless its user allows ranks to share one. If something fails on one member, all members learn this through
 // the slot's memory and stop using NCCL. Nothing here blocks: NCCL creates, starts and finalizes in threads
 // of its own, and this class polls the state.
 //
@@ -50,7 +50,7 @@ class NcclMember {
   Stage stage_of(int member, uint64_t number);
   void tell(uint64_t number, Stage stage);
 
-  bool each_has_a_gpu_of_its_own(uint64_t number);
+  bool gpus_serve(uint64_t number);
   void tell_id(uint64_t number);
   void begin_making(uint64_t number);
   void go_on_making(uint64_t number);

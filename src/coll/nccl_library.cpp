@@ -4,7 +4,9 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include "base/options.h"
 #include "device/runtime.h"
@@ -13,9 +15,9 @@ namespace fairlead::coll {
 namespace {
 
 const NcclLibrary* in_use = nullptr;
-int oldest_in_use = 0;
+NcclAbilities abilities;
 
-constexpr int first_for_threads = 22800;
+constexpr int first_for_threads = 22800, first_for_shared_gpus = 23000;
 
 // Empty if there is no library for this GPU.
 std::string file_name() {
@@ -81,13 +83,23 @@ const NcclLibrary* nccl() {
   return in_use;
 }
 
-void use_nccl(const NcclLibrary* library, int oldest) {
+NcclAbilities abilities_of(const NcclLibrary& library) {
+  const char* allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return {library.number,
+          library.number >= first_for_shared_gpus && allowed && std::string_view(allowed) == "1"};
+}
+
+void use_nccl(const NcclLibrary* library, NcclAbilities of_all) {
   in_use = library;
-  oldest_in_use = oldest;
+  abilities = of_all;
 }
 
 bool nccl_serves_threads() {
-  return oldest_in_use >= first_for_threads;
+  return abilities.number >= first_for_threads;
+}
+
+bool nccl_shares_gpus() {
+  return abilities.shared_gpus;
 }
 
 }  // namespace fairlead::coll

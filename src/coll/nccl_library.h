@@ -34,10 +34,19 @@ const NcclLibrary* load_nccl(const std::string& file, std::string* why_not);
 // used.
 const NcclLibrary* open_nccl(std::string* why_not);
 
-// The library that all ranks of the job use, set in MPI_Init; null: they use none. `oldest` is the number of
-// the oldest one of any rank.
+// What the libraries of all ranks can do.
+struct NcclAbilities {
+  int number = 0;            // of the oldest one
+  bool shared_gpus = false;  // ranks may share a GPU
+};
+NcclAbilities abilities_of(const NcclLibrary& library);
+
+// The library that all ranks of the job use, set in MPI_Init; null: they use none.
 const NcclLibrary* nccl();
-void use_nccl(const NcclLibrary* library, int oldest);
+void use_nccl(const NcclLibrary* library, NcclAbilities of_all);
+
+// May ranks share a GPU? From 2.30 on, NCCL allows it if NCCL_MULTI_RANK_GPU_ENABLE is 1.
+bool nccl_shares_gpus();
 
 // May several threads call NCCL for one communicator, one at a time? Before 2.28 the job of a call is in
 // thread-local memory of the caller, and later calls for the communicator access it, whatever thread makes

@@ -32,17 +32,23 @@ std::string reason_against_nccl(const coll::NcclLibrary** library) {
   return why_not;
 }
 
-// Either all ranks use NCCL or none does, and all know the oldest release. The first rank that cannot use it
+// Either all ranks use NCCL or none does, and all know what all can do. The first rank that cannot use it
 // logs the reason.
 void agree_on_nccl(int world_rank) {
   if (!coll::choice().names_nccl()) return;
   const coll::NcclLibrary* library = nullptr;
   const std::string reason = reason_against_nccl(&library);
   struct {
-    int without, release;
-  } mine{library ? INT_MAX : world_rank, library ? library->number : 0}, least{};
+    int without, release, shares_gpus;
+  } mine{INT_MAX, 0, 0}, least{};
+  if (library) {
+    const coll::NcclAbilities abilities = coll::abilities_of(*library);
+    mine = {INT_MAX, abilities.number, abilities.shared_gpus};
+  } else {
+    mine.without = world_rank;
+  }
   real.Allreduce(&mine, &least, sizeof mine / sizeof(int), MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-  if (least.without == INT_MAX) return coll::use_nccl(library, least.release);
+  if (least.without == INT_MAX) return coll::use_nccl(library, {least.release, least.shares_gpus != 0});
   if (least.without == world_rank)
     log_line(LogLevel::warn, "no collective is by NCCL: %s; they take other algorithms", reason.c_str());
 }
