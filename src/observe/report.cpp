@@ -57,6 +57,28 @@ void append_calls(std::string* text, const Report& report, NameOf name_of) {
   for (const auto& [function, tally] : rows) append_row(text, name_of(function), *tally);
 }
 
+// The largest difference between two ranks first.
+void append_spreads(std::string* text, const Report& report, NameOf name_of) {
+  if (report.ranks == 1 || report.spreads.empty()) return;
+  std::vector<std::pair<int, SpreadOfCalls>> rows(report.spreads.begin(), report.spreads.end());
+  auto difference = [](const auto& row) {
+    return row.second.nanoseconds.most - row.second.nanoseconds.least;
+  };
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](const auto& a, const auto& b) { return difference(a) > difference(b); });
+  append(text, "%-27s %7s %5s %7s %7s %5s %14s\n", "time in MPI calls, by rank", "least", "rank", "median",
+         "most", "rank", "calls");
+  auto words = [](uint64_t nanoseconds) { return in_words_of_time(static_cast<double>(nanoseconds)); };
+  for (const auto& [function, spread] : rows) {
+    const Spread &time = spread.nanoseconds, &count = spread.count;
+    std::string range = std::to_string(count.least);
+    if (count.least < count.most) range += " to " + std::to_string(count.most);
+    append(text, "%-27s %7s %5d %7s %7s %5d %14s\n", name_of(function), words(time.least).c_str(),
+           time.least_rank, words(time.median).c_str(), words(time.most).c_str(), time.most_rank,
+           range.c_str());
+  }
+}
+
 // Each message counts in exactly one row, that of its path; sends that were also buffered are listed below.
 void append_traffic(std::string* text, const Report& report) {
   if (std::accumulate(report.messages.begin(), report.messages.end(), uint64_t{0}) == 0) {
@@ -102,6 +124,29 @@ void add_tally(JsonObject* object, const Tally& tally) {
   object->add("max_us", static_cast<double>(tally.longest) * 1e-3, 3);
 }
 
+// `add_value` adds a value under a name.
+template <class AddValue>
+std::string spread_as_json(const Spread& spread, AddValue add_value) {
+  JsonObject object;
+  add_value(&object, "min", spread.least);
+  object.add("min_rank", spread.least_rank);
+  add_value(&object, "median", spread.median);
+  add_value(&object, "max", spread.most);
+  object.add("max_rank", spread.most_rank);
+  return object.text();
+}
+
+std::string as_json(const SpreadOfCalls& spread) {
+  auto seconds = [](JsonObject* object, const char* name, uint64_t value) {
+    object->add(name, static_cast<double>(value) * 1e-9, 9);
+  };
+  auto count = [](JsonObject* object, const char* name, uint64_t value) { object->add(name, value); };
+  return JsonObject()
+      .add_json("seconds", spread_as_json(spread.nanoseconds, seconds))
+      .add_json("count", spread_as_json(spread.count, count))
+      .text();
+}
+
 uint64_t calls_in(const Report& report) {
   uint64_t count = 0;
   for (const auto& [key, tally] : report.tallies)
@@ -143,6 +188,7 @@ std::string as_table(const Report& report, NameOf name_of) {
   append_fallbacks(&text, report);
   append_messages(&text, report, name_of);
   append_calls(&text, report, name_of);
+  append_spreads(&text, report, name_of);
   text += as_table(report.phases, report.ranks);
   return text;
 }
@@ -188,6 +234,9 @@ std::string as_json(const Report& report, NameOf name_of) {
     object.add("function", name_of(key.function));
     if (key.path != calls) object.add("path", to_string(key.path));
     add_tally(&object, tally);
+    auto spread = report.spreads.find(key.function);
+    if (key.path == calls && spread != report.spreads.end())
+      object.add_json("by_rank", as_json(spread->second));
     (key.path == calls ? function_calls : messages).push_back(object.text());
   }
   return JsonObject()

@@ -4,13 +4,20 @@
 
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "observe/phases.h"
 #include "observe/recorder.h"
+#include "observe/spread.h"
 
 namespace fairlead::observe {
+
+// The calls of one function, compared between the ranks.
+struct SpreadOfCalls {
+  Spread nanoseconds, count;
+};
 
 struct Report {
   std::string whose;  // "4 ranks", "rank 2 of 4 so far"
@@ -19,6 +26,7 @@ struct Report {
   std::vector<uint64_t> messages, bytes;  // by Traffic
   std::vector<uint64_t> fallbacks;        // by Fallback
   Tallies tallies;
+  std::map<int, SpreadOfCalls> spreads;  // by function; empty in the report of one process
   Phase phases;
 };
 

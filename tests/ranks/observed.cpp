@@ -7,8 +7,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 #include <vector>
 
 #include "fairlead/device.h"
@@ -104,6 +106,13 @@ void reduce(void* from, void* to) {
   for (int i = 0; i < reductions; ++i) MPI_Allreduce(from, to, doubles, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
 
+// The others wait for rank 1. A second is longer than a busy machine delays one of them.
+void come_late() {
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -130,6 +139,7 @@ int main(int argc, char** argv) {
     end_reductions();
   }
   put(one, other);
+  come_late();
   fairlead_device_free(one);
   fairlead_device_free(other);
   MPI_Finalize();

@@ -25,7 +25,11 @@ CALLS = {
     "MPI_Win_fence": (2 * 3, 0),
     "MPI_Put": (4, 4 * 512),
     "MPI_Win_free": (3, 0),
+    "MPI_Barrier": (2 * 3, 0),
 }
+# The least, the median and the most of the ranks' numbers of calls, and the ranks with the least and the most.
+CALLS_BY_RANK = {"MPI_Send": (0, 2, 11, 1, 0), "MPI_Put": (0, 0, 4, 0, 1), "MPI_Barrier": (2, 2, 2, 0, 0)}
+LATE = 1  # the rank that the others wait for in MPI_Barrier
 # The device messages that these functions started, by path. A sender may find that its bytes were fetched from
 # its pool, for a rank that waits in the host MPI does not answer.
 MESSAGES = {
@@ -69,6 +73,21 @@ def check_json(report):
         times = [row[name] for name in ("p50_us", "p90_us", "p99_us", "max_us")]
         expect(f"order of the percentiles of {row}", times, sorted(times))
         expect(f"longest of {row} is part of the sum", row["max_us"] <= row["seconds"] * 1e6 + 1e-3, True)
+    for row in report["calls"]:
+        time, count = row["by_rank"]["seconds"], row["by_rank"]["count"]
+        for spread in time, count:
+            expect(f"order of least, median and most of {row}", spread["min"] <= spread["median"] <= spread["max"], True)
+            expect(f"ranks of {row}", {spread["min_rank"], spread["max_rank"]} <= set(range(3)), True)
+        expect(f"the sum of {row} lies between three times the least and three times the most",
+               3 * time["min"] - 1e-6 <= row["seconds"] <= 3 * time["max"] + 1e-6, True)
+        if row["function"] in CALLS_BY_RANK:
+            expect(f"calls by rank of {row['function']}",
+                   tuple(count[name] for name in ("min", "median", "max", "min_rank", "max_rank")), CALLS_BY_RANK[row["function"]])
+        if row["function"] == "MPI_Put":  # the other ranks made no such call
+            expect(f"time by rank of {row}", (time["min"], time["median"], time["max_rank"]), (0, 0, 1))
+        if row["function"] == "MPI_Barrier":
+            expect(f"the rank that waits least in {row}", time["min_rank"], LATE)
+    expect("messages by rank", [m for m in report["messages"] if "by_rank" in m], [])
     moved = {t["path"]: t["messages"] for t in report["traffic"]}
     expect("peer copies", moved["peer copies"], 12)
 
@@ -78,6 +97,9 @@ def check_table(stderr):
     expect("the table of one rank", len(re.findall("^fairlead statistics over rank 0 of 3 so far, ", stderr, re.M)), 1)
     ours = [line for line in stderr.splitlines() if not line.startswith("[")]  # Open MPI's own begin with [host]
     expect("lines too wide for a terminal", [line for line in ours if len(line) > COLUMNS], [])
+    by_rank = stderr.split("time in MPI calls, by rank")
+    expect("tables by rank, which one rank has none of", len(by_rank), 2)
+    expect("the late rank has the least time", len(re.findall(rf"^MPI_Barrier +[\d.]+ [mun]?s +{LATE} ", by_rank[-1], re.M)), 1)
     expect("inner phases", len(re.findall('^  small "ones" +3 ', stderr, re.M)), 1)
     own = stderr.split("fairlead statistics over rank 0")[1].split("fairlead statistics")[0]
     sent = re.findall(r"^MPI_Send +(\d+) ", own, re.M)

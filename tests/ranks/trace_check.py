@@ -26,12 +26,12 @@ METADATA = {"process_name": "name", "process_sort_index": "sort_index", "thread_
             "thread_sort_index": "sort_index"}
 
 RANKS = 3
-OF_WINDOWS = Counter(MPI_Win_create=1, MPI_Win_fence=2, MPI_Win_free=1)
+OF_ALL = Counter(MPI_Win_create=1, MPI_Win_fence=2, MPI_Win_free=1, MPI_Barrier=2)
 # Of each rank.
 CALLS = [
-    OF_WINDOWS + Counter(MPI_Send=7 + 4, MPI_Recv=2, MPI_Allreduce=3, MPI_Type_free=1),
-    OF_WINDOWS + Counter(MPI_Recv=7, MPI_Isend=5, MPI_Waitall=1, MPI_Allreduce=3, MPI_Type_free=1, MPI_Put=4),
-    OF_WINDOWS + Counter(MPI_Recv=4, MPI_Irecv=5, MPI_Waitall=1, MPI_Send=2, MPI_Allreduce=3, MPI_Type_free=1),
+    OF_ALL + Counter(MPI_Send=7 + 4, MPI_Recv=2, MPI_Allreduce=3, MPI_Type_free=1),
+    OF_ALL + Counter(MPI_Recv=7, MPI_Isend=5, MPI_Waitall=1, MPI_Allreduce=3, MPI_Type_free=1, MPI_Put=4),
+    OF_ALL + Counter(MPI_Recv=4, MPI_Irecv=5, MPI_Waitall=1, MPI_Send=2, MPI_Allreduce=3, MPI_Type_free=1),
 ]
 # From which call of which rank to which of which.
 FLOWS = Counter({

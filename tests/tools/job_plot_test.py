@@ -23,13 +23,15 @@ GHOST_EXCHANGE = os.path.join(TREE, "bin", "examples", f"ghost_exchange-{MPIS[0]
 POINTS = 72  # in an inch
 
 
-def statistics(calls=3):
-    """Of four ranks, in the form of --stats-file."""
+def statistics(calls=3, ranks=4):
+    """In the form of --stats-file."""
     def call(number):
-        return {"function": f"MPI_Call_{number}", "count": 10 + number, "bytes": 1000 * number, "seconds": 0.4 * number,
-                "p50_us": 1.5, "p90_us": 2, "p99_us": 2500, "max_us": 3000}
+        time = {"min": 0.05 * number, "min_rank": ranks - 1, "median": 0.08 * number, "max": 0.25 * number, "max_rank": 0}
+        return {"function": f"MPI_Call_{number}", "count": 10 + number, "bytes": 1000 * number, "seconds": 0.1 * ranks * number,
+                "p50_us": 1.5, "p90_us": 2, "p99_us": 2500, "max_us": 3000,
+                "by_rank": {"seconds": time, "count": {**time, "min": 0, "median": 3, "max": 9}}}
 
-    return {"ranks": 4, "seconds": 2.5,
+    return {"ranks": ranks, "seconds": 2.5,
             "traffic": [{"path": "peer copies", "messages": 1, "bytes": 2048},
                         {"path": "staged in host memory", "messages": 2000, "bytes": 3 << 20},
                         {"path": "pipelined between nodes", "messages": 0, "bytes": 0},
@@ -100,7 +102,11 @@ class Tallies(unittest.TestCase):
         self.assertEqual([bar.value for bar in messages.bars], [2000, 1, 7])
         self.assertEqual(calls.bars[0].label, "MPI_Call_3")
         self.assertAlmostEqual(calls.bars[0].value, 0.3)  # a rank's mean
-        self.assertEqual(calls.bars[0].text, "13 calls, 2.93 KiB, p50 1.5 µs, p99 2.5 ms")
+        self.assertEqual(calls.bars[0].text, "150 ms (rank 3) to 750 ms (rank 0)\n13 calls, 2.93 KiB, p50 1.5 µs, p99 2.5 ms")
+        self.assertAlmostEqual(calls.bars[0].spread[0], 0.15)
+        self.assertAlmostEqual(calls.bars[0].spread[1], 0.75)
+        self.assertAlmostEqual(calls.bars[0].median, 0.24)
+        self.assertIn("whiskers", calls.title)
         self.assertEqual([(bar.label.strip(), bar.value, bar.full, bar.spread) for bar in phases.bars],
                          [("solve", 2, 0.5, (1, 2.25)), ("halo", 1.5, 1.5, (0.5, 2))])
         self.assertEqual([(bar.label, bar.value) for bar in fallbacks.bars], [("the ranks share $no_way$", 3)])
@@ -110,6 +116,16 @@ class Tallies(unittest.TestCase):
         calls = self.panels(about)[2].bars
         self.assertEqual((len(calls), calls[-1].label), (tallies.MOST_BARS, "25 others"))
         self.assertAlmostEqual(sum(bar.value for bar in calls), sum(call["seconds"] for call in about["calls"]) / 4)
+
+    def test_one_rank_and_older_files_have_no_spread(self):
+        older = statistics()
+        for call in older["calls"]:
+            del call["by_rank"]
+        for about in statistics(ranks=1), older:
+            calls = self.panels(about)[2]
+            self.assertEqual(calls.title, "Time in MPI calls")
+            self.assertEqual({(bar.spread, bar.median) for bar in calls.bars}, {(None, None)})
+            self.assertEqual(calls.bars[0].text, "13 calls, 2.93 KiB, p50 1.5 µs, p99 2.5 ms")
 
     def test_what_is_no_such_file(self):
         empty = {**statistics(), "traffic": [], "calls": [], "phases": [], "fallbacks": []}
@@ -126,9 +142,15 @@ class Statistics(JobPlotTest):
     @unittest.skipUnless(has_library(MPIS[0]), "this build has no library for the MPI")
     def test_what_a_job_wrote(self):
         path = self.file("statistics.json")
-        self.succeeds("run", "-n", 2, "--sim", 2, "--stats-file", path, GHOST_EXCHANGE, "-i", 24, "-j", 24, "-I", 2)
-        with open(path) as file:
-            about = json.load(file)
+        for ranks in 1, 2:
+            self.succeeds("run", "-n", ranks, "--sim", 2, "--stats-file", path, GHOST_EXCHANGE, "-i", 24, "-j", 24, "-I", 2)
+            with open(path) as file:
+                about = json.load(file)
+            for call in about["calls"]:
+                for spread in call["by_rank"].values():
+                    self.assertTrue(spread["min"] <= spread["median"] <= spread["max"], call)
+                    self.assertLessEqual({spread["min_rank"], spread["max_rank"]}, set(range(ranks)))
+                    self.assertTrue(ranks > 1 or spread["min"] == spread["max"], call)
         said = texts(self.plot(path, "a.svg"))
         longest = sorted(about["calls"], key=lambda call: -call["seconds"])[:tallies.MOST_BARS - 1]
         self.assertIn("MPI_Waitall", [call["function"] for call in about["calls"]])
@@ -137,6 +159,13 @@ class Statistics(JobPlotTest):
             self.assertEqual(way["path"] in said, way["messages"] > 0)
         self.assertIn("Statistics of 2 ranks", " ".join(said))
         self.assertIn("mean over the ranks", " ".join(said))
+
+    def test_calls_have_their_spread_and_name_its_ranks(self):
+        for ranks in 4, 256:
+            said = texts(self.plot(self.file("job.json", statistics(ranks=ranks)), "a.svg"))
+            self.assertIn(f"150 ms (rank {ranks - 1}) to 750 ms (rank 0)", " ".join(said))
+            self.assertIn("13 calls, 2.93 KiB, p50 1.5 µs, p99 2.5 ms", " ".join(said))
+            self.assertIn("the others waited for", " ".join(said))
 
     def test_phases_have_their_spread(self):
         said = texts(self.plot(self.file("job.json", statistics()), "a.svg"))

@@ -3,13 +3,14 @@
 // Histograms and the percentiles read from them, what threads record, and the words and JSON of a report.
 
 #include "observe/report.h"
-#include "observe/json.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 #include <thread>
+
+#include "observe/json.h"
 
 namespace fairlead::observe {
 namespace {
@@ -151,6 +152,56 @@ TEST(Report, the_table_leaves_out_what_did_not_happen) {
             "device messages                count    bytes\n"
             "peer copies                        3 3.00 KiB\n"
             "  buffered in device memory        2    512 B\n");
+}
+
+TEST(Spread, names_the_ranks_of_the_least_and_the_most) {
+  auto expect = [](std::vector<uint64_t> of_ranks, const Spread& expected) {
+    Spread found = spread_of(of_ranks);
+    EXPECT_EQ(found.least, expected.least);
+    EXPECT_EQ(found.median, expected.median);
+    EXPECT_EQ(found.most, expected.most);
+    EXPECT_EQ(found.least_rank, expected.least_rank);
+    EXPECT_EQ(found.most_rank, expected.most_rank);
+  };
+  expect({7}, {7, 7, 7, 0, 0});
+  expect({9, 2}, {2, 5, 9, 1, 0});
+  expect({5, 9, 1}, {1, 5, 9, 2, 1});
+  expect({8, 2, 4, 90}, {2, 6, 90, 1, 3});
+  expect({3, 3, 3}, {3, 3, 3, 0, 0});
+  expect({0, 0, 5, 5, 0}, {0, 0, 5, 0, 2});
+  expect({UINT64_MAX, UINT64_MAX}, {UINT64_MAX, UINT64_MAX, UINT64_MAX, 0, 0});
+  std::vector<uint64_t> of_many_ranks(1001, 10);
+  of_many_ranks[700] = 1, of_many_ranks[31] = 12;
+  expect(of_many_ranks, {1, 10, 12, 700, 31});
+}
+
+TEST(Spread, the_table_has_it_for_several_ranks_and_the_json_always) {
+  auto name_of = [](int function) { return function == 0 ? "MPI_Barrier" : "MPI_Send"; };
+  Report report;
+  report.whose = "300 ranks";
+  report.ranks = 300;
+  report.tallies = {
+      {{0, calls}, {.count = 900}}, {{1, calls}, {.count = 5}}, {{1, Traffic::peer}, {.count = 5}}};
+  report.spreads = {{0, {{1000, 2'000'000, 3'000'000, 255, 7}, {3, 3, 3, 0, 0}}},
+                    {1, {{0, 0, 4'000'000'000, 0, 299}, {0, 0, 5, 0, 299}}}};
+  const std::string table = as_table(report, name_of);
+  EXPECT_NE(table.find("time in MPI calls, by rank    least  rank  median    most  rank          calls\n"
+                       "MPI_Send                       0 ns     0    0 ns  4.00 s   299         0 to 5\n"
+                       "MPI_Barrier                 1.00 us   255 2.00 ms 3.00 ms     7              3\n"),
+            std::string::npos)
+      << table;
+  const std::string json = as_json(report, name_of);
+  EXPECT_NE(
+      json.find(
+          "\"by_rank\": {\"seconds\": {\"min\": 0.000001000, \"min_rank\": 255, \"median\": 0.002000000, "
+          "\"max\": 0.003000000, \"max_rank\": 7}, \"count\": {\"min\": 3, \"min_rank\": 0, \"median\": 3, "
+          "\"max\": 3, \"max_rank\": 0}}"),
+      std::string::npos)
+      << json;
+  EXPECT_EQ(json.find("by_rank", json.rfind("by_rank") + 1), std::string::npos);
+  report.ranks = 1;
+  EXPECT_EQ(as_table(report, name_of).find("by rank"), std::string::npos);
+  EXPECT_NE(as_json(report, name_of).find("by_rank"), std::string::npos);
 }
 
 TEST(Words, figures_have_three_digits_and_a_unit) {

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <numeric>
 #include <vector>
 
@@ -81,7 +82,8 @@ std::vector<Key> all_keys(const observe::Tallies& mine) {
   return keys;
 }
 
-observe::Tallies reduce(observe::Tallies mine) {
+// The sums over all ranks, at rank 0. Gives `mine` a row, perhaps an empty one, for every key of any rank.
+observe::Tallies reduce(observe::Tallies& mine) {
   std::vector<Key> keys = all_keys(mine);
   std::vector<uint64_t> sums, longest;
   for (const Key& key : keys) {
@@ -103,6 +105,30 @@ observe::Tallies reduce(observe::Tallies mine) {
     next += 3 + tally.histogram.size();
   }
   return all;
+}
+
+// Compares the calls of each function between the ranks, at rank 0. All ranks have the same rows.
+std::map<int, observe::SpreadOfCalls> compare_ranks(const observe::Tallies& mine) {
+  std::vector<int> functions_called;
+  std::vector<uint64_t> own;
+  for (const auto& [key, tally] : mine) {
+    if (key.path != observe::calls) continue;
+    functions_called.push_back(key.function);
+    own.insert(own.end(), {tally.nanoseconds, tally.count});
+  }
+  std::vector<uint64_t> all(own_rank == 0 ? own.size() * static_cast<size_t>(all_ranks) : 0);
+  const int length = static_cast<int>(own.size());
+  real.Gather(own.data(), length, MPI_UINT64_T, all.data(), length, MPI_UINT64_T, 0, observer_comm);
+  std::map<int, observe::SpreadOfCalls> spreads;
+  if (own_rank != 0) return spreads;
+  auto spread_of_column = [&](size_t column) {
+    std::vector<uint64_t> of_ranks;
+    for (size_t i = column; i < all.size(); i += own.size()) of_ranks.push_back(all[i]);
+    return observe::spread_of(std::move(of_ranks));
+  };
+  for (size_t i = 0; i < functions_called.size(); ++i)
+    spreads[functions_called[i]] = {spread_of_column(2 * i), spread_of_column(2 * i + 1)};
+  return spreads;
 }
 
 observe::Phase gather_phases() {
@@ -128,7 +154,9 @@ Report report_of_the_job() {
   report.messages = sum(report.messages);
   report.bytes = sum(report.bytes);
   report.fallbacks = sum(report.fallbacks);
-  report.tallies = reduce(std::move(report.tallies));
+  observe::Tallies mine = std::move(report.tallies);
+  report.tallies = reduce(mine);
+  report.spreads = compare_ranks(mine);
   report.phases = gather_phases();
   return report;
 }

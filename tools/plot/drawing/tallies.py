@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `fairlead run --stats-file` wrote, as bars: the paths of device messages, the time in MPI calls, the phases with
+"""What `fairlead run --stats-file` wrote, as bars: the paths of device messages, the time in MPI calls and in phases with
 their spread over the ranks, and the reasons for fallbacks."""
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ INDENT = 3 * "\N{NO-BREAK SPACE}"  # SVG drops plain ones
 class Bar:
     label: str
     value: float
-    text: str  # beside the bar; of long labels before it
+    text: str  # beside the bar, one or two lines; of long labels before it
     full: float | None = None  # the part in full colour; None: all of it
     spread: tuple[float, float] | None = None  # the least and the most of any rank
+    median: float | None = None  # of the ranks
 
 
 @dataclass
@@ -91,11 +92,20 @@ def calls(about):
     for call in found:
         words = [count_text(call["count"], "call"), bytes_text(call["bytes"]) if call["bytes"] else ""]
         words += [f"{key} {time_text(call[f'{key}_us'] * 1e-6)}" for key in ("p50", "p99")]
-        bars.append(Bar(call["function"], call["seconds"] / ranks, ", ".join(filter(None, words))))
+        bar = Bar(call["function"], call["seconds"] / ranks, ", ".join(filter(None, words)))
+        if "by_rank" in call and ranks > 1:
+            time = call["by_rank"]["seconds"]
+            bar.spread, bar.median = (time["min"], time["max"]), time["median"]
+            bar.text = (f"{time_text(time['min'])} (rank {time['min_rank']}) to {time_text(time['max'])} "
+                        f"(rank {time['max_rank']})\n{bar.text}")
+        bars.append(bar)
     if rest:
         count = count_text(sum(call["count"] for call in rest), "call")
         bars.append(Bar(f"{len(rest)} others", sum(call["seconds"] for call in rest) / ranks, count))
-    return [Panel("Time in MPI calls", "mean over the ranks", bars)] if bars else []
+    title = "Time in MPI calls"
+    if any(bar.spread for bar in bars):
+        title += "; whiskers: from the rank with the least to that with the most; circle: median"
+    return [Panel(title, "mean over the ranks", bars)] if bars else []
 
 
 def phases(about):
@@ -128,6 +138,8 @@ def compose(about, file):
     caption = [f"{os.path.basename(file)}; p50 and p99 are of single calls."]
     if not about["traffic"] or not any(way["messages"] for way in about["traffic"]):
         caption.append("No device messages.")
+    if any(bar.median is not None for row in rows for panel in row for bar in panel.bars):
+        caption.append("In a barrier, the rank with the least time is the one that the others waited for.")
     if left_out > 0:
         caption.append(f"{count_text(left_out, 'phase')} more {'are' if left_out > 1 else 'is'} not drawn.")
     return TalliesPicture(title, rows, [" ".join(caption)])

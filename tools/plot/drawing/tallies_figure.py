@@ -12,7 +12,7 @@ from scales import number_text, size_text
 from tallies import INDENT, TIME_UNITS, unit_of
 
 # Inches, but for the characters.
-LEFT, SHORT_LEFT, BAR, LONG_BAR, ABOVE, BELOW, BETWEEN = 1.9, 0.75, 0.21, 0.27, 0.3, 0.5, 0.12
+LEFT, SHORT_LEFT, BAR, TWO_LINES, ABOVE, BELOW, BETWEEN = 1.9, 0.75, 0.21, 0.31, 0.3, 0.5, 0.12
 LABEL_CHARACTERS, TREE_CHARACTERS, TEXT_CHARACTERS = 30, 27, 14.5  # of a label; of a bar's text in an inch
 PALE = 0.35
 
@@ -58,7 +58,7 @@ def draw_bars(axes, panel, width, labelled):
         return max(bar.value, *(bar.spread or (0,)))
 
     def text_width(bar):
-        return 0 if panel.long_labels else len(bar.text) / TEXT_CHARACTERS + 0.1
+        return 0 if panel.long_labels else max(map(len, bar.text.split("\n"))) / TEXT_CHARACTERS + 0.1
 
     longest = max(map(end_of, panel.bars)) or 1
     axes.set_xlim(0, max(longest, *(end_of(bar) * width / max(width - text_width(bar), width / 4) for bar in panel.bars)))
@@ -67,11 +67,14 @@ def draw_bars(axes, panel, width, labelled):
         axes.barh(place, bar.value if bar.full is None else bar.full, 0.8, color=COLOURS[0], linewidth=0)
         if bar.spread:
             axes.plot(bar.spread, [place, place], "|-", color=INK, linewidth=0.9, markersize=5, clip_on=False)
+        if bar.median is not None:
+            axes.plot(bar.median, place, "o", color=INK, markerfacecolor="white", markeredgewidth=0.9, markersize=4,
+                      clip_on=False)
         text, at = bar.text, end_of(bar)
         if panel.long_labels:
             text, at = "\n".join(textwrap.wrap(bar.label, int(width * CAPTION_CHARACTERS))), 0
         axes.annotate(plain(text), (at, place), (4, 0), textcoords="offset points", va="center", fontsize=7.5, color=INK,
-                      linespacing=1)
+                      linespacing=1.15)
     axes.set_yticks(range(len(panel.bars)), [label_of(panel, bar) if labelled else "" for bar in panel.bars], fontsize=8)
     axes.set_ylim(len(panel.bars) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -84,7 +87,8 @@ def draw_bars(axes, panel, width, labelled):
 
 
 def height_of(row):
-    return len(row[0].bars) * (LONG_BAR if row[0].long_labels else BAR)
+    tall = row[0].long_labels or any("\n" in bar.text for bar in row[0].bars)
+    return len(row[0].bars) * (TWO_LINES if tall else BAR)
 
 
 def draw(picture):
