@@ -37,7 +37,7 @@ def blocks():
 def words_of(line):
     """The words behind `fairlead`; none if the line is no command of it."""
     match = COMMAND.fullmatch(line)
-    if not match or re.match(r"\d+[/:]|node\d|statistics over|.*(?: warn | info | error )", match[3]):
+    if not match or re.match(r"\d+[/:]|node\d|\w+: |statistics over|.*(?: warn | info | error )", match[3]):
         return []
     return shlex.split(match[3], comments=True)
 

@@ -283,7 +283,7 @@ class Recorded(ToolTest):
 class Report(ToolTest):
     def test_every_check_is_complete(self):
         _, report, checks = examined("--from", os.path.join(MACHINES, "laptop"))
-        self.assertEqual(set(report), {"version", "subject", "conclusion", *VERDICTS, "checks"})
+        self.assertEqual(set(report), {"version", "subject", "simulated", "conclusion", *VERDICTS, "checks"})
         self.assertTrue(report["subject"].startswith("fairlead doctor "), report["subject"])
         self.assertEqual(sum(report[verdict] for verdict in VERDICTS), sum(c["applies"] for c in checks.values()))
         for key, check in checks.items():
@@ -404,6 +404,15 @@ class Live(ToolTest):
                 if abi == "mpich":
                     self.assertNotIn("MPIX_Query_rocm_support", checks["live.query"]["fact"])
                 self.assertIn("With Fairlead device pointers work here (on simulated GPUs)", report["conclusion"])
+                self.assertTrue(report["simulated"])
+
+    def test_simulated_gpus_are_named_in_the_second_line(self):
+        abi = next(filter(has_library, MPIS), None)
+        if abi is None:
+            self.skipTest("no library")
+        says = "# The Live checks use simulated GPUs: they do not test real ones"
+        self.assertEqual(fairlead("doctor", "--sim", 2, example(abi)).stdout.splitlines()[1], says)
+        self.assertNotIn(says, fairlead("doctor", "--no-launch", example(abi)).stdout)
 
     def test_who_moves_messages_between_nodes(self):
         abi = next(filter(has_library, MPIS), None)

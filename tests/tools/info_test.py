@@ -71,6 +71,9 @@ class Info(ToolTest):
         words = " ".join(text.split())
         for name in ["sim: ", ", in use", "by " + told["topology"], "tuning: the shipped rules", *MPIS]:
             self.assertIn(name, words)
+        # A build tree has no headers.
+        for name, path in told["paths"].items():
+            self.assertEqual(f"{name}: " in text.partition("\npaths ")[2], bool(path) or name == "tuning", text)
 
     def test_simulated_gpus_that_nobody_asked_for(self):
         result = self.succeeds("info", FAIRLEAD_DEVICE="auto", CUDA_VISIBLE_DEVICES="", HIP_VISIBLE_DEVICES="-1")

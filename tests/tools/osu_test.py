@@ -2,6 +2,7 @@
 """Every benchmark of the OSU suite has its name and options here, or a refusal that says why not and what to use."""
 
 import json
+import re
 import unittest
 
 from tool import MPIS, TOOL, ToolTest, example, fairlead, has_library, preload
@@ -36,6 +37,11 @@ class Names(ToolTest):
             self.assertIn(f"{name}: unknown option --no-such-option", result.stderr)
         self.assertTrue(self.succeeds("bench", "osu_partitioned_latency", "--help").stdout.startswith(
             "Usage: fairlead bench partitioned "))
+
+    def test_the_title_has_both_names(self):
+        for name, title in ("osu_allreduce", "allreduce (osu_allreduce)"), ("allreduce", "allreduce"):
+            text = self.succeeds("bench", name, "--mpi", MPIS[0], "-i", 1, "-m", "8:8", *preload(MPIS[0]), "H", "H").stdout
+            self.assertRegex(text.splitlines()[0], rf"^# fairlead bench {re.escape(title)} \d")
 
     def test_those_that_are_not_here(self):
         self.refuses("bench", "osu_latency_mp", says=["osu_latency_mp is not here", "fork", "fairlead bench multi_lat"])

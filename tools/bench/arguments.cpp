@@ -317,6 +317,7 @@ std::vector<uint64_t> BenchArguments::sizes() const {
 std::optional<BenchArguments> parse_bench(const std::string& benchmark, const Words& words) {
   BenchArguments arguments;
   arguments.kind = &kind_of(benchmark);
+  arguments.asked = benchmark;
   arguments.command = command_of(*arguments.kind);
   if (!words.empty()) arguments.command += " " + shell_line(words);
   CLI::App app(description_of(*arguments.kind), command_of(*arguments.kind));

@@ -36,6 +36,7 @@ enum class Probe { none, probe, matched };
 
 struct BenchArguments {
   const BenchmarkKind* kind = nullptr;
+  std::string asked;  // its name as the user typed it, which may be that of the OSU suite
   // Sizes in bytes, each twice the one before.
   std::string size_range = "1:4m";  // of all_pairs and matrix "" where the user gives none
   uint64_t smallest = 1;

@@ -95,7 +95,9 @@ Json context_json(const BenchArguments& arguments, const Context& context) {
 }
 
 void print_context(const BenchArguments& arguments, const Context& context) {
-  std::cout << fmt::format("# fairlead bench {} {}\n", arguments.kind->name, FAIRLEAD_VERSION);
+  const std::string asked =
+      arguments.asked == arguments.kind->name ? "" : fmt::format(" ({})", arguments.asked);
+  std::cout << fmt::format("# fairlead bench {}{} {}\n", arguments.kind->name, asked, FAIRLEAD_VERSION);
   std::cout << fmt::format("# command: {}\n", arguments.command);
   if (!context.mpi_abi.empty()) {
     std::cout << fmt::format("# MPI: {} ({}), {} rank{}, Fairlead {}\n", context.mpi_library, context.mpi_abi,

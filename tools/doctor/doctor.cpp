@@ -59,8 +59,7 @@ std::string conclude(const Machine& machine, const Report& report) {
           : fmt::format("{} is not GPU-aware itself.", name_of(machine.mpi));
   if (!machine.live.started()) return itself + " Nothing was tried.";
   if (!machine.live.both("device")) return itself + " No device memory could be tried.";
-  bool simulated = machine.live.fact("device", 0).find("simulated") != std::string::npos;
-  std::string where = simulated ? " (on simulated GPUs)" : "";
+  std::string where = report.simulated ? " (on simulated GPUs)" : "";
   if (machine.preload)
     return itself +
            (proven(report)
@@ -86,6 +85,7 @@ Report judge(const Machine& machine) {
           {&area, &check, applies,
            applies ? check.find(machine) : skip(fmt::format("applies to {} only", check.when))});
     }
+  report.simulated = machine.live.fact("device", 0).find("simulated") != std::string::npos;
   report.conclusion = conclude(machine, report);
   return report;
 }

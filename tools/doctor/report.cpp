@@ -80,6 +80,7 @@ Paper paper_of_stdout() {
 
 std::string as_text(const Report& report, const Paper& paper) {
   std::string text = wrapped("# " + report.subject, 0, "  ", paper.columns) + "\n";
+  if (report.simulated) text += "# The Live checks use simulated GPUs: they do not test real ones\n";
   const Area* area = nullptr;
   int left_out = 0;
   for (const Row& row : report.rows) {
@@ -109,10 +110,15 @@ nlohmann::ordered_json as_json(const Report& report) {
                       {"fact", row.finding.fact},
                       {"remedy", row.finding.remedy},
                       {"details", row.finding.details}});
-  return {{"version", FAIRLEAD_VERSION},         {"subject", report.subject},
-          {"conclusion", report.conclusion},     {"ok", report.count(Verdict::ok)},
-          {"warn", report.count(Verdict::warn)}, {"fail", report.count(Verdict::fail)},
-          {"skip", report.count(Verdict::skip)}, {"checks", checks}};
+  return {{"version", FAIRLEAD_VERSION},
+          {"subject", report.subject},
+          {"simulated", report.simulated},
+          {"conclusion", report.conclusion},
+          {"ok", report.count(Verdict::ok)},
+          {"warn", report.count(Verdict::warn)},
+          {"fail", report.count(Verdict::fail)},
+          {"skip", report.count(Verdict::skip)},
+          {"checks", checks}};
 }
 
 std::string as_markdown(const std::vector<Area>& areas) {

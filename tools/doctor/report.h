@@ -22,6 +22,7 @@ struct Row {
 struct Report {
   std::string subject;     // "node7: Open MPI 4.1.4, 2 x NVIDIA H200"
   std::string conclusion;  // one or two sentences
+  bool simulated = false;  // the ranks of the live checks got simulated GPUs
   std::vector<Row> rows;
 
   int count(Verdict verdict) const;

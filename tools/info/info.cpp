@@ -234,8 +234,10 @@ std::string as_text(const Json& all) {
   page.add("topology", "by " + word(all, "topology"));
   const Json& paths = all.at("paths");
   for (const auto& [name, path] : paths.items()) {
-    const std::string none = name == "tuning" ? "the shipped rules" : "not in this tree";
-    page.add("paths", fmt::format("{}: {}", name, path == "" ? none : path.get<std::string>()));
+    if (path != "")
+      page.add("paths", fmt::format("{}: {}", name, path.get<std::string>()));
+    else if (name == "tuning")
+      page.add("paths", "tuning: the shipped rules");
   }
   return page.text();
 }

@@ -42,6 +42,11 @@ constexpr const char* how_they_are_read =
     "A value that is not understood is reported on stderr, and the default is used.\n"
     "Programs with raised privileges (set-user-ID, file capabilities) ignore them.\n";
 
+constexpr const char* how_they_are_written =
+    "Sizes are in bytes: 64k is 64 KiB, 1m 1 MiB, 2g 2 GiB.\n"
+    "1..64 means from 1 to 64.\n"
+    "A meaning names other options in short: coll_nodes_from is FAIRLEAD_COLL_NODES_FROM.\n";
+
 constexpr const char* not_of_the_library =
     "`FAIRLEAD_HOME` names the tree in which the tool `fairlead` looks for its libraries and "
     "benchmark programs (`lib/`, `libexec/`), in place of its own;\n"
@@ -54,15 +59,18 @@ void print_markdown(const std::vector<OptionReport>& options) {
       << how_they_are_read
       << "`fairlead options` prints the first five, and those that are set: the values in force and where "
          "each comes from; `--tuning`, `--development` and `--all` print the others.\n"
-         "This page is made by `fairlead options --markdown`.\n";
+         "This page is made by `fairlead options --markdown`.\n\n"
+         "```sh\nFAIRLEAD_LOG=info fairlead run -n 2 ./program\n```\n\n"
+      << how_they_are_written;
   for (const OptionClass& section : option_classes) {
     std::cout << fmt::format("\n## {}\n\n", section.title);
     if (*section.about) std::cout << section.about << "\n\n";
-    std::cout << "| Variable | Default | Accepted | Meaning |\n"
+    std::cout << "| Variable | Default | Accepted values | Meaning |\n"
                  "| --- | --- | --- | --- |\n";
     for (const OptionReport& option : options)
       if (std::strcmp(option.kind, section.kind) == 0)
-        std::cout << fmt::format("| `{}` | `{}` | {} | {} |\n", option.variable, option.initial,
+        std::cout << fmt::format("| `{}` | {} | {} | {} |\n", option.variable,
+                                 *option.initial ? fmt::format("`{}`", option.initial) : "empty",
                                  option.accepted, option.help);
   }
   std::cout << "\nOther variables with this prefix are no options of the library:\n" << not_of_the_library;
@@ -73,6 +81,7 @@ void print_manual(const std::vector<OptionReport>& options) {
   ManualPage page("fairlead-options", 7, "options of Fairlead's library, as environment variables");
   page.section("DESCRIPTION");
   page.paragraph(how_they_are_read);
+  page.paragraph(how_they_are_written);
   page.paragraph("fairlead options prints the values in force and where each comes from.");
   for (const OptionClass& section : option_classes) {
     page.section(section.title);
