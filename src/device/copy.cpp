@@ -9,9 +9,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/options.h"
+#include "observe/ranges.h"
 #include "observe/recorder.h"
 #include "observe/trace.h"
 
@@ -111,6 +113,8 @@ Error CopyStreams::take_copy_stream(CopyStream** taken) {
     auto lane = std::make_unique<CopyStream>();
     if (Error error = runtime()->create_stream(device, &lane->stream); error != Error::none) return error;
     lane->number = static_cast<int>(streams.size());
+    observe::name_stream(runtime()->native(lane->stream),
+                         ("Fairlead copies " + std::to_string(lane->number)).c_str());
     streams.push_back(std::move(lane));
     *taken = streams.back().get();
   } else {

@@ -18,6 +18,7 @@ namespace fairlead::observe {
 
 int (*detail::push_range)(const char*) = nullptr;
 int (*detail::pop_range)() = nullptr;
+void (*detail::name_stream)(void*, const char*) = nullptr;
 
 namespace {
 
@@ -31,10 +32,11 @@ void use(void* push, void* pop, const char* what) {
   log_line(LogLevel::info, "MPI calls and phases are ranges of %s", what);
 }
 
-// From NVTX 3: the number of functions of each module, and the indices of the two functions used here.
+// From NVTX 3: the number of functions of each module, and the indices of those used here.
 constexpr unsigned functions_of_module[] = {0, 16, 9, 15, 7, 16, 7};
 constexpr unsigned modules = 7, most_functions = 16;
 constexpr int core = 1, range_push_a = 9, range_pop = 11;
+constexpr int cuda = 2, name_cu_stream_a = 5;
 
 void* slots[modules][most_functions];
 void** tables[modules][most_functions];
@@ -70,14 +72,24 @@ void open_nvtx() {
   void* tool = path ? dlopen(path, RTLD_LAZY) : nullptr;
   if (!tool) return;
   auto begin = reinterpret_cast<int (*)(const void* (*)(uint32_t))>(dlsym(tool, "InitializeInjectionNvtx2"));
-  if (begin && begin(export_table)) use(slots[core][range_push_a], slots[core][range_pop], "NVTX");
+  if (!begin || !begin(export_table)) return;
+  use(slots[core][range_push_a], slots[core][range_pop], "NVTX");
+  detail::name_stream = reinterpret_cast<void (*)(void*, const char*)>(slots[cuda][name_cu_stream_a]);
 }
+
+// Not in libroctx64 of ROCm before 6.
+using NameStream = int (*)(const char* name, const void* stream);
+NameStream roctx_name_stream = nullptr;
 
 void open_roctx() {
   for (const char* name : {"librocprofiler-sdk-roctx.so.1", "librocprofiler-sdk-roctx.so.0",
                            "libroctx64.so.4", "libroctx64.so"}) {
     void* library = dlopen(name, RTLD_LAZY);
-    if (library) return use(dlsym(library, "roctxRangePushA"), dlsym(library, "roctxRangePop"), "ROCTX");
+    if (!library) continue;
+    roctx_name_stream = reinterpret_cast<NameStream>(dlsym(library, "roctxNameHipStream"));
+    if (roctx_name_stream)
+      detail::name_stream = [](void* stream, const char* name) { roctx_name_stream(name, stream); };
+    return use(dlsym(library, "roctxRangePushA"), dlsym(library, "roctxRangePop"), "ROCTX");
   }
 }
 

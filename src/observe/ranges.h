@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ranges of the vendors' profilers: with FAIRLEAD_RANGES, each MPI call and each phase of a thread is a range
-// of NVTX (Nsight) or ROCTX (rocprof). Their libraries are opened at run time; without them there are no
-// ranges.
+// of NVTX (Nsight) or ROCTX (rocprof), and Fairlead's streams have names there. Their libraries are opened at
+// run time; without them there are no ranges.
 
 #pragma once
 
@@ -11,6 +11,7 @@ namespace fairlead::observe {
 namespace detail {
 extern int (*push_range)(const char* name);
 extern int (*pop_range)();
+extern void (*name_stream)(void* stream, const char* name);
 }  // namespace detail
 
 inline bool ranges() {
@@ -21,6 +22,11 @@ inline void begin_range(const char* name) {
 }
 inline void end_range() {
   detail::pop_range();
+}
+
+// `stream` is a CUstream or hipStream_t. Does nothing without a profiler.
+inline void name_stream(void* stream, const char* name) {
+  if (detail::name_stream) detail::name_stream(stream, name);
 }
 
 // `which`: auto, nvtx, roctx. Logs which library it found.

@@ -17,6 +17,10 @@ extern "C" int roctxRangePop() {
   told() += ")";
   return 0;
 }
+extern "C" int roctxNameHipStream(const char* name, const void*) {
+  told() += std::string("<") + name + ">";
+  return 0;
+}
 extern "C" const char* what_roctx_was_told() {
   return told().c_str();
 }

@@ -21,7 +21,10 @@ namespace {
 class Ranges : public testing::Test {
  protected:
   void SetUp() override { unsetenv("NVTX_INJECTION64_PATH"); }
-  void TearDown() override { detail::push_range = nullptr; }
+  void TearDown() override {
+    detail::push_range = nullptr;
+    detail::name_stream = nullptr;
+  }
 
   void work() {
     open(1, [](int) { return "MPI_Send"; });
@@ -30,6 +33,7 @@ class Ranges : public testing::Test {
     end_call();
     end_phase();
     close();
+    name_stream(nullptr, "a stream");
   }
 };
 
@@ -41,7 +45,7 @@ TEST_F(Ranges, nvtx_by_the_tool_that_the_environment_names) {
   void* tool = dlopen(FAKE_NVTX, RTLD_LAZY | RTLD_NOLOAD);
   ASSERT_TRUE(tool);
   auto told = reinterpret_cast<const char* (*)()>(dlsym(tool, "what_nvtx_was_told"));
-  EXPECT_STREQ(told(), "(a phase(MPI_Send))");
+  EXPECT_STREQ(told(), "(a phase(MPI_Send))<a stream>");
 }
 
 TEST_F(Ranges, without_a_tool_there_is_no_nvtx) {
@@ -57,7 +61,7 @@ TEST_F(Ranges, roctx_where_its_library_is) {
   open_ranges("auto");
   ASSERT_TRUE(ranges());
   work();
-  EXPECT_STREQ(what_roctx_was_told(), "(a phase(MPI_Send))");
+  EXPECT_STREQ(what_roctx_was_told(), "(a phase(MPI_Send))<a stream>");
 }
 
 }  // namespace
