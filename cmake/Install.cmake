@@ -49,6 +49,12 @@ endforeach()
 install(PROGRAMS bench/compare DESTINATION libexec/fairlead)
 install(DIRECTORY bench/comparison DESTINATION libexec/fairlead FILES_MATCHING PATTERN "*.py")
 
+# --- Licenses of the libraries that were compiled in, where a package is made of this tree
+set(FAIRLEAD_LICENSES "" CACHE PATH "Folder of license texts to install")
+if(FAIRLEAD_LICENSES)
+  install(DIRECTORY ${FAIRLEAD_LICENSES}/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fairlead/licenses)
+endif()
+
 # --- Documentation
 install(FILES README.md CONTRIBUTING.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

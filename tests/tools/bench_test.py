@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -48,12 +49,32 @@ class Names(ToolTest):
                     self.refuses("run", "-n", 2, "--mpi", launcher, TOOL, *words, "--mpi", other, says="disagree")
 
 
-    def test_an_mpi_that_cannot_take_the_place_is_not_taken_for_it(self):
-        """Libraries of MPICH's ABI bear one of two names; a program finds the one it is linked with."""
+    def test_an_mpi_takes_the_place_under_its_other_name(self):
+        """MPICH's library bears one of two names; an alias of the name that a program looks for loads the other."""
         if "mpich" not in MPIS:
             self.skipTest("no MPICH")
         linked = host_mpi("mpich")
         other = "libmpi.so.12" if "libmpich" in linked else "libmpich.so.12"
+        line = self.succeeds("run", "--dry-run", "-n", 2, "--no-preload", example("mpich")).stdout.split()
+        with tempfile.TemporaryDirectory() as prefix:
+            for folder in "bin", "lib":
+                os.mkdir(os.path.join(prefix, folder))
+            shutil.copy(linked, os.path.join(prefix, "lib", other))
+            launcher = script(os.path.join(prefix, "bin"), "mpirun", f'#!/bin/sh\nexec {line[0]} "$@"\n')
+            words = ["bench", "latency", "-m", "8:8", "-i", 2, "--no-preload", "--mpi", launcher, "H", "H"]
+            for result in self.succeeds(*words), self.succeeds(*words, launcher=line[:line.index(TOOL)]):
+                self.assertEqual(len(rows(result.stdout)), 1)
+                self.assertEqual(result.stderr, "")
+            # Another library than the one that the program finds by itself is loaded: none of that ABI.
+            open(os.path.join(prefix, "lib", other), "w").close()
+            self.assertIn(f"{prefix}/lib/{other}", fairlead(*words).stderr)
+
+    def test_an_mpi_that_cannot_take_the_place_is_not_taken_for_it(self):
+        """A program finds the library of the name it is linked with, or of one that there is an alias for."""
+        if "mpich" not in MPIS:
+            self.skipTest("no MPICH")
+        linked = host_mpi("mpich")
+        other = "libmpi_gnu_123.so.12"  # as Cray's are named
         line = self.succeeds("run", "--dry-run", "-n", 2, "--no-preload", example("mpich")).stdout.split()
         with tempfile.TemporaryDirectory() as prefix:
             for folder in "bin", "lib":
