@@ -77,7 +77,9 @@ def _measured(words: list[str]) -> list[str]:
         if chosen is None:
             return words
     else:
-        chosen = str(mpi.file or mpi.abi) if words[0] == "doctor" else _with_launcher(mpi)
+        # The doctor takes a library by its name with a version; Intel's of PyPI is loaded by one without.
+        of_library = words[0] == "doctor" and mpi.file is not None and ".so." in mpi.file.name
+        chosen = str(mpi.file) if of_library else _with_launcher(mpi)
     place = 2 if name else 1
     return [*words[:place], "--mpi", chosen, *words[place:]]
 

@@ -102,6 +102,11 @@ class CommandLine(unittest.TestCase):
                                   (["matrix"], 1, "/opt/mpi/bin/mpirun")]:
             self.assertEqual(command.for_python(words), [*words[:place], "--mpi", mpi, *words[place:]])
 
+    def test_a_library_without_version_is_named_by_its_launcher(self):
+        intel = mock.Mock(abi="mpich", file=Path("/opt/mpi/lib/libmpi.so"), launcher=lambda: self.launcher)
+        with mock.patch.object(command, "mpi_of_mpi4py", lambda: intel):
+            self.assertEqual(command.for_python(["doctor"]), ["doctor", "--mpi", "/opt/mpi/bin/mpirun"])
+
     def test_other_commands_and_programs_pass(self):
         for words in (["doctor", "./a.out"], ["doctor", "options"], ["doctor", "--from", "x"], ["doctor", "--mpi", "abi"],
                       ["doctor", "--help"], ["matrix", "--help-man"], ["bench"], ["bench", "--help"], ["bench", "bw", "-h"],
