@@ -2,12 +2,14 @@
 #
 # Run by each build: writes the commit that the sources are at, as C++, where it has changed.
 #
-#   cmake -DSOURCE=<folder> -DOUTPUT=<file.cpp> [-DGIT=<git>] -P Commit.cmake
+#   cmake -DSOURCE=<folder> -DOUTPUT=<file.cpp> [-DCOMMIT=<commit>] [-DGIT=<git>] -P Commit.cmake
 #
-# Of a tarball, also one unpacked inside another repository, the commit is "unknown".
+# Of a tarball, also one unpacked inside another repository, the commit is COMMIT, or "unknown".
 
 set(commit unknown)
-if(GIT AND EXISTS ${SOURCE}/.git)
+if(COMMIT)
+  set(commit ${COMMIT})
+elseif(GIT AND EXISTS ${SOURCE}/.git)
   execute_process(COMMAND ${GIT} -C ${SOURCE} describe --always --exclude "*" --abbrev=12 --dirty=+changes
                   OUTPUT_VARIABLE told RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(NOT failed)

@@ -49,13 +49,20 @@ endforeach()
 set(_modules ${CMAKE_INSTALL_DATADIR}/fairlead/modulefiles)
 file(RELATIVE_PATH module_up /prefix/${_modules}/fairlead /prefix)
 foreach(form IN ITEMS "" .lua)
-  configure_file(packaging/modulefile/fairlead${form}.in ${PROJECT_BINARY_DIR}/modulefiles/${PROJECT_VERSION}${form} @ONLY)
+  set(_module ${PROJECT_BINARY_DIR}/modulefiles/${PROJECT_VERSION}${form})
+  configure_file(packaging/modulefile/fairlead${form}.in ${_module} @ONLY)
+  install(FILES ${_module} DESTINATION ${_modules}/fairlead)
 endforeach()
-install(DIRECTORY ${PROJECT_BINARY_DIR}/modulefiles/ DESTINATION ${_modules}/fairlead)
 
 # --- The comparison with peers: needs Python 3.9, no build
 install(PROGRAMS bench/compare DESTINATION libexec/fairlead)
 install(DIRECTORY bench/comparison DESTINATION libexec/fairlead FILES_MATCHING PATTERN "*.py")
+
+# --- Licenses of the libraries that were compiled in, where a package is made of this tree
+set(FAIRLEAD_LICENSES "" CACHE PATH "Folder of license texts to install")
+if(FAIRLEAD_LICENSES)
+  install(DIRECTORY ${FAIRLEAD_LICENSES}/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fairlead/licenses)
+endif()
 
 # --- Documentation
 install(FILES README.md CONTRIBUTING.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

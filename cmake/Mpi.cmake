@@ -43,6 +43,8 @@ function(_fairlead_inspect_mpicc wrapper named)
     _fairlead_leave_out(${wrapper} ${named} "it does not answer -show as MPI compiler wrappers do")
     return()
   endif()
+  # CMake drops options that come twice, and so the option of two words for a second folder.
+  string(REPLACE "-Wl,-rpath -Wl,/" "-Wl,-rpath,/" line "${line}")
   separate_arguments(words UNIX_COMMAND "${line}")
   list(POP_FRONT words)
   set(includes) # what the header search needs

@@ -56,6 +56,11 @@ def _with_launcher(mpi: Mpi) -> str:
     return str(launcher or mpi.abi)
 
 
+def _launcher_beside() -> str | None:
+    """The launcher in the virtual environment of this Python, as the MPIs of PyPI bring one."""
+    return None if sys.prefix == sys.base_prefix else shutil.which("mpirun", path=os.path.join(sys.prefix, "bin"))
+
+
 def _measured(words: list[str]) -> list[str]:
     """`bench NAME`, `matrix` or `doctor` of the MPI that mpi4py loads; of the one on PATH where it can load none."""
     name = words[1] if words[0] == "bench" and len(words) > 1 else ""
@@ -67,10 +72,15 @@ def _measured(words: list[str]) -> list[str]:
     try:
         mpi = mpi_of_mpi4py()
     except HomeError as error:
-        print(f"fairlead: {error}; the MPI on PATH is taken", file=sys.stderr)
-        return words
+        chosen = _launcher_beside()
+        print(f"fairlead: {error}; {chosen or 'the MPI on PATH'} is taken", file=sys.stderr)
+        if chosen is None:
+            return words
+    else:
+        # The doctor takes a library by its name with a version; Intel's of PyPI is loaded by one without.
+        of_library = words[0] == "doctor" and mpi.file is not None and ".so." in mpi.file.name
+        chosen = str(mpi.file) if of_library else _with_launcher(mpi)
     place = 2 if name else 1
-    chosen = str(mpi.file or mpi.abi) if words[0] == "doctor" else _with_launcher(mpi)
     return [*words[:place], "--mpi", chosen, *words[place:]]
 
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 from pathlib import Path
 
 
@@ -11,14 +13,45 @@ class HomeError(RuntimeError):
     """The libraries or programs of Fairlead are not where they should be; the message names the remedy."""
 
 
+def _glibc() -> str:
+    """The version of this machine's glibc, as "2.36"; "" where the C library is another one."""
+    try:
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "").rpartition(" ")[2]
+    except (OSError, ValueError):
+        return ""
+
+
+def _require_machine(package: Path) -> None:
+    """Raises HomeError where the wheel that brought this package is for another machine, as its tag tells. pip installs
+    none such, but folders are copied and shared."""
+    tags = "".join(file.read_text() for file in package.parent.glob("fairlead-*.dist-info/WHEEL"))
+    tag = re.search(r"^Tag: .*-(?:linux|manylinux_(\d+)_(\d+))_(\w+)$", tags, re.MULTILINE)
+    if tag is None:
+        return
+    build = "build Fairlead on this machine: pip install --no-binary fairlead fairlead"
+    if tag[3] != platform.machine():
+        raise HomeError(f"this package is for {tag[3]} and this machine is {platform.machine()}; {build}")
+    if tag[1] is None:
+        return
+    glibc = _glibc()
+    if not glibc:
+        raise HomeError(f"this package is for glibc {tag[1]}.{tag[2]} or newer, and the C library of this machine is "
+                        "another one, such as musl; Fairlead needs glibc")
+    if tuple(map(int, glibc.split("."))) < (int(tag[1]), int(tag[2])):
+        raise HomeError(f"this package is for glibc {tag[1]}.{tag[2]} or newer, and this machine has {glibc}; {build}")
+
+
 def home() -> Path:
     """The folder that holds bin/fairlead, lib/ and libexec/: FAIRLEAD_HOME, else what this package brought.
 
-    Raises HomeError where there is none, as in a checkout that was not installed.
+    Raises HomeError where there is none, as in a checkout that was not installed, or where it is for another machine.
     """
     given = os.environ.get("FAIRLEAD_HOME")
-    folder = Path(given) if given else Path(__file__).resolve().parent / "home"
+    package = Path(__file__).resolve().parent
+    folder = Path(given) if given else package / "home"
     if (folder / "bin" / "fairlead").is_file():
+        if not given:
+            _require_machine(package)
         return folder
     if given:
         raise HomeError(f"FAIRLEAD_HOME is {given}, which holds no bin/fairlead; unset it, or set it to an "

@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from ._home import library_file
 
-_SONAME = "libfairlead-device.so.0.1"
+_SONAME = "libfairlead-device.so.0"
 
 
 class DeviceError(RuntimeError):

@@ -16,7 +16,7 @@ from unittest import mock
 
 import fairlead
 from fairlead import __main__ as command
-from fairlead import _mpi
+from fairlead import _home, _mpi
 
 
 class Home(unittest.TestCase):
@@ -27,6 +27,25 @@ class Home(unittest.TestCase):
         with mock.patch.dict(os.environ, FAIRLEAD_HOME="/nowhere"), self.assertRaisesRegex(
                 fairlead.HomeError, "FAIRLEAD_HOME is /nowhere.*unset it"):
             fairlead.home()
+
+    def test_a_wheel_for_another_machine_says_so(self):
+        for tag, machine, glibc, says in [
+                ("manylinux_2_28_x86_64", "x86_64", "2.28", None), ("manylinux_2_28_x86_64", "x86_64", "2.41", None),
+                ("manylinux_2_28_x86_64", "x86_64", "2.9", "for glibc 2.28 or newer, and this machine has 2.9; build"),
+                ("manylinux_2_28_x86_64", "x86_64", "", "such as musl; Fairlead needs glibc"),
+                ("manylinux_2_28_x86_64", "aarch64", "2.41", "is for x86_64 and this machine is aarch64; build"),
+                ("linux_x86_64", "x86_64", "2.9", None), ("linux_x86_64", "aarch64", "2.41", "is for x86_64")]:
+            with self.subTest(tag=tag, machine=machine, glibc=glibc), tempfile.TemporaryDirectory() as folder, \
+                    mock.patch("platform.machine", lambda machine=machine: machine), \
+                    mock.patch.object(_home, "_glibc", lambda glibc=glibc: glibc):
+                wheel = Path(folder, "fairlead-0.1.0.dist-info", "WHEEL")
+                wheel.parent.mkdir()
+                wheel.write_text(f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-{tag}\n\n")
+                if says is None:
+                    _home._require_machine(Path(folder, "fairlead"))
+                else:
+                    with self.assertRaisesRegex(fairlead.HomeError, says):
+                        _home._require_machine(Path(folder, "fairlead"))
 
     def test_a_library_that_was_not_built_names_the_remedy(self):
         with self.assertRaisesRegex(fairlead.HomeError, "libfairlead-nosuch.so.*FAIRLEAD_MPICC"):
@@ -83,6 +102,11 @@ class CommandLine(unittest.TestCase):
                                   (["matrix"], 1, "/opt/mpi/bin/mpirun")]:
             self.assertEqual(command.for_python(words), [*words[:place], "--mpi", mpi, *words[place:]])
 
+    def test_a_library_without_version_is_named_by_its_launcher(self):
+        intel = mock.Mock(abi="mpich", file=Path("/opt/mpi/lib/libmpi.so"), launcher=lambda: self.launcher)
+        with mock.patch.object(command, "mpi_of_mpi4py", lambda: intel):
+            self.assertEqual(command.for_python(["doctor"]), ["doctor", "--mpi", "/opt/mpi/bin/mpirun"])
+
     def test_other_commands_and_programs_pass(self):
         for words in (["doctor", "./a.out"], ["doctor", "options"], ["doctor", "--from", "x"], ["doctor", "--mpi", "abi"],
                       ["doctor", "--help"], ["matrix", "--help-man"], ["bench"], ["bench", "--help"], ["bench", "bw", "-h"],
@@ -92,9 +116,16 @@ class CommandLine(unittest.TestCase):
 
     def test_without_mpi4py_the_mpi_on_path_is_measured(self):
         missing = mock.Mock(side_effect=fairlead.HomeError("no MPI can be loaded"))
-        with mock.patch.object(command, "mpi_of_mpi4py", missing), redirect_stderr(StringIO()) as said:
+        with mock.patch.object(command, "mpi_of_mpi4py", missing), redirect_stderr(StringIO()) as said, \
+                mock.patch.object(sys, "prefix", sys.base_prefix):
             self.assertEqual(command.for_python(["doctor"]), ["doctor"])
-        self.assertIn("no MPI can be loaded; the MPI on PATH is taken", said.getvalue())
+            self.assertIn("no MPI can be loaded; the MPI on PATH is taken", said.getvalue())
+            launcher = Path(self.program).parent / "bin" / "mpirun"  # of a virtual environment
+            launcher.parent.mkdir()
+            launcher.touch(0o755)
+            with mock.patch.object(sys, "prefix", str(launcher.parents[1])):
+                self.assertEqual(command.for_python(["bench", "bw"]), ["bench", "bw", "--mpi", str(launcher)])
+            self.assertIn(f"no MPI can be loaded; {launcher} is taken", said.getvalue())
 
     def test_the_tool_takes_the_place_of_this_process(self):
         answer = subprocess.run([sys.executable, "-m", "fairlead", "--version"], text=True, capture_output=True)

@@ -5,7 +5,7 @@ what is wrong is seen."""
 import json
 import unittest
 
-from tool import MPIS, ToolTest, fairlead, has_library, preload
+from tool import MPIS, ONE_MPI, ToolTest, fairlead, has_library, preload
 
 TYPES = ["contiguous", "vector", "indexed", "struct", "subarray"]
 SHORT = ["-i", 3, "-x", 1]
@@ -38,7 +38,7 @@ class Layouts(ToolTest):
                     self.assertTrue(all(float(value) >= 0 for row in rows(text) for value in row[1:-1]))
 
     def test_halo(self):
-        for abi in MPIS:
+        for abi in ONE_MPI:
             for places in self.places(abi):
                 with self.subTest(abi=abi, places=places):
                     text = self.bench("halo", abi, "-N", 12, "-c", *places)
@@ -47,7 +47,7 @@ class Layouts(ToolTest):
                                      [(face, str(12 * 12 * 8), "Pass") for face in "ijk"])
 
     def test_datatype(self):
-        for abi in MPIS:
+        for abi in ONE_MPI:
             for places in self.places(abi):
                 with self.subTest(abi=abi, places=places):
                     text = self.bench("datatype", abi, "--blocks", 216, "--rounds", 2, "-c", *places)
@@ -55,7 +55,7 @@ class Layouts(ToolTest):
                                      [(name, str(216 * 8), "Pass") for name in TYPES])
 
     def test_without_fairlead(self):
-        for abi in MPIS:
+        for abi in ONE_MPI:
             for name, *words in ("pack", "--bytes", "4k"), ("halo", "-N", 4), ("datatype", "--blocks", 8):
                 with self.subTest(abi=abi, benchmark=name):
                     text = self.succeeds("bench", name, "--mpi", abi, "--no-preload", *SHORT, "-c", *words, "H", "H").stdout

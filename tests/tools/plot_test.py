@@ -241,7 +241,7 @@ class Pictures(PlotTest):
             json.dump(trace(), file)
         self.plot(self.file("trace.json"), "-o", self.file("a.svg"))
         said = texts(self.read("a.svg"))
-        for text in ("Time-line of a job", "MPI_Send", "MPI_Recv", "copy", "halo $x_1$", "time (ms)", "rank 0 on node: 1"):
+        for text in ("Timeline of a job", "MPI_Send", "MPI_Recv", "copy", "halo $x_1$", "time (ms)", "rank 0 on node: 1"):
             self.assertIn(text, said)
         self.assertIn("2 ranks, 1 messages; 3 events were dropped", " ".join(said))
 

@@ -13,6 +13,8 @@ import unittest
 # The tool knows itself by its real path.
 TREE = os.path.realpath(os.environ["FAIRLEAD_TEST_TREE"])
 MPIS = os.environ["FAIRLEAD_TEST_MPIS"].split()
+# For tests of what is the same with every MPI; -DFAIRLEAD_ALL_SETTINGS=ON runs them with every MPI.
+ONE_MPI = MPIS if os.environ.get("FAIRLEAD_TEST_ALL") == "ON" else MPIS[:1]
 # Seconds after which one run of a program is taken for hanging.
 TIMEOUT = float(os.environ.get("TEST_TIMEOUT", 300))
 POLITE = os.environ["FAIRLEAD_TEST_POLITE"]

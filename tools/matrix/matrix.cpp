@@ -4,6 +4,7 @@
 
 #include <fairlead/device.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>

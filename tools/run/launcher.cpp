@@ -64,12 +64,6 @@ std::optional<Launcher> launcher_for(const std::string& path, const std::string&
   return launcher && starts(*launcher->kind, abi) ? launcher : std::nullopt;
 }
 
-const char* remedy(const std::string& abi) {
-  if (abi == "openmpi") return "Debian: openmpi-bin";
-  if (abi == "mpich") return "Debian: mpich";
-  return "MPICH 5 or Open MPI 6";
-}
-
 bool given_by_user(const Words& extra, const std::string& argument) {
   return std::find(extra.begin(), extra.end(), argument.substr(0, argument.find(' '))) != extra.end();
 }
@@ -119,8 +113,10 @@ Words library_folders_beside(const Launcher& launcher) {
 
 Launcher find_launcher(const std::string& abi, const std::string& library) {
   // Both as the loader found it and where its links lead: a prefix may be assembled from links.
+  std::vector<fs::path> places;
   std::error_code error;
-  for (const fs::path& place : {fs::path(library), fs::canonical(library, error)}) {
+  if (!library.empty()) places = {fs::path(library), fs::canonical(library, error)};
+  for (const fs::path& place : places) {
     if (place.empty()) continue;
     // lib/, lib/x86_64-linux-gnu/, lib/x86_64-linux-gnu/openmpi/lib/
     fs::path folder = place.parent_path();
@@ -133,7 +129,7 @@ Launcher find_launcher(const std::string& abi, const std::string& library) {
     if (auto launcher = launcher_for(find_on_path(name), abi)) return *launcher;
   throw usage(
       fmt::format("no launcher of MPI {} found{}{}; install it ({}), put it on PATH, or give --mpi PATH", abi,
-                  library.empty() ? "" : " near ", library, remedy(abi)));
+                  library.empty() ? "" : " near ", library, what_installs(abi)));
 }
 
 std::string arguments_added() {

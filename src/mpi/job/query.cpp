@@ -12,6 +12,7 @@
 #include "mpi/abi/real.h"
 #include "mpi/core/interception.h"
 #include "mpi/job/observation.h"
+#include "mpi/job/release.h"
 #include "observe/json.h"
 
 namespace fairlead::mpi {
@@ -53,7 +54,7 @@ std::string info() {
   const std::string devices =
       json_array(json_of_devices(runtime));  // initializes the driver, as version() needs
   return JsonObject()
-             .add("version", FAIRLEAD_VERSION)
+             .add("version", release())
              .add("abi", own_abi)
              .add("mpi", host_version())
              .add("provider", runtime ? runtime->name() : "none")
@@ -65,7 +66,7 @@ std::string info() {
          "\n";
 }
 
-size_t hand_out(const std::string& from, char* text, size_t bytes) {
+size_t copy_out(const std::string& from, char* text, size_t bytes) {
   if (bytes > 0) {
     const size_t length = std::min(from.size(), bytes - 1);
     std::memcpy(text, from.data(), length);
@@ -78,9 +79,9 @@ size_t hand_out(const std::string& from, char* text, size_t bytes) {
 }  // namespace fairlead::mpi
 
 extern "C" FAIRLEAD_EXPORT size_t fairlead_info(char* text, size_t bytes) {
-  return fairlead::mpi::hand_out(fairlead::mpi::info(), text, bytes);
+  return fairlead::mpi::copy_out(fairlead::mpi::info(), text, bytes);
 }
 
 extern "C" FAIRLEAD_EXPORT size_t fairlead_statistics(char* text, size_t bytes) {
-  return fairlead::mpi::hand_out(fairlead::mpi::statistics_as_json(), text, bytes);
+  return fairlead::mpi::copy_out(fairlead::mpi::statistics_as_json(), text, bytes);
 }

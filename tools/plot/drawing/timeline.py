@@ -241,7 +241,7 @@ def laid_out(caption, tracks, colours, rows, lines, window):
     axes.set_ylim(rows, 0)
     label_tracks(axes, tracks, row)
     axes.grid(True, axis="x", color=FAINT, linewidth=0.6)
-    figure.text(RIGHT / WIDTH, 1 - 0.14 / height, "Time-line of a job", fontsize=12.5, fontweight="bold", color=INK,
+    figure.text(RIGHT / WIDTH, 1 - 0.14 / height, "Timeline of a job", fontsize=12.5, fontweight="bold", color=INK,
                 va="top")
     handles = [pyplot.Rectangle((0, 0), 1, 1, facecolor=colour) for colour in named.values()]
     figure.legend(handles, [*map(plain, named)], loc="upper left", ncol=4, fontsize=8, borderaxespad=0, borderpad=0,

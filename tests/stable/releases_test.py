@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A job whose ranks have loaded two releases of Fairlead ends in MPI_Init with a line that names both.
+
+The other release is this one with another number in its library.
+
+    releases_test.py LIBRARY PROGRAM LAUNCHER VERSION
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+library, program, launcher, version = sys.argv[1:]
+other = version[:-1] + ("7" if version[-1] != "7" else "6")
+
+with tempfile.TemporaryDirectory() as folder:
+    copy = Path(folder) / Path(library).name
+    bytes_of_release = b"\0" + version.encode() + b"\0"  # not that of a symbol version
+    content = Path(library).read_bytes()
+    if bytes_of_release not in content:
+        sys.exit(f"{library} does not contain its release {version}")
+    copy.write_bytes(content.replace(bytes_of_release, b"\0" + other.encode() + b"\0"))
+
+    def rank(preloaded):
+        paths = f"LD_LIBRARY_PATH={Path(library).parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+        return ["-n", "1", "env", f"LD_PRELOAD={preloaded}", paths, "FAIRLEAD_DEVICE=sim", program]
+
+    flags = ["--oversubscribe"] if "openmpi" in library else []
+    run = subprocess.run([launcher, *flags, *rank(library), ":", *rank(copy)], capture_output=True, text=True, timeout=300)
+
+said = f"has loaded Fairlead {version}, and another rank Fairlead {other}; load the same release on all ranks"
+if run.returncode == 0 or said not in run.stdout + run.stderr:
+    sys.exit(f"exit code {run.returncode}, expected another one and: {said}\n{run.stdout}{run.stderr}")

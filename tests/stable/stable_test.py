@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the promises of docs/stability.md: what promises.txt lists is still there.
+
+Each line of promises.txt is one promise, or one command with all its options, and the test reads what there is now from the programs themselves: options of
+the library, commands and their options, members of JSON reports with their types, declarations and names in headers,
+exported symbols, and names of the Python package.
+
+    stable_test.py BUILD            fails with the promises that are broken
+    stable_test.py BUILD --write    adds what is new to promises.txt; it never removes a line
+"""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE.parent.parent
+PROMISES = HERE / "promises.txt"
+MPIS = os.environ.get("FAIRLEAD_TEST_MPIS", "openmpi").split()
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
+ENVIRONMENT["LD_PRELOAD"] = os.environ.get("FAIRLEAD_TEST_POLITE", "")
+
+
+class Build:
+    def __init__(self, folder):
+        self.folder = Path(folder).resolve()
+
+    def tool(self, *arguments, accepted=(0,)):
+        run = subprocess.run([self.folder / "bin" / "fairlead", *map(str, arguments)], capture_output=True, text=True,
+                             env=ENVIRONMENT, timeout=300)
+        if run.returncode not in accepted:
+            sys.exit(f"fairlead {' '.join(map(str, arguments))}: exit code {run.returncode}\n{run.stdout}{run.stderr}")
+        return run.stdout
+
+
+def members(value, path=""):
+    """Each scalar of a JSON value as "path:type"; items of lists are one path."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from members(inner, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from members(inner, path + "[]")
+    else:
+        kind = {str: "string", bool: "boolean", type(None): "null"}.get(type(value), "number")
+        yield f"{path}:{kind}"
+
+
+def options(build):
+    for row in json.loads(build.tool("options", "--all", "--json")):
+        if row["class"] != "development":
+            yield f"variable {row['variable']}"
+
+
+def commands(build):
+    """From the completion script, which is made from the parsers: the words that each command takes."""
+    for command, words in re.findall(r"^    ('[a-z_ ]*'|[a-z_]+)\) echo '?([^'\n]*)'? ;;$", build.tool("--completion"), re.M):
+        for word in words.split():
+            if word.startswith("-"):
+                yield f"command {command.strip(chr(39)) or 'fairlead'}: {word.partition('=')[0]}"
+
+
+def reports(build):
+    example = build.folder / "bin" / "examples" / f"sndrcv-{MPIS[0]}"
+    with tempfile.TemporaryDirectory() as folder:
+        job, statistics, matrix = (Path(folder) / name for name in ("job.json", "stats.json", "matrix.json"))
+        sim, mpi = ("--sim", 2), ("--mpi", MPIS[0])
+        yield "info", build.tool("info", "--json")
+        yield "options", build.tool("options", "--all", "--json")
+        yield "doctor", build.tool("doctor", "--json", "--no-launch", *sim, accepted=(0, 1))
+        build.tool("run", "-n", 2, *sim, "--json", job, "--stats-file", statistics, example)
+        yield "run", job.read_text()
+        yield "statistics", statistics.read_text()
+        for name, arguments in (("latency", "-m 8:8 -i 2 -c D D"), ("bw", "-m 8:8 -i 2 D D"), ("allreduce", "-m 8:8 -i 2 -n 2"),
+                                ("iallreduce", "-m 8:8 -i 2 -n 2"), ("put_latency", "-m 8:8 -i 2 D D"), ("pack", "-i 2"),
+                                ("all_pairs", "-m 8:8 -i 2 -n 2")):
+            yield f"bench {name}", build.tool("bench", name, *mpi, *sim, *arguments.split(), "--json", "-")
+        yield "bench copy", build.tool("bench", "copy", *sim, "-m", "8:8", "-i", 2, "--json", "-")
+        build.tool("matrix", *mpi, *sim, "-m", "8:8", "-i", 2, "--json", matrix, accepted=(0, 77))
+        yield "matrix", matrix.read_text()
+
+
+def json_members(build):
+    for report, text in reports(build):
+        for member in members(json.loads(text)):
+            # The names of MPI functions, paths and the like are data.
+            if not re.search(r"MPI_|: | [a-z]+ ", member):
+                yield f"json {report}: {member}"
+
+
+def headers():
+    for header in sorted((SOURCE / "include" / "fairlead").iterdir()):
+        text = re.sub(r"/\*.*?\*/|//[^\n]*|^\s*!.*?$", "", header.read_text(), flags=re.S | re.M)
+        for name in re.findall(r"\b(?:fairlead|FAIRLEAD)_\w+", text):
+            yield f"header {header.name}: {name}"
+        if header.suffix == ".h":
+            plain = re.sub(r"^\s*#.*?$|extern \"C\" \{", "", text, flags=re.M)
+            for declared in re.findall(r"([a-z][\w *]*\bfairlead_\w+\([^()]*\));", " ".join(plain.split())):
+                yield f"header {header.name}: {declared};"
+
+
+def symbols(build):
+    library = build.folder / "lib" / "libfairlead-device.so"
+    listing = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    for name in re.findall(r" [A-Z] (fairlead_\w+)", listing):
+        yield f"symbol libfairlead-device.so: {name}"
+
+
+def python_names():
+    for node in ast.parse((SOURCE / "python" / "fairlead" / "__init__.py").read_text()).body:
+        if isinstance(node, ast.Assign) and [getattr(t, "id", "") for t in node.targets] == ["__all__"]:
+            for name in ast.literal_eval(node.value):
+                yield f"python fairlead.{name}"
+
+
+def read_promises():
+    for line in PROMISES.read_text().splitlines() if PROMISES.exists() else ():
+        command, colon, words = line.partition(": ")
+        if line.startswith("command "):
+            yield from (f"{command}: {word}" for word in words.split())
+        else:
+            yield line
+
+
+def write_promises(promises):
+    lines = {}
+    for promise in sorted(promises):
+        command, colon, word = promise.partition(": ")
+        lines.setdefault(command if promise.startswith("command ") else promise, []).append(word)
+    PROMISES.write_text("".join(f"{line}: {' '.join(words)}\n" if line.startswith("command ") else f"{line}\n"
+                                for line, words in lines.items()))
+
+
+def main():
+    arguments = [word for word in sys.argv[1:] if word != "--write"]
+    if len(arguments) != 1:
+        sys.exit(__doc__)
+    build = Build(arguments[0])
+    now = {*options(build), *commands(build), *json_members(build), *headers(), *symbols(build), *python_names()}
+    promised = set(read_promises())
+    if "--write" in sys.argv:
+        write_promises(promised | now)
+        return
+    # A member that is null now may be a string or number where there is something to tell, and the reverse.
+    nullable = {line.rpartition(":")[0] for line in now if line.startswith("json ") and line.endswith(":null")}
+    broken = [line for line in sorted(promised - now)
+              if not (line.startswith("json ") and (line.rpartition(":")[0] in nullable or line.endswith(":null")))]
+    for kind in ("variable", "command", "json", "header", "symbol", "python"):
+        if not any(line.startswith(kind + " ") for line in now):
+            sys.exit(f"found nothing of the kind '{kind}'; the test does not read it any more")
+    if broken:
+        sys.exit("promised by docs/stability.md, and missing:\n  " + "\n  ".join(broken))
+    print(f"{len(promised)} promises hold; {len(now - promised)} names are new (stable_test.py BUILD --write)")
+
+
+if __name__ == "__main__":
+    main()
