@@ -45,6 +45,14 @@ foreach(library IN LISTS _libraries)
   install(FILES ${PROJECT_BINARY_DIR}/${library}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endforeach()
 
+# --- Environment modules: `module use <prefix>/share/fairlead/modulefiles`
+set(_modules ${CMAKE_INSTALL_DATADIR}/fairlead/modulefiles)
+file(RELATIVE_PATH module_up /prefix/${_modules}/fairlead /prefix)
+foreach(form IN ITEMS "" .lua)
+  configure_file(packaging/modulefile/fairlead${form}.in ${PROJECT_BINARY_DIR}/modulefiles/${PROJECT_VERSION}${form} @ONLY)
+endforeach()
+install(DIRECTORY ${PROJECT_BINARY_DIR}/modulefiles/ DESTINATION ${_modules}/fairlead)
+
 # --- The comparison with peers: needs Python 3.9, no build
 install(PROGRAMS bench/compare DESTINATION libexec/fairlead)
 install(DIRECTORY bench/comparison DESTINATION libexec/fairlead FILES_MATCHING PATTERN "*.py")

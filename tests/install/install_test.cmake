@@ -29,7 +29,8 @@ file(RENAME ${WORK}/installed ${WORK}/moved)
 set(prefix ${WORK}/moved)
 foreach(file IN ITEMS share/man/man1/fairlead.1 share/man/man1/fairlead-run.1 share/man/man7/fairlead-options.7
         share/bash-completion/completions/fairlead include/fairlead/device.h include/fairlead/kernel.h
-        share/fairlead/openmpi/cuda/bin/ompi_info share/fairlead/openmpi/rocm/include/mpi-ext.h)
+        share/fairlead/openmpi/cuda/bin/ompi_info share/fairlead/openmpi/rocm/include/mpi-ext.h
+        share/fairlead/modulefiles/fairlead/${VERSION} share/fairlead/modulefiles/fairlead/${VERSION}.lua)
   if(NOT EXISTS ${prefix}/${file})
     message(FATAL_ERROR "${file} was not installed")
   endif()
@@ -55,6 +56,18 @@ endforeach()
 if(NOT EXISTS ${prefix}/${LIBDIR}/libfairlead-device.so.${VERSION})
   message(FATAL_ERROR "libfairlead-device.so.${VERSION} was not installed")
 endif()
+
+# --- The modules set the paths of the moved tree, in every module system that is here
+set(ENV{MODULEPATH} ${prefix}/share/fairlead/modulefiles)
+foreach(system IN ITEMS "$ENV{MODULES_CMD}" "$ENV{LMOD_CMD}" /usr/lib/x86_64-linux-gnu/modulecmd.tcl
+        /usr/share/lmod/lmod/libexec/lmod)
+  if(EXISTS "${system}")
+    need(${system} bash load fairlead)
+    need_text("PATH=[^:]*${prefix}/${BINDIR}:")
+    need_text("FAIRLEAD_HOME=[^/]*${prefix}[^/]")
+  endif()
+endforeach()
+unset(ENV{MODULEPATH})
 
 # --- find_package, and a kernel of one's own
 need(${CMAKE_COMMAND} -S ${PROJECT} -B ${WORK}/project -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${prefix}
