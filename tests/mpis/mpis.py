@@ -91,7 +91,10 @@ LIMITS = [
     Limit("mpich-(4.3|5.0)-.*|abi-mpich", r"truncation\.M3_error_handler_of_the_communicator_is_called_once",
           "error handlers of truncated receives", "truncated-receives-differ-with-some-mpis"),
     Limit("abi-mpich", r"files\.wrong_arguments", "wrong arguments", "libmpi_abi-of-mpich-50-crashes-on-wrong-arguments"),
-    Limit("intel-.*|abi-intel", r"truncation\..*|completion\.M8_a_failed_waitall_sets_every_error|network\.M3_.*",
+    Limit("abi-intel", r"files\.(?!wrong).*", "reads of files", "with-libmpi_abi-of-intel-mpi-reads-of-files-may-bring-nothing"),
+    Limit("abi-intel", r"truncation\..*|network\.M3_.*|.*error.*|collectives\.of_a_root_that_is_not_there|files\.wrong_arguments",
+          "errors end the program", "libmpi_abi-of-intel-mpi-ends-the-program-at-an-error"),
+    Limit("intel-.*", r"truncation\..*|completion\.M8_a_failed_waitall_sets_every_error|network\.M3_.*",
           "errors of truncated receives", "truncated-receives-differ-with-some-mpis"),
 ]
 
