@@ -114,7 +114,7 @@ RANK_TEST(files, large_counts, 1) {
 
 // Those of MPI_Type_create_f90_*, by themselves and in other types: an attempt to free them is an error.
 RANK_TEST(files, predefined_types_without_a_name, 1) {
-  constexpr MPI_Comm raises[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
+  const MPI_Comm raises[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
   MPI_Errhandler handler, before[2];
   MUST(MPI_Comm_create_errhandler(count_error, &handler));
   for (int i = 0; i < 2; ++i) {

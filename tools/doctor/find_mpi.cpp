@@ -97,13 +97,22 @@ void read_open_mpi(const System& system, Mpi* mpi) {
   mpi->configure = value_of(mpi->info, "config:cli:");
 }
 
+// impi_info tells no version, the launcher beside it does.
+void read_intel(const System& system, Mpi* mpi) {
+  mpi->name = "Intel MPI";
+  mpi->info_tool = (fs::path(mpi->info_tool).parent_path() / "mpiexec.hydra").string();
+  mpi->info = system.run({mpi->info_tool, "--version"}).value_or("");
+  mpi->version = version_in(mpi->info, "Version");
+}
+
 void read_mpich(const System& system, Mpi* mpi) {
   mpi->info_tool = companion(system, mpi->library, {"mpichversion", "impi_info"});
   if (mpi->info_tool.empty()) return;
+  if (fs::path(mpi->info_tool).filename() == "impi_info") return read_intel(system, mpi);
   mpi->info = system.run({mpi->info_tool}).value_or("");
   if (const Mark* mark = mark_in(mpi->info); mark && mpi->name != "Cray MPICH") mpi->name = mark->name;
   mpi->version = version_in(mpi->info, mpi->is_cray() ? "CRAY MPICH version" : "Version:");
-  mpi->configure = value_of(mpi->info, "MPICH configure:");
+  mpi->configure = mpi->told("configure:");
 }
 
 void read_cray(const System& system, Mpi* mpi) {
@@ -205,6 +214,12 @@ void meant_by_path(const System& system, Mpi* mpi) {
 }
 
 }  // namespace
+
+std::string Mpi::told(const std::string& heading) const {
+  for (const char* prefix : {"MPICH ", "MVAPICH ", "MVAPICH2 "})
+    if (std::string value = value_of(info, prefix + heading); !value.empty()) return value;
+  return {};
+}
 
 Mpi find_mpi(const System& system, const std::string& program, const std::string& named) {
   Mpi mpi;

