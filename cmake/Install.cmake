@@ -22,8 +22,8 @@ install(DIRECTORY include/fairlead DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT fairlead NAMESPACE fairlead:: FILE fairleadTargets.cmake DESTINATION ${_package_dir})
 configure_package_config_file(cmake/fairleadConfig.cmake.in ${PROJECT_BINARY_DIR}/fairleadConfig.cmake
   INSTALL_DESTINATION ${_package_dir} NO_SET_AND_CHECK_MACRO)
-# Before 1.0 a minor release may break its users.
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/fairleadConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+# docs/stability.md promises this.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/fairleadConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/fairleadConfig.cmake ${PROJECT_BINARY_DIR}/fairleadConfigVersion.cmake
               cmake/DeviceCode.cmake src/device/hip/gpu_targets.def
         DESTINATION ${_package_dir})

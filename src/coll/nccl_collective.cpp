@@ -205,7 +205,7 @@ void NcclMember::begin_making(uint64_t number) {
   if (error == Error::none) error = runtime.create_event(device_, &event);
   if (error != Error::none) return cannot_make(number, runtime.error_text());
   spare_.push_back(event);
-  observe::name_stream(runtime.native(stream_), "Fairlead NCCL");
+  observe::name_stream(runtime.name(), runtime.native(stream_), "Fairlead NCCL");
   NcclConfig config;
   config.blocking = 0;
   Result result = call_on(device_, [&] {

@@ -113,7 +113,7 @@ Error CopyStreams::take_copy_stream(CopyStream** taken) {
     auto lane = std::make_unique<CopyStream>();
     if (Error error = runtime()->create_stream(device, &lane->stream); error != Error::none) return error;
     lane->number = static_cast<int>(streams.size());
-    observe::name_stream(runtime()->native(lane->stream),
+    observe::name_stream(runtime()->name(), runtime()->native(lane->stream),
                          ("Fairlead copies " + std::to_string(lane->number)).c_str());
     streams.push_back(std::move(lane));
     *taken = streams.back().get();

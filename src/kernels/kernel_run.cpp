@@ -60,7 +60,7 @@ Error make(KernelContext& context, int device) {
   context.flags = static_cast<uint64_t*>(flags);
   context.counters = static_cast<uint32_t*>(counters);
   if (error != Error::none) return error;
-  observe::name_stream(runtime.native(context.stream), "Fairlead kernels");
+  observe::name_stream(runtime.name(), runtime.native(context.stream), "Fairlead kernels");
   std::fill_n(context.flags, places, uint64_t{0});
   // The counters are copied to, not filled: filling takes a kernel, which may find no room beside the
   // program's kernels. With ROCm a copy also takes a kernel, but in a queue of the library.

@@ -19,6 +19,7 @@ namespace fairlead::observe {
 int (*detail::push_range)(const char*) = nullptr;
 int (*detail::pop_range)() = nullptr;
 void (*detail::name_stream)(void*, const char*) = nullptr;
+const char* detail::vendor_of_streams = "";
 
 namespace {
 
@@ -74,6 +75,7 @@ void open_nvtx() {
   auto begin = reinterpret_cast<int (*)(const void* (*)(uint32_t))>(dlsym(tool, "InitializeInjectionNvtx2"));
   if (!begin || !begin(export_table)) return;
   use(slots[core][range_push_a], slots[core][range_pop], "NVTX");
+  detail::vendor_of_streams = "cuda";
   detail::name_stream = reinterpret_cast<void (*)(void*, const char*)>(slots[cuda][name_cu_stream_a]);
 }
 
@@ -87,6 +89,7 @@ void open_roctx() {
     void* library = dlopen(name, RTLD_LAZY);
     if (!library) continue;
     roctx_name_stream = reinterpret_cast<NameStream>(dlsym(library, "roctxNameHipStream"));
+    detail::vendor_of_streams = "rocm";
     if (roctx_name_stream)
       detail::name_stream = [](void* stream, const char* name) { roctx_name_stream(name, stream); };
     return use(dlsym(library, "roctxRangePushA"), dlsym(library, "roctxRangePop"), "ROCTX");

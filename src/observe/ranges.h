@@ -6,12 +6,15 @@
 
 #pragma once
 
+#include <cstring>
+
 namespace fairlead::observe {
 
 namespace detail {
 extern int (*push_range)(const char* name);
 extern int (*pop_range)();
 extern void (*name_stream)(void* stream, const char* name);
+extern const char* vendor_of_streams;  // "cuda", "rocm"
 }  // namespace detail
 
 inline bool ranges() {
@@ -24,9 +27,11 @@ inline void end_range() {
   detail::pop_range();
 }
 
-// `stream` is a CUstream or hipStream_t. Does nothing without a profiler.
-inline void name_stream(void* stream, const char* name) {
-  if (detail::name_stream) detail::name_stream(stream, name);
+// `stream` is a CUstream if the runtime is "cuda", a hipStream_t if it is "rocm". Does nothing without a
+// profiler of these streams.
+inline void name_stream(const char* runtime, void* stream, const char* name) {
+  if (detail::name_stream && std::strcmp(runtime, detail::vendor_of_streams) == 0)
+    detail::name_stream(stream, name);
 }
 
 // `which`: auto, nvtx, roctx. Logs which library it found.

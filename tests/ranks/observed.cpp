@@ -109,7 +109,7 @@ void reduce(void* from, void* to) {
 // The others wait for rank 1. A second is longer than a busy machine delays one of them.
 void come_late() {
   MPI_Barrier(MPI_COMM_WORLD);
-  if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
+  if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
   MPI_Barrier(MPI_COMM_WORLD);
 }
 

@@ -14,7 +14,8 @@ import tempfile
 from pathlib import Path
 
 library, program, launcher, version = sys.argv[1:]
-other = version[:-1] + ("7" if version[-1] != "7" else "6")
+other = version.rpartition(".")[0] + (".9" if version[-1] != "9" else ".8")
+older, newer = sorted((version, other))
 
 with tempfile.TemporaryDirectory() as folder:
     copy = Path(folder) / Path(library).name
@@ -28,9 +29,9 @@ with tempfile.TemporaryDirectory() as folder:
         paths = f"LD_LIBRARY_PATH={Path(library).parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"
         return ["-n", "1", "env", f"LD_PRELOAD={preloaded}", paths, "FAIRLEAD_DEVICE=sim", program]
 
-    flags = ["--oversubscribe"] if "openmpi" in library else []
+    flags = ["--oversubscribe", "--allow-run-as-root"] if "openmpi" in library else []
     run = subprocess.run([launcher, *flags, *rank(library), ":", *rank(copy)], capture_output=True, text=True, timeout=300)
 
-said = f"has loaded Fairlead {version}, and another rank Fairlead {other}; load the same release on all ranks"
+said = f"has loaded Fairlead {older}, and another rank Fairlead {newer}; load the same release on all ranks"
 if run.returncode == 0 or said not in run.stdout + run.stderr:
     sys.exit(f"exit code {run.returncode}, expected another one and: {said}\n{run.stdout}{run.stderr}")

@@ -33,7 +33,7 @@ class Ranges : public testing::Test {
     end_call();
     end_phase();
     close();
-    name_stream(nullptr, "a stream");
+    for (const char* runtime : {"cuda", "rocm", "sim"}) name_stream(runtime, nullptr, runtime);
   }
 };
 
@@ -45,7 +45,7 @@ TEST_F(Ranges, nvtx_by_the_tool_that_the_environment_names) {
   void* tool = dlopen(FAKE_NVTX, RTLD_LAZY | RTLD_NOLOAD);
   ASSERT_TRUE(tool);
   auto told = reinterpret_cast<const char* (*)()>(dlsym(tool, "what_nvtx_was_told"));
-  EXPECT_STREQ(told(), "(a phase(MPI_Send))<a stream>");
+  EXPECT_STREQ(told(), "(a phase(MPI_Send))<cuda>");
 }
 
 TEST_F(Ranges, without_a_tool_there_is_no_nvtx) {
@@ -61,7 +61,7 @@ TEST_F(Ranges, roctx_where_its_library_is) {
   open_ranges("auto");
   ASSERT_TRUE(ranges());
   work();
-  EXPECT_STREQ(what_roctx_was_told(), "(a phase(MPI_Send))<a stream>");
+  EXPECT_STREQ(what_roctx_was_told(), "(a phase(MPI_Send))<rocm>");
 }
 
 }  // namespace

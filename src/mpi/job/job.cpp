@@ -123,29 +123,29 @@ MPI_Comm self_comm = MPI_COMM_NULL, silent_comm = MPI_COMM_NULL;
 bool job_is_open = false;
 int world_rank = 0, world_size = 1;
 
-// Never returns: ranks of two releases would misread each other's messages.
-void end_job_of_two_releases(int newest) {
+// The first exchange of a job, which never changes, because ranks of two releases would misread the next one.
+void end_job_of_two_releases() {
+  const int mine[] = {release_number(), -release_number()};
+  int greatest[2];
+  real.Allreduce(mine, greatest, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  const int newest = greatest[0], oldest = -greatest[1];
+  if (newest == oldest) return;
   if (release_number() != newest) {
     log_line(LogLevel::error,
              "this rank has loaded Fairlead %s, and another rank Fairlead %s; load the same release on all ranks",
              release(), release_of(newest).c_str());
     PMPI_Abort(MPI_COMM_WORLD, 1);
   }
-  real.Barrier(MPI_COMM_WORLD);  // until a rank that knows more has ended the job
+  real.Barrier(MPI_COMM_WORLD);  // until a rank of another release has ended the job
 }
 
-// True also if a rank uses sessions, because sessions are served whether or not there is a GPU. This is the
-// first exchange of a job, so it finds out ranks with other releases.
+// True also if a rank uses sessions, because sessions are served whether or not there is a GPU.
 bool any_rank_has_gpu() {
   struct {
-    int newest, minus_oldest;
     int has_gpu;
     HandledMemory handled;
-  } mine{release_number(), -release_number(), options().enabled && (device::runtime() || has_sessions()),
-         handled_here()},
-      any{};
+  } mine{options().enabled && (device::runtime() || has_sessions()), handled_here()}, any{};
   real.Allreduce(&mine, &any, sizeof mine / sizeof(int), MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-  if (any.newest != -any.minus_oldest) end_job_of_two_releases(any.newest);
   set_handled_in_job(any.handled);
   return any.has_gpu != 0;
 }
@@ -264,9 +264,9 @@ void open_job() {
   set_log_rank(world_rank, world_size);
   warn_of_jobs_of_one_rank();
   end_job_with_self();
-  const bool has_gpu = any_rank_has_gpu();
+  end_job_of_two_releases();
   start_observing();
-  if (!has_gpu) return leave_sessions_unserved();
+  if (!any_rank_has_gpu()) return leave_sessions_unserved();
   hand_sessions_to_job();
   node::Nonce nonce = agree_on_nonce();
   std::unique_ptr<coll::SlotPool> pool;
