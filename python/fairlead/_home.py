@@ -12,7 +12,8 @@ class HomeError(RuntimeError):
 
 
 def home() -> Path:
-    """The folder that holds bin/fairlead, lib/ and libexec/: FAIRLEAD_HOME, else what this package brought.
+    """The folder that holds bin/fairlead, lib/ and libexec/: FAIRLEAD_HOME, else what this package brought, else the
+    prefix that it is installed in, as by a distribution: <prefix>/lib/python3/dist-packages/fairlead.
 
     Raises HomeError where there is none, as in a checkout that was not installed.
     """
@@ -20,6 +21,9 @@ def home() -> Path:
     folder = Path(given) if given else Path(__file__).resolve().parent / "home"
     if (folder / "bin" / "fairlead").is_file():
         return folder
+    prefix = Path(__file__).resolve().parent.joinpath("../../../..").resolve()
+    if not given and (prefix / "libexec" / "fairlead").is_dir():
+        return prefix
     if given:
         raise HomeError(f"FAIRLEAD_HOME is {given}, which holds no bin/fairlead; unset it, or set it to an "
                         "installed Fairlead or a build folder")
