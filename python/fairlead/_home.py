@@ -42,7 +42,8 @@ def _require_machine(package: Path) -> None:
 
 
 def home() -> Path:
-    """The folder that holds bin/fairlead, lib/ and libexec/: FAIRLEAD_HOME, else what this package brought.
+    """The folder that holds bin/fairlead, lib/ and libexec/: FAIRLEAD_HOME, else what this package brought, else the
+    prefix that it is installed in, as by a distribution: <prefix>/lib/python3/dist-packages/fairlead.
 
     Raises HomeError where there is none, as in a checkout that was not installed, or where it is for another machine.
     """
@@ -53,6 +54,9 @@ def home() -> Path:
         if not given:
             _require_machine(package)
         return folder
+    prefix = Path(__file__).resolve().parent.joinpath("../../../..").resolve()
+    if not given and (prefix / "libexec" / "fairlead").is_dir():
+        return prefix
     if given:
         raise HomeError(f"FAIRLEAD_HOME is {given}, which holds no bin/fairlead; unset it, or set it to an "
                         "installed Fairlead or a build folder")

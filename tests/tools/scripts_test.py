@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""./check, ./demo and run-on-gpu answer --help, refuse what makes no sense in one line, and stop early."""
+"""./check, ./demo and others answer --help, refuse what makes no sense in one line, and stop early; versions agree."""
 
 import os
+import re
 import subprocess
 import tempfile
 import unittest
@@ -53,6 +54,13 @@ class Scripts(unittest.TestCase):
         self.refused(start("./demo", "--bogus"), "'--bogus'")
         for script in ["./check", "./demo"]:
             self.refused(start(script, FAIRLEAD_BUILD="/proc/nowhere"), ["/proc/nowhere", "FAIRLEAD_BUILD"], code=1)
+
+    def test_debian_packages(self):
+        self.refused(start("packaging/deb", "bookworm", "polish"), ["'polish'", "build lint test"])
+        with open(os.path.join(SOURCE, "debian", "changelog")) as changelog, \
+             open(os.path.join(SOURCE, "CMakeLists.txt")) as project:
+            of_packages = re.match(r"fairlead \(([0-9.]+)\)", changelog.readline())[1]
+            self.assertIn(f"project(fairlead VERSION {of_packages} ", project.read())
 
     def test_tests_are_looked_for_before_anything_is_built(self):
         self.assertNotEqual(steps("some_test_matches -R nosuchtest", FAIRLEAD_BUILD=TREE).returncode, 0)
