@@ -256,10 +256,10 @@ void define_binding(CLI::App& app, BindingArguments& arguments) {
          "--gpu", arguments.policy,
          "Which GPU: nearest to the rank's cores, where several ranks are equally near one GPU after the "
          "other; round-robin: local rank modulo the number of GPUs; compact: neighbours on the same or the "
-         "next GPU, first of all of the same package; spread: as far apart as can be.")
+         "next GPU, first of all of the same package; spread: as far apart as can be. With --visible alone: "
+         "nearest.")
       ->type_name("POLICY")
-      ->check(one_of(policies))
-      ->default_str(policies.front());
+      ->check(one_of(policies));
   app.add_option(
          "--map", arguments.map,
          "The GPU of each local rank, by number or PCI address, as in 0,1,3,2; or a file that holds them, as "
