@@ -4,7 +4,6 @@
 
 #include <fairlead/device.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -190,10 +189,6 @@ Cpus cores_near(const Topology& topology, const Given& given, const Job& job) {
   return share;
 }
 
-bool has_gpu_driver() {
-  return access("/dev/kfd", F_OK) == 0 || access("/dev/nvidiactl", F_OK) == 0;
-}
-
 // Simulated GPUs are all there for everybody.
 void hide_all_but(const GpuPlace& gpu, const Topology& topology) {
   const auto [variable, entry] =
@@ -335,10 +330,6 @@ void bind_rank(const BindingArguments& arguments, bool is_rank) {
                     : arguments.print     ? "which --print-binding says"
                                           : "which --json writes"));
   Topology topology = read_topology();
-  // The program would find the same, and say it once more. Where the kernel has a GPU's driver, it may yet
-  // load a runtime that this process did not find.
-  if (fairlead_device_provider() == std::string_view("sim") && !has_gpu_driver())
-    setenv("FAIRLEAD_DEVICE", "sim", 1);
   Cpus cores = topology.mine;
   const GpuPlace* gpu = nullptr;
   if (arguments.gives_gpu()) {
