@@ -406,6 +406,21 @@ class Live(ToolTest):
                 self.assertIn("With Fairlead device pointers work here (on simulated GPUs)", report["conclusion"])
                 self.assertTrue(report["simulated"])
 
+    SLURM = {"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "2", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
+
+    def test_in_several_tasks_it_is_refused(self):
+        tasks = {**self.SLURM, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
+        self.refuses("doctor", example(MPIS[0]), says=["Slurm started 2 processes like this one", "srun -N 1 -n 1"], **tasks)
+        _, report, _ = examined("--no-launch", example(MPIS[0]), **tasks)
+        self.assertIn("Nothing was tried (no ranks were started: --no-launch was given).", report["conclusion"])
+
+    def test_its_ranks_are_of_its_own_node(self):
+        for nodes, said in ("2", True), ("1", False):
+            job = {**self.SLURM, "SLURM_JOB_NUM_NODES": nodes, "SLURMD_NODENAME": os.uname().nodename}
+            start = examined(example(MPIS[0]), "--sim", 2, **job)[2]["live.start"]
+            self.assertEqual(start["verdict"], "ok", start)
+            self.assertEqual(os.uname().nodename in start["details"][0], said, start)
+
     def test_simulated_gpus_are_named_in_the_second_line(self):
         abi = next(filter(has_library, MPIS), None)
         if abi is None:
