@@ -202,11 +202,15 @@ std::string in_words(const Topology& topology, const GpuPlace& gpu) {
   return words;
 }
 
+std::string all_gpus(size_t count) {
+  return count == 0 ? "no GPU" : count == 1 ? "the only GPU" : fmt::format("all {} GPUs", count);
+}
+
 void print(const Topology& topology, const Job& job, bool is_rank, const Cpus& cores, const GpuPlace* gpu) {
   std::fprintf(stderr, "%s\n",
                fmt::format("{} {} {} local {} cores {} NUMA {} {}", is_rank ? "rank" : "task", job.rank,
                            host_name(), job.local_rank, to_text(cores), topology.numa_of(cores),
-                           gpu ? in_words(topology, *gpu) : fmt::format("all {} GPUs", topology.gpus.size()))
+                           gpu ? in_words(topology, *gpu) : all_gpus(topology.gpus.size()))
                    .c_str());
 }
 
