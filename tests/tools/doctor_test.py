@@ -205,6 +205,11 @@ class Recorded(ToolTest):
                 ("DRAM Uncorrectable", 2, 2, "gpu.ecc warn GPU 7 had memory errors that could not be corrected since")]:
             self.judges(self.changed("dgx-h200", counted(kind, volatile, aggregate)), expected)
 
+    def test_gpus_that_a_job_was_given_and_does_not_see(self):
+        for given, verdict in ("CUDA_VISIBLE_DEVICES=0,1", "warn"), ("ROCR_VISIBLE_DEVICES=0", "warn"), ("CUDA_VISIBLE_DEVICES=", "skip"):
+            laptop = self.changed("laptop", {"environment": lambda text, given=given: f"{text}{given}\n"})
+            self.judges(laptop, f"gpu.found {verdict} {f'the job was given GPUs ({given})' if verdict == 'warn' else 'no GPU'}")
+
     def test_adapters_reach_memory_of_amd_gpus(self):
         adapter = {"sys/class/infiniband/mlx5_0/device/numa_node": "0\n"}
         config = "boot/config-" + CRAY_KERNEL
