@@ -337,7 +337,7 @@ class Run(BindingTest):
         self.refuses("run", "-n", 2, "--map", self.file("junk", "gpu one"), program, says=["does not list GPUs"])
         self.refuses("run", "-n", 2, "--gpu", "best", program, says=["'best'", "nearest, round-robin, compact, spread"])
         self.refuses("exec", "--no-preload", "--map", "9", "true", FAIRLEAD_SIM_DEVICES="2", PMI_RANK="0",
-                     PMI_SIZE="1", MPI_LOCALRANKID="0", MPI_LOCALNRANKS="1", says=["take GPU 9", "GPUs 0 to 1"])
+                     PMI_SIZE="1", MPI_LOCALRANKID="0", MPI_LOCALNRANKS="1", says=["take GPU 9", "GPUs 0 to 1; accepted: numbers"])
 
 
 if __name__ == "__main__":

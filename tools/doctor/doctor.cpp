@@ -58,7 +58,7 @@ std::string conclude(const Machine& machine, const Report& report) {
       : handles_gpus(machine)
           ? fmt::format("{} was built to handle device memory itself.", name_of(machine.mpi))
           : fmt::format("{} is not GPU-aware itself.", name_of(machine.mpi));
-  if (!machine.live.started()) return itself + " Nothing was tried.";
+  if (!machine.live.started()) return itself + fmt::format(" Nothing was tried ({}).", machine.live.why_not);
   if (!machine.live.both("device")) return itself + " No device memory could be tried.";
   std::string where = report.simulated ? " (on simulated GPUs)" : "";
   if (machine.preload)

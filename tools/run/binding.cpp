@@ -79,8 +79,11 @@ size_t gpu_of_map(const Topology& topology, const std::string& map, int local_ra
                                   : pci.size() >= end.size() && pci.substr(pci.size() - end.size()) == end;
     if (same) return i;
   }
-  throw usage(fmt::format("--map: local rank {} is to take GPU {}, but {} shows this process GPUs 0 to {}",
-                          local_rank, entry, host_name(), topology.gpus.size() - 1));
+  const size_t last = topology.gpus.size() - 1;
+  throw usage(fmt::format(
+      "--map: local rank {} is to take GPU {}, but {} shows this process {}; accepted: numbers or PCI "
+      "addresses of these",
+      local_rank, entry, host_name(), last == 0 ? "GPU 0 alone" : fmt::format("GPUs 0 to {}", last)));
 }
 
 // Those that share most cores with a rank; all of them where none shares any.
