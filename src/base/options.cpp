@@ -13,6 +13,7 @@
 
 #include "base/launched_job.h"
 #include "base/log.h"
+#include "base/said.h"
 
 extern char** environ;
 
@@ -62,7 +63,7 @@ constexpr Alias aliases[] = {
 };
 
 // Variables with Fairlead's prefix that belong to the tools and the build, not to this table.
-constexpr const char* foreign[] = {"FAIRLEAD_HOME", "FAIRLEAD_BUILD", "FAIRLEAD_MPICC"};
+constexpr const char* foreign[] = {"FAIRLEAD_HOME", "FAIRLEAD_BUILD", "FAIRLEAD_MPICC", said_variable};
 constexpr const char* foreign_prefix = "FAIRLEAD_TEST_";
 constexpr const char* prefix = "FAIRLEAD_";
 
@@ -195,7 +196,7 @@ void report_unknown_variables() {
   for (char** entry = environ; entry && *entry; ++entry) {
     std::string variable = std::string(*entry).substr(0, std::string(*entry).find('='));
     std::string complaint = complaint_about_name(variable) + renamed(variable);
-    if (!complaint.empty()) log_line(LogLevel::warn, "%s", complaint.c_str());
+    if (!complaint.empty() && !said_before(variable)) log_line(LogLevel::warn, "%s", complaint.c_str());
   }
 }
 
@@ -222,7 +223,8 @@ void load(Loaded& loaded, const Row& row, Field* field) {
     }
   }
   if (!understood(row, text, field)) {
-    if (speaks_for_the_job()) log_line(LogLevel::warn, "%s", not_understood(row, origin, text).c_str());
+    if (speaks_for_the_job() && !said_before(origin))
+      log_line(LogLevel::warn, "%s", not_understood(row, origin, text).c_str());
     understood(row, text = row.initial, field);
     origin = "default";
   }

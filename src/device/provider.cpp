@@ -11,6 +11,7 @@
 #include "base/launched_job.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/said.h"
 #include "device/runtime.h"
 
 namespace fairlead::device {
@@ -18,9 +19,13 @@ namespace {
 
 using Make = Runtime* (*)(const char** why_not);
 
+// The first rank of a node speaks for all.
 void refuse(const char* name, const char* why_not, const char* remedy) {
-  log_line(LogLevel::error, "FAIRLEAD_DEVICE=%s cannot be had: %s; %s, or set FAIRLEAD_DEVICE=auto", name,
-           why_not, remedy);
+  if (said_before("FAIRLEAD_DEVICE")) return;
+  const auto job = job_from_environment();
+  const LogLevel level = !job || job->local_rank <= 0 ? LogLevel::error : LogLevel::debug;
+  log_line(level, "FAIRLEAD_DEVICE=%s cannot be had: %s; %s, or set FAIRLEAD_DEVICE=auto", name, why_not,
+           remedy);
 }
 
 // Creates a provider that the user requested by name.
@@ -38,6 +43,7 @@ std::string no_rocm;
 // Results on simulated GPUs must not pass for those of real ones. One rank warns for all, since a job that
 // got no GPUs usually got them on no node. Programs that use no GPU need not know.
 void warn_of_simulation() {
+  if (said_before("simulation")) return;
   const auto job = job_from_environment();
   const LogLevel level = !job || job->rank <= 0 ? LogLevel::warn
                          : job->local_rank <= 0 ? LogLevel::info
@@ -82,14 +88,12 @@ Runtime* runtime() {
 Runtime* required_runtime() {
   static std::mutex mutex;
   static std::atomic<bool> settled = false;
-  static bool said = false;
   if (settled.load(std::memory_order_acquire)) return runtime();
   std::lock_guard lock(mutex);
   std::string why_not;
   if (Runtime* chosen = runtime(); chosen && !chosen->open(&why_not)) {
     if (options().device != "auto") {
-      if (!said) refuse(chosen->name(), why_not.c_str(), rocm_remedy);
-      said = true;
+      refuse(chosen->name(), why_not.c_str(), rocm_remedy);
       return nullptr;
     }
     no_rocm = why_not;

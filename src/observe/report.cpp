@@ -205,7 +205,9 @@ std::string as_line(const Report& report, const Report& before, const OldestCall
   const auto& phases = report.phases.inner;
   auto most = std::max_element(phases.begin(), phases.end(),
                                [](const Phase& a, const Phase& b) { return a.count < b.count; });
-  if (most != phases.end())
+  if (most != phases.end() && most->count == 0)
+    append(&text, ", in its first %.200s", most->name.c_str());
+  else if (most != phases.end())
     append(&text, ", %.200s %llu time%s", most->name.c_str(), number(most->count),
            most->count == 1 ? "" : "s");
   constexpr double long_ns = 1e9;

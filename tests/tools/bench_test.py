@@ -464,6 +464,13 @@ class Refusals(ToolTest):
         for words in ["latency", "H", "H"], ["latency", "--sim", 2], ["latency", "-d", "sim"], ["barrier"]:
             self.succeeds("bench", words[0], "-i", 2, *(["-m", "8:8"] if words[0] == "latency" else []), *words[1:], **none)
 
+    def test_ranks_with_host_memory_are_bound_without_a_word_of_gpus(self):
+        none = {"FAIRLEAD_DEVICE": "auto", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
+        for abi in ONE_MPI:
+            result = self.succeeds("bench", "latency", "--mpi", abi, *preload(abi), "-i", 2, "-m", "8:8", "--gpu", "nearest",
+                                   "H", "H", **none)
+            self.assertNotIn("simulated", result.stderr)
+
     def test_a_rank_with_host_memory_needs_no_gpu(self):
         none = {"FAIRLEAD_DEVICE": "auto", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
         for abi in filter(has_library, ONE_MPI):

@@ -255,6 +255,11 @@ class Recorded(ToolTest):
                 ("DRAM Uncorrectable", 2, 2, "gpu.ecc warn GPU 7 had memory errors that could not be corrected since")]:
             self.judges(self.changed("dgx-h200", counted(kind, volatile, aggregate)), expected)
 
+    def test_gpus_that_a_job_was_given_and_does_not_see(self):
+        for given, verdict in ("CUDA_VISIBLE_DEVICES=0,1", "warn"), ("ROCR_VISIBLE_DEVICES=0", "warn"), ("CUDA_VISIBLE_DEVICES=", "skip"):
+            laptop = self.changed("laptop", {"environment": lambda text, given=given: f"{text}{given}\n"})
+            self.judges(laptop, f"gpu.found {verdict} {f'the job was given GPUs ({given})' if verdict == 'warn' else 'no GPU'}")
+
     def test_adapters_reach_memory_of_amd_gpus(self):
         adapter = {"sys/class/infiniband/mlx5_0/device/numa_node": "0\n"}
         config = "boot/config-" + CRAY_KERNEL
@@ -455,6 +460,21 @@ class Live(ToolTest):
                     self.assertNotIn("MPIX_Query_rocm_support", checks["live.query"]["fact"])
                 self.assertIn("With Fairlead device pointers work here (on simulated GPUs)", report["conclusion"])
                 self.assertTrue(report["simulated"])
+
+    SLURM = {"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "2", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
+
+    def test_in_several_tasks_it_is_refused(self):
+        tasks = {**self.SLURM, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
+        self.refuses("doctor", example(MPIS[0]), says=["Slurm started 2 processes like this one", "srun -N 1 -n 1"], **tasks)
+        _, report, _ = examined("--no-launch", example(MPIS[0]), **tasks)
+        self.assertIn("Nothing was tried (no ranks were started: --no-launch was given).", report["conclusion"])
+
+    def test_its_ranks_are_of_its_own_node(self):
+        for nodes, said in ("2", True), ("1", False):
+            job = {**self.SLURM, "SLURM_JOB_NUM_NODES": nodes, "SLURMD_NODENAME": os.uname().nodename}
+            start = examined(example(MPIS[0]), "--sim", 2, **job)[2]["live.start"]
+            self.assertEqual(start["verdict"], "ok", start)
+            self.assertEqual(os.uname().nodename in start["details"][0], said, start)
 
     def test_simulated_gpus_are_named_in_the_second_line(self):
         abi = next(filter(has_library, MPIS), None)

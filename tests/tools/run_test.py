@@ -240,6 +240,23 @@ class Ranks(ToolTest):
                 self.assertEqual(result.stderr.count(says), 1, result.stderr)
             self.assertNotIn(says, self.succeeds("run", "-n", 2, "--sim", 2, example(abi), **none).stderr)
 
+    def test_variables_are_complained_of_once(self):
+        """Though `fairlead exec` and the library in the program that it becomes read the same ones."""
+        for abi in [*filter(has_library, MPIS)][:1]:
+            wrong = {"FAIRLEAD_STAT": "on", "FAIRLEAD_IPC": "maybe"}
+            for words in ["run", "-n", 2, example(abi)], ["bench", "latency", "--mpi", abi, "-i", 2, "-m", "8:8"]:
+                result = self.succeeds(*words, **wrong)
+                self.assertEqual([result.stderr.count(says) for says in ("unknown option FAIRLEAD_STAT ", "FAIRLEAD_IPC=maybe is not")],
+                                 [1, 1], result.stderr)
+            result = fairlead("run", "-n", 2, example(abi), FAIRLEAD_DEVICE="cuda", CUDA_VISIBLE_DEVICES="")
+            self.assertEqual(result.stderr.count("FAIRLEAD_DEVICE=cuda cannot be had"), 1, result.stderr)
+
+    def test_the_help_tells_what_ranks_get_without_a_policy(self):
+        for command in "run", "exec":
+            text = " ".join(self.succeeds(command, "--help").stdout.split())
+            self.assertIn("With --visible alone: nearest.", text)
+            self.assertNotIn("Default: nearest", text)
+
     def test_statistics_and_trace_are_written(self):
         for abi in filter(has_library, MPIS):
             with self.subTest(abi=abi), tempfile.TemporaryDirectory() as folder:

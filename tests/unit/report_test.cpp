@@ -129,6 +129,8 @@ TEST(Report, a_line_tells_what_was_done_since_the_one_before) {
   report.bytes = {2048, 1024};
   EXPECT_EQ(as_line(report, before, {}, name_of),
             "fairlead 1:01:01 rank 0 of 4: 17 MPI calls (+7), 3.00 KiB of device messages (+2.00 KiB)\n");
+  report.phases.find_or_add("setup");
+  EXPECT_NE(as_line(report, before, {}, name_of).find("), in its first setup\n"), std::string::npos);
   report.phases.find_or_add("setup")->count = 1;
   report.phases.find_or_add("step")->count = 40;
   std::string line = as_line(report, before, {1, now() - 12'000'000'000}, name_of);

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/launched_job.h"
+#include "base/said.h"
 #include "bench/report.h"
 #include "common/command_line.h"
 #include "common/places.h"
@@ -114,6 +115,8 @@ bool wants_preload(const BenchArguments& arguments) {
 void take_gpus(const BenchArguments& arguments) {
   if (!arguments.device.empty()) setenv("FAIRLEAD_DEVICE", arguments.device.c_str(), 1);
   if (arguments.sim > 0) setenv("FAIRLEAD_SIM_DEVICES", std::to_string(arguments.sim).c_str(), 1);
+  // Ranks that are only bound by their GPUs measure nothing of these: simulated ones deserve no warning.
+  if (!arguments.needs_device()) said_before("simulation");
 }
 
 // By row of benchmark_kinds; null where ranks measure.

@@ -17,7 +17,9 @@ bool is_simulated(const BenchArguments& arguments) {
 }
 
 NoiseWatch::NoiseWatch(const BenchArguments& arguments)
-    : command_(command_of(*arguments.kind)), simulated_(is_simulated(arguments)) {}
+    : command_(command_of(*arguments.kind)),
+      simulated_(is_simulated(arguments)),
+      has_ranks_(arguments.kind->uses_mpi) {}
 
 bool NoiseWatch::look(const std::string& what, const Distribution& d, int64_t measurements) {
   bool doubtful = !simulated_ && noisy(d, measurements);
@@ -33,7 +35,9 @@ void NoiseWatch::take(bool doubtful, const std::string& what) {
 
 std::string NoiseWatch::why_no_advice() const {
   if (simulated_) return "the GPUs are simulated, and their times mean nothing";
-  if (doubtful_ * 10 > figures_) return fmt::format("{} of {} figures are doubtful", doubtful_, figures_);
+  if (doubtful_ * 10 > figures_)
+    return figures_ == 1 ? "the only figure is doubtful"
+                         : fmt::format("{} of {} figures are doubtful", doubtful_, figures_);
   return {};
 }
 
@@ -41,12 +45,14 @@ void NoiseWatch::warn() const {
   if (doubtful_ == 0) return;
   // Nobody is told to do what they have done.
   const char* bind =
-      bound_cpus() == closest_cpus("") ? " bind ranks to cores (fairlead run --bind-cores)," : "";
-  std::string line = fmt::format(
-      "{}: {} of {} figures are doubtful, their iterations differ much (the first: {}); let nothing else run "
-      "here,{} or "
-      "measure longer (-i)\n",
-      command_, doubtful_, figures_, first_, bind);
+      has_ranks_ && bound_cpus() == closest_cpus("") ? " bind ranks to cores (--bind-cores)," : "";
+  const std::string what =
+      figures_ == 1
+          ? fmt::format("the only figure is doubtful, its iterations differ much ({})", first_)
+          : fmt::format("{} of {} figures are doubtful, their iterations differ much (the first: {})",
+                        doubtful_, figures_, first_);
+  std::string line =
+      fmt::format("{}: {}; let nothing else run here,{} or measure longer (-i)\n", command_, what, bind);
   std::cout.flush();
   std::fputs(line.c_str(), stderr);
 }

@@ -28,7 +28,7 @@ class NoiseWatch {
 
  private:
   std::string command_;
-  bool simulated_;
+  bool simulated_, has_ranks_;
   int figures_ = 0, doubtful_ = 0;
   std::string first_;  // of the doubtful ones
 };

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "base/said.h"
 #include "common/failure.h"
 
 namespace fairlead::tools {
@@ -70,6 +71,7 @@ int exit_status(int status) {
 }  // namespace
 
 int run_through(const Words& command) {
+  hand_over_what_was_said();
   std::vector<char*> arguments = argument_vector(command);
   constexpr int passed[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
   sigset_t all, before;
@@ -137,6 +139,7 @@ Captured capture(const Words& command, Stderr errors,
 }
 
 void become(const Words& command) {
+  hand_over_what_was_said();
   std::vector<char*> arguments = argument_vector(command);
   execvp(arguments[0], arguments.data());
   throw usage("cannot start " + command[0] + ": " + std::strerror(errno));

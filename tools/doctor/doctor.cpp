@@ -10,6 +10,7 @@
 #include "common/command_line.h"
 #include "doctor/report.h"
 #include "options/options.h"
+#include "run/job_check.h"
 
 namespace fairlead::tools {
 namespace doctor {
@@ -57,7 +58,7 @@ std::string conclude(const Machine& machine, const Report& report) {
       : handles_gpus(machine)
           ? fmt::format("{} was built to handle device memory itself.", name_of(machine.mpi))
           : fmt::format("{} is not GPU-aware itself.", name_of(machine.mpi));
-  if (!machine.live.started()) return itself + " Nothing was tried.";
+  if (!machine.live.started()) return itself + fmt::format(" Nothing was tried ({}).", machine.live.why_not);
   if (!machine.live.both("device")) return itself + " No device memory could be tried.";
   std::string where = report.simulated ? " (on simulated GPUs)" : "";
   if (machine.preload)
@@ -150,6 +151,8 @@ int doctor_command(const Words& words) {
     std::cout << as_markdown(all_areas());
     return exit_success;
   }
+  if (arguments.launch && arguments.from.empty())
+    refuse_in_ranks("start it once (Slurm: srun -N 1 -n 1), or give --no-launch");
   std::unique_ptr<System> system = arguments.from.empty() ? this_system() : recorded_system(arguments.from);
   if (!arguments.record.empty()) system = recording_system(std::move(system), arguments.record);
   Report report = judge(examine(*system, arguments));

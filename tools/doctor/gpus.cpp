@@ -45,6 +45,14 @@ std::string told(const Gpus& gpus, Field field) {
   return text;
 }
 
+// The variable by which a scheduler, or the user, names GPUs: "CUDA_VISIBLE_DEVICES=0,1".
+std::string gpus_given(const System& system) {
+  for (const char* provider : {"cuda", "rocm"})
+    for (const ChosenGpus& chosen : visibility(provider, system.environment()).layers)
+      if (!chosen.entries.empty()) return fmt::format("{}={}", chosen.variable, chosen.text);
+  return {};
+}
+
 Finding found(const Machine& machine) {
   const Gpus& gpus = machine.gpus;
   std::vector<std::string> details;
@@ -60,6 +68,10 @@ Finding found(const Machine& machine) {
     if (!gpus.tool_words.empty())
       return fail(fmt::format("nvidia-smi: {}", gpus.tool_words),
                   "load the driver (modprobe nvidia), or give the container its GPUs (--nv, --gpus all)");
+    if (const std::string given = gpus_given(machine.system); !given.empty())
+      return warn(
+          fmt::format("the job was given GPUs ({}), but this node shows none (driver, control group)", given),
+          "load the driver, and ask the scheduler what it gave: nvidia-smi or rocm-smi in the job");
     return skip("no GPU on the PCI bus and none that nvidia-smi, rocm-smi or amd-smi lists",
                 "fairlead run --sim 2 tries programs on simulated GPUs");
   }

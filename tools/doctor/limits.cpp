@@ -130,7 +130,8 @@ Finding isolation(const Machine& machine) {
   if (bus > listed && listed > 0)
     return warn(fmt::format("this process may open {} of {} GPUs", listed, bus), fmt::format(remedy, "IPC"));
   if (bus == 0) return skip("the PCI bus is hidden, so it is not known how many GPUs there are");
-  return ok(fmt::format("this process may open all {} GPUs of the PCI bus", bus));
+  return ok(bus == 1 ? "this process may open the one GPU of the PCI bus"
+                     : fmt::format("this process may open all {} GPUs of the PCI bus", bus));
 }
 
 Finding memory(const Machine& machine) {

@@ -4,7 +4,6 @@
 
 #include <fairlead/device.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -80,8 +79,11 @@ size_t gpu_of_map(const Topology& topology, const std::string& map, int local_ra
                                   : pci.size() >= end.size() && pci.substr(pci.size() - end.size()) == end;
     if (same) return i;
   }
-  throw usage(fmt::format("--map: local rank {} is to take GPU {}, but {} shows this process GPUs 0 to {}",
-                          local_rank, entry, host_name(), topology.gpus.size() - 1));
+  const size_t last = topology.gpus.size() - 1;
+  throw usage(fmt::format(
+      "--map: local rank {} is to take GPU {}, but {} shows this process {}; accepted: numbers or PCI "
+      "addresses of these",
+      local_rank, entry, host_name(), last == 0 ? "GPU 0 alone" : fmt::format("GPUs 0 to {}", last)));
 }
 
 // Those that share most cores with a rank; all of them where none shares any.
@@ -190,10 +192,6 @@ Cpus cores_near(const Topology& topology, const Given& given, const Job& job) {
   return share;
 }
 
-bool has_gpu_driver() {
-  return access("/dev/kfd", F_OK) == 0 || access("/dev/nvidiactl", F_OK) == 0;
-}
-
 // Simulated GPUs are all there for everybody.
 void hide_all_but(const GpuPlace& gpu, const Topology& topology) {
   const auto [variable, entry] =
@@ -207,11 +205,15 @@ std::string in_words(const Topology& topology, const GpuPlace& gpu) {
   return words;
 }
 
+std::string all_gpus(size_t count) {
+  return count == 0 ? "no GPU" : count == 1 ? "the only GPU" : fmt::format("all {} GPUs", count);
+}
+
 void print(const Topology& topology, const Job& job, bool is_rank, const Cpus& cores, const GpuPlace* gpu) {
   std::fprintf(stderr, "%s\n",
                fmt::format("{} {} {} local {} cores {} NUMA {} {}", is_rank ? "rank" : "task", job.rank,
                            host_name(), job.local_rank, to_text(cores), topology.numa_of(cores),
-                           gpu ? in_words(topology, *gpu) : fmt::format("all {} GPUs", topology.gpus.size()))
+                           gpu ? in_words(topology, *gpu) : all_gpus(topology.gpus.size()))
                    .c_str());
 }
 
@@ -256,10 +258,10 @@ void define_binding(CLI::App& app, BindingArguments& arguments) {
          "--gpu", arguments.policy,
          "Which GPU: nearest to the rank's cores, where several ranks are equally near one GPU after the "
          "other; round-robin: local rank modulo the number of GPUs; compact: neighbours on the same or the "
-         "next GPU, first of all of the same package; spread: as far apart as can be.")
+         "next GPU, first of all of the same package; spread: as far apart as can be. With --visible alone: "
+         "nearest.")
       ->type_name("POLICY")
-      ->check(one_of(policies))
-      ->default_str(policies.front());
+      ->check(one_of(policies));
   app.add_option(
          "--map", arguments.map,
          "The GPU of each local rank, by number or PCI address, as in 0,1,3,2; or a file that holds them, as "
@@ -335,10 +337,6 @@ void bind_rank(const BindingArguments& arguments, bool is_rank) {
                     : arguments.print     ? "which --print-binding says"
                                           : "which --json writes"));
   Topology topology = read_topology();
-  // The program would find the same, and say it once more. Where the kernel has a GPU's driver, it may yet
-  // load a runtime that this process did not find.
-  if (fairlead_device_provider() == std::string_view("sim") && !has_gpu_driver())
-    setenv("FAIRLEAD_DEVICE", "sim", 1);
   Cpus cores = topology.mine;
   const GpuPlace* gpu = nullptr;
   if (arguments.gives_gpu()) {

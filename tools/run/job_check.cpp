@@ -72,14 +72,12 @@ Launched judge_launcher(const Program& program, const std::string& abi) {
                              result, remedy)};
 }
 
-void refuse_in_ranks() {
+void refuse_in_ranks(const std::string& remedy) {
   const auto job = job_from_environment();
   if (job && job->processes() > 1)
     throw usage(
-        fmt::format("{} started {} processes like this one, and each would start a job of its own; in ranks "
-                    "use `fairlead exec`, "
-                    "or start `fairlead run` once",
-                    job->launcher, job->processes()));
+        fmt::format("{} started {} processes like this one, and each would start a job of its own; {}",
+                    job->launcher, job->processes(), remedy));
 }
 
 }  // namespace fairlead::tools

@@ -21,6 +21,7 @@ struct Launched {
 Launched judge_launcher(const Program& program, const std::string& abi);
 
 // Throws a usage Failure in each of several processes, which would all start a job of their own.
-void refuse_in_ranks();
+// `remedy` says what else to do.
+void refuse_in_ranks(const std::string& remedy);
 
 }  // namespace fairlead::tools

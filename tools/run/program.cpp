@@ -194,9 +194,10 @@ std::optional<OtherMpi> other_mpi(const std::string& used, const std::string& me
 
 void require_loadable(const Program& program) {
   if (program.kind == ProgramKind::other)
-    throw usage(fmt::format(
-        "{} is not a dynamically linked program of this machine; Fairlead cannot be loaded into it",
-        program.path));
+    throw usage(
+        fmt::format("{} is not a dynamically linked program of this machine; Fairlead cannot be loaded into "
+                    "it; link it with the shared library of its MPI",
+                    program.path));
   if (program.missing.empty()) return;
   std::string folder = library_folder(program.missing), brings;
   if (const std::string abi = abi_of_library(program.missing); !abi.empty())

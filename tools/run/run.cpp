@@ -335,7 +335,7 @@ int run_command(const Words& words) {
   check_binding(arguments.binding);
   check_settings(arguments);
   if (!arguments.dry_run) {
-    refuse_in_ranks();
+    refuse_in_ranks("in ranks use `fairlead exec`, or start `fairlead run` once");
     check_files(arguments);
   }
   if (is_this_tool(program.front())) program = bench_for_ranks(program, arguments);

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/launched_job.h"
@@ -239,14 +240,19 @@ void end_job_with_self() {
 std::optional<Job> launched;
 std::string remedy_for_one_rank;
 
+const char* launcher_of_own_abi() {
+  const std::string_view abi = own_abi;
+  return abi == "openmpi" ? " (Open MPI: mpirun)" : abi == "mpich" ? " (MPICH: mpiexec)" : "";
+}
+
 void note_launcher() {
   if (options().enabled) launched = job_from_environment();
   if (!launched) return;
   const Pmi* pmi = find_pmi(launched->launcher, own_abi);
-  remedy_for_one_rank = !pmi ? "start them with the launcher of this MPI"
+  const std::string own_launcher = std::string("the launcher of this MPI") + launcher_of_own_abi();
+  remedy_for_one_rank = !pmi ? "start them with " + own_launcher
                         : pmi->offered()
-                            ? "this MPI does not know the PMI that it offers; try another, or the "
-                              "launcher of this MPI"
+                            ? "this MPI does not know the PMI that it offers; try another, or " + own_launcher
                             : std::string("start them with ") + pmi->command;
 }
 

@@ -148,7 +148,7 @@ observe::Phase gather_phases() {
 
 Report report_of_the_job() {
   Report report = observe::own_report();
-  report.whose = std::to_string(all_ranks) + " ranks";
+  report.whose = std::to_string(all_ranks) + (all_ranks == 1 ? " rank" : " ranks");
   report.ranks = all_ranks;
   report.seconds = seconds_since_start();
   report.messages = sum(report.messages);
