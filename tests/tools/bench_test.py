@@ -65,9 +65,9 @@ class Names(ToolTest):
             for result in self.succeeds(*words), self.succeeds(*words, launcher=line[:line.index(TOOL)]):
                 self.assertEqual(len(rows(result.stdout)), 1)
                 self.assertEqual(result.stderr, "")
-            # Another library than the one that the program finds by itself is loaded: none of that ABI.
+            # It is loaded in place of the one that the program finds by itself: without any code in it nothing runs.
             open(os.path.join(prefix, "lib", other), "w").close()
-            self.assertIn(f"{prefix}/lib/{other}", fairlead(*words).stderr)
+            self.assertNotEqual(fairlead(*words).returncode, 0)
 
     def test_an_mpi_that_cannot_take_the_place_is_not_taken_for_it(self):
         """A program finds the library of the name it is linked with, or of one that there is an alias for."""

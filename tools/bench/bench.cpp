@@ -88,15 +88,16 @@ Words rank_command(const std::string& abi, const Words& words) {
 }
 
 // The benchmark programs were built with an MPI that need not be the launcher's, nor be found by the loader.
-// Where that cannot take its place, since its library bears another name, one of the ranks says so.
-void load_library_of(const AskedMpi& asked, const std::string& abi, bool speaks = true) {
+// Where that cannot take its place, since its library bears another name, one of the ranks says so. Returns
+// what LD_LIBRARY_PATH is for it, "" where it stays as it is.
+std::string load_library_of(const AskedMpi& asked, const std::string& abi, bool speaks = true) {
   const Program program = inspect_program(bench_program(abi));
-  if (!asked.launcher && !program.mpi_library.empty()) return;
+  if (!asked.launcher && !program.mpi_library.empty()) return {};
   const MpiBeside beside = mpi_beside(asked.launcher ? *asked.launcher : find_launcher(abi, ""), program);
   if (!beside.folders.empty()) setenv("LD_LIBRARY_PATH", beside.folders.c_str(), 1);
-  if (!speaks) return;
-  if (auto other = other_mpi(program.mpi_library, beside.other))
+  if (auto other = other_mpi(program.mpi_library, beside.other); other && speaks)
     say(fmt::format("fairlead bench: messages go {}; {}", other->fact, other->remedy));
+  return beside.folders;
 }
 
 // Throws a cannot_run Failure where the MPI has not what the benchmark needs. Ranks find that, too; but their
@@ -210,7 +211,7 @@ int bench_command(const Words& words) {
   const AskedMpi asked(arguments->mpi);
   const std::string abi = choose_abi(asked.abi, "");
   run.mpi = asked.launcher ? asked.launcher->path : abi;
-  load_library_of(asked, abi);
+  run.library_path = load_library_of(asked, abi);
   require_mpi(abi, *arguments);
   run.device = arguments->device;
   run.preload = wants_preload(*arguments);
@@ -234,7 +235,7 @@ Words bench_for_ranks(const Words& program, RunArguments& run) {
   check_ranks(*arguments, run.ranks);
   const AskedMpi asked = AskedMpi::both(run.mpi, arguments->mpi);
   const std::string abi = choose_abi(asked.abi, "");
-  load_library_of(asked, abi);
+  run.library_path = load_library_of(asked, abi);
   run.mpi = asked.launcher ? asked.launcher->path : abi;
   take_gpus(*arguments);
   if (!run.dry_run && !ranks_may_be_elsewhere(run)) {

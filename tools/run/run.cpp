@@ -68,7 +68,8 @@ void take_library_beside(Plan& plan, bool named, Program& program) {
     say(fmt::format("fairlead run: messages go by {}, {}", program.mpi_library, why));
 }
 
-Plan make_plan(Program& program, const std::string& mpi) {
+Plan make_plan(Program& program, const RunArguments& arguments) {
+  const std::string& mpi = arguments.mpi;
   // The MPI's own library may be beside the launcher.
   if (program.missing != program.mpi_soname || program.missing.empty()) require_loadable(program);
   Plan plan;
@@ -101,7 +102,10 @@ Plan make_plan(Program& program, const std::string& mpi) {
     throw usage(fmt::format("{} is the launcher of {}, but {} is linked with {} ({})", given->path,
                             given->kind->name, program.path, plan.abi, program.mpi_library));
   plan.launcher = given ? *given : find_launcher(plan.abi, program.mpi_library);
-  take_library_beside(plan, given.has_value(), program);
+  if (arguments.library_path)
+    plan.folders = *arguments.library_path;
+  else
+    take_library_beside(plan, given.has_value(), program);
   require_loadable(program);
   return plan;
 }
@@ -163,7 +167,7 @@ void explain_death(int code, int signals, bool preloaded, const std::string& pro
 LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words) {
   Program program = inspect_program(program_words.front());
   if (arguments.launcher_words.has("wdir")) program.path = std::filesystem::absolute(program.path).string();
-  Plan plan = make_plan(program, arguments.mpi);
+  Plan plan = make_plan(program, arguments);
   if (arguments.preload) preload_library(plan.abi);  // throws where there is none
 
   Launch launch;

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ namespace fairlead::tools {
 struct RunArguments : Settings {
   int ranks = 0;
   std::string mpi;  // an ABI, or the launcher to use; "" to find out
+  // LD_LIBRARY_PATH of the ranks, "" for what it is, where the caller has chosen the MPI's library.
+  std::optional<std::string> library_path;
   BindingArguments binding;
   std::string json;  // file for a report of the job
   bool dry_run = false;

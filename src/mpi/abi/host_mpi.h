@@ -10,6 +10,7 @@
 
 #include <mpi.h>
 
+#pragma weak PMPI_Abort
 #pragma weak PMPI_Cart_shift
 #pragma weak PMPI_Cartdim_get
 #pragma weak PMPI_Comm_call_errhandler
