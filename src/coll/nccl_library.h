@@ -36,7 +36,7 @@ const NcclLibrary* open_nccl(std::string* why_not);
 
 // What the libraries of all ranks can do.
 struct NcclAbilities {
-  int number = 0;            // of the oldest one
+  int number = 0;            // of the oldest release
   bool shared_gpus = false;  // ranks may share a GPU
 };
 NcclAbilities abilities_of(const NcclLibrary& library);

@@ -315,12 +315,10 @@ struct Untested {
 constexpr Untested untested[] = {
     {"Cray MPICH",
      "MPICH_GPU_SUPPORT_ENABLED=1 only where GTL is linked; module cray-mpich-abi for programs that are "
-     "linked with "
-     "libmpi.so.12; srun or PALS as launcher"},
+     "linked with libmpi.so.12; srun or PALS as launcher"},
     {"MVAPICH",
      "MVP_ENABLE_GPU (MVAPICH2: MV2_USE_CUDA, MV2_USE_ROCM), by which MVAPICH-Plus handles GPU memory "
-     "itself; its Hydra "
-     "as launcher"},
+     "itself; its Hydra as launcher"},
 };
 
 Finding is_tested(const Machine& machine) {

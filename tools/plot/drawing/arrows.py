@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of a time-line from sends to receives, so many that the bars behind them are seen.
+"""The lines of a timeline from sends to receives, so many that the bars behind them are seen.
 
 Where there are more, messages between the same two rows share a line if they begin at about the same time and end so,
 too; and if that is not enough, only a sample of the lines is drawn.
