@@ -20,6 +20,11 @@ unsigned bind_of(const ElfW(Sym) & symbol) {
 size_t symbol_of(const ElfW(Rela) & relocation) {
   return ELF64_R_SYM(relocation.r_info);
 }
+// Others hold offsets, numbers of modules, or copies of data.
+bool holds_address(const ElfW(Rela) & relocation) {
+  const auto type = ELF64_R_TYPE(relocation.r_info);
+  return type == R_X86_64_64 || type == R_X86_64_GLOB_DAT || type == R_X86_64_JUMP_SLOT;
+}
 #else
 #error "relocations of 32-bit objects are not read"
 #endif
@@ -136,7 +141,7 @@ bool LoadedObject::for_each_import(const std::function<void(const ImportedSymbol
     for (size_t i = 0; i < table.bytes / sizeof(ElfW(Rela)); ++i) {
       const ElfW(Rela)& relocation = table.first[i];
       const ElfW(Sym)& symbol = symbols[symbol_of(relocation)];
-      if (symbol_of(relocation) == 0 || symbol.st_shndx != SHN_UNDEF) continue;
+      if (symbol_of(relocation) == 0 || !holds_address(relocation)) continue;
       visit({names + symbol.st_name, bind_of(symbol) == STB_WEAK,
              reinterpret_cast<void**>(base_ + relocation.r_offset)});
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The references of a loaded object (program or library) to functions and data of other objects. The loader
-// has stored an address for each; it can be read, and replaced by another.
+// The references of a loaded object (program or library) to functions and data of other objects, and to those
+// of its own that another object may define in their place. The loader has stored an address for each; it can
+// be read, and replaced by another.
 
 #pragma once
 

@@ -3,10 +3,13 @@
 // Reads and writes of device memory: each function, in each kind of memory, with layouts that have gaps in
 // memory, in the file, or both. What is in a file is looked at without MPI.
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
+#include "base/imported_symbols.h"
 #include "counted_errors.h"
 #include "files.h"
 #include "mpi4.h"
@@ -275,6 +278,21 @@ RANK_TEST(files, many_requests_at_once, 1) {
   }
   for (int i = 0; i < many && !tolerate_errors; ++i)
     EXPECT_HOLDS(memory[static_cast<size_t>(i)], key_of(i, rank, 400), bytes);
+}
+
+// File functions of a host MPI call others of it by MPI_X, and would wait in vain for a request of Fairlead.
+RANK_TEST(files, what_the_host_MPI_calls_is_its_own, 1) {
+  void* own = dlsym(RTLD_DEFAULT, "fairlead_info");
+  Dl_info library;
+  if (!own || !dladdr(own, &library)) return;
+  const fairlead::LoadedObject interposer(own), host(dlsym(RTLD_DEFAULT, "PMPI_Init"));
+  void* handle = dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  const bool read = host.for_each_import([&](const fairlead::ImportedSymbol& symbol) {
+    if (std::strncmp(symbol.name, "MPI_", 4) != 0 || !interposer.contains(dlsym(handle, symbol.name))) return;
+    EXPECT(*symbol.place == dlsym(RTLD_DEFAULT, std::string("P").append(symbol.name).c_str()),
+           "the host MPI calls %s of another library", symbol.name);
+  });
+  EXPECT(read, "the references of the host MPI cannot be read");
 }
 
 // The program frees the datatype, and changes the buffer after the end, while others are pending.

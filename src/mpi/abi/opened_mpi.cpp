@@ -11,6 +11,7 @@
 
 #include "base/imported_symbols.h"
 #include "base/log.h"
+#include "mpi/abi/redirection.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -44,7 +45,9 @@ bool bind_opened_mpi() {
     if (!hidden || !open_to_all(hidden)) return false;
   }
   met = bind_weak_symbols();
-  if (!met)
+  if (met)
+    keep_calls_of_host_inside();
+  else
     log_line(LogLevel::error,
              "the program opened its MPI late, and this library cannot be bound to it; preload the MPI's "
              "library (libmpi.so...) behind Fairlead's");

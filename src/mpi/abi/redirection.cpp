@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tools (profilers, tracers, checkers) that wrap MPI functions and come before Fairlead in the loader's
+// Two kinds of objects have references that would lead to the wrong functions.
+//
+// The host MPI may call its own functions by MPI_X, which is Fairlead's; what it gets by them must be its
+// own.
+//
+// Tools (profilers, tracers, checkers) that wrap MPI functions may come before Fairlead in the loader's
 // order:
 //
 //   program: MPI_Send -> tool: MPI_Send, PMPI_Send -> Fairlead: MPI_Send -> host MPI: MPI_Send
@@ -9,6 +14,8 @@
 // Fairlead does not export PMPI_Send, since the host MPI's own libraries and Fairlead itself call the host
 // MPI by it. Instead, when Fairlead is loaded, each reference of the tool to PMPI_X becomes one to Fairlead's
 // MPI_X, and so does what the tool finds by dlsym(). All other objects keep their references.
+
+#include "mpi/abi/redirection.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -128,10 +135,11 @@ const char* wrapped_by(const LoadedObject& object, void* handle) {
   return nullptr;
 }
 
-[[gnu::constructor]] void look_in_front() {
+[[gnu::constructor]] void redirect_all() {
   void* program = dlopen(nullptr, RTLD_LAZY);
   // A library of Fairlead that the program opens for itself, or a second one, is asked by no MPI call.
   if (!fairlead_object().contains(loader_dlsym(program, "fairlead_info"))) return;
+  keep_calls_of_host_inside();
   const void* in_every_mpi = loader_dlsym(program, "PMPI_Init");
   for (const auto& [address, name] : objects_in_front()) {
     const LoadedObject object(address);
@@ -148,4 +156,16 @@ const char* wrapped_by(const LoadedObject& object, void* handle) {
 }
 
 }  // namespace
+
+void keep_calls_of_host_inside() {
+  const LoadedObject host(loader_dlsym(RTLD_DEFAULT, "PMPI_Init"));
+  host.for_each_import([&](const ImportedSymbol& symbol) {
+    if (std::strncmp(symbol.name, "MPI_", 4) != 0) return;
+    const std::string profiling_name = std::string("P").append(symbol.name);
+    if (!in_place_of(profiling_name.c_str())) return;
+    void* function = loader_dlsym(RTLD_DEFAULT, profiling_name.c_str());
+    if (host.contains(function)) *symbol.place = function;
+  });
+}
+
 }  // namespace fairlead::mpi

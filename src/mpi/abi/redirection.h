@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// References of other objects to MPI functions, which Fairlead changes in memory so that each call goes where
+// it belongs: those of tools to Fairlead, when it is loaded, and those of the host MPI to the host MPI.
+
+#pragma once
+
+namespace fairlead::mpi {
+
+// The host MPI's calls of its own functions stay inside it: MPICH's file functions (4.3) start receives by
+// MPI_Irecv_c, and complete them by PMPI_Wait, which would wait forever for a request of Fairlead. Each
+// reference to an MPI_X of Fairlead becomes one to the host MPI's PMPI_X.
+void keep_calls_of_host_inside();
+
+}  // namespace fairlead::mpi
