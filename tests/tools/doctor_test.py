@@ -433,10 +433,35 @@ class Named(ToolTest):
                 linked = examined("--no-launch", example(abi))[2]["mpi.which"]
                 library = linked["fact"].split(", ")[1]
                 launcher = self.succeeds("run", "--dry-run", "-n", 1, "--no-preload", example(abi)).stdout.split()[0]
-                for name in abi, library, os.path.realpath(library), launcher:
-                    named = examined("--no-launch", "--mpi", name)[2]
+                folder = os.path.dirname(library)
+                names = [abi, library, os.path.realpath(library)]
+                # One of MPICH's serves the standard ABI besides its own, which is meant if its library is there.
+                if abi != "abi" or not os.path.exists(os.path.join(folder, "libmpi.so.12")):
+                    names.append(launcher)
+                for name in names:
+                    # The loader may not look where the program does.
+                    named = examined("--no-launch", "--mpi", name, LD_LIBRARY_PATH=folder)[2]
                     self.assertEqual(named["mpi.abi"]["fact"].split()[6], abi + ",", named["mpi.abi"])
                     self.assertEqual(os.path.realpath(named["mpi.which"]["fact"].split(", ")[1]), os.path.realpath(library))
+
+    @unittest.skipUnless(shutil.which("gcc"), "needs gcc")
+    def test_an_mpi_of_two_abis(self):
+        with tempfile.TemporaryDirectory() as folder:
+            libraries, programs = os.path.join(folder, "lib"), os.path.join(folder, "bin")
+            os.mkdir(libraries), os.mkdir(programs)
+            for name in "libmpi.so.12", "libmpi_abi.so.1":
+                subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", os.path.join(libraries, name),
+                                f"-Wl,-soname,{name}"], check=True)
+            script(programs, "mpirun", "#!/bin/sh\necho HYDRA build details:\n")
+            for name, library in ("mpicc", "-lmpi"), ("mpicc_abi", "-lmpi_abi"):
+                script(programs, name, f"#!/bin/sh\n[ $1 = -v ] && echo mpicc for MPICH version 5.0.2 || echo gcc -L{libraries} {library}\n")
+            path = programs + os.pathsep + os.environ["PATH"]
+            for name, abi in [("bin/mpicc", "mpich"), ("bin/mpicc_abi", "abi"), ("bin/mpirun", "mpich"),
+                              ("lib/libmpi.so.12", "mpich"), ("lib/libmpi_abi.so.1", "abi")]:
+                with self.subTest(name=name):
+                    checks = examined("--no-launch", "--mpi", os.path.join(folder, name), PATH=path)[2]
+                    self.assertIn(f"the ABI of this MPI is {abi},", checks["mpi.abi"]["fact"])
+                    self.assertEqual(checks["mpi.launcher"]["verdict"], "ok", checks["mpi.launcher"])
 
     def test_its_launcher_starts_the_ranks(self):
         for abi in filter(has_library, MPIS[:1]):

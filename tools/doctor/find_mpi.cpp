@@ -11,6 +11,7 @@
 #include "common/places.h"
 #include "common/process.h"
 #include "doctor/machine.h"
+#include "run/launcher.h"
 #include "run/program.h"
 
 namespace fairlead::tools::doctor {
@@ -56,6 +57,7 @@ std::vector<std::string> library_folders(const std::string& compiler_line) {
 
 // The library a wrapper compiler would link: in its folders, else where the loader looks.
 void library_of_wrapper(const System& system, const std::string& line, Mpi* mpi) {
+  if (holds(line, "-lmpi_abi")) mpi->abi = "abi";  // mpicc_abi of an MPI that has another ABI as well
   for (const std::string& folder : library_folders(line))
     for (const std::string& name : system.list(folder)) {
       std::string abi = abi_of_library(name);
@@ -208,7 +210,7 @@ void meant_by_path(const System& system, Mpi* mpi) {
   }
   if (mpi->launcher_of.empty()) return;
   mpi->meant_by = "mpirun on PATH";
-  mpi->abi = mpi->launcher_abi;
+  mpi->abi = mpi->launcher_abis.front();
   mpi->name = mpi->launcher_of;
   library_of_launcher(system, mpi->launcher, mpi);
 }
@@ -226,9 +228,11 @@ Mpi find_mpi(const System& system, const std::string& program, const std::string
   for (const char* name : {"mpirun", "mpiexec", "srun"})
     if (mpi.launcher.empty()) mpi.launcher = system.program(name);
   if (!mpi.launcher.empty())
-    if (const Mark* mark = mark_in(system.run({mpi.launcher, "--version"}).value_or(""))) {
+    if (const std::string text = system.run({mpi.launcher, "--version"}).value_or("");
+        const Mark* mark = mark_in(text)) {
       mpi.launcher_of = mark->name;
-      mpi.launcher_abi = mark->abi;
+      const LauncherKind* kind = kind_of_launcher(text);
+      mpi.launcher_abis = kind ? kind->abis : Words{mark->abi};
     }
   if (!program.empty())
     meant_by_program(system, program, &mpi);

@@ -20,13 +20,14 @@ struct Mpi {
   std::string meant_by;  // "./program", "mpicc on PATH"; "" where there is none
   std::string name;      // "Open MPI", "MPICH", "Cray MPICH", "Intel MPI", "MVAPICH"
   std::string version;
-  std::string abi;       // "openmpi", "mpich", "abi"; "" where it is not known
-  std::string library;   // where the loader finds it
-  std::string linked;    // the loader's list of the program's libraries; "" without a program
-  std::string launcher;  // mpirun, mpiexec or srun of PATH
-  std::string launcher_of, launcher_abi;  // the MPI it belongs to; "" where it is not known, or starts any
-  std::string launcher_to_use;            // that --mpi names; "" where the one near the library will do
-  std::string configure;                  // the words it was configured with
+  std::string abi;          // "openmpi", "mpich", "abi"; "" where it is not known
+  std::string library;      // where the loader finds it
+  std::string linked;       // the loader's list of the program's libraries; "" without a program
+  std::string launcher;     // mpirun, mpiexec or srun of PATH
+  std::string launcher_of;  // the MPI it belongs to; "" where it is not known, or starts any
+  std::vector<std::string> launcher_abis;  // that it starts
+  std::string launcher_to_use;             // that --mpi names; "" where the one near the library will do
+  std::string configure;                   // the words it was configured with
   std::string info;  // what ompi_info or mpichversion prints; "" where there is no such program
   std::string info_tool;
   std::string trouble;  // why `meant_by` could not be read

@@ -167,7 +167,7 @@ Finding launcher_fits(const Machine& machine) {
     if (name == "srun") return ok(fmt::format("{} starts any MPI", mpi.launcher));
     return skip(fmt::format("{} does not say whose it is (--version)", mpi.launcher));
   }
-  if (mpi.launcher_abi == mpi.abi)
+  if (std::count(mpi.launcher_abis.begin(), mpi.launcher_abis.end(), mpi.abi) > 0)
     return ok(fmt::format("{} is a launcher of {}", mpi.launcher, mpi.launcher_of));
   return warn(
       fmt::format("{} is {}'s, but {} means {}: each process that it starts would be a job of one rank",

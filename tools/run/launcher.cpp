@@ -94,6 +94,12 @@ bool starts(const LauncherKind& kind, const std::string& abi) {
   return kind.abis.empty() || std::find(kind.abis.begin(), kind.abis.end(), abi) != kind.abis.end();
 }
 
+const LauncherKind* kind_of_launcher(const std::string& version_text) {
+  for (const LauncherKind& kind : kinds())
+    if (version_text.find(kind.version_mark) != std::string::npos) return &kind;
+  return nullptr;
+}
+
 std::optional<Launcher> recognise_launcher(const std::string& path) {
   // Open MPI takes what precedes bin/ in its own path for its prefix, so /bin must be the /usr/bin it leads
   // to.
@@ -102,10 +108,8 @@ std::optional<Launcher> recognise_launcher(const std::string& path) {
   if (fs::path folder = fs::canonical(place.parent_path(), error); !error) place = folder / place.filename();
   Words prefix = prefix_of(place), line = prefix;
   line.insert(line.end(), {place.string(), "--version"});
-  const std::string text = capture(line, Stderr::merge).output;
-  for (const LauncherKind& kind : kinds())
-    if (text.find(kind.version_mark) != std::string::npos) return Launcher{place.string(), &kind, prefix};
-  return std::nullopt;
+  const LauncherKind* kind = kind_of_launcher(capture(line, Stderr::merge).output);
+  return kind ? std::optional(Launcher{place.string(), kind, prefix}) : std::nullopt;
 }
 
 Launcher launcher_named(const std::string& name) {

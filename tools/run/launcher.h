@@ -42,6 +42,9 @@ struct Launcher {
 
 bool starts(const LauncherKind& kind, const std::string& abi);
 
+// What prints this text when it is asked for its --version; null where it is no launcher we know.
+const LauncherKind* kind_of_launcher(const std::string& version_text);
+
 // What `path` is, from its --version; empty where it is no launcher we know.
 std::optional<Launcher> recognise_launcher(const std::string& path);
 
