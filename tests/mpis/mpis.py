@@ -86,8 +86,6 @@ class Limit:
 
 LIMITS = [
     Limit("openmpi-5.0-.*", r"partitioned\..*", "partitioned messages", "partitioned-messages-go-through-host-memory", False),
-    Limit("mpich-4.3-.*", r"files\.(gaps_in_memory_and_in_the_file|many_requests_at_once|random_programs)",
-          "collective file functions", "with-mpich-43-collective-file-functions-may-hang"),
     Limit("mpich-(4.3|5.0)-.*|abi-mpich", r"truncation\.M3_error_handler_of_the_communicator_is_called_once",
           "error handlers of truncated receives", "truncated-receives-differ-with-some-mpis"),
     Limit("abi-mpich", r"files\.wrong_arguments", "wrong arguments", "libmpi_abi-of-mpich-50-crashes-on-wrong-arguments"),
