@@ -153,7 +153,7 @@ LiveReport try_ranks(const System& system, const Mpi& mpi, const LiveRequest& re
   read_output(captured.output + content_of(*reports), &report);
   report.library = report.fact(step_library, 0);
   if (request.preload && report.both(step_device_device))
-    report.between_nodes = lines_between_nodes(run, {probe, reports->path()});
+    report.between_nodes = lines_between_nodes(run, {probe, reports->path(), use_gpu_first});
   return report;
 }
 

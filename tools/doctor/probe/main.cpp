@@ -98,6 +98,14 @@ void tell_namespaces(const Rank& me) {
                      getuid()));
 }
 
+// As a program does that chooses its GPU before MPI_Init: Fairlead then tries the host MPI in MPI_Init, and not
+// beside messages that may be over before the trial is. The steps tell what is wrong with a GPU.
+void use_gpu() try {
+  if (fairlead_device_count() > 0 && fairlead_device_set(0) == FAIRLEAD_DEVICE_SUCCESS)
+    Buffer(Place::device, sizes[0]).clear(0, sizes[0]);
+} catch (const Failure&) {
+}
+
 // Ranks of a node take GPUs in turn, as most programs do.
 void take_device(Rank& me) {
   int count = fairlead_device_count();
@@ -243,6 +251,7 @@ int main(int argc, char** argv) {
   using namespace fairlead::tools;
   alarm(doctor::seconds_to_live);  // a hang ends here
   doctor::Rank me;
+  if (argc > 2 && argv[2] == std::string(doctor::use_gpu_first)) doctor::use_gpu();
   MPI_Init(&argc, &argv);
   if (int file = argc > 1 ? open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC) : -1; file >= 0)
     doctor::report_file = file;

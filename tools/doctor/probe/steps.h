@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the probe's ranks try, in this order, and how they report it: one line of JSON behind a mark for each
-// step and rank, written as soon as it is done to the file that is the argument.
+// step and rank, written as soon as it is done to the file that is the first argument.
 
 #pragma once
 
 namespace fairlead::tools::doctor {
 
 inline constexpr char probe_mark[] = "fairlead-probe ";
+// As second argument: each rank uses a GPU before MPI_Init.
+inline constexpr char use_gpu_first[] = "use-gpu-first";
 
 // The names of steps that fairlead doctor asks for.
 inline constexpr char step_loaded[] = "loaded";    // good: Fairlead answers MPI calls in this rank
