@@ -175,6 +175,7 @@ Progress GpuCollective::advance() {
       Error state = state_of_copies();
       if (state == Error::not_ready) return Progress::waiting;
       mine().ready.store(number_ * 2 + (reached_ && state == Error::none), std::memory_order_release);
+      node_.ring(members_);
       copying_.clear();
       step_ = Step::readying;
       [[fallthrough]];

@@ -43,6 +43,11 @@ class Node {
 
   RankBlock& block(int node_rank) const;
   RankBlock& mine() const { return block(rank_); }
+  // Tells these ranks that this one has sent them a message, or has arrived.
+  void ring(const std::vector<int>& ranks) const {
+    for (int rank : ranks)
+      if (rank != rank_) block(rank).doorbell.ring_if_heard();
+  }
   // Has any rank of the node sent an RTS header, or is any about to?
   bool rts_sent() const { return header().rts_sent.load() != 0; }
   void note_rts_sent() const { header().rts_sent.store(1); }

@@ -13,6 +13,7 @@
 
 #include "device/ipc_registry.h"
 #include "kernels/blocks.h"
+#include "node/doorbell.h"
 #include "node/file_identity.h"
 
 namespace fairlead::node {
@@ -119,6 +120,8 @@ struct alignas(64) RankBlock {
   // Receives in flight whose buffers cannot take an RTS header: while there are any, senders send whole
   // messages (src/mpi/core/forwarded_receives.h).
   std::atomic<uint32_t> rts_held_off;
+
+  alignas(64) Doorbell doorbell;  // other ranks ring it
 
   alignas(64) int32_t world_rank;
   pid_t pid;

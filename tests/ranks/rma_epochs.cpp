@@ -153,7 +153,8 @@ RANK_TEST(rma_epochs, shared_locks_and_lock_all, 2) {
   }
 }
 
-// A target is changed while it makes no call of MPI: by those who reach its memory, or by its service thread.
+// A target is changed while it makes no call of MPI: by those who reach its memory, or by its progress
+// thread.
 RANK_TEST(rma_passive, targets_that_compute_are_reached, 2) {
   if (host_oracle) return;
   SharedFlags flags;

@@ -40,7 +40,7 @@ LEVEL = {folder: level for level, row in enumerate(FLOORS) for folder in row}
 # From the bottom to the top; files in one row do not include each other.
 FILES = {
     "mpi/rma": [
-        ["access_call", "accumulate_op", "attached_regions", "service_thread"],
+        ["access_call", "accumulate_op", "attached_regions"],
         ["targets", "staged_access"],
         ["active_messages"],
         ["accesses"],

@@ -9,7 +9,7 @@
 #include "coll/nccl_library.h"
 #include "mpi/coll/algorithm_log.h"
 #include "mpi/coll/collective_work.h"
-#include "mpi/coll/progress_thread.h"
+#include "mpi/core/progress_thread.h"
 #include "mpi/core/request.h"
 #include "mpi/core/stream_check.h"
 
@@ -65,19 +65,24 @@ int CollectiveOperation::start() {
   report_timer_.restart();
   number_ = state_->begin_call();
   if (!blocking_) state_->start_joining();
+  if (!blocking_) progress_thread().help(this);
   advance();
-  if (!blocking_ && step_ != Step::in_host && step_ != Step::over) progress_thread().help(this);
+  if (!blocking_ && needs_thread()) progress_thread().wake_for(bytes());
   return MPI_SUCCESS;
+}
+
+bool CollectiveOperation::needs_thread() const {
+  return step_ != Step::over && (step_ != Step::in_host || progress_thread().helps_messages());
 }
 
 void CollectiveOperation::advance() {
   if (step_ == Step::arriving && !state_->joined()) return;
-  advance_on_gpu();
+  advance_without_host();
   if (step_ == Step::waiting_for_turn) take_turn();
   if (step_ == Step::in_host && !complete()) poll_host();
 }
 
-void CollectiveOperation::advance_on_gpu() {
+void CollectiveOperation::advance_without_host() {
   if (step_ == Step::arriving) arrive();
   if (step_ == Step::deciding) decide();
   if (step_ == Step::by_nccl) run_by_nccl();
@@ -111,6 +116,7 @@ void CollectiveOperation::arrive() {
   }
   arrived_with_ = capability;
   slot->arrive(number_, capability);
+  engine().node()->ring(state_->node_ranks());
   state_->note_arrival(number_);
   step_ = capability == Capability::host ? Step::waiting_for_turn : Step::deciding;
 }
@@ -185,6 +191,7 @@ void CollectiveOperation::take_turn() {
   if (!state_->has_turn(number_)) return;
   if (regions_.on_device()) count(why_staged_);
   step_ = Step::in_host;
+  if (!blocking_ && !needs_thread()) progress_thread().forget(this);
   if (question_) question_->ask(state_->comm(), regions_.hold_no_host_memory());
   // The blocking form is called by finish(), without the engine's lock.
   const int result = blocking_ ? MPI_SUCCESS : call_host();
@@ -265,7 +272,10 @@ void CollectiveOperation::quiesce() {
     }
     state_->note_arrival(number_);
   }
-  if (step_ == Step::deciding) state_->slot()->withdraw(number_);
+  if (step_ == Step::deciding) {
+    state_->slot()->withdraw(number_);
+    engine().node()->ring(state_->node_ranks());
+  }
   advance();
 }
 

@@ -46,18 +46,17 @@ class CollectiveOperation : public Operation {
 
   int start() override;
   void advance() override;
+  void advance_without_host() override;
+  uint64_t bytes() const override { return static_cast<uint64_t>(regions_.bytes()); }
   void quiesce() override;
   bool quiesced() const override;
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   std::string in_words() const override { return mpi::in_words(regions_); }
 
-  // Like advance(), but calls no host MPI function: the progress thread uses it while the program's threads
-  // are elsewhere.
-  void advance_on_gpu();
-
  private:
   coll::Work take_work();
+  bool needs_thread() const;
   void arrive();
   void decide();
   void report_stall();

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/options.h"
 #include "device/buffer_pool.h"
@@ -15,6 +16,7 @@
 #include "mpi/core/forwarded_receives.h"
 #include "mpi/core/hooks.h"
 #include "mpi/core/operation.h"
+#include "mpi/core/progress_thread.h"
 #include "transport/arena.h"
 
 namespace fairlead::mpi {
@@ -24,6 +26,13 @@ constexpr unsigned rounds_between_nudges = 4;
 constexpr unsigned starts_between_rounds = 8;
 
 }  // namespace
+
+Backoff::Backoff() {
+  engine().attend(1);
+}
+Backoff::~Backoff() {
+  engine().attend(-1);
+}
 
 void Backoff::pause() {
   // A peer on another core answers within a few microseconds. After that, yield this core to others.
@@ -66,6 +75,10 @@ void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MP
   nonce_ = nonce;
   if (node_) last_progress_.resize(static_cast<size_t>(node_->size()));
   count_held_off_in(node_ ? &node_->mine().rts_held_off : nullptr);
+  int ranks = 1;
+  PMPI_Comm_size(silent, &ranks);
+  spans_nodes_ = !node_ || ranks != node_->size();
+  progress_thread().use(node_ ? &node_->mine().doorbell : nullptr);
 }
 
 void Engine::allow_threads() {
@@ -107,15 +120,16 @@ void Engine::add(Operation* operation) {
 void Engine::remove(Operation* operation) {
   std::lock_guard lock(mutex_);
   if (!operations_.remove(operation)) return;
+  if (std::exchange(operation->is_long, false)) progress_thread().end_long();
   keep_busy(-1);
   keep(operation->take_unfinished_rendezvous());
 }
 
-bool Engine::idle() {
+Engine::State Engine::state() {
   std::lock_guard lock(mutex_);
-  bool all = !operations_.any_awaits();
-  operations_.for_each_active([&](Operation* operation) { all &= operation->complete(); });
-  return all;
+  bool moves = false;
+  operations_.for_each_active([&](Operation* operation) { moves |= !operation->complete(); });
+  return moves ? State::moves : operations_.any_awaits() ? State::awaits : State::idle;
 }
 
 void Engine::bind(MPI_Request request, Operation* operation) {
@@ -174,6 +188,7 @@ void Engine::nudge_host() {
 
 void Engine::end_deferred(Operation* operation) {
   operations_.remove(operation);
+  if (std::exchange(operation->is_long, false)) progress_thread().end_long();
   keep_busy(-1);
   keep(operation->take_unfinished_rendezvous());
   ended_.emplace_back(operation);
@@ -236,6 +251,11 @@ bool Engine::timed_out(int receiver, std::chrono::steady_clock::time_point waiti
 
 void Engine::note_progress_of(int receiver) {
   last_progress_[static_cast<size_t>(receiver)] = time_of_round();
+}
+
+void Engine::attend(int change) {
+  const int before = attending_.fetch_add(change);
+  if (before == 0 || before + change == 0) progress_thread().note_attended(before == 0);
 }
 
 void Engine::enter_blocking_call() {

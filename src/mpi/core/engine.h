@@ -37,10 +37,15 @@ struct HashOfKey {
   }
 };
 
-// Runs between two rounds of a blocking call. Spins briefly, then yields the core, because ranks may share
-// cores. Also does deferred work that suits idle time.
+// Lives as long as a blocking call makes progress, so that the progress thread need not, and runs between two
+// rounds. Spins briefly, then yields the core, because ranks may share cores. Also does deferred work that
+// suits idle time.
 class Backoff {
  public:
+  Backoff();
+  ~Backoff();
+  Backoff(const Backoff&) = delete;
+  Backoff& operator=(const Backoff&) = delete;
   void pause();
 
  private:
@@ -89,7 +94,12 @@ class Engine {
   void add(Operation* operation);
   void remove(Operation* operation);
   // Are all operations complete?
-  bool idle();
+  bool idle() { return state() == State::idle; }
+  // awaits: all that are not complete wait for a message.
+  enum class State { idle, awaits, moves };
+  State state();
+  // May messages come from other nodes, whose ranks cannot ring?
+  bool spans_nodes() const { return spans_nodes_; }
   // The requests that the user holds. find() returns null if `request` is not Fairlead's.
   void bind(MPI_Request request, Operation* operation);
   void unbind(MPI_Request request);
@@ -107,6 +117,10 @@ class Engine {
   // timeout restarts at each of them.
   bool timed_out(int receiver, std::chrono::steady_clock::time_point waiting_since);
   void note_progress_of(int receiver);
+
+  // Does a thread of the program make progress, in a blocking call?
+  void attend(int change);
+  bool attended() const { return attending_ > 0; }
 
   void enter_blocking_call();
   void leave_blocking_call();
@@ -126,8 +140,8 @@ class Engine {
   MPI_Comm self_ = MPI_COMM_NULL, silent_ = MPI_COMM_NULL;
   std::mutex mutex_;
   std::atomic<int> busy_{0};
-  std::atomic<int> blocking_calls_{0};
-  bool threads_ = false;
+  std::atomic<int> blocking_calls_{0}, attending_{0};
+  bool threads_ = false, spans_nodes_ = false;
   unsigned rounds_ = 0;
   std::atomic<unsigned> starts_ = 0;
   unsigned timed_round_ = UINT_MAX;

@@ -5,7 +5,7 @@
 // same call: MPI_Win_unlock of one rank, MPI_Barrier of all. Therefore all ranks that make the call, those of
 // the communicator or of a group, first meet in a polled barrier, if all of them belong to such a window. If
 // several threads share MPI, the ranks do without the barrier: one thread may create or free a window before
-// the other ranks have seen it, and the service thread answers for blocked threads.
+// the other ranks have seen it, and the progress thread answers for blocked threads.
 
 #pragma once
 

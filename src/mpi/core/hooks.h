@@ -19,8 +19,8 @@ struct Hooks {
   void (*advance)() = nullptr;
   // Are messages in flight on this communicator whose sends are complete for the program?
   bool (*has_messages_on)(MPI_Comm) = nullptr;
-  // One more (+1) or one fewer (-1) thread of this rank is blocked in the host MPI.
-  void (*note_blocked)(int change) = nullptr;
+  // Called in threads of Fairlead's before a round of progress.
+  void (*lend_device)() = nullptr;
   // Called in each round of progress, without the lock: for host MPI functions that may call the program's
   // error handler, or MPI functions by their public names.
   void (*poll)() = nullptr;

@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/hooks.h"
+#include "mpi/core/progress_thread.h"
 #include "mpi/core/record.h"
 
 namespace fairlead::mpi {
@@ -58,21 +59,16 @@ int note_failed_receive(int result) {
   return result;
 }
 
-static void note_blocked(int change) {
-  for (const Hooks& hooks : all_hooks())
-    if (hooks.note_blocked) hooks.note_blocked(change);
-}
-
 BlockingHostCall::BlockingHostCall() {
   if (!intercepting() || !engine().busy()) return;
   engine().enter_blocking_call();
-  note_blocked(1);
+  progress_thread().note_blocked_thread(1);
   raised_ = true;
 }
 
 BlockingHostCall::~BlockingHostCall() {
   if (!raised_) return;
-  note_blocked(-1);
+  progress_thread().note_blocked_thread(-1);
   engine().leave_blocking_call();
 }
 

@@ -36,6 +36,10 @@ class Operation {
   // was started.
   virtual int start() = 0;
   virtual void advance() = 0;
+  // Like advance(), but calls no host MPI function.
+  virtual void advance_without_host() {}
+  // The bytes that it moves, at most, as far as that decides whether a thread helps it.
+  virtual uint64_t bytes() const { return 0; }
   // Not null while only a message with this key can progress the operation.
   virtual const MatchKey* awaits() const { return nullptr; }
   // Is the operation complete, with nothing left to do for advance()?
@@ -75,6 +79,7 @@ class Operation {
   // State that the engine keeps.
   Scheduled<Operation> scheduled;
   bool free_deferred = false;
+  bool is_long = false;  // counted by the progress thread
 
  protected:
   static constexpr std::chrono::steady_clock::time_point never{};

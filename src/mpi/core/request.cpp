@@ -6,6 +6,7 @@
 #include "mpi/core/communicator.h"
 #include "mpi/core/forwarded_receives.h"
 #include "mpi/core/interception.h"
+#include "mpi/core/progress_thread.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -60,8 +61,26 @@ int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request) {
   *request = started->handle;
   engine().bind(started->handle, started);
   engine().add(started);
-  if (moves_device_memory) engine().progress_now_and_then();
+  help(*started, moves_device_memory);
   return MPI_SUCCESS;
+}
+
+void help(Operation& operation, bool in_device) {
+  const uint64_t bytes = operation.bytes();
+  ProgressThread& thread = progress_thread();
+  const bool helped = thread.helps_messages();
+  const bool in_one_node = !helped || !engine().spans_nodes();
+  if (bytes < (in_one_node ? ProgressThread::long_in_node : ProgressThread::long_between_nodes)) {
+    if (in_device) engine().progress_now_and_then();
+    return;
+  }
+  if (!helped) return engine().progress();
+  operation.is_long = true;
+  thread.begin_long();
+  engine().progress();
+  std::lock_guard lock(engine().mutex());
+  const bool rings_tell = operation.awaits() && !engine().spans_nodes();
+  if (!operation.complete()) thread.wake_for(rings_tell ? 0 : bytes);
 }
 
 int make_token(MPI_Request* token) {

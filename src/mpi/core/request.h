@@ -16,6 +16,10 @@ int run(Operation& operation, MPI_Status* status);
 // Starts the operation and gives the user a request for it.
 int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request);
 
+// Called when a nonblocking operation has started: it makes progress as soon as the peer is there, not only
+// when the program completes it. `in_device`: the operation moves device memory.
+void help(Operation& operation, bool in_device);
+
 // Creates a real host request that is never started, as the handle of a persistent operation.
 int make_token(MPI_Request* token);
 // Gives the user `handle`, a real host request, for a persistent operation, which is not started yet.

@@ -27,10 +27,10 @@
 #include "mpi/abi/host_version.h"
 #include "mpi/coll/agreement.h"
 #include "mpi/coll/communicator_state.h"
-#include "mpi/coll/progress_thread.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/interception.h"
+#include "mpi/core/progress_thread.h"
 #include "mpi/core/request.h"
 #include "mpi/info/memory_kinds.h"
 #include "mpi/job/gpu_queries.h"
@@ -40,7 +40,6 @@
 #include "mpi/job/sessions.h"
 #include "mpi/network/host_capability.h"
 #include "mpi/network/network.h"
-#include "mpi/rma/service_thread.h"
 
 #pragma weak PMPI_Get_library_version  // as in host_mpi.h
 
@@ -132,9 +131,10 @@ void end_job_of_two_releases() {
   const int newest = greatest[0], oldest = -greatest[1];
   if (newest == oldest) return;
   if (release_number() != newest) {
-    log_line(LogLevel::error,
-             "this rank has loaded Fairlead %s, and another rank Fairlead %s; load the same release on all ranks",
-             release(), release_of(newest).c_str());
+    log_line(
+        LogLevel::error,
+        "this rank has loaded Fairlead %s, and another rank Fairlead %s; load the same release on all ranks",
+        release(), release_of(newest).c_str());
     PMPI_Abort(MPI_COMM_WORLD, 1);
   }
   real.Barrier(MPI_COMM_WORLD);  // until a rank of another release has ended the job
@@ -284,7 +284,7 @@ void open_job() {
   network::open();
   int threads = MPI_THREAD_SINGLE;
   PMPI_Query_thread(&threads);
-  allow_service_thread(threads == MPI_THREAD_MULTIPLE);
+  progress_thread().allow_host_calls(threads == MPI_THREAD_MULTIPLE);
   engine().open(std::move(node), nonce, self_comm, silent_comm, threads == MPI_THREAD_MULTIPLE);
   network::open_capability();
   agree_on_collectives(world_rank);
@@ -341,8 +341,8 @@ FAIRLEAD_MPI(Init, (int* argc, char*** argv)) {
   require_own_abi();
   note_launcher();
   int provided = MPI_THREAD_SINGLE;
-  int result = service_thread_wanted() ? real.Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided)
-                                       : real.Init(argc, argv);
+  int result = ProgressThread::wants_threads() ? real.Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided)
+                                               : real.Init(argc, argv);
   if (result == MPI_SUCCESS) open_job();
   return result;
 }
@@ -350,14 +350,14 @@ FAIRLEAD_MPI(Init, (int* argc, char*** argv)) {
 FAIRLEAD_MPI(Init_thread, (int* argc, char*** argv, int required, int* provided)) {
   require_own_abi();
   note_launcher();
-  if (service_thread_wanted()) required = MPI_THREAD_MULTIPLE;
+  if (ProgressThread::wants_threads()) required = MPI_THREAD_MULTIPLE;
   int result = real.Init_thread(argc, argv, required, provided);
   if (result == MPI_SUCCESS) open_job();
   return result;
 }
 
 FAIRLEAD_MPI(Finalize, (void)) {
-  stop_service_thread();
+  progress_thread().end_host_calls();
   int result = real.Finalize();
   // MPICH 4.0 keeps the attributes of MPI_COMM_SELF until the last session ends, so end_job() has not run.
   if (result == MPI_SUCCESS && has_sessions()) end_job();

@@ -12,11 +12,11 @@
 #include "mpi/core/communicator.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/interception.h"
+#include "mpi/core/progress_thread.h"
 #include "mpi/datatype/type_layout.h"
 #include "mpi/info/memory_kinds.h"
 #include "mpi/job/job.h"
 #include "mpi/network/network.h"
-#include "mpi/rma/service_thread.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -93,7 +93,7 @@ void serve() {
   tell_log_who_this_is();
   open_communicators(MPI_COMM_NULL);
   open_datatypes();
-  allow_service_thread(sessions.threads);
+  progress_thread().allow_host_calls(sessions.threads);
   engine().open(nullptr, new_nonce(), sessions.self, sessions.self, sessions.threads);
   open_communicator_states(nullptr);
   sessions.server = Server::this_rank;
@@ -111,7 +111,7 @@ void stop_serving() {
 // been sent by then.
 void end_serving() {
   engine().drain([] { return engine().idle() && !network::keeps_messages(); });
-  stop_service_thread();
+  progress_thread().end_host_calls();
   release_all(MPI_COMM_NULL);
   detail::intercepting = false;
   stop_serving();
@@ -136,7 +136,7 @@ void SessionInit::succeed() {
   if (!sessions.threads && asks_for_threads(info_)) {
     sessions.threads = true;
     if (sessions.server != Server::none) engine().allow_threads();
-    if (sessions.server == Server::this_rank) allow_service_thread(true);
+    if (sessions.server == Server::this_rank) progress_thread().allow_host_calls(true);
   }
   if (sessions.server == Server::none && !sessions.unserved) serve();
   if (intercepting()) request_memory_kinds(info_);

@@ -70,7 +70,7 @@ void advance() {
   if (trial->over()) conclude();
 }
 
-[[maybe_unused]] const bool hooked = add_hooks({.advance = advance});
+[[maybe_unused]] const bool hooked = add_hooks({.advance = advance, .lend_device = lend_device});
 
 // The caller holds the engine's lock.
 void join(int device) {

@@ -67,11 +67,13 @@ int start(MPI_Request* request) {
   MPI_Request none = MPI_REQUEST_NULL;
   if (!operation->persistent || operation->active) return real.Start(&none);
   int result = operation->start();
-  if (result == MPI_SUCCESS)
-    engine().add(operation);
-  else
+  if (result != MPI_SUCCESS) {
     operation->active = false;
-  return result;
+    return result;
+  }
+  engine().add(operation);
+  help(*operation, false);
+  return MPI_SUCCESS;
 }
 
 }  // namespace

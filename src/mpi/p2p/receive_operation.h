@@ -45,6 +45,7 @@ class Receive : public Operation {
 
   int start() override;
   void advance() override;
+  uint64_t bytes() const override { return static_cast<uint64_t>(layout_.bytes); }
   const MatchKey* awaits() const override {
     return step_ == Step::matching && matched_ == MPI_MESSAGE_NULL ? &key_ : nullptr;
   }

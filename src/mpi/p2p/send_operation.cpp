@@ -73,7 +73,11 @@ int Send::start() {
   } else if (engine().node()) {
     int node_rank = engine().node()->node_rank_of_world(receiver);
     if (!may_send_rts(node_rank)) return send_as_host_message(allocation, Fallback::crowded);
-    if (rendezvous(node_rank, *view, allocation)) return post_rts();
+    if (rendezvous(node_rank, *view, allocation)) {
+      const int result = post_rts();
+      engine().node()->block(node_rank).doorbell.ring_if_heard();
+      return result;
+    }
   }
   return send_as_host_message(allocation, why);
 }

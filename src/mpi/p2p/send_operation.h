@@ -27,6 +27,7 @@ class Send : public Operation {
 
   int start() override;
   void advance() override;
+  uint64_t bytes() const override { return static_cast<uint64_t>(layout_.bytes); }
   void quiesce() override;
   bool quiesced() const override;
   // A send that completed early keeps its rendezvous or its pipelined transfer, whose receiver may still need

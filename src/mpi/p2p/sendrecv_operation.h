@@ -29,6 +29,7 @@ class SendReceive : public Operation {
 
   int start() override;
   void advance() override;
+  uint64_t bytes() const override { return receiving_.bytes() + (sending_ ? sending_->bytes() : 0); }
   void quiesce() override;
   bool quiesced() const override;
   bool rests() const override { return complete() && (!sending_ || sending_->rests()); }

@@ -11,8 +11,8 @@
 #include "mpi/core/gather.h"
 #include "mpi/core/hooks.h"
 #include "mpi/core/interception.h"
+#include "mpi/core/progress_thread.h"
 #include "mpi/core/request.h"
-#include "mpi/rma/service_thread.h"
 
 namespace fairlead::mpi {
 
@@ -42,7 +42,7 @@ void enter_registry(const std::shared_ptr<Window>& window) {
   if (!window->targets().by_messages()) return;
   // Other ranks may need this rank's progress, so completion calls poll from now on.
   engine().keep_busy(1);
-  note_active_message_window(1);
+  progress_thread().note_active_message_window(1);
   ++detail::gathering;
   registry().by_messages.push_back(window);
 }
@@ -56,7 +56,7 @@ void leave_registry(Window& window) {
   registry().windows.erase(window.handle());
   if (!window.targets().by_messages()) return;
   engine().keep_busy(-1);
-  note_active_message_window(-1);
+  progress_thread().note_active_message_window(-1);
   --detail::gathering;
   std::erase_if(registry().by_messages, [&](const auto& one) { return one.get() == &window; });
 }
@@ -83,7 +83,7 @@ static std::shared_ptr<Window> window_of(MPI_Group members, std::vector<int>* ra
     by_messages = registry().by_messages;
   }
   for (std::shared_ptr<Window>& window : by_messages) {
-    if (window->has_service_thread()) continue;
+    if (window->is_served()) continue;
     *ranks = window->targets().ranks_of(members);
     if (std::find(ranks->begin(), ranks->end(), MPI_UNDEFINED) == ranks->end()) return std::move(window);
   }
@@ -125,8 +125,7 @@ static void gather_members(MPI_Comm comm, MPI_Group group) {
     poll_until_complete(&request, MPI_STATUS_IGNORE);
 }
 
-[[maybe_unused]] static const bool hooked =
-    add_hooks({.advance = advance_windows, .note_blocked = note_blocked_thread, .gather = gather_members});
+[[maybe_unused]] static const bool hooked = add_hooks({.advance = advance_windows, .gather = gather_members});
 
 // ---- Creation and end --------------------------------------------------------------------------------
 
@@ -155,7 +154,7 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
   if (int result = targets.create(base, size, disp_unit, flavor == MPI_WIN_FLAVOR_DYNAMIC, comm);
       result != MPI_SUCCESS)
     return result;
-  window->has_service_thread_ = targets.by_messages() && targets.all_say(engine().threads());
+  window->is_served_ = targets.by_messages() && targets.all_say(engine().threads());
   if (targets.by_messages() && targets.rank() == 0)
     log_line(LogLevel::info, "some targets of a window of %d ranks are active-message targets",
              targets.size());

@@ -29,8 +29,8 @@ class Window : public std::enable_shared_from_this<Window> {
   Accesses& accesses() { return accesses_; }
   Epochs& epochs() { return epochs_; }
 
-  // Does a service thread answer for every rank that is blocked in the host MPI?
-  bool has_service_thread() const { return has_service_thread_; }
+  // Does a progress thread answer for every rank that is blocked in the host MPI?
+  bool is_served() const { return is_served_; }
   // The value of MPI_WIN_BASE and the other predefined window attributes; null for any other key.
   const void* attribute(int keyval) const;
   // Raises the error through the window's error handler. `about` names what failed.
@@ -41,7 +41,7 @@ class Window : public std::enable_shared_from_this<Window> {
   Window() = default;
 
   MPI_Win handle_ = MPI_WIN_NULL;
-  bool owned_ = false, has_service_thread_ = false;
+  bool owned_ = false, is_served_ = false;
   // The values that MPI_Win_get_attr returns.
   void* base_ = nullptr;
   MPI_Aint bytes_ = 0;

@@ -43,6 +43,7 @@ class MessageCollective : public Operation {
 
   int start() override;
   void advance() override;
+  uint64_t bytes() const override { return static_cast<uint64_t>(regions_.bytes()); }
   // The engine has the messages. This rank's question is not asked before its turn.
   void quiesce() override { ask_in_turn(); }
   bool quiesced() const override { return asked_; }

@@ -30,6 +30,7 @@ class SegmentedOperation : public Operation {
 
   int start() override;
   void advance() override;
+  uint64_t bytes() const override { return static_cast<uint64_t>(regions_.bytes()); }
   void quiesce() override;
   bool quiesced() const override { return complete() || called_ == segments_; }
   int finish(MPI_Status* status) override;

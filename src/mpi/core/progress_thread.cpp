@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/core/progress_thread.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "device/copy.h"
+#include "mpi/core/engine.h"
+#include "mpi/core/hooks.h"
+#include "mpi/core/operation.h"
+
+namespace fairlead::mpi {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::nanoseconds for_ever = 24h;
+// Pauses grow with the time since the last ring, so that what lasts long costs little: an operation waits an
+// eighth of that time, and no longer than this.
+constexpr std::chrono::nanoseconds shortest_pause = 10us, longest_pause = 50us;
+// While every operation waits for a message, of which a ring tells unless it came from host memory.
+constexpr std::chrono::nanoseconds pause_between_checks = 1ms;
+// Nobody rings for short collectives while the thread checks, so it does so for a while after the last ring.
+constexpr std::chrono::nanoseconds lingers = 100ms;
+// A request of another rank waits this long for an answer.
+constexpr std::chrono::nanoseconds pause_of_windows = 20us;
+
+}  // namespace
+
+ProgressThread& progress_thread() {
+  // Never destroyed: the process may exit while the thread runs.
+  static auto* only = new ProgressThread;
+  return *only;
+}
+
+bool ProgressThread::wants_threads() {
+  return options().progress_thread;
+}
+
+void ProgressThread::allow_host_calls(bool threads) {
+  may_call_host_ = threads;
+  if (windows_ > 0 && threads) wake();
+  if (wants_threads() && !threads)
+    log_line(LogLevel::warn,
+             "FAIRLEAD_PROGRESS_THREAD is on, but this MPI does not give MPI_THREAD_MULTIPLE; messages and "
+             "windows "
+             "make progress in MPI calls only");
+}
+
+void ProgressThread::end_host_calls() {
+  std::lock_guard no_round(calling_host_);
+  may_call_host_ = false;
+}
+
+void ProgressThread::help(Operation* operation) {
+  operations_.push_back(operation);
+  ++outstanding_;
+}
+
+void ProgressThread::forget(Operation* operation) {
+  outstanding_ -= static_cast<int>(std::erase(operations_, operation));
+}
+
+bool ProgressThread::helps_messages() const {
+  return options().progress_thread && may_call_host_.load(std::memory_order_relaxed);
+}
+
+void ProgressThread::begin() {
+  ++outstanding_;
+  start();
+  doorbell_.load()->listen(true);
+}
+
+// What has come while the program polled, but after its last round, has rung nowhere; the thread looks for it
+// at its next check.
+void ProgressThread::attend(bool attended) {
+  doorbell_.load()->listen(!attended);
+  if (!attended && sleeps_for_ever_) wake();
+}
+
+// Of this thread's store and those of others, which count first and then store, the last is right.
+void ProgressThread::listen() {
+  node::Doorbell& doorbell = *doorbell_;
+  doorbell.listen(false);
+  if (outstanding_ > 0 && !engine().attended()) doorbell.listen(true);
+}
+
+void ProgressThread::note_active_message_window(int change) {
+  windows_ += change;
+  if (may_call_host_ && serves_windows()) wake();
+}
+
+void ProgressThread::note_blocked_thread(int change) {
+  blocked_ += change;
+  if (change > 0 && (outstanding_ > 0 || (windows_ > 0 && may_call_host_))) wake();
+}
+
+void ProgressThread::use(node::Doorbell* doorbell) {
+  doorbell_.exchange(doorbell ? doorbell : &own_)->ring();
+}
+
+void ProgressThread::stop() {
+  if (!thread_.joinable()) return;
+  stopping_ = true;
+  doorbell_.load()->ring();
+  thread_.join();
+  started_ = stopping_ = false;
+  sleeps_for_ever_ = true;
+  // The program has not completed these.
+  operations_.clear();
+  outstanding_ = 0;
+}
+
+void ProgressThread::wake() {
+  doorbell_.load()->ring();
+  start();
+}
+
+void ProgressThread::start() {
+  if (started_.load(std::memory_order_relaxed)) return;
+  std::lock_guard lock(starting_);
+  if (started_.exchange(true)) return;
+  // Blocks all signals in this thread; the program's own threads handle them.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread(&ProgressThread::run, this);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void ProgressThread::run() {
+  prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; 50 us otherwise, which is longer than most pauses
+  uint32_t last = 0;
+  for (auto rung = Clock::now();;) {
+    node::Doorbell& doorbell = *doorbell_;
+    const uint32_t rings = doorbell.rings();
+    if (stopping_) return;
+    if (rings != last) rung = Clock::now();
+    last = rings;
+    const Duration pause = round(Clock::now() - rung);
+    sleeps_for_ever_ = pause == for_ever;
+    if (pause == for_ever && outstanding_ > 0) continue;
+    doorbell.wait(rings, pause);
+  }
+}
+
+bool ProgressThread::serves_windows() const {
+  return windows_ > 0 && (blocked_ > 0 || wants_threads());
+}
+
+ProgressThread::Duration ProgressThread::round(Duration since_ring) {
+  listen();
+  const bool needed = outstanding_ > 0 && !engine().attended();
+  const auto pause = std::clamp(since_ring / 8, shortest_pause, longest_pause);
+  if (needed || serves_windows()) {
+    std::lock_guard calling(calling_host_);
+    if (may_call_host_ && (serves_windows() || options().progress_thread)) {
+      for (const Hooks& hooks : all_hooks())
+        if (hooks.lend_device) hooks.lend_device();
+      engine().progress();
+      if (serves_windows()) return pause_of_windows;
+      const Engine::State state = engine().state();
+      const bool rings_tell = state == Engine::State::awaits && !engine().spans_nodes();
+      return state == Engine::State::idle || rings_tell ? pause_between_checks : pause;
+    }
+  }
+  if (outstanding_ == 0) return since_ring < lingers ? pause_between_checks : for_ever;
+  if (!needed) return pause_between_checks;
+  std::lock_guard lock(engine().mutex());
+  if (operations_.empty()) return pause_between_checks;
+  // In the order of their starts. An operation that completes removes itself from the list.
+  for (size_t i = 0; i < operations_.size();) {
+    Operation* const operation = operations_[i];
+    operation->advance_without_host();
+    if (i < operations_.size() && operations_[i] == operation) ++i;
+  }
+  device::start_enqueued();
+  return pause;
+}
+
+}  // namespace fairlead::mpi
