@@ -13,7 +13,7 @@
 namespace fairlead {
 namespace {
 
-#if __ELF_NATIVE_CLASS == 64
+#if defined(__x86_64__) && __ELF_NATIVE_CLASS == 64
 unsigned bind_of(const ElfW(Sym) & symbol) {
   return ELF64_ST_BIND(symbol.st_info);
 }
@@ -26,7 +26,7 @@ bool holds_address(const ElfW(Rela) & relocation) {
   return type == R_X86_64_64 || type == R_X86_64_GLOB_DAT || type == R_X86_64_JUMP_SLOT;
 }
 #else
-#error "relocations of 32-bit objects are not read"
+#error "Fairlead reads relocations of x86-64 only"
 #endif
 
 // Makes whole pages of the range writable for as long as it lives. The loader protects whole pages only.

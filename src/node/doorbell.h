@@ -15,6 +15,9 @@
 
 namespace fairlead::node {
 
+// What the owner wants to be told by other ranks: that they have arrived at a collective, or messages, too.
+enum class Hears : uint32_t { nothing, arrivals, all };
+
 class Doorbell {
  public:
   uint32_t rings() const { return rings_.load(); }
@@ -22,19 +25,19 @@ class Doorbell {
   void wait(uint32_t seen, std::chrono::nanoseconds longest);
   // By threads of the owner's process.
   void ring();
-  // By other ranks, after they have sent a message: costs a load unless the owner listens.
-  void ring_if_heard() {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (listens_.load(std::memory_order_relaxed)) ring();
+  // By other ranks, after they have arrived, or sent a message, and after a sequentially consistent fence.
+  // Costs a load unless the owner listens.
+  void ring_if_heard(Hears what) {
+    if (listens_.load(std::memory_order_relaxed) >= what) ring();
   }
-  // Does the owner want to know of messages? Only while its program does not poll for them itself.
-  void listen(bool listens) {
-    if (listens_.load(std::memory_order_relaxed) == listens) return;
-    listens_.store(listens);
+  // The owner listens only while its program does not poll.
+  void listen(Hears what) {
+    if (listens_.load(std::memory_order_relaxed) != what) listens_.store(what);
   }
 
  private:
-  std::atomic<uint32_t> rings_, sleeps_, listens_;
+  std::atomic<uint32_t> rings_, sleeps_;
+  std::atomic<Hears> listens_;
 };
 
 }  // namespace fairlead::node

@@ -43,10 +43,15 @@ class Node {
 
   RankBlock& block(int node_rank) const;
   RankBlock& mine() const { return block(rank_); }
-  // Tells these ranks that this one has sent them a message, or has arrived.
+  // Tells these ranks that this one has arrived, or that one that it has sent a message.
   void ring(const std::vector<int>& ranks) const {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     for (int rank : ranks)
-      if (rank != rank_) block(rank).doorbell.ring_if_heard();
+      if (rank != rank_) block(rank).doorbell.ring_if_heard(Hears::arrivals);
+  }
+  void ring_of_message(int rank) const {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    block(rank).doorbell.ring_if_heard(Hears::all);
   }
   // Has any rank of the node sent an RTS header, or is any about to?
   bool rts_sent() const { return header().rts_sent.load() != 0; }

@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 
 library, program, launcher, version = sys.argv[1:]
-other = version.rpartition(".")[0] + (".9" if version[-1] != "9" else ".8")
-older, newer = sorted((version, other))
+other = version[:-1] + ("9" if version[-1] != "9" else "8")  # as long as this one
+older, newer = sorted((version, other), key=lambda release: [int(number) for number in release.split(".")])
 
 with tempfile.TemporaryDirectory() as folder:
     copy = Path(folder) / Path(library).name
@@ -29,7 +29,7 @@ with tempfile.TemporaryDirectory() as folder:
         paths = f"LD_LIBRARY_PATH={Path(library).parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"
         return ["-n", "1", "env", f"LD_PRELOAD={preloaded}", paths, "FAIRLEAD_DEVICE=sim", program]
 
-    flags = ["--oversubscribe", "--allow-run-as-root"] if "openmpi" in library else []
+    flags = ["--oversubscribe", "--allow-run-as-root"] if "openmpi" in Path(library).name else []
     run = subprocess.run([launcher, *flags, *rank(library), ":", *rank(copy)], capture_output=True, text=True, timeout=300)
 
 said = f"has loaded Fairlead {older}, and another rank Fairlead {newer}; load the same release on all ranks"

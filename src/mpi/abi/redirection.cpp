@@ -124,6 +124,12 @@ bool is_definition(const void* function) {
          symbol && symbol->st_shndx != SHN_UNDEF;
 }
 
+// The host MPI's own function: the first found may be the program's reference to it.
+void* function_of_host(const char* name) {
+  void* found = loader_dlsym(RTLD_DEFAULT, name);
+  return found && !is_definition(found) ? next_symbol(name) : found;
+}
+
 // The function of Fairlead that this object defines as well; null if there is none.
 const char* wrapped_by(const LoadedObject& object, void* handle) {
   for (const char* function : functions) {
@@ -140,7 +146,7 @@ const char* wrapped_by(const LoadedObject& object, void* handle) {
   // A library of Fairlead that the program opens for itself, or a second one, is asked by no MPI call.
   if (!fairlead_object().contains(loader_dlsym(program, "fairlead_info"))) return;
   keep_calls_of_host_inside();
-  const void* in_every_mpi = loader_dlsym(program, "PMPI_Init");
+  const void* in_every_mpi = function_of_host("PMPI_Init");
   for (const auto& [address, name] : objects_in_front()) {
     const LoadedObject object(address);
     void* handle = name.empty() ? program : dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
@@ -158,12 +164,12 @@ const char* wrapped_by(const LoadedObject& object, void* handle) {
 }  // namespace
 
 void keep_calls_of_host_inside() {
-  const LoadedObject host(loader_dlsym(RTLD_DEFAULT, "PMPI_Init"));
+  const LoadedObject host(function_of_host("PMPI_Init"));
   host.for_each_import([&](const ImportedSymbol& symbol) {
     if (std::strncmp(symbol.name, "MPI_", 4) != 0) return;
     const std::string profiling_name = std::string("P").append(symbol.name);
     if (!in_place_of(profiling_name.c_str())) return;
-    void* function = loader_dlsym(RTLD_DEFAULT, profiling_name.c_str());
+    void* function = function_of_host(profiling_name.c_str());
     if (host.contains(function)) *symbol.place = function;
   });
 }

@@ -226,6 +226,7 @@ bool Engine::quiesced() {
 
 void Engine::wait(Operation& operation) {
   operation.start_waiting();
+  if (operation.complete()) return;
   for (Backoff backoff; !operation.complete(); backoff.pause()) progress();
 }
 

@@ -21,11 +21,15 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::nanoseconds for_ever = 24h;
-// Pauses grow with the time since the last ring, so that what lasts long costs little: an operation waits an
-// eighth of that time, and no longer than this.
-constexpr std::chrono::nanoseconds shortest_pause = 10us, longest_pause = 50us;
 // While every operation waits for a message, of which a ring tells unless it came from host memory.
 constexpr std::chrono::nanoseconds pause_between_checks = 1ms;
+// Pauses grow with the time since the last ring, so that what lasts long costs little: first an eighth of
+// that time, up to 50 us, and after 100 ms a part of it that becomes the pause between checks in 2 s.
+std::chrono::nanoseconds pause_after(std::chrono::nanoseconds since_ring) {
+  const std::chrono::nanoseconds shortest = 10us, longest_of_short = 50us;
+  return std::max(std::clamp(since_ring / 8, shortest, longest_of_short),
+                  std::min(since_ring / 2000, pause_between_checks));
+}
 // Nobody rings for short collectives while the thread checks, so it does so for a while after the last ring.
 constexpr std::chrono::nanoseconds lingers = 100ms;
 // A request of another rank waits this long for an answer.
@@ -53,7 +57,9 @@ void ProgressThread::allow_host_calls(bool threads) {
              "make progress in MPI calls only");
 }
 
+// A handler of the program's that this thread has called may end the process.
 void ProgressThread::end_host_calls() {
+  if (std::this_thread::get_id() == thread_.get_id()) return;
   std::lock_guard no_round(calling_host_);
   may_call_host_ = false;
 }
@@ -74,21 +80,25 @@ bool ProgressThread::helps_messages() const {
 void ProgressThread::begin() {
   ++outstanding_;
   start();
-  doorbell_.load()->listen(true);
+  doorbell_.load()->listen(heard());
 }
 
 // What has come while the program polled, but after its last round, has rung nowhere; the thread looks for it
 // at its next check.
 void ProgressThread::attend(bool attended) {
-  doorbell_.load()->listen(!attended);
+  doorbell_.load()->listen(attended ? node::Hears::nothing : heard());
   if (!attended && sleeps_for_ever_) wake();
+}
+
+node::Hears ProgressThread::heard() const {
+  return helps_messages() ? node::Hears::all : node::Hears::arrivals;
 }
 
 // Of this thread's store and those of others, which count first and then store, the last is right.
 void ProgressThread::listen() {
   node::Doorbell& doorbell = *doorbell_;
-  doorbell.listen(false);
-  if (outstanding_ > 0 && !engine().attended()) doorbell.listen(true);
+  doorbell.listen(node::Hears::nothing);
+  if (outstanding_ > 0 && !engine().attended()) doorbell.listen(heard());
 }
 
 void ProgressThread::note_active_message_window(int change) {
@@ -106,15 +116,15 @@ void ProgressThread::use(node::Doorbell* doorbell) {
 }
 
 void ProgressThread::stop() {
-  if (!thread_.joinable()) return;
+  if (!thread_.joinable() || std::this_thread::get_id() == thread_.get_id()) return;
   stopping_ = true;
   doorbell_.load()->ring();
   thread_.join();
   started_ = stopping_ = false;
   sleeps_for_ever_ = true;
   // The program has not completed these.
+  outstanding_ -= static_cast<int>(operations_.size());
   operations_.clear();
-  outstanding_ = 0;
 }
 
 void ProgressThread::wake() {
@@ -141,6 +151,7 @@ void ProgressThread::run() {
     node::Doorbell& doorbell = *doorbell_;
     const uint32_t rings = doorbell.rings();
     if (stopping_) return;
+    if (&doorbell != doorbell_.load()) continue;  // use() may have rung the former one before that was read
     if (rings != last) rung = Clock::now();
     last = rings;
     const Duration pause = round(Clock::now() - rung);
@@ -157,7 +168,7 @@ bool ProgressThread::serves_windows() const {
 ProgressThread::Duration ProgressThread::round(Duration since_ring) {
   listen();
   const bool needed = outstanding_ > 0 && !engine().attended();
-  const auto pause = std::clamp(since_ring / 8, shortest_pause, longest_pause);
+  const auto pause = pause_after(since_ring);
   if (needed || serves_windows()) {
     std::lock_guard calling(calling_host_);
     if (may_call_host_ && (serves_windows() || options().progress_thread)) {

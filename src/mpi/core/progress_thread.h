@@ -6,9 +6,8 @@
 // The thread progresses nonblocking collectives on the GPU, without calls of the host MPI. If the host MPI
 // provides MPI_THREAD_MULTIPLE, it also makes whole rounds of progress:
 // - for windows with active-message targets, while a thread of the program is blocked in the host MPI;
-// - with FAIRLEAD_PROGRESS_THREAD, for which MPI_Init requests that level, for windows always, and while long
-// nonblocking
-//   operations are in progress.
+// - with FAIRLEAD_PROGRESS_THREAD, for which MPI_Init requests that level: for windows always, and while long
+//   nonblocking operations are in progress.
 //
 // While a thread of the program polls, this one sleeps, except for windows. Otherwise the ranks of the node
 // ring its doorbell when they have sent a message or arrived at a collective, so it need not poll for them.
@@ -78,6 +77,7 @@ class ProgressThread {
   void attend(bool attended);
   void start();
   void run();
+  node::Hears heard() const;
   void listen();
   // One round; the longest time until the next one.
   Duration round(Duration since_ring);

@@ -137,11 +137,13 @@ void release(Operation* operation, MPI_Request* request) {
 }
 
 int poll_until_complete(MPI_Request* request, MPI_Status* status) {
+  int complete = 0;
+  int result = real.Test(request, &complete, status);
+  if (complete || result != MPI_SUCCESS) return noted(result);
   for (Backoff backoff;; backoff.pause()) {
-    int complete = 0;
-    int result = real.Test(request, &complete, status);
-    if (complete || result != MPI_SUCCESS) return noted(result);
     engine().progress();
+    result = real.Test(request, &complete, status);
+    if (complete || result != MPI_SUCCESS) return noted(result);
   }
 }
 

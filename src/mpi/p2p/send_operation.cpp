@@ -75,7 +75,7 @@ int Send::start() {
     if (!may_send_rts(node_rank)) return send_as_host_message(allocation, Fallback::crowded);
     if (rendezvous(node_rank, *view, allocation)) {
       const int result = post_rts();
-      engine().node()->block(node_rank).doorbell.ring_if_heard();
+      engine().node()->ring_of_message(node_rank);
       return result;
     }
   }

@@ -11,6 +11,7 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -19,8 +20,10 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
+#include "base/launched_job.h"
 #include "bench/buffer.h"
 #include "common/failure.h"
 #include "device/runtime.h"
@@ -98,10 +101,12 @@ void tell_namespaces(const Rank& me) {
                      getuid()));
 }
 
-// As a program does that chooses its GPU before MPI_Init: Fairlead then tries the host MPI in MPI_Init, and not
-// beside messages that may be over before the trial is. The steps tell what is wrong with a GPU.
+// As a program does that chooses its GPU before MPI_Init: Fairlead then tries the host MPI in MPI_Init, and
+// not beside messages that may be over before the trial is. The steps tell what is wrong with a GPU.
 void use_gpu() try {
-  if (fairlead_device_count() > 0 && fairlead_device_set(0) == FAIRLEAD_DEVICE_SUCCESS)
+  const std::optional<Job> job = job_from_environment();
+  const int count = fairlead_device_count();
+  if (count > 0 && fairlead_device_set(job ? std::max(job->rank, 0) % count : 0) == FAIRLEAD_DEVICE_SUCCESS)
     Buffer(Place::device, sizes[0]).clear(0, sizes[0]);
 } catch (const Failure&) {
 }
