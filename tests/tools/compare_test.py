@@ -227,6 +227,24 @@ class Comparison(unittest.TestCase):
                 self.assertIn("](allreduce.png)", page)
                 self.assertIn("](host_bw-host.png)", page)
 
+    def test_overlap(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = compare("--overlap", "--quick", "--largest", "8k", "--mpi", ABI, "-o", "out", folder=folder,
+                             FAIRLEAD_SIM_DEVICES="2")
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            results = read(folder, "out", "results.json")
+            self.assertEqual((results["stage"], results["failed"], results["left_out"]), ("overlap", [], []))
+            report = read(folder, "out", "runs", f"init-alone-{ABI}.json")
+            self.assertFalse(report["preloaded"])
+            seen = {goal["goal"]: goal for goal in results["goals"]}
+            for goal in ("first allreduce: at most 3000 us",
+                         "MPI_Init: at most 0.1 of a context added"):
+                self.assertIsInstance(seen[goal]["met"], bool)
+            page = read(folder, "out", "README.md")
+            for text in ("## First allreduce of the job (us)", "## MPI_Init (ms)", "| MPI_Init |",
+                         "iallreduce, GPU, 256 K to 8 M: at least 80 %"):
+                self.assertIn(text, page)
+
     def test_who_is_absent_is_left_out(self):
         with tempfile.TemporaryDirectory() as folder:
             # This peer knows nothing of GPUs and dies.
