@@ -170,11 +170,8 @@ std::string description_of(const BenchmarkKind& kind) {
   if (kind.id == Benchmark::overlap)
     times =
         " Pure communication is the start and its wait alone. Then each rank computes for as long between "
-        "the "
-        "two; "
-        "overall is the time of both together, overlap the part of the pure communication that the "
-        "computation "
-        "hides. Times are means over the ranks.";
+        "the two; overall is the time of both together, overlap the part of the pure communication that the "
+        "computation hides. Times are means over the ranks.";
   if (kind.persistent) times = " Times are means over the ranks.";
   return kind.summary + std::string(times) + explain(collective, kind.id == Benchmark::collective);
 }
