@@ -13,7 +13,8 @@ AT_MOST, AT_LEAST = "at most", "at least"
 AGAINST = {"peer": "of {peer}", "raw": "of the raw copy", "nccl": "of NCCL", "pcie": "of the slower host copy",
            "host": "of host buffers", "used": "of a used buffer", "lines": "of a copy of the same cache lines",
            "contiguous": "of a contiguous message", "driver": "of the driver's copy", "kernel": "of an empty kernel",
-           "sendrecv": "of MPI_Sendrecv", "alone": "of the MPI alone", "added": "added", "": ""}
+           "sendrecv": "of MPI_Sendrecv", "alone": "of the MPI alone", "added": "added",
+           "context": "of a context added", "": ""}
 # The yardsticks that stand in the same row: {quantity: what it is compared with}.
 OWN = {"lines": {"pack_mb_s": "copy_mb_s", "unpack_mb_s": "copy_mb_s"},
        "contiguous": {"latency_us": "contiguous_us", "bandwidth_gb_s": "contiguous_gb_s"},
@@ -25,7 +26,7 @@ OWN = {"lines": {"pack_mb_s": "copy_mb_s", "unpack_mb_s": "copy_mb_s"},
 @dataclass(frozen=True)
 class Goal:
     """`quantity` of a measurement, over a range of sizes, as a ratio to that of `against`; "" for a plain number,
-    "added" for the difference to the host MPI alone."""
+    "added" for the difference to the host MPI alone, "context" for that difference as a ratio."""
 
     measurement: str
     quantity: str
@@ -38,11 +39,12 @@ class Goal:
 
     @property
     def unit(self):
-        return self.quantity.rpartition("_")[2] if self.against in ("", "added") else ""
+        unit = self.quantity.rpartition("_")[2] if self.against in ("", "added") else ""
+        return "%" if unit == "percent" else unit
 
     def covers(self, row):
         low, high = self.sizes
-        return low <= row["bytes"] <= high and all(row.get(name) == value for name, value in self.rows.items())
+        return low <= row.get("bytes", low) <= high and all(row.get(name) == value for name, value in self.rows.items())
 
     def margin(self, seen):
         """1 or more: met."""
@@ -83,7 +85,8 @@ def seen_text(verdict):
         return verdict.missing
     key, value = verdict.worst
     if verdict.goal.unit:
-        return f"{value:.1f} {verdict.goal.unit}"
+        where = f" at {row_text(key)}" if verdict.goal.unit == "%" else ""
+        return f"{value:.1f} {verdict.goal.unit}{where}"
     where = f"{'for' if isinstance(key, str) else 'at'} {row_text(key)}"
     text, digits = ratio_text(value), 2
     while digits < 6 and not verdict.met and float(text) == verdict.goal.limit:

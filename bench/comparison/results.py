@@ -15,7 +15,9 @@ DERIVED = {"mean_us": lambda row: row["latency_us"]["mean"],
 
 
 def key_of(row):
-    """The key of a row of a measurement: bytes, "face i" or "indexed"."""
+    """The key of a row of a measurement: bytes, "face i", "indexed" or "MPI_Init"."""
+    if "init_ms" in row:
+        return "MPI_Init"
     if "face" in row:
         return f"face {row['face']}"
     return row.get("type", row["bytes"])
@@ -27,7 +29,7 @@ def number(row, quantity):
         value = DERIVED[quantity](row) if quantity in DERIVED else row[quantity]
     except KeyError:
         return None
-    return value.get("p50") if isinstance(value, dict) else value
+    return value.get("p50", value.get("mean")) if isinstance(value, dict) else value
 
 
 def alone(measurement):
@@ -104,7 +106,7 @@ class Results:
         """{key of the row: value} of what the contender is compared with; see AGAINST."""
         if against in OWN:
             return self.values(measurement, contender, OWN[against][quantity])
-        if against in ("alone", "added"):
+        if against in ("alone", "added", "context"):
             return self.values(alone(measurement), contender, quantity)
         if against in ("peer", "nccl", "raw"):
             other = next((c.name for c in self.of_role(against)), "")
@@ -134,8 +136,12 @@ class Results:
         if not goal.against:
             return mine
         other = self.yardstick(goal.measurement, goal.quantity, goal.against, contender)
+        if goal.against in ("added", "context"):
+            mine = {key: value - other[key] for key, value in mine.items() if key in other}
         if goal.against == "added":
-            return {key: value - other[key] for key, value in mine.items() if key in other}
+            return mine
+        if goal.against == "context":
+            other = self.values(alone(goal.measurement), contender, "context_ms")
         return {key: value / other[key] for key, value in mine.items() if other.get(key, 0) > 0}
 
     def ratios_of_pairs(self, goal, contender):

@@ -196,4 +196,36 @@ NODES = Stage("between nodes", (
     "on memory in few of the calls. Where a job has more ranks than there are GPUs, ranks share GPUs, as the commands "
     "say.")
 
-STAGES = (POINT_TO_POINT, COLLECTIVES, DATATYPES, ONE_SIDED, NODES)
+THREAD = {"FAIRLEAD_PROGRESS_THREAD": "on"}
+HIDDEN, HIDDEN_SIZES = ("iallreduce", "ialltoall", "ibcast"), (256 * KIB, 8 * MIB)
+EXCHANGE_SIZES, ONE_MIB, COMPUTING = (MIB, 64 * MIB), (MIB, MIB), ((("-r", "cpu"), "", 90), (("-r", "gpu"), "-gpu", 80))
+OVERLAP = Stage("overlap", (
+    Measurement("overlap", "exchange in a node", ("overlap",), EXCHANGE_SIZES, EXCHANGE_SIZES, MPIS,
+                variables=THREAD, option="FAIRLEAD_PROGRESS_THREAD"),
+    Measurement("overlap-nodes", "exchange between simulated nodes", ("overlap",), EXCHANGE_SIZES, EXCHANGE_SIZES,
+                variables={**THREAD, "FAIRLEAD_NODES": "2"}, option="FAIRLEAD_PROGRESS_THREAD"),
+    *(Measurement(call + suffix, f"{call}, the {words[1].upper()} computes,", (call, *words), HIDDEN_SIZES,
+                  HIDDEN_SIZES, MPIS, variables=THREAD, option="FAIRLEAD_PROGRESS_THREAD", ranks=EACH_GPU,
+                  blocks=call == "ialltoall")
+      for call in HIDDEN for words, suffix, _ in COMPUTING),
+    Measurement("first_allreduce", "first allreduce", ("allreduce", "--first", "-i", "10"), (8, 8), (), MPIS,
+                ranks=EACH_GPU),
+    Measurement("init-alone", "MPI_Init and a context, the host MPI alone", ("init", "--context"), placement=(),
+                ranks=EACH_GPU, preload=False),
+    Measurement("init", "MPI_Init and a context", ("init", "--context"), placement=(), ranks=EACH_GPU),
+), (
+    *(Goal(name, "overlap_percent", sizes, AT_LEAST, 95, "", f"{where}, {text}")
+      for name, where in (("overlap", "exchange in a node"), ("overlap-nodes", "exchange between nodes"))
+      for sizes, text in ((ONE_MIB, "1 M"), (LONG, "64 M"))),
+    *(Goal(call + suffix, "overlap_percent", HIDDEN_SIZES, AT_LEAST, limit, "",
+           f"{call}, {words[1].upper()}, 256 K to 8 M")
+      for call in HIDDEN for words, suffix, limit in COMPUTING),
+    Goal("first_allreduce", "first_us", (8, 8), AT_MOST, 3000, "", "first allreduce"),
+    Goal("init", "total_ms", EVERY_SIZE, AT_MOST, 0.1, "context", "MPI_Init"),
+), "--overlap", "what computation hides of exchanges and nonblocking collectives, first calls, and MPI_Init",
+    "Overlap is the part of the communication alone, in percent, that as much computation between start and wait "
+    "hides, as the OSU benchmarks compute it; Fairlead runs with `FAIRLEAD_PROGRESS_THREAD=on`. The GPU computes with four "
+    "blocks. The time of MPI_Init includes the start of the GPU's driver and a context, wherever in the job they "
+    "happen; what Fairlead adds is compared with what the driver takes for them after MPI_Init without Fairlead.", True)
+
+STAGES = (POINT_TO_POINT, COLLECTIVES, DATATYPES, ONE_SIDED, NODES, OVERLAP)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from comparison.goals import OWN, ratio_text, row_text
 from comparison.measurements import size
 from comparison.stages import (COLLECTIVE_CALLS, COLLECTIVES, COST_OF_AGREEMENT, DATATYPES, EVERY_SIZE, NODES,
-                               ONE_SIDED, POINT_TO_POINT)
+                               ONE_SIDED, OVERLAP, POINT_TO_POINT)
 
 LARGE = (64 << 10, 1 << 40)
 # Yardsticks, as the heads of columns and the legends of plots name them.
@@ -82,6 +82,13 @@ TABLES = {
         Table("Borders exchanged in a ring (us)", "put_halo.png", "put_halo", "put_us", against=("sendrecv", "peer")),
     ),
     NODES.name: tuple(compared_with_alone(m) for m in NODES.measurements if m.preload and m.sizes != (0, 0)),
+    OVERLAP.name: (
+        *(Table(f"{m.about[0].upper()}{m.about[1:].rstrip(',')}, overlap (%)", f"{m.id}.png", m.id, "overlap_percent",
+                digits=0, against=("peer",)) for m in OVERLAP.measurements if m.variables),
+        Table("First allreduce of the job (us)", "", "first_allreduce", "first_us", digits=0, against=("peer",)),
+        *(Table(f"{what} (ms)", "", "init", quantity, against=("alone",), rows="time of")
+          for what, quantity in (("MPI_Init", "init_ms"), ("MPI_Init, the driver's start and a context", "total_ms"))),
+    ),
 }
 
 

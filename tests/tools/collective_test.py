@@ -165,6 +165,30 @@ class Json(CollectiveTest):
         parts = row["compute_us"] + row["start_us"] + row["test_us"] + row["wait_us"]
         self.assertLessEqual(parts, row["overall_us"] * 1.001)
 
+    def test_an_exchange_is_hidden_as_collectives_are(self):
+        for abi in MPIS:
+            report = self.report(abi, "overlap", "-m", "4:8", "-T", "int", "-t", 2, "-c", "H", "H")
+            self.assertEqual((report["benchmark"], report["target"], report["valid"]), ("overlap", "cpu", True))
+            for row in report["results"]:
+                self.assertTrue(0 <= row["overlap_percent"] <= 100)
+        self.assertEqual(headings(self.measure(MPIS[0], "overlap", "-m", "8:8", "-f", "-c", "H", "H")),
+                         ["# Size", "Overall", "Compute", "Start", "Test", "Wait", "Pure", "Min", "Max", "Overlap", "Calls",
+                          "Valid"])
+
+    def test_the_gpu_computes(self):
+        for abi in filter(has_library, MPIS):
+            for name, target, *places in (("overlap", "gpu", "D", "H"), ("iallreduce", "both", "D", "D"),
+                                          ("ibcast", "gpu", "H", "H")):
+                with self.subTest(abi=abi, benchmark=name):
+                    text = self.measure(abi, name, "-m", "8:8", "-r", target, "-t", 1, "-c", *places)
+                    self.assertRegex(text, "# computation: (the CPU, and )?a kernel of 4 blocks")
+                    self.assertEqual(rows(text)[0][-1], "Pass")
+
+    def test_first_calls(self):
+        text = self.measure(MPIS[0], "allgather", "-m", "8:8", "--first", "H", "H")
+        self.assertEqual(headings(text), ["# Size", "First (us)", "Latency (us)", "algbw (GB/s)", "busbw (GB/s)"])
+        self.assertGreater(self.report(MPIS[0], "barrier")["results"][0]["first_us"], 0)
+
 
 class Problems(CollectiveTest):
     def with_faults(self, abi, name, sizes, *more):
@@ -210,6 +234,8 @@ class Refusals(CollectiveTest):
         self.refuses("bench", "allreduce", "-k", 1, says="unknown option -k")
         self.refuses("bench", "allreduce", "-W", 1, says="unknown option -W")
         self.refuses("bench", "iallreduce", "-t", -1, says="'-1'")
+        self.refuses("bench", "iallreduce", "-r", "fpga", says=["'fpga'", "cpu, gpu, both"])
+        self.refuses("bench", "overlap", "-n", 3, says=["3 ranks are not accepted", "2 ranks"])
         self.refuses("bench", "allgather", "-o", "sum", says="unknown option -o")
         self.refuses("bench", "bcast", "-k", "first", says=["'first'", "a rank, or rotate"])
         self.refuses("bench", "bcast", "-k", 2, says="no rank 2 in 2 ranks")

@@ -56,7 +56,7 @@ class Names(ToolTest):
         for letter, name, says in [("-G", "latency", "fairlead plot"), ("--graph=png", "allreduce", "fairlead plot"),
                                    ("-z", "bw", "-f"), ("-D", "latency", "fairlead bench datatype"), ("--vary-window", "bw", "-W"),
                                    ("-I", "put_bw", "MPI sessions are not here"), ("-P", "bw", "counters are not here"),
-                                   ("-r", "iallreduce", "computing on the GPU is not here"), ("-p", "mbw_mr", "-n N")]:
+                                   ("-r", "allreduce", "nonblocking collectives"), ("-p", "mbw_mr", "-n N")]:
             self.refuses("bench", name, letter, says=[letter.split("=")[0] + " of the OSU suite", says])
 
 
@@ -113,6 +113,8 @@ class Measured(ToolTest):
             self.assertTrue(0 < time["min"] <= time["mean"] <= time["max"])
         values, = rows(self.succeeds("bench", "init", "--mpi", MPIS[0], "-n", 1, *preload(MPIS[0])).stdout)
         self.assertEqual(len(values), 3)
+        text = self.succeeds("bench", "init", "--mpi", MPIS[0], "--context", *preload(MPIS[0])).stdout
+        self.assertEqual([row[0] for row in rows(text)], ["MPI_Init", "Context", "Both"])
 
     def test_many_pairs_of_windows(self):
         abi = MPIS[0]

@@ -294,13 +294,14 @@ bool BenchArguments::needs_device() const {
   if (kind->id == Benchmark::pairs) return allocator == "d" || allocator == "h";
   if (kind->id == Benchmark::copy || kind->id == Benchmark::matrix) return true;
   if (kind->id == Benchmark::host_overhead) return false;
+  if (computes_on_gpu() || context) return true;
   return placement[0] != "H" || placement[1] != "H";
 }
 
 bool BenchArguments::needs_device_in(int rank, int ranks) const {
   const bool root_and_others = kind->collective || kind->id == Benchmark::file;
   const bool halves = kind->messages() || kind->exact_ranks() == 2;
-  if (!root_and_others && !halves) return needs_device();
+  if ((!root_and_others && !halves) || computes_on_gpu()) return needs_device();
   const int first = root_and_others ? 1 : std::max(1, ranks / 2);  // as many ranks have the first letter
   return placement[rank < first ? 0 : 1] != "H";
 }

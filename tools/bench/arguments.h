@@ -29,6 +29,8 @@ inline constexpr UsualIterations usual_messages = {10000, 1000}, usual_windows =
 inline const std::vector<std::string> placements = {"D", "H", "M"};
 inline const std::vector<std::string> layout_names = {"contiguous", "vector", "indexed", "struct",
                                                       "subarray"};
+// Of the kernel that stands for an application's computation on the GPU.
+inline constexpr unsigned compute_blocks = 4, compute_threads = 64;
 inline const std::vector<std::string> matrix_ways = {"mpi", "engine", "kernel"};
 
 // How a receiver learns of a message before it receives it.
@@ -87,12 +89,16 @@ struct BenchArguments {
   std::string root_text = "0";
   int root = 0;  // -1: another one for every call
   int tests = 0;
+  std::string target = "cpu";  // what computes meanwhile: cpu, gpu or both
+  bool first = false;          // shows the first call of each size
   // one-sided; operation and element as of collectives
   std::string window_kind = "create";
   std::string sync = "flush";
   // file
   std::string file;
   bool raw = false;  // beside what the GPU itself takes
+  // init
+  bool context = false;  // also what the driver takes for a context
   // tune
   std::vector<int> rank_counts;
   std::vector<std::string> collectives;
@@ -110,6 +116,7 @@ struct BenchArguments {
   // What refusals begin with: "copy: "; nothing where the command's name says it already.
   std::string name_in_refusals() const;
 
+  bool computes_on_gpu() const { return target != "cpu"; }
   bool needs_device() const;
   // Does the letter of this rank ask for a GPU? Where both letters are of each rank, either of them.
   bool needs_device_in(int rank, int ranks) const;

@@ -182,8 +182,9 @@ int bench_command(const Words& words) {
       group = group_of(kind);
       if (begins) std::cout << fmt::format("\n{}:\n", group);
       // What a collective measures its name says.
-      if (begins && kind.collective) std::cout << fmt::format("  {}\n", wrapped(names_in(group), 2));
-      if (!kind.collective) std::cout << fmt::format("  {:<19}{}\n", kind.name, wrapped(kind.summary, 21));
+      if (begins && kind.names_collective()) std::cout << fmt::format("  {}\n", wrapped(names_in(group), 2));
+      if (!kind.names_collective())
+        std::cout << fmt::format("  {:<19}{}\n", kind.name, wrapped(kind.summary, 21));
     }
     std::cout << "\n`fairlead bench NAME --help` tells more. Options follow the OSU suite.\n"
                  "\nExample: fairlead bench latency -m 8:1m -c D D\n";

@@ -34,7 +34,8 @@ enum class Collective {
   neighbor_alltoall,
   neighbor_alltoallv,
   neighbor_alltoallw,
-  barrier
+  barrier,
+  exchange  // of messages, by two ranks: no collective of MPI
 };
 
 // Who has the buffer of one side of a collective.
@@ -102,6 +103,8 @@ inline constexpr CollectiveKind collective_kinds[] = {
     {Collective::neighbor_alltoallw, Owner::all, Extent::neighbors, Owner::all, Extent::neighbors, false,
      false, 0, "the block for each of the two neighbours in a ring"},
     {Collective::barrier, Owner::nobody, Extent::size, Owner::nobody, Extent::size, false, false, 0, ""},
+    {Collective::exchange, Owner::all, Extent::size, Owner::all, Extent::size, false, false, 0,
+     "the message from each rank to the other"},
 };
 
 constexpr const CollectiveKind& collective_kind(Collective id) {

@@ -72,7 +72,11 @@ const OptionGroup latency_threads_options =
             number("-t,--threads", &A::threads, 1, 256, "Threads of each rank, each with a partner."),
             full_of_one, rank_options});
 
-const OptionGroup init_options = rank_options;
+const OptionGroup init_options =
+    all_of({flag("--context", &A::context,
+                 "Also the time in which the GPU's driver then starts and makes a context for each rank, and "
+                 "the sum of both."),
+            rank_options});
 
 const OptionGroup first_options = all_of(
     {message_sizes(), preset(&A::iterations, 50),

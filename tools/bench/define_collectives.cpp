@@ -37,18 +37,26 @@ const OptionGroup calls = all_of(
 
 const OptionGroup barriers = iterations({usual_collectives.small, usual_collectives.small});
 
-const OptionGroup blocking =
-    all_of({full("also the least and the greatest mean of a rank, percentiles of the means over the "
-                 "ranks, and the iterations."),
-            [](CLI::App& app, BenchArguments& a) {
-              if (a.collective().in_nccl && !a.kind->persistent) via_option(app, a);
-            }});
+const OptionGroup blocking = all_of(
+    {full("also the least and the greatest mean of a rank, percentiles of the means over the "
+          "ranks, and the iterations."),
+     flag("--first", &A::first,
+          "Also the time of the first call of each size, in the slowest rank; that of the first size is "
+          "the first of the job."),
+     [](CLI::App& app, BenchArguments& a) {
+       if (a.collective().in_nccl && !a.kind->persistent) via_option(app, a);
+     }});
 
 const OptionGroup overlapping =
     all_of({full("also the times of starting, testing and waiting, the least and the greatest pure "
                  "communication time of a rank, and the iterations."),
             number("-t,--num-test-calls", &A::tests, 0, most_iterations,
-                   "Calls of MPI_Test during the computation.")});
+                   "Calls of MPI_Test during the computation."),
+            option("-r,--target,--cuda-target", "TARGET", &A::target,
+                   fmt::format("What computes: cpu, gpu (a kernel of {} blocks of {} threads in a stream of "
+                               "its own, which is waited for before the communication) or both.",
+                               compute_blocks, compute_threads),
+                   one_of({"cpu", "gpu", "both"}))});
 
 }  // namespace
 

@@ -36,7 +36,7 @@ bool BenchmarkKind::one_message() const {
 int BenchmarkKind::exact_ranks() const {
   if (id == Benchmark::pack) return 1;
   const bool layouts = id == Benchmark::halo || id == Benchmark::datatype;
-  const bool two = layouts || id == Benchmark::posted || (messages() && !all_ranks());
+  const bool two = layouts || exchanges() || id == Benchmark::posted || (messages() && !all_ranks());
   return two ? 2 : 0;
 }
 
@@ -115,6 +115,7 @@ const char* group_of(const BenchmarkKind& kind) {
          : kind.datatypes()                   ? "Datatypes"
          : kind.one_sided()                   ? "Windows"
          : kind.id == Benchmark::file         ? "Files"
+         : kind.exchanges()                   ? "Messages"
          : kind.id == Benchmark::overlap      ? "Nonblocking collectives"
          : kind.collective && kind.persistent ? "Persistent collectives"
          : kind.id == Benchmark::collective   ? "Collectives"
@@ -147,15 +148,15 @@ std::array<std::string, 2> owner_names(const BenchmarkKind& kind) {
   if (kind.id == Benchmark::pack) return {"blocks with gaps", "packed bytes"};
   if (kind.one_sided()) return {"origin", "window"};
   if (kind.all_ranks()) return {"first half of the ranks", "second half"};
-  return {"rank 0", kind.collective || kind.id == Benchmark::file ? "other ranks" : "rank 1"};
+  return {"rank 0", kind.names_collective() || kind.id == Benchmark::file ? "other ranks" : "rank 1"};
 }
 
 std::string owners_of(const BenchmarkKind& kind) {
-  return kind.id == Benchmark::pack                      ? "the blocks with gaps and of the packed bytes"
-         : kind.collective || kind.id == Benchmark::file ? "rank 0 and of all other ranks"
-         : kind.one_sided()                              ? "the origins of accesses and of the windows"
-         : kind.all_ranks()                              ? "the first half of the ranks and of the second"
-                                                         : "rank 0 and of rank 1";
+  return kind.id == Benchmark::pack ? "the blocks with gaps and of the packed bytes"
+         : kind.names_collective() || kind.id == Benchmark::file ? "rank 0 and of all other ranks"
+         : kind.one_sided() ? "the origins of accesses and of the windows"
+         : kind.all_ranks() ? "the first half of the ranks and of the second"
+                            : "rank 0 and of rank 1";
 }
 
 std::string command_of(const BenchmarkKind& kind) {
@@ -168,11 +169,9 @@ std::string description_of(const BenchmarkKind& kind) {
   const char* times = " Time is that of one call from its start to its completion, the mean over the ranks.";
   if (kind.id == Benchmark::overlap)
     times =
-        " Pure communication is the call and its MPI_Wait. Then each rank computes for as long between the "
-        "two; "
-        "overall is the time of both together, overlap the part of the pure communication that the "
-        "computation "
-        "hides. Times are means over the ranks.";
+        " Pure communication is the start and its wait alone. Then each rank computes for as long between "
+        "the two; overall is the time of both together, overlap the part of the pure communication that the "
+        "computation hides. Times are means over the ranks.";
   if (kind.persistent) times = " Times are means over the ranks.";
   return kind.summary + std::string(times) + explain(collective, kind.id == Benchmark::collective);
 }

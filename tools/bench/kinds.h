@@ -67,6 +67,10 @@ struct BenchmarkKind {
   bool persistent = false;  // starts requests that were made before
 
   bool barrier() const { return collective == Collective::barrier; }
+  // Messages of two ranks to each other, which are measured as a nonblocking collective is.
+  bool exchanges() const { return collective == Collective::exchange; }
+  // By its name a collective of MPI.
+  bool names_collective() const { return collective && !exchanges(); }
   bool moves_bytes() const { return !barrier() && id != Benchmark::init; }
   // Messages between the first half of the ranks that take part and the second, whose memory two letters
   // name.

@@ -69,9 +69,9 @@ std::string takers(const std::vector<const BenchmarkKind*>& kinds) {
     return " [all but Others]";
   std::set<std::string> of_collectives;
   for (const BenchmarkKind* kind : kinds)
-    if (kind->collective) of_collectives.insert(group_of(*kind));
+    if (kind->names_collective()) of_collectives.insert(group_of(*kind));
   auto group_in_words = [&](const BenchmarkKind& kind) -> std::string {
-    if (!kind.collective) return group_of(kind);
+    if (!kind.names_collective()) return group_of(kind);
     if (of_collectives.size() == 3) return "Collectives";
     return kind.id == Benchmark::overlap || kind.persistent ? group_of(kind) : "Blocking collectives";
   };
@@ -88,7 +88,7 @@ std::string takers(const std::vector<const BenchmarkKind*>& kinds) {
     const size_t members = members_of(group);
     if (group != "Others" && end - i > 2 && (end - i) * 2 > members)
       names.push_back(fmt::format("{}{}", end - i < members ? "most " : "", lower(group)));
-    else if (kinds[i]->collective && end - i > 2)
+    else if (kinds[i]->names_collective() && end - i > 2)
       names.push_back("some " + lower(group));
     else
       for (size_t k = i; k < end; ++k) names.push_back(kinds[k]->name);
@@ -126,7 +126,7 @@ std::string bench_manual() {
     if (begins) page.subsection(group);
     if (kind.id == Benchmark::matrix)
       page.item(kind.name, "see fairlead-matrix(1).");
-    else if (!kind.collective)
+    else if (!kind.names_collective())
       page.item(kind.name, without_verb(kind.summary));
     else if (begins)
       page.paragraph(kind.id == Benchmark::collective && !kind.persistent

@@ -16,6 +16,10 @@
 
 namespace fairlead::tools {
 
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 struct Repetitions {
   int64_t timed = 0, warmup = 0;
 };

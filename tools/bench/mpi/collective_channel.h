@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What carries out a collective over all ranks: MPI, or NCCL for comparison.
+// What carries out a collective over all ranks, or an exchange of two: MPI, or NCCL for comparison.
 
 #pragma once
 
@@ -33,8 +33,20 @@ class CollectiveChannel {
   virtual std::string refusal(uint64_t elements) const = 0;
 };
 
+// One that computation may stand in: run() is start() and wait().
+class NonblockingChannel : public CollectiveChannel {
+ public:
+  void run(const CollectiveCall& call) override {
+    start(call);
+    wait();
+  }
+  virtual void start(const CollectiveCall& call) = 0;
+  virtual void test() = 0;
+  virtual void wait() = 0;
+};
+
 // The blocking function, the nonblocking one and its MPI_Wait, or MPI_Start of a persistent request and that.
-class MpiCollective final : public CollectiveChannel {
+class MpiCollective final : public NonblockingChannel {
  public:
   // Collective over all ranks, as is the end.
   explicit MpiCollective(const BenchArguments& arguments);
@@ -47,10 +59,9 @@ class MpiCollective final : public CollectiveChannel {
   // Throws a cannot_run Failure where this MPI has no such function of MPI 4. Needs no MPI_Init.
   static void require_persistent(const BenchArguments& arguments);
 
-  // The steps of the nonblocking function.
-  MPI_Request start(const CollectiveCall& call);
-  void test(MPI_Request* request);
-  void wait(MPI_Request* request);
+  void start(const CollectiveCall& call) override;
+  void test() override;
+  void wait() override;
 
  private:
   struct Parameters;
@@ -77,8 +88,10 @@ class MpiCollective final : public CollectiveChannel {
   MPI_Op operation_;
   std::unique_ptr<Vectors> vectors_;
   std::map<int, MPI_Request> requests_;  // persistent ones, by root
+  MPI_Request started_ = MPI_REQUEST_NULL;
 };
 
+std::unique_ptr<NonblockingChannel> make_exchange(const BenchArguments& arguments);
 std::unique_ptr<CollectiveChannel> make_nccl_collective(const BenchArguments& arguments);
 
 }  // namespace fairlead::tools

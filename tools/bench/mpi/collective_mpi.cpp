@@ -176,12 +176,10 @@ MpiCollective::Parameters MpiCollective::parameters(const CollectiveCall& call) 
 }
 
 void MpiCollective::run(const CollectiveCall& call) {
-  if (!nonblocking_ && !persistent_) {
+  if (nonblocking_ || persistent_)
+    NonblockingChannel::run(call);
+  else
     require(function_.call(parameters(call)), name_.c_str());
-    return;
-  }
-  MPI_Request request = start(call);
-  wait(&request);
 }
 
 // Of one size there is one for each root.
@@ -198,24 +196,22 @@ void MpiCollective::free_requests() {
   requests_.clear();
 }
 
-MPI_Request MpiCollective::start(const CollectiveCall& call) {
-  MPI_Request request = MPI_REQUEST_NULL;
+void MpiCollective::start(const CollectiveCall& call) {
   if (persistent_) {
-    request = persistent_request(call);
-    require(MPI_Start(&request), "MPI_Start");
+    started_ = persistent_request(call);
+    require(MPI_Start(&started_), "MPI_Start");
   } else {
-    require(function_.start(parameters(call), &request), name_.c_str());
+    require(function_.start(parameters(call), &started_), name_.c_str());
   }
-  return request;
 }
 
-void MpiCollective::test(MPI_Request* request) {
+void MpiCollective::test() {
   int done = 0;
-  require(MPI_Test(request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  require(MPI_Test(&started_, &done, MPI_STATUS_IGNORE), "MPI_Test");
 }
 
-void MpiCollective::wait(MPI_Request* request) {
-  require(MPI_Wait(request, MPI_STATUS_IGNORE), "MPI_Wait");
+void MpiCollective::wait() {
+  require(MPI_Wait(&started_, MPI_STATUS_IGNORE), "MPI_Wait");
 }
 
 void MpiCollective::require(int error, const char* call) const {

@@ -27,12 +27,19 @@ CollectiveReport::CollectiveReport(const BenchArguments& arguments, const Contex
   if (sized()) json()["type"] = arguments.element;
   if (kind.reduces) json()["operation"] = arguments.reduction;
   if (rooted(kind)) json()["root"] = arguments.root_text;
-  if (arguments.kind->id == Benchmark::overlap) json()["test_calls"] = arguments.tests;
+  if (arguments.kind->id == Benchmark::overlap) {
+    json()["test_calls"] = arguments.tests;
+    json()["target"] = arguments.target;
+  }
   if (!table()) return;
   if (sized())
     std::cout << fmt::format("# elements: {}{}{}\n", arguments.element,
                              kind.reduces ? ", operation: " + arguments.reduction : "",
                              rooted(kind) ? ", root: " + arguments.root_text : "");
+  if (arguments.computes_on_gpu())
+    std::cout << fmt::format("# computation: {}a kernel of {} blocks of {} threads\n",
+                             arguments.target == "both" ? "the CPU, and " : "", compute_blocks,
+                             compute_threads);
   if (arguments.full)
     std::cout << (bandwidths()                               ? "# times in us, bandwidths in GB/s\n"
                   : arguments.kind->id == Benchmark::overlap ? "# times in us, overlap in %\n"
@@ -74,6 +81,7 @@ std::vector<CollectiveReport::Column> CollectiveReport::columns(const Collective
   else
     all = {{"Latency (us)", number(m.latency_us.p50)}};
   if (overlap) all.push_back({full ? "Overlap" : "Overlap (%)", number(overlap_percent(m))});
+  if (arguments_.first) all.insert(all.begin(), {full ? "First" : "First (us)", number(m.first_us)});
   if (full) all.push_back({"Calls", std::to_string(m.iterations), Cell::word});
   if (bandwidths()) {
     const CollectiveKind& kind = arguments_.collective();
@@ -103,6 +111,7 @@ void CollectiveReport::add(const CollectiveMeasurement& m) {
   Json row;
   if (sized()) row["bytes"] = m.bytes;
   row["iterations"] = m.iterations;
+  row["first_us"] = m.first_us;
   row["latency_us"] = to_json(m.latency_us);
   row["rank_mean_us"] = {{"min", m.least_us}, {"max", m.greatest_us}};
   if (m.overlap) {

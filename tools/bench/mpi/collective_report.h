@@ -29,6 +29,7 @@ struct CollectiveMeasurement {
   int64_t iterations = 0;
   Distribution latency_us = {};          // of the means over the ranks; of the pure communication
   double least_us = 0, greatest_us = 0;  // mean of a rank
+  double first_us = 0;                   // of the first call, in the slowest rank
   std::optional<Overlap> overlap = {};   // nonblocking ones
   std::optional<WrongData> wrong = {};   // with validation
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The collective benchmarks: one call repeated over a sweep of sizes in all ranks. Each call is timed by
-// itself in each rank, and a barrier that is not timed follows it, as the OSU micro-benchmarks do.
+// The collective benchmarks, and the exchange of two ranks: one call repeated over a sweep of sizes in all
+// ranks. Each call is timed by itself in each rank, and a barrier that is not timed follows it, as the OSU
+// micro-benchmarks do.
 //
 // With validation the timed run ends with a look at what the last call left, and further calls follow, each
 // with new data and cleared receive buffers.
@@ -32,7 +33,9 @@ class CollectiveRun {
         channel_(channel),
         data_(data),
         outgoing_(place(arguments, ranks), data.sent_bytes(largest, arguments.root)),
-        incoming_(place(arguments, ranks), data.received_bytes(largest, arguments.root)) {}
+        incoming_(place(arguments, ranks), data.received_bytes(largest, arguments.root)) {
+    if (overlaps()) computation_.emplace(arguments, ranks.device);
+  }
 
   static Place place(const BenchArguments& arguments, const Ranks& ranks) {
     return place_of(arguments.placement[ranks.rank == 0 ? 0 : 1][0]);
@@ -42,29 +45,35 @@ class CollectiveRun {
   CollectiveMeasurement measure(uint64_t bytes, bool simulated) {
     prepare(bytes, 0);
     // A call that cannot be served fails in all ranks, here.
-    ranks_.together([&] { perform(next_call(bytes), bytes); });
+    double first = 0;
+    ranks_.together([&] { first = timed_call(bytes); });
     Repetitions wanted = repetitions(arguments_, bytes, usual_collectives);
     int64_t trials = std::min(trial_steps, wanted.warmup);
-    double nonblocking =
-        arguments_.kind->id == Benchmark::overlap ? 3 : 1;  // alone, then with as much computing
+    const double nonblocking = overlaps() ? 3 : 1;  // alone, then with as much computing
     wanted = agreed(within_budget(arguments_, wanted, nonblocking * mean(timed(trials, bytes)), simulated));
     timed(wanted.warmup - trials, bytes);
     incoming_.clear(0, data_.received_bytes(bytes, arguments_.root));
     MPI_Barrier(MPI_COMM_WORLD);
     CollectiveMeasurement m{.bytes = bytes, .iterations = wanted.timed};
+    first *= 1e6;
+    MPI_Reduce(&first, &m.first_us, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     std::vector<double> seconds = timed(wanted.timed, bytes);
     over_ranks(seconds, &m);
-    if (arguments_.kind->id == Benchmark::overlap)
+    if (overlaps())
       m.overlap = measure_overlap(
-          static_cast<MpiCollective&>(channel_), [&] { return next_call(bytes); }, wanted.timed,
-          mean(seconds), arguments_.tests);
+          static_cast<NonblockingChannel&>(channel_), [&] { return next_call(bytes); }, *computation_,
+          wanted.timed, mean(seconds), arguments_.tests);
     if (arguments_.validate) m.wrong = validate(bytes);
     return m;
   }
 
  private:
+  bool overlaps() const { return arguments_.kind->id == Benchmark::overlap; }
+
   CollectiveCall next_call(uint64_t bytes) {
-    root_ = arguments_.root >= 0 ? arguments_.root : (root_ + 1) % ranks_.size;
+    root_ = arguments_.kind->exchanges() ? 1 - ranks_.rank
+            : arguments_.root >= 0       ? arguments_.root
+                                         : (root_ + 1) % ranks_.size;
     return {.elements = bytes / element_type(arguments_.element).bytes,
             .root = root_,
             .from = data_.sent_bytes(bytes, root_) ? outgoing_.address() : nullptr,
@@ -80,19 +89,22 @@ class CollectiveRun {
     }
   }
 
+  double timed_call(uint64_t bytes) {
+    CollectiveCall call = next_call(bytes);
+    auto start = std::chrono::steady_clock::now();
+    perform(call, bytes);
+    return seconds_since(start);
+  }
+
   // Seconds per call in this rank.
   std::vector<double> timed(int64_t calls, uint64_t bytes) {
-    using Clock = std::chrono::steady_clock;
     return batches(calls, [&](int64_t batch) {
-      Clock::duration inside{};
+      double inside = 0;
       for (int64_t i = 0; i < batch; ++i) {
-        CollectiveCall call = next_call(bytes);
-        auto start = Clock::now();
-        perform(call, bytes);
-        inside += Clock::now() - start;
+        inside += timed_call(bytes);
         MPI_Barrier(MPI_COMM_WORLD);
       }
-      return std::chrono::duration<double>(inside).count();
+      return inside;
     });
   }
 
@@ -148,6 +160,7 @@ class CollectiveRun {
   CollectiveChannel& channel_;
   const CollectiveData& data_;
   Buffer outgoing_, incoming_;
+  std::optional<Computation> computation_;
   int root_ = -1;
 };
 
@@ -171,6 +184,8 @@ int collective_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   ranks.together([&] {
     if (arguments.via == "nccl")
       channel = make_nccl_collective(arguments);
+    else if (arguments.kind->exchanges())
+      channel = make_exchange(arguments);
     else
       channel = std::make_unique<MpiCollective>(arguments);
   });

@@ -17,6 +17,7 @@
 #include "bench/mpi/channel.h"
 #include "bench/mpi/collective_channel.h"
 #include "bench/mpi/ranks.h"
+#include "bench/timing.h"
 #include "common/terminal.h"
 
 namespace fairlead::tools {
@@ -32,7 +33,11 @@ constexpr int (*runs[])(const BenchArguments&, Ranks&) = {
 int run_in_ranks(const BenchArguments& arguments) {
   Ranks ranks;
   try {
-    ranks.together([&] { require_gpu(arguments, arguments.needs_device_in(ranks.rank, ranks.size)); });
+    ranks.together([&] {
+      const auto start = std::chrono::steady_clock::now();
+      require_gpu(arguments, arguments.needs_device_in(ranks.rank, ranks.size));
+      seconds_for_gpu = seconds_since(start);
+    });
     return runs[arguments.kind - benchmark_kinds](arguments, ranks);
   } catch (const AgreedFailure& failure) {
     if (ranks.rank == 0) say(std::string("fairlead bench: ") + failure.what());
@@ -81,7 +86,7 @@ int main(int argc, char** argv) {
   int granted = MPI_THREAD_SINGLE;
   const auto start = std::chrono::steady_clock::now();
   threads ? MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted) : MPI_Init(&argc, &argv);
-  seconds_in_init = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  seconds_in_init = seconds_since(start);
   int code = run_in_ranks(*arguments);
   MPI_Finalize();
   return code;

@@ -19,8 +19,8 @@ namespace fairlead::tools {
 // Of the messages of benchmarks; acknowledgements take the next one.
 inline constexpr int message_tag = 1;
 
-// What MPI_Init took in this rank.
-inline double seconds_in_init = 0;
+// What MPI_Init took in this rank, and looking for a GPU after it, which may start the driver.
+inline double seconds_in_init = 0, seconds_for_gpu = 0;
 
 // A failure that every rank knows of: all of them can end in order.
 class AgreedFailure : public Failure {

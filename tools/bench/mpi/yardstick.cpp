@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "bench/mpi/empty_kernel.h"
+#include "bench/mpi/bench_kernels.h"
 
 namespace fairlead::tools {
 
@@ -78,7 +78,7 @@ void Yardstick::copies(uint64_t bytes, int count) {
 
 void Yardstick::find_kernel(int device) {
   stream_.emplace(runtime_, device, arguments_);
-  const std::vector<device::CodeImage>& images = empty_kernel_images();
+  const std::vector<device::CodeImage>& images = bench_kernel_images();
   require(runtime_, runtime_->find_kernel(device, images.data(), images.size(), "empty", &empty_), arguments_,
           "--raw: cannot load a kernel");
 }

@@ -106,6 +106,7 @@ BENCHMARKS = {
                        "means over the pairs", "from the slowest to the fastest pair"),
     **{name: Benchmark(f"MPI_{name.capitalize()}", ("time", "busbw")) for name in COLLECTIVES},
     **{f"{name}_persistent": Benchmark(f"MPI_{name.capitalize()}_init", ("time", "busbw")) for name in COLLECTIVES},
+    "overlap": Benchmark("Exchange of messages", ("time", "overlap")),
     **{f"i{name}": Benchmark(f"MPI_I{name}", ("time", "overlap")) for name in COLLECTIVES},
 }
 
