@@ -54,7 +54,10 @@ void take_library_beside(Plan& plan, bool named, Program& program) {
   plan.folders = beside.folders;
   if (!plan.folders.empty()) program = inspect_program(program.path, plan.folders);
   std::string why;
-  if (!beside.other.empty())
+  if (!beside.other.empty() &&
+      abi_of_library(std::filesystem::path(beside.other).filename().string()) != program.abi)
+    why = fmt::format("not by {}, which has another ABI", beside.other);
+  else if (!beside.other.empty())
     why = fmt::format(
         "not by {0}, whose name it does not ask for; link it with that, or make a link: ln -s {0} "
         "FOLDER/{1}, and give LD_LIBRARY_PATH=FOLDER",
@@ -98,9 +101,11 @@ Plan make_plan(Program& program, const RunArguments& arguments) {
     throw usage(
         fmt::format("{} is not linked with an MPI library; for a program that loads MPI later give --mpi {}",
                     program.path, fmt::join(mpi_abis, "|")));
-  if (given && !starts(*given->kind, plan.abi))
-    throw usage(fmt::format("{} is the launcher of {}, but {} is linked with {} ({})", given->path,
-                            given->kind->name, program.path, plan.abi, program.mpi_library));
+  if (given && !starts(*given, plan.abi))
+    throw usage(fmt::format(
+        "{} is the launcher of {}, but {} is linked with {} ({}), an ABI that this MPI has no library of",
+        given->path, given->kind->name, program.path, plan.abi,
+        program.mpi_library.empty() ? program.mpi_soname : program.mpi_library));
   plan.launcher = given ? *given : find_launcher(plan.abi, program.mpi_library);
   if (arguments.library_path)
     plan.folders = *arguments.library_path;
