@@ -250,6 +250,14 @@ class Recorded(ToolTest):
         theirs["programs"] = lambda text: text.replace("/usr/bin/ompi_info", "/home/env/bin/ompi_info")
         self.judges(self.changed("laptop", theirs), "mpi.gpu skip it is not known whether Open MPI is GPU-aware")
 
+    def test_fi_info_that_does_not_run(self):
+        says = "fi_info: line 20: /opt/mpi/libfabric/bin/fi_info: No such file or directory\n"
+        commands = {f"commands/fi_info{words}": says for words in ("", " --version", " -c FI_HMEM")}
+        self.judges(self.changed("mi250x", commands),
+                    "libfabric.gpu skip fi_info, which lists them, does not run: " + says.strip(), "/opt/apps/with-gtl")
+        silent = {**commands, "commands/fi_info --version": "libfabric: 1.15.2.0\n", "commands/fi_info": "fi_getinfo: -61\n"}
+        self.judges(self.changed("mi250x", silent), "libfabric.gpu fail libfabric finds no provider", "/opt/apps/with-gtl")
+
     def test_memory_errors_of_nvidia_gpus(self):
         def counted(kind, volatile, aggregate):
             errors = (f"    ECC Errors\n        Volatile\n            SRAM Correctable              : 0\n"
