@@ -134,6 +134,7 @@ struct LaunchPlan {
   std::map<std::string, std::string> set_in_ranks;  // by `fairlead exec`, as far as this node tells
   int signals;                                      // of LauncherKind
   std::string abi;
+  std::string doctor;  // the command that judges this MPI
 };
 
 // 0 where the exit code of a launcher tells of none.
@@ -144,7 +145,7 @@ int signal_of(int code, int signals) {
 
 // An MPI that takes device memory for host memory ends in a memcpy, or the kernel refuses to copy for it and
 // it gives up. Programs have other ways to get there, so this is said carefully.
-void explain_death(int code, int signals, bool preloaded, const std::string& program) {
+void explain_death(int code, int signals, bool preloaded, const std::string& doctor) {
   int number = signal_of(code, signals);
   if (number == 0 || (number == SIGABRT && preloaded)) return;
   std::string words =
@@ -156,16 +157,16 @@ void explain_death(int code, int signals, bool preloaded, const std::string& pro
     words += fmt::format(
         ". Fairlead was loaded: if a device pointer did it, host code of the program used it, or it went "
         "round "
-        "Fairlead; `fairlead doctor {}` proves whether Fairlead is live in its ranks, and FAIRLEAD_LOG=info "
+        "Fairlead; `{}` proves whether Fairlead is live in its ranks, and FAIRLEAD_LOG=info "
         "says "
         "what it does",
-        shell_quote(program));
+        doctor);
   else
     words += fmt::format(
         ", as an MPI without GPU support ends when it is given a device pointer. Fairlead was not loaded: "
         "run it "
-        "without --no-preload, or ask `fairlead doctor {}` what this MPI can do",
-        shell_quote(program));
+        "without --no-preload, or ask `{}` what this MPI can do",
+        doctor);
   say(words);
 }
 
@@ -201,7 +202,10 @@ LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words
   std::map<std::string, std::string> set_in_ranks;
   if (arguments.dry_run && arguments.preload && arguments.variables && arguments.sim == 0)
     set_in_ranks = gpu_aware_variables(program, plan.abi);
-  return {launch_line(plan.launcher, launch), set_in_ranks, plan.launcher.kind->signals, plan.abi};
+  // Of a program that loads MPI later, as Python does, the doctor can tell nothing.
+  const std::string judged = program.abi.empty() ? "" : " " + shell_quote(program_words.front());
+  return {launch_line(plan.launcher, launch), set_in_ranks, plan.launcher.kind->signals, plan.abi,
+          "fairlead doctor" + judged};
 }
 
 bool is_this_tool(const std::string& program) {
@@ -309,7 +313,7 @@ int launch(const RunArguments& asked, const Words& program) {
   std::cout.flush();
   const auto start = std::filesystem::file_time_type::clock::now();
   int code = run_through(plan.line);
-  explain_death(code, plan.signals, arguments.preload, program.front());
+  explain_death(code, plan.signals, arguments.preload, plan.doctor);
   tell_files(arguments, start);
   if (report) report->write(arguments, plan.line, plan.abi, code);
   return code;
