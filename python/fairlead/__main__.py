@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import sys
@@ -62,7 +63,8 @@ def _launcher_beside() -> str | None:
 
 
 def _measured(words: list[str]) -> list[str]:
-    """`bench NAME`, `matrix` or `doctor` of the MPI that mpi4py loads; of the one on PATH where it can load none."""
+    """`bench NAME`, `matrix` or `doctor` of the MPI that mpi4py loads; of this environment's, else that which the tool
+    finds, where it can load none. A line says so only where mpi4py is there and another MPI takes the place of its."""
     name = words[1] if words[0] == "bench" and len(words) > 1 else ""
     if (words[0] == "bench" and (not name or name.startswith("-") or name in _WITHOUT_MPI)
             or _names_mpi(words) or _ASK & set(words)):
@@ -73,7 +75,8 @@ def _measured(words: list[str]) -> list[str]:
         mpi = mpi_of_mpi4py()
     except HomeError as error:
         chosen = _launcher_beside()
-        print(f"fairlead: {error}; {chosen or 'the MPI on PATH'} is taken", file=sys.stderr)
+        if importlib.util.find_spec("mpi4py") and (chosen or shutil.which("mpirun")):
+            print(f"fairlead: {error}; {chosen or 'the MPI on PATH'} is taken", file=sys.stderr)
         if chosen is None:
             return words
     else:

@@ -116,16 +116,23 @@ class CommandLine(unittest.TestCase):
 
     def test_without_mpi4py_the_mpi_on_path_is_measured(self):
         missing = mock.Mock(side_effect=fairlead.HomeError("no MPI can be loaded"))
-        with mock.patch.object(command, "mpi_of_mpi4py", missing), redirect_stderr(StringIO()) as said, \
-                mock.patch.object(sys, "prefix", sys.base_prefix):
-            self.assertEqual(command.for_python(["doctor"]), ["doctor"])
-            self.assertIn("no MPI can be loaded; the MPI on PATH is taken", said.getvalue())
-            launcher = Path(self.program).parent / "bin" / "mpirun"  # of a virtual environment
-            launcher.parent.mkdir()
-            launcher.touch(0o755)
-            with mock.patch.object(sys, "prefix", str(launcher.parents[1])):
-                self.assertEqual(command.for_python(["bench", "bw"]), ["bench", "bw", "--mpi", str(launcher)])
-            self.assertIn(f"no MPI can be loaded; {launcher} is taken", said.getvalue())
+        launcher = Path(self.program).parent / "bin" / "mpirun"
+        launcher.parent.mkdir()
+        launcher.touch(0o755)
+        here, nowhere = str(launcher.parent), "/nowhere"
+
+        def taken(words, prefix, path, mpi4py):
+            with mock.patch.object(command, "mpi_of_mpi4py", missing), mock.patch.object(sys, "prefix", prefix), \
+                    mock.patch.object(command.importlib.util, "find_spec", lambda name: mpi4py), \
+                    mock.patch.dict(os.environ, PATH=path), redirect_stderr(StringIO()) as said:
+                return command.for_python(words), said.getvalue()
+
+        of_environment = ["bench", "bw", "--mpi", str(launcher)]
+        for mpi4py, says in (None, ""), ("there", "fairlead: no MPI can be loaded; {} is taken\n"):
+            self.assertEqual(taken(["doctor"], sys.base_prefix, here, mpi4py), (["doctor"], says.format("the MPI on PATH")))
+            self.assertEqual(taken(["doctor"], sys.base_prefix, nowhere, mpi4py), (["doctor"], ""))  # the tool tells
+            self.assertEqual(taken(["bench", "bw"], str(launcher.parents[1]), nowhere, mpi4py),
+                             (of_environment, says.format(launcher)))
 
     def test_the_tool_takes_the_place_of_this_process(self):
         answer = subprocess.run([sys.executable, "-m", "fairlead", "--version"], text=True, capture_output=True)

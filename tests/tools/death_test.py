@@ -3,11 +3,12 @@
 
 import os
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
-from tool import MPIS, TIMEOUT, TOOL, ToolTest, fairlead, has_library, script
+from tool import MPIS, TIMEOUT, TOOL, ToolTest, example, fairlead, has_library, script
 
 
 class Deaths(ToolTest):
@@ -29,7 +30,17 @@ class Deaths(ToolTest):
         for abi in [*filter(has_library, MPIS)][:1]:
             result = self.ended(abi, "kill -SEGV $$")
             self.assertIn("Fairlead was loaded", result.stderr)
-            self.assertIn("fairlead doctor", result.stderr)
+            self.assertIn("`fairlead doctor`", result.stderr)
+
+    def test_the_doctor_is_asked_about_programs_that_are_linked_with_mpi(self):
+        """Of an interpreter it can tell nothing. The launcher only says what it is, and how a rank ended."""
+        abi, (says, code) = MPIS[0], {"openmpi": ("OpenRTE", 139)}.get(MPIS[0], ("HYDRA", 11))
+        with tempfile.TemporaryDirectory() as folder:
+            launcher = script(folder, "mpirun", f"#!/bin/sh\n[ $1 = --version ] && echo {says} && exit\nexit {code}\n")
+            for program, doctor in (example(abi), f"`fairlead doctor {example(abi)}`"), (sys.executable, "`fairlead doctor`"):
+                result = fairlead("run", "-n", 1, "--mpi", launcher, "--no-preload", program)
+                self.assertEqual(result.returncode, code)
+                self.assertIn(f"ask {doctor} what", result.stderr)
 
     def test_other_ends(self):
         for abi, text in [(abi, "exit 3") for abi in MPIS] + [(MPIS[0], "kill -TERM $$")]:

@@ -242,6 +242,22 @@ class Recorded(ToolTest):
                  mpi.tested skip run with Intel MPI 2021.18, not with 2021.9""")]:
             self.judges(recorded, expected, "--mpi", "/opt/impi/bin/mpirun")
 
+    def test_the_tools_of_another_mpi_on_path(self):
+        """As of an environment that is active: neither its ompi_info nor its launcher tells of the MPI in /lib."""
+        theirs = {"home/env/lib/libmpi.so.40": "", "programs": lambda text: "/home/env/bin/ompi_info\n" + text}
+        checks = examined("--from", self.changed("laptop", theirs))[2]
+        self.assertTrue(checks["mpi.configured"]["details"][0].startswith("/usr/bin/ompi_info: "), checks["mpi.configured"])
+        theirs["programs"] = lambda text: text.replace("/usr/bin/ompi_info", "/home/env/bin/ompi_info")
+        self.judges(self.changed("laptop", theirs), "mpi.gpu skip it is not known whether Open MPI is GPU-aware")
+
+    def test_fi_info_that_does_not_run(self):
+        says = "fi_info: line 20: /opt/mpi/libfabric/bin/fi_info: No such file or directory\n"
+        commands = {f"commands/fi_info{words}": says for words in ("", " --version", " -c FI_HMEM")}
+        self.judges(self.changed("mi250x", commands),
+                    "libfabric.gpu skip fi_info, which lists them, does not run: " + says.strip(), "/opt/apps/with-gtl")
+        silent = {**commands, "commands/fi_info --version": "libfabric: 1.15.2.0\n", "commands/fi_info": "fi_getinfo: -61\n"}
+        self.judges(self.changed("mi250x", silent), "libfabric.gpu fail libfabric finds no provider", "/opt/apps/with-gtl")
+
     def test_memory_errors_of_nvidia_gpus(self):
         def counted(kind, volatile, aggregate):
             errors = (f"    ECC Errors\n        Volatile\n            SRAM Correctable              : 0\n"
@@ -462,6 +478,12 @@ class Named(ToolTest):
                     checks = examined("--no-launch", "--mpi", os.path.join(folder, name), PATH=path)[2]
                     self.assertIn(f"the ABI of this MPI is {abi},", checks["mpi.abi"]["fact"])
                     self.assertEqual(checks["mpi.launcher"]["verdict"], "ok", checks["mpi.launcher"])
+            # By the name of its ABI, as `fairlead run` finds it: beside the launcher on PATH.
+            checks = examined("--no-launch", "--mpi", "abi", PATH=path)[2]
+            self.assertIn(os.path.join(libraries, "libmpi_abi.so.1"), checks["mpi.which"]["fact"])
+            script(programs, "mpirun", "#!/bin/sh\necho 'mpirun (Open MPI) 5.0.9'\n")
+            os.remove(os.path.join(libraries, "libmpi_abi.so.1"))
+            self.refuses("doctor", "--mpi", "abi", says="no library of abi is found", PATH=path)
 
     def test_its_launcher_starts_the_ranks(self):
         for abi in filter(has_library, MPIS[:1]):

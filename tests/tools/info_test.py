@@ -4,6 +4,7 @@
 import json
 import os
 import subprocess
+import tempfile
 import unittest
 
 from tool import MPIS, TREE, ToolTest, has_library
@@ -61,6 +62,22 @@ class Info(ToolTest):
         self.assertEqual(paths["tool"], os.path.join(TREE, "bin", "fairlead"))
         for name in ("libraries", "programs", "manual"):
             self.assertTrue(os.path.isdir(paths[name]), paths)
+
+    def test_pages_of_a_wheel(self):
+        """They are in the environment, and the tree that brings them in its lib/python3/site-packages/fairlead/home."""
+        with tempfile.TemporaryDirectory() as folder:
+            home, pages = os.path.join(folder, "lib/python3/site-packages/fairlead/home"), os.path.join(folder, "share/man")
+            os.makedirs(home)
+            os.makedirs(os.path.join(pages, "man1"))
+            self.assertEqual(self.told(FAIRLEAD_HOME=home)["paths"]["manual"], "")
+            open(os.path.join(pages, "man1", "fairlead.1"), "w").close()
+            self.assertEqual(self.told(FAIRLEAD_HOME=home)["paths"]["manual"], pages)
+
+    def test_what_adds_an_mpi(self):
+        text = " ".join(self.succeeds("info", FAIRLEAD_HOME="/usr").stdout.split())
+        for row in self.told(FAIRLEAD_HOME="/usr")["mpi"]:
+            if f"({row['abi']}): {row['library']}" in text.partition("not served")[0]:
+                self.assertIn(f"install fairlead-bench-{row['abi']}, or build it" if row["abi"] != "abi" else "build it", text)
 
     def test_text(self):
         text = self.succeeds("info").stdout

@@ -192,6 +192,21 @@ class MpiOfALauncher(ToolTest):
         self.refuses("exec", "--mpi", "abi", program, says=[f"{name} is not found", "pip install impi-rt"])
 
     @unittest.skipUnless(shutil.which("gcc"), "needs gcc")
+    def test_an_mpi_without_the_standard_abi(self):
+        """Open MPI's launcher cannot start such programs; Hydra does with their own library, and a line says so."""
+        name, elsewhere = "libmpi_abi.so.1", os.path.join(self.prefix, "elsewhere")
+        program, launcher, here = self.program(self.library(name)), self.launcher("openmpi"), {"LD_LIBRARY_PATH": elsewhere}
+        self.assertEqual(self.line("--mpi", launcher, program)[0][0], launcher)
+        os.mkdir(elsewhere)
+        shutil.move(os.path.join(self.lib, name), elsewhere)
+        self.refuses("run", "-n", 2, "--no-preload", "--mpi", launcher, program, **here,
+                     says=[f"{launcher} is the launcher of Open MPI 5", f"linked with abi ({elsewhere}/{name})", "no library of"])
+        self.launcher("abi")
+        own = self.library("libmpi.so.12")
+        self.assertIn(f"messages go by {elsewhere}/{name}, not by {own}, which has another ABI\n",
+                      self.line("--mpi", launcher, program, **here)[1])
+
+    @unittest.skipUnless(shutil.which("gcc"), "needs gcc")
     def test_a_script_that_starts_its_neighbour_finds_it(self):
         """As mpirun of Intel MPI, which calls the mpiexec.hydra of PATH."""
         program = self.program(self.library("libmpi_abi.so.1"))

@@ -74,6 +74,14 @@ class Scripts(unittest.TestCase):
                                "missing_packages kernels", FAIRLEAD_BUILD=folder)
                 self.assertEqual((result.returncode, result.stdout.strip(), result.stderr), (0, missing, ""))
 
+    def test_packages_are_named_where_no_apt_is(self):
+        for apt, says in (0, "apt-get install ninja-build\n"), (1, "ninja-build (names as in Debian; see docs/install.md)\n"):
+            with tempfile.TemporaryDirectory() as folder:
+                result = steps(f"missing_packages() {{ echo ninja-build; }}; may_install() {{ false; }};"
+                               f"command() {{ return {apt}; }}; need_packages build", FAIRLEAD_BUILD=folder)
+            self.assertEqual(result.returncode, 1)
+            self.assertTrue(result.stderr.endswith("  " + says), result.stderr)
+
     def test_wrappers_that_cannot_be_used(self):
         with tempfile.TemporaryDirectory() as folder:
             first = start("sed", "-n", "s/^FAIRLEAD_MPICC_[a-z]*:INTERNAL=//p", f"{TREE}/CMakeCache.txt").stdout.split()[0]

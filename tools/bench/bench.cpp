@@ -60,7 +60,7 @@ std::string usual_abi(const std::vector<std::string>& built) {
     if (finds_mpi(abi)) return abi;
   if (const auto launcher = first_launcher_on_path())
     for (const std::string& abi : built)
-      if (starts(*launcher->kind, abi)) return abi;
+      if (starts(*launcher, abi)) return abi;
   return built.front();
 }
 

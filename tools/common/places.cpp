@@ -69,7 +69,10 @@ std::string home_remedy(const std::string& what) {
 std::string what_adds(const std::string& abi) {
   if (is_configured_for(abi))
     return fmt::format("`cmake --build {}` adds it", shell_quote(fs::proximate(home()).string()));
-  return "build it with that MPI's mpicc, which was not found, in FAIRLEAD_MPICC";
+  // Debian has a package for each of its MPIs.
+  const std::string package =
+      home() == "/usr" && abi != "abi" ? fmt::format("install fairlead-bench-{}, or ", abi) : "";
+  return package + "build it with that MPI's mpicc, which was not found, in FAIRLEAD_MPICC";
 }
 
 std::string preload_library(const std::string& abi) {

@@ -55,30 +55,43 @@ std::vector<std::string> library_folders(const std::string& compiler_line) {
   return folders;
 }
 
+// The first library of this ABI in a folder, of any where it is ""; "" for none.
+std::string library_in(const System& system, const std::string& folder, const std::string& abi) {
+  for (const std::string& name : system.list(folder))
+    if (std::string found = abi_of_library(name); !found.empty() && (abi.empty() || found == abi))
+      return folder + "/" + name;
+  return {};
+}
+
+std::string folder_beside(const std::string& program) {
+  return (fs::path(program).parent_path().parent_path() / "lib").string();
+}
+
 // The library a wrapper compiler would link: in its folders, else where the loader looks.
 void library_of_wrapper(const System& system, const std::string& line, Mpi* mpi) {
   if (holds(line, "-lmpi_abi")) mpi->abi = "abi";  // mpicc_abi of an MPI that has another ABI as well
   for (const std::string& folder : library_folders(line))
-    for (const std::string& name : system.list(folder)) {
-      std::string abi = abi_of_library(name);
-      if (abi.empty() || (!mpi->abi.empty() && abi != mpi->abi)) continue;
-      mpi->abi = abi;
-      mpi->library = folder + "/" + name;
+    if (const std::string found = library_in(system, folder, mpi->abi); !found.empty()) {
+      mpi->library = found;
+      mpi->abi = abi_of_library(fs::path(found).filename().string());
       return;
     }
   for (const char* soname : {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1"})
     if (abi_of_library(soname) == mpi->abi && mpi->library.empty()) mpi->library = system.library(soname);
 }
 
-// A program of the MPI that the library belongs to: in bin/ of its prefix, else on PATH.
-std::string companion(const System& system, const std::string& library,
-                      const std::vector<std::string>& names) {
+// A program of the MPI that the library belongs to: in bin/ of its prefix, which is /usr for /lib too, else
+// one on PATH that has no library of this ABI beside it, and so belongs to no other MPI.
+std::string companion(const System& system, const Mpi& mpi, const std::vector<std::string>& names) {
+  const std::string library = mpi.library.rfind("/lib", 0) == 0 ? "/usr" + mpi.library : mpi.library;
   for (fs::path folder = fs::path(library).parent_path(); folder.has_relative_path();
        folder = folder.parent_path())
     for (const std::string& name : names)
       if (std::string path = system.program((folder / "bin" / name).string()); !path.empty()) return path;
   for (const std::string& name : names)
-    if (std::string path = system.program(name); !path.empty()) return path;
+    if (std::string path = system.program(name);
+        !path.empty() && library_in(system, folder_beside(path), mpi.abi).empty())
+      return path;
   return {};
 }
 
@@ -92,7 +105,7 @@ std::string version_in(const std::string& text, const std::string& behind) {
 }
 
 void read_open_mpi(const System& system, Mpi* mpi) {
-  mpi->info_tool = companion(system, mpi->library, {"ompi_info"});
+  mpi->info_tool = companion(system, *mpi, {"ompi_info"});
   if (mpi->info_tool.empty()) return;
   mpi->info = system.run({mpi->info_tool, "--parsable", "--all"}).value_or("");
   mpi->version = value_of(mpi->info, "ompi:version:full:");
@@ -108,7 +121,7 @@ void read_intel(const System& system, Mpi* mpi) {
 }
 
 void read_mpich(const System& system, Mpi* mpi) {
-  mpi->info_tool = companion(system, mpi->library, {"mpichversion", "impi_info"});
+  mpi->info_tool = companion(system, *mpi, {"mpichversion", "impi_info"});
   if (mpi->info_tool.empty()) return;
   if (fs::path(mpi->info_tool).filename() == "impi_info") return read_intel(system, mpi);
   mpi->info = system.run({mpi->info_tool}).value_or("");
@@ -157,7 +170,7 @@ void recognise_wrapper(const System& system, const std::string& wrapper, Mpi* mp
 
 // The library of the loader's for this ABI, else that beside the launcher.
 void library_of_launcher(const System& system, const std::string& launcher, Mpi* mpi) {
-  library_of_wrapper(system, "-L" + (fs::path(launcher).parent_path().parent_path() / "lib").string(), mpi);
+  library_of_wrapper(system, "-L" + folder_beside(launcher), mpi);
 }
 
 // What --mpi names: an ABI, a library, a launcher or a compiler wrapper.
@@ -168,6 +181,8 @@ void meant_by_name(const System& system, const std::string& named, Mpi* mpi) {
   if (is_mpi_abi(named)) {
     mpi->abi = named;
     library_of_wrapper(system, "", mpi);
+    if (mpi->library.empty() && !mpi->launcher.empty())
+      mpi->library = library_in(system, folder_beside(mpi->launcher), mpi->abi);
   } else if (std::string abi = abi_of_library(soname_in(file.filename().string())); !abi.empty()) {
     mpi->abi = abi;
     Words names = system.list(file.parent_path().empty() ? "." : file.parent_path().string());
@@ -232,7 +247,10 @@ Mpi find_mpi(const System& system, const std::string& program, const std::string
         const Mark* mark = mark_in(text)) {
       mpi.launcher_of = mark->name;
       const LauncherKind* kind = kind_of_launcher(text);
-      mpi.launcher_abis = kind ? kind->abis : Words{mark->abi};
+      for (const std::string& abi : kind ? kind->abis : Words{mark->abi})
+        if (!kind || !std::count(kind->own_abis.begin(), kind->own_abis.end(), abi) ||
+            !library_in(system, folder_beside(mpi.launcher), abi).empty())
+          mpi.launcher_abis.push_back(abi);
     }
   if (!program.empty())
     meant_by_program(system, program, &mpi);

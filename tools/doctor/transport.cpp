@@ -175,6 +175,11 @@ Finding libfabric_gpu(const Machine& machine) {
     return skip("libfabric's providers are not known: fi_info, which lists them, is not on PATH",
                 "install it (Debian: libfabric-bin)");
   std::string version = value_of(machine.system.run({"fi_info", "--version"}).value_or(""), "libfabric:");
+  if (version.empty()) {
+    const auto said = lines_of(trimmed(machine.system.run({"fi_info"}).value_or("")));
+    return skip(fmt::format("libfabric's providers are not known: fi_info, which lists them, does not run{}",
+                            said.empty() ? "" : ": " + said.back()));
+  }
   std::set<std::string> all = providers(machine.system, {"fi_info"});
   std::set<std::string> device = providers(machine.system, {"fi_info", "-c", "FI_HMEM"});
   if (all.empty())

@@ -128,6 +128,16 @@ std::string in_tree(const std::string& relative) {
   return fs::exists(path, error) ? path.string() : std::string();
 }
 
+// That of this tree; of a wheel, in the environment that its tree is in.
+std::string manual() {
+  std::string own = in_tree("share/man");
+  std::error_code error;
+  for (fs::path folder = home_folder(); own.empty() && folder.has_relative_path();
+       folder = folder.parent_path())
+    if (fs::exists(folder / "share/man/man1/fairlead.1", error)) own = (folder / "share/man").string();
+  return own;
+}
+
 // "libfairlead-device.so.0", by which the loader finds it.
 std::string device_library() {
   const std::string version = FAIRLEAD_VERSION;
@@ -140,7 +150,7 @@ Json paths() {
           {"libraries", library_folder(device_library())},
           {"programs", in_tree("libexec/fairlead")},
           {"headers", in_tree("include/fairlead").empty() ? "" : in_tree("include")},
-          {"manual", in_tree("share/man")},
+          {"manual", manual()},
           {"tuning", tuning == "off" ? "" : tuning}};
 }
 

@@ -256,10 +256,10 @@ void define_binding(CLI::App& app, BindingArguments& arguments) {
       "Show each rank one GPU only, for programs that never choose theirs. The next options do so, too.");
   app.add_option(
          "--gpu", arguments.policy,
-         "Which GPU: nearest to the rank's cores, where several ranks are equally near one GPU after the "
-         "other; round-robin: local rank modulo the number of GPUs; compact: neighbours on the same or the "
-         "next GPU, first of all of the same package; spread: as far apart as can be. With --visible alone: "
-         "nearest.")
+         "Which GPU. nearest: the one nearest to the rank's cores; ranks that have several GPUs equally near "
+         "take them in turn. round-robin: local rank modulo the number of GPUs. compact: neighbours on the "
+         "same or the next GPU, first of all of the same package. spread: as far apart as can be. With "
+         "--visible alone: nearest.")
       ->type_name("POLICY")
       ->check(one_of(policies));
   app.add_option(

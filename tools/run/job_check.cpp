@@ -68,8 +68,8 @@ Launched judge_launcher(const Program& program, const std::string& abi) {
   } catch (const Failure&) {
     // The words above will do.
   }
-  return {false, fmt::format("the launcher is {}, of MPI {}, but {}: {} {}", job.launcher, job.abi, linked,
-                             result, remedy)};
+  return {false, fmt::format("the launcher is {}, of the ABI {}, but {}: {} {}", job.launcher, job.abi,
+                             linked, result, remedy)};
 }
 
 void refuse_in_ranks(const std::string& remedy) {

@@ -32,17 +32,11 @@ std::map<std::string, std::string> pairs_in(const std::string& text) {
 const std::vector<LauncherKind>& kinds() {
   using enum VariableStyle;
   static const std::vector<LauncherKind> all = {
-#define FAIRLEAD_LAUNCH_COMMAND(name, version_mark, abis, variables, subcommand, arguments, as_root, \
-                                signals, words)                                                      \
-  {name,                                                                                             \
-   version_mark,                                                                                     \
-   split(abis),                                                                                      \
-   variables,                                                                                        \
-   split(subcommand),                                                                                \
-   split(arguments, ";"),                                                                            \
-   split(as_root, ";"),                                                                              \
-   signals,                                                                                          \
-   pairs_in(words)},
+#define FAIRLEAD_LAUNCH_COMMAND(name, version_mark, abis, own_abis, variables, subcommand, arguments, \
+                                as_root, signals, words)                                              \
+  {name,      version_mark,      split(abis),           split(own_abis),                              \
+   variables, split(subcommand), split(arguments, ";"), split(as_root, ";"),                          \
+   signals,   pairs_in(words)},
 #include "base/launchers.def"
   };
   return all;
@@ -61,7 +55,7 @@ Words names_for(const std::string& abi) {
 std::optional<Launcher> launcher_for(const std::string& path, const std::string& abi) {
   if (path.empty() || !is_executable(path)) return std::nullopt;
   auto launcher = recognise_launcher(path);
-  return launcher && starts(*launcher->kind, abi) ? launcher : std::nullopt;
+  return launcher && starts(*launcher, abi) ? launcher : std::nullopt;
 }
 
 // mpirun of Intel MPI is a script that calls mpiexec.hydra of PATH, which may be another MPI's.
@@ -84,14 +78,24 @@ Words library_folders_beside(const Launcher& launcher) {
   return folders;
 }
 
+Words libraries_beside(const Launcher& launcher, const std::string& abi) {
+  Words libraries;
+  for (const std::string& folder : library_folders_beside(launcher))
+    for (const std::string& library : mpi_libraries_in(folder, abi)) libraries.push_back(library);
+  return libraries;
+}
+
 bool given_by_user(const Words& extra, const std::string& argument) {
   return std::find(extra.begin(), extra.end(), argument.substr(0, argument.find(' '))) != extra.end();
 }
 
 }  // namespace
 
-bool starts(const LauncherKind& kind, const std::string& abi) {
-  return kind.abis.empty() || std::find(kind.abis.begin(), kind.abis.end(), abi) != kind.abis.end();
+bool starts(const Launcher& launcher, const std::string& abi) {
+  const LauncherKind& kind = *launcher.kind;
+  auto has = [&abi](const Words& abis) { return std::find(abis.begin(), abis.end(), abi) != abis.end(); };
+  if (!has(kind.own_abis)) return kind.abis.empty() || has(kind.abis);
+  return !libraries_beside(launcher, abi).empty();
 }
 
 const LauncherKind* kind_of_launcher(const std::string& version_text) {
@@ -130,11 +134,10 @@ Launcher launcher_named(const std::string& name) {
 
 MpiBeside mpi_beside(const Launcher& launcher, const Program& program) {
   if (program.abi.empty() || launcher.kind->abis.empty()) return {};
-  Words libraries;
-  for (const std::string& folder : library_folders_beside(launcher)) {
+  for (const std::string& folder : library_folders_beside(launcher))
     if (std::string folders = path_to_mpi_in(folder, program); !folders.empty()) return {folders, ""};
-    for (const std::string& library : mpi_libraries_in(folder, program.abi)) libraries.push_back(library);
-  }
+  Words libraries = libraries_beside(launcher, program.abi);
+  if (libraries.empty()) libraries = libraries_beside(launcher, launcher.kind->abis.front());
   auto same = [&](const std::string& library) { return !other_mpi(program.mpi_library, library); };
   if (libraries.empty() || std::any_of(libraries.begin(), libraries.end(), same)) return {};
   return {"", libraries.front()};

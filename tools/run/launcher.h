@@ -27,7 +27,7 @@ enum class VariableStyle {
 struct LauncherKind {
   const char* name;
   const char* version_mark;
-  std::vector<std::string> abis;
+  Words abis, own_abis;
   VariableStyle variables;
   Words subcommand, arguments, arguments_as_root;
   int signals;
@@ -40,7 +40,7 @@ struct Launcher {
   Words prefix = {};  // precedes `path` on every command line
 };
 
-bool starts(const LauncherKind& kind, const std::string& abi);
+bool starts(const Launcher& launcher, const std::string& abi);
 
 // What prints this text when it is asked for its --version; null where it is no launcher we know.
 const LauncherKind* kind_of_launcher(const std::string& version_text);
@@ -51,11 +51,12 @@ std::optional<Launcher> recognise_launcher(const std::string& path);
 // The one of this path, or name on PATH. Throws a usage Failure where that is none.
 Launcher launcher_named(const std::string& name);
 
-// The library of the launcher's MPI, in lib/ beside its bin/, and a program of the same ABI.
+// The library of the launcher's MPI, in lib/ beside its bin/, and a program.
 struct MpiBeside {
   std::string folders;  // what LD_LIBRARY_PATH must be for the program to use that library; "" where it does,
                         // or cannot
-  std::string other;    // that library, where it cannot take the place of the program's by its name; else ""
+  std::string other;    // that library, where it cannot take the place of the program's by its name or its
+                        // ABI; else ""
 };
 MpiBeside mpi_beside(const Launcher& launcher, const Program& program);
 

@@ -54,7 +54,10 @@ void take_library_beside(Plan& plan, bool named, Program& program) {
   plan.folders = beside.folders;
   if (!plan.folders.empty()) program = inspect_program(program.path, plan.folders);
   std::string why;
-  if (!beside.other.empty())
+  if (!beside.other.empty() &&
+      abi_of_library(std::filesystem::path(beside.other).filename().string()) != program.abi)
+    why = fmt::format("not by {}, which has another ABI", beside.other);
+  else if (!beside.other.empty())
     why = fmt::format(
         "not by {0}, whose name it does not ask for; link it with that, or make a link: ln -s {0} "
         "FOLDER/{1}, and give LD_LIBRARY_PATH=FOLDER",
@@ -98,9 +101,11 @@ Plan make_plan(Program& program, const RunArguments& arguments) {
     throw usage(
         fmt::format("{} is not linked with an MPI library; for a program that loads MPI later give --mpi {}",
                     program.path, fmt::join(mpi_abis, "|")));
-  if (given && !starts(*given->kind, plan.abi))
-    throw usage(fmt::format("{} is the launcher of {}, but {} is linked with {} ({})", given->path,
-                            given->kind->name, program.path, plan.abi, program.mpi_library));
+  if (given && !starts(*given, plan.abi))
+    throw usage(fmt::format(
+        "{} is the launcher of {}, but {} is linked with {} ({}), an ABI that this MPI has no library of",
+        given->path, given->kind->name, program.path, plan.abi,
+        program.mpi_library.empty() ? program.mpi_soname : program.mpi_library));
   plan.launcher = given ? *given : find_launcher(plan.abi, program.mpi_library);
   if (arguments.library_path)
     plan.folders = *arguments.library_path;
@@ -129,6 +134,7 @@ struct LaunchPlan {
   std::map<std::string, std::string> set_in_ranks;  // by `fairlead exec`, as far as this node tells
   int signals;                                      // of LauncherKind
   std::string abi;
+  std::string doctor;  // the command that judges this MPI
 };
 
 // 0 where the exit code of a launcher tells of none.
@@ -139,7 +145,7 @@ int signal_of(int code, int signals) {
 
 // An MPI that takes device memory for host memory ends in a memcpy, or the kernel refuses to copy for it and
 // it gives up. Programs have other ways to get there, so this is said carefully.
-void explain_death(int code, int signals, bool preloaded, const std::string& program) {
+void explain_death(int code, int signals, bool preloaded, const std::string& doctor) {
   int number = signal_of(code, signals);
   if (number == 0 || (number == SIGABRT && preloaded)) return;
   std::string words =
@@ -151,16 +157,16 @@ void explain_death(int code, int signals, bool preloaded, const std::string& pro
     words += fmt::format(
         ". Fairlead was loaded: if a device pointer did it, host code of the program used it, or it went "
         "round "
-        "Fairlead; `fairlead doctor {}` proves whether Fairlead is live in its ranks, and FAIRLEAD_LOG=info "
+        "Fairlead; `{}` proves whether Fairlead is live in its ranks, and FAIRLEAD_LOG=info "
         "says "
         "what it does",
-        shell_quote(program));
+        doctor);
   else
     words += fmt::format(
         ", as an MPI without GPU support ends when it is given a device pointer. Fairlead was not loaded: "
         "run it "
-        "without --no-preload, or ask `fairlead doctor {}` what this MPI can do",
-        shell_quote(program));
+        "without --no-preload, or ask `{}` what this MPI can do",
+        doctor);
   say(words);
 }
 
@@ -196,7 +202,10 @@ LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words
   std::map<std::string, std::string> set_in_ranks;
   if (arguments.dry_run && arguments.preload && arguments.variables && arguments.sim == 0)
     set_in_ranks = gpu_aware_variables(program, plan.abi);
-  return {launch_line(plan.launcher, launch), set_in_ranks, plan.launcher.kind->signals, plan.abi};
+  // Of a program that loads MPI later, as Python does, the doctor can tell nothing.
+  const std::string judged = program.abi.empty() ? "" : " " + shell_quote(program_words.front());
+  return {launch_line(plan.launcher, launch), set_in_ranks, plan.launcher.kind->signals, plan.abi,
+          "fairlead doctor" + judged};
 }
 
 bool is_this_tool(const std::string& program) {
@@ -304,7 +313,7 @@ int launch(const RunArguments& asked, const Words& program) {
   std::cout.flush();
   const auto start = std::filesystem::file_time_type::clock::now();
   int code = run_through(plan.line);
-  explain_death(code, plan.signals, arguments.preload, program.front());
+  explain_death(code, plan.signals, arguments.preload, plan.doctor);
   tell_files(arguments, start);
   if (report) report->write(arguments, plan.line, plan.abi, code);
   return code;
