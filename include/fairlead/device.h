@@ -20,6 +20,8 @@ extern "C" {
 #endif
 
 #define FAIRLEAD_DEVICE_SUCCESS 0
+/* Not an error: what was asked about has not completed yet. */
+#define FAIRLEAD_DEVICE_NOT_READY 1
 
 /* "cuda", "rocm", "sim", or "none". */
 const char* fairlead_device_provider(void);
@@ -68,6 +70,51 @@ int fairlead_device_synchronize(void);
  * one-dimensional grid of `grid` blocks of `block` threads on the current device. `arguments` points to
  * one pointer per kernel parameter. Returns at once; fairlead_device_synchronize() waits for it. */
 int fairlead_device_launch(const char* kernel, unsigned grid, unsigned block, void** arguments);
+
+/* Streams, events and graphs behave as in CUDA and HIP; the three handles are Fairlead's own. A stream
+ * executes its work in order, after the call that submitted it has returned. The functions above use a stream
+ * of their own for each device, which synchronises with the default stream, as these streams do. */
+struct fairlead_device_stream;
+struct fairlead_device_event;
+struct fairlead_device_graph;
+
+/* Creates a stream of the current device. */
+int fairlead_device_stream_create(struct fairlead_device_stream** stream);
+/* Makes a handle for a cudaStream_t or hipStream_t, also for the default streams 0, 1 and 2 of the current
+ * device. Destroying the handle leaves that stream alone. */
+int fairlead_device_stream_adopt(struct fairlead_device_stream** stream, void* native);
+/* cudaStream_t or hipStream_t. On the simulated GPU, a handle that only Fairlead knows. */
+void* fairlead_device_stream_native(struct fairlead_device_stream* stream);
+/* Waits for the work of the stream. */
+int fairlead_device_stream_destroy(struct fairlead_device_stream* stream);
+int fairlead_device_stream_synchronize(struct fairlead_device_stream* stream);
+/* FAIRLEAD_DEVICE_NOT_READY while work is in flight. */
+int fairlead_device_stream_query(struct fairlead_device_stream* stream);
+
+/* Host memory must stay valid until the copy has completed. */
+int fairlead_device_copy_on(struct fairlead_device_stream* stream, void* to, const void* from, size_t bytes);
+int fairlead_device_fill_on(struct fairlead_device_stream* stream, void* to, int byte, size_t bytes);
+/* The stream must be one of the current device. */
+int fairlead_device_launch_on(struct fairlead_device_stream* stream, const char* kernel, unsigned grid,
+                              unsigned block, void** arguments);
+/* Calls the function from a thread of the driver. It must not use the GPU, and should not block. */
+int fairlead_device_call_on(struct fairlead_device_stream* stream, void (*function)(void*), void* argument);
+
+/* Creates an event of the current device. */
+int fairlead_device_event_create(struct fairlead_device_event** event);
+int fairlead_device_event_destroy(struct fairlead_device_event* event);
+int fairlead_device_event_record(struct fairlead_device_event* event, struct fairlead_device_stream* stream);
+/* FAIRLEAD_DEVICE_NOT_READY until the stream has reached the event. */
+int fairlead_device_event_query(struct fairlead_device_event* event);
+/* Work submitted to the stream later starts after the event. */
+int fairlead_device_event_wait(struct fairlead_device_event* event, struct fairlead_device_stream* stream);
+
+/* What is submitted between begin and end executes each time the graph is launched. Streams that wait for an
+ * event of the capture join it. Synchronisation, queries and allocations in between invalidate it. */
+int fairlead_device_capture_begin(struct fairlead_device_stream* stream);
+int fairlead_device_capture_end(struct fairlead_device_stream* stream, struct fairlead_device_graph** graph);
+int fairlead_device_graph_launch(struct fairlead_device_graph* graph, struct fairlead_device_stream* stream);
+int fairlead_device_graph_destroy(struct fairlead_device_graph* graph);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The C functions of fairlead/device.h, implemented over required_runtime(), and the table of kernels in
-// which fairlead_device_launch() looks up names. All work that a thread submits to a device goes through one
-// stream per device. Therefore copies see what earlier launches wrote, as on the default stream of CUDA and
-// HIP.
+// which fairlead_device_launch() looks up names. All work that a thread submits to a device without naming a
+// stream goes through one stream per device. Therefore copies see what earlier launches wrote, as on the
+// default stream of CUDA and HIP.
 
 #include <cstring>
 #include <initializer_list>
@@ -28,7 +28,8 @@ int report(Error error, std::string words) {
 }
 
 int report(Error error) {
-  if (error == Error::none) return FAIRLEAD_DEVICE_SUCCESS;
+  static_assert(static_cast<int>(Error::not_ready) == FAIRLEAD_DEVICE_NOT_READY);
+  if (error == Error::none || error == Error::not_ready) return static_cast<int>(error);
   const char* text = runtime()->error_text();
   return report(error, *text ? text : to_string(error));
 }
@@ -152,6 +153,41 @@ int find_kernel(const char* name, int device, Kernel* kernel) {
                                       provider + "; build with clang");
 }
 
+int launch(const char* name, int device, unsigned grid, unsigned block, void** arguments, Stream stream) {
+  Kernel kernel;
+  if (int error = find_kernel(name, device, &kernel)) return error;
+  return report(runtime()->launch(kernel, grid, block, arguments, stream));
+}
+
+// Handles of the C interface are those of the contract.
+Stream handle_of(fairlead_device_stream* stream) {
+  return reinterpret_cast<Stream>(stream);
+}
+Event handle_of(fairlead_device_event* event) {
+  return reinterpret_cast<Event>(event);
+}
+Graph handle_of(fairlead_device_graph* graph) {
+  return reinterpret_cast<Graph>(graph);
+}
+
+template <class Work>
+int with_runtime(Work work) {
+  return required_runtime() ? report(work(*runtime())) : no_provider();
+}
+
+// Passes the current device to the work, which makes a handle of the contract.
+template <class Handle, class Result, class Work>
+int make_handle(Result** result, Work work) {
+  return with_runtime([&](Runtime& gpu) {
+    int device = 0;
+    Handle made = nullptr;
+    Error error = current_device(&device);
+    if (error == Error::none) error = work(gpu, device, &made);
+    if (error == Error::none) *result = reinterpret_cast<Result*>(made);
+    return error;
+  });
+}
+
 // Returns an empty record for a device that does not exist. The result is valid until the thread's next call.
 const DeviceInfo& info_of(int device) {
   thread_local DeviceInfo info;
@@ -254,9 +290,93 @@ int fairlead_device_launch(const char* kernel, unsigned grid, unsigned block, vo
   int device;
   Stream stream;
   if (Error error = current_stream(&device, &stream); error != Error::none) return report(error);
-  Kernel found;
-  if (int error = find_kernel(kernel, device, &found)) return error;
-  return report(runtime()->launch(found, grid, block, arguments, stream));
+  return launch(kernel, device, grid, block, arguments, stream);
+}
+
+int fairlead_device_stream_create(fairlead_device_stream** stream) {
+  return make_handle<Stream>(stream, [](Runtime& gpu, int device, Stream* made) {
+    return gpu.create_stream(device, made, StreamKind::application);
+  });
+}
+
+int fairlead_device_stream_adopt(fairlead_device_stream** stream, void* native) {
+  return make_handle<Stream>(stream, [=](Runtime& gpu, int device, Stream* made) {
+    return gpu.adopt_stream(native, made, &device);
+  });
+}
+
+void* fairlead_device_stream_native(fairlead_device_stream* stream) {
+  return required_runtime() ? runtime()->native(handle_of(stream)) : nullptr;
+}
+
+int fairlead_device_stream_destroy(fairlead_device_stream* stream) {
+  return with_runtime([=](Runtime& gpu) { return gpu.destroy_stream(handle_of(stream)); });
+}
+
+int fairlead_device_stream_synchronize(fairlead_device_stream* stream) {
+  return with_runtime([=](Runtime& gpu) { return gpu.synchronize_stream(handle_of(stream)); });
+}
+
+int fairlead_device_stream_query(fairlead_device_stream* stream) {
+  return with_runtime([=](Runtime& gpu) { return gpu.query_stream(handle_of(stream)); });
+}
+
+int fairlead_device_copy_on(fairlead_device_stream* stream, void* to, const void* from, size_t bytes) {
+  return with_runtime([=](Runtime& gpu) { return gpu.copy(to, from, bytes, handle_of(stream)); });
+}
+
+int fairlead_device_fill_on(fairlead_device_stream* stream, void* to, int byte, size_t bytes) {
+  return with_runtime([=](Runtime& gpu) { return gpu.fill(to, byte, bytes, handle_of(stream)); });
+}
+
+int fairlead_device_launch_on(fairlead_device_stream* stream, const char* kernel, unsigned grid,
+                              unsigned block, void** arguments) {
+  if (!required_runtime()) return no_provider();
+  int device;
+  if (Error error = current_device(&device); error != Error::none) return report(error);
+  return launch(kernel, device, grid, block, arguments, handle_of(stream));
+}
+
+int fairlead_device_call_on(fairlead_device_stream* stream, void (*function)(void*), void* argument) {
+  return with_runtime([=](Runtime& gpu) { return gpu.call_host(handle_of(stream), function, argument); });
+}
+
+int fairlead_device_event_create(fairlead_device_event** event) {
+  return make_handle<Event>(
+      event, [](Runtime& gpu, int device, Event* made) { return gpu.create_event(device, made); });
+}
+
+int fairlead_device_event_destroy(fairlead_device_event* event) {
+  return with_runtime([=](Runtime& gpu) { return gpu.destroy_event(handle_of(event)); });
+}
+
+int fairlead_device_event_record(fairlead_device_event* event, fairlead_device_stream* stream) {
+  return with_runtime([=](Runtime& gpu) { return gpu.record_event(handle_of(event), handle_of(stream)); });
+}
+
+int fairlead_device_event_query(fairlead_device_event* event) {
+  return with_runtime([=](Runtime& gpu) { return gpu.query_event(handle_of(event)); });
+}
+
+int fairlead_device_event_wait(fairlead_device_event* event, fairlead_device_stream* stream) {
+  return with_runtime([=](Runtime& gpu) { return gpu.wait_event(handle_of(stream), handle_of(event)); });
+}
+
+int fairlead_device_capture_begin(fairlead_device_stream* stream) {
+  return with_runtime([=](Runtime& gpu) { return gpu.begin_capture(handle_of(stream)); });
+}
+
+int fairlead_device_capture_end(fairlead_device_stream* stream, fairlead_device_graph** graph) {
+  return make_handle<Graph>(
+      graph, [=](Runtime& gpu, int, Graph* made) { return gpu.end_capture(handle_of(stream), made); });
+}
+
+int fairlead_device_graph_launch(fairlead_device_graph* graph, fairlead_device_stream* stream) {
+  return with_runtime([=](Runtime& gpu) { return gpu.launch_graph(handle_of(graph), handle_of(stream)); });
+}
+
+int fairlead_device_graph_destroy(fairlead_device_graph* graph) {
+  return with_runtime([=](Runtime& gpu) { return gpu.destroy_graph(handle_of(graph)); });
 }
 
 void fairlead_device_add_kernel(const char* name, const fairlead_code_image* images, unsigned long count) {

@@ -13,6 +13,7 @@
 
 #include "base/options.h"
 #include "base/rate_limit.h"
+#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 
@@ -63,6 +64,8 @@ void close(std::list<Mapping>::iterator entry) {
 
 // Closes the mappings whose device is idle; with `wait`, waits for each device and closes all of them.
 void close_where_idle(bool wait) {
+  const WaitingCalls::Permission permission;
+  if (!permission) return;
   std::map<int, bool> idle;
   std::erase_if(closing, [&](const Mapping& mapping) {
     auto [entry, unknown] = idle.try_emplace(mapping.device, wait);

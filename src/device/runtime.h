@@ -86,6 +86,19 @@ enum class StreamKind : uint8_t { library, urgent, application };
 using Stream = struct OpaqueStream*;
 using Event = struct OpaqueEvent*;
 using Kernel = struct OpaqueKernel*;
+using Graph = struct OpaqueGraph*;  // ready to launch
+
+// Whether a stream is being captured into a graph: work submitted to it then becomes part of the graph, and
+// executes when the graph is launched.
+struct Capture {
+  enum class State : uint8_t { none, active, invalidated } state = State::none;
+  uint64_t id = 0;  // of an active capture; never reused within a process
+};
+
+// While a stream is being captured, drivers refuse calls that could conflict with it, such as allocations and
+// queries of any event, and invalidate the capture. The mode of a thread says which captures it minds: all
+// (at first), those that began in this thread, or none.
+enum class CaptureMode : uint8_t { global, thread, relaxed };
 
 // Device code for each target of the build, embedded by cmake/DeviceCode.cmake. One entry per target.
 struct CodeImage {
@@ -156,6 +169,11 @@ class Runtime {
   // If the driver has no memory for another stream, returns the default stream, which waits for the
   // application's.
   virtual Error create_stream(int device, Stream* stream, StreamKind kind = StreamKind::library) = 0;
+  // Makes a Stream of the application's cudaStream_t or hipStream_t, which stays the application's:
+  // destroy_stream() only forgets it. Accepts the handles 0 and 1 for the default stream of the current
+  // device, and 2 for the per-thread default stream, which is that of whichever thread makes a call. Creates
+  // no stream, may be called while the stream is being captured, and returns the stream's device.
+  virtual Error adopt_stream(void* native, Stream* stream, int* device) = 0;
   virtual Error destroy_stream(Stream stream) = 0;
   virtual void* native(Stream stream) const = 0;  // cudaStream_t, hipStream_t
   virtual Error synchronize_stream(Stream stream) = 0;
@@ -187,6 +205,44 @@ class Runtime {
   virtual Error record_event(Event event, Stream stream) = 0;
   virtual Error query_event(Event event) = 0;  // Error::none or Error::not_ready
   virtual Error wait_event(Stream stream, Event event) = 0;
+
+  // ---- Words, host functions, graphs ---------------------------------------------------------------
+  // A word is four aligned bytes of device memory, or of host memory that register_host() or
+  // allocate_pinned() made known; managed memory cannot be used. Other streams, other devices, the CPU and
+  // other processes that share the memory may write it and wait for it, too. The driver does not know the
+  // order that words establish: work on which a wait depends must not be submitted behind that wait, neither
+  // to the same stream nor, on ROCm, to one that shares its hardware queue.
+  //
+  // Returns whether the two functions below work on this device; without, they return Error::not_supported.
+  // ROCm also returns it, in the cases that hip.cpp explains, while the stream is being captured, and for
+  // values from 2^31 on; the caller uses another way for that word from then on.
+  virtual bool has_word_operations(int device) = 0;
+  // How many streams of this process may wait for words at a time without delaying its other streams: drivers
+  // give streams that have work a few queues of the hardware, and a stream that waits keeps its own. The
+  // setting that allows more, for messages. prepare_waiting_streams() sets it, unless the user has, which has
+  // an effect until the program initialises the driver.
+  virtual int most_waiting_streams(int) { return 1000; }
+  virtual const char* setting_of_waiting_streams() const { return ""; }
+  virtual void prepare_waiting_streams() {}
+  // Stores `value` once all work submitted before has completed. Who sees the value, sees what that work
+  // wrote.
+  virtual Error write_word(Stream stream, uint32_t* address, uint32_t value) = 0;
+  // Delays work submitted later until int32_t(*address - value) >= 0, and shows it what was written before
+  // the word. CUDA holds no multiprocessor meanwhile; ROCm holds one wavefront.
+  virtual Error wait_word(Stream stream, const uint32_t* address, uint32_t value) = 0;
+  // Calls the function on a thread of the driver's between earlier and later work of the stream. It must not
+  // use the GPU, and should not block: the driver may have one thread for all streams.
+  virtual Error call_host(Stream stream, void (*function)(void*), void* argument) = 0;
+
+  virtual Error capture_of(Stream stream, Capture* capture) = 0;
+  virtual Error exchange_capture_mode(CaptureMode* mode) = 0;  // with that of the calling thread
+  // What is submitted to the stream becomes part of a graph until end_capture(). A stream that waits for an
+  // event recorded in the capture joins it, and must be waited for in turn before end_capture(). Queries and
+  // synchronisation of a captured stream or event fail and invalidate the capture.
+  virtual Error begin_capture(Stream stream) = 0;
+  virtual Error end_capture(Stream stream, Graph* graph) = 0;
+  virtual Error launch_graph(Graph graph, Stream stream) = 0;  // any number of times, one after the other
+  virtual Error destroy_graph(Graph graph) = 0;
 
   // ---- Memory of other processes -------------------------------------------------------------------
   // `base` must be the start of an allocation that query() reports as exportable. Some memory (virtual

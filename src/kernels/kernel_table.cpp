@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/rate_limit.h"
 #include "device/hip/gpu_targets.h"
+#include "device/waiting_calls.h"
 #include "kernels/reduce.h"
 
 namespace fairlead::kernels {
@@ -69,6 +70,8 @@ class KernelTable {
     auto [device, images, number] = key;
     Known known, later;
     later.failures = kernels_[key].failures;
+    const device::WaitingCalls::Permission permission;
+    if (!permission) return later;
     known.outcome = device::runtime()->query_device(device);
     if (known.outcome != Error::none) return later;
     const std::vector<device::CodeImage>& code = code_of(images);

@@ -34,6 +34,7 @@ struct Nonce {
 // The states of a rendezvous (see src/p2p/rendezvous_send.h and get.h), and the side that makes each step:
 //
 //   free -> offered                  sender: the bytes are where `source` says
+//   free -> announced -> offered     sender: the bytes will be there when its GPU stream has come to the send
 //   offered -> claimed -> done       receiver, which has mapped them and copies them itself
 //   offered | claimed -> refused     receiver, which cannot: the sender must stage them
 //   refused -> claimed               receiver, which retries because the sender does not answer
@@ -41,7 +42,17 @@ struct Nonce {
 //   offered -> moving -> buffered    sender: `source` names its own buffer now; then as from `offered`
 //   free | moving -> pipelined -> done   chunks through memory of the sender; the receiver sets `done`
 //   done -> free                     sender
-enum class RendezvousState : uint32_t { free, offered, claimed, refused, moving, buffered, pipelined, done };
+enum class RendezvousState : uint32_t {
+  free,
+  offered,
+  claimed,
+  refused,
+  moving,
+  buffered,
+  pipelined,
+  done,
+  announced,
+};
 
 // The path of bytes from one rank's memory of one device to another rank.
 enum class Path : uint8_t { unknown, peer, staged };

@@ -144,7 +144,7 @@ transport::Medium medium_to(node::Node& node, int device, int receiver) {
 }  // namespace
 
 std::unique_ptr<RendezvousSend> RendezvousSend::open(node::Node& node, int receiver, const Source& source,
-                                                     const device::Allocation& allocation) {
+                                                     const device::Allocation& allocation, Bytes bytes) {
   int device = allocation.device;
   if (device < 0 || device >= node::devices_per_rank) return nullptr;
   int index = take_index();
@@ -183,16 +183,17 @@ std::unique_ptr<RendezvousSend> RendezvousSend::open(node::Node& node, int recei
       unreachable = Fallback::not_exportable;
   }
   // Without memory for staging here, the caller leaves the message to the host MPI.
-  if (unreachable && !transport::may_stage(node, device, source.bytes, medium_to(node, device, receiver))) {
+  if (unreachable && (bytes == Bytes::to_come ||
+                      !transport::may_stage(node, device, source.bytes, medium_to(node, device, receiver)))) {
     taken[index] = false;
     return nullptr;
   }
   return std::unique_ptr<RendezvousSend>(
-      new RendezvousSend(node, index, receiver, source, device, unreachable));
+      new RendezvousSend(node, index, receiver, source, device, bytes, unreachable));
 }
 
 RendezvousSend::RendezvousSend(node::Node& node, int index, int receiver, const Source& source, int device,
-                               std::optional<Fallback> unreachable)
+                               Bytes bytes, std::optional<Fallback> unreachable)
     : node_(node),
       index_(index),
       receiver_(receiver),
@@ -210,11 +211,16 @@ RendezvousSend::RendezvousSend(node::Node& node, int index, int receiver, const 
            source.bytes,
            0} {
   if (exportable_) {
-    slot_->state.store(RendezvousState::offered, std::memory_order_release);
+    slot_->state.store(bytes == Bytes::present ? RendezvousState::offered : RendezvousState::announced,
+                       std::memory_order_release);
   } else {
     count(*unreachable);
     stream();
   }
+}
+
+void RendezvousSend::offer() {
+  slot_->state.store(RendezvousState::offered, std::memory_order_release);
 }
 
 RendezvousSend::~RendezvousSend() {
@@ -326,6 +332,7 @@ void RendezvousSend::flush() {
     if (stream_) break;  // refused meanwhile: for this message, earlier success does not count
     RendezvousState state = slot_->state.load(std::memory_order_acquire);
     if (finished_ || probed() || state == RendezvousState::claimed) return;
+    if (state == RendezvousState::announced) return;  // a thread of this rank offers it
     if (state == RendezvousState::offered) buffer(Need::required);
     // If the pair has not passed the probe, only host memory is safe.
     state = RendezvousState::buffered;

@@ -33,11 +33,14 @@ struct Source {
 
 class RendezvousSend {
  public:
+  // present: the receiver may fetch them. to_come: it waits for offer(); such a message cannot be staged.
+  enum class Bytes { present, to_come };
   // Starts a rendezvous with `receiver` (a node rank). Null if all rendezvous of this rank are in use, if the
-  // memory belongs to no device, or if the message must be staged and there is no memory for that. In these
-  // cases the message must be staged through host memory and sent by the host MPI.
+  // memory belongs to no device, or if the message must be staged and that is not possible. In these cases
+  // the message must be staged through host memory and sent by the host MPI.
   static std::unique_ptr<RendezvousSend> open(node::Node& node, int receiver, const Source& source,
-                                              const device::Allocation& allocation);
+                                              const device::Allocation& allocation, Bytes bytes);
+  void offer();
   ~RendezvousSend();
 
   const RtsHeader& rts() const { return rts_; }
@@ -69,7 +72,7 @@ class RendezvousSend {
   void flush();
 
  private:
-  RendezvousSend(node::Node& node, int index, int receiver, const Source& source, int device,
+  RendezvousSend(node::Node& node, int index, int receiver, const Source& source, int device, Bytes bytes,
                  std::optional<Fallback> unreachable);
   void stream();
   void leave_device();

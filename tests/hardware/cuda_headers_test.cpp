@@ -6,7 +6,12 @@
 #include <cuda.h>
 
 #include "device/cuda/abi.h"
+#include "device/runtime.h"
 #include "same_abi.h"
+
+// Headers of CUDA 13 declare only its successor; the driver has both.
+extern "C" CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
+                                                      const CUgraphNode**, size_t*);
 
 namespace fairlead::device {
 namespace {
@@ -66,6 +71,13 @@ static_assert(driver_flag::pinned_portable == CU_MEMHOSTALLOC_PORTABLE);
 static_assert(driver_flag::register_portable == CU_MEMHOSTREGISTER_PORTABLE);
 static_assert(driver_flag::stream_non_blocking == CU_STREAM_NON_BLOCKING);
 static_assert(driver_flag::event_disable_timing == CU_EVENT_DISABLE_TIMING);
+static_assert(driver_flag::write_value_default == CU_STREAM_WRITE_VALUE_DEFAULT);
+static_assert(driver_flag::wait_value_geq == CU_STREAM_WAIT_VALUE_GEQ);
+static_assert(static_cast<int>(CaptureMode::global) == CU_STREAM_CAPTURE_MODE_GLOBAL);
+static_assert(static_cast<int>(CaptureMode::thread) == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+static_assert(static_cast<int>(CaptureMode::relaxed) == CU_STREAM_CAPTURE_MODE_RELAXED);
+static_assert(driver_flag::capture_none == CU_STREAM_CAPTURE_STATUS_NONE);
+static_assert(driver_flag::capture_active == CU_STREAM_CAPTURE_STATUS_ACTIVE);
 static_assert(driver_flag::pointer_sync_memops == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
 static_assert(driver_flag::pointer_buffer_id == CU_POINTER_ATTRIBUTE_BUFFER_ID);
 
@@ -103,6 +115,9 @@ static_assert(CudaAbi::pointer_mempool == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
 static_assert(CudaAbi::device_multiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 static_assert(CudaAbi::device_capability_major == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(CudaAbi::device_capability_minor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+#if CUDA_VERSION >= 11070
+static_assert(CudaAbi::device_has_words == CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR);
+#endif
 static_assert(CudaAbi::ipc_lazy_peer_access == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 
 static_assert(sizeof(CudaAbi::Address) == sizeof(CUdeviceptr));

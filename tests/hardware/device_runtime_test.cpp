@@ -21,118 +21,11 @@
 #include <utility>
 #include <vector>
 
-#include "device/runtime.h"
+#include "device_runtime_fixture.h"
 #include "device_runtime_kernel.h"
 
 namespace fairlead::device {
 namespace {
-
-using Bytes = std::vector<unsigned char>;
-
-Runtime& gpu() {
-  return *runtime();
-}
-
-int devices() {
-  int count = 0;
-  gpu().device_count(&count);
-  return count;
-}
-
-std::string words(Error error) {
-  return std::string(to_string(error)) + ": " + gpu().error_text();
-}
-
-testing::AssertionResult succeeded(const char* call, Error error) {
-  if (error == Error::none) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << call << ": " << words(error) << " ";
-}
-#define EXPECT_SUCCESS(call) EXPECT_PRED_FORMAT1(succeeded, call)
-#define ASSERT_SUCCESS(call) ASSERT_PRED_FORMAT1(succeeded, call)
-
-Bytes pattern(size_t bytes, unsigned seed) {
-  Bytes made(bytes);
-  for (size_t i = 0; i < bytes; ++i) made[i] = static_cast<unsigned char>(seed + 31 * i + (i >> 8));
-  return made;
-}
-
-// Memory of one kind, freed at the end of the scope.
-class Memory {
- public:
-  Memory(MemoryKind kind, size_t bytes, int device = 0) : kind_(kind) {
-    switch (kind) {
-      case MemoryKind::host:
-        address_ = std::malloc(bytes);
-        break;
-      case MemoryKind::pinned:
-        EXPECT_SUCCESS(gpu().allocate_pinned(bytes, &address_));
-        break;
-      case MemoryKind::device:
-        EXPECT_SUCCESS(gpu().allocate(device, bytes, &address_));
-        break;
-      case MemoryKind::managed:
-        EXPECT_SUCCESS(gpu().allocate_managed(device, bytes, &address_));
-        break;
-    }
-  }
-  ~Memory() {
-    if (kind_ == MemoryKind::host) {
-      std::free(address_);
-    } else if (kind_ == MemoryKind::pinned) {
-      EXPECT_SUCCESS(gpu().free_pinned(address_));
-    } else {
-      EXPECT_SUCCESS(gpu().free(address_));
-    }
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-
-  unsigned char* at(size_t offset = 0) const { return static_cast<unsigned char*>(address_) + offset; }
-
- private:
-  MemoryKind kind_;
-  void* address_ = nullptr;
-};
-
-class StreamScope {
- public:
-  explicit StreamScope(int device = 0, StreamKind kind = StreamKind::library) {
-    EXPECT_SUCCESS(gpu().create_stream(device, &stream_, kind));
-  }
-  ~StreamScope() { EXPECT_SUCCESS(gpu().destroy_stream(stream_)); }
-  StreamScope(const StreamScope&) = delete;
-  StreamScope& operator=(const StreamScope&) = delete;
-  operator Stream() const { return stream_; }
-
-  void copy(void* to, const void* from, size_t bytes) const {
-    EXPECT_SUCCESS(gpu().copy(to, from, bytes, stream_));
-    EXPECT_SUCCESS(gpu().synchronize_stream(stream_));
-  }
-
- private:
-  Stream stream_ = nullptr;
-};
-
-Bytes bytes_of(const void* address, size_t bytes, const StreamScope& stream) {
-  Bytes read(bytes);
-  stream.copy(read.data(), address, bytes);
-  return read;
-}
-
-constexpr MemoryKind every_kind[] = {MemoryKind::host, MemoryKind::pinned, MemoryKind::device,
-                                     MemoryKind::managed};
-
-// Runs this program again as `mode` with `argument`; its exit status.
-int run_again(const char* mode, const std::string& argument = "") {
-  pid_t child = fork();
-  if (child == 0) {
-    execl("/proc/self/exe", "device_runtime_test", mode, argument.c_str(), static_cast<char*>(nullptr));
-    _exit(127);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
 
 TEST(device_runtime, names_its_devices) {
   std::vector<std::string> uuids;
@@ -579,19 +472,8 @@ int ask_in_this_process() {
 int main(int argc, char** argv) {
   using namespace fairlead::device;
   testing::InitGoogleTest(&argc, argv);
-  const char* wanted = std::getenv("FAIRLEAD_DEVICE");
-  if (!runtime() || devices() == 0) {
-    std::fprintf(stderr, "skipped: no device of provider %s\n", wanted ? wanted : "auto");
-    return 77;
-  }
+  if (int status = without_devices(); status >= 0) return status;
   if (argc == 3 && std::strcmp(argv[1], "--import") == 0) return import_in_this_process(argv[2]);
   if (argc == 3 && std::strcmp(argv[1], "--ask") == 0) return ask_in_this_process();
-  if (argc > 1) {
-    std::fprintf(stderr, "device_runtime_test: unknown argument %s; only --gtest_... options are accepted\n",
-                 argv[1]);
-    return 2;
-  }
-  std::printf("provider %s, %d device%s, version %d\n", gpu().name(), devices(), devices() == 1 ? "" : "s",
-              gpu().version());
-  return RUN_ALL_TESTS();
+  return run_all_tests(argc, argv);
 }

@@ -10,6 +10,7 @@
 #include <hip/hip_version.h>
 
 #include "device/hip/abi.h"
+#include "device/runtime.h"
 #include "same_abi.h"
 
 namespace fairlead::device {
@@ -64,6 +65,13 @@ static_assert(HipAbi::pinned_coherent == hipHostMallocCoherent);
 static_assert(driver_flag::register_portable == hipHostRegisterPortable);
 static_assert(driver_flag::stream_non_blocking == hipStreamNonBlocking);
 static_assert(driver_flag::event_disable_timing == hipEventDisableTiming);
+static_assert(driver_flag::wait_value_geq == hipStreamWaitValueGte);
+static_assert(static_cast<int>(CaptureMode::global) == hipStreamCaptureModeGlobal);
+static_assert(static_cast<int>(CaptureMode::thread) == hipStreamCaptureModeThreadLocal);
+static_assert(static_cast<int>(CaptureMode::relaxed) == hipStreamCaptureModeRelaxed);
+static_assert(driver_flag::capture_none == hipStreamCaptureStatusNone);
+static_assert(driver_flag::capture_active == hipStreamCaptureStatusActive);
+static_assert(HipAbi::device_has_words == hipDeviceAttributeCanUseStreamWaitValue);
 static_assert(driver_flag::pointer_sync_memops == HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS);
 static_assert(driver_flag::pointer_buffer_id == HIP_POINTER_ATTRIBUTE_BUFFER_ID);
 

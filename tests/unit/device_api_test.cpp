@@ -93,6 +93,61 @@ TEST(DeviceApi, every_kind_of_memory_is_filled_copied_and_freed) {
   EXPECT_EQ(fairlead_device_free_host(nullptr), 0);
 }
 
+TEST(DeviceApi, streams_run_in_order_and_events_order_them) {
+  fairlead_device_stream *first, *second;
+  fairlead_device_event* event;
+  ASSERT_EQ(fairlead_device_stream_create(&first), 0) << fairlead_device_error_text();
+  ASSERT_EQ(fairlead_device_stream_create(&second), 0);
+  ASSERT_EQ(fairlead_device_event_create(&event), 0);
+  EXPECT_NE(fairlead_device_stream_native(first), fairlead_device_stream_native(second));
+  auto* bytes = device_array<char>(64);
+  char seen[64] = {};
+  int called = 0;
+  ASSERT_EQ(fairlead_device_fill_on(first, bytes, 7, 64), 0);
+  ASSERT_EQ(fairlead_device_event_record(event, first), 0);
+  ASSERT_EQ(fairlead_device_event_wait(event, second), 0);
+  void* arguments[] = {&bytes};
+  ASSERT_EQ(fairlead_device_launch_on(second, "touch", 1, 1, arguments), 0) << fairlead_device_error_text();
+  ASSERT_EQ(fairlead_device_copy_on(second, seen, bytes, 64), 0);
+  ASSERT_EQ(fairlead_device_call_on(
+                second, [](void* count) { ++*static_cast<int*>(count); }, &called),
+            0);
+  int state;
+  while ((state = fairlead_device_stream_query(second)) == FAIRLEAD_DEVICE_NOT_READY)
+    std::this_thread::yield();
+  EXPECT_EQ(state, 0);
+  EXPECT_EQ(fairlead_device_event_query(event), 0);
+  EXPECT_EQ(seen[0], 1);
+  EXPECT_EQ(seen[63], 7);
+  EXPECT_EQ(called, 1);
+  EXPECT_EQ(fairlead_device_event_destroy(event), 0);
+  for (auto* stream : {first, second}) EXPECT_EQ(fairlead_device_stream_destroy(stream), 0);
+  EXPECT_NE(fairlead_device_stream_synchronize(first), 0);
+  EXPECT_EQ(fairlead_device_free(bytes), 0);
+}
+
+TEST(DeviceApi, graphs_repeat_and_streams_are_adopted) {
+  fairlead_device_stream *stream, *adopted, *standard;
+  fairlead_device_graph* graph;
+  ASSERT_EQ(fairlead_device_stream_create(&stream), 0);
+  ASSERT_EQ(fairlead_device_stream_adopt(&adopted, fairlead_device_stream_native(stream)), 0);
+  ASSERT_EQ(fairlead_device_stream_adopt(&standard, nullptr), 0);
+  EXPECT_EQ(fairlead_device_stream_native(adopted), fairlead_device_stream_native(stream));
+  int called = 0;
+  ASSERT_EQ(fairlead_device_capture_begin(stream), 0);
+  ASSERT_EQ(fairlead_device_call_on(
+                adopted, [](void* count) { ++*static_cast<int*>(count); }, &called),
+            0);
+  ASSERT_EQ(fairlead_device_capture_end(adopted, &graph), 0) << fairlead_device_error_text();
+  for (auto* on : {stream, adopted, standard}) {
+    ASSERT_EQ(fairlead_device_graph_launch(graph, on), 0);
+    ASSERT_EQ(fairlead_device_stream_synchronize(on), 0);
+  }
+  EXPECT_EQ(called, 3);
+  EXPECT_EQ(fairlead_device_graph_destroy(graph), 0);
+  for (auto* one : {standard, adopted, stream}) EXPECT_EQ(fairlead_device_stream_destroy(one), 0);
+}
+
 TEST(DeviceKernels, pattern_is_written_and_checked_on_the_device) {
   constexpr unsigned long count = 10000;
   auto* words = device_array<unsigned long>(count);

@@ -33,6 +33,7 @@ FLOORS = [
     ["mpi/coll/entry"],
     ["mpi/rma"],
     ["mpi/file"],
+    ["mpi/stream"],
     ["mpi/job"],
     ["mpi/fortran"],
 ]

@@ -92,6 +92,8 @@ struct CudaAbi {
   static constexpr int device_multiprocessors = 16;
   static constexpr int device_capability_major = 75;
   static constexpr int device_capability_minor = 76;
+  static constexpr int device_has_words = 123;
+  static constexpr int device_shared_by_mps = 133;
   static constexpr unsigned ipc_lazy_peer_access = 1;
 
   static constexpr unsigned pinned_flags = driver_flag::pinned_portable;

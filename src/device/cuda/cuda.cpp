@@ -18,14 +18,16 @@
 
 #include "device/cuda/abi.h"
 #include "device/cuda/gdrcopy.h"
-#include "device/cuda_hip/runtime.h"
+#include "device/cuda_hip/ordered.h"
 
 namespace fairlead::device {
 namespace {
 
-class Cuda final : public DriverRuntime<CudaAbi> {
+constexpr const char* queues = "CUDA_DEVICE_MAX_CONNECTIONS";
+
+class Cuda final : public OrderedRuntime<CudaAbi> {
  public:
-  explicit Cuda(const CudaAbi& api) : DriverRuntime(api) {}
+  explicit Cuda(const CudaAbi& api) : OrderedRuntime(api) {}
 
   const char* name() const override { return "cuda"; }
 
@@ -205,6 +207,44 @@ class Cuda final : public DriverRuntime<CudaAbi> {
     if (launcher->runnable) api_.graph_forget(launcher->runnable);
     if (launcher->graph) api_.graph_destroy(launcher->graph);
     *launcher = {};
+  }
+
+  // Seen on an H100 (driver 580): 8 queues, 2 under MPS, and 32 at most.
+  int most_waiting_streams(int device) override {
+    int by_mps = 0;
+    if (check_device(device) == Error::none)
+      (void)call(api_.device_attribute, &by_mps, int{CudaAbi::device_shared_by_mps}, handle_of(device));
+    const char* set = std::getenv(queues);
+    const int connections = set ? std::atoi(set) : by_mps ? 2 : 8;
+    return std::max(1, connections - 1);
+  }
+  const char* setting_of_waiting_streams() const override { return "CUDA_DEVICE_MAX_CONNECTIONS=32"; }
+  void prepare_waiting_streams() override { setenv(queues, "32", 0); }
+
+  Error device_of(CudaAbi::Stream stream, int* device) override {
+    CudaAbi::Context context = nullptr, primary = nullptr;
+    CudaAbi::Device found = 0;
+    Error error = call(api_.stream_context, stream, &context);
+    if (error == Error::none) error = call(api_.context_push, context);
+    if (error != Error::none) return error;
+    error = call(api_.context_device, &found);
+    leave({});
+    if (error == Error::none) error = check_device(found);
+    if (error == Error::none) error = primary_context(found, &primary);
+    if (error == Error::none && context != primary)
+      error = refuse(Error::not_supported, "a stream of a context that is not its device's primary one");
+    if (error == Error::none) *device = found;
+    return error;
+  }
+
+  // The comparison is cyclic. A wait neither occupies a multiprocessor nor delays other streams.
+  Error wait_word_on(CudaAbi::Stream stream, CudaAbi::Address address, uint32_t value) override {
+    return call(api_.wait_word, stream, address, value, unsigned{driver_flag::wait_value_geq});
+  }
+
+  Error capture_info(CudaAbi::Stream stream, int* status, unsigned long long* id) override {
+    return call(api_.capture_info, stream, status, id, static_cast<CudaAbi::Graph*>(nullptr),
+                static_cast<const CudaAbi::GraphNode**>(nullptr), static_cast<size_t*>(nullptr));
   }
 
   Error open_ipc(const CudaAbi::IpcMemory& memory, CudaAbi::Address* mapped) override {

@@ -43,6 +43,9 @@ inline constexpr unsigned pinned_portable = 1;
 inline constexpr unsigned register_portable = 1;
 inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_disable_timing = 2;
+inline constexpr unsigned write_value_default = 0;
+inline constexpr unsigned wait_value_geq = 0;
+inline constexpr int capture_none = 0, capture_active = 1;
 inline constexpr int pointer_sync_memops = 6;
 inline constexpr int pointer_buffer_id = 7;
 inline constexpr int allocation_pinned = 1;  // the only type of physical memory

@@ -233,8 +233,9 @@ class DriverRuntime : public Runtime {
     std::unique_ptr<StreamRecord> record(record_of(stream));
     return on(record->device, [&] {
       release(&record->launcher);
-      return record->handle == typename Abi::Stream{} ? Error::none
-                                                      : call(api_.stream_destroy, record->handle);
+      return record->adopted || record->handle == typename Abi::Stream{}
+                 ? Error::none
+                 : call(api_.stream_destroy, record->handle);
     });
   }
 
@@ -409,8 +410,10 @@ class DriverRuntime : public Runtime {
     typename Abi::Stream handle{};
     int device = 0;
     int priority = 0;
+    bool adopted = false;
     typename Abi::Launcher launcher{};
   };
+  static StreamRecord* record_of(Stream stream) { return reinterpret_cast<StreamRecord*>(stream); }
 
   // enter() makes an existing device current for this thread; leave() restores the previous one.
   virtual Error enter(int device, Entered* entered) = 0;
@@ -518,8 +521,6 @@ class DriverRuntime : public Runtime {
     typename Abi::Function function{};
     int device = 0;
   };
-
-  static StreamRecord* record_of(Stream stream) { return reinterpret_cast<StreamRecord*>(stream); }
 
   // Returns the length of a symbol without its version suffix: users know cuMemAlloc, not cuMemAlloc_v2.
   static int plain_length(const char* symbol) {

@@ -21,6 +21,8 @@ struct HipAbi {
   using Module = struct HipModule*;
   using Function = struct HipFunction*;
   using MemoryHandle = struct HipMemoryHandle*;
+  using Graph = struct HipGraph*;
+  using RunnableGraph = struct HipRunnableGraph*;
   struct Launcher {};
   struct Uuid {
     char bytes[16];
@@ -53,6 +55,7 @@ struct HipAbi {
   static constexpr int copy_default = 4;  // the addresses determine the direction
   static constexpr int device_multiprocessors = 63;
   static constexpr int device_is_large_bar = 10011;
+  static constexpr int device_has_words = 10013;
 
   // On AMD GPUs, memory with only the portable flag is coarse-grained: the host may see a kernel's stores
   // only after the kernel has ended, and a kernel may see the CPU's stores only if it starts later. Fairlead

@@ -23,7 +23,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/rate_limit.h"
-#include "device/cuda_hip/runtime.h"
+#include "device/cuda_hip/ordered.h"
 #include "device/hip/abi.h"
 #include "device/hip/gpu_targets.h"
 #include "device/hip/kfd_topology.h"
@@ -60,10 +60,10 @@ std::string lacks(const char* function) {
   return std::string("libamdhip64.so has no ") + function + ": ROCm is older than 5.0";
 }
 
-class Hip final : public DriverRuntime<HipAbi> {
+class Hip final : public OrderedRuntime<HipAbi> {
  public:
   // `translated`: this libamdhip64 runs on top of a driver other than AMD's.
-  explicit Hip(bool translated) : DriverRuntime(HipAbi()), translated_(translated) {}
+  explicit Hip(bool translated) : OrderedRuntime(HipAbi()), translated_(translated) {}
 
   // Returns null, or the symbol that this libamdhip64 lacks.
   const char* bind(void* library) {
@@ -166,6 +166,13 @@ class Hip final : public DriverRuntime<HipAbi> {
   // Leaves half of the hardware queues of this priority to kernels, which share them.
   int copy_streams() const override { return 2; }
 
+  // With GPU_STREAMOPS_CP_WAIT, HIP waits only for memory of hipMallocSignalMemory, which processes cannot
+  // share.
+  bool has_word_operations(int device) override {
+    const char* signals_only = std::getenv("GPU_STREAMOPS_CP_WAIT");
+    return (!signals_only || std::atoi(signals_only) == 0) && OrderedRuntime::has_word_operations(device);
+  }
+
   // When ROCr shares memory by dma-buf, it derives the handle from the address and the process.
   bool ipc_handles_tell_memory() const override { return false; }
 
@@ -243,6 +250,41 @@ class Hip final : public DriverRuntime<HipAbi> {
     return by_file ? Sharing::by_file : Sharing::none;
   }
 
+  // Releases before 5.6 or so cannot tell.
+  Error device_of(HipAbi::Stream stream, int* device) override {
+    return api_.stream_device ? call(api_.stream_device, stream, device) : current_device(device);
+  }
+
+  int most_waiting_streams(int) override {
+    const char* set = std::getenv("GPU_MAX_HW_QUEUES");
+    return std::max(1, (set ? std::atoi(set) : 4) - 1);
+  }
+  const char* setting_of_waiting_streams() const override { return "GPU_MAX_HW_QUEUES=8"; }
+
+  // Contrary to its documentation, HIP accepts any memory that it knows, not only that of
+  // hipMallocSignalMemory: for other memory it runs a kernel of one work-item that polls. That kernel
+  //  - compares unsigned numbers: a word that has passed 2^32 would never seem to reach a value before that,
+  //    so this function refuses values in the upper half;
+  //  - needs room on the GPU, and delays all streams of its hardware queue (docs/amd.md).
+  // In a stream that is being captured, HIP up to 7.14 does not capture the function, but executes it at
+  // once.
+  Error wait_word_on(HipAbi::Stream stream, HipAbi::Address address, uint32_t value) override {
+    if (value >> 31) return refuse(Error::not_supported, "hipStreamWaitValue32 of 2^31 or more");
+    if (Error error = check_not_captured(stream, api_.wait_word.symbol); error != Error::none) return error;
+    constexpr unsigned every_bit = ~0u;
+    return call(api_.wait_word, stream, address, value, unsigned{driver_flag::wait_value_geq}, every_bit);
+  }
+
+  // A kernel, too, behind a barrier that releases to system scope.
+  Error write_word_on(HipAbi::Stream stream, HipAbi::Address address, uint32_t value) override {
+    if (Error error = check_not_captured(stream, api_.write_word.symbol); error != Error::none) return error;
+    return OrderedRuntime::write_word_on(stream, address, value);
+  }
+
+  Error capture_info(HipAbi::Stream stream, int* status, unsigned long long* id) override {
+    return call(api_.capture_info, stream, status, id);
+  }
+
   // The only accepted flag, hipIpcMemLazyEnablePeerAccess, was 0 in early releases and is 1 now.
   Error open_ipc(const HipAbi::IpcMemory& memory, void** mapped) override {
     int result = api_.ipc_open(mapped, memory, 1);
@@ -272,6 +314,13 @@ class Hip final : public DriverRuntime<HipAbi> {
   void forget_result() override { (void)api_.take_last_error(); }
 
  private:
+  Error check_not_captured(HipAbi::Stream stream, const char* symbol) {
+    int status = driver_flag::capture_none;
+    Error error = api_.stream_capturing ? call(api_.stream_capturing, stream, &status) : Error::none;
+    if (error != Error::none || status == driver_flag::capture_none) return error;
+    return refuse(Error::not_supported, symbol);
+  }
+
   // Detects a HIP runtime that the program has initialised.
   bool look() {
     if (!driver_file_is_open()) return false;

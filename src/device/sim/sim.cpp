@@ -42,6 +42,7 @@ Simulator::Simulator() : memory_(options().sim_memory, options().sim_pinned) {
 }
 
 Error Simulator::usable() {
+  if (in_host_function_) return fail(Error::failed, "a host function cannot use the GPU");
   if (!forked_after_use_) return Error::none;
   return fail(Error::not_initialized,
               "this process was forked from one that used the GPU, whose threads it "
@@ -94,6 +95,7 @@ Error Simulator::run_on(int device, const std::function<void()>& work) {
 
 Error Simulator::synchronize(int device) {
   if (Error error = begin(device); error != Error::none) return error;
+  if (Error error = begin_unsafe(); error != Error::none) return error;
   Error first = Error::none;
   for (const QueueRef& queue : streams_.all())
     if (queue->device == device)
@@ -129,7 +131,7 @@ Error Simulator::query(const void* address, Allocation* allocation) {
 }
 
 Error Simulator::free_when_idle(void* address, bool pinned) {
-  if (Error error = begin(); error != Error::none) return error;
+  if (Error error = begin_unsafe(); error != Error::none) return error;
   // Like a GPU driver, free() waits for the work in flight.
   for (const QueueRef& queue : streams_.all()) queue->wait_idle();
   return memory_.free(address, pinned);
@@ -166,6 +168,7 @@ Error Simulator::ipc_export(const void* base, IpcHandle* handle, int* file) {
 
 Error Simulator::ipc_import(int device, const IpcHandle& handle, int file, void** base) {
   if (Error error = begin(device); error != Error::none) return error;
+  if (Error error = begin_unsafe(); error != Error::none) return error;
   if (options().sim_ipc == "no_import")
     return fail(Error::not_supported, "simulated fault: imports are refused (FAIRLEAD_SIM_IPC)");
   uint64_t number = ++imports_, failing = static_cast<uint64_t>(options().sim_ipc_fail);

@@ -18,6 +18,7 @@
 #include "base/options.h"
 #include "device/runtime.h"
 #include "device/sim/error.h"
+#include "device/sim/graph.h"
 #include "device/sim/memory.h"
 #include "device/sim/stream.h"
 
@@ -30,6 +31,9 @@ struct End {
   char* bytes;
   BlockRef block;
 };
+
+Failure failure_of(std::string text);
+Failure freed_in_flight(const BlockRef& block);
 
 // The arguments of a launch, copied at submission; pointers are translated to aliases.
 struct Arguments {
@@ -78,17 +82,17 @@ class Simulator final : public Runtime {
   }
   Error free(void* address) override { return free_when_idle(address, false); }
   Error allocate_pinned(size_t bytes, void** address) override {
-    Error error = begin();
+    Error error = begin_unsafe();
     return error != Error::none ? error
                                 : memory_.allocate(MemoryKind::pinned, Origin::plain, 0, bytes, address);
   }
   Error free_pinned(void* address) override { return free_when_idle(address, true); }
   Error register_host(void* address, size_t bytes) override {
-    Error error = begin();
+    Error error = begin_unsafe();
     return error != Error::none ? error : memory_.register_host(address, bytes);
   }
   Error unregister_host(void* address) override {
-    Error error = begin();
+    Error error = begin_unsafe();
     return error != Error::none ? error : memory_.unregister_host(address);
   }
   Error memory_info(int device, size_t* free_bytes, size_t* total_bytes) override;
@@ -98,8 +102,9 @@ class Simulator final : public Runtime {
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
   Error create_stream(int device, Stream* stream, StreamKind kind) override;
+  Error adopt_stream(void* native, Stream* stream, int* device) override;
   Error destroy_stream(Stream stream) override;
-  void* native(Stream stream) const override { return stream; }
+  void* native(Stream stream) const override;
   Error synchronize_stream(Stream stream) override;
   Error query_stream(Stream stream) override;
   Error query_application(int device) override;
@@ -116,11 +121,24 @@ class Simulator final : public Runtime {
   Error query_event(Event event) override;
   Error wait_event(Stream stream, Event event) override;
 
+  // ---- Words, host functions, graphs ---------------------------------------------------------------
+  bool has_word_operations(int device) override;
+  Error write_word(Stream stream, uint32_t* address, uint32_t value) override;
+  Error wait_word(Stream stream, const uint32_t* address, uint32_t value) override;
+  Error call_host(Stream stream, void (*function)(void*), void* argument) override;
+  Error capture_of(Stream stream, Capture* capture) override;
+  Error exchange_capture_mode(CaptureMode* mode) override;
+  Error begin_capture(Stream stream) override;
+  Error end_capture(Stream stream, Graph* graph) override;
+  Error launch_graph(Graph graph, Stream stream) override;
+  Error destroy_graph(Graph graph) override;
+
   // ---- Memory of other processes -------------------------------------------------------------------
   Error ipc_export(const void* base, IpcHandle* handle, int* file) override;
   Error ipc_import(int device, const IpcHandle& handle, int file, void** base) override;
   Error ipc_close(int device, void* base) override {
     Error error = begin(device);
+    if (error == Error::none) error = begin_unsafe();
     if (error != Error::none) return error;
     for (const QueueRef& queue : streams_.all())
       if (queue->device == device) queue->wait_idle();
@@ -140,22 +158,44 @@ class Simulator final : public Runtime {
   static Error usable();
   static Error begin();     // first use of the driver
   Error begin(int device);  // first use of a device as well: creates its context
+  Error begin_unsafe();     // for calls that are refused during a capture
+  Error look_up(Stream stream, QueueRef* queue);
+  // The same for a stream that is about to be used: any use of the default stream makes it and application
+  // streams wait for each other.
   Error find_queue(Stream stream, QueueRef* queue);
+  Error order_with_default(const QueueRef& queue);
+  Error make_queue(int device, StreamKind kind, QueueRef* queue, Stream* stream = nullptr);
+  QueueRef default_queue(int device);
+  Error adopted_queue(int device, uintptr_t native, QueueRef* queue);
+  Error find_word(Stream stream, const void* address, QueueRef* queue, End* word);
   Error find_event(Event event, std::shared_ptr<RecordedEvent>* found);
   Error resolve(const void* address, size_t bytes, End* end);
   Error allocate_on(MemoryKind kind, Origin origin, int device, size_t bytes, void** address) {
     Error error = begin(device);
+    if (error == Error::none) error = begin_unsafe();
     return error != Error::none ? error : memory_.allocate(kind, origin, device, bytes, address);
   }
   Error free_when_idle(void* address, bool pinned);
   Arguments take_arguments(const fairlead_cpu_kernel& kernel, void** arguments, int device);
   bool reaches(int device, const Block& block) const;
 
+  // The handle of an adopted stream is the application's handle with this bit and the device.
+  static constexpr uintptr_t adopted_bit = uintptr_t{1} << 63;
+  static constexpr int device_shift = 48;
+  static constexpr uintptr_t native_mask = (uintptr_t{1} << device_shift) - 1;
+  enum SpecialHandle : uintptr_t { default_stream = 0, legacy_stream = 1, thread_stream = 2 };
+
   static inline std::atomic<bool> used_{false}, forked_after_use_{false};
+  static inline thread_local bool in_host_function_ = false;
+  static inline thread_local CaptureMode capture_mode_ = CaptureMode::global;
 
   Memory memory_;
-  HandleTable<Stream, WorkQueue> streams_;
+  HandleTable<Stream, WorkQueue> streams_{thread_stream};
   HandleTable<Event, RecordedEvent> events_;
+  HandleTable<Graph, CapturedGraph> graphs_;
+  std::mutex default_mutex_;
+  std::atomic<bool> has_default_queue_{false};
+  QueueRef default_queues_[max_devices];
   std::atomic<bool> contexts_[max_devices] = {};
   std::atomic<uint64_t> peers_[max_devices] = {};  // bit p of entry d: d may access p
   std::atomic<uint64_t> copies_{0}, imports_{0};

@@ -45,15 +45,35 @@ void WorkQueue::work_off() {
   }
 }
 
-void WorkQueue::submit(Work work) {
-  std::lock_guard lock(mutex_);
+void WorkQueue::enqueue(Work work) {
   work_.push_back(std::move(work));
   ++submissions_;
   submitted_.notify_one();
 }
 
-void WorkQueue::record(const MomentRef& moment) {
-  submit([this, moment] {  // the queue outlives its work
+Error WorkQueue::submit(Work work) {
+  std::lock_guard lock(mutex_);
+  if (!capture_) {
+    enqueue(std::move(work));
+    return Error::none;
+  }
+  std::lock_guard capture_lock(capture_->mutex);
+  if (capture_->invalid) return fail(Error::failed, "the stream's capture is invalid");
+  capture_->nodes.push_back({std::move(work), lane_, std::move(last_nodes_)});
+  last_nodes_ = {capture_->nodes.size() - 1};
+  return Error::none;
+}
+
+MomentRef WorkQueue::mark() {
+  auto moment = std::make_shared<Moment>();
+  moment->queue = weak_from_this();
+  std::lock_guard lock(mutex_);
+  if (capture_) {
+    moment->capture = capture_;
+    moment->nodes = last_nodes_;
+    return moment;
+  }
+  enqueue([this, moment] {  // the queue outlives its work
     Failure failure;
     {
       std::lock_guard lock(mutex_);
@@ -65,14 +85,103 @@ void WorkQueue::record(const MomentRef& moment) {
     moment->changed.notify_all();
     return Failure();
   });
+  return moment;
 }
 
-void WorkQueue::wait_for(const MomentRef& moment) {
-  submit([moment] {
-    std::unique_lock lock(moment->mutex);
-    moment->changed.wait(lock, [&] { return moment->done; });
-    return Failure();
-  });
+Error WorkQueue::wait_for(const MomentRef& moment) {
+  std::lock_guard lock(mutex_);
+  const CaptureRef& theirs = moment->capture;
+  if (!theirs && !capture_) {
+    enqueue([moment] {
+      std::unique_lock lock(moment->mutex);
+      moment->changed.wait(lock, [&] { return moment->done; });
+      return Failure();
+    });
+    return Error::none;
+  }
+  if (!theirs || (capture_ && capture_ != theirs)) {
+    invalidate_locked();
+    return fail(Error::failed,
+                "a captured stream cannot wait for an event outside its capture, which is "
+                "invalid now");
+  }
+  std::lock_guard capture_lock(theirs->mutex);
+  if (theirs->ended || theirs->invalid)
+    return fail(Error::failed, "the event was recorded in a capture that has ended or is invalid");
+  if (!capture_) {
+    capture_ = theirs;
+    lane_ = theirs->lanes.size();
+    theirs->lanes.push_back(weak_from_this());
+  }
+  last_nodes_.insert(last_nodes_.end(), moment->nodes.begin(), moment->nodes.end());
+  return Error::none;
+}
+
+Capture WorkQueue::capture() {
+  std::lock_guard lock(mutex_);
+  if (!capture_) return {};
+  std::lock_guard capture_lock(capture_->mutex);
+  if (capture_->invalid) return {Capture::State::invalidated, 0};
+  return {Capture::State::active, capture_->id};
+}
+
+Error WorkQueue::begin_capture() {
+  static std::atomic<uint64_t> captures{0};
+  std::lock_guard lock(mutex_);
+  if (capture_) return fail(Error::failed, "the stream is being captured already");
+  capture_ = std::make_shared<CaptureSequence>(++captures);
+  capture_->lanes.push_back(weak_from_this());
+  lane_ = 0;
+  return Error::none;
+}
+
+Error WorkQueue::end_capture(std::vector<Node>* nodes, size_t* lanes) {
+  CaptureRef ended;
+  std::vector<size_t> last;
+  {
+    std::lock_guard lock(mutex_);
+    if (!capture_ || lane_ != 0)
+      return fail(Error::failed, "no capture began in this stream, or it has ended");
+    ended = capture_;
+    last = last_nodes_;
+  }
+  bool valid = false, joined = false;
+  std::vector<std::weak_ptr<WorkQueue>> streams;
+  {
+    std::lock_guard capture_lock(ended->mutex);
+    ended->end();
+    valid = !ended->invalid;
+    joined = valid && ended->all_precede(last);
+    streams = ended->lanes;
+    if (joined) *nodes = std::move(ended->nodes);
+    *lanes = streams.size();
+  }
+  for (auto& stream : streams)
+    if (QueueRef queue = stream.lock()) queue->leave_capture();
+  if (!valid) return fail(Error::failed, "the capture was invalidated");
+  return joined ? Error::none : fail(Error::failed, "a stream joined the capture and was not waited for");
+}
+
+void WorkQueue::leave_capture() {
+  std::lock_guard lock(mutex_);
+  capture_ = nullptr;
+  last_nodes_.clear();
+}
+
+bool WorkQueue::invalidate() {
+  std::lock_guard lock(mutex_);
+  return invalidate_locked();
+}
+
+bool WorkQueue::captured_by(std::thread::id thread) {
+  std::lock_guard lock(mutex_);
+  return capture_ && capture_->thread == thread;
+}
+
+bool WorkQueue::invalidate_locked() {
+  if (!capture_) return false;
+  std::lock_guard capture_lock(capture_->mutex);
+  return capture_->invalid = true;
 }
 
 Error WorkQueue::report(std::unique_lock<std::mutex>& lock) {
@@ -82,14 +191,22 @@ Error WorkQueue::report(std::unique_lock<std::mutex>& lock) {
   return failure ? fail(Error::failed, "%s", failure->c_str()) : Error::none;
 }
 
+static Error refuse_query() {
+  return fail(Error::failed,
+              "a captured stream or event cannot be queried or synchronised; the capture is "
+              "invalid now");
+}
+
 Error WorkQueue::drain() {
   std::unique_lock lock(mutex_);
+  if (invalidate_locked()) return refuse_query();
   progressed_.wait(lock, [this, target = submissions_] { return completions_ >= target; });
   return report(lock);
 }
 
 Error WorkQueue::poll() {
   std::unique_lock lock(mutex_);
+  if (invalidate_locked()) return refuse_query();
   return completions_ < submissions_ ? Error::not_ready : report(lock);
 }
 
@@ -121,6 +238,11 @@ void RecordedEvent::record(const MomentRef& moment) {
 Error RecordedEvent::query() {
   MomentRef last = moment();
   if (!last) return Error::none;
+  if (last->capture) {
+    std::lock_guard lock(last->capture->mutex);
+    last->capture->invalid = true;
+    return refuse_query();
+  }
   Failure failure;
   QueueRef queue;
   {

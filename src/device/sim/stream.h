@@ -16,47 +16,50 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "device/runtime.h"
+#include "device/sim/capture.h"
 
 namespace fairlead::device::sim {
 
-// The message of a failure; null: no failure.
-using Failure = std::shared_ptr<const std::string>;
-
-class WorkQueue;
-
-// One recording of an event: done once its stream has reached it.
+// One recording of an event: done once its stream has reached it. In a captured stream it is never done, and
+// stands for the nodes that precede it.
 struct Moment {
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
   Failure failure;
   std::weak_ptr<WorkQueue> queue;  // the stream that holds the failure until it is reported
+  CaptureRef capture;
+  std::vector<size_t> nodes;
 };
 using MomentRef = std::shared_ptr<Moment>;
 
 class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  public:
-  using Work = std::function<Failure()>;
-
   WorkQueue(int device, StreamKind kind) : device(device), kind(kind) {}
   void start();  // starts the thread, which holds a reference to the queue until close()
   void close();  // completes the work already submitted
 
-  void submit(Work work);
-  void record(const MomentRef& moment);
-  void wait_for(const MomentRef& moment);
+  // While the stream is being captured, these three extend the graph instead.
+  Error submit(Work work);
+  MomentRef mark();  // done once all work submitted so far is
+  Error wait_for(const MomentRef& moment);
 
-  Error drain();  // waits for all work submitted so far
-  Error poll();
+  Capture capture();
+  Error begin_capture();
+  // Hands over what was captured; the first lane is this stream.
+  Error end_capture(std::vector<Node>* nodes, size_t* lanes);
+  bool invalidate();  // returns whether the stream is being captured
+  bool captured_by(std::thread::id thread);
+
+  Error drain();     // waits for all work submitted so far; invalidates a capture
+  Error poll();      // likewise
   void wait_idle();  // like drain(), but reports no failure
   bool idle();
   void reported(const Failure& failure);  // removes the failure
@@ -66,6 +69,9 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 
  private:
   void work_off();
+  void enqueue(Work work);
+  bool invalidate_locked();
+  void leave_capture();
   Error report(std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;
@@ -74,6 +80,9 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   uint64_t submissions_ = 0, completions_ = 0;
   Failure failure_;
   bool closed_ = false;
+  CaptureRef capture_;
+  size_t lane_ = 0;
+  std::vector<size_t> last_nodes_;  // what the next node follows
 };
 using QueueRef = std::shared_ptr<WorkQueue>;
 
@@ -93,6 +102,8 @@ class RecordedEvent {
 template <class Handle, class Object>
 class HandleTable {
  public:
+  explicit HandleTable(uintptr_t reserved = 0) : last_(reserved) {}
+
   Handle add(std::shared_ptr<Object> object) {
     std::unique_lock lock(mutex_);
     objects_[++last_] = std::move(object);
@@ -120,7 +131,7 @@ class HandleTable {
 
  private:
   mutable std::shared_mutex mutex_;
-  uintptr_t last_ = 0;
+  uintptr_t last_;
   std::unordered_map<uintptr_t, std::shared_ptr<Object>> objects_;
 };
 

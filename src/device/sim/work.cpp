@@ -26,12 +26,14 @@ struct Span {
   size_t width, height, to_pitch, from_pitch;
 };
 
-Failure failure_of(std::string text) {
-  return std::make_shared<const std::string>(std::move(text));
-}
-
 bool foreign(const BlockRef& block, int device) {
   return block && block->imported && block->device != device;
+}
+
+}  // namespace
+
+Failure failure_of(std::string text) {
+  return std::make_shared<const std::string>(std::move(text));
 }
 
 Failure freed_in_flight(const BlockRef& block) {
@@ -39,24 +41,40 @@ Failure freed_in_flight(const BlockRef& block) {
                     std::to_string(block->base) + " was freed while work on it was in flight");
 }
 
-}  // namespace
-
-Error Simulator::create_stream(int device, Stream* stream, StreamKind kind) {
-  if (Error error = begin(device); error != Error::none) return error;
-  auto queue = std::make_shared<WorkQueue>(device, kind);
+Error Simulator::make_queue(int device, StreamKind kind, QueueRef* queue, Stream* stream) {
+  auto made = std::make_shared<WorkQueue>(device, kind);
   try {
-    queue->start();
+    made->start();
   } catch (const std::system_error& error) {
     return fail(Error::out_of_memory, "cannot start a stream's thread: %s", error.what());
   }
-  *stream = streams_.add(queue);
+  const Stream handle = streams_.add(made);
+  if (stream) *stream = handle;
+  *queue = made;
   return Error::none;
 }
 
-Error Simulator::find_queue(Stream stream, QueueRef* queue) {
+Error Simulator::create_stream(int device, Stream* stream, StreamKind kind) {
+  QueueRef queue;
+  Error error = begin(device);
+  return error != Error::none ? error : make_queue(device, kind, &queue, stream);
+}
+
+Error Simulator::look_up(Stream stream, QueueRef* queue) {
   if (Error error = usable(); error != Error::none) return error;
-  *queue = streams_.find(stream);
+  const auto handle = reinterpret_cast<uintptr_t>(stream);
+  if (handle & adopted_bit) {
+    const int device = static_cast<int>((handle & ~adopted_bit) >> device_shift);
+    if (Error error = adopted_queue(device, handle & native_mask, queue); error != Error::none) return error;
+  } else {
+    *queue = streams_.find(stream);
+  }
   return *queue ? Error::none : fail(Error::invalid_value, "no such stream, or it was destroyed");
+}
+
+Error Simulator::find_queue(Stream stream, QueueRef* queue) {
+  Error error = look_up(stream, queue);
+  return error != Error::none ? error : order_with_default(*queue);
 }
 
 Error Simulator::find_event(Event event, std::shared_ptr<RecordedEvent>* found) {
@@ -66,8 +84,10 @@ Error Simulator::find_event(Event event, std::shared_ptr<RecordedEvent>* found) 
 }
 
 Error Simulator::destroy_stream(Stream stream) {
+  if (reinterpret_cast<uintptr_t>(stream) & adopted_bit) return usable();
   QueueRef queue;
-  if (Error error = find_queue(stream, &queue); error != Error::none) return error;
+  if (Error error = look_up(stream, &queue); error != Error::none) return error;
+  queue->invalidate();
   // The queue stays in the table until its work is done, for threads that wait for all streams.
   queue->wait_idle();
   if (streams_.remove(stream)) queue->close();
@@ -76,13 +96,15 @@ Error Simulator::destroy_stream(Stream stream) {
 
 Error Simulator::synchronize_stream(Stream stream) {
   QueueRef queue;
-  Error error = find_queue(stream, &queue);
+  Error error = begin_unsafe();
+  if (error == Error::none) error = find_queue(stream, &queue);
   return error != Error::none ? error : queue->drain();
 }
 
 Error Simulator::query_stream(Stream stream) {
   QueueRef queue;
-  Error error = find_queue(stream, &queue);
+  Error error = begin_unsafe();
+  if (error == Error::none) error = find_queue(stream, &queue);
   return error != Error::none ? error : queue->poll();
 }
 
@@ -134,7 +156,7 @@ Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t fro
     return fail(Error::peer_unavailable, "memory that another device imported is copied by device %d",
                 queue->device);
 
-  queue->submit([this, target, source, span = Span{width, height, to_pitch, from_pitch}]() -> Failure {
+  return queue->submit([this, target, source, span = Span{width, height, to_pitch, from_pitch}]() -> Failure {
     sleep_us(options().sim_copy_us);
     uint64_t number = ++copies_, failing = static_cast<uint64_t>(options().sim_copy_fail);
     if (failing && number % failing == 0)
@@ -146,7 +168,6 @@ Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t fro
       memmove(target.bytes + row * span.to_pitch, source.bytes + row * span.from_pitch, span.width);
     return nullptr;
   });
-  return Error::none;
 }
 
 Error Simulator::fill(void* to, int byte, size_t bytes, Stream stream) {
@@ -157,12 +178,11 @@ Error Simulator::fill(void* to, int byte, size_t bytes, Stream stream) {
   if (Error error = resolve(to, bytes, &target); error != Error::none) return error;
   if (!target.block)
     return fail(Error::invalid_value, "%p is pageable host memory, which a GPU cannot fill", to);
-  queue->submit([target, byte, bytes]() -> Failure {
+  return queue->submit([target, byte, bytes]() -> Failure {
     if (!target.block->live) return freed_in_flight(target.block);
     memset(target.bytes, byte, bytes);
     return nullptr;
   });
-  return Error::none;
 }
 
 Error Simulator::create_event(int device, Event* event) {
@@ -182,16 +202,14 @@ Error Simulator::record_event(Event event, Stream stream) {
   std::shared_ptr<RecordedEvent> found;
   if (Error error = find_queue(stream, &queue); error != Error::none) return error;
   if (Error error = find_event(event, &found); error != Error::none) return error;
-  auto moment = std::make_shared<Moment>();
-  moment->queue = queue;
-  found->record(moment);
-  queue->record(moment);
+  found->record(queue->mark());
   return Error::none;
 }
 
 Error Simulator::query_event(Event event) {
   std::shared_ptr<RecordedEvent> found;
-  Error error = find_event(event, &found);
+  Error error = begin_unsafe();
+  if (error == Error::none) error = find_event(event, &found);
   return error != Error::none ? error : found->query();
 }
 
@@ -200,8 +218,8 @@ Error Simulator::wait_event(Stream stream, Event event) {
   std::shared_ptr<RecordedEvent> found;
   if (Error error = find_queue(stream, &queue); error != Error::none) return error;
   if (Error error = find_event(event, &found); error != Error::none) return error;
-  if (MomentRef moment = found->moment()) queue->wait_for(moment);
-  return Error::none;
+  MomentRef moment = found->moment();
+  return moment ? queue->wait_for(moment) : Error::none;
 }
 
 Error Simulator::find_kernel(int device, const CodeImage* images, size_t count, const char* name,
@@ -260,16 +278,16 @@ Error Simulator::launch(Kernel kernel, unsigned grid, unsigned block, void** arg
     return fail(Error::invalid_value, "a grid of %u blocks of %u threads; accepted: from 1, 1 to 1024", grid,
                 block);
   const auto& code = *reinterpret_cast<const fairlead_cpu_kernel*>(kernel);
-  queue->submit([&code, grid, block, taken = take_arguments(code, arguments, queue->device)]() mutable {
-    if (taken.failure) return taken.failure;
-    for (const BlockRef& used_block : taken.blocks)
-      if (!used_block->live) return freed_in_flight(used_block);
-    std::vector<void*> addresses;
-    for (auto& value : taken.values) addresses.push_back(value.data());
-    code.run(grid, block, addresses.data());
-    return Failure();
-  });
-  return Error::none;
+  return queue->submit(
+      [&code, grid, block, taken = take_arguments(code, arguments, queue->device)]() mutable {
+        if (taken.failure) return taken.failure;
+        for (const BlockRef& used_block : taken.blocks)
+          if (!used_block->live) return freed_in_flight(used_block);
+        std::vector<void*> addresses;
+        for (auto& value : taken.values) addresses.push_back(value.data());
+        code.run(grid, block, addresses.data());
+        return Failure();
+      });
 }
 
 }  // namespace fairlead::device::sim

@@ -106,6 +106,8 @@ FAIRLEAD_MPI(Comm_disconnect, (MPI_Comm * comm)) {
   if (!intercepting()) return real.Comm_disconnect(comm);
   forget_assertion(object_id(*comm));
   for (Backoff backoff; has_messages_on(*comm); backoff.pause()) engine().progress();
+  const int error = end_operations_on(*comm);
   BlockingHostCall blocking_call;
-  return real.Comm_disconnect(comm);
+  const int result = real.Comm_disconnect(comm);
+  return result == MPI_SUCCESS ? error : result;
 }

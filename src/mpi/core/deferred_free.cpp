@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "mpi/core/hooks.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 #include "mpi/datatype/layout.h"
@@ -107,10 +108,12 @@ FAIRLEAD_MPI(Comm_free, (MPI_Comm * comm)) {
   CallRecord record(Function::Comm_free);
   if (!intercepting()) return real.Comm_free(comm);
   forget_assertion(object_id(*comm));
+  const int error = end_operations_on(*comm);
   if (!communicators.leave_to_users(*comm)) {
     BlockingHostCall blocking_call;
-    return real.Comm_free(comm);
+    const int result = real.Comm_free(comm);
+    return result == MPI_SUCCESS ? error : result;
   }
   *comm = MPI_COMM_NULL;
-  return MPI_SUCCESS;
+  return error;
 }

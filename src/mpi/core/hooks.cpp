@@ -23,4 +23,13 @@ std::span<const Hooks> all_hooks() {
   return {registered.data(), count};
 }
 
+int end_operations_on(MPI_Comm comm) {
+  int first = MPI_SUCCESS;
+  for (const Hooks& hooks : all_hooks()) {
+    const int error = hooks.end_operations_on ? hooks.end_operations_on(comm) : MPI_SUCCESS;
+    if (first == MPI_SUCCESS) first = error;
+  }
+  return first;
+}
+
 }  // namespace fairlead::mpi

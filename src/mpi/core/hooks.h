@@ -19,6 +19,9 @@ struct Hooks {
   void (*advance)() = nullptr;
   // Are messages in flight on this communicator whose sends are complete for the program?
   bool (*has_messages_on)(MPI_Comm) = nullptr;
+  // Called before a communicator is freed, without the lock: what is left to do on it ends first. Its error
+  // is that of the call.
+  int (*end_operations_on)(MPI_Comm) = nullptr;
   // Called in threads of Fairlead's before a round of progress.
   void (*lend_device)() = nullptr;
   // Called in each round of progress, without the lock: for host MPI functions that may call the program's
@@ -32,6 +35,9 @@ struct Hooks {
   // A forwarded receive of a long message is complete.
   void (*received_long)() = nullptr;
 };
+
+// end_operations_on() of all.
+int end_operations_on(MPI_Comm comm);
 
 // Returns true, so that a static variable can hold the result.
 bool add_hooks(const Hooks& hooks);

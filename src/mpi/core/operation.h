@@ -25,9 +25,21 @@
 
 namespace fairlead::mpi {
 
+// A GPU stream writes numbers that grow to a word of page-locked memory: open from `number` on.
+struct StreamGate {
+  const uint32_t* word = nullptr;
+  uint32_t number = 0;
+  bool is_open() const { return static_cast<int32_t>(__atomic_load_n(word, __ATOMIC_ACQUIRE) - number) >= 0; }
+};
+
 class Operation {
  public:
   explicit Operation(MPI_Comm comm) : comm_(comm) {}
+  // For an operation that is started before its GPU stream has come to it (mpi/stream): it is matched at
+  // once, but leaves the buffer alone until then. Its start() returns cannot_be_early where it can only start
+  // later.
+  void start_early(StreamGate gate) { gate_ = gate; }
+  static constexpr int cannot_be_early = -1;
   virtual ~Operation() = default;
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
@@ -84,9 +96,13 @@ class Operation {
  protected:
   static constexpr std::chrono::steady_clock::time_point never{};
   int raise(int code);
+  bool early() const { return gate_.word; }
+  // Must the buffer be left alone for now?
+  bool held() const { return gate_.word && !gate_.is_open(); }
   void begin();  // for start(): discards an earlier round of a persistent operation
 
   MPI_Comm comm_;
+  StreamGate gate_;
   MPI_Request message_ = MPI_REQUEST_NULL;
   std::atomic<bool> complete_{false};
   std::atomic<std::chrono::steady_clock::time_point> waiting_since_ = never;

@@ -2,14 +2,18 @@
 
 #include "mpi/core/progress_thread.h"
 
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 
+#include "base/imported_symbols.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "device/copy.h"
+#include "device/waiting_calls.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/hooks.h"
 #include "mpi/core/operation.h"
@@ -32,8 +36,24 @@ std::chrono::nanoseconds pause_after(std::chrono::nanoseconds since_ring) {
 }
 // Nobody rings for short collectives while the thread checks, so it does so for a while after the last ring.
 constexpr std::chrono::nanoseconds lingers = 100ms;
+// The GPU does not ring when a stream comes to an operation. A round trip between stream and CPU takes 4 us,
+// so for a while after something has happened the thread looks again at once.
+constexpr std::chrono::nanoseconds looks_at_streams = 200us;
 // A request of another rank waits this long for an answer.
 constexpr std::chrono::nanoseconds pause_of_windows = 20us;
+
+// Does the program use GPU streams with MPI? The thread must make progress for them then.
+bool program_enqueues() {
+  static const bool does = [] {
+    bool found = false;
+    LoadedObject(reinterpret_cast<const void*>(getauxval(AT_ENTRY)))
+        .for_each_import([&](const ImportedSymbol& symbol) {
+          found = found || std::strcmp(symbol.name, "MPIX_Stream_comm_create") == 0;
+        });
+    return found;
+  }();
+  return does;
+}
 
 }  // namespace
 
@@ -44,7 +64,7 @@ ProgressThread& progress_thread() {
 }
 
 bool ProgressThread::wants_threads() {
-  return options().progress_thread;
+  return options().progress_thread || program_enqueues();
 }
 
 void ProgressThread::allow_host_calls(bool threads) {
@@ -74,13 +94,25 @@ void ProgressThread::forget(Operation* operation) {
 }
 
 bool ProgressThread::helps_messages() const {
-  return options().progress_thread && may_call_host_.load(std::memory_order_relaxed);
+  return may_call_host_.load(std::memory_order_relaxed) && (options().progress_thread || enqueued_ > 0);
 }
 
 void ProgressThread::begin() {
   ++outstanding_;
   start();
   doorbell_.load()->listen(heard());
+}
+
+void ProgressThread::begin_enqueued() {
+  device::WaitingCalls::forbid();
+  begin();
+  if (enqueued_++ == 0) wake();
+}
+
+void ProgressThread::end_enqueued() {
+  --enqueued_;
+  --outstanding_;
+  device::WaitingCalls::permit();
 }
 
 // What has come while the program polled, but after its last round, has rung nowhere; the thread looks for it
@@ -146,6 +178,9 @@ void ProgressThread::start() {
 
 void ProgressThread::run() {
   prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; 50 us otherwise, which is longer than most pauses
+  // A capture of the program's does not concern this thread, nor do its calls the capture.
+  auto mode = device::CaptureMode::relaxed;
+  if (device::Runtime* gpu = device::runtime()) gpu->exchange_capture_mode(&mode);
   uint32_t last = 0;
   for (auto rung = Clock::now();;) {
     node::Doorbell& doorbell = *doorbell_;
@@ -157,12 +192,15 @@ void ProgressThread::run() {
     const Duration pause = round(Clock::now() - rung);
     sleeps_for_ever_ = pause == for_ever;
     if (pause == for_ever && outstanding_ > 0) continue;
-    doorbell.wait(rings, pause);
+    if (pause == Duration::zero())
+      std::this_thread::yield();
+    else
+      doorbell.wait(rings, pause);
   }
 }
 
 bool ProgressThread::serves_windows() const {
-  return windows_ > 0 && (blocked_ > 0 || wants_threads());
+  return windows_ > 0 && (blocked_ > 0 || options().progress_thread);
 }
 
 ProgressThread::Duration ProgressThread::round(Duration since_ring) {
@@ -171,11 +209,12 @@ ProgressThread::Duration ProgressThread::round(Duration since_ring) {
   const auto pause = pause_after(since_ring);
   if (needed || serves_windows()) {
     std::lock_guard calling(calling_host_);
-    if (may_call_host_ && (serves_windows() || options().progress_thread)) {
+    if (may_call_host_ && (serves_windows() || helps_messages())) {
       for (const Hooks& hooks : all_hooks())
         if (hooks.lend_device) hooks.lend_device();
       engine().progress();
       if (serves_windows()) return pause_of_windows;
+      if (enqueued_ > 0) return since_ring < looks_at_streams ? Duration::zero() : pause;
       const Engine::State state = engine().state();
       const bool rings_tell = state == Engine::State::awaits && !engine().spans_nodes();
       return state == Engine::State::idle || rings_tell ? pause_between_checks : pause;

@@ -6,6 +6,7 @@
 // The thread progresses nonblocking collectives on the GPU, without calls of the host MPI. If the host MPI
 // provides MPI_THREAD_MULTIPLE, it also makes whole rounds of progress:
 // - for windows with active-message targets, while a thread of the program is blocked in the host MPI;
+// - while operations are enqueued on GPU streams;
 // - with FAIRLEAD_PROGRESS_THREAD, for which MPI_Init requests that level: for windows always, and while long
 //   nonblocking operations are in progress.
 //
@@ -46,6 +47,9 @@ class ProgressThread {
   void forget(Operation* operation);
   // May the thread call the host MPI for messages?
   bool helps_messages() const;
+  // Operations that are enqueued on a GPU stream: nobody rings when the stream comes to them.
+  void begin_enqueued();
+  void end_enqueued();
   // A long nonblocking operation has started, or has ended.
   void begin_long() { begin(); }
   void end_long() { --outstanding_; }
@@ -92,7 +96,8 @@ class ProgressThread {
   std::vector<Operation*> operations_;  // the engine's lock guards it
   std::mutex calling_host_;             // held in rounds that call the host MPI
   std::atomic<bool> may_call_host_ = false;
-  std::atomic<int> outstanding_ = 0;          // operations_ and long ones
+  std::atomic<int> outstanding_ = 0;  // operations_, long ones and enqueued ones
+  std::atomic<int> enqueued_ = 0;
   std::atomic<bool> sleeps_for_ever_ = true;  // or does not exist
   std::atomic<int> windows_ = 0, blocked_ = 0;
 };

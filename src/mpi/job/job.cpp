@@ -40,6 +40,7 @@
 #include "mpi/job/sessions.h"
 #include "mpi/network/host_capability.h"
 #include "mpi/network/network.h"
+#include "mpi/stream/streams.h"
 
 #pragma weak PMPI_Get_library_version  // as in host_mpi.h
 
@@ -315,6 +316,7 @@ void close_job() {
     return all_here != 0;
   });
   engine().progress();  // a receiver may have finished a rendezvous since
+  close_streams();
   release_all(node_comm);
   if (const node::Node* node = engine().node(); node && node->rank() == 0 && log_enabled(LogLevel::info)) {
     std::string paths = node->describe_paths();
@@ -341,6 +343,7 @@ FAIRLEAD_MPI(Init, (int* argc, char*** argv)) {
   require_own_abi();
   note_launcher();
   int provided = MPI_THREAD_SINGLE;
+  if (ProgressThread::wants_threads()) prepare_streams();
   int result = ProgressThread::wants_threads() ? real.Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided)
                                                : real.Init(argc, argv);
   if (result == MPI_SUCCESS) open_job();
@@ -351,6 +354,7 @@ FAIRLEAD_MPI(Init_thread, (int* argc, char*** argv, int required, int* provided)
   require_own_abi();
   note_launcher();
   if (ProgressThread::wants_threads()) required = MPI_THREAD_MULTIPLE;
+  if (required == MPI_THREAD_MULTIPLE) prepare_streams();
   int result = real.Init_thread(argc, argv, required, provided);
   if (result == MPI_SUCCESS) open_job();
   return result;

@@ -84,6 +84,7 @@ void Receive::take_probed(std::unique_ptr<ProbedMessage> probed) {
 int Receive::start() {
   begin();
   step_ = Step::matching;
+  arrived_ = false;
   override_bytes_ = came_bytes_ = -1;
   rts_came_ = false;
   flow_event_ = 0;
@@ -114,7 +115,8 @@ int Receive::start() {
   if (probed_) {
     std::lock_guard lock(engine().mutex());
     status_ = probed_->status;
-    arrived(probed_->bytes, rts_length);
+    arrived_ = true;
+    if (!held()) arrived(probed_->bytes, rts_length);
     return MPI_SUCCESS;
   }
   native_ = is_native(allocation);
@@ -136,13 +138,14 @@ void Receive::watch(MPI_Request posted) {
 // A receive from MPI_ANY_SOURCE most often gets an RTS header, from inside the node, so it is not native.
 bool Receive::is_native(const device::Allocation& memory) const {
   return into_device() && layout_.contiguous && !no_room_for_rts_ && matched_ == MPI_MESSAGE_NULL &&
-         network::native(memory, static_cast<uint64_t>(layout_.bytes)) &&
+         !early() && network::native(memory, static_cast<uint64_t>(layout_.bytes)) &&
          network::reaches(rank_in_world(comm_, key_.source));
 }
 
 bool Receive::uses_bounce_buffer() const {
   if (native_) return false;
-  return into_device() || place_.rts_may_collide() || (no_room_for_rts_ && matched_ == MPI_MESSAGE_NULL);
+  return into_device() || early() || place_.rts_may_collide() ||
+         (no_room_for_rts_ && matched_ == MPI_MESSAGE_NULL);
 }
 
 int Receive::choose_host_buffer(HostDestination* destination) {
@@ -215,7 +218,10 @@ bool Receive::host_is_done() {
 void Receive::advance() {
   switch (step_) {
     case Step::matching: {
-      if (!host_is_done()) return;
+      if (!arrived_ && !host_is_done()) return;
+      arrived_ = true;
+      if (held()) return;
+      if (probed_) return arrived(probed_->bytes, rts_length);
       if (host_error_ != MPI_SUCCESS) return over();
       int cancelled = 0;
       PMPI_Test_cancelled(&status_, &cancelled);

@@ -35,6 +35,7 @@ int Send::start() {
   begin();
   lost_ = false;
   matched_since_ = never;
+  if (early()) return start_before_bytes();
   // A message to MPI_PROC_NULL moves no bytes, but the host MPI must get an address that it can access.
   if (dest_ == MPI_PROC_NULL) return post(this, 0, buffer_.datatype);
   const Layout& layout = layout_;
@@ -82,6 +83,28 @@ int Send::start() {
   return send_as_host_message(allocation, why);
 }
 
+// Only paths on which the bytes follow the matching message.
+int Send::start_before_bytes() {
+  if (dest_ == MPI_PROC_NULL || layout_.bytes == 0 || !options().gpu_support) return cannot_be_early;
+  const device::Allocation allocation = buffer_.take_memory(layout_);
+  const auto bytes = static_cast<uint64_t>(layout_.bytes);
+  const int receiver = rank_in_world(comm_, dest_);
+  const auto view = layout_.contiguous ? packing::View(buffer_.address, bytes)
+                                       : kernel_view(buffer_.address, layout_, allocation);
+  if (receiver < 0 || !view) return cannot_be_early;
+  network::note_device(allocation.device);
+  if (network::reaches(receiver))
+    return bytes > network::chunk_bytes() && network::may_pipeline(receiver, bytes)
+               ? start_pipeline(receiver, *view, allocation.device)
+               : cannot_be_early;
+  if (!engine().node()) return cannot_be_early;
+  const int node_rank = engine().node()->node_rank_of_world(receiver);
+  if (!may_send_rts(node_rank) || !rendezvous(node_rank, *view, allocation)) return cannot_be_early;
+  const int result = post_rts();
+  engine().node()->ring_of_message(node_rank);
+  return result;
+}
+
 Fallback Send::why_host_message(int receiver, bool packable) const {
   if (mode_ == SendMode::buffered) return Fallback::buffered_mode;
   if (receiver < 0) return Fallback::unknown_peer;
@@ -93,10 +116,11 @@ Fallback Send::why_host_message(int receiver, bool packable) const {
 bool Send::rendezvous(int receiver, const packing::View& view, const device::Allocation& allocation) {
   std::lock_guard lock(engine().mutex());
   uint64_t bytes = static_cast<uint64_t>(layout_.bytes);
+  using Bytes = p2p::RendezvousSend::Bytes;
   rendezvous_ = p2p::RendezvousSend::open(
       *engine().node(), receiver,
       {view, bytes, static_cast<char*>(buffer_.address) + layout_.first, static_cast<uint64_t>(layout_.span)},
-      allocation);
+      allocation, early() ? Bytes::to_come : Bytes::present);
   if (!rendezvous_) return false;
   if (buffer_at_once_) {
     rendezvous_->buffer(p2p::Need::required);
@@ -121,7 +145,7 @@ int Send::start_pipeline(int receiver, const packing::View& view, int device) {
              static_cast<unsigned long long>(bytes), dest_, tag_, pipeline_->rts().number);
   }
   int result = post_rts();
-  if (result != MPI_SUCCESS) return result;
+  if (result != MPI_SUCCESS || early()) return result;
   for (Backoff backoff;; backoff.pause()) {
     {
       std::lock_guard lock(engine().mutex());
@@ -202,6 +226,11 @@ int start_host_send(SendMode mode, const void* address, MPI_Count count, MPI_Dat
 }
 
 void Send::advance() {
+  if (early()) {
+    if (held()) return;
+    gate_ = {};
+    if (rendezvous_) rendezvous_->offer();
+  }
   if (rendezvous_) {
     bool was_finished = rendezvous_->finished();
     rendezvous_->advance();
@@ -273,6 +302,8 @@ bool Send::quiesced() const {
 }
 
 void Send::quiesce() {
+  if (early()) advance();
+  if (early()) return;  // the progress thread goes on when the stream has come to it
   if (rendezvous_) rendezvous_->flush();
   if (pipeline_) pipeline_->flush_to_host();
 }

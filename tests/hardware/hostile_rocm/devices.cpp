@@ -158,10 +158,19 @@ SHIM int hipDeviceTotalMem(size_t* bytes, int device) {
 SHIM int hipDeviceGetAttribute(int* value, int attribute, int device) {
   fairlead::device::DeviceInfo info{};
   if (int code = describe(device, &info)) return code;
-  if (attribute != HipAbi::device_multiprocessors && attribute != HipAbi::device_is_large_bar)
-    return remember(result::invalid_value);
-  *value = attribute == HipAbi::device_multiprocessors ? info.multiprocessors : 0;
-  return result::success;
+  switch (attribute) {
+    case HipAbi::device_multiprocessors:
+      *value = info.multiprocessors;
+      return result::success;
+    case HipAbi::device_has_words:
+      *value = backend()->has_word_operations(device);
+      return result::success;
+    case HipAbi::device_is_large_bar:
+      *value = 0;
+      return result::success;
+    default:
+      return remember(result::invalid_value);
+  }
 }
 SHIM int hipDeviceCanAccessPeer(int* possible, int device, int peer) {
   bool answer = false;

@@ -29,6 +29,9 @@ struct Coarse {
 };
 auto& coarse = *new std::map<char*, Coarse>;
 
+// Far from all memory.
+constexpr uintptr_t device_address_bit = uintptr_t{1} << 60;
+
 size_t pages(size_t bytes) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return (bytes + page - 1) / page * page;
@@ -52,6 +55,10 @@ Allocation query(const void* address) {
   Allocation found;
   backend()->query(address, &found);
   return found;
+}
+
+void* at_host(void* address) {
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) & ~device_address_bit);
 }
 
 bool is_imported(const void* start) {
@@ -160,6 +167,12 @@ SHIM int hipHostRegister(void* address, size_t bytes, unsigned) {
 SHIM int hipHostUnregister(void* address) {
   int code = begin();
   return code ? code : remember(backend()->unregister_host(address));
+}
+SHIM int hipHostGetDevicePointer(void** there, void* address, unsigned) {
+  if (int code = begin()) return code;
+  if (query(address).kind != MemoryKind::pinned) return remember(result::invalid_value);
+  *there = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) | device_address_bit);
+  return result::success;
 }
 SHIM int hipMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   int code = begin();

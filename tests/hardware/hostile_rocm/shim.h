@@ -48,6 +48,9 @@ int remember(Error error);
 
 Allocation query(const void* address);
 
+// The GPU sees page-locked memory at another address than the host. Returns other addresses unchanged.
+void* at_host(void* address);
+
 // Virtual memory, also that of the pools.
 bool is_virtual(const void* start);
 void forget_pool_memory(const void* start);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The hostile ROCm's streams, events, copies and kernels. A device has four hardware queues of each priority;
-// more streams join those with the fewest, and what is in a queue runs in its order, whatever stream it came
-// from. The default stream is one of them.
+// The hostile ROCm's streams, events, copies, words, graphs and kernels. A device has four hardware queues of
+// each priority; more streams join those with the fewest, and what is in a queue runs in its order, whatever
+// stream it came from. The default stream is one of them.
 
 #include <sched.h>
 
@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "shim.h"
@@ -21,6 +22,11 @@ namespace gpu = fairlead::device;
 
 struct gpu::HipEvent {
   gpu::Event event = nullptr;
+  bool captured = false;
+};
+// Instantiation takes what the provider below has made ready to launch.
+struct gpu::HipGraph {
+  gpu::Graph graph = nullptr;
 };
 
 namespace {
@@ -35,7 +41,8 @@ struct StreamRecord {
   bool blocking = true;  // it and the default stream wait for each other
   bool live = true;
   Queue* queue = nullptr;
-  gpu::Event last = nullptr;  // behind all its work; null: it had none
+  gpu::Event last = nullptr;        // behind all its work; null: it had none
+  gpu::Stream capturing = nullptr;  // takes the work while the stream is being captured
 };
 
 constexpr size_t queues_of_a_priority = 4;
@@ -72,8 +79,14 @@ StreamRecord* make_stream(int device, bool blocking, int priority) {
   return streams.back().get();
 }
 
-// Under the mutex; null is the default stream of the current device.
+// Under the mutex; null is the default stream of the current device, 2 that of the thread.
 StreamRecord* record_of(HipAbi::Stream stream) {
+  thread_local std::map<int, StreamRecord*> streams_of_thread;
+  if (reinterpret_cast<uintptr_t>(stream) == 2) {
+    StreamRecord*& made = streams_of_thread[device()];
+    if (!made) made = make_stream(device(), true, 0);
+    return made;
+  }
   if (stream) return reinterpret_cast<StreamRecord*>(stream);
   StreamRecord*& made = default_streams[device()];
   if (!made) made = make_stream(device(), false, 0);
@@ -92,6 +105,7 @@ int submit(HipAbi::Stream stream, Work work) {
   show_to_gpu();
   std::lock_guard lock(mutex);
   StreamRecord* record = record_of(stream);
+  if (record->capturing) return remember(work(record->capturing));
   auto default_stream = default_streams.find(record->device);
   if (default_stream != default_streams.end() && default_stream->second == record) {
     for (auto& other : streams)
@@ -105,7 +119,23 @@ int submit(HipAbi::Stream stream, Work work) {
   return remember(error);
 }
 
-Error query(const StreamRecord& record) {
+gpu::Capture capture_of(gpu::Stream stream) {
+  gpu::Capture capture;
+  if (stream && backend()->capture_of(stream, &capture) != Error::none) die(backend()->error_text());
+  return capture;
+}
+
+// The streams whose capture has ended go back to their hardware queues.
+void leave_ended_captures() {
+  for (auto& record : streams)
+    if (record->capturing && capture_of(record->capturing).state == gpu::Capture::State::none) {
+      backend()->destroy_stream(record->capturing);
+      record->capturing = nullptr;
+    }
+}
+
+Error state_of(const StreamRecord& record) {
+  if (record.capturing) return backend()->query_stream(record.capturing);
   return record.last ? backend()->query_event(record.last) : Error::none;
 }
 
@@ -129,11 +159,11 @@ SHIM int hipStreamQuery(HipAbi::Stream stream) {
   if (int code = begin()) return code;
   std::unique_lock lock(mutex);
   StreamRecord* record = record_of(stream);
-  Error state = query(*record);
+  Error state = state_of(*record);
   if (!stream)
     for (auto& other : streams)
       if (state == Error::none && other->live && other->blocking && other->device == record->device)
-        state = query(*other);
+        state = state_of(*other);
   lock.unlock();
   if (state == Error::none) show_to_cpu();
   return remember(state);
@@ -148,13 +178,18 @@ SHIM int hipStreamDestroy(HipAbi::Stream stream) {
   std::lock_guard lock(mutex);
   StreamRecord* record = record_of(stream);
   record->live = false;
+  if (record->capturing) backend()->destroy_stream(std::exchange(record->capturing, nullptr));
   --record->queue->streams;
   return code;
 }
-SHIM int hipStreamIsCapturing(HipAbi::Stream, int* status) {
-  *status = 0;
-  return begin();
+#if FAIRLEAD_HOSTILE_MAJOR >= 6
+SHIM int hipStreamGetDevice(HipAbi::Stream stream, HipAbi::Device* device) {
+  if (int code = begin()) return code;
+  std::lock_guard lock(mutex);
+  *device = record_of(stream)->device;
+  return result::success;
 }
+#endif
 
 SHIM int hipMemcpyAsync(void* to, const void* from, size_t bytes, int kind, HipAbi::Stream stream) {
   if (kind != HipAbi::copy_default) return remember(result::invalid_value);
@@ -183,7 +218,10 @@ SHIM int hipEventDestroy(HipAbi::Event event) {
   return remember(backend()->destroy_event(record->event));
 }
 SHIM int hipEventRecord(HipAbi::Event event, HipAbi::Stream stream) {
-  return submit(stream, [&](gpu::Stream queue) { return backend()->record_event(event->event, queue); });
+  return submit(stream, [&](gpu::Stream queue) {
+    event->captured = capture_of(queue).state != gpu::Capture::State::none;
+    return backend()->record_event(event->event, queue);
+  });
 }
 SHIM int hipEventQuery(HipAbi::Event event) {
   Error state = backend()->query_event(event->event);
@@ -191,7 +229,122 @@ SHIM int hipEventQuery(HipAbi::Event event) {
   return remember(state);
 }
 SHIM int hipStreamWaitEvent(HipAbi::Stream stream, HipAbi::Event event, unsigned) {
-  return submit(stream, [&](gpu::Stream queue) { return backend()->wait_event(queue, event->event); });
+  if (event->captured) {
+    std::lock_guard lock(mutex);
+    StreamRecord* record = record_of(stream);
+    if (!record->capturing && backend()->create_stream(record->device, &record->capturing) != Error::none)
+      return remember(result::out_of_memory);
+  }
+  const int code =
+      submit(stream, [&](gpu::Stream queue) { return backend()->wait_event(queue, event->event); });
+  std::lock_guard lock(mutex);
+  leave_ended_captures();
+  return code;
+}
+
+// ---- Words and host functions --------------------------------------------------------------------------
+
+namespace {
+
+// A word of host memory, and what HIP's kernel waits for: it compares unsigned numbers.
+struct Polled {
+  const uint32_t* word;
+  uint32_t value, mask;
+};
+
+void poll(void* argument) {
+  std::unique_ptr<Polled> polled(static_cast<Polled*>(argument));
+  while ((__atomic_load_n(polled->word, __ATOMIC_ACQUIRE) & polled->mask) < polled->value) sched_yield();
+}
+
+// These functions are not captured, but executed at once.
+template <class Work>
+int submit_word(HipAbi::Stream stream, void* address, Work work) {
+  {
+    std::lock_guard lock(mutex);
+    if (record_of(stream)->capturing) die("a word is written or waited for while the stream is captured");
+  }
+  void* word = at_host(address);
+  if (query(word).kind == MemoryKind::host || (word == address && query(word).kind == MemoryKind::pinned))
+    return remember(result::invalid_value);
+  return submit(stream, [&](gpu::Stream queue) { return work(queue, static_cast<uint32_t*>(word)); });
+}
+
+}  // namespace
+
+SHIM int hipStreamWriteValue32(HipAbi::Stream stream, void* address, unsigned value, unsigned) {
+  return submit_word(stream, address, [&](gpu::Stream queue, uint32_t* word) {
+    return backend()->write_word(queue, word, value);
+  });
+}
+SHIM int hipStreamWaitValue32(HipAbi::Stream stream, void* address, unsigned value, unsigned flags,
+                              unsigned mask) {
+  if (flags != gpu::driver_flag::wait_value_geq) return remember(result::invalid_value);
+  return submit_word(stream, address, [&](gpu::Stream queue, uint32_t* word) {
+    return over_sim() && query(word).kind == MemoryKind::pinned
+               ? backend()->call_host(queue, poll, new Polled{word, value, mask})
+               : backend()->wait_word(queue, word, value);
+  });
+}
+SHIM int hipLaunchHostFunc(HipAbi::Stream stream, void (*function)(void*), void* argument) {
+  return submit(stream, [&](gpu::Stream queue) { return backend()->call_host(queue, function, argument); });
+}
+
+// ---- Capture and graphs --------------------------------------------------------------------------------
+
+SHIM int hipStreamGetCaptureInfo(HipAbi::Stream stream, int* status, unsigned long long* id) {
+  if (int code = begin()) return code;
+  std::lock_guard lock(mutex);
+  const gpu::Capture capture = capture_of(record_of(stream)->capturing);
+  *status = static_cast<int>(capture.state);
+  if (id) *id = capture.id;
+  return result::success;
+}
+SHIM int hipStreamIsCapturing(HipAbi::Stream stream, int* status) {
+  return hipStreamGetCaptureInfo(stream, status, nullptr);
+}
+SHIM int hipThreadExchangeStreamCaptureMode(int* mode) {
+  auto exchanged = static_cast<gpu::CaptureMode>(*mode);
+  int code = remember(backend()->exchange_capture_mode(&exchanged));
+  *mode = static_cast<int>(exchanged);
+  return code;
+}
+SHIM int hipStreamBeginCapture(HipAbi::Stream stream, int) {
+  if (int code = begin()) return code;
+  std::lock_guard lock(mutex);
+  StreamRecord* record = record_of(stream);
+  if (!stream || record->capturing) return remember(Error::failed);
+  Error error = backend()->create_stream(record->device, &record->capturing);
+  return remember(error == Error::none ? backend()->begin_capture(record->capturing) : error);
+}
+SHIM int hipStreamEndCapture(HipAbi::Stream stream, HipAbi::Graph* graph) {
+  if (int code = begin()) return code;
+  std::lock_guard lock(mutex);
+  StreamRecord* record = record_of(stream);
+  if (!record->capturing) return remember(Error::failed);
+  auto made = std::make_unique<gpu::HipGraph>();
+  Error error = backend()->end_capture(record->capturing, &made->graph);
+  leave_ended_captures();
+  if (error == Error::none) *graph = made.release();
+  return remember(error);
+}
+SHIM int hipGraphInstantiateWithFlags(HipAbi::RunnableGraph* runnable, HipAbi::Graph graph,
+                                      unsigned long long) {
+  if (!graph->graph) die("a graph is instantiated twice");
+  *runnable = reinterpret_cast<HipAbi::RunnableGraph>(std::exchange(graph->graph, nullptr));
+  return result::success;
+}
+SHIM int hipGraphDestroy(HipAbi::Graph graph) {
+  std::unique_ptr<gpu::HipGraph> record(graph);
+  return record->graph ? remember(backend()->destroy_graph(record->graph)) : result::success;
+}
+SHIM int hipGraphLaunch(HipAbi::RunnableGraph graph, HipAbi::Stream stream) {
+  return submit(stream, [&](gpu::Stream queue) {
+    return backend()->launch_graph(reinterpret_cast<gpu::Graph>(graph), queue);
+  });
+}
+SHIM int hipGraphExecDestroy(HipAbi::RunnableGraph graph) {
+  return remember(backend()->destroy_graph(reinterpret_cast<gpu::Graph>(graph)));
 }
 
 // ---- Kernels -------------------------------------------------------------------------------------------

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * MPI operations in the order of a GPU stream: a call enqueues an operation, returns at once, and the stream
+ * does it after the work that was enqueued before and before the work that is enqueued after. Nothing
+ * synchronises the stream:
+ *
+ *     MPI_Info_create(&info);
+ *     MPI_Info_set(info, "type", "cudaStream_t");                     // or "hipStream_t"
+ *     MPIX_Info_set_hex(info, "value", &stream, sizeof stream);
+ *     MPIX_Stream_create(info, &mpi_stream);
+ *     MPIX_Stream_comm_create(MPI_COMM_WORLD, mpi_stream, &comm);     // collective
+ *     produce<<<grid, block, 0, stream>>>(halo);
+ *     MPIX_Isend_enqueue(halo, n, MPI_DOUBLE, right, 0, comm, &requests[0]);
+ *     MPIX_Irecv_enqueue(ghost, n, MPI_DOUBLE, left, 0, comm, &requests[1]);
+ *     MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE);
+ *     consume<<<grid, block, 0, stream>>>(ghost);
+ *
+ * Names and parameters of the first group are those of MPICH 5, so a program that is compiled with MPICH's
+ * mpi.h runs unchanged; the second group follows its style. With other MPIs this header declares both. The
+ * functions are found when they are called: without Fairlead (or an MPI that has them) they return
+ * MPI_ERR_OTHER and say so once.
+ *
+ * The MPI must give MPI_THREAD_MULTIPLE: ask for it in MPI_Init_thread(). A stream's operations start in the
+ * order of their calls, when the stream has come to them; they match messages of plain MPI calls on the
+ * communicator. A blocking call (MPIX_Send_enqueue, the collectives) makes the stream wait for its end, a
+ * nonblocking one does so at MPIX_Wait_enqueue(). Buffers belong to the operation until then. Statuses are
+ * stored when the operation ends, for the host to read after it has synchronised the stream. An operation's
+ * error is returned by the next call on the communicator, or by MPI_Comm_free. A stream that is being
+ * captured takes the operation into the graph; each launch starts it anew. (docs/design/streams.md)
+ */
+#ifndef FAIRLEAD_STREAM_H
+#define FAIRLEAD_STREAM_H
+
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+static inline void* fairlead_stream_function(const char* name) {
+  static int said = 0;
+  void* program = dlopen(NULL, RTLD_LAZY);
+  void* function = program ? dlsym(program, name) : NULL;
+  if (!function && !said++)
+    fprintf(stderr, "%s: Fairlead is not loaded; start the program by `fairlead run`\n", name);
+  return function;
+}
+
+#define FAIRLEAD_STREAM_FUNCTION(name, parameters, arguments)        \
+  static inline int name parameters {                                \
+    typedef int Function parameters;                                 \
+    Function* function = (Function*)fairlead_stream_function(#name); \
+    return function ? function arguments : MPI_ERR_OTHER;            \
+  }
+
+#ifndef MPIX_STREAM_NULL /* MPICH's header has the first group */
+typedef int MPIX_Stream;
+#define MPIX_STREAM_NULL ((MPIX_Stream)0x3c000000)
+
+FAIRLEAD_STREAM_FUNCTION(MPIX_Info_set_hex,
+                         (MPI_Info info, const char* key, const void* value, int value_size),
+                         (info, key, value, value_size))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Stream_create, (MPI_Info info, MPIX_Stream* stream), (info, stream))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Stream_free, (MPIX_Stream * stream), (stream))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Stream_comm_create, (MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm),
+                         (comm, stream, newcomm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Stream_comm_create_multiplex,
+                         (MPI_Comm comm, int count, MPIX_Stream array_of_streams[], MPI_Comm* newcomm),
+                         (comm, count, array_of_streams, newcomm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Comm_get_stream, (MPI_Comm comm, int idx, MPIX_Stream* stream),
+                         (comm, idx, stream))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Send_enqueue,
+                         (const void* buf, int count, MPI_Datatype datatype, int dest, int tag,
+                          MPI_Comm comm),
+                         (buf, count, datatype, dest, tag, comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Recv_enqueue,
+                         (void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                          MPI_Status* status),
+                         (buf, count, datatype, source, tag, comm, status))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Isend_enqueue,
+                         (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+                          MPI_Request* request),
+                         (buf, count, datatype, dest, tag, comm, request))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Irecv_enqueue,
+                         (void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                          MPI_Request* request),
+                         (buf, count, datatype, source, tag, comm, request))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Wait_enqueue, (MPI_Request * request, MPI_Status* status), (request, status))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Waitall_enqueue,
+                         (int count, MPI_Request array_of_requests[], MPI_Status* array_of_statuses),
+                         (count, array_of_requests, array_of_statuses))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Allreduce_enqueue,
+                         (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                          MPI_Comm comm),
+                         (sendbuf, recvbuf, count, datatype, op, comm))
+#endif
+
+/* The second group. */
+
+FAIRLEAD_STREAM_FUNCTION(MPIX_Sendrecv_enqueue,
+                         (const void* sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                          void* recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
+                          MPI_Comm comm, MPI_Status* status),
+                         (sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
+                          recvtag, comm, status))
+/* Starts a persistent request, of any communicator, in the order of the stream of `comm`; MPIX_Wait_enqueue()
+ * makes the stream wait for it and keeps the request. */
+FAIRLEAD_STREAM_FUNCTION(MPIX_Start_enqueue, (MPI_Request * request, MPI_Comm comm), (request, comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Barrier_enqueue, (MPI_Comm comm), (comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Bcast_enqueue,
+                         (void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm),
+                         (buffer, count, datatype, root, comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Reduce_enqueue,
+                         (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                          int root, MPI_Comm comm),
+                         (sendbuf, recvbuf, count, datatype, op, root, comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Reduce_scatter_enqueue,
+                         (const void* sendbuf, void* recvbuf, const int recvcounts[], MPI_Datatype datatype,
+                          MPI_Op op, MPI_Comm comm),
+                         (sendbuf, recvbuf, recvcounts, datatype, op, comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Reduce_scatter_block_enqueue,
+                         (const void* sendbuf, void* recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op,
+                          MPI_Comm comm),
+                         (sendbuf, recvbuf, recvcount, datatype, op, comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Allgather_enqueue,
+                         (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+                          int recvcount, MPI_Datatype recvtype, MPI_Comm comm),
+                         (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Alltoall_enqueue,
+                         (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+                          int recvcount, MPI_Datatype recvtype, MPI_Comm comm),
+                         (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Alltoallv_enqueue,
+                         (const void* sendbuf, const int sendcounts[], const int sdispls[],
+                          MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[],
+                          MPI_Datatype recvtype, MPI_Comm comm),
+                         (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype,
+                          comm))
+
+#undef FAIRLEAD_STREAM_FUNCTION
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Work of the simulated GPU, and the capture of streams into a graph. A captured stream executes nothing: its
+// work becomes nodes. Each stream of a capture is a lane; the first lane is the stream that began. A node
+// follows its predecessor in its lane, and the nodes of other lanes whose events the lane has waited for.
+
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace fairlead::device::sim {
+
+// The message of a failure; null: no failure.
+using Failure = std::shared_ptr<const std::string>;
+using Work = std::function<Failure()>;
+
+class WorkQueue;
+
+struct Node {
+  Work work;
+  size_t lane;
+  std::vector<size_t> after;  // indices of earlier nodes
+};
+
+struct CaptureSequence {
+  static inline std::atomic<int> active{0};  // how many have not ended
+
+  explicit CaptureSequence(uint64_t id) : id(id) { ++active; }
+  ~CaptureSequence() { end(); }
+  CaptureSequence(const CaptureSequence&) = delete;
+  void end() {
+    if (!std::exchange(ended, true)) --active;
+  }
+
+  const uint64_t id;
+  const std::thread::id thread = std::this_thread::get_id();  // where it began
+  std::mutex mutex;  // guards the members below; taken after a queue's
+  bool invalid = false, ended = false;
+  std::vector<Node> nodes;
+  std::vector<std::weak_ptr<WorkQueue>> lanes;
+
+  // Returns whether all nodes precede one of these.
+  bool all_precede(const std::vector<size_t>& last) const {
+    std::vector<bool> found(nodes.size());
+    for (size_t node : last) found[node] = true;
+    for (size_t node = nodes.size(); node-- > 0;) {
+      if (!found[node]) return false;
+      for (size_t earlier : nodes[node].after) found[earlier] = true;
+    }
+    return true;
+  }
+};
+using CaptureRef = std::shared_ptr<CaptureSequence>;
+
+}  // namespace fairlead::device::sim

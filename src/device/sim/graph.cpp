@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/sim/graph.h"
+
+#include <utility>
+
+#include "device/sim/error.h"
+
+namespace fairlead::device::sim {
+
+CapturedGraph::CapturedGraph(int device, std::vector<Node> nodes, size_t lanes) : nodes_(std::move(nodes)) {
+  try {
+    while (other_lanes_.size() + 1 < lanes) {
+      auto queue = std::make_shared<WorkQueue>(device, StreamKind::library);
+      queue->start();
+      other_lanes_.push_back(std::move(queue));
+    }
+  } catch (...) {
+    for (const QueueRef& queue : other_lanes_) queue->close();
+    throw;
+  }
+}
+
+// What was submitted completes.
+CapturedGraph::~CapturedGraph() {
+  for (const QueueRef& queue : other_lanes_) queue->close();
+}
+
+Error CapturedGraph::launch(const QueueRef& queue) {
+  if (queue->capture().state != Capture::State::none)
+    return fail(Error::not_supported, "the simulated GPU does not capture the launch of a graph");
+  std::lock_guard lock(mutex_);
+  if (last_) queue->wait_for(last_);
+  const MomentRef start = queue->mark();
+  for (const QueueRef& lane : other_lanes_) lane->wait_for(start);
+  std::vector<MomentRef> done;
+  for (const Node& node : nodes_) {
+    const QueueRef& lane = node.lane == 0 ? queue : other_lanes_[node.lane - 1];
+    for (size_t earlier : node.after)
+      if (nodes_[earlier].lane != node.lane) lane->wait_for(done[earlier]);
+    lane->submit(node.work);
+    done.push_back(lane->mark());
+  }
+  for (const QueueRef& lane : other_lanes_) {
+    const MomentRef end = lane->mark();
+    queue->wait_for(end);
+    queue->submit([lane, end] {  // the launch fails on the stream that it was submitted to
+      if (end->failure) lane->reported(end->failure);
+      return end->failure;
+    });
+  }
+  last_ = queue->mark();
+  return Error::none;
+}
+
+}  // namespace fairlead::device::sim

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Graphs of the simulated GPU. A launch executes the first lane on the stream that it is submitted to, and
+// every other lane on a stream of the graph's own, so that lanes which do not depend on each other overlap.
+// Each launch repeats the captured work: it reads host memory again, and fails if memory was freed.
+//
+// Thread-safe.
+
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "device/sim/stream.h"
+
+namespace fairlead::device::sim {
+
+class CapturedGraph {
+ public:
+  // Throws std::system_error if it cannot start the streams of its own.
+  CapturedGraph(int device, std::vector<Node> nodes, size_t lanes);
+  ~CapturedGraph();
+  CapturedGraph(const CapturedGraph&) = delete;
+
+  Error launch(const QueueRef& queue);
+
+ private:
+  const std::vector<Node> nodes_;
+  std::vector<QueueRef> other_lanes_;
+  std::mutex mutex_;
+  MomentRef last_;  // the end of the last launch: launches of one graph do not overlap
+};
+
+}  // namespace fairlead::device::sim

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Driver calls that return only when a device has done all work of all streams: closing a mapping, loading a
+// kernel. While a stream of the program waits for something that this process has yet to do, such a call
+// would wait for ever, and a query does not tell: the stream may be one that synchronises with no other.
+// Thread-safe.
+
+#pragma once
+
+#include <mutex>
+
+namespace fairlead::device {
+
+class WaitingCalls {
+ public:
+  // Called before a stream is made to wait for this process, and once it no longer waits. The first waits for
+  // a call that is being made.
+  static void forbid() { change(1); }
+  static void permit() { change(-1); }
+
+  // Held for the time of such a call, which must not be made if it is false.
+  class Permission {
+   public:
+    Permission() : lock_(mutex_), given_(forbidden_ == 0) {}
+    explicit operator bool() const { return given_; }
+
+   private:
+    std::lock_guard<std::mutex> lock_;
+    bool given_;
+  };
+
+ private:
+  static void change(int by) {
+    std::lock_guard lock(mutex_);
+    forbidden_ += by;
+  }
+  static inline std::mutex mutex_;
+  static inline int forbidden_ = 0;
+};
+
+}  // namespace fairlead::device

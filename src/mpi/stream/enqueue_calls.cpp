@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The functions that enqueue an operation on the stream of a communicator (include/fairlead/stream.h): when
+// the stream has come to it, the nonblocking function of MPI starts, in whichever thread makes progress. The
+// arguments are copied by the call; buffers belong to the operation until the stream has passed it, or its
+// MPIX_Wait_enqueue().
+
+#include <vector>
+
+#include "mpi/abi/host_support.h"
+#include "mpi/core/interception.h"
+#include "mpi/core/request.h"
+#include "mpi/p2p/kept_type.h"
+#include "mpi/p2p/receive_operation.h"
+#include "mpi/p2p/send_operation.h"
+#include "mpi/stream/streams.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// The program may free its datatype before the stream comes to the operation.
+using Type = std::shared_ptr<KeptType>;
+Type keep(MPI_Datatype datatype) {
+  return std::make_shared<KeptType>(datatype);
+}
+
+Work send(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+  const UserBuffer buffer{const_cast<void*>(buf), count, datatype};
+  auto start = [=, type = keep(datatype)](MPI_Request* request) {
+    return MPI_Isend(buf, count, type->get(), dest, tag, comm, request);
+  };
+  auto early = [=](StreamGate gate, MPI_Request* request) {
+    UserBuffer found = buffer;
+    if (!intercepting() || is_invalid(buf, count, datatype) || !is_device(&found) ||
+        is_refused(count, datatype))
+      return Operation::cannot_be_early;
+    auto operation = std::make_unique<Send>(SendMode::standard, found, dest, tag, comm);
+    operation->start_early(gate);
+    return hand_out(std::move(operation), request);
+  };
+  return {start, early, true};
+}
+
+Work receive(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm) {
+  auto start = [=, type = keep(datatype)](MPI_Request* request) {
+    return MPI_Irecv(buf, count, type->get(), source, tag, comm, request);
+  };
+  auto early = [=](StreamGate gate, MPI_Request* request) {
+    UserBuffer found{buf, count, datatype};
+    if (!intercepting() || is_invalid(buf, count, datatype) || source == MPI_PROC_NULL ||
+        is_refused(count, datatype))
+      return Operation::cannot_be_early;
+    (void)is_device(&found);
+    auto operation = std::make_unique<Receive>(found, source, tag, comm);
+    operation->start_early(gate);
+    return hand_out(std::move(operation), request);
+  };
+  return {start, early, true};
+}
+
+int enqueue_collective(MPI_Comm comm, StartOperation start) {
+  return enqueue(comm, true, {std::move(start)}, MPI_STATUS_IGNORE, nullptr);
+}
+int enqueue_blocking(MPI_Comm comm, Work work) {
+  return enqueue(comm, true, std::move(work), MPI_STATUS_IGNORE, nullptr);
+}
+
+// Null: the communicator has a stream of Fairlead's, or nobody can enqueue on it.
+void* function_of_host(MPI_Comm comm, const char* name) {
+  return stream_communicator(comm) ? nullptr : next_function(name);
+}
+
+std::vector<int> array(MPI_Comm comm, const int* values) {
+  int ranks = 0;
+  if (values) PMPI_Comm_size(comm, &ranks);  // null with MPI_IN_PLACE
+  return {values, values + ranks};
+}
+
+}  // namespace
+}  // namespace fairlead::mpi
+
+using namespace fairlead::mpi;
+
+// MPICH's header declares some of these functions, so they have names of their own here. On communicators
+// without a GPU stream of Fairlead's they are the host MPI's, if it has them.
+#define FAIRLEAD_ENQUEUE(name, parameters, arguments)                                                    \
+  static int enqueue_##name parameters;                                                                  \
+  extern "C" FAIRLEAD_EXPORT int fairlead_##name##_enqueue parameters __asm__("MPIX_" #name "_enqueue"); \
+  int fairlead_##name##_enqueue parameters {                                                             \
+    if (void* of_host = function_of_host(comm, "MPIX_" #name "_enqueue"))                                \
+      return reinterpret_cast<decltype(&enqueue_##name)>(of_host) arguments;                             \
+    return enqueue_##name arguments;                                                                     \
+  }                                                                                                      \
+  static int enqueue_##name parameters
+
+FAIRLEAD_ENQUEUE(Send, (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm),
+                 (buf, count, datatype, dest, tag, comm)) {
+  return enqueue_blocking(comm, send(buf, count, datatype, dest, tag, comm));
+}
+FAIRLEAD_ENQUEUE(Recv,
+                 (void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                  MPI_Status* status),
+                 (buf, count, datatype, source, tag, comm, status)) {
+  return enqueue(comm, true, receive(buf, count, datatype, source, tag, comm), status, nullptr);
+}
+FAIRLEAD_ENQUEUE(Isend,
+                 (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+                  MPI_Request* request),
+                 (buf, count, datatype, dest, tag, comm, request)) {
+  *request = MPI_REQUEST_NULL;
+  return enqueue(comm, false, send(buf, count, datatype, dest, tag, comm), MPI_STATUS_IGNORE, request);
+}
+FAIRLEAD_ENQUEUE(Irecv,
+                 (void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                  MPI_Request* request),
+                 (buf, count, datatype, source, tag, comm, request)) {
+  *request = MPI_REQUEST_NULL;
+  return enqueue(comm, false, receive(buf, count, datatype, source, tag, comm), MPI_STATUS_IGNORE, request);
+}
+extern "C" FAIRLEAD_EXPORT int fairlead_Wait_enqueue(MPI_Request* request,
+                                                     MPI_Status* status) __asm__("MPIX_Wait_enqueue");
+int fairlead_Wait_enqueue(MPI_Request* request, MPI_Status* status) {
+  return wait_enqueued(request, status);
+}
+extern "C" FAIRLEAD_EXPORT int fairlead_Waitall_enqueue(int count, MPI_Request* requests,
+                                                        MPI_Status* statuses) __asm__("MPIX_Waitall_enqueue");
+int fairlead_Waitall_enqueue(int count, MPI_Request* requests, MPI_Status* statuses) {
+  int first = MPI_SUCCESS;
+  for (int i = 0; i < count; ++i) {
+    const bool ignored = statuses == MPI_STATUSES_IGNORE;
+    const int error = wait_enqueued(&requests[i], ignored ? MPI_STATUS_IGNORE : &statuses[i]);
+    if (first == MPI_SUCCESS) first = error;
+  }
+  return first;
+}
+FAIRLEAD_ENQUEUE(Sendrecv,
+                 (const void* sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                  void* recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+                  MPI_Status* status),
+                 (sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
+                  comm, status)) {
+  MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  int error = enqueue(comm, false, receive(recvbuf, recvcount, recvtype, source, recvtag, comm),
+                      MPI_STATUS_IGNORE, &requests[0]);
+  if (error != MPI_SUCCESS) return error;
+  error = enqueue(comm, false, send(sendbuf, sendcount, sendtype, dest, sendtag, comm), MPI_STATUS_IGNORE,
+                  &requests[1]);
+  const int received = wait_enqueued(&requests[0], status);
+  if (error == MPI_SUCCESS) error = wait_enqueued(&requests[1], MPI_STATUS_IGNORE);
+  return error != MPI_SUCCESS ? error : received;
+}
+FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm)) {
+  auto start = [persistent = *request](MPI_Request* started) {
+    *started = persistent;
+    return MPI_Start(started);
+  };
+  return enqueue(comm, false, {start, nullptr, true}, MPI_STATUS_IGNORE, request);
+}
+FAIRLEAD_ENQUEUE(Barrier, (MPI_Comm comm), (comm)) {
+  return enqueue_collective(comm, [=](MPI_Request* request) { return MPI_Ibarrier(comm, request); });
+}
+FAIRLEAD_ENQUEUE(Bcast, (void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm),
+                 (buffer, count, datatype, root, comm)) {
+  return enqueue_collective(comm, [=, type = keep(datatype)](MPI_Request* request) {
+    return MPI_Ibcast(buffer, count, type->get(), root, comm, request);
+  });
+}
+FAIRLEAD_ENQUEUE(Reduce,
+                 (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root,
+                  MPI_Comm comm),
+                 (sendbuf, recvbuf, count, datatype, op, root, comm)) {
+  return enqueue_collective(comm, [=, type = keep(datatype)](MPI_Request* request) {
+    return MPI_Ireduce(sendbuf, recvbuf, count, type->get(), op, root, comm, request);
+  });
+}
+FAIRLEAD_ENQUEUE(Allreduce,
+                 (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                  MPI_Comm comm),
+                 (sendbuf, recvbuf, count, datatype, op, comm)) {
+  return enqueue_collective(comm, [=, type = keep(datatype)](MPI_Request* request) {
+    return MPI_Iallreduce(sendbuf, recvbuf, count, type->get(), op, comm, request);
+  });
+}
+FAIRLEAD_ENQUEUE(Reduce_scatter,
+                 (const void* sendbuf, void* recvbuf, const int recvcounts[], MPI_Datatype datatype,
+                  MPI_Op op, MPI_Comm comm),
+                 (sendbuf, recvbuf, recvcounts, datatype, op, comm)) {
+  return enqueue_collective(
+      comm, [=, counts = array(comm, recvcounts), type = keep(datatype)](MPI_Request* request) {
+        return MPI_Ireduce_scatter(sendbuf, recvbuf, counts.data(), type->get(), op, comm, request);
+      });
+}
+FAIRLEAD_ENQUEUE(Reduce_scatter_block,
+                 (const void* sendbuf, void* recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op,
+                  MPI_Comm comm),
+                 (sendbuf, recvbuf, recvcount, datatype, op, comm)) {
+  return enqueue_collective(comm, [=, type = keep(datatype)](MPI_Request* request) {
+    return MPI_Ireduce_scatter_block(sendbuf, recvbuf, recvcount, type->get(), op, comm, request);
+  });
+}
+FAIRLEAD_ENQUEUE(Allgather,
+                 (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
+                  MPI_Datatype recvtype, MPI_Comm comm),
+                 (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
+  return enqueue_collective(comm, [=, from = keep(sendtype), to = keep(recvtype)](MPI_Request* request) {
+    return MPI_Iallgather(sendbuf, sendcount, from->get(), recvbuf, recvcount, to->get(), comm, request);
+  });
+}
+FAIRLEAD_ENQUEUE(Alltoall,
+                 (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
+                  MPI_Datatype recvtype, MPI_Comm comm),
+                 (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
+  return enqueue_collective(comm, [=, from = keep(sendtype), to = keep(recvtype)](MPI_Request* request) {
+    return MPI_Ialltoall(sendbuf, sendcount, from->get(), recvbuf, recvcount, to->get(), comm, request);
+  });
+}
+FAIRLEAD_ENQUEUE(Alltoallv,
+                 (const void* sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
+                  void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+                  MPI_Comm comm),
+                 (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm)) {
+  return enqueue_collective(
+      comm, [=, counts = array(comm, sendcounts), places = array(comm, sdispls), from = keep(sendtype),
+             expected = array(comm, recvcounts), to_places = array(comm, rdispls),
+             to = keep(recvtype)](MPI_Request* request) {
+        return MPI_Ialltoallv(sendbuf, counts.data(), places.data(), from->get(), recvbuf, expected.data(),
+                              to_places.data(), to->get(), comm, request);
+      });
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/stream/stream.h"
+
+#include <algorithm>
+
+#include "mpi/core/engine.h"
+#include "mpi/core/operation.h"
+#include "mpi/core/progress_thread.h"
+
+namespace fairlead::mpi {
+
+using device::Error;
+
+namespace {
+
+constexpr size_t bytes_of_page = 4096, words_of_page = bytes_of_page / sizeof(uint32_t);
+
+uint32_t load(uint32_t* word) {
+  return std::atomic_ref<uint32_t>(*word).load(std::memory_order_acquire);
+}
+void store(uint32_t* word, uint32_t value) {
+  std::atomic_ref<uint32_t>(*word).store(value, std::memory_order_release);
+}
+
+// Words of page-locked memory, never freed: a stream may still have to read a word after the CPU has written
+// to it for the last time. Where numbers grow, an earlier wait passes as well, so such words are used again;
+// the words of a graph, which begin at 0, are not.
+struct Words {
+  std::mutex mutex;
+  std::vector<uint32_t*> unused, used;
+};
+auto& words = *new Words;
+
+// Lets this thread allocate memory while a stream of the program is being captured.
+class BesideCaptures {
+ public:
+  BesideCaptures() { exchange(); }
+  ~BesideCaptures() { exchange(); }
+  BesideCaptures(const BesideCaptures&) = delete;
+  BesideCaptures& operator=(const BesideCaptures&) = delete;
+
+ private:
+  void exchange() { device::runtime()->exchange_capture_mode(&mode_); }
+  device::CaptureMode mode_ = device::CaptureMode::relaxed;
+};
+
+uint32_t* take_unused_word() {
+  std::lock_guard lock(words.mutex);
+  if (words.unused.empty()) {
+    void* page = nullptr;
+    BesideCaptures beside;
+    if (device::runtime()->allocate_pinned(bytes_of_page, &page) != Error::none) return nullptr;
+    for (size_t i = words_of_page; i-- > 0;) {
+      words.unused.push_back(static_cast<uint32_t*>(page) + i);
+      store(words.unused.back(), 0);
+    }
+  }
+  uint32_t* word = words.unused.back();
+  words.unused.pop_back();
+  return word;
+}
+
+uint32_t* take_word() {
+  {
+    std::lock_guard lock(words.mutex);
+    if (!words.used.empty()) {
+      uint32_t* word = words.used.back();
+      words.used.pop_back();
+      return word;
+    }
+  }
+  return take_unused_word();
+}
+
+void give_back(uint32_t* word) {
+  std::lock_guard lock(words.mutex);
+  words.used.push_back(word);
+}
+
+// Would a test of this request succeed? Only then it is tested: a test makes a round of progress for all
+// operations.
+bool may_be_complete(MPI_Request request) {
+  const Operation* operation = engine().find(request);
+  return !operation || operation->complete();
+}
+
+}  // namespace
+
+std::unique_ptr<GpuStream> GpuStream::make(void* native, std::string* why_not) {
+  device::Runtime* gpu = device::runtime();
+  auto made = std::unique_ptr<GpuStream>(new GpuStream);
+  auto because = [&](const char* what) {
+    *why_not = std::string(what) + (*gpu->error_text() ? ": " : "") + gpu->error_text();
+    return nullptr;
+  };
+  if (gpu->adopt_stream(native, &made->stream_, &made->device_) != Error::none)
+    return because("its value is no stream of this process");
+  if (!gpu->has_word_operations(made->device_)) return because("its GPU cannot wait for words in memory");
+  made->reached_ = take_word();
+  if (!made->reached_) return because("there is no page-locked memory for it");
+  made->enqueued_ = load(made->reached_);
+  return made;
+}
+
+GpuStream::~GpuStream() {
+  if (stream_) device::runtime()->destroy_stream(stream_);
+  if (reached_) give_back(reached_);
+  for (const Sequence& sequence : sequences_)
+    for (size_t i = 0; i < sequence.operations.size(); ++i) progress_thread().end_enqueued();
+}
+
+Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_error) {
+  std::lock_guard enqueuing(enqueuing_);
+  device::Capture capture;
+  Error error = device::runtime()->capture_of(stream_, &capture);
+  if (error != Error::none) return error;
+  operation->captured = capture.state == device::Capture::State::active;
+  operation->done = operation->captured ? take_unused_word() : take_word();
+  operation->reached = operation->captured ? take_unused_word() : reached_;
+  if (!operation->done || !operation->reached) return Error::out_of_memory;
+  operation->number = operation->captured ? 1 : enqueued_ + 1;
+  // Earlier waits for this word are for lower numbers.
+  operation->round = operation->captured ? 1 : load(operation->done) + 1;
+  error = device::runtime()->write_word(stream_, operation->reached, operation->number);
+  if (error != Error::none) return error;
+  if (operation->captured) {
+    std::lock_guard lock(mutex_);
+    if (sequences_.empty() || sequences_.back().capture != capture.id)
+      sequences_.push_back({capture.id, {}, 0});
+    sequences_.back().operations.push_back(operation);
+    return Error::none;
+  }
+  ++enqueued_;
+  if (operation->start_early && no_message_waits()) {
+    set_empty(&operation->result);
+    *mpi_error = operation->start_early({operation->reached, operation->number}, &operation->request);
+    if (*mpi_error == MPI_SUCCESS) {
+      std::lock_guard lock(mutex_);
+      operation->under_way = true;
+      under_way_.push_back(operation);
+      return Error::none;
+    }
+    if (*mpi_error != Operation::cannot_be_early) {
+      give_back(operation->done);
+      return Error::none;
+    }
+    *mpi_error = MPI_SUCCESS;
+  }
+  std::lock_guard lock(mutex_);
+  waiting_.push_back(operation);
+  messages_waiting_ += operation->is_message;
+  return Error::none;
+}
+
+bool GpuStream::no_message_waits() {
+  std::lock_guard lock(mutex_);
+  return messages_waiting_ == 0;
+}
+
+Error GpuStream::wait(Enqueued& operation) {
+  Error error = device::runtime()->wait_word(stream_, operation.done, operation.round);
+  if (error == Error::none && operation.captured)
+    error = device::runtime()->write_word(stream_, operation.done, 0);
+  return error;
+}
+
+void GpuStream::store_status(Enqueued& operation, MPI_Status* status) {
+  std::lock_guard lock(mutex_);
+  if (operation.ended)
+    *status = operation.result;
+  else
+    operation.status = status;
+}
+
+// The next operation that the stream has come to, with the mark of it removed.
+std::shared_ptr<Enqueued> GpuStream::next_reached() {
+  if (!waiting_.empty() && static_cast<int32_t>(load(reached_) - waiting_.front()->number) >= 0) {
+    auto operation = std::move(waiting_.front());
+    waiting_.pop_front();
+    return operation;
+  }
+  for (Sequence& sequence : sequences_) {
+    auto& operation = sequence.operations[sequence.next];
+    if (operation->under_way || load(operation->reached) == 0) continue;
+    store(operation->reached, 0);
+    sequence.next = (sequence.next + 1) % sequence.operations.size();
+    return operation;
+  }
+  return nullptr;
+}
+
+void GpuStream::end(Enqueued& operation, int error) {
+  operation.errors->note(error);
+  operation.under_way = false;
+  operation.ended = true;
+  operation.request = MPI_REQUEST_NULL;
+  if (operation.status != MPI_STATUS_IGNORE) *operation.status = operation.result;
+  --operation.errors->outstanding;
+  store(operation.done, operation.round);
+  if (operation.captured) return;
+  give_back(operation.done);
+  progress_thread().end_enqueued();
+}
+
+bool GpuStream::advance() {
+  bool happened = false;
+  for (;;) {
+    std::shared_ptr<Enqueued> operation;
+    {
+      std::lock_guard lock(mutex_);
+      operation = next_reached();
+      if (!operation) break;
+      operation->under_way = true;
+      if (operation->captured) ++operation->errors->outstanding;
+    }
+    happened = true;
+    // Without the lock: a call that enqueues need not wait for this one.
+    set_empty(&operation->result);
+    const int error = operation->start(&operation->request);
+    std::lock_guard lock(mutex_);
+    if (!operation->captured) messages_waiting_ -= operation->is_message;
+    if (error != MPI_SUCCESS || operation->request == MPI_REQUEST_NULL)
+      end(*operation, error);
+    else
+      under_way_.push_back(std::move(operation));
+  }
+  for (size_t i = 0;; ++i) {
+    std::shared_ptr<Enqueued> operation;
+    {
+      std::lock_guard lock(mutex_);
+      if (i >= under_way_.size()) break;
+      operation = under_way_[i];
+    }
+    if (!may_be_complete(operation->request)) continue;
+    int complete = 0;
+    const int error = MPI_Test(&operation->request, &complete, &operation->result);
+    if (!complete && error == MPI_SUCCESS) continue;
+    happened = true;
+    std::lock_guard lock(mutex_);
+    end(*operation, error);
+    under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(i--));
+  }
+  return happened;
+}
+
+void GpuStream::abandon() {
+  std::lock_guard lock(mutex_);
+  auto pass = [](const auto& operations) {
+    for (const auto& operation : operations) {
+      store(operation->done, operation->round);
+      progress_thread().end_enqueued();
+    }
+  };
+  pass(waiting_);
+  for (const Sequence& sequence : sequences_) pass(sequence.operations);
+  std::erase_if(under_way_, [](const auto& operation) { return operation->captured; });
+  pass(under_way_);
+  waiting_.clear();
+  sequences_.clear();
+  under_way_.clear();
+}
+
+}  // namespace fairlead::mpi

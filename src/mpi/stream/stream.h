@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A GPU stream of the program, as MPIX_Stream_create() names it to MPI, and what is enqueued on it:
+// operations that begin when the stream has come to them, and that the stream may wait for. No call waits for
+// the stream.
+//
+// The stream and the CPU talk by 32-bit words in page-locked host memory. The stream writes to one when it
+// comes to an operation, and waits for another one, to which the CPU writes when the operation is complete.
+// Messages start in the call that enqueues them, if their bytes may follow later: they are matched at once
+// and leave their buffers alone until the stream has come to them. All else starts when the stream has come
+// to it, in the order of the calls.
+//
+// In a stream that is being captured, an operation becomes part of the graph and starts anew in every launch
+// of it.
+
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "device/runtime.h"
+#include "mpi/abi/host_mpi.h"
+#include "mpi/core/operation.h"
+
+namespace fairlead::mpi {
+
+// What an enqueued operation does when its stream has come to it: starts it and stores its request, which
+// stays MPI_REQUEST_NULL if it is already complete.
+using StartOperation = std::function<int(MPI_Request*)>;
+// The same in the call that enqueues it. Returns Operation::cannot_be_early if it can only start later.
+using StartEarly = std::function<int(StreamGate, MPI_Request*)>;
+
+// The first error of the operations of a communicator, which its next call returns.
+struct DeferredError {
+  std::atomic<int> code = MPI_SUCCESS;
+  std::atomic<int> outstanding = 0;  // operations that have not ended
+  void note(int error) {
+    int none = MPI_SUCCESS;
+    if (error != MPI_SUCCESS) code.compare_exchange_strong(none, error);
+  }
+};
+
+// One operation, and each of its starts if it was captured.
+struct Enqueued {
+  StartOperation start;
+  StartEarly start_early;   // null if it never can
+  bool is_message = false;  // its order among messages counts
+  std::shared_ptr<DeferredError> errors;
+  MPI_Status* status = MPI_STATUS_IGNORE;  // gets `result` when the operation ends
+  MPI_Status result;
+  uint32_t* reached = nullptr;  // the stream writes `number`, or, captured, 1
+  uint32_t number = 0;
+  uint32_t* done = nullptr;  // the CPU writes `round`, or, captured, 1
+  uint32_t round = 0;
+  bool captured = false;
+  bool under_way = false, ended = false;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+class GpuStream {
+ public:
+  // `native`: a cudaStream_t or hipStream_t. Null, and an explanation, if its device cannot wait for words.
+  static std::unique_ptr<GpuStream> make(void* native, std::string* why_not);
+  ~GpuStream();
+
+  // Enqueues the operation. The stream goes on at once; wait() makes it wait. `mpi_error`: of the start, if
+  // that is what failed.
+  device::Error enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_error);
+  device::Error wait(Enqueued& operation);
+  // Stores the status in the program's variable as soon as there is one.
+  void store_status(Enqueued& operation, MPI_Status* status);
+
+  // Starts what the stream has come to, and ends what is complete. One thread at a time. Returns whether
+  // anything has happened.
+  bool advance();
+  // Lets the stream pass all waits for operations that have not ended, as MPI is over.
+  void abandon();
+  int device() const { return device_; }
+
+ private:
+  struct Sequence {
+    uint64_t capture;
+    std::vector<std::shared_ptr<Enqueued>> operations;
+    size_t next = 0;
+  };
+  GpuStream() = default;
+  bool no_message_waits();
+  std::shared_ptr<Enqueued> next_reached();
+  void end(Enqueued& operation, int error);
+
+  device::Stream stream_ = nullptr;
+  int device_ = -1;
+  uint32_t* reached_ = nullptr;
+  // Held in calls that enqueue, also while the driver makes them wait because its queue is full. Whoever
+  // makes progress does not need it.
+  std::mutex enqueuing_;
+  uint32_t enqueued_ = 0;  // what the stream has written to `reached_` last when it has come to its end
+  std::mutex mutex_;       // guards all that follows
+  std::deque<std::shared_ptr<Enqueued>> waiting_;  // in the order of their calls
+  int messages_waiting_ = 0;                       // in `waiting_`, or being started
+  std::vector<Sequence> sequences_;
+  std::vector<std::shared_ptr<Enqueued>> under_way_;
+};
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/stream/streams.h"
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "mpi/abi/host_support.h"
+#include "mpi/core/engine.h"
+#include "mpi/core/error_handler.h"
+#include "mpi/core/hooks.h"
+#include "mpi/core/progress_thread.h"
+#include "mpi/core/request.h"
+
+namespace fairlead::mpi {
+namespace {
+
+// What a request of MPIX_Isend_enqueue() stands for, or a persistent one that was started on a stream.
+struct Handed {
+  std::shared_ptr<GpuStream> stream;
+  std::shared_ptr<Enqueued> operation;
+  bool persistent = false;
+};
+
+struct Registry {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<StreamCommunicator>> communicators;
+  std::map<MPI_Request, Handed> requests;
+  int keyval = MPI_KEYVAL_INVALID;
+};
+auto& registry = *new Registry;
+std::atomic<bool> any = false;  // communicators in the registry
+
+// Operations start and end in one thread at a time, and not inside each other.
+void advance_streams() {
+  static std::atomic<bool> taken = false;
+  if (!any.load(std::memory_order_relaxed) || taken.exchange(true)) return;
+  std::vector<std::shared_ptr<StreamCommunicator>> communicators;
+  {
+    std::lock_guard lock(registry.mutex);
+    communicators = registry.communicators;
+  }
+  bool happened = false;
+  for (const auto& one : communicators) happened |= one->stream->advance();
+  taken = false;
+  if (happened) progress_thread().wake();
+}
+
+// The host MPI may hold its lock here, so this waits for nothing.
+int forget(MPI_Comm, int, void* value, void*) {
+  auto* held = static_cast<std::shared_ptr<StreamCommunicator>*>(value);
+  {
+    std::lock_guard lock(registry.mutex);
+    std::erase(registry.communicators, *held);
+    any = !registry.communicators.empty();
+  }
+  delete held;
+  return MPI_SUCCESS;
+}
+
+// Waits for what is enqueued on the communicator.
+int end_enqueued_on(MPI_Comm comm) {
+  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
+  if (!mine) return MPI_SUCCESS;
+  for (Backoff backoff; mine->errors->outstanding > 0; backoff.pause()) engine().progress();
+  const int error = mine->errors->code.exchange(MPI_SUCCESS);
+  return error == MPI_SUCCESS ? error : raise_error(comm, error, "an operation that was enqueued earlier");
+}
+
+[[maybe_unused]] const bool hooked =
+    add_hooks({.end_operations_on = end_enqueued_on, .poll = advance_streams});
+
+}  // namespace
+
+// Without the registry's lock: the host MPI calls forget() with a lock of its own.
+std::shared_ptr<StreamCommunicator> stream_communicator(MPI_Comm comm) {
+  void* value = nullptr;
+  int found = 0;
+  if (comm == MPI_COMM_NULL || !any) return nullptr;
+  if (PMPI_Comm_get_attr(comm, registry.keyval, &value, &found) != MPI_SUCCESS || !found) return nullptr;
+  return *static_cast<std::shared_ptr<StreamCommunicator>*>(value);
+}
+
+void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle handle) {
+  static std::once_flag made_keyval;
+  std::call_once(made_keyval,
+                 [] { PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &registry.keyval, nullptr); });
+  auto made = std::make_shared<StreamCommunicator>();
+  made->stream = std::move(stream);
+  made->handle = handle;
+  PMPI_Comm_set_attr(comm, registry.keyval, new std::shared_ptr<StreamCommunicator>(made));
+  const int device = made->stream->device();
+  std::lock_guard lock(registry.mutex);
+  registry.communicators.push_back(std::move(made));
+  any = true;
+  std::set<const GpuStream*> streams;
+  for (const auto& one : registry.communicators)
+    if (one->stream->device() == device) streams.insert(one->stream.get());
+  static bool warned = false;
+  const int most = device::runtime()->most_waiting_streams(device);
+  if (static_cast<int>(streams.size()) <= most || std::exchange(warned, true)) return;
+  log_line(LogLevel::warn,
+           "%zu GPU streams have communicators, but while %d wait for messages the GPU runs no work of other "
+           "streams, which may end in a deadlock; set %s before the program starts",
+           streams.size(), most + 1, device::runtime()->setting_of_waiting_streams());
+}
+
+int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Request* request) {
+  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
+  if (!mine)
+    return raise_error(comm, MPI_ERR_COMM, "an enqueued operation on a communicator without a GPU stream");
+  if (int error = mine->errors->code.exchange(MPI_SUCCESS); error != MPI_SUCCESS)
+    return raise_error(comm, error, "an operation that was enqueued earlier");
+  auto operation = std::make_shared<Enqueued>();
+  operation->start = std::move(work.start);
+  operation->start_early = std::move(work.start_early);
+  operation->is_message = work.is_message;
+  operation->status = status;
+  operation->errors = mine->errors;
+  const bool persistent = !waits && *request != MPI_REQUEST_NULL;
+  if (!waits && !persistent)
+    if (int result = make_token(request); result != MPI_SUCCESS) return result;
+  ++operation->errors->outstanding;
+  progress_thread().begin_enqueued();
+  int mpi_error = MPI_SUCCESS;
+  device::Error error = mine->stream->enqueue(operation, &mpi_error);
+  const bool enqueued = error == device::Error::none && mpi_error == MPI_SUCCESS;
+  if (!enqueued || operation->captured) --operation->errors->outstanding;  // counted where it starts
+  if (!enqueued) progress_thread().end_enqueued();
+  if (mpi_error != MPI_SUCCESS) return mpi_error;
+  if (enqueued && waits) error = mine->stream->wait(*operation);
+  if (error != device::Error::none) {
+    log_line(LogLevel::error, "an operation cannot be enqueued: %s %s", device::to_string(error),
+             device::runtime()->error_text());
+    return raise_error(comm, MPI_ERR_OTHER, "an enqueued operation");
+  }
+  if (waits) return MPI_SUCCESS;
+  std::lock_guard lock(registry.mutex);
+  registry.requests[*request] = {mine->stream, std::move(operation), persistent};
+  return MPI_SUCCESS;
+}
+
+// A request of the host MPI's own streams.
+static int wait_in_host(MPI_Request* request, MPI_Status* status) {
+  if (void* function = next_function("MPIX_Wait_enqueue"))
+    return reinterpret_cast<int (*)(MPI_Request*, MPI_Status*)>(function)(request, status);
+  return raise_error(MPI_COMM_WORLD, MPI_ERR_REQUEST, "MPIX_Wait_enqueue");
+}
+
+int wait_enqueued(MPI_Request* request, MPI_Status* status) {
+  if (*request == MPI_REQUEST_NULL) return MPI_SUCCESS;
+  Handed handed;
+  {
+    std::lock_guard lock(registry.mutex);
+    auto found = registry.requests.find(*request);
+    if (found == registry.requests.end()) return wait_in_host(request, status);
+    handed = std::move(found->second);
+    registry.requests.erase(found);
+  }
+  if (status != MPI_STATUS_IGNORE) handed.stream->store_status(*handed.operation, status);
+  const device::Error error = handed.stream->wait(*handed.operation);
+  if (!handed.persistent) real.Request_free(request);
+  return error == device::Error::none ? MPI_SUCCESS
+                                      : raise_error(MPI_COMM_WORLD, MPI_ERR_OTHER, "MPIX_Wait_enqueue");
+}
+
+void prepare_streams() {
+  if (options().enabled)
+    if (device::Runtime* gpu = device::runtime()) gpu->prepare_waiting_streams();
+}
+
+void close_streams() {
+  std::lock_guard lock(registry.mutex);
+  for (const auto& one : registry.communicators) one->stream->abandon();
+  registry.communicators.clear();
+  any = false;
+}
+
+}  // namespace fairlead::mpi

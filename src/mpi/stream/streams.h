@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The handles of streams (MPIX_Stream), the streams of communicators, and the progress of what is enqueued.
+
+#pragma once
+
+#include <memory>
+
+#include "mpi/stream/stream.h"
+
+namespace fairlead::mpi {
+
+using StreamHandle = int;  // MPIX_Stream of MPICH 5
+
+// The stream of a communicator from MPIX_Stream_comm_create(), or null.
+struct StreamCommunicator {
+  std::shared_ptr<GpuStream> stream;
+  StreamHandle handle;
+  std::shared_ptr<DeferredError> errors = std::make_shared<DeferredError>();
+};
+std::shared_ptr<StreamCommunicator> stream_communicator(MPI_Comm comm);
+void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle handle);
+
+// Enqueues on the stream of the communicator and, if `waits`, makes the stream wait until the operation is
+// complete. Otherwise `request` is for wait_enqueued(): a persistent one, which the operation starts, or
+// MPI_REQUEST_NULL, which becomes a handle. Returns an MPI error code: of this call, or the first one of an
+// earlier operation on the communicator.
+struct Work {
+  StartOperation start;
+  StartEarly start_early = nullptr;
+  bool is_message = false;
+};
+int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Request* request);
+int wait_enqueued(MPI_Request* request, MPI_Status* status);
+
+// Before MPI_Init of a program that may enqueue operations.
+void prepare_streams();
+// In MPI_Finalize: nothing that is enqueued starts any more, and no stream waits for it.
+void close_streams();
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Operations on GPU streams (S1 to S7, docs/design/streams.md). A stream is held by a word that the test
+// writes: a call that waited for the stream would hang, and an operation that did not wait for it would move
+// other bytes.
+
+#include <fairlead/stream.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <random>
+
+#include "device/runtime.h"
+#include "harness.h"
+
+using namespace ranks;
+
+namespace {
+
+namespace device = fairlead::device;
+using device::Error;
+using device::StreamKind;
+
+constexpr int tag = 51;
+constexpr size_t sizes[] = {4, 1000, 70000, (1 << 20) + 4};
+constexpr StreamKind kinds[] = {StreamKind::library, StreamKind::application};  // non-blocking, and ordinary
+
+const char* why_not() {
+  if (host_oracle) return "needs GPU streams";
+  if (!threads) return "needs TEST_THREADS=1";
+  return device::runtime()->has_word_operations(0) ? nullptr : "this GPU cannot wait for words";
+}
+
+#define DRIVER(call) EXPECT((call) == Error::none, "%s: %s", #call, device::runtime()->error_text())
+
+// A stream of the program, with a communicator, and a word that holds it.
+class Stream {
+ public:
+  explicit Stream(StreamKind kind = StreamKind::library, MPI_Comm parent = MPI_COMM_WORLD) {
+    DRIVER(gpu().current_device(&device_));
+    DRIVER(gpu().create_stream(device_, &stream_, kind));
+    void* word = nullptr;
+    DRIVER(gpu().allocate_pinned(sizeof(uint32_t), &word));
+    word_ = static_cast<uint32_t*>(word);
+    *word_ = 0;
+    void* native = gpu().native(stream_);
+    MPI_Info info = MPI_INFO_NULL;
+    MUST(MPI_Info_create(&info));
+    MUST(MPI_Info_set(info, "type", std::string(gpu().name()) == "rocm" ? "hipStream_t" : "cudaStream_t"));
+    MUST(MPIX_Info_set_hex(info, "value", &native, sizeof native));
+    MUST(MPIX_Stream_create(info, &handle_));
+    MUST(MPI_Info_free(&info));
+    MUST(MPIX_Stream_comm_create(parent, handle_, &comm_));
+    MUST(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
+  }
+  ~Stream() {
+    if (comm_ != MPI_COMM_NULL) MUST(MPI_Comm_free(&comm_));
+    MUST(MPIX_Stream_free(&handle_));
+    synchronize();
+    DRIVER(gpu().destroy_stream(stream_));
+    DRIVER(gpu().free_pinned(word_));
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  static device::Runtime& gpu() { return *device::runtime(); }
+  MPI_Comm comm() const { return comm_; }
+  device::Stream get() const { return stream_; }
+
+  void hold() { DRIVER(gpu().wait_word(stream_, word_, ++held_)); }
+  void release() { __atomic_store_n(word_, held_, __ATOMIC_RELEASE); }
+  void copy(const Memory& to, const Memory& from) {
+    DRIVER(gpu().copy(to.data(), from.data(), std::min(to.bytes(), from.bytes()), stream_));
+  }
+  void synchronize() { DRIVER(gpu().synchronize_stream(stream_)); }
+
+ private:
+  int device_ = 0;
+  device::Stream stream_ = nullptr;
+  uint32_t* word_ = nullptr;
+  uint32_t held_ = 0;
+  MPIX_Stream handle_ = MPIX_STREAM_NULL;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+int count(const Memory& memory) {
+  return static_cast<int>(memory.bytes());
+}
+
+// Short messages between nodes, and messages whose bytes pass through host memory, are sent when the stream
+// has come to them.
+bool sends_come_later() {
+  const char* ipc = getenv("FAIRLEAD_IPC");
+  return (ipc && std::string(ipc) == "off") || getenv("FAIRLEAD_NODES");
+}
+
+Memory pattern(size_t bytes, uint64_t key) {
+  Memory made(Place::device, bytes);
+  made.fill(key);
+  return made;
+}
+
+}  // namespace
+
+RANK_TEST(enqueue, S1_S2_calls_return_while_the_stream_is_held_and_bytes_follow_its_order, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  for (StreamKind kind : kinds)
+    for (size_t bytes : sizes) {
+      Stream stream(kind);
+      if (peer == MPI_PROC_NULL) continue;
+      Memory produced = pattern(bytes, key_of(bytes, rank)), sent(Place::device, bytes),
+             received(Place::device, bytes), consumed(Place::device, bytes);
+      stream.hold();
+      stream.copy(sent, produced);
+      MPI_Request requests[2];
+      MUST(MPIX_Irecv_enqueue(received, count(received), MPI_BYTE, peer, tag, stream.comm(), &requests[0]));
+      MUST(MPIX_Isend_enqueue(sent, count(sent), MPI_BYTE, peer, tag, stream.comm(), &requests[1]));
+      MUST(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE));
+      stream.copy(consumed, received);
+      EXPECT(requests[0] == MPI_REQUEST_NULL && requests[1] == MPI_REQUEST_NULL, "a request is left");
+      stream.release();
+      stream.synchronize();
+      EXPECT_HOLDS(consumed, key_of(bytes, peer), bytes);
+    }
+}
+
+RANK_TEST(enqueue, S3_plain_messages_are_partners_in_the_order_of_calls, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  constexpr int messages = 12;
+  std::vector<Memory> buffers;
+  for (int i = 0; i < messages; ++i)
+    buffers.push_back(pattern(100 + 7000 * static_cast<size_t>(i), key_of(i)));
+  if (rank < peer) {
+    stream.hold();
+    for (Memory& buffer : buffers)
+      MUST(MPIX_Send_enqueue(buffer, count(buffer), MPI_BYTE, peer, tag, stream.comm()));
+    stream.release();
+    stream.synchronize();
+    for (int i = 0; i < messages; ++i) {
+      buffers[i].clear();
+      MPI_Status status;
+      MUST(MPIX_Recv_enqueue(buffers[i], count(buffers[i]), MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG,
+                             stream.comm(), &status));
+      stream.synchronize();
+      EXPECT_STATUS(status, peer, tag + i, buffers[i].bytes());
+      EXPECT_HOLDS(buffers[i], key_of(i, 1), buffers[i].bytes());
+    }
+  } else {
+    for (int i = 0; i < messages; ++i) {
+      Memory received(i % 3 == 0 ? Place::host : Place::device, buffers[i].bytes());
+      MPI_Status status;
+      MUST(MPI_Recv(received, count(received), MPI_BYTE, MPI_ANY_SOURCE, tag, stream.comm(), &status));
+      EXPECT_STATUS(status, peer, tag, buffers[i].bytes());
+      EXPECT_HOLDS(received, key_of(i), received.bytes());
+    }
+    for (int i = 0; i < messages; ++i)
+      MUST(
+          MPI_Send(buffers[i].fill(key_of(i, 1)), count(buffers[i]), MPI_BYTE, peer, tag + i, stream.comm()));
+  }
+}
+
+// The stream comes to the enqueued operations last, but they were called first.
+RANK_TEST(enqueue, S3_messages_are_matched_when_they_are_enqueued, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  constexpr size_t bytes = 40000;
+  Memory first = pattern(bytes, key_of(1, rank)), second = pattern(bytes, key_of(2, rank));
+  // The first message from an allocation may be staged, and so start later.
+  Memory warm(Place::device, bytes);
+  for (int i = 0; i < 4; ++i) {
+    MUST(MPI_Sendrecv(first, count(first), MPI_BYTE, peer, tag, warm, count(warm), MPI_BYTE, peer, tag,
+                      stream.comm(), MPI_STATUS_IGNORE));
+  }
+  for (bool into_host : {false, true}) {
+    Memory enqueued(into_host ? Place::host : Place::device, bytes), plain(Place::device, bytes);
+    stream.hold();
+    MUST(MPIX_Recv_enqueue(enqueued, count(enqueued), MPI_BYTE, peer, tag, stream.comm(), MPI_STATUS_IGNORE));
+    MPI_Request request;
+    MUST(MPI_Irecv(plain, count(plain), MPI_BYTE, peer, tag, stream.comm(), &request));
+    MUST(MPI_Send(first, count(first), MPI_BYTE, peer, tag, stream.comm()));
+    MUST(MPI_Send(second, count(second), MPI_BYTE, peer, tag, stream.comm()));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    EXPECT_HOLDS(plain, key_of(2, peer), bytes);
+    stream.release();
+    stream.synchronize();
+    EXPECT_HOLDS(enqueued, key_of(1, peer), bytes);
+  }
+  if (sends_come_later()) return;
+  Memory enqueued(Place::device, bytes), plain(Place::device, bytes);
+  stream.hold();
+  MPI_Request requests[2];
+  MUST(MPI_Irecv(enqueued, count(enqueued), MPI_BYTE, peer, tag, stream.comm(), &requests[0]));
+  MUST(MPI_Irecv(plain, count(plain), MPI_BYTE, peer, tag, stream.comm(), &requests[1]));
+  MUST(MPIX_Send_enqueue(first, count(first), MPI_BYTE, peer, tag, stream.comm()));
+  MUST(MPI_Send(second, count(second), MPI_BYTE, peer, tag, stream.comm()));
+  MUST(MPI_Wait(&requests[1], MPI_STATUS_IGNORE));
+  EXPECT_HOLDS(plain, key_of(2, peer), bytes);
+  stream.release();
+  MUST(MPI_Wait(&requests[0], MPI_STATUS_IGNORE));
+  EXPECT_HOLDS(enqueued, key_of(1, peer), bytes);
+  stream.synchronize();
+}
+
+// More than a driver's queue has room for: the call waits until the stream goes on, which needs progress.
+RANK_TEST(enqueue, S1_a_full_queue_of_the_driver_does_not_stop_progress, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  Memory sent = pattern(64, key_of(rank)), received(Place::device, 64);
+  for (int i = 0; i < 2000; ++i) {
+    MPI_Request requests[2];
+    MUST(MPIX_Irecv_enqueue(received, count(received), MPI_BYTE, peer, tag, stream.comm(), &requests[0]));
+    MUST(MPIX_Isend_enqueue(sent, count(sent), MPI_BYTE, peer, tag, stream.comm(), &requests[1]));
+    MUST(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE));
+  }
+  stream.synchronize();
+  EXPECT_HOLDS(received, key_of(peer), 64);
+}
+
+RANK_TEST(enqueue, S3_an_error_is_returned_by_the_next_call, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) {
+    MUST(MPIX_Barrier_enqueue(stream.comm()));
+    return stream.synchronize();
+  }
+  Memory buffer = pattern(5000, key_of(1)), smaller(Place::device, 1000);
+  if (rank < peer) {
+    MUST(MPIX_Send_enqueue(buffer, count(buffer), MPI_BYTE, peer, tag, stream.comm()));
+    stream.synchronize();
+    MUST(MPIX_Barrier_enqueue(stream.comm()));
+  } else {
+    MUST(MPIX_Recv_enqueue(smaller, count(smaller), MPI_BYTE, peer, tag, stream.comm(), MPI_STATUS_IGNORE));
+    stream.synchronize();
+    EXPECT_ERROR(MPIX_Barrier_enqueue(stream.comm()), MPI_ERR_TRUNCATE);
+    MUST(MPIX_Barrier_enqueue(stream.comm()));
+  }
+  stream.synchronize();
+}
+
+// One rank enqueues all that it does on stream `one` first, the other one all on `two`: each stream waits for
+// what the peer enqueues later.
+RANK_TEST(enqueue, S4_streams_that_wait_for_each_other, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream one, two;
+  if (peer == MPI_PROC_NULL) return;
+  constexpr int rounds = 20;
+  Memory bounced(Place::device, 3000), sent = pattern(3000, key_of(rank)), back(Place::device, 3000);
+  auto bounce = [&](Stream& stream) {
+    for (int i = 0; i < rounds; ++i) {
+      MUST(MPIX_Recv_enqueue(bounced, count(bounced), MPI_BYTE, peer, i, stream.comm(), MPI_STATUS_IGNORE));
+      MUST(MPIX_Send_enqueue(bounced, count(bounced), MPI_BYTE, peer, rounds + i, stream.comm()));
+    }
+  };
+  auto serve = [&](Stream& stream) {
+    for (int i = 0; i < rounds; ++i) {
+      MUST(MPIX_Send_enqueue(sent, count(sent), MPI_BYTE, peer, i, stream.comm()));
+      MUST(
+          MPIX_Recv_enqueue(back, count(back), MPI_BYTE, peer, rounds + i, stream.comm(), MPI_STATUS_IGNORE));
+    }
+  };
+  bounce(rank < peer ? one : two);
+  serve(rank < peer ? two : one);
+  one.synchronize();
+  two.synchronize();
+  EXPECT_HOLDS(bounced, key_of(peer), 3000);
+  EXPECT_HOLDS(back, key_of(rank), 3000);
+}
+
+RANK_TEST(enqueue, S2_collectives_follow_the_order_of_the_stream, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  Stream stream;
+  for (int elements : {1, 1000, 300000}) {
+    const size_t bytes = sizeof(int) * static_cast<size_t>(elements);
+    std::vector<int> values(elements), sums(elements);
+    for (int i = 0; i < elements; ++i) values[i] = i + rank;
+    Memory produced(Place::device, bytes), sent(Place::device, bytes), sum(Place::device, bytes),
+        all(Place::device, bytes * static_cast<size_t>(size)), root(Place::device, bytes);
+    produced.write(values.data(), bytes);
+    stream.hold();
+    stream.copy(sent, produced);
+    MUST(MPIX_Allreduce_enqueue(sent, sum, elements, MPI_INT, MPI_SUM, stream.comm()));
+    MUST(MPIX_Allgather_enqueue(sum, elements, MPI_INT, all, elements, MPI_INT, stream.comm()));
+    if (rank == size - 1) stream.copy(root, sum);
+    MUST(MPIX_Bcast_enqueue(root, elements, MPI_INT, size - 1, stream.comm()));
+    stream.release();
+    stream.synchronize();
+    for (int i = 0; i < elements; ++i) sums[i] = size * i + size * (size - 1) / 2;
+    const char* first = reinterpret_cast<const char*>(sums.data());
+    std::vector<char> wanted(first, first + bytes), many;
+    for (int i = 0; i < size; ++i) many.insert(many.end(), wanted.begin(), wanted.end());
+    std::string why;
+    EXPECT(sum.holds(wanted, &why), "sum: %s", why.c_str());
+    EXPECT(all.holds(many, &why), "all: %s", why.c_str());
+    EXPECT(root.holds(wanted, &why), "root: %s", why.c_str());
+  }
+}
+
+RANK_TEST(enqueue, S2_persistent_requests_start_on_a_stream, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  constexpr size_t bytes = 50000;
+  Memory produced(Place::device, bytes), sent(Place::device, bytes), received(Place::device, bytes);
+  MPI_Request requests[2];
+  MUST(MPI_Recv_init(received, count(received), MPI_BYTE, peer, tag, stream.comm(), &requests[0]));
+  MUST(MPI_Send_init(sent, count(sent), MPI_BYTE, peer, tag, stream.comm(), &requests[1]));
+  for (int round = 0; round < 4; ++round) {
+    produced.fill(key_of(round, rank));
+    stream.hold();
+    stream.copy(sent, produced);
+    for (MPI_Request& request : requests) MUST(MPIX_Start_enqueue(&request, stream.comm()));
+    for (MPI_Request& request : requests) MUST(MPIX_Wait_enqueue(&request, MPI_STATUS_IGNORE));
+    stream.release();
+    stream.synchronize();
+    EXPECT_HOLDS(received, key_of(round, peer), bytes);
+  }
+  for (MPI_Request& request : requests) MUST(MPI_Request_free(&request));
+}
+
+RANK_TEST(enqueue, S5_a_graph_starts_its_operations_anew_in_each_launch, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  constexpr size_t bytes = 30000;
+  Memory produced(Place::device, bytes), sent(Place::device, bytes), received(Place::device, bytes),
+      consumed(Place::device, bytes);
+  device::Graph graph = nullptr;
+  DRIVER(Stream::gpu().begin_capture(stream.get()));
+  stream.copy(sent, produced);
+  for (int i = 0; i < 2; ++i) {
+    MPI_Request requests[2];
+    MUST(MPIX_Irecv_enqueue(received, count(received), MPI_BYTE, peer, tag, stream.comm(), &requests[0]));
+    MUST(MPIX_Isend_enqueue(sent, count(sent), MPI_BYTE, peer, tag, stream.comm(), &requests[1]));
+    MUST(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE));
+    stream.copy(i == 0 ? sent : consumed, received);  // the second exchange brings the own bytes back
+  }
+  DRIVER(Stream::gpu().end_capture(stream.get(), &graph));
+  for (int launch = 0; launch < 5; ++launch) {
+    produced.fill(key_of(launch, rank));
+    consumed.clear();
+    DRIVER(Stream::gpu().launch_graph(graph, stream.get()));
+    stream.synchronize();
+    EXPECT_HOLDS(received, key_of(launch, rank), bytes);
+    EXPECT_HOLDS(consumed, key_of(launch, rank), bytes);
+  }
+  DRIVER(Stream::gpu().destroy_graph(graph));
+}
+
+RANK_TEST(enqueue, S6_freeing_the_communicator_waits_for_what_is_enqueued, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Memory sent = pattern(9000, key_of(rank)), received(Place::device, 9000);
+  {
+    Stream stream;
+    if (peer != MPI_PROC_NULL) {
+      MPI_Request requests[2];
+      MUST(MPIX_Irecv_enqueue(received, count(received), MPI_BYTE, peer, tag, stream.comm(), &requests[0]));
+      MUST(MPIX_Isend_enqueue(sent, count(sent), MPI_BYTE, peer, tag, stream.comm(), &requests[1]));
+    }
+  }
+  if (peer != MPI_PROC_NULL) EXPECT_HOLDS(received, key_of(peer), 9000);
+}
+
+RANK_TEST(enqueue, S7_datatypes_with_gaps, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  constexpr int blocks = 3000;
+  std::vector<double> values(2 * blocks);
+  for (int i = 0; i < 2 * blocks; ++i) values[i] = rank * 1e6 + i;
+  Memory produced(Place::device, values.size() * 8), sent(Place::device, values.size() * 8),
+      received(Place::device, blocks * 8);
+  produced.write(values.data(), values.size() * 8);
+  MPI_Datatype every_other = MPI_DATATYPE_NULL;
+  MUST(MPI_Type_vector(blocks, 1, 2, MPI_DOUBLE, &every_other));
+  MUST(MPI_Type_commit(&every_other));
+  stream.hold();
+  stream.copy(sent, produced);
+  MUST(MPIX_Sendrecv_enqueue(sent, 1, every_other, peer, tag, received, blocks, MPI_DOUBLE, peer, tag,
+                             stream.comm(), MPI_STATUS_IGNORE));
+  MUST(MPI_Type_free(&every_other));
+  stream.release();
+  stream.synchronize();
+  std::vector<double> got(blocks);
+  received.read(got.data(), got.size() * 8);
+  for (int i = 0; i < blocks; ++i)
+    if (got[i] != peer * 1e6 + 2 * i) return fail(__FILE__, __LINE__, "element %d is %g", i, got[i]);
+}
+
+RANK_TEST(enqueue, S3_bad_arguments_are_named, 1) {
+  if (const char* reason = why_not()) return skip(reason);
+  MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  MPI_Info info = MPI_INFO_NULL;
+  MUST(MPI_Info_create(&info));
+  MPIX_Stream stream = MPIX_STREAM_NULL;
+  MUST(MPI_Info_set(info, "type",
+                    std::string(Stream::gpu().name()) == "rocm" ? "hipStream_t" : "cudaStream_t"));
+  MUST(MPI_Info_set(info, "value", "12"));
+  EXPECT_ERROR(MPIX_Stream_create(info, &stream), MPI_ERR_ARG);
+  MUST(MPI_Info_free(&info));
+  Memory buffer(Place::device, 8);
+  EXPECT_ERROR(MPIX_Send_enqueue(buffer, 8, MPI_BYTE, 0, tag, MPI_COMM_WORLD), MPI_ERR_COMM);
+  MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+}
+
+// Random steps: work on the stream, and messages of random sizes in random places, each rank with the same
+// plan.
+RANK_TEST(enqueue, S2_random_steps, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  std::mt19937_64 random(options.seed);
+  Memory here = pattern(1 << 20, key_of(rank)), there(Place::device, 1 << 20), seen(Place::device, 1 << 20);
+  const long rounds = options.rounds ? options.rounds : 40;
+  for (long round = 0; round < rounds; ++round) {
+    const size_t bytes = size_t{8} << (random() % 18);
+    const bool waits = random() % 4 == 0, blocking = random() % 2, held = random() % 3 == 0;
+    if (held) stream.hold();
+    MPI_Request requests[2];
+    if (blocking) {
+      MUST(MPIX_Sendrecv_enqueue(here, static_cast<int>(bytes), MPI_BYTE, peer, tag, there,
+                                 static_cast<int>(bytes), MPI_BYTE, peer, tag, stream.comm(),
+                                 MPI_STATUS_IGNORE));
+    } else {
+      MUST(MPIX_Irecv_enqueue(there, static_cast<int>(bytes), MPI_BYTE, peer, tag, stream.comm(),
+                              &requests[0]));
+      MUST(MPIX_Isend_enqueue(here, static_cast<int>(bytes), MPI_BYTE, peer, tag, stream.comm(),
+                              &requests[1]));
+      MUST(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE));
+    }
+    stream.copy(seen, there);
+    if (held) stream.release();
+    if (!waits) continue;
+    stream.synchronize();
+    std::vector<char> wanted(bytes), got(bytes);
+    write_pattern(key_of(peer), wanted.data(), bytes);
+    seen.read(got.data(), bytes);
+    if (got != wanted)
+      return fail(__FILE__, __LINE__, "round %ld of seed %llu: other bytes", round,
+                  (unsigned long long)options.seed);
+  }
+  stream.synchronize();
+}
