@@ -15,13 +15,17 @@ class WaitingCalls {
  public:
   // Called before a stream is made to wait for this process, and once it no longer waits. The first waits for
   // a call that is being made.
-  static void forbid() { change(1); }
-  static void permit() { change(-1); }
+  static void forbid() { change(&forbidden_, 1); }
+  static void permit() { change(&forbidden_, -1); }
+  // Graphs that will wait exist: only a thread of the program knows that none is launched meanwhile.
+  static void add_graph_wait() { change(&graph_waits_, 1); }
+  static void remove_graph_wait() { change(&graph_waits_, -1); }
+  static inline thread_local bool in_thread_of_library = false;
 
   // Held for the time of such a call, which must not be made if it is false.
   class Permission {
    public:
-    Permission() : lock_(mutex_), given_(forbidden_ == 0) {}
+    Permission() : lock_(mutex_), given_(forbidden_ == 0 && !(graph_waits_ > 0 && in_thread_of_library)) {}
     explicit operator bool() const { return given_; }
 
    private:
@@ -30,12 +34,12 @@ class WaitingCalls {
   };
 
  private:
-  static void change(int by) {
+  static void change(int* count, int by) {
     std::lock_guard lock(mutex_);
-    forbidden_ += by;
+    *count += by;
   }
   static inline std::mutex mutex_;
-  static inline int forbidden_ = 0;
+  static inline int forbidden_ = 0, graph_waits_ = 0;
 };
 
 }  // namespace fairlead::device

@@ -109,10 +109,18 @@ void ProgressThread::begin_enqueued() {
   if (enqueued_++ == 0) wake();
 }
 
-void ProgressThread::end_enqueued() {
+void ProgressThread::keep_in_graph() {
+  device::WaitingCalls::add_graph_wait();
+  device::WaitingCalls::permit();
+}
+
+void ProgressThread::end_enqueued(bool in_graph) {
   --enqueued_;
   --outstanding_;
-  device::WaitingCalls::permit();
+  if (in_graph)
+    device::WaitingCalls::remove_graph_wait();
+  else
+    device::WaitingCalls::permit();
 }
 
 // What has come while the program polled, but after its last round, has rung nowhere; the thread looks for it
@@ -181,6 +189,7 @@ void ProgressThread::run() {
   // A capture of the program's does not concern this thread, nor do its calls the capture.
   auto mode = device::CaptureMode::relaxed;
   if (device::Runtime* gpu = device::runtime()) gpu->exchange_capture_mode(&mode);
+  device::WaitingCalls::in_thread_of_library = true;
   uint32_t last = 0;
   for (auto rung = Clock::now();;) {
     node::Doorbell& doorbell = *doorbell_;
@@ -193,10 +202,19 @@ void ProgressThread::run() {
     sleeps_for_ever_ = pause == for_ever;
     if (pause == for_ever && outstanding_ > 0) continue;
     if (pause == Duration::zero())
-      std::this_thread::yield();
+      make_way();
     else
       doorbell.wait(rings, pause);
   }
+}
+
+// Calls that enqueue, which call the host MPI as well, are soon over, unless the driver makes them wait.
+void ProgressThread::make_way() {
+  constexpr std::chrono::nanoseconds longest = 20us;
+  std::this_thread::yield();
+  if (enqueuing_ == 0) return;
+  for (const auto start = Clock::now(); enqueuing_ > 0 && Clock::now() - start < longest;)
+    __builtin_ia32_pause();
 }
 
 bool ProgressThread::serves_windows() const {

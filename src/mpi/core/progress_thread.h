@@ -49,7 +49,20 @@ class ProgressThread {
   bool helps_messages() const;
   // Operations that are enqueued on a GPU stream: nobody rings when the stream comes to them.
   void begin_enqueued();
-  void end_enqueued();
+  void end_enqueued(bool in_graph);
+  // The operation is part of a graph now.
+  void keep_in_graph();
+  // While a thread of the program is in a call that enqueues, this thread makes way for it.
+  class Enqueuing {
+   public:
+    explicit Enqueuing(ProgressThread& thread) : thread_(thread) { ++thread_.enqueuing_; }
+    ~Enqueuing() { --thread_.enqueuing_; }
+    Enqueuing(const Enqueuing&) = delete;
+    Enqueuing& operator=(const Enqueuing&) = delete;
+
+   private:
+    ProgressThread& thread_;
+  };
   // A long nonblocking operation has started, or has ended.
   void begin_long() { begin(); }
   void end_long() { --outstanding_; }
@@ -81,6 +94,7 @@ class ProgressThread {
   void attend(bool attended);
   void start();
   void run();
+  void make_way();
   node::Hears heard() const;
   void listen();
   // One round; the longest time until the next one.
@@ -97,7 +111,7 @@ class ProgressThread {
   std::mutex calling_host_;             // held in rounds that call the host MPI
   std::atomic<bool> may_call_host_ = false;
   std::atomic<int> outstanding_ = 0;  // operations_, long ones and enqueued ones
-  std::atomic<int> enqueued_ = 0;
+  std::atomic<int> enqueued_ = 0, enqueuing_ = 0;
   std::atomic<bool> sleeps_for_ever_ = true;  // or does not exist
   std::atomic<int> windows_ = 0, blocked_ = 0;
 };

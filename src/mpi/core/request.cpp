@@ -65,6 +65,21 @@ int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request) {
   return MPI_SUCCESS;
 }
 
+int start_detached(std::unique_ptr<Operation> operation, Operation** started) {
+  watch_forwarded();
+  if (int result = operation->start(); result != MPI_SUCCESS) return result;
+  *started = operation.release();
+  engine().add(*started);
+  return MPI_SUCCESS;
+}
+
+int end_detached(Operation* operation, MPI_Status* status) {
+  engine().remove(operation);
+  const int result = operation->finish(status);
+  delete operation;
+  return result;
+}
+
 void help(Operation& operation, bool in_device) {
   const uint64_t bytes = operation.bytes();
   ProgressThread& thread = progress_thread();

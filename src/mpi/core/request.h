@@ -16,6 +16,10 @@ int run(Operation& operation, MPI_Status* status);
 // Starts the operation and gives the user a request for it.
 int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request);
 
+// Starts the operation for Fairlead itself: there is no request. Call end_detached() when it is complete.
+int start_detached(std::unique_ptr<Operation> operation, Operation** started);
+int end_detached(Operation* operation, MPI_Status* status);
+
 // Called when a nonblocking operation has started: it makes progress as soon as the peer is there, not only
 // when the program completes it. `in_device`: the operation moves device memory.
 void help(Operation& operation, bool in_device);

@@ -29,14 +29,14 @@ Work send(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, 
   auto start = [=, type = keep(datatype)](MPI_Request* request) {
     return MPI_Isend(buf, count, type->get(), dest, tag, comm, request);
   };
-  auto early = [=](StreamGate gate, MPI_Request* request) {
+  auto early = [=](StreamGate gate, Operation** started) {
     UserBuffer found = buffer;
     if (!intercepting() || is_invalid(buf, count, datatype) || !is_device(&found) ||
         is_refused(count, datatype))
       return Operation::cannot_be_early;
     auto operation = std::make_unique<Send>(SendMode::standard, found, dest, tag, comm);
     operation->start_early(gate);
-    return hand_out(std::move(operation), request);
+    return start_detached(std::move(operation), started);
   };
   return {start, early, true};
 }
@@ -45,7 +45,7 @@ Work receive(void* buf, int count, MPI_Datatype datatype, int source, int tag, M
   auto start = [=, type = keep(datatype)](MPI_Request* request) {
     return MPI_Irecv(buf, count, type->get(), source, tag, comm, request);
   };
-  auto early = [=](StreamGate gate, MPI_Request* request) {
+  auto early = [=](StreamGate gate, Operation** started) {
     UserBuffer found{buf, count, datatype};
     if (!intercepting() || is_invalid(buf, count, datatype) || source == MPI_PROC_NULL ||
         is_refused(count, datatype))
@@ -53,7 +53,7 @@ Work receive(void* buf, int count, MPI_Datatype datatype, int source, int tag, M
     (void)is_device(&found);
     auto operation = std::make_unique<Receive>(found, source, tag, comm);
     operation->start_early(gate);
-    return hand_out(std::move(operation), request);
+    return start_detached(std::move(operation), started);
   };
   return {start, early, true};
 }

@@ -3,10 +3,12 @@
 #include "mpi/stream/stream.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "mpi/core/engine.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/progress_thread.h"
+#include "mpi/core/request.h"
 
 namespace fairlead::mpi {
 
@@ -78,11 +80,19 @@ void give_back(uint32_t* word) {
   words.used.push_back(word);
 }
 
-// Would a test of this request succeed? Only then it is tested: a test makes a round of progress for all
-// operations.
-bool may_be_complete(MPI_Request request) {
-  const Operation* operation = engine().find(request);
-  return !operation || operation->complete();
+// If so, stores its status and error. A request is tested only if that would succeed: a test makes a round of
+// progress for all operations.
+bool is_complete(Enqueued& enqueued, int* error) {
+  if (enqueued.early) {
+    if (!enqueued.early->complete()) return false;
+    *error = end_detached(std::exchange(enqueued.early, nullptr), &enqueued.result);
+    return true;
+  }
+  const Operation* operation = engine().find(enqueued.request);
+  if (operation && !operation->complete()) return false;
+  int complete = 0;
+  *error = MPI_Test(&enqueued.request, &complete, &enqueued.result);
+  return complete || *error != MPI_SUCCESS;
 }
 
 }  // namespace
@@ -107,7 +117,7 @@ GpuStream::~GpuStream() {
   if (stream_) device::runtime()->destroy_stream(stream_);
   if (reached_) give_back(reached_);
   for (const Sequence& sequence : sequences_)
-    for (size_t i = 0; i < sequence.operations.size(); ++i) progress_thread().end_enqueued();
+    for (size_t i = 0; i < sequence.operations.size(); ++i) progress_thread().end_enqueued(true);
 }
 
 Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_error) {
@@ -129,12 +139,13 @@ Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_er
     if (sequences_.empty() || sequences_.back().capture != capture.id)
       sequences_.push_back({capture.id, {}, 0});
     sequences_.back().operations.push_back(operation);
+    progress_thread().keep_in_graph();
     return Error::none;
   }
   ++enqueued_;
   if (operation->start_early && no_message_waits()) {
     set_empty(&operation->result);
-    *mpi_error = operation->start_early({operation->reached, operation->number}, &operation->request);
+    *mpi_error = operation->start_early({operation->reached, operation->number}, &operation->early);
     if (*mpi_error == MPI_SUCCESS) {
       std::lock_guard lock(mutex_);
       operation->under_way = true;
@@ -200,7 +211,7 @@ void GpuStream::end(Enqueued& operation, int error) {
   store(operation.done, operation.round);
   if (operation.captured) return;
   give_back(operation.done);
-  progress_thread().end_enqueued();
+  progress_thread().end_enqueued(false);
 }
 
 bool GpuStream::advance() {
@@ -232,10 +243,8 @@ bool GpuStream::advance() {
       if (i >= under_way_.size()) break;
       operation = under_way_[i];
     }
-    if (!may_be_complete(operation->request)) continue;
-    int complete = 0;
-    const int error = MPI_Test(&operation->request, &complete, &operation->result);
-    if (!complete && error == MPI_SUCCESS) continue;
+    int error = MPI_SUCCESS;
+    if (!is_complete(*operation, &error)) continue;
     happened = true;
     std::lock_guard lock(mutex_);
     end(*operation, error);
@@ -249,7 +258,7 @@ void GpuStream::abandon() {
   auto pass = [](const auto& operations) {
     for (const auto& operation : operations) {
       store(operation->done, operation->round);
-      progress_thread().end_enqueued();
+      progress_thread().end_enqueued(operation->captured);
     }
   };
   pass(waiting_);

@@ -33,7 +33,7 @@ namespace fairlead::mpi {
 // stays MPI_REQUEST_NULL if it is already complete.
 using StartOperation = std::function<int(MPI_Request*)>;
 // The same in the call that enqueues it. Returns Operation::cannot_be_early if it can only start later.
-using StartEarly = std::function<int(StreamGate, MPI_Request*)>;
+using StartEarly = std::function<int(StreamGate, Operation**)>;
 
 // The first error of the operations of a communicator, which its next call returns.
 struct DeferredError {
@@ -59,6 +59,7 @@ struct Enqueued {
   uint32_t round = 0;
   bool captured = false;
   bool under_way = false, ended = false;
+  Operation* early = nullptr;  // what start_early() has started
   MPI_Request request = MPI_REQUEST_NULL;
 };
 

@@ -27,8 +27,9 @@ struct Handed {
 
 struct Registry {
   std::mutex mutex;
-  std::vector<std::shared_ptr<StreamCommunicator>> communicators;
+  std::map<MPI_Comm, std::shared_ptr<StreamCommunicator>> communicators;
   std::map<MPI_Request, Handed> requests;
+  std::vector<MPI_Request> unused_handles;
   int keyval = MPI_KEYVAL_INVALID;
 };
 auto& registry = *new Registry;
@@ -38,26 +39,27 @@ std::atomic<bool> any = false;  // communicators in the registry
 void advance_streams() {
   static std::atomic<bool> taken = false;
   if (!any.load(std::memory_order_relaxed) || taken.exchange(true)) return;
-  std::vector<std::shared_ptr<StreamCommunicator>> communicators;
+  static auto& streams = *new std::vector<std::shared_ptr<GpuStream>>;
   {
     std::lock_guard lock(registry.mutex);
-    communicators = registry.communicators;
+    for (const auto& [comm, one] : registry.communicators) streams.push_back(one->stream);
   }
   bool happened = false;
-  for (const auto& one : communicators) happened |= one->stream->advance();
+  for (const auto& stream : streams) happened |= stream->advance();
+  streams.clear();
   taken = false;
   if (happened) progress_thread().wake();
 }
 
 // The host MPI may hold its lock here, so this waits for nothing.
-int forget(MPI_Comm, int, void* value, void*) {
-  auto* held = static_cast<std::shared_ptr<StreamCommunicator>*>(value);
-  {
-    std::lock_guard lock(registry.mutex);
-    std::erase(registry.communicators, *held);
-    any = !registry.communicators.empty();
-  }
-  delete held;
+int forget(MPI_Comm comm, int, void*, void*) {
+  std::shared_ptr<StreamCommunicator> forgotten;
+  std::lock_guard lock(registry.mutex);
+  auto found = registry.communicators.find(comm);
+  if (found == registry.communicators.end()) return MPI_SUCCESS;
+  forgotten = std::move(found->second);
+  registry.communicators.erase(found);
+  any = !registry.communicators.empty();
   return MPI_SUCCESS;
 }
 
@@ -75,13 +77,11 @@ int end_enqueued_on(MPI_Comm comm) {
 
 }  // namespace
 
-// Without the registry's lock: the host MPI calls forget() with a lock of its own.
 std::shared_ptr<StreamCommunicator> stream_communicator(MPI_Comm comm) {
-  void* value = nullptr;
-  int found = 0;
-  if (comm == MPI_COMM_NULL || !any) return nullptr;
-  if (PMPI_Comm_get_attr(comm, registry.keyval, &value, &found) != MPI_SUCCESS || !found) return nullptr;
-  return *static_cast<std::shared_ptr<StreamCommunicator>*>(value);
+  if (!any) return nullptr;
+  std::lock_guard lock(registry.mutex);
+  auto found = registry.communicators.find(comm);
+  return found == registry.communicators.end() ? nullptr : found->second;
 }
 
 void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle handle) {
@@ -91,14 +91,14 @@ void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle h
   auto made = std::make_shared<StreamCommunicator>();
   made->stream = std::move(stream);
   made->handle = handle;
-  PMPI_Comm_set_attr(comm, registry.keyval, new std::shared_ptr<StreamCommunicator>(made));
+  PMPI_Comm_set_attr(comm, registry.keyval, nullptr);
   const int device = made->stream->device();
   std::lock_guard lock(registry.mutex);
-  registry.communicators.push_back(std::move(made));
+  registry.communicators[comm] = std::move(made);
   any = true;
   std::set<const GpuStream*> streams;
-  for (const auto& one : registry.communicators)
-    if (one->stream->device() == device) streams.insert(one->stream.get());
+  for (const auto& [one, its] : registry.communicators)
+    if (its->stream->device() == device) streams.insert(its->stream.get());
   static bool warned = false;
   const int most = device::runtime()->most_waiting_streams(device);
   if (static_cast<int>(streams.size()) <= most || std::exchange(warned, true)) return;
@@ -108,12 +108,31 @@ void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle h
            streams.size(), most + 1, device::runtime()->setting_of_waiting_streams());
 }
 
+// A handle of the program's for an operation: a request of the host MPI that is never started.
+static int take_handle(MPI_Request* handle) {
+  {
+    std::lock_guard lock(registry.mutex);
+    if (!registry.unused_handles.empty()) {
+      *handle = registry.unused_handles.back();
+      registry.unused_handles.pop_back();
+      return MPI_SUCCESS;
+    }
+  }
+  return make_token(handle);
+}
+
+static void give_back_handle(MPI_Request* handle) {
+  std::lock_guard lock(registry.mutex);
+  registry.unused_handles.push_back(std::exchange(*handle, MPI_REQUEST_NULL));
+}
+
 int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Request* request) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (!mine)
     return raise_error(comm, MPI_ERR_COMM, "an enqueued operation on a communicator without a GPU stream");
   if (int error = mine->errors->code.exchange(MPI_SUCCESS); error != MPI_SUCCESS)
     return raise_error(comm, error, "an operation that was enqueued earlier");
+  const ProgressThread::Enqueuing enqueuing(progress_thread());
   auto operation = std::make_shared<Enqueued>();
   operation->start = std::move(work.start);
   operation->start_early = std::move(work.start_early);
@@ -122,14 +141,14 @@ int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Reques
   operation->errors = mine->errors;
   const bool persistent = !waits && *request != MPI_REQUEST_NULL;
   if (!waits && !persistent)
-    if (int result = make_token(request); result != MPI_SUCCESS) return result;
+    if (int result = take_handle(request); result != MPI_SUCCESS) return result;
   ++operation->errors->outstanding;
   progress_thread().begin_enqueued();
   int mpi_error = MPI_SUCCESS;
   device::Error error = mine->stream->enqueue(operation, &mpi_error);
   const bool enqueued = error == device::Error::none && mpi_error == MPI_SUCCESS;
   if (!enqueued || operation->captured) --operation->errors->outstanding;  // counted where it starts
-  if (!enqueued) progress_thread().end_enqueued();
+  if (!enqueued) progress_thread().end_enqueued(false);
   if (mpi_error != MPI_SUCCESS) return mpi_error;
   if (enqueued && waits) error = mine->stream->wait(*operation);
   if (error != device::Error::none) {
@@ -152,17 +171,17 @@ static int wait_in_host(MPI_Request* request, MPI_Status* status) {
 
 int wait_enqueued(MPI_Request* request, MPI_Status* status) {
   if (*request == MPI_REQUEST_NULL) return MPI_SUCCESS;
-  Handed handed;
+  const ProgressThread::Enqueuing enqueuing(progress_thread());
+  decltype(registry.requests)::node_type found;
   {
     std::lock_guard lock(registry.mutex);
-    auto found = registry.requests.find(*request);
-    if (found == registry.requests.end()) return wait_in_host(request, status);
-    handed = std::move(found->second);
-    registry.requests.erase(found);
+    found = registry.requests.extract(*request);
   }
+  if (!found) return wait_in_host(request, status);
+  const Handed handed = std::move(found.mapped());
   if (status != MPI_STATUS_IGNORE) handed.stream->store_status(*handed.operation, status);
   const device::Error error = handed.stream->wait(*handed.operation);
-  if (!handed.persistent) real.Request_free(request);
+  if (!handed.persistent) give_back_handle(request);
   return error == device::Error::none ? MPI_SUCCESS
                                       : raise_error(MPI_COMM_WORLD, MPI_ERR_OTHER, "MPIX_Wait_enqueue");
 }
@@ -174,9 +193,11 @@ void prepare_streams() {
 
 void close_streams() {
   std::lock_guard lock(registry.mutex);
-  for (const auto& one : registry.communicators) one->stream->abandon();
+  for (const auto& [comm, one] : registry.communicators) one->stream->abandon();
   registry.communicators.clear();
   any = false;
+  for (MPI_Request& handle : registry.unused_handles) real.Request_free(&handle);
+  registry.unused_handles.clear();
 }
 
 }  // namespace fairlead::mpi
