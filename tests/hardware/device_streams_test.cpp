@@ -421,7 +421,9 @@ TEST_F(device_graphs, launches_follow_each_other) {
 TEST_F(device_words, are_captured) {
   StreamScope stream;
   Words words;
-  Memory source(MemoryKind::pinned, 4096), target(MemoryKind::pinned, 4096);
+  // Device memory between, because CUDA makes the launch of a graph wait for copies from host to host memory.
+  Memory source(MemoryKind::pinned, 4096), between(MemoryKind::device, 4096),
+      target(MemoryKind::pinned, 4096);
   Graph graph = nullptr;
   ASSERT_SUCCESS(gpu().begin_capture(stream));
   Error error = gpu().wait_word(stream, words[0], 1);
@@ -435,7 +437,8 @@ TEST_F(device_words, are_captured) {
     return;
   }
   ASSERT_SUCCESS(error);
-  ASSERT_SUCCESS(gpu().copy(target.at(), source.at(), 4096, stream));
+  ASSERT_SUCCESS(gpu().copy(between.at(), source.at(), 4096, stream));
+  ASSERT_SUCCESS(gpu().copy(target.at(), between.at(), 4096, stream));
   ASSERT_SUCCESS(gpu().write_word(stream, words[1], 1));
   ASSERT_SUCCESS(gpu().end_capture(stream, &graph));
   for (int round = 0; round < 20; ++round) {

@@ -69,7 +69,6 @@ int start_detached(std::unique_ptr<Operation> operation, Operation** started) {
   watch_forwarded();
   if (int result = operation->start(); result != MPI_SUCCESS) return result;
   *started = operation.release();
-  engine().add(*started);
   return MPI_SUCCESS;
 }
 

@@ -84,7 +84,6 @@ void Receive::take_probed(std::unique_ptr<ProbedMessage> probed) {
 int Receive::start() {
   begin();
   step_ = Step::matching;
-  arrived_ = false;
   override_bytes_ = came_bytes_ = -1;
   rts_came_ = false;
   flow_event_ = 0;
@@ -115,7 +114,6 @@ int Receive::start() {
   if (probed_) {
     std::lock_guard lock(engine().mutex());
     status_ = probed_->status;
-    arrived_ = true;
     if (!held()) arrived(probed_->bytes, rts_length);
     return MPI_SUCCESS;
   }
@@ -218,10 +216,9 @@ bool Receive::host_is_done() {
 void Receive::advance() {
   switch (step_) {
     case Step::matching: {
-      if (!arrived_ && !host_is_done()) return;
-      arrived_ = true;
       if (held()) return;
       if (probed_) return arrived(probed_->bytes, rts_length);
+      if (!host_is_done()) return;
       if (host_error_ != MPI_SUCCESS) return over();
       int cancelled = 0;
       PMPI_Test_cancelled(&status_, &cancelled);

@@ -46,8 +46,9 @@ class Receive : public Operation {
   int start() override;
   void advance() override;
   uint64_t bytes() const override { return static_cast<uint64_t>(layout_.bytes); }
+  // One that was started early was posted before others of its key, but is looked at later.
   const MatchKey* awaits() const override {
-    return step_ == Step::matching && matched_ == MPI_MESSAGE_NULL && !arrived_ ? &key_ : nullptr;
+    return step_ == Step::matching && matched_ == MPI_MESSAGE_NULL && !early() ? &key_ : nullptr;
   }
   void quiesce() override;
   int finish(MPI_Status* status) override;
@@ -104,7 +105,6 @@ class Receive : public Operation {
   bool apart_ = false;  // a get or pipelined transfer writes to packed_, not to the user's buffer
   HostBuffer packed_;
 
-  bool arrived_ = false;  // the host MPI is done with its part
   enum class Step { matching, getting, pipelining, copying, over } step_ = Step::matching;
   std::optional<p2p::RendezvousGet> get_;
   std::optional<PipelinedReceive> pipeline_;

@@ -144,23 +144,16 @@ Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_er
   }
   ++enqueued_;
   if (operation->start_early && no_message_waits()) {
-    set_empty(&operation->result);
-    *mpi_error = operation->start_early({operation->reached, operation->number}, &operation->early);
-    if (*mpi_error == MPI_SUCCESS) {
-      std::lock_guard lock(mutex_);
-      operation->under_way = true;
-      under_way_.push_back(operation);
-      return Error::none;
-    }
-    if (*mpi_error != Operation::cannot_be_early) {
+    const int result = operation->start_early({operation->reached, operation->number}, &operation->early);
+    if (result != MPI_SUCCESS && result != Operation::cannot_be_early) {
       give_back(operation->done);
+      *mpi_error = result;
       return Error::none;
     }
-    *mpi_error = MPI_SUCCESS;
   }
   std::lock_guard lock(mutex_);
   waiting_.push_back(operation);
-  messages_waiting_ += operation->is_message;
+  messages_waiting_ += operation->is_message && !operation->early;
   return Error::none;
 }
 
@@ -228,10 +221,14 @@ bool GpuStream::advance() {
     happened = true;
     // Without the lock: a call that enqueues need not wait for this one.
     set_empty(&operation->result);
-    const int error = operation->start(&operation->request);
+    int error = MPI_SUCCESS;
+    if (operation->early)
+      engine().add(operation->early);
+    else
+      error = operation->start(&operation->request);
     std::lock_guard lock(mutex_);
-    if (!operation->captured) messages_waiting_ -= operation->is_message;
-    if (error != MPI_SUCCESS || operation->request == MPI_REQUEST_NULL)
+    if (!operation->captured) messages_waiting_ -= operation->is_message && !operation->early;
+    if (!operation->early && (error != MPI_SUCCESS || operation->request == MPI_REQUEST_NULL))
       end(*operation, error);
     else
       under_way_.push_back(std::move(operation));
