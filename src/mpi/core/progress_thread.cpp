@@ -208,12 +208,11 @@ void ProgressThread::run() {
   }
 }
 
-// Calls that enqueue, which call the host MPI as well, are soon over, unless the driver makes them wait.
 void ProgressThread::make_way() {
   constexpr std::chrono::nanoseconds longest = 20us;
   std::this_thread::yield();
-  if (enqueuing_ == 0) return;
-  for (const auto start = Clock::now(); enqueuing_ > 0 && Clock::now() - start < longest;)
+  if (called_ == 0) return;
+  for (const auto start = Clock::now(); called_ > 0 && Clock::now() - start < longest;)
     __builtin_ia32_pause();
 }
 

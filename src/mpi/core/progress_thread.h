@@ -52,13 +52,14 @@ class ProgressThread {
   void end_enqueued(bool in_graph);
   // The operation is part of a graph now.
   void keep_in_graph();
-  // While a thread of the program is in a call that enqueues, this thread makes way for it.
-  class Enqueuing {
+  // While a thread of the program calls the host MPI to enqueue an operation, this thread makes way for it:
+  // both need the locks of the host MPI.
+  class CallsHost {
    public:
-    explicit Enqueuing(ProgressThread& thread) : thread_(thread) { ++thread_.enqueuing_; }
-    ~Enqueuing() { --thread_.enqueuing_; }
-    Enqueuing(const Enqueuing&) = delete;
-    Enqueuing& operator=(const Enqueuing&) = delete;
+    explicit CallsHost(ProgressThread& thread) : thread_(thread) { ++thread_.called_; }
+    ~CallsHost() { --thread_.called_; }
+    CallsHost(const CallsHost&) = delete;
+    CallsHost& operator=(const CallsHost&) = delete;
 
    private:
     ProgressThread& thread_;
@@ -111,7 +112,7 @@ class ProgressThread {
   std::mutex calling_host_;             // held in rounds that call the host MPI
   std::atomic<bool> may_call_host_ = false;
   std::atomic<int> outstanding_ = 0;  // operations_, long ones and enqueued ones
-  std::atomic<int> enqueued_ = 0, enqueuing_ = 0;
+  std::atomic<int> enqueued_ = 0, called_ = 0;
   std::atomic<bool> sleeps_for_ever_ = true;  // or does not exist
   std::atomic<int> windows_ = 0, blocked_ = 0;
 };

@@ -144,6 +144,7 @@ Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_er
   }
   ++enqueued_;
   if (operation->start_early && no_message_waits()) {
+    const ProgressThread::CallsHost calls_host(progress_thread());
     const int result = operation->start_early({operation->reached, operation->number}, &operation->early);
     if (result != MPI_SUCCESS && result != Operation::cannot_be_early) {
       give_back(operation->done);

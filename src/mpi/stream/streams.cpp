@@ -132,7 +132,6 @@ int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Reques
     return raise_error(comm, MPI_ERR_COMM, "an enqueued operation on a communicator without a GPU stream");
   if (int error = mine->errors->code.exchange(MPI_SUCCESS); error != MPI_SUCCESS)
     return raise_error(comm, error, "an operation that was enqueued earlier");
-  const ProgressThread::Enqueuing enqueuing(progress_thread());
   auto operation = std::make_shared<Enqueued>();
   operation->start = std::move(work.start);
   operation->start_early = std::move(work.start_early);
@@ -171,7 +170,6 @@ static int wait_in_host(MPI_Request* request, MPI_Status* status) {
 
 int wait_enqueued(MPI_Request* request, MPI_Status* status) {
   if (*request == MPI_REQUEST_NULL) return MPI_SUCCESS;
-  const ProgressThread::Enqueuing enqueuing(progress_thread());
   decltype(registry.requests)::node_type found;
   {
     std::lock_guard lock(registry.mutex);
