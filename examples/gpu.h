@@ -18,12 +18,14 @@
 #include <hip/hip_runtime.h>
 #define GPU_NAME(name) hip##name
 #define gpuProvider "HIP"
+#define gpuStreamType "hipStream_t"
 #define gpuMallocHost hipHostMalloc
 #define gpuFreeHost hipHostFree
 #elif defined(__CUDACC__) || defined(GPU_CUDA)
 #include <cuda_runtime.h>
 #define GPU_NAME(name) cuda##name
 #define gpuProvider "CUDA"
+#define gpuStreamType "cudaStream_t"
 #define gpuMallocHost cudaMallocHost
 #define gpuFreeHost cudaFreeHost
 #else
@@ -47,14 +49,32 @@
 #define gpuMemcpyHostToDevice GPU_NAME(MemcpyHostToDevice)
 #define gpuMemcpyDeviceToHost GPU_NAME(MemcpyDeviceToHost)
 #define gpuMemcpyDeviceToDevice GPU_NAME(MemcpyDeviceToDevice)
+#define gpuStream_t GPU_NAME(Stream_t)
+#define gpuStreamCreate GPU_NAME(StreamCreate)
+#define gpuStreamDestroy GPU_NAME(StreamDestroy)
+#define gpuStreamBeginCapture GPU_NAME(StreamBeginCapture)
+#define gpuStreamCaptureModeThreadLocal GPU_NAME(StreamCaptureModeThreadLocal)
+#define gpuStreamEndCapture GPU_NAME(StreamEndCapture)
+#define gpuGraph_t GPU_NAME(Graph_t)
+#define gpuGraphDestroy GPU_NAME(GraphDestroy)
+#define gpuGraphExec_t GPU_NAME(GraphExec_t)
+#define gpuGraphInstantiate GPU_NAME(GraphInstantiateWithFlags)
+#define gpuGraphLaunch GPU_NAME(GraphLaunch)
+#define gpuGraphExecDestroy GPU_NAME(GraphExecDestroy)
 
-// Returns at once, like kernel<<<grid, block>>>(...); gpuDeviceSynchronize() waits.
-#define gpuLaunch(kernel, grid, block, ...)    \
-  do {                                         \
-    kernel<<<(grid), (block)>>>(__VA_ARGS__);  \
-    gpuCheck(gpuGetLastError());               \
+// What MPIX_Stream_create() takes as "value", of the type that gpuStreamType names.
+#define gpuStreamNative(stream) (stream)
+
+// Returns at once, like kernel<<<grid, block, 0, stream>>>(...); gpuDeviceSynchronize() waits.
+#define gpuLaunchOn(stream, kernel, grid, block, ...)      \
+  do {                                                     \
+    kernel<<<(grid), (block), 0, (stream)>>>(__VA_ARGS__); \
+    gpuCheck(gpuGetLastError());                           \
   } while (0)
 #endif
+
+// On the default stream, with which streams of gpuStreamCreate() synchronise.
+#define gpuLaunch(kernel, grid, block, ...) gpuLaunchOn(nullptr, kernel, grid, block, __VA_ARGS__)
 
 // Ends the program, and with it the job, if a GPU call fails.
 #define gpuCheck(call) gpu_check((call), #call, __FILE__, __LINE__)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part of CUDA that gpu.h needs, for the simulated GPU: the C++ compiler compiles __global__ functions, and
-// gpuLaunch() submits them to a stream of the simulated GPU. The stream's thread runs them later, one thread of the
+// gpuLaunchOn() submits them to a stream of the simulated GPU. The stream's thread runs them later, one thread of the
 // grid after the other, so there is no __syncthreads().
 //
 // Addresses of device memory cannot be dereferenced outside kernels, and in kernels only if they are
@@ -22,9 +22,14 @@
 #define __global__
 #define __device__
 #define gpuProvider "SIM"
+#define gpuStreamType "cudaStream_t"
 
 using gpuError_t = int;
 constexpr gpuError_t gpuSuccess = FAIRLEAD_DEVICE_SUCCESS;
+using gpuStream_t = fairlead_device_stream*;
+using gpuGraph_t = fairlead_device_graph*;
+using gpuGraphExec_t = fairlead_device_graph*;  // the simulated GPU launches a graph as it is
+enum gpuStreamCaptureMode { gpuStreamCaptureModeThreadLocal };
 enum gpuMemcpyKind { gpuMemcpyHostToDevice, gpuMemcpyDeviceToHost, gpuMemcpyDeviceToDevice };
 
 struct dim3 {
@@ -78,6 +83,34 @@ inline gpuError_t gpuMemset(void* address, int byte, size_t bytes) {
 inline gpuError_t gpuMemcpy(void* to, const void* from, size_t bytes, gpuMemcpyKind) {
   return fairlead_device_copy(to, from, bytes);
 }
+inline gpuError_t gpuStreamCreate(gpuStream_t* stream) {
+  return fairlead_device_stream_create(stream);
+}
+inline gpuError_t gpuStreamDestroy(gpuStream_t stream) {
+  return fairlead_device_stream_destroy(stream);
+}
+inline void* gpuStreamNative(gpuStream_t stream) {
+  return fairlead_device_stream_native(stream);
+}
+inline gpuError_t gpuStreamBeginCapture(gpuStream_t stream, gpuStreamCaptureMode) {
+  return fairlead_device_capture_begin(stream);
+}
+inline gpuError_t gpuStreamEndCapture(gpuStream_t stream, gpuGraph_t* graph) {
+  return fairlead_device_capture_end(stream, graph);
+}
+inline gpuError_t gpuGraphInstantiate(gpuGraphExec_t* executable, gpuGraph_t graph, unsigned long long) {
+  *executable = graph;
+  return gpuSuccess;
+}
+inline gpuError_t gpuGraphDestroy(gpuGraph_t) {
+  return gpuSuccess;
+}
+inline gpuError_t gpuGraphLaunch(gpuGraphExec_t executable, gpuStream_t stream) {
+  return fairlead_device_graph_launch(executable, stream);
+}
+inline gpuError_t gpuGraphExecDestroy(gpuGraphExec_t executable) {
+  return fairlead_device_graph_destroy(executable);
+}
 
 namespace gpu_sim {
 
@@ -111,7 +144,10 @@ struct Kernel<kernel> {
     });
   }
 
-  static gpuError_t launch(const char* name, dim3 grid, dim3 block, Types... values) {
+  // Null is the default stream.
+  static gpuError_t launch(gpuStream_t stream, const char* name, dim3 grid, dim3 block, Types... values) {
+    if (!stream)
+      if (gpuError_t error = fairlead_device_stream_adopt(&stream, nullptr)) return error;
     static constexpr fairlead_cpu_parameter parameters[] = {{sizeof(Shape), 0},
                                                             {sizeof(Types), std::is_pointer_v<Types>}...};
     static const fairlead_cpu_kernel description{name, parameters, 1 + sizeof...(Types), run, nullptr};
@@ -121,11 +157,11 @@ struct Kernel<kernel> {
     static_cast<void>(known);
     Shape shape{grid, block};
     void* arguments[] = {&shape, &values...};
-    return fairlead_device_launch(name, grid.x * grid.y * grid.z, block.x * block.y * block.z, arguments);
+    return fairlead_device_launch_on(stream, name, grid.x * grid.y * grid.z, block.x * block.y * block.z, arguments);
   }
 };
 
 }  // namespace gpu_sim
 
-#define gpuLaunch(kernel, grid, block, ...) \
-  gpuCheck(gpu_sim::Kernel<kernel>::launch(#kernel, grid, block, __VA_ARGS__))
+#define gpuLaunchOn(stream, kernel, grid, block, ...) \
+  gpuCheck(gpu_sim::Kernel<kernel>::launch(stream, #kernel, grid, block, __VA_ARGS__))

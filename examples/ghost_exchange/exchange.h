@@ -24,8 +24,8 @@ namespace ghost {
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  // Fills the ghost cells of `x` that neighbours own. The GPU is idle before and after, except for
-  // work that is launched between the two.
+  // Fills the ghost cells of `x` that neighbours own. The GPU is idle before, except for work that
+  // is launched between the two; what they leave to the GPU is done when the caller has synchronised it.
   virtual void start(double* x) = 0;
   virtual void finish(double* x) = 0;
 };
@@ -75,6 +75,14 @@ class Columns {
   void unpack(double* x) const {
     unpack_columns(x, receive(left), receive(right), grid_);
     gpuCheck(gpuDeviceSynchronize());
+  }
+
+  // These return at once, for MPI operations that are enqueued on the same stream.
+  void pack_on(gpuStream_t stream, const double* x) const {
+    pack_columns(send(left), send(right), x, grid_, 0, 1, stream);
+  }
+  void unpack_on(gpuStream_t stream, double* x) const {
+    unpack_columns(x, receive(left), receive(right), grid_, stream);
   }
 
   const int count;

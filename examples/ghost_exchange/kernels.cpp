@@ -4,8 +4,6 @@
 
 #include <cmath>
 
-#include "../gpu.h"
-
 namespace ghost {
 namespace {
 
@@ -77,9 +75,9 @@ struct Boxes {
 };
 
 void copy(const Boxes& boxes, double* to_first, const double* from_first, double* to_second,
-          const double* from_second) {
+          const double* from_second, gpuStream_t stream = nullptr) {
   if (!to_first && !to_second) return;
-  gpuLaunch(copy_boxes, blocks_for(static_cast<size_t>(boxes.rows) * boxes.columns), threads, to_first,
+  gpuLaunchOn(stream, copy_boxes, blocks_for(static_cast<size_t>(boxes.rows) * boxes.columns), threads, to_first,
             from_first, to_second, from_second, boxes.rows, boxes.columns, boxes.to_stride,
             boxes.from_stride);
 }
@@ -120,19 +118,21 @@ void boundary(double* x, const Grid& grid) {
             grid.at_edge(bottom), grid.at_edge(top), grid.at_edge(left), grid.at_edge(right));
 }
 
-void pack_columns(double* to_left, double* to_right, const double* x, const Grid& grid, int part, int parts) {
+void pack_columns(double* to_left, double* to_right, const double* x, const Grid& grid, int part, int parts,
+                  gpuStream_t stream) {
   int rows = grid.column_rows() / parts, halo = grid.halo;
   size_t packed = static_cast<size_t>(part) * rows * halo;
   const double* row = x + grid.at(grid.column_begin() + part * rows, 0);
   copy({rows, halo, halo, grid.width()}, unless_at_edge(grid, left, to_left + packed), row,
-       unless_at_edge(grid, right, to_right + packed), row + grid.isize - halo);
+       unless_at_edge(grid, right, to_right + packed), row + grid.isize - halo, stream);
 }
 
-void unpack_columns(double* x, const double* from_left, const double* from_right, const Grid& grid) {
+void unpack_columns(double* x, const double* from_left, const double* from_right, const Grid& grid,
+                    gpuStream_t stream) {
   int halo = grid.halo;
   double* row = x + grid.at(grid.column_begin(), 0);
   copy({grid.column_rows(), halo, grid.width(), halo}, unless_at_edge(grid, left, row - halo), from_left,
-       unless_at_edge(grid, right, row + grid.isize), from_right);
+       unless_at_edge(grid, right, row + grid.isize), from_right, stream);
 }
 
 void pack_rows(double* to_bottom, double* to_top, const double* x, const Grid& grid) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device code, and the only file that is compiled for GPUs. Each function launches a kernel and returns.
+// The device code, and the only file that is compiled for GPUs. Each function launches a kernel and returns,
+// on the default stream unless it takes another one.
 
 #pragma once
 
+#include "../gpu.h"
 #include "grid.h"
 
 namespace ghost {
@@ -24,8 +26,10 @@ void boundary(double* x, const Grid& grid);
 
 // The columns to exchange, from the array to buffers and back; only part `part` of `parts` equal ones. Columns of a
 // side without neighbour are packed, but not unpacked. One launch handles both sides.
-void pack_columns(double* to_left, double* to_right, const double* x, const Grid& grid, int part = 0, int parts = 1);
-void unpack_columns(double* x, const double* from_left, const double* from_right, const Grid& grid);
+void pack_columns(double* to_left, double* to_right, const double* x, const Grid& grid, int part = 0, int parts = 1,
+                  gpuStream_t stream = nullptr);
+void unpack_columns(double* x, const double* from_left, const double* from_right, const Grid& grid,
+                    gpuStream_t stream = nullptr);
 
 // The same for rows.
 void pack_rows(double* to_bottom, double* to_top, const double* x, const Grid& grid);

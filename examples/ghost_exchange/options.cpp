@@ -95,6 +95,14 @@ bool read_options(int argc, char** argv, MPI_Comm comm, Options* options) {
   return true;
 }
 
+int thread_level(int argc, char** argv) {
+  int level = MPI_THREAD_SINGLE;
+  for (int n = 1; n + 1 < argc; ++n)
+    if (!std::strcmp(argv[n], "--variant"))
+      if (const Variant* variant = find_variant(argv[n + 1])) level = variant->thread_level;
+  return level;
+}
+
 void fit_to(MPI_Comm comm, Options* options) {
   int ranks;
   MPI_Comm_size(comm, &ranks);

@@ -27,6 +27,9 @@ struct Refused {
 // Throws Refused on all ranks. Returns false after it has printed --help.
 bool read_options(int argc, char** argv, MPI_Comm comm, Options* options);
 
+// The level of threads of the variant that the options name: MPI_Init_thread() needs it before the rest is read.
+int thread_level(int argc, char** argv);
+
 // Completes the process grid and checks that the problem fits it; throws Refused.
 void fit_to(MPI_Comm comm, Options* options);
 

@@ -90,6 +90,7 @@ class Solver {
     boundary(x_, grid_);
     gpuCheck(gpuDeviceSynchronize());
     exchange();
+    gpuCheck(gpuDeviceSynchronize());
   }
 
  private:
