@@ -115,7 +115,6 @@ const char* group_of(const BenchmarkKind& kind) {
   return !kind.uses_mpi                       ? "Others"
          : kind.datatypes()                   ? "Datatypes"
          : kind.one_sided()                   ? "Windows"
-         : kind.on_streams()                  ? "GPU streams"
          : kind.id == Benchmark::file         ? "Files"
          : kind.exchanges()                   ? "Messages"
          : kind.id == Benchmark::overlap      ? "Nonblocking collectives"
