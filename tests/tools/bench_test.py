@@ -256,6 +256,27 @@ class Tables(ToolTest):
                     self.assertEqual([row[0] for row in rows(text)], ["8", "16", "32"])
                     self.assertTrue(all(float(time) >= 0 for row in rows(text) for time in row[1:]))
 
+    def test_operations_on_streams(self):
+        for abi in filter(has_library, ONE_MPI):
+            for name, ranks in ("enqueue", 2), ("enqueue_allreduce", 3):
+                with self.subTest(abi=abi, benchmark=name):
+                    words = ["bench", name, "--mpi", abi, "-n", ranks, "-m", "8:32k", "-i", 5, "--rounds", 2, "-c"]
+                    text = self.succeeds(*words).stdout
+                    self.assertEqual(headings(text), ["# Size", "Sync", "Enqueue", "Graph", "Call", "Valid"])
+                    self.assertIn("# NCCL is left out: ", text)
+                    self.assertEqual(len(rows(text)), 13)
+                    self.assertTrue(all(row[-1] == "Pass" and float(time) > 0 for row in rows(text) for time in row[1:-1]))
+                    report = json.loads(self.succeeds(*words, "--json", "-").stdout)
+                    self.assertTrue(report["valid"])
+                    for row in report["results"]:
+                        self.assertEqual(row["steps"], 5)
+                        self.assertTrue(all(row[key]["p50"] > 0 for key in ("sync_us", "enqueue_us", "graph_us", "call_us")))
+                        self.assertNotIn("nccl_us", row)
+                    result = fairlead("bench", name, "--mpi", abi, "--no-preload", "-m", "8:8", "-i", 2)
+                    if result.returncode:  # MPICH 5 has the functions
+                        self.assertEqual(result.returncode, 77)
+                        self.assertIn("leave --no-preload out", result.stderr)
+
     def test_nobody_is_warned_of_simulated_times(self):
         result = self.succeeds("bench", "copy", "-m", "8:16", "-i", 20)
         self.assertEqual(result.stderr, "")
@@ -350,6 +371,8 @@ class Refusals(ToolTest):
         self.refuses("bench", "partitioned", "-p", 6, "-m", "7:8", says=["7:8", "of 6 partitions", "up to 12"])
         self.refuses("bench", "first", "-i", 2, says="from 3")
         self.refuses("bench", "posted", "-N", "1:2m", says=["'1:2m'", "1048576"])
+        self.refuses("bench", "enqueue_allreduce", "-m", "2:2", says=["'2:2'", "4 bytes"])
+        self.refuses("bench", "enqueue", "-m", "8:2g", says=["'8:2g'", "2147483647"])
         self.refuses("bench", "posted", "X", "Y", says=["posted: ", "'X'", "D (device), H (host), M (managed)"])
         self.refuses("bench", "posted", "D", "D", "H", says=["posted: ", "3 placement letters", "two"])
         self.refuses("bench", "latency", "-d", "intel", says=["'intel'", "cuda, rocm, sim"])
@@ -363,12 +386,12 @@ class Refusals(ToolTest):
         self.refuses("bench", "latency", "D", "D", "D", says="3 placement letters")
 
     def test_wrong_rank_counts(self):
-        for name, right in ("latency", 2), ("bw", 2), ("bibw", 2), ("partitioned", 2), ("first", 2), ("posted", 2), ("halo", 2), \
+        for name, right in ("latency", 2), ("bw", 2), ("bibw", 2), ("partitioned", 2), ("first", 2), ("posted", 2), ("enqueue", 2), ("halo", 2), \
                 ("datatype", 2), ("put_latency", 2), ("get_bw", 2), ("put_bibw", 2), ("fop_latency", 2), ("pack", 1):
             accepted = f"accepted: {right} rank"
             self.refuses("bench", name, "-n", 3, says=[f"{name}: 3 ranks are not accepted", accepted])
             self.refuses("run", "-n", 3, "--mpi", MPIS[0], TOOL, "bench", name, says=accepted)
-        for name in "all_pairs", "put_halo":
+        for name in "all_pairs", "put_halo", "enqueue_allreduce":
             self.refuses("bench", name, "-n", 1, says="2 ranks or more")
         self.refuses("bench", "latency", "-n", 1, says=["1 rank is not accepted", "accepted: 2 ranks"])
         self.refuses("bench", "mbw_mr", "-n", 3, says=["3 ranks", "even number"])

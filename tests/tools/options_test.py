@@ -7,7 +7,7 @@ import unittest
 from tool import ToolTest
 
 COMMANDS = [["run"], ["exec"], ["matrix"], ["doctor"], ["plot"], ["info"], ["options"], ["bench", "latency"], ["bench", "bw"], ["bench", "bibw"], ["bench", "pairs"],
-            ["bench", "all_pairs"], ["bench", "pack"], ["bench", "halo"], ["bench", "datatype"],
+            ["bench", "all_pairs"], ["bench", "enqueue"], ["bench", "pack"], ["bench", "halo"], ["bench", "datatype"],
             ["bench", "put_latency"], ["bench", "put_bw"], ["bench", "put_bibw"], ["bench", "fop_latency"], ["bench", "put_halo"],
             ["bench", "file"], ["bench", "copy"], ["bench", "host_overhead"]]
 

@@ -182,6 +182,10 @@ void check_together(BenchArguments& a) {
     throw usage(fmt::format("-m: '{}' is not accepted; accepted: sizes from 1 byte", a.size_range));
   if (a.kind->id == Benchmark::posted && a.largest > most_posted)
     throw usage(fmt::format("-N: '{}' is not accepted; accepted: up to {}", a.size_range, most_posted));
+  if (a.kind->id == Benchmark::enqueue_allreduce) a.element = "float", check_elements(a);
+  if (a.kind->on_streams() && a.largest > INT32_MAX)
+    throw usage(fmt::format("-m: '{}' is not accepted; accepted: up to {} bytes, what an MPI count holds",
+                            a.size_range, INT32_MAX));
   if (a.kind->id == Benchmark::file) check_file(a);
   if (a.kind->messages()) check_messages(a);
   if (a.kind->id == Benchmark::pack) check_pack(a);

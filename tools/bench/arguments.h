@@ -26,6 +26,8 @@ inline constexpr uint64_t most_posted = 1 << 20;  // every MPI has so many tags
 inline constexpr UsualIterations usual_messages = {10000, 1000}, usual_windows = {100, 20},
                                  usual_collectives = {1000, 100};
 
+inline constexpr int64_t usual_steps = 1000;  // of a chain on a stream
+
 inline const std::vector<std::string> placements = {"D", "H", "M"};
 inline const std::vector<std::string> layout_names = {"contiguous", "vector", "indexed", "struct",
                                                       "subarray"};

@@ -85,6 +85,14 @@ const OptionGroup first_options = all_of(
      number("--rounds", &A::rounds, 1, 1000, "New buffers of each size; figures are medians over them."),
      carried, full_of_several, rank_options});
 
+const OptionGroup enqueue_options =
+    all_of({preset(&A::smallest, 8), preset(&A::largest, 1 << 20), preset(&A::size_range, "8:1m"),
+            size_range("-m,--message-size",
+                       "Message sizes in bytes, doubling from MIN to MAX; k, m and g may follow a number."),
+            iterations({usual_steps, usual_steps}, "Steps of a chain."),
+            number("--rounds", &A::rounds, 1, 1000, "Chains of each size; medians over them."), arrivals,
+            rank_options});
+
 const OptionGroup posted_options = all_of(
     {preset(&A::size_range, "256:16k"),
      size_range(

@@ -36,7 +36,8 @@ bool BenchmarkKind::one_message() const {
 int BenchmarkKind::exact_ranks() const {
   if (id == Benchmark::pack) return 1;
   const bool layouts = id == Benchmark::halo || id == Benchmark::datatype;
-  const bool two = layouts || exchanges() || id == Benchmark::posted || (messages() && !all_ranks());
+  const bool two = layouts || exchanges() || id == Benchmark::posted || id == Benchmark::enqueue ||
+                   (messages() && !all_ranks());
   return two ? 2 : 0;
 }
 
@@ -148,6 +149,7 @@ std::array<std::string, 2> owner_names(const BenchmarkKind& kind) {
   if (kind.id == Benchmark::pack) return {"blocks with gaps", "packed bytes"};
   if (kind.one_sided()) return {"origin", "window"};
   if (kind.all_ranks()) return {"first half of the ranks", "second half"};
+  if (kind.id == Benchmark::enqueue_allreduce) return {"rank 0", "other ranks"};
   return {"rank 0", kind.names_collective() || kind.id == Benchmark::file ? "other ranks" : "rank 1"};
 }
 

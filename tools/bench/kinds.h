@@ -50,6 +50,8 @@ enum class Benchmark {
   host_overhead,
   collective,
   overlap,
+  enqueue,
+  enqueue_allreduce,
   tune,
   matrix
 };
@@ -86,6 +88,8 @@ struct BenchmarkKind {
   bool datatypes() const {
     return id == Benchmark::pack || id == Benchmark::halo || id == Benchmark::datatype;
   }
+  // Of operations that are enqueued on a GPU stream.
+  bool on_streams() const { return id == Benchmark::enqueue || id == Benchmark::enqueue_allreduce; }
   // Of accesses to the windows of others; two letters name the memory of their origins and of the windows.
   bool one_sided() const { return access.has_value(); }
   // The size of one is given.

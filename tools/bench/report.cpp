@@ -140,7 +140,8 @@ std::string narrow_number(double value) {
 }
 
 void print_statistics(const BenchArguments& arguments) {
-  if (arguments.kind->id == Benchmark::init) return;  // there is one iteration
+  // There is one iteration; the others say it themselves.
+  if (arguments.kind->id == Benchmark::init || arguments.kind->on_streams()) return;
   const BenchmarkKind& kind = *arguments.kind;
   const char* over = kind.id == Benchmark::first ? "rounds" : "iterations";
   const bool windows_only = (kind.messages() || kind.one_sided()) && !kind.one_message();

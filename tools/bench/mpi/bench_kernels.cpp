@@ -16,6 +16,22 @@ FAIRLEAD_KERNEL(compute_rounds, (float* kept, unsigned long rounds)) {
   kept[fairlead::kernel::global_index()] = value;
 }
 
+// A step of a chain: the first sets what is sent, which counts the steps, the second adds what was received,
+// in which each step thus differs.
+FAIRLEAD_KERNEL(count_byte, (unsigned char* sent, unsigned long*)) {
+  ++*sent;
+}
+FAIRLEAD_KERNEL(add_byte, (unsigned char* received, unsigned long* sum)) {
+  *sum += *received;
+}
+// Floats hold these numbers, and their sums over many ranks, exactly.
+FAIRLEAD_KERNEL(count_float, (float* sent, unsigned long*)) {
+  *sent = *sent < 1000 ? *sent + 1 : 0;
+}
+FAIRLEAD_KERNEL(add_float, (float* received, unsigned long* sum)) {
+  *sum += static_cast<unsigned long>(*received);
+}
+
 #if !FAIRLEAD_ON_GPU
 #include "bench/mpi/bench_kernels.h"
 

@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
   if (!arguments) return exit_success;
   // An MPI program's provider is chosen by variable, so that the interposition library sees the same.
   if (!arguments->device.empty()) setenv("FAIRLEAD_DEVICE", arguments->device.c_str(), 1);
-  const bool threads = arguments->kind->id == Benchmark::latency_threads;
+  const bool threads = arguments->kind->id == Benchmark::latency_threads || arguments->kind->on_streams();
   int granted = MPI_THREAD_SINGLE;
   const auto start = std::chrono::steady_clock::now();
   threads ? MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted) : MPI_Init(&argc, &argv);
