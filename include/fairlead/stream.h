@@ -20,13 +20,14 @@
  * functions are found when they are called: without Fairlead (or an MPI that has them) they return
  * MPI_ERR_OTHER and say so once.
  *
- * The MPI must give MPI_THREAD_MULTIPLE: ask for it in MPI_Init_thread(). Messages are matched in the order of
- * the calls, with messages of plain MPI calls on the communicator too; their bytes are read and written when
- * the stream has come to them. (What docs/design/streams.md lists is matched only then.) A blocking call (MPIX_Send_enqueue, the collectives) makes the stream wait for its end, a
- * nonblocking one does so at MPIX_Wait_enqueue(). Buffers belong to the operation until then. Statuses are
- * stored when the operation ends, for the host to read after it has synchronised the stream. An operation's
- * error is returned by the next call on the communicator, or by MPI_Comm_free. A stream that is being
- * captured takes the operation into the graph; each launch starts it anew. (docs/design/streams.md)
+ * The MPI must give MPI_THREAD_MULTIPLE: ask for it in MPI_Init_thread(). Messages are matched in the order
+ * of the calls, with messages of plain MPI calls on the communicator too; their bytes are read and written
+ * when the stream has come to them. (What docs/design/streams.md lists is matched only then.) A blocking call
+ * (MPIX_Send_enqueue, the collectives) makes the stream wait for its end, a nonblocking one does so at
+ * MPIX_Wait_enqueue(). Buffers belong to the operation until then. Statuses are stored when the operation
+ * ends, for the host to read after it has synchronised the stream. An operation's error is returned by the
+ * next call on the communicator, or by MPI_Comm_free. A stream that is being captured takes the operation
+ * into the graph; each launch starts it anew. (docs/design/streams.md)
  */
 #ifndef FAIRLEAD_STREAM_H
 #define FAIRLEAD_STREAM_H

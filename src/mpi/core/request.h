@@ -16,8 +16,8 @@ int run(Operation& operation, MPI_Status* status);
 // Starts the operation and gives the user a request for it.
 int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request);
 
-// Starts the operation for Fairlead itself: there is no request, and it makes no progress before the caller adds
-// it to the engine. Call end_detached() when it is complete.
+// Starts the operation for Fairlead itself: there is no request, and it makes no progress before the caller
+// adds it to the engine. Call end_detached() when it is complete.
 int start_detached(std::unique_ptr<Operation> operation, Operation** started);
 int end_detached(Operation* operation, MPI_Status* status);
 
