@@ -79,7 +79,8 @@ class GpuStream {
   // Starts what the stream has come to, and ends what is complete. One thread at a time. Returns whether
   // anything has happened.
   bool advance();
-  // Lets the stream pass all waits for operations that have not ended, as MPI is over.
+  // Lets the stream pass all waits for operations that have not ended, and forgets them, as MPI is over or no
+  // communicator is left.
   void abandon();
   int device() const { return device_; }
 

@@ -2,6 +2,7 @@
 
 #include "mpi/stream/streams.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -63,11 +64,20 @@ int forget(MPI_Comm comm, int, void*, void*) {
   return MPI_SUCCESS;
 }
 
+bool is_last_of_its_stream(const StreamCommunicator& communicator) {
+  std::lock_guard lock(registry.mutex);
+  return std::none_of(registry.communicators.begin(), registry.communicators.end(), [&](const auto& entry) {
+    return entry.second.get() != &communicator && entry.second->stream == communicator.stream;
+  });
+}
+
 // Waits for what is enqueued on the communicator.
 int end_enqueued_on(MPI_Comm comm) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (!mine) return MPI_SUCCESS;
   for (Backoff backoff; mine->errors->outstanding > 0; backoff.pause()) engine().progress();
+  if (is_last_of_its_stream(*mine))
+    mine->stream->abandon();  // what is left are graphs that nobody may launch
   const int error = mine->errors->code.exchange(MPI_SUCCESS);
   return error == MPI_SUCCESS ? error : raise_error(comm, error, "an operation that was enqueued earlier");
 }
