@@ -158,6 +158,7 @@ int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Reques
   const bool enqueued = error == device::Error::none && mpi_error == MPI_SUCCESS;
   if (!enqueued || operation->captured) --operation->errors->outstanding;  // counted where it starts
   if (!enqueued) progress_thread().end_enqueued(false);
+  if (!enqueued && !waits && !persistent) give_back_handle(request);
   if (mpi_error != MPI_SUCCESS) return mpi_error;
   if (enqueued && waits) error = mine->stream->wait(*operation);
   if (error != device::Error::none) {
