@@ -106,7 +106,7 @@ int Receive::start() {
   }
   if (into_device() && !options().gpu_support) return refuse_device_memory(comm_);
   if (into_device()) network::note_device(device_);
-  if (layout_.bytes > 0) check_streams(device_, BufferUse::received);
+  if (layout_.bytes > 0 && !early()) check_streams(device_, BufferUse::received);
   LookThenAsk together;
   if (!probed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
     if (auto earlier = fairlead::mpi::take_probed(key_.source, key_.tag, comm_))

@@ -35,7 +35,9 @@ int Send::start() {
   begin();
   lost_ = false;
   matched_since_ = never;
-  if (early()) return start_before_bytes();
+  // Before the bytes are there, only paths on which they follow the matching message are possible.
+  if (early() && (dest_ == MPI_PROC_NULL || layout_.bytes == 0 || !options().gpu_support))
+    return cannot_be_early;
   // A message to MPI_PROC_NULL moves no bytes, but the host MPI must get an address that it can access.
   if (dest_ == MPI_PROC_NULL) return post(this, 0, buffer_.datatype);
   const Layout& layout = layout_;
@@ -43,13 +45,13 @@ int Send::start() {
   device::Allocation allocation = buffer_.take_memory(layout);
 
   if (!options().gpu_support) return refuse_device_memory(comm_);
-  check_streams(allocation.device, BufferUse::sent);
+  if (!early()) check_streams(allocation.device, BufferUse::sent);
 
   uint64_t bytes = static_cast<uint64_t>(layout.bytes);
   int receiver = mode_ == SendMode::buffered ? -1 : rank_in_world(comm_, dest_);
   network::note_device(allocation.device);
   if (layout.contiguous && network::native(allocation, bytes) && network::reaches(receiver) &&
-      !buffer_at_once_) {
+      !buffer_at_once_ && !early()) {
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is left to the host MPI",
              static_cast<unsigned long long>(bytes), dest_, tag_);
     count(Traffic::native, bytes);
@@ -81,28 +83,6 @@ int Send::start() {
     }
   }
   return send_as_host_message(allocation, why);
-}
-
-// Only paths on which the bytes follow the matching message.
-int Send::start_before_bytes() {
-  if (dest_ == MPI_PROC_NULL || layout_.bytes == 0 || !options().gpu_support) return cannot_be_early;
-  const device::Allocation allocation = buffer_.take_memory(layout_);
-  const auto bytes = static_cast<uint64_t>(layout_.bytes);
-  const int receiver = rank_in_world(comm_, dest_);
-  const auto view = layout_.contiguous ? packing::View(buffer_.address, bytes)
-                                       : kernel_view(buffer_.address, layout_, allocation);
-  if (receiver < 0 || !view) return cannot_be_early;
-  network::note_device(allocation.device);
-  if (network::reaches(receiver))
-    return bytes > network::chunk_bytes() && network::may_pipeline(receiver, bytes)
-               ? start_pipeline(receiver, *view, allocation.device)
-               : cannot_be_early;
-  if (!engine().node()) return cannot_be_early;
-  const int node_rank = engine().node()->node_rank_of_world(receiver);
-  if (!may_send_rts(node_rank) || !rendezvous(node_rank, *view, allocation)) return cannot_be_early;
-  const int result = post_rts();
-  engine().node()->ring_of_message(node_rank);
-  return result;
 }
 
 Fallback Send::why_host_message(int receiver, bool packable) const {
@@ -175,6 +155,7 @@ int Send::post_rts() {
 }
 
 int Send::send_as_host_message(const device::Allocation& allocation, Fallback why) {
+  if (early()) return cannot_be_early;
   const Layout& layout = layout_;
   log_line(LogLevel::trace, "send of %lld bytes to %d with tag %d is a host message",
            static_cast<long long>(layout.bytes), dest_, tag_);

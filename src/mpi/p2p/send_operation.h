@@ -42,7 +42,6 @@ class Send : public Operation {
   void buffer_at_once() { buffer_at_once_ = true; }
 
  private:
-  int start_before_bytes();
   Fallback why_host_message(int receiver, bool packable) const;
   bool rendezvous(int receiver, const packing::View& view, const device::Allocation& allocation);
   int start_pipeline(int receiver, const packing::View& view, int device);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions that enqueue an operation on the stream of a communicator (include/fairlead/stream.h): when
-// the stream has come to it, the nonblocking function of MPI starts, in whichever thread makes progress. The
-// arguments are copied by the call; buffers belong to the operation until the stream has passed it, or its
-// MPIX_Wait_enqueue().
+// The functions that enqueue an operation on the stream of a communicator (include/fairlead/stream.h). A
+// message starts in the call where it can; all else is the nonblocking function of MPI, which starts when the
+// stream has come to it, in whichever thread makes progress. The arguments are copied by the call; buffers
+// belong to the operation until the stream has passed it, or its MPIX_Wait_enqueue().
 
 #include <vector>
 
@@ -24,19 +24,21 @@ Type keep(MPI_Datatype datatype) {
   return std::make_shared<KeptType>(datatype);
 }
 
+int start_early(std::unique_ptr<Operation> operation, StreamGate gate, Operation** started) {
+  operation->start_early(gate);
+  return start_detached(std::move(operation), started);
+}
+
 Work send(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
-  const UserBuffer buffer{const_cast<void*>(buf), count, datatype};
   auto start = [=, type = keep(datatype)](MPI_Request* request) {
     return MPI_Isend(buf, count, type->get(), dest, tag, comm, request);
   };
   auto early = [=](StreamGate gate, Operation** started) {
-    UserBuffer found = buffer;
-    if (!intercepting() || is_invalid(buf, count, datatype) || !is_device(&found) ||
+    UserBuffer buffer{const_cast<void*>(buf), count, datatype};
+    if (!intercepting() || is_invalid(buf, count, datatype) || !is_device(&buffer) ||
         is_refused(count, datatype))
       return Operation::cannot_be_early;
-    auto operation = std::make_unique<Send>(SendMode::standard, found, dest, tag, comm);
-    operation->start_early(gate);
-    return start_detached(std::move(operation), started);
+    return start_early(std::make_unique<Send>(SendMode::standard, buffer, dest, tag, comm), gate, started);
   };
   return {start, early, true};
 }
@@ -46,14 +48,12 @@ Work receive(void* buf, int count, MPI_Datatype datatype, int source, int tag, M
     return MPI_Irecv(buf, count, type->get(), source, tag, comm, request);
   };
   auto early = [=](StreamGate gate, Operation** started) {
-    UserBuffer found{buf, count, datatype};
+    UserBuffer buffer{buf, count, datatype};
     if (!intercepting() || is_invalid(buf, count, datatype) || source == MPI_PROC_NULL ||
         is_refused(count, datatype))
       return Operation::cannot_be_early;
-    (void)is_device(&found);
-    auto operation = std::make_unique<Receive>(found, source, tag, comm);
-    operation->start_early(gate);
-    return start_detached(std::move(operation), started);
+    (void)is_device(&buffer);  // which it remembers
+    return start_early(std::make_unique<Receive>(buffer, source, tag, comm), gate, started);
   };
   return {start, early, true};
 }
