@@ -188,6 +188,15 @@ class Tables(ToolTest):
                     self.assertEqual(kept.read(), "kept")
         self.refuses("bench", "file", "-m", "4g:4g", says="up to 2147483647")
 
+    def test_files_are_not_made_to_try(self):
+        # All ranks check --file at the same time: what one makes, another finds.
+        with tempfile.TemporaryDirectory() as folder:
+            before = os.stat(folder).st_mtime_ns
+            self.refuses("bench", "file", "--file", os.path.join(folder, "new"), "--json", "/no/folder",
+                         says="--json: cannot write")
+            self.assertEqual(os.stat(folder).st_mtime_ns, before)
+            self.refuses("bench", "copy", "--json", folder, says="Is a directory")
+
     def test_unaligned_buffers(self):
         for abi in filter(has_library, ONE_MPI):
             self.assertEqual({row[2] for row in rows(self.sweep(abi, "bibw", "--offset", 3, "-W", 2, "-c", "D", "D"))},
