@@ -80,6 +80,7 @@ def _buffer(array: Any) -> tuple[Any, int, MPI.Datatype]:
                 count = int(one)
     if hasattr(array, "__cuda_array_interface__"):
         interface = array.__cuda_array_interface__
+        _check_contiguous(interface)
         address = interface["data"][0] or 0
         size = math.prod(interface["shape"], start=int(interface["typestr"][2:]))
     else:
@@ -90,6 +91,17 @@ def _buffer(array: Any) -> tuple[Any, int, MPI.Datatype]:
     if count is None:
         count = size // max(datatype.Get_size(), 1)
     return ctypes.c_void_p(address), count, datatype
+
+
+def _check_contiguous(interface: dict[str, Any]) -> None:
+    if not (strides := interface.get("strides")):
+        return
+    expected = int(interface["typestr"][2:])
+    for extent, stride in zip(reversed(interface["shape"]), reversed(strides), strict=True):
+        if extent > 1 and stride != expected:
+            raise BufferError("the array is not contiguous; send a copy, or describe its layout by a datatype: "
+                              "[base array, count, datatype]")
+        expected *= extent
 
 
 def _typed(array: Any) -> tuple[Any, int, MPI.Datatype]:

@@ -62,10 +62,12 @@ void close(std::list<Mapping>::iterator entry) {
   any_closing = true;
 }
 
-// Closes the mappings whose device is idle; with `wait`, waits for each device and closes all of them.
+// Closes the mappings whose device is idle; with `wait`, waits for each device, if that has an end, and
+// closes all of them.
 void close_where_idle(bool wait) {
   const WaitingCalls::Permission permission;
   if (!permission) return;
+  wait = wait && permission.may_wait();
   std::map<int, bool> idle;
   std::erase_if(closing, [&](const Mapping& mapping) {
     auto [entry, unknown] = idle.try_emplace(mapping.device, wait);

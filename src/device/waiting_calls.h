@@ -17,7 +17,9 @@ class WaitingCalls {
   // a call that is being made.
   static void forbid() { change(&forbidden_, 1); }
   static void permit() { change(&forbidden_, -1); }
-  // Graphs that will wait exist: only a thread of the program knows that none is launched meanwhile.
+  // Graphs that will wait exist. A thread of the library must not make such calls then, because the program
+  // may launch one at any time; a thread of the program, which launches none meanwhile, must see before that
+  // the device is idle.
   static void add_graph_wait() { change(&graph_waits_, 1); }
   static void remove_graph_wait() { change(&graph_waits_, -1); }
   static inline thread_local bool in_thread_of_library = false;
@@ -27,6 +29,8 @@ class WaitingCalls {
    public:
     Permission() : lock_(mutex_), given_(forbidden_ == 0 && !(graph_waits_ > 0 && in_thread_of_library)) {}
     explicit operator bool() const { return given_; }
+    // May the call wait for work that was submitted before?
+    bool may_wait() const { return given_ && graph_waits_ == 0; }
 
    private:
     std::lock_guard<std::mutex> lock_;

@@ -27,14 +27,16 @@ struct RtsHeader {
   int32_t sender;   // node rank; for a pipelined transfer, rank in MPI_COMM_WORLD
   uint32_t number;  // rendezvous: index in the sender's block; pipelined transfer: tag of its chunks
   RtsKind kind;
-  uint64_t bytes;           // of the user's message
-  uint64_t chunk_bytes;     // pipelined transfer: length of all chunks but the last
+  uint64_t bytes;        // of the user's message
+  uint64_t chunk_bytes;  // pipelined transfer: length of all chunks but the last
+  uint32_t comes_later =
+      0;  // pipelined transfer: its bytes are not there before a GPU stream has come to the send
   uint64_t flow_event = 0;  // id of the flow event in the trace (src/observe/trace.h); 0: none
 
   uint64_t chunks() const { return (bytes + chunk_bytes - 1) / chunk_bytes; }
   size_t chunk_length(uint64_t chunk) const { return std::min(chunk_bytes, bytes - chunk * chunk_bytes); }
 };
-constexpr uint32_t rts_version = 1;
+constexpr uint32_t rts_version = 2;
 constexpr size_t rts_bytes = 96;
 static_assert(sizeof(RtsHeader) <= rts_bytes && std::is_trivially_copyable_v<RtsHeader>);
 

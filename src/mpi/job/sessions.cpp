@@ -17,6 +17,7 @@
 #include "mpi/info/memory_kinds.h"
 #include "mpi/job/job.h"
 #include "mpi/network/network.h"
+#include "mpi/stream/streams.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -112,6 +113,7 @@ void stop_serving() {
 void end_serving() {
   engine().drain([] { return engine().idle() && !network::keeps_messages(); });
   progress_thread().end_host_calls();
+  close_streams();
   release_all(MPI_COMM_NULL);
   detail::intercepting = false;
   stop_serving();

@@ -17,27 +17,34 @@ using device::Error;
 
 PipelinedReceive::PipelinedReceive(const p2p::RtsHeader& rts, const packing::View& to, uint64_t capacity,
                                    int device)
-    : rts_(rts),
-      to_(to),
-      capacity_(capacity),
-      device_(device),
-      turn_(network::Direction::receiving, rts.sender),
-      total_(rts.chunks()) {}
+    : rts_(rts), to_(to), capacity_(capacity), device_(device), total_(rts.chunks()) {
+  if (!rts.comes_later) take_turn();
+}
+
+void PipelinedReceive::take_turn() {
+  turn_.emplace(network::Direction::receiving, rts_.sender);
+}
+
+// Transfers that cannot begin yet do not delay others: they post one receive.
+bool PipelinedReceive::may_post() const {
+  if (unlimited_) return true;
+  return turn_ ? posted_ > copied_ || turn_->has_come() : posted_ == 0;
+}
 
 Error PipelinedReceive::advance() {
   uint64_t depth = static_cast<uint64_t>(options().network_depth);
   while (arrived_ < posted_ && next_has_arrived()) {
     ++arrived_;
+    if (!turn_) take_turn();
     network::note_progress(network::Direction::receiving, rts_.sender);
   }
   while (copied_ < arrived_ && first_is_copied()) {
     chunks_.pop_front();
     ++copied_;
   }
-  while (posted_ < total_ && (unlimited_ || posted_ - copied_ < depth) &&
-         (posted_ > copied_ || unlimited_ || turn_.has_come()) && post_next())
+  while (posted_ < total_ && (unlimited_ || posted_ - copied_ < depth) && may_post() && post_next())
     ++posted_;
-  if (copied_ == total_) turn_.end();
+  if (copied_ == total_ && turn_) turn_->end();
   if (copied_ < total_) return Error::not_ready;
   if (truncated()) return Error::none;
   if (lost_) return Error::failed;

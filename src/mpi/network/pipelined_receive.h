@@ -8,6 +8,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 
 #include "base/shortage.h"
 #include "device/runtime.h"
@@ -35,6 +36,8 @@ class PipelinedReceive {
   // The address of a chunk in the user's buffer, which has no gaps.
   char* place(uint64_t chunk) const { return static_cast<char*>(to_.address()) + chunk * rts_.chunk_bytes; }
   bool receives_in_place() const { return device_ < 0 && !truncated(); }
+  void take_turn();
+  bool may_post() const;
   bool post_next();
   bool next_has_arrived();
   bool first_is_copied();
@@ -44,7 +47,7 @@ class PipelinedReceive {
   packing::View to_;
   uint64_t capacity_;
   int device_;
-  network::Turn turn_;
+  std::optional<network::Turn> turn_;  // none before the first bytes can come
   uint64_t total_;  // in chunks; the counts below only grow, and each is at most the one before it
   uint64_t posted_ = 0, arrived_ = 0, copied_ = 0;
   std::deque<network::Chunk> chunks_;  // from copied_ to posted_

@@ -14,13 +14,19 @@ namespace fairlead::mpi {
 
 using device::Error;
 
-PipelinedSend::PipelinedSend(int receiver, const packing::View& from, uint64_t bytes, int device)
-    : receiver_(receiver), device_(device), turn_(network::Direction::sending, receiver), from_(from) {
+PipelinedSend::PipelinedSend(int receiver, const packing::View& from, uint64_t bytes, int device, bool later)
+    : receiver_(receiver), device_(device), from_(from) {
   int world_rank = 0;
   PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   uint32_t tag = static_cast<uint32_t>(network::take_tag(receiver));
-  rts_ = {engine().nonce(),      p2p::rts_version, world_rank, tag, p2p::RtsKind::pipelined, bytes,
-          network::chunk_bytes()};
+  rts_ = {engine().nonce(),
+          p2p::rts_version,
+          world_rank,
+          tag,
+          p2p::RtsKind::pipelined,
+          bytes,
+          network::chunk_bytes(),
+          later};
   total_ = rts_.chunks();
 }
 
@@ -29,6 +35,7 @@ PipelinedSend::~PipelinedSend() {
 }
 
 void PipelinedSend::advance() {
+  if (!turn_) turn_.emplace(network::Direction::sending, receiver_);
   while (sent_ < posted_ && first_is_sent()) {
     chunks_.pop_front();
     ++sent_;
@@ -36,9 +43,9 @@ void PipelinedSend::advance() {
   }
   uint64_t depth = static_cast<uint64_t>(options().network_depth);
   while (started_ < total_ && started_ - posted_ < depth && (unlimited_ || started_ - sent_ < depth) &&
-         (started_ > sent_ || unlimited_ || turn_.has_come()) && start_next())
+         (started_ > sent_ || unlimited_ || turn_->has_come()) && start_next())
     ++started_;
-  if (sent_ == total_) turn_.end();
+  if (sent_ == total_) turn_->end();
   while (posted_ < started_ && post_next()) ++posted_;
 }
 

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 
 #include "base/shortage.h"
 #include "mpi/network/network.h"
@@ -22,8 +23,9 @@ namespace fairlead::mpi {
 
 class PipelinedSend {
  public:
-  // Sends `bytes` bytes in memory of `device` to this rank of MPI_COMM_WORLD.
-  PipelinedSend(int receiver, const packing::View& from, uint64_t bytes, int device);
+  // Sends `bytes` bytes in memory of `device` to this rank of MPI_COMM_WORLD. `later`: they are there only
+  // when advance() is called.
+  PipelinedSend(int receiver, const packing::View& from, uint64_t bytes, int device, bool later);
   ~PipelinedSend();
 
   const p2p::RtsHeader& rts() const { return rts_; }
@@ -56,7 +58,7 @@ class PipelinedSend {
 
   p2p::RtsHeader rts_;
   int receiver_, device_;
-  network::Turn turn_;
+  std::optional<network::Turn> turn_;  // from the first advance() on
   packing::View from_;
   uint64_t total_;  // in chunks; the counts below only grow, and each is at most the one before it
   uint64_t started_ = 0, posted_ = 0, sent_ = 0;

@@ -9,7 +9,7 @@
 namespace fairlead::mpi {
 
 KeptType::KeptType(MPI_Datatype datatype, const Layout& layout) : datatype_(datatype) {
-  if (is_plain(datatype)) return;
+  if (datatype == MPI_DATATYPE_NULL || is_plain(datatype)) return;
   // The host MPI needs the datatype for a count that exceeds int.
   if (layout.plan && layout.bytes <= INT_MAX) {
     datatype_ = MPI_BYTE;

@@ -118,7 +118,7 @@ int Send::start_pipeline(int receiver, const packing::View& view, int device) {
   {
     std::lock_guard lock(engine().mutex());
     uint64_t bytes = static_cast<uint64_t>(layout_.bytes);
-    pipeline_ = std::make_unique<PipelinedSend>(receiver, view, bytes, device);
+    pipeline_ = std::make_unique<PipelinedSend>(receiver, view, bytes, device, early());
     record_.took(Traffic::network, bytes);
     send_rts(pipeline_->rts());
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is stream %u",

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mpi/abi/host_support.h"
+#include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/request.h"
 #include "mpi/p2p/kept_type.h"
@@ -40,7 +41,7 @@ Work send(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, 
       return Operation::cannot_be_early;
     return start_early(std::make_unique<Send>(SendMode::standard, buffer, dest, tag, comm), gate, started);
   };
-  return {start, early, true};
+  return {start, early, dest != MPI_PROC_NULL};
 }
 
 Work receive(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm) {
@@ -55,7 +56,7 @@ Work receive(void* buf, int count, MPI_Datatype datatype, int source, int tag, M
     (void)is_device(&buffer);  // which it remembers
     return start_early(std::make_unique<Receive>(buffer, source, tag, comm), gate, started);
   };
-  return {start, early, true};
+  return {start, early, source != MPI_PROC_NULL};
 }
 
 int enqueue_collective(MPI_Comm comm, StartOperation start) {
@@ -70,9 +71,12 @@ void* function_of_host(MPI_Comm comm, const char* name) {
   return stream_communicator(comm) ? nullptr : next_function(name);
 }
 
-std::vector<int> array(MPI_Comm comm, const int* values) {
-  int ranks = 0;
-  if (values) PMPI_Comm_size(comm, &ranks);  // null with MPI_IN_PLACE
+// One value for each rank from which, or to which, a collective moves bytes.
+std::vector<int> array(MPI_Comm comm, const int* values, bool significant = true) {
+  if (!significant) return {};
+  int between = 0, ranks = 0;
+  PMPI_Comm_test_inter(comm, &between);
+  between ? PMPI_Comm_remote_size(comm, &ranks) : PMPI_Comm_size(comm, &ranks);
   return {values, values + ranks};
 }
 
@@ -143,13 +147,15 @@ FAIRLEAD_ENQUEUE(Sendrecv,
   int error = enqueue(comm, false, receive(recvbuf, recvcount, recvtype, source, recvtag, comm),
                       MPI_STATUS_IGNORE, &requests[0]);
   if (error != MPI_SUCCESS) return error;
-  error = enqueue(comm, false, send(sendbuf, sendcount, sendtype, dest, sendtag, comm), MPI_STATUS_IGNORE,
-                  &requests[1]);
+  Work sends = send(sendbuf, sendcount, sendtype, dest, sendtag, comm);
+  sends.raises_earlier_error = false;
+  error = enqueue(comm, false, std::move(sends), MPI_STATUS_IGNORE, &requests[1]);
   const int received = wait_enqueued(&requests[0], status);
   if (error == MPI_SUCCESS) error = wait_enqueued(&requests[1], MPI_STATUS_IGNORE);
   return error != MPI_SUCCESS ? error : received;
 }
 FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm)) {
+  if (*request == MPI_REQUEST_NULL) return raise_error(comm, MPI_ERR_REQUEST, "MPIX_Start_enqueue");
   auto start = [persistent = *request](MPI_Request* started) {
     *started = persistent;
     return MPI_Start(started);
@@ -220,7 +226,8 @@ FAIRLEAD_ENQUEUE(Alltoallv,
                   MPI_Comm comm),
                  (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm)) {
   return enqueue_collective(
-      comm, [=, counts = array(comm, sendcounts), places = array(comm, sdispls), from = keep(sendtype),
+      comm, [=, counts = array(comm, sendcounts, sendbuf != MPI_IN_PLACE),
+             places = array(comm, sdispls, sendbuf != MPI_IN_PLACE), from = keep(sendtype),
              expected = array(comm, recvcounts), to_places = array(comm, rdispls),
              to = keep(recvtype)](MPI_Request* request) {
         return MPI_Ialltoallv(sendbuf, counts.data(), places.data(), from->get(), recvbuf, expected.data(),

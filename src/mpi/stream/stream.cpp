@@ -75,7 +75,15 @@ uint32_t* take_word() {
   return take_unused_word();
 }
 
+void give_back_unused(uint32_t* word) {
+  std::lock_guard lock(words.mutex);
+  if (word) words.unused.push_back(word);
+}
+
+// ROCm waits for no number of more than 31 bits.
 void give_back(uint32_t* word) {
+  constexpr uint32_t last = 1u << 30;
+  if (!word || load(word) > last) return;
   std::lock_guard lock(words.mutex);
   words.used.push_back(word);
 }
@@ -115,9 +123,16 @@ std::unique_ptr<GpuStream> GpuStream::make(void* native, std::string* why_not) {
 
 GpuStream::~GpuStream() {
   if (stream_) device::runtime()->destroy_stream(stream_);
-  if (reached_) give_back(reached_);
+  // A later write of the stream's would mark operations of the word's next owner.
+  if (reached_ && load(reached_) == enqueued_) give_back(reached_);
   for (const Sequence& sequence : sequences_)
     for (size_t i = 0; i < sequence.operations.size(); ++i) progress_thread().end_enqueued(true);
+}
+
+bool GpuStream::is_captured() const {
+  device::Capture capture;
+  return device::runtime()->capture_of(stream_, &capture) != Error::none ||
+         capture.state != device::Capture::State::none;
 }
 
 Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_error) {
@@ -128,12 +143,17 @@ Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_er
   operation->captured = capture.state == device::Capture::State::active;
   operation->done = operation->captured ? take_unused_word() : take_word();
   operation->reached = operation->captured ? take_unused_word() : reached_;
-  if (!operation->done || !operation->reached) return Error::out_of_memory;
   operation->number = operation->captured ? 1 : enqueued_ + 1;
+  error = operation->done && operation->reached
+              ? device::runtime()->write_word(stream_, operation->reached, operation->number)
+              : Error::out_of_memory;
+  if (error != Error::none) {
+    if (operation->captured) give_back_unused(operation->reached);
+    operation->captured ? give_back_unused(operation->done) : give_back(operation->done);
+    return error;
+  }
   // Earlier waits for this word are for lower numbers.
   operation->round = operation->captured ? 1 : load(operation->done) + 1;
-  error = device::runtime()->write_word(stream_, operation->reached, operation->number);
-  if (error != Error::none) return error;
   if (operation->captured) {
     std::lock_guard lock(mutex_);
     if (sequences_.empty() || sequences_.back().capture != capture.id)
@@ -143,7 +163,7 @@ Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_er
     return Error::none;
   }
   ++enqueued_;
-  if (operation->start_early && no_message_waits()) {
+  if (operation->start_early && may_start_early()) {
     const ProgressThread::CallsHost calls_host(progress_thread());
     const int result = operation->start_early({operation->reached, operation->number}, &operation->early);
     if (result != MPI_SUCCESS && result != Operation::cannot_be_early) {
@@ -158,9 +178,11 @@ Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_er
   return Error::none;
 }
 
-bool GpuStream::no_message_waits() {
+// Not before messages that have not started yet. A graph may have been launched, and its messages start when
+// the stream has come to them.
+bool GpuStream::may_start_early() {
   std::lock_guard lock(mutex_);
-  return messages_waiting_ == 0;
+  return messages_waiting_ == 0 && sequences_.empty();
 }
 
 Error GpuStream::wait(Enqueued& operation) {
@@ -180,14 +202,19 @@ void GpuStream::store_status(Enqueued& operation, MPI_Status* status) {
 
 // The next operation that the stream has come to, with the mark of it removed.
 std::shared_ptr<Enqueued> GpuStream::next_reached() {
-  if (!waiting_.empty() && static_cast<int32_t>(load(reached_) - waiting_.front()->number) >= 0) {
+  auto take_waiting = [&]() -> std::shared_ptr<Enqueued> {
+    if (waiting_.empty() || static_cast<int32_t>(load(reached_) - waiting_.front()->number) < 0)
+      return nullptr;
     auto operation = std::move(waiting_.front());
     waiting_.pop_front();
     return operation;
-  }
+  };
+  if (auto operation = take_waiting()) return operation;
   for (Sequence& sequence : sequences_) {
     auto& operation = sequence.operations[sequence.next];
     if (operation->under_way || load(operation->reached) == 0) continue;
+    // The stream may have passed others on its way there since they were looked at.
+    if (auto earlier = take_waiting()) return earlier;
     store(operation->reached, 0);
     sequence.next = (sequence.next + 1) % sequence.operations.size();
     return operation;
@@ -227,6 +254,9 @@ bool GpuStream::advance() {
       engine().add(operation->early);
     else
       error = operation->start(&operation->request);
+    // The stream waits as MPI_Wait does: a send whose receiver is late is buffered.
+    if (Operation* started = operation->early ? operation->early : engine().find(operation->request))
+      started->start_waiting();
     std::lock_guard lock(mutex_);
     if (!operation->captured) messages_waiting_ -= operation->is_message && !operation->early;
     if (!operation->early && (error != MPI_SUCCESS || operation->request == MPI_REQUEST_NULL))
@@ -249,6 +279,15 @@ bool GpuStream::advance() {
     under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(i--));
   }
   return happened;
+}
+
+void GpuStream::wait_for_graphs() {
+  {
+    std::lock_guard lock(mutex_);
+    if (sequences_.empty()) return;
+  }
+  auto busy = [&] { return !is_captured() && device::runtime()->query_stream(stream_) == Error::not_ready; };
+  for (Backoff backoff; busy(); backoff.pause()) engine().progress();
 }
 
 void GpuStream::abandon() {

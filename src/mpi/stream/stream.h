@@ -69,6 +69,7 @@ class GpuStream {
   static std::unique_ptr<GpuStream> make(void* native, std::string* why_not);
   ~GpuStream();
 
+  bool is_captured() const;
   // Enqueues the operation. The stream goes on at once; wait() makes it wait. `mpi_error`: of the start, if
   // that is what failed.
   device::Error enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_error);
@@ -82,6 +83,9 @@ class GpuStream {
   // Lets the stream pass all waits for operations that have not ended, and forgets them, as MPI is over or no
   // communicator is left.
   void abandon();
+  // Waits until the stream has done what was enqueued, if graphs may be in it: nobody else knows whether one
+  // was launched. Does nothing while the stream is being captured.
+  void wait_for_graphs();
   int device() const { return device_; }
 
  private:
@@ -91,7 +95,7 @@ class GpuStream {
     size_t next = 0;
   };
   GpuStream() = default;
-  bool no_message_waits();
+  bool may_start_early();
   std::shared_ptr<Enqueued> next_reached();
   void end(Enqueued& operation, int error);
 

@@ -5,6 +5,7 @@
 // bytes in hexadecimal, as MPIX_Info_set_hex() writes them). Streams of other types are the host MPI's, where
 // it has them.
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <map>
@@ -23,6 +24,8 @@ namespace {
 constexpr StreamHandle no_stream = 0x3c000000;  // MPIX_STREAM_NULL
 // MPICH numbers its own from 0x5c000000, 0x7c000000, 0x9c000000 and 0xbc000000.
 constexpr StreamHandle first_handle = 0x1fa10000;
+
+void* const per_thread_default_stream = reinterpret_cast<void*>(2);  // of CUDA and HIP
 
 struct Handles {
   std::mutex mutex;
@@ -90,6 +93,11 @@ int create(MPI_Info info, StreamHandle* stream) {
   if (!parse(value, &native))
     return refuse(name,
                   "\"value\" is '" + value + "'; accepted: what MPIX_Info_set_hex() writes of a " + type);
+  if (native == per_thread_default_stream)
+    return refuse(
+        name,
+        "the per-thread default stream is another one in each thread; accepted: a stream of your own, "
+        "or 0, the default stream");
   std::string why_not;
   std::shared_ptr<GpuStream> made = GpuStream::make(native, &why_not);
   if (!made) return refuse(name, why_not);
@@ -115,10 +123,14 @@ int create_communicator(MPI_Comm comm, int count, const StreamHandle* streams, M
   const std::shared_ptr<GpuStream> stream = count == 1 ? stream_of(streams[0]) : nullptr;
   int mine = stream && engine().threads() ? 2 : stream ? 0 : 1, least = 0;
   // Collective, so that all ranks return the same.
-  if (int error = real.Comm_dup(comm, made); error != MPI_SUCCESS) return error;
-  real.Allreduce(&mine, &least, 1, MPI_INT, MPI_MIN, *made);
+  if (int error = MPI_Comm_dup(comm, made); error != MPI_SUCCESS) return error;
+  // Between two groups each gets the other's result, so the second time gives that of both.
+  for (int round = 0; round < 2; ++round) {
+    MPI_Allreduce(&mine, &least, 1, MPI_INT, MPI_MIN, *made);
+    mine = least = std::min(mine, least);
+  }
   if (least == 0) {
-    real.Comm_free(made);
+    MPI_Comm_free(made);
     return refuse(
         name,
         "operations on GPU streams need MPI_THREAD_MULTIPLE, which this MPI was not asked for or does not "

@@ -9,6 +9,8 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "device/ipc_registry.h"
+#include "kernels/reduce.h"
 #include "mpi/abi/host_support.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/error_handler.h"
@@ -75,9 +77,15 @@ bool is_last_of_its_stream(const StreamCommunicator& communicator) {
 int end_enqueued_on(MPI_Comm comm) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (!mine) return MPI_SUCCESS;
-  for (Backoff backoff; mine->errors->outstanding > 0; backoff.pause()) engine().progress();
-  if (is_last_of_its_stream(*mine))
+  auto wait = [&] {
+    for (Backoff backoff; mine->errors->outstanding > 0; backoff.pause()) engine().progress();
+  };
+  wait();
+  if (is_last_of_its_stream(*mine)) {
+    mine->stream->wait_for_graphs();
+    wait();
     mine->stream->abandon();  // what is left are graphs that nobody may launch
+  }
   const int error = mine->errors->code.exchange(MPI_SUCCESS);
   return error == MPI_SUCCESS ? error : raise_error(comm, error, "an operation that was enqueued earlier");
 }
@@ -95,9 +103,12 @@ std::shared_ptr<StreamCommunicator> stream_communicator(MPI_Comm comm) {
 }
 
 void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle handle) {
-  static std::once_flag made_keyval;
-  std::call_once(made_keyval,
-                 [] { PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &registry.keyval, nullptr); });
+  {
+    static std::mutex making_keyval;
+    std::lock_guard lock(making_keyval);
+    if (registry.keyval == MPI_KEYVAL_INVALID)
+      PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &registry.keyval, nullptr);
+  }
   auto made = std::make_shared<StreamCommunicator>();
   made->stream = std::move(stream);
   made->handle = handle;
@@ -140,8 +151,15 @@ int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Reques
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (!mine)
     return raise_error(comm, MPI_ERR_COMM, "an enqueued operation on a communicator without a GPU stream");
-  if (int error = mine->errors->code.exchange(MPI_SUCCESS); error != MPI_SUCCESS)
-    return raise_error(comm, error, "an operation that was enqueued earlier");
+  if (work.raises_earlier_error) {
+    const int error = mine->errors->code.exchange(MPI_SUCCESS);
+    if (error != MPI_SUCCESS) return raise_error(comm, error, "an operation that was enqueued earlier");
+  }
+  // Calls that wait for all streams are not made once this operation is enqueued.
+  if (!mine->stream->is_captured()) {
+    device::close_forgotten(false);
+    kernels::load_missed_code();
+  }
   auto operation = std::make_shared<Enqueued>();
   operation->start = std::move(work.start);
   operation->start_early = std::move(work.start_early);
@@ -180,7 +198,10 @@ static int wait_in_host(MPI_Request* request, MPI_Status* status) {
 }
 
 int wait_enqueued(MPI_Request* request, MPI_Status* status) {
-  if (*request == MPI_REQUEST_NULL) return MPI_SUCCESS;
+  if (*request == MPI_REQUEST_NULL) {
+    if (status != MPI_STATUS_IGNORE) set_empty(status);
+    return MPI_SUCCESS;
+  }
   decltype(registry.requests)::node_type found;
   {
     std::lock_guard lock(registry.mutex);
@@ -201,12 +222,19 @@ void prepare_streams() {
 }
 
 void close_streams() {
-  std::lock_guard lock(registry.mutex);
-  for (const auto& [comm, one] : registry.communicators) one->stream->abandon();
-  registry.communicators.clear();
-  any = false;
-  for (MPI_Request& handle : registry.unused_handles) real.Request_free(&handle);
-  registry.unused_handles.clear();
+  decltype(registry.communicators) communicators;
+  decltype(registry.unused_handles) handles;
+  int keyval = MPI_KEYVAL_INVALID;
+  {
+    std::lock_guard lock(registry.mutex);
+    communicators.swap(registry.communicators);
+    handles.swap(registry.unused_handles);
+    keyval = std::exchange(registry.keyval, MPI_KEYVAL_INVALID);
+    any = false;
+  }
+  for (const auto& [comm, one] : communicators) one->stream->abandon();
+  for (MPI_Request& handle : handles) real.Request_free(&handle);
+  if (keyval != MPI_KEYVAL_INVALID) PMPI_Comm_free_keyval(&keyval);
 }
 
 }  // namespace fairlead::mpi

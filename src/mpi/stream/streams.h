@@ -29,13 +29,14 @@ struct Work {
   StartOperation start;
   StartEarly start_early = nullptr;
   bool is_message = false;
+  bool raises_earlier_error = true;  // false: this is the second part of a call
 };
 int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Request* request);
 int wait_enqueued(MPI_Request* request, MPI_Status* status);
 
 // Before MPI_Init of a program that may enqueue operations.
 void prepare_streams();
-// In MPI_Finalize: nothing that is enqueued starts any more, and no stream waits for it.
+// When MPI ends: nothing that is enqueued starts any more, and no stream waits for it.
 void close_streams();
 
 }  // namespace fairlead::mpi

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Operations on GPU streams, continued: what stands between them and other work. Graphs beside single
+// operations, peers that send at the same time, communicators that are made and freed while messages are in
+// progress, arguments that are not significant.
+
+#include <unistd.h>
+
+#include <cstring>
+
+#include "enqueue.h"
+
+using namespace ranks;
+
+namespace {
+
+// Above what is staged through host memory, so that messages can start before their streams come to them.
+constexpr size_t bytes = 40000;
+
+// So that no message is one of the first from an allocation.
+void exchange_some(Stream& stream, const Memory& sent, const Memory& received, int peer) {
+  for (int i = 0; i < 4; ++i)
+    MUST(MPI_Sendrecv(sent, count(sent), MPI_BYTE, peer, tag, received, count(received), MPI_BYTE, peer, tag,
+                      stream.comm(), MPI_STATUS_IGNORE));
+}
+
+template <class Enqueue>
+device::Graph capture(Stream& stream, Enqueue enqueue) {
+  device::Graph graph = nullptr;
+  DRIVER(Stream::gpu().begin_capture(stream.get()));
+  enqueue();
+  DRIVER(Stream::gpu().end_capture(stream.get(), &graph));
+  return graph;
+}
+
+std::vector<unsigned char> bytes_of(const Memory& memory) {
+  std::vector<unsigned char> read(memory.bytes());
+  memory.read(read.data(), read.size());
+  return read;
+}
+
+const char* cannot_capture() {
+  return std::strcmp(Stream::gpu().name(), "rocm") == 0 ? "ROCm captures no waits" : nullptr;
+}
+
+}  // namespace
+
+RANK_TEST(enqueue, S3_a_message_does_not_overtake_those_of_a_graph, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  if (const char* reason = cannot_capture()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  Memory first = pattern(bytes, key_of(1, rank)), second = pattern(bytes, key_of(2, rank)),
+         a(Place::device, bytes), b(Place::device, bytes);
+  exchange_some(stream, first, a, peer);
+  exchange_some(stream, second, b, peer);
+  if (rank < peer) {
+    device::Graph graph = capture(
+        stream, [&] { MUST(MPIX_Send_enqueue(first, count(first), MPI_BYTE, peer, tag, stream.comm())); });
+    DRIVER(Stream::gpu().launch_graph(graph, stream.get()));
+    MUST(MPIX_Send_enqueue(second, count(second), MPI_BYTE, peer, tag, stream.comm()));
+    stream.synchronize();
+    DRIVER(Stream::gpu().destroy_graph(graph));
+  } else {
+    MUST(MPI_Recv(a, count(a), MPI_BYTE, peer, tag, stream.comm(), MPI_STATUS_IGNORE));
+    MUST(MPI_Recv(b, count(b), MPI_BYTE, peer, tag, stream.comm(), MPI_STATUS_IGNORE));
+    EXPECT_HOLDS(a, key_of(1, peer), bytes);
+    EXPECT_HOLDS(b, key_of(2, peer), bytes);
+  }
+}
+
+RANK_TEST(enqueue, S6_freeing_the_communicator_waits_for_graphs_that_were_launched, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  if (const char* reason = cannot_capture()) return skip(reason);
+  const int peer = partner();
+  Memory sent = pattern(bytes, key_of(rank)), received(Place::device, bytes);
+  device::Graph graph = nullptr;
+  {
+    Stream stream;
+    if (peer == MPI_PROC_NULL) return;
+    graph = capture(stream, [&] {
+      MUST(MPIX_Sendrecv_enqueue(sent, count(sent), MPI_BYTE, peer, tag, received, count(received), MPI_BYTE,
+                                 peer, tag, stream.comm(), MPI_STATUS_IGNORE));
+    });
+    DRIVER(Stream::gpu().launch_graph(graph, stream.get()));
+  }
+  EXPECT_HOLDS(received, key_of(peer), bytes);
+  DRIVER(Stream::gpu().destroy_graph(graph));
+}
+
+// As plain MPI_Send of so few bytes does, the send ends before the receive begins.
+RANK_TEST(enqueue, S4_peers_that_send_to_each_other_first, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  for (Place place : {Place::device, Place::host}) {
+    Memory sent(place, 64), received(place, 64);
+    sent.fill(key_of(rank));
+    for (int i = 0; i < 10; ++i) {
+      MUST(MPIX_Send_enqueue(sent, 64, MPI_BYTE, peer, tag, stream.comm()));
+      MUST(MPIX_Recv_enqueue(received, 64, MPI_BYTE, peer, tag, stream.comm(), MPI_STATUS_IGNORE));
+    }
+    stream.synchronize();
+    EXPECT_HOLDS(received, key_of(peer), 64);
+  }
+}
+
+// Making a communicator waits for all ranks, one of which waits for this rank's message.
+RANK_TEST(enqueue, S4_a_communicator_is_made_while_a_message_is_in_progress, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  constexpr size_t large = 8 << 20;
+  Memory sent = pattern(large, key_of(rank)), received(Place::device, large);
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (peer != MPI_PROC_NULL && rank < peer)
+    MUST(MPI_Isend(sent, count(sent), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+  if (peer != MPI_PROC_NULL && rank > peer) {
+    usleep(20000);
+    MUST(MPI_Recv(received, count(received), MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    EXPECT_HOLDS(received, key_of(peer), large);
+  }
+  Stream stream;
+  MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+}
+
+RANK_TEST(enqueue, S2_arguments_that_are_not_significant, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  Stream stream;
+  constexpr size_t block = 64;
+  const size_t ranks = static_cast<size_t>(size);
+  Memory all(Place::device, block * ranks), mine = pattern(block, key_of(rank));
+  int* const nowhere = reinterpret_cast<int*>(8);
+  DRIVER(Stream::gpu().copy(static_cast<char*>(all.data()) + block * static_cast<size_t>(rank), mine.data(),
+                            block, stream.get()));
+  MUST(MPIX_Allgather_enqueue(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, block, MPI_BYTE, stream.comm()));
+  stream.synchronize();
+  auto expect_blocks = [&](auto key_of_block) {
+    const std::vector<unsigned char> found = bytes_of(all);
+    for (size_t r = 0; r < ranks; ++r)
+      EXPECT(
+          std::memcmp(found.data() + block * r, bytes_of(pattern(block, key_of_block(r))).data(), block) == 0,
+          "block %zu is wrong", r);
+  };
+  expect_blocks([](size_t r) { return key_of(r); });
+  std::vector<int> counts(ranks, block), places(ranks);
+  for (size_t i = 0; i < ranks; ++i) places[i] = static_cast<int>(block * i);
+  MUST(MPIX_Alltoallv_enqueue(MPI_IN_PLACE, nowhere, nowhere, MPI_DATATYPE_NULL, all, counts.data(),
+                              places.data(), MPI_BYTE, stream.comm()));
+  stream.synchronize();
+  expect_blocks([](size_t) { return key_of(rank); });
+  MPI_Request none = MPI_REQUEST_NULL;
+  MPI_Status status;
+  std::memset(&status, 0x55, sizeof status);
+  MUST(MPIX_Wait_enqueue(&none, &status));
+  EXPECT_EMPTY(status);
+  EXPECT_ERROR(MPIX_Start_enqueue(&none, stream.comm()), MPI_ERR_REQUEST);
+}
+
+// A transfer between nodes that waits for its stream leaves the turn to others
+// (docs/design/between-nodes.md): the exchanges would otherwise wait for FAIRLEAD_NETWORK_TIMEOUT_US each.
+RANK_TEST(enqueue, S4_more_messages_wait_for_a_stream_than_run_at_a_time, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  constexpr size_t large = 2 << 20;
+  constexpr int messages = 6;
+  Memory sent = pattern(large, key_of(1, rank)), plain = pattern(large, key_of(2, rank)),
+         b(Place::device, large);
+  std::vector<Memory> received;
+  MPI_Request requests[2 * messages];
+  stream.hold();
+  for (int i = 0; i < messages; ++i) {
+    received.emplace_back(Place::device, large);
+    MUST(MPIX_Irecv_enqueue(received.back(), count(b), MPI_BYTE, peer, tag, stream.comm(), &requests[2 * i]));
+    MUST(MPIX_Isend_enqueue(sent, count(sent), MPI_BYTE, peer, tag, stream.comm(), &requests[2 * i + 1]));
+  }
+  MUST(MPI_Sendrecv(plain, count(plain), MPI_BYTE, peer, tag, b, count(b), MPI_BYTE, peer, tag,
+                    MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  EXPECT_HOLDS(b, key_of(2, peer), large);
+  MUST(MPIX_Waitall_enqueue(2 * messages, requests, MPI_STATUSES_IGNORE));
+  stream.release();
+  stream.synchronize();
+  for (const Memory& one : received) EXPECT_HOLDS(one, key_of(1, peer), large);
+}
