@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 
 #include "enqueue.h"
@@ -156,6 +158,43 @@ RANK_TEST(enqueue, S2_arguments_that_are_not_significant, 2) {
   MUST(MPIX_Wait_enqueue(&none, &status));
   EXPECT_EMPTY(status);
   EXPECT_ERROR(MPIX_Start_enqueue(&none, stream.comm()), MPI_ERR_REQUEST);
+}
+
+RANK_TEST(enqueue, S6_a_rank_is_late, 2) {
+  // For ctest `enqueue.late`: the others say for what they wait.
+  const char* seconds = getenv("TEST_LATE_S");
+  if (seconds == nullptr) return;
+  if (const char* reason = why_not()) return skip(reason);
+  Stream stream;
+  Memory sent = pattern(bytes, key_of(rank)), received(Place::device, bytes);
+  if (rank == 0) sleep(static_cast<unsigned>(atoi(seconds)));
+  if (rank == 0) MUST(MPI_Send(sent, count(sent), MPI_BYTE, 1, tag, stream.comm()));
+  if (rank == 1)
+    MUST(MPIX_Recv_enqueue(received, count(received), MPI_BYTE, 0, tag, stream.comm(), MPI_STATUS_IGNORE));
+  stream.synchronize();
+  if (rank == 1) EXPECT_HOLDS(received, key_of(0), bytes);
+}
+
+RANK_TEST(enqueue, S6_a_rank_is_killed, 2) {
+  // For ctest `enqueue.killed`: the job ends, by an MPI error or by the launcher.
+  const char* killed = getenv("TEST_KILL_RANK");
+  if (killed == nullptr) return;
+  if (const char* reason = why_not()) return skip(reason);
+  const int victim = atoi(killed);
+  Stream stream;
+  Memory received(Place::device, bytes);
+  if (rank != victim)
+    MUST(MPIX_Recv_enqueue(received, count(received), MPI_BYTE, victim, tag, stream.comm(),
+                           MPI_STATUS_IGNORE));
+  MUST(MPI_Barrier(MPI_COMM_WORLD));
+  if (rank == victim) {
+    printf("rank %d is killed\n", rank);
+    fflush(stdout);
+    raise(SIGKILL);
+  }
+  at(__FILE__, __LINE__, "a stream that waits for a rank that is gone");
+  stream.synchronize();
+  MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
 // A transfer between nodes that waits for its stream leaves the turn to others

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/progress_thread.h"
@@ -278,7 +279,20 @@ bool GpuStream::advance() {
     end(*operation, error);
     under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(i--));
   }
+  if (happened || under_way_.empty())
+    stalled_.restart();
+  else if (stalled_.is_over())
+    report_stall();
   return happened;
+}
+
+// Names the first operation, for which the others may wait.
+void GpuStream::report_stall() {
+  std::lock_guard lock(mutex_);
+  const Enqueued& first = *under_way_.front();
+  const Operation* operation = first.early ? first.early : engine().find(first.request);
+  log_line(LogLevel::warn, "a GPU stream still waits for %s",
+           operation ? operation->in_words().c_str() : "an operation of the host MPI");
 }
 
 void GpuStream::wait_for_graphs() {

@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "base/report_timer.h"
 #include "device/runtime.h"
 #include "mpi/abi/host_mpi.h"
 #include "mpi/core/operation.h"
@@ -98,6 +99,7 @@ class GpuStream {
   bool may_start_early();
   std::shared_ptr<Enqueued> next_reached();
   void end(Enqueued& operation, int error);
+  void report_stall();
 
   device::Stream stream_ = nullptr;
   int device_ = -1;
@@ -111,6 +113,7 @@ class GpuStream {
   int messages_waiting_ = 0;                       // in `waiting_`, or being started
   std::vector<Sequence> sequences_;
   std::vector<std::shared_ptr<Enqueued>> under_way_;
+  ReportTimer stalled_;  // since something happened, or nothing was under way
 };
 
 }  // namespace fairlead::mpi
