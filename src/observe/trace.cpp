@@ -69,6 +69,10 @@ int number_of_stream(int device, int stream) {
   return device * streams_per_device + stream;
 }
 
+int number_of_program_stream(int device, int stream) {
+  return number_of_stream(device, std::min(first_program_stream + stream, kernel_stream - 1));
+}
+
 int device_of_stream(int number) {
   return number / streams_per_device;
 }

@@ -14,12 +14,13 @@
 namespace fairlead::observe {
 
 enum class EventKind : uint8_t {
-  call,     // `what`: the function
-  phase,    // `what`: the phase's name
-  copy,     // on a stream; `what`: the stream number
-  kernel,   // on a stream; `what`: the stream number
-  sent,     // a flow event begins, in the call in progress at `begin`; `end`: its number
-  received  // a flow event ends
+  call,      // `what`: the function
+  phase,     // `what`: the phase's name
+  copy,      // on a stream; `what`: the stream number
+  kernel,    // on a stream; `what`: the stream number
+  enqueued,  // the same for a stream of the program's; `function`: of the operation
+  sent,      // a flow event begins, in the call in progress at `begin`; `end`: its number
+  received   // a flow event ends
 };
 
 struct Event {
@@ -27,6 +28,7 @@ struct Event {
   int what;
   uint64_t begin, end;
   uint64_t bytes;
+  int function = 0;
 };
 
 namespace detail {
@@ -41,12 +43,15 @@ void open_trace(uint64_t limit, int world_rank);
 void close_trace();
 void trace(const Event& event);
 
-// Numbers of Fairlead's own streams. Fairlead detects the end of a copy with some delay, so that consecutive
+// Numbers of streams. Fairlead detects the end of a copy with some delay, so that consecutive
 // copies could appear to overlap; therefore each begins when the end of its predecessor was detected.
 int number_of_stream(int device, int stream);
 int device_of_stream(int number);
 constexpr int streams_per_device = 64;
 constexpr int kernel_stream = streams_per_device - 1;  // the stream that runs kernels
+constexpr int first_program_stream =
+    32;  // the program's, with MPI operations; later ones share the last number
+int number_of_program_stream(int device, int stream);
 
 // Flow events. If a message carries an RTS header, both ends have a unique number for it. For other messages
 // the number is a hash of what both ends know, and identical messages share it: the n-th one sent is the n-th

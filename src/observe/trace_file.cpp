@@ -19,7 +19,8 @@ bool is_slice(const Event& event) {
   return event.kind < EventKind::sent;
 }
 bool on_stream(const Event& event) {
-  return event.kind == EventKind::copy || event.kind == EventKind::kernel;
+  return event.kind == EventKind::copy || event.kind == EventKind::kernel ||
+         event.kind == EventKind::enqueued;
 }
 
 int64_t time_in(const TraceOfRank& rank, uint64_t time) {
@@ -59,6 +60,13 @@ void append_track(std::string* text, int rank, int track, const std::string& nam
   *text += place_of("thread_sort_index", rank, track, track) + ",\n";
 }
 
+std::string name_of_stream(int number) {
+  if (number == kernel_stream) return ", kernels";
+  if (number >= first_program_stream)
+    return ", program's stream " + std::to_string(number - first_program_stream);
+  return ", stream " + std::to_string(number);
+}
+
 }  // namespace
 
 std::string head_of_trace() {
@@ -79,8 +87,7 @@ std::string detail::names_of_tracks(const TraceOfRank& rank, const std::vector<L
   for (int stream : streams) {
     int number = stream % streams_per_device;
     append_track(&text, rank.rank, first_stream_track + stream,
-                 "GPU " + std::to_string(device_of_stream(stream)) +
-                     (number == kernel_stream ? ", kernels" : ", stream " + std::to_string(number)));
+                 "GPU " + std::to_string(device_of_stream(stream)) + name_of_stream(number));
   }
   return text;
 }
@@ -98,7 +105,9 @@ void detail::append_event(std::string* text, const TraceOfRank& rank, int thread
     name = name_of_phase(event.what);
   } else {
     category = "gpu";
-    name = event.kind == EventKind::copy ? "copy" : "kernel";
+    name = event.kind == EventKind::copy     ? "copy"
+           : event.kind == EventKind::kernel ? "kernel"
+                                             : name_of(event.function);
     track = first_stream_track + event.what;
   }
   int64_t begin = time_in(rank, event.begin), end = time_in(rank, event.end);

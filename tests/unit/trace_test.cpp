@@ -104,13 +104,18 @@ TEST(TraceFile, names_are_escaped_and_times_exact) {
   close();
   Log log{1,
           {{EventKind::phase, 0, 1'000'001, 1'002'002, 0},
-           {EventKind::copy, number_of_stream(2, 3), 999'999, 1'000'000, 64}}};
+           {EventKind::copy, number_of_stream(2, 3), 999'999, 1'000'000, 64},
+           {EventKind::enqueued, number_of_program_stream(2, 1), 999'999, 1'000'000, 8, 5}}};
   TraceOfRank rank{4, "node", {}, 1'000'000};
   std::string text;
   write_events(
-      rank, {log}, [](int) { return "MPI_Send"; }, [&](const std::string& piece) { text += piece; });
+      rank, {log}, [](int function) { return function == 5 ? "MPI_Isend" : "MPI_Send"; },
+      [&](const std::string& piece) { text += piece; });
   EXPECT_NE(text.find("\"name\": \"rank 4 on node\""), std::string::npos);
   EXPECT_NE(text.find("\"name\": \"GPU 2, stream 3\""), std::string::npos);
+  EXPECT_NE(text.find("\"name\": \"GPU 2, program's stream 1\""), std::string::npos);
+  EXPECT_NE(text.find("\"dur\": 0.001, \"name\": \"MPI_Isend\", \"args\": {\"bytes\": 8}"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("\"ts\": 0.001, \"dur\": 2.001, \"name\": \"a \\\"phase\\\" \""), std::string::npos)
       << text;
   EXPECT_NE(text.find("\"ts\": -0.001, \"dur\": 0.001, \"name\": \"copy\", \"args\": {\"bytes\": 64}"),

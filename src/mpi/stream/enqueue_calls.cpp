@@ -25,7 +25,9 @@ Type keep(MPI_Datatype datatype) {
   return std::make_shared<KeptType>(datatype);
 }
 
-int start_early(std::unique_ptr<Operation> operation, StreamGate gate, Operation** started) {
+int start_early(Function function, std::unique_ptr<Operation> operation, StreamGate gate,
+                Operation** started) {
+  const CallRecord record(function);
   operation->start_early(gate);
   return start_detached(std::move(operation), started);
 }
@@ -39,7 +41,8 @@ Work send(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, 
     if (!intercepting() || is_invalid(buf, count, datatype) || !is_device(&buffer) ||
         is_refused(count, datatype))
       return Operation::cannot_be_early;
-    return start_early(std::make_unique<Send>(SendMode::standard, buffer, dest, tag, comm), gate, started);
+    return start_early(Function::Isend, std::make_unique<Send>(SendMode::standard, buffer, dest, tag, comm),
+                       gate, started);
   };
   return {start, early, dest != MPI_PROC_NULL};
 }
@@ -54,7 +57,7 @@ Work receive(void* buf, int count, MPI_Datatype datatype, int source, int tag, M
         is_refused(count, datatype))
       return Operation::cannot_be_early;
     (void)is_device(&buffer);  // which it remembers
-    return start_early(std::make_unique<Receive>(buffer, source, tag, comm), gate, started);
+    return start_early(Function::Irecv, std::make_unique<Receive>(buffer, source, tag, comm), gate, started);
   };
   return {start, early, source != MPI_PROC_NULL};
 }

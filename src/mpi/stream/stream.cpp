@@ -9,6 +9,7 @@
 #include "mpi/core/engine.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/progress_thread.h"
+#include "mpi/core/record.h"
 #include "mpi/core/request.h"
 
 namespace fairlead::mpi {
@@ -119,6 +120,8 @@ std::unique_ptr<GpuStream> GpuStream::make(void* native, std::string* why_not) {
   made->reached_ = take_word();
   if (!made->reached_) return because("there is no page-locked memory for it");
   made->enqueued_ = load(made->reached_);
+  static std::atomic<int> streams = 0;
+  made->number_ = observe::number_of_program_stream(made->device_, streams++);
   return made;
 }
 
@@ -167,6 +170,7 @@ Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_er
   if (operation->start_early && may_start_early()) {
     const ProgressThread::CallsHost calls_host(progress_thread());
     const int result = operation->start_early({operation->reached, operation->number}, &operation->early);
+    operation->function = current_function;
     if (result != MPI_SUCCESS && result != Operation::cannot_be_early) {
       give_back(operation->done);
       *mpi_error = result;
@@ -229,6 +233,9 @@ void GpuStream::end(Enqueued& operation, int error) {
   operation.ended = true;
   operation.request = MPI_REQUEST_NULL;
   if (operation.status != MPI_STATUS_IGNORE) *operation.status = operation.result;
+  if (observe::tracing())
+    observe::trace({observe::EventKind::enqueued, number_, operation.came, observe::now(), operation.bytes,
+                    static_cast<int>(operation.function)});
   --operation.errors->outstanding;
   store(operation.done, operation.round);
   if (operation.captured) return;
@@ -246,18 +253,23 @@ bool GpuStream::advance() {
       if (!operation) break;
       operation->under_way = true;
       if (operation->captured) ++operation->errors->outstanding;
+      if (observe::tracing()) operation->came = observe::now();
     }
     happened = true;
     // Without the lock: a call that enqueues need not wait for this one.
     set_empty(&operation->result);
     int error = MPI_SUCCESS;
-    if (operation->early)
+    if (operation->early) {
       engine().add(operation->early);
-    else
+    } else {
       error = operation->start(&operation->request);
+      operation->function = current_function;
+    }
     // The stream waits as MPI_Wait does: a send whose receiver is late is buffered.
-    if (Operation* started = operation->early ? operation->early : engine().find(operation->request))
+    if (Operation* started = operation->early ? operation->early : engine().find(operation->request)) {
       started->start_waiting();
+      operation->bytes = started->bytes();
+    }
     std::lock_guard lock(mutex_);
     if (!operation->captured) messages_waiting_ -= operation->is_message && !operation->early;
     if (!operation->early && (error != MPI_SUCCESS || operation->request == MPI_REQUEST_NULL))

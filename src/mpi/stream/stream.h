@@ -61,6 +61,9 @@ struct Enqueued {
   bool captured = false;
   bool under_way = false, ended = false;
   Operation* early = nullptr;  // what start_early() has started
+  Function function{};         // what has started it, for the trace
+  uint64_t bytes = 0;
+  uint64_t came = 0;  // when the stream was seen to have come to it
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
@@ -103,6 +106,7 @@ class GpuStream {
 
   device::Stream stream_ = nullptr;
   int device_ = -1;
+  int number_ = 0;  // in the trace
   uint32_t* reached_ = nullptr;
   // Held in calls that enqueue, also while the driver makes them wait because its queue is full. Whoever
   // makes progress does not need it.
