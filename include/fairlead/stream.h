@@ -140,6 +140,30 @@ FAIRLEAD_STREAM_FUNCTION(MPIX_Alltoallv_enqueue,
                          (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype,
                           comm))
 
+/* On the stream of the communicator with which the window was created; it must not be freed before. The
+ * program has called MPI_Win_lock_all() or MPI_Win_lock(). An access starts when the stream has come to it;
+ * its origin buffer belongs to it until the stream has passed a flush, which makes the stream wait until all
+ * accesses enqueued before to the rank, or all ranks, are complete at their targets. */
+FAIRLEAD_STREAM_FUNCTION(MPIX_Put_enqueue,
+                         (const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
+                          int target_rank, MPI_Aint target_disp, int target_count,
+                          MPI_Datatype target_datatype, MPI_Win win),
+                         (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+                          target_datatype, win))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Get_enqueue,
+                         (void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                          MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win),
+                         (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+                          target_datatype, win))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Accumulate_enqueue,
+                         (const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
+                          int target_rank, MPI_Aint target_disp, int target_count,
+                          MPI_Datatype target_datatype, MPI_Op op, MPI_Win win),
+                         (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+                          target_datatype, op, win))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Win_flush_enqueue, (int rank, MPI_Win win), (rank, win))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Win_flush_all_enqueue, (MPI_Win win), (win))
+
 #undef FAIRLEAD_STREAM_FUNCTION
 
 #ifdef __cplusplus

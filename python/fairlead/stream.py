@@ -203,6 +203,53 @@ class StreamComm(MPI.Intracomm):
         _check(_function("MPIX_Stream_free")(ctypes.byref(self._stream[0])))
 
 
+class StreamWin(MPI.Win):
+    """A window whose *_enqueue methods work on the stream of the StreamComm that it was created with.
+
+        win = StreamWin(MPI.Win.Create(memory, comm=comm))
+        win.Lock_all()
+        win.Put_enqueue(halo, right)
+        win.Flush_enqueue(right)                       # the stream waits until the bytes are there
+
+    It is the window that it is made of. Lock() or Lock_all() comes first; a buffer belongs to the operation until the
+    stream has passed a flush. A target is a displacement, or (displacement, count, datatype), by default 0 and those of
+    the buffer. Errors of operations are raised by the next call on the window or the communicator.
+    """
+
+    def __new__(cls, win: MPI.Win) -> StreamWin:
+        self = super().__new__(cls, win)
+        self.Set_errhandler(MPI.ERRORS_RETURN)
+        return self
+
+    def _access(self, name: str, buffer: tuple[Any, int, MPI.Datatype], rank: int, target: Any, *op: Any) -> None:
+        address, count, datatype = buffer
+        displacement, *given = target if isinstance(target, (list, tuple)) else (target,)
+        target_count, target_type = given or (count, datatype)
+        _check(_function(f"MPIX_{name}_enqueue")(address, count, _handle(datatype), rank,
+                                                 ctypes.c_ssize_t(displacement), target_count, _handle(target_type),
+                                                 *op, _handle(self)))
+
+    def Put_enqueue(self, origin: Any, target_rank: int, target: Any = 0) -> None:
+        """The stream goes on; Flush_enqueue() makes it wait."""
+        self._access("Put", _buffer(origin), target_rank, target)
+
+    def Get_enqueue(self, origin: Any, target_rank: int, target: Any = 0) -> None:
+        """The bytes are there when the stream has passed a flush."""
+        self._access("Get", _buffer(origin), target_rank, target)
+
+    def Accumulate_enqueue(self, origin: Any, target_rank: int, target: Any = 0, op: MPI.Op = MPI.SUM) -> None:
+        """As Accumulate, on the stream."""
+        self._access("Accumulate", _typed(origin), target_rank, target, _handle(op))
+
+    def Flush_enqueue(self, rank: int) -> None:
+        """The stream waits until all operations enqueued before to this rank are complete at the target."""
+        _check(_function("MPIX_Win_flush_enqueue")(rank, _handle(self)))
+
+    def Flush_all_enqueue(self) -> None:
+        """The same for all ranks."""
+        _check(_function("MPIX_Win_flush_all_enqueue")(_handle(self)))
+
+
 def _status_ignore() -> int:
     """MPI_STATUS_IGNORE: null with Open MPI and the standard ABI, 1 with MPICH."""
     from . import info

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Enqueues messages and collectives on a GPU stream with fairlead.stream. An MPI program of two ranks or more.
+"""Enqueues messages, collectives and one-sided operations on a GPU stream with fairlead.stream, on two ranks or more.
 
     FAIRLEAD_DEVICE=sim python -m fairlead run -n 2 python/tests/stream_test.py
 
@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from fairlead import arrays
-from fairlead.stream import StreamComm, native
+from fairlead.stream import StreamComm, StreamWin, native
 
 COMM = MPI.COMM_WORLD
 RANK, SIZE = COMM.rank, COMM.size
@@ -38,6 +38,43 @@ class Stream:
 
     def synchronize(self):
         assert LIBRARY.fairlead_device_stream_synchronize(self.handle) == 0
+
+
+def use_window(stream, comm):
+    left, right = (RANK - 1) % SIZE, (RANK + 1) % SIZE
+    count = 5000
+    memory, sum_at_0 = arrays.from_numpy(np.zeros(count)), arrays.from_numpy(np.zeros(count))
+    win, sums = (StreamWin(MPI.Win.Create(array, 8, comm=comm)) for array in (memory, sum_at_0))
+    mine, back = arrays.from_numpy(np.arange(count) + 1000.0 * RANK), arrays.empty(count - 10)
+    win.Lock_all()
+    sums.Lock_all()
+    win.Put_enqueue(mine, right)
+    win.Flush_enqueue(right)
+    win.Get_enqueue([back, MPI.DOUBLE], right, 10)
+    sums.Accumulate_enqueue(mine, 0)
+    sums.Accumulate_enqueue(mine, 0, (0, count, MPI.DOUBLE), op=MPI.SUM)
+    win.Flush_all_enqueue()
+    sums.Flush_all_enqueue()
+    stream.synchronize()
+    COMM.Barrier()
+    np.testing.assert_array_equal(memory.to_numpy(), np.arange(count) + 1000.0 * left)
+    np.testing.assert_array_equal(back.to_numpy(), np.arange(10, count) + 1000.0 * RANK)
+    if RANK == 0:
+        np.testing.assert_array_equal(sum_at_0.to_numpy(), 2 * (SIZE * np.arange(count) + 500.0 * SIZE * (SIZE - 1)))
+    win.Put_enqueue(mine, right, count)  # beyond the end
+    win.Flush_enqueue(right)
+    stream.synchronize()
+    try:
+        win.Flush_enqueue(right)
+    except MPI.Exception as error:
+        assert error.Get_error_class() == MPI.ERR_RMA_RANGE
+    else:
+        raise AssertionError("an access beyond the end raised nothing")
+    COMM.Barrier()
+    win.Unlock_all()
+    sums.Unlock_all()
+    win.Free()
+    sums.Free()
 
 
 def main():
@@ -65,6 +102,7 @@ def main():
         np.testing.assert_array_equal(seen.to_numpy(), np.arange(count) + 1000.0 * left)
         np.testing.assert_array_equal(total.to_numpy(), SIZE * np.arange(count) + 1000.0 * SIZE * (SIZE - 1) / 2)
         np.testing.assert_array_equal(sent.to_numpy(), np.arange(count) + 1000.0 * (SIZE - 1))
+    use_window(stream, comm)
     comm.Free()
     try:
         StreamComm(COMM, "no stream")

@@ -45,7 +45,8 @@ STREAM_FUNCTIONS = (
     "Info_set_hex",
     *(f"{name}_enqueue" for name in (
         "Send", "Recv", "Isend", "Irecv", "Wait", "Waitall", "Sendrecv", "Start", "Barrier", "Bcast", "Reduce", "Allreduce",
-        "Reduce_scatter", "Reduce_scatter_block", "Allgather", "Alltoall", "Alltoallv")))
+        "Reduce_scatter", "Reduce_scatter_block", "Allgather", "Alltoall", "Alltoallv", "Put", "Get", "Accumulate",
+        "Win_flush", "Win_flush_all")))
 
 ROW = re.compile(
     r"(?P<name>\w+)\s+(?P<family>\w+)\s+(?P<call>\w+)\s+(?P<action>\w+)\s+(?P<large_action>\w+|-)\s+"

@@ -30,6 +30,8 @@ struct Hooks {
   // Called before a call that only the host MPI can complete (gather.h): collective over this communicator,
   // or over this group, where that is null.
   void (*gather)(MPI_Comm, MPI_Group) = nullptr;
+  // A window of this communicator has been made.
+  void (*made_window)(MPI_Comm, MPI_Win) = nullptr;
   // Makes an operation of a receive in flight (forwarded_receives.h).
   void (*watch)(const ForwardedReceive&) = nullptr;
   // A forwarded receive of a long message is complete.

@@ -261,15 +261,10 @@ int Accesses::start(const std::shared_ptr<Access>& access) {
     access->accumulate(*memory, targets_.words(target)->accumulate_lock);
     return access->in_request() ? MPI_SUCCESS : access->error();
   }
-  // Each pending access adds to the cost of every round of progress, so their number is limited.
-  constexpr size_t at_once = 1024;
   std::unique_lock lock(engine().mutex());
-  while (pending_.size() >= at_once) {
+  while (!has_room()) {
     lock.unlock();
-    targets_.poll_until("an end of earlier accesses", -1, [&] {
-      advance();
-      return pending_.size() < at_once;
-    });
+    targets_.poll_until("an end of earlier accesses", -1, [&] { return has_room(); });
     lock.lock();
   }
   if (memory) {
@@ -310,10 +305,24 @@ void Accesses::advance() {
   if (targets_.by_messages()) messages_.advance();
 }
 
+// Each pending access adds to the cost of every round of progress, so their number is limited.
+bool Accesses::has_room() {
+  constexpr size_t at_once = 1024;
+  if (pending_.size() >= at_once) advance();
+  return pending_.size() < at_once;
+}
+
 bool Accesses::any_pending(int target, uint64_t up_to) const {
   return std::any_of(pending_.begin(), pending_.end(), [&](const Pending& one) {
     return one.number <= up_to && (target == all_targets || one.access->target() == target);
   });
+}
+
+bool Accesses::are_complete(int target, uint64_t last, int* error) {
+  advance();
+  if (any_pending(target, last)) return false;
+  *error = std::exchange(error_, MPI_SUCCESS);
+  return true;
 }
 
 int Accesses::complete(int target) {
@@ -325,12 +334,7 @@ int Accesses::complete(int target) {
     std::lock_guard lock(engine().mutex());
     last = started_;
   }
-  targets_.poll_until("accesses to memory", target, [&] {
-    advance();
-    if (any_pending(target, last)) return false;
-    error = std::exchange(error_, MPI_SUCCESS);
-    return true;
-  });
+  targets_.poll_until("accesses to memory", target, [&] { return are_complete(target, last, &error); });
   return error;
 }
 

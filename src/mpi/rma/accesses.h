@@ -102,8 +102,13 @@ class Accesses {
   // Waits until the accesses to a target, or to all_targets, are complete at origin and target. Returns the
   // error of any of them.
   int complete(int target);
-  // The caller holds the engine's lock.
+  // The caller holds the engine's lock from here on.
   void advance();
+  // Can start() start an access without a wait for the end of earlier ones?
+  bool has_room();
+  uint64_t started() const { return started_; }
+  // complete() without waiting, for the first `last` accesses. Stores the error if it returns true.
+  bool are_complete(int target, uint64_t last, int* error);
 
  private:
   struct Pending {

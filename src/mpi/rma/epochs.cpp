@@ -19,30 +19,46 @@ bool all_over(std::vector<MPI_Request>& requests) {
 }  // namespace
 
 // Checks the epochs in the order of priority that the MPI standard defines: a lock is the innermost epoch.
-int Epochs::may_access(int target) {
-  bool lock_first = false;
-  MPI_Request* posted = nullptr;
-  {
-    std::lock_guard lock(engine().mutex());
-    if (auto found = locked_.find(target); found != locked_.end() && !found->second.coming)
-      return MPI_SUCCESS;
-    if (locked_all_) {
-      lock_first = !locked_all_unchecked_;
-    } else if (started_) {
-      auto found = started_->find(target);
-      if (found == started_->end()) return MPI_ERR_RMA_SYNC;
-      posted = &found->second;
-    } else if (!fenced_) {
-      return MPI_ERR_RMA_SYNC;
-    }
+// The access must wait unless it is `ready`. The caller holds the engine's lock.
+int Epochs::may_access(int target, bool* ready) {
+  auto locked = locked_.find(target);
+  *ready = true;
+  if (locked != locked_.end() && !locked->second.coming) return MPI_SUCCESS;
+  if (locked_all_) {
+    if (locked_all_unchecked_) return MPI_SUCCESS;
+    // The first access asks for the lock, and others wait for the same.
+    if (locked == locked_.end()) ask_for_lock(target, false);
+    *ready = has_lock(target);
+  } else if (started_) {
+    auto posted = started_->find(target);
+    if (posted == started_->end()) return MPI_ERR_RMA_SYNC;
+    *ready = over(&posted->second);
+  } else if (!fenced_) {
+    return MPI_ERR_RMA_SYNC;
   }
-  if (posted) targets_.poll_until("the post", target, [&] { return over(posted); });
-  if (lock_first) acquire_once(target);
   return MPI_SUCCESS;
 }
 
+bool Epochs::is_ready(int target) {
+  bool ready = false;
+  std::lock_guard lock(engine().mutex());
+  return may_access(target, &ready) != MPI_SUCCESS || (ready && accesses_.has_room());
+}
+
 int Epochs::start_access(const std::shared_ptr<Access>& access) {
-  const int error = may_access(access->target());
+  const int target = access->target();
+  int error = MPI_SUCCESS;
+  bool ready = false, locks = false;
+  {
+    std::lock_guard lock(engine().mutex());
+    error = may_access(target, &ready);
+    locks = locked_all_;
+  }
+  if (!ready)
+    targets_.poll_until(locks ? "the lock" : "the post", target, [&] {
+      error = may_access(target, &ready);
+      return ready;
+    });
   return error == MPI_SUCCESS ? accesses_.start(access) : error;
 }
 
@@ -131,44 +147,43 @@ int Epochs::wait() {
 
 // ---- Locks -------------------------------------------------------------------------------------------
 
-void Epochs::acquire(int target, bool exclusive) {
-  if (rma::TargetWords* shared = targets_.words(target)) {
-    const uint32_t ticket = shared->lock.draw();
-    targets_.poll_until("the lock", target, [&] { return shared->lock.enter(ticket, exclusive); });
-  } else {
-    ask_and_wait(target, rma::Request::lock, exclusive);
-  }
-  std::lock_guard lock(engine().mutex());
-  locked_[target] = {exclusive, true};
-}
-
-// If several threads access a target at once, the first takes the lock and the others wait for it.
-void Epochs::acquire_once(int target) {
-  bool first = false;
-  {
-    std::lock_guard lock(engine().mutex());
-    first = locked_.try_emplace(target, Locked{.coming = true}).second;
-  }
-  if (first) return acquire(target, false);
-  targets_.poll_until("the lock", target, [&] { return !locked_.at(target).coming; });
-}
-
-void Epochs::release(int target, bool exclusive) {
-  if (rma::TargetWords* shared = targets_.words(target))
-    shared->lock.leave(exclusive);
-  else
-    ask_and_wait(target, rma::Request::unlock, exclusive);
-}
-
-void Epochs::ask_and_wait(int target, rma::Request kind, bool exclusive) {
-  bool answered = false;
+// The caller of these three holds the engine's lock.
+void Epochs::ask(int target, rma::Request kind, bool exclusive, ActiveMessages::OnAnswer on_answer) {
   rma::Header header;
   header.kind = kind;
   header.exclusive = exclusive;
+  messages_.ask(target, rma::make_request(header, {nullptr, 0}, 0, 0, 0), std::move(on_answer));
+}
+
+void Epochs::ask_for_lock(int target, bool exclusive) {
+  Locked& locked = locked_[target] = {exclusive, true, true};
+  if (rma::TargetWords* shared = targets_.words(target))
+    locked.ticket = shared->lock.draw();
+  else
+    ask(target, rma::Request::lock, exclusive,
+        [this, target](const rma::Message&) { locked_.at(target).coming = false; });
+}
+
+bool Epochs::has_lock(int target) {
+  Locked& locked = locked_.at(target);
+  if (!locked.coming) return true;
+  if (rma::TargetWords* shared = targets_.words(target))
+    locked.coming = !shared->lock.enter(locked.ticket, locked.exclusive);
+  else
+    messages_.advance();
+  return !locked.coming;
+}
+
+void Epochs::wait_for_lock(int target) {
+  targets_.poll_until("the lock", target, [&] { return has_lock(target); });
+}
+
+void Epochs::release(int target, bool exclusive) {
+  if (rma::TargetWords* shared = targets_.words(target)) return shared->lock.leave(exclusive);
+  bool answered = false;
   {
     std::lock_guard lock(engine().mutex());
-    messages_.ask(target, rma::make_request(header, {nullptr, 0}, 0, 0, 0),
-                  [&](const rma::Message&) { answered = true; });
+    ask(target, rma::Request::unlock, exclusive, [&](const rma::Message&) { answered = true; });
   }
   targets_.poll_until("the lock", target, [&] {
     messages_.advance();
@@ -187,8 +202,9 @@ int Epochs::lock(int lock_type, int target, int assertion) {
       locked_[target] = {exclusive, false};
       return MPI_SUCCESS;
     }
+    ask_for_lock(target, exclusive);
   }
-  acquire(target, exclusive);
+  wait_for_lock(target);
   return MPI_SUCCESS;
 }
 
@@ -217,9 +233,10 @@ int Epochs::lock_all(int assertion) {
     locked_all_ = true;
     locked_all_unchecked_ = assertion & MPI_MODE_NOCHECK;
     if (locked_all_unchecked_) return MPI_SUCCESS;
+    // The program may load from and store to its own window from now on.
+    ask_for_lock(targets_.rank(), false);
   }
-  // The program may load from and store to its own window from now on.
-  acquire_once(targets_.rank());
+  wait_for_lock(targets_.rank());
   return MPI_SUCCESS;
 }
 
@@ -230,6 +247,10 @@ int Epochs::unlock_all() {
     if (!locked_all_) return MPI_ERR_RMA_SYNC;
   }
   const int error = accesses_.complete(all_targets);
+  // An access that is enqueued on a stream may have asked for a lock.
+  targets_.poll_until("the locks", -1, [&] {
+    return std::all_of(locked_.begin(), locked_.end(), [&](const auto& one) { return has_lock(one.first); });
+  });
   {
     std::lock_guard lock(engine().mutex());
     held = std::exchange(locked_, {});
@@ -239,22 +260,17 @@ int Epochs::unlock_all() {
   return error;
 }
 
-int Epochs::flush(int target) {
-  if (target == MPI_PROC_NULL) return MPI_SUCCESS;
-  if (target < 0 || target >= targets_.size()) return MPI_ERR_RANK;
-  {
-    std::lock_guard lock(engine().mutex());
-    if (!locked_all_ && !locked_.contains(target)) return MPI_ERR_RMA_SYNC;
-  }
-  return accesses_.complete(target);
+int Epochs::may_flush(int target) {
+  if (target != all_targets && (target < 0 || target >= targets_.size())) return MPI_ERR_RANK;
+  std::lock_guard lock(engine().mutex());
+  const bool locked = target == all_targets ? !locked_.empty() : locked_.contains(target);
+  return locked || locked_all_ ? MPI_SUCCESS : MPI_ERR_RMA_SYNC;
 }
 
-int Epochs::flush_all() {
-  {
-    std::lock_guard lock(engine().mutex());
-    if (!locked_all_ && locked_.empty()) return MPI_ERR_RMA_SYNC;
-  }
-  return accesses_.complete(all_targets);
+int Epochs::flush(int target) {
+  if (target == MPI_PROC_NULL) return MPI_SUCCESS;
+  const int error = may_flush(target);
+  return error == MPI_SUCCESS ? accesses_.complete(target) : error;
 }
 
 }  // namespace fairlead::mpi

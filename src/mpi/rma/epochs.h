@@ -26,6 +26,9 @@ class Epochs {
 
   // Starts the access if an epoch allows it; waits for the target's post or lock where the epoch needs it.
   int start_access(const std::shared_ptr<Access>& access);
+  // Can start_access() start an access to this target, or fail, without waiting? Asks for the lock that it
+  // needs.
+  bool is_ready(int target);
 
   // Like the MPI functions of these names.
   int fence(int assertion);
@@ -39,20 +42,24 @@ class Epochs {
   int lock_all(int assertion);
   int unlock_all();
   int flush(int target);
-  int flush_all();
+  int flush_all() { return flush(all_targets); }
+  // Does an epoch allow a flush?
+  int may_flush(int target);
 
  private:
   struct Locked {
     bool exclusive = false;
     bool held = false;    // false with MPI_MODE_NOCHECK
-    bool coming = false;  // a thread is waiting for it
+    bool coming = false;  // asked for, but not yet granted
+    uint32_t ticket = 0;
   };
-  int may_access(int target);
+  int may_access(int target, bool* ready);
   int end_exposure(int* flag);
-  void acquire(int target, bool exclusive);
-  void acquire_once(int target);
+  void ask_for_lock(int target, bool exclusive);
+  bool has_lock(int target);
+  void wait_for_lock(int target);
   void release(int target, bool exclusive);
-  void ask_and_wait(int target, rma::Request kind, bool exclusive);
+  void ask(int target, rma::Request kind, bool exclusive, ActiveMessages::OnAnswer on_answer);
 
   Targets& targets_;
   ActiveMessages& messages_;

@@ -14,6 +14,7 @@
 #include "mpi/coll/communicator_state.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/gather.h"
+#include "mpi/core/hooks.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 #include "mpi/info/memory_kinds.h"
@@ -122,8 +123,11 @@ int allocate(int flavor, Host& host, MPI_Aint size, Unit disp_unit, MPI_Info inf
 }
 
 // Passes on the result of making a window.
-int made(int result, MPI_Win* win, MPI_Info info) {
-  if (result == MPI_SUCCESS && intercepting()) note_assertion(object_id(*win), info);
+int made(int result, MPI_Win* win, MPI_Info info, MPI_Comm comm) {
+  if (result != MPI_SUCCESS || !intercepting()) return result;
+  note_assertion(object_id(*win), info);
+  for (const Hooks& hooks : all_hooks())
+    if (hooks.made_window) hooks.made_window(comm, *win);
   return result;
 }
 
@@ -169,20 +173,20 @@ using namespace fairlead::mpi;
 FAIRLEAD_MPI(Win_create,
              (void* base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   CallRecord record(Function::Win_create);
-  return made(create(real.Win_create, base, size, disp_unit, info, comm, win), win, info);
+  return made(create(real.Win_create, base, size, disp_unit, info, comm, win), win, info, comm);
 }
 
 FAIRLEAD_MPI(Win_create_c,
              (void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   CallRecord record(Function::Win_create_c);
-  return made(create(real.Win_create_c, base, size, disp_unit, info, comm, win), win, info);
+  return made(create(real.Win_create_c, base, size, disp_unit, info, comm, win), win, info, comm);
 }
 
 FAIRLEAD_MPI(Win_allocate,
              (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
   CallRecord record(Function::Win_allocate);
   return made(allocate(MPI_WIN_FLAVOR_ALLOCATE, real.Win_allocate, size, disp_unit, info, comm, baseptr, win),
-              win, info);
+              win, info, comm);
 }
 
 FAIRLEAD_MPI(Win_allocate_c,
@@ -190,7 +194,7 @@ FAIRLEAD_MPI(Win_allocate_c,
   CallRecord record(Function::Win_allocate_c);
   return made(
       allocate(MPI_WIN_FLAVOR_ALLOCATE, real.Win_allocate_c, size, disp_unit, info, comm, baseptr, win), win,
-      info);
+      info, comm);
 }
 
 FAIRLEAD_MPI(Win_allocate_shared,
@@ -198,7 +202,7 @@ FAIRLEAD_MPI(Win_allocate_shared,
   CallRecord record(Function::Win_allocate_shared);
   return made(
       allocate(MPI_WIN_FLAVOR_SHARED, real.Win_allocate_shared, size, disp_unit, info, comm, baseptr, win),
-      win, info);
+      win, info, comm);
 }
 
 FAIRLEAD_MPI(Win_allocate_shared_c,
@@ -206,7 +210,7 @@ FAIRLEAD_MPI(Win_allocate_shared_c,
   CallRecord record(Function::Win_allocate_shared_c);
   return made(
       allocate(MPI_WIN_FLAVOR_SHARED, real.Win_allocate_shared_c, size, disp_unit, info, comm, baseptr, win),
-      win, info);
+      win, info, comm);
 }
 
 FAIRLEAD_MPI(Win_shared_query, (MPI_Win win, int rank, MPI_Aint* size, int* disp_unit, void* baseptr)) {
@@ -236,9 +240,10 @@ FAIRLEAD_MPI(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   if (!may_be_ours(0, 1, comm, win)) return real.Win_create_dynamic(info, comm, win);
   prepare(comm);
   if (agreed(comm, fairlead::options().win_dynamic == "device" && fairlead::options().gpu_support))
-    return made(Window::create(nullptr, 0, 1, MPI_WIN_FLAVOR_DYNAMIC, false, info, comm, win), win, info);
+    return made(Window::create(nullptr, 0, 1, MPI_WIN_FLAVOR_DYNAMIC, false, info, comm, win), win, info,
+                comm);
   BlockingHostCall blocking_call;
-  return made(real.Win_create_dynamic(info, comm, win), win, info);
+  return made(real.Win_create_dynamic(info, comm, win), win, info, comm);
 }
 
 FAIRLEAD_MPI(Win_attach, (MPI_Win win, void* base, MPI_Aint size)) {

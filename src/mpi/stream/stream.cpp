@@ -249,13 +249,12 @@ bool GpuStream::advance() {
     std::shared_ptr<Enqueued> operation;
     {
       std::lock_guard lock(mutex_);
-      operation = next_reached();
+      operation = postponed_ ? std::exchange(postponed_, nullptr) : next_reached();
       if (!operation) break;
-      operation->under_way = true;
-      if (operation->captured) ++operation->errors->outstanding;
-      if (observe::tracing()) operation->came = observe::now();
+      const bool counted = std::exchange(operation->under_way, true);
+      if (operation->captured && !counted) ++operation->errors->outstanding;
+      if (observe::tracing() && !counted) operation->came = observe::now();
     }
-    happened = true;
     // Without the lock: a call that enqueues need not wait for this one.
     set_empty(&operation->result);
     int error = MPI_SUCCESS;
@@ -271,6 +270,11 @@ bool GpuStream::advance() {
       operation->bytes = started->bytes();
     }
     std::lock_guard lock(mutex_);
+    if (error == try_again) {
+      postponed_ = std::move(operation);
+      break;
+    }
+    happened = true;
     if (!operation->captured) messages_waiting_ -= operation->is_message && !operation->early;
     if (!operation->early && (error != MPI_SUCCESS || operation->request == MPI_REQUEST_NULL))
       end(*operation, error);
@@ -324,6 +328,7 @@ void GpuStream::abandon() {
       progress_thread().end_enqueued(operation->captured);
     }
   };
+  if (postponed_) under_way_.push_back(std::exchange(postponed_, nullptr));
   pass(waiting_);
   for (const Sequence& sequence : sequences_) pass(sequence.operations);
   std::erase_if(under_way_, [](const auto& operation) { return operation->captured; });

@@ -31,8 +31,10 @@
 namespace fairlead::mpi {
 
 // What an enqueued operation does when its stream has come to it: starts it and stores its request, which
-// stays MPI_REQUEST_NULL if it is already complete.
+// stays MPI_REQUEST_NULL if it is already complete. Returns try_again if it would have to wait: it is called
+// again, before what the stream comes to later.
 using StartOperation = std::function<int(MPI_Request*)>;
+constexpr int try_again = -2;
 // The same in the call that enqueues it. Returns Operation::cannot_be_early if it can only start later.
 using StartEarly = std::function<int(StreamGate, Operation**)>;
 
@@ -116,6 +118,7 @@ class GpuStream {
   std::deque<std::shared_ptr<Enqueued>> waiting_;  // in the order of their calls
   int messages_waiting_ = 0;                       // in `waiting_`, or being started
   std::vector<Sequence> sequences_;
+  std::shared_ptr<Enqueued> postponed_;  // its start has returned try_again
   std::vector<std::shared_ptr<Enqueued>> under_way_;
   ReportTimer stalled_;  // since something happened, or nothing was under way
 };

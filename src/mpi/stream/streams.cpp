@@ -31,6 +31,8 @@ struct Handed {
 struct Registry {
   std::mutex mutex;
   std::map<MPI_Comm, std::shared_ptr<StreamCommunicator>> communicators;
+  // By the communicator that they were created with; it may be freed before.
+  std::map<MPI_Win, std::weak_ptr<StreamCommunicator>> windows;
   std::map<MPI_Request, Handed> requests;
   std::vector<MPI_Request> unused_handles;
   int keyval = MPI_KEYVAL_INVALID;
@@ -90,8 +92,18 @@ int end_enqueued_on(MPI_Comm comm) {
   return error == MPI_SUCCESS ? error : raise_error(comm, error, "an operation that was enqueued earlier");
 }
 
+// The handle of a window that was freed may be that of a new one.
+void note_window(MPI_Comm comm, MPI_Win win) {
+  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
+  std::lock_guard lock(registry.mutex);
+  if (mine)
+    registry.windows[win] = mine;
+  else
+    registry.windows.erase(win);
+}
+
 [[maybe_unused]] const bool hooked =
-    add_hooks({.end_operations_on = end_enqueued_on, .poll = advance_streams});
+    add_hooks({.end_operations_on = end_enqueued_on, .poll = advance_streams, .made_window = note_window});
 
 }  // namespace
 
@@ -147,13 +159,14 @@ static void give_back_handle(MPI_Request* handle) {
   registry.unused_handles.push_back(std::exchange(*handle, MPI_REQUEST_NULL));
 }
 
-int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Request* request) {
-  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
-  if (!mine)
-    return raise_error(comm, MPI_ERR_COMM, "an enqueued operation on a communicator without a GPU stream");
+// `raise` is raise_error() or raise_window_error(). `request` may be null: nobody waits.
+template <class Handle>
+static int enqueue_on(const std::shared_ptr<StreamCommunicator>& mine, Handle handle,
+                      int (*raise)(Handle, int, const std::string&), bool waits, Work work,
+                      MPI_Status* status, MPI_Request* request) {
   if (work.raises_earlier_error) {
     const int error = mine->errors->code.exchange(MPI_SUCCESS);
-    if (error != MPI_SUCCESS) return raise_error(comm, error, "an operation that was enqueued earlier");
+    if (error != MPI_SUCCESS) return raise(handle, error, "an operation that was enqueued earlier");
   }
   // Calls that wait for all streams are not made once this operation is enqueued.
   if (!mine->stream->is_captured()) {
@@ -166,8 +179,8 @@ int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Reques
   operation->is_message = work.is_message;
   operation->status = status;
   operation->errors = mine->errors;
-  const bool persistent = !waits && *request != MPI_REQUEST_NULL;
-  if (!waits && !persistent)
+  const bool persistent = request && *request != MPI_REQUEST_NULL;
+  if (request && !persistent)
     if (int result = take_handle(request); result != MPI_SUCCESS) return result;
   ++operation->errors->outstanding;
   progress_thread().begin_enqueued();
@@ -176,18 +189,40 @@ int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Reques
   const bool enqueued = error == device::Error::none && mpi_error == MPI_SUCCESS;
   if (!enqueued || operation->captured) --operation->errors->outstanding;  // counted where it starts
   if (!enqueued) progress_thread().end_enqueued(false);
-  if (!enqueued && !waits && !persistent) give_back_handle(request);
+  if (!enqueued && request && !persistent) give_back_handle(request);
   if (mpi_error != MPI_SUCCESS) return mpi_error;
-  if (enqueued && waits) error = mine->stream->wait(*operation);
+  // In a graph the CPU must have seen each launch before the next one.
+  if (enqueued && (waits || (operation->captured && !request))) error = mine->stream->wait(*operation);
   if (error != device::Error::none) {
     log_line(LogLevel::error, "an operation cannot be enqueued: %s %s", device::to_string(error),
              device::runtime()->error_text());
-    return raise_error(comm, MPI_ERR_OTHER, "an enqueued operation");
+    return raise(handle, MPI_ERR_OTHER, "an enqueued operation");
   }
-  if (waits) return MPI_SUCCESS;
+  if (!request) return MPI_SUCCESS;
   std::lock_guard lock(registry.mutex);
   registry.requests[*request] = {mine->stream, std::move(operation), persistent};
   return MPI_SUCCESS;
+}
+
+int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Request* request) {
+  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
+  if (!mine)
+    return raise_error(comm, MPI_ERR_COMM, "an enqueued operation on a communicator without a GPU stream");
+  return enqueue_on(mine, comm, raise_error, waits, std::move(work), status, request);
+}
+
+int enqueue_on_window(MPI_Win win, bool waits, StartOperation start) {
+  std::shared_ptr<StreamCommunicator> mine;
+  {
+    std::lock_guard lock(registry.mutex);
+    if (auto found = registry.windows.find(win); found != registry.windows.end()) mine = found->second.lock();
+  }
+  if (!mine)
+    return raise_window_error(
+        win, MPI_ERR_WIN,
+        "an enqueued operation on a window whose communicator has no GPU stream, or has "
+        "been freed,");
+  return enqueue_on(mine, win, raise_window_error, waits, {std::move(start)}, MPI_STATUS_IGNORE, nullptr);
 }
 
 // A request of the host MPI's own streams.

@@ -32,6 +32,9 @@ struct Work {
   bool raises_earlier_error = true;  // false: this is the second part of a call
 };
 int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Request* request);
+// The same on the stream of the communicator that the window was created with. Where the stream does not
+// wait, nobody learns when the operation is complete; its start must not leave a request then.
+int enqueue_on_window(MPI_Win win, bool waits, StartOperation start);
 int wait_enqueued(MPI_Request* request, MPI_Status* status);
 
 // Before MPI_Init of a program that may enqueue operations.
