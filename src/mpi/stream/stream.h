@@ -83,6 +83,7 @@ class GpuStream {
   // communicator is left.
   void abandon();
   int device() const { return device_; }
+  device::Stream stream() const { return stream_; }
 
  private:
   struct Sequence {
