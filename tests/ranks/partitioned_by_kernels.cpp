@@ -232,8 +232,12 @@ RANK_TEST(partitioned, kernels_and_the_host_mark, 2) {
         exchange.write(exchange.nth(i), round);
         MUST(mpi4::Pready(exchange.nth(i), exchange.send));
       }
-      for (int i = 0, flag = 0; i < round % 3; ++i, flag = 0)
+      // What the host has asked for, kernels see, too.
+      for (int i = 0, flag = 0; i < round % 3; ++i, flag = 0) {
         while (!flag && MUST(mpi4::Parrived(exchange.receive, i, &flag))) sched_yield();
+        EXPECT(exchange.seen(stream)[static_cast<size_t>(i)], "partition %d has arrived for the host only",
+               i);
+      }
       exchange.complete(round);
       stream.synchronize();
     }
