@@ -45,6 +45,11 @@ unsigned seed_of(int sender, int round) {
   return static_cast<unsigned>(1000 * sender + round);
 }
 
+void meet(int peer) {
+  int one = 1;
+  MUST(MPI_Sendrecv_replace(&one, 1, MPI_INT, peer, tag, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+}
+
 // A stream of the program, which kernels can hold.
 class Stream {
  public:
@@ -290,10 +295,6 @@ RANK_TEST(partitioned, kernels_see_what_has_arrived_in_this_round, 2) {
   if (peer == MPI_PROC_NULL) return;
   Exchange exchange(peer, 5000);
   Stream stream;
-  auto meet = [peer] {
-    int one = 1;
-    MUST(MPI_Sendrecv_replace(&one, 1, MPI_INT, peer, tag, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-  };
   for (int round = 0; round < 6; ++round) {
     exchange.shuffle(static_cast<unsigned>(round));  // the same order at the peer
     exchange.start();
@@ -311,13 +312,13 @@ RANK_TEST(partitioned, kernels_see_what_has_arrived_in_this_round, 2) {
           exchange.expect_partition(exchange.in, partition, round);
         }
       }
-      if (ready < partitions) meet();
+      if (ready < partitions) meet(peer);
     }
     exchange.await_arrivals(stream);
     exchange.complete(round);
     const std::vector<int> flags = exchange.seen(stream);
     EXPECT(std::count(flags.begin(), flags.end(), 1) == partitions, "a partition that had arrived is gone");
-    meet();
+    meet(peer);
   }
 }
 
@@ -367,9 +368,7 @@ RANK_TEST(partitioned, S2_a_start_on_a_stream_hides_the_arrivals_of_the_last_rou
     const int* const flags = reinterpret_cast<const int*>(exchange.flags.data());
     EXPECT(std::count(flags, flags + partitions, 0) == partitions, "round %d: arrivals of the last round",
            round);
-    int looked = 1;
-    MUST(MPI_Sendrecv(&looked, 1, MPI_INT, peer, tag, &looked, 1, MPI_INT, peer, tag, MPI_COMM_WORLD,
-                      MPI_STATUS_IGNORE));
+    meet(peer);
     MUST(MPIX_Start_enqueue(&exchange.send, comm));
     exchange.fill_and_mark(stream, round, 0, partitions);
     MUST(MPIX_Wait_enqueue(&exchange.send, MPI_STATUS_IGNORE));
@@ -484,6 +483,7 @@ RANK_TEST(partitioned, M8_requests_and_their_words_are_freed_in_either_order, 2)
   MUST(MPI_Wait(&exchange.receive, MPI_STATUS_IGNORE));
   stream.synchronize();
   exchange.expect_all(exchange.in, 3);
+  meet(peer);  // which has received: the buffer of the send is free
 }
 
 RANK_TEST(partitioned, requests_that_kernels_cannot_use_are_refused, 2) {
