@@ -17,7 +17,8 @@
 //  - Grids are one-dimensional; there is no shared memory.
 //  - Kernels may dereference only pointers that are kernel parameters themselves, or entries of a parameter
 //    of type Pointers<N>. The simulated GPU translates these, and no others, from the user's address to one
-//    that the CPU can access: a pointer inside another struct or in device memory faults there.
+//    that the CPU can access: a pointer to device memory inside another struct, or in device memory, faults
+//    there. Page-locked memory needs no translation, so that an MPIX_Prequest (partitioned.h) is a parameter.
 //  - All threads of a block must reach each block_barrier(). On the simulated GPU, threads run one after the
 //    other and none waits. Therefore only the block's last thread (is_last_thread()) may execute code behind
 //    a barrier that depends on what other threads did before it. Blocks never wait for other blocks.

@@ -33,6 +33,7 @@
 #define FAIRLEAD_STREAM_H
 
 #include <dlfcn.h>
+#include <fairlead/partitioned.h>
 #include <mpi.h>
 #include <stdio.h>
 
@@ -109,6 +110,13 @@ FAIRLEAD_STREAM_FUNCTION(MPIX_Sendrecv_enqueue,
 /* Starts a persistent request, of any communicator, in the order of the stream of `comm`; MPIX_Wait_enqueue()
  * makes the stream wait for it and keeps the request. */
 FAIRLEAD_STREAM_FUNCTION(MPIX_Start_enqueue, (MPI_Request * request, MPI_Comm comm), (request, comm))
+/* For MPI_Pready and MPI_Parrived from kernels (fairlead/partitioned.h): makes what is passed to the kernels,
+ * for a request of MPI_Psend_init() or MPI_Precv_init() that is not active and whose buffer is in device
+ * memory. The MPI must give MPI_THREAD_MULTIPLE. Freed when no kernel uses it any more and the request is not
+ * active; the request may be freed before. */
+FAIRLEAD_STREAM_FUNCTION(MPIX_Prequest_create, (MPI_Request request, MPIX_Prequest* prequest),
+                         (request, prequest))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Prequest_free, (MPIX_Prequest * prequest), (prequest))
 FAIRLEAD_STREAM_FUNCTION(MPIX_Barrier_enqueue, (MPI_Comm comm), (comm))
 FAIRLEAD_STREAM_FUNCTION(MPIX_Bcast_enqueue,
                          (void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm),

@@ -5,6 +5,7 @@
 // is. Every case counts the warnings that Fairlead writes to stderr.
 
 #include <fairlead/device.h>
+#include <fairlead/stream.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -147,6 +148,45 @@ RANK_TEST(streams, M10_each_place_of_a_receive_in_flight_warns_once, 2) {
          {"MPI_Recv at ", " receives into a buffer of device ", "which may still read or write it"})
       EXPECT(overheard.count(part) == 2, "\"%s\" is not twice in\n%s", part, overheard.text().c_str());
   }
+}
+
+// A kernel marks a partition while it runs, and may wait for one of a receive that is started meanwhile.
+RANK_TEST(streams, M10_partitions_of_kernels_are_no_mistake, 2) {
+  if (mpi4::lacks_partitioned()) return;
+  if (host_oracle || !threads) return skip(host_oracle ? "needs kernels" : "needs TEST_THREADS=1");
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  Memory out(Place::device, 2 * bytes), in(Place::device, 2 * bytes), order(Place::pinned, sizeof(int));
+  const int first = 0;
+  order.write(&first, sizeof first);
+  MPI_Request send, receive;
+  MPIX_Prequest marks, arrivals;
+  MUST(mpi4::Psend_init(out, 2, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_INFO_NULL, &send));
+  MUST(mpi4::Precv_init(in, 2, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_INFO_NULL, &receive));
+  MUST(MPIX_Prequest_create(send, &marks));
+  MUST(MPIX_Prequest_create(receive, &arrivals));
+  fairlead_device_stream* stream = nullptr;
+  MUST(fairlead_device_stream_create(&stream));
+  Overheard overheard;
+  {
+    KernelInFlight kernel;
+    MUST(MPI_Start(&receive));
+    MUST(MPI_Start(&send));
+    void *data = out, *numbers = order, *over = nullptr;
+    unsigned long length = bytes;
+    unsigned seed = 1;
+    void* arguments[] = {&data, &length, &seed, &numbers, &over, &marks};
+    MUST(fairlead_device_launch_on(stream, "fill_and_mark", 1, 1, arguments));
+    MUST(mpi4::Pready(1, send));  // is one
+    MUST(MPI_Wait(&send, MPI_STATUS_IGNORE));
+    MUST(MPI_Wait(&receive, MPI_STATUS_IGNORE));
+  }
+  EXPECT_WARNINGS(overheard, 1u);
+  MUST(fairlead_device_stream_destroy(stream));
+  MUST(MPI_Request_free(&send));
+  MUST(MPI_Request_free(&receive));
+  MUST(MPIX_Prequest_free(&marks));
+  MUST(MPIX_Prequest_free(&arrivals));
 }
 
 RANK_TEST(streams, M10_a_program_that_synchronises_is_told_nothing, 2) {

@@ -39,10 +39,10 @@ GUARDS_41 = dict.fromkeys(
 # Functions of no standard by which MPIs tell whether they take device memory (mpi/job/gpu_queries.cpp).
 GPU_QUERIES = ("GPU_query_support", "Query_cuda_support", "Query_hip_support", "Query_rocm_support",
                "Query_ze_support")
-# What mpi/stream defines, without "MPIX_".
+# What mpi/stream and mpi/p2p/partitioned.cpp define, without "MPIX_".
 STREAM_FUNCTIONS = (
     "Stream_create", "Stream_free", "Stream_comm_create", "Stream_comm_create_multiplex", "Comm_get_stream",
-    "Info_set_hex",
+    "Info_set_hex", "Prequest_create", "Prequest_free",
     *(f"{name}_enqueue" for name in (
         "Send", "Recv", "Isend", "Irecv", "Wait", "Waitall", "Sendrecv", "Start", "Barrier", "Bcast", "Reduce", "Allreduce",
         "Reduce_scatter", "Reduce_scatter_block", "Allgather", "Alltoall", "Alltoallv", "Put", "Get", "Accumulate",

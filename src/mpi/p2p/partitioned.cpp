@@ -7,10 +7,19 @@
 // partition is copied once a round.
 //
 // Several threads may call MPI_Pready and MPI_Parrived at once; neither holds a lock while it copies.
+//
+// Kernels do the same by words (partition_words.h), if MPIX_Prequest_create() has made some for the request:
+// each round of progress looks at them, and copies neighbouring partitions together, without a wait for the
+// kernels, which may still run. The progress thread is awake meanwhile.
+
+#include "mpi/p2p/partitioned.h"
+
+#include <fairlead/partitioned.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -21,10 +30,12 @@
 #include "device/small_copy.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
+#include "mpi/core/progress_thread.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"
 #include "mpi/core/stream_check.h"
 #include "mpi/p2p/kept_type.h"
+#include "mpi/p2p/partition_words.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -64,14 +75,21 @@ class Partitioned : public Operation {
 
   MPI_Request own_handle() const override { return request_; }
 
+  bool has_words() const { return words_.use_count() > 1; }
+  int partitions() const { return partitions_; }
+  void use(std::shared_ptr<PartitionWords> words) { words_ = std::move(words); }
+
   int start() override {
+    if (!has_words()) words_ = nullptr;  // MPIX_Prequest_free() has released them
     begin();
     record_.took(path_, static_cast<uint64_t>(layout_.bytes * partitions_));
     arrived_ = false;
     came_ = -1;
     host_error_ = error_ = MPI_SUCCESS;
     device_ = device::device_at(first_data_byte(buffer_.address, layout_));
-    return real.Start(&request_);
+    const int result = real.Start(&request_);
+    if (words_ && result == MPI_SUCCESS) progress_thread().begin_enqueued();
+    return result;
   }
   // No peer depends on Fairlead: the host MPI alone moves what it has been given.
   void quiesce() override {}
@@ -105,6 +123,34 @@ class Partitioned : public Operation {
     return true;
   }
 
+  void end_round() {
+    if (words_) progress_thread().end_enqueued(false);
+    complete_.store(true, std::memory_order_release);
+  }
+
+  // Copies runs of consecutive partitions that claim() accepts, one run after the other. Returns false while
+  // a copy is in flight.
+  bool copy_runs() {
+    do {
+      if (!copying_) continue;
+      const Error state = copy_.poll();
+      if (state == Error::not_ready) return false;
+      copying_ = false;
+      end_run(state);
+    } while (start_next_run());
+    return true;
+  }
+  // May a partition be copied now? If so, no other call may copy it.
+  virtual bool claim(int partition) = 0;
+  // The number of message bytes in so many partitions from the first one on.
+  virtual size_t bytes_in(int /*first*/, int partitions) const {
+    return static_cast<size_t>(layout_.bytes * partitions);
+  }
+  // Copies and waits.
+  virtual bool copy_partitions(int first, int partitions) = 0;
+  // The partitions from first_ to end_ have been copied.
+  virtual void end_run(Error state) = 0;
+
   bool exists(int partition) const { return partition >= 0 && partition < partitions_; }
   char* in_device(int partition) const { return static_cast<char*>(buffer_.address) + stride_ * partition; }
   unsigned char* in_host(int partition) const { return host_.data() + layout_.bytes * partition; }
@@ -124,6 +170,38 @@ class Partitioned : public Operation {
   MPI_Count came_ = -1;  // length of the received message, if the host MPI reported it
   int host_error_ = MPI_SUCCESS;
   int error_ = MPI_SUCCESS;
+  std::shared_ptr<PartitionWords> words_;  // null: no kernel takes part
+  bool copying_ = false;
+  int first_ = 0, end_ = 0;  // the partitions of the last run
+
+ private:
+  bool claim_run() {
+    for (first_ = 0; first_ < partitions_; ++first_)
+      if (claim(first_)) break;
+    if (first_ == partitions_) return false;
+    for (end_ = first_ + 1; exists(end_) && claim(end_);) ++end_;
+    return true;
+  }
+
+  bool start_next_run() {
+    if (!claim_run()) return false;
+    if (words_) progress_thread().wake();
+    const size_t bytes = bytes_in(first_, end_ - first_);
+    if (!layout_.contiguous || bytes == 0) {
+      end_run(copy_partitions(first_, end_ - first_) ? Error::none : Error::failed);
+      return true;
+    }
+    count(path_, bytes);
+    char* const device = in_device(first_);
+    unsigned char* const host = in_host(first_);
+    const Error state = path_ == Traffic::host_message_sent ? copy_.start(device_, host, device, bytes)
+                                                            : copy_.start(device_, device, host, bytes);
+    copying_ = state == Error::none;
+    if (!copying_) end_run(state);
+    return true;
+  }
+
+  device::Copy copy_;
 };
 
 class PartitionedSend : public Partitioned {
@@ -137,9 +215,10 @@ class PartitionedSend : public Partitioned {
   }
 
   // Open MPI (seen with 5.0.11) may report a send as complete while some partitions are not ready, so the
-  // host request is tested only when all are.
+  // host request is tested only when all are. If a partition cannot be read, the send ends with an error.
   void advance() override {
-    if (!complete() && ready_ >= partitions_ && all_arrived()) complete_.store(true, std::memory_order_release);
+    if (complete() || (words_ && !copy_runs())) return;
+    if (error_ != MPI_SUCCESS || (ready_ >= partitions_ && all_arrived())) end_round();
   }
 
   void describe(MPI_Status* status) override { set_empty(status); }
@@ -149,22 +228,43 @@ class PartitionedSend : public Partitioned {
   int copy_out(int low, int high) {
     if (!exists(low) || !exists(high) || low > high || layout_.bytes == 0) return MPI_SUCCESS;
     check_streams(device_, BufferUse::sent);
-    size_t bytes = static_cast<size_t>(layout_.bytes) * static_cast<size_t>(high - low + 1);
-    count(Traffic::host_message_sent, bytes);
-    bool copied = true;
-    if (layout_.contiguous) {
-      copied = device::copy_to_host(device_, in_host(low), in_device(low), bytes) == Error::none;
-    } else {
-      for (int partition = low; partition <= high && copied; ++partition) copied = pack(partition);
-    }
-    if (copied) return MPI_SUCCESS;
-    log_line(LogLevel::error, "a device buffer cannot be read: %s", device::runtime()->error_text());
+    if (copy_partitions(low, high - low + 1)) return MPI_SUCCESS;
+    log_unreadable();
     return raise(MPI_ERR_OTHER);
   }
   // Call after the host MPI's MPI_Pready.
   void note_ready(int partitions) { ready_ += partitions; }
 
  private:
+  bool claim(int partition) override { return words_->take(partition); }
+
+  bool copy_partitions(int first, int partitions) override {
+    const size_t bytes = bytes_in(first, partitions);
+    if (bytes == 0) return true;
+    count(path_, bytes);
+    if (layout_.contiguous)
+      return device::copy_to_host(device_, in_host(first), in_device(first), bytes) == Error::none;
+    bool copied = true;
+    for (int partition = first; partition < first + partitions && copied; ++partition)
+      copied = pack(partition);
+    return copied;
+  }
+
+  // What kernels have marked ready is in host memory.
+  void end_run(Error state) override {
+    if (state == Error::none) {
+      error_ = real.Pready_range(first_, end_ - 1, request_);
+      note_ready(end_ - first_);
+    } else {
+      log_unreadable();
+      error_ = MPI_ERR_OTHER;
+    }
+  }
+
+  void log_unreadable() {
+    log_line(LogLevel::error, "a device buffer cannot be read: %s", device::runtime()->error_text());
+  }
+
   bool pack(int partition) {
     HostBuffer packed;
     if (!pack_from_device(in_device(partition), buffer_.count, buffer_.datatype, layout_, device_, &packed))
@@ -184,22 +284,19 @@ class PartitionedReceive : public Partitioned {
 
   int start() override {
     for (auto& place : places_) place = Place::in_host;
+    if (words_) words_->clear();
     int result = Partitioned::start();
-    if (layout_.bytes > 0) check_streams(device_, BufferUse::received);
+    if (layout_.bytes > 0 && !words_) check_streams(device_, BufferUse::received);
     return result;
   }
 
   void advance() override {
-    if (complete() || !all_arrived()) return;
-    do {
-      if (!copying_) continue;
-      Error state = copy_.poll();
-      if (state == Error::not_ready) return;
-      end_copy(state);
-    } while (start_next_copy());
+    if (complete()) return;
+    const bool all = all_arrived();
+    if ((!all && !words_) || !copy_runs() || !all) return;
     for (auto& place : places_)
       if (place.load(std::memory_order_acquire) != Place::in_device) return;  // still in MPI_Parrived
-    complete_.store(true, std::memory_order_release);
+    end_round();
   }
 
   // There are no wildcards. The length is the one that the host MPI has reported, or else the same at both
@@ -223,12 +320,17 @@ class PartitionedReceive : public Partitioned {
     if (place.compare_exchange_strong(expected, Place::moving)) {
       // If the copy fails, the receive tries it once more when it completes, and reports an error if that
       // fails too.
-      expected = copy_in(partition, 1) ? Place::in_device : Place::in_host;
-      place.store(expected, std::memory_order_release);
+      expected = copy_partitions(partition, 1) ? Place::in_device : Place::in_host;
+      if (expected == Place::in_device)
+        set_in_device(partition);
+      else
+        place.store(expected, std::memory_order_release);
     }
     *flag = expected == Place::in_device;
     return MPI_SUCCESS;
   }
+
+  Error clear_words_on(device::Stream stream) { return has_words() ? words_->clear_on(stream) : Error::none; }
 
  private:
   enum class Place : uint8_t { in_host, moving, in_device };
@@ -239,18 +341,17 @@ class PartitionedReceive : public Partitioned {
     return arrived_ ? MPI_SUCCESS : real.Parrived(request_, partition, flag);
   }
 
-  // The number of message bytes in these partitions. Beyond the end of a shorter message, the buffer stays as
-  // it is.
-  size_t bytes_in(int first, int partitions) const {
+  // Beyond the end of a shorter message, the buffer stays as it is.
+  size_t bytes_in(int first, int partitions) const override {
     const MPI_Count room = layout_.bytes * partitions;
     if (!arrived_ || came_ < 0) return static_cast<size_t>(room);
     return static_cast<size_t>(std::clamp(came_ - layout_.bytes * first, MPI_Count{0}, room));
   }
 
-  bool copy_in(int first, int partitions) {
+  bool copy_partitions(int first, int partitions) override {
     const size_t bytes = bytes_in(first, partitions);
     if (bytes == 0) return true;
-    count(Traffic::host_message_received, bytes);
+    count(path_, bytes);
     if (layout_.contiguous)
       return device::copy_now(device_, in_device(first), in_host(first), bytes) == Error::none;
     for (int partition = first; partition < first + partitions; ++partition)
@@ -261,49 +362,30 @@ class PartitionedReceive : public Partitioned {
     return true;
   }
 
-  // Claims the next consecutive partitions that no thread has copied.
-  bool claim_run() {
-    auto claim = [&](int partition) {
-      Place expected = Place::in_host;
-      return exists(partition) &&
-             places_[static_cast<size_t>(partition)].compare_exchange_strong(expected, Place::moving);
-    };
-    for (first_ = 0; first_ < partitions_; ++first_)
-      if (claim(first_)) break;
-    if (first_ == partitions_) return false;
-    for (end_ = first_ + 1; claim(end_);) ++end_;
-    return true;
+  bool claim(int partition) override {
+    std::atomic<Place>& place = places_[static_cast<size_t>(partition)];
+    Place expected = place.load(std::memory_order_relaxed);
+    int arrived = 1;
+    if (expected != Place::in_host || ask_host(partition, &arrived) != MPI_SUCCESS || !arrived) return false;
+    return place.compare_exchange_strong(expected, Place::moving);
   }
 
-  bool start_next_copy() {
-    if (!claim_run()) return false;
-    copying_ = true;
-    const size_t bytes = bytes_in(first_, end_ - first_);
-    if (!layout_.contiguous || bytes == 0) {
-      end_copy(copy_in(first_, end_ - first_) ? Error::none : Error::failed);
-      return true;
-    }
-    count(Traffic::host_message_received, bytes);
-    Error state = copy_.start(device_, in_device(first_), in_host(first_), bytes);
-    if (state != Error::none) end_copy(state);
-    return true;
-  }
-
-  void end_copy(Error state) {
-    copying_ = false;
+  void end_run(Error state) override {
     if (state != Error::none) {
       log_line(LogLevel::error, "a received message cannot be written to device memory: %s",
                device::runtime()->error_text());
       error_ = MPI_ERR_OTHER;
     }
-    for (int partition = first_; partition < end_; ++partition)
-      places_[static_cast<size_t>(partition)].store(Place::in_device, std::memory_order_release);
+    // Also after an error, which the completion of the receive returns: a kernel may wait for these.
+    for (int partition = first_; partition < end_; ++partition) set_in_device(partition);
+  }
+
+  void set_in_device(int partition) {
+    places_[static_cast<size_t>(partition)].store(Place::in_device, std::memory_order_release);
+    if (words_) words_->set(partition);
   }
 
   std::vector<std::atomic<Place>> places_;
-  device::Copy copy_;
-  bool copying_ = false;
-  int first_ = 0, end_ = 0;  // the partitions that advance() is copying
 };
 
 // Returns null if the host MPI can handle the call alone, or refuses it.
@@ -341,10 +423,71 @@ int mark_ready(MPI_Request request, int partitions, CopyOut copy_out, TellHost t
   return result;
 }
 
+// The words of all MPIX_Prequest that are not freed, by their address.
+struct Prequests {
+  std::mutex mutex;
+  std::map<const void*, std::shared_ptr<PartitionWords>> words;
+};
+auto& prequests = *new Prequests;
+
+int refuse(const char* function, const char* why) {
+  log_line(LogLevel::error, "%s: %s", function, why);
+  return raise_error(MPI_COMM_WORLD, MPI_ERR_REQUEST, function);
+}
+
+int create(MPI_Request request, MPIX_Prequest* prequest) {
+  const char* name = "MPIX_Prequest_create";
+  auto* operation = find<Partitioned>(request);
+  if (!operation)
+    return refuse(name,
+                  "the request is not one of MPI_Psend_init or MPI_Precv_init for device memory; a kernel "
+                  "cannot mark partitions of host memory");
+  if (operation->active || operation->has_words())
+    return refuse(name,
+                  operation->active ? "the request is active" : "the request has an MPIX_Prequest already");
+  if (!engine().threads())
+    return refuse(
+        name,
+        "this needs MPI_THREAD_MULTIPLE, which this MPI was not asked for or does not give; ask for "
+        "it in MPI_Init_thread, or set FAIRLEAD_PROGRESS_THREAD=on");
+  std::shared_ptr<PartitionWords> words = PartitionWords::make(operation->partitions());
+  if (!words) return refuse(name, "no page-locked memory is left for it (FAIRLEAD_NETWORK_MEMORY)");
+  *prequest = {words->data(), operation->partitions()};
+  operation->use(words);
+  std::lock_guard lock(prequests.mutex);
+  prequests.words[words->data()] = std::move(words);
+  return MPI_SUCCESS;
+}
+
+int free_prequest(MPIX_Prequest* prequest) {
+  std::unique_lock lock(prequests.mutex);
+  const bool found = prequests.words.erase(prequest->words) > 0;
+  lock.unlock();
+  if (!found) return refuse("MPIX_Prequest_free", "this is not what MPIX_Prequest_create has returned");
+  *prequest = {};
+  return MPI_SUCCESS;
+}
+
 }  // namespace
+
+device::Error clear_arrivals(MPI_Request request, device::Stream stream) {
+  auto* operation = find<PartitionedReceive>(request);
+  return operation ? operation->clear_words_on(stream) : Error::none;
+}
+
 }  // namespace fairlead::mpi
 
 using namespace fairlead::mpi;
+
+extern "C" FAIRLEAD_EXPORT int fairlead_Prequest_create(MPI_Request request, MPIX_Prequest* prequest) __asm__(
+    "MPIX_Prequest_create");
+int fairlead_Prequest_create(MPI_Request request, MPIX_Prequest* prequest) {
+  return create(request, prequest);
+}
+extern "C" FAIRLEAD_EXPORT int fairlead_Prequest_free(MPIX_Prequest* prequest) __asm__("MPIX_Prequest_free");
+int fairlead_Prequest_free(MPIX_Prequest* prequest) {
+  return free_prequest(prequest);
+}
 
 FAIRLEAD_MPI(Psend_init, (const void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest,
                           int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {

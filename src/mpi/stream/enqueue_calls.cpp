@@ -12,6 +12,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/request.h"
 #include "mpi/p2p/kept_type.h"
+#include "mpi/p2p/partitioned.h"
 #include "mpi/p2p/receive_operation.h"
 #include "mpi/p2p/send_operation.h"
 #include "mpi/stream/streams.h"
@@ -163,6 +164,9 @@ FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm))
     *started = persistent;
     return MPI_Start(started);
   };
+  if (const auto mine = stream_communicator(comm))
+    if (clear_arrivals(*request, mine->stream->stream()) != fairlead::device::Error::none)
+      return raise_error(comm, MPI_ERR_OTHER, "MPIX_Start_enqueue");
   return enqueue(comm, false, {start, nullptr, true}, MPI_STATUS_IGNORE, request);
 }
 FAIRLEAD_ENQUEUE(Barrier, (MPI_Comm comm), (comm)) {

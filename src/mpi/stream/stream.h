@@ -93,6 +93,7 @@ class GpuStream {
   // was launched. Does nothing while the stream is being captured.
   void wait_for_graphs();
   int device() const { return device_; }
+  device::Stream stream() const { return stream_; }
 
  private:
   struct Sequence {
