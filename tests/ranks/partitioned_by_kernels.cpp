@@ -329,7 +329,7 @@ RANK_TEST(partitioned, S2_rounds_follow_the_order_of_a_stream, 2) {
   Stream stream;
   const MPI_Comm comm = stream.comm();
   if (peer == MPI_PROC_NULL) return;
-  constexpr int rounds = 30;
+  constexpr int rounds = 12;
   for (size_t bytes : sizes) {
     Exchange exchange(peer, bytes);
     std::vector<Memory> copies;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Proves by being compiled that include/fairlead/partitioned.h serves CUDA and HIP sources: device code, and host
-// code beside it.
+// Proves by being compiled that include/fairlead/partitioned.h serves CUDA and HIP sources: device code, and
+// host code beside it.
 
 #include <fairlead/partitioned.h>
 
