@@ -186,6 +186,7 @@ class Runtime {
   // equivalent to query_application(). Takes up to 20 microseconds, and invalidates a graph capture that
   // another thread performs at that moment.
   virtual Error query_device(int device) { return query_application(device); }
+  virtual bool queries_all_streams() const { return false; }  // can the driver tell?
   // Returns how many copy streams run in parallel without disturbing the application's work.
   virtual int copy_streams() const { return 4; }
   virtual Error copy(void* to, const void* from, size_t bytes, Stream stream) = 0;  // asynchronous

@@ -109,6 +109,7 @@ class Simulator final : public Runtime {
   Error query_stream(Stream stream) override;
   Error query_application(int device) override;
   Error query_device(int device) override;
+  bool queries_all_streams() const override { return true; }
   Error copy(void* to, const void* from, size_t bytes, Stream stream) override {
     return copy_2d(to, bytes, from, bytes, bytes, 1, stream);
   }

@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "device/ipc_registry.h"
 #include "kernels/reduce.h"
 #include "mpi/abi/host_support.h"
 #include "mpi/core/engine.h"
@@ -168,11 +167,9 @@ static int enqueue_on(const std::shared_ptr<StreamCommunicator>& mine, Handle ha
     const int error = mine->errors->code.exchange(MPI_SUCCESS);
     if (error != MPI_SUCCESS) return raise(handle, error, "an operation that was enqueued earlier");
   }
-  // Calls that wait for all streams are not made once this operation is enqueued.
-  if (!mine->stream->is_captured()) {
-    device::close_forgotten(false);
-    kernels::load_missed_code();
-  }
+  // Loading a kernel waits for all streams, one of which the program may hold until this call has returned.
+  // It must be seen that none has work, and this operation not be enqueued yet.
+  if (device::runtime()->queries_all_streams() && !mine->stream->is_captured()) kernels::load_missed_code();
   auto operation = std::make_shared<Enqueued>();
   operation->start = std::move(work.start);
   operation->start_early = std::move(work.start_early);
