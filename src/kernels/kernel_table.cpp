@@ -43,8 +43,10 @@ class KernelTable {
     return known.outcome;
   }
 
+  bool any_missed() const { return any_missed_.load(std::memory_order_relaxed); }
+
   void load_missed() {
-    if (!any_missed_.load(std::memory_order_relaxed)) return;
+    if (!any_missed()) return;
     std::lock_guard lock(mutex_);
     if (!look_again_.due()) return;
     std::erase_if(missed_, [&](const auto& missed) {
@@ -146,6 +148,10 @@ Error find_kernel(int device, Images images, int number, std::string (*name)(int
 
 void load_missed_code() {
   kernel_table().load_missed();
+}
+
+bool has_missed_code() {
+  return kernel_table().any_missed();
 }
 
 }  // namespace fairlead::kernels

@@ -172,6 +172,7 @@ bool swap_available(int device);
 bool reduce_available(int device, ReduceOp op, Element element);
 // Loads code that was requested while its device was busy. Costs next to nothing if there is none.
 void load_missed_code();
+bool has_missed_code();  // is there anything for it to do?
 
 // to[j][i] = op(... op(op(from[0][i], from[1][i]), from[2][i]) ...) for every j and every i below count, with
 // the same bits for any number of blocks. With one source it is a copy. A target may be one of the sources;

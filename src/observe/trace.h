@@ -43,14 +43,14 @@ void open_trace(uint64_t limit, int world_rank);
 void close_trace();
 void trace(const Event& event);
 
-// Numbers of streams. Fairlead detects the end of a copy with some delay, so that consecutive
-// copies could appear to overlap; therefore each begins when the end of its predecessor was detected.
+// Numbers of streams. Fairlead detects the end of a copy with some delay, so that consecutive copies could
+// appear to overlap; therefore each begins when the end of its predecessor was detected.
 int number_of_stream(int device, int stream);
 int device_of_stream(int number);
 constexpr int streams_per_device = 64;
 constexpr int kernel_stream = streams_per_device - 1;  // the stream that runs kernels
-constexpr int first_program_stream =
-    32;  // the program's, with MPI operations; later ones share the last number
+// The program's streams with MPI operations. Those beyond the last number share it.
+constexpr int first_program_stream = 32;
 int number_of_program_stream(int device, int stream);
 
 // Flow events. If a message carries an RTS header, both ends have a unique number for it. For other messages

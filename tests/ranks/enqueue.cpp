@@ -254,25 +254,23 @@ RANK_TEST(enqueue, S2_persistent_requests_start_on_a_stream, 2) {
 }
 
 RANK_TEST(enqueue, S5_a_graph_starts_its_operations_anew_in_each_launch, 2) {
-  if (const char* reason = why_not()) return skip(reason);
-  if (std::string(Stream::gpu().name()) == "rocm") return skip("ROCm does not capture waits for words");
+  if (const char* reason = why_no_graphs()) return skip(reason);
   const int peer = partner();
   Stream stream;
   if (peer == MPI_PROC_NULL) return;
   constexpr size_t bytes = 30000;
   Memory produced(Place::device, bytes), sent(Place::device, bytes), received(Place::device, bytes),
       consumed(Place::device, bytes);
-  device::Graph graph = nullptr;
-  DRIVER(Stream::gpu().begin_capture(stream.get()));
-  stream.copy(sent, produced);
-  for (int i = 0; i < 2; ++i) {
-    MPI_Request requests[2];
-    MUST(MPIX_Irecv_enqueue(received, count(received), MPI_BYTE, peer, tag, stream.comm(), &requests[0]));
-    MUST(MPIX_Isend_enqueue(sent, count(sent), MPI_BYTE, peer, tag, stream.comm(), &requests[1]));
-    MUST(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE));
-    stream.copy(i == 0 ? sent : consumed, received);  // the second exchange brings the own bytes back
-  }
-  DRIVER(Stream::gpu().end_capture(stream.get(), &graph));
+  device::Graph graph = stream.capture([&] {
+    stream.copy(sent, produced);
+    for (int i = 0; i < 2; ++i) {
+      MPI_Request requests[2];
+      MUST(MPIX_Irecv_enqueue(received, count(received), MPI_BYTE, peer, tag, stream.comm(), &requests[0]));
+      MUST(MPIX_Isend_enqueue(sent, count(sent), MPI_BYTE, peer, tag, stream.comm(), &requests[1]));
+      MUST(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE));
+      stream.copy(i == 0 ? sent : consumed, received);  // the second exchange brings the own bytes back
+    }
+  });
   for (int launch = 0; launch < 5; ++launch) {
     produced.fill(key_of(launch, rank));
     consumed.clear();

@@ -25,6 +25,11 @@ inline const char* why_not() {
   return device::runtime()->has_word_operations(0) ? nullptr : "this GPU cannot wait for words";
 }
 
+inline const char* why_no_graphs() {
+  if (const char* reason = why_not()) return reason;
+  return std::string(device::runtime()->name()) == "rocm" ? "ROCm does not capture waits for words" : nullptr;
+}
+
 #define DRIVER(call) EXPECT((call) == Error::none, "%s: %s", #call, device::runtime()->error_text())
 
 // A stream of the program, with a communicator, and a word that holds it.
@@ -65,6 +70,15 @@ class Stream {
   void release() { __atomic_store_n(word_, held_, __ATOMIC_RELEASE); }
   void copy(const Memory& to, const Memory& from) {
     DRIVER(gpu().copy(to.data(), from.data(), std::min(to.bytes(), from.bytes()), stream_));
+  }
+  // What the function enqueues.
+  template <class Enqueue>
+  device::Graph capture(Enqueue enqueue) const {
+    device::Graph graph = nullptr;
+    DRIVER(gpu().begin_capture(stream_));
+    enqueue();
+    DRIVER(gpu().end_capture(stream_, &graph));
+    return graph;
   }
   void synchronize() { DRIVER(gpu().synchronize_stream(stream_)); }
 

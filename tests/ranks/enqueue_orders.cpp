@@ -26,30 +26,16 @@ void exchange_some(Stream& stream, const Memory& sent, const Memory& received, i
                       stream.comm(), MPI_STATUS_IGNORE));
 }
 
-template <class Enqueue>
-device::Graph capture(Stream& stream, Enqueue enqueue) {
-  device::Graph graph = nullptr;
-  DRIVER(Stream::gpu().begin_capture(stream.get()));
-  enqueue();
-  DRIVER(Stream::gpu().end_capture(stream.get(), &graph));
-  return graph;
-}
-
 std::vector<unsigned char> bytes_of(const Memory& memory) {
   std::vector<unsigned char> read(memory.bytes());
   memory.read(read.data(), read.size());
   return read;
 }
 
-const char* cannot_capture() {
-  return std::strcmp(Stream::gpu().name(), "rocm") == 0 ? "ROCm captures no waits" : nullptr;
-}
-
 }  // namespace
 
 RANK_TEST(enqueue, S3_a_message_does_not_overtake_those_of_a_graph, 2) {
-  if (const char* reason = why_not()) return skip(reason);
-  if (const char* reason = cannot_capture()) return skip(reason);
+  if (const char* reason = why_no_graphs()) return skip(reason);
   const int peer = partner();
   Stream stream;
   if (peer == MPI_PROC_NULL) return;
@@ -58,8 +44,8 @@ RANK_TEST(enqueue, S3_a_message_does_not_overtake_those_of_a_graph, 2) {
   exchange_some(stream, first, a, peer);
   exchange_some(stream, second, b, peer);
   if (rank < peer) {
-    device::Graph graph = capture(
-        stream, [&] { MUST(MPIX_Send_enqueue(first, count(first), MPI_BYTE, peer, tag, stream.comm())); });
+    device::Graph graph = stream.capture(
+        [&] { MUST(MPIX_Send_enqueue(first, count(first), MPI_BYTE, peer, tag, stream.comm())); });
     DRIVER(Stream::gpu().launch_graph(graph, stream.get()));
     MUST(MPIX_Send_enqueue(second, count(second), MPI_BYTE, peer, tag, stream.comm()));
     stream.synchronize();
@@ -73,15 +59,14 @@ RANK_TEST(enqueue, S3_a_message_does_not_overtake_those_of_a_graph, 2) {
 }
 
 RANK_TEST(enqueue, S6_freeing_the_communicator_waits_for_graphs_that_were_launched, 2) {
-  if (const char* reason = why_not()) return skip(reason);
-  if (const char* reason = cannot_capture()) return skip(reason);
+  if (const char* reason = why_no_graphs()) return skip(reason);
   const int peer = partner();
   Memory sent = pattern(bytes, key_of(rank)), received(Place::device, bytes);
   device::Graph graph = nullptr;
   {
     Stream stream;
     if (peer == MPI_PROC_NULL) return;
-    graph = capture(stream, [&] {
+    graph = stream.capture([&] {
       MUST(MPIX_Sendrecv_enqueue(sent, count(sent), MPI_BYTE, peer, tag, received, count(received), MPI_BYTE,
                                  peer, tag, stream.comm(), MPI_STATUS_IGNORE));
     });

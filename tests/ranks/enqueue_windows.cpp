@@ -35,10 +35,6 @@ void flush(int target, MPI_Win window, Place place) {
     MUST(MPIX_Win_flush_enqueue(target, window));
 }
 
-bool captures() {
-  return std::string(Stream::gpu().name()) != "rocm";
-}
-
 template <class Value>
 void expect_equal(const std::vector<Value>& got, const std::vector<Value>& wanted) {
   size_t i = 0;
@@ -214,23 +210,21 @@ RANK_TEST(enqueue, S4_a_put_that_waits_for_a_lock_stops_no_other_stream, 2) {
 }
 
 RANK_TEST(enqueue, S5_a_graph_puts_anew_in_each_launch, 2) {
-  if (const char* reason = why_not()) return skip(reason);
-  if (!captures()) return skip("ROCm does not capture waits for words");
+  if (const char* reason = why_no_graphs()) return skip(reason);
   constexpr size_t bytes = 30000;
   for (Place place : host_and_device) {
     Stream stream;
     Exposed window(place, bytes, 1, stream.comm());
     Memory produced(Place::device, bytes), sent(Place::device, bytes), back(Place::device, bytes);
     MUST(MPI_Win_lock_all(0, window));
-    device::Graph graph = nullptr;
-    DRIVER(Stream::gpu().begin_capture(stream.get()));
-    stream.copy(sent, produced);
-    MUST(MPIX_Put_enqueue(sent, count(sent), MPI_BYTE, next_rank(), 0, count(sent), MPI_BYTE, window));
-    MUST(MPIX_Win_flush_enqueue(next_rank(), window));
-    MUST(MPIX_Get_enqueue(back, count(back), MPI_BYTE, next_rank(), 0, count(back), MPI_BYTE, window));
-    flush(next_rank(), window, place);
-    stream.copy(sent, back);
-    DRIVER(Stream::gpu().end_capture(stream.get(), &graph));
+    device::Graph graph = stream.capture([&] {
+      stream.copy(sent, produced);
+      MUST(MPIX_Put_enqueue(sent, count(sent), MPI_BYTE, next_rank(), 0, count(sent), MPI_BYTE, window));
+      MUST(MPIX_Win_flush_enqueue(next_rank(), window));
+      MUST(MPIX_Get_enqueue(back, count(back), MPI_BYTE, next_rank(), 0, count(back), MPI_BYTE, window));
+      flush(next_rank(), window, place);
+      stream.copy(sent, back);
+    });
     for (int launch = 0; launch < 5; ++launch) {
       produced.fill(key_of(launch, rank));
       sent.clear();
@@ -248,8 +242,7 @@ RANK_TEST(enqueue, S5_a_graph_puts_anew_in_each_launch, 2) {
 
 // No launch may be missed, although the stream waits for none of these accumulates.
 RANK_TEST(enqueue, S5_launches_of_a_graph_without_a_flush, 2) {
-  if (const char* reason = why_not()) return skip(reason);
-  if (!captures()) return skip("ROCm does not capture waits for words");
+  if (const char* reason = why_no_graphs()) return skip(reason);
   constexpr int launches = 40;
   Stream stream;
   Exposed window(Place::device, sizeof(int), sizeof(int), stream.comm());
@@ -257,10 +250,8 @@ RANK_TEST(enqueue, S5_launches_of_a_graph_without_a_flush, 2) {
   Memory one = memory_of(Place::device, std::vector<int>{1});
   MUST(MPI_Win_lock_all(0, window));
   meet(window);
-  device::Graph graph = nullptr;
-  DRIVER(Stream::gpu().begin_capture(stream.get()));
-  MUST(MPIX_Accumulate_enqueue(one, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_SUM, window));
-  DRIVER(Stream::gpu().end_capture(stream.get(), &graph));
+  device::Graph graph = stream.capture(
+      [&] { MUST(MPIX_Accumulate_enqueue(one, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_SUM, window)); });
   for (int launch = 0; launch < launches; ++launch) DRIVER(Stream::gpu().launch_graph(graph, stream.get()));
   MUST(MPIX_Win_flush_enqueue(0, window));
   stream.synchronize();

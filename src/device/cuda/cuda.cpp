@@ -60,9 +60,9 @@ class Cuda final : public OrderedRuntime<CudaAbi> {
     return error;
   }
 
-  // An idle GPU reaches a new event within a few microseconds.
   bool queries_all_streams() const override { return !!api_.context_record_event; }
 
+  // An idle GPU reaches a new event within a few microseconds.
   Error query_device(int device) override {
     constexpr std::chrono::microseconds grace{20};
     if (!api_.context_record_event) return query_application(device);

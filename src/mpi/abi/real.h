@@ -43,6 +43,11 @@ extern "C" int PMPI_Group_from_session_pset(MPI_Session session, const char* pse
                 "MPI_" #name " has other parameters in mpi.h");                                            \
   int fairlead_##name parameters
 
+// The same for a function of no standard, MPIX_<name>, which only some headers declare.
+#define FAIRLEAD_MPIX(name, parameters)                                             \
+  extern "C" FAIRLEAD_EXPORT int fairlead_##name parameters __asm__("MPIX_" #name); \
+  int fairlead_##name parameters
+
 namespace fairlead::mpi {
 
 // Every function of the manifest, in its order; large-count forms end in _c.

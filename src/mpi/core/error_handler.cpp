@@ -66,6 +66,19 @@ int raise_file_error(MPI_File file, int code, const std::string& about) {
   return code;
 }
 
+std::string lacks_threads(const char* who) {
+  std::string text = who;
+  return text.append(
+      " MPI_THREAD_MULTIPLE, which this MPI was not asked for or does not give; ask for it in "
+      "MPI_Init_thread, or set "
+      "FAIRLEAD_PROGRESS_THREAD=on");
+}
+
+int refuse_call(const char* function, int code, const std::string& why) {
+  log_line(LogLevel::error, "%s: %s", function, why.c_str());
+  return raise_error(MPI_COMM_WORLD, code, function);
+}
+
 std::string bytes_in_words(MPI_Count bytes) {
   return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
 }

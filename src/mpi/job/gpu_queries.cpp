@@ -92,28 +92,24 @@ void set_handled_in_job(const HandledMemory& handled) {
 
 }  // namespace fairlead::mpi
 
-// MPI headers may declare these functions, so they have names of their own here, as in FAIRLEAD_MPI. The
-// profiling names stay the host MPI's: MPICH itself calls them.
-#define FAIRLEAD_GPU_QUERY(name, parameters)                                        \
-  extern "C" FAIRLEAD_EXPORT int fairlead_##name parameters __asm__("MPIX_" #name); \
-  int fairlead_##name parameters
+// The profiling names stay the host MPI's: MPICH itself calls them.
 
-FAIRLEAD_GPU_QUERY(Query_cuda_support, ()) {
+FAIRLEAD_MPIX(Query_cuda_support, ()) {
   return fairlead::mpi::query("cuda", "MPIX_Query_cuda_support");
 }
 
-FAIRLEAD_GPU_QUERY(Query_rocm_support, ()) {
+FAIRLEAD_MPIX(Query_rocm_support, ()) {
   return fairlead::mpi::query("rocm", "MPIX_Query_rocm_support");
 }
 
-FAIRLEAD_GPU_QUERY(Query_hip_support, ()) {
+FAIRLEAD_MPIX(Query_hip_support, ()) {
   return fairlead::mpi::query("rocm", "MPIX_Query_hip_support");
 }
 
-FAIRLEAD_GPU_QUERY(Query_ze_support, ()) {
+FAIRLEAD_MPIX(Query_ze_support, ()) {
   return fairlead::mpi::query("ze", "MPIX_Query_ze_support");
 }
 
-FAIRLEAD_GPU_QUERY(GPU_query_support, (int gpu_type, int* is_supported)) {
+FAIRLEAD_MPIX(GPU_query_support, (int gpu_type, int* is_supported)) {
   return fairlead::mpi::query_type(gpu_type, is_supported);
 }

@@ -430,9 +430,8 @@ struct Prequests {
 };
 auto& prequests = *new Prequests;
 
-int refuse(const char* function, const char* why) {
-  log_line(LogLevel::error, "%s: %s", function, why);
-  return raise_error(MPI_COMM_WORLD, MPI_ERR_REQUEST, function);
+int refuse(const char* function, const std::string& why) {
+  return refuse_call(function, MPI_ERR_REQUEST, why);
 }
 
 int create(MPI_Request request, MPIX_Prequest* prequest) {
@@ -445,11 +444,7 @@ int create(MPI_Request request, MPIX_Prequest* prequest) {
   if (operation->active || operation->has_words())
     return refuse(name,
                   operation->active ? "the request is active" : "the request has an MPIX_Prequest already");
-  if (!engine().threads())
-    return refuse(
-        name,
-        "this needs MPI_THREAD_MULTIPLE, which this MPI was not asked for or does not give; ask for "
-        "it in MPI_Init_thread, or set FAIRLEAD_PROGRESS_THREAD=on");
+  if (!engine().threads()) return refuse(name, lacks_threads("this needs"));
   std::shared_ptr<PartitionWords> words = PartitionWords::make(operation->partitions());
   if (!words) return refuse(name, "no page-locked memory is left for it (FAIRLEAD_NETWORK_MEMORY)");
   *prequest = {words->data(), operation->partitions()};
@@ -479,13 +474,11 @@ device::Error clear_arrivals(MPI_Request request, device::Stream stream) {
 
 using namespace fairlead::mpi;
 
-extern "C" FAIRLEAD_EXPORT int fairlead_Prequest_create(MPI_Request request, MPIX_Prequest* prequest) __asm__(
-    "MPIX_Prequest_create");
-int fairlead_Prequest_create(MPI_Request request, MPIX_Prequest* prequest) {
+FAIRLEAD_MPIX(Prequest_create, (MPI_Request request, MPIX_Prequest* prequest)) {
   return create(request, prequest);
 }
-extern "C" FAIRLEAD_EXPORT int fairlead_Prequest_free(MPIX_Prequest* prequest) __asm__("MPIX_Prequest_free");
-int fairlead_Prequest_free(MPIX_Prequest* prequest) {
+
+FAIRLEAD_MPIX(Prequest_free, (MPIX_Prequest * prequest)) {
   return free_prequest(prequest);
 }
 

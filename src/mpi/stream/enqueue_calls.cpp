@@ -89,16 +89,14 @@ std::vector<int> array(MPI_Comm comm, const int* values, bool significant = true
 
 using namespace fairlead::mpi;
 
-// MPICH's header declares some of these functions, so they have names of their own here. On communicators
-// without a GPU stream of Fairlead's they are the host MPI's, if it has them.
-#define FAIRLEAD_ENQUEUE(name, parameters, arguments)                                                    \
-  static int enqueue_##name parameters;                                                                  \
-  extern "C" FAIRLEAD_EXPORT int fairlead_##name##_enqueue parameters __asm__("MPIX_" #name "_enqueue"); \
-  int fairlead_##name##_enqueue parameters {                                                             \
-    if (void* of_host = function_of_host(comm, "MPIX_" #name "_enqueue"))                                \
-      return reinterpret_cast<decltype(&enqueue_##name)>(of_host) arguments;                             \
-    return enqueue_##name arguments;                                                                     \
-  }                                                                                                      \
+// On communicators without a GPU stream of Fairlead's these are the host MPI's, if it has them.
+#define FAIRLEAD_ENQUEUE(name, parameters, arguments)                        \
+  static int enqueue_##name parameters;                                      \
+  FAIRLEAD_MPIX(name##_enqueue, parameters) {                                \
+    if (void* of_host = function_of_host(comm, "MPIX_" #name "_enqueue"))    \
+      return reinterpret_cast<decltype(&enqueue_##name)>(of_host) arguments; \
+    return enqueue_##name arguments;                                         \
+  }                                                                          \
   static int enqueue_##name parameters
 
 FAIRLEAD_ENQUEUE(Send, (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm),
@@ -125,14 +123,10 @@ FAIRLEAD_ENQUEUE(Irecv,
   *request = MPI_REQUEST_NULL;
   return enqueue(comm, false, receive(buf, count, datatype, source, tag, comm), MPI_STATUS_IGNORE, request);
 }
-extern "C" FAIRLEAD_EXPORT int fairlead_Wait_enqueue(MPI_Request* request,
-                                                     MPI_Status* status) __asm__("MPIX_Wait_enqueue");
-int fairlead_Wait_enqueue(MPI_Request* request, MPI_Status* status) {
+FAIRLEAD_MPIX(Wait_enqueue, (MPI_Request * request, MPI_Status* status)) {
   return wait_enqueued(request, status);
 }
-extern "C" FAIRLEAD_EXPORT int fairlead_Waitall_enqueue(int count, MPI_Request* requests,
-                                                        MPI_Status* statuses) __asm__("MPIX_Waitall_enqueue");
-int fairlead_Waitall_enqueue(int count, MPI_Request* requests, MPI_Status* statuses) {
+FAIRLEAD_MPIX(Waitall_enqueue, (int count, MPI_Request* requests, MPI_Status* statuses)) {
   int first = MPI_SUCCESS;
   for (int i = 0; i < count; ++i) {
     const bool ignored = statuses == MPI_STATUSES_IGNORE;

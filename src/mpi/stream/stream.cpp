@@ -152,8 +152,12 @@ Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_er
               ? device::runtime()->write_word(stream_, operation->reached, operation->number)
               : Error::out_of_memory;
   if (error != Error::none) {
-    if (operation->captured) give_back_unused(operation->reached);
-    operation->captured ? give_back_unused(operation->done) : give_back(operation->done);
+    if (operation->captured) {
+      give_back_unused(operation->reached);
+      give_back_unused(operation->done);
+    } else {
+      give_back(operation->done);
+    }
     return error;
   }
   // Earlier waits for this word are for lower numbers.

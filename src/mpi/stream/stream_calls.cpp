@@ -45,8 +45,7 @@ template <class... Arguments>
 int ask_host(const char* name, const char* lacks, Arguments... arguments) {
   if (void* function = next_function(name))
     return reinterpret_cast<int (*)(Arguments...)>(function)(arguments...);
-  log_line(LogLevel::error, "%s: %s", name, lacks);
-  return raise_error(MPI_COMM_WORLD, MPI_ERR_ARG, name);
+  return refuse_call(name, MPI_ERR_ARG, lacks);
 }
 
 std::string value_of(MPI_Info info, const char* key) {
@@ -71,8 +70,7 @@ bool parse(const std::string& digits, void** native) {
 }
 
 int refuse(const char* function, const std::string& why) {
-  log_line(LogLevel::error, "%s: %s", function, why.c_str());
-  return raise_error(MPI_COMM_WORLD, MPI_ERR_ARG, function);
+  return refuse_call(function, MPI_ERR_ARG, why);
 }
 
 bool is_of_gpu(const std::string& type) {
@@ -131,10 +129,7 @@ int create_communicator(MPI_Comm comm, int count, const StreamHandle* streams, M
   }
   if (least == 0) {
     MPI_Comm_free(made);
-    return refuse(
-        name,
-        "operations on GPU streams need MPI_THREAD_MULTIPLE, which this MPI was not asked for or does not "
-        "give; ask for it in MPI_Init_thread, or set FAIRLEAD_PROGRESS_THREAD=on");
+    return refuse(name, lacks_threads("operations on GPU streams need"));
   }
   if (stream) set_stream(*made, stream, streams[0]);
   return MPI_SUCCESS;
@@ -164,32 +159,27 @@ int set_hex(MPI_Info info, const char* key, const void* value, int bytes) {
 
 using namespace fairlead::mpi;
 
-// MPICH's header declares these functions, so they have names of their own here.
-#define FAIRLEAD_STREAM_CALL(name, parameters)                                      \
-  extern "C" FAIRLEAD_EXPORT int fairlead_##name parameters __asm__("MPIX_" #name); \
-  int fairlead_##name parameters
-
-FAIRLEAD_STREAM_CALL(Stream_create, (MPI_Info info, StreamHandle* stream)) {
+FAIRLEAD_MPIX(Stream_create, (MPI_Info info, StreamHandle* stream)) {
   return create(info, stream);
 }
-FAIRLEAD_STREAM_CALL(Stream_free, (StreamHandle * stream)) {
+FAIRLEAD_MPIX(Stream_free, (StreamHandle * stream)) {
   return free_stream(stream);
 }
-FAIRLEAD_STREAM_CALL(Info_set_hex, (MPI_Info info, const char* key, const void* value, int value_size)) {
+FAIRLEAD_MPIX(Info_set_hex, (MPI_Info info, const char* key, const void* value, int value_size)) {
   return set_hex(info, key, value, value_size);
 }
-FAIRLEAD_STREAM_CALL(Stream_comm_create, (MPI_Comm comm, StreamHandle stream, MPI_Comm* newcomm)) {
+FAIRLEAD_MPIX(Stream_comm_create, (MPI_Comm comm, StreamHandle stream, MPI_Comm* newcomm)) {
   if (stream != no_stream && !stream_of(stream))
     return ask_host("MPIX_Stream_comm_create", "there is no such stream", comm, stream, newcomm);
   return create_communicator(comm, stream == no_stream ? 0 : 1, &stream, newcomm);
 }
-FAIRLEAD_STREAM_CALL(Stream_comm_create_multiplex,
-                     (MPI_Comm comm, int count, StreamHandle* streams, MPI_Comm* newcomm)) {
+FAIRLEAD_MPIX(Stream_comm_create_multiplex,
+              (MPI_Comm comm, int count, StreamHandle* streams, MPI_Comm* newcomm)) {
   if (count == 1 && stream_of(streams[0])) return create_communicator(comm, 1, streams, newcomm);
   return ask_host("MPIX_Stream_comm_create_multiplex",
                   "a communicator has one GPU stream; make one communicator for each stream", comm, count,
                   streams, newcomm);
 }
-FAIRLEAD_STREAM_CALL(Comm_get_stream, (MPI_Comm comm, int index, StreamHandle* stream)) {
+FAIRLEAD_MPIX(Comm_get_stream, (MPI_Comm comm, int index, StreamHandle* stream)) {
   return get_stream(comm, index, stream);
 }

@@ -169,7 +169,8 @@ static int enqueue_on(const std::shared_ptr<StreamCommunicator>& mine, Handle ha
   }
   // Loading a kernel waits for all streams, one of which the program may hold until this call has returned.
   // It must be seen that none has work, and this operation not be enqueued yet.
-  if (device::runtime()->queries_all_streams() && !mine->stream->is_captured()) kernels::load_missed_code();
+  if (kernels::has_missed_code() && device::runtime()->queries_all_streams() && !mine->stream->is_captured())
+    kernels::load_missed_code();
   auto operation = std::make_shared<Enqueued>();
   operation->start = std::move(work.start);
   operation->start_early = std::move(work.start_early);

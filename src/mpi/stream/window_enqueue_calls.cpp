@@ -59,16 +59,19 @@ int enqueue_flush(MPI_Win win, int target) {
   });
 }
 
-// The program may free its datatypes before the stream comes to the access.
-template <class Call>
-int enqueue_access(MPI_Win win, int target, MPI_Datatype origin_type, MPI_Datatype target_type, Call call) {
+// The arguments are those of MPI_Put and its kin, with the `op` of an accumulate last. The program may free
+// its datatypes before the stream comes to the access.
+template <class Call, class Address, class... Op>
+int enqueue_access(Call call, Address origin, int origin_count, MPI_Datatype origin_type, int target,
+                   MPI_Aint displacement, int target_count, MPI_Datatype target_type, MPI_Win win, Op... op) {
   return enqueue_on_window(win, false,
                            [=, of_origin = std::make_shared<KeptType>(origin_type),
                             of_target = std::make_shared<KeptType>(target_type)](MPI_Request*) {
                              const std::shared_ptr<Window> window = find_window(win);
                              const bool exists = window && target >= 0 && target < window->targets().size();
                              if (exists && !window->epochs().is_ready(target)) return try_again;
-                             return call(of_origin->get(), of_target->get());
+                             return call(origin, origin_count, of_origin->get(), target, displacement,
+                                         target_count, of_target->get(), op..., win);
                            });
 }
 
@@ -77,42 +80,27 @@ int enqueue_access(MPI_Win win, int target, MPI_Datatype origin_type, MPI_Dataty
 
 using namespace fairlead::mpi;
 
-// They have names of their own, as the functions of enqueue_calls.cpp do.
-#define FAIRLEAD_ENQUEUE_ON_WINDOW(name, parameters)                                                     \
-  extern "C" FAIRLEAD_EXPORT int fairlead_##name##_enqueue parameters __asm__("MPIX_" #name "_enqueue"); \
-  int fairlead_##name##_enqueue parameters
-
-FAIRLEAD_ENQUEUE_ON_WINDOW(Put, (const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
-                                 int target_rank, MPI_Aint target_disp, int target_count,
-                                 MPI_Datatype target_datatype, MPI_Win win)) {
-  return enqueue_access(win, target_rank, origin_datatype, target_datatype,
-                        [=](MPI_Datatype origin_type, MPI_Datatype target_type) {
-                          return MPI_Put(origin_addr, origin_count, origin_type, target_rank, target_disp,
-                                         target_count, target_type, win);
-                        });
+FAIRLEAD_MPIX(Put_enqueue,
+              (const void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+               MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win)) {
+  return enqueue_access(MPI_Put, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+                        target_count, target_datatype, win);
 }
-FAIRLEAD_ENQUEUE_ON_WINDOW(Get, (void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
-                                 int target_rank, MPI_Aint target_disp, int target_count,
-                                 MPI_Datatype target_datatype, MPI_Win win)) {
-  return enqueue_access(win, target_rank, origin_datatype, target_datatype,
-                        [=](MPI_Datatype origin_type, MPI_Datatype target_type) {
-                          return MPI_Get(origin_addr, origin_count, origin_type, target_rank, target_disp,
-                                         target_count, target_type, win);
-                        });
+FAIRLEAD_MPIX(Get_enqueue,
+              (void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+               MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win)) {
+  return enqueue_access(MPI_Get, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+                        target_count, target_datatype, win);
 }
-FAIRLEAD_ENQUEUE_ON_WINDOW(Accumulate,
-                           (const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
-                            int target_rank, MPI_Aint target_disp, int target_count,
-                            MPI_Datatype target_datatype, MPI_Op op, MPI_Win win)) {
-  return enqueue_access(win, target_rank, origin_datatype, target_datatype,
-                        [=](MPI_Datatype origin_type, MPI_Datatype target_type) {
-                          return MPI_Accumulate(origin_addr, origin_count, origin_type, target_rank,
-                                                target_disp, target_count, target_type, op, win);
-                        });
+FAIRLEAD_MPIX(Accumulate_enqueue, (const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
+                                   int target_rank, MPI_Aint target_disp, int target_count,
+                                   MPI_Datatype target_datatype, MPI_Op op, MPI_Win win)) {
+  return enqueue_access(MPI_Accumulate, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+                        target_count, target_datatype, win, op);
 }
-FAIRLEAD_ENQUEUE_ON_WINDOW(Win_flush, (int rank, MPI_Win win)) {
+FAIRLEAD_MPIX(Win_flush_enqueue, (int rank, MPI_Win win)) {
   return enqueue_flush(win, rank);
 }
-FAIRLEAD_ENQUEUE_ON_WINDOW(Win_flush_all, (MPI_Win win)) {
+FAIRLEAD_MPIX(Win_flush_all_enqueue, (MPI_Win win)) {
   return enqueue_flush(win, all_targets);
 }
