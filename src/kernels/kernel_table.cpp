@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "base/rate_limit.h"
-#include "device/hip/gpu_targets.h"
+#include "device/cuda_hip/gpu_targets.h"
 #include "device/waiting_calls.h"
 #include "kernels/reduce.h"
 
@@ -91,10 +91,11 @@ class KernelTable {
   static void tell_of_missing_code(int device, const std::vector<device::CodeImage>& code) {
     std::string remedy = device::runtime()->error_text(), targets;
     const std::string target = device::runtime()->architecture(device);
+    const bool nvidia = target.starts_with("sm_");
     int best_fit = 0;
     for (const device::CodeImage& image : code) {
       const std::string_view made_for = image.target;
-      if (made_for == "cpu" || (made_for == "ptx" && !target.empty())) continue;
+      if (made_for == "cpu" || (!target.empty() && made_for.starts_with("gfx") == nvidia)) continue;
       targets += " " + std::string(made_for);
       best_fit = std::max(best_fit, device::gpu_image_rank(made_for, target));
     }
@@ -102,7 +103,7 @@ class KernelTable {
       remedy = "this build has no device code for it: install clang and lld, 19 or newer, and build again";
     else if (!target.empty() && best_fit == 0)
       remedy = "this build has code for" + targets + ": build with a newer clang, 19 or ROCm's own";
-    else if (!target.empty() && best_fit == 1)
+    else if (!target.empty() && best_fit == 1 && !nvidia)
       remedy += "; code for several GPUs needs ROCm 6.4 or newer";
     device::DeviceInfo info{};
     (void)device::runtime()->device_info(device, &info);
