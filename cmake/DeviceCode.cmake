@@ -2,7 +2,8 @@
 #
 # Device code without a vendor SDK: kernels (include/fairlead/kernel.h) are compiled by stock clang for PTX and
 # for the AMD targets of gpu_targets.def, each by the newest clang that knows it, embedded as bytes, and compiled
-# by the ordinary compiler for the simulated GPU.
+# by the ordinary compiler for the simulated GPU. Where NVIDIA's ptxas is found, it makes machine code from the PTX,
+# which the driver would otherwise have to compile when a kernel is first used.
 #
 #   fairlead_add_device_code(<target> SOURCES <file>...)
 #
@@ -12,7 +13,11 @@
 #   FAIRLEAD_DEVICE_CLANG      the clang++ to use, or several, the preferred one first; else all that are found on
 #                              PATH and in ROCm, the newest first
 #   FAIRLEAD_DEVICE_CODE_DIR   take the objects from here instead of calling clang; as each build leaves its
-#                              own in <build>/device-code: <source stem>.ptx, <source stem>.gfx90a.co, ...
+#                              own in <build>/device-code: <source stem>.ptx, <source stem>.gfx90a.co,
+#                              <source stem>.sm_90.cubin, ...
+#   FAIRLEAD_PTXAS             the ptxas to use; else that on PATH, or of the CUDA toolkit that is found
+#   FAIRLEAD_CUDA_ARCHITECTURES  the GPUs for which it makes machine code, by compute capability as in
+#                              CMAKE_CUDA_ARCHITECTURES, less those that it does not know; OFF: for none
 #
 # Also run as a script by the rules it makes, to turn objects into a C++ source.
 
@@ -26,7 +31,7 @@ if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   string(REPLACE "," ";" OBJECTS "${OBJECTS}")
   foreach(object IN LISTS OBJECTS)
     get_filename_component(file ${object} NAME)
-    string(REGEX REPLACE "\\.co$" "" file ${file})
+    string(REGEX REPLACE "\\.(co|cubin)$" "" file ${file})
     string(REGEX REPLACE "^.*\\." "" target ${file})
     string(MAKE_C_IDENTIFIER fairlead_code_${target} symbol)
     file(SIZE ${object} size)
@@ -45,11 +50,14 @@ endif()
 
 set(_FAIRLEAD_DEVICE_CODE_SCRIPT ${CMAKE_CURRENT_LIST_FILE} CACHE INTERNAL "")
 set(FAIRLEAD_DEVICE_CODE_DIR "" CACHE PATH "Folder of device code objects made by another build")
+# Code for 8.0 runs on 8.6 and 8.9, too; kernels of this library gain nothing by code for exactly one of them.
+set(FAIRLEAD_CUDA_ARCHITECTURES "70;75;80;90;100;120" CACHE STRING
+  "Compute capabilities of the NVIDIA GPUs for which ptxas makes machine code, or OFF")
 
 # The table of AMD targets lies beside this file where Fairlead is installed.
 set(_FAIRLEAD_GPU_TARGETS ${CMAKE_CURRENT_LIST_DIR}/gpu_targets.def)
 if(NOT EXISTS ${_FAIRLEAD_GPU_TARGETS})
-  set(_FAIRLEAD_GPU_TARGETS ${CMAKE_CURRENT_LIST_DIR}/../src/device/hip/gpu_targets.def)
+  set(_FAIRLEAD_GPU_TARGETS ${CMAKE_CURRENT_LIST_DIR}/../src/device/cuda_hip/gpu_targets.def)
 endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_FAIRLEAD_GPU_TARGETS})
 set(_FAIRLEAD_ALL_DEVICE_TARGETS ptx)
@@ -180,6 +188,39 @@ else()
   _fairlead_find_device_compilers()
 endif()
 
+# Sets _FAIRLEAD_CUDA_ARCHITECTURES, those that are wanted, and _FAIRLEAD_PTXAS_ARCHITECTURES, those of them that the
+# ptxas at hand knows.
+function(_fairlead_find_ptxas)
+  set(wanted)
+  set(known)
+  if(FAIRLEAD_CUDA_ARCHITECTURES)
+    set(wanted ${FAIRLEAD_CUDA_ARCHITECTURES})
+    find_program(FAIRLEAD_PTXAS ptxas HINTS ${CUDAToolkit_ROOT} ENV CUDAToolkit_ROOT ENV CUDA_HOME ENV CUDA_PATH
+                 PATHS /usr/local/cuda /opt/cuda PATH_SUFFIXES bin DOC "NVIDIA's assembler, of the CUDA toolkit")
+    if(FAIRLEAD_PTXAS)
+      set(probe ${CMAKE_BINARY_DIR}/CMakeFiles/fairlead_device_probe/probe)
+      file(WRITE ${probe}.ptx ".version 6.0\n.target sm_70\n.address_size 64\n.visible .entry probe() { ret; }\n")
+      foreach(architecture IN LISTS wanted)
+        execute_process(COMMAND ${FAIRLEAD_PTXAS} -arch=sm_${architecture} ${probe}.ptx -o ${probe}.cubin
+                        RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+        if(NOT failed)
+          list(APPEND known ${architecture})
+        endif()
+      endforeach()
+      list(JOIN known " sm_" words)
+      message(STATUS "Machine code for NVIDIA GPUs by ${FAIRLEAD_PTXAS}: sm_${words}")
+    else()
+      message(STATUS "no ptxas found: NVIDIA's driver compiles each kernel when it is first used")
+    endif()
+  endif()
+  set(_FAIRLEAD_CUDA_ARCHITECTURES "${wanted}" CACHE INTERNAL "")
+  set(_FAIRLEAD_PTXAS_ARCHITECTURES "${known}" CACHE INTERNAL "")
+endfunction()
+
+if(FAIRLEAD_DEVICE_CODE_DIR OR "ptx" IN_LIST _FAIRLEAD_DEVICE_TARGETS)
+  _fairlead_find_ptxas()
+endif()
+
 function(fairlead_add_device_code target)
   cmake_parse_arguments(PARSE_ARGV 1 argument "" "" "SOURCES")
   if(NOT argument_SOURCES OR argument_UNPARSED_ARGUMENTS)
@@ -228,6 +269,25 @@ function(fairlead_add_device_code target)
         list(APPEND objects ${folder}/${object})
       endforeach()
     endif()
+
+    # Machine code from the PTX, whichever build that is of.
+    set(ptx ${objects})
+    list(FILTER ptx INCLUDE REGEX "\\.ptx$")
+    foreach(architecture IN LISTS _FAIRLEAD_CUDA_ARCHITECTURES)
+      set(object ${stem}.sm_${architecture}.cubin)
+      if(EXISTS "${FAIRLEAD_DEVICE_CODE_DIR}/${object}")
+        list(APPEND objects ${FAIRLEAD_DEVICE_CODE_DIR}/${object})
+      elseif(ptx AND architecture IN_LIST _FAIRLEAD_PTXAS_ARCHITECTURES)
+        add_custom_command(
+          OUTPUT ${folder}/${object}
+          COMMAND ${FAIRLEAD_PTXAS} -arch=sm_${architecture} ${ptx} -o ${folder}/${object}
+          COMMAND ${CMAKE_COMMAND} -E copy ${folder}/${object} ${kept}/${object}
+          DEPENDS ${ptx}
+          VERBATIM
+          COMMENT "Device code ${object}")
+        list(APPEND objects ${folder}/${object})
+      endif()
+    endforeach()
 
     set(embedded ${folder}/${stem}.cpp)
     list(JOIN objects "," listed)

@@ -25,7 +25,7 @@ configure_package_config_file(cmake/fairleadConfig.cmake.in ${PROJECT_BINARY_DIR
 # docs/stability.md promises this.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/fairleadConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/fairleadConfig.cmake ${PROJECT_BINARY_DIR}/fairleadConfigVersion.cmake
-              cmake/DeviceCode.cmake src/device/hip/gpu_targets.def
+              cmake/DeviceCode.cmake src/device/cuda_hip/gpu_targets.def
         DESTINATION ${_package_dir})
 
 # --- pkg-config

@@ -102,7 +102,7 @@ enum class CaptureMode : uint8_t { global, thread, relaxed };
 
 // Device code for each target of the build, embedded by cmake/DeviceCode.cmake. One entry per target.
 struct CodeImage {
-  const char* target;  // "ptx", "gfx90a", ...
+  const char* target;  // "ptx", "sm_90", "gfx90a", ...
   const unsigned char* bytes;
   size_t size;
 };
@@ -125,8 +125,7 @@ class Runtime {
   virtual Error initialize() = 0;  // initialises the driver; creates no context
   virtual Error device_count(int* count) = 0;
   virtual Error device_info(int device, DeviceInfo* info) = 0;
-  // Returns the compilation target of the device, for example "gfx90a"; "" if it is unknown, or if any PTX
-  // works.
+  // Returns the compilation target of the device, for example "gfx90a" or "sm_90"; "" if it is unknown.
   virtual std::string architecture(int) { return {}; }
   virtual bool has_context(int device) = 0;  // does not create one
   virtual Error current_device(int* device) = 0;

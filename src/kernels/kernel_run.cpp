@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <atomic>
 #include <bitset>
+#include <csignal>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <utility>
 
+#include "base/log.h"
 #include "base/options.h"
+#include "device/waiting_calls.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"
 #include "observe/trace.h"
@@ -181,6 +186,61 @@ void release_kernel_runs() {
     if (context.counters) device::runtime()->free(context.counters);
   }
   contexts.clear();
+}
+
+namespace {
+
+// In the order of likelihood.
+constexpr std::pair<ReduceOp, Element> likely[] = {
+    {ReduceOp::sum, Element::float64}, {ReduceOp::sum, Element::float32},  {ReduceOp::sum, Element::int32},
+    {ReduceOp::sum, Element::int64},   {ReduceOp::max, Element::float64},  {ReduceOp::min, Element::float64},
+    {ReduceOp::max, Element::float32}, {ReduceOp::sum, Element::bfloat16}, {ReduceOp::sum, Element::float16},
+    {ReduceOp::max, Element::int32},
+};
+
+bool any_device_in_use(device::Runtime& runtime, int* count) {
+  if (!runtime.in_use() || runtime.device_count(count) != Error::none) return false;
+  for (int device = 0; device < *count; ++device)
+    if (runtime.has_context(device)) return true;
+  return false;
+}
+
+}  // namespace
+
+EarlyLoading::EarlyLoading() {
+  int count = 0;
+  if (!device::runtime() || !any_device_in_use(*device::runtime(), &count)) return;
+  // The program's own threads handle signals.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread(&EarlyLoading::run, this);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+EarlyLoading::~EarlyLoading() {
+  over_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void EarlyLoading::run() {
+  device::Runtime& runtime = *device::runtime();
+  // Calls in this mode do not disturb captures of the program.
+  auto mode = device::CaptureMode::relaxed;
+  runtime.exchange_capture_mode(&mode);
+  device::WaitingCalls::in_thread_of_library = true;
+  int count = 0, loaded = 0;
+  (void)runtime.device_count(&count);
+  for (int device = 0; device < count; ++device) {
+    if (!runtime.has_context(device)) continue;
+    // At least the first. A device that is busy now is probably busy for longer.
+    for (auto [op, element] : likely) {
+      if (!reductions_run_on(device, op, element)) break;
+      ++loaded;
+      if (over_) break;
+    }
+  }
+  log_line(LogLevel::info, "%d of %zu likely kernels were loaded early", loaded, std::size(likely));
 }
 
 }  // namespace fairlead::kernels

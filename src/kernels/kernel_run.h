@@ -6,6 +6,9 @@
 
 #pragma once
 
+#include <atomic>
+#include <thread>
+
 #include "device/runtime.h"
 #include "kernels/blocks.h"
 #include "kernels/reduce.h"
@@ -52,5 +55,23 @@ class KernelRun {
 
 // Called in MPI_Finalize.
 void release_kernel_runs();
+
+// As long as it exists, a thread loads the kernels that programs are most likely to need first, on the
+// devices that are in use then: at least one kernel, if any device is. Must not outlast the MPI call that
+// makes it, because between its calls the program may start a kernel that keeps the driver from returning
+// (WaitingCalls). The destructor waits for the kernel that is being loaded.
+class EarlyLoading {
+ public:
+  EarlyLoading();
+  ~EarlyLoading();
+  EarlyLoading(const EarlyLoading&) = delete;
+  EarlyLoading& operator=(const EarlyLoading&) = delete;
+
+ private:
+  void run();
+
+  std::atomic<bool> over_ = false;
+  std::thread thread_;
+};
 
 }  // namespace fairlead::kernels

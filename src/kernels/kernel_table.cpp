@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "base/rate_limit.h"
-#include "device/hip/gpu_targets.h"
+#include "device/cuda_hip/gpu_targets.h"
 #include "device/waiting_calls.h"
 #include "kernels/reduce.h"
 
@@ -26,18 +26,20 @@ using device::Kernel;
 class KernelTable {
  public:
   Error find(int device, Images images, int number, std::string (*name)(int), Kernel* kernel) {
-    std::lock_guard lock(mutex_);
-    Key key{device, images, number};
-    auto [entry, added] = kernels_.try_emplace(key);
-    Known& known = entry->second;
-    if (known.outcome == Error::not_ready && (!missed_.contains(key) || look_again_.due())) {
-      known = load(key, name(number));
-      if (known.outcome != Error::not_ready)
-        missed_.erase(key);
-      else if (missed_.try_emplace(key, name(number)).second)
-        log_line(LogLevel::info, "device %d is busy or full: %s is loaded when it is not", device,
-                 name(number).c_str());
-      any_missed_ = !missed_.empty();
+    const Key key{device, images, number};
+    Known known = known_of(key);
+    if (known.outcome == Error::not_ready) {
+      std::lock_guard lock(loading_);
+      known = known_of(key);  // another thread may have loaded it meanwhile
+      if (known.outcome == Error::not_ready && (!missed_.contains(key) || look_again_.due())) {
+        known = load(key, name(number));
+        if (known.outcome != Error::not_ready)
+          missed_.erase(key);
+        else if (missed_.try_emplace(key, name(number)).second)
+          log_line(LogLevel::info, "device %d is busy or full: %s is loaded when it is not", device,
+                   name(number).c_str());
+        any_missed_ = !missed_.empty();
+      }
     }
     *kernel = known.kernel;
     return known.outcome;
@@ -47,11 +49,11 @@ class KernelTable {
 
   void load_missed() {
     if (!any_missed()) return;
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(loading_);
     if (!look_again_.due()) return;
     std::erase_if(missed_, [&](const auto& missed) {
       const auto& [key, name] = missed;
-      return (kernels_[key] = load(key, name)).outcome != Error::not_ready;
+      return load(key, name).outcome != Error::not_ready;
     });
     any_missed_ = !missed_.empty();
   }
@@ -66,12 +68,23 @@ class KernelTable {
   // Attempts are a millisecond apart: captures of the program, which forbid loading, are over by then.
   static constexpr int most_failures = 10000;
 
+  Known known_of(const Key& key) {
+    std::lock_guard lock(mutex_);
+    return kernels_[key];
+  }
+
+  Known load(const Key& key, const std::string& name) {
+    const Known known = try_to_load(key, name);
+    std::lock_guard lock(mutex_);
+    return kernels_[key] = known;
+  }
+
   // not_ready: the device is busy or full, or a capture of the program forbids loading. A kernel without code
   // is not tried again.
-  Known load(const Key& key, const std::string& name) {
+  Known try_to_load(const Key& key, const std::string& name) {
     auto [device, images, number] = key;
     Known known, later;
-    later.failures = kernels_[key].failures;
+    later.failures = known_of(key).failures;
     const device::WaitingCalls::Permission permission;
     if (!permission) return later;
     known.outcome = device::runtime()->query_device(device);
@@ -93,10 +106,11 @@ class KernelTable {
   static void tell_of_missing_code(int device, const std::vector<device::CodeImage>& code) {
     std::string remedy = device::runtime()->error_text(), targets;
     const std::string target = device::runtime()->architecture(device);
+    const bool nvidia = target.starts_with("sm_");
     int best_fit = 0;
     for (const device::CodeImage& image : code) {
       const std::string_view made_for = image.target;
-      if (made_for == "cpu" || (made_for == "ptx" && !target.empty())) continue;
+      if (made_for == "cpu" || (!target.empty() && made_for.starts_with("gfx") == nvidia)) continue;
       targets += " " + std::string(made_for);
       best_fit = std::max(best_fit, device::gpu_image_rank(made_for, target));
     }
@@ -104,7 +118,7 @@ class KernelTable {
       remedy = "this build has no device code for it: install clang and lld, 19 or newer, and build again";
     else if (!target.empty() && best_fit == 0)
       remedy = "this build has code for" + targets + ": build with a newer clang, 19 or ROCm's own";
-    else if (!target.empty() && best_fit == 1)
+    else if (!target.empty() && best_fit == 1 && !nvidia)
       remedy += "; code for several GPUs needs ROCm 6.4 or newer";
     device::DeviceInfo info{};
     (void)device::runtime()->device_info(device, &info);
@@ -126,8 +140,10 @@ class KernelTable {
   }
 
   std::mutex mutex_;
+  std::map<Key, Known> kernels_;  // mutex_ guards it
+  // Held while a kernel is loaded, so that those that are known need not wait for it. Guards what follows.
+  std::mutex loading_;
   std::map<Images, std::vector<device::CodeImage>> code_;
-  std::map<Key, Known> kernels_;
   std::map<int, bool> told_;           // devices without code that were reported
   std::map<Key, std::string> missed_;  // kernels to load later, with their names
   std::atomic<bool> any_missed_ = false;

@@ -239,6 +239,17 @@ TEST(hostile_rocm, devices_without_serial_number_are_told_apart) {
   EXPECT_EQ(identities.size(), static_cast<size_t>(count));
 }
 
+// As a driver does that is older than the compiler of machine code: what ranks lower is loaded then.
+TEST(hostile_rocm, code_that_the_driver_refuses_is_passed_over) {
+  static const unsigned char machine_code[] = "\177ELF of a newer toolkit";
+  static std::vector<CodeImage> images = test::kernel_images();
+  images.insert(images.begin(), {"sm_90", machine_code, sizeof machine_code});
+  Kernel kernel = nullptr;
+  ASSERT_SUCCESS(gpu().find_kernel(0, images.data(), images.size(), "run_until", &kernel));
+  static const CodeImage alone[] = {images.front()};
+  EXPECT_EQ(gpu().find_kernel(0, alone, 1, "run_until", &kernel), Error::not_supported);
+}
+
 }  // namespace
 }  // namespace fairlead::device
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What CMake finds: compilers that were installed after a build folder was configured, and the targets of device code."""
+"""What CMake finds: compilers that were installed after a build folder was configured, the targets of device code, and ptxas."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import unittest
 from tool import script
 
 CMAKE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../cmake")
-TABLE = os.path.join(CMAKE, "../src/device/hip/gpu_targets.def")
+TABLE = os.path.join(CMAKE, "../src/device/cuda_hip/gpu_targets.def")
 # BLIND: find_program() looks nowhere.
 PROJECT = """
 cmake_minimum_required(VERSION 3.22)
@@ -120,6 +120,67 @@ exit 1
         # It came before gfx950.
         expected = [target for target, _, instead in rows() if target != "gfx950" and instead == "-"]
         self.assertEqual(list(self.built("clang++-19")), ["ptx", *expected])
+
+
+class MachineCode(unittest.TestCase):
+    """A ptxas is played that knows 75, 80 and 90; the PTX is of another build."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.code = os.path.join(self.folder, "code")
+        os.mkdir(self.code)
+        for name, text in {"code/scale.ptx": "ptx", "scale.cpp": "", "CMakeLists.txt": PROJECT.replace(
+                "LANGUAGES C", "LANGUAGES CXX") + f"""include({CMAKE}/DeviceCode.cmake)
+add_library(fairlead-device OBJECT)
+fairlead_add_device_code(fairlead-device SOURCES scale.cpp)
+"""}.items():
+            with open(os.path.join(self.folder, name), "w") as file:
+                file.write(text)
+        self.ptxas = script(self.folder, "ptxas", """#!/bin/sh
+case $1 in -arch=sm_75 | -arch=sm_80 | -arch=sm_90) echo "made of $2" >"$4" ;; *) exit 1 ;; esac
+""")
+
+    def images(self, *words):
+        """What CMake prints, and the images that the source of a kernel gets."""
+        build = os.path.join(self.folder, "build")
+        shutil.rmtree(build, ignore_errors=True)
+        source = "fairlead-device-device-code/scale.cpp"
+        output = ""
+        for command in (["-G", "Ninja", "-S", self.folder, "-B", build, "-DFAIRLEAD_DEVICE_CODE_DIR=" + self.code, *words],
+                        ["--build", build, "--target", source]):
+            result = subprocess.run(["cmake", *command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            self.assertEqual(result.returncode, 0, result.stdout)
+            output += result.stdout
+        with open(os.path.join(build, source)) as text:
+            return output, re.findall(r'\{"(\w+)", ', text.read())
+
+    def test_what_ptxas_knows_is_made_beside_the_ptx(self):
+        output, images = self.images("-DFAIRLEAD_PTXAS=" + self.ptxas)
+        self.assertEqual(images, ["ptx", "sm_75", "sm_80", "sm_90"])
+        self.assertIn(f"by {self.ptxas}: sm_75 sm_80 sm_90\n", output)
+        with open(os.path.join(self.folder, "build/device-code/scale.sm_80.cubin")) as kept:
+            self.assertEqual(kept.read(), f"made of {self.code}/scale.ptx\n")
+
+    def test_others_by_name_or_none(self):
+        ptxas = "-DFAIRLEAD_PTXAS=" + self.ptxas
+        self.assertEqual(self.images(ptxas, "-DFAIRLEAD_CUDA_ARCHITECTURES=90;91")[1], ["ptx", "sm_90"])
+        self.assertEqual(self.images(ptxas, "-DFAIRLEAD_CUDA_ARCHITECTURES=OFF")[1], ["ptx"])
+
+    def test_without_ptxas(self):
+        # Neither is the one of a toolkit in its usual place to be found.
+        blind = ["-DBLIND=ON", "-DCMAKE_FIND_USE_CMAKE_ENVIRONMENT_PATH=OFF", "-DFAIRLEAD_PTXAS=FAIRLEAD_PTXAS-NOTFOUND"]
+        output, images = self.images(*blind, "-DCMAKE_CXX_COMPILER=" + shutil.which("c++"),
+                                     "-DCMAKE_MAKE_PROGRAM=" + shutil.which("ninja"),
+                                     "-DCMAKE_IGNORE_PATH=/usr/local/cuda/bin;/opt/cuda/bin")
+        self.assertEqual(images, ["ptx"])
+        self.assertIn("no ptxas found", output)
+
+    def test_machine_code_of_the_other_build_is_taken(self):
+        with open(os.path.join(self.code, "scale.sm_100.cubin"), "w") as cubin:
+            cubin.write("theirs")
+        self.assertEqual(self.images("-DFAIRLEAD_PTXAS=" + self.ptxas)[1], ["ptx", "sm_75", "sm_80", "sm_90", "sm_100"])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@
 #include <map>
 #include <set>
 
-#include "device/hip/gpu_targets.h"
+#include "device/cuda_hip/gpu_targets.h"
 
 using namespace fairlead::device;
 
@@ -170,6 +170,20 @@ TEST(gpu_targets, no_gpu_is_offered_code_of_another) {
   EXPECT_EQ(gpu_image_rank("gfx11-generic", "gfx110"), 0);
   EXPECT_EQ(gpu_image_rank("ptx", "gfx942"), 0);
   EXPECT_EQ(gpu_image_rank("cpu", ""), 0);
+}
+
+TEST(gpu_targets, an_nvidia_gpu_runs_code_of_its_major_version_up_to_its_own_else_ptx) {
+  EXPECT_GT(gpu_image_rank("sm_89", "sm_89"), gpu_image_rank("sm_86", "sm_89"));
+  EXPECT_GT(gpu_image_rank("sm_86", "sm_89"), gpu_image_rank("sm_80", "sm_89"));
+  EXPECT_GT(gpu_image_rank("sm_80", "sm_89"), gpu_image_rank("ptx", "sm_89"));
+  EXPECT_GT(gpu_image_rank("sm_100", "sm_103"), gpu_image_rank("ptx", "sm_103"));
+  EXPECT_GT(gpu_image_rank("ptx", "sm_89"), 0);
+  for (const char* image : {"sm_75", "sm_90", "sm_100", "sm_90a", "sm_", "gfx90a", "cpu"})
+    EXPECT_EQ(gpu_image_rank(image, "sm_89"), 0) << image;
+  EXPECT_EQ(gpu_image_rank("sm_86", "sm_80"), 0);
+  EXPECT_EQ(gpu_image_rank("sm_10", "sm_100"), 0);
+  EXPECT_EQ(gpu_image_rank("sm_90", "gfx90a"), 0);
+  EXPECT_EQ(gpu_image_rank("sm_90", ""), 0);
 }
 
 TEST(gpu_targets, of_an_unknown_gpu_every_amd_image_is_tried) {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "common/visibility.h"
-#include "device/hip/gpu_targets.h"
+#include "device/cuda_hip/gpu_targets.h"
 #include "doctor/check.h"
 #include "kernels/module.h"
 

@@ -42,6 +42,14 @@ class Cuda final : public OrderedRuntime<CudaAbi> {
     return true;
   }
 
+  std::string architecture(int device) override {
+    int major = 0, minor = 0;
+    if (check_device(device) != Error::none) return {};
+    api_.device_attribute(&major, CudaAbi::device_capability_major, handle_of(device));
+    api_.device_attribute(&minor, CudaAbi::device_capability_minor, handle_of(device));
+    return "sm_" + std::to_string(10 * major + minor);
+  }
+
   bool has_context(int device) override {
     unsigned flags = 0;
     int active = 0;
@@ -251,16 +259,6 @@ class Cuda final : public OrderedRuntime<CudaAbi> {
 
   Error open_ipc(const CudaAbi::IpcMemory& memory, CudaAbi::Address* mapped) override {
     return call(api_.ipc_open, mapped, memory, unsigned{CudaAbi::ipc_lazy_peer_access});
-  }
-
-  // Code compiled for exactly this GPU ranks highest, then PTX, which the driver compiles for any GPU.
-  int image_rank(int device, const CodeImage& image) override {
-    int major = 0, minor = 0;
-    api_.device_attribute(&major, CudaAbi::device_capability_major, handle_of(device));
-    api_.device_attribute(&minor, CudaAbi::device_capability_minor, handle_of(device));
-    std::string target = image.target;
-    if (target == "sm_" + std::to_string(10 * major + minor)) return 2;
-    return target == "ptx" ? 1 : 0;
   }
 
   void describe(int result, const char** name, const char** text) override {

@@ -17,7 +17,9 @@
 #include <string>
 #include <tuple>
 
+#include "base/log.h"
 #include "device/cuda_hip/error.h"
+#include "device/cuda_hip/gpu_targets.h"
 #include "device/cuda_hip/identity.h"
 #include "device/cuda_hip/virtual.h"
 #include "device/runtime.h"
@@ -445,7 +447,9 @@ class DriverRuntime : public Runtime {
   // Returns the argument by which memory_import expects a file descriptor.
   virtual void* file_argument(int* file) { return reinterpret_cast<void*>(static_cast<intptr_t>(*file)); }
   // Ranks this image for the device. The highest rank is the best fit; 0: the driver cannot load the image.
-  virtual int image_rank(int device, const CodeImage& image) = 0;
+  virtual int image_rank(int device, const CodeImage& image) {
+    return gpu_image_rank(image.target, architecture(device));
+  }
   // Returns the driver's name and text for a result.
   virtual void describe(int result, const char** name, const char** text) = 0;
   // Called after each result other than success; a provider may clear the driver's error state here.
@@ -567,6 +571,9 @@ class DriverRuntime : public Runtime {
         modules_[{device, images}] = *module;
         return Error::none;
       }
+      // For example, the driver is older than the compiler of this machine code.
+      log_line(LogLevel::debug, "device %d does not load the code for %s: %s", device, image->target,
+               error_text());
     }
     return error;
   }

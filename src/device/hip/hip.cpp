@@ -25,7 +25,6 @@
 #include "base/rate_limit.h"
 #include "device/cuda_hip/ordered.h"
 #include "device/hip/abi.h"
-#include "device/hip/gpu_targets.h"
 #include "device/hip/kfd_topology.h"
 #include "device/hip/library.h"
 #include "device/hip/releases.h"
@@ -299,10 +298,10 @@ class Hip final : public OrderedRuntime<HipAbi> {
     return version() < hip_release::imports_by_value ? file : DriverRuntime::file_argument(file);
   }
 
-  // If the kernel does not describe the device, HIP's loader decides.
+  // The GPU below a translated HIP is not AMD's. What it does not run, that HIP refuses to load.
   int image_rank(int device, const CodeImage& image) override {
-    if (translated_) return std::strncmp(image.target, "gfx", 3) != 0;
-    return gpu_image_rank(image.target, architecture(device));
+    if (!translated_) return DriverRuntime::image_rank(device, image);
+    return std::strncmp(image.target, "gfx", 3) != 0;
   }
 
   void describe(int result, const char** name, const char** text) override {

@@ -274,6 +274,7 @@ void open_job() {
   end_job_of_two_releases();
   start_observing();
   if (!any_rank_has_gpu()) return leave_sessions_unserved();
+  const kernels::EarlyLoading loads_kernels_until_the_end_of_this_call;
   hand_sessions_to_job();
   node::Nonce nonce = agree_on_nonce();
   std::unique_ptr<coll::SlotPool> pool;
