@@ -158,6 +158,13 @@ Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_er
   return Error::none;
 }
 
+Error GpuStream::submit(const std::function<Error(device::Stream, bool captured)>& work) {
+  std::lock_guard enqueuing(enqueuing_);
+  device::Capture capture;
+  const Error error = device::runtime()->capture_of(stream_, &capture);
+  return error == Error::none ? work(stream_, capture.state == device::Capture::State::active) : error;
+}
+
 bool GpuStream::no_message_waits() {
   std::lock_guard lock(mutex_);
   return messages_waiting_ == 0;

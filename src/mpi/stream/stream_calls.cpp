@@ -124,7 +124,8 @@ int create_communicator(MPI_Comm comm, int count, const StreamHandle* streams, M
         "operations on GPU streams need MPI_THREAD_MULTIPLE, which this MPI was not asked for or does not "
         "give; ask for it in MPI_Init_thread, or set FAIRLEAD_PROGRESS_THREAD=on");
   }
-  if (stream) set_stream(*made, stream, streams[0]);
+  if (stream)
+    set_stream(*made, stream, streams[0], least == 2 ? StreamCollective::make(*made, stream) : nullptr);
   return MPI_SUCCESS;
 }
 

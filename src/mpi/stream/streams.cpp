@@ -13,6 +13,7 @@
 #include "mpi/core/engine.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/hooks.h"
+#include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
 #include "mpi/core/request.h"
 
@@ -43,7 +44,10 @@ void advance_streams() {
   static auto& streams = *new std::vector<std::shared_ptr<GpuStream>>;
   {
     std::lock_guard lock(registry.mutex);
-    for (const auto& [comm, one] : registry.communicators) streams.push_back(one->stream);
+    for (const auto& [comm, one] : registry.communicators) {
+      streams.push_back(one->stream);
+      if (one->collective) one->collective->permit_waiting_calls();
+    }
   }
   bool happened = false;
   for (const auto& stream : streams) happened |= stream->advance();
@@ -76,6 +80,9 @@ int end_enqueued_on(MPI_Comm comm) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (!mine) return MPI_SUCCESS;
   for (Backoff backoff; mine->errors->outstanding > 0; backoff.pause()) engine().progress();
+  if (const auto collective = mine->collective)
+    for (Backoff backoff; !collective->ended(); backoff.pause()) engine().progress();
+  mine->collective.reset();
   if (is_last_of_its_stream(*mine))
     mine->stream->abandon();  // what is left are graphs that nobody may launch
   const int error = mine->errors->code.exchange(MPI_SUCCESS);
@@ -94,13 +101,15 @@ std::shared_ptr<StreamCommunicator> stream_communicator(MPI_Comm comm) {
   return found == registry.communicators.end() ? nullptr : found->second;
 }
 
-void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle handle) {
+void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle handle,
+                std::shared_ptr<StreamCollective> collective) {
   static std::once_flag made_keyval;
   std::call_once(made_keyval,
                  [] { PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &registry.keyval, nullptr); });
   auto made = std::make_shared<StreamCommunicator>();
   made->stream = std::move(stream);
   made->handle = handle;
+  made->collective = std::move(collective);
   PMPI_Comm_set_attr(comm, registry.keyval, nullptr);
   const int device = made->stream->device();
   std::lock_guard lock(registry.mutex);
@@ -172,6 +181,17 @@ int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Reques
   return MPI_SUCCESS;
 }
 
+std::optional<int> enqueue_in_stream(const CollectiveCall& call) {
+  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(call.comm);
+  const std::shared_ptr<StreamCollective> collective = mine ? mine->collective : nullptr;
+  if (!collective || !intercepting() || !collective->takes(call)) return std::nullopt;
+  if (int error = mine->errors->code.exchange(MPI_SUCCESS); error != MPI_SUCCESS)
+    return raise_error(call.comm, error, "an operation that was enqueued earlier");
+  return collective->enqueue(call, [&](StartOperation start) {
+    return enqueue(call.comm, true, {std::move(start)}, MPI_STATUS_IGNORE, nullptr);
+  });
+}
+
 // A request of the host MPI's own streams.
 static int wait_in_host(MPI_Request* request, MPI_Status* status) {
   if (void* function = next_function("MPIX_Wait_enqueue"))
@@ -202,8 +222,12 @@ void prepare_streams() {
 
 void close_streams() {
   std::lock_guard lock(registry.mutex);
-  for (const auto& [comm, one] : registry.communicators) one->stream->abandon();
+  for (const auto& [comm, one] : registry.communicators) {
+    one->stream->abandon();
+    if (one->collective) one->collective->abandon();
+  }
   registry.communicators.clear();
+  release_stream_words(true);
   any = false;
   for (MPI_Request& handle : registry.unused_handles) real.Request_free(&handle);
   registry.unused_handles.clear();
