@@ -3,10 +3,12 @@
 // Collectives on GPU streams (S1 to S7, docs/design/streams.md), those that run in the stream itself and
 // those that the CPU starts: up to FAIRLEAD_STREAM_COLLECTIVE_LIMIT bytes, and above.
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "gpu_stream.h"
 
@@ -351,17 +353,20 @@ RANK_TEST(enqueue, S6_freeing_the_communicator_waits_for_collectives, 2) {
   if (const char* reason = why_not()) return skip(reason);
   constexpr int count = 1000;
   constexpr size_t bytes = count * sizeof(int);
+  Stream stream;
   for (int round = 0; round < 8; ++round) {
     Memory sent(Place::device, bytes), root(Place::device, bytes), sum(Place::device, bytes);
     sent.write(input_of(rank, count, round).data(), bytes);
     if (rank == 0) root.write(input_of(0, count, round).data(), bytes);
-    {
-      Stream stream;
-      if (rank == round % size) stream.hold();
-      MUST(MPIX_Allreduce_enqueue(sent, sum, count, MPI_INT, MPI_SUM, stream.comm()));
-      MUST(MPIX_Bcast_enqueue(root, count, MPI_INT, 0, stream.comm()));
-      stream.release();
-    }
+    // Another communicator of the stream: to end the stream itself would wait as well.
+    MPI_Comm beside = MPI_COMM_NULL;
+    MPIX_Stream handle = MPIX_STREAM_NULL;
+    MUST(MPIX_Comm_get_stream(stream.comm(), 0, &handle));
+    MUST(MPIX_Stream_comm_create(MPI_COMM_WORLD, handle, &beside));
+    if (rank == round % size) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    MUST(MPIX_Allreduce_enqueue(sent, sum, count, MPI_INT, MPI_SUM, beside));
+    MUST(MPIX_Bcast_enqueue(root, count, MPI_INT, 0, beside));
+    MUST(MPI_Comm_free(&beside));
     std::string why;
     EXPECT(sum.holds(bytes_of(result_of(allreduce, count, 0, round)), &why), "sum: %s", why.c_str());
     EXPECT(root.holds(bytes_of(input_of(0, count, round)), &why), "root: %s", why.c_str());
