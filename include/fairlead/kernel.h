@@ -121,6 +121,9 @@ FAIRLEAD_DEVICE_FUNCTION void acquire_launch() {}
 FAIRLEAD_DEVICE_FUNCTION void system_store(unsigned long* address, unsigned long value) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
 }
+FAIRLEAD_DEVICE_FUNCTION void system_store(unsigned* address, unsigned value) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
 #elif defined(__AMDGCN__)
 FAIRLEAD_DEVICE_FUNCTION unsigned thread_index() {
   return __builtin_amdgcn_workitem_id_x();
@@ -152,6 +155,9 @@ FAIRLEAD_DEVICE_FUNCTION void acquire_launch() {
 FAIRLEAD_DEVICE_FUNCTION void system_store(unsigned long* address, unsigned long value) {
   __atomic_store_n(address, value, __ATOMIC_RELAXED);
 }
+FAIRLEAD_DEVICE_FUNCTION void system_store(unsigned* address, unsigned value) {
+  __atomic_store_n(address, value, __ATOMIC_RELAXED);
+}
 #else
 inline unsigned thread_index() {
   return position.thread;
@@ -169,6 +175,9 @@ inline void block_barrier() {}
 inline void system_fence() {}
 inline void acquire_launch() {}
 inline void system_store(unsigned long* address, unsigned long value) {
+  __atomic_store_n(address, value, __ATOMIC_RELEASE);
+}
+inline void system_store(unsigned* address, unsigned value) {
   __atomic_store_n(address, value, __ATOMIC_RELEASE);
 }
 #endif

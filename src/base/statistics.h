@@ -26,6 +26,7 @@ enum class Traffic {
   collective_nccl,           // the same by NCCL or RCCL
   collective_staged,         // the same through host memory and the host MPI
   collective_between_nodes,  // the same on the GPU in each node, and through the host MPI between them
+  collective_in_stream,      // the same without the CPU, in a GPU stream
   rma_mapped,                // one-sided access to a mapped target
   rma_by_messages,           // one-sided access to an active-message target
   rma_staged,                // device memory of an origin, for a window of the host MPI

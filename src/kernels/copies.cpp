@@ -79,7 +79,8 @@ FAIRLEAD_DEVICE_FUNCTION void swap_words(const SwapBuffers& buffers, unsigned by
 FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, copy_items,
                         (fairlead::kernels::CopyBuffers to, fairlead::kernels::CopyBuffers from,
                          fairlead::kernels::CopyWork work, unsigned* counter, unsigned long* flag,
-                         unsigned long value)) {
+                         unsigned long value, fairlead::kernels::SignalWords cleared,
+                         fairlead::kernels::SignalWords set)) {
   using namespace fairlead;
   kernel::acquire_launch();
   unsigned item = 0;
@@ -89,7 +90,7 @@ FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, copy_items,
   const unsigned long last = first + work.share < bytes ? first + work.share : bytes;
   kernels::copy_piece(static_cast<char*>(to.at[item]) + first,
                       static_cast<const char*>(from.at[item]) + first, last - first);
-  kernels::signal_end(counter, flag, value);
+  kernels::signal_end(counter, flag, value, cleared, set);
 }
 
 // Runs in one thread.

@@ -25,7 +25,10 @@ using device::Kernel;
 using device::Stream;
 
 static_assert(reduce_buffers == max_ranks && copy_items_at_most == max_copies);
-static_assert(2 * sizeof(CopyBuffers) + sizeof(CopyWork) + 3 * sizeof(void*) <= 4096, "CUDA's limit");
+static_assert(signal_words == max_words);
+static_assert(2 * sizeof(CopyBuffers) + sizeof(CopyWork) + 3 * sizeof(void*) + 2 * sizeof(SignalWords) <=
+                  4096,
+              "CUDA's limit");
 
 enum class Group : uint8_t { arithmetic, order, logic, bits, location };
 
@@ -142,8 +145,12 @@ Error launch(Kernel kernel, unsigned blocks, uint64_t threads, void* first, void
              const Signal& signal, Stream stream) {
   uint64_t useful = (threads + threads_per_block - 1) / threads_per_block;
   auto grid = static_cast<unsigned>(std::clamp<uint64_t>(blocks, 1, std::max<uint64_t>(useful, 1)));
+  if (signal.words > max_words) return Error::invalid_value;
   Signal values = signal;
-  void* arguments[] = {first, second, work, &values.counter, &values.flag, &values.value};
+  SignalWords cleared{}, set{};
+  std::copy_n(signal.cleared, signal.words, cleared.at);
+  std::copy_n(signal.set, signal.words, set.at);
+  void* arguments[] = {first, second, work, &values.counter, &values.flag, &values.value, &cleared, &set};
   return device::runtime()->launch(kernel, grid, threads_per_block, arguments, stream);
 }
 

@@ -13,7 +13,11 @@ inline constexpr unsigned reduce_buffers = 32, copy_items_at_most = 64;
 inline constexpr unsigned vector_bytes = 16;
 inline constexpr unsigned swapped_bytes_at_most = 16;
 
+inline constexpr unsigned signal_words = 32;
+
 using Buffers = kernel::Pointers<reduce_buffers>;
+// 32-bit words that a kernel stores to when it ends.
+using SignalWords = kernel::Pointers<signal_words>;
 using CopyBuffers = kernel::Pointers<copy_items_at_most>;
 // The buffers of a compare-and-swap of one element.
 enum : unsigned { swap_target, swap_compare, swap_wanted, swap_old, swap_buffers };

@@ -153,15 +153,21 @@ constexpr bool has_kernel(ReduceOp op, Element element) {
 }
 
 inline constexpr int max_ranks = 32;
-inline constexpr size_t max_copies = 64;
+inline constexpr size_t max_copies = 64, max_words = 32;
 
 // How a kernel signals its end. `counter` is device memory of the GPU that runs the kernel, zero before and
 // after; kernels that may run at the same time need one each. `flag` is page-locked host memory; if it is
-// null, the kernel signals nothing, and `counter` may be null as well.
+// null, the kernel stores no flag. launch_reduce() and launch_copies() can also store to words of a stream
+// (Runtime::wait_word()), up to max_words pairs of them: 0 to each of `cleared`, then 1 to each of `set`. The
+// addresses are those that kernels use. Without flag and words `counter` may be null as well, and it may for
+// a kernel of one block.
 struct Signal {
   uint32_t* counter = nullptr;
   uint64_t* flag = nullptr;
   uint64_t value = 0;
+  uint32_t* const* cleared = nullptr;
+  uint32_t* const* set = nullptr;
+  size_t words = 0;
 };
 
 // Can the kernel of launch_copies(), launch_swap() or launch_reduce() run on this device? Loads its code the

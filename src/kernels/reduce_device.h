@@ -238,11 +238,12 @@ FAIRLEAD_DEVICE_FUNCTION void reduce(const Buffers& from, const Buffers& to, con
   FAIRLEAD_BOUNDED_KERNEL(                                                                                  \
       fairlead::kernels::threads_per_block, reduce_##op##_##type,                                           \
       (fairlead::kernels::Buffers from, fairlead::kernels::Buffers to, fairlead::kernels::ReduceWork work,  \
-       unsigned* counter, unsigned long* flag, unsigned long value)) {                                      \
+       unsigned* counter, unsigned long* flag, unsigned long value, fairlead::kernels::SignalWords cleared, \
+       fairlead::kernels::SignalWords set)) {                                                               \
     fairlead::kernel::acquire_launch();                                                                     \
     fairlead::kernels::reduce<fairlead::kernels::operation::op, fairlead::kernels::element::type>(from, to, \
                                                                                                   work);    \
-    fairlead::kernels::signal_end(counter, flag, value);                                                    \
+    fairlead::kernels::signal_end(counter, flag, value, cleared, set);                                      \
   }
 
 #define FAIRLEAD_REDUCE_arithmetic(type) FAIRLEAD_REDUCE(sum, type) FAIRLEAD_REDUCE(prod, type)

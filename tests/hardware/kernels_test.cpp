@@ -449,6 +449,40 @@ TEST(kernels, the_flag_comes_last) {
   EXPECT_SUCCESS(gpu().free_pinned(pinned));
 }
 
+// What StreamCollective relies on: words in registered memory, which change when the kernel has ended.
+TEST(kernels, set_words_when_they_end) {
+  constexpr size_t page = 4096;
+  auto* words = static_cast<uint32_t*>(std::aligned_alloc(page, page));
+  ASSERT_SUCCESS(gpu().register_host(words, page));
+  void* there = nullptr;
+  ASSERT_SUCCESS(gpu().address_in_kernels(0, words, &there));
+  auto* in_kernels = static_cast<uint32_t*>(there);
+  for (bool reduces : {false, true})
+    for (unsigned blocks : {1u, 7u}) {
+      Device device(1 << 16);
+      std::fill_n(words, 8, 5);
+      uint32_t* const cleared[] = {in_kernels + 1, in_kernels + 6};
+      uint32_t* const set[] = {in_kernels + 3, in_kernels + 4};
+      Signal signal = device.next_signal();
+      signal.cleared = cleared;
+      signal.set = set;
+      signal.words = 2;
+      const void* from = device.at(0);
+      void* to = device.at(1 << 15);
+      const CopyItem item{to, from, 1 << 14};
+      ASSERT_SUCCESS(reduces ? launch_reduce(0, device.stream(), ReduceOp::sum, Element::int32, &from, 1, &to,
+                                             1, 1 << 12, blocks, signal)
+                             : launch_copies(0, device.stream(), &item, 1, blocks, signal));
+      ASSERT_SUCCESS(gpu().wait_word(device.stream(), words + 3, 1));
+      ASSERT_SUCCESS(gpu().synchronize_stream(device.stream()));
+      const uint32_t wanted[] = {5, 0, 5, 1, 1, 5, 0, 5};
+      EXPECT_TRUE(std::equal(wanted, wanted + 8, words))
+          << blocks << " blocks, " << (reduces ? "reduce" : "copy");
+    }
+  ASSERT_SUCCESS(gpu().unregister_host(words));
+  std::free(words);
+}
+
 // MPI_Fetch_and_op: target and first source are one, and what it held is kept.
 TEST(kernels, what_the_first_source_held_is_kept) {
   constexpr size_t numbers = 1003;

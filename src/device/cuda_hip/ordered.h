@@ -53,6 +53,13 @@ class OrderedRuntime : public DriverRuntime<Abi> {
     });
   }
 
+  Error address_in_kernels(int device, void* host, void** address) override {
+    return this->on(device, [&] {
+      *address = Base::from_driver(device_address(host));
+      return Error::none;
+    });
+  }
+
   Error call_host(Stream stream, void (*function)(void*), void* argument) override {
     return on_stream(stream, api_.call_host, [&](StreamRecord& record) {
       return this->call(api_.call_host, record.handle, function, argument);

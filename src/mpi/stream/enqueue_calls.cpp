@@ -164,10 +164,19 @@ FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm))
   return enqueue(comm, false, {start, nullptr, true}, MPI_STATUS_IGNORE, request);
 }
 FAIRLEAD_ENQUEUE(Barrier, (MPI_Comm comm), (comm)) {
+  const CollectiveCall call{.function = Collective::barrier, .comm = comm};
+  if (const auto result = enqueue_in_stream(call)) return *result;
   return enqueue_collective(comm, [=](MPI_Request* request) { return MPI_Ibarrier(comm, request); });
 }
 FAIRLEAD_ENQUEUE(Bcast, (void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm),
                  (buffer, count, datatype, root, comm)) {
+  const CollectiveCall call{.function = Collective::bcast,
+                            .comm = comm,
+                            .recvbuf = buffer,
+                            .recvcount = count,
+                            .recvtype = datatype,
+                            .root = root};
+  if (const auto result = enqueue_in_stream(call)) return *result;
   return enqueue_collective(comm, [=, type = keep(datatype)](MPI_Request* request) {
     return MPI_Ibcast(buffer, count, type->get(), root, comm, request);
   });
@@ -176,6 +185,15 @@ FAIRLEAD_ENQUEUE(Reduce,
                  (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root,
                   MPI_Comm comm),
                  (sendbuf, recvbuf, count, datatype, op, root, comm)) {
+  const CollectiveCall call{.function = Collective::reduce,
+                            .comm = comm,
+                            .sendbuf = sendbuf,
+                            .recvbuf = recvbuf,
+                            .recvcount = count,
+                            .recvtype = datatype,
+                            .op = op,
+                            .root = root};
+  if (const auto result = enqueue_in_stream(call)) return *result;
   return enqueue_collective(comm, [=, type = keep(datatype)](MPI_Request* request) {
     return MPI_Ireduce(sendbuf, recvbuf, count, type->get(), op, root, comm, request);
   });
@@ -184,6 +202,14 @@ FAIRLEAD_ENQUEUE(Allreduce,
                  (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                   MPI_Comm comm),
                  (sendbuf, recvbuf, count, datatype, op, comm)) {
+  const CollectiveCall call{.function = Collective::allreduce,
+                            .comm = comm,
+                            .sendbuf = sendbuf,
+                            .recvbuf = recvbuf,
+                            .recvcount = count,
+                            .recvtype = datatype,
+                            .op = op};
+  if (const auto result = enqueue_in_stream(call)) return *result;
   return enqueue_collective(comm, [=, type = keep(datatype)](MPI_Request* request) {
     return MPI_Iallreduce(sendbuf, recvbuf, count, type->get(), op, comm, request);
   });
@@ -201,6 +227,14 @@ FAIRLEAD_ENQUEUE(Reduce_scatter_block,
                  (const void* sendbuf, void* recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op,
                   MPI_Comm comm),
                  (sendbuf, recvbuf, recvcount, datatype, op, comm)) {
+  const CollectiveCall call{.function = Collective::reduce_scatter_block,
+                            .comm = comm,
+                            .sendbuf = sendbuf,
+                            .recvbuf = recvbuf,
+                            .recvcount = recvcount,
+                            .recvtype = datatype,
+                            .op = op};
+  if (const auto result = enqueue_in_stream(call)) return *result;
   return enqueue_collective(comm, [=, type = keep(datatype)](MPI_Request* request) {
     return MPI_Ireduce_scatter_block(sendbuf, recvbuf, recvcount, type->get(), op, comm, request);
   });
@@ -209,6 +243,15 @@ FAIRLEAD_ENQUEUE(Allgather,
                  (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
                   MPI_Datatype recvtype, MPI_Comm comm),
                  (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
+  const CollectiveCall call{.function = Collective::allgather,
+                            .comm = comm,
+                            .sendbuf = sendbuf,
+                            .recvbuf = recvbuf,
+                            .sendcount = sendcount,
+                            .recvcount = recvcount,
+                            .sendtype = sendtype,
+                            .recvtype = recvtype};
+  if (const auto result = enqueue_in_stream(call)) return *result;
   return enqueue_collective(comm, [=, from = keep(sendtype), to = keep(recvtype)](MPI_Request* request) {
     return MPI_Iallgather(sendbuf, sendcount, from->get(), recvbuf, recvcount, to->get(), comm, request);
   });
@@ -217,6 +260,15 @@ FAIRLEAD_ENQUEUE(Alltoall,
                  (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
                   MPI_Datatype recvtype, MPI_Comm comm),
                  (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
+  const CollectiveCall call{.function = Collective::alltoall,
+                            .comm = comm,
+                            .sendbuf = sendbuf,
+                            .recvbuf = recvbuf,
+                            .sendcount = sendcount,
+                            .recvcount = recvcount,
+                            .sendtype = sendtype,
+                            .recvtype = recvtype};
+  if (const auto result = enqueue_in_stream(call)) return *result;
   return enqueue_collective(comm, [=, from = keep(sendtype), to = keep(recvtype)](MPI_Request* request) {
     return MPI_Ialltoall(sendbuf, sendcount, from->get(), recvbuf, recvcount, to->get(), comm, request);
   });

@@ -187,6 +187,13 @@ Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_er
   return Error::none;
 }
 
+Error GpuStream::submit(const std::function<Error(device::Stream, bool captured)>& work) {
+  std::lock_guard enqueuing(enqueuing_);
+  device::Capture capture;
+  const Error error = device::runtime()->capture_of(stream_, &capture);
+  return error == Error::none ? work(stream_, capture.state == device::Capture::State::active) : error;
+}
+
 // Not before messages that have not started yet. A graph may have been launched, and its messages start when
 // the stream has come to them.
 bool GpuStream::may_start_early() {

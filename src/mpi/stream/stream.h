@@ -80,6 +80,8 @@ class GpuStream {
   // that is what failed.
   device::Error enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_error);
   device::Error wait(Enqueued& operation);
+  // Submits work that is no operation of the CPU, in the order of the calls that enqueue.
+  device::Error submit(const std::function<device::Error(device::Stream, bool captured)>& work);
   // Stores the status in the program's variable as soon as there is one.
   void store_status(Enqueued& operation, MPI_Status* status);
 

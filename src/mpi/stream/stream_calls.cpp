@@ -131,7 +131,8 @@ int create_communicator(MPI_Comm comm, int count, const StreamHandle* streams, M
     MPI_Comm_free(made);
     return refuse(name, lacks_threads("operations on GPU streams need"));
   }
-  if (stream) set_stream(*made, stream, streams[0]);
+  if (stream)
+    set_stream(*made, stream, streams[0], least == 2 ? StreamCollective::make(*made, stream) : nullptr);
   return MPI_SUCCESS;
 }
 

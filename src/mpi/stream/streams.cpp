@@ -14,6 +14,7 @@
 #include "mpi/core/engine.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/hooks.h"
+#include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
 #include "mpi/core/request.h"
 
@@ -46,7 +47,10 @@ void advance_streams() {
   static auto& streams = *new std::vector<std::shared_ptr<GpuStream>>;
   {
     std::lock_guard lock(registry.mutex);
-    for (const auto& [comm, one] : registry.communicators) streams.push_back(one->stream);
+    for (const auto& [comm, one] : registry.communicators) {
+      streams.push_back(one->stream);
+      if (one->collective) one->collective->permit_waiting_calls();
+    }
   }
   bool happened = false;
   for (const auto& stream : streams) happened |= stream->advance();
@@ -82,6 +86,9 @@ int end_enqueued_on(MPI_Comm comm) {
     for (Backoff backoff; mine->errors->outstanding > 0; backoff.pause()) engine().progress();
   };
   wait();
+  if (const auto collective = mine->collective)
+    for (Backoff backoff; !collective->ended(); backoff.pause()) engine().progress();
+  mine->collective.reset();
   if (is_last_of_its_stream(*mine)) {
     mine->stream->wait_for_graphs();
     wait();
@@ -113,7 +120,8 @@ std::shared_ptr<StreamCommunicator> stream_communicator(MPI_Comm comm) {
   return found == registry.communicators.end() ? nullptr : found->second;
 }
 
-void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle handle) {
+void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle handle,
+                std::shared_ptr<StreamCollective> collective) {
   {
     static std::mutex making_keyval;
     std::lock_guard lock(making_keyval);
@@ -123,6 +131,7 @@ void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle h
   auto made = std::make_shared<StreamCommunicator>();
   made->stream = std::move(stream);
   made->handle = handle;
+  made->collective = std::move(collective);
   PMPI_Comm_set_attr(comm, registry.keyval, nullptr);
   const int device = made->stream->device();
   std::lock_guard lock(registry.mutex);
@@ -223,6 +232,17 @@ int enqueue_on_window(MPI_Win win, bool waits, StartOperation start) {
   return enqueue_on(mine, win, raise_window_error, waits, {std::move(start)}, MPI_STATUS_IGNORE, nullptr);
 }
 
+std::optional<int> enqueue_in_stream(const CollectiveCall& call) {
+  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(call.comm);
+  const std::shared_ptr<StreamCollective> collective = mine ? mine->collective : nullptr;
+  if (!collective || !intercepting() || !collective->takes(call)) return std::nullopt;
+  if (int error = mine->errors->code.exchange(MPI_SUCCESS); error != MPI_SUCCESS)
+    return raise_error(call.comm, error, "an operation that was enqueued earlier");
+  return collective->enqueue(call, [&](StartOperation start) {
+    return enqueue(call.comm, true, {std::move(start)}, MPI_STATUS_IGNORE, nullptr);
+  });
+}
+
 // A request of the host MPI's own streams.
 static int wait_in_host(MPI_Request* request, MPI_Status* status) {
   if (void* function = next_function("MPIX_Wait_enqueue"))
@@ -265,7 +285,12 @@ void close_streams() {
     keyval = std::exchange(registry.keyval, MPI_KEYVAL_INVALID);
     any = false;
   }
-  for (const auto& [comm, one] : communicators) one->stream->abandon();
+  for (const auto& [comm, one] : communicators) {
+    one->stream->abandon();
+    if (one->collective) one->collective->abandon();
+  }
+  communicators.clear();
+  release_stream_words(true);
   for (MPI_Request& handle : handles) real.Request_free(&handle);
   if (keyval != MPI_KEYVAL_INVALID) PMPI_Comm_free_keyval(&keyval);
 }

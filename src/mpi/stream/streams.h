@@ -5,8 +5,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "mpi/stream/stream.h"
+#include "mpi/stream/stream_collective.h"
 
 namespace fairlead::mpi {
 
@@ -17,9 +19,11 @@ struct StreamCommunicator {
   std::shared_ptr<GpuStream> stream;
   StreamHandle handle;
   std::shared_ptr<DeferredError> errors = std::make_shared<DeferredError>();
+  std::shared_ptr<StreamCollective> collective;  // null: its collectives are operations of the CPU
 };
 std::shared_ptr<StreamCommunicator> stream_communicator(MPI_Comm comm);
-void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle handle);
+void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle handle,
+                std::shared_ptr<StreamCollective> collective);
 
 // Enqueues on the stream of the communicator and, if `waits`, makes the stream wait until the operation is
 // complete. Otherwise `request` is for wait_enqueued(): a persistent one, which the operation starts, or
@@ -35,6 +39,8 @@ int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Reques
 // The same on the stream of the communicator that the window was created with. Where the stream does not
 // wait, nobody learns when the operation is complete; its start must not leave a request then.
 int enqueue_on_window(MPI_Win win, bool waits, StartOperation start);
+// Enqueues a collective that runs in the stream; otherwise none, and enqueue() does it.
+std::optional<int> enqueue_in_stream(const CollectiveCall& call);
 int wait_enqueued(MPI_Request* request, MPI_Status* status);
 
 // Before MPI_Init of a program that may enqueue operations.

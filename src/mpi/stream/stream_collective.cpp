@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/stream/stream_collective.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/statistics.h"
+#include "device/buffer_pool.h"
+#include "device/classify.h"
+#include "device/copy.h"
+#include "device/waiting_calls.h"
+#include "kernels/kernel_run.h"
+#include "mpi/abi/host_support.h"
+#include "mpi/coll/communicator_state.h"
+#include "mpi/core/argument_check.h"
+#include "mpi/core/engine.h"
+#include "mpi/core/error_handler.h"
+#include "mpi/datatype/layout.h"
+#include "mpi/datatype/reduction_types.h"
+#include "mpi/p2p/kept_type.h"
+#include "transport/peer.h"
+
+namespace fairlead::mpi {
+
+using device::Error;
+using kernels::Element;
+using kernels::ReduceOp;
+
+namespace {
+
+constexpr size_t counter_bytes = 256;
+constexpr unsigned blocks_at_most = 16;
+
+// The reductions that run in streams. Their kernels are loaded when the communicator is made, because loading
+// waits for all streams, so these are the common ones.
+constexpr ReduceOp ops[] = {ReduceOp::sum,  ReduceOp::prod, ReduceOp::min,  ReduceOp::max,
+                            ReduceOp::land, ReduceOp::lor,  ReduceOp::band, ReduceOp::bor};
+constexpr Element elements[] = {Element::int32,   Element::uint32,   Element::int64,   Element::uint64,
+                                Element::float16, Element::bfloat16, Element::float32, Element::float64};
+static_assert(std::size(ops) * std::size(elements) <= 64);
+
+// 0: not in the table.
+uint64_t bit_of(ReduceOp op, Element element) {
+  const auto row = std::ranges::find(ops, op) - ops, column = std::ranges::find(elements, element) - elements;
+  if (row == std::ssize(ops) || column == std::ssize(elements)) return 0;
+  return uint64_t{1} << (row * std::ssize(elements) + column);
+}
+
+// While a device has work, its kernels cannot be loaded; the program's may end soon.
+bool copies_available(int device) {
+  constexpr std::chrono::milliseconds patience{20};
+  const auto start = std::chrono::steady_clock::now();
+  while (!kernels::copies_available(device)) {
+    if (std::chrono::steady_clock::now() - start > patience) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+uint64_t available_reductions(int device) {
+  uint64_t found = 0;
+  for (ReduceOp op : ops)
+    for (Element element : elements)
+      if (kernels::has_kernel(op, element) && kernels::reduce_available(device, op, element))
+        found |= bit_of(op, element);
+  return found;
+}
+
+struct Retired {
+  std::mutex mutex;
+  std::vector<StreamWords> words;
+};
+auto& retired = *new Retired;
+
+bool is_set(const uint32_t* word) {
+  return std::atomic_ref<uint32_t>(*const_cast<uint32_t*>(word)).load(std::memory_order_acquire) == 1;
+}
+
+}  // namespace
+
+// ---- What ranks do in each function --------------------------------------------------------------------
+
+// Who gives its input to whom, and of what the buffers consist: one block of recvcount elements, or one for
+// each rank.
+struct StreamCollective::Shape {
+  Collective function;
+  enum Edges { all, from_root, to_root } edges;
+  bool reduces, blocks_in, blocks_out;
+
+  static const Shape* of(Collective function);
+  bool gives(int rank, int root) const { return edges != from_root || rank == root; }
+  bool gets(int rank, int root) const { return edges == all || (edges == to_root) == (rank == root); }
+};
+
+const StreamCollective::Shape* StreamCollective::Shape::of(Collective function) {
+  static constexpr Shape shapes[] = {
+      // function, edges, reduces, blocks of the input and of the result
+      {Collective::barrier, all, false, false, false},
+      {Collective::bcast, from_root, false, false, false},
+      {Collective::reduce, to_root, true, false, false},
+      {Collective::allreduce, all, true, false, false},
+      {Collective::reduce_scatter_block, all, true, true, false},
+      {Collective::allgather, all, false, false, true},
+      {Collective::alltoall, all, false, true, true},
+  };
+  const auto* found = std::ranges::find(shapes, function, &Shape::function);
+  return found == std::end(shapes) ? nullptr : found;
+}
+
+bool StreamCollective::takes(const CollectiveCall& call) const {
+  const Shape* shape = Shape::of(call.function);
+  if (!shape || call.root < 0 || call.root >= ranks_) return false;
+  if (call.function == Collective::barrier) return true;
+  if (call.sendtype != MPI_DATATYPE_NULL && !call.in_place() && is_refused(call.sendcount, call.sendtype))
+    return false;
+  if (is_invalid(call.recvcount, call.recvtype) || is_refused(call.recvcount, call.recvtype)) return false;
+  const auto unit = static_cast<uint64_t>(packed_bytes(call.recvcount, call.recvtype));
+  if (unit == 0 || unit > most_ / (shape->blocks_in || shape->blocks_out ? ranks_ : 1)) return false;
+  ReduceOp op;
+  Element element;
+  return !shape->reduces ||
+         (kernel_for(call.op, call.recvtype, &op, &element) && kernels_ & bit_of(op, element));
+}
+
+StreamCollective::Buffer StreamCollective::input_of(const CollectiveCall& call, const Shape& shape,
+                                                    uint64_t unit) const {
+  const int blocks = shape.blocks_in ? ranks_ : 1;
+  const uint64_t bytes = unit * static_cast<uint64_t>(blocks);
+  Buffer input{call.recvbuf, call.recvcount * blocks, call.recvtype, bytes};
+  if (shape.edges == Shape::from_root) return input;
+  if (call.in_place()) {
+    if (shape.blocks_out && !shape.blocks_in)
+      input.address =
+          at_offset(call.recvbuf, me_ * static_cast<MPI_Aint>(call.recvcount) * extent_of(call.recvtype));
+    return input;
+  }
+  input.address = const_cast<void*>(call.sendbuf);
+  if (shape.reduces) return input;
+  return {input.address, call.sendcount * blocks, call.sendtype, bytes};
+}
+
+StreamCollective::Buffer StreamCollective::result_of(const CollectiveCall& call, const Shape& shape,
+                                                     uint64_t unit) const {
+  const int blocks = shape.blocks_out ? ranks_ : 1;
+  return {call.recvbuf, call.recvcount * blocks, call.recvtype, unit * static_cast<uint64_t>(blocks)};
+}
+
+bool StreamCollective::is_direct(const Buffer& buffer) const {
+  if (buffer.bytes == 0) return true;
+  if (!layout_of(buffer.count, buffer.datatype).contiguous) return false;
+  const device::Allocation memory = device::classify(buffer.address);
+  return memory.kind == device::MemoryKind::device && memory.device == device_;
+}
+
+// ---- The work in the stream ----------------------------------------------------------------------------
+
+Error StreamCollective::contribute(device::Stream stream, const Buffer& input, bool moved, const Side& side,
+                                   uint64_t number) {
+  const device::CopyItem copy{scratch_, input.address, input.bytes};
+  kernels::Signal signal{
+      counter_, number ? ended_ : nullptr, number, side.cleared.data(), side.set.data(), side.set.size()};
+  return kernels::launch_copies(device_, stream, &copy, input.bytes && !moved, blocks_at_most, signal);
+}
+
+Error StreamCollective::receive(device::Stream stream, const CollectiveCall& call, const Shape& shape,
+                                uint64_t unit, void* to, const Side& side, uint64_t number) {
+  kernels::Signal signal{
+      counter_, number ? ended_ : nullptr, number, side.cleared.data(), side.set.data(), side.set.size()};
+  const uint64_t mine = shape.blocks_in ? unit * static_cast<uint64_t>(me_) : 0;
+  if (shape.reduces) {
+    ReduceOp op{};
+    Element element{};
+    kernel_for(call.op, call.recvtype, &op, &element);
+    const void* from[coll::max_members];
+    for (int rank = 0; rank < ranks_; ++rank) from[rank] = scratches_[rank] + mine;
+    return kernels::launch_reduce(device_, stream, op, element, from, ranks_, &to, 1,
+                                  unit / kernels::element_bytes(element), blocks_at_most, signal);
+  }
+  std::vector<device::CopyItem> items;
+  for (int rank = 0; rank < ranks_ && unit > 0; ++rank)
+    if (shape.gives(rank, call.root))
+      items.push_back(
+          {static_cast<char*>(to) + (shape.blocks_out ? unit * rank : 0), scratches_[rank] + mine, unit});
+  return kernels::launch_copies(device_, stream, items.data(), items.size(), blocks_at_most, signal);
+}
+
+int StreamCollective::enqueue(const CollectiveCall& call, const Move& move) {
+  const Shape& shape = *Shape::of(call.function);
+  const uint64_t unit = call.function == Collective::barrier
+                            ? 0
+                            : static_cast<uint64_t>(packed_bytes(call.recvcount, call.recvtype));
+  const bool gives = shape.gives(me_, call.root), gets = shape.gets(me_, call.root);
+  Buffer input, result;
+  if (gives && unit) input = input_of(call, shape, unit);
+  if (gets && unit) result = result_of(call, shape, unit);
+  const bool input_moves = !is_direct(input), result_moves = !is_direct(result);
+  const int others = ranks_;
+  begin_enqueuing();
+  // To and from the root alone, or all others. The root gives nothing to itself.
+  const Side& contributing = contributing_[shape.edges == Shape::to_root ? call.root : others];
+  const Side& receiving = receiving_[shape.edges == Shape::from_root ? call.root : others];
+
+  int mpi_error = MPI_SUCCESS;
+  auto submit = [&](auto work) {
+    return stream_->submit([&](device::Stream stream, bool in_graph) {
+      forbid_waiting_calls(in_graph);
+      return work(stream, in_graph ? 0 : number_ + 1);
+    });
+  };
+  auto wait = [&](device::Stream stream, const Side& side) {
+    Error error = Error::none;
+    for (uint32_t* word : side.waited)
+      if (error == Error::none) error = device::runtime()->wait_word(stream, word, 1);
+    return error;
+  };
+  // A local collective: the only nonblocking function of MPI that moves bytes between two layouts.
+  auto moving = [&](const Buffer& from, const Buffer& to) {
+    return move([=, self = self_, from_type = std::make_shared<KeptType>(from.datatype),
+                 to_type = std::make_shared<KeptType>(to.datatype)](MPI_Request* request) {
+      return MPI_Ialltoall(from.address, static_cast<int>(from.count), from_type->get(), to.address,
+                           static_cast<int>(to.count), to_type->get(), self, request);
+    });
+  };
+  auto bytes_at = [](char* address, uint64_t bytes) {
+    return Buffer{address, static_cast<MPI_Count>(bytes), MPI_BYTE, bytes};
+  };
+  char* const own_result = scratch_ + most_;
+
+  Error error = Error::none;
+  if (gives && input_moves) {
+    error = submit([&](device::Stream stream, uint64_t) { return wait(stream, contributing_[others]); });
+    if (error == Error::none) mpi_error = moving(input, bytes_at(scratch_, input.bytes));
+  }
+  if (error == Error::none && mpi_error == MPI_SUCCESS)
+    error = submit([&](device::Stream stream, uint64_t number) {
+      Error state = Error::none;
+      if (gives && !input_moves) state = wait(stream, contributing_[others]);
+      if (gives && state == Error::none)
+        state = contribute(stream, input, input_moves, contributing, gets ? 0 : number);
+      if (gets && state == Error::none) state = wait(stream, receiving);
+      if (gets && state == Error::none)
+        state =
+            receive(stream, call, shape, unit, result_moves ? own_result : result.address, receiving, number);
+      if (state == Error::none && number) number_ = number;
+      return state;
+    });
+  if (error == Error::none && mpi_error == MPI_SUCCESS && result_moves)
+    mpi_error = moving(bytes_at(own_result, result.bytes), result);
+  end_enqueuing();
+  if (error == Error::none && mpi_error == MPI_SUCCESS) {
+    count(Traffic::collective_in_stream, std::max(input.bytes, result.bytes));
+    return MPI_SUCCESS;
+  }
+  broken_ = true;
+  if (error == Error::none) return mpi_error;
+  log_line(LogLevel::error, "a collective cannot be enqueued: %s %s", device::to_string(error),
+           device::runtime()->error_text());
+  return raise_error(call.comm, MPI_ERR_OTHER, "an enqueued collective");
+}
+
+// ---- Its end -------------------------------------------------------------------------------------------
+
+void StreamCollective::begin_enqueuing() {
+  std::lock_guard lock(mutex_);
+  ++enqueuing_;
+}
+
+void StreamCollective::end_enqueuing() {
+  std::lock_guard lock(mutex_);
+  --enqueuing_;
+}
+
+// The stream may wait for peers, which may wait for this process. Nobody knows when a graph is launched.
+void StreamCollective::forbid_waiting_calls(bool captured) {
+  std::lock_guard lock(mutex_);
+  if (captured && !std::exchange(in_graphs_, true)) device::WaitingCalls::add_graph_wait();
+  if (!captured && !std::exchange(forbids_, true)) device::WaitingCalls::forbid();
+}
+
+void StreamCollective::permit_waiting_calls() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock && enqueuing_ == 0 && forbids_ && ended() && std::exchange(forbids_, false))
+    device::WaitingCalls::permit();
+}
+
+bool StreamCollective::has_passed_all() const {
+  return std::atomic_ref<uint64_t>(*words_.ended(me_)).load(std::memory_order_acquire) >= number_;
+}
+
+bool StreamCollective::ended() const {
+  if (broken_) return true;
+  return has_passed_all() && std::ranges::all_of(contributing_[static_cast<size_t>(ranks_)].waited, is_set);
+}
+
+void StreamCollective::abandon() {
+  constexpr std::chrono::seconds patience{1};
+  const auto start = std::chrono::steady_clock::now();
+  const auto others = static_cast<size_t>(ranks_);
+  while (!has_passed_all() && !broken_ && std::chrono::steady_clock::now() - start < patience) {
+    for (const Side* side : {&contributing_[others], &receiving_[others]})
+      for (uint32_t* word : side->waited)
+        std::atomic_ref<uint32_t>(*word).store(1, std::memory_order_release);
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  if (!has_passed_all()) broken_ = true;
+}
+
+StreamCollective::~StreamCollective() {
+  if (forbids_) device::WaitingCalls::permit();
+  if (in_graphs_) device::WaitingCalls::remove_graph_wait();
+  if (self_ != MPI_COMM_NULL) real.Comm_free(&self_);
+  // The stream may still use the memory.
+  if (broken_) {
+    for (device::MappedMemory& mapped : mapped_) new device::MappedMemory(std::move(mapped));
+    new StreamWords(std::move(words_));
+    return;
+  }
+  if (scratch_) device::pool_free(scratch_);
+  if (!words_.memory) return;
+  if (words_.memory.data()) words_.gone().fetch_add(1);
+  std::lock_guard lock(retired.mutex);
+  retired.words.push_back(std::move(words_));
+}
+
+void release_stream_words(bool at_end) {
+  std::lock_guard lock(retired.mutex);
+  if (retired.words.empty()) return;
+  const device::WaitingCalls::Permission permission;
+  std::erase_if(retired.words, [&](StreamWords& words) {
+    const bool idle = permission && (at_end || device::runtime()->query_device(words.device) == Error::none);
+    if (words.registered && idle)
+      words.registered = device::runtime()->unregister_host(words.memory.data()) != Error::none;
+    return !words.registered &&
+           (!words.own || !words.memory.data() || words.gone() >= static_cast<uint32_t>(words.ranks));
+  });
+  if (!at_end) return;
+  // The process ends, and with it these.
+  for (StreamWords& words : retired.words) new StreamWords(std::move(words));
+  retired.words.clear();
+}
+
+// ---- How the ranks agree -------------------------------------------------------------------------------
+
+size_t StreamWords::bytes_for(int ranks) {
+  const auto many = static_cast<size_t>(ranks);
+  return 2 * many * many * sizeof(uint32_t) + (many + 1) * sizeof(uint64_t);
+}
+
+// What a rank tells the others.
+struct StreamCollective::Offer {
+  const char* why_not;  // null: it can take part; means nothing to others
+  int32_t device;
+  uint64_t most, kernels, words;
+  device::RemoteMemory scratch;
+};
+
+void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
+  const std::shared_ptr<CommunicatorState> state = communicator_state_of(comm);
+  node::Node* node = engine().node();
+  node_ranks_ = state->node_ranks();
+  auto cannot = [&](const char* why) { offer->why_not = why; };
+  const bool together = node_ranks_.size() == static_cast<size_t>(ranks_) &&
+                        std::ranges::all_of(node_ranks_, [](int rank) { return rank >= 0; });
+  most_ = static_cast<uint64_t>(options().stream_collective_limit) / kernels::element_bytes(Element::int64) *
+          kernels::element_bytes(Element::int64);
+  if (!node || !together) return cannot("not all ranks are on this node");
+  if (!options().ipc || most_ == 0) return cannot("it is switched off");
+  if (!copies_available(device_)) return cannot("no kernel can be loaded now");
+  offer->device = device_;
+  offer->most = most_;
+  offer->kernels = available_reductions(device_);
+  const size_t bytes = 2 * most_ + counter_bytes;
+  scratch_ = static_cast<char*>(device::pool_allocate(device_, bytes));
+  counter_ = reinterpret_cast<uint32_t*>(scratch_ + 2 * most_);
+  const uint32_t zero = 0;
+  if (!scratch_ || device::copy_now(device_, counter_, &zero, sizeof zero) != Error::none)
+    return cannot("the buffer pool has no memory for it");
+  {
+    std::lock_guard lock(engine().mutex());
+    for (int rank : node_ranks_) {
+      if (rank == node->rank()) continue;
+      const node::Path path = node->decision(node->rank(), device_, rank).path;
+      if (path == node::Path::staged ||
+          (path == node::Path::unknown && !transport::export_probe(*node, device_)))
+        return cannot("a GPU cannot access the memory of another one");
+    }
+    if (ranks_ > 1 && !transport::export_to(*node, node_ranks_, device::classify(scratch_), scratch_, bytes,
+                                            &offer->scratch))
+      return cannot("a GPU cannot access the memory of another one");
+  }
+  if (me_ != 0) return;
+  words_.memory = node->memory().create(StreamWords::bytes_for(ranks_));
+  words_.own = true;
+  if (!words_.memory || !words_.memory.data()) return cannot("there is no memory for its words");
+  std::memset(words_.memory.data(), 0, words_.memory.bytes());
+  for (int from = 0; from < ranks_; ++from)
+    for (int to = 0; to < ranks_; ++to) *words_.left(from, to) = 1;
+  offer->words = words_.memory.offset();
+}
+
+const char* StreamCollective::join(const std::vector<Offer>& offers) {
+  node::Node* node = engine().node();
+  const auto count = static_cast<size_t>(ranks_);
+  for (const Offer& offer : offers) most_ = std::min(most_, offer.most), kernels_ &= offer.kernels;
+  scratches_.resize(count);
+  mapped_.resize(count);
+  for (size_t rank = 0; rank < count; ++rank) {
+    scratches_[rank] = scratch_;
+    if (static_cast<int>(rank) == me_) continue;
+    std::lock_guard lock(engine().mutex());
+    int device = device_;
+    if (transport::reach(*node, node_ranks_[rank], offers[rank].device, &device, offers[rank].scratch,
+                         &mapped_[rank]) != node::Reason::none ||
+        device != device_)
+      return "a GPU cannot access the memory of another one";
+    scratches_[rank] = static_cast<const char*>(mapped_[rank].address());
+  }
+  if (me_ != 0) words_.memory = node->memory().open(offers[0].words, StreamWords::bytes_for(ranks_));
+  device::Runtime* gpu = device::runtime();
+  if (!words_.memory || !words_.memory.data() ||
+      gpu->register_host(words_.memory.data(), words_.memory.bytes()) != Error::none)
+    return "the words cannot be mapped";
+  words_.registered = true;
+  auto in_kernels = [&](auto* word) {
+    void* address = word;
+    return gpu->address_in_kernels(device_, word, &address) == Error::none
+               ? static_cast<decltype(word)>(address)
+               : nullptr;
+  };
+  ended_ = in_kernels(words_.ended(me_));
+  contributing_.resize(count + 1);
+  receiving_.resize(count + 1);
+  auto add = [&](Side* side, uint32_t* waited, uint32_t* set) {
+    side->waited.push_back(waited);
+    side->cleared.push_back(in_kernels(waited));
+    side->set.push_back(in_kernels(set));
+    return side->cleared.back() && side->set.back();
+  };
+  for (int peer = 0; peer < ranks_; ++peer) {
+    if (peer == me_) continue;
+    for (const auto side : {static_cast<size_t>(peer), count})
+      if (!add(&contributing_[side], words_.left(peer, me_), words_.arrived(me_, peer)) ||
+          !add(&receiving_[side], words_.arrived(peer, me_), words_.left(me_, peer)) || !ended_)
+        return "kernels cannot use the words";
+  }
+  return nullptr;
+}
+
+std::unique_ptr<StreamCollective> StreamCollective::make(MPI_Comm comm, std::shared_ptr<GpuStream> stream) {
+  release_stream_words(false);
+  int inter = 0;
+  PMPI_Comm_test_inter(comm, &inter);
+  auto made = std::unique_ptr<StreamCollective>(new StreamCollective);
+  PMPI_Comm_size(comm, &made->ranks_);
+  PMPI_Comm_rank(comm, &made->me_);
+  if (inter || made->ranks_ > coll::max_members) return nullptr;
+  made->device_ = stream->device();
+  made->stream_ = std::move(stream);
+  made->words_.ranks = made->ranks_;
+  made->words_.device = made->device_;
+  Offer mine{};
+  made->prepare(comm, &mine);
+  made->kernels_ = mine.kernels;
+  std::vector<Offer> offers(static_cast<size_t>(made->ranks_));
+  real.Allgather(&mine, sizeof mine, MPI_BYTE, offers.data(), sizeof mine, MPI_BYTE, comm);
+  const bool all = std::ranges::all_of(offers, [](const Offer& offer) { return !offer.why_not; });
+  if (all) mine.why_not = made->join(offers);
+  int possible = all && !mine.why_not, possible_everywhere = 0;
+  real.Allreduce(&possible, &possible_everywhere, 1, MPI_INT, MPI_MIN, comm);
+  if (possible_everywhere) real.Comm_split(comm, made->me_, 0, &made->self_);
+  if (possible_everywhere && made->self_ != MPI_COMM_NULL) {
+    PMPI_Comm_set_errhandler(made->self_, MPI_ERRORS_RETURN);
+    return made;
+  }
+  static std::atomic<const char*> told = nullptr;
+  if (mine.why_not && told.exchange(mine.why_not) != mine.why_not)
+    log_line(LogLevel::info,
+             "collectives do not run in the streams of communicators, but are started by the CPU: %s",
+             mine.why_not);
+  // No rank uses the words.
+  if (made->words_.own && made->words_.memory.data())
+    made->words_.gone() = static_cast<uint32_t>(made->ranks_);
+  return nullptr;
+}
+
+}  // namespace fairlead::mpi
