@@ -121,8 +121,8 @@ FAIRLEAD_DEVICE_FUNCTION void acquire_launch() {}
 FAIRLEAD_DEVICE_FUNCTION void system_store(unsigned long* address, unsigned long value) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
 }
-FAIRLEAD_DEVICE_FUNCTION void system_store(unsigned* address, unsigned value) {
-  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+FAIRLEAD_DEVICE_FUNCTION void system_add(unsigned* address, unsigned value) {
+  asm volatile("red.relaxed.sys.global.add.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 #elif defined(__AMDGCN__)
 FAIRLEAD_DEVICE_FUNCTION unsigned thread_index() {
@@ -155,8 +155,8 @@ FAIRLEAD_DEVICE_FUNCTION void acquire_launch() {
 FAIRLEAD_DEVICE_FUNCTION void system_store(unsigned long* address, unsigned long value) {
   __atomic_store_n(address, value, __ATOMIC_RELAXED);
 }
-FAIRLEAD_DEVICE_FUNCTION void system_store(unsigned* address, unsigned value) {
-  __atomic_store_n(address, value, __ATOMIC_RELAXED);
+FAIRLEAD_DEVICE_FUNCTION void system_add(unsigned* address, unsigned value) {
+  __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 #else
 inline unsigned thread_index() {
@@ -177,8 +177,8 @@ inline void acquire_launch() {}
 inline void system_store(unsigned long* address, unsigned long value) {
   __atomic_store_n(address, value, __ATOMIC_RELEASE);
 }
-inline void system_store(unsigned* address, unsigned value) {
-  __atomic_store_n(address, value, __ATOMIC_RELEASE);
+inline void system_add(unsigned* address, unsigned value) {
+  __atomic_fetch_add(address, value, __ATOMIC_ACQ_REL);
 }
 #endif
 

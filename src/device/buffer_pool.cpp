@@ -37,12 +37,12 @@ void* Pool::open(int device) {
   if (slab || refused) return slab;
   bytes = pool_probe_bytes + options().buffer_pool;
   void* address = nullptr;
-  Error error = runtime()->allocate(device, bytes, &address);
+  Error error = runtime()->allocate_for_peers(device, bytes, &address);
   if (error != Error::none && options().buffer_pool) {
     log_line(LogLevel::warn,
              "no %zu bytes of device memory for buffered sends (%s); they go through host memory", bytes,
              runtime()->error_text());
-    error = runtime()->allocate(device, bytes = pool_probe_bytes, &address);
+    error = runtime()->allocate_for_peers(device, bytes = pool_probe_bytes, &address);
   }
   if (error != Error::none) {
     refused = true;

@@ -69,6 +69,13 @@ struct IpcHandle {
   unsigned char bytes[64];
 };
 
+// What a stream does with a word: it waits, or writes.
+struct WordAccess {
+  bool waits;
+  uint32_t* word;
+  uint32_t value;
+};
+
 // One block, or several rows of equal length. Rows begin one pitch apart; a pitch is at least the row length.
 struct CopyItem {
   void* to;
@@ -140,6 +147,11 @@ class Runtime {
   // For an unknown address the kind is MemoryKind::host and the result is no error.
   virtual Error query(const void* address, Allocation* allocation) = 0;
   virtual Error allocate(int device, size_t bytes, void** address) = 0;
+  // Memory that kernels of other devices may write while a stream of this one waits for it (on ROCm, where
+  // the L2 cache may keep old content of other memory, fine-grained memory).
+  virtual Error allocate_for_peers(int device, size_t bytes, void** address) {
+    return allocate(device, bytes, address);
+  }
   virtual Error allocate_managed(int device, size_t bytes, void** address) = 0;
   // Stream-ordered memory of the device's default pool (cudaMallocAsync, hipMallocAsync).
   virtual Error allocate_from_pool(int device, size_t bytes, void** address) = 0;
@@ -151,11 +163,6 @@ class Runtime {
   virtual Error free_pinned(void* address) = 0;
   virtual Error register_host(void* address, size_t bytes) = 0;  // usable by every device
   virtual Error unregister_host(void* address) = 0;
-  // The address by which kernels of the device access host memory that register_host() made known.
-  virtual Error address_in_kernels(int, void* host, void** address) {
-    *address = host;
-    return Error::none;
-  }
   virtual Error memory_info(int device, size_t* free_bytes, size_t* total_bytes) = 0;
   // Makes the driver's memory operations on this allocation synchronous: they complete before they return.
   virtual Error set_sync_memops(const void* address) = 0;
@@ -235,6 +242,15 @@ class Runtime {
   // Delays work submitted later until int32_t(*address - value) >= 0, and shows it what was written before
   // the word. CUDA holds no multiprocessor meanwhile; ROCm holds one wavefront.
   virtual Error wait_word(Stream stream, const uint32_t* address, uint32_t value) = 0;
+  // Several of these in their order. CUDA does them at once, in less time.
+  virtual Error access_words(Stream stream, const WordAccess* accesses, size_t count) {
+    Error error = Error::none;
+    for (size_t i = 0; i < count && error == Error::none; ++i) {
+      const auto& [waits, word, value] = accesses[i];
+      error = waits ? wait_word(stream, word, value) : write_word(stream, word, value);
+    }
+    return error;
+  }
   // Calls the function on a thread of the driver's between earlier and later work of the stream. It must not
   // use the GPU, and should not block: the driver may have one thread for all streams.
   virtual Error call_host(Stream stream, void (*function)(void*), void* argument) = 0;

@@ -79,18 +79,20 @@ FAIRLEAD_DEVICE_FUNCTION void swap_words(const SwapBuffers& buffers, unsigned by
 FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, copy_items,
                         (fairlead::kernels::CopyBuffers to, fairlead::kernels::CopyBuffers from,
                          fairlead::kernels::CopyWork work, unsigned* counter, unsigned long* flag,
-                         unsigned long value, fairlead::kernels::SignalWords cleared,
-                         fairlead::kernels::SignalWords set)) {
+                         unsigned long value, fairlead::kernels::ExchangeWords words,
+                         fairlead::kernels::ExchangeWork exchange)) {
   using namespace fairlead;
   kernel::acquire_launch();
+  const unsigned long offset = kernels::exchange_offset(words, exchange);
   unsigned item = 0;
   while (kernel::block_index() >= work.ends[item]) ++item;
   const unsigned long number = kernel::block_index() - (item ? work.ends[item - 1] : 0);
   const unsigned long first = number * work.share, bytes = work.bytes[item];
   const unsigned long last = first + work.share < bytes ? first + work.share : bytes;
-  kernels::copy_piece(static_cast<char*>(to.at[item]) + first,
-                      static_cast<const char*>(from.at[item]) + first, last - first);
-  kernels::signal_end(counter, flag, value, cleared, set);
+  kernels::copy_piece(static_cast<char*>(to.at[item]) + first + (exchange.gives ? offset : 0),
+                      static_cast<const char*>(from.at[item]) + first + (exchange.gives ? 0 : offset),
+                      last - first);
+  kernels::signal_end(counter, flag, value, words, exchange);
 }
 
 // Runs in one thread.

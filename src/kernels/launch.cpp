@@ -25,8 +25,8 @@ using device::Kernel;
 using device::Stream;
 
 static_assert(reduce_buffers == max_ranks && copy_items_at_most == max_copies);
-static_assert(signal_words == max_words);
-static_assert(2 * sizeof(CopyBuffers) + sizeof(CopyWork) + 3 * sizeof(void*) + 2 * sizeof(SignalWords) <=
+static_assert(2 * sizeof(CopyBuffers) + sizeof(CopyWork) + 3 * sizeof(void*) + sizeof(ExchangeWords) +
+                      sizeof(ExchangeWork) <=
                   4096,
               "CUDA's limit");
 
@@ -141,16 +141,32 @@ void divide(const ElementTraits& element, ReduceWork* work, const Buffers& from,
   work->vectors = (work->count - work->head) / (vector_bytes / element.bytes);
 }
 
+// The blocks together add exchange_units to each word of a kernel that gives, however many they are.
+void describe(const Exchange& exchange, unsigned grid, ExchangeWords* words, ExchangeWork* work) {
+  words->at[exchange_turn] = exchange.turn;
+  words->at[exchange_next_turn] = exchange.next_turn;
+  std::copy_n(exchange.words, exchange.count, words->at + exchange_first_word);
+  work->half = exchange.half;
+  work->words = static_cast<unsigned>(exchange.count);
+  work->gives = exchange.gives;
+  work->share = exchange.gives ? 1 : 0;
+  work->rest = exchange.gives ? exchange_units - grid : 0 - exchange_units;
+}
+
 Error launch(Kernel kernel, unsigned blocks, uint64_t threads, void* first, void* second, void* work,
-             const Signal& signal, Stream stream) {
+             const Signal& signal, const Exchange* exchange, Stream stream) {
   uint64_t useful = (threads + threads_per_block - 1) / threads_per_block;
   auto grid = static_cast<unsigned>(std::clamp<uint64_t>(blocks, 1, std::max<uint64_t>(useful, 1)));
-  if (signal.words > max_words) return Error::invalid_value;
   Signal values = signal;
-  SignalWords cleared{}, set{};
-  std::copy_n(signal.cleared, signal.words, cleared.at);
-  std::copy_n(signal.set, signal.words, set.at);
-  void* arguments[] = {first, second, work, &values.counter, &values.flag, &values.value, &cleared, &set};
+  ExchangeWords words{};
+  ExchangeWork exchange_work{};
+  if (exchange) {
+    if (exchange->count > size_t{max_ranks} || (exchange->gives && grid > exchange_units))
+      return Error::invalid_value;
+    describe(*exchange, grid, &words, &exchange_work);
+  }
+  void* arguments[] = {first,        second,        work,   &values.counter,
+                       &values.flag, &values.value, &words, &exchange_work};
   return device::runtime()->launch(kernel, grid, threads_per_block, arguments, stream);
 }
 
@@ -174,7 +190,7 @@ bool reduce_available(int device, ReduceOp op, Element element) {
 
 Error launch_reduce(int device, Stream stream, ReduceOp op, Element element, const void* const* from,
                     int sources, void* const* to, int targets, uint64_t count, unsigned blocks,
-                    const Signal& signal, void* old) {
+                    const Signal& signal, void* old, const Exchange* exchange) {
   if (!device::runtime()) return Error::not_initialized;
   if (!has_kernel(op, element) || sources < 1 || sources > max_ranks || targets < 0 || targets > max_ranks ||
       (old && targets == max_ranks) || blocks == 0)
@@ -199,11 +215,11 @@ Error launch_reduce(int device, Stream stream, ReduceOp op, Element element, con
   }
   uint64_t in_vectors = work.vectors * (vector_bytes / element_bytes(plan.element));
   return launch(kernel, blocks, work.vectors + work.count - in_vectors, &from_all, &to_all, &work, signal,
-                stream);
+                exchange, stream);
 }
 
 Error launch_copies(int device, Stream stream, const device::CopyItem* items, size_t count, unsigned blocks,
-                    const Signal& signal) {
+                    const Signal& signal, const Exchange* exchange) {
   if (!device::runtime()) return Error::not_initialized;
   if (count > max_copies || blocks == 0) return Error::invalid_value;
   Kernel kernel;
@@ -226,7 +242,8 @@ Error launch_copies(int device, Stream stream, const device::CopyItem* items, si
     work.ends[used++] = grid += static_cast<unsigned>((items[i].bytes + work.share - 1) / work.share);
   }
   if (grid == 0) work.ends[0] = grid = 1;  // for the signal alone
-  return launch(kernel, grid, uint64_t{grid} * threads_per_block, &to, &from, &work, signal, stream);
+  return launch(kernel, grid, uint64_t{grid} * threads_per_block, &to, &from, &work, signal, exchange,
+                stream);
 }
 
 Error launch_swap(int device, Stream stream, void* target, const void* compare, const void* wanted, void* old,

@@ -153,22 +153,35 @@ constexpr bool has_kernel(ReduceOp op, Element element) {
 }
 
 inline constexpr int max_ranks = 32;
-inline constexpr size_t max_copies = 64, max_words = 32;
+inline constexpr size_t max_copies = 64;
 
 // How a kernel signals its end. `counter` is device memory of the GPU that runs the kernel, zero before and
 // after; kernels that may run at the same time need one each. `flag` is page-locked host memory; if it is
-// null, the kernel stores no flag. launch_reduce() and launch_copies() can also store to words of a stream
-// (Runtime::wait_word()), up to max_words pairs of them: 0 to each of `cleared`, then 1 to each of `set`. The
-// addresses are those that kernels use. Without flag and words `counter` may be null as well, and it may for
-// a kernel of one block.
+// null, the kernel signals nothing, and `counter` may be null as well.
 struct Signal {
   uint32_t* counter = nullptr;
   uint64_t* flag = nullptr;
   uint64_t value = 0;
-  uint32_t* const* cleared = nullptr;
-  uint32_t* const* set = nullptr;
-  size_t words = 0;
 };
+
+// A kernel of launch_reduce() or launch_copies() that is part of a collective in streams. Two of them make a
+// call: the first gives this rank's input to the others, the second takes those of all; the stream waits in
+// between. All pointers are to device memory.
+//
+// - Of the targets of the first, and the sources of the second, there are two, `half` bytes apart, which the
+//   calls use in turn. The number of the call is in device memory, so that a graph may contain the kernels.
+//   The first reads it from `turn` and stores it to `next_turn`, the second has these the other way round,
+//   and adds one. So no kernel stores to the one that its own blocks read.
+// - Each of `words` counts what one rank gives another. The first kernel adds exchange_units, when its bytes
+//   are visible; the stream of the other rank waits for so many, and its second kernel subtracts them.
+struct Exchange {
+  uint32_t *turn = nullptr, *next_turn = nullptr;
+  uint64_t half = 0;
+  uint32_t* const* words = nullptr;
+  size_t count = 0;  // of words, at most max_ranks
+  bool gives = false;
+};
+inline constexpr unsigned exchange_units = 64;  // and the most blocks that a kernel may have
 
 // Can the kernel of launch_copies(), launch_swap() or launch_reduce() run on this device? Loads its code the
 // first time, but not while the device has other work: loading waits for all of that work, and other driver
@@ -189,12 +202,13 @@ bool has_missed_code();  // is there anything for it to do?
 // one target less is allowed.
 device::Error launch_reduce(int device, device::Stream stream, ReduceOp op, Element element,
                             const void* const* from, int sources, void* const* to, int targets,
-                            uint64_t count, unsigned blocks, const Signal& signal, void* old = nullptr);
+                            uint64_t count, unsigned blocks, const Signal& signal, void* old = nullptr,
+                            const Exchange* exchange = nullptr);
 
 // Copies up to max_copies items with about `blocks` blocks, but at least one for each item. Items must not
 // overlap.
 device::Error launch_copies(int device, device::Stream stream, const device::CopyItem* items, size_t count,
-                            unsigned blocks, const Signal& signal);
+                            unsigned blocks, const Signal& signal, const Exchange* exchange = nullptr);
 
 // MPI_Compare_and_swap of an element of up to 16 bytes: `old` receives the content of `target`; if that is
 // equal to `compare`, `target` receives `wanted`. Not atomic: nobody else may change `target` meanwhile.

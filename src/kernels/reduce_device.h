@@ -158,7 +158,8 @@ inline constexpr unsigned loads_at_once = 8;
 // through all sources of a vector, then of the next one, so that with few sources as many loads are in flight
 // as with many.
 template <class Operation, class Type>
-FAIRLEAD_DEVICE_FUNCTION void reduce_vectors(const Buffers& from, const Buffers& to, const ReduceWork& work) {
+FAIRLEAD_DEVICE_FUNCTION void reduce_vectors(const Buffers& from, unsigned long offset, const Buffers& to,
+                                             const ReduceWork& work) {
   using Packet = VectorPacket<LaneOf<Operation, Type>>;
   const unsigned long step = vector_bytes * kernel::global_size();
   const unsigned long end = work.head * sizeof(Type) + vector_bytes * work.vectors;
@@ -169,7 +170,8 @@ FAIRLEAD_DEVICE_FUNCTION void reduce_vectors(const Buffers& from, const Buffers&
     Words loaded[loads_at_once];
     FAIRLEAD_UNROLL
     for (unsigned k = 0; k < loads_at_once; ++k) {
-      if (load_at < end) loaded[k] = Packet::load(static_cast<const char*>(from.at[load_source]) + load_at);
+      if (load_at < end)
+        loaded[k] = Packet::load(static_cast<const char*>(from.at[load_source]) + offset + load_at);
       bool last = ++load_source == work.sources;
       load_source = last ? 0 : load_source;
       load_at += last ? step : 0;
@@ -190,8 +192,8 @@ FAIRLEAD_DEVICE_FUNCTION void reduce_vectors(const Buffers& from, const Buffers&
 
 // Reduces a thread's elements: those outside all vectors.
 template <class Operation, class Type, class Packet, unsigned at_once>
-FAIRLEAD_DEVICE_FUNCTION void reduce_elements(const Buffers& from, const Buffers& to, const ReduceWork& work,
-                                              unsigned long skipped) {
+FAIRLEAD_DEVICE_FUNCTION void reduce_elements(const Buffers& from, unsigned long offset, const Buffers& to,
+                                              const ReduceWork& work, unsigned long skipped) {
   // Begins with the last thread: the first ones have the most vectors.
   unsigned long i = kernel::global_size() - 1 - kernel::global_index();
   for (; i < work.count - skipped; i += kernel::global_size()) {
@@ -203,7 +205,7 @@ FAIRLEAD_DEVICE_FUNCTION void reduce_elements(const Buffers& from, const Buffers
       FAIRLEAD_UNROLL
       for (unsigned k = 0; k < at_once; ++k)
         if (source + k < work.sources)
-          loaded[k] = Packet::load(static_cast<const char*>(from.at[source + k]) + at);
+          loaded[k] = Packet::load(static_cast<const char*>(from.at[source + k]) + offset + at);
       if (work.keeps_old && source == 0)
         Packet::store(static_cast<char*>(to.at[work.targets]) + at, loaded[0]);
       FAIRLEAD_UNROLL
@@ -217,17 +219,20 @@ FAIRLEAD_DEVICE_FUNCTION void reduce_elements(const Buffers& from, const Buffers
   }
 }
 
+// Sources begin `offset` bytes behind their addresses.
 template <class Operation, class Type>
-FAIRLEAD_DEVICE_FUNCTION void reduce(const Buffers& from, const Buffers& to, const ReduceWork& work) {
+FAIRLEAD_DEVICE_FUNCTION void reduce(const Buffers& from, unsigned long offset, const Buffers& to,
+                                     const ReduceWork& work) {
   unsigned long in_vectors = 0;
   if constexpr (has_vectors<Type>) {
-    reduce_vectors<Operation, Type>(from, to, work);
+    reduce_vectors<Operation, Type>(from, offset, to, work);
     in_vectors = work.vectors * (vector_bytes / sizeof(Type));
   }
   if (work.aligned)
-    reduce_elements<Operation, Type, ElementPacket<true, Type>, loads_at_once>(from, to, work, in_vectors);
+    reduce_elements<Operation, Type, ElementPacket<true, Type>, loads_at_once>(from, offset, to, work,
+                                                                               in_vectors);
   else
-    reduce_elements<Operation, Type, ElementPacket<false, Type>, 1>(from, to, work, in_vectors);
+    reduce_elements<Operation, Type, ElementPacket<false, Type>, 1>(from, offset, to, work, in_vectors);
 }
 
 }  // namespace fairlead::kernels
@@ -238,12 +243,12 @@ FAIRLEAD_DEVICE_FUNCTION void reduce(const Buffers& from, const Buffers& to, con
   FAIRLEAD_BOUNDED_KERNEL(                                                                                  \
       fairlead::kernels::threads_per_block, reduce_##op##_##type,                                           \
       (fairlead::kernels::Buffers from, fairlead::kernels::Buffers to, fairlead::kernels::ReduceWork work,  \
-       unsigned* counter, unsigned long* flag, unsigned long value, fairlead::kernels::SignalWords cleared, \
-       fairlead::kernels::SignalWords set)) {                                                               \
+       unsigned* counter, unsigned long* flag, unsigned long value, fairlead::kernels::ExchangeWords words, \
+       fairlead::kernels::ExchangeWork exchange)) {                                                         \
+    using namespace fairlead::kernels;                                                                      \
     fairlead::kernel::acquire_launch();                                                                     \
-    fairlead::kernels::reduce<fairlead::kernels::operation::op, fairlead::kernels::element::type>(from, to, \
-                                                                                                  work);    \
-    fairlead::kernels::signal_end(counter, flag, value, cleared, set);                                      \
+    reduce<operation::op, element::type>(from, exchange_offset(words, exchange), to, work);                 \
+    signal_end(counter, flag, value, words, exchange);                                                      \
   }
 
 #define FAIRLEAD_REDUCE_arithmetic(type) FAIRLEAD_REDUCE(sum, type) FAIRLEAD_REDUCE(prod, type)

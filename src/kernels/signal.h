@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a kernel signals its end, in device code (Signal in reduce.h).
+// How a kernel ends, in device code: it signals the CPU (Signal in reduce.h), or the other ranks of a
+// collective that runs in streams (Exchange in reduce.h).
 
 #pragma once
 
@@ -10,39 +11,49 @@
 
 namespace fairlead::kernels {
 
-// Every thread calls this last. True in one thread: it has seen the fences of all other blocks, so that what
-// it stores next is visible only after all that the kernel has stored.
-FAIRLEAD_DEVICE_FUNCTION bool ends_kernel(unsigned* counter) {
+// How far behind the start of each scratch this kernel's part of it begins.
+FAIRLEAD_DEVICE_FUNCTION unsigned long exchange_offset(const ExchangeWords& words, const ExchangeWork& work) {
+  if (!words.at[exchange_turn]) return 0;
+  return kernel::load<unsigned>(words.at[exchange_turn]) % 2 ? work.half : 0;
+}
+
+// Every thread calls this last. The last block that arrives here has seen the fences of all others.
+FAIRLEAD_DEVICE_FUNCTION void signal_end(unsigned* counter, unsigned long* flag, unsigned long value) {
   using namespace fairlead::kernel;
+  if (!flag) return;
   block_barrier();
-  if (!is_last_thread()) return false;
+  if (!is_last_thread()) return;
   if (grid_size() > 1) {
     system_fence();
-    if (atomic_add(counter, 1u) != grid_size() - 1) return false;
+    if (atomic_add(counter, 1u) != grid_size() - 1) return;
     *counter = 0;
   }
   system_fence();
-  return true;
+  system_store(flag, value);
 }
 
-FAIRLEAD_DEVICE_FUNCTION void signal_end(unsigned* counter, unsigned long* flag, unsigned long value) {
-  if (flag && ends_kernel(counter)) kernel::system_store(flag, value);
-}
-
-// Who sees a word that was set sees the cleared ones as well.
+// The same for a kernel that may be part of an exchange. Fences take longer than all else that a small kernel
+// does, so only a kernel that gives something to other ranks has one, in each block. The flag of one that
+// takes says that its loads are over.
 FAIRLEAD_DEVICE_FUNCTION void signal_end(unsigned* counter, unsigned long* flag, unsigned long value,
-                                         const SignalWords& cleared, const SignalWords& set) {
-  if ((!flag && !set.at[0]) || !ends_kernel(counter)) return;
-  if (set.at[0]) {
-    FAIRLEAD_NO_UNROLL
-    for (unsigned i = 0; i < signal_words && cleared.at[i]; ++i)
-      kernel::system_store(static_cast<unsigned*>(cleared.at[i]), 0u);
-    kernel::system_fence();
-    FAIRLEAD_NO_UNROLL
-    for (unsigned i = 0; i < signal_words && set.at[i]; ++i)
-      kernel::system_store(static_cast<unsigned*>(set.at[i]), 1u);
+                                         const ExchangeWords& words, const ExchangeWork& work) {
+  using namespace fairlead::kernel;
+  if (!words.at[exchange_turn]) return signal_end(counter, flag, value);
+  block_barrier();
+  if (!is_last_thread()) return;
+  if (work.gives) system_fence();
+  const bool last = block_index() == grid_size() - 1;
+  const unsigned amount = work.share + (last ? work.rest : 0);
+  FAIRLEAD_NO_UNROLL
+  for (unsigned i = 0; i < work.words && amount; ++i)
+    system_add(static_cast<unsigned*>(words.at[exchange_first_word + i]), amount);
+  if (last) store(words.at[exchange_next_turn], load<unsigned>(words.at[exchange_turn]) + !work.gives);
+  if (!flag) return;
+  if (grid_size() > 1) {
+    if (atomic_add(counter, 1u) != grid_size() - 1) return;
+    *counter = 0;
   }
-  if (flag) kernel::system_store(flag, value);
+  system_store(flag, value);
 }
 
 }  // namespace fairlead::kernels

@@ -449,38 +449,61 @@ TEST(kernels, the_flag_comes_last) {
   EXPECT_SUCCESS(gpu().free_pinned(pinned));
 }
 
-// What StreamCollective relies on: words in registered memory, which change when the kernel has ended.
-TEST(kernels, set_words_when_they_end) {
-  constexpr size_t page = 4096;
-  auto* words = static_cast<uint32_t*>(std::aligned_alloc(page, page));
-  ASSERT_SUCCESS(gpu().register_host(words, page));
-  void* there = nullptr;
-  ASSERT_SUCCESS(gpu().address_in_kernels(0, words, &there));
-  auto* in_kernels = static_cast<uint32_t*>(there);
-  for (bool reduces : {false, true})
-    for (unsigned blocks : {1u, 7u}) {
-      Device device(1 << 16);
-      std::fill_n(words, 8, 5);
-      uint32_t* const cleared[] = {in_kernels + 1, in_kernels + 6};
-      uint32_t* const set[] = {in_kernels + 3, in_kernels + 4};
-      Signal signal = device.next_signal();
-      signal.cleared = cleared;
-      signal.set = set;
-      signal.words = 2;
-      const void* from = device.at(0);
-      void* to = device.at(1 << 15);
-      const CopyItem item{to, from, 1 << 14};
-      ASSERT_SUCCESS(reduces ? launch_reduce(0, device.stream(), ReduceOp::sum, Element::int32, &from, 1, &to,
-                                             1, 1 << 12, blocks, signal)
-                             : launch_copies(0, device.stream(), &item, 1, blocks, signal));
-      ASSERT_SUCCESS(gpu().wait_word(device.stream(), words + 3, 1));
-      ASSERT_SUCCESS(gpu().synchronize_stream(device.stream()));
-      const uint32_t wanted[] = {5, 0, 5, 1, 1, 5, 0, 5};
-      EXPECT_TRUE(std::equal(wanted, wanted + 8, words))
-          << blocks << " blocks, " << (reduces ? "reduce" : "copy");
+// A collective of two ranks in streams, as StreamCollective makes it; both ranks are on one device.
+TEST(kernels, exchange_between_streams) {
+  constexpr size_t half = 1 << 16, words_at = 4 * half;
+  for (unsigned blocks : {1u, 7u}) {
+    Device ranks[] = {Device(words_at + 256), Device(words_at + 256)};
+    auto word = [&](int rank, int index) {
+      return reinterpret_cast<uint32_t*>(ranks[rank].at(words_at)) + index;
+    };
+    for (const Device& rank : ranks) rank.write(Bytes(words_at + 256));
+    for (int call = 0; call < 5; ++call) {
+      const size_t bytes = (half >> call) - 12, input = 2 * half, result = 3 * half;
+      Bytes gave[2];
+      for (int me : {0, 1}) {
+        const Device& mine = ranks[me];
+        gave[me] = random_bytes(bytes);
+        ASSERT_SUCCESS(gpu().copy(mine.at(input), gave[me].data(), bytes, mine.stream()));
+        ASSERT_SUCCESS(gpu().synchronize_stream(mine.stream()));
+      }
+      Signal signals[2];
+      for (int me : {0, 1}) {
+        const Device& mine = ranks[me];
+        const CopyItem item{mine.at(0), mine.at(input), bytes};
+        uint32_t* const given[] = {word(1 - me, 2)};
+        const Exchange gives{word(me, 0), word(me, 1), half, given, 1, true};
+        ASSERT_SUCCESS(launch_copies(0, mine.stream(), &item, 1, blocks, {}, &gives));
+        const device::WordAccess wait{true, word(me, 2), exchange_units};
+        ASSERT_SUCCESS(gpu().access_words(mine.stream(), &wait, 1));
+      }
+      for (int me : {0, 1}) {
+        const Device& mine = ranks[me];
+        uint32_t* const taken[] = {word(me, 2)};
+        const Exchange takes{word(me, 1), word(me, 0), half, taken, 1, false};
+        const void* from[] = {ranks[0].at(0), ranks[1].at(0)};
+        void* to = mine.at(result);
+        signals[me] = ranks[me].next_signal();
+        const CopyItem item{to, from[1 - me], bytes};
+        ASSERT_SUCCESS(call % 2
+                           ? launch_copies(0, mine.stream(), &item, 1, blocks, signals[me], &takes)
+                           : launch_reduce(0, mine.stream(), ReduceOp::bxor, Element::int32, from, 2, &to, 1,
+                                           bytes / sizeof(int32_t), blocks, signals[me], nullptr, &takes));
+      }
+      for (int me : {0, 1}) {
+        ranks[me].await_flag();
+        const Bytes content = ranks[me].read();
+        Bytes wanted = gave[1 - me];
+        for (size_t i = 0; i < bytes && call % 2 == 0; ++i) wanted[i] ^= gave[me][i];
+        EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), content.begin() + result))
+            << "call " << call << " of " << blocks << " blocks";
+        const auto* words = reinterpret_cast<const uint32_t*>(content.data() + words_at);
+        EXPECT_EQ(words[0], call + 1u);
+        EXPECT_EQ(words[1], static_cast<uint32_t>(call));
+        EXPECT_EQ(words[2], 0u);
+      }
     }
-  ASSERT_SUCCESS(gpu().unregister_host(words));
-  std::free(words);
+  }
 }
 
 // MPI_Fetch_and_op: target and first source are one, and what it held is kept.

@@ -65,6 +65,15 @@ struct CudaAbi {
     bool refused = false;
   };
 
+  struct WordOperation {
+    int kind;
+    Address address;
+    unsigned long long value;
+    unsigned flags;
+    Address alias;
+    unsigned long long rest;
+  };
+
   struct CopyAttributes {
     struct Location {
       int type, id;
@@ -74,6 +83,7 @@ struct CudaAbi {
     unsigned flags;
   };
 
+  static constexpr int word_wait = 1, word_write = 2;
   static constexpr int source_order_stream = 1;
   static constexpr int memory_host = 1;
   static constexpr int memory_device = 2;

@@ -252,6 +252,27 @@ class Cuda final : public OrderedRuntime<CudaAbi> {
     return call(api_.wait_word, stream, address, value, unsigned{driver_flag::wait_value_geq});
   }
 
+  Error access_words_on(CudaAbi::Stream stream, const WordAccess* accesses, size_t count) override {
+    if (!api_.access_words || count < 2) return OrderedRuntime::access_words_on(stream, accesses, count);
+    constexpr size_t at_most = 64;  // the driver takes 256
+    CudaAbi::WordOperation operations[at_most] = {};
+    Error error = Error::none;
+    for (size_t done = 0; done < count && error == Error::none; done += at_most) {
+      const size_t now = std::min(count - done, at_most);
+      for (size_t i = 0; i < now; ++i) {
+        const auto& [waits, word, value] = accesses[done + i];
+        operations[i] = {waits ? CudaAbi::word_wait : CudaAbi::word_write,
+                         device_address(word),
+                         value,
+                         waits ? driver_flag::wait_value_geq : driver_flag::write_value_default,
+                         0,
+                         0};
+      }
+      error = call(api_.access_words, stream, static_cast<unsigned>(now), operations, 0u);
+    }
+    return error;
+  }
+
   Error capture_info(CudaAbi::Stream stream, int* status, unsigned long long* id) override {
     return call(api_.capture_info, stream, status, id, static_cast<CudaAbi::Graph*>(nullptr),
                 static_cast<const CudaAbi::GraphNode**>(nullptr), static_cast<size_t*>(nullptr));

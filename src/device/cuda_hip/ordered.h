@@ -53,11 +53,9 @@ class OrderedRuntime : public DriverRuntime<Abi> {
     });
   }
 
-  Error address_in_kernels(int device, void* host, void** address) override {
-    return this->on(device, [&] {
-      *address = Base::from_driver(device_address(host));
-      return Error::none;
-    });
+  Error access_words(Stream stream, const WordAccess* accesses, size_t count) override {
+    return on_stream(stream, api_.wait_word,
+                     [&](StreamRecord& record) { return access_words_on(record.handle, accesses, count); });
   }
 
   Error call_host(Stream stream, void (*function)(void*), void* argument) override {
@@ -127,6 +125,24 @@ class OrderedRuntime : public DriverRuntime<Abi> {
     return this->call(api_.write_word, stream, address, value, unsigned{driver_flag::write_value_default});
   }
 
+  virtual Error access_words_on(typename Abi::Stream stream, const WordAccess* accesses, size_t count) {
+    Error error = Error::none;
+    for (size_t i = 0; i < count && error == Error::none; ++i) {
+      const typename Abi::Address address = device_address(accesses[i].word);
+      error = accesses[i].waits ? wait_word_on(stream, address, accesses[i].value)
+                                : write_word_on(stream, address, accesses[i].value);
+    }
+    return error;
+  }
+
+  // The GPU may see registered host memory at another address than the host. Any other memory is where it is.
+  typename Abi::Address device_address(const void* address) {
+    typename Abi::Address there{};
+    if (api_.host_address(&there, const_cast<void*>(address), 0u) == driver_result::success) return there;
+    this->forget_result();
+    return Base::to_driver(address);
+  }
+
   Error capture_on(typename Abi::Stream stream, Capture* capture) {
     int status = driver_flag::capture_none;
     unsigned long long id = 0;
@@ -155,14 +171,6 @@ class OrderedRuntime : public DriverRuntime<Abi> {
     if (!function) return this->refuse(Error::not_supported, function.symbol);
     StreamRecord* record = record_of(stream);
     return this->on(record->device, [&] { return work(*record); });
-  }
-
-  // The GPU may see registered host memory at another address than the host. Any other memory is where it is.
-  typename Abi::Address device_address(const void* address) {
-    typename Abi::Address there{};
-    if (api_.host_address(&there, const_cast<void*>(address), 0u) == driver_result::success) return there;
-    this->forget_result();
-    return Base::to_driver(address);
   }
 };
 

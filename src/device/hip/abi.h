@@ -61,6 +61,7 @@ struct HipAbi {
   // only after the kernel has ended, and a kernel may see the CPU's stores only if it starts later. Fairlead
   // polls flags before that, so it needs coherent memory.
   static constexpr unsigned pinned_coherent = 0x40000000;
+  static constexpr unsigned fine_grained = 1;
   static constexpr unsigned pinned_flags = driver_flag::pinned_portable | pinned_coherent;
   // By default each priority has four hardware queues (GPU_MAX_HW_QUEUES); work that waits in one of them
   // delays all streams that share it.

@@ -254,6 +254,11 @@ class Hip final : public OrderedRuntime<HipAbi> {
     return api_.stream_device ? call(api_.stream_device, stream, device) : current_device(device);
   }
 
+  Error allocate_for_peers(int device, size_t bytes, void** address) override {
+    if (!api_.allocate_with_flags) return allocate(device, bytes, address);
+    return on(device, [&] { return call(api_.allocate_with_flags, address, bytes, HipAbi::fine_grained); });
+  }
+
   int most_waiting_streams(int) override {
     const char* set = std::getenv("GPU_MAX_HW_QUEUES");
     return std::max(1, (set ? std::atoi(set) : 4) - 1);

@@ -124,16 +124,12 @@ FAIRLEAD_ENQUEUE(Irecv,
   return enqueue(comm, false, receive(buf, count, datatype, source, tag, comm), MPI_STATUS_IGNORE, request);
 }
 FAIRLEAD_MPIX(Wait_enqueue, (MPI_Request * request, MPI_Status* status)) {
-  return wait_enqueued(request, status);
+  return wait_enqueued(1, request, [=](int) { return status; });
 }
 FAIRLEAD_MPIX(Waitall_enqueue, (int count, MPI_Request* requests, MPI_Status* statuses)) {
-  int first = MPI_SUCCESS;
-  for (int i = 0; i < count; ++i) {
-    const bool ignored = statuses == MPI_STATUSES_IGNORE;
-    const int error = wait_enqueued(&requests[i], ignored ? MPI_STATUS_IGNORE : &statuses[i]);
-    if (first == MPI_SUCCESS) first = error;
-  }
-  return first;
+  return wait_enqueued(count, requests, [=](int i) {
+    return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
+  });
 }
 FAIRLEAD_ENQUEUE(Sendrecv,
                  (const void* sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
@@ -148,9 +144,8 @@ FAIRLEAD_ENQUEUE(Sendrecv,
   Work sends = send(sendbuf, sendcount, sendtype, dest, sendtag, comm);
   sends.raises_earlier_error = false;
   error = enqueue(comm, false, std::move(sends), MPI_STATUS_IGNORE, &requests[1]);
-  const int received = wait_enqueued(&requests[0], status);
-  if (error == MPI_SUCCESS) error = wait_enqueued(&requests[1], MPI_STATUS_IGNORE);
-  return error != MPI_SUCCESS ? error : received;
+  const int waited = wait_enqueued(2, requests, [=](int i) { return i == 0 ? status : MPI_STATUS_IGNORE; });
+  return error != MPI_SUCCESS ? error : waited;
 }
 FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm)) {
   if (*request == MPI_REQUEST_NULL) return raise_error(comm, MPI_ERR_REQUEST, "MPIX_Start_enqueue");

@@ -148,9 +148,13 @@ Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_er
   operation->done = operation->captured ? take_unused_word() : take_word();
   operation->reached = operation->captured ? take_unused_word() : reached_;
   operation->number = operation->captured ? 1 : enqueued_ + 1;
-  error = operation->done && operation->reached
-              ? device::runtime()->write_word(stream_, operation->reached, operation->number)
-              : Error::out_of_memory;
+  // In a graph, the stream clears what the CPU wrote in the launch before.
+  const device::WordAccess writes[] = {{false, operation->done, 0},
+                                       {false, operation->reached, operation->number}};
+  error =
+      operation->done && operation->reached
+          ? device::runtime()->access_words(stream_, writes + !operation->captured, 1 + operation->captured)
+          : Error::out_of_memory;
   if (error != Error::none) {
     if (operation->captured) {
       give_back_unused(operation->reached);
@@ -201,11 +205,10 @@ bool GpuStream::may_start_early() {
   return messages_waiting_ == 0 && sequences_.empty();
 }
 
-Error GpuStream::wait(Enqueued& operation) {
-  Error error = device::runtime()->wait_word(stream_, operation.done, operation.round);
-  if (error == Error::none && operation.captured)
-    error = device::runtime()->write_word(stream_, operation.done, 0);
-  return error;
+Error GpuStream::wait(const std::vector<std::shared_ptr<Enqueued>>& operations) {
+  std::vector<device::WordAccess> waits;
+  for (const auto& operation : operations) waits.push_back({true, operation->done, operation->round});
+  return device::runtime()->access_words(stream_, waits.data(), waits.size());
 }
 
 void GpuStream::store_status(Enqueued& operation, MPI_Status* status) {
@@ -322,11 +325,12 @@ void GpuStream::report_stall() {
            operation ? operation->in_words().c_str() : "an operation of the host MPI");
 }
 
-void GpuStream::wait_for_graphs() {
-  {
-    std::lock_guard lock(mutex_);
-    if (sequences_.empty()) return;
-  }
+bool GpuStream::is_in_graphs() {
+  std::lock_guard lock(mutex_);
+  return !sequences_.empty();
+}
+
+void GpuStream::wait_until_idle() {
   auto busy = [&] { return !is_captured() && device::runtime()->query_stream(stream_) == Error::not_ready; };
   for (Backoff backoff; busy(); backoff.pause()) engine().progress();
 }

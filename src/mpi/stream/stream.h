@@ -58,7 +58,8 @@ struct Enqueued {
   MPI_Status result;
   uint32_t* reached = nullptr;  // the stream writes `number`, or, captured, 1
   uint32_t number = 0;
-  uint32_t* done = nullptr;  // the CPU writes `round`, or, captured, 1
+  uint32_t* done =
+      nullptr;  // the CPU writes `round`, or, captured, 1, which the stream clears in each launch
   uint32_t round = 0;
   bool captured = false;
   bool under_way = false, ended = false;
@@ -79,7 +80,7 @@ class GpuStream {
   // Enqueues the operation. The stream goes on at once; wait() makes it wait. `mpi_error`: of the start, if
   // that is what failed.
   device::Error enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_error);
-  device::Error wait(Enqueued& operation);
+  device::Error wait(const std::vector<std::shared_ptr<Enqueued>>& operations);
   // Submits work that is no operation of the CPU, in the order of the calls that enqueue.
   device::Error submit(const std::function<device::Error(device::Stream, bool captured)>& work);
   // Stores the status in the program's variable as soon as there is one.
@@ -91,9 +92,10 @@ class GpuStream {
   // Lets the stream pass all waits for operations that have not ended, and forgets them, as MPI is over or no
   // communicator is left.
   void abandon();
-  // Waits until the stream has done what was enqueued, if graphs may be in it: nobody else knows whether one
-  // was launched. Does nothing while the stream is being captured.
-  void wait_for_graphs();
+  // Do graphs with operations exist? Nobody knows whether one was launched.
+  bool is_in_graphs();
+  // Waits until the stream has done what was enqueued. Does nothing while the stream is being captured.
+  void wait_until_idle();
   int device() const { return device_; }
   device::Stream stream() const { return stream_; }
 

@@ -3,8 +3,8 @@
 #include "mpi/stream/stream_collective.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -34,8 +34,9 @@ using kernels::ReduceOp;
 
 namespace {
 
-constexpr size_t counter_bytes = 256;
+constexpr size_t header_bytes = 256, granule = 16;
 constexpr unsigned blocks_at_most = 16;
+static_assert(blocks_at_most <= kernels::exchange_units);
 
 // The reductions that run in streams. Their kernels are loaded when the communicator is made, because loading
 // waits for all streams, so these are the common ones.
@@ -72,17 +73,47 @@ uint64_t available_reductions(int device) {
   return found;
 }
 
-struct Retired {
+// Numbers in page-locked memory. They are used again: the driver's call that frees such memory waits for all
+// streams.
+struct Numbers {
   std::mutex mutex;
-  std::vector<StreamWords> words;
+  std::vector<uint64_t*> unused;
 };
-auto& retired = *new Retired;
+auto& numbers = *new Numbers;
 
-bool is_set(const uint32_t* word) {
-  return std::atomic_ref<uint32_t>(*const_cast<uint32_t*>(word)).load(std::memory_order_acquire) == 1;
+uint64_t* take_number() {
+  constexpr size_t page = 4096;
+  std::lock_guard lock(numbers.mutex);
+  if (numbers.unused.empty()) {
+    void* memory = nullptr;
+    if (device::runtime()->allocate_pinned(page, &memory) != Error::none) return nullptr;
+    for (size_t i = 0; i < page / sizeof(uint64_t); ++i)
+      numbers.unused.push_back(static_cast<uint64_t*>(memory) + i);
+  }
+  uint64_t* number = numbers.unused.back();
+  numbers.unused.pop_back();
+  *number = 0;
+  return number;
+}
+
+void give_back(uint64_t* number) {
+  std::lock_guard lock(numbers.mutex);
+  if (number) numbers.unused.push_back(number);
 }
 
 }  // namespace
+
+struct StreamCollective::Header {
+  uint32_t turn[2];  // as Exchange has it
+  uint32_t counter;  // of the kernels' blocks
+  uint32_t unused;
+  uint32_t given[coll::max_members];  // by each rank
+};
+
+char* StreamCollective::place(char* scratch, int which, uint64_t most) {
+  static_assert(sizeof(Header) <= header_bytes);
+  return scratch + header_bytes + which * most;
+}
 
 // ---- What ranks do in each function --------------------------------------------------------------------
 
@@ -125,7 +156,7 @@ bool StreamCollective::takes(const CollectiveCall& call) const {
   ReduceOp op;
   Element element;
   return !shape->reduces ||
-         (kernel_for(call.op, call.recvtype, &op, &element) && kernels_ & bit_of(op, element));
+         (kernel_for(call.op, call.recvtype, &op, &element) && reductions_ & bit_of(op, element));
 }
 
 StreamCollective::Buffer StreamCollective::input_of(const CollectiveCall& call, const Shape& shape,
@@ -160,34 +191,37 @@ bool StreamCollective::is_direct(const Buffer& buffer) const {
 
 // ---- The work in the stream ----------------------------------------------------------------------------
 
-Error StreamCollective::contribute(device::Stream stream, const Buffer& input, bool moved, const Side& side,
-                                   uint64_t number) {
-  const device::CopyItem copy{scratch_, input.address, input.bytes};
-  kernels::Signal signal{
-      counter_, number ? ended_ : nullptr, number, side.cleared.data(), side.set.data(), side.set.size()};
-  return kernels::launch_copies(device_, stream, &copy, input.bytes && !moved, blocks_at_most, signal);
+Error StreamCollective::give(device::Stream stream, const void* input, uint64_t bytes) {
+  const kernels::Exchange exchange{&header()->turn[0], &header()->turn[1], most_,
+                                   given_.data(),      given_.size(),      true};
+  const device::CopyItem copy{place(scratch_, 0, most_), input, bytes};
+  return kernels::launch_copies(device_, stream, &copy, bytes > 0, blocks_at_most, {}, &exchange);
 }
 
-Error StreamCollective::receive(device::Stream stream, const CollectiveCall& call, const Shape& shape,
-                                uint64_t unit, void* to, const Side& side, uint64_t number) {
-  kernels::Signal signal{
-      counter_, number ? ended_ : nullptr, number, side.cleared.data(), side.set.data(), side.set.size()};
+// `to` is null on a rank that gets nothing.
+Error StreamCollective::take(device::Stream stream, const CollectiveCall& call, const Shape& shape,
+                             uint64_t unit, void* to, uint64_t number) {
+  const kernels::Exchange exchange{&header()->turn[1], &header()->turn[0], most_,
+                                   taken_.data(),      taken_.size(),      false};
+  const kernels::Signal signal{&header()->counter, number ? passed_ : nullptr, number};
   const uint64_t mine = shape.blocks_in ? unit * static_cast<uint64_t>(me_) : 0;
-  if (shape.reduces) {
+  auto source = [&](int rank) { return place(scratches_[static_cast<size_t>(rank)], 0, most_) + mine; };
+  if (shape.reduces && to) {
     ReduceOp op{};
     Element element{};
     kernel_for(call.op, call.recvtype, &op, &element);
     const void* from[coll::max_members];
-    for (int rank = 0; rank < ranks_; ++rank) from[rank] = scratches_[rank] + mine;
+    for (int rank = 0; rank < ranks_; ++rank) from[rank] = source(rank);
     return kernels::launch_reduce(device_, stream, op, element, from, ranks_, &to, 1,
-                                  unit / kernels::element_bytes(element), blocks_at_most, signal);
+                                  unit / kernels::element_bytes(element), blocks_at_most, signal, nullptr,
+                                  &exchange);
   }
   std::vector<device::CopyItem> items;
-  for (int rank = 0; rank < ranks_ && unit > 0; ++rank)
+  for (int rank = 0; rank < ranks_ && to; ++rank)
     if (shape.gives(rank, call.root))
-      items.push_back(
-          {static_cast<char*>(to) + (shape.blocks_out ? unit * rank : 0), scratches_[rank] + mine, unit});
-  return kernels::launch_copies(device_, stream, items.data(), items.size(), blocks_at_most, signal);
+      items.push_back({static_cast<char*>(to) + (shape.blocks_out ? unit * rank : 0), source(rank), unit});
+  return kernels::launch_copies(device_, stream, items.data(), items.size(), blocks_at_most, signal,
+                                &exchange);
 }
 
 int StreamCollective::enqueue(const CollectiveCall& call, const Move& move) {
@@ -200,25 +234,9 @@ int StreamCollective::enqueue(const CollectiveCall& call, const Move& move) {
   if (gives && unit) input = input_of(call, shape, unit);
   if (gets && unit) result = result_of(call, shape, unit);
   const bool input_moves = !is_direct(input), result_moves = !is_direct(result);
-  const int others = ranks_;
   begin_enqueuing();
-  // To and from the root alone, or all others. The root gives nothing to itself.
-  const Side& contributing = contributing_[shape.edges == Shape::to_root ? call.root : others];
-  const Side& receiving = receiving_[shape.edges == Shape::from_root ? call.root : others];
 
   int mpi_error = MPI_SUCCESS;
-  auto submit = [&](auto work) {
-    return stream_->submit([&](device::Stream stream, bool in_graph) {
-      forbid_waiting_calls(in_graph);
-      return work(stream, in_graph ? 0 : number_ + 1);
-    });
-  };
-  auto wait = [&](device::Stream stream, const Side& side) {
-    Error error = Error::none;
-    for (uint32_t* word : side.waited)
-      if (error == Error::none) error = device::runtime()->wait_word(stream, word, 1);
-    return error;
-  };
   // A local collective: the only nonblocking function of MPI that moves bytes between two layouts.
   auto moving = [&](const Buffer& from, const Buffer& to) {
     return move([=, self = self_, from_type = std::make_shared<KeptType>(from.datatype),
@@ -230,28 +248,23 @@ int StreamCollective::enqueue(const CollectiveCall& call, const Move& move) {
   auto bytes_at = [](char* address, uint64_t bytes) {
     return Buffer{address, static_cast<MPI_Count>(bytes), MPI_BYTE, bytes};
   };
-  char* const own_result = scratch_ + most_;
 
   Error error = Error::none;
-  if (gives && input_moves) {
-    error = submit([&](device::Stream stream, uint64_t) { return wait(stream, contributing_[others]); });
-    if (error == Error::none) mpi_error = moving(input, bytes_at(scratch_, input.bytes));
-  }
-  if (error == Error::none && mpi_error == MPI_SUCCESS)
-    error = submit([&](device::Stream stream, uint64_t number) {
-      Error state = Error::none;
-      if (gives && !input_moves) state = wait(stream, contributing_[others]);
-      if (gives && state == Error::none)
-        state = contribute(stream, input, input_moves, contributing, gets ? 0 : number);
-      if (gets && state == Error::none) state = wait(stream, receiving);
-      if (gets && state == Error::none)
-        state =
-            receive(stream, call, shape, unit, result_moves ? own_result : result.address, receiving, number);
+  if (input_moves) mpi_error = moving(input, bytes_at(moved(), input.bytes));
+  if (mpi_error == MPI_SUCCESS)
+    error = stream_->submit([&](device::Stream stream, bool in_graph) {
+      forbid_waiting_calls(in_graph);
+      const uint64_t number = in_graph ? 0 : number_ + 1;
+      Error state = give(stream, input_moves ? moved() : input.address, input.bytes);
+      if (state == Error::none && !waits_.empty())
+        state = device::runtime()->access_words(stream, waits_.data(), waits_.size());
+      if (state == Error::none)
+        state = take(stream, call, shape, unit, result_moves ? moved() : result.address, number);
       if (state == Error::none && number) number_ = number;
       return state;
     });
   if (error == Error::none && mpi_error == MPI_SUCCESS && result_moves)
-    mpi_error = moving(bytes_at(own_result, result.bytes), result);
+    mpi_error = moving(bytes_at(moved(), result.bytes), result);
   end_enqueuing();
   if (error == Error::none && mpi_error == MPI_SUCCESS) {
     count(Traffic::collective_in_stream, std::max(input.bytes, result.bytes));
@@ -279,7 +292,7 @@ void StreamCollective::end_enqueuing() {
 // The stream may wait for peers, which may wait for this process. Nobody knows when a graph is launched.
 void StreamCollective::forbid_waiting_calls(bool captured) {
   std::lock_guard lock(mutex_);
-  if (captured && !std::exchange(in_graphs_, true)) device::WaitingCalls::add_graph_wait();
+  if (captured && !in_graphs_.exchange(true)) device::WaitingCalls::add_graph_wait();
   if (!captured && !std::exchange(forbids_, true)) device::WaitingCalls::forbid();
 }
 
@@ -289,26 +302,29 @@ void StreamCollective::permit_waiting_calls() {
     device::WaitingCalls::permit();
 }
 
-bool StreamCollective::has_passed_all() const {
-  return std::atomic_ref<uint64_t>(*words_.ended(me_)).load(std::memory_order_acquire) >= number_;
-}
-
 bool StreamCollective::ended() const {
-  if (broken_) return true;
-  return has_passed_all() && std::ranges::all_of(contributing_[static_cast<size_t>(ranks_)].waited, is_set);
+  return broken_ || std::atomic_ref<uint64_t>(*passed_).load(std::memory_order_acquire) >= number_;
 }
 
+// The copy may have to wait, and nobody knows for how long, so it is left alone after a while.
 void StreamCollective::abandon() {
+  if (ended()) return;
+  static constexpr auto enough = [] {
+    std::array<uint32_t, coll::max_members> words{};
+    words.fill(1u << 30);
+    return words;
+  }();
+  auto* copy = new device::Copy;
+  Error error = copy->start(device_, header()->given, enough.data(), sizeof enough);
   constexpr std::chrono::seconds patience{1};
-  const auto start = std::chrono::steady_clock::now();
-  const auto others = static_cast<size_t>(ranks_);
-  while (!has_passed_all() && !broken_ && std::chrono::steady_clock::now() - start < patience) {
-    for (const Side* side : {&contributing_[others], &receiving_[others]})
-      for (uint32_t* word : side->waited)
-        std::atomic_ref<uint32_t>(*word).store(1, std::memory_order_release);
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-  }
-  if (!has_passed_all()) broken_ = true;
+  for (const auto start = std::chrono::steady_clock::now();
+       std::chrono::steady_clock::now() - start < patience && !ended();
+       std::this_thread::sleep_for(std::chrono::microseconds(50)))
+    if (error == Error::none) error = copy->poll() == Error::not_ready ? Error::none : Error::not_ready;
+  if (ended())
+    delete copy;
+  else
+    broken_ = true;
 }
 
 StreamCollective::~StreamCollective() {
@@ -318,45 +334,19 @@ StreamCollective::~StreamCollective() {
   // The stream may still use the memory.
   if (broken_) {
     for (device::MappedMemory& mapped : mapped_) new device::MappedMemory(std::move(mapped));
-    new StreamWords(std::move(words_));
     return;
   }
   if (scratch_) device::pool_free(scratch_);
-  if (!words_.memory) return;
-  if (words_.memory.data()) words_.gone().fetch_add(1);
-  std::lock_guard lock(retired.mutex);
-  retired.words.push_back(std::move(words_));
-}
-
-void release_stream_words(bool at_end) {
-  std::lock_guard lock(retired.mutex);
-  if (retired.words.empty()) return;
-  const device::WaitingCalls::Permission permission;
-  std::erase_if(retired.words, [&](StreamWords& words) {
-    const bool idle = permission && (at_end || device::runtime()->query_device(words.device) == Error::none);
-    if (words.registered && idle)
-      words.registered = device::runtime()->unregister_host(words.memory.data()) != Error::none;
-    return !words.registered &&
-           (!words.own || !words.memory.data() || words.gone() >= static_cast<uint32_t>(words.ranks));
-  });
-  if (!at_end) return;
-  // The process ends, and with it these.
-  for (StreamWords& words : retired.words) new StreamWords(std::move(words));
-  retired.words.clear();
+  give_back(passed_);
 }
 
 // ---- How the ranks agree -------------------------------------------------------------------------------
-
-size_t StreamWords::bytes_for(int ranks) {
-  const auto many = static_cast<size_t>(ranks);
-  return 2 * many * many * sizeof(uint32_t) + (many + 1) * sizeof(uint64_t);
-}
 
 // What a rank tells the others.
 struct StreamCollective::Offer {
   const char* why_not;  // null: it can take part; means nothing to others
   int32_t device;
-  uint64_t most, kernels, words;
+  uint64_t most, reductions;
   device::RemoteMemory scratch;
 };
 
@@ -367,19 +357,18 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   auto cannot = [&](const char* why) { offer->why_not = why; };
   const bool together = node_ranks_.size() == static_cast<size_t>(ranks_) &&
                         std::ranges::all_of(node_ranks_, [](int rank) { return rank >= 0; });
-  most_ = static_cast<uint64_t>(options().stream_collective_limit) / kernels::element_bytes(Element::int64) *
-          kernels::element_bytes(Element::int64);
+  most_ = static_cast<uint64_t>(options().stream_collective_limit) / granule * granule;
   if (!node || !together) return cannot("not all ranks are on this node");
   if (!options().ipc || most_ == 0) return cannot("it is switched off");
   if (!copies_available(device_)) return cannot("no kernel can be loaded now");
   offer->device = device_;
   offer->most = most_;
-  offer->kernels = available_reductions(device_);
-  const size_t bytes = 2 * most_ + counter_bytes;
+  offer->reductions = available_reductions(device_);
+  const size_t bytes = header_bytes + 3 * most_;
   scratch_ = static_cast<char*>(device::pool_allocate(device_, bytes));
-  counter_ = reinterpret_cast<uint32_t*>(scratch_ + 2 * most_);
-  const uint32_t zero = 0;
-  if (!scratch_ || device::copy_now(device_, counter_, &zero, sizeof zero) != Error::none)
+  passed_ = take_number();
+  const Header zeros{};
+  if (!scratch_ || !passed_ || device::copy_now(device_, scratch_, &zeros, sizeof zeros) != Error::none)
     return cannot("the buffer pool has no memory for it");
   {
     std::lock_guard lock(engine().mutex());
@@ -394,20 +383,12 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
                                             &offer->scratch))
       return cannot("a GPU cannot access the memory of another one");
   }
-  if (me_ != 0) return;
-  words_.memory = node->memory().create(StreamWords::bytes_for(ranks_));
-  words_.own = true;
-  if (!words_.memory || !words_.memory.data()) return cannot("there is no memory for its words");
-  std::memset(words_.memory.data(), 0, words_.memory.bytes());
-  for (int from = 0; from < ranks_; ++from)
-    for (int to = 0; to < ranks_; ++to) *words_.left(from, to) = 1;
-  offer->words = words_.memory.offset();
 }
 
 const char* StreamCollective::join(const std::vector<Offer>& offers) {
   node::Node* node = engine().node();
   const auto count = static_cast<size_t>(ranks_);
-  for (const Offer& offer : offers) most_ = std::min(most_, offer.most), kernels_ &= offer.kernels;
+  for (const Offer& offer : offers) most_ = std::min(most_, offer.most), reductions_ &= offer.reductions;
   scratches_.resize(count);
   mapped_.resize(count);
   for (size_t rank = 0; rank < count; ++rank) {
@@ -419,41 +400,15 @@ const char* StreamCollective::join(const std::vector<Offer>& offers) {
                          &mapped_[rank]) != node::Reason::none ||
         device != device_)
       return "a GPU cannot access the memory of another one";
-    scratches_[rank] = static_cast<const char*>(mapped_[rank].address());
-  }
-  if (me_ != 0) words_.memory = node->memory().open(offers[0].words, StreamWords::bytes_for(ranks_));
-  device::Runtime* gpu = device::runtime();
-  if (!words_.memory || !words_.memory.data() ||
-      gpu->register_host(words_.memory.data(), words_.memory.bytes()) != Error::none)
-    return "the words cannot be mapped";
-  words_.registered = true;
-  auto in_kernels = [&](auto* word) {
-    void* address = word;
-    return gpu->address_in_kernels(device_, word, &address) == Error::none
-               ? static_cast<decltype(word)>(address)
-               : nullptr;
-  };
-  ended_ = in_kernels(words_.ended(me_));
-  contributing_.resize(count + 1);
-  receiving_.resize(count + 1);
-  auto add = [&](Side* side, uint32_t* waited, uint32_t* set) {
-    side->waited.push_back(waited);
-    side->cleared.push_back(in_kernels(waited));
-    side->set.push_back(in_kernels(set));
-    return side->cleared.back() && side->set.back();
-  };
-  for (int peer = 0; peer < ranks_; ++peer) {
-    if (peer == me_) continue;
-    for (const auto side : {static_cast<size_t>(peer), count})
-      if (!add(&contributing_[side], words_.left(peer, me_), words_.arrived(me_, peer)) ||
-          !add(&receiving_[side], words_.arrived(peer, me_), words_.left(me_, peer)) || !ended_)
-        return "kernels cannot use the words";
+    scratches_[rank] = static_cast<char*>(mapped_[rank].address());
+    given_.push_back(&reinterpret_cast<Header*>(scratches_[rank])->given[me_]);
+    taken_.push_back(&header()->given[rank]);
+    waits_.push_back({true, taken_.back(), kernels::exchange_units});
   }
   return nullptr;
 }
 
 std::unique_ptr<StreamCollective> StreamCollective::make(MPI_Comm comm, std::shared_ptr<GpuStream> stream) {
-  release_stream_words(false);
   int inter = 0;
   PMPI_Comm_test_inter(comm, &inter);
   auto made = std::unique_ptr<StreamCollective>(new StreamCollective);
@@ -462,11 +417,9 @@ std::unique_ptr<StreamCollective> StreamCollective::make(MPI_Comm comm, std::sha
   if (inter || made->ranks_ > coll::max_members) return nullptr;
   made->device_ = stream->device();
   made->stream_ = std::move(stream);
-  made->words_.ranks = made->ranks_;
-  made->words_.device = made->device_;
   Offer mine{};
   made->prepare(comm, &mine);
-  made->kernels_ = mine.kernels;
+  made->reductions_ = mine.reductions;
   std::vector<Offer> offers(static_cast<size_t>(made->ranks_));
   real.Allgather(&mine, sizeof mine, MPI_BYTE, offers.data(), sizeof mine, MPI_BYTE, comm);
   const bool all = std::ranges::all_of(offers, [](const Offer& offer) { return !offer.why_not; });
@@ -483,9 +436,6 @@ std::unique_ptr<StreamCollective> StreamCollective::make(MPI_Comm comm, std::sha
     log_line(LogLevel::info,
              "collectives do not run in the streams of communicators, but are started by the CPU: %s",
              mine.why_not);
-  // No rank uses the words.
-  if (made->words_.own && made->words_.memory.data())
-    made->words_.gone() = static_cast<uint32_t>(made->ranks_);
   return nullptr;
 }
 

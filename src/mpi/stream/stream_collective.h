@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Small collectives that run in the GPU stream of a communicator, without the CPU, if all its ranks share a
-// node and their GPUs map each other's memory. Each rank has a scratch of device memory that the others map,
-// and 32-bit words for each ordered pair of ranks in host memory of the node:
+// node and their GPUs map each other's memory. Each rank has a scratch of device memory that the others map:
+// two places for its input, which the calls use in turn, and a word for each rank that counts what it gives.
 //
-//   arrived[from][to]  1: what `from` has put into its scratch is there for `to`
-//   left[from][to]     1: `from` no longer reads the scratch of `to`; so at first
-//
-// A call is a wait for `left` of all, a kernel that copies the input to the scratch, clears `left` and sets
-// `arrived`, a wait for `arrived`, and a kernel that computes the result from all scratches, clears `arrived`
-// and sets `left`. Addresses and values are the same in all calls, so that a graph may replay them.
+// A call is a kernel that copies the input to the scratch and adds to this rank's word in all others'
+// scratches, a wait of the stream for all words in its own, and a kernel that computes the result from all
+// scratches and subtracts from the words (Exchange in kernels/reduce.h). A rank that has passed the wait of a
+// call knows that all ranks have left the call before it, so that the place that was used there is free for
+// the next call. Addresses and values are the same in all calls, so that a graph may replay them.
 //
 // Whether a call runs so depends only on what MPI requires to be equal on all ranks and on what they agreed
 // on in make(). A buffer that kernels cannot use, or one with gaps, is moved by an operation that is enqueued
@@ -26,27 +25,8 @@
 #include "device/ipc_registry.h"
 #include "mpi/coll/collective_call.h"
 #include "mpi/stream/stream.h"
-#include "node/node_memory.h"
 
 namespace fairlead::mpi {
-
-// The words of a communicator. Their memory is given back when all ranks have left it and no stream waits,
-// because the driver's call for that waits for all streams.
-struct StreamWords {
-  node::NodeMemory::Range memory;
-  int ranks = 0, device = -1;
-  bool registered = false, own = false;
-
-  static size_t bytes_for(int ranks);
-  uint32_t* arrived(int from, int to) const { return word(from * ranks + to); }
-  uint32_t* left(int from, int to) const { return word((ranks + from) * ranks + to); }
-  // The number of the last call of a rank that has ended, and how many ranks have left.
-  uint64_t* ended(int rank) const { return reinterpret_cast<uint64_t*>(word(2 * ranks * ranks)) + rank; }
-  std::atomic<uint32_t>& gone() const { return *reinterpret_cast<std::atomic<uint32_t>*>(ended(ranks)); }
-
- private:
-  uint32_t* word(int index) const { return reinterpret_cast<uint32_t*>(memory.data()) + index; }
-};
 
 class StreamCollective {
  public:
@@ -63,20 +43,18 @@ class StreamCollective {
   using Move = std::function<int(StartOperation)>;
   int enqueue(const CollectiveCall& call, const Move& move);
 
-  // Has the stream passed all calls outside graphs, and do no ranks read what this one gave them?
+  // Has the stream passed all calls outside graphs?
   bool ended() const;
+  bool in_graphs() const { return in_graphs_; }
   // Once that is so, driver calls that wait for all streams are possible again.
   void permit_waiting_calls();
   // Lets the stream pass all its waits, as MPI is over.
   void abandon();
 
  private:
-  bool has_passed_all() const;
   struct Shape;
   struct Offer;
-  struct Side {
-    std::vector<uint32_t*> waited, cleared, set;  // the latter as kernels address them
-  };
+  struct Header;  // of the scratch
   struct Buffer {
     void* address = nullptr;
     MPI_Count count = 0;
@@ -93,31 +71,31 @@ class StreamCollective {
   void begin_enqueuing();
   void end_enqueuing();
   void forbid_waiting_calls(bool captured);
-  device::Error contribute(device::Stream stream, const Buffer& input, bool moved, const Side& side,
-                           uint64_t number);
-  device::Error receive(device::Stream stream, const CollectiveCall& call, const Shape& shape, uint64_t unit,
-                        void* to, const Side& side, uint64_t number);
+  device::Error give(device::Stream stream, const void* input, uint64_t bytes);
+  device::Error take(device::Stream stream, const CollectiveCall& call, const Shape& shape, uint64_t unit,
+                     void* to, uint64_t number);
+  Header* header() const { return reinterpret_cast<Header*>(scratch_); }
+  // The two places in a scratch, then one for buffers that the CPU moves.
+  static char* place(char* scratch, int which, uint64_t most);
+  char* moved() const { return place(scratch_, 2, most_); }
 
   std::shared_ptr<GpuStream> stream_;
   std::vector<int> node_ranks_;
   MPI_Comm self_ = MPI_COMM_NULL;  // for move()
   int me_ = 0, ranks_ = 1, device_ = -1;
-  uint64_t most_ = 0, kernels_ = 0;  // bytes of a buffer at most, and the reductions with kernels
-  uint32_t* counter_ = nullptr;      // of the kernels' blocks
-  char* scratch_ = nullptr;          // `most_` bytes for the others, as many for own results, a counter
-  std::vector<const char*> scratches_;
+  uint64_t most_ = 0, reductions_ = 0;  // bytes of a buffer at most, and the reductions with kernels
+  char* scratch_ = nullptr;
+  uint64_t* passed_ = nullptr;  // page-locked: the number of the last call that the stream has passed
+  std::vector<char*> scratches_;
   std::vector<device::MappedMemory> mapped_;
-  StreamWords words_;
-  uint64_t* ended_ = nullptr;                   // as kernels address it
-  std::vector<Side> contributing_, receiving_;  // by the only other rank, or ranks_: all others
-  std::atomic<uint64_t> number_ = 0;            // of the last call outside graphs
-  std::atomic<bool> broken_ = false;            // the driver has refused a part of a call
-  std::mutex mutex_;                            // guards what follows
+  std::vector<uint32_t*> given_, taken_;   // words in the scratches of the others, and in this rank's
+  std::vector<device::WordAccess> waits_;  // for the latter
+  std::atomic<uint64_t> number_ = 0;       // of the last call outside graphs
+  std::atomic<bool> broken_ = false;       // the driver has refused a part of a call
+  std::mutex mutex_;                       // guards what follows
   int enqueuing_ = 0;
-  bool forbids_ = false, in_graphs_ = false;
+  bool forbids_ = false;
+  std::atomic<bool> in_graphs_ = false;
 };
-
-// Gives back the words of communicators that are freed, where that is possible now; `at_end`: of all.
-void release_stream_words(bool at_end);
 
 }  // namespace fairlead::mpi

@@ -78,6 +78,17 @@ bool is_last_of_its_stream(const StreamCommunicator& communicator) {
   });
 }
 
+// Waits until the stream of no rank uses the memory of the collectives.
+void leave(const StreamCollective& collective, MPI_Comm comm) {
+  for (Backoff backoff; !collective.ended(); backoff.pause()) engine().progress();
+  MPI_Request everyone = MPI_REQUEST_NULL;
+  real.Ibarrier(comm, &everyone);
+  int here = 0;
+  for (Backoff backoff; !here && real.Test(&everyone, &here, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+       backoff.pause())
+    engine().progress();
+}
+
 // Waits for what is enqueued on the communicator.
 int end_enqueued_on(MPI_Comm comm) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
@@ -86,14 +97,14 @@ int end_enqueued_on(MPI_Comm comm) {
     for (Backoff backoff; mine->errors->outstanding > 0; backoff.pause()) engine().progress();
   };
   wait();
-  if (const auto collective = mine->collective)
-    for (Backoff backoff; !collective->ended(); backoff.pause()) engine().progress();
-  mine->collective.reset();
-  if (is_last_of_its_stream(*mine)) {
-    mine->stream->wait_for_graphs();
+  const auto collective = std::exchange(mine->collective, nullptr);
+  const bool last = is_last_of_its_stream(*mine);
+  if ((last && mine->stream->is_in_graphs()) || (collective && collective->in_graphs())) {
+    mine->stream->wait_until_idle();
     wait();
-    mine->stream->abandon();  // what is left are graphs that nobody may launch
   }
+  if (last) mine->stream->abandon();  // what is left are graphs that nobody may launch
+  if (collective) leave(*collective, comm);
   const int error = mine->errors->code.exchange(MPI_SUCCESS);
   return error == MPI_SUCCESS ? error : raise_error(comm, error, "an operation that was enqueued earlier");
 }
@@ -199,7 +210,7 @@ static int enqueue_on(const std::shared_ptr<StreamCommunicator>& mine, Handle ha
   if (!enqueued && request && !persistent) give_back_handle(request);
   if (mpi_error != MPI_SUCCESS) return mpi_error;
   // In a graph the CPU must have seen each launch before the next one.
-  if (enqueued && (waits || (operation->captured && !request))) error = mine->stream->wait(*operation);
+  if (enqueued && (waits || (operation->captured && !request))) error = mine->stream->wait({operation});
   if (error != device::Error::none) {
     log_line(LogLevel::error, "an operation cannot be enqueued: %s %s", device::to_string(error),
              device::runtime()->error_text());
@@ -250,23 +261,45 @@ static int wait_in_host(MPI_Request* request, MPI_Status* status) {
   return raise_error(MPI_COMM_WORLD, MPI_ERR_REQUEST, "MPIX_Wait_enqueue");
 }
 
-int wait_enqueued(MPI_Request* request, MPI_Status* status) {
-  if (*request == MPI_REQUEST_NULL) {
-    if (status != MPI_STATUS_IGNORE) set_empty(status);
-    return MPI_SUCCESS;
+// Waits for operations of one stream that follow each other in one step.
+int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Status*(int)>& status_of) {
+  std::vector<Handed> handed;
+  int first = MPI_SUCCESS;
+  auto note = [&first](int error) {
+    if (first == MPI_SUCCESS) first = error;
+  };
+  auto wait = [&] {
+    if (handed.empty()) return;
+    std::vector<std::shared_ptr<Enqueued>> operations;
+    for (const Handed& one : handed) operations.push_back(one.operation);
+    if (handed.front().stream->wait(operations) != device::Error::none)
+      note(raise_error(MPI_COMM_WORLD, MPI_ERR_OTHER, "MPIX_Wait_enqueue"));
+    handed.clear();
+  };
+  for (int i = 0; i < count; ++i) {
+    MPI_Status* const status = status_of(i);
+    if (requests[i] == MPI_REQUEST_NULL) {
+      if (status != MPI_STATUS_IGNORE) set_empty(status);
+      continue;
+    }
+    decltype(registry.requests)::node_type found;
+    {
+      std::lock_guard lock(registry.mutex);
+      found = registry.requests.extract(requests[i]);
+    }
+    if (!found) {
+      wait();
+      note(wait_in_host(&requests[i], status));
+      continue;
+    }
+    Handed& one = found.mapped();
+    if (status != MPI_STATUS_IGNORE) one.stream->store_status(*one.operation, status);
+    if (!one.persistent) give_back_handle(&requests[i]);
+    if (!handed.empty() && handed.front().stream != one.stream) wait();
+    handed.push_back(std::move(one));
   }
-  decltype(registry.requests)::node_type found;
-  {
-    std::lock_guard lock(registry.mutex);
-    found = registry.requests.extract(*request);
-  }
-  if (!found) return wait_in_host(request, status);
-  const Handed handed = std::move(found.mapped());
-  if (status != MPI_STATUS_IGNORE) handed.stream->store_status(*handed.operation, status);
-  const device::Error error = handed.stream->wait(*handed.operation);
-  if (!handed.persistent) give_back_handle(request);
-  return error == device::Error::none ? MPI_SUCCESS
-                                      : raise_error(MPI_COMM_WORLD, MPI_ERR_OTHER, "MPIX_Wait_enqueue");
+  wait();
+  return first;
 }
 
 void prepare_streams() {
@@ -290,7 +323,6 @@ void close_streams() {
     if (one->collective) one->collective->abandon();
   }
   communicators.clear();
-  release_stream_words(true);
   for (MPI_Request& handle : handles) real.Request_free(&handle);
   if (keyval != MPI_KEYVAL_INVALID) PMPI_Comm_free_keyval(&keyval);
 }

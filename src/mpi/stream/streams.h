@@ -41,7 +41,8 @@ int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Reques
 int enqueue_on_window(MPI_Win win, bool waits, StartOperation start);
 // Enqueues a collective that runs in the stream; otherwise none, and enqueue() does it.
 std::optional<int> enqueue_in_stream(const CollectiveCall& call);
-int wait_enqueued(MPI_Request* request, MPI_Status* status);
+// `status(i)`: where the program wants that of requests[i].
+int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Status*(int)>& status);
 
 // Before MPI_Init of a program that may enqueue operations.
 void prepare_streams();

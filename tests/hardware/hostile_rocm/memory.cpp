@@ -131,6 +131,10 @@ SHIM int hipMalloc(void** address, size_t bytes) {
   int code = begin();
   return code ? code : remember(backend()->allocate(device(), bytes, address));
 }
+SHIM int hipExtMallocWithFlags(void** address, size_t bytes, unsigned flags) {
+  if (flags != HipAbi::fine_grained) return remember(Error::invalid_value);
+  return hipMalloc(address, bytes);
+}
 SHIM int hipMallocManaged(void** address, size_t bytes, unsigned) {
   int code = begin();
   return code ? code : remember(backend()->allocate_managed(device(), bytes, address));
