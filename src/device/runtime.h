@@ -260,7 +260,7 @@ class Runtime {
   // What is submitted to the stream becomes part of a graph until end_capture(). A stream that waits for an
   // event recorded in the capture joins it, and must be waited for in turn before end_capture(). Queries and
   // synchronisation of a captured stream or event fail and invalidate the capture.
-  virtual Error begin_capture(Stream stream) = 0;
+  virtual Error begin_capture(Stream stream, CaptureMode mode = CaptureMode::global) = 0;
   virtual Error end_capture(Stream stream, Graph* graph) = 0;
   virtual Error launch_graph(Graph graph, Stream stream) = 0;  // any number of times, one after the other
   virtual Error destroy_graph(Graph graph) = 0;

@@ -33,8 +33,8 @@ FAIRLEAD_DEVICE_FUNCTION void signal_end(unsigned* counter, unsigned long* flag,
 }
 
 // The same for a kernel that may be part of an exchange. Fences take longer than all else that a small kernel
-// does, so only a kernel that gives something to other ranks has one, in each block. The flag of one that
-// takes says that its loads are over.
+// does, so only a kernel that gives something to other ranks has one, in each block. One that takes stores
+// the number of the next turn to the flag when its loads are over.
 FAIRLEAD_DEVICE_FUNCTION void signal_end(unsigned* counter, unsigned long* flag, unsigned long value,
                                          const ExchangeWords& words, const ExchangeWork& work) {
   using namespace fairlead::kernel;
@@ -47,13 +47,14 @@ FAIRLEAD_DEVICE_FUNCTION void signal_end(unsigned* counter, unsigned long* flag,
   FAIRLEAD_NO_UNROLL
   for (unsigned i = 0; i < work.words && amount; ++i)
     system_add(static_cast<unsigned*>(words.at[exchange_first_word + i]), amount);
-  if (last) store(words.at[exchange_next_turn], load<unsigned>(words.at[exchange_turn]) + !work.gives);
+  const unsigned next = load<unsigned>(words.at[exchange_turn]) + !work.gives;
+  if (last) store(words.at[exchange_next_turn], next);
   if (!flag) return;
   if (grid_size() > 1) {
     if (atomic_add(counter, 1u) != grid_size() - 1) return;
     *counter = 0;
   }
-  system_store(flag, value);
+  system_store(flag, static_cast<unsigned long>(next));
 }
 
 }  // namespace fairlead::kernels

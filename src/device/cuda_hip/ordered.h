@@ -78,9 +78,9 @@ class OrderedRuntime : public DriverRuntime<Abi> {
     return error;
   }
 
-  Error begin_capture(Stream stream) override {
+  Error begin_capture(Stream stream, CaptureMode mode) override {
     return on_stream(stream, api_.begin_capture, [&](StreamRecord& record) {
-      return this->call(api_.begin_capture, record.handle, static_cast<int>(CaptureMode::global));
+      return this->call(api_.begin_capture, record.handle, static_cast<int>(mode));
     });
   }
 

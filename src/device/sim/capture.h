@@ -34,7 +34,7 @@ struct Node {
 struct CaptureSequence {
   static inline std::atomic<int> active{0};  // how many have not ended
 
-  explicit CaptureSequence(uint64_t id) : id(id) { ++active; }
+  CaptureSequence(uint64_t id, CaptureMode mode) : id(id), mode(mode) { ++active; }
   ~CaptureSequence() { end(); }
   CaptureSequence(const CaptureSequence&) = delete;
   void end() {
@@ -42,6 +42,7 @@ struct CaptureSequence {
   }
 
   const uint64_t id;
+  const CaptureMode mode;
   const std::thread::id thread = std::this_thread::get_id();  // where it began
   std::mutex mutex;  // guards the members below; taken after a queue's
   bool invalid = false, ended = false;

@@ -190,7 +190,8 @@ Error Simulator::begin_unsafe() {
   if (!CaptureSequence::active || capture_mode_ == CaptureMode::relaxed) return Error::none;
   bool refused = false;
   for (const QueueRef& queue : streams_.all())
-    if (capture_mode_ == CaptureMode::global || queue->captured_by(std::this_thread::get_id()))
+    if (!queue->captured_relaxed() &&
+        (capture_mode_ == CaptureMode::global || queue->captured_by(std::this_thread::get_id())))
       refused |= queue->invalidate();
   if (!refused) return Error::none;
   return fail(Error::failed,
@@ -198,12 +199,12 @@ Error Simulator::begin_unsafe() {
               "now");
 }
 
-Error Simulator::begin_capture(Stream stream) {
+Error Simulator::begin_capture(Stream stream, CaptureMode mode) {
   QueueRef queue;
   if (Error error = look_up(stream, &queue); error != Error::none) return error;
   if (queue == default_queue(queue->device))
     return fail(Error::failed, "the default stream cannot be captured");
-  return queue->begin_capture();
+  return queue->begin_capture(mode);
 }
 
 Error Simulator::end_capture(Stream stream, Graph* graph) {

@@ -129,7 +129,7 @@ class Simulator final : public Runtime {
   Error call_host(Stream stream, void (*function)(void*), void* argument) override;
   Error capture_of(Stream stream, Capture* capture) override;
   Error exchange_capture_mode(CaptureMode* mode) override;
-  Error begin_capture(Stream stream) override;
+  Error begin_capture(Stream stream, CaptureMode mode) override;
   Error end_capture(Stream stream, Graph* graph) override;
   Error launch_graph(Graph graph, Stream stream) override;
   Error destroy_graph(Graph graph) override;

@@ -125,14 +125,19 @@ Capture WorkQueue::capture() {
   return {Capture::State::active, capture_->id};
 }
 
-Error WorkQueue::begin_capture() {
+Error WorkQueue::begin_capture(CaptureMode mode) {
   static std::atomic<uint64_t> captures{0};
   std::lock_guard lock(mutex_);
   if (capture_) return fail(Error::failed, "the stream is being captured already");
-  capture_ = std::make_shared<CaptureSequence>(++captures);
+  capture_ = std::make_shared<CaptureSequence>(++captures, mode);
   capture_->lanes.push_back(weak_from_this());
   lane_ = 0;
   return Error::none;
+}
+
+bool WorkQueue::captured_relaxed() {
+  std::lock_guard lock(mutex_);
+  return capture_ && capture_->mode == CaptureMode::relaxed;
 }
 
 Error WorkQueue::end_capture(std::vector<Node>* nodes, size_t* lanes) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "device/beside_captures.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/progress_thread.h"
@@ -36,24 +37,11 @@ struct Words {
 };
 auto& words = *new Words;
 
-// Lets this thread allocate memory while a stream of the program is being captured.
-class BesideCaptures {
- public:
-  BesideCaptures() { exchange(); }
-  ~BesideCaptures() { exchange(); }
-  BesideCaptures(const BesideCaptures&) = delete;
-  BesideCaptures& operator=(const BesideCaptures&) = delete;
-
- private:
-  void exchange() { device::runtime()->exchange_capture_mode(&mode_); }
-  device::CaptureMode mode_ = device::CaptureMode::relaxed;
-};
-
 uint32_t* take_unused_word() {
   std::lock_guard lock(words.mutex);
   if (words.unused.empty()) {
     void* page = nullptr;
-    BesideCaptures beside;
+    device::BesideCaptures beside;
     if (device::runtime()->allocate_pinned(bytes_of_page, &page) != Error::none) return nullptr;
     for (size_t i = words_of_page; i-- > 0;) {
       words.unused.push_back(static_cast<uint32_t*>(page) + i);
@@ -330,9 +318,8 @@ bool GpuStream::is_in_graphs() {
   return !sequences_.empty();
 }
 
-void GpuStream::wait_until_idle() {
-  auto busy = [&] { return !is_captured() && device::runtime()->query_stream(stream_) == Error::not_ready; };
-  for (Backoff backoff; busy(); backoff.pause()) engine().progress();
+bool GpuStream::is_idle() const {
+  return !is_captured() && device::runtime()->query_stream(stream_) != Error::not_ready;
 }
 
 void GpuStream::abandon() {

@@ -94,8 +94,8 @@ class GpuStream {
   void abandon();
   // Do graphs with operations exist? Nobody knows whether one was launched.
   bool is_in_graphs();
-  // Waits until the stream has done what was enqueued. Does nothing while the stream is being captured.
-  void wait_until_idle();
+  // Has the stream done all that was enqueued? Nobody knows while it is being captured.
+  bool is_idle() const;
   int device() const { return device_; }
   device::Stream stream() const { return stream_; }
 

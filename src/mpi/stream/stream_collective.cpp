@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/statistics.h"
+#include "device/beside_captures.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
 #include "device/copy.h"
@@ -182,46 +183,90 @@ StreamCollective::Buffer StreamCollective::result_of(const CollectiveCall& call,
   return {call.recvbuf, call.recvcount * blocks, call.recvtype, unit * static_cast<uint64_t>(blocks)};
 }
 
-bool StreamCollective::is_direct(const Buffer& buffer) const {
-  if (buffer.bytes == 0) return true;
-  if (!layout_of(buffer.count, buffer.datatype).contiguous) return false;
-  const device::Allocation memory = device::classify(buffer.address);
-  return memory.kind == device::MemoryKind::device && memory.device == device_;
+bool StreamCollective::is_direct(Buffer* buffer) const {
+  if (buffer->bytes == 0) return true;
+  if (!layout_of(buffer->count, buffer->datatype).contiguous) return false;
+  const device::Allocation memory = device::classify(buffer->address);
+  const bool direct = memory.kind == device::MemoryKind::device && memory.device == device_;
+  if (direct) buffer->memory = memory.id;
+  return direct;
 }
 
 // ---- The work in the stream ----------------------------------------------------------------------------
 
-Error StreamCollective::give(device::Stream stream, const void* input, uint64_t bytes) {
-  const kernels::Exchange exchange{&header()->turn[0], &header()->turn[1], most_,
-                                   given_.data(),      given_.size(),      true};
-  const device::CopyItem copy{place(scratch_, 0, most_), input, bytes};
-  return kernels::launch_copies(device_, stream, &copy, bytes > 0, blocks_at_most, {}, &exchange);
+Error StreamCollective::run(device::Stream stream, const Plan& plan) const {
+  Error error = give(stream, plan);
+  if (error == Error::none) error = device::runtime()->access_words(stream, waits_.data(), waits_.size());
+  return error == Error::none ? take(stream, plan) : error;
 }
 
-// `to` is null on a rank that gets nothing.
-Error StreamCollective::take(device::Stream stream, const CollectiveCall& call, const Shape& shape,
-                             uint64_t unit, void* to, uint64_t number) {
+Error StreamCollective::give(device::Stream stream, const Plan& plan) const {
+  const kernels::Exchange exchange{&header()->turn[0], &header()->turn[1], most_,
+                                   given_.data(),      given_.size(),      true};
+  const device::CopyItem copy{place(scratch_, 0, most_), plan.input, plan.input_bytes};
+  return kernels::launch_copies(device_, stream, &copy, plan.input_bytes > 0, blocks_at_most, {}, &exchange);
+}
+
+Error StreamCollective::take(device::Stream stream, const Plan& plan) const {
   const kernels::Exchange exchange{&header()->turn[1], &header()->turn[0], most_,
                                    taken_.data(),      taken_.size(),      false};
-  const kernels::Signal signal{&header()->counter, number ? passed_ : nullptr, number};
-  const uint64_t mine = shape.blocks_in ? unit * static_cast<uint64_t>(me_) : 0;
+  const kernels::Signal signal{&header()->counter, passed_};
+  const Shape& shape = *plan.shape;
+  const uint64_t mine = shape.blocks_in ? plan.unit * static_cast<uint64_t>(me_) : 0;
   auto source = [&](int rank) { return place(scratches_[static_cast<size_t>(rank)], 0, most_) + mine; };
-  if (shape.reduces && to) {
-    ReduceOp op{};
-    Element element{};
-    kernel_for(call.op, call.recvtype, &op, &element);
+  if (shape.reduces && plan.result) {
     const void* from[coll::max_members];
     for (int rank = 0; rank < ranks_; ++rank) from[rank] = source(rank);
-    return kernels::launch_reduce(device_, stream, op, element, from, ranks_, &to, 1,
-                                  unit / kernels::element_bytes(element), blocks_at_most, signal, nullptr,
-                                  &exchange);
+    return kernels::launch_reduce(device_, stream, plan.op, plan.element, from, ranks_, &plan.result, 1,
+                                  plan.unit / kernels::element_bytes(plan.element), blocks_at_most, signal,
+                                  nullptr, &exchange);
   }
-  std::vector<device::CopyItem> items;
-  for (int rank = 0; rank < ranks_ && to; ++rank)
-    if (shape.gives(rank, call.root))
-      items.push_back({static_cast<char*>(to) + (shape.blocks_out ? unit * rank : 0), source(rank), unit});
-  return kernels::launch_copies(device_, stream, items.data(), items.size(), blocks_at_most, signal,
-                                &exchange);
+  device::CopyItem items[coll::max_members];
+  size_t count = 0;
+  for (int rank = 0; rank < ranks_ && plan.result && plan.unit; ++rank)
+    if (shape.gives(rank, plan.root))
+      items[count++] = {static_cast<char*>(plan.result) + (shape.blocks_out ? plan.unit * rank : 0),
+                        source(rank), plan.unit};
+  return kernels::launch_copies(device_, stream, items, count, blocks_at_most, signal, &exchange);
+}
+
+// Null: not yet, or not possible. Graphs are kept, because to forget one in use may take long.
+device::Graph StreamCollective::recorded(const Plan& plan) {
+  constexpr size_t at_most = 64;
+  const auto found = std::ranges::find(recorded_, plan, &Recorded::plan);
+  if (found != recorded_.end()) {
+    if (!found->graph && recording_) found->graph = record(plan);
+    return found->graph;
+  }
+  if (recorded_.size() < at_most) {
+    recorded_.push_back({plan});
+    return nullptr;
+  }
+  for (size_t i = 1; i <= at_most; ++i)
+    if (Recorded& one = recorded_[(forgotten_ + i) % at_most]; !one.graph) {
+      forgotten_ = (forgotten_ + i) % at_most;
+      one.plan = plan;
+      break;
+    }
+  return nullptr;
+}
+
+device::Graph StreamCollective::record(const Plan& plan) {
+  device::Runtime* gpu = device::runtime();
+  device::Graph graph = nullptr;
+  device::BesideCaptures beside;
+  Error error = gpu->begin_capture(recording_, device::CaptureMode::relaxed);
+  if (error == Error::none) {
+    error = run(recording_, plan);
+    const Error end = gpu->end_capture(recording_, &graph);
+    if (error == Error::none) error = end;
+  }
+  if (error == Error::none) return graph;
+  log_line(LogLevel::debug, "collectives in streams are not recorded in graphs: %s %s",
+           device::to_string(error), gpu->error_text());
+  if (graph) gpu->destroy_graph(graph);
+  gpu->destroy_stream(std::exchange(recording_, nullptr));
+  return nullptr;
 }
 
 int StreamCollective::enqueue(const CollectiveCall& call, const Move& move) {
@@ -233,7 +278,7 @@ int StreamCollective::enqueue(const CollectiveCall& call, const Move& move) {
   Buffer input, result;
   if (gives && unit) input = input_of(call, shape, unit);
   if (gets && unit) result = result_of(call, shape, unit);
-  const bool input_moves = !is_direct(input), result_moves = !is_direct(result);
+  const bool input_moves = !is_direct(&input), result_moves = !is_direct(&result);
   begin_enqueuing();
 
   int mpi_error = MPI_SUCCESS;
@@ -249,18 +294,20 @@ int StreamCollective::enqueue(const CollectiveCall& call, const Move& move) {
     return Buffer{address, static_cast<MPI_Count>(bytes), MPI_BYTE, bytes};
   };
 
+  Plan plan{&shape, call.root, input_moves ? moved() : input.address, input.bytes, unit};
+  plan.result = result_moves ? moved() : result.address;
+  plan.memory[0] = input.memory;
+  plan.memory[1] = result.memory;
+  if (shape.reduces) kernel_for(call.op, call.recvtype, &plan.op, &plan.element);
+
   Error error = Error::none;
   if (input_moves) mpi_error = moving(input, bytes_at(moved(), input.bytes));
   if (mpi_error == MPI_SUCCESS)
     error = stream_->submit([&](device::Stream stream, bool in_graph) {
       forbid_waiting_calls(in_graph);
-      const uint64_t number = in_graph ? 0 : number_ + 1;
-      Error state = give(stream, input_moves ? moved() : input.address, input.bytes);
-      if (state == Error::none && !waits_.empty())
-        state = device::runtime()->access_words(stream, waits_.data(), waits_.size());
-      if (state == Error::none)
-        state = take(stream, call, shape, unit, result_moves ? moved() : result.address, number);
-      if (state == Error::none && number) number_ = number;
+      const device::Graph graph = in_graph ? nullptr : recorded(plan);
+      const Error state = graph ? device::runtime()->launch_graph(graph, stream) : run(stream, plan);
+      if (state == Error::none && !in_graph) ++number_;
       return state;
     });
   if (error == Error::none && mpi_error == MPI_SUCCESS && result_moves)
@@ -303,7 +350,10 @@ void StreamCollective::permit_waiting_calls() {
 }
 
 bool StreamCollective::ended() const {
-  return broken_ || std::atomic_ref<uint64_t>(*passed_).load(std::memory_order_acquire) >= number_;
+  if (broken_) return true;
+  if (in_graphs_) return stream_->is_idle();
+  const uint64_t passed = std::atomic_ref<uint64_t>(*passed_).load(std::memory_order_acquire);
+  return static_cast<int32_t>(static_cast<uint32_t>(passed) - number_) >= 0;
 }
 
 // The copy may have to wait, and nobody knows for how long, so it is left alone after a while.
@@ -315,12 +365,12 @@ void StreamCollective::abandon() {
     return words;
   }();
   auto* copy = new device::Copy;
-  Error error = copy->start(device_, header()->given, enough.data(), sizeof enough);
+  bool copying = copy->start(device_, header()->given, enough.data(), sizeof enough) == Error::none;
   constexpr std::chrono::seconds patience{1};
   for (const auto start = std::chrono::steady_clock::now();
-       std::chrono::steady_clock::now() - start < patience && !ended();
+       !ended() && std::chrono::steady_clock::now() - start < patience;
        std::this_thread::sleep_for(std::chrono::microseconds(50)))
-    if (error == Error::none) error = copy->poll() == Error::not_ready ? Error::none : Error::not_ready;
+    if (copying) copying = copy->poll() == Error::not_ready;
   if (ended())
     delete copy;
   else
@@ -331,11 +381,15 @@ StreamCollective::~StreamCollective() {
   if (forbids_) device::WaitingCalls::permit();
   if (in_graphs_) device::WaitingCalls::remove_graph_wait();
   if (self_ != MPI_COMM_NULL) real.Comm_free(&self_);
-  // The stream may still use the memory.
+  // The stream may still use all this.
   if (broken_) {
     for (device::MappedMemory& mapped : mapped_) new device::MappedMemory(std::move(mapped));
     return;
   }
+  device::Runtime* gpu = device::runtime();
+  for (const Recorded& one : recorded_)
+    if (one.graph) gpu->destroy_graph(one.graph);
+  if (recording_) gpu->destroy_stream(recording_);
   if (scratch_) device::pool_free(scratch_);
   give_back(passed_);
 }
@@ -370,6 +424,8 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   const Header zeros{};
   if (!scratch_ || !passed_ || device::copy_now(device_, scratch_, &zeros, sizeof zeros) != Error::none)
     return cannot("the buffer pool has no memory for it");
+  if (device::runtime()->create_stream(device_, &recording_, device::StreamKind::library) != Error::none)
+    recording_ = nullptr;
   {
     std::lock_guard lock(engine().mutex());
     for (int rank : node_ranks_) {

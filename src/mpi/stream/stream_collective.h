@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "device/ipc_registry.h"
+#include "kernels/reduce.h"
 #include "mpi/coll/collective_call.h"
 #include "mpi/stream/stream.h"
 
@@ -60,6 +61,25 @@ class StreamCollective {
     MPI_Count count = 0;
     MPI_Datatype datatype = MPI_DATATYPE_NULL;
     uint64_t bytes = 0;
+    uint64_t memory = 0;  // the id of the allocation, if kernels use it
+  };
+  // What a call does, in terms of addresses.
+  struct Plan {
+    const Shape* shape = nullptr;
+    int root = 0;
+    const void* input = nullptr;
+    uint64_t input_bytes = 0, unit = 0;  // of the input, and of a block
+    void* result = nullptr;              // null on a rank that gets nothing
+    uint64_t memory[2] = {};             // of both: other memory may have the same address later
+    kernels::ReduceOp op{};
+    kernels::Element element{};
+    bool operator==(const Plan&) const = default;
+  };
+  // A program repeats its calls. To launch a graph takes less time of the CPU than three calls of the driver,
+  // so a plan that returns is recorded.
+  struct Recorded {
+    Plan plan;
+    device::Graph graph = nullptr;
   };
   StreamCollective() = default;
   void prepare(MPI_Comm comm, Offer* offer);
@@ -67,13 +87,15 @@ class StreamCollective {
   const char* join(const std::vector<Offer>& offers);
   Buffer input_of(const CollectiveCall& call, const Shape& shape, uint64_t unit) const;
   Buffer result_of(const CollectiveCall& call, const Shape& shape, uint64_t unit) const;
-  bool is_direct(const Buffer& buffer) const;
+  bool is_direct(Buffer* buffer) const;
   void begin_enqueuing();
   void end_enqueuing();
   void forbid_waiting_calls(bool captured);
-  device::Error give(device::Stream stream, const void* input, uint64_t bytes);
-  device::Error take(device::Stream stream, const CollectiveCall& call, const Shape& shape, uint64_t unit,
-                     void* to, uint64_t number);
+  device::Error run(device::Stream stream, const Plan& plan) const;
+  device::Error give(device::Stream stream, const Plan& plan) const;
+  device::Error take(device::Stream stream, const Plan& plan) const;
+  device::Graph recorded(const Plan& plan);
+  device::Graph record(const Plan& plan);
   Header* header() const { return reinterpret_cast<Header*>(scratch_); }
   // The two places in a scratch, then one for buffers that the CPU moves.
   static char* place(char* scratch, int which, uint64_t most);
@@ -85,14 +107,18 @@ class StreamCollective {
   int me_ = 0, ranks_ = 1, device_ = -1;
   uint64_t most_ = 0, reductions_ = 0;  // bytes of a buffer at most, and the reductions with kernels
   char* scratch_ = nullptr;
-  uint64_t* passed_ = nullptr;  // page-locked: the number of the last call that the stream has passed
+  uint64_t* passed_ = nullptr;  // page-locked: how many calls the stream has passed
   std::vector<char*> scratches_;
   std::vector<device::MappedMemory> mapped_;
   std::vector<uint32_t*> given_, taken_;   // words in the scratches of the others, and in this rank's
   std::vector<device::WordAccess> waits_;  // for the latter
-  std::atomic<uint64_t> number_ = 0;       // of the last call outside graphs
+  std::atomic<uint32_t> number_ = 0;       // of calls, as long as none is in a graph of the program's
   std::atomic<bool> broken_ = false;       // the driver has refused a part of a call
-  std::mutex mutex_;                       // guards what follows
+  // Calls that enqueue exclude each other.
+  device::Stream recording_ = nullptr;
+  std::vector<Recorded> recorded_;
+  size_t forgotten_ = 0;  // where a plan was last forgotten
+  std::mutex mutex_;      // guards what follows
   int enqueuing_ = 0;
   bool forbids_ = false;
   std::atomic<bool> in_graphs_ = false;

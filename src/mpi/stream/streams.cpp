@@ -79,8 +79,8 @@ bool is_last_of_its_stream(const StreamCommunicator& communicator) {
 }
 
 // Waits until the stream of no rank uses the memory of the collectives.
-void leave(const StreamCollective& collective, MPI_Comm comm) {
-  for (Backoff backoff; !collective.ended(); backoff.pause()) engine().progress();
+void leave(const StreamCollective& collective, const GpuStream& stream, MPI_Comm comm) {
+  for (Backoff backoff; !collective.ended() && !stream.is_captured(); backoff.pause()) engine().progress();
   MPI_Request everyone = MPI_REQUEST_NULL;
   real.Ibarrier(comm, &everyone);
   int here = 0;
@@ -100,11 +100,12 @@ int end_enqueued_on(MPI_Comm comm) {
   const auto collective = std::exchange(mine->collective, nullptr);
   const bool last = is_last_of_its_stream(*mine);
   if ((last && mine->stream->is_in_graphs()) || (collective && collective->in_graphs())) {
-    mine->stream->wait_until_idle();
+    for (Backoff backoff; !mine->stream->is_idle() && !mine->stream->is_captured(); backoff.pause())
+      engine().progress();
     wait();
   }
   if (last) mine->stream->abandon();  // what is left are graphs that nobody may launch
-  if (collective) leave(*collective, comm);
+  if (collective) leave(*collective, *mine->stream, comm);
   const int error = mine->errors->code.exchange(MPI_SUCCESS);
   return error == MPI_SUCCESS ? error : raise_error(comm, error, "an operation that was enqueued earlier");
 }
