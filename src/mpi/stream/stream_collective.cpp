@@ -36,7 +36,7 @@ using kernels::ReduceOp;
 namespace {
 
 constexpr size_t header_bytes = 256, granule = 16;
-constexpr unsigned blocks_at_most = 16;
+constexpr unsigned blocks_at_most = 64;
 static_assert(blocks_at_most <= kernels::exchange_units);
 
 // The reductions that run in streams. Their kernels are loaded when the communicator is made, because loading
