@@ -20,6 +20,7 @@ struct Pool {
   char* slab = nullptr;
   size_t bytes = 0;
   bool refused = false;  // the driver refused the one request made
+  bool for_peers = true;
   // Maps from offset to size.
   std::map<size_t, size_t> free_pieces, taken_pieces;
 
@@ -38,11 +39,15 @@ void* Pool::open(int device) {
   bytes = pool_probe_bytes + options().buffer_pool;
   void* address = nullptr;
   Error error = runtime()->allocate_for_peers(device, bytes, &address);
+  if (error != Error::none) {
+    for_peers = false;
+    error = runtime()->allocate(device, bytes, &address);
+  }
   if (error != Error::none && options().buffer_pool) {
     log_line(LogLevel::warn,
              "no %zu bytes of device memory for buffered sends (%s); they go through host memory", bytes,
              runtime()->error_text());
-    error = runtime()->allocate_for_peers(device, bytes = pool_probe_bytes, &address);
+    error = runtime()->allocate(device, bytes = pool_probe_bytes, &address);
   }
   if (error != Error::none) {
     refused = true;
@@ -99,6 +104,11 @@ void pool_free(void* address) {
   for (auto& [device, pool] : pools)
     if (pool.holds(address))
       return pool.give_back(static_cast<size_t>(static_cast<char*>(address) - pool.slab));
+}
+
+bool pool_is_for_peers(int device) {
+  std::lock_guard lock(mutex);
+  return pools[device].for_peers;
 }
 
 size_t pool_bytes_in_use() {

@@ -141,6 +141,8 @@ class Runtime {
   virtual Error run_on(int device, const std::function<void()>& work) = 0;
   virtual Error synchronize(int device) = 0;
   virtual Error can_access_peer(int device, int peer, bool* possible) = 0;
+  // May kernels of both change a word of either at once, by atomic operations? PCIe does not do that.
+  virtual bool has_peer_atomics(int, int) { return true; }
   virtual Error enable_peer(int device, int peer) = 0;  // Error::none also if it was enabled before
 
   // ---- Memory --------------------------------------------------------------------------------------
@@ -148,7 +150,7 @@ class Runtime {
   virtual Error query(const void* address, Allocation* allocation) = 0;
   virtual Error allocate(int device, size_t bytes, void** address) = 0;
   // Memory that kernels of other devices may write while a stream of this one waits for it (on ROCm, where
-  // the L2 cache may keep old content of other memory, fine-grained memory).
+  // the L2 cache may keep old content of other memory, fine-grained memory). Not every GPU has such memory.
   virtual Error allocate_for_peers(int device, size_t bytes, void** address) {
     return allocate(device, bytes, address);
   }

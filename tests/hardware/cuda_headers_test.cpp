@@ -73,6 +73,7 @@ static_assert(driver_flag::stream_non_blocking == CU_STREAM_NON_BLOCKING);
 static_assert(driver_flag::event_disable_timing == CU_EVENT_DISABLE_TIMING);
 static_assert(driver_flag::write_value_default == CU_STREAM_WRITE_VALUE_DEFAULT);
 static_assert(driver_flag::wait_value_geq == CU_STREAM_WAIT_VALUE_GEQ);
+static_assert(CudaAbi::peer_atomics == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED);
 using Word = CUstreamBatchMemOpParams;
 static_assert(sizeof(CudaAbi::WordOperation) == sizeof(Word));
 static_assert(offsetof(CudaAbi::WordOperation, address) == offsetof(Word, waitValue.address));

@@ -67,6 +67,7 @@ static_assert(driver_flag::stream_non_blocking == hipStreamNonBlocking);
 static_assert(driver_flag::event_disable_timing == hipEventDisableTiming);
 static_assert(driver_flag::wait_value_geq == hipStreamWaitValueGte);
 static_assert(HipAbi::fine_grained == hipDeviceMallocFinegrained);
+static_assert(HipAbi::peer_atomics == hipDevP2PAttrNativeAtomicSupported);
 static_assert(static_cast<int>(CaptureMode::global) == hipStreamCaptureModeGlobal);
 static_assert(static_cast<int>(CaptureMode::thread) == hipStreamCaptureModeThreadLocal);
 static_assert(static_cast<int>(CaptureMode::relaxed) == hipStreamCaptureModeRelaxed);

@@ -314,9 +314,12 @@ RANK_TEST(enqueue, S3_errors_of_accesses_are_returned_by_the_next_call, 2) {
   Stream stream;
   Exposed window(Place::device, 64, 1, stream.comm());
   Memory buffer = pattern(64, key_of(rank));
+  // The stream is held, because the flush would return the error of a put that is over by then.
   auto put = [&](int displacement) {
+    stream.hold();
     MUST(MPIX_Put_enqueue(buffer, 64, MPI_BYTE, next_rank(), displacement, 64, MPI_BYTE, window));
     MUST(MPIX_Win_flush_enqueue(next_rank(), window));
+    stream.release();
     stream.synchronize();
   };
   put(0);  // without an epoch

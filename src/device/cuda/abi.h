@@ -102,6 +102,7 @@ struct CudaAbi {
   static constexpr int device_multiprocessors = 16;
   static constexpr int device_capability_major = 75;
   static constexpr int device_capability_minor = 76;
+  static constexpr int peer_atomics = 3;
   static constexpr int device_has_words = 123;
   static constexpr int device_shared_by_mps = 133;
   static constexpr unsigned ipc_lazy_peer_access = 1;

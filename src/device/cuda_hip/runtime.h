@@ -102,6 +102,15 @@ class DriverRuntime : public Runtime {
     return error;
   }
 
+  bool has_peer_atomics(int device, int peer) override {
+    int possible = 0;
+    return device == peer ||
+           (check_device(device) == Error::none && check_device(peer) == Error::none && api_.peer_attribute &&
+            call(api_.peer_attribute, &possible, int{Abi::peer_atomics}, devices_[device], devices_[peer]) ==
+                Error::none &&
+            possible);
+  }
+
   Error enable_peer(int device, int peer) override {
     for (int one : {device, peer}) {
       if (Error error = check_device(one); error != Error::none) return error;

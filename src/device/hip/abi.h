@@ -62,6 +62,7 @@ struct HipAbi {
   // polls flags before that, so it needs coherent memory.
   static constexpr unsigned pinned_coherent = 0x40000000;
   static constexpr unsigned fine_grained = 1;
+  static constexpr int peer_atomics = 2;
   static constexpr unsigned pinned_flags = driver_flag::pinned_portable | pinned_coherent;
   // By default each priority has four hardware queues (GPU_MAX_HW_QUEUES); work that waits in one of them
   // delays all streams that share it.

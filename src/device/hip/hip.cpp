@@ -255,7 +255,7 @@ class Hip final : public OrderedRuntime<HipAbi> {
   }
 
   Error allocate_for_peers(int device, size_t bytes, void** address) override {
-    if (!api_.allocate_with_flags) return allocate(device, bytes, address);
+    if (!api_.allocate_with_flags) return refuse(Error::not_supported, api_.allocate_with_flags.symbol);
     return on(device, [&] { return call(api_.allocate_with_flags, address, bytes, HipAbi::fine_grained); });
   }
 

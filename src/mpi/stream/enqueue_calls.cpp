@@ -45,7 +45,8 @@ Work send(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, 
     return start_early(Function::Isend, std::make_unique<Send>(SendMode::standard, buffer, dest, tag, comm),
                        gate, started);
   };
-  return {start, early, dest != MPI_PROC_NULL};
+  const bool exists = dest != MPI_PROC_NULL;
+  return {start, early, exists, true, !exists && !is_invalid(buf, count, datatype)};
 }
 
 Work receive(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm) {
@@ -54,13 +55,13 @@ Work receive(void* buf, int count, MPI_Datatype datatype, int source, int tag, M
   };
   auto early = [=](StreamGate gate, Operation** started) {
     UserBuffer buffer{buf, count, datatype};
-    if (!intercepting() || is_invalid(buf, count, datatype) || source == MPI_PROC_NULL ||
-        is_refused(count, datatype))
+    if (!intercepting() || is_invalid(buf, count, datatype) || is_refused(count, datatype))
       return Operation::cannot_be_early;
     (void)is_device(&buffer);  // which it remembers
     return start_early(Function::Irecv, std::make_unique<Receive>(buffer, source, tag, comm), gate, started);
   };
-  return {start, early, source != MPI_PROC_NULL};
+  const bool exists = source != MPI_PROC_NULL;
+  return {start, early, exists, true, !exists && !is_invalid(buf, count, datatype)};
 }
 
 int enqueue_collective(MPI_Comm comm, StartOperation start) {

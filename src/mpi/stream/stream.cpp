@@ -195,7 +195,12 @@ bool GpuStream::may_start_early() {
 
 Error GpuStream::wait(const std::vector<std::shared_ptr<Enqueued>>& operations) {
   std::vector<device::WordAccess> waits;
-  for (const auto& operation : operations) waits.push_back({true, operation->done, operation->round});
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& operation : operations)
+      if (operation->captured || !operation->ended)
+        waits.push_back({true, operation->done, operation->round});
+  }
   return device::runtime()->access_words(stream_, waits.data(), waits.size());
 }
 

@@ -65,6 +65,19 @@ bool copies_available(int device) {
   return true;
 }
 
+// Between a device and one that may have another number in this process.
+bool has_atomics(int device, const uint8_t (&peer)[16]) {
+  device::Runtime* gpu = device::runtime();
+  int count = 0;
+  (void)gpu->device_count(&count);
+  for (int one = 0; one < count; ++one) {
+    device::DeviceInfo info{};
+    if (gpu->device_info(one, &info) == Error::none && std::ranges::equal(info.uuid, peer))
+      return gpu->has_peer_atomics(device, one);
+  }
+  return false;
+}
+
 uint64_t available_reductions(int device) {
   uint64_t found = 0;
   for (ReduceOp op : ops)
@@ -317,8 +330,8 @@ int StreamCollective::enqueue(const CollectiveCall& call, const Move& move) {
     count(Traffic::collective_in_stream, std::max(input.bytes, result.bytes));
     return MPI_SUCCESS;
   }
-  broken_ = true;
   if (error == Error::none) return mpi_error;
+  broken_ = true;
   log_line(LogLevel::error, "a collective cannot be enqueued: %s %s", device::to_string(error),
            device::runtime()->error_text());
   return raise_error(call.comm, MPI_ERR_OTHER, "an enqueued collective");
@@ -343,9 +356,10 @@ void StreamCollective::forbid_waiting_calls(bool captured) {
   if (!captured && !std::exchange(forbids_, true)) device::WaitingCalls::forbid();
 }
 
+// Not once calls are in graphs: the driver would have to be asked about a stream that the program uses.
 void StreamCollective::permit_waiting_calls() {
   std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock && enqueuing_ == 0 && forbids_ && ended() && std::exchange(forbids_, false))
+  if (lock && enqueuing_ == 0 && forbids_ && !in_graphs_ && ended() && std::exchange(forbids_, false))
     device::WaitingCalls::permit();
 }
 
@@ -400,6 +414,7 @@ StreamCollective::~StreamCollective() {
 struct StreamCollective::Offer {
   const char* why_not;  // null: it can take part; means nothing to others
   int32_t device;
+  uint8_t uuid[16];  // of the device
   uint64_t most, reductions;
   device::RemoteMemory scratch;
 };
@@ -415,6 +430,9 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   if (!node || !together) return cannot("not all ranks are on this node");
   if (!options().ipc || most_ == 0) return cannot("it is switched off");
   if (!copies_available(device_)) return cannot("no kernel can be loaded now");
+  device::DeviceInfo info{};
+  if (device::runtime()->device_info(device_, &info) != Error::none) return cannot("its GPU is not known");
+  std::ranges::copy(info.uuid, offer->uuid);
   offer->device = device_;
   offer->most = most_;
   offer->reductions = available_reductions(device_);
@@ -422,6 +440,8 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   scratch_ = static_cast<char*>(device::pool_allocate(device_, bytes));
   passed_ = take_number();
   const Header zeros{};
+  if (scratch_ && !device::pool_is_for_peers(device_))
+    return cannot("the GPU has no memory that other GPUs may write while it waits for it");
   if (!scratch_ || !passed_ || device::copy_now(device_, scratch_, &zeros, sizeof zeros) != Error::none)
     return cannot("the buffer pool has no memory for it");
   if (device::runtime()->create_stream(device_, &recording_, device::StreamKind::library) != Error::none)
@@ -456,6 +476,8 @@ const char* StreamCollective::join(const std::vector<Offer>& offers) {
                          &mapped_[rank]) != node::Reason::none ||
         device != device_)
       return "a GPU cannot access the memory of another one";
+    if (!has_atomics(device_, offers[rank].uuid))
+      return "two GPUs have no atomic operations on each other's memory, or do not see each other";
     scratches_[rank] = static_cast<char*>(mapped_[rank].address());
     given_.push_back(&reinterpret_cast<Header*>(scratches_[rank])->given[me_]);
     taken_.push_back(&header()->given[rank]);
@@ -465,6 +487,7 @@ const char* StreamCollective::join(const std::vector<Offer>& offers) {
 }
 
 std::unique_ptr<StreamCollective> StreamCollective::make(MPI_Comm comm, std::shared_ptr<GpuStream> stream) {
+  const device::BesideCaptures beside;
   int inter = 0;
   PMPI_Comm_test_inter(comm, &inter);
   auto made = std::unique_ptr<StreamCollective>(new StreamCollective);
@@ -480,10 +503,11 @@ std::unique_ptr<StreamCollective> StreamCollective::make(MPI_Comm comm, std::sha
   real.Allgather(&mine, sizeof mine, MPI_BYTE, offers.data(), sizeof mine, MPI_BYTE, comm);
   const bool all = std::ranges::all_of(offers, [](const Offer& offer) { return !offer.why_not; });
   if (all) mine.why_not = made->join(offers);
+  if (all && !mine.why_not && real.Comm_dup(MPI_COMM_SELF, &made->self_) != MPI_SUCCESS)
+    mine.why_not = "MPI has no communicator for it";
   int possible = all && !mine.why_not, possible_everywhere = 0;
   real.Allreduce(&possible, &possible_everywhere, 1, MPI_INT, MPI_MIN, comm);
-  if (possible_everywhere) real.Comm_split(comm, made->me_, 0, &made->self_);
-  if (possible_everywhere && made->self_ != MPI_COMM_NULL) {
+  if (possible_everywhere) {
     PMPI_Comm_set_errhandler(made->self_, MPI_ERRORS_RETURN);
     return made;
   }

@@ -51,6 +51,8 @@ class StreamCollective {
   void permit_waiting_calls();
   // Lets the stream pass all its waits, as MPI is over.
   void abandon();
+  // The stream may go on using the memory, which is never freed then.
+  void keep_memory() { broken_ = true; }
 
  private:
   struct Shape;

@@ -11,6 +11,7 @@
 #include "base/options.h"
 #include "kernels/reduce.h"
 #include "mpi/abi/host_support.h"
+#include "mpi/coll/communicator_state.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/hooks.h"
@@ -79,8 +80,13 @@ bool is_last_of_its_stream(const StreamCommunicator& communicator) {
 }
 
 // Waits until the stream of no rank uses the memory of the collectives.
-void leave(const StreamCollective& collective, const GpuStream& stream, MPI_Comm comm) {
-  for (Backoff backoff; !collective.ended() && !stream.is_captured(); backoff.pause()) engine().progress();
+void leave(StreamCollective& collective, const GpuStream& stream, MPI_Comm comm) {
+  for (Backoff backoff; !collective.ended(); backoff.pause()) {
+    // Nobody knows when a stream that is being captured has done what was enqueued.
+    if (collective.in_graphs() && stream.is_captured()) collective.keep_memory();
+    engine().progress();
+  }
+  await_turn(comm);
   MPI_Request everyone = MPI_REQUEST_NULL;
   real.Ibarrier(comm, &everyone);
   int here = 0;
@@ -97,7 +103,11 @@ int end_enqueued_on(MPI_Comm comm) {
     for (Backoff backoff; mine->errors->outstanding > 0; backoff.pause()) engine().progress();
   };
   wait();
-  const auto collective = std::exchange(mine->collective, nullptr);
+  std::shared_ptr<StreamCollective> collective;
+  {
+    std::lock_guard lock(registry.mutex);
+    collective.swap(mine->collective);
+  }
   const bool last = is_last_of_its_stream(*mine);
   if ((last && mine->stream->is_in_graphs()) || (collective && collective->in_graphs())) {
     for (Backoff backoff; !mine->stream->is_idle() && !mine->stream->is_captured(); backoff.pause())
@@ -201,6 +211,16 @@ static int enqueue_on(const std::shared_ptr<StreamCommunicator>& mine, Handle ha
   const bool persistent = request && *request != MPI_REQUEST_NULL;
   if (request && !persistent)
     if (int result = take_handle(request); result != MPI_SUCCESS) return result;
+  if (work.is_nothing) {
+    set_empty(&operation->result);
+    operation->result.MPI_SOURCE = MPI_PROC_NULL;
+    operation->ended = true;
+    if (status != MPI_STATUS_IGNORE) *status = operation->result;
+    if (!request) return MPI_SUCCESS;
+    std::lock_guard lock(registry.mutex);
+    registry.requests[*request] = {mine->stream, std::move(operation), false};
+    return MPI_SUCCESS;
+  }
   ++operation->errors->outstanding;
   progress_thread().begin_enqueued();
   int mpi_error = MPI_SUCCESS;
@@ -251,7 +271,8 @@ std::optional<int> enqueue_in_stream(const CollectiveCall& call) {
   if (int error = mine->errors->code.exchange(MPI_SUCCESS); error != MPI_SUCCESS)
     return raise_error(call.comm, error, "an operation that was enqueued earlier");
   return collective->enqueue(call, [&](StartOperation start) {
-    return enqueue(call.comm, true, {std::move(start)}, MPI_STATUS_IGNORE, nullptr);
+    return enqueue(call.comm, true, {.start = std::move(start), .raises_earlier_error = false},
+                   MPI_STATUS_IGNORE, nullptr);
   });
 }
 

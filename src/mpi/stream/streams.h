@@ -34,6 +34,7 @@ struct Work {
   StartEarly start_early = nullptr;
   bool is_message = false;
   bool raises_earlier_error = true;  // false: this is the second part of a call
+  bool is_nothing = false;           // a message to or from MPI_PROC_NULL: the stream need not know
 };
 int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Request* request);
 // The same on the stream of the communicator that the window was created with. Where the stream does not

@@ -172,6 +172,11 @@ SHIM int hipDeviceGetAttribute(int* value, int attribute, int device) {
       return remember(result::invalid_value);
   }
 }
+SHIM int hipDeviceGetP2PAttribute(int* value, int attribute, int device, int peer) {
+  const int code = begin();
+  if (!code) *value = attribute == HipAbi::peer_atomics && backend()->has_peer_atomics(device, peer);
+  return code;
+}
 SHIM int hipDeviceCanAccessPeer(int* possible, int device, int peer) {
   bool answer = false;
   int code = begin();
