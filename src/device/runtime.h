@@ -231,6 +231,7 @@ class Runtime {
   // ROCm also returns it, in the cases that hip.cpp explains, while the stream is being captured, and for
   // values from 2^31 on; the caller uses another way for that word from then on.
   virtual bool has_word_operations(int device) = 0;
+  virtual bool captures_words() const { return true; }
   // How many streams of this process may wait for words at a time without delaying its other streams: drivers
   // give streams that have work a few queues of the hardware, and a stream that waits keeps its own. The
   // setting that allows more, for messages. prepare_waiting_streams() sets it, unless the user has, which has

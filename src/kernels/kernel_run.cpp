@@ -231,7 +231,7 @@ void EarlyLoading::run() {
   device::WaitingCalls::in_thread_of_library = true;
   int count = 0, loaded = 0;
   (void)runtime.device_count(&count);
-  for (int device = 0; device < count && !(over_ && loaded > 0); ++device) {
+  for (int device = 0; device < count; ++device) {
     if (!runtime.has_context(device)) continue;
     // At least the first. A device that is busy now is probably busy for longer.
     for (auto [op, element] : likely) {

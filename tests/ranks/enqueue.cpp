@@ -324,6 +324,34 @@ RANK_TEST(enqueue, S7_datatypes_with_gaps, 2) {
     if (got[i] != peer * 1e6 + 2 * i) return fail(__FILE__, __LINE__, "element %d is %g", i, got[i]);
 }
 
+RANK_TEST(enqueue, S3_messages_to_and_from_nobody, 1) {
+  if (const char* reason = why_not()) return skip(reason);
+  Stream stream;
+  Memory buffer = pattern(5000, key_of(rank));
+  auto is_of_nobody = [](const MPI_Status& status) {
+    int bytes = -1;
+    MUST(MPI_Get_count(&status, MPI_BYTE, &bytes));
+    return status.MPI_SOURCE == MPI_PROC_NULL && status.MPI_TAG == MPI_ANY_TAG && bytes == 0;
+  };
+  stream.hold();
+  MPI_Status status, statuses[2];
+  MUST(MPIX_Send_enqueue(buffer, count(buffer), MPI_BYTE, MPI_PROC_NULL, tag, stream.comm()));
+  MUST(MPIX_Recv_enqueue(buffer, count(buffer), MPI_BYTE, MPI_PROC_NULL, tag, stream.comm(), &status));
+  EXPECT(is_of_nobody(status), "status of a receive");
+  MPI_Request requests[2];
+  MUST(MPIX_Irecv_enqueue(buffer, count(buffer), MPI_BYTE, MPI_PROC_NULL, tag, stream.comm(), &requests[0]));
+  MUST(MPIX_Isend_enqueue(buffer, count(buffer), MPI_BYTE, MPI_PROC_NULL, tag, stream.comm(), &requests[1]));
+  MUST(MPIX_Waitall_enqueue(2, requests, statuses));
+  EXPECT(requests[0] == MPI_REQUEST_NULL && requests[1] == MPI_REQUEST_NULL, "a request is left");
+  EXPECT(is_of_nobody(statuses[0]), "status of a request");
+  MUST(MPIX_Sendrecv_enqueue(buffer, count(buffer), MPI_BYTE, MPI_PROC_NULL, tag, buffer, count(buffer),
+                             MPI_BYTE, MPI_PROC_NULL, tag, stream.comm(), &status));
+  EXPECT(is_of_nobody(status), "status of MPIX_Sendrecv_enqueue");
+  stream.release();
+  stream.synchronize();
+  EXPECT_HOLDS(buffer, key_of(rank), 5000);
+}
+
 RANK_TEST(enqueue, S3_bad_arguments_are_named, 1) {
   if (const char* reason = why_not()) return skip(reason);
   MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));

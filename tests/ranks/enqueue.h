@@ -27,7 +27,7 @@ inline const char* why_not() {
 
 inline const char* why_no_graphs() {
   if (const char* reason = why_not()) return reason;
-  return std::string(device::runtime()->name()) == "rocm" ? "ROCm does not capture waits for words" : nullptr;
+  return device::runtime()->captures_words() ? nullptr : "this driver does not capture waits for words";
 }
 
 #define DRIVER(call) EXPECT((call) == Error::none, "%s: %s", #call, device::runtime()->error_text())

@@ -254,6 +254,8 @@ class Hip final : public OrderedRuntime<HipAbi> {
     return api_.stream_device ? call(api_.stream_device, stream, device) : current_device(device);
   }
 
+  bool captures_words() const override { return false; }
+
   Error allocate_for_peers(int device, size_t bytes, void** address) override {
     if (!api_.allocate_with_flags) return refuse(Error::not_supported, api_.allocate_with_flags.symbol);
     return on(device, [&] { return call(api_.allocate_with_flags, address, bytes, HipAbi::fine_grained); });

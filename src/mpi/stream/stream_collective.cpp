@@ -444,7 +444,9 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
     return cannot("the GPU has no memory that other GPUs may write while it waits for it");
   if (!scratch_ || !passed_ || device::copy_now(device_, scratch_, &zeros, sizeof zeros) != Error::none)
     return cannot("the buffer pool has no memory for it");
-  if (device::runtime()->create_stream(device_, &recording_, device::StreamKind::library) != Error::none)
+  // Where it would be of no use, it must not take one of the few hardware queues.
+  if (device::runtime()->captures_words() &&
+      device::runtime()->create_stream(device_, &recording_, device::StreamKind::library) != Error::none)
     recording_ = nullptr;
   {
     std::lock_guard lock(engine().mutex());
