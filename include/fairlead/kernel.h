@@ -182,13 +182,14 @@ inline void system_add(unsigned* address, unsigned value) {
 }
 #endif
 
-// Semantics of these four functions:
+// Semantics of these functions:
 //   block_barrier()   synchronises the threads of a block; a later system_fence() by any of them then covers
 //                     the stores of all of them before the barrier
 //   system_fence()    makes earlier stores visible to all GPUs and CPUs before later stores
 //   acquire_launch()  must come first in a kernel that reads memory of other GPUs: the kernel then reads no
 //                     data that was cached before the launch
 //   system_store()    a store that CPUs may poll; it includes no fence
+//   system_add()      an atomic addition to a word that other GPUs change, too; it includes no fence
 
 // Selects the thread that executes once-per-block code behind a barrier.
 FAIRLEAD_DEVICE_FUNCTION bool is_last_thread() {

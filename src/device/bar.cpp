@@ -8,10 +8,12 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "base/log.h"
 #include "base/options.h"
 #include "device/small_copy.h"
+#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
@@ -54,10 +56,15 @@ void* insistently_mapped(void* memory) {
   return nullptr;
 }
 
-Limits measure(int device, const SmallCopies& engine) {
+// None: not now.
+std::optional<Limits> measure(int device, const SmallCopies& engine) {
   Limits limits;
   void* memory = nullptr;
-  if (runtime()->allocate(device, small_copy_bytes, &memory) != Error::none) return limits;
+  {
+    const WaitingCalls::Permission permission;
+    if (!permission.may_make()) return std::nullopt;
+    if (runtime()->allocate(device, small_copy_bytes, &memory) != Error::none) return limits;
+  }
   if (void* mapped = insistently_mapped(memory)) {
     unsigned char host[small_copy_bytes] = {};
     for (size_t bytes : measured_sizes) {
@@ -82,12 +89,10 @@ Limits limits_of(int device, const SmallCopies& engine) {
   static std::mutex mutex;
   static auto& known = *new std::map<int, Limits>;
   std::lock_guard lock(mutex);
-  auto found = known.find(device);
-  if (found == known.end()) {
-    bool trusted = runtime()->cpu_stores_are_ordered();
-    found = known.emplace(device, trusted ? measure(device, engine) : Limits{}).first;
-  }
-  return found->second;
+  if (auto found = known.find(device); found != known.end()) return found->second;
+  const std::optional<Limits> measured =
+      runtime()->cpu_stores_are_ordered() ? measure(device, engine) : Limits{};
+  return measured ? known[device] = *measured : Limits{};
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
@@ -36,6 +37,8 @@ auto& pools = *new std::map<int, Pool>;
 
 void* Pool::open(int device) {
   if (slab || refused) return slab;
+  const WaitingCalls::Permission permission;
+  if (!permission.may_make()) return nullptr;
   bytes = pool_probe_bytes + options().buffer_pool;
   void* address = nullptr;
   Error error = runtime()->allocate_for_peers(device, bytes, &address);

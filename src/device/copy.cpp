@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "device/waiting_calls.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"
 #include "observe/trace.h"
@@ -56,6 +57,7 @@ constexpr size_t launches_in_flight = 2;
 // copies share one state, so together they query once per round of polls. Their owners may be busy elsewhere,
 // so the owners of later launches query as well, once in this many polls.
 constexpr unsigned polls_without_asking = 16;
+constexpr size_t prepared_events = 16;
 
 std::mutex mutex;
 std::atomic<int> enqueued = 0;
@@ -71,6 +73,8 @@ struct CopyStreams {
   std::vector<Copy*> queue;
   size_t turn = 0;
 
+  void prepare();
+  Error add_stream();
   Error take_copy_stream(CopyStream** taken);
   void mark_end(CopyStream& lane);
   Launch* make_launch(CopyStream* lane, size_t users, Error state);
@@ -102,7 +106,28 @@ CopyStreams& streams_of(int device) {
 
 }  // namespace
 
-// Returns an idle stream, else a new stream if the limit permits one, else the next busy stream in turn.
+Error CopyStreams::add_stream() {
+  auto lane = std::make_unique<CopyStream>();
+  if (Error error = runtime()->create_stream(device, &lane->stream); error != Error::none) return error;
+  lane->number = static_cast<int>(streams.size());
+  observe::name_stream(runtime()->name(), runtime()->native(lane->stream),
+                       ("Fairlead copies " + std::to_string(lane->number)).c_str());
+  streams.push_back(std::move(lane));
+  return Error::none;
+}
+
+void CopyStreams::prepare() {
+  const WaitingCalls::Permission permission;
+  if (!permission.may_make()) return;
+  while (streams.size() < copy_streams_allowed() && add_stream() == Error::none) continue;
+  for (Event event = nullptr; idle_events.size() < prepared_events;) {
+    if (runtime()->create_event(device, &event) != Error::none) return;
+    idle_events.push_back(event);
+  }
+}
+
+// Returns an idle stream, else a new stream if one can be made now and the limit permits it, else the next
+// busy stream in turn.
 Error CopyStreams::take_copy_stream(CopyStream** taken) {
   for (auto& lane : streams) {
     if (!lane->running.empty()) continue;
@@ -110,16 +135,14 @@ Error CopyStreams::take_copy_stream(CopyStream** taken) {
     return Error::none;
   }
   if (streams.size() < copy_streams_allowed()) {
-    auto lane = std::make_unique<CopyStream>();
-    if (Error error = runtime()->create_stream(device, &lane->stream); error != Error::none) return error;
-    lane->number = static_cast<int>(streams.size());
-    observe::name_stream(runtime()->name(), runtime()->native(lane->stream),
-                         ("Fairlead copies " + std::to_string(lane->number)).c_str());
-    streams.push_back(std::move(lane));
-    *taken = streams.back().get();
-  } else {
-    *taken = streams[turn++ % streams.size()].get();
+    const WaitingCalls::Permission permission;
+    if (permission.may_make() || streams.empty()) {
+      if (Error error = add_stream(); error != Error::none) return error;
+      *taken = streams.back().get();
+      return Error::none;
+    }
   }
+  *taken = streams[turn++ % streams.size()].get();
   return Error::none;
 }
 
@@ -132,7 +155,8 @@ void CopyStreams::mark_end(CopyStream& lane) {
   if (!idle_events.empty()) {
     event = idle_events.back();
     idle_events.pop_back();
-  } else if (runtime()->create_event(device, &event) != Error::none) {
+  } else if (const WaitingCalls::Permission permission;
+             !permission.may_make() || runtime()->create_event(device, &event) != Error::none) {
     return;
   }
   if (runtime()->record_event(event, lane.stream) == Error::none)
@@ -321,6 +345,11 @@ Error Copy::leave() {
   launch_ = nullptr;
   active_ = false;
   return outcome;
+}
+
+void prepare_copies(int device) {
+  std::lock_guard lock(mutex);
+  streams_of(device).prepare();
 }
 
 void start_enqueued() {

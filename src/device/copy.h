@@ -53,6 +53,10 @@ class Copy {
   CopyItem item_{};
 };
 
+// Makes the streams and some events for the copies of a device, which cannot be made later while streams of
+// the program wait (waiting_calls.h): copies do with those that exist then.
+void prepare_copies(int device);
+
 // Starts the enqueued copies, unless enough launches are in flight that a larger batch can form first.
 void start_enqueued();
 

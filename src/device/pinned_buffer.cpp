@@ -11,6 +11,7 @@
 
 #include "base/options.h"
 #include "device/runtime.h"
+#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
@@ -60,8 +61,10 @@ PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(common_size(bytes)) {
   void* fresh = nullptr;
   const size_t limit = options().network_memory;
   const bool has_room = total + bytes_ <= limit && (!is_long(bytes_) || total_long + bytes_ <= limit / 2);
-  if (has_room && runtime() && runtime()->in_use() &&
-      runtime()->allocate_pinned(bytes_, &fresh) == Error::none) {
+  if (has_room && runtime() && runtime()->in_use())
+    if (const WaitingCalls::Permission permission; permission.may_make())
+      (void)runtime()->allocate_pinned(bytes_, &fresh);
+  if (fresh) {
     pinned_ = static_cast<unsigned char*>(fresh);
     total += bytes_;
     if (is_long(bytes_)) total_long += bytes_;

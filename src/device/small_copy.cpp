@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device/bar.h"
+#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
@@ -28,18 +29,23 @@ bool all_touched(const unsigned char* data, size_t bytes) {
   return true;
 }
 
+// The caller holds the lock.
+void make_slots() {
+  const WaitingCalls::Permission permission;
+  if (!permission.may_make()) return;
+  tried = true;
+  void* slab = nullptr;
+  if (runtime()->allocate_pinned(slots * small_copy_bytes, &slab) == Error::none)
+    for (size_t i = 0; i < slots; ++i)
+      idle.push_back(static_cast<unsigned char*>(slab) + i * small_copy_bytes);
+}
+
 }  // namespace
 
 Slot Slot::take() {
   Slot slot;
   std::lock_guard lock(mutex);
-  if (!tried) {
-    tried = true;
-    void* slab = nullptr;
-    if (runtime()->allocate_pinned(slots * small_copy_bytes, &slab) == Error::none)
-      for (size_t i = 0; i < slots; ++i)
-        idle.push_back(static_cast<unsigned char*>(slab) + i * small_copy_bytes);
-  }
+  if (!tried) make_slots();
   if (idle.empty()) return slot;
   slot.data_ = idle.back();
   idle.pop_back();

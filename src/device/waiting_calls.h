@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Driver calls that return only when a device has done all work of all streams: closing a mapping, loading a
-// kernel. While a stream of the program waits for something that this process has yet to do, such a call
-// would wait for ever, and a query does not tell: the stream may be one that synchronises with no other.
+// Driver calls that may wait for the program's streams. While one of these waits for something that this
+// process has yet to do, such a call may wait for ever.
+// - Some return only when a device has done all work of all streams: closing a mapping, loading a kernel. A
+//   query does not tell whether it has: the stream may be one that synchronises with no other.
+// - Those that make or free streams, events and memory return only when no other thread is in a launch that
+//   waits for room in the queue of its stream (docs/design/streams.md, "What drivers do").
 // Thread-safe.
 
 #pragma once
 
+#include <atomic>
 #include <mutex>
 
 namespace fairlead::device {
@@ -23,6 +27,8 @@ class WaitingCalls {
   static void add_graph_wait() { change(&graph_waits_, 1); }
   static void remove_graph_wait() { change(&graph_waits_, -1); }
   static inline thread_local bool in_thread_of_library = false;
+  // Has the program several threads that call MPI? One may be in a launch then while others make progress.
+  static inline std::atomic<bool> program_has_threads = false;
 
   // Held for the time of such a call, which must not be made if it is false.
   class Permission {
@@ -31,6 +37,11 @@ class WaitingCalls {
     explicit operator bool() const { return given_; }
     // May the call wait for work that was submitted before?
     bool may_wait() const { return given_ && graph_waits_ == 0; }
+    // May progress make streams, events and memory? What it needs at least was made with the stream
+    // (GpuStream::make()).
+    bool may_make() const {
+      return (forbidden_ == 0 && graph_waits_ == 0) || !(in_thread_of_library || program_has_threads);
+    }
 
    private:
     std::lock_guard<std::mutex> lock_;

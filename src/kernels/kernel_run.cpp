@@ -76,7 +76,9 @@ Error make(KernelContext& context, int device) {
 KernelContext& context_of(int device) {
   std::lock_guard lock(mutex);
   KernelContext& context = contexts[device];
-  if (context.state == Error::not_ready) context.state = make(context, device);
+  if (context.state == Error::not_ready)
+    if (const device::WaitingCalls::Permission permission; permission.may_make())
+      context.state = make(context, device);
   return context;
 }
 

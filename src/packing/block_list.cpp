@@ -7,7 +7,9 @@
 #include <cstring>
 
 #include "base/host_buffer.h"
+#include "device/buffer_pool.h"
 #include "device/copy.h"
+#include "device/waiting_calls.h"
 
 namespace fairlead::packing {
 namespace {
@@ -17,8 +19,12 @@ using kernels::Block;
 
 constexpr uint64_t equal_bytes_at_most = uint64_t{1} << 28;
 
-// In place of a device number: page-locked memory, which all devices can read.
+// In place of a device number: page-locked memory, which all devices can read, and the buffer pools of
+// devices.
 constexpr int in_host_memory = -1;
+int in_pool_of(int device) {
+  return -2 - device;
+}
 
 // Memory of unused tables, by device and size. Sizes are powers of two.
 struct Idle {
@@ -33,19 +39,26 @@ Idle& idle() {
 
 Error allocate(std::pair<int, size_t> kind, void** memory) {
   auto [device, bytes] = kind;
+  if (device < in_host_memory) {
+    *memory = device::pool_allocate(in_pool_of(device), bytes);
+    return *memory ? Error::none : Error::out_of_memory;
+  }
+  const device::WaitingCalls::Permission permission;
+  if (!permission.may_make()) return Error::out_of_memory;
   return device == in_host_memory ? device::runtime()->allocate_pinned(bytes, memory)
                                   : device::runtime()->allocate(device, bytes, memory);
 }
 
 void free_table(void* memory, int device) {
+  if (device < in_host_memory) return device::pool_free(memory);
   device == in_host_memory ? device::runtime()->free_pinned(memory) : device::runtime()->free(memory);
 }
 
-// Takes host memory if the program has filled the device.
+// Takes host memory if the program has filled the device, and memory of the pool if no other can be had now.
 Error take(int device, size_t bytes, void** memory) {
   Error error = Error::out_of_memory;
   std::lock_guard lock(idle().mutex);
-  for (int place : {device, in_host_memory}) {
+  for (int place : {device, in_host_memory, in_pool_of(device)}) {
     std::pair<int, size_t> kind{place, std::bit_ceil(bytes)};
     if (auto found = idle().memory.find(kind); found != idle().memory.end()) {
       *memory = found->second;

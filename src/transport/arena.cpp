@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "device/buffer_pool.h"
+#include "device/waiting_calls.h"
 #include "transport/peer.h"
 
 namespace fairlead::transport {
@@ -28,6 +29,8 @@ auto& pinned = *new std::map<void*, size_t>;
 
 // Pinning only improves speed: if the driver refuses, this costs bandwidth, not correctness.
 void pin(const NodeMemory::Range& memory) {
+  const device::WaitingCalls::Permission permission;
+  if (!permission.may_make()) return;
   if (device::runtime()->register_host(memory.data(), memory.bytes()) == Error::none)
     pinned[memory.data()] = memory.bytes();
   else

@@ -6,9 +6,11 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "enqueue.h"
 
@@ -33,6 +35,46 @@ std::vector<unsigned char> bytes_of(const Memory& memory) {
 }
 
 }  // namespace
+
+// More launches than a driver's queue has room for, before any of them runs: the launch waits, and with it,
+// in the driver, whoever makes a stream, an event or memory. Progress needs a table of the type's blocks.
+RANK_TEST(enqueue, S1_launches_that_wait_for_room_do_not_stop_progress, 2) {
+  if (const char* reason = why_no_graphs()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  constexpr int blocks = 300, launches = 1200;
+  int lengths[blocks], places[blocks];
+  for (int i = 0; i < blocks; ++i) lengths[i] = 1 + i % 7, places[i] = 16 * i + i % 3;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MUST(MPI_Type_indexed(blocks, lengths, places, MPI_INT, &type));
+  MUST(MPI_Type_commit(&type));
+  int packed = 0;
+  MUST(MPI_Type_size(type, &packed));
+  const size_t span = 16 * blocks * sizeof(int);
+  Memory sent = pattern(span, key_of(rank)), received(Place::device, static_cast<size_t>(packed));
+  const device::Graph graph = stream.capture([&] {
+    MUST(MPIX_Sendrecv_enqueue(sent, 1, type, peer, tag, received, packed, MPI_BYTE, peer, tag, stream.comm(),
+                               MPI_STATUS_IGNORE));
+  });
+  stream.hold();
+  std::thread releaser([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    stream.release();
+  });
+  for (int i = 0; i < launches; ++i) DRIVER(Stream::gpu().launch_graph(graph, stream.get()));
+  releaser.join();
+  stream.synchronize();
+  std::vector<int> whole(span / sizeof(int)), wanted;
+  write_pattern(key_of(peer), reinterpret_cast<char*>(whole.data()), span);
+  for (int i = 0; i < blocks; ++i)
+    wanted.insert(wanted.end(), &whole[static_cast<size_t>(places[i])],
+                  &whole[static_cast<size_t>(places[i] + lengths[i])]);
+  const std::vector<unsigned char> got = bytes_of(received);
+  EXPECT(std::memcmp(got.data(), wanted.data(), got.size()) == 0, "other bytes");
+  DRIVER(Stream::gpu().destroy_graph(graph));
+  MUST(MPI_Type_free(&type));
+}
 
 RANK_TEST(enqueue, S3_a_message_does_not_overtake_those_of_a_graph, 2) {
   if (const char* reason = why_no_graphs()) return skip(reason);

@@ -23,6 +23,8 @@ class CapturedGraph {
   CapturedGraph(const CapturedGraph&) = delete;
 
   Error launch(const QueueRef& queue);
+  // That a launch submits to the queue, at most: nodes with a mark each, what precedes and what follows.
+  size_t work() const { return 2 * (nodes_.size() + other_lanes_.size()) + 4; }
 
  private:
   const std::vector<Node> nodes_;

@@ -225,7 +225,9 @@ Error Simulator::launch_graph(Graph graph, Stream stream) {
   QueueRef queue;
   if (Error error = find_queue(stream, &queue); error != Error::none) return error;
   const auto found = graphs_.find(graph);
-  return found ? found->launch(queue) : fail(Error::invalid_value, "no such graph, or it was destroyed");
+  if (!found) return fail(Error::invalid_value, "no such graph, or it was destroyed");
+  queue->wait_for_room(found->work(), launching_);
+  return found->launch(queue);
 }
 
 Error Simulator::destroy_graph(Graph graph) {

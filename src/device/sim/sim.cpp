@@ -131,7 +131,7 @@ Error Simulator::query(const void* address, Allocation* allocation) {
 }
 
 Error Simulator::free_when_idle(void* address, bool pinned) {
-  if (Error error = begin_unsafe(); error != Error::none) return error;
+  if (Error error = begin_making(); error != Error::none) return error;
   // Like a GPU driver, free() waits for the work in flight.
   for (const QueueRef& queue : streams_.all()) queue->wait_idle();
   return memory_.free(address, pinned);

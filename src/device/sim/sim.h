@@ -7,7 +7,8 @@
 // It is strict in these points, in addition to those of the two files: copies and kernels read their host
 // sources late; work fails if its memory was freed; a kernel fails if its device could not access an address
 // it was given (pageable host memory, freed memory, a peer without enabled access); imported memory is valid
-// only for the device of the import; a forked child can use nothing.
+// only for the device of the import; a forked child can use nothing. A call that submits work to a full queue
+// waits, and if it is a launch, so do calls that make or free something.
 
 #pragma once
 
@@ -82,17 +83,17 @@ class Simulator final : public Runtime {
   }
   Error free(void* address) override { return free_when_idle(address, false); }
   Error allocate_pinned(size_t bytes, void** address) override {
-    Error error = begin_unsafe();
+    Error error = begin_making();
     return error != Error::none ? error
                                 : memory_.allocate(MemoryKind::pinned, Origin::plain, 0, bytes, address);
   }
   Error free_pinned(void* address) override { return free_when_idle(address, true); }
   Error register_host(void* address, size_t bytes) override {
-    Error error = begin_unsafe();
+    Error error = begin_making();
     return error != Error::none ? error : memory_.register_host(address, bytes);
   }
   Error unregister_host(void* address) override {
-    Error error = begin_unsafe();
+    Error error = begin_making();
     return error != Error::none ? error : memory_.unregister_host(address);
   }
   Error memory_info(int device, size_t* free_bytes, size_t* total_bytes) override;
@@ -160,6 +161,12 @@ class Simulator final : public Runtime {
   static Error begin();     // first use of the driver
   Error begin(int device);  // first use of a device as well: creates its context
   Error begin_unsafe();     // for calls that are refused during a capture
+  // For calls that make or free something.
+  void await_launches() { std::lock_guard lock(launching_); }
+  Error begin_making() {  // of memory
+    await_launches();
+    return begin_unsafe();
+  }
   Error look_up(Stream stream, QueueRef* queue);
   // The same for a stream that is about to be used: any use of the default stream makes it and application
   // streams wait for each other.
@@ -173,7 +180,7 @@ class Simulator final : public Runtime {
   Error resolve(const void* address, size_t bytes, End* end);
   Error allocate_on(MemoryKind kind, Origin origin, int device, size_t bytes, void** address) {
     Error error = begin(device);
-    if (error == Error::none) error = begin_unsafe();
+    if (error == Error::none) error = begin_making();
     return error != Error::none ? error : memory_.allocate(kind, origin, device, bytes, address);
   }
   Error free_when_idle(void* address, bool pinned);
@@ -190,6 +197,7 @@ class Simulator final : public Runtime {
   static inline thread_local bool in_host_function_ = false;
   static inline thread_local CaptureMode capture_mode_ = CaptureMode::global;
 
+  std::mutex launching_;  // held by launches that wait for room in their queue
   Memory memory_;
   HandleTable<Stream, WorkQueue> streams_{thread_stream};
   HandleTable<Event, RecordedEvent> events_;

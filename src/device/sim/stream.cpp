@@ -7,6 +7,7 @@
 
 #include <thread>
 
+#include "base/options.h"
 #include "device/sim/error.h"
 
 namespace fairlead::device::sim {
@@ -51,8 +52,23 @@ void WorkQueue::enqueue(Work work) {
   submitted_.notify_one();
 }
 
+bool WorkQueue::has_room(size_t work) const {
+  return capture_ || work_.empty() || work_.size() + work <= static_cast<size_t>(options().sim_queue);
+}
+
+void WorkQueue::wait_for_room(size_t work, std::mutex& meanwhile) {
+  {
+    std::lock_guard lock(mutex_);
+    if (has_room(work)) return;
+  }
+  std::lock_guard waiting(meanwhile);
+  std::unique_lock lock(mutex_);
+  progressed_.wait(lock, [&] { return has_room(work); });
+}
+
 Error WorkQueue::submit(Work work) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  progressed_.wait(lock, [this] { return has_room(); });
   if (!capture_) {
     enqueue(std::move(work));
     return Error::none;

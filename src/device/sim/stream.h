@@ -47,8 +47,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void close();  // completes the work already submitted
 
   // While the stream is being captured, these three extend the graph instead.
-  Error submit(Work work);
-  MomentRef mark();  // done once all work submitted so far is
+  Error submit(Work work);  // waits while the queue is full
+  MomentRef mark();         // done once all work submitted so far is
   Error wait_for(const MomentRef& moment);
 
   Capture capture();
@@ -63,12 +63,15 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   Error poll();      // likewise
   void wait_idle();  // like drain(), but reports no failure
   bool idle();
+  // For so much work. Holds `meanwhile` if it has to wait.
+  void wait_for_room(size_t work, std::mutex& meanwhile);
   void reported(const Failure& failure);  // removes the failure
 
   const int device;
   const StreamKind kind;
 
  private:
+  bool has_room(size_t work = 1) const;
   void work_off();
   void enqueue(Work work);
   bool invalidate_locked();

@@ -56,6 +56,7 @@ Error Simulator::make_queue(int device, StreamKind kind, QueueRef* queue, Stream
 
 Error Simulator::create_stream(int device, Stream* stream, StreamKind kind) {
   QueueRef queue;
+  await_launches();
   Error error = begin(device);
   return error != Error::none ? error : make_queue(device, kind, &queue, stream);
 }
@@ -186,12 +187,14 @@ Error Simulator::fill(void* to, int byte, size_t bytes, Stream stream) {
 }
 
 Error Simulator::create_event(int device, Event* event) {
+  await_launches();
   if (Error error = begin(device); error != Error::none) return error;
   *event = events_.add(std::make_shared<RecordedEvent>());
   return Error::none;
 }
 
 Error Simulator::destroy_event(Event event) {
+  await_launches();
   if (Error error = usable(); error != Error::none) return error;
   if (events_.remove(event)) return Error::none;
   return fail(Error::invalid_value, "no such event, or it was destroyed");
@@ -278,6 +281,7 @@ Error Simulator::launch(Kernel kernel, unsigned grid, unsigned block, void** arg
     return fail(Error::invalid_value, "a grid of %u blocks of %u threads; accepted: from 1, 1 to 1024", grid,
                 block);
   const auto& code = *reinterpret_cast<const fairlead_cpu_kernel*>(kernel);
+  queue->wait_for_room(1, launching_);
   return queue->submit(
       [&code, grid, block, taken = take_arguments(code, arguments, queue->device)]() mutable {
         if (taken.failure) return taken.failure;

@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "coll/nccl_collective.h"
+#include "device/waiting_calls.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/host_version.h"
 #include "mpi/coll/agreement.h"
@@ -354,6 +355,7 @@ FAIRLEAD_MPI(Init, (int* argc, char*** argv)) {
 FAIRLEAD_MPI(Init_thread, (int* argc, char*** argv, int required, int* provided)) {
   require_own_abi();
   note_launcher();
+  fairlead::device::WaitingCalls::program_has_threads = required == MPI_THREAD_MULTIPLE;
   if (ProgressThread::wants_threads()) required = MPI_THREAD_MULTIPLE;
   if (required == MPI_THREAD_MULTIPLE) prepare_streams();
   int result = real.Init_thread(argc, argv, required, provided);

@@ -94,6 +94,7 @@ void serve() {
   tell_log_who_this_is();
   open_communicators(MPI_COMM_NULL);
   open_datatypes();
+  device::WaitingCalls::program_has_threads = sessions.threads;
   progress_thread().allow_host_calls(sessions.threads);
   engine().open(nullptr, new_nonce(), sessions.self, sessions.self, sessions.threads);
   open_communicator_states(nullptr);

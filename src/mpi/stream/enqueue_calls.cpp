@@ -64,8 +64,40 @@ Work receive(void* buf, int count, MPI_Datatype datatype, int source, int tag, M
   return {start, early, exists, true, !exists && !is_invalid(buf, count, datatype)};
 }
 
-int enqueue_collective(MPI_Comm comm, StartOperation start) {
+// The nonblocking function of MPI for a collective that the stream may do, too.
+StartOperation start_of(const CollectiveCall& call) {
+  return [=, from = keep(call.sendtype), to = keep(call.recvtype)](MPI_Request* request) {
+    const MPI_Datatype sendtype = from->get(), recvtype = to->get();
+    const int sends = static_cast<int>(call.sendcount), receives = static_cast<int>(call.recvcount);
+    const void* const in = call.sendbuf;
+    void* const out = call.recvbuf;
+    switch (call.function) {
+      case Collective::barrier:
+        return MPI_Ibarrier(call.comm, request);
+      case Collective::bcast:
+        return MPI_Ibcast(out, receives, recvtype, call.root, call.comm, request);
+      case Collective::reduce:
+        return MPI_Ireduce(in, out, receives, recvtype, call.op, call.root, call.comm, request);
+      case Collective::allreduce:
+        return MPI_Iallreduce(in, out, receives, recvtype, call.op, call.comm, request);
+      case Collective::reduce_scatter_block:
+        return MPI_Ireduce_scatter_block(in, out, receives, recvtype, call.op, call.comm, request);
+      case Collective::allgather:
+        return MPI_Iallgather(in, sends, sendtype, out, receives, recvtype, call.comm, request);
+      case Collective::alltoall:
+        return MPI_Ialltoall(in, sends, sendtype, out, receives, recvtype, call.comm, request);
+      default:
+        return MPI_ERR_INTERN;
+    }
+  };
+}
+
+int enqueue_operation(MPI_Comm comm, StartOperation start) {
   return enqueue(comm, true, {std::move(start)}, MPI_STATUS_IGNORE, nullptr);
+}
+int enqueue_collective(const CollectiveCall& call) {
+  const auto result = enqueue_in_stream(call);
+  return result ? *result : enqueue_operation(call.comm, start_of(call));
 }
 int enqueue_blocking(MPI_Comm comm, Work work) {
   return enqueue(comm, true, std::move(work), MPI_STATUS_IGNORE, nullptr);
@@ -160,61 +192,47 @@ FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm))
   return enqueue(comm, false, {start, nullptr, true}, MPI_STATUS_IGNORE, request);
 }
 FAIRLEAD_ENQUEUE(Barrier, (MPI_Comm comm), (comm)) {
-  const CollectiveCall call{.function = Collective::barrier, .comm = comm};
-  if (const auto result = enqueue_in_stream(call)) return *result;
-  return enqueue_collective(comm, [=](MPI_Request* request) { return MPI_Ibarrier(comm, request); });
+  return enqueue_collective({.function = Collective::barrier, .comm = comm});
 }
 FAIRLEAD_ENQUEUE(Bcast, (void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm),
                  (buffer, count, datatype, root, comm)) {
-  const CollectiveCall call{.function = Collective::bcast,
-                            .comm = comm,
-                            .recvbuf = buffer,
-                            .recvcount = count,
-                            .recvtype = datatype,
-                            .root = root};
-  if (const auto result = enqueue_in_stream(call)) return *result;
-  return enqueue_collective(comm, [=, type = keep(datatype)](MPI_Request* request) {
-    return MPI_Ibcast(buffer, count, type->get(), root, comm, request);
-  });
+  return enqueue_collective({.function = Collective::bcast,
+                             .comm = comm,
+                             .recvbuf = buffer,
+                             .recvcount = count,
+                             .recvtype = datatype,
+                             .root = root});
 }
 FAIRLEAD_ENQUEUE(Reduce,
                  (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root,
                   MPI_Comm comm),
                  (sendbuf, recvbuf, count, datatype, op, root, comm)) {
-  const CollectiveCall call{.function = Collective::reduce,
-                            .comm = comm,
-                            .sendbuf = sendbuf,
-                            .recvbuf = recvbuf,
-                            .recvcount = count,
-                            .recvtype = datatype,
-                            .op = op,
-                            .root = root};
-  if (const auto result = enqueue_in_stream(call)) return *result;
-  return enqueue_collective(comm, [=, type = keep(datatype)](MPI_Request* request) {
-    return MPI_Ireduce(sendbuf, recvbuf, count, type->get(), op, root, comm, request);
-  });
+  return enqueue_collective({.function = Collective::reduce,
+                             .comm = comm,
+                             .sendbuf = sendbuf,
+                             .recvbuf = recvbuf,
+                             .recvcount = count,
+                             .recvtype = datatype,
+                             .op = op,
+                             .root = root});
 }
 FAIRLEAD_ENQUEUE(Allreduce,
                  (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                   MPI_Comm comm),
                  (sendbuf, recvbuf, count, datatype, op, comm)) {
-  const CollectiveCall call{.function = Collective::allreduce,
-                            .comm = comm,
-                            .sendbuf = sendbuf,
-                            .recvbuf = recvbuf,
-                            .recvcount = count,
-                            .recvtype = datatype,
-                            .op = op};
-  if (const auto result = enqueue_in_stream(call)) return *result;
-  return enqueue_collective(comm, [=, type = keep(datatype)](MPI_Request* request) {
-    return MPI_Iallreduce(sendbuf, recvbuf, count, type->get(), op, comm, request);
-  });
+  return enqueue_collective({.function = Collective::allreduce,
+                             .comm = comm,
+                             .sendbuf = sendbuf,
+                             .recvbuf = recvbuf,
+                             .recvcount = count,
+                             .recvtype = datatype,
+                             .op = op});
 }
 FAIRLEAD_ENQUEUE(Reduce_scatter,
                  (const void* sendbuf, void* recvbuf, const int recvcounts[], MPI_Datatype datatype,
                   MPI_Op op, MPI_Comm comm),
                  (sendbuf, recvbuf, recvcounts, datatype, op, comm)) {
-  return enqueue_collective(
+  return enqueue_operation(
       comm, [=, counts = array(comm, recvcounts), type = keep(datatype)](MPI_Request* request) {
         return MPI_Ireduce_scatter(sendbuf, recvbuf, counts.data(), type->get(), op, comm, request);
       });
@@ -223,58 +241,46 @@ FAIRLEAD_ENQUEUE(Reduce_scatter_block,
                  (const void* sendbuf, void* recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op,
                   MPI_Comm comm),
                  (sendbuf, recvbuf, recvcount, datatype, op, comm)) {
-  const CollectiveCall call{.function = Collective::reduce_scatter_block,
-                            .comm = comm,
-                            .sendbuf = sendbuf,
-                            .recvbuf = recvbuf,
-                            .recvcount = recvcount,
-                            .recvtype = datatype,
-                            .op = op};
-  if (const auto result = enqueue_in_stream(call)) return *result;
-  return enqueue_collective(comm, [=, type = keep(datatype)](MPI_Request* request) {
-    return MPI_Ireduce_scatter_block(sendbuf, recvbuf, recvcount, type->get(), op, comm, request);
-  });
+  return enqueue_collective({.function = Collective::reduce_scatter_block,
+                             .comm = comm,
+                             .sendbuf = sendbuf,
+                             .recvbuf = recvbuf,
+                             .recvcount = recvcount,
+                             .recvtype = datatype,
+                             .op = op});
 }
 FAIRLEAD_ENQUEUE(Allgather,
                  (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
                   MPI_Datatype recvtype, MPI_Comm comm),
                  (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
-  const CollectiveCall call{.function = Collective::allgather,
-                            .comm = comm,
-                            .sendbuf = sendbuf,
-                            .recvbuf = recvbuf,
-                            .sendcount = sendcount,
-                            .recvcount = recvcount,
-                            .sendtype = sendtype,
-                            .recvtype = recvtype};
-  if (const auto result = enqueue_in_stream(call)) return *result;
-  return enqueue_collective(comm, [=, from = keep(sendtype), to = keep(recvtype)](MPI_Request* request) {
-    return MPI_Iallgather(sendbuf, sendcount, from->get(), recvbuf, recvcount, to->get(), comm, request);
-  });
+  return enqueue_collective({.function = Collective::allgather,
+                             .comm = comm,
+                             .sendbuf = sendbuf,
+                             .recvbuf = recvbuf,
+                             .sendcount = sendcount,
+                             .recvcount = recvcount,
+                             .sendtype = sendtype,
+                             .recvtype = recvtype});
 }
 FAIRLEAD_ENQUEUE(Alltoall,
                  (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
                   MPI_Datatype recvtype, MPI_Comm comm),
                  (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
-  const CollectiveCall call{.function = Collective::alltoall,
-                            .comm = comm,
-                            .sendbuf = sendbuf,
-                            .recvbuf = recvbuf,
-                            .sendcount = sendcount,
-                            .recvcount = recvcount,
-                            .sendtype = sendtype,
-                            .recvtype = recvtype};
-  if (const auto result = enqueue_in_stream(call)) return *result;
-  return enqueue_collective(comm, [=, from = keep(sendtype), to = keep(recvtype)](MPI_Request* request) {
-    return MPI_Ialltoall(sendbuf, sendcount, from->get(), recvbuf, recvcount, to->get(), comm, request);
-  });
+  return enqueue_collective({.function = Collective::alltoall,
+                             .comm = comm,
+                             .sendbuf = sendbuf,
+                             .recvbuf = recvbuf,
+                             .sendcount = sendcount,
+                             .recvcount = recvcount,
+                             .sendtype = sendtype,
+                             .recvtype = recvtype});
 }
 FAIRLEAD_ENQUEUE(Alltoallv,
                  (const void* sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
                   void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
                   MPI_Comm comm),
                  (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm)) {
-  return enqueue_collective(
+  return enqueue_operation(
       comm, [=, counts = array(comm, sendcounts, sendbuf != MPI_IN_PLACE),
              places = array(comm, sdispls, sendbuf != MPI_IN_PLACE), from = keep(sendtype),
              expected = array(comm, recvcounts), to_places = array(comm, rdispls),

@@ -6,20 +6,24 @@
 #include <utility>
 
 #include "base/log.h"
-#include "device/beside_captures.h"
+#include "device/buffer_pool.h"
+#include "device/copy.h"
+#include "device/pinned_buffer.h"
+#include "device/small_copy.h"
+#include "kernels/kernel_run.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/progress_thread.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"
+#include "mpi/network/network.h"
+#include "mpi/stream/cells.h"
 
 namespace fairlead::mpi {
 
 using device::Error;
 
 namespace {
-
-constexpr size_t bytes_of_page = 4096, words_of_page = bytes_of_page / sizeof(uint32_t);
 
 uint32_t load(uint32_t* word) {
   return std::atomic_ref<uint32_t>(*word).load(std::memory_order_acquire);
@@ -28,29 +32,16 @@ void store(uint32_t* word, uint32_t value) {
   std::atomic_ref<uint32_t>(*word).store(value, std::memory_order_release);
 }
 
-// Words of page-locked memory, never freed: a stream may still have to read a word after the CPU has written
-// to it for the last time. Where numbers grow, an earlier wait passes as well, so such words are used again;
+// Where numbers grow, an earlier wait for a word passes as well, so such words are used again as they are;
 // the words of a graph, which begin at 0, are not.
 struct Words {
   std::mutex mutex;
-  std::vector<uint32_t*> unused, used;
+  std::vector<uint32_t*> used;
 };
 auto& words = *new Words;
 
 uint32_t* take_unused_word() {
-  std::lock_guard lock(words.mutex);
-  if (words.unused.empty()) {
-    void* page = nullptr;
-    device::BesideCaptures beside;
-    if (device::runtime()->allocate_pinned(bytes_of_page, &page) != Error::none) return nullptr;
-    for (size_t i = words_of_page; i-- > 0;) {
-      words.unused.push_back(static_cast<uint32_t*>(page) + i);
-      store(words.unused.back(), 0);
-    }
-  }
-  uint32_t* word = words.unused.back();
-  words.unused.pop_back();
-  return word;
+  return reinterpret_cast<uint32_t*>(take_cell());
 }
 
 uint32_t* take_word() {
@@ -66,8 +57,7 @@ uint32_t* take_word() {
 }
 
 void give_back_unused(uint32_t* word) {
-  std::lock_guard lock(words.mutex);
-  if (word) words.unused.push_back(word);
+  give_back_cell(reinterpret_cast<uint64_t*>(word));
 }
 
 // ROCm waits for no number of more than 31 bits.
@@ -76,6 +66,20 @@ void give_back(uint32_t* word) {
   if (!word || load(word) > last) return;
   std::lock_guard lock(words.mutex);
   words.used.push_back(word);
+}
+
+// While streams wait, progress can make no streams, events and memory (device/waiting_calls.h), so what it
+// needs is made before. More than this only makes it faster.
+void prepare_progress(int device) {
+  device::prepare_copies(device);
+  (void)device::Slot::take();
+  (void)device::pool_slab(device);
+  (void)kernels::copies_run_on(device);
+  (void)kernels::moves_run_on(device);
+  constexpr int long_buffers = 4;
+  if (!engine().spans_nodes()) return;
+  std::vector<device::PinnedBuffer> buffers;
+  for (int i = 0; i < long_buffers; ++i) buffers.emplace_back(network::chunk_bytes());
 }
 
 // If so, stores its status and error. A request is tested only if that would succeed: a test makes a round of
@@ -105,6 +109,7 @@ std::unique_ptr<GpuStream> GpuStream::make(void* native, std::string* why_not) {
   if (gpu->adopt_stream(native, &made->stream_, &made->device_) != Error::none)
     return because("its value is no stream of this process");
   if (!gpu->has_word_operations(made->device_)) return because("its GPU cannot wait for words in memory");
+  prepare_progress(made->device_);
   made->reached_ = take_word();
   if (!made->reached_) return because("there is no page-locked memory for it");
   made->enqueued_ = load(made->reached_);

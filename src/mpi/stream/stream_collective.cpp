@@ -25,6 +25,7 @@
 #include "mpi/datatype/layout.h"
 #include "mpi/datatype/reduction_types.h"
 #include "mpi/p2p/kept_type.h"
+#include "mpi/stream/cells.h"
 #include "transport/peer.h"
 
 namespace fairlead::mpi {
@@ -85,34 +86,6 @@ uint64_t available_reductions(int device) {
       if (kernels::has_kernel(op, element) && kernels::reduce_available(device, op, element))
         found |= bit_of(op, element);
   return found;
-}
-
-// Numbers in page-locked memory. They are used again: the driver's call that frees such memory waits for all
-// streams.
-struct Numbers {
-  std::mutex mutex;
-  std::vector<uint64_t*> unused;
-};
-auto& numbers = *new Numbers;
-
-uint64_t* take_number() {
-  constexpr size_t page = 4096;
-  std::lock_guard lock(numbers.mutex);
-  if (numbers.unused.empty()) {
-    void* memory = nullptr;
-    if (device::runtime()->allocate_pinned(page, &memory) != Error::none) return nullptr;
-    for (size_t i = 0; i < page / sizeof(uint64_t); ++i)
-      numbers.unused.push_back(static_cast<uint64_t*>(memory) + i);
-  }
-  uint64_t* number = numbers.unused.back();
-  numbers.unused.pop_back();
-  *number = 0;
-  return number;
-}
-
-void give_back(uint64_t* number) {
-  std::lock_guard lock(numbers.mutex);
-  if (number) numbers.unused.push_back(number);
 }
 
 }  // namespace
@@ -405,7 +378,7 @@ StreamCollective::~StreamCollective() {
     if (one.graph) gpu->destroy_graph(one.graph);
   if (recording_) gpu->destroy_stream(recording_);
   if (scratch_) device::pool_free(scratch_);
-  give_back(passed_);
+  give_back_cell(passed_);
 }
 
 // ---- How the ranks agree -------------------------------------------------------------------------------
@@ -438,7 +411,7 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   offer->reductions = available_reductions(device_);
   const size_t bytes = header_bytes + 3 * most_;
   scratch_ = static_cast<char*>(device::pool_allocate(device_, bytes));
-  passed_ = take_number();
+  passed_ = take_cell();
   const Header zeros{};
   if (scratch_ && !device::pool_is_for_peers(device_))
     return cannot("the GPU has no memory that other GPUs may write while it waits for it");

@@ -367,41 +367,10 @@ SHIM int hipModuleGetFunction(HipAbi::Function* function, HipAbi::Module module,
   return code;
 }
 
-namespace {
-
-// The parameters as the provider below takes them, which knows one address of page-locked memory only.
-class HostAddresses {
- public:
-  HostAddresses(const fairlead_cpu_kernel& kernel, void** arguments) : values_(kernel.parameter_count) {
-    for (unsigned i = 0; i < kernel.parameter_count; ++i) {
-      const auto* bytes = static_cast<const char*>(arguments[i]);
-      values_[i].assign(bytes, bytes + kernel.parameters[i].size);
-      for (unsigned pointer = 0; pointer < kernel.parameters[i].pointers; ++pointer) {
-        void* address;
-        char* const place = values_[i].data() + pointer * sizeof address;
-        std::memcpy(&address, place, sizeof address);
-        address = at_host(address);
-        std::memcpy(place, &address, sizeof address);
-      }
-      addresses_.push_back(values_[i].data());
-    }
-  }
-  void** get() { return addresses_.data(); }
-
- private:
-  std::vector<std::vector<char>> values_;
-  std::vector<void*> addresses_;
-};
-
-}  // namespace
-
 SHIM int hipModuleLaunchKernel(HipAbi::Function function, unsigned grid, unsigned, unsigned, unsigned block,
                                unsigned, unsigned, unsigned, HipAbi::Stream stream, void** arguments,
                                void**) {
   return submit(stream, [&](gpu::Stream queue) {
-    const auto kernel = reinterpret_cast<gpu::Kernel>(function);
-    if (!over_sim()) return backend()->launch(kernel, grid, block, arguments, queue);
-    HostAddresses parameters(*reinterpret_cast<const fairlead_cpu_kernel*>(function), arguments);
-    return backend()->launch(kernel, grid, block, parameters.get(), queue);
+    return backend()->launch(reinterpret_cast<gpu::Kernel>(function), grid, block, arguments, queue);
   });
 }

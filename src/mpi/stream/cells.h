@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Cells of page-locked memory, through which streams and the CPU talk. They are never freed: the driver's
+// call that frees such memory waits for all streams, and a stream may still read a cell after the CPU has
+// written to it for the last time. Thread-safe.
+
+#pragma once
+
+#include <cstdint>
+
+namespace fairlead::mpi {
+
+// Eight bytes that are zero, or null if there is no memory. In no thread that makes progress: the driver may
+// make it wait (device/waiting_calls.h).
+uint64_t* take_cell();
+// No stream may use it any more. Accepts null.
+void give_back_cell(uint64_t* cell);
+
+}  // namespace fairlead::mpi
