@@ -92,6 +92,29 @@ StartOperation start_of(const CollectiveCall& call) {
   };
 }
 
+CollectiveCall reduction(Collective function, const void* sendbuf, void* recvbuf, int count,
+                         MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, int root = 0) {
+  return {.function = function,
+          .comm = comm,
+          .sendbuf = sendbuf,
+          .recvbuf = recvbuf,
+          .recvcount = count,
+          .recvtype = datatype,
+          .op = op,
+          .root = root};
+}
+CollectiveCall exchange(Collective function, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
+                        void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
+  return {.function = function,
+          .comm = comm,
+          .sendbuf = sendbuf,
+          .recvbuf = recvbuf,
+          .sendcount = sendcount,
+          .recvcount = recvcount,
+          .sendtype = sendtype,
+          .recvtype = recvtype};
+}
+
 int enqueue_operation(MPI_Comm comm, StartOperation start) {
   return enqueue(comm, true, {std::move(start)}, MPI_STATUS_IGNORE, nullptr);
 }
@@ -207,26 +230,13 @@ FAIRLEAD_ENQUEUE(Reduce,
                  (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root,
                   MPI_Comm comm),
                  (sendbuf, recvbuf, count, datatype, op, root, comm)) {
-  return enqueue_collective({.function = Collective::reduce,
-                             .comm = comm,
-                             .sendbuf = sendbuf,
-                             .recvbuf = recvbuf,
-                             .recvcount = count,
-                             .recvtype = datatype,
-                             .op = op,
-                             .root = root});
+  return enqueue_collective(reduction(Collective::reduce, sendbuf, recvbuf, count, datatype, op, comm, root));
 }
 FAIRLEAD_ENQUEUE(Allreduce,
                  (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                   MPI_Comm comm),
                  (sendbuf, recvbuf, count, datatype, op, comm)) {
-  return enqueue_collective({.function = Collective::allreduce,
-                             .comm = comm,
-                             .sendbuf = sendbuf,
-                             .recvbuf = recvbuf,
-                             .recvcount = count,
-                             .recvtype = datatype,
-                             .op = op});
+  return enqueue_collective(reduction(Collective::allreduce, sendbuf, recvbuf, count, datatype, op, comm));
 }
 FAIRLEAD_ENQUEUE(Reduce_scatter,
                  (const void* sendbuf, void* recvbuf, const int recvcounts[], MPI_Datatype datatype,
@@ -241,39 +251,22 @@ FAIRLEAD_ENQUEUE(Reduce_scatter_block,
                  (const void* sendbuf, void* recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op,
                   MPI_Comm comm),
                  (sendbuf, recvbuf, recvcount, datatype, op, comm)) {
-  return enqueue_collective({.function = Collective::reduce_scatter_block,
-                             .comm = comm,
-                             .sendbuf = sendbuf,
-                             .recvbuf = recvbuf,
-                             .recvcount = recvcount,
-                             .recvtype = datatype,
-                             .op = op});
+  return enqueue_collective(
+      reduction(Collective::reduce_scatter_block, sendbuf, recvbuf, recvcount, datatype, op, comm));
 }
 FAIRLEAD_ENQUEUE(Allgather,
                  (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
                   MPI_Datatype recvtype, MPI_Comm comm),
                  (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
-  return enqueue_collective({.function = Collective::allgather,
-                             .comm = comm,
-                             .sendbuf = sendbuf,
-                             .recvbuf = recvbuf,
-                             .sendcount = sendcount,
-                             .recvcount = recvcount,
-                             .sendtype = sendtype,
-                             .recvtype = recvtype});
+  return enqueue_collective(
+      exchange(Collective::allgather, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm));
 }
 FAIRLEAD_ENQUEUE(Alltoall,
                  (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
                   MPI_Datatype recvtype, MPI_Comm comm),
                  (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
-  return enqueue_collective({.function = Collective::alltoall,
-                             .comm = comm,
-                             .sendbuf = sendbuf,
-                             .recvbuf = recvbuf,
-                             .sendcount = sendcount,
-                             .recvcount = recvcount,
-                             .sendtype = sendtype,
-                             .recvtype = recvtype});
+  return enqueue_collective(
+      exchange(Collective::alltoall, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm));
 }
 FAIRLEAD_ENQUEUE(Alltoallv,
                  (const void* sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,

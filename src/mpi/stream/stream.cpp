@@ -76,8 +76,8 @@ void prepare_progress(int device) {
   (void)device::pool_slab(device);
   (void)kernels::copies_run_on(device);
   (void)kernels::moves_run_on(device);
-  constexpr int long_buffers = 4;
   if (!engine().spans_nodes()) return;
+  constexpr int long_buffers = 4;
   std::vector<device::PinnedBuffer> buffers;
   for (int i = 0; i < long_buffers; ++i) buffers.emplace_back(network::chunk_bytes());
 }

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "fairlead/kernel.h"
 #include "shim.h"
 
 using namespace hostile;
