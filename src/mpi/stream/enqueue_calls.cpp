@@ -46,7 +46,7 @@ Work send(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, 
                        gate, started);
   };
   const bool exists = dest != MPI_PROC_NULL;
-  return {start, early, exists, true, !exists && !is_invalid(buf, count, datatype)};
+  return {start, early, exists, !exists && !is_invalid(buf, count, datatype)};
 }
 
 Work receive(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm) {
@@ -61,7 +61,7 @@ Work receive(void* buf, int count, MPI_Datatype datatype, int source, int tag, M
     return start_early(Function::Irecv, std::make_unique<Receive>(buffer, source, tag, comm), gate, started);
   };
   const bool exists = source != MPI_PROC_NULL;
-  return {start, early, exists, true, !exists && !is_invalid(buf, count, datatype)};
+  return {start, early, exists, !exists && !is_invalid(buf, count, datatype)};
 }
 
 // The nonblocking function of MPI for a collective that the stream may do, too.
@@ -116,14 +116,11 @@ CollectiveCall exchange(Collective function, const void* sendbuf, int sendcount,
 }
 
 int enqueue_operation(MPI_Comm comm, StartOperation start) {
-  return enqueue(comm, true, {std::move(start)}, MPI_STATUS_IGNORE, nullptr);
+  return enqueue(comm, {{std::move(start)}});
 }
 int enqueue_collective(const CollectiveCall& call) {
   const auto result = enqueue_in_stream(call);
   return result ? *result : enqueue_operation(call.comm, start_of(call));
-}
-int enqueue_blocking(MPI_Comm comm, Work work) {
-  return enqueue(comm, true, std::move(work), MPI_STATUS_IGNORE, nullptr);
 }
 
 // Null: the communicator has a stream of Fairlead's, or nobody can enqueue on it.
@@ -157,27 +154,27 @@ using namespace fairlead::mpi;
 
 FAIRLEAD_ENQUEUE(Send, (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm),
                  (buf, count, datatype, dest, tag, comm)) {
-  return enqueue_blocking(comm, send(buf, count, datatype, dest, tag, comm));
+  return enqueue(comm, {send(buf, count, datatype, dest, tag, comm)});
 }
 FAIRLEAD_ENQUEUE(Recv,
                  (void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                   MPI_Status* status),
                  (buf, count, datatype, source, tag, comm, status)) {
-  return enqueue(comm, true, receive(buf, count, datatype, source, tag, comm), status, nullptr);
+  return enqueue(comm, {receive(buf, count, datatype, source, tag, comm)}, status);
 }
 FAIRLEAD_ENQUEUE(Isend,
                  (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
                   MPI_Request* request),
                  (buf, count, datatype, dest, tag, comm, request)) {
   *request = MPI_REQUEST_NULL;
-  return enqueue(comm, false, send(buf, count, datatype, dest, tag, comm), MPI_STATUS_IGNORE, request);
+  return enqueue(comm, send(buf, count, datatype, dest, tag, comm), request);
 }
 FAIRLEAD_ENQUEUE(Irecv,
                  (void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                   MPI_Request* request),
                  (buf, count, datatype, source, tag, comm, request)) {
   *request = MPI_REQUEST_NULL;
-  return enqueue(comm, false, receive(buf, count, datatype, source, tag, comm), MPI_STATUS_IGNORE, request);
+  return enqueue(comm, receive(buf, count, datatype, source, tag, comm), request);
 }
 FAIRLEAD_MPIX(Wait_enqueue, (MPI_Request * request, MPI_Status* status)) {
   return wait_enqueued(1, request, [=](int) { return status; });
@@ -193,15 +190,10 @@ FAIRLEAD_ENQUEUE(Sendrecv,
                   MPI_Status* status),
                  (sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
                   comm, status)) {
-  MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-  int error = enqueue(comm, false, receive(recvbuf, recvcount, recvtype, source, recvtag, comm),
-                      MPI_STATUS_IGNORE, &requests[0]);
-  if (error != MPI_SUCCESS) return error;
-  Work sends = send(sendbuf, sendcount, sendtype, dest, sendtag, comm);
-  sends.raises_earlier_error = false;
-  error = enqueue(comm, false, std::move(sends), MPI_STATUS_IGNORE, &requests[1]);
-  const int waited = wait_enqueued(2, requests, [=](int i) { return i == 0 ? status : MPI_STATUS_IGNORE; });
-  return error != MPI_SUCCESS ? error : waited;
+  return enqueue(comm,
+                 {receive(recvbuf, recvcount, recvtype, source, recvtag, comm),
+                  send(sendbuf, sendcount, sendtype, dest, sendtag, comm)},
+                 status);
 }
 FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm)) {
   if (*request == MPI_REQUEST_NULL) return raise_error(comm, MPI_ERR_REQUEST, "MPIX_Start_enqueue");
@@ -212,7 +204,7 @@ FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm))
   if (const auto mine = stream_communicator(comm))
     if (clear_arrivals(*request, mine->stream->stream()) != fairlead::device::Error::none)
       return raise_error(comm, MPI_ERR_OTHER, "MPIX_Start_enqueue");
-  return enqueue(comm, false, {start, nullptr, true}, MPI_STATUS_IGNORE, request);
+  return enqueue(comm, Work{start, nullptr, true}, request);
 }
 FAIRLEAD_ENQUEUE(Barrier, (MPI_Comm comm), (comm)) {
   return enqueue_collective({.function = Collective::barrier, .comm = comm});

@@ -132,56 +132,90 @@ bool GpuStream::is_captured() const {
          capture.state != device::Capture::State::none;
 }
 
-Error GpuStream::enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_error) {
-  std::lock_guard enqueuing(enqueuing_);
-  device::Capture capture;
-  Error error = device::runtime()->capture_of(stream_, &capture);
-  if (error != Error::none) return error;
-  operation->captured = capture.state == device::Capture::State::active;
-  operation->done = operation->captured ? take_unused_word() : take_word();
-  operation->reached = operation->captured ? take_unused_word() : reached_;
-  operation->number = operation->captured ? 1 : enqueued_ + 1;
-  // In a graph, the stream clears what the CPU wrote in the launch before.
-  const device::WordAccess writes[] = {{false, operation->done, 0},
-                                       {false, operation->reached, operation->number}};
-  error =
-      operation->done && operation->reached
-          ? device::runtime()->access_words(stream_, writes + !operation->captured, 1 + operation->captured)
-          : Error::out_of_memory;
-  if (error != Error::none) {
+// False: there is no memory for them. The words of a graph are new, as they begin at 0.
+bool GpuStream::take_words(const Operations& operations, bool captured) {
+  for (size_t i = 0; i < operations.size(); ++i) {
+    Enqueued& operation = *operations[i];
+    operation.captured = captured;
+    operation.done = captured ? take_unused_word() : take_word();
+    operation.reached = captured ? take_unused_word() : reached_;
+    operation.number = captured ? 1 : enqueued_ + static_cast<uint32_t>(i) + 1;
+    if (!operation.done || !operation.reached) return false;
+    // Earlier waits for this word are for lower numbers.
+    operation.round = captured ? 1 : load(operation.done) + 1;
+  }
+  return true;
+}
+
+static void give_back_words(const GpuStream::Operations& operations) {
+  for (const auto& operation : operations) {
     if (operation->captured) {
       give_back_unused(operation->reached);
       give_back_unused(operation->done);
     } else {
       give_back(operation->done);
     }
+  }
+}
+
+Error GpuStream::enqueue(const Operations& operations, Waits waits, int* mpi_error) {
+  std::lock_guard enqueuing(enqueuing_);
+  device::Capture capture;
+  Error error = device::runtime()->capture_of(stream_, &capture);
+  if (error != Error::none) return error;
+  const bool captured = capture.state == device::Capture::State::active;
+  std::vector<device::WordAccess> accesses;
+  if (!take_words(operations, captured)) error = Error::out_of_memory;
+  // In a graph, the stream clears what the CPU wrote in the launch before. Otherwise the last number tells of
+  // all operations.
+  for (const auto& operation : operations) {
+    if (captured) accesses.push_back({false, operation->done, 0});
+    if (captured || operation == operations.back())
+      accesses.push_back({false, operation->reached, operation->number});
+  }
+  if (waits == Waits::always || (captured && waits == Waits::in_graphs))
+    for (const device::WordAccess& wait : waits_for(operations)) accesses.push_back(wait);
+  if (error == Error::none)
+    error = device::runtime()->access_words(stream_, accesses.data(), accesses.size());
+  if (error != Error::none) {
+    give_back_words(operations);
     return error;
   }
-  // Earlier waits for this word are for lower numbers.
-  operation->round = operation->captured ? 1 : load(operation->done) + 1;
-  if (operation->captured) {
-    std::lock_guard lock(mutex_);
-    if (sequences_.empty() || sequences_.back().capture != capture.id)
-      sequences_.push_back({capture.id, {}, 0});
-    sequences_.back().operations.push_back(operation);
-    progress_thread().keep_in_graph();
+  if (captured) {
+    keep_in_graph(operations, capture.id);
     return Error::none;
   }
-  ++enqueued_;
+  enqueued_ += static_cast<uint32_t>(operations.size());
+  for (const auto& operation : operations)
+    if (const int result = begin(operation); *mpi_error == MPI_SUCCESS) *mpi_error = result;
+  return Error::none;
+}
+
+void GpuStream::keep_in_graph(const Operations& operations, uint64_t capture) {
+  std::lock_guard lock(mutex_);
+  if (sequences_.empty() || sequences_.back().capture != capture) sequences_.push_back({capture, {}, 0});
+  for (const auto& operation : operations) {
+    sequences_.back().operations.push_back(operation);
+    progress_thread().keep_in_graph();
+  }
+}
+
+int GpuStream::begin(const std::shared_ptr<Enqueued>& operation) {
   if (operation->start_early && may_start_early()) {
     const ProgressThread::CallsHost calls_host(progress_thread());
     const int result = operation->start_early({operation->reached, operation->number}, &operation->early);
     operation->function = current_function;
     if (result != MPI_SUCCESS && result != Operation::cannot_be_early) {
-      give_back(operation->done);
-      *mpi_error = result;
-      return Error::none;
+      set_empty(&operation->result);
+      std::lock_guard lock(mutex_);
+      end(*operation, MPI_SUCCESS);  // the caller returns the error
+      return result;
     }
   }
   std::lock_guard lock(mutex_);
   waiting_.push_back(operation);
   messages_waiting_ += operation->is_message && !operation->early;
-  return Error::none;
+  return MPI_SUCCESS;
 }
 
 Error GpuStream::submit(const std::function<Error(device::Stream, bool captured)>& work) {
@@ -198,14 +232,16 @@ bool GpuStream::may_start_early() {
   return messages_waiting_ == 0 && sequences_.empty();
 }
 
-Error GpuStream::wait(const std::vector<std::shared_ptr<Enqueued>>& operations) {
+std::vector<device::WordAccess> GpuStream::waits_for(const Operations& operations) {
   std::vector<device::WordAccess> waits;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& operation : operations)
-      if (operation->captured || !operation->ended)
-        waits.push_back({true, operation->done, operation->round});
-  }
+  std::lock_guard lock(mutex_);
+  for (const auto& operation : operations)
+    if (operation->captured || !operation->ended) waits.push_back({true, operation->done, operation->round});
+  return waits;
+}
+
+Error GpuStream::wait(const Operations& operations) {
+  const std::vector<device::WordAccess> waits = waits_for(operations);
   return device::runtime()->access_words(stream_, waits.data(), waits.size());
 }
 
@@ -245,7 +281,7 @@ void GpuStream::end(Enqueued& operation, int error) {
   operation.ended = true;
   operation.request = MPI_REQUEST_NULL;
   if (operation.status != MPI_STATUS_IGNORE) *operation.status = operation.result;
-  if (observe::tracing())
+  if (observe::tracing() && operation.came)
     observe::trace({observe::EventKind::enqueued, number_, operation.came, observe::now(), operation.bytes,
                     static_cast<int>(operation.function)});
   --operation.errors->outstanding;

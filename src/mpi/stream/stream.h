@@ -77,10 +77,13 @@ class GpuStream {
   ~GpuStream();
 
   bool is_captured() const;
-  // Enqueues the operation. The stream goes on at once; wait() makes it wait. `mpi_error`: of the start, if
-  // that is what failed.
-  device::Error enqueue(const std::shared_ptr<Enqueued>& operation, int* mpi_error);
-  device::Error wait(const std::vector<std::shared_ptr<Enqueued>>& operations);
+  using Operations = std::vector<std::shared_ptr<Enqueued>>;
+  enum class Waits { never, in_graphs, always };
+  // Enqueues operations in one step, in their order, and makes the stream wait for all of them. Where it does
+  // not, wait() does. After an error of the driver nothing is enqueued. `mpi_error`: of the first start that
+  // failed; that operation has ended.
+  device::Error enqueue(const Operations& operations, Waits waits, int* mpi_error);
+  device::Error wait(const Operations& operations);
   // Submits work that is no operation of the CPU, in the order of the calls that enqueue.
   device::Error submit(const std::function<device::Error(device::Stream, bool captured)>& work);
   // Stores the status in the program's variable as soon as there is one.
@@ -106,6 +109,10 @@ class GpuStream {
     size_t next = 0;
   };
   GpuStream() = default;
+  bool take_words(const Operations& operations, bool captured);
+  void keep_in_graph(const Operations& operations, uint64_t capture);
+  int begin(const std::shared_ptr<Enqueued>& operation);
+  std::vector<device::WordAccess> waits_for(const Operations& operations);
   bool may_start_early();
   std::shared_ptr<Enqueued> next_reached();
   void end(Enqueued& operation, int error);

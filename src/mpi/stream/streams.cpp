@@ -189,65 +189,78 @@ static void give_back_handle(MPI_Request* handle) {
   registry.unused_handles.push_back(std::exchange(*handle, MPI_REQUEST_NULL));
 }
 
-// `raise` is raise_error() or raise_window_error(). `request` may be null: nobody waits.
-template <class Handle>
-static int enqueue_on(const std::shared_ptr<StreamCommunicator>& mine, Handle handle,
-                      int (*raise)(Handle, int, const std::string&), bool waits, Work work,
-                      MPI_Status* status, MPI_Request* request) {
-  if (work.raises_earlier_error) {
-    const int error = mine->errors->code.exchange(MPI_SUCCESS);
-    if (error != MPI_SUCCESS) return raise(handle, error, "an operation that was enqueued earlier");
-  }
-  // Loading a kernel waits for all streams, one of which the program may hold until this call has returned.
-  // It must be seen that none has work, and this operation not be enqueued yet.
-  if (kernels::has_missed_code() && device::runtime()->queries_all_streams() && !mine->stream->is_captured())
-    kernels::load_missed_code();
+static std::shared_ptr<Enqueued> operation_of(const StreamCommunicator& mine, Work work) {
   auto operation = std::make_shared<Enqueued>();
   operation->start = std::move(work.start);
   operation->start_early = std::move(work.start_early);
   operation->is_message = work.is_message;
-  operation->status = status;
-  operation->errors = mine->errors;
-  const bool persistent = request && *request != MPI_REQUEST_NULL;
-  if (request && !persistent)
-    if (int result = take_handle(request); result != MPI_SUCCESS) return result;
-  if (work.is_nothing) {
-    set_empty(&operation->result);
-    operation->result.MPI_SOURCE = MPI_PROC_NULL;
-    operation->ended = true;
-    if (status != MPI_STATUS_IGNORE) *status = operation->result;
-    if (!request) return MPI_SUCCESS;
-    std::lock_guard lock(registry.mutex);
-    registry.requests[*request] = {mine->stream, std::move(operation), false};
-    return MPI_SUCCESS;
+  operation->errors = mine.errors;
+  if (!work.is_nothing) return operation;
+  set_empty(&operation->result);
+  operation->result.MPI_SOURCE = MPI_PROC_NULL;
+  operation->ended = true;
+  return operation;
+}
+
+// `raise` is raise_error() or raise_window_error().
+template <class Handle>
+static int enqueue_on(const StreamCommunicator& mine, Handle handle,
+                      int (*raise)(Handle, int, const std::string&), GpuStream::Waits waits,
+                      GpuStream::Operations operations, PartOfCall part = PartOfCall::first) {
+  if (part == PartOfCall::first) {
+    const int error = mine.errors->code.exchange(MPI_SUCCESS);
+    if (error != MPI_SUCCESS) return raise(handle, error, "an operation that was enqueued earlier");
   }
-  ++operation->errors->outstanding;
-  progress_thread().begin_enqueued();
+  // Loading a kernel waits for all streams, one of which the program may hold until this call has returned.
+  // It must be seen that none has work, and this operation not be enqueued yet.
+  if (kernels::has_missed_code() && device::runtime()->queries_all_streams() && !mine.stream->is_captured())
+    kernels::load_missed_code();
+  std::erase_if(operations, [](const auto& operation) { return operation->ended; });
+  if (operations.empty()) return MPI_SUCCESS;
+  const int count = static_cast<int>(operations.size());
+  mine.errors->outstanding += count;
+  for (int i = 0; i < count; ++i) progress_thread().begin_enqueued();
   int mpi_error = MPI_SUCCESS;
-  device::Error error = mine->stream->enqueue(operation, &mpi_error);
-  const bool enqueued = error == device::Error::none && mpi_error == MPI_SUCCESS;
-  if (!enqueued || operation->captured) --operation->errors->outstanding;  // counted where it starts
-  if (!enqueued) progress_thread().end_enqueued(false);
-  if (!enqueued && request && !persistent) give_back_handle(request);
-  if (mpi_error != MPI_SUCCESS) return mpi_error;
-  // In a graph the CPU must have seen each launch before the next one.
-  if (enqueued && (waits || (operation->captured && !request))) error = mine->stream->wait({operation});
-  if (error != device::Error::none) {
-    log_line(LogLevel::error, "an operation cannot be enqueued: %s %s", device::to_string(error),
-             device::runtime()->error_text());
-    return raise(handle, MPI_ERR_OTHER, "an enqueued operation");
+  const device::Error error = mine.stream->enqueue(operations, waits, &mpi_error);
+  // What is captured counts where it starts.
+  if (error != device::Error::none || operations.front()->captured) mine.errors->outstanding -= count;
+  if (error == device::Error::none) return mpi_error;
+  for (int i = 0; i < count; ++i) progress_thread().end_enqueued(false);
+  log_line(LogLevel::error, "an operation cannot be enqueued: %s %s", device::to_string(error),
+           device::runtime()->error_text());
+  return raise(handle, MPI_ERR_OTHER, "an enqueued operation");
+}
+
+static int refuse_without_stream(MPI_Comm comm) {
+  return raise_error(comm, MPI_ERR_COMM, "an enqueued operation on a communicator without a GPU stream");
+}
+
+int enqueue(MPI_Comm comm, std::vector<Work> works, MPI_Status* status, PartOfCall part) {
+  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
+  if (!mine) return refuse_without_stream(comm);
+  GpuStream::Operations operations;
+  for (Work& work : works) operations.push_back(operation_of(*mine, std::move(work)));
+  Enqueued& first = *operations.front();
+  first.status = status;
+  if (first.ended && status != MPI_STATUS_IGNORE) *status = first.result;
+  return enqueue_on(*mine, comm, raise_error, GpuStream::Waits::always, std::move(operations), part);
+}
+
+int enqueue(MPI_Comm comm, Work work, MPI_Request* request) {
+  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
+  if (!mine) return refuse_without_stream(comm);
+  auto operation = operation_of(*mine, std::move(work));
+  const bool persistent = *request != MPI_REQUEST_NULL;
+  if (!persistent)
+    if (int result = take_handle(request); result != MPI_SUCCESS) return result;
+  if (int result = enqueue_on(*mine, comm, raise_error, GpuStream::Waits::never, {operation});
+      result != MPI_SUCCESS) {
+    if (!persistent) give_back_handle(request);
+    return result;
   }
-  if (!request) return MPI_SUCCESS;
   std::lock_guard lock(registry.mutex);
   registry.requests[*request] = {mine->stream, std::move(operation), persistent};
   return MPI_SUCCESS;
-}
-
-int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Request* request) {
-  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
-  if (!mine)
-    return raise_error(comm, MPI_ERR_COMM, "an enqueued operation on a communicator without a GPU stream");
-  return enqueue_on(mine, comm, raise_error, waits, std::move(work), status, request);
 }
 
 int enqueue_on_window(MPI_Win win, bool waits, StartOperation start) {
@@ -261,7 +274,10 @@ int enqueue_on_window(MPI_Win win, bool waits, StartOperation start) {
         win, MPI_ERR_WIN,
         "an enqueued operation on a window whose communicator has no GPU stream, or has "
         "been freed,");
-  return enqueue_on(mine, win, raise_window_error, waits, {std::move(start)}, MPI_STATUS_IGNORE, nullptr);
+  // In a graph the CPU must have seen each launch before the next one.
+  return enqueue_on(*mine, win, raise_window_error,
+                    waits ? GpuStream::Waits::always : GpuStream::Waits::in_graphs,
+                    {operation_of(*mine, {std::move(start)})});
 }
 
 std::optional<int> enqueue_in_stream(const CollectiveCall& call) {
@@ -271,8 +287,7 @@ std::optional<int> enqueue_in_stream(const CollectiveCall& call) {
   if (int error = mine->errors->code.exchange(MPI_SUCCESS); error != MPI_SUCCESS)
     return raise_error(call.comm, error, "an operation that was enqueued earlier");
   return collective->enqueue(call, [&](StartOperation start) {
-    return enqueue(call.comm, true, {.start = std::move(start), .raises_earlier_error = false},
-                   MPI_STATUS_IGNORE, nullptr);
+    return enqueue(call.comm, {{std::move(start)}}, MPI_STATUS_IGNORE, PartOfCall::second);
   });
 }
 

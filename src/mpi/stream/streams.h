@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "mpi/stream/stream.h"
 #include "mpi/stream/stream_collective.h"
@@ -25,18 +26,21 @@ std::shared_ptr<StreamCommunicator> stream_communicator(MPI_Comm comm);
 void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle handle,
                 std::shared_ptr<StreamCollective> collective);
 
-// Enqueues on the stream of the communicator and, if `waits`, makes the stream wait until the operation is
-// complete. Otherwise `request` is for wait_enqueued(): a persistent one, which the operation starts, or
-// MPI_REQUEST_NULL, which becomes a handle. Returns an MPI error code: of this call, or the first one of an
-// earlier operation on the communicator.
 struct Work {
   StartOperation start;
   StartEarly start_early = nullptr;
   bool is_message = false;
-  bool raises_earlier_error = true;  // false: this is the second part of a call
-  bool is_nothing = false;           // a message to or from MPI_PROC_NULL: the stream need not know
+  bool is_nothing = false;  // a message to or from MPI_PROC_NULL: the stream need not know
 };
-int enqueue(MPI_Comm comm, bool waits, Work work, MPI_Status* status, MPI_Request* request);
+// Enqueues on the stream of the communicator in one step, and makes the stream wait until all is complete.
+// `status`: of the first one. Returns an MPI error code: of this call, or the first one of an earlier
+// operation on the communicator, unless this is the second part of a call.
+enum class PartOfCall { first, second };
+int enqueue(MPI_Comm comm, std::vector<Work> works, MPI_Status* status = MPI_STATUS_IGNORE,
+            PartOfCall part = PartOfCall::first);
+// The stream goes on at once. `request` is for wait_enqueued(): a persistent one, which the operation starts,
+// or MPI_REQUEST_NULL, which becomes a handle.
+int enqueue(MPI_Comm comm, Work work, MPI_Request* request);
 // The same on the stream of the communicator that the window was created with. Where the stream does not
 // wait, nobody learns when the operation is complete; its start must not leave a request then.
 int enqueue_on_window(MPI_Win win, bool waits, StartOperation start);

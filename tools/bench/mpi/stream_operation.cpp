@@ -24,12 +24,9 @@ class Exchange final : public StreamOperation {
   }
 
   void enqueue(MPI_Comm comm) override {
-    MPI_Request requests[2];
-    require_mpi(MPIX_Irecv_enqueue(received(), count_, MPI_BYTE, partner_, message_tag, comm, &requests[0]),
-                "MPIX_Irecv_enqueue");
-    require_mpi(MPIX_Isend_enqueue(sent(), count_, MPI_BYTE, partner_, message_tag, comm, &requests[1]),
-                "MPIX_Isend_enqueue");
-    require_mpi(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE), "MPIX_Waitall_enqueue");
+    require_mpi(MPIX_Sendrecv_enqueue(sent(), count_, MPI_BYTE, partner_, message_tag, received(), count_,
+                                      MPI_BYTE, partner_, message_tag, comm, MPI_STATUS_IGNORE),
+                "MPIX_Sendrecv_enqueue");
   }
 
   void by_nccl(NcclRanks& pair, void* stream) override {
