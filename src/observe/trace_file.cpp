@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <vector>
 
 #include "observe/json.h"
 #include "observe/phases.h"
@@ -13,7 +13,7 @@
 namespace fairlead::observe {
 namespace {
 
-constexpr int first_stream_track = 1000;
+constexpr int first_stream_track = 1000, tracks_of_stream = 1000;
 
 bool is_slice(const Event& event) {
   return event.kind < EventKind::sent;
@@ -67,33 +67,61 @@ std::string name_of_stream(int number) {
   return ", stream " + std::to_string(number);
 }
 
+int number_of_track(int stream, int track) {
+  return first_stream_track + stream * tracks_of_stream + track;
+}
+
 }  // namespace
+
+detail::Tracks::Tracks(const std::vector<Log>& logs) {
+  std::vector<const Event*> enqueued;
+  for (const Log& log : logs)
+    for (const Event& event : log.events) {
+      if (!on_stream(event)) continue;
+      of_streams_[event.what] = 1;
+      if (event.kind == EventKind::enqueued) enqueued.push_back(&event);
+    }
+  std::ranges::sort(enqueued, {}, &Event::begin);
+  std::map<int, std::vector<uint64_t>> ends;  // of the last bar of each track, by stream
+  for (const Event* event : enqueued) {
+    std::vector<uint64_t>& tracks = ends[event->what];
+    auto track = std::ranges::find_if(tracks, [&](uint64_t end) { return end <= event->begin; });
+    if (track == tracks.end() && tracks.size() < tracks_of_stream) track = tracks.insert(track, 0);
+    if (track == tracks.end()) track = std::ranges::min_element(tracks);
+    *track = event->end;
+    if (track != tracks.begin()) further_[event] = static_cast<int>(track - tracks.begin());
+    of_streams_[event->what] = static_cast<int>(tracks.size());
+  }
+}
+
+int detail::Tracks::of(const Event& event) const {
+  const auto found = further_.find(&event);
+  return found == further_.end() ? 0 : found->second;
+}
 
 std::string head_of_trace() {
   return "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n";
 }
 
-std::string detail::names_of_tracks(const TraceOfRank& rank, const std::vector<Log>& logs) {
+std::string detail::names_of_tracks(const TraceOfRank& rank, const std::vector<Log>& logs,
+                                    const Tracks& tracks) {
   std::string text;
   append_name(&text, "process_name", rank.rank, 0, "rank " + std::to_string(rank.rank) + " on " + rank.host);
   text += place_of("process_sort_index", rank.rank, 0, rank.rank) + ",\n";
-  std::set<int> streams;
-  for (const Log& log : logs) {
+  for (const Log& log : logs)
     append_track(&text, rank.rank, log.thread + 1,
                  log.thread == 0 ? "MPI" : "MPI, thread " + std::to_string(log.thread));
-    for (const Event& event : log.events)
-      if (on_stream(event)) streams.insert(event.what);
-  }
-  for (int stream : streams) {
-    int number = stream % streams_per_device;
-    append_track(&text, rank.rank, first_stream_track + stream,
-                 "GPU " + std::to_string(device_of_stream(stream)) + name_of_stream(number));
-  }
+  for (const auto& [stream, count] : tracks.of_streams())
+    for (int track = 0; track < count; ++track)
+      append_track(&text, rank.rank, number_of_track(stream, track),
+                   "GPU " + std::to_string(device_of_stream(stream)) +
+                       name_of_stream(stream % streams_per_device) +
+                       (track ? " (" + std::to_string(track + 1) + ")" : ""));
   return text;
 }
 
 void detail::append_event(std::string* text, const TraceOfRank& rank, int thread, const Event& event,
-                          NameOf name_of) {
+                          const Tracks& tracks, NameOf name_of) {
   if (!is_slice(event)) return;
   const char* category = "mpi";
   std::string name;
@@ -108,7 +136,7 @@ void detail::append_event(std::string* text, const TraceOfRank& rank, int thread
     name = event.kind == EventKind::copy     ? "copy"
            : event.kind == EventKind::kernel ? "kernel"
                                              : name_of(event.function);
-    track = first_stream_track + event.what;
+    track = number_of_track(event.what, tracks.of(event));
   }
   int64_t begin = time_in(rank, event.begin), end = time_in(rank, event.end);
   JsonObject slice;

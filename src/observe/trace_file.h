@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -48,17 +49,36 @@ std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows);
 // ---- Implementation ----------------------------------------------------------------------------------
 
 namespace detail {
-std::string names_of_tracks(const TraceOfRank& rank, const std::vector<Log>& logs);
-void append_event(std::string* text, const TraceOfRank& rank, int thread, const Event& event, NameOf name_of);
+
+// A stream of the program's may come to several operations before the first has ended, but viewers drop a bar
+// that overlaps another one of its track without lying inside. So such a stream has several tracks, as many
+// as operations were there at a time.
+class Tracks {
+ public:
+  explicit Tracks(const std::vector<Log>& logs);
+  // By stream number: how many.
+  const std::map<int, int>& of_streams() const { return of_streams_; }
+  int of(const Event& event) const;  // of its stream, from 0
+
+ private:
+  std::map<int, int> of_streams_;
+  std::map<const Event*, int> further_;  // those that are not on the first one
+};
+
+std::string names_of_tracks(const TraceOfRank& rank, const std::vector<Log>& logs, const Tracks& tracks);
+void append_event(std::string* text, const TraceOfRank& rank, int thread, const Event& event,
+                  const Tracks& tracks, NameOf name_of);
+
 }  // namespace detail
 
 template <class Write>
 void write_events(const TraceOfRank& rank, const std::vector<Log>& logs, NameOf name_of, Write write) {
   constexpr size_t piece = 1 << 20;
-  std::string text = detail::names_of_tracks(rank, logs);
+  const detail::Tracks tracks(logs);
+  std::string text = detail::names_of_tracks(rank, logs, tracks);
   for (const Log& log : logs) {
     for (const Event& event : log.events) {
-      detail::append_event(&text, rank, log.thread, event, name_of);
+      detail::append_event(&text, rank, log.thread, event, tracks, name_of);
       if (text.size() < piece) continue;
       write(text);
       text.clear();

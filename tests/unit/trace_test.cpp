@@ -123,6 +123,30 @@ TEST(TraceFile, names_are_escaped_and_times_exact) {
       << text;
 }
 
+// Viewers drop a bar that overlaps another one of its track without lying inside.
+TEST(TraceFile, bars_of_a_track_do_not_overlap) {
+  const int stream = number_of_program_stream(0, 0), other = number_of_program_stream(1, 0);
+  auto bar = [](int of, uint64_t begin, uint64_t end) {
+    return Event{EventKind::enqueued, of, begin, end, 0, 1};
+  };
+  const std::vector<Log> logs = {{0, {bar(stream, 10, 30), bar(stream, 40, 50), bar(other, 20, 25)}},
+                                 {1, {bar(stream, 20, 40), bar(stream, 25, 60), bar(stream, 45, 55)}}};
+  const detail::Tracks tracks(logs);
+  EXPECT_EQ(tracks.of_streams(), (std::map<int, int>{{stream, 3}, {other, 1}}));
+  std::map<std::pair<int, int>, std::vector<const Event*>> bars;
+  for (const Log& log : logs)
+    for (const Event& event : log.events) bars[{event.what, tracks.of(event)}].push_back(&event);
+  for (auto& [track, events] : bars) {
+    std::ranges::sort(events, {}, &Event::begin);
+    for (size_t i = 1; i < events.size(); ++i) EXPECT_LE(events[i - 1]->end, events[i]->begin);
+  }
+  std::string text;
+  write_events(
+      TraceOfRank{0, "node", {}, 0}, logs, [](int) { return "MPI_Isend"; },
+      [&](const std::string& piece) { text += piece; });
+  EXPECT_NE(text.find("\"name\": \"GPU 0, program's stream 0 (3)\""), std::string::npos) << text;
+}
+
 TEST(TraceFile, no_piece_is_empty) {
   static const std::string long_name(size_t{1} << 20, 'x');  // fills a piece by itself
   Log log{0, {{EventKind::call, 0, 1, 2, 0}}};
