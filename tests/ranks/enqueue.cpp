@@ -171,6 +171,30 @@ RANK_TEST(enqueue, S3_an_error_is_returned_by_the_next_call, 2) {
   stream.synchronize();
 }
 
+// The stream goes on, as if the call had not been made.
+RANK_TEST(enqueue, S3_a_receive_that_cannot_start_is_an_error_of_its_call, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner(), nobody = ranks::size + 5;
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  Memory sent = pattern(3000, key_of(rank)), received(Place::device, 3000);
+  MPI_Request request = MPI_REQUEST_NULL;
+  EXPECT_ERROR(
+      MPIX_Recv_enqueue(received, count(received), MPI_BYTE, nobody, tag, stream.comm(), MPI_STATUS_IGNORE),
+      MPI_ERR_RANK);
+  EXPECT_ERROR(MPIX_Irecv_enqueue(received, count(received), MPI_BYTE, nobody, tag, stream.comm(), &request),
+               MPI_ERR_RANK);
+  // Its message would be the first one that the peer receives below.
+  Memory other = pattern(3000, key_of(rank + 10));
+  EXPECT_ERROR(MPIX_Sendrecv_enqueue(other, count(other), MPI_BYTE, peer, tag, received, count(received),
+                                     MPI_BYTE, nobody, tag, stream.comm(), MPI_STATUS_IGNORE),
+               MPI_ERR_RANK);
+  MUST(MPIX_Sendrecv_enqueue(sent, count(sent), MPI_BYTE, peer, tag, received, count(received), MPI_BYTE,
+                             peer, tag, stream.comm(), MPI_STATUS_IGNORE));
+  stream.synchronize();
+  EXPECT_HOLDS(received, key_of(peer), 3000);
+}
+
 // One rank enqueues all that it does on stream `one` first, the other one all on `two`: each stream waits for
 // what the peer enqueues later.
 RANK_TEST(enqueue, S4_streams_that_wait_for_each_other, 2) {

@@ -116,7 +116,7 @@ CollectiveCall exchange(Collective function, const void* sendbuf, int sendcount,
 }
 
 int enqueue_operation(MPI_Comm comm, StartOperation start) {
-  return enqueue(comm, {{std::move(start)}});
+  return enqueue(comm, together(Work{std::move(start)}));
 }
 int enqueue_collective(const CollectiveCall& call) {
   const auto result = enqueue_in_stream(call);
@@ -154,13 +154,13 @@ using namespace fairlead::mpi;
 
 FAIRLEAD_ENQUEUE(Send, (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm),
                  (buf, count, datatype, dest, tag, comm)) {
-  return enqueue(comm, {send(buf, count, datatype, dest, tag, comm)});
+  return enqueue(comm, together(send(buf, count, datatype, dest, tag, comm)));
 }
 FAIRLEAD_ENQUEUE(Recv,
                  (void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                   MPI_Status* status),
                  (buf, count, datatype, source, tag, comm, status)) {
-  return enqueue(comm, {receive(buf, count, datatype, source, tag, comm)}, status);
+  return enqueue(comm, together(receive(buf, count, datatype, source, tag, comm)), status);
 }
 FAIRLEAD_ENQUEUE(Isend,
                  (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
@@ -191,8 +191,8 @@ FAIRLEAD_ENQUEUE(Sendrecv,
                  (sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
                   comm, status)) {
   return enqueue(comm,
-                 {receive(recvbuf, recvcount, recvtype, source, recvtag, comm),
-                  send(sendbuf, sendcount, sendtype, dest, sendtag, comm)},
+                 together(receive(recvbuf, recvcount, recvtype, source, recvtag, comm),
+                          send(sendbuf, sendcount, sendtype, dest, sendtag, comm)),
                  status);
 }
 FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm)) {

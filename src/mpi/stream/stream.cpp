@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/options.h"
 #include "device/buffer_pool.h"
 #include "device/copy.h"
 #include "device/pinned_buffer.h"
@@ -18,6 +19,7 @@
 #include "mpi/core/request.h"
 #include "mpi/network/network.h"
 #include "mpi/stream/cells.h"
+#include "transport/peer.h"
 
 namespace fairlead::mpi {
 
@@ -74,6 +76,10 @@ void prepare_progress(int device) {
   device::prepare_copies(device);
   (void)device::Slot::take();
   (void)device::pool_slab(device);
+  if (node::Node* node = engine().node(); node && options().ipc) {
+    std::lock_guard lock(engine().mutex());
+    (void)transport::export_probe(*node, device);
+  }
   (void)kernels::copies_run_on(device);
   (void)kernels::moves_run_on(device);
   if (!engine().spans_nodes()) return;
@@ -158,6 +164,15 @@ static void give_back_words(const GpuStream::Operations& operations) {
   }
 }
 
+// The driver may have accepted a part of it, so the numbers count as used, no wait may last, and the words of
+// a graph are not used again.
+void GpuStream::skip(const Operations& operations) {
+  if (operations.front()->captured) return;
+  enqueued_ += static_cast<uint32_t>(operations.size());
+  for (const auto& operation : operations) store(operation->done, operation->round);
+  give_back_words(operations);
+}
+
 Error GpuStream::enqueue(const Operations& operations, Waits waits, int* mpi_error) {
   std::lock_guard enqueuing(enqueuing_);
   device::Capture capture;
@@ -165,7 +180,10 @@ Error GpuStream::enqueue(const Operations& operations, Waits waits, int* mpi_err
   if (error != Error::none) return error;
   const bool captured = capture.state == device::Capture::State::active;
   std::vector<device::WordAccess> accesses;
-  if (!take_words(operations, captured)) error = Error::out_of_memory;
+  if (!take_words(operations, captured)) {
+    give_back_words(operations);
+    return Error::out_of_memory;
+  }
   // In a graph, the stream clears what the CPU wrote in the launch before. Otherwise the last number tells of
   // all operations.
   for (const auto& operation : operations) {
@@ -175,10 +193,9 @@ Error GpuStream::enqueue(const Operations& operations, Waits waits, int* mpi_err
   }
   if (waits == Waits::always || (captured && waits == Waits::in_graphs))
     for (const device::WordAccess& wait : waits_for(operations)) accesses.push_back(wait);
-  if (error == Error::none)
-    error = device::runtime()->access_words(stream_, accesses.data(), accesses.size());
+  error = device::runtime()->access_words(stream_, accesses.data(), accesses.size());
   if (error != Error::none) {
-    give_back_words(operations);
+    skip(operations);
     return error;
   }
   if (captured) {
@@ -187,7 +204,10 @@ Error GpuStream::enqueue(const Operations& operations, Waits waits, int* mpi_err
   }
   enqueued_ += static_cast<uint32_t>(operations.size());
   for (const auto& operation : operations)
-    if (const int result = begin(operation); *mpi_error == MPI_SUCCESS) *mpi_error = result;
+    if (*mpi_error == MPI_SUCCESS)
+      *mpi_error = begin(operation);
+    else
+      end_without_start(*operation);
   return Error::none;
 }
 
@@ -206,9 +226,7 @@ int GpuStream::begin(const std::shared_ptr<Enqueued>& operation) {
     const int result = operation->start_early({operation->reached, operation->number}, &operation->early);
     operation->function = current_function;
     if (result != MPI_SUCCESS && result != Operation::cannot_be_early) {
-      set_empty(&operation->result);
-      std::lock_guard lock(mutex_);
-      end(*operation, MPI_SUCCESS);  // the caller returns the error
+      end_without_start(*operation);
       return result;
     }
   }
@@ -230,6 +248,14 @@ Error GpuStream::submit(const std::function<Error(device::Stream, bool captured)
 bool GpuStream::may_start_early() {
   std::lock_guard lock(mutex_);
   return messages_waiting_ == 0 && sequences_.empty();
+}
+
+// The stream waits for it already. The caller returns the error.
+void GpuStream::end_without_start(Enqueued& operation) {
+  set_empty(&operation.result);
+  operation.status = MPI_STATUS_IGNORE;
+  std::lock_guard lock(mutex_);
+  end(operation, MPI_SUCCESS);
 }
 
 std::vector<device::WordAccess> GpuStream::waits_for(const Operations& operations) {

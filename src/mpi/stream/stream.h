@@ -80,8 +80,8 @@ class GpuStream {
   using Operations = std::vector<std::shared_ptr<Enqueued>>;
   enum class Waits { never, in_graphs, always };
   // Enqueues operations in one step, in their order, and makes the stream wait for all of them. Where it does
-  // not, wait() does. After an error of the driver nothing is enqueued. `mpi_error`: of the first start that
-  // failed; that operation has ended.
+  // not, wait() does. After an error of the driver none of them starts. `mpi_error`: of the first start that
+  // failed; that operation has ended, and those behind it do not start.
   device::Error enqueue(const Operations& operations, Waits waits, int* mpi_error);
   device::Error wait(const Operations& operations);
   // Submits work that is no operation of the CPU, in the order of the calls that enqueue.
@@ -111,7 +111,9 @@ class GpuStream {
   GpuStream() = default;
   bool take_words(const Operations& operations, bool captured);
   void keep_in_graph(const Operations& operations, uint64_t capture);
+  void skip(const Operations& operations);
   int begin(const std::shared_ptr<Enqueued>& operation);
+  void end_without_start(Enqueued& operation);
   std::vector<device::WordAccess> waits_for(const Operations& operations);
   bool may_start_early();
   std::shared_ptr<Enqueued> next_reached();

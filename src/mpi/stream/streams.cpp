@@ -287,7 +287,7 @@ std::optional<int> enqueue_in_stream(const CollectiveCall& call) {
   if (int error = mine->errors->code.exchange(MPI_SUCCESS); error != MPI_SUCCESS)
     return raise_error(call.comm, error, "an operation that was enqueued earlier");
   return collective->enqueue(call, [&](StartOperation start) {
-    return enqueue(call.comm, {{std::move(start)}}, MPI_STATUS_IGNORE, PartOfCall::second);
+    return enqueue(call.comm, together(Work{std::move(start)}), MPI_STATUS_IGNORE, PartOfCall::second);
   });
 }
 

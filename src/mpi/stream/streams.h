@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "mpi/stream/stream.h"
@@ -32,6 +33,13 @@ struct Work {
   bool is_message = false;
   bool is_nothing = false;  // a message to or from MPI_PROC_NULL: the stream need not know
 };
+template <class... Works>
+std::vector<Work> together(Works... works) {
+  std::vector<Work> all;
+  all.reserve(sizeof...(works));
+  (all.push_back(std::move(works)), ...);
+  return all;
+}
 // Enqueues on the stream of the communicator in one step, and makes the stream wait until all is complete.
 // `status`: of the first one. Returns an MPI error code: of this call, or the first one of an earlier
 // operation on the communicator, unless this is the second part of a call.
