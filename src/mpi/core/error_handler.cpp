@@ -39,8 +39,9 @@ std::string words_of(int code) {
 
 void tell(bool fatal, int code, const std::string& about) {
   const LogLevel level = fatal ? LogLevel::error : LogLevel::info;
+  const char* function = current_extension ? current_extension : to_string(current_function);
   if (log_enabled(level))
-    log_line(level, "%s: %s failed: %s", to_string(current_function), about.c_str(), words_of(code).c_str());
+    log_line(level, "%s: %s failed: %s", function, about.c_str(), words_of(code).c_str());
 }
 
 }  // namespace
@@ -76,7 +77,8 @@ std::string lacks_threads(const char* who) {
 
 int refuse_call(const char* function, int code, const std::string& why) {
   log_line(LogLevel::error, "%s: %s", function, why.c_str());
-  return raise_error(MPI_COMM_WORLD, code, function);
+  const ExtensionCall call(function);
+  return raise_error(MPI_COMM_WORLD, code, "the call");
 }
 
 std::string bytes_in_words(MPI_Count bytes) {

@@ -8,6 +8,7 @@
 namespace fairlead::mpi {
 
 constinit thread_local Function current_function{};
+constinit thread_local const char* current_extension = nullptr;
 
 void CallRecord::add(MPI_Count count, MPI_Datatype datatype) {
   observe::OpenCall* call = observe::current_call();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include "base/statistics.h"
 #include "mpi/abi/host_mpi.h"
@@ -24,6 +25,19 @@ void end_flow(int from, int tag, MPI_Count bytes);
 
 // The MPI function that the program called last in this thread. Error messages name it.
 extern constinit thread_local Function current_function;
+
+// As long as it lives, error messages name a function that is not of the standard (MPIX_) instead.
+extern constinit thread_local const char* current_extension;
+class ExtensionCall {
+ public:
+  explicit ExtensionCall(const char* function) : before_(std::exchange(current_extension, function)) {}
+  ~ExtensionCall() { current_extension = before_; }
+  ExtensionCall(const ExtensionCall&) = delete;
+  ExtensionCall& operator=(const ExtensionCall&) = delete;
+
+ private:
+  const char* before_;
+};
 
 // Records a call of the program, for as long as it lives.
 class CallRecord {

@@ -10,6 +10,7 @@
 #include "mpi/abi/host_support.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
+#include "mpi/core/record.h"
 #include "mpi/core/request.h"
 #include "mpi/p2p/kept_type.h"
 #include "mpi/p2p/partitioned.h"
@@ -26,9 +27,10 @@ Type keep(MPI_Datatype datatype) {
   return std::make_shared<KeptType>(datatype);
 }
 
-int start_early(Function function, std::unique_ptr<Operation> operation, StreamGate gate,
-                Operation** started) {
+int start_early(Function function, const UserBuffer* sent, std::unique_ptr<Operation> operation,
+                StreamGate gate, Operation** started) {
   const CallRecord record(function);
+  if (sent) record.add_bytes(sent->count, sent->datatype);
   operation->start_early(gate);
   return start_detached(std::move(operation), started);
 }
@@ -42,8 +44,8 @@ Work send(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, 
     if (!intercepting() || is_invalid(buf, count, datatype) || !is_device(&buffer) ||
         is_refused(count, datatype))
       return Operation::cannot_be_early;
-    return start_early(Function::Isend, std::make_unique<Send>(SendMode::standard, buffer, dest, tag, comm),
-                       gate, started);
+    return start_early(Function::Isend, &buffer,
+                       std::make_unique<Send>(SendMode::standard, buffer, dest, tag, comm), gate, started);
   };
   const bool exists = dest != MPI_PROC_NULL;
   return {start, early, exists, !exists && !is_invalid(buf, count, datatype)};
@@ -58,7 +60,8 @@ Work receive(void* buf, int count, MPI_Datatype datatype, int source, int tag, M
     if (!intercepting() || is_invalid(buf, count, datatype) || is_refused(count, datatype))
       return Operation::cannot_be_early;
     (void)is_device(&buffer);  // which it remembers
-    return start_early(Function::Irecv, std::make_unique<Receive>(buffer, source, tag, comm), gate, started);
+    return start_early(Function::Irecv, nullptr, std::make_unique<Receive>(buffer, source, tag, comm), gate,
+                       started);
   };
   const bool exists = source != MPI_PROC_NULL;
   return {start, early, exists, !exists && !is_invalid(buf, count, datatype)};
@@ -146,6 +149,7 @@ using namespace fairlead::mpi;
 #define FAIRLEAD_ENQUEUE(name, parameters, arguments)                        \
   static int enqueue_##name parameters;                                      \
   FAIRLEAD_MPIX(name##_enqueue, parameters) {                                \
+    const ExtensionCall call("MPIX_" #name "_enqueue");                      \
     if (void* of_host = function_of_host(comm, "MPIX_" #name "_enqueue"))    \
       return reinterpret_cast<decltype(&enqueue_##name)>(of_host) arguments; \
     return enqueue_##name arguments;                                         \
@@ -177,9 +181,11 @@ FAIRLEAD_ENQUEUE(Irecv,
   return enqueue(comm, receive(buf, count, datatype, source, tag, comm), request);
 }
 FAIRLEAD_MPIX(Wait_enqueue, (MPI_Request * request, MPI_Status* status)) {
+  const ExtensionCall call("MPIX_Wait_enqueue");
   return wait_enqueued(1, request, [=](int) { return status; });
 }
 FAIRLEAD_MPIX(Waitall_enqueue, (int count, MPI_Request* requests, MPI_Status* statuses)) {
+  const ExtensionCall call("MPIX_Waitall_enqueue");
   return wait_enqueued(count, requests, [=](int i) {
     return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
   });
@@ -196,14 +202,15 @@ FAIRLEAD_ENQUEUE(Sendrecv,
                  status);
 }
 FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm)) {
-  if (*request == MPI_REQUEST_NULL) return raise_error(comm, MPI_ERR_REQUEST, "MPIX_Start_enqueue");
+  if (*request == MPI_REQUEST_NULL)
+    return raise_error(comm, MPI_ERR_REQUEST, "the start of MPI_REQUEST_NULL");
   auto start = [persistent = *request](MPI_Request* started) {
     *started = persistent;
     return MPI_Start(started);
   };
   if (const auto mine = stream_communicator(comm))
     if (clear_arrivals(*request, mine->stream->stream()) != fairlead::device::Error::none)
-      return raise_error(comm, MPI_ERR_OTHER, "MPIX_Start_enqueue");
+      return raise_error(comm, MPI_ERR_OTHER, "the start");
   return enqueue(comm, Work{start, nullptr, true}, request);
 }
 FAIRLEAD_ENQUEUE(Barrier, (MPI_Comm comm), (comm)) {

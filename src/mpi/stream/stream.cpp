@@ -93,6 +93,7 @@ void prepare_progress(int device) {
 bool is_complete(Enqueued& enqueued, int* error) {
   if (enqueued.early) {
     if (!enqueued.early->complete()) return false;
+    current_function = enqueued.function;  // for messages about errors
     *error = end_detached(std::exchange(enqueued.early, nullptr), &enqueued.result);
     return true;
   }

@@ -232,7 +232,10 @@ static int enqueue_on(const StreamCommunicator& mine, Handle handle,
 }
 
 static int refuse_without_stream(MPI_Comm comm) {
-  return raise_error(comm, MPI_ERR_COMM, "an enqueued operation on a communicator without a GPU stream");
+  return raise_error(
+      comm, MPI_ERR_COMM,
+      "the call on a communicator without a GPU stream (MPIX_Stream_comm_create() makes one that "
+      "has a stream)");
 }
 
 int enqueue(MPI_Comm comm, std::vector<Work> works, MPI_Status* status, PartOfCall part) {
@@ -271,9 +274,7 @@ int enqueue_on_window(MPI_Win win, bool waits, StartOperation start) {
   }
   if (!mine)
     return raise_window_error(
-        win, MPI_ERR_WIN,
-        "an enqueued operation on a window whose communicator has no GPU stream, or has "
-        "been freed,");
+        win, MPI_ERR_WIN, "the call on a window whose communicator has no GPU stream, or has been freed,");
   // In a graph the CPU must have seen each launch before the next one.
   return enqueue_on(*mine, win, raise_window_error,
                     waits ? GpuStream::Waits::always : GpuStream::Waits::in_graphs,
@@ -295,7 +296,8 @@ std::optional<int> enqueue_in_stream(const CollectiveCall& call) {
 static int wait_in_host(MPI_Request* request, MPI_Status* status) {
   if (void* function = next_function("MPIX_Wait_enqueue"))
     return reinterpret_cast<int (*)(MPI_Request*, MPI_Status*)>(function)(request, status);
-  return raise_error(MPI_COMM_WORLD, MPI_ERR_REQUEST, "MPIX_Wait_enqueue");
+  return raise_error(MPI_COMM_WORLD, MPI_ERR_REQUEST,
+                     "the wait for a request that no function has enqueued on a GPU stream");
 }
 
 // Waits for operations of one stream that follow each other in one step.
@@ -310,7 +312,7 @@ int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Stat
     std::vector<std::shared_ptr<Enqueued>> operations;
     for (const Handed& one : handed) operations.push_back(one.operation);
     if (handed.front().stream->wait(operations) != device::Error::none)
-      note(raise_error(MPI_COMM_WORLD, MPI_ERR_OTHER, "MPIX_Wait_enqueue"));
+      note(raise_error(MPI_COMM_WORLD, MPI_ERR_OTHER, "the wait"));
     handed.clear();
   };
   for (int i = 0; i < count; ++i) {

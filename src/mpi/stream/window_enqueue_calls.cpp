@@ -7,6 +7,7 @@
 // that can be polled, the thread that makes progress waits in MPI_Win_flush.
 
 #include "mpi/core/interception.h"
+#include "mpi/core/record.h"
 #include "mpi/core/request.h"
 #include "mpi/p2p/kept_type.h"
 #include "mpi/rma/window.h"
@@ -83,24 +84,29 @@ using namespace fairlead::mpi;
 FAIRLEAD_MPIX(Put_enqueue,
               (const void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
                MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win)) {
+  const ExtensionCall call("MPIX_Put_enqueue");
   return enqueue_access(MPI_Put, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
                         target_count, target_datatype, win);
 }
 FAIRLEAD_MPIX(Get_enqueue,
               (void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
                MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win)) {
+  const ExtensionCall call("MPIX_Get_enqueue");
   return enqueue_access(MPI_Get, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
                         target_count, target_datatype, win);
 }
 FAIRLEAD_MPIX(Accumulate_enqueue, (const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
                                    int target_rank, MPI_Aint target_disp, int target_count,
                                    MPI_Datatype target_datatype, MPI_Op op, MPI_Win win)) {
+  const ExtensionCall call("MPIX_Accumulate_enqueue");
   return enqueue_access(MPI_Accumulate, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
                         target_count, target_datatype, win, op);
 }
 FAIRLEAD_MPIX(Win_flush_enqueue, (int rank, MPI_Win win)) {
+  const ExtensionCall call("MPIX_Win_flush_enqueue");
   return enqueue_flush(win, rank);
 }
 FAIRLEAD_MPIX(Win_flush_all_enqueue, (MPI_Win win)) {
+  const ExtensionCall call("MPIX_Win_flush_all_enqueue");
   return enqueue_flush(win, all_targets);
 }
