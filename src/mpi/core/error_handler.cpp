@@ -39,9 +39,8 @@ std::string words_of(int code) {
 
 void tell(bool fatal, int code, const std::string& about) {
   const LogLevel level = fatal ? LogLevel::error : LogLevel::info;
-  const char* function = current_extension ? current_extension : to_string(current_function);
   if (log_enabled(level))
-    log_line(level, "%s: %s failed: %s", function, about.c_str(), words_of(code).c_str());
+    log_line(level, "%s: %s failed: %s", name_of_call(), about.c_str(), words_of(code).c_str());
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ std::string reason() {
 }  // namespace
 
 int refuse_device_memory(MPI_Comm comm) {
-  log_line(LogLevel::error, "%s: %s", to_string(current_function), reason().c_str());
+  log_line(LogLevel::error, "%s: %s", name_of_call(), reason().c_str());
   PMPI_Comm_call_errhandler(comm, MPI_ERR_BUFFER);
   return MPI_ERR_BUFFER;
 }
@@ -44,7 +44,7 @@ int refuse_window(Function function, MPI_Win win) {
 }
 
 int refuse_file(MPI_File file) {
-  log_line(LogLevel::error, "%s: %s", to_string(current_function), reason().c_str());
+  log_line(LogLevel::error, "%s: %s", name_of_call(), reason().c_str());
   PMPI_File_call_errhandler(file, MPI_ERR_BUFFER);
   return MPI_ERR_BUFFER;
 }

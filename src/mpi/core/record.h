@@ -38,6 +38,9 @@ class ExtensionCall {
  private:
   const char* before_;
 };
+inline const char* name_of_call() {
+  return current_extension ? current_extension : to_string(current_function);
+}
 
 // Records a call of the program, for as long as it lives.
 class CallRecord {

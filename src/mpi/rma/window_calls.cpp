@@ -71,7 +71,7 @@ bool requests_by_former_key(MPI_Info info) {
     log_line(LogLevel::warn,
              "%s: mpi_memory_alloc_kinds will not ask for device memory any more; set the info key "
              "fairlead_win_allocate to device",
-             to_string(current_function));
+             name_of_call());
   return true;
 }
 

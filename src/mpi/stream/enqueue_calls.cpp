@@ -119,7 +119,8 @@ CollectiveCall exchange(Collective function, const void* sendbuf, int sendcount,
 }
 
 int enqueue_operation(MPI_Comm comm, StartOperation start) {
-  return enqueue(comm, together(Work{std::move(start)}));
+  Work works[] = {{std::move(start)}};
+  return enqueue(comm, works);
 }
 int enqueue_collective(const CollectiveCall& call) {
   const auto result = enqueue_in_stream(call);
@@ -158,13 +159,15 @@ using namespace fairlead::mpi;
 
 FAIRLEAD_ENQUEUE(Send, (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm),
                  (buf, count, datatype, dest, tag, comm)) {
-  return enqueue(comm, together(send(buf, count, datatype, dest, tag, comm)));
+  Work works[] = {send(buf, count, datatype, dest, tag, comm)};
+  return enqueue(comm, works);
 }
 FAIRLEAD_ENQUEUE(Recv,
                  (void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                   MPI_Status* status),
                  (buf, count, datatype, source, tag, comm, status)) {
-  return enqueue(comm, together(receive(buf, count, datatype, source, tag, comm)), status);
+  Work works[] = {receive(buf, count, datatype, source, tag, comm)};
+  return enqueue(comm, works, status);
 }
 FAIRLEAD_ENQUEUE(Isend,
                  (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
@@ -196,10 +199,9 @@ FAIRLEAD_ENQUEUE(Sendrecv,
                   MPI_Status* status),
                  (sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
                   comm, status)) {
-  return enqueue(comm,
-                 together(receive(recvbuf, recvcount, recvtype, source, recvtag, comm),
-                          send(sendbuf, sendcount, sendtype, dest, sendtag, comm)),
-                 status);
+  Work works[] = {receive(recvbuf, recvcount, recvtype, source, recvtag, comm),
+                  send(sendbuf, sendcount, sendtype, dest, sendtag, comm)};
+  return enqueue(comm, works, status);
 }
 FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm)) {
   if (*request == MPI_REQUEST_NULL)

@@ -253,7 +253,6 @@ bool GpuStream::may_start_early() {
 
 // The stream waits for it already. The caller returns the error.
 void GpuStream::end_without_start(Enqueued& operation) {
-  set_empty(&operation.result);
   operation.status = MPI_STATUS_IGNORE;
   std::lock_guard lock(mutex_);
   end(operation, MPI_SUCCESS);

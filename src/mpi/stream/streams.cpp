@@ -238,7 +238,7 @@ static int refuse_without_stream(MPI_Comm comm) {
       "has a stream)");
 }
 
-int enqueue(MPI_Comm comm, std::vector<Work> works, MPI_Status* status, PartOfCall part) {
+int enqueue(MPI_Comm comm, std::span<Work> works, MPI_Status* status, PartOfCall part) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (!mine) return refuse_without_stream(comm);
   GpuStream::Operations operations;
@@ -288,7 +288,8 @@ std::optional<int> enqueue_in_stream(const CollectiveCall& call) {
   if (int error = mine->errors->code.exchange(MPI_SUCCESS); error != MPI_SUCCESS)
     return raise_error(call.comm, error, "an operation that was enqueued earlier");
   return collective->enqueue(call, [&](StartOperation start) {
-    return enqueue(call.comm, together(Work{std::move(start)}), MPI_STATUS_IGNORE, PartOfCall::second);
+    Work works[] = {{std::move(start)}};
+    return enqueue(call.comm, works, MPI_STATUS_IGNORE, PartOfCall::second);
   });
 }
 

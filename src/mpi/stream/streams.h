@@ -6,8 +6,7 @@
 
 #include <memory>
 #include <optional>
-#include <utility>
-#include <vector>
+#include <span>
 
 #include "mpi/stream/stream.h"
 #include "mpi/stream/stream_collective.h"
@@ -33,18 +32,11 @@ struct Work {
   bool is_message = false;
   bool is_nothing = false;  // a message to or from MPI_PROC_NULL: the stream need not know
 };
-template <class... Works>
-std::vector<Work> together(Works... works) {
-  std::vector<Work> all;
-  all.reserve(sizeof...(works));
-  (all.push_back(std::move(works)), ...);
-  return all;
-}
 // Enqueues on the stream of the communicator in one step, and makes the stream wait until all is complete.
-// `status`: of the first one. Returns an MPI error code: of this call, or the first one of an earlier
-// operation on the communicator, unless this is the second part of a call.
+// What is in `works` is moved from. `status`: of the first one. Returns an MPI error code: of this call, or
+// the first one of an earlier operation on the communicator, unless this is the second part of a call.
 enum class PartOfCall { first, second };
-int enqueue(MPI_Comm comm, std::vector<Work> works, MPI_Status* status = MPI_STATUS_IGNORE,
+int enqueue(MPI_Comm comm, std::span<Work> works, MPI_Status* status = MPI_STATUS_IGNORE,
             PartOfCall part = PartOfCall::first);
 // The stream goes on at once. `request` is for wait_enqueued(): a persistent one, which the operation starts,
 // or MPI_REQUEST_NULL, which becomes a handle.
