@@ -50,6 +50,14 @@ static inline void* fairlead_stream_function(const char* name) {
   return function;
 }
 
+/* Sets CUDA_MODULE_LOADING=EAGER and CUDA_DEVICE_MAX_CONNECTIONS=32, unless they are set, before the program
+ * uses the GPU: the driver otherwise loads each kernel at its first launch, which ends only when all streams
+ * are idle, and lets few streams wait. (docs/streams.md, "Limits") */
+__attribute__((constructor(101), used)) static void fairlead_stream_program(void) {
+  void (*prepare)(void) = (void (*)(void))dlsym(dlopen(NULL, RTLD_LAZY), "fairlead_prepare_streams");
+  if (prepare) prepare();
+}
+
 #define FAIRLEAD_STREAM_FUNCTION(name, parameters, arguments)        \
   static inline int name parameters {                                \
     typedef int Function parameters;                                 \
@@ -73,6 +81,10 @@ FAIRLEAD_STREAM_FUNCTION(MPIX_Stream_comm_create_multiplex,
                          (comm, count, array_of_streams, newcomm))
 FAIRLEAD_STREAM_FUNCTION(MPIX_Comm_get_stream, (MPI_Comm comm, int idx, MPIX_Stream* stream),
                          (comm, idx, stream))
+/* Fairlead's progress is one for all streams, and its thread runs by itself; the latter two do nothing. */
+FAIRLEAD_STREAM_FUNCTION(MPIX_Stream_progress, (MPIX_Stream stream), (stream))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Start_progress_thread, (MPIX_Stream stream), (stream))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Stop_progress_thread, (MPIX_Stream stream), (stream))
 FAIRLEAD_STREAM_FUNCTION(MPIX_Send_enqueue,
                          (const void* buf, int count, MPI_Datatype datatype, int dest, int tag,
                           MPI_Comm comm),

@@ -18,7 +18,8 @@
 A stream is CuPy's or PyTorch's, an object with `__cuda_stream__`, or the number of a cudaStream_t or hipStream_t. The
 communicator is one of mpi4py, with all its other methods. Buffers are those that mpi4py takes; they belong to the
 operation until the stream has passed it. MPI must have been initialised with MPI.THREAD_MULTIPLE, mpi4py's default.
-Errors of operations are raised by the next call on the communicator (MPI.Exception). The functions are those of
+Use each kernel once before it comes behind an enqueued operation: CuPy loads it at its first use, which waits for all
+streams. Errors of operations are raised by the next call on the communicator (MPI.Exception). The functions are those of
 include/fairlead/stream.h; docs/streams.md explains them.
 """
 

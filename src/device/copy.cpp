@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "device/submit_copies.h"
 #include "device/waiting_calls.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"
@@ -89,14 +90,6 @@ namespace {
 
 // Never destroyed: the driver may be unloaded before static destructors run.
 auto& all_streams = *new std::map<int, CopyStreams>;
-
-// A copy of rows is always a launch of its own.
-Error start_on(Stream stream, const CopyItem* items, size_t count) {
-  if (count > 1) return runtime()->copy_batch(items, count, stream);
-  const auto& [to, from, bytes, rows, to_pitch, from_pitch] = *items;
-  if (rows == 1) return runtime()->copy(to, from, bytes, stream);
-  return runtime()->copy_2d(to, to_pitch, from, from_pitch, bytes, rows, stream);
-}
 
 CopyStreams& streams_of(int device) {
   CopyStreams& streams = all_streams[device];
@@ -177,7 +170,7 @@ Error CopyStreams::launch(const CopyItem* items, size_t count, Launch** launched
   CopyStream* lane = nullptr;
   if (Error error = take_copy_stream(&lane); error != Error::none) return error;
   mark_end(*lane);
-  Error error = start_on(lane->stream, items, count);
+  Error error = submit_copies(items, count, lane->stream);
   if (error != Error::none) {
     // Part of the batch may be running, and no other code waits for it.
     if (count > 1) runtime()->synchronize_stream(lane->stream);
@@ -350,6 +343,7 @@ Error Copy::leave() {
 void prepare_copies(int device) {
   std::lock_guard lock(mutex);
   streams_of(device).prepare();
+  prepare_pageable_copies();
 }
 
 void start_enqueued() {

@@ -234,11 +234,13 @@ class Runtime {
   virtual bool captures_words() const { return true; }
   // How many streams of this process may wait for words at a time without delaying its other streams: drivers
   // give streams that have work a few queues of the hardware, and a stream that waits keeps its own. The
-  // setting that allows more, for messages. prepare_waiting_streams() sets it, unless the user has, which has
-  // an effect until the program initialises the driver.
+  // setting that allows more, for messages.
   virtual int most_waiting_streams(int) { return 1000; }
   virtual const char* setting_of_waiting_streams() const { return ""; }
-  virtual void prepare_waiting_streams() {}
+  // Where the driver loads each kernel at its first launch: the setting that makes it load all when it loads
+  // the program, unless the user has chosen. Such a launch waits for all streams, and the work of others that
+  // is submitted later waits for it, so it must not be behind a wait for a word.
+  virtual const char* setting_of_early_kernels() { return nullptr; }
   // Stores `value` once all work submitted before has completed. Who sees the value, sees what that work
   // wrote.
   virtual Error write_word(Stream stream, uint32_t* address, uint32_t value) = 0;
@@ -300,6 +302,11 @@ Runtime* runtime();
 // GPU, which runtime() then returns as well. Returns null, and logs the reason, for an unavailable provider
 // that was requested by name.
 Runtime* required_runtime();
+
+// Sets the variables of drivers that programs need whose streams wait for words, unless the user has. They
+// have an effect until the program initialises the driver. See most_waiting_streams(),
+// setting_of_early_kernels().
+void prepare_drivers(bool kernels_early);
 
 // Constructors of the providers; each returns null and the reason if its library cannot be opened.
 Runtime* make_cuda(const char** why_not);

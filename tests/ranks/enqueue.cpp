@@ -376,6 +376,23 @@ RANK_TEST(enqueue, S3_messages_to_and_from_nobody, 1) {
   EXPECT_HOLDS(buffer, key_of(rank), 5000);
 }
 
+RANK_TEST(enqueue, S3_progress_of_a_stream_can_be_asked_for, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  MPIX_Stream handle = MPIX_STREAM_NULL;
+  MUST(MPIX_Comm_get_stream(stream.comm(), 0, &handle));
+  MUST(MPIX_Start_progress_thread(handle));
+  if (peer != MPI_PROC_NULL) {
+    Memory sent = pattern(9000, key_of(rank)), received(Place::device, 9000);
+    MUST(MPIX_Sendrecv_enqueue(sent, count(sent), MPI_BYTE, peer, tag, received, count(received), MPI_BYTE,
+                               peer, tag, stream.comm(), MPI_STATUS_IGNORE));
+    while (Stream::gpu().query_stream(stream.get()) == Error::not_ready) MUST(MPIX_Stream_progress(handle));
+    EXPECT_HOLDS(received, key_of(peer), received.bytes());
+  }
+  MUST(MPIX_Stop_progress_thread(handle));
+}
+
 RANK_TEST(enqueue, S3_bad_arguments_are_named, 1) {
   if (const char* reason = why_not()) return skip(reason);
   MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));

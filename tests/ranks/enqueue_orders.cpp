@@ -76,6 +76,41 @@ RANK_TEST(enqueue, S1_launches_that_wait_for_room_do_not_stop_progress, 2) {
   MUST(MPI_Type_free(&type));
 }
 
+// CUDA otherwise loads a kernel at its first launch, which waits for all streams and lets none go on. This
+// program enqueues operations, so the variable was set when it was loaded.
+RANK_TEST(enqueue, S4_kernels_are_loaded_before_streams_wait, 1) {
+  if (const char* reason = why_not()) return skip(reason);
+  EXPECT(std::getenv("CUDA_MODULE_LOADING"), "the variable is not set");
+}
+
+// The copy waits in the driver until the message has come, with locks that other copies of pageable memory
+// and calls that make memory need. The first messages of an allocation are staged through such memory.
+// MPICH's own test of enqueue does this, too.
+RANK_TEST(enqueue, S4_a_copy_to_pageable_memory_waits_for_a_message, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  for (const Place from : {Place::device, Place::host})
+    for (const Place to : {Place::device, Place::host})
+      for (const size_t length : {size_t{64}, bytes, size_t{4000000}}) {
+        Memory sent(from, length), received(to, length), also_received(Place::device, length),
+            copied(Place::host, length);
+        sent.fill(key_of(rank, length));
+        MPI_Request requests[3];
+        MUST(MPIX_Irecv_enqueue(received, count(received), MPI_BYTE, peer, tag, stream.comm(), &requests[0]));
+        MUST(MPIX_Irecv_enqueue(also_received, count(also_received), MPI_BYTE, peer, tag, stream.comm(),
+                                &requests[1]));
+        MUST(MPIX_Isend_enqueue(sent, count(sent), MPI_BYTE, peer, tag, stream.comm(), &requests[2]));
+        MUST(MPIX_Send_enqueue(sent, count(sent), MPI_BYTE, peer, tag, stream.comm()));
+        MUST(MPIX_Waitall_enqueue(3, requests, MPI_STATUSES_IGNORE));
+        stream.copy(copied, also_received);
+        stream.synchronize();
+        EXPECT_HOLDS(received, key_of(peer, length), length);
+        EXPECT_HOLDS(copied, key_of(peer, length), length);
+      }
+}
+
 RANK_TEST(enqueue, S3_a_message_does_not_overtake_those_of_a_graph, 2) {
   if (const char* reason = why_no_graphs()) return skip(reason);
   const int peer = partner();

@@ -83,6 +83,9 @@ struct CudaAbi {
     unsigned flags;
   };
 
+  static constexpr int loads_at_first_launch = 2;
+  static constexpr const char* module_loading = "CUDA_MODULE_LOADING";
+  static constexpr const char* queues = "CUDA_DEVICE_MAX_CONNECTIONS";
   static constexpr int word_wait = 1, word_write = 2;
   static constexpr int source_order_stream = 1;
   static constexpr int memory_host = 1;

@@ -23,8 +23,6 @@
 namespace fairlead::device {
 namespace {
 
-constexpr const char* queues = "CUDA_DEVICE_MAX_CONNECTIONS";
-
 class Cuda final : public OrderedRuntime<CudaAbi> {
  public:
   explicit Cuda(const CudaAbi& api) : OrderedRuntime(api) {}
@@ -224,12 +222,17 @@ class Cuda final : public OrderedRuntime<CudaAbi> {
     int by_mps = 0;
     if (check_device(device) == Error::none)
       (void)call(api_.device_attribute, &by_mps, int{CudaAbi::device_shared_by_mps}, handle_of(device));
-    const char* set = std::getenv(queues);
+    const char* set = std::getenv(CudaAbi::queues);
     const int connections = set ? std::atoi(set) : by_mps ? 2 : 8;
     return std::max(1, connections - 1);
   }
   const char* setting_of_waiting_streams() const override { return "CUDA_DEVICE_MAX_CONNECTIONS=32"; }
-  void prepare_waiting_streams() override { setenv(queues, "32", 0); }
+  const char* setting_of_early_kernels() override {
+    int mode = 0;
+    const bool late = api_.loading_mode && call(api_.loading_mode, &mode) == Error::none &&
+                      mode == CudaAbi::loads_at_first_launch;
+    return late && !std::getenv(CudaAbi::module_loading) ? "CUDA_MODULE_LOADING=EAGER" : nullptr;
+  }
 
   Error device_of(CudaAbi::Stream stream, int* device) override {
     CudaAbi::Context context = nullptr, primary = nullptr;
@@ -363,6 +366,11 @@ bool device_file_exists() {
 }
 
 }  // namespace
+
+void prepare_drivers(bool kernels_early) {
+  setenv(CudaAbi::queues, "32", 0);
+  if (kernels_early) setenv(CudaAbi::module_loading, "EAGER", 0);
+}
 
 Runtime* make_cuda(const char** why_not) {
   static char reason[256];

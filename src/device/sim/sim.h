@@ -8,7 +8,8 @@
 // sources late; work fails if its memory was freed; a kernel fails if its device could not access an address
 // it was given (pageable host memory, freed memory, a peer without enabled access); imported memory is valid
 // only for the device of the import; a forked child can use nothing. A call that submits work to a full queue
-// waits, and if it is a launch, so do calls that make or free something.
+// waits, and if it is a launch, so do calls that make or free something. A copy of pageable memory waits for
+// its stream's earlier work, and other such copies and calls that make something wait for it.
 
 #pragma once
 
@@ -167,6 +168,7 @@ class Simulator final : public Runtime {
     await_launches();
     return begin_unsafe();
   }
+  void await_earlier_work(WorkQueue& queue);
   Error look_up(Stream stream, QueueRef* queue);
   // The same for a stream that is about to be used: any use of the default stream makes it and application
   // streams wait for each other.
@@ -197,6 +199,7 @@ class Simulator final : public Runtime {
   static inline thread_local bool in_host_function_ = false;
   static inline thread_local CaptureMode capture_mode_ = CaptureMode::global;
 
+  std::mutex copying_pageable_;
   std::mutex launching_;  // held by launches that wait for room in their queue
   Memory memory_;
   HandleTable<Stream, WorkQueue> streams_{thread_stream};

@@ -141,6 +141,15 @@ Error Simulator::resolve(const void* address, size_t bytes, End* end) {
   return Error::none;
 }
 
+// As CUDA does for a copy of pageable memory: in the call, with locks that other such copies and calls that
+// make something need. (It also waits for the copy itself; here that is late.)
+void Simulator::await_earlier_work(WorkQueue& queue) {
+  std::lock_guard copying(copying_pageable_);
+  if (queue.idle() || queue.capture().state != Capture::State::none) return;
+  std::lock_guard making(launching_);
+  queue.wait_idle();
+}
+
 Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                          size_t height, Stream stream) {
   QueueRef queue;
@@ -156,6 +165,7 @@ Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t fro
   if (foreign(target.block, queue->device) || foreign(source.block, queue->device))
     return fail(Error::peer_unavailable, "memory that another device imported is copied by device %d",
                 queue->device);
+  if (!target.block != !source.block) await_earlier_work(*queue);
 
   return queue->submit([this, target, source, span = Span{width, height, to_pitch, from_pitch}]() -> Failure {
     sleep_us(options().sim_copy_us);

@@ -42,6 +42,7 @@ GPU_QUERIES = ("GPU_query_support", "Query_cuda_support", "Query_hip_support", "
 # What mpi/stream and mpi/p2p/partitioned.cpp define, without "MPIX_".
 STREAM_FUNCTIONS = (
     "Stream_create", "Stream_free", "Stream_comm_create", "Stream_comm_create_multiplex", "Comm_get_stream",
+    "Stream_progress", "Start_progress_thread", "Stop_progress_thread",
     "Info_set_hex", "Prequest_create", "Prequest_free",
     *(f"{name}_enqueue" for name in (
         "Send", "Recv", "Isend", "Irecv", "Wait", "Waitall", "Sendrecv", "Start", "Barrier", "Bcast", "Reduce", "Allreduce",

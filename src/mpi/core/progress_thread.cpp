@@ -42,8 +42,15 @@ constexpr std::chrono::nanoseconds looks_at_streams = 200us;
 // A request of another rank waits this long for an answer.
 constexpr std::chrono::nanoseconds pause_of_windows = 20us;
 
-// Does the program use GPU streams with MPI? The thread must make progress for them then.
-bool program_enqueues() {
+}  // namespace
+
+ProgressThread& progress_thread() {
+  // Never destroyed: the process may exit while the thread runs.
+  static auto* only = new ProgressThread;
+  return *only;
+}
+
+bool ProgressThread::program_enqueues() {
   static const bool does = [] {
     bool found = false;
     LoadedObject(reinterpret_cast<const void*>(getauxval(AT_ENTRY)))
@@ -53,14 +60,6 @@ bool program_enqueues() {
     return found;
   }();
   return does;
-}
-
-}  // namespace
-
-ProgressThread& progress_thread() {
-  // Never destroyed: the process may exit while the thread runs.
-  static auto* only = new ProgressThread;
-  return *only;
 }
 
 bool ProgressThread::wants_threads() {

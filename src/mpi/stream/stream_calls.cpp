@@ -181,6 +181,20 @@ FAIRLEAD_MPIX(Stream_comm_create_multiplex,
                   "a communicator has one GPU stream; make one communicator for each stream", comm, count,
                   streams, newcomm);
 }
+// Progress is one for all streams, and its thread runs while operations are enqueued.
+FAIRLEAD_MPIX(Stream_progress, (StreamHandle stream)) {
+  if (!stream_of(stream)) return ask_host("MPIX_Stream_progress", "there is no such stream", stream);
+  engine().progress();
+  return MPI_SUCCESS;
+}
+FAIRLEAD_MPIX(Start_progress_thread, (StreamHandle stream)) {
+  if (stream_of(stream)) return MPI_SUCCESS;
+  return ask_host("MPIX_Start_progress_thread", "there is no such stream", stream);
+}
+FAIRLEAD_MPIX(Stop_progress_thread, (StreamHandle stream)) {
+  if (stream_of(stream)) return MPI_SUCCESS;
+  return ask_host("MPIX_Stop_progress_thread", "there is no such stream", stream);
+}
 FAIRLEAD_MPIX(Comm_get_stream, (MPI_Comm comm, int index, StreamHandle* stream)) {
   return get_stream(comm, index, stream);
 }

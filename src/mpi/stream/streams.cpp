@@ -162,6 +162,14 @@ void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle h
   std::set<const GpuStream*> streams;
   for (const auto& [one, its] : registry.communicators)
     if (its->stream->device() == device) streams.insert(its->stream.get());
+  static bool told = false;
+  if (const char* setting = device::runtime()->setting_of_early_kernels();
+      setting && !std::exchange(told, true))
+    log_line(
+        LogLevel::warn,
+        "the driver loads each kernel at its first launch, which does not end behind an enqueued receive; "
+        "set %s before the program starts, or launch each kernel once before",
+        setting);
   static bool warned = false;
   const int most = device::runtime()->most_waiting_streams(device);
   if (static_cast<int>(streams.size()) <= most || std::exchange(warned, true)) return;
@@ -342,9 +350,17 @@ int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Stat
   return first;
 }
 
+namespace {
+
+// For programs that are compiled with MPICH's header.
+[[gnu::constructor]] void prepare_importing_program() {
+  if (ProgressThread::program_enqueues()) fairlead_prepare_streams();
+}
+
+}  // namespace
+
 void prepare_streams() {
-  if (options().enabled)
-    if (device::Runtime* gpu = device::runtime()) gpu->prepare_waiting_streams();
+  if (options().enabled) device::prepare_drivers(false);
 }
 
 void close_streams() {
@@ -368,3 +384,8 @@ void close_streams() {
 }
 
 }  // namespace fairlead::mpi
+
+// fairlead/stream.h calls it before main(): the program may initialise the driver before MPI.
+extern "C" void fairlead_prepare_streams() {
+  if (fairlead::options().enabled) fairlead::device::prepare_drivers(true);
+}

@@ -11,6 +11,9 @@
 #include "mpi/stream/stream.h"
 #include "mpi/stream/stream_collective.h"
 
+// Before the program uses the GPU: one whose streams will wait for MPI.
+extern "C" FAIRLEAD_EXPORT void fairlead_prepare_streams();
+
 namespace fairlead::mpi {
 
 using StreamHandle = int;  // MPIX_Stream of MPICH 5

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/submit_copies.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "device/classify.h"
+#include "device/waiting_calls.h"
+
+namespace fairlead::device {
+namespace {
+
+// The CPU fills or empties one half while the device copies to or from the other.
+constexpr size_t half = size_t{512} << 10;
+char* pinned = nullptr;
+
+// Where memory of the driver's was found since a stream began to wait, as a query takes about a microsecond.
+// The program may have freed it; if pageable memory has its place now, the driver copies that.
+struct Range {
+  uintptr_t base = 0;
+  size_t bytes = 0;
+};
+std::array<Range, 16> known;
+size_t found = 0;
+
+bool is_pageable(const void* address) {
+  if (certainly_host(address)) return true;
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  for (const Range& range : known)
+    if (at - range.base < range.bytes) return false;
+  const Allocation memory = classify(address);
+  if (memory.kind == MemoryKind::host) return true;
+  known[found++ % known.size()] = {memory.base, memory.size};
+  return false;
+}
+
+bool is_pageable_copy(const CopyItem& item) {
+  return is_pageable(item.to) || is_pageable(item.from);
+}
+
+Error submit(const CopyItem& item, Stream stream) {
+  const auto& [to, from, bytes, rows, to_pitch, from_pitch] = item;
+  if (rows == 1) return runtime()->copy(to, from, bytes, stream);
+  return runtime()->copy_2d(to, to_pitch, from, from_pitch, bytes, rows, stream);
+}
+
+void copy_by_cpu(const CopyItem& item) {
+  for (size_t row = 0; row < item.rows; ++row)
+    std::memcpy(static_cast<char*>(item.to) + row * item.to_pitch,
+                static_cast<const char*>(item.from) + row * item.from_pitch, item.bytes);
+}
+
+// Calls step(part) for parts of the copy that fit into a half: some whole rows, or a part of one.
+template <class Step>
+Error by_parts(const CopyItem& item, Step step) {
+  for (size_t row = 0, rows = 0; row < item.rows; row += rows) {
+    rows = std::clamp<size_t>(half / item.bytes, 1, item.rows - row);
+    for (size_t at = 0; at < item.bytes; at += half) {
+      const CopyItem part{static_cast<char*>(item.to) + row * item.to_pitch + at,
+                          static_cast<const char*>(item.from) + row * item.from_pitch + at,
+                          std::min(item.bytes - at, half),
+                          rows,
+                          item.to_pitch,
+                          item.from_pitch};
+      if (Error error = step(part); error != Error::none) return error;
+    }
+  }
+  return Error::none;
+}
+
+Error copy_by_pinned(const CopyItem& item, Stream stream) {
+  const bool to_host = is_pageable(item.to);
+  CopyItem arriving{nullptr, nullptr, 0, 0};  // the device copies it into page-locked memory
+  unsigned turn = 0;
+  Error error = by_parts(item, [&](const CopyItem& part) {
+    char* const between = pinned + turn++ % 2 * half;
+    const CopyItem in{between, part.from, part.bytes, part.rows, part.bytes, part.from_pitch};
+    const CopyItem out{part.to, between, part.bytes, part.rows, part.to_pitch, part.bytes};
+    if (!to_host) copy_by_cpu(in);
+    Error step = runtime()->synchronize_stream(stream);
+    if (step == Error::none) step = submit(to_host ? in : out, stream);
+    if (step == Error::none && to_host) copy_by_cpu(std::exchange(arriving, out));
+    return step;
+  });
+  if (error == Error::none) error = runtime()->synchronize_stream(stream);
+  if (error == Error::none) copy_by_cpu(arriving);
+  return error;
+}
+
+}  // namespace
+
+void prepare_pageable_copies() {
+  if (pinned) return;
+  const WaitingCalls::Permission permission;
+  void* made = nullptr;
+  if (permission.may_make() && runtime()->allocate_pinned(2 * half, &made) == Error::none)
+    pinned = static_cast<char*>(made);
+}
+
+Error submit_copies(const CopyItem* items, size_t count, Stream stream) {
+  std::optional<WaitingCalls::Permission> permission(std::in_place);
+  if (permission->may_make()) {
+    if (std::exchange(found, 0) > 0) known = {};
+  } else {
+    permission.reset();
+  }
+  if (permission || !pinned || std::none_of(items, items + count, is_pageable_copy))
+    return count > 1 ? runtime()->copy_batch(items, count, stream) : submit(*items, stream);
+  Error error = Error::none;
+  for (size_t i = 0; i < count && error == Error::none; ++i)
+    error = is_pageable_copy(items[i]) ? copy_by_pinned(items[i], stream) : submit(items[i], stream);
+  return error;
+}
+
+}  // namespace fairlead::device

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Submits copies to a stream of the library's. Copies of pageable host memory are the driver's as a rule. It
+// takes locks for them, however, which a thread of the program's may hold until a stream has passed an
+// operation: in a copy of the same kind, or in the first launch of a kernel (docs/design/streams.md, "What
+// drivers do"). While streams wait for this process, the CPU therefore carries the bytes to or from
+// page-locked memory. Not thread-safe: the caller serialises all calls.
+
+#pragma once
+
+#include "device/runtime.h"
+
+namespace fairlead::device {
+
+// Allocates that page-locked memory, once in a process, before streams wait. Without it, the driver copies.
+void prepare_pageable_copies();
+
+// Several copies have no rows. Waits for those that the CPU takes part in.
+Error submit_copies(const CopyItem* items, size_t count, Stream stream);
+
+}  // namespace fairlead::device
