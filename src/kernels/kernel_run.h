@@ -53,6 +53,9 @@ class KernelRun {
   bool active_ = false;
 };
 
+// Makes what kernels that move bytes need and what cannot be made while streams wait
+// (device/waiting_calls.h).
+void prepare_kernel_runs(int device);
 // Called in MPI_Finalize.
 void release_kernel_runs();
 

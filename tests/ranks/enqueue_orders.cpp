@@ -76,6 +76,41 @@ RANK_TEST(enqueue, S1_launches_that_wait_for_room_do_not_stop_progress, 2) {
   MUST(MPI_Type_free(&type));
 }
 
+// The same behind collectives, whose kernels and places progress may not make now.
+RANK_TEST(enqueue, S4_a_copy_to_pageable_memory_waits_for_a_collective, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  Stream stream;
+  for (const int elements : {10, 300000}) {
+    const size_t length = elements * sizeof(int);
+    const std::vector<int> ones(elements, 1);
+    Memory mine(Place::device, length), sums(Place::device, length), copied(Place::host, length);
+    mine.write(ones.data(), length);
+    MUST(MPIX_Allreduce_enqueue(mine, sums, elements, MPI_INT, MPI_SUM, stream.comm()));
+    stream.copy(copied, sums);
+    stream.synchronize();
+    for (int i = 0; i < elements; ++i)
+      if (static_cast<int*>(static_cast<void*>(copied))[i] != size)
+        return fail(__FILE__, __LINE__, "element %d is %d", i,
+                    static_cast<int*>(static_cast<void*>(copied))[i]);
+    struct Place_of {
+      short value;
+      int rank;
+    };
+    std::vector<Place_of> places(10), least(10);
+    for (int i = 0; i < 10; ++i) places[i] = {static_cast<short>(i % size == rank ? 0 : rank + 1), rank};
+    Memory candidates(Place::device, 10 * sizeof(Place_of)), found(Place::device, 10 * sizeof(Place_of)),
+        found_here(Place::host, 10 * sizeof(Place_of));
+    candidates.write(places.data(), candidates.bytes());
+    MUST(MPIX_Allreduce_enqueue(candidates, found, 10, MPI_SHORT_INT, MPI_MINLOC, stream.comm()));
+    stream.copy(found_here, found);
+    stream.synchronize();
+    found_here.read(least.data(), found_here.bytes());
+    for (int i = 0; i < 10; ++i)
+      EXPECT(least[i].value == 0 && least[i].rank == i % size, "element %d is (%d, %d)", i, least[i].value,
+             least[i].rank);
+  }
+}
+
 // CUDA otherwise loads a kernel at its first launch, which waits for all streams and lets none go on. This
 // program enqueues operations, so the variable was set when it was loaded.
 RANK_TEST(enqueue, S4_kernels_are_loaded_before_streams_wait, 1) {

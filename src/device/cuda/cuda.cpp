@@ -19,6 +19,7 @@
 #include "device/cuda/abi.h"
 #include "device/cuda/gdrcopy.h"
 #include "device/cuda_hip/ordered.h"
+#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
@@ -205,8 +206,9 @@ class Cuda final : public OrderedRuntime<CudaAbi> {
     if (stream.priority != 0 && !launcher.refused) {
       CudaAbi::KernelNode node{function,  {grid, 1, 1}, {block, 1, 1}, 0,
                                arguments, nullptr,      nullptr,       nullptr};
-      if (by_graph(&launcher, node, stream)) return Error::none;
-      launcher.refused = true;
+      if ((launcher.runnable || make_graph(&launcher, node, stream.priority)) &&
+          by_graph(&launcher, node, stream))
+        return Error::none;
     }
     return DriverRuntime::launch_on(function, grid, block, arguments, stream);
   }
@@ -293,22 +295,26 @@ class Cuda final : public OrderedRuntime<CudaAbi> {
  private:
   // Launches in flight keep their original arguments when the node changes.
   bool by_graph(CudaAbi::Launcher* launcher, const CudaAbi::KernelNode& node, const StreamRecord& stream) {
-    bool ready = launcher->runnable ? api_.graph_set_kernel(launcher->runnable, launcher->node, &node) ==
-                                          driver_result::success
-                                    : make_graph(launcher, node, stream.priority);
-    return ready && api_.graph_launch(launcher->runnable, stream.handle) == driver_result::success;
+    auto done = [](int result) { return result == driver_result::success; };
+    launcher->refused = !done(api_.graph_set_kernel(launcher->runnable, launcher->node, &node)) ||
+                        !done(api_.graph_launch(launcher->runnable, stream.handle));
+    return !launcher->refused;
   }
 
   bool make_graph(CudaAbi::Launcher* launcher, const CudaAbi::KernelNode& node, int priority) {
-    if (!api_.graph_create || !api_.graph_destroy || !api_.graph_add_kernel || !api_.graph_set_attribute ||
-        !api_.graph_instantiate || !api_.graph_set_kernel || !api_.graph_launch || !api_.graph_forget)
-      return false;
+    const WaitingCalls::Permission permission;
+    if (!permission.may_make()) return false;
     CudaAbi::NodeAttribute urgent{priority};
     auto done = [](int result) { return result == driver_result::success; };
-    return done(api_.graph_create(&launcher->graph, 0)) &&
-           done(api_.graph_add_kernel(&launcher->node, launcher->graph, nullptr, 0, &node)) &&
-           done(api_.graph_set_attribute(launcher->node, CudaAbi::attribute_priority, &urgent)) &&
-           done(api_.graph_instantiate(&launcher->runnable, launcher->graph, 0));
+    const bool can = api_.graph_create && api_.graph_destroy && api_.graph_add_kernel &&
+                     api_.graph_set_attribute && api_.graph_instantiate && api_.graph_set_kernel &&
+                     api_.graph_launch && api_.graph_forget;
+    launcher->refused =
+        !can || !done(api_.graph_create(&launcher->graph, 0)) ||
+        !done(api_.graph_add_kernel(&launcher->node, launcher->graph, nullptr, 0, &node)) ||
+        !done(api_.graph_set_attribute(launcher->node, CudaAbi::attribute_priority, &urgent)) ||
+        !done(api_.graph_instantiate(&launcher->runnable, launcher->graph, 0));
+    return !launcher->refused;
   }
 
   // Virtual memory: the pointer query describes the reserved range, but what matters is the physical memory

@@ -80,8 +80,7 @@ void prepare_progress(int device) {
     std::lock_guard lock(engine().mutex());
     (void)transport::export_probe(*node, device);
   }
-  (void)kernels::copies_run_on(device);
-  (void)kernels::moves_run_on(device);
+  kernels::prepare_kernel_runs(device);
   if (!engine().spans_nodes()) return;
   constexpr int long_buffers = 4;
   std::vector<device::PinnedBuffer> buffers;
