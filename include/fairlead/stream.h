@@ -159,6 +159,26 @@ FAIRLEAD_STREAM_FUNCTION(MPIX_Alltoallv_enqueue,
                           MPI_Datatype recvtype, MPI_Comm comm),
                          (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype,
                           comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Neighbor_allgather_enqueue,
+                         (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+                          int recvcount, MPI_Datatype recvtype, MPI_Comm comm),
+                         (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Neighbor_alltoall_enqueue,
+                         (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+                          int recvcount, MPI_Datatype recvtype, MPI_Comm comm),
+                         (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Neighbor_alltoallv_enqueue,
+                         (const void* sendbuf, const int sendcounts[], const int sdispls[],
+                          MPI_Datatype sendtype, void* recvbuf, const int recvcounts[], const int rdispls[],
+                          MPI_Datatype recvtype, MPI_Comm comm),
+                         (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype,
+                          comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Neighbor_alltoallw_enqueue,
+                         (const void* sendbuf, const int sendcounts[], const MPI_Aint sdispls[],
+                          const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[],
+                          const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm),
+                         (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes,
+                          comm))
 
 /* On the stream of the communicator with which the window was created; it must not be freed before. The
  * program has called MPI_Win_lock_all() or MPI_Win_lock(). An access starts when the stream has come to it;

@@ -82,6 +82,7 @@ struct CopyItem {
   const void* from;
   size_t bytes;
   size_t rows = 1, to_pitch = 0, from_pitch = 0;
+  bool operator==(const CopyItem&) const = default;
 };
 
 // Whose work a stream carries. An application stream behaves like one from cudaStreamCreate or

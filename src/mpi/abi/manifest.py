@@ -46,7 +46,8 @@ STREAM_FUNCTIONS = (
     "Info_set_hex", "Prequest_create", "Prequest_free",
     *(f"{name}_enqueue" for name in (
         "Send", "Recv", "Isend", "Irecv", "Wait", "Waitall", "Sendrecv", "Start", "Barrier", "Bcast", "Reduce", "Allreduce",
-        "Reduce_scatter", "Reduce_scatter_block", "Allgather", "Alltoall", "Alltoallv", "Put", "Get", "Accumulate",
+        "Reduce_scatter", "Reduce_scatter_block", "Allgather", "Alltoall", "Alltoallv",
+        "Neighbor_allgather", "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw", "Put", "Get", "Accumulate",
         "Win_flush", "Win_flush_all")))
 
 ROW = re.compile(

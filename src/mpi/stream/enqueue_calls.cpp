@@ -117,6 +117,20 @@ CollectiveCall exchange(Collective function, const void* sendbuf, int sendcount,
           .sendtype = sendtype,
           .recvtype = recvtype};
 }
+CollectiveCall exchange(Collective function, const void* sendbuf, const int* sendcounts, const int* sdispls,
+                        MPI_Datatype sendtype, void* recvbuf, const int* recvcounts, const int* rdispls,
+                        MPI_Datatype recvtype, MPI_Comm comm) {
+  return {.function = function,
+          .comm = comm,
+          .sendbuf = sendbuf,
+          .recvbuf = recvbuf,
+          .sendcounts = sendcounts,
+          .recvcounts = recvcounts,
+          .sdispls = sdispls,
+          .rdispls = rdispls,
+          .sendtype = sendtype,
+          .recvtype = recvtype};
+}
 
 int enqueue_operation(MPI_Comm comm, StartOperation start) {
   Work works[] = {{std::move(start)}};
@@ -132,13 +146,60 @@ void* function_of_host(MPI_Comm comm, const char* name) {
   return stream_communicator(comm) ? nullptr : next_function(name);
 }
 
-// One value for each rank from which, or to which, a collective moves bytes.
-std::vector<int> array(MPI_Comm comm, const int* values, bool significant = true) {
-  if (!significant) return {};
-  int between = 0, ranks = 0;
-  PMPI_Comm_test_inter(comm, &between);
-  between ? PMPI_Comm_remote_size(comm, &ranks) : PMPI_Comm_size(comm, &ranks);
-  return {values, values + ranks};
+// The same for one with arrays, or among neighbours. The program may change the arrays after the call.
+StartOperation start_of_blocks(CollectiveCall call) {
+  struct Kept {
+    KeptArrays arrays;
+    std::vector<Type> types;
+    std::vector<MPI_Datatype> sent, received;
+  };
+  const CommPosition position = position_in(call.comm);
+  auto kept = std::make_shared<Kept>();
+  kept->arrays.keep(&call, position);
+  auto keep_all = [&](const MPI_Datatype** types, size_t many, std::vector<MPI_Datatype>* copies) {
+    if (!*types) return;
+    for (size_t i = 0; i < many; ++i) {
+      kept->types.push_back(keep((*types)[i]));
+      copies->push_back(kept->types.back()->get());
+    }
+    *types = copies->data();
+  };
+  keep_all(&call.sendtypes, position.neighbors.out.size(), &kept->sent);
+  keep_all(&call.recvtypes, position.neighbors.in.size(), &kept->received);
+  return [=, from = keep(call.sendtype), to = keep(call.recvtype)](MPI_Request* request) {
+    const MPI_Datatype sendtype = from->get(), recvtype = to->get();
+    const int sends = static_cast<int>(call.sendcount), receives = static_cast<int>(call.recvcount);
+    const int *sendcounts = call.sendcounts.as<int>(), *recvcounts = call.recvcounts.as<int>();
+    (void)kept;
+    switch (call.function) {
+      case Collective::reduce_scatter:
+        return MPI_Ireduce_scatter(call.sendbuf, call.recvbuf, recvcounts, recvtype, call.op, call.comm,
+                                   request);
+      case Collective::alltoallv:
+        return MPI_Ialltoallv(call.sendbuf, sendcounts, call.sdispls.as<int>(), sendtype, call.recvbuf,
+                              recvcounts, call.rdispls.as<int>(), recvtype, call.comm, request);
+      case Collective::neighbor_allgather:
+        return MPI_Ineighbor_allgather(call.sendbuf, sends, sendtype, call.recvbuf, receives, recvtype,
+                                       call.comm, request);
+      case Collective::neighbor_alltoall:
+        return MPI_Ineighbor_alltoall(call.sendbuf, sends, sendtype, call.recvbuf, receives, recvtype,
+                                      call.comm, request);
+      case Collective::neighbor_alltoallv:
+        return MPI_Ineighbor_alltoallv(call.sendbuf, sendcounts, call.sdispls.as<int>(), sendtype,
+                                       call.recvbuf, recvcounts, call.rdispls.as<int>(), recvtype, call.comm,
+                                       request);
+      case Collective::neighbor_alltoallw:
+        return MPI_Ineighbor_alltoallw(call.sendbuf, sendcounts, call.sdispls.as<MPI_Aint>(), call.sendtypes,
+                                       call.recvbuf, recvcounts, call.rdispls.as<MPI_Aint>(), call.recvtypes,
+                                       call.comm, request);
+      default:
+        return MPI_ERR_INTERN;
+    }
+  };
+}
+int enqueue_blocks(const CollectiveCall& call) {
+  const auto result = enqueue_in_stream(call);
+  return result ? *result : enqueue_operation(call.comm, start_of_blocks(call));
 }
 
 }  // namespace
@@ -243,10 +304,9 @@ FAIRLEAD_ENQUEUE(Reduce_scatter,
                  (const void* sendbuf, void* recvbuf, const int recvcounts[], MPI_Datatype datatype,
                   MPI_Op op, MPI_Comm comm),
                  (sendbuf, recvbuf, recvcounts, datatype, op, comm)) {
-  return enqueue_operation(
-      comm, [=, counts = array(comm, recvcounts), type = keep(datatype)](MPI_Request* request) {
-        return MPI_Ireduce_scatter(sendbuf, recvbuf, counts.data(), type->get(), op, comm, request);
-      });
+  CollectiveCall call = reduction(Collective::reduce_scatter, sendbuf, recvbuf, 0, datatype, op, comm);
+  call.recvcounts = recvcounts;
+  return enqueue_blocks(call);
 }
 FAIRLEAD_ENQUEUE(Reduce_scatter_block,
                  (const void* sendbuf, void* recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op,
@@ -274,12 +334,44 @@ FAIRLEAD_ENQUEUE(Alltoallv,
                   void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
                   MPI_Comm comm),
                  (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm)) {
-  return enqueue_operation(
-      comm, [=, counts = array(comm, sendcounts, sendbuf != MPI_IN_PLACE),
-             places = array(comm, sdispls, sendbuf != MPI_IN_PLACE), from = keep(sendtype),
-             expected = array(comm, recvcounts), to_places = array(comm, rdispls),
-             to = keep(recvtype)](MPI_Request* request) {
-        return MPI_Ialltoallv(sendbuf, counts.data(), places.data(), from->get(), recvbuf, expected.data(),
-                              to_places.data(), to->get(), comm, request);
-      });
+  return enqueue_blocks(exchange(Collective::alltoallv, sendbuf, sendcounts, sdispls, sendtype, recvbuf,
+                                 recvcounts, rdispls, recvtype, comm));
+}
+FAIRLEAD_ENQUEUE(Neighbor_allgather,
+                 (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
+                  MPI_Datatype recvtype, MPI_Comm comm),
+                 (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
+  return enqueue_blocks(exchange(Collective::neighbor_allgather, sendbuf, sendcount, sendtype, recvbuf,
+                                 recvcount, recvtype, comm));
+}
+FAIRLEAD_ENQUEUE(Neighbor_alltoall,
+                 (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
+                  MPI_Datatype recvtype, MPI_Comm comm),
+                 (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
+  return enqueue_blocks(exchange(Collective::neighbor_alltoall, sendbuf, sendcount, sendtype, recvbuf,
+                                 recvcount, recvtype, comm));
+}
+FAIRLEAD_ENQUEUE(Neighbor_alltoallv,
+                 (const void* sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
+                  void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+                  MPI_Comm comm),
+                 (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm)) {
+  return enqueue_blocks(exchange(Collective::neighbor_alltoallv, sendbuf, sendcounts, sdispls, sendtype,
+                                 recvbuf, recvcounts, rdispls, recvtype, comm));
+}
+FAIRLEAD_ENQUEUE(Neighbor_alltoallw,
+                 (const void* sendbuf, const int sendcounts[], const MPI_Aint sdispls[],
+                  const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[],
+                  const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm),
+                 (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm)) {
+  return enqueue_blocks({.function = Collective::neighbor_alltoallw,
+                         .comm = comm,
+                         .sendbuf = sendbuf,
+                         .recvbuf = recvbuf,
+                         .sendcounts = sendcounts,
+                         .recvcounts = recvcounts,
+                         .sdispls = sdispls,
+                         .rdispls = rdispls,
+                         .sendtypes = sendtypes,
+                         .recvtypes = recvtypes});
 }

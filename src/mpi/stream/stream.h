@@ -38,6 +38,14 @@ constexpr int try_again = -2;
 // The same in the call that enqueues it. Returns Operation::cannot_be_early if it can only start later.
 using StartEarly = std::function<int(StreamGate, Operation**)>;
 
+// What a call enqueues.
+struct Work {
+  StartOperation start;
+  StartEarly start_early = nullptr;
+  bool is_message = false;
+  bool is_nothing = false;  // a message to or from MPI_PROC_NULL: the stream need not know
+};
+
 // The first error of the operations of a communicator, which its next call returns.
 struct DeferredError {
   std::atomic<int> code = MPI_SUCCESS;

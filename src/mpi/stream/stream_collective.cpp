@@ -36,7 +36,7 @@ using kernels::ReduceOp;
 
 namespace {
 
-constexpr size_t header_bytes = 256, granule = 16;
+constexpr size_t header_bytes = 256;
 constexpr unsigned blocks_at_most = 64;
 static_assert(blocks_at_most <= kernels::exchange_units);
 
@@ -131,6 +131,7 @@ const StreamCollective::Shape* StreamCollective::Shape::of(Collective function) 
   return found == std::end(shapes) ? nullptr : found;
 }
 
+// Valid arguments give the same on all ranks.
 bool StreamCollective::takes(const CollectiveCall& call) const {
   const Shape* shape = Shape::of(call.function);
   if (!shape || call.root < 0 || call.root >= ranks_) return false;
@@ -189,14 +190,19 @@ Error StreamCollective::run(device::Stream stream, const Plan& plan) const {
 Error StreamCollective::give(device::Stream stream, const Plan& plan) const {
   const kernels::Exchange exchange{&header()->turn[0], &header()->turn[1], most_,
                                    given_.data(),      given_.size(),      true};
-  const device::CopyItem copy{place(scratch_, 0, most_), plan.input, plan.input_bytes};
-  return kernels::launch_copies(device_, stream, &copy, plan.input_bytes > 0, blocks_at_most, {}, &exchange);
+  const device::CopyItem input{place(scratch_, 0, most_), plan.input, plan.input_bytes};
+  const device::CopyItem* items = plan.by_blocks ? plan.given.data() : &input;
+  const size_t count = plan.by_blocks ? plan.given.size() : plan.input_bytes > 0;
+  return kernels::launch_copies(device_, stream, items, count, blocks_at_most, {}, &exchange);
 }
 
 Error StreamCollective::take(device::Stream stream, const Plan& plan) const {
   const kernels::Exchange exchange{&header()->turn[1], &header()->turn[0], most_,
                                    taken_.data(),      taken_.size(),      false};
   const kernels::Signal signal{&header()->counter, passed_};
+  if (plan.by_blocks)
+    return kernels::launch_copies(device_, stream, plan.taken.data(), plan.taken.size(), blocks_at_most,
+                                  signal, &exchange);
   const Shape& shape = *plan.shape;
   const uint64_t mine = shape.blocks_in ? plan.unit * static_cast<uint64_t>(me_) : 0;
   auto source = [&](int rank) { return place(scratches_[static_cast<size_t>(rank)], 0, most_) + mine; };
@@ -255,7 +261,22 @@ device::Graph StreamCollective::record(const Plan& plan) {
   return nullptr;
 }
 
-int StreamCollective::enqueue(const CollectiveCall& call, const Move& move) {
+// A local collective: the only nonblocking function of MPI that moves bytes between two layouts.
+Work StreamCollective::moving(const Buffer& from, const Buffer& to) const {
+  return {[=, self = self_, from_type = std::make_shared<KeptType>(from.datatype),
+           to_type = std::make_shared<KeptType>(to.datatype)](MPI_Request* request) {
+    return MPI_Ialltoall(from.address, static_cast<int>(from.count), from_type->get(), to.address,
+                         static_cast<int>(to.count), to_type->get(), self, request);
+  }};
+}
+
+StreamCollective::Buffer StreamCollective::packed(char* address, uint64_t bytes) {
+  return {address, static_cast<MPI_Count>(bytes), MPI_BYTE, bytes};
+}
+
+std::optional<int> StreamCollective::enqueue(const CollectiveCall& call, const ByCpu& by_cpu) {
+  if (moves_blocks(call.function)) return exchange(call, by_cpu);
+  if (!takes(call)) return std::nullopt;
   const Shape& shape = *Shape::of(call.function);
   const uint64_t unit = call.function == Collective::barrier
                             ? 0
@@ -265,20 +286,6 @@ int StreamCollective::enqueue(const CollectiveCall& call, const Move& move) {
   if (gives && unit) input = input_of(call, shape, unit);
   if (gets && unit) result = result_of(call, shape, unit);
   const bool input_moves = !is_direct(&input), result_moves = !is_direct(&result);
-  begin_enqueuing();
-
-  int mpi_error = MPI_SUCCESS;
-  // A local collective: the only nonblocking function of MPI that moves bytes between two layouts.
-  auto moving = [&](const Buffer& from, const Buffer& to) {
-    return move([=, self = self_, from_type = std::make_shared<KeptType>(from.datatype),
-                 to_type = std::make_shared<KeptType>(to.datatype)](MPI_Request* request) {
-      return MPI_Ialltoall(from.address, static_cast<int>(from.count), from_type->get(), to.address,
-                           static_cast<int>(to.count), to_type->get(), self, request);
-    });
-  };
-  auto bytes_at = [](char* address, uint64_t bytes) {
-    return Buffer{address, static_cast<MPI_Count>(bytes), MPI_BYTE, bytes};
-  };
 
   Plan plan{&shape, call.root, input_moves ? moved() : input.address, input.bytes, unit};
   plan.result = result_moves ? moved() : result.address;
@@ -286,8 +293,19 @@ int StreamCollective::enqueue(const CollectiveCall& call, const Move& move) {
   plan.memory[1] = result.memory;
   if (shape.reduces) kernel_for(call.op, call.recvtype, &plan.op, &plan.element);
 
+  std::vector<Work> before, after;
+  if (input_moves) before.push_back(moving(input, packed(moved(), input.bytes)));
+  if (result_moves) after.push_back(moving(packed(moved(), result.bytes), result));
+  const int error = submit(plan, call.comm, by_cpu, std::move(before), std::move(after));
+  if (error == MPI_SUCCESS) count(Traffic::collective_in_stream, std::max(input.bytes, result.bytes));
+  return error;
+}
+
+int StreamCollective::submit(const Plan& plan, MPI_Comm comm, const ByCpu& by_cpu, std::vector<Work> before,
+                             std::vector<Work> after) {
+  begin_enqueuing();
+  int mpi_error = before.empty() ? MPI_SUCCESS : by_cpu(std::move(before));
   Error error = Error::none;
-  if (input_moves) mpi_error = moving(input, bytes_at(moved(), input.bytes));
   if (mpi_error == MPI_SUCCESS)
     error = stream_->submit([&](device::Stream stream, bool in_graph) {
       forbid_waiting_calls(in_graph);
@@ -296,18 +314,14 @@ int StreamCollective::enqueue(const CollectiveCall& call, const Move& move) {
       if (state == Error::none && !in_graph) ++number_;
       return state;
     });
-  if (error == Error::none && mpi_error == MPI_SUCCESS && result_moves)
-    mpi_error = moving(bytes_at(moved(), result.bytes), result);
+  if (error == Error::none && mpi_error == MPI_SUCCESS && !after.empty())
+    mpi_error = by_cpu(std::move(after));
   end_enqueuing();
-  if (error == Error::none && mpi_error == MPI_SUCCESS) {
-    count(Traffic::collective_in_stream, std::max(input.bytes, result.bytes));
-    return MPI_SUCCESS;
-  }
   if (error == Error::none) return mpi_error;
   broken_ = true;
   log_line(LogLevel::error, "a collective cannot be enqueued: %s %s", device::to_string(error),
            device::runtime()->error_text());
-  return raise_error(call.comm, MPI_ERR_OTHER, "an enqueued collective");
+  return raise_error(comm, MPI_ERR_OTHER, "an enqueued collective");
 }
 
 // ---- Its end -------------------------------------------------------------------------------------------
@@ -367,7 +381,8 @@ void StreamCollective::abandon() {
 StreamCollective::~StreamCollective() {
   if (forbids_) device::WaitingCalls::permit();
   if (in_graphs_) device::WaitingCalls::remove_graph_wait();
-  if (self_ != MPI_COMM_NULL) real.Comm_free(&self_);
+  for (MPI_Comm* comm : {&self_, &messages_})
+    if (*comm != MPI_COMM_NULL) real.Comm_free(comm);
   // The stream may still use all this.
   if (broken_) {
     for (device::MappedMemory& mapped : mapped_) new device::MappedMemory(std::move(mapped));
@@ -390,7 +405,10 @@ struct StreamCollective::Offer {
   uint8_t uuid[16];  // of the device
   uint64_t most, reductions;
   device::RemoteMemory scratch;
+  int8_t blocks;                  // that it sends to or receives from its neighbours; -1: too many
+  int8_t out[coll::max_members];  // the ranks that it sends them to
 };
+static_assert(coll::max_members <= 127);
 
 void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   const std::shared_ptr<CommunicatorState> state = communicator_state_of(comm);
@@ -409,6 +427,11 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   offer->device = device_;
   offer->most = most_;
   offer->reductions = available_reductions(device_);
+  const Neighbors& neighbors = position_.neighbors;
+  const size_t blocks = std::max(neighbors.in.size(), neighbors.out.size());
+  offer->blocks = blocks <= coll::max_members ? static_cast<int8_t>(blocks) : -1;
+  for (size_t i = 0; offer->blocks > 0 && i < neighbors.out.size(); ++i)
+    offer->out[i] = static_cast<int8_t>(neighbors.out[i]);
   const size_t bytes = header_bytes + 3 * most_;
   scratch_ = static_cast<char*>(device::pool_allocate(device_, bytes));
   passed_ = take_cell();
@@ -458,7 +481,31 @@ const char* StreamCollective::join(const std::vector<Offer>& offers) {
     taken_.push_back(&header()->given[rank]);
     waits_.push_back({true, taken_.back(), kernels::exchange_units});
   }
+  connect(offers);
   return nullptr;
+}
+
+void StreamCollective::connect(const std::vector<Offer>& offers) {
+  auto most = [&](int blocks) { return most_ / static_cast<uint64_t>(blocks) / granule * granule; };
+  for (int rank = 0; rank < ranks_; ++rank) {
+    to_all_.out.push_back(rank);
+    to_all_.in.push_back({rank, me_});
+  }
+  to_all_.most = most(ranks_);
+  int least = 0, blocks = 0;
+  for (const Offer& offer : offers) {
+    least = std::min<int>(least, offer.blocks);
+    blocks = std::max<int>(blocks, offer.blocks);
+  }
+  if (least < 0 || blocks == 0) return;
+  to_neighbors_.out = position_.neighbors.out;
+  for (const auto& [rank, message] : position_.neighbors.in) {
+    int number = 0;
+    if (rank != MPI_PROC_NULL)
+      for (int left = message; offers[static_cast<size_t>(rank)].out[number] != me_ || left-- > 0;) ++number;
+    to_neighbors_.in.push_back({rank, number});
+  }
+  to_neighbors_.most = most(blocks);
 }
 
 std::unique_ptr<StreamCollective> StreamCollective::make(MPI_Comm comm, std::shared_ptr<GpuStream> stream) {
@@ -469,6 +516,7 @@ std::unique_ptr<StreamCollective> StreamCollective::make(MPI_Comm comm, std::sha
   PMPI_Comm_size(comm, &made->ranks_);
   PMPI_Comm_rank(comm, &made->me_);
   if (inter || made->ranks_ > coll::max_members) return nullptr;
+  made->position_ = position_in(comm);
   made->device_ = stream->device();
   made->stream_ = std::move(stream);
   Offer mine{};
@@ -478,12 +526,15 @@ std::unique_ptr<StreamCollective> StreamCollective::make(MPI_Comm comm, std::sha
   real.Allgather(&mine, sizeof mine, MPI_BYTE, offers.data(), sizeof mine, MPI_BYTE, comm);
   const bool all = std::ranges::all_of(offers, [](const Offer& offer) { return !offer.why_not; });
   if (all) mine.why_not = made->join(offers);
-  if (all && !mine.why_not && real.Comm_dup(MPI_COMM_SELF, &made->self_) != MPI_SUCCESS)
+  if (all && !mine.why_not &&
+      (real.Comm_dup(MPI_COMM_SELF, &made->self_) != MPI_SUCCESS ||
+       real.Comm_dup(comm, &made->messages_) != MPI_SUCCESS))
     mine.why_not = "MPI has no communicator for it";
   int possible = all && !mine.why_not, possible_everywhere = 0;
   real.Allreduce(&possible, &possible_everywhere, 1, MPI_INT, MPI_MIN, comm);
   if (possible_everywhere) {
-    PMPI_Comm_set_errhandler(made->self_, MPI_ERRORS_RETURN);
+    for (MPI_Comm comm_of_cpu : {made->self_, made->messages_})
+      PMPI_Comm_set_errhandler(comm_of_cpu, MPI_ERRORS_RETURN);
     return made;
   }
   static std::atomic<const char*> told = nullptr;

@@ -10,6 +10,9 @@
 // call knows that all ranks have left the call before it, so that the place that was used there is free for
 // the next call. Addresses and values are the same in all calls, so that a graph may replay them.
 //
+// In MPI_Alltoallv and among neighbours no rank knows the bytes of all others, but both ends know those of a
+// block. Each block has its own part of the place; one that is longer is an ordinary message behind the call.
+//
 // Whether a call runs so depends only on what MPI requires to be equal on all ranks and on what they agreed
 // on in make(). A buffer that kernels cannot use, or one with gaps, is moved by an operation that is enqueued
 // like any other, when the stream comes to it.
@@ -20,6 +23,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "device/ipc_registry.h"
@@ -37,12 +41,10 @@ class StreamCollective {
   StreamCollective(const StreamCollective&) = delete;
   StreamCollective& operator=(const StreamCollective&) = delete;
 
-  // The same on all ranks. Only for valid arguments.
-  bool takes(const CollectiveCall& call) const;
-  // Enqueues the call. `move` enqueues an operation of the CPU that moves bytes between a buffer of the
-  // program and device memory. Returns an MPI error code.
-  using Move = std::function<int(StartOperation)>;
-  int enqueue(const CollectiveCall& call, const Move& move);
+  // Enqueues the call, and returns an MPI error code; none, if the CPU must do it, which for valid arguments
+  // is the same on all ranks. `by_cpu` enqueues operations of the CPU that move bytes.
+  using ByCpu = std::function<int(std::vector<Work>)>;
+  std::optional<int> enqueue(const CollectiveCall& call, const ByCpu& by_cpu);
 
   // Has the stream passed all calls outside graphs?
   bool ended() const;
@@ -58,6 +60,16 @@ class StreamCollective {
   struct Shape;
   struct Offer;
   struct Header;  // of the scratch
+  // A block that another rank sends, and its number among those of that rank.
+  struct Source {
+    int rank, number;
+  };
+  // Between which ranks blocks move, in the order of this rank's blocks. MPI_PROC_NULL: nowhere.
+  struct Edges {
+    std::vector<int> out;
+    std::vector<Source> in;
+    uint64_t most = 0;  // bytes of a block in the place; 0: such collectives do not run here
+  };
   struct Buffer {
     void* address = nullptr;
     MPI_Count count = 0;
@@ -75,6 +87,10 @@ class StreamCollective {
     uint64_t memory[2] = {};             // of both: other memory may have the same address later
     kernels::ReduceOp op{};
     kernels::Element element{};
+    // Of blocks, in place of the input and the result.
+    bool by_blocks = false;
+    std::vector<device::CopyItem> given = {}, taken = {};
+    std::vector<uint64_t> memories = {};
     bool operator==(const Plan&) const = default;
   };
   // A program repeats its calls. To launch a graph takes less time of the CPU than three calls of the driver,
@@ -87,6 +103,14 @@ class StreamCollective {
   void prepare(MPI_Comm comm, Offer* offer);
   // Null, or why this rank cannot take part.
   const char* join(const std::vector<Offer>& offers);
+  void connect(const std::vector<Offer>& offers);
+  bool takes(const CollectiveCall& call) const;
+  static bool moves_blocks(Collective function);
+  std::optional<int> exchange(const CollectiveCall& call, const ByCpu& by_cpu);
+  int submit(const Plan& plan, MPI_Comm comm, const ByCpu& by_cpu, std::vector<Work> before,
+             std::vector<Work> after);
+  Work moving(const Buffer& from, const Buffer& to) const;
+  static Buffer packed(char* address, uint64_t bytes);
   Buffer input_of(const CollectiveCall& call, const Shape& shape, uint64_t unit) const;
   Buffer result_of(const CollectiveCall& call, const Shape& shape, uint64_t unit) const;
   bool is_direct(Buffer* buffer) const;
@@ -101,11 +125,14 @@ class StreamCollective {
   Header* header() const { return reinterpret_cast<Header*>(scratch_); }
   // The two places in a scratch, then one for buffers that the CPU moves.
   static char* place(char* scratch, int which, uint64_t most);
+  static constexpr size_t granule = 16;
   char* moved() const { return place(scratch_, 2, most_); }
 
   std::shared_ptr<GpuStream> stream_;
   std::vector<int> node_ranks_;
-  MPI_Comm self_ = MPI_COMM_NULL;  // for move()
+  MPI_Comm self_ = MPI_COMM_NULL, messages_ = MPI_COMM_NULL;  // for moving(), and for long blocks
+  CommPosition position_;
+  Edges to_all_, to_neighbors_;
   int me_ = 0, ranks_ = 1, device_ = -1;
   uint64_t most_ = 0, reductions_ = 0;  // bytes of a buffer at most, and the reductions with kernels
   char* scratch_ = nullptr;

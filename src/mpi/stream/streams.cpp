@@ -292,11 +292,11 @@ int enqueue_on_window(MPI_Win win, bool waits, StartOperation start) {
 std::optional<int> enqueue_in_stream(const CollectiveCall& call) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(call.comm);
   const std::shared_ptr<StreamCollective> collective = mine ? mine->collective : nullptr;
-  if (!collective || !intercepting() || !collective->takes(call)) return std::nullopt;
-  if (int error = mine->errors->code.exchange(MPI_SUCCESS); error != MPI_SUCCESS)
-    return raise_error(call.comm, error, "an operation that was enqueued earlier");
-  return collective->enqueue(call, [&](StartOperation start) {
-    Work works[] = {{std::move(start)}};
+  if (!collective || !intercepting()) return std::nullopt;
+  const int earlier = mine->errors->code.exchange(MPI_SUCCESS);
+  if (earlier != MPI_SUCCESS)
+    return raise_error(call.comm, earlier, "an operation that was enqueued earlier");
+  return collective->enqueue(call, [&](std::vector<Work> works) {
     return enqueue(call.comm, works, MPI_STATUS_IGNORE, PartOfCall::second);
   });
 }

@@ -29,12 +29,6 @@ std::shared_ptr<StreamCommunicator> stream_communicator(MPI_Comm comm);
 void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle handle,
                 std::shared_ptr<StreamCollective> collective);
 
-struct Work {
-  StartOperation start;
-  StartEarly start_early = nullptr;
-  bool is_message = false;
-  bool is_nothing = false;  // a message to or from MPI_PROC_NULL: the stream need not know
-};
 // Enqueues on the stream of the communicator in one step, and makes the stream wait until all is complete.
 // What is in `works` is moved from. `status`: of the first one. Returns an MPI error code: of this call, or
 // the first one of an earlier operation on the communicator, unless this is the second part of a call.

@@ -41,8 +41,8 @@ struct StreamRecord {
   bool blocking = true;  // it and the default stream wait for each other
   bool live = true;
   Queue* queue = nullptr;
-  gpu::Event last = nullptr;        // behind all its work; null: it had none
-  gpu::Stream capturing = nullptr;  // takes the work while the stream is being captured
+  gpu::Event event = nullptr, last = nullptr;  // the latter behind all its work; null: it had none
+  gpu::Stream capturing = nullptr;             // takes the work while the stream is being captured
 };
 
 constexpr size_t queues_of_a_priority = 4;
@@ -74,7 +74,7 @@ StreamRecord* make_stream(int device, bool blocking, int priority) {
   record->device = device;
   record->blocking = blocking;
   record->queue = join_queue(device, priority);
-  if (!record->queue) return nullptr;
+  if (!record->queue || backend()->create_event(device, &record->event) != Error::none) return nullptr;
   streams.push_back(std::move(record));
   return streams.back().get();
 }
@@ -98,12 +98,13 @@ void wait_for(StreamRecord* record, StreamRecord* other) {
   if (other && other != record && other->last) backend()->wait_event(record->queue->stream, other->last);
 }
 
-// Gives a stream work, behind what it must wait for.
+// Gives a stream work, behind what it must wait for. A copy may wait for the stream in the call, so other
+// calls must be possible meanwhile.
 template <class Work>
-int submit(HipAbi::Stream stream, Work work) {
+int submit(HipAbi::Stream stream, Work work, bool may_wait = false) {
   if (int code = begin()) return code;
   show_to_gpu();
-  std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   StreamRecord* record = record_of(stream);
   if (record->capturing) return remember(work(record->capturing));
   auto default_stream = default_streams.find(record->device);
@@ -113,8 +114,10 @@ int submit(HipAbi::Stream stream, Work work) {
   } else if (record->blocking && default_stream != default_streams.end()) {
     wait_for(record, default_stream->second);
   }
+  if (may_wait) lock.unlock();
   Error error = work(record->queue->stream);
-  if (error == Error::none && !record->last) error = backend()->create_event(record->device, &record->last);
+  if (may_wait) lock.lock();
+  if (!record->last) record->last = record->event;
   if (error == Error::none) error = backend()->record_event(record->last, record->queue->stream);
   return remember(error);
 }
@@ -193,14 +196,18 @@ SHIM int hipStreamGetDevice(HipAbi::Stream stream, HipAbi::Device* device) {
 
 SHIM int hipMemcpyAsync(void* to, const void* from, size_t bytes, int kind, HipAbi::Stream stream) {
   if (kind != HipAbi::copy_default) return remember(result::invalid_value);
-  return submit(stream, [&](gpu::Stream queue) { return backend()->copy(to, from, bytes, queue); });
+  return submit(
+      stream, [&](gpu::Stream queue) { return backend()->copy(to, from, bytes, queue); }, true);
 }
 SHIM int hipMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                           size_t height, int kind, HipAbi::Stream stream) {
   if (kind != HipAbi::copy_default) return remember(result::invalid_value);
-  return submit(stream, [&](gpu::Stream queue) {
-    return backend()->copy_2d(to, to_pitch, from, from_pitch, width, height, queue);
-  });
+  return submit(
+      stream,
+      [&](gpu::Stream queue) {
+        return backend()->copy_2d(to, to_pitch, from, from_pitch, width, height, queue);
+      },
+      true);
 }
 SHIM int hipMemsetD8Async(void* to, unsigned char byte, size_t bytes, HipAbi::Stream stream) {
   return submit(stream, [&](gpu::Stream queue) { return backend()->fill(to, byte, bytes, queue); });
