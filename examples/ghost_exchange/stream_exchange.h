@@ -6,8 +6,6 @@
 
 #include <fairlead/stream.h>
 
-#include <vector>
-
 #include "exchange.h"
 
 namespace ghost {
@@ -34,8 +32,8 @@ class MessageStream {
 
 class StreamExchange : public Exchange {
  public:
-  explicit StreamExchange(const Grid& grid)
-      : grid_(grid), columns_(grid, Memory::device), rows_(grid), stream_(grid.comm) {}
+  explicit StreamExchange(const Grid& grid);
+  ~StreamExchange() override;
 
   void start(double* x) override;
   void finish(double* x) override;
@@ -44,14 +42,13 @@ class StreamExchange : public Exchange {
   gpuStream_t stream() const { return stream_.get(); }
 
  private:
-  void add(double* receive, const double* send, int count, Side side);
-  void wait();
+  void exchange(double* x, bool rows, bool columns);
 
   const Grid& grid_;
   Columns columns_;
   Rows rows_;
+  MPI_Datatype row_, column_;  // the cells that one message carries
   MessageStream stream_;
-  std::vector<MPI_Request> requests_;
 };
 
 }  // namespace ghost

@@ -94,6 +94,15 @@ def _buffer(array: Any) -> tuple[Any, int, MPI.Datatype]:
     return ctypes.c_void_p(address), count, datatype
 
 
+def _blocks(array: Any) -> tuple[Any, Any, Any, MPI.Datatype]:
+    """Address, counts, displacements and datatype of [array, counts, displacements, datatype], as mpi4py takes it."""
+    if not isinstance(array, (list, tuple)) or len(array) != 4:
+        raise ValueError(f"{array!r} is not [array, counts, displacements, datatype]")
+    array, counts, displacements, datatype = array
+    address, _, _ = _buffer([array, datatype])
+    return address, (ctypes.c_int * len(counts))(*counts), (ctypes.c_int * len(displacements))(*displacements), datatype
+
+
 def _check_contiguous(interface: dict[str, Any]) -> None:
     if not (strides := interface.get("strides")):
         return
@@ -197,6 +206,20 @@ class StreamComm(MPI.Intracomm):
         from_address, _, _ = _typed(sendbuf)
         address, count, datatype = _typed(recvbuf)
         self._call("Allreduce", from_address, address, count, _handle(datatype), _handle(op))
+
+    def Alltoallv_enqueue(self, sendbuf: Any, recvbuf: Any) -> None:
+        """As Alltoallv, on the stream. Both buffers: [array, counts, displacements, datatype], a number for each rank."""
+        self._exchange("Alltoallv", sendbuf, recvbuf)
+
+    def Neighbor_alltoallv_enqueue(self, sendbuf: Any, recvbuf: Any) -> None:
+        """The same with the neighbours, if the StreamComm was made of a communicator with a topology."""
+        self._exchange("Neighbor_alltoallv", sendbuf, recvbuf)
+
+    def _exchange(self, name: str, sendbuf: Any, recvbuf: Any) -> None:
+        arguments: list[Any] = []
+        for address, counts, displacements, datatype in (_blocks(sendbuf), _blocks(recvbuf)):
+            arguments += [address, counts, displacements, _handle(datatype)]
+        self._call(name, *arguments)
 
     def Free(self) -> None:
         """Waits until the communicator's operations have ended, and frees it."""

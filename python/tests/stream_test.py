@@ -77,6 +77,32 @@ def use_window(stream, comm):
     sums.Free()
 
 
+def use_neighbors(stream):
+    ring = COMM.Create_cart([SIZE], periods=[True])
+    comm = StreamComm(ring, stream)
+    left, right = ring.Shift(0, 1)
+    count = 700
+    sent, received = arrays.from_numpy(np.arange(2.0 * count) + 10000 * RANK), arrays.empty(2 * count)
+    halves = [count, count], [0, count], MPI.DOUBLE
+    comm.Neighbor_alltoallv_enqueue([sent, *halves], [received, *halves])
+    stream.synchronize()
+    expected = np.concatenate([np.arange(count, 2 * count) + 10000 * left, np.arange(count) + 10000 * right])
+    np.testing.assert_array_equal(received.to_numpy(), expected)
+    counts = [count if rank == right else 0 for rank in range(SIZE)], [0] * SIZE, MPI.DOUBLE
+    from_left = [count if rank == left else 0 for rank in range(SIZE)], [0] * SIZE, MPI.DOUBLE
+    comm.Alltoallv_enqueue([sent, *counts], [received, *from_left])
+    stream.synchronize()
+    np.testing.assert_array_equal(received.to_numpy()[:count], np.arange(count) + 10000 * left)
+    try:
+        comm.Alltoallv_enqueue(sent, [received, *from_left])
+    except ValueError as error:
+        assert "displacements" in str(error)
+    else:
+        raise AssertionError("a buffer without counts was accepted")
+    comm.Free()
+    ring.Free()
+
+
 def main():
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         print("MPI does not give MPI_THREAD_MULTIPLE")
@@ -103,6 +129,7 @@ def main():
         np.testing.assert_array_equal(total.to_numpy(), SIZE * np.arange(count) + 1000.0 * SIZE * (SIZE - 1) / 2)
         np.testing.assert_array_equal(sent.to_numpy(), np.arange(count) + 1000.0 * (SIZE - 1))
     use_window(stream, comm)
+    use_neighbors(stream)
     comm.Free()
     try:
         StreamComm(COMM, "no stream")

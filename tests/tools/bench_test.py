@@ -267,11 +267,12 @@ class Tables(ToolTest):
 
     def test_operations_on_streams(self):
         for abi in filter(has_library, ONE_MPI):
-            for name, ranks in ("enqueue", 2), ("enqueue_allreduce", 3):
+            for name, ranks, collective in ("enqueue", 2, True), ("enqueue_allreduce", 3, False):
                 with self.subTest(abi=abi, benchmark=name):
                     words = ["bench", name, "--mpi", abi, "-n", ranks, "-m", "8:32k", "-i", 5, "--rounds", 2, "-c"]
                     text = self.succeeds(*words).stdout
-                    self.assertEqual(headings(text), ["# Size", "Sync", "Enqueue", "Graph", "Call", "Valid"])
+                    self.assertEqual(headings(text), ["# Size", "Sync", "Enqueue", "Graph", *(["Alltoallv", "+Graph"] if collective else []),
+                                                      "Call", "Valid"])
                     self.assertIn("# NCCL is left out: ", text)
                     self.assertEqual(len(rows(text)), 13)
                     self.assertTrue(all(row[-1] == "Pass" and float(time) > 0 for row in rows(text) for time in row[1:-1]))
@@ -280,6 +281,7 @@ class Tables(ToolTest):
                     for row in report["results"]:
                         self.assertEqual(row["steps"], 5)
                         self.assertTrue(all(row[key]["p50"] > 0 for key in ("sync_us", "enqueue_us", "graph_us", "call_us")))
+                        self.assertEqual("alltoallv_us" in row and "alltoallv_graph_us" in row, collective)
                         self.assertNotIn("nccl_us", row)
                     result = fairlead("bench", name, "--mpi", abi, "--no-preload", "-m", "8:8", "-i", 2)
                     if result.returncode:  # MPICH 5 has the functions

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// As "device", but the host waits for nothing: it enqueues kernels and messages on a stream, and the GPU does
-// them in this order. The functions are those of MPICH 5, and Fairlead's for every MPI (docs/streams.md).
+// As "neighbourhood", but the host waits for nothing: it enqueues kernels and the collective on a stream, and the
+// GPU does them in this order, by Fairlead on every MPI (docs/streams.md). Each side has a datatype and an address
+// of its own, so rows are sent from the array, and received into it.
 
 #include <cstdio>
 
@@ -39,36 +40,45 @@ MessageStream::~MessageStream() {
   gpuCheck(gpuStreamDestroy(stream_));
 }
 
+StreamExchange::StreamExchange(const Grid& grid)
+    : grid_(grid), columns_(grid, Memory::device), rows_(grid), stream_(grid.comm) {
+  MPI_Type_vector(rows_.pieces, rows_.count, grid.width(), MPI_DOUBLE, &row_);
+  MPI_Type_contiguous(columns_.count, MPI_DOUBLE, &column_);
+  MPI_Type_commit(&row_);
+  MPI_Type_commit(&column_);
+}
+
+StreamExchange::~StreamExchange() {
+  MPI_Type_free(&row_);
+  MPI_Type_free(&column_);
+}
+
 void StreamExchange::start(double* x) {
   columns_.pack_on(stream(), x);
-  for (Side side : {left, right}) add(columns_.receive(side), columns_.send(side), columns_.count, side);
   if (grid_.corners) {
-    wait();
+    exchange(x, false, true);
     columns_.unpack_on(stream(), x);
   }
-  for (Side side : {bottom, top})
-    for (int piece = 0; piece < rows_.pieces; ++piece)
-      add(x + rows_.receive(side, piece), x + rows_.send(side, piece), rows_.count, side);
+  exchange(x, true, !grid_.corners);
 }
 
 void StreamExchange::finish(double* x) {
-  wait();
   if (!grid_.corners) columns_.unpack_on(stream(), x);
 }
 
-// The stream waits for the host before each message, so one to MPI_PROC_NULL would take time for nothing.
-void StreamExchange::add(double* receive, const double* send, int count, Side side) {
-  if (grid_.at_edge(side)) return;
-  int neighbour = grid_.neighbour[side];
-  MPI_Comm comm = stream_.comm();
-  MPIX_Irecv_enqueue(receive, count, MPI_DOUBLE, neighbour, opposite(side), comm, &requests_.emplace_back());
-  MPIX_Isend_enqueue(send, count, MPI_DOUBLE, neighbour, side, comm, &requests_.emplace_back());
-}
-
-// The stream waits, not the host.
-void StreamExchange::wait() {
-  MPIX_Waitall_enqueue(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
-  requests_.clear();
+// All ranks call it, and the stream waits, not the host.
+void StreamExchange::exchange(double* x, bool rows, bool columns) {
+  int counts[sides];
+  MPI_Aint from[sides], to[sides];
+  MPI_Datatype types[sides];
+  for (Side side : {bottom, top, left, right}) {
+    const bool row = side == bottom || side == top;
+    counts[side] = row ? rows : columns;
+    types[side] = row ? row_ : column_;
+    MPI_Get_address(row ? x + rows_.send(side, 0) : columns_.send(side), &from[side]);
+    MPI_Get_address(row ? x + rows_.receive(side, 0) : columns_.receive(side), &to[side]);
+  }
+  MPIX_Neighbor_alltoallw_enqueue(MPI_BOTTOM, counts, from, types, MPI_BOTTOM, counts, to, types, stream_.comm());
 }
 
 std::unique_ptr<Exchange> stream_exchange(const Grid& grid) {

@@ -27,7 +27,7 @@ struct EnqueueResult {
   uint64_t bytes = 0;
   int64_t steps = 0;
   Distribution sync = {}, enqueue = {}, call = {};
-  std::optional<Distribution> graph = {}, nccl = {};
+  std::optional<Distribution> graph = {}, collective = {}, collective_graph = {}, nccl = {};
   std::optional<bool> valid = {};
 };
 
@@ -40,6 +40,8 @@ constexpr EnqueueColumn enqueue_columns[] = {
     {"sync_us", "Sync", [](const EnqueueResult& r) { return std::optional(r.sync); }},
     {"enqueue_us", "Enqueue", [](const EnqueueResult& r) { return std::optional(r.enqueue); }},
     {"graph_us", "Graph", [](const EnqueueResult& r) { return r.graph; }},
+    {"alltoallv_us", "Alltoallv", [](const EnqueueResult& r) { return r.collective; }},
+    {"alltoallv_graph_us", "+Graph", [](const EnqueueResult& r) { return r.collective_graph; }},
     {"call_us", "Call", [](const EnqueueResult& r) { return std::optional(r.call); }},
     {"nccl_us", "NCCL", [](const EnqueueResult& r) { return r.nccl; }}};
 constexpr int enqueue_width = 12;
@@ -51,8 +53,9 @@ class EnqueueReport : public Report {
   }
 
   // Before the first result.
-  void leave_out(bool no_graph, const std::string& no_nccl) {
-    left_out_ = {no_graph ? "graph_us" : "", no_nccl.empty() ? "" : "nccl_us"};
+  void leave_out(bool no_graph, bool no_collective, const std::string& no_nccl) {
+    left_out_ = {no_graph ? "graph_us" : "", no_collective ? "alltoallv_us" : "",
+                 no_graph || no_collective ? "alltoallv_graph_us" : "", no_nccl.empty() ? "" : "nccl_us"};
     json()["without_nccl"] = no_nccl;
     if (!table()) return;
     if (!no_nccl.empty()) std::cout << fmt::format("# NCCL is left out: {}\n", no_nccl);
@@ -101,11 +104,17 @@ class Chain {
         add_(stream.kernel(operation_->adds())) {}
 
   EnqueueResult measure(NcclRanks* nccl) {
+    const auto step = [this] { operation_->enqueue(stream_.comm()); };
+    const auto collective_step = [this] { operation_->enqueue_collective(stream_.comm()); };
     plan();
     EnqueueResult result{.bytes = bytes_, .steps = wanted_.timed};
     result.sync = timed([this](int64_t steps) { block(steps); });
-    result.enqueue = timed([this](int64_t steps) { enqueue(steps); });
-    if (stream_.captures()) result.graph = in_graph();
+    result.enqueue = timed([&](int64_t steps) { enqueue(steps, step); });
+    if (stream_.captures()) result.graph = in_graph(step);
+    if (operation_->has_collective()) {
+      result.collective = timed([&](int64_t steps) { enqueue(steps, collective_step); });
+      if (stream_.captures()) result.collective_graph = in_graph(collective_step);
+    }
     result.call = distribution(calls());
     if (nccl) result.nccl = timed([this, nccl](int64_t steps) { by_nccl(steps, *nccl); });
     if (arguments_.validate) result.valid = valid_;
@@ -168,10 +177,11 @@ class Chain {
     }
   }
 
-  void enqueue(int64_t steps) {
+  template <class Operation>
+  void enqueue(int64_t steps, const Operation& operation) {
     for (int64_t step = 0; step < steps; ++step) {
       count();
-      operation_->enqueue(stream_.comm());
+      operation();
       add();
     }
   }
@@ -184,9 +194,10 @@ class Chain {
     }
   }
 
-  Distribution in_graph() {
+  template <class Operation>
+  Distribution in_graph(const Operation& operation) {
     stream_.begin_capture();
-    enqueue(1);
+    enqueue(1, operation);
     const device::Graph graph = stream_.end_capture();
     const Distribution times = timed([&](int64_t steps) {
       for (int64_t step = 0; step < steps; ++step) stream_.launch(graph);
@@ -263,7 +274,8 @@ int enqueue_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   stream.emplace(arguments, ranks.device);
   const std::string no_nccl = find_nccl(nccl);
   ranks.open(report, arguments, "MPI", fmt::format("{}", fmt::join(ranks.devices(MPI_COMM_WORLD), " <-> ")));
-  if (report) report->leave_out(!stream->captures(), no_nccl);
+  const bool no_collective = arguments.kind->id != Benchmark::enqueue;
+  if (report) report->leave_out(!stream->captures(), no_collective, no_nccl);
   for (uint64_t bytes : arguments.sizes()) {
     const EnqueueResult result = Chain(arguments, ranks, *stream, bytes).measure(nccl ? &*nccl : nullptr);
     if (report) report->add(result);

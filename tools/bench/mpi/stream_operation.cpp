@@ -29,6 +29,16 @@ class Exchange final : public StreamOperation {
                 "MPIX_Sendrecv_enqueue");
   }
 
+  bool has_collective() const override { return true; }
+  void enqueue_collective(MPI_Comm comm) override {
+    int counts[2] = {};
+    constexpr int places[2] = {};
+    counts[partner_] = count_;
+    require_mpi(
+        MPIX_Alltoallv_enqueue(sent(), counts, places, MPI_BYTE, received(), counts, places, MPI_BYTE, comm),
+        "MPIX_Alltoallv_enqueue");
+  }
+
   void by_nccl(NcclRanks& pair, void* stream) override {
     pair.require(pair.nccl->group_start(), "ncclGroupStart");
     pair.require(pair.nccl->receive(received(), bytes_, coll::NcclType::int8, partner_, pair.comm, stream),

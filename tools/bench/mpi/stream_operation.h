@@ -20,6 +20,9 @@ class StreamOperation {
 
   virtual void block() = 0;  // plain MPI, when the stream is idle
   virtual void enqueue(MPI_Comm comm) = 0;
+  // The same by a collective, if it is not one and there is one for it.
+  virtual bool has_collective() const { return false; }
+  virtual void enqueue_collective(MPI_Comm) {}
   virtual void by_nccl(NcclRanks& nccl, void* stream) = 0;
 
   // Of the kernels, which count in the first element that is sent and add what comes of it to a sum.
