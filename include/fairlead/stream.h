@@ -81,7 +81,8 @@ FAIRLEAD_STREAM_FUNCTION(MPIX_Stream_comm_create_multiplex,
                          (comm, count, array_of_streams, newcomm))
 FAIRLEAD_STREAM_FUNCTION(MPIX_Comm_get_stream, (MPI_Comm comm, int idx, MPIX_Stream* stream),
                          (comm, idx, stream))
-/* Fairlead's progress is one for all streams, and its thread runs by itself; the latter two do nothing. */
+/* Fairlead's progress is one for all streams, and its thread runs by itself; MPIX_Start_progress_thread() and
+ * MPIX_Stop_progress_thread() do nothing. */
 FAIRLEAD_STREAM_FUNCTION(MPIX_Stream_progress, (MPIX_Stream stream), (stream))
 FAIRLEAD_STREAM_FUNCTION(MPIX_Start_progress_thread, (MPIX_Stream stream), (stream))
 FAIRLEAD_STREAM_FUNCTION(MPIX_Stop_progress_thread, (MPIX_Stream stream), (stream))

@@ -170,6 +170,7 @@ Error CopyStreams::launch(const CopyItem* items, size_t count, Launch** launched
   CopyStream* lane = nullptr;
   if (Error error = take_copy_stream(&lane); error != Error::none) return error;
   mark_end(*lane);
+  const uint64_t since = observe::tracing() ? observe::now() : 0;
   Error error = submit_copies(items, count, lane->stream);
   if (error != Error::none) {
     // Part of the batch may be running, and no other code waits for it.
@@ -177,8 +178,8 @@ Error CopyStreams::launch(const CopyItem* items, size_t count, Launch** launched
     return error;
   }
   *launched = make_launch(lane, count, Error::not_ready);
-  if (observe::tracing()) {
-    (*launched)->since = observe::now();
+  if (since > 0) {
+    (*launched)->since = since;
     for (size_t i = 0; i < count; ++i) (*launched)->bytes += items[i].bytes * items[i].rows;
   }
   lane->running.push_back(*launched);

@@ -103,7 +103,7 @@ void prepare_pageable_copies() {
 
 Error submit_copies(const CopyItem* items, size_t count, Stream stream) {
   std::optional<WaitingCalls::Permission> permission(std::in_place);
-  if (permission->may_make()) {
+  if (permission->may_copy_pageable()) {
     if (std::exchange(found, 0) > 0) known = {};
   } else {
     permission.reset();

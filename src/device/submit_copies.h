@@ -15,7 +15,7 @@ namespace fairlead::device {
 // Allocates that page-locked memory, once in a process, before streams wait. Without it, the driver copies.
 void prepare_pageable_copies();
 
-// Several copies have no rows. Waits for those that the CPU takes part in.
+// In a batch, no item has several rows. Waits for those that the CPU takes part in.
 Error submit_copies(const CopyItem* items, size_t count, Stream stream);
 
 }  // namespace fairlead::device

@@ -37,6 +37,8 @@ class WaitingCalls {
     explicit operator bool() const { return given_; }
     // May the call wait for work that was submitted before?
     bool may_wait() const { return given_ && graph_waits_ == 0; }
+    // May the driver copy pageable memory? A thread of the program's may be in another such copy.
+    bool may_copy_pageable() const { return forbidden_ == 0 && graph_waits_ == 0; }
     // May progress make streams, events and memory? What it needs at least was made with the stream
     // (GpuStream::make()).
     bool may_make() const {

@@ -4,6 +4,7 @@
 // among neighbours. Blocks are short and long (they travel in other ways), of all kinds of memory, with gaps,
 // to missing neighbours, and several between two ranks.
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <vector>
@@ -20,7 +21,7 @@ using Ints = std::vector<int>;
 // since edition 4.0 only. Fairlead asks them where it cannot copy from one device to another.
 bool host_moves_blocks() {
   return std::getenv("FAIRLEAD_NODES") || std::getenv("FAIRLEAD_IPC") ||
-         std::getenv("FAIRLEAD_STREAM_COLLECTIVE_LIMIT");
+         std::getenv("FAIRLEAD_SIM_KERNELS") || std::getenv("FAIRLEAD_STREAM_COLLECTIVE_LIMIT");
 }
 
 // A communicator with a topology, and a stream with one like it.
@@ -248,12 +249,77 @@ RANK_TEST(enqueue, S5_S7_neighbors_exchange_rows_and_columns_in_a_graph, 2) {
     stream.synchronize();
     for (int row = 0; row < height; ++row) {
       const int at = row * width;
-      content[static_cast<size_t>(at)] = line.in[0] * 1000000 + round * 10000 + at + width - 2;
-      content[static_cast<size_t>(at + width - 1)] = line.in[1] * 1000000 + round * 10000 + at + 1;
+      if (line.in[0] != MPI_PROC_NULL)
+        content[static_cast<size_t>(at)] = line.in[0] * 1000000 + round * 10000 + at + width - 2;
+      if (line.in[1] != MPI_PROC_NULL)
+        content[static_cast<size_t>(at + width - 1)] = line.in[1] * 1000000 + round * 10000 + at + 1;
     }
     expect(array, content, "columns", round);
     MUST(MPI_Barrier(MPI_COMM_WORLD));
   }
   if (graph) DRIVER(Stream::gpu().destroy_graph(graph));
   MUST(MPI_Type_free(&column));
+}
+
+// As long as can be in the stream, one byte less, and one more, which is a message; several calls wait
+// together.
+RANK_TEST(enqueue, S2_blocks_that_fill_the_place_in_calls_that_follow_each_other, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  Stream stream;
+  const int most = (1 << 20) / size / 16 * 16;
+  constexpr int calls = 5, change[calls] = {0, 1, -1, 0, -24288};
+  std::vector<Memory> sent, received;
+  std::vector<Ints> counts, places;
+  for (int call = 0; call < calls; ++call) {
+    // One rank's block is shorter, so that parts of a kernel do not divide evenly.
+    Ints count(static_cast<size_t>(size), most + change[call]), place;
+    for (int other = 0, at = 0; other < size; at += count[static_cast<size_t>(other++)]) {
+      if ((rank + other) % 3 == 1) count[static_cast<size_t>(other)] -= 24000;
+      place.push_back(at);
+    }
+    const auto all = static_cast<size_t>(place.back() + count.back());
+    sent.push_back(Memory(Place::device, all));
+    received.push_back(Memory(Place::device, all));
+    for (int other = 0; other < size; ++other) {
+      const auto k = static_cast<size_t>(other);
+      std::vector<char> block(static_cast<size_t>(count[k]), static_cast<char>(call * 50 + rank * 7 + other));
+      sent.back().write(block.data(), block.size(), static_cast<size_t>(place[k]));
+    }
+    counts.push_back(count);
+    places.push_back(place);
+  }
+  stream.hold();
+  for (size_t call = 0; call < calls; ++call)
+    MUST(MPIX_Alltoallv_enqueue(sent[call], counts[call].data(), places[call].data(), MPI_BYTE,
+                                received[call], counts[call].data(), places[call].data(), MPI_BYTE,
+                                stream.comm()));
+  stream.release();
+  stream.synchronize();
+  for (size_t call = 0; call < calls; ++call)
+    for (int other = 0; other < size; ++other) {
+      const auto k = static_cast<size_t>(other);
+      std::vector<char> got(static_cast<size_t>(counts[call][k]));
+      received[call].read(got.data(), got.size(), static_cast<size_t>(places[call][k]));
+      const char wanted = static_cast<char>(static_cast<int>(call) * 50 + other * 7 + rank);
+      const auto wrong = std::find_if(got.begin(), got.end(), [&](char byte) { return byte != wanted; });
+      EXPECT(wrong == got.end(), "call %zu, from %d: byte %td is %d, not %d", call, other,
+             wrong - got.begin(), wrong == got.end() ? 0 : *wrong, wanted);
+    }
+}
+
+// Rank 0 names rank 1 as its neighbour, which does not name it; others have none.
+RANK_TEST(enqueue, S3_a_graph_that_is_not_symmetric, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  Topology graph{"graph"};
+  const Ints ends(static_cast<size_t>(size), 1);
+  const int neighbor = 1;
+  MUST(MPI_Graph_create(MPI_COMM_WORLD, size, ends.data(), &neighbor, 0, &graph.comm));
+  Stream stream(StreamKind::library, graph.comm);
+  Memory sum(Place::device, sizeof(int));
+  sum.write(&rank, sizeof(int));
+  MUST(MPIX_Allreduce_enqueue(MPI_IN_PLACE, sum, 1, MPI_INT, MPI_SUM, stream.comm()));
+  stream.synchronize();
+  int got = 0;
+  sum.read(&got, sizeof got);
+  EXPECT(got == size * (size - 1) / 2, "the sum is %d", got);
 }

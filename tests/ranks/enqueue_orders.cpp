@@ -92,14 +92,14 @@ RANK_TEST(enqueue, S4_a_copy_to_pageable_memory_waits_for_a_collective, 2) {
       if (static_cast<int*>(static_cast<void*>(copied))[i] != size)
         return fail(__FILE__, __LINE__, "element %d is %d", i,
                     static_cast<int*>(static_cast<void*>(copied))[i]);
-    struct Place_of {
+    struct Candidate {
       short value;
       int rank;
     };
-    std::vector<Place_of> places(10), least(10);
+    std::vector<Candidate> places(10), least(10);
     for (int i = 0; i < 10; ++i) places[i] = {static_cast<short>(i % size == rank ? 0 : rank + 1), rank};
-    Memory candidates(Place::device, 10 * sizeof(Place_of)), found(Place::device, 10 * sizeof(Place_of)),
-        found_here(Place::host, 10 * sizeof(Place_of));
+    Memory candidates(Place::device, 10 * sizeof(Candidate)), found(Place::device, 10 * sizeof(Candidate)),
+        found_here(Place::host, 10 * sizeof(Candidate));
     candidates.write(places.data(), candidates.bytes());
     MUST(MPIX_Allreduce_enqueue(candidates, found, 10, MPI_SHORT_INT, MPI_MINLOC, stream.comm()));
     stream.copy(found_here, found);
@@ -115,7 +115,8 @@ RANK_TEST(enqueue, S4_a_copy_to_pageable_memory_waits_for_a_collective, 2) {
 // program enqueues operations, so the variable was set when it was loaded.
 RANK_TEST(enqueue, S4_kernels_are_loaded_before_streams_wait, 1) {
   if (const char* reason = why_not()) return skip(reason);
-  EXPECT(std::getenv("CUDA_MODULE_LOADING"), "the variable is not set");
+  const char* set = std::getenv("CUDA_MODULE_LOADING");
+  EXPECT(set && std::string(set) == "EAGER", "the variable is '%s'", set ? set : "");
 }
 
 // The copy waits in the driver until the message has come, with locks that other copies of pageable memory

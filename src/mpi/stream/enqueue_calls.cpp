@@ -95,6 +95,57 @@ StartOperation start_of(const CollectiveCall& call) {
   };
 }
 
+// The same for one with arrays, or among neighbours. The program may change the arrays after the call.
+StartOperation start_of_blocks(CollectiveCall call) {
+  struct Kept {
+    KeptArrays arrays;
+    std::vector<Type> types;
+    std::vector<MPI_Datatype> sent, received;
+  };
+  const CommPosition position = position_in(call.comm);
+  auto kept = std::make_shared<Kept>();
+  kept->arrays.keep(&call, position);
+  auto keep_all = [&](const MPI_Datatype** types, size_t many, std::vector<MPI_Datatype>* copies) {
+    if (!*types) return;
+    for (size_t i = 0; i < many; ++i) {
+      kept->types.push_back(keep((*types)[i]));
+      copies->push_back(kept->types.back()->get());
+    }
+    *types = copies->data();
+  };
+  keep_all(&call.sendtypes, position.neighbors.out.size(), &kept->sent);
+  keep_all(&call.recvtypes, position.neighbors.in.size(), &kept->received);
+  return [=, from = keep(call.sendtype), to = keep(call.recvtype)](MPI_Request* request) {
+    const MPI_Datatype sendtype = from->get(), recvtype = to->get();
+    const int sends = static_cast<int>(call.sendcount), receives = static_cast<int>(call.recvcount);
+    const int *sendcounts = call.sendcounts.as<int>(), *recvcounts = call.recvcounts.as<int>();
+    (void)kept;  // what the call points to
+    switch (call.function) {
+      case Collective::reduce_scatter:
+        return MPI_Ireduce_scatter(call.sendbuf, call.recvbuf, recvcounts, recvtype, call.op, call.comm,
+                                   request);
+      case Collective::alltoallv:
+        return MPI_Ialltoallv(call.sendbuf, sendcounts, call.sdispls.as<int>(), sendtype, call.recvbuf,
+                              recvcounts, call.rdispls.as<int>(), recvtype, call.comm, request);
+      case Collective::neighbor_allgather:
+        return MPI_Ineighbor_allgather(call.sendbuf, sends, sendtype, call.recvbuf, receives, recvtype,
+                                       call.comm, request);
+      case Collective::neighbor_alltoall:
+        return MPI_Ineighbor_alltoall(call.sendbuf, sends, sendtype, call.recvbuf, receives, recvtype,
+                                      call.comm, request);
+      case Collective::neighbor_alltoallv:
+        return MPI_Ineighbor_alltoallv(call.sendbuf, sendcounts, call.sdispls.as<int>(), sendtype,
+                                       call.recvbuf, recvcounts, call.rdispls.as<int>(), recvtype, call.comm,
+                                       request);
+      case Collective::neighbor_alltoallw:
+        return MPI_Ineighbor_alltoallw(call.sendbuf, sendcounts, call.sdispls.as<MPI_Aint>(), call.sendtypes,
+                                       call.recvbuf, recvcounts, call.rdispls.as<MPI_Aint>(), call.recvtypes,
+                                       call.comm, request);
+      default:
+        return MPI_ERR_INTERN;
+    }
+  };
+}
 CollectiveCall reduction(Collective function, const void* sendbuf, void* recvbuf, int count,
                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, int root = 0) {
   return {.function = function,
@@ -146,57 +197,6 @@ void* function_of_host(MPI_Comm comm, const char* name) {
   return stream_communicator(comm) ? nullptr : next_function(name);
 }
 
-// The same for one with arrays, or among neighbours. The program may change the arrays after the call.
-StartOperation start_of_blocks(CollectiveCall call) {
-  struct Kept {
-    KeptArrays arrays;
-    std::vector<Type> types;
-    std::vector<MPI_Datatype> sent, received;
-  };
-  const CommPosition position = position_in(call.comm);
-  auto kept = std::make_shared<Kept>();
-  kept->arrays.keep(&call, position);
-  auto keep_all = [&](const MPI_Datatype** types, size_t many, std::vector<MPI_Datatype>* copies) {
-    if (!*types) return;
-    for (size_t i = 0; i < many; ++i) {
-      kept->types.push_back(keep((*types)[i]));
-      copies->push_back(kept->types.back()->get());
-    }
-    *types = copies->data();
-  };
-  keep_all(&call.sendtypes, position.neighbors.out.size(), &kept->sent);
-  keep_all(&call.recvtypes, position.neighbors.in.size(), &kept->received);
-  return [=, from = keep(call.sendtype), to = keep(call.recvtype)](MPI_Request* request) {
-    const MPI_Datatype sendtype = from->get(), recvtype = to->get();
-    const int sends = static_cast<int>(call.sendcount), receives = static_cast<int>(call.recvcount);
-    const int *sendcounts = call.sendcounts.as<int>(), *recvcounts = call.recvcounts.as<int>();
-    (void)kept;
-    switch (call.function) {
-      case Collective::reduce_scatter:
-        return MPI_Ireduce_scatter(call.sendbuf, call.recvbuf, recvcounts, recvtype, call.op, call.comm,
-                                   request);
-      case Collective::alltoallv:
-        return MPI_Ialltoallv(call.sendbuf, sendcounts, call.sdispls.as<int>(), sendtype, call.recvbuf,
-                              recvcounts, call.rdispls.as<int>(), recvtype, call.comm, request);
-      case Collective::neighbor_allgather:
-        return MPI_Ineighbor_allgather(call.sendbuf, sends, sendtype, call.recvbuf, receives, recvtype,
-                                       call.comm, request);
-      case Collective::neighbor_alltoall:
-        return MPI_Ineighbor_alltoall(call.sendbuf, sends, sendtype, call.recvbuf, receives, recvtype,
-                                      call.comm, request);
-      case Collective::neighbor_alltoallv:
-        return MPI_Ineighbor_alltoallv(call.sendbuf, sendcounts, call.sdispls.as<int>(), sendtype,
-                                       call.recvbuf, recvcounts, call.rdispls.as<int>(), recvtype, call.comm,
-                                       request);
-      case Collective::neighbor_alltoallw:
-        return MPI_Ineighbor_alltoallw(call.sendbuf, sendcounts, call.sdispls.as<MPI_Aint>(), call.sendtypes,
-                                       call.recvbuf, recvcounts, call.rdispls.as<MPI_Aint>(), call.recvtypes,
-                                       call.comm, request);
-      default:
-        return MPI_ERR_INTERN;
-    }
-  };
-}
 int enqueue_blocks(const CollectiveCall& call) {
   const auto result = enqueue_in_stream(call);
   return result ? *result : enqueue_operation(call.comm, start_of_blocks(call));

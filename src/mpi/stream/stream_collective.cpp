@@ -38,7 +38,7 @@ namespace {
 
 constexpr size_t header_bytes = 256;
 constexpr unsigned blocks_at_most = 64;
-static_assert(blocks_at_most <= kernels::exchange_units);
+static_assert(blocks_at_most <= kernels::exchange_units && coll::max_members <= blocks_at_most);
 
 // The reductions that run in streams. Their kernels are loaded when the communicator is made, because loading
 // waits for all streams, so these are the common ones.
@@ -193,7 +193,9 @@ Error StreamCollective::give(device::Stream stream, const Plan& plan) const {
   const device::CopyItem input{place(scratch_, 0, most_), plan.input, plan.input_bytes};
   const device::CopyItem* items = plan.by_blocks ? plan.given.data() : &input;
   const size_t count = plan.by_blocks ? plan.given.size() : plan.input_bytes > 0;
-  return kernels::launch_copies(device_, stream, items, count, blocks_at_most, {}, &exchange);
+  // The last block of each item may be shorter, which takes one more in all than there are to share.
+  const unsigned blocks = blocks_at_most - (count > 1 ? static_cast<unsigned>(count) - 1 : 0);
+  return kernels::launch_copies(device_, stream, items, count, blocks, {}, &exchange);
 }
 
 Error StreamCollective::take(device::Stream stream, const Plan& plan) const {
@@ -275,7 +277,7 @@ StreamCollective::Buffer StreamCollective::packed(char* address, uint64_t bytes)
 }
 
 std::optional<int> StreamCollective::enqueue(const CollectiveCall& call, const ByCpu& by_cpu) {
-  if (moves_blocks(call.function)) return exchange(call, by_cpu);
+  if (moves_blocks(call.function)) return enqueue_blocks(call, by_cpu);
   if (!takes(call)) return std::nullopt;
   const Shape& shape = *Shape::of(call.function);
   const uint64_t unit = call.function == Collective::barrier
@@ -359,6 +361,8 @@ bool StreamCollective::ended() const {
 
 // The copy may have to wait, and nobody knows for how long, so it is left alone after a while.
 void StreamCollective::abandon() {
+  // The host MPI ends it: other ranks may come to theirs in another order.
+  messages_ = MPI_COMM_NULL;
   if (ended()) return;
   static constexpr auto enough = [] {
     std::array<uint32_t, coll::max_members> words{};
@@ -406,7 +410,8 @@ struct StreamCollective::Offer {
   uint64_t most, reductions;
   device::RemoteMemory scratch;
   int8_t blocks;                  // that it sends to or receives from its neighbours; -1: too many
-  int8_t out[coll::max_members];  // the ranks that it sends them to
+  int8_t sends;                   // of these, those that it sends,
+  int8_t out[coll::max_members];  // and the ranks that get them
 };
 static_assert(coll::max_members <= 127);
 
@@ -431,7 +436,7 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   const size_t blocks = std::max(neighbors.in.size(), neighbors.out.size());
   offer->blocks = blocks <= coll::max_members ? static_cast<int8_t>(blocks) : -1;
   for (size_t i = 0; offer->blocks > 0 && i < neighbors.out.size(); ++i)
-    offer->out[i] = static_cast<int8_t>(neighbors.out[i]);
+    offer->out[offer->sends++] = static_cast<int8_t>(neighbors.out[i]);
   const size_t bytes = header_bytes + 3 * most_;
   scratch_ = static_cast<char*>(device::pool_allocate(device_, bytes));
   passed_ = take_cell();
@@ -501,8 +506,12 @@ void StreamCollective::connect(const std::vector<Offer>& offers) {
   to_neighbors_.out = position_.neighbors.out;
   for (const auto& [rank, message] : position_.neighbors.in) {
     int number = 0;
-    if (rank != MPI_PROC_NULL)
-      for (int left = message; offers[static_cast<size_t>(rank)].out[number] != me_ || left-- > 0;) ++number;
+    if (rank != MPI_PROC_NULL) {
+      const Offer& offer = offers[static_cast<size_t>(rank)];
+      for (int left = message; number < offer.sends && (offer.out[number] != me_ || left-- > 0);) ++number;
+      // In a graph of MPI_Graph_create() a rank may name a neighbour that does not name it.
+      if (number == offer.sends) return;
+    }
     to_neighbors_.in.push_back({rank, number});
   }
   to_neighbors_.most = most(blocks);
@@ -526,16 +535,19 @@ std::unique_ptr<StreamCollective> StreamCollective::make(MPI_Comm comm, std::sha
   real.Allgather(&mine, sizeof mine, MPI_BYTE, offers.data(), sizeof mine, MPI_BYTE, comm);
   const bool all = std::ranges::all_of(offers, [](const Offer& offer) { return !offer.why_not; });
   if (all) mine.why_not = made->join(offers);
-  if (all && !mine.why_not &&
-      (real.Comm_dup(MPI_COMM_SELF, &made->self_) != MPI_SUCCESS ||
-       real.Comm_dup(comm, &made->messages_) != MPI_SUCCESS))
-    mine.why_not = "MPI has no communicator for it";
-  int possible = all && !mine.why_not, possible_everywhere = 0;
-  real.Allreduce(&possible, &possible_everywhere, 1, MPI_INT, MPI_MIN, comm);
-  if (possible_everywhere) {
+  int possible[] = {all && !mine.why_not, made->to_neighbors_.most > 0}, everywhere[2] = {};
+  real.Allreduce(possible, everywhere, 2, MPI_INT, MPI_MIN, comm);
+  if (!everywhere[1]) made->to_neighbors_.most = 0;
+  if (everywhere[0]) {
+    // Not by MPI_Comm_dup, which copies the program's attributes and assertions, too.
+    const bool made_both = real.Comm_split(MPI_COMM_SELF, 0, 0, &made->self_) == MPI_SUCCESS &&
+                           real.Comm_split(comm, 0, 0, &made->messages_) == MPI_SUCCESS;
+    possible[0] = made_both;
+    real.Allreduce(possible, everywhere, 1, MPI_INT, MPI_MIN, comm);
     for (MPI_Comm comm_of_cpu : {made->self_, made->messages_})
-      PMPI_Comm_set_errhandler(comm_of_cpu, MPI_ERRORS_RETURN);
-    return made;
+      if (comm_of_cpu != MPI_COMM_NULL) PMPI_Comm_set_errhandler(comm_of_cpu, MPI_ERRORS_RETURN);
+    if (everywhere[0]) return made;
+    mine.why_not = "MPI has no communicator for it";
   }
   static std::atomic<const char*> told = nullptr;
   if (mine.why_not && told.exchange(mine.why_not) != mine.why_not)

@@ -41,8 +41,8 @@ class StreamCollective {
   StreamCollective(const StreamCollective&) = delete;
   StreamCollective& operator=(const StreamCollective&) = delete;
 
-  // Enqueues the call, and returns an MPI error code; none, if the CPU must do it, which for valid arguments
-  // is the same on all ranks. `by_cpu` enqueues operations of the CPU that move bytes.
+  // Enqueues the call, and returns an MPI error code; nullopt if the CPU must do it, which for valid
+  // arguments is the same on all ranks. `by_cpu` enqueues operations of the CPU that move bytes.
   using ByCpu = std::function<int(std::vector<Work>)>;
   std::optional<int> enqueue(const CollectiveCall& call, const ByCpu& by_cpu);
 
@@ -106,7 +106,7 @@ class StreamCollective {
   void connect(const std::vector<Offer>& offers);
   bool takes(const CollectiveCall& call) const;
   static bool moves_blocks(Collective function);
-  std::optional<int> exchange(const CollectiveCall& call, const ByCpu& by_cpu);
+  std::optional<int> enqueue_blocks(const CollectiveCall& call, const ByCpu& by_cpu);
   int submit(const Plan& plan, MPI_Comm comm, const ByCpu& by_cpu, std::vector<Work> before,
              std::vector<Work> after);
   Work moving(const Buffer& from, const Buffer& to) const;

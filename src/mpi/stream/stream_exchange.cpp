@@ -19,7 +19,7 @@ bool StreamCollective::moves_blocks(Collective function) {
          function == Collective::neighbor_alltoallw;
 }
 
-std::optional<int> StreamCollective::exchange(const CollectiveCall& call, const ByCpu& by_cpu) {
+std::optional<int> StreamCollective::enqueue_blocks(const CollectiveCall& call, const ByCpu& by_cpu) {
   const Edges& edges = call.among_neighbors() ? to_neighbors_ : to_all_;
   if (edges.most == 0 || call.in_place()) return std::nullopt;
   Regions regions = regions_of(call, position_);
@@ -36,7 +36,7 @@ std::optional<int> StreamCollective::exchange(const CollectiveCall& call, const 
   std::vector<Work> before, after;
   uint64_t all = 0;
   // Where kernels find the block, or put it.
-  auto direct = [&](Buffer* block, size_t number, bool sent) {
+  auto address_for_kernel = [&](Buffer* block, size_t number, bool sent) {
     all += block->bytes;
     if (is_direct(block)) {
       plan.memories.push_back(block->memory);
@@ -58,7 +58,7 @@ std::optional<int> StreamCollective::exchange(const CollectiveCall& call, const 
     Buffer buffer = buffer_of(regions.read, block);
     const int number = static_cast<int>(block.index), rank = edges.out[block.index];
     if (buffer.bytes <= edges.most) {
-      const char* const from = direct(&buffer, block.index, true);
+      const char* const from = address_for_kernel(&buffer, block.index, true);
       plan.given.push_back({place(scratch_, 0, most_) + block.index * edges.most, from, buffer.bytes});
       continue;
     }
@@ -72,7 +72,7 @@ std::optional<int> StreamCollective::exchange(const CollectiveCall& call, const 
     Buffer buffer = buffer_of(regions.written, block);
     const auto [rank, number] = edges.in[block.index];
     if (buffer.bytes <= edges.most) {
-      char* const to = direct(&buffer, block.index, false);
+      char* const to = address_for_kernel(&buffer, block.index, false);
       char* const theirs = place(scratches_[static_cast<size_t>(rank)], 0, most_);
       plan.taken.push_back({to, theirs + static_cast<uint64_t>(number) * edges.most, buffer.bytes});
       continue;

@@ -385,7 +385,8 @@ void close_streams() {
 
 }  // namespace fairlead::mpi
 
-// fairlead/stream.h calls it before main(): the program may initialise the driver before MPI.
+// fairlead/stream.h calls it before main(): the program may initialise the driver before MPI. Reads no
+// options, which the program may set until MPI_Init.
 extern "C" void fairlead_prepare_streams() {
-  if (fairlead::options().enabled) fairlead::device::prepare_drivers(true);
+  fairlead::device::prepare_drivers(true);
 }
