@@ -338,17 +338,20 @@ void StreamCollective::end_enqueuing() {
   --enqueuing_;
 }
 
-// The stream may wait for peers, which may wait for this process. Nobody knows when a graph is launched.
+// The stream may wait for peers, which may wait for this process. Nobody knows when a graph is launched, nor,
+// once calls are in graphs, when the stream has passed the others: then those count as if they were in one.
 void StreamCollective::forbid_waiting_calls(bool captured) {
   std::lock_guard lock(mutex_);
-  if (captured && !in_graphs_.exchange(true)) device::WaitingCalls::add_graph_wait();
-  if (!captured && !std::exchange(forbids_, true)) device::WaitingCalls::forbid();
+  if (captured && !in_graphs_.exchange(true)) {
+    device::WaitingCalls::add_graph_wait();
+    if (std::exchange(forbids_, false)) device::WaitingCalls::permit();
+  }
+  if (!in_graphs_ && !std::exchange(forbids_, true)) device::WaitingCalls::forbid();
 }
 
-// Not once calls are in graphs: the driver would have to be asked about a stream that the program uses.
 void StreamCollective::permit_waiting_calls() {
   std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock && enqueuing_ == 0 && forbids_ && !in_graphs_ && ended() && std::exchange(forbids_, false))
+  if (lock && enqueuing_ == 0 && forbids_ && ended() && std::exchange(forbids_, false))
     device::WaitingCalls::permit();
 }
 
