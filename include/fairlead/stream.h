@@ -110,6 +110,27 @@ FAIRLEAD_STREAM_FUNCTION(MPIX_Allreduce_enqueue,
                          (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                           MPI_Comm comm),
                          (sendbuf, recvbuf, count, datatype, op, comm))
+/* Of any length. */
+FAIRLEAD_STREAM_FUNCTION(MPIX_Send_enqueue_c,
+                         (const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                          MPI_Comm comm),
+                         (buf, count, datatype, dest, tag, comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Recv_enqueue_c,
+                         (void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+                          MPI_Comm comm, MPI_Status* status),
+                         (buf, count, datatype, source, tag, comm, status))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Isend_enqueue_c,
+                         (const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                          MPI_Comm comm, MPI_Request* request),
+                         (buf, count, datatype, dest, tag, comm, request))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Irecv_enqueue_c,
+                         (void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+                          MPI_Comm comm, MPI_Request* request),
+                         (buf, count, datatype, source, tag, comm, request))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Allreduce_enqueue_c,
+                         (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+                          MPI_Op op, MPI_Comm comm),
+                         (sendbuf, recvbuf, count, datatype, op, comm))
 #endif
 
 /* The second group. */

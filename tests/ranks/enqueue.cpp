@@ -376,6 +376,34 @@ RANK_TEST(enqueue, S3_messages_to_and_from_nobody, 1) {
   EXPECT_HOLDS(buffer, key_of(rank), 5000);
 }
 
+RANK_TEST(enqueue, S3_counts_of_more_bits, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  constexpr size_t bytes = 9000;
+  Memory sent = pattern(bytes, key_of(rank)), sum(Place::device, sizeof(int));
+  sum.write(&rank, sizeof rank);
+  MUST(MPIX_Allreduce_enqueue_c(MPI_IN_PLACE, sum, MPI_Count{1}, MPI_INT, MPI_SUM, stream.comm()));
+  if (peer != MPI_PROC_NULL) {
+    Memory received(Place::device, bytes), again(Place::device, bytes);
+    const MPI_Count all = bytes;
+    MPI_Request requests[2];
+    MUST(MPIX_Irecv_enqueue_c(received, all, MPI_BYTE, peer, tag, stream.comm(), &requests[0]));
+    MUST(MPIX_Isend_enqueue_c(sent, all, MPI_BYTE, peer, tag, stream.comm(), &requests[1]));
+    MUST(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE));
+    if (rank < peer) MUST(MPIX_Send_enqueue_c(sent, all, MPI_BYTE, peer, tag, stream.comm()));
+    MUST(MPIX_Recv_enqueue_c(again, all, MPI_BYTE, peer, tag, stream.comm(), MPI_STATUS_IGNORE));
+    if (rank > peer) MUST(MPIX_Send_enqueue_c(sent, all, MPI_BYTE, peer, tag, stream.comm()));
+    stream.synchronize();
+    EXPECT_HOLDS(received, key_of(peer), bytes);
+    EXPECT_HOLDS(again, key_of(peer), bytes);
+  }
+  stream.synchronize();
+  int got = 0;
+  sum.read(&got, sizeof got);
+  EXPECT(got == size * (size - 1) / 2, "the sum is %d", got);
+}
+
 RANK_TEST(enqueue, S3_progress_of_a_stream_can_be_asked_for, 2) {
   if (const char* reason = why_not()) return skip(reason);
   const int peer = partner();

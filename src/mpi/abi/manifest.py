@@ -44,6 +44,7 @@ STREAM_FUNCTIONS = (
     "Stream_create", "Stream_free", "Stream_comm_create", "Stream_comm_create_multiplex", "Comm_get_stream",
     "Stream_progress", "Start_progress_thread", "Stop_progress_thread",
     "Info_set_hex", "Prequest_create", "Prequest_free",
+    *(f"{name}_enqueue_c" for name in ("Send", "Recv", "Isend", "Irecv", "Allreduce")),
     *(f"{name}_enqueue" for name in (
         "Send", "Recv", "Isend", "Irecv", "Wait", "Waitall", "Sendrecv", "Start", "Barrier", "Bcast", "Reduce", "Allreduce",
         "Reduce_scatter", "Reduce_scatter_block", "Allgather", "Alltoall", "Alltoallv",

@@ -5,6 +5,7 @@
 // stream has come to it, in whichever thread makes progress. The arguments are copied by the call; buffers
 // belong to the operation until the stream has passed it, or its MPIX_Wait_enqueue().
 
+#include <climits>
 #include <vector>
 
 #include "mpi/abi/host_support.h"
@@ -17,6 +18,15 @@
 #include "mpi/p2p/receive_operation.h"
 #include "mpi/p2p/send_operation.h"
 #include "mpi/stream/streams.h"
+
+// Fairlead's own, which not every mpi.h declares.
+extern "C" int fairlead_Isend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                                MPI_Comm comm, MPI_Request* request) __asm__("MPI_Isend_c");
+extern "C" int fairlead_Irecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+                                MPI_Comm comm, MPI_Request* request) __asm__("MPI_Irecv_c");
+extern "C" int fairlead_Iallreduce_c(const void* sendbuf, void* recvbuf, MPI_Count count,
+                                     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
+                                     MPI_Request* request) __asm__("MPI_Iallreduce_c");
 
 namespace fairlead::mpi {
 namespace {
@@ -35,9 +45,10 @@ int start_early(Function function, const UserBuffer* sent, std::unique_ptr<Opera
   return start_detached(std::move(operation), started);
 }
 
-Work send(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+Work send(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
   auto start = [=, type = keep(datatype)](MPI_Request* request) {
-    return MPI_Isend(buf, count, type->get(), dest, tag, comm, request);
+    return count > INT_MAX ? fairlead_Isend_c(buf, count, type->get(), dest, tag, comm, request)
+                           : MPI_Isend(buf, static_cast<int>(count), type->get(), dest, tag, comm, request);
   };
   auto early = [=](StreamGate gate, Operation** started) {
     UserBuffer buffer{const_cast<void*>(buf), count, datatype};
@@ -51,9 +62,10 @@ Work send(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, 
   return {start, early, exists, !exists && !is_invalid(buf, count, datatype)};
 }
 
-Work receive(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm) {
+Work receive(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm) {
   auto start = [=, type = keep(datatype)](MPI_Request* request) {
-    return MPI_Irecv(buf, count, type->get(), source, tag, comm, request);
+    return count > INT_MAX ? fairlead_Irecv_c(buf, count, type->get(), source, tag, comm, request)
+                           : MPI_Irecv(buf, static_cast<int>(count), type->get(), source, tag, comm, request);
   };
   auto early = [=](StreamGate gate, Operation** started) {
     UserBuffer buffer{buf, count, datatype};
@@ -82,6 +94,8 @@ StartOperation start_of(const CollectiveCall& call) {
       case Collective::reduce:
         return MPI_Ireduce(in, out, receives, recvtype, call.op, call.root, call.comm, request);
       case Collective::allreduce:
+        if (call.recvcount > INT_MAX)
+          return fairlead_Iallreduce_c(in, out, call.recvcount, recvtype, call.op, call.comm, request);
         return MPI_Iallreduce(in, out, receives, recvtype, call.op, call.comm, request);
       case Collective::reduce_scatter_block:
         return MPI_Ireduce_scatter_block(in, out, receives, recvtype, call.op, call.comm, request);
@@ -146,7 +160,7 @@ StartOperation start_of_blocks(CollectiveCall call) {
     }
   };
 }
-CollectiveCall reduction(Collective function, const void* sendbuf, void* recvbuf, int count,
+CollectiveCall reduction(Collective function, const void* sendbuf, void* recvbuf, MPI_Count count,
                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, int root = 0) {
   return {.function = function,
           .comm = comm,
@@ -208,41 +222,67 @@ int enqueue_blocks(const CollectiveCall& call) {
 using namespace fairlead::mpi;
 
 // On communicators without a GPU stream of Fairlead's these are the host MPI's, if it has them.
-#define FAIRLEAD_ENQUEUE(name, parameters, arguments)                        \
-  static int enqueue_##name parameters;                                      \
-  FAIRLEAD_MPIX(name##_enqueue, parameters) {                                \
-    const ExtensionCall call("MPIX_" #name "_enqueue");                      \
-    if (void* of_host = function_of_host(comm, "MPIX_" #name "_enqueue"))    \
-      return reinterpret_cast<decltype(&enqueue_##name)>(of_host) arguments; \
-    return enqueue_##name arguments;                                         \
-  }                                                                          \
-  static int enqueue_##name parameters
+#define FAIRLEAD_ENQUEUE_AS(function, parameters, arguments)                \
+  static int do_##function parameters;                                      \
+  FAIRLEAD_MPIX(function, parameters) {                                     \
+    const ExtensionCall call("MPIX_" #function);                            \
+    if (void* of_host = function_of_host(comm, "MPIX_" #function))          \
+      return reinterpret_cast<decltype(&do_##function)>(of_host) arguments; \
+    return do_##function arguments;                                         \
+  }                                                                         \
+  static int do_##function parameters
+#define FAIRLEAD_ENQUEUE(name, parameters, arguments) \
+  FAIRLEAD_ENQUEUE_AS(name##_enqueue, parameters, arguments)
 
-FAIRLEAD_ENQUEUE(Send, (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm),
-                 (buf, count, datatype, dest, tag, comm)) {
+FAIRLEAD_ENQUEUE_AS(Send_enqueue_c,
+                    (const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                     MPI_Comm comm),
+                    (buf, count, datatype, dest, tag, comm)) {
   Work works[] = {send(buf, count, datatype, dest, tag, comm)};
   return enqueue(comm, works);
+}
+FAIRLEAD_ENQUEUE(Send, (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm),
+                 (buf, count, datatype, dest, tag, comm)) {
+  return do_Send_enqueue_c(buf, count, datatype, dest, tag, comm);
+}
+FAIRLEAD_ENQUEUE_AS(Recv_enqueue_c,
+                    (void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                     MPI_Status* status),
+                    (buf, count, datatype, source, tag, comm, status)) {
+  Work works[] = {receive(buf, count, datatype, source, tag, comm)};
+  return enqueue(comm, works, status);
 }
 FAIRLEAD_ENQUEUE(Recv,
                  (void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                   MPI_Status* status),
                  (buf, count, datatype, source, tag, comm, status)) {
-  Work works[] = {receive(buf, count, datatype, source, tag, comm)};
-  return enqueue(comm, works, status);
+  return do_Recv_enqueue_c(buf, count, datatype, source, tag, comm, status);
+}
+FAIRLEAD_ENQUEUE_AS(Isend_enqueue_c,
+                    (const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                     MPI_Comm comm, MPI_Request* request),
+                    (buf, count, datatype, dest, tag, comm, request)) {
+  *request = MPI_REQUEST_NULL;
+  return enqueue(comm, send(buf, count, datatype, dest, tag, comm), request);
 }
 FAIRLEAD_ENQUEUE(Isend,
                  (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
                   MPI_Request* request),
                  (buf, count, datatype, dest, tag, comm, request)) {
+  return do_Isend_enqueue_c(buf, count, datatype, dest, tag, comm, request);
+}
+FAIRLEAD_ENQUEUE_AS(Irecv_enqueue_c,
+                    (void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                     MPI_Request* request),
+                    (buf, count, datatype, source, tag, comm, request)) {
   *request = MPI_REQUEST_NULL;
-  return enqueue(comm, send(buf, count, datatype, dest, tag, comm), request);
+  return enqueue(comm, receive(buf, count, datatype, source, tag, comm), request);
 }
 FAIRLEAD_ENQUEUE(Irecv,
                  (void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                   MPI_Request* request),
                  (buf, count, datatype, source, tag, comm, request)) {
-  *request = MPI_REQUEST_NULL;
-  return enqueue(comm, receive(buf, count, datatype, source, tag, comm), request);
+  return do_Irecv_enqueue_c(buf, count, datatype, source, tag, comm, request);
 }
 FAIRLEAD_MPIX(Wait_enqueue, (MPI_Request * request, MPI_Status* status)) {
   const ExtensionCall call("MPIX_Wait_enqueue");
@@ -294,11 +334,17 @@ FAIRLEAD_ENQUEUE(Reduce,
                  (sendbuf, recvbuf, count, datatype, op, root, comm)) {
   return enqueue_collective(reduction(Collective::reduce, sendbuf, recvbuf, count, datatype, op, comm, root));
 }
+FAIRLEAD_ENQUEUE_AS(Allreduce_enqueue_c,
+                    (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                     MPI_Comm comm),
+                    (sendbuf, recvbuf, count, datatype, op, comm)) {
+  return enqueue_collective(reduction(Collective::allreduce, sendbuf, recvbuf, count, datatype, op, comm));
+}
 FAIRLEAD_ENQUEUE(Allreduce,
                  (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                   MPI_Comm comm),
                  (sendbuf, recvbuf, count, datatype, op, comm)) {
-  return enqueue_collective(reduction(Collective::allreduce, sendbuf, recvbuf, count, datatype, op, comm));
+  return do_Allreduce_enqueue_c(sendbuf, recvbuf, count, datatype, op, comm);
 }
 FAIRLEAD_ENQUEUE(Reduce_scatter,
                  (const void* sendbuf, void* recvbuf, const int recvcounts[], MPI_Datatype datatype,
