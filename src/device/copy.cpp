@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -262,9 +261,7 @@ Error Copy::start(int device, const CopyItem& item) {
   outcome_ = Error::none;
   if (item.bytes == 0) return Error::none;
   if (device < 0) {
-    for (size_t row = 0; row < item.rows; ++row)
-      std::memcpy(static_cast<char*>(item.to) + row * item.to_pitch,
-                  static_cast<const char*>(item.from) + row * item.from_pitch, item.bytes);
+    copy_by_cpu(item);
     return Error::none;
   }
   std::lock_guard lock(mutex);

@@ -48,12 +48,6 @@ Error submit(const CopyItem& item, Stream stream) {
   return runtime()->copy_2d(to, to_pitch, from, from_pitch, bytes, rows, stream);
 }
 
-void copy_by_cpu(const CopyItem& item) {
-  for (size_t row = 0; row < item.rows; ++row)
-    std::memcpy(static_cast<char*>(item.to) + row * item.to_pitch,
-                static_cast<const char*>(item.from) + row * item.from_pitch, item.bytes);
-}
-
 // Calls step(part) for parts of the copy that fit into a half: some whole rows, or a part of one.
 template <class Step>
 Error by_parts(const CopyItem& item, Step step) {
@@ -92,6 +86,12 @@ Error copy_by_pinned(const CopyItem& item, Stream stream) {
 }
 
 }  // namespace
+
+void copy_by_cpu(const CopyItem& item) {
+  for (size_t row = 0; row < item.rows; ++row)
+    std::memcpy(static_cast<char*>(item.to) + row * item.to_pitch,
+                static_cast<const char*>(item.from) + row * item.from_pitch, item.bytes);
+}
 
 void prepare_pageable_copies() {
   if (pinned) return;

@@ -15,6 +15,9 @@ namespace fairlead::device {
 // Allocates that page-locked memory, once in a process, before streams wait. Without it, the driver copies.
 void prepare_pageable_copies();
 
+// Of memory that the CPU may access, at both ends.
+void copy_by_cpu(const CopyItem& item);
+
 // In a batch, no item has several rows. Waits for those that the CPU takes part in.
 Error submit_copies(const CopyItem* items, size_t count, Stream stream);
 

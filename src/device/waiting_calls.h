@@ -41,9 +41,7 @@ class WaitingCalls {
     bool may_copy_pageable() const { return forbidden_ == 0 && graph_waits_ == 0; }
     // May progress make streams, events and memory? What it needs at least was made with the stream
     // (GpuStream::make()).
-    bool may_make() const {
-      return (forbidden_ == 0 && graph_waits_ == 0) || !(in_thread_of_library || program_has_threads);
-    }
+    bool may_make() const { return may_copy_pageable() || !(in_thread_of_library || program_has_threads); }
 
    private:
     std::lock_guard<std::mutex> lock_;

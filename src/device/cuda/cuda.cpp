@@ -293,9 +293,10 @@ class Cuda final : public OrderedRuntime<CudaAbi> {
   }
 
  private:
+  static bool done(int result) { return result == driver_result::success; }
+
   // Launches in flight keep their original arguments when the node changes.
   bool by_graph(CudaAbi::Launcher* launcher, const CudaAbi::KernelNode& node, const StreamRecord& stream) {
-    auto done = [](int result) { return result == driver_result::success; };
     launcher->refused = !done(api_.graph_set_kernel(launcher->runnable, launcher->node, &node)) ||
                         !done(api_.graph_launch(launcher->runnable, stream.handle));
     return !launcher->refused;
@@ -305,7 +306,6 @@ class Cuda final : public OrderedRuntime<CudaAbi> {
     const WaitingCalls::Permission permission;
     if (!permission.may_make()) return false;
     CudaAbi::NodeAttribute urgent{priority};
-    auto done = [](int result) { return result == driver_result::success; };
     const bool can = api_.graph_create && api_.graph_destroy && api_.graph_add_kernel &&
                      api_.graph_set_attribute && api_.graph_instantiate && api_.graph_set_kernel &&
                      api_.graph_launch && api_.graph_forget;

@@ -103,14 +103,24 @@ StartOperation start_of(const CollectiveCall& call) {
         return MPI_Iallgather(in, sends, sendtype, out, receives, recvtype, call.comm, request);
       case Collective::alltoall:
         return MPI_Ialltoall(in, sends, sendtype, out, receives, recvtype, call.comm, request);
+      case Collective::neighbor_allgather:
+        return MPI_Ineighbor_allgather(in, sends, sendtype, out, receives, recvtype, call.comm, request);
+      case Collective::neighbor_alltoall:
+        return MPI_Ineighbor_alltoall(in, sends, sendtype, out, receives, recvtype, call.comm, request);
       default:
         return MPI_ERR_INTERN;
     }
   };
 }
 
-// The same for one with arrays, or among neighbours. The program may change the arrays after the call.
-StartOperation start_of_blocks(CollectiveCall call) {
+// Not by the pointers: a rank without neighbours may pass null.
+bool has_arrays(Collective function) {
+  return function == Collective::reduce_scatter || function == Collective::alltoallv ||
+         function == Collective::neighbor_alltoallv || function == Collective::neighbor_alltoallw;
+}
+
+// The same for one with arrays, which the program may change after the call.
+StartOperation start_with_arrays(CollectiveCall call) {
   struct Kept {
     KeptArrays arrays;
     std::vector<Type> types;
@@ -131,7 +141,6 @@ StartOperation start_of_blocks(CollectiveCall call) {
   keep_all(&call.recvtypes, position.neighbors.in.size(), &kept->received);
   return [=, from = keep(call.sendtype), to = keep(call.recvtype)](MPI_Request* request) {
     const MPI_Datatype sendtype = from->get(), recvtype = to->get();
-    const int sends = static_cast<int>(call.sendcount), receives = static_cast<int>(call.recvcount);
     const int *sendcounts = call.sendcounts.as<int>(), *recvcounts = call.recvcounts.as<int>();
     (void)kept;  // what the call points to
     switch (call.function) {
@@ -141,12 +150,6 @@ StartOperation start_of_blocks(CollectiveCall call) {
       case Collective::alltoallv:
         return MPI_Ialltoallv(call.sendbuf, sendcounts, call.sdispls.as<int>(), sendtype, call.recvbuf,
                               recvcounts, call.rdispls.as<int>(), recvtype, call.comm, request);
-      case Collective::neighbor_allgather:
-        return MPI_Ineighbor_allgather(call.sendbuf, sends, sendtype, call.recvbuf, receives, recvtype,
-                                       call.comm, request);
-      case Collective::neighbor_alltoall:
-        return MPI_Ineighbor_alltoall(call.sendbuf, sends, sendtype, call.recvbuf, receives, recvtype,
-                                      call.comm, request);
       case Collective::neighbor_alltoallv:
         return MPI_Ineighbor_alltoallv(call.sendbuf, sendcounts, call.sdispls.as<int>(), sendtype,
                                        call.recvbuf, recvcounts, call.rdispls.as<int>(), recvtype, call.comm,
@@ -160,6 +163,7 @@ StartOperation start_of_blocks(CollectiveCall call) {
     }
   };
 }
+
 CollectiveCall reduction(Collective function, const void* sendbuf, void* recvbuf, MPI_Count count,
                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, int root = 0) {
   return {.function = function,
@@ -185,16 +189,12 @@ CollectiveCall exchange(Collective function, const void* sendbuf, int sendcount,
 CollectiveCall exchange(Collective function, const void* sendbuf, const int* sendcounts, const int* sdispls,
                         MPI_Datatype sendtype, void* recvbuf, const int* recvcounts, const int* rdispls,
                         MPI_Datatype recvtype, MPI_Comm comm) {
-  return {.function = function,
-          .comm = comm,
-          .sendbuf = sendbuf,
-          .recvbuf = recvbuf,
-          .sendcounts = sendcounts,
-          .recvcounts = recvcounts,
-          .sdispls = sdispls,
-          .rdispls = rdispls,
-          .sendtype = sendtype,
-          .recvtype = recvtype};
+  CollectiveCall call = exchange(function, sendbuf, 0, sendtype, recvbuf, 0, recvtype, comm);
+  call.sendcounts = sendcounts;
+  call.sdispls = sdispls;
+  call.recvcounts = recvcounts;
+  call.rdispls = rdispls;
+  return call;
 }
 
 int enqueue_operation(MPI_Comm comm, StartOperation start) {
@@ -203,17 +203,14 @@ int enqueue_operation(MPI_Comm comm, StartOperation start) {
 }
 int enqueue_collective(const CollectiveCall& call) {
   const auto result = enqueue_in_stream(call);
-  return result ? *result : enqueue_operation(call.comm, start_of(call));
+  return result ? *result
+                : enqueue_operation(call.comm,
+                                    has_arrays(call.function) ? start_with_arrays(call) : start_of(call));
 }
 
 // Null: the communicator has a stream of Fairlead's, or nobody can enqueue on it.
 void* function_of_host(MPI_Comm comm, const char* name) {
   return stream_communicator(comm) ? nullptr : next_function(name);
-}
-
-int enqueue_blocks(const CollectiveCall& call) {
-  const auto result = enqueue_in_stream(call);
-  return result ? *result : enqueue_operation(call.comm, start_of_blocks(call));
 }
 
 }  // namespace
@@ -352,7 +349,7 @@ FAIRLEAD_ENQUEUE(Reduce_scatter,
                  (sendbuf, recvbuf, recvcounts, datatype, op, comm)) {
   CollectiveCall call = reduction(Collective::reduce_scatter, sendbuf, recvbuf, 0, datatype, op, comm);
   call.recvcounts = recvcounts;
-  return enqueue_blocks(call);
+  return enqueue_collective(call);
 }
 FAIRLEAD_ENQUEUE(Reduce_scatter_block,
                  (const void* sendbuf, void* recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op,
@@ -380,44 +377,44 @@ FAIRLEAD_ENQUEUE(Alltoallv,
                   void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
                   MPI_Comm comm),
                  (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm)) {
-  return enqueue_blocks(exchange(Collective::alltoallv, sendbuf, sendcounts, sdispls, sendtype, recvbuf,
-                                 recvcounts, rdispls, recvtype, comm));
+  return enqueue_collective(exchange(Collective::alltoallv, sendbuf, sendcounts, sdispls, sendtype, recvbuf,
+                                     recvcounts, rdispls, recvtype, comm));
 }
 FAIRLEAD_ENQUEUE(Neighbor_allgather,
                  (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
                   MPI_Datatype recvtype, MPI_Comm comm),
                  (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
-  return enqueue_blocks(exchange(Collective::neighbor_allgather, sendbuf, sendcount, sendtype, recvbuf,
-                                 recvcount, recvtype, comm));
+  return enqueue_collective(exchange(Collective::neighbor_allgather, sendbuf, sendcount, sendtype, recvbuf,
+                                     recvcount, recvtype, comm));
 }
 FAIRLEAD_ENQUEUE(Neighbor_alltoall,
                  (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
                   MPI_Datatype recvtype, MPI_Comm comm),
                  (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
-  return enqueue_blocks(exchange(Collective::neighbor_alltoall, sendbuf, sendcount, sendtype, recvbuf,
-                                 recvcount, recvtype, comm));
+  return enqueue_collective(exchange(Collective::neighbor_alltoall, sendbuf, sendcount, sendtype, recvbuf,
+                                     recvcount, recvtype, comm));
 }
 FAIRLEAD_ENQUEUE(Neighbor_alltoallv,
                  (const void* sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
                   void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
                   MPI_Comm comm),
                  (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm)) {
-  return enqueue_blocks(exchange(Collective::neighbor_alltoallv, sendbuf, sendcounts, sdispls, sendtype,
-                                 recvbuf, recvcounts, rdispls, recvtype, comm));
+  return enqueue_collective(exchange(Collective::neighbor_alltoallv, sendbuf, sendcounts, sdispls, sendtype,
+                                     recvbuf, recvcounts, rdispls, recvtype, comm));
 }
 FAIRLEAD_ENQUEUE(Neighbor_alltoallw,
                  (const void* sendbuf, const int sendcounts[], const MPI_Aint sdispls[],
                   const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[],
                   const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm),
                  (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm)) {
-  return enqueue_blocks({.function = Collective::neighbor_alltoallw,
-                         .comm = comm,
-                         .sendbuf = sendbuf,
-                         .recvbuf = recvbuf,
-                         .sendcounts = sendcounts,
-                         .recvcounts = recvcounts,
-                         .sdispls = sdispls,
-                         .rdispls = rdispls,
-                         .sendtypes = sendtypes,
-                         .recvtypes = recvtypes});
+  return enqueue_collective({.function = Collective::neighbor_alltoallw,
+                             .comm = comm,
+                             .sendbuf = sendbuf,
+                             .recvbuf = recvbuf,
+                             .sendcounts = sendcounts,
+                             .recvcounts = recvcounts,
+                             .sdispls = sdispls,
+                             .rdispls = rdispls,
+                             .sendtypes = sendtypes,
+                             .recvtypes = recvtypes});
 }
