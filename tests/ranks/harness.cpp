@@ -4,11 +4,13 @@
 
 #include "harness.h"
 
+#include <dirent.h>
 #include <execinfo.h>
 #include <fairlead/device.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -75,10 +77,33 @@ void print_stack() {
   backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
 }
 
-void on_alarm(int) {
-  print_place("hangs");
+void on_question(int) {
+  char line[64];
+  const int length = snprintf(line, sizeof(line), "rank %d, thread %d:\n", rank, static_cast<int>(gettid()));
+  if (length > 0 && write(STDERR_FILENO, line, static_cast<size_t>(length)) < 0) return;
   print_stack();
-  sleep(1);  // lets the other ranks say where they are before the launcher ends them
+}
+
+// One after the other. The loop of readdir() allocates, which may hang as well: the alarm rings again then.
+void print_stacks_of_others() {
+  DIR* threads = opendir("/proc/self/task");
+  while (const dirent* entry = threads ? readdir(threads) : nullptr) {
+    const int thread = atoi(entry->d_name);
+    if (thread == 0 || thread == gettid()) continue;
+    syscall(SYS_tgkill, getpid(), thread, SIGUSR2);
+    usleep(20000);
+  }
+}
+
+void on_alarm(int) {
+  static std::atomic<bool> rang_before = false;
+  if (!rang_before.exchange(true)) {
+    print_place("hangs");
+    print_stack();
+    alarm(5);
+    print_stacks_of_others();
+    sleep(1);  // lets the other ranks say where they are before the launcher ends them
+  }
   _exit(exit_hang);
 }
 
@@ -92,7 +117,11 @@ void on_crash(int signal_number) {
 void install_handlers() {
   void* frame;
   backtrace(&frame, 1);  // the first call loads a library, which a signal handler must not
-  signal(SIGALRM, on_alarm);
+  struct sigaction alarm_action = {};
+  alarm_action.sa_handler = on_alarm;
+  alarm_action.sa_flags = SA_NODEFER;
+  sigaction(SIGALRM, &alarm_action, nullptr);
+  signal(SIGUSR2, on_question);
   for (int crash : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT}) signal(crash, on_crash);
 }
 
