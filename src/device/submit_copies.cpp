@@ -18,8 +18,9 @@ namespace {
 constexpr size_t half = size_t{512} << 10;
 char* pinned = nullptr;
 
-// Where memory of the driver's was found since a stream began to wait, as a query takes about a microsecond.
-// The program may have freed it; if pageable memory has its place now, the driver copies that.
+// Where device memory was found since a stream began to wait, as a query takes about a microsecond. Of
+// page-locked memory nothing is remembered: it may be unregistered, or freed and its place taken by pageable
+// memory. The driver keeps the addresses of device memory.
 struct Range {
   uintptr_t base = 0;
   size_t bytes = 0;
@@ -33,9 +34,8 @@ bool is_pageable(const void* address) {
   for (const Range& range : known)
     if (at - range.base < range.bytes) return false;
   const Allocation memory = classify(address);
-  if (memory.kind == MemoryKind::host) return true;
-  known[found++ % known.size()] = {memory.base, memory.size};
-  return false;
+  if (memory.kind == MemoryKind::device) known[found++ % known.size()] = {memory.base, memory.size};
+  return memory.kind == MemoryKind::host;
 }
 
 bool is_pageable_copy(const CopyItem& item) {

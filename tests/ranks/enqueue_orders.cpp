@@ -4,6 +4,7 @@
 // operations, peers that send at the same time, communicators that are made and freed while messages are in
 // progress, arguments that are not significant.
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -145,6 +146,36 @@ RANK_TEST(enqueue, S4_a_copy_to_pageable_memory_waits_for_a_message, 2) {
         EXPECT_HOLDS(received, key_of(peer, length), length);
         EXPECT_HOLDS(copied, key_of(peer, length), length);
       }
+}
+
+// What the library found out about page-locked memory must not outlive it.
+RANK_TEST(enqueue, S4_pageable_memory_that_was_page_locked, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  constexpr size_t length = size_t{1} << 20;
+  Memory sent = pattern(length, key_of(rank)), also_received(Place::device, length),
+         copied(Place::host, length);
+  void* received = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  auto exchange = [&](void* to) {
+    MUST(MPIX_Sendrecv_enqueue(sent, count(sent), MPI_BYTE, peer, tag, to, static_cast<int>(length), MPI_BYTE,
+                               peer, tag, stream.comm(), MPI_STATUS_IGNORE));
+  };
+  DRIVER(Stream::gpu().register_host(received, length));
+  exchange(received);
+  stream.synchronize();
+  DRIVER(Stream::gpu().unregister_host(received));
+  std::memset(received, 0, length);
+  exchange(received);
+  exchange(also_received);
+  stream.copy(copied, also_received);
+  stream.synchronize();
+  std::vector<char> wanted(length);
+  write_pattern(key_of(peer), wanted.data(), length);
+  EXPECT(std::memcmp(received, wanted.data(), length) == 0, "other bytes");
+  EXPECT_HOLDS(copied, key_of(peer), length);
+  munmap(received, length);
 }
 
 RANK_TEST(enqueue, S3_a_message_does_not_overtake_those_of_a_graph, 2) {

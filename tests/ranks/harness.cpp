@@ -102,7 +102,7 @@ void on_alarm(int) {
     print_stack();
     alarm(5);
     print_stacks_of_others();
-    sleep(1);  // lets the other ranks say where they are before the launcher ends them
+    sleep(2);  // lets the other ranks say where they are before the launcher ends them
   }
   _exit(exit_hang);
 }
@@ -225,7 +225,8 @@ CommandLine parse(int argc, char** argv) {
       else
         options.seconds = static_cast<double>(value);
     } else if (word[0] == '-') {
-      line.mistake = "unknown option " + word + "; accepted: --list --version --help --seed N --rounds N --seconds N";
+      line.mistake =
+          "unknown option " + word + "; accepted: --list --version --help --seed N --rounds N --seconds N";
     } else {
       line.selectors.push_back(word);
       if (std::none_of(cases().begin(), cases().end(),
@@ -304,7 +305,8 @@ int main(int argc, char** argv) {
     code = exit_usage;
   } else if (line.help) {
     if (rank == 0)
-      printf("rank-tests [THEME | THEME.CASE]... [--list | --version] [--seed N] [--rounds N | --seconds N]\n");
+      printf(
+          "rank-tests [THEME | THEME.CASE]... [--list | --version] [--seed N] [--rounds N | --seconds N]\n");
   } else if (line.version) {  // of the MPI
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
