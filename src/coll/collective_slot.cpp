@@ -3,7 +3,11 @@
 #include "coll/collective_slot.h"
 
 #include <algorithm>
+#include <map>
 #include <new>
+
+#include "base/log.h"
+#include "device/waiting_calls.h"
 
 namespace fairlead::coll {
 namespace {
@@ -23,6 +27,20 @@ int64_t slots_per_rank(int ranks) {
 
 size_t slot_pool_bytes(int ranks) {
   return slot_bytes(ranks) * static_cast<size_t>(slots_per_rank(ranks) * ranks);
+}
+
+// Where kernels find the headers that are registered with the driver; null: it has refused. Slots are reused,
+// and stay registered.
+auto& registered = *new std::map<SlotHeader*, SlotHeader*>;
+constexpr size_t header_pages = (sizeof(SlotHeader) + page - 1) / page * page;
+
+Workers to_workers(uint64_t word, uint64_t number) {
+  if (word / 256 != number) return {};
+  return {static_cast<Workers::Are>(word % 256 / 64), static_cast<int>(word % 64)};
+}
+
+uint64_t to_word(Workers workers, uint64_t number) {
+  return number * 256 + static_cast<uint64_t>(workers.are) * 64 + static_cast<uint64_t>(workers.member);
 }
 
 }  // namespace
@@ -131,6 +149,48 @@ Decision CollectiveSlot::outcome(uint64_t number, Capabilities capabilities) {
   if (!all_here) return Decision::undecided;
   if (nccl) return decide(Decision::nccl);
   return decide(device ? Decision::gpu : Decision::staged);
+}
+
+Workers CollectiveSlot::workers(uint64_t number) const {
+  return to_workers(slot_->workers[number % records_kept].load(std::memory_order_acquire), number);
+}
+
+Workers CollectiveSlot::propose(uint64_t number, Workers workers) {
+  std::atomic<uint64_t>& word = slot_->workers[number % records_kept];
+  uint64_t seen = word.load(std::memory_order_acquire);
+  while (seen / 256 != number)
+    if (word.compare_exchange_weak(seen, to_word(workers, number), std::memory_order_acq_rel)) return workers;
+  return to_workers(seen, number);
+}
+
+void CollectiveSlot::announce(uint64_t number, Workers workers) {
+  slot_->workers[number % records_kept].store(to_word(workers, number), std::memory_order_release);
+}
+
+bool CollectiveSlot::has_ended(uint64_t number) const {
+  return std::atomic_ref(slot_->ended[number % records_kept]).load(std::memory_order_acquire) == number;
+}
+
+kernels::EndWord CollectiveSlot::word_of_end(uint64_t number) {
+  auto found = registered.find(slot_);
+  if (found == registered.end()) {
+    const device::WaitingCalls::Permission permission;
+    if (!permission.may_make()) return {};
+    device::Runtime* gpu = device::runtime();
+    const bool done = gpu->register_host(slot_, header_pages) == device::Error::none;
+    if (!done) log_line(LogLevel::info, "a collective slot cannot be pinned: %s", gpu->error_text());
+    void* there = done ? gpu->address_for_kernels(slot_) : nullptr;
+    found = registered.emplace(slot_, static_cast<SlotHeader*>(there)).first;
+  }
+  if (!found->second) return {};
+  const uint64_t at = number % records_kept;
+  return {&slot_->ended[at], &found->second->ended[at]};
+}
+
+void unregister_slots() {
+  for (auto [slot, there] : registered)
+    if (there) (void)device::runtime()->unregister_host(slot);
+  registered.clear();
 }
 
 std::vector<int> CollectiveSlot::missing(uint64_t number) {

@@ -11,6 +11,10 @@
 // memory. Once all have arrived with device memory, the decision is `gpu`, or `nccl` if all of them announced
 // that they can use NCCL. Until then each of them may withdraw, which decides `staged`.
 //
+// Some nonblocking calls one member can do for all (gpu_collective.h). The first that looks when all have
+// arrived decides whether it does, or each its part; when its kernel is over, that stores the number of the
+// call to a word of the slot, which all members see.
+//
 // The first rank of the communicator takes a free slot from its part of the slot pool and sends the slot's
 // number to the other ranks. Objects belong to one thread at a time, except where noted.
 
@@ -23,6 +27,7 @@
 
 #include "coll/nccl_abi.h"
 #include "device/ipc_registry.h"
+#include "kernels/kernel_run.h"
 #include "node/shared_memory.h"
 
 namespace fairlead::coll {
@@ -45,10 +50,19 @@ enum class Capability : uint64_t {
 
 enum class Decision : uint64_t { undecided, gpu, staged, nccl };
 
+// Who does the work of a call that is decided for the GPU: each member its part, or one the work of all. The
+// latter may still find that it cannot, until it has started.
+struct Workers {
+  enum class Are : uint64_t { undecided, each, one, one_that_has_started } are = Are::undecided;
+  int member = 0;  // the one
+  bool operator==(const Workers&) const = default;
+};
+
 // What a member exports to the others during one collective.
 struct alignas(64) Record {
   RemoteMemory source, target;
   int32_t device;                     // holds both source and target, as the member numbers its devices
+  uint64_t by_one;                    // another member may do this member's part: the signature; 0: none may
   uint8_t first_export[max_members];  // index in `offsets`, for each member
   uint64_t offsets[max_exports];      // offsets of the exported regions in `source`
   unsigned char gpu[16];              // UUID of the GPU that NCCL would use
@@ -82,6 +96,8 @@ struct alignas(64) SlotHeader {
   uint64_t times_taken;
   std::atomic<uint64_t> heir_of, heir_number;
   std::atomic<uint64_t> decisions[arrivals_kept];  // number * 4 + decision
+  std::atomic<uint64_t> workers[records_kept];     // number * 256 + Are * 64 + member
+  uint64_t ended[records_kept];       // the number of a call that one member did; stored by its GPU
   NcclId nccl_id;                     // id of the members' NCCL communicator, written by the first member
   std::atomic<uint32_t> nccl_failed;  // NCCL failed on a member: no member uses it any more
 };
@@ -112,6 +128,9 @@ class SlotPool {
   int64_t search_from_ = 0;
 };
 
+// Called in MPI_Finalize: no kernel stores to words of slots any more.
+void unregister_slots();
+
 class CollectiveSlot {
  public:
   CollectiveSlot(SlotHeader* slot, int members, int me) : slot_(slot), members_(members), me_(me) {}
@@ -140,6 +159,15 @@ class CollectiveSlot {
   Decision outcome(uint64_t number, Capabilities capabilities = Capabilities::may_be_withdrawn);
   // Decides `staged` unless there is a decision already; returns the decision.
   Decision withdraw(uint64_t number) { return decide(number, Decision::staged); }
+  Workers workers(uint64_t number) const;
+  // Sets them unless they are set already; returns what is set.
+  Workers propose(uint64_t number, Workers workers);
+  // The one member says what becomes of the call.
+  void announce(uint64_t number, Workers workers);
+  bool has_ended(uint64_t number) const;
+  // The word for has_ended(); none if kernels of this process cannot see it, or if it would have to be
+  // registered with the driver now and must not (device/waiting_calls.h).
+  kernels::EndWord word_of_end(uint64_t number);
   // This rank no longer reads anything of this collective or of those before it.
   void pass(uint64_t number) { area(me_).passed.store(number, std::memory_order_release); }
 

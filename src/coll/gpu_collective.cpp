@@ -45,6 +45,7 @@ bool GpuCollective::expose(bool possible) {
 bool GpuCollective::export_memory() {
   Record& record = mine();
   record.source = record.target = {};
+  record.by_one = 0;
   std::copy(std::begin(work_.offsets), std::end(work_.offsets), record.offsets);
   std::copy(std::begin(work_.first_export), std::end(work_.first_export), record.first_export);
   if (work_.device < 0) return true;
@@ -56,6 +57,8 @@ bool GpuCollective::export_memory() {
     if (path == Path::unknown && !transport::export_probe(node_, work_.device)) return false;
   }
   if (!export_to(work_.source, &record.source) || !export_to(work_.target, &record.target)) return false;
+  by_one_ = work_.of_all && pooled_.empty() && export_to_one();
+  if (by_one_) record.by_one = work_.of_all->signature;
   // Other members read results of the pieces from the exported memory, so the pieces must be written there.
   if (target_copy_)
     for (Piece& piece : work_.pieces)
@@ -82,6 +85,14 @@ bool GpuCollective::export_to(const Exposed& memory, RemoteMemory* remote) {
   if (is_target) target_copy_ = pool;
   // The copy need not be complete before this rank announces that it is ready.
   return (is_target || copy(memory, pool, false)) && export_it(pool);
+}
+
+// What only the one needs that may do the work of all; it is no failure if that cannot be exported.
+bool GpuCollective::export_to_one() {
+  const Exposed& result = work_.of_all->result;
+  return result.bytes == 0 || slot_.members() == 1 ||
+         transport::export_to(node_, members_, device::classify(result.address, result.found), result.address,
+                              result.bytes, &mine().target);
 }
 
 // Copies between this rank's memory and the pool memory that is exported in its place.
@@ -131,21 +142,26 @@ bool GpuCollective::reach(int member, const RemoteMemory& remote, char** address
 
 bool GpuCollective::map_others() {
   if (work_.device < 0) return true;
-  auto source = [&](int member) {
-    char** address = &sources_[static_cast<size_t>(member)];
-    return *address || reach(member, slot_.record(member, number_).source, address);
-  };
-  auto target = [&](int member) {
-    char** address = &targets_[static_cast<size_t>(member)];
-    return *address || reach(member, slot_.record(member, number_).target, address);
-  };
   for (const Piece& piece : work_.pieces)
-    if (!(piece.from_target ? target(piece.member) : source(piece.member))) return false;
-  if (!work_.reduction) return true;
-  for (int member = work_.reduction->sources_begin; member < work_.reduction->sources_end; ++member)
-    if (!source(member)) return false;
-  for (int member = work_.reduction->targets_begin; member < work_.reduction->targets_end; ++member)
-    if (!target(member)) return false;
+    if (!(piece.from_target ? map_target(piece.member) : map_source(piece.member))) return false;
+  return !work_.reduction || map_for(*work_.reduction);
+}
+
+bool GpuCollective::map_source(int member) {
+  char** address = &sources_[static_cast<size_t>(member)];
+  return *address || reach(member, slot_.record(member, number_).source, address);
+}
+
+bool GpuCollective::map_target(int member) {
+  char** address = &targets_[static_cast<size_t>(member)];
+  return *address || reach(member, slot_.record(member, number_).target, address);
+}
+
+bool GpuCollective::map_for(const Reduction& part) {
+  for (int member = part.sources_begin; member < part.sources_end; ++member)
+    if (!map_source(member)) return false;
+  for (int member = part.targets_begin; member < part.targets_end; ++member)
+    if (!map_target(member)) return false;
   return true;
 }
 
@@ -168,8 +184,13 @@ Progress GpuCollective::advance() {
         if (exported / 2 != number_) return Progress::waiting;
         if (exported % 2 == 0) return Progress::refused;
       }
+      step_ = Step::choosing;
+      [[fallthrough]];
+    case Step::choosing:
+      choose_workers();
+      if (step_ == Step::choosing) return Progress::waiting;
+      if (step_ == Step::by_one) return wait_for_one();
       reached_ = map_others();
-      step_ = Step::mapping;
       [[fallthrough]];
     case Step::mapping: {
       Error state = state_of_copies();
@@ -191,7 +212,8 @@ Progress GpuCollective::advance() {
         mapped_.clear();
         return Progress::refused;
       }
-      if (work_.reduction) start_reduction(*work_.reduction);
+      if (work_.reduction)
+        failed_ |= start_reduction(kernels_.emplace_back(), *work_.reduction) != Error::none;
       transfers_.resize(work_.pieces.size());
       start_as_one_kernel();
       step_ = Step::running;
@@ -199,10 +221,7 @@ Progress GpuCollective::advance() {
     }
     case Step::running:
       if (!run()) return Progress::waiting;
-      if (failed_) {
-        log_line(LogLevel::error, "a collective on the GPU failed: %s", device::runtime()->error_text());
-        mine().failed.store(number_, std::memory_order_relaxed);
-      }
+      if (failed_) tell_of_failure();
       announce(all);
       step_ = Step::joining;
       [[fallthrough]];
@@ -224,9 +243,84 @@ Progress GpuCollective::advance() {
     }
     case Step::over:
       return failed_ ? Progress::failed : Progress::over;
+    case Step::by_one:
+      return wait_for_one();
   }
   return Progress::failed;
 }
+
+void GpuCollective::tell_of_failure() {
+  log_line(LogLevel::error, "a collective on the GPU failed: %s", device::runtime()->error_text());
+  mine().failed.store(number_, std::memory_order_release);
+}
+
+// ---- One member does the work of all -------------------------------------------------------------------
+
+void GpuCollective::choose_workers() {
+  using enum Workers::Are;
+  Workers workers = by_one_ ? slot_.workers(number_) : Workers{each};
+  if (workers.are == undecided) {
+    const Workers wanted = all_may_be_done_by_one() ? Workers{one, slot_.me()} : Workers{each};
+    workers = slot_.propose(number_, wanted);
+    if (workers == Workers{one, slot_.me()}) {
+      if (start_work_of_all()) {
+        workers.are = one_that_has_started;
+      } else {
+        workers = {each};
+        mapped_.clear();
+      }
+      slot_.announce(number_, workers);
+    }
+    // The others rely on this rank.
+    if (workers.are == each) node_.ring(members_);
+  }
+  if (workers.are == each) step_ = Step::mapping;
+  if (workers.are != one_that_has_started) return;
+  one_ = workers.member;
+  step_ = Step::by_one;
+}
+
+bool GpuCollective::all_may_be_done_by_one() {
+  for (int member = 0; member < slot_.members(); ++member)
+    if (slot_.record(member, number_).by_one != work_.of_all->signature) return false;
+  return bool(slot_.word_of_end(number_));
+}
+
+// False: nothing has started.
+bool GpuCollective::start_work_of_all() {
+  const WorkOfAll& all = *work_.of_all;
+  std::vector<device::CopyItem> items;
+  uint64_t bytes = 0;
+  for (const auto& [from, from_at, to, to_at, length] : all.transfers) {
+    if (!map_source(from) || !map_target(to)) return false;
+    items.push_back(
+        {targets_[static_cast<size_t>(to)] + to_at, sources_[static_cast<size_t>(from)] + from_at, length});
+    bytes += length;
+  }
+  if (all.reduction && !map_for(*all.reduction)) return false;
+  kernels::KernelRun& kernel = kernels_.emplace_back();
+  kernel.tell(slot_.word_of_end(number_), number_);
+  const Error error = all.reduction ? start_reduction(kernel, *all.reduction)
+                                    : kernel.copy(work_.device, items.data(), items.size(), bytes);
+  if (error != Error::none) kernels_.clear();
+  return error == Error::none;
+}
+
+Progress GpuCollective::wait_for_one() {
+  const bool mine_to_do = one_ == slot_.me();
+  if (mine_to_do) {
+    if (!note(kernels_.back().poll())) return Progress::waiting;
+    if (failed_) tell_of_failure();
+    mapped_.clear();
+  } else {
+    failed_ = slot_.record(one_, number_).failed.load(std::memory_order_acquire) == number_;
+    if (!failed_ && !slot_.has_ended(number_)) return Progress::waiting;
+  }
+  step_ = Step::over;
+  return failed_ ? Progress::failed : Progress::over;
+}
+
+// ---- Each member does its part -------------------------------------------------------------------------
 
 // Starts what can start and announces the steps that are done; true when everything is done.
 bool GpuCollective::run() {
@@ -246,7 +340,7 @@ bool GpuCollective::note(Error state) {
   return state != Error::not_ready;
 }
 
-void GpuCollective::start_reduction(const Reduction& part) {
+Error GpuCollective::start_reduction(kernels::KernelRun& kernel, const Reduction& part) {
   uint64_t size = kernels::element_bytes(part.element);
   const void* from[max_members];
   void* to[max_members];
@@ -255,8 +349,7 @@ void GpuCollective::start_reduction(const Reduction& part) {
     from[sources++] = sources_[static_cast<size_t>(member)] + part.first * size;
   for (int member = part.targets_begin; member < part.targets_end; ++member)
     to[targets++] = targets_[static_cast<size_t>(member)] + part.target_first * size;
-  failed_ |= kernels_.emplace_back().reduce(work_.device, part.op, part.element, from, sources, to, targets,
-                                            part.count) != Error::none;
+  return kernel.reduce(work_.device, part.op, part.element, from, sources, to, targets, part.count);
 }
 
 // A single piece is left to a copy engine, which is faster than a kernel.

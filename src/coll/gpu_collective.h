@@ -8,6 +8,11 @@
 //            stage through host memory after all
 //   run      runs a kernel or copies; when all ranks have done so, every byte is in place
 //
+// In nonblocking calls the CPU of a rank computes meanwhile, so that every step waits for a thread to wake
+// up. So in short regular ones, with buffers that all could export, one rank does the work of all: the first
+// that looks when all have arrived, in most cases in the call that is the last to arrive. Its kernel stores
+// to a word that all see, and no other rank has to do anything.
+//
 // Ranks synchronize on the CPU between these steps. No kernel waits for another, so nothing can deadlock on
 // the GPU, whatever else runs there. Belongs to one thread at a time (the engine's lock).
 
@@ -36,6 +41,8 @@ class GpuCollective {
   Progress advance();
   // advance() no longer returns `refused`.
   bool all_have_mapped() const { return step_ > Step::readying; }
+  // Does nobody wait for this rank, unless another one asks for its part and rings?
+  bool needs_nobody() const { return by_one_ && (step_ <= Step::choosing || step_ >= Step::by_one); }
 
  private:
   bool export_memory();
@@ -43,10 +50,19 @@ class GpuCollective {
   bool copy(const Exposed& memory, void* pool, bool back);
   device::Error state_of_copies();
   bool map_others();
+  bool map_source(int member);
+  bool map_target(int member);
+  bool map_for(const Reduction& part);
+  bool export_to_one();
+  void choose_workers();
+  bool all_may_be_done_by_one();
+  bool start_work_of_all();
+  Progress wait_for_one();
   bool reach(int member, const RemoteMemory& remote, char** address);
   bool run();
   bool note(device::Error state);
-  void start_reduction(const Reduction& part);
+  void tell_of_failure();
+  device::Error start_reduction(kernels::KernelRun& kernel, const Reduction& part);
   void start_as_one_kernel();
   bool fetch_by_kernel(const std::vector<size_t>& pieces);
   const char* address_of(const Piece& piece);
@@ -62,7 +78,19 @@ class GpuCollective {
   uint64_t number_;
   Work work_;
 
-  enum class Step { slot, mapping, readying, running, joining, bringing_back, over } step_ = Step::slot;
+  enum class Step {
+    slot,
+    choosing,
+    mapping,
+    readying,
+    running,
+    joining,
+    bringing_back,
+    by_one,
+    over
+  } step_ = Step::slot;
+  bool by_one_ = false;                     // another rank may do this rank's part
+  int one_ = -1;                            // the member that does the work of all
   bool reached_ = false;                    // this rank has mapped what it needs
   std::list<device::MappedMemory> mapped_;  // declared before what uses it
   std::vector<char*> sources_, targets_;    // of each member, as addresses of this process

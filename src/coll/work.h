@@ -79,6 +79,22 @@ struct NcclCall {
   device::CopyItem afterwards{};  // a copy inside the device after the call; no bytes: none
 };
 
+// The work of all members, of a call whose buffers have no gaps: one member may do it (gpu_collective.h).
+struct WorkOfAll {
+  uint64_t signature = 0;    // of function and bytes: the same on all members that may take part
+  uint64_t bytes_moved = 0;  // about so many pass the links of the one
+  std::optional<Reduction> reduction;
+  // Otherwise bytes move from the exported memory of some members to this memory of others.
+  Exposed result;
+  struct Transfer {
+    int from;  // member
+    uint64_t from_at;
+    int to;
+    uint64_t to_at, bytes;
+  };
+  std::vector<Transfer> transfers;
+};
+
 struct Work {
   Algorithm algorithm{};        // the chosen one, unless NCCL comes first
   uint64_t largest_buffer = 0;  // of any rank, by which it was chosen, in bytes
@@ -90,7 +106,8 @@ struct Work {
   uint8_t first_export[max_members] = {};
   std::optional<Reduction> reduction;
   std::vector<Piece> pieces;
-  bool by_kernel = false;        // one kernel fetches all pieces, if no piece waits for another
+  bool by_kernel = false;  // one kernel fetches all pieces, if no piece waits for another
+  std::optional<WorkOfAll> of_all;
   std::optional<NcclCall> nccl;  // if NCCL is chosen and all members can use it
 };
 

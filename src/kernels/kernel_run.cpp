@@ -120,10 +120,11 @@ Error KernelRun::start(int device, Launch launch) {
   }
   if (place_ == places) return Error::not_ready;
   context_ = &context;
-  value_ = ++context.last_value;
+  if (!word_) tell({context.flags + place_, context.flags + place_}, ++context.last_value);
   if (observe::tracing()) since_ = observe::now();
-  Error error = launch(context.stream, Signal{context.counters + place_, context.flags + place_, value_});
+  Error error = launch(context.stream, Signal{context.counters + place_, word_.for_kernels, value_});
   active_ = error == Error::none;
+  if (!active_) word_ = {};
   context.taken[static_cast<size_t>(place_)] = active_;
   return error;
 }
@@ -159,13 +160,12 @@ Error KernelRun::move(int device, const Side& to, uint64_t to_at, const Side& fr
 Error KernelRun::poll() {
   if (!active_) return Error::none;
   KernelContext& context = *context_;
-  uint64_t seen = std::atomic_ref(context.flags[place_]).load(std::memory_order_acquire);
+  uint64_t seen = std::atomic_ref(*word_.address).load(std::memory_order_acquire);
   Error error = seen == value_ ? Error::none : Error::not_ready;
   if (error == Error::not_ready && ++polls_ % polls_between_questions == 0) {
     error = device::runtime()->query_stream(context.stream);
     // The stream is over, but no signal was seen: read the flag once more.
-    if (error == Error::none && std::atomic_ref(context.flags[place_]).load() != value_)
-      error = Error::failed;
+    if (error == Error::none && std::atomic_ref(*word_.address).load() != value_) error = Error::failed;
   }
   if (error == Error::not_ready) return error;
   std::lock_guard lock(mutex);
@@ -176,6 +176,7 @@ Error KernelRun::poll() {
     observe::trace({observe::EventKind::kernel, stream, begin, context.over_at, 0});
   }
   active_ = false;
+  word_ = {};
   context.taken[static_cast<size_t>(place_)] = false;
   return error;
 }

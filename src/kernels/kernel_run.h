@@ -23,6 +23,13 @@ bool reductions_run_on(int device, ReduceOp op, Element element);
 
 struct KernelContext;
 
+// A word in page-locked memory, and where kernels find it.
+struct EndWord {
+  uint64_t* address = nullptr;
+  uint64_t* for_kernels = nullptr;
+  explicit operator bool() const { return address; }
+};
+
 class KernelRun {
  public:
   KernelRun() = default;
@@ -30,6 +37,11 @@ class KernelRun {
   KernelRun(const KernelRun&) = delete;
   KernelRun& operator=(const KernelRun&) = delete;
 
+  // Before the start: the kernel stores `value` to `word` when it is over. Others may wait for that, too.
+  void tell(const EndWord& word, uint64_t value) {
+    word_ = word;
+    value_ = value;
+  }
   device::Error reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,
                        void* const* to, int targets, uint64_t count, void* old = nullptr);
   device::Error copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes);
@@ -47,6 +59,7 @@ class KernelRun {
 
   KernelContext* context_ = nullptr;
   int place_ = -1;  // index of the flag and of the counter
+  EndWord word_;    // the flag, unless the caller has given another one
   uint64_t value_ = 0;
   unsigned polls_ = 0;
   uint64_t since_ = 0;  // for the trace

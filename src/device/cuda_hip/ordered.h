@@ -111,6 +111,10 @@ class OrderedRuntime : public DriverRuntime<Abi> {
     return this->on(record->device, [&] { return this->call(api_.graph_forget, record->runnable); });
   }
 
+  void* address_for_kernels(void* registered) override {
+    return Base::from_driver(device_address(registered));
+  }
+
  protected:
   using Base::api_;
   using Base::Base;

@@ -45,11 +45,12 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<CommunicatorState> stat
   bool device = regions_.on_device();
   // The progress thread launches nonblocking collectives.
   const bool by_nccl = blocking_ || (form == Form::nonblocking && coll::nccl_serves_threads());
-  has_work_ = device && work_for(call_, regions_, state_->position(), by_nccl, &work_);
+  has_work_ = device && work_for(call_, regions_, state_->position(), by_nccl, !blocking_, &work_);
   capability_ = capability_of(call_, regions_, device, has_work_);
   // A persistent collective starts later, and more than once: what is known of its memory may be stale by
   // then.
   if (!blocking_) work_.source.found = work_.target.found = {};
+  if (work_.of_all) work_.of_all->result.found = {};
 }
 
 int CollectiveOperation::start() {
@@ -67,11 +68,17 @@ int CollectiveOperation::start() {
   if (!blocking_) state_->start_joining();
   if (!blocking_) progress_thread().help(this);
   advance();
-  if (!blocking_ && needs_thread()) progress_thread().wake_for(bytes());
+  if (blocking_ || step_ == Step::over) return MPI_SUCCESS;
+  if (needs_thread())
+    progress_thread().wake_for(bytes());
+  else
+    progress_thread().stand_by();
   return MPI_SUCCESS;
 }
 
+// The thread need not run while one rank may do the work of all; should that change, that rank rings.
 bool CollectiveOperation::needs_thread() const {
+  if (relies_on_one()) return false;
   return step_ != Step::over && (step_ != Step::in_host || progress_thread().helps_messages());
 }
 
@@ -116,7 +123,10 @@ void CollectiveOperation::arrive() {
   }
   arrived_with_ = capability;
   slot->arrive(number_, capability);
-  engine().node()->ring(state_->node_ranks());
+  if (capability == Capability::device && gpu_->needs_nobody())
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // of two that arrive together, one sees the other
+  else
+    engine().node()->ring(state_->node_ranks());
   state_->note_arrival(number_);
   step_ = capability == Capability::host ? Step::waiting_for_turn : Step::deciding;
 }

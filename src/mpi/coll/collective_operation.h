@@ -57,6 +57,9 @@ class CollectiveOperation : public Operation {
  private:
   coll::Work take_work();
   bool needs_thread() const;
+  bool relies_on_one() const {
+    return (step_ == Step::deciding || step_ == Step::on_gpu) && gpu_ && gpu_->needs_nobody();
+  }
   void arrive();
   void decide();
   void report_stall();

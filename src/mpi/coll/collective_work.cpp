@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/options.h"
 #include "coll/choice.h"
 #include "coll/slices.h"
 #include "device/classify.h"
@@ -22,6 +23,10 @@ using coll::Work;
 
 // Slices of a reduction are whole cache lines, and large enough to be worth a kernel.
 constexpr uint64_t slice_grain = 512;
+
+// Blocks of all ranks for all, which one kernel can move.
+constexpr int ranks_of_blocks = 8;
+static_assert(ranks_of_blocks * ranks_of_blocks <= static_cast<int>(kernels::max_copies));
 
 constexpr uint64_t relay_chunk = uint64_t{16} << 20, chunks_allowed = 8;
 
@@ -122,8 +127,59 @@ class Planner {
     }
   }
 
+  // After plan(): the work of all ranks, if no buffer of this one has gaps.
+  void plan_of_all(const Regions& regions) {
+    constexpr Collective functions[] = {Collective::allreduce, Collective::bcast, Collective::allgather,
+                                        Collective::alltoall};
+    if (std::ranges::find(functions, call_.function) == std::end(functions)) return;
+    if (!contiguous(regions.read) || !contiguous(regions.written)) return;
+    coll::WorkOfAll all;
+    const auto unit = static_cast<uint64_t>(packed_bytes(call_.recvcount, call_.recvtype));
+    switch (call_.function) {
+      case Collective::allreduce:
+        if (!reduction_of_all_) return;
+        all.reduction = reduction_of_all_;
+        all.bytes_moved = unit * static_cast<uint64_t>(size_ - 1);
+        break;
+      case Collective::bcast:
+        if (algorithm_ != Algorithm::bcast_direct) return;
+        for (int to = 0; to < size_; ++to)
+          if (to != call_.root) all.transfers.push_back({call_.root, 0, to, 0, unit});
+        break;
+      case Collective::allgather:
+        if (size_ > ranks_of_blocks || !blocks_follow(call_.recvcount, call_.recvtype)) return;
+        for (int to = 0; to < size_; ++to)
+          for (int from = 0; from < size_; ++from)
+            if (from != to || !call_.in_place())
+              all.transfers.push_back({from, 0, to, place(from, unit), unit});
+        break;
+      case Collective::alltoall:
+        if (size_ > ranks_of_blocks || call_.in_place() || !blocks_follow(call_.recvcount, call_.recvtype) ||
+            !blocks_follow(call_.sendcount, call_.sendtype))
+          return;
+        for (int to = 0; to < size_; ++to)
+          for (int from = 0; from < size_; ++from)
+            all.transfers.push_back({from, place(to, unit), to, place(from, unit), unit});
+        break;
+      default:
+        break;
+    }
+    if (!all.reduction && regions.written.bytes > 0)
+      all.result = {.address = regions.written.address,
+                    .bytes = bytes_of(regions.written),
+                    .found = regions.written.found()};
+    for (const coll::WorkOfAll::Transfer& transfer : all.transfers) all.bytes_moved += transfer.bytes;
+    all.signature = unit * 64 + static_cast<uint64_t>(call_.function);
+    if (unit > 0 && all.bytes_moved <= static_cast<uint64_t>(options().coll_by_one))
+      work_.of_all = std::move(all);
+  }
+
  private:
   static uint64_t bytes_of(const Region& region) { return static_cast<uint64_t>(region.bytes); }
+  static uint64_t place(int block, uint64_t unit) { return static_cast<uint64_t>(block) * unit; }
+  static bool blocks_follow(MPI_Count count, MPI_Datatype datatype) {
+    return static_cast<MPI_Count>(extent_of(datatype)) * count == packed_bytes(count, datatype);
+  }
 
   // Exposes all bytes between the first and the last of the region; for blocks with gaps, only the bytes that
   // are transferred.
@@ -272,6 +328,8 @@ class Planner {
           part.count = all;
           to_self(&part);
         } else {
+          reduction_of_all_ = part;
+          reduction_of_all_->count = all;
           cut(all, size, size_, me_, &part);
         }
         break;
@@ -385,6 +443,7 @@ class Planner {
   int me_, size_;
   Algorithm algorithm_;
   bool root_ = false;
+  std::optional<Reduction> reduction_of_all_;
   MPI_Aint first_ = 0;  // of the source, relative to the buffer's address
   bool packed_ = false;
   uint64_t packed_before_ = 0;  // bytes of the blocks that place_of() has placed
@@ -421,7 +480,7 @@ coll::Family family_of(Collective function) {
 }
 
 bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, bool by_nccl,
-              coll::Work* work) {
+              bool of_all, coll::Work* work) {
   if (position.inter || position.size > coll::max_members) return false;
   const bool read_dense = contiguous(regions.read), written_dense = contiguous(regions.written);
   int reads = device_of(regions.read, read_dense), writes = device_of(regions.written, written_dense);
@@ -431,8 +490,11 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
     work->nccl = nccl_call_for(call, regions, position, work->device);
   const coll::Family family = family_of(call.function);
   const uint64_t bytes = largest_buffer(call, regions, position);
-  const auto [algorithm, nccl_first] =
+  auto [algorithm, nccl_first] =
       coll::choice().of_call(family, bytes, position.size, call.in_place(), work->nccl.has_value());
+  // For all at once a rank writes the vectors of all.
+  if (of_all && algorithm == Algorithm::allreduce_oneshot && !coll::choice().is_forced(algorithm))
+    algorithm = Algorithm::allreduce_sliced;
   work->algorithm = algorithm;
   work->largest_buffer = bytes;
   if (!nccl_first) work->nccl.reset();
@@ -442,7 +504,10 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
              coll::row_of(algorithm).name.data(), nccl_first ? ", if it cannot be by NCCL" : "");
   if (coll::is_staged(algorithm)) return false;
   work->by_kernel = coll::row_of(algorithm).name == "kernel";
-  return Planner(call, position, algorithm, work).plan(regions);
+  Planner planner(call, position, algorithm, work);
+  if (!planner.plan(regions)) return false;
+  if (of_all && !work->nccl && position.size > 1) planner.plan_of_all(regions);
+  return true;
 }
 
 }  // namespace fairlead::mpi

@@ -17,9 +17,10 @@ namespace fairlead::mpi {
 
 coll::Family family_of(Collective function);
 
-// False: the host MPI executes the call, unless NCCL can and `by_nccl` permits that.
+// False: the host MPI executes the call, unless NCCL can and `by_nccl` permits that. `of_all`: also the work
+// that one rank may do for all, where that is worth it.
 bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, bool by_nccl,
-              coll::Work* work);
+              bool of_all, coll::Work* work);
 
 // The same call for NCCL, where NCCL has an equivalent: for blocks of equal size, and for reductions whose
 // operation and type NCCL has. For contiguous data on one device.

@@ -99,6 +99,10 @@ bool ProgressThread::helps_messages() const {
 
 void ProgressThread::begin() {
   ++outstanding_;
+  stand_by();
+}
+
+void ProgressThread::stand_by() {
   start();
   doorbell_.load()->listen(heard());
 }

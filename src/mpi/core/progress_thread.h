@@ -46,7 +46,7 @@ class ProgressThread {
 
   // Collectives: advance_without_host() is called until forget(), which may be called any number of times.
   // The caller holds the engine's lock.
-  void help(Operation* operation);  // and wake_for(), if there is something to do
+  void help(Operation* operation);  // and wake_for(), if there is something to do, or stand_by()
   void forget(Operation* operation);
   // May the thread call the host MPI for messages?
   bool helps_messages() const;
@@ -77,6 +77,8 @@ class ProgressThread {
   void wake_for(uint64_t bytes) {
     if (bytes >= worth_waking || sleeps_for_ever_) wake();
   }
+  // Others may ring.
+  void stand_by();
   // A thread of the program has begun to poll, or the last one has ended.
   void note_attended(bool attended) {
     if (outstanding_.load(std::memory_order_relaxed) > 0) attend(attended);
