@@ -41,6 +41,7 @@ class GpuCollective {
   Progress advance();
   // advance() no longer returns `refused`.
   bool all_have_mapped() const { return step_ > Step::readying; }
+  bool done_by_one() const { return one_ >= 0; }
   // Does nobody wait for this rank, unless another one asks for its part and rings?
   bool needs_nobody() const { return by_one_ && (step_ <= Step::choosing || step_ >= Step::by_one); }
 

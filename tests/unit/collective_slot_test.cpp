@@ -91,6 +91,21 @@ TEST_F(Three, follow_one_that_goes_ahead) {
   EXPECT_EQ(members_[0]->outcome(number_), Decision::undecided);
 }
 
+TEST_F(Three, let_the_first_that_looks_choose_who_does_the_work) {
+  using enum Workers::Are;
+  EXPECT_EQ(members_[0]->workers(1), Workers{});
+  EXPECT_EQ(members_[1]->propose(1, {one, 1}), (Workers{one, 1}));
+  EXPECT_EQ(members_[2]->propose(1, {one, 2}), (Workers{one, 1}));
+  EXPECT_EQ(members_[0]->propose(1, {each}), (Workers{one, 1}));
+  members_[1]->announce(1, {one_that_has_started, 1});
+  EXPECT_EQ(members_[0]->workers(1), (Workers{one_that_has_started, 1}));
+  // The word serves another collective later.
+  const uint64_t later = 1 + records_kept;
+  EXPECT_EQ(members_[0]->workers(later), Workers{});
+  EXPECT_EQ(members_[0]->propose(later, {each}), Workers{each});
+  EXPECT_EQ(members_[1]->workers(1), Workers{});
+}
+
 // Threads that make communicators at the same time get a place for each.
 TEST(ASlotPool, gives_each_thread_slots_of_its_own) {
   constexpr int threads = 4, slots_each = 250;

@@ -192,8 +192,9 @@ void CollectiveOperation::run_on_gpu() {
     cleared_ = true;
   }
   if (progress == Progress::waiting) return complain_of_missing();
-  count(Traffic::collective_gpu, regions_.bytes());
-  took(Traffic::collective_gpu);
+  const Traffic path = gpu_->done_by_one() ? Traffic::collective_by_one : Traffic::collective_gpu;
+  count(path, regions_.bytes());
+  took(path);
   over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
 }
 

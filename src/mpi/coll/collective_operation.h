@@ -48,6 +48,7 @@ class CollectiveOperation : public Operation {
   void advance() override;
   void advance_without_host() override;
   uint64_t bytes() const override { return static_cast<uint64_t>(regions_.bytes()); }
+  bool needs_help() const override { return !relies_on_one(); }
   void quiesce() override;
   bool quiesced() const override;
   int finish(MPI_Status* status) override;

@@ -62,6 +62,8 @@ class Operation {
   // Returns false while the operation may still need a host MPI call that only this rank can make. Other
   // ranks that have started the same operation progress it shortly.
   virtual bool quiesced() const { return true; }
+  // Is there anything that a thread could do for it now? The caller holds the engine's lock.
+  virtual bool needs_help() const { return true; }
   // Called after complete(): makes a host call that may block, if that is left; frees the host message, fills
   // `status`, raises errors through the communicator's handler and returns the code.
   virtual int finish(MPI_Status* status) = 0;

@@ -88,6 +88,7 @@ void help(Operation& operation, bool in_device) {
     if (in_device) engine().progress_now_and_then();
     return;
   }
+  if (std::unique_lock lock(engine().mutex()); !operation.needs_help()) return;
   if (!helped) return engine().progress();
   operation.is_long = true;
   thread.begin_long();
