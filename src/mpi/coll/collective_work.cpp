@@ -139,7 +139,7 @@ class Planner {
       case Collective::allreduce:
         if (!reduction_of_all_) return;
         all.reduction = reduction_of_all_;
-        all.bytes_moved = unit * static_cast<uint64_t>(size_ - 1);
+        all.bytes_moved = 2 * unit * static_cast<uint64_t>(size_ - 1);  // to this GPU and back
         break;
       case Collective::bcast:
         if (algorithm_ != Algorithm::bcast_direct) return;
