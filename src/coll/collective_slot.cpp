@@ -29,10 +29,10 @@ size_t slot_pool_bytes(int ranks) {
   return slot_bytes(ranks) * static_cast<size_t>(slots_per_rank(ranks) * ranks);
 }
 
-// Where kernels find the headers that are registered with the driver; null: it has refused. Slots are reused,
-// and stay registered.
+// Where kernels find the headers that are registered with the driver; null: they are not, as it has refused.
+// Slots are reused, and stay registered.
 auto& registered = *new std::map<SlotHeader*, SlotHeader*>;
-constexpr size_t header_pages = (sizeof(SlotHeader) + page - 1) / page * page;
+constexpr size_t header_bytes = (sizeof(SlotHeader) + page - 1) / page * page;
 
 Workers to_workers(uint64_t word, uint64_t number) {
   if (word / 256 != number) return {};
@@ -171,15 +171,16 @@ bool CollectiveSlot::has_ended(uint64_t number) const {
   return std::atomic_ref(slot_->ended[number % records_kept]).load(std::memory_order_acquire) == number;
 }
 
-kernels::EndWord CollectiveSlot::word_of_end(uint64_t number) {
+kernels::EndWord CollectiveSlot::word_of_end(uint64_t number, int device) {
   auto found = registered.find(slot_);
   if (found == registered.end()) {
     const device::WaitingCalls::Permission permission;
     if (!permission.may_make()) return {};
     device::Runtime* gpu = device::runtime();
-    const bool done = gpu->register_host(slot_, header_pages) == device::Error::none;
+    const bool done = gpu->register_host(slot_, header_bytes) == device::Error::none;
     if (!done) log_line(LogLevel::info, "a collective slot cannot be pinned: %s", gpu->error_text());
-    void* there = done ? gpu->address_for_kernels(slot_) : nullptr;
+    void* there = done ? gpu->address_for_kernels(device, slot_) : nullptr;
+    if (done && !there) (void)gpu->unregister_host(slot_);
     found = registered.emplace(slot_, static_cast<SlotHeader*>(there)).first;
   }
   if (!found->second) return {};

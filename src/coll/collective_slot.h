@@ -62,7 +62,7 @@ struct Workers {
 struct alignas(64) Record {
   RemoteMemory source, target;
   int32_t device;                     // holds both source and target, as the member numbers its devices
-  uint64_t by_one;                    // another member may do this member's part: the signature; 0: none may
+  uint64_t signature;                 // of the work of all, if another member may do it; else 0
   uint8_t first_export[max_members];  // index in `offsets`, for each member
   uint64_t offsets[max_exports];      // offsets of the exported regions in `source`
   unsigned char gpu[16];              // UUID of the GPU that NCCL would use
@@ -165,9 +165,9 @@ class CollectiveSlot {
   // The one member says what becomes of the call.
   void announce(uint64_t number, Workers workers);
   bool has_ended(uint64_t number) const;
-  // The word for has_ended(); none if kernels of this process cannot see it, or if it would have to be
+  // The word for has_ended(); none if kernels of this device cannot see it, or if it would have to be
   // registered with the driver now and must not (device/waiting_calls.h).
-  kernels::EndWord word_of_end(uint64_t number);
+  kernels::EndWord word_of_end(uint64_t number, int device);
   // This rank no longer reads anything of this collective or of those before it.
   void pass(uint64_t number) { area(me_).passed.store(number, std::memory_order_release); }
 

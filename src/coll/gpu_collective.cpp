@@ -45,7 +45,7 @@ bool GpuCollective::expose(bool possible) {
 bool GpuCollective::export_memory() {
   Record& record = mine();
   record.source = record.target = {};
-  record.by_one = 0;
+  record.signature = 0;
   std::copy(std::begin(work_.offsets), std::end(work_.offsets), record.offsets);
   std::copy(std::begin(work_.first_export), std::end(work_.first_export), record.first_export);
   if (work_.device < 0) return true;
@@ -57,8 +57,8 @@ bool GpuCollective::export_memory() {
     if (path == Path::unknown && !transport::export_probe(node_, work_.device)) return false;
   }
   if (!export_to(work_.source, &record.source) || !export_to(work_.target, &record.target)) return false;
-  by_one_ = work_.of_all && pooled_.empty() && export_to_one();
-  if (by_one_) record.by_one = work_.of_all->signature;
+  offers_part_ = work_.of_all && pooled_.empty() && export_result();
+  if (offers_part_) record.signature = work_.of_all->signature;
   // Other members read results of the pieces from the exported memory, so the pieces must be written there.
   if (target_copy_)
     for (Piece& piece : work_.pieces)
@@ -87,8 +87,8 @@ bool GpuCollective::export_to(const Exposed& memory, RemoteMemory* remote) {
   return (is_target || copy(memory, pool, false)) && export_it(pool);
 }
 
-// What only the one needs that may do the work of all; it is no failure if that cannot be exported.
-bool GpuCollective::export_to_one() {
+// Only who does the work of all needs this; it is no failure if it cannot be exported.
+bool GpuCollective::export_result() {
   const Exposed& result = work_.of_all->result;
   return result.bytes == 0 || slot_.members() == 1 ||
          transport::export_to(node_, members_, device::classify(result.address, result.found), result.address,
@@ -135,9 +135,10 @@ bool GpuCollective::reach(int member, const RemoteMemory& remote, char** address
   mapped_.emplace_back();
   if (transport::reach(node_, rank, owner_device, &device, remote, &mapped_.back()) != node::Reason::none)
     return false;
-  *address = static_cast<char*>(mapped_.back().address());
   // Kernels run on work_.device only.
-  return device == work_.device;
+  if (device != work_.device) return false;
+  *address = static_cast<char*>(mapped_.back().address());
+  return true;
 }
 
 bool GpuCollective::map_others() {
@@ -258,7 +259,7 @@ void GpuCollective::tell_of_failure() {
 
 void GpuCollective::choose_workers() {
   using enum Workers::Are;
-  Workers workers = by_one_ ? slot_.workers(number_) : Workers{each};
+  Workers workers = offers_part_ ? slot_.workers(number_) : Workers{each};
   if (workers.are == undecided) {
     const Workers wanted = all_may_be_done_by_one() ? Workers{one, slot_.me()} : Workers{each};
     workers = slot_.propose(number_, wanted);
@@ -268,6 +269,8 @@ void GpuCollective::choose_workers() {
       } else {
         workers = {each};
         mapped_.clear();
+        std::ranges::fill(sources_, nullptr);
+        std::ranges::fill(targets_, nullptr);
       }
       slot_.announce(number_, workers);
     }
@@ -282,8 +285,18 @@ void GpuCollective::choose_workers() {
 
 bool GpuCollective::all_may_be_done_by_one() {
   for (int member = 0; member < slot_.members(); ++member)
-    if (slot_.record(member, number_).by_one != work_.of_all->signature) return false;
-  return bool(slot_.word_of_end(number_));
+    if (slot_.record(member, number_).signature != work_.of_all->signature || !knows_way_to(member))
+      return false;
+  return bool(slot_.word_of_end(number_, work_.device));
+}
+
+// A pair of GPUs without peer access stages all collectives of its ranks. So memory is mapped here only where
+// this pair was tried before, in one direction at least.
+bool GpuCollective::knows_way_to(int member) {
+  const int rank = members_[static_cast<size_t>(member)];
+  if (rank == node_.rank()) return true;
+  return node_.decision(rank, slot_.record(member, number_).device, node_.rank()).path == Path::peer ||
+         node_.decision(node_.rank(), work_.device, rank).path == Path::peer;
 }
 
 // False: nothing has started.
@@ -299,7 +312,7 @@ bool GpuCollective::start_work_of_all() {
   }
   if (all.reduction && !map_for(*all.reduction)) return false;
   kernels::KernelRun& kernel = kernels_.emplace_back();
-  kernel.tell(slot_.word_of_end(number_), number_);
+  kernel.tell(slot_.word_of_end(number_, work_.device), number_);
   const Error error = all.reduction ? start_reduction(kernel, *all.reduction)
                                     : kernel.copy(work_.device, items.data(), items.size(), bytes);
   if (error != Error::none) kernels_.clear();
@@ -315,6 +328,9 @@ Progress GpuCollective::wait_for_one() {
   } else {
     failed_ = slot_.record(one_, number_).failed.load(std::memory_order_acquire) == number_;
     if (!failed_ && !slot_.has_ended(number_)) return Progress::waiting;
+    // Their files may have arrived, which nobody else would take.
+    for (int rank : members_)
+      if (rank != node_.rank()) transport::follow_revocations(node_, rank);
   }
   step_ = Step::over;
   return failed_ ? Progress::failed : Progress::over;

@@ -42,8 +42,9 @@ class GpuCollective {
   // advance() no longer returns `refused`.
   bool all_have_mapped() const { return step_ > Step::readying; }
   bool done_by_one() const { return one_ >= 0; }
-  // Does nobody wait for this rank, unless another one asks for its part and rings?
-  bool needs_nobody() const { return by_one_ && (step_ <= Step::choosing || step_ >= Step::by_one); }
+  // One rank does the work of all, or will when all have arrived, unless it rings. If its kernel fails, the
+  // others learn of that in its next MPI call.
+  bool left_to_one() const { return offers_part_ && (step_ <= Step::choosing || step_ >= Step::by_one); }
 
  private:
   bool export_memory();
@@ -54,9 +55,10 @@ class GpuCollective {
   bool map_source(int member);
   bool map_target(int member);
   bool map_for(const Reduction& part);
-  bool export_to_one();
+  bool export_result();
   void choose_workers();
   bool all_may_be_done_by_one();
+  bool knows_way_to(int member);
   bool start_work_of_all();
   Progress wait_for_one();
   bool reach(int member, const RemoteMemory& remote, char** address);
@@ -90,7 +92,7 @@ class GpuCollective {
     by_one,
     over
   } step_ = Step::slot;
-  bool by_one_ = false;                     // another rank may do this rank's part
+  bool offers_part_ = false;                // another rank may do this rank's part
   int one_ = -1;                            // the member that does the work of all
   bool reached_ = false;                    // this rank has mapped what it needs
   std::list<device::MappedMemory> mapped_;  // declared before what uses it

@@ -81,11 +81,11 @@ struct NcclCall {
 
 // The work of all members, of a call whose buffers have no gaps: one member may do it (gpu_collective.h).
 struct WorkOfAll {
-  uint64_t signature = 0;    // of function and bytes: the same on all members that may take part
-  uint64_t bytes_moved = 0;  // about so many pass the links of the one
+  uint64_t signature = 0;    // of the arguments: the same on all members that may take part
+  uint64_t bytes_moved = 0;  // between GPUs and inside them
+  Exposed result;            // unless the target is exported anyway
+  // Either a reduction, or bytes that move from the sources of some members to the results of others.
   std::optional<Reduction> reduction;
-  // Otherwise bytes move from the exported memory of some members to this memory of others.
-  Exposed result;
   struct Transfer {
     int from;  // member
     uint64_t from_at;

@@ -166,8 +166,8 @@ class Runtime {
   virtual Error free_pinned(void* address) = 0;
   virtual Error register_host(void* address, size_t bytes) = 0;  // usable by every device
   virtual Error unregister_host(void* address) = 0;
-  // Where kernels find memory that was given to register_host().
-  virtual void* address_for_kernels(void* registered) { return registered; }
+  // Where kernels of a device find memory that was given to register_host(); null if they do not.
+  virtual void* address_for_kernels(int, void* registered) { return registered; }
   virtual Error memory_info(int device, size_t* free_bytes, size_t* total_bytes) = 0;
   // Makes the driver's memory operations on this allocation synchronous: they complete before they return.
   virtual Error set_sync_memops(const void* address) = 0;

@@ -18,15 +18,16 @@ namespace {
 constexpr size_t half = size_t{512} << 10;
 char* pinned = nullptr;
 
-// Where device memory was found since a stream began to wait, as a query takes about a microsecond. Of
+// Where device memory was found in this period, in which streams wait: a query takes about a microsecond. Of
 // page-locked memory nothing is remembered: it may be unregistered, or freed and its place taken by pageable
-// memory. The driver keeps the addresses of device memory.
+// memory. Drivers keep the addresses of device memory, most of it.
 struct Range {
   uintptr_t base = 0;
   size_t bytes = 0;
 };
 std::array<Range, 16> known;
 size_t found = 0;
+unsigned period = 0;
 
 bool is_pageable(const void* address) {
   if (certainly_host(address)) return true;
@@ -103,11 +104,8 @@ void prepare_pageable_copies() {
 
 Error submit_copies(const CopyItem* items, size_t count, Stream stream) {
   std::optional<WaitingCalls::Permission> permission(std::in_place);
-  if (permission->may_copy_pageable()) {
-    if (std::exchange(found, 0) > 0) known = {};
-  } else {
-    permission.reset();
-  }
+  if (std::exchange(period, permission->period()) != permission->period()) known = {};
+  if (!permission->may_copy_pageable()) permission.reset();
   if (permission || !pinned || std::none_of(items, items + count, is_pageable_copy))
     return count > 1 ? runtime()->copy_batch(items, count, stream) : submit(*items, stream);
   Error error = Error::none;

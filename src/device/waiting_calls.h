@@ -39,6 +39,8 @@ class WaitingCalls {
     bool may_wait() const { return given_ && graph_waits_ == 0; }
     // May the driver copy pageable memory? A thread of the program's may be in another such copy.
     bool may_copy_pageable() const { return forbidden_ == 0 && graph_waits_ == 0; }
+    // The number of times that streams or graphs have begun to wait.
+    unsigned period() const { return periods_; }
     // May progress make streams, events and memory? What it needs at least was made with the stream
     // (GpuStream::make()).
     bool may_make() const { return may_copy_pageable() || !(in_thread_of_library || program_has_threads); }
@@ -52,9 +54,11 @@ class WaitingCalls {
   static void change(int* count, int by) {
     std::lock_guard lock(mutex_);
     *count += by;
+    periods_ += *count == 1 && by == 1;
   }
   static inline std::mutex mutex_;
   static inline int forbidden_ = 0, graph_waits_ = 0;
+  static inline unsigned periods_ = 0;
 };
 
 }  // namespace fairlead::device

@@ -111,8 +111,11 @@ class OrderedRuntime : public DriverRuntime<Abi> {
     return this->on(record->device, [&] { return this->call(api_.graph_forget, record->runnable); });
   }
 
-  void* address_for_kernels(void* registered) override {
-    return Base::from_driver(device_address(registered));
+  void* address_for_kernels(int device, void* registered) override {
+    typename Abi::Address there{};
+    const Error error =
+        this->on(device, [&] { return this->call(api_.host_address, &there, registered, 0u); });
+    return error == Error::none ? Base::from_driver(there) : nullptr;
   }
 
  protected:

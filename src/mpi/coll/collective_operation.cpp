@@ -45,7 +45,7 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<CommunicatorState> stat
   bool device = regions_.on_device();
   // The progress thread launches nonblocking collectives.
   const bool by_nccl = blocking_ || (form == Form::nonblocking && coll::nccl_serves_threads());
-  has_work_ = device && work_for(call_, regions_, state_->position(), by_nccl, !blocking_, &work_);
+  has_work_ = device && work_for(call_, regions_, state_->position(), {by_nccl, !blocking_}, &work_);
   capability_ = capability_of(call_, regions_, device, has_work_);
   // A persistent collective starts later, and more than once: what is known of its memory may be stale by
   // then.
@@ -67,18 +67,14 @@ int CollectiveOperation::start() {
   number_ = state_->begin_call();
   if (!blocking_) state_->start_joining();
   if (!blocking_) progress_thread().help(this);
+  if (work_.of_all) progress_thread().stand_by();  // others may ring as soon as this rank has arrived
   advance();
-  if (blocking_ || step_ == Step::over) return MPI_SUCCESS;
-  if (needs_thread())
-    progress_thread().wake_for(bytes());
-  else
-    progress_thread().stand_by();
+  if (!blocking_ && needs_thread()) progress_thread().wake_for(bytes());
   return MPI_SUCCESS;
 }
 
-// The thread need not run while one rank may do the work of all; should that change, that rank rings.
 bool CollectiveOperation::needs_thread() const {
-  if (relies_on_one()) return false;
+  if (left_to_one()) return false;
   return step_ != Step::over && (step_ != Step::in_host || progress_thread().helps_messages());
 }
 
@@ -123,7 +119,7 @@ void CollectiveOperation::arrive() {
   }
   arrived_with_ = capability;
   slot->arrive(number_, capability);
-  if (capability == Capability::device && gpu_->needs_nobody())
+  if (capability == Capability::device && gpu_->left_to_one())
     std::atomic_thread_fence(std::memory_order_seq_cst);  // of two that arrive together, one sees the other
   else
     engine().node()->ring(state_->node_ranks());
@@ -307,6 +303,8 @@ void CollectiveOperation::took(Traffic path) {
 void CollectiveOperation::log_path(Traffic path) const {
   const bool nccl = path == Traffic::collective_nccl, staged = path == Traffic::collective_staged;
   using Among = coll::Choice::Among;
+  if (path == Traffic::collective_by_one)
+    return log_algorithm(call_, state_->position(), regions_, "one rank for all", "by FAIRLEAD_COLL_BY_ONE");
   log_algorithm(call_, state_->position(), regions_,
                 nccl     ? "nccl"
                 : staged ? "staged"

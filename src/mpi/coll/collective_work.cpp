@@ -164,12 +164,13 @@ class Planner {
       default:
         break;
     }
-    if (!all.reduction && regions.written.bytes > 0)
+    const bool exported = work_.target.bytes > 0 && !work_.target.own;
+    if (!exported && regions.written.bytes > 0)
       all.result = {.address = regions.written.address,
                     .bytes = bytes_of(regions.written),
                     .found = regions.written.found()};
     for (const coll::WorkOfAll::Transfer& transfer : all.transfers) all.bytes_moved += transfer.bytes;
-    all.signature = unit * 64 + static_cast<uint64_t>(call_.function);
+    all.signature = (unit * 64 + static_cast<uint64_t>(call_.function)) * 2 + call_.in_place();
     if (unit > 0 && all.bytes_moved <= static_cast<uint64_t>(options().coll_by_one))
       work_.of_all = std::move(all);
   }
@@ -324,12 +325,12 @@ class Planner {
         }
         break;
       case Collective::allreduce:
+        reduction_of_all_ = part;
+        reduction_of_all_->count = all;
         if (algorithm_ == Algorithm::allreduce_oneshot) {
           part.count = all;
           to_self(&part);
         } else {
-          reduction_of_all_ = part;
-          reduction_of_all_->count = all;
           cut(all, size, size_, me_, &part);
         }
         break;
@@ -479,22 +480,19 @@ coll::Family family_of(Collective function) {
   }
 }
 
-bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, bool by_nccl,
-              bool of_all, coll::Work* work) {
+bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, Ways allowed,
+              coll::Work* work) {
   if (position.inter || position.size > coll::max_members) return false;
   const bool read_dense = contiguous(regions.read), written_dense = contiguous(regions.written);
   int reads = device_of(regions.read, read_dense), writes = device_of(regions.written, written_dense);
   if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;
   work->device = std::max(reads, writes);
-  if (by_nccl && read_dense && written_dense)
+  if (allowed.by_nccl && read_dense && written_dense)
     work->nccl = nccl_call_for(call, regions, position, work->device);
   const coll::Family family = family_of(call.function);
   const uint64_t bytes = largest_buffer(call, regions, position);
-  auto [algorithm, nccl_first] =
+  const auto [algorithm, nccl_first] =
       coll::choice().of_call(family, bytes, position.size, call.in_place(), work->nccl.has_value());
-  // For all at once a rank writes the vectors of all.
-  if (of_all && algorithm == Algorithm::allreduce_oneshot && !coll::choice().is_forced(algorithm))
-    algorithm = Algorithm::allreduce_sliced;
   work->algorithm = algorithm;
   work->largest_buffer = bytes;
   if (!nccl_first) work->nccl.reset();
@@ -506,7 +504,8 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
   work->by_kernel = coll::row_of(algorithm).name == "kernel";
   Planner planner(call, position, algorithm, work);
   if (!planner.plan(regions)) return false;
-  if (of_all && !work->nccl && position.size > 1) planner.plan_of_all(regions);
+  if (allowed.by_one && !work->nccl && position.size > 1 && !coll::choice().is_forced(algorithm))
+    planner.plan_of_all(regions);
   return true;
 }
 

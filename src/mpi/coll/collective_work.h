@@ -17,10 +17,13 @@ namespace fairlead::mpi {
 
 coll::Family family_of(Collective function);
 
-// False: the host MPI executes the call, unless NCCL can and `by_nccl` permits that. `of_all`: also the work
-// that one rank may do for all, where that is worth it.
-bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, bool by_nccl,
-              bool of_all, coll::Work* work);
+struct Ways {
+  bool by_nccl;  // NCCL may execute the call
+  bool by_one;   // one rank may do the work of all
+};
+// False: the host MPI executes the call, unless NCCL does.
+bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, Ways allowed,
+              coll::Work* work);
 
 // The same call for NCCL, where NCCL has an equivalent: for blocks of equal size, and for reductions whose
 // operation and type NCCL has. For contiguous data on one device.

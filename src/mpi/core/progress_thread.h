@@ -77,7 +77,7 @@ class ProgressThread {
   void wake_for(uint64_t bytes) {
     if (bytes >= worth_waking || sleeps_for_ever_) wake();
   }
-  // Others may ring.
+  // Sees to it that others can wake the thread, which need not run now.
   void stand_by();
   // A thread of the program has begun to poll, or the last one has ended.
   void note_attended(bool attended) {
