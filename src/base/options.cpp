@@ -83,6 +83,11 @@ std::string variable_of(const std::string& name) {
 }
 
 // Describes what a row accepts; warnings and documentation share the text.
+// May a list be empty? Others have a word for their usual state.
+bool may_be_off(const Row& row) {
+  return std::string(row.initial) == "off";
+}
+
 std::string accepted_words(const Row& row) {
   std::string type = row.type, accepted = row.accepted;
   if (type == "boolean") return boolean_words;
@@ -90,7 +95,9 @@ std::string accepted_words(const Row& row) {
     return std::string(type == "bytes" ? size_words : "a whole number") + ", " + accepted;
   if (accepted.empty()) return "any text";
   for (size_t bar; (bar = accepted.find('|')) != std::string::npos;) accepted.replace(bar, 1, ", ");
-  return type == "list" ? "off, or any of " + accepted + ", separated by commas" : accepted;
+  return type == "list"
+             ? (may_be_off(row) ? "off, or any of " : "any of ") + accepted + ", separated by commas"
+             : accepted;
 }
 
 std::string parse(const std::string& text, int64_t* into) {
@@ -128,7 +135,7 @@ bool understood(const Row& row, const std::string& text, std::string* into) {
 }
 bool understood(const Row& row, const std::string& text, std::set<std::string>* into) {
   into->clear();
-  if (lower(text) == "off") return true;
+  if (lower(text) == "off") return may_be_off(row);
   for (size_t start = 0, comma = 0; comma != std::string::npos; start = comma + 1) {
     comma = text.find(',', start);
     std::string word;

@@ -89,10 +89,10 @@ RANK_TEST(enqueue, S4_a_copy_to_pageable_memory_waits_for_a_collective, 2) {
     MUST(MPIX_Allreduce_enqueue(mine, sums, elements, MPI_INT, MPI_SUM, stream.comm()));
     stream.copy(copied, sums);
     stream.synchronize();
+    std::vector<int> found_sums(elements);
+    copied.read(found_sums.data(), length);
     for (int i = 0; i < elements; ++i)
-      if (static_cast<int*>(static_cast<void*>(copied))[i] != size)
-        return fail(__FILE__, __LINE__, "element %d is %d", i,
-                    static_cast<int*>(static_cast<void*>(copied))[i]);
+      if (found_sums[i] != size) return fail(__FILE__, __LINE__, "element %d is %d", i, found_sums[i]);
     struct Candidate {
       short value;
       int rank;

@@ -87,6 +87,13 @@ TEST(Options, lists_take_any_of_their_words) {
         << wrong;
 }
 
+TEST(Options, a_list_with_a_usual_word_cannot_be_off) {
+  EXPECT_TRUE(silent(printed_with("FAIRLEAD_DEVICE=sim FAIRLEAD_COLL=auto")));
+  const std::string text = printed_with("FAIRLEAD_DEVICE=sim FAIRLEAD_COLL=off");
+  EXPECT_TRUE(has(text, "FAIRLEAD_COLL=off is not understood (accepted: any of auto, staged, "));
+  EXPECT_TRUE(has(text, "; using auto"));
+}
+
 TEST(Options, unknown_variables_are_reported_with_the_nearest_name) {
   std::string text =
       printed_with("FAIRLEAD_DEVICE=sim FAIRLEAD_SIM_DEVISES=4 FAIRLEAD_TEST_X=1 FAIRLEAD_HOME=/");
