@@ -19,6 +19,7 @@ constexpr size_t events_per_piece = 1024;
 constexpr uint64_t exact = uint64_t{1} << 63;
 
 std::atomic<int64_t> events_left{0};
+constinit thread_local int flows_end_on = 0;  // a stream's number + 1; 0: they end in calls
 uint64_t rank = 0;
 
 // Pieces never move in memory, so that the cost of writing is constant.
@@ -100,7 +101,15 @@ void trace_received(uint64_t flow_event) {
   if (!flow_event || !tracing()) return;
   uint64_t time = now();
   if (OpenCall* call = current_call()) call->received = true;
-  trace({EventKind::received, 0, time, flow_event, 0});
+  trace({EventKind::received, flows_end_on, time, flow_event, 0});
+}
+
+FlowsEndOnStream::FlowsEndOnStream(int stream) {
+  flows_end_on = stream + 1;
+}
+
+FlowsEndOnStream::~FlowsEndOnStream() {
+  flows_end_on = 0;
 }
 
 std::vector<Log> traced(uint64_t* dropped) {

@@ -20,7 +20,7 @@ enum class EventKind : uint8_t {
   kernel,    // on a stream; `what`: the stream number
   enqueued,  // the same for a stream of the program's; `function`: of the operation
   sent,      // a flow event begins, in the call in progress at `begin`; `end`: its number
-  received   // a flow event ends
+  received   // a flow event ends, in the call; or, if `what` > 0, in an operation on the stream `what` - 1
 };
 
 struct Event {
@@ -61,6 +61,16 @@ uint64_t flow_of(int from, int to, int tag, uint64_t bytes);
 bool is_exact(uint64_t flow_event);
 void trace_sent(uint64_t flow_event);
 void trace_received(uint64_t flow_event);
+
+// As long as it lives, flow events that end in this thread end in the operation on this stream that the
+// thread records next.
+class FlowsEndOnStream {
+ public:
+  explicit FlowsEndOnStream(int stream);
+  ~FlowsEndOnStream();
+  FlowsEndOnStream(const FlowsEndOnStream&) = delete;
+  FlowsEndOnStream& operator=(const FlowsEndOnStream&) = delete;
+};
 
 struct Log {
   int thread;

@@ -71,6 +71,26 @@ int number_of_track(int stream, int track) {
   return first_stream_track + stream * tracks_of_stream + track;
 }
 
+// The enqueued operations that a thread has recorded, for each stream.
+class OperationsByEnd {
+ public:
+  explicit OperationsByEnd(const Log& log) {
+    for (const Event& event : log.events)
+      if (event.kind == EventKind::enqueued) of_streams_[event.what].push_back(&event);
+    for (auto& [stream, operations] : of_streams_) std::ranges::sort(operations, {}, &Event::end);
+  }
+  // The first that ends at this time or later.
+  const Event* next(int stream, uint64_t time) const {
+    const auto found = of_streams_.find(stream);
+    if (found == of_streams_.end()) return nullptr;
+    const auto operation = std::ranges::lower_bound(found->second, time, {}, &Event::end);
+    return operation == found->second.end() ? nullptr : *operation;
+  }
+
+ private:
+  std::map<int, std::vector<const Event*>> of_streams_;
+};
+
 }  // namespace
 
 detail::Tracks::Tracks(const std::vector<Log>& logs) {
@@ -149,11 +169,19 @@ void detail::append_event(std::string* text, const TraceOfRank& rank, int thread
 
 std::vector<FlowEnd> flow_ends(const TraceOfRank& rank, const std::vector<Log>& logs) {
   std::vector<FlowEnd> ends;
-  for (const Log& log : logs)
-    for (const Event& event : log.events)
-      if (!is_slice(event))
-        ends.push_back(
-            {event.end, time_in(rank, event.begin), rank.rank, log.thread, event.kind == EventKind::sent});
+  const detail::Tracks tracks(logs);
+  for (const Log& log : logs) {
+    const OperationsByEnd operations(log);
+    for (const Event& event : log.events) {
+      if (is_slice(event)) continue;
+      int track = log.thread + 1;
+      if (event.what > 0)
+        if (const Event* operation = operations.next(event.what - 1, event.begin))
+          track = number_of_track(operation->what, tracks.of(*operation));
+      ends.push_back(
+          {event.end, time_in(rank, event.begin), rank.rank, track, event.kind == EventKind::sent});
+    }
+  }
   return ends;
 }
 
@@ -183,7 +211,7 @@ Flows draw_flows(std::vector<FlowEnd> ends) {
         event.add("ph", end.begins ? "s" : "f");
         if (!end.begins) event.add("bp", "e");
         event.add("cat", "message").add("name", "message").add("id", flows.drawn);
-        event.add("pid", end.rank).add("tid", end.thread + 1).add_json("ts", microseconds(end.time));
+        event.add("pid", end.rank).add("tid", end.track).add_json("ts", microseconds(end.time));
         flows.lines += event.text() + ",\n";
       }
     }

@@ -20,7 +20,7 @@ namespace fairlead::observe {
 struct FlowEnd {
   uint64_t flow_event;
   int64_t time;  // by the common clock
-  int32_t rank, thread;
+  int32_t rank, track;
   int32_t begins;  // 1: a send, 0: a receive
 };
 

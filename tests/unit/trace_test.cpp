@@ -147,6 +147,25 @@ TEST(TraceFile, bars_of_a_track_do_not_overlap) {
   EXPECT_NE(text.find("\"name\": \"GPU 0, program's stream 0 (3)\""), std::string::npos) << text;
 }
 
+// The receive that ends next in the thread has received it, in whichever of the stream's tracks that is.
+TEST(TraceFile, a_flow_event_ends_in_the_receive_that_was_enqueued) {
+  const int stream = number_of_program_stream(0, 0);
+  auto bar = [&](uint64_t begin, uint64_t end) {
+    return Event{EventKind::enqueued, stream, begin, end, 0, 1};
+  };
+  const Event in_call{EventKind::received, 0, 15, 7, 0};
+  const Event first{EventKind::received, stream + 1, 30, 8, 0};
+  const Event second{EventKind::received, stream + 1, 45, 9, 0};
+  const std::vector<Log> logs = {{0, {bar(10, 50), in_call, bar(20, 31), first, second}}};
+  const detail::Tracks tracks(logs);
+  std::map<uint64_t, int> found;
+  for (const FlowEnd& end : flow_ends(TraceOfRank{0, "node", {}, 0}, logs)) found[end.flow_event] = end.track;
+  EXPECT_EQ(found[7], 1);  // the thread's
+  EXPECT_EQ(tracks.of(logs[0].events[2]), 1);
+  EXPECT_EQ(found[8], found[9] + 1);
+  EXPECT_GT(found[9], 1);
+}
+
 TEST(TraceFile, no_piece_is_empty) {
   static const std::string long_name(size_t{1} << 20, 'x');  // fills a piece by itself
   Log log{0, {{EventKind::call, 0, 1, 2, 0}}};

@@ -362,6 +362,7 @@ bool GpuStream::advance() {
       operation = under_way_[i];
     }
     int error = MPI_SUCCESS;
+    const observe::FlowsEndOnStream flows(number_);
     if (!is_complete(*operation, &error)) continue;
     happened = true;
     std::lock_guard lock(mutex_);
