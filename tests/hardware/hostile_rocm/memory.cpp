@@ -32,6 +32,13 @@ auto& coarse = *new std::map<char*, Coarse>;
 // Far from all memory.
 constexpr uintptr_t device_address_bit = uintptr_t{1} << 60;
 
+// Registered memory that can be mapped twice: there kernels find it, by the address of the memory.
+struct Alias {
+  char* address;
+  size_t bytes;
+};
+auto& aliases = *new std::map<char*, Alias>;
+
 size_t pages(size_t bytes) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return (bytes + page - 1) / page * page;
@@ -58,6 +65,13 @@ Allocation query(const void* address) {
 }
 
 void* at_host(void* address) {
+  {
+    std::lock_guard lock(mutex);
+    for (const auto& [memory, alias] : aliases)
+      if (const ptrdiff_t at = static_cast<char*>(address) - alias.address;
+          at >= 0 && at < ptrdiff_t(alias.bytes))
+        return memory + at;
+  }
   return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) & ~device_address_bit);
 }
 
@@ -165,16 +179,38 @@ SHIM int hipHostFree(void* address) {
   return remember(backend()->free_pinned(address));
 }
 SHIM int hipHostRegister(void* address, size_t bytes, unsigned) {
-  int code = begin();
-  return code ? code : remember(backend()->register_host(address, bytes));
+  if (int code = begin()) return code;
+  if (int code = remember(backend()->register_host(address, bytes))) return code;
+  // Possible for shared memory that begins at a page.
+  void* alias = mremap(address, 0, pages(bytes), MREMAP_MAYMOVE);
+  if (alias == MAP_FAILED) return result::success;
+  if (backend()->register_host(alias, pages(bytes)) != Error::none) die(backend()->error_text());
+  std::lock_guard lock(mutex);
+  aliases[static_cast<char*>(address)] = {static_cast<char*>(alias), pages(bytes)};
+  return result::success;
 }
 SHIM int hipHostUnregister(void* address) {
-  int code = begin();
-  return code ? code : remember(backend()->unregister_host(address));
+  if (int code = begin()) return code;
+  if (int code = remember(backend()->unregister_host(address))) return code;
+  std::lock_guard lock(mutex);
+  if (auto found = aliases.find(static_cast<char*>(address)); found != aliases.end()) {
+    if (backend()->unregister_host(found->second.address) != Error::none) die(backend()->error_text());
+    munmap(found->second.address, found->second.bytes);
+    aliases.erase(found);
+  }
+  return result::success;
 }
 SHIM int hipHostGetDevicePointer(void** there, void* address, unsigned) {
   if (int code = begin()) return code;
   if (query(address).kind != MemoryKind::pinned) return remember(result::invalid_value);
+  {
+    std::lock_guard lock(mutex);
+    for (const auto& [memory, alias] : aliases)
+      if (const ptrdiff_t at = static_cast<char*>(address) - memory; at >= 0 && at < ptrdiff_t(alias.bytes)) {
+        *there = alias.address + at;
+        return result::success;
+      }
+  }
   *there = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) | device_address_bit);
   return result::success;
 }
