@@ -34,13 +34,15 @@ int as_stranger(Body body) {
   });
 }
 
-// As in_child(), where folders can be mounted and sockets named without anybody else noticing.
+// As in_child(), where folders can be mounted and sockets named without anybody else noticing. In a chroot
+// that is not possible, as / is no mount there.
+constexpr int no_namespaces = 98;
 template <class Body>
 int in_own_namespaces(Body body) {
   return in_child([&] {
     if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC) != 0 ||
         mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
-      return 98;
+      return no_namespaces;
     return body();
   });
 }
@@ -219,13 +221,14 @@ TEST(Strangers, M14_cannot_set_options_of_a_program_with_more_rights) {
 TEST(Strangers, files_pass_between_mount_and_network_namespaces) {
   Ranks ranks(2);
   FdSocket box = ranks.open(0);
-  EXPECT_EQ(in_own_namespaces([&] {
-              if (mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr) != 0) return 97;
-              ranks[1].pid = getpid();
-              FdSocket own = ranks.open(1);
-              return own.put(0, {1, 0, 0, 0}, file_with('n')) ? 0 : 1;
-            }),
-            0);
+  const int code = in_own_namespaces([&] {
+    if (mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr) != 0) return 97;
+    ranks[1].pid = getpid();
+    FdSocket own = ranks.open(1);
+    return own.put(0, {1, 0, 0, 0}, file_with('n')) ? 0 : 1;
+  });
+  if (code == no_namespaces) GTEST_SKIP() << "no folder can be mounted here";
+  EXPECT_EQ(code, 0);
   FileLabel label;
   int file = -1;
   ASSERT_TRUE(box.take(&label, &file));
@@ -238,20 +241,21 @@ TEST(Strangers, a_box_is_made_where_there_is_room_for_it) {
   ASSERT_TRUE(mkdtemp(folder));
   const std::string longer = std::string(folder) + "/" + std::string(200, 'l');
   ASSERT_EQ(mkdir(longer.c_str(), 0700), 0);
-  EXPECT_EQ(in_own_namespaces([&] {
-              if (mount("tmpfs", "/dev/shm", "tmpfs", MS_RDONLY, nullptr) != 0) return 97;
-              unsetenv("XDG_RUNTIME_DIR");
-              setenv("TMPDIR", longer.c_str(), 1);
-              Ranks ranks(1);
-              ranks[0].pid = getpid();
-              FdSocket box = ranks.open(0);
-              const std::filesystem::path was = std::filesystem::read_symlink(path_of(ranks[0]));
-              if (was.parent_path().parent_path() != longer) return 1;
-              return box.put(0, {0, 0, 0, 0}, file_with('l')) ? 0 : 2;
-            }),
-            0);
+  const int code = in_own_namespaces([&] {
+    if (mount("tmpfs", "/dev/shm", "tmpfs", MS_RDONLY, nullptr) != 0) return 97;
+    unsetenv("XDG_RUNTIME_DIR");
+    setenv("TMPDIR", longer.c_str(), 1);
+    Ranks ranks(1);
+    ranks[0].pid = getpid();
+    FdSocket box = ranks.open(0);
+    const std::filesystem::path was = std::filesystem::read_symlink(path_of(ranks[0]));
+    if (was.parent_path().parent_path() != longer) return 1;
+    return box.put(0, {0, 0, 0, 0}, file_with('l')) ? 0 : 2;
+  });
   EXPECT_EQ(rmdir(longer.c_str()), 0) << "nothing is left in it";
   EXPECT_EQ(rmdir(folder), 0);
+  if (code == no_namespaces) GTEST_SKIP() << "no folder can be mounted here";
+  EXPECT_EQ(code, 0);
 }
 
 }  // namespace
