@@ -82,12 +82,12 @@ std::string variable_of(const std::string& name) {
   return variable;
 }
 
-// Describes what a row accepts; warnings and documentation share the text.
 // May a list be empty? Others have a word for their usual state.
 bool may_be_off(const Row& row) {
   return std::string(row.initial) == "off";
 }
 
+// Describes what a row accepts; warnings and documentation share the text.
 std::string accepted_words(const Row& row) {
   std::string type = row.type, accepted = row.accepted;
   if (type == "boolean") return boolean_words;

@@ -15,9 +15,13 @@ namespace {
 constexpr size_t address_space = size_t{1} << 30;  // of a slot pool; a page takes memory once it is touched
 constexpr size_t page = 4096;
 
+constexpr size_t whole_pages(size_t bytes) {
+  return (bytes + page - 1) / page * page;
+}
+
 size_t slot_bytes(int ranks) {
   size_t members = static_cast<size_t>(std::min(ranks, max_members));
-  return (sizeof(SlotHeader) + members * sizeof(MemberArea) + page - 1) / page * page;
+  return whole_pages(sizeof(SlotHeader) + members * sizeof(MemberArea));
 }
 
 int64_t slots_per_rank(int ranks) {
@@ -32,15 +36,23 @@ size_t slot_pool_bytes(int ranks) {
 // Where kernels find the headers that are registered with the driver; null: they are not, as it has refused.
 // Slots are reused, and stay registered.
 auto& registered = *new std::map<SlotHeader*, SlotHeader*>;
-constexpr size_t header_bytes = (sizeof(SlotHeader) + page - 1) / page * page;
+constexpr size_t header_bytes = whole_pages(sizeof(SlotHeader));
 
-Workers to_workers(uint64_t word, uint64_t number) {
-  if (word / 256 != number) return {};
-  return {static_cast<Workers::Are>(word % 256 / 64), static_cast<int>(word % 64)};
+// A word of a slot holds number * range + value. Sets the value for this number unless the word has one
+// already; returns the value that it has then.
+uint64_t set_once(std::atomic<uint64_t>& word, uint64_t range, uint64_t number, uint64_t value) {
+  uint64_t seen = word.load(std::memory_order_acquire);
+  while (seen / range != number)
+    if (word.compare_exchange_weak(seen, number * range + value, std::memory_order_acq_rel)) return value;
+  return seen % range;
 }
 
-uint64_t to_word(Workers workers, uint64_t number) {
-  return number * 256 + static_cast<uint64_t>(workers.are) * 64 + static_cast<uint64_t>(workers.member);
+constexpr uint64_t range_of_workers = 256;
+Workers to_workers(uint64_t value) {
+  return {static_cast<Workers::Are>(value / 64), static_cast<int>(value % 64)};
+}
+uint64_t to_value(Workers workers) {
+  return static_cast<uint64_t>(workers.are) * 64 + static_cast<uint64_t>(workers.member);
 }
 
 }  // namespace
@@ -124,10 +136,7 @@ Capability CollectiveSlot::capability(int member, uint64_t number) const {
 
 Decision CollectiveSlot::decide(uint64_t number, Decision outcome) {
   std::atomic<uint64_t>& word = slot_->decisions[number % arrivals_kept];
-  uint64_t mine = number * 4 + static_cast<uint64_t>(outcome), seen = word.load(std::memory_order_acquire);
-  while (seen / 4 != number)
-    if (word.compare_exchange_weak(seen, mine, std::memory_order_acq_rel)) return outcome;
-  return static_cast<Decision>(seen % 4);
+  return static_cast<Decision>(set_once(word, 4, number, static_cast<uint64_t>(outcome)));
 }
 
 Decision CollectiveSlot::outcome(uint64_t number, Capabilities capabilities) {
@@ -152,19 +161,18 @@ Decision CollectiveSlot::outcome(uint64_t number, Capabilities capabilities) {
 }
 
 Workers CollectiveSlot::workers(uint64_t number) const {
-  return to_workers(slot_->workers[number % records_kept].load(std::memory_order_acquire), number);
+  const uint64_t seen = slot_->workers[number % records_kept].load(std::memory_order_acquire);
+  return seen / range_of_workers == number ? to_workers(seen % range_of_workers) : Workers{};
 }
 
 Workers CollectiveSlot::propose(uint64_t number, Workers workers) {
   std::atomic<uint64_t>& word = slot_->workers[number % records_kept];
-  uint64_t seen = word.load(std::memory_order_acquire);
-  while (seen / 256 != number)
-    if (word.compare_exchange_weak(seen, to_word(workers, number), std::memory_order_acq_rel)) return workers;
-  return to_workers(seen, number);
+  return to_workers(set_once(word, range_of_workers, number, to_value(workers)));
 }
 
 void CollectiveSlot::announce(uint64_t number, Workers workers) {
-  slot_->workers[number % records_kept].store(to_word(workers, number), std::memory_order_release);
+  slot_->workers[number % records_kept].store(number * range_of_workers + to_value(workers),
+                                              std::memory_order_release);
 }
 
 bool CollectiveSlot::has_ended(uint64_t number) const {

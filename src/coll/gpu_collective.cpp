@@ -72,27 +72,27 @@ bool GpuCollective::export_memory() {
 bool GpuCollective::export_to(const Exposed& memory, RemoteMemory* remote) {
   if (memory.bytes == 0) return true;
   bool is_target = &memory == &work_.target;
-  auto export_it = [&](void* address) {
-    remote->base = reinterpret_cast<uintptr_t>(address);  // for this rank's own use
-    if (memory.own || slot_.members() == 1) return true;
-    return transport::export_to(node_, members_, device::classify(address, memory.found), address,
-                                memory.bytes, remote);
-  };
-  if (!memory.by_copy && memory.parts.empty() && export_it(memory.address)) return true;
+  if (!memory.by_copy && memory.parts.empty() && export_at(memory.address, memory, remote)) return true;
   void* pool = device::pool_allocate(work_.device, memory.bytes);
   if (!pool) return false;
   pooled_.push_back(pool);
   if (is_target) target_copy_ = pool;
   // The copy need not be complete before this rank announces that it is ready.
-  return (is_target || copy(memory, pool, false)) && export_it(pool);
+  return (is_target || copy(memory, pool, false)) && export_at(pool, memory, remote);
+}
+
+// The memory itself, or what replaces it.
+bool GpuCollective::export_at(void* address, const Exposed& memory, RemoteMemory* remote) {
+  remote->base = reinterpret_cast<uintptr_t>(address);  // for this rank's own use
+  if (memory.own || slot_.members() == 1) return true;
+  return transport::export_to(node_, members_, device::classify(address, memory.found), address, memory.bytes,
+                              remote);
 }
 
 // Only who does the work of all needs this; it is no failure if it cannot be exported.
 bool GpuCollective::export_result() {
   const Exposed& result = work_.of_all->result;
-  return result.bytes == 0 || slot_.members() == 1 ||
-         transport::export_to(node_, members_, device::classify(result.address, result.found), result.address,
-                              result.bytes, &mine().target);
+  return result.bytes == 0 || export_at(result.address, result, &mine().target);
 }
 
 // Copies between this rank's memory and the pool memory that is exported in its place.

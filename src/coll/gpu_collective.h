@@ -49,6 +49,7 @@ class GpuCollective {
  private:
   bool export_memory();
   bool export_to(const Exposed& memory, RemoteMemory* remote);
+  bool export_at(void* address, const Exposed& memory, RemoteMemory* remote);
   bool copy(const Exposed& memory, void* pool, bool back);
   device::Error state_of_copies();
   bool map_others();

@@ -81,9 +81,8 @@ struct NcclCall {
 
 // The work of all members, of a call whose buffers have no gaps: one member may do it (gpu_collective.h).
 struct WorkOfAll {
-  uint64_t signature = 0;    // of the arguments: the same on all members that may take part
-  uint64_t bytes_moved = 0;  // between GPUs and inside them
-  Exposed result;            // unless the target is exported anyway
+  uint64_t signature = 0;  // of the arguments: the same on all members that may take part
+  Exposed result;          // unless the target is exported anyway
   // Either a reduction, or bytes that move from the sources of some members to the results of others.
   std::optional<Reduction> reduction;
   struct Transfer {

@@ -84,7 +84,8 @@ void on_question(int) {
   print_stack();
 }
 
-// One after the other. The loop of readdir() allocates, which may hang as well: the alarm rings again then.
+// One after the other; threads that block signals, as Fairlead's own do, print nothing. opendir() allocates,
+// which may hang as well: the alarm rings again then.
 void print_stacks_of_others() {
   DIR* threads = opendir("/proc/self/task");
   while (const dirent* entry = threads ? readdir(threads) : nullptr) {

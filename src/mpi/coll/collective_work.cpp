@@ -127,19 +127,19 @@ class Planner {
     }
   }
 
-  // After plan(): the work of all ranks, if no buffer of this one has gaps.
+  // After plan(): the work of all ranks. No buffer of this one has gaps.
   void plan_of_all(const Regions& regions) {
     constexpr Collective functions[] = {Collective::allreduce, Collective::bcast, Collective::allgather,
                                         Collective::alltoall};
     if (std::ranges::find(functions, call_.function) == std::end(functions)) return;
-    if (!contiguous(regions.read) || !contiguous(regions.written)) return;
     coll::WorkOfAll all;
+    uint64_t bytes_moved = 0;  // between GPUs and inside them
     const auto unit = static_cast<uint64_t>(packed_bytes(call_.recvcount, call_.recvtype));
     switch (call_.function) {
       case Collective::allreduce:
         if (!reduction_of_all_) return;
         all.reduction = reduction_of_all_;
-        all.bytes_moved = 2 * unit * static_cast<uint64_t>(size_ - 1);  // to this GPU and back
+        bytes_moved = 2 * unit * static_cast<uint64_t>(size_ - 1);  // to this GPU and back
         break;
       case Collective::bcast:
         if (algorithm_ != Algorithm::bcast_direct) return;
@@ -169,9 +169,9 @@ class Planner {
       all.result = {.address = regions.written.address,
                     .bytes = bytes_of(regions.written),
                     .found = regions.written.found()};
-    for (const coll::WorkOfAll::Transfer& transfer : all.transfers) all.bytes_moved += transfer.bytes;
+    for (const coll::WorkOfAll::Transfer& transfer : all.transfers) bytes_moved += transfer.bytes;
     all.signature = (unit * 64 + static_cast<uint64_t>(call_.function)) * 2 + call_.in_place();
-    if (unit > 0 && all.bytes_moved <= static_cast<uint64_t>(options().coll_by_one))
+    if (unit > 0 && bytes_moved <= static_cast<uint64_t>(options().coll_by_one))
       work_.of_all = std::move(all);
   }
 
@@ -504,7 +504,8 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
   work->by_kernel = coll::row_of(algorithm).name == "kernel";
   Planner planner(call, position, algorithm, work);
   if (!planner.plan(regions)) return false;
-  if (allowed.by_one && !work->nccl && position.size > 1 && !coll::choice().is_forced(algorithm))
+  if (allowed.by_one && read_dense && written_dense && !work->nccl && position.size > 1 &&
+      !coll::choice().is_forced(algorithm))
     planner.plan_of_all(regions);
   return true;
 }

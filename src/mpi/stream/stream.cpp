@@ -354,6 +354,7 @@ bool GpuStream::advance() {
     else
       under_way_.push_back(std::move(operation));
   }
+  const observe::FlowsEndOnStream flows(number_);
   for (size_t i = 0;; ++i) {
     std::shared_ptr<Enqueued> operation;
     {
@@ -362,7 +363,6 @@ bool GpuStream::advance() {
       operation = under_way_[i];
     }
     int error = MPI_SUCCESS;
-    const observe::FlowsEndOnStream flows(number_);
     if (!is_complete(*operation, &error)) continue;
     happened = true;
     std::lock_guard lock(mutex_);

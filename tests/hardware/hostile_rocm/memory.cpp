@@ -39,6 +39,19 @@ struct Alias {
 };
 auto& aliases = *new std::map<char*, Alias>;
 
+// The same byte in the other mapping; null if the address is in no memory that is mapped twice.
+enum class Way { to_kernels, to_host };
+void* other_place(void* address, Way way) {
+  std::lock_guard lock(mutex);
+  for (const auto& [memory, alias] : aliases) {
+    char* const from = way == Way::to_kernels ? memory : alias.address;
+    char* const to = way == Way::to_kernels ? alias.address : memory;
+    const ptrdiff_t at = static_cast<char*>(address) - from;
+    if (at >= 0 && at < ptrdiff_t(alias.bytes)) return to + at;
+  }
+  return nullptr;
+}
+
 size_t pages(size_t bytes) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return (bytes + page - 1) / page * page;
@@ -65,13 +78,7 @@ Allocation query(const void* address) {
 }
 
 void* at_host(void* address) {
-  {
-    std::lock_guard lock(mutex);
-    for (const auto& [memory, alias] : aliases)
-      if (const ptrdiff_t at = static_cast<char*>(address) - alias.address;
-          at >= 0 && at < ptrdiff_t(alias.bytes))
-        return memory + at;
-  }
+  if (void* there = other_place(address, Way::to_host)) return there;
   return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) & ~device_address_bit);
 }
 
@@ -203,15 +210,8 @@ SHIM int hipHostUnregister(void* address) {
 SHIM int hipHostGetDevicePointer(void** there, void* address, unsigned) {
   if (int code = begin()) return code;
   if (query(address).kind != MemoryKind::pinned) return remember(result::invalid_value);
-  {
-    std::lock_guard lock(mutex);
-    for (const auto& [memory, alias] : aliases)
-      if (const ptrdiff_t at = static_cast<char*>(address) - memory; at >= 0 && at < ptrdiff_t(alias.bytes)) {
-        *there = alias.address + at;
-        return result::success;
-      }
-  }
-  *there = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) | device_address_bit);
+  *there = other_place(address, Way::to_kernels);
+  if (!*there) *there = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) | device_address_bit);
   return result::success;
 }
 SHIM int hipMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
