@@ -7,6 +7,7 @@ namespace {
 
 TrafficCount counts[static_cast<int>(Traffic::rows)];
 constexpr const char* names[] = {"peer copies",
+                                 "peer copies by the sender",
                                  "staged in device memory",
                                  "staged in host memory",
                                  "pipelined between nodes",

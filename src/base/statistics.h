@@ -14,6 +14,7 @@ namespace fairlead {
 // Rows of the table, in its order. A message counts for the path on which its bytes moved.
 enum class Traffic {
   peer,                      // received by a peer-to-peer copy
+  put,                       // received by a peer-to-peer copy of the sender's
   device_staged,             // received by peer-to-peer copies from the sender's buffer pool
   staged,                    // staged through host memory of the node
   network,                   // received from another node, pipelined through host memory

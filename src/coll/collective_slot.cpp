@@ -3,11 +3,9 @@
 #include "coll/collective_slot.h"
 
 #include <algorithm>
-#include <map>
 #include <new>
 
-#include "base/log.h"
-#include "device/waiting_calls.h"
+#include "device/registered_memory.h"
 
 namespace fairlead::coll {
 namespace {
@@ -33,9 +31,7 @@ size_t slot_pool_bytes(int ranks) {
   return slot_bytes(ranks) * static_cast<size_t>(slots_per_rank(ranks) * ranks);
 }
 
-// Where kernels find the headers that are registered with the driver; null: they are not, as it has refused.
-// Slots are reused, and stay registered.
-auto& registered = *new std::map<SlotHeader*, SlotHeader*>;
+// Slots are reused, and stay registered with the driver.
 constexpr size_t header_bytes = whole_pages(sizeof(SlotHeader));
 
 // A word of a slot holds number * range + value. Sets the value for this number unless the word has one
@@ -180,26 +176,10 @@ bool CollectiveSlot::has_ended(uint64_t number) const {
 }
 
 kernels::EndWord CollectiveSlot::word_of_end(uint64_t number, int device) {
-  auto found = registered.find(slot_);
-  if (found == registered.end()) {
-    const device::WaitingCalls::Permission permission;
-    if (!permission.may_make()) return {};
-    device::Runtime* gpu = device::runtime();
-    const bool done = gpu->register_host(slot_, header_bytes) == device::Error::none;
-    if (!done) log_line(LogLevel::info, "a collective slot cannot be pinned: %s", gpu->error_text());
-    void* there = done ? gpu->address_for_kernels(device, slot_) : nullptr;
-    if (done && !there) (void)gpu->unregister_host(slot_);
-    found = registered.emplace(slot_, static_cast<SlotHeader*>(there)).first;
-  }
-  if (!found->second) return {};
+  auto* there = static_cast<SlotHeader*>(device::registered_for_kernels(device, slot_, header_bytes));
+  if (!there) return {};
   const uint64_t at = number % records_kept;
-  return {&slot_->ended[at], &found->second->ended[at]};
-}
-
-void unregister_slots() {
-  for (auto [slot, there] : registered)
-    if (there) (void)device::runtime()->unregister_host(slot);
-  registered.clear();
+  return {&slot_->ended[at], &there->ended[at]};
 }
 
 std::vector<int> CollectiveSlot::missing(uint64_t number) {

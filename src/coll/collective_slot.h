@@ -128,9 +128,6 @@ class SlotPool {
   int64_t search_from_ = 0;
 };
 
-// Called in MPI_Finalize: no kernel stores to words of slots any more.
-void unregister_slots();
-
 class CollectiveSlot {
  public:
   CollectiveSlot(SlotHeader* slot, int members, int me) : slot_(slot), members_(members), me_(me) {}

@@ -78,7 +78,8 @@ struct CopyStreams {
   Error take_copy_stream(CopyStream** taken);
   void mark_end(CopyStream& lane);
   Launch* make_launch(CopyStream* lane, size_t users, Error state);
-  Error launch(const CopyItem* items, size_t count, Launch** launched);
+  Error launch(const CopyItem* items, size_t count, Launch** launched, uint32_t* word = nullptr,
+               uint32_t value = 0);
   void end_first(CopyStream& lane, Error state);
   void ask(CopyStream& lane);
   Error poll(Launch& launch);
@@ -165,15 +166,17 @@ Launch* CopyStreams::make_launch(CopyStream* lane, size_t users, Error state) {
   return launch;
 }
 
-Error CopyStreams::launch(const CopyItem* items, size_t count, Launch** launched) {
+Error CopyStreams::launch(const CopyItem* items, size_t count, Launch** launched, uint32_t* word,
+                          uint32_t value) {
   CopyStream* lane = nullptr;
   if (Error error = take_copy_stream(&lane); error != Error::none) return error;
   mark_end(*lane);
   const uint64_t since = observe::tracing() ? observe::now() : 0;
   Error error = submit_copies(items, count, lane->stream);
+  if (error == Error::none && word) error = runtime()->write_word(lane->stream, word, value);
   if (error != Error::none) {
-    // Part of the batch may be running, and no other code waits for it.
-    if (count > 1) runtime()->synchronize_stream(lane->stream);
+    // Part of it may be running, and no other code waits for that.
+    if (count > 1 || word) runtime()->synchronize_stream(lane->stream);
     return error;
   }
   *launched = make_launch(lane, count, Error::not_ready);
@@ -256,7 +259,7 @@ Error Copy::start_rows(int device, void* to, size_t to_pitch, const void* from, 
   return start(device, {to, from, width, rows, to_pitch, from_pitch});
 }
 
-Error Copy::start(int device, const CopyItem& item) {
+Error Copy::start(int device, const CopyItem& item, uint32_t* word, uint32_t value) {
   wait();
   outcome_ = Error::none;
   if (item.bytes == 0) return Error::none;
@@ -267,6 +270,8 @@ Error Copy::start(int device, const CopyItem& item) {
   std::lock_guard lock(mutex);
   device_ = device;
   item_ = item;
+  word_ = word;
+  value_ = value;
   attempts_ = 0;
   return outcome_ = launch();
 }
@@ -276,10 +281,15 @@ Error Copy::launch() {
   Error error = Error::failed;
   while (error != Error::none && attempts_ < attempts_allowed) {
     ++attempts_;
-    error = streams_of(device_).launch(&item_, 1, &launch_);
+    error = streams_of(device_).launch(&item_, 1, &launch_, word_, value_);
   }
   active_ = error == Error::none;
   return error;
+}
+
+Error Copy::start_and_tell(int device, void* to, const void* from, size_t bytes, uint32_t* word,
+                           uint32_t value) {
+  return start(device, {to, from, bytes}, word, value);
 }
 
 Error Copy::enqueue(int device, void* to, const void* from, size_t bytes) {
@@ -289,6 +299,7 @@ Error Copy::enqueue(int device, void* to, const void* from, size_t bytes) {
   std::lock_guard lock(mutex);
   device_ = device;
   item_ = {to, from, bytes};
+  word_ = nullptr;
   active_ = true;
   attempts_ = 1;
   streams_of(device).queue.push_back(this);

@@ -30,6 +30,9 @@ class Copy {
   // Copies rows of `width` bytes that begin one pitch apart. No pitch may exceed longest_pitch.
   Error start_rows(int device, void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                    size_t rows);
+  // The same as start() between buffers of devices; the GPU stores `value` to `word` when the bytes are there
+  // (Runtime::write_word).
+  Error start_and_tell(int device, void* to, const void* from, size_t bytes, uint32_t* word, uint32_t value);
   // The copy starts with the next start_enqueued(), or when the caller waits for it.
   Error enqueue(int device, void* to, const void* from, size_t bytes);
   // Error::none: the copy is complete or was never started. Error::not_ready: it is running. Any other value:
@@ -42,7 +45,7 @@ class Copy {
 
  private:
   friend struct CopyStreams;
-  Error start(int device, const CopyItem& item);
+  Error start(int device, const CopyItem& item, uint32_t* word = nullptr, uint32_t value = 0);
   Error launch();
   Error leave();
   bool active_ = false;          // the owning thread's, like the next two
@@ -51,6 +54,8 @@ class Copy {
   Launch* launch_ = nullptr;  // null while enqueued; the lock guards this and the members below
   int device_ = -1;
   CopyItem item_{};
+  uint32_t* word_ = nullptr;  // null unless start_and_tell() began the copy
+  uint32_t value_ = 0;
 };
 
 // Makes the streams and some events for the copies of a device, which cannot be made later while streams of

@@ -244,8 +244,8 @@ class Runtime {
   // the program, unless the user has chosen. Such a launch waits for all streams, and the work of others that
   // is submitted later waits for it, so it must not be behind a wait for a word.
   virtual const char* setting_of_early_kernels() { return nullptr; }
-  // Stores `value` once all work submitted before has completed. Who sees the value, sees what that work
-  // wrote.
+  // Stores `value` once all work submitted before has completed, but not while a failure of that work is to be
+  // reported. Who sees the value, sees what that work wrote.
   virtual Error write_word(Stream stream, uint32_t* address, uint32_t value) = 0;
   // Delays work submitted later until int32_t(*address - value) >= 0, and shows it what was written before
   // the word. CUDA holds no multiprocessor meanwhile; ROCm holds one wavefront.

@@ -41,6 +41,8 @@ struct Nonce {
 //   refused -> moving                sender, which answers
 //   offered -> moving -> buffered    sender: `source` names its own buffer now; then as from `offered`
 //   free | moving -> pipelined -> done   chunks through memory of the sender; the receiver sets `done`
+//   free -> put -> done              sender: its GPU writes the bytes to the buffer that the receiver has
+//                                    posted; the receiver sets `done`
 //   done -> free                     sender
 enum class RendezvousState : uint32_t {
   free,
@@ -52,6 +54,7 @@ enum class RendezvousState : uint32_t {
   pipelined,
   done,
   announced,
+  put,
 };
 
 // The path of bytes from one rank's memory of one device to another rank.
@@ -92,6 +95,8 @@ struct alignas(64) Rendezvous {
   kernels::Shape shape;
   int64_t first;
 
+  uint32_t posted;  // put: the number of the buffer in the receiver's block
+
   // Pipelined transfer: chunk k of the message is at chunks[k % chunks_in_flight], in bytes from the start of
   // the medium.
   Medium medium;
@@ -107,6 +112,16 @@ struct alignas(64) Rendezvous {
   uint64_t flushed_offset;
   std::atomic<uint32_t> awaited;  // set by the receiver: it consumes the chunks as they are produced
 };
+
+// The buffer of a receive that has been posted: its sender may claim it and write the message to it
+// (src/p2p/posted_buffer.h).
+struct alignas(64) PostedBuffer {
+  RemoteMemory memory;
+  uint64_t bytes;
+  int32_t device;  // that holds it, as the receiver numbers its devices
+  uint32_t turn;   // what the sender's GPU stores to the word of this buffer when the bytes are there
+};
+constexpr int posted_per_rank = 16;
 
 // The address of a rank's socket for file descriptors (fd_socket.h).
 struct FdSocketAddress {
@@ -133,6 +148,15 @@ struct alignas(64) RankBlock {
   std::atomic<uint32_t> rts_held_off;
 
   alignas(64) Doorbell doorbell;  // other ranks ring it
+
+  // Set while a thread of the program polls: it takes messages as soon as they come.
+  std::atomic<uint32_t> polls;
+  // The words of posted buffers, in the memory of the node; 0: there are none yet.
+  std::atomic<uint64_t> posted_words_offset;
+  // Which message each posted buffer is for: 0 for none, with the lowest bit set once its sender has claimed
+  // it.
+  alignas(64) std::atomic<uint64_t> posted_for[posted_per_rank];
+  PostedBuffer posted[posted_per_rank];
 
   alignas(64) int32_t world_rank;
   pid_t pid;

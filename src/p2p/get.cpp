@@ -2,6 +2,8 @@
 
 #include "p2p/get.h"
 
+#include <utility>
+
 #include "base/log.h"
 #include "device/classify.h"
 #include "p2p/rts_check.h"
@@ -24,18 +26,28 @@ constexpr auto retry_time = std::chrono::seconds(5);
 }  // namespace
 
 RendezvousGet::RendezvousGet(node::Node& node, const RtsHeader& rts, const packing::View& to,
-                             uint64_t capacity, int device)
+                             uint64_t capacity, int device, std::unique_ptr<PostedBuffer> posted)
     : node_(node),
       rts_(rts),
       rendezvous_(node.block(rts.sender).rendezvous[rts.number]),
       to_(to),
       capacity_(capacity),
-      device_(device) {}
+      device_(device),
+      posted_(std::move(posted)) {
+  // Its sender claims it before it sends the RTS header.
+  if (posted_ && posted_->withdraw()) posted_.reset();
+}
 
 Error RendezvousGet::advance() {
   switch (step_) {
     case Step::looking: {
       RendezvousState state = rendezvous_.state.load(std::memory_order_acquire);
+      if (state == RendezvousState::put || posted_) {
+        const bool here = posted_ && state == RendezvousState::put && rendezvous_.posted == posted_->index();
+        if (!here) return damaged();
+        step_ = Step::filling;
+        return advance();
+      }
       const bool fetched = state == RendezvousState::offered || state == RendezvousState::buffered;
       if (!fetched && state != RendezvousState::pipelined) return Error::not_ready;
       if (!is_sound(rendezvous_, rts_.bytes)) return damaged();
@@ -46,6 +58,13 @@ Error RendezvousGet::advance() {
       step_ = Step::pipelining;
       return advance();
     }
+    case Step::filling:
+      if (posted_->full()) return over(Error::none);
+      if (rendezvous_.state.load(std::memory_order_acquire) == RendezvousState::put) return Error::not_ready;
+      posted_->give_up();  // the sender could not, and stages the message
+      posted_.reset();
+      step_ = Step::looking;
+      return advance();
     case Step::copying: {
       Error state = copy_.poll();
       if (state == Error::none) state = end_copy();
@@ -210,9 +229,11 @@ Error RendezvousGet::over(Error error) {
     log_line(LogLevel::error, "a device message of %llu bytes from rank %d is lost: %s",
              static_cast<unsigned long long>(rts_.bytes), node_.world_rank(rts_.sender),
              stream_ ? stream_->what_failed() : node::to_string(rendezvous_.reason.load()));
+  if (posted_) path_ = Traffic::put;
   if (stream_) path_ = stream_->through_device() ? Traffic::device_staged : Traffic::staged;
   if (arrived) count(path_, rts_.bytes);
-  rendezvous_.fetched.store(arrived && !stream_, std::memory_order_relaxed);
+  rendezvous_.fetched.store(arrived && !stream_ && !posted_, std::memory_order_relaxed);
+  posted_.reset();
   mapped_ = {};
   stream_.reset();
   pinned_ = device::Slot();

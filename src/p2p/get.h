@@ -7,12 +7,14 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 
 #include "base/host_buffer.h"
 #include "base/statistics.h"
 #include "device/small_copy.h"
 #include "node/node.h"
+#include "p2p/posted_buffer.h"
 #include "p2p/rts_header.h"
 #include "packing/move.h"
 #include "transport/peer.h"
@@ -23,9 +25,10 @@ namespace fairlead::p2p {
 class RendezvousGet {
  public:
   // `to` has room for `capacity` bytes. `device` is the device of `to`, or -1 for host memory, which has no
-  // gaps. A longer message is not received at all, but its sender completes.
+  // gaps. A longer message is not received at all, but its sender completes. `posted`: the buffer, if it was
+  // offered to the sender, which may write the message to it.
   RendezvousGet(node::Node& node, const RtsHeader& rts, const packing::View& to, uint64_t capacity,
-                int device);
+                int device, std::unique_ptr<PostedBuffer> posted = nullptr);
 
   // none: received, or truncated; not_ready; failed: the bytes cannot be fetched.
   device::Error advance();
@@ -56,9 +59,10 @@ class RendezvousGet {
   packing::View to_;
   uint64_t capacity_;
   int device_;
-  enum class Step { looking, copying, refused, pipelining, over } step_ = Step::looking;
+  enum class Step { looking, filling, copying, refused, pipelining, over } step_ = Step::looking;
   device::Error result_ = device::Error::none;
   Traffic path_ = Traffic::peer;
+  std::unique_ptr<PostedBuffer> posted_;
   device::MappedMemory mapped_;  // declared before copy_: a copy ends before its mapping is closed
   packing::View from_;           // the sender's bytes, as mapped in this process
   device::Slot pinned_;          // target of the copy, if it is not the user's buffer

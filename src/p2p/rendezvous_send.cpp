@@ -3,8 +3,6 @@
 #include "p2p/rendezvous_send.h"
 
 #include <bitset>
-#include <set>
-#include <unordered_map>
 #include <utility>
 
 #include "base/log.h"
@@ -12,6 +10,7 @@
 #include "base/statistics.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
+#include "p2p/describe.h"
 #include "packing/move.h"
 #include "transport/peer.h"
 
@@ -34,75 +33,6 @@ int take_index() {
     return index;
   }
   return -1;
-}
-
-// (receiver, id of RemoteMemory) pairs from which the receiver has copied bytes itself: it has the memory
-// mapped and can copy from it again without this rank's help.
-auto& fetched = *new std::set<std::pair<int, uint64_t>>;
-
-// Exports `bytes` bytes at `address`: describes them in terms that are valid in other processes.
-bool name(node::Node& node, const device::Allocation& allocation, const void* address, uint64_t bytes,
-          node::RemoteMemory* remote) {
-  std::vector<device::GoneExport> gone;
-  device::Error error = device::export_memory(allocation, address, bytes, remote, &gone);
-  transport::revoke(node, gone);
-  for (const auto& entry : gone)
-    std::erase_if(fetched, [&](const auto& known) { return known.second == entry.id; });
-  return error == device::Error::none;
-}
-
-// The same, if `receiver` can map the memory at all. Sends it the file that it may need for this.
-bool describe(node::Node& node, int receiver, const device::Allocation& allocation, const void* address,
-              uint64_t bytes, node::RemoteMemory* remote) {
-  return name(node, allocation, address, bytes, remote) && transport::send_file_of(node, receiver, *remote);
-}
-
-// The messages sent from one device address. The record starts anew with each allocation there.
-struct Sent {
-  uint64_t allocation = 0;
-  int messages = 0;
-  uint64_t exported_as = 0;
-  int exported_otherwise = 0;  // consecutive allocations that were exported under a new id
-  bool lives_on = false;
-};
-
-// Mapping another process's memory takes about as long as moving 20 MiB, and new memory incurs this cost
-// again. Memory that is freed after one or two messages is therefore better not mapped at all. The exception
-// is a driver that takes new allocations from a block that it keeps: the block stays mapped, and its handle
-// shows that it is the same. Returns why the memory was not exported.
-std::optional<Fallback> describe_if_worth(node::Node& node, int receiver,
-                                          const device::Allocation& allocation, const void* address,
-                                          uint64_t bytes, node::RemoteMemory* remote) {
-  constexpr uint64_t bounce_bytes = uint64_t{4} << 20;
-  constexpr size_t remembered = 4096;
-  constexpr int tries = 3;
-  constexpr std::optional<Fallback> done;
-  static auto& by_base = *new std::unordered_map<uint64_t, Sent>;
-  if (options().map_after == 0 || bytes > bounce_bytes)
-    return describe(node, receiver, allocation, address, bytes, remote) ? done : Fallback::not_exportable;
-  if (by_base.size() > remembered) by_base.clear();
-  Sent& sent = by_base[allocation.base];
-  auto name_it = [&] {
-    if (!name(node, allocation, address, bytes, remote)) return false;
-    sent.lives_on |= remote->id == sent.exported_as;
-    sent.exported_as = remote->id;
-    return true;
-  };
-  if (sent.allocation != allocation.id) {
-    bool again = sent.allocation != 0;
-    sent.allocation = allocation.id;
-    sent.messages = 0;
-    sent.lives_on = false;
-    if (again && sent.exported_otherwise < tries) {
-      // This check sends no file: the file would keep the memory alive.
-      if (!name_it()) return Fallback::not_exportable;
-      sent.exported_otherwise = sent.lives_on ? 0 : sent.exported_otherwise + 1;
-      if (sent.lives_on) return done;
-    }
-  }
-  bool worth = sent.lives_on || sent.messages >= options().map_after || ++sent.messages > options().map_after;
-  if (!worth) return Fallback::not_mapped_yet;
-  return name_it() && transport::send_file_of(node, receiver, *remote) ? done : Fallback::not_exportable;
 }
 
 // Links transfer small blocks slowly: layouts with small blocks are packed first, and the receiver fetches
@@ -144,7 +74,8 @@ transport::Medium medium_to(node::Node& node, int device, int receiver) {
 }  // namespace
 
 std::unique_ptr<RendezvousSend> RendezvousSend::open(node::Node& node, int receiver, const Source& source,
-                                                     const device::Allocation& allocation, Bytes bytes) {
+                                                     const device::Allocation& allocation, Bytes bytes,
+                                                     const MessageKey& key) {
   int device = allocation.device;
   if (device < 0 || device >= node::devices_per_rank) return nullptr;
   int index = take_index();
@@ -158,6 +89,13 @@ std::unique_ptr<RendezvousSend> RendezvousSend::open(node::Node& node, int recei
   slot.looked_at.store(0, std::memory_order_relaxed);
   slot.reason.store(Reason::none, std::memory_order_relaxed);
   slot.fetched.store(0, std::memory_order_relaxed);
+
+  if (key && bytes == Bytes::present && source.view.contiguous())
+    if (auto put = RendezvousPut::start(node, receiver, key, source.view.address(), source.bytes, device)) {
+      slot.posted = put->index();
+      return std::unique_ptr<RendezvousSend>(
+          new RendezvousSend(node, index, receiver, source, device, bytes, std::nullopt, std::move(put)));
+    }
 
   std::optional<Fallback> unreachable;
   if (receiver == node.rank()) {
@@ -189,11 +127,12 @@ std::unique_ptr<RendezvousSend> RendezvousSend::open(node::Node& node, int recei
     return nullptr;
   }
   return std::unique_ptr<RendezvousSend>(
-      new RendezvousSend(node, index, receiver, source, device, bytes, unreachable));
+      new RendezvousSend(node, index, receiver, source, device, bytes, unreachable, nullptr));
 }
 
 RendezvousSend::RendezvousSend(node::Node& node, int index, int receiver, const Source& source, int device,
-                               Bytes bytes, std::optional<Fallback> unreachable)
+                               Bytes bytes, std::optional<Fallback> unreachable,
+                               std::unique_ptr<RendezvousPut> put)
     : node_(node),
       index_(index),
       receiver_(receiver),
@@ -202,6 +141,8 @@ RendezvousSend::RendezvousSend(node::Node& node, int index, int receiver, const 
       bytes_(source.bytes),
       device_(device),
       exportable_(!unreachable),
+      puts_(put != nullptr),
+      put_(std::move(put)),
       failures_seen_(node.block(receiver).failed_receives.load()),
       rts_{node.nonce(),
            rts_version,
@@ -210,7 +151,10 @@ RendezvousSend::RendezvousSend(node::Node& node, int index, int receiver, const 
            RtsKind::rendezvous,
            source.bytes,
            0} {
-  if (exportable_) {
+  if (puts_) {
+    path_ = Traffic::put;
+    slot_->state.store(RendezvousState::put, std::memory_order_release);
+  } else if (exportable_) {
     slot_->state.store(bytes == Bytes::present ? RendezvousState::offered : RendezvousState::announced,
                        std::memory_order_release);
   } else {
@@ -237,6 +181,20 @@ void RendezvousSend::stream() {
 
 void RendezvousSend::advance() {
   if (finished_) return;
+  if (put_) {
+    const device::Error error = put_->poll();
+    if (error == device::Error::not_ready) return;
+    if (error == device::Error::none) {
+      // The GPU stores no word behind another copy that has failed.
+      if (!put_->told() && slot_->state.load(std::memory_order_acquire) == RendezvousState::put) put_->tell();
+    } else {
+      slot_->reason.store(Reason::copy_failed, std::memory_order_relaxed);
+      count(Fallback::copy_failed);
+      puts_ = false;
+      stream();
+    }
+    put_.reset();
+  }
   RendezvousState state = slot_->state.load(std::memory_order_acquire);
   switch (state) {
     case RendezvousState::refused:
@@ -254,7 +212,7 @@ void RendezvousSend::advance() {
       if (slot_->fetched.load(std::memory_order_relaxed) && receiver_ != node_.rank()) {
         transport::note_fetched(receiver_, slot_->source, true);
         // Memory that is shared by file can be mapped again only with this rank's help.
-        if (!slot_->source.by_file) fetched.insert({receiver_, slot_->source.id});
+        if (!slot_->source.by_file) note_fetched_from(receiver_, slot_->source.id);
       }
       close();
       break;
@@ -273,7 +231,7 @@ void RendezvousSend::close() {
 }
 
 bool RendezvousSend::buffer_free() const {
-  return finished_ || pooled_ || (stream_ && stream_->read_out());
+  return finished_ || (puts_ && !put_) || pooled_ || (stream_ && stream_->read_out());
 }
 
 bool RendezvousSend::matched_by_probe() const {
@@ -285,7 +243,7 @@ bool RendezvousSend::probed() const {
   // The peer-access probe used memory of the same pool.
   if (pooled_) return node_.decision(node_.rank(), device_, receiver_).path == Path::peer;
   // A receiver that cannot read a layout with gaps needs the sender's help.
-  return exportable_ && view_.contiguous() && fetched.contains({receiver_, slot_->source.id});
+  return exportable_ && view_.contiguous() && has_fetched(receiver_, slot_->source.id);
 }
 
 void RendezvousSend::buffer(Need need) {
@@ -325,6 +283,9 @@ void RendezvousSend::leave_device() {
 }
 
 void RendezvousSend::flush() {
+  // Only the GPU delays a put.
+  while (put_) advance();
+  if (puts_) return;
   // Repeat until the receiver has claimed the message, or the bytes are where the receiver can fetch them. In
   // each step the receiver may have been faster.
   while (!stream_) {

@@ -15,6 +15,7 @@
 
 #include "base/statistics.h"
 #include "node/node.h"
+#include "p2p/posted_buffer.h"
 #include "p2p/rts_header.h"
 #include "packing/plan.h"
 #include "transport/staged.h"
@@ -37,9 +38,11 @@ class RendezvousSend {
   enum class Bytes { present, to_come };
   // Starts a rendezvous with `receiver` (a node rank). Null if all rendezvous of this rank are in use, if the
   // memory belongs to no device, or if the message must be staged and that is not possible. In these cases
-  // the message must be staged through host memory and sent by the host MPI.
+  // the message must be staged through host memory and sent by the host MPI. `key`: of the message, for which
+  // the receiver may have posted a buffer (posted_buffer.h).
   static std::unique_ptr<RendezvousSend> open(node::Node& node, int receiver, const Source& source,
-                                              const device::Allocation& allocation, Bytes bytes);
+                                              const device::Allocation& allocation, Bytes bytes,
+                                              const MessageKey& key = {});
   void offer();
   ~RendezvousSend();
 
@@ -55,6 +58,8 @@ class RendezvousSend {
   // The receiver is done and the rendezvous is free again.
   bool finished() const { return finished_; }
   bool failed() const { return stream_ && stream_->failed(); }
+  // This rank writes the bytes to the receiver's buffer, and needs no answer.
+  bool puts() const { return puts_; }
   // The receiver may know the message from a probe only, which does not match a synchronous send.
   bool matched_by_probe() const;
   bool receiver_blocked() const {
@@ -73,7 +78,7 @@ class RendezvousSend {
 
  private:
   RendezvousSend(node::Node& node, int index, int receiver, const Source& source, int device, Bytes bytes,
-                 std::optional<Fallback> unreachable);
+                 std::optional<Fallback> unreachable, std::unique_ptr<RendezvousPut> put);
   void stream();
   void leave_device();
   void close();
@@ -88,6 +93,8 @@ class RendezvousSend {
   bool exportable_;
   void* pooled_ = nullptr;
   bool finished_ = false;
+  bool puts_;
+  std::unique_ptr<RendezvousPut> put_;  // while the bytes are on their way
   Traffic path_ = Traffic::peer;
   uint32_t failures_seen_;
   std::unique_ptr<transport::StagedSender> stream_;

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "device/buffer_pool.h"
-#include "device/waiting_calls.h"
+#include "device/registered_memory.h"
 #include "transport/peer.h"
 
 namespace fairlead::transport {
@@ -24,18 +24,6 @@ using node::NodeMemory;
 using node::RankBlock;
 
 constexpr auto grace = std::chrono::milliseconds(5);
-
-auto& pinned = *new std::map<void*, size_t>;
-
-// Pinning only improves speed: if the driver refuses, this costs bandwidth, not correctness.
-void pin(const NodeMemory::Range& memory) {
-  const device::WaitingCalls::Permission permission;
-  if (!permission.may_make()) return;
-  if (device::runtime()->register_host(memory.data(), memory.bytes()) == Error::none)
-    pinned[memory.data()] = memory.bytes();
-  else
-    log_line(LogLevel::info, "staging memory could not be pinned: %s", device::runtime()->error_text());
-}
 
 class HostArena final : public Arena {
  public:
@@ -50,7 +38,8 @@ class HostArena final : public Arena {
       memory_ = {};
       return;
     }
-    pin(memory_);
+    // If the driver refuses, this costs bandwidth, not correctness.
+    (void)device::register_memory(memory_.data(), memory_.bytes());
     chunks_ = count;
     for (uint64_t i = count; i-- > 0;) idle_.push_back(i * chunk_bytes_);
     node.mine().arena_offset = memory_.offset();
@@ -119,7 +108,8 @@ const NodeMemory::Range& host_arena_of(Node& node, int owner) {
     RankBlock& block = node.block(owner);
     const uint64_t bytes = block.arena_bytes.load(std::memory_order_acquire);
     memory = node.memory().open(block.arena_offset, bytes);
-    if (memory.data() && device::runtime() && device::runtime()->in_use()) pin(memory);
+    if (memory.data() && device::runtime() && device::runtime()->in_use())
+      (void)device::register_memory(memory.data(), memory.bytes());
   }
   return memory;
 }
@@ -179,17 +169,6 @@ bool ArenaView::holds(uint64_t offset, uint64_t bytes) const {
 
 bool ArenaView::read(uint64_t offset, void* to, uint64_t bytes) const {
   return in_host_ && in_host_->read(offset, to, bytes);
-}
-
-size_t pinned_bytes() {
-  size_t bytes = 0;
-  for (auto& [address, size] : pinned) bytes += size;
-  return bytes;
-}
-
-void unpin_host_arenas() {
-  std::erase_if(pinned,
-                [](auto& entry) { return device::runtime()->unregister_host(entry.first) == Error::none; });
 }
 
 size_t staged_chunks_in_use() {

@@ -68,10 +68,6 @@ class ArenaView {
   device::MappedMemory mapped_;
 };
 
-// pinned_bytes(): the size of the host arenas that this process has pinned, its own and those of its peers.
-// unpin_host_arenas() unpins them; no transfer may use them any more.
-size_t pinned_bytes();
-void unpin_host_arenas();
 // Chunks of this rank's host arena that are in use; for leak tests.
 size_t staged_chunks_in_use();
 

@@ -6,6 +6,8 @@
 
 #include "enqueue.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -275,6 +277,46 @@ RANK_TEST(enqueue, S2_persistent_requests_start_on_a_stream, 2) {
     EXPECT_HOLDS(received, key_of(round, peer), bytes);
   }
   for (MPI_Request& request : requests) MUST(MPI_Request_free(&request));
+}
+
+// The progress thread starts some of them. The receiver computes, so senders may write to its buffers.
+RANK_TEST(enqueue, M15_messages_of_a_stream_and_others_with_one_tag, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  constexpr size_t bytes = 6 << 20;
+  Memory first(Place::device, bytes), second(Place::device, bytes);
+  MPI_Request start;
+  MUST(MPI_Send_init(first, count(first), MPI_BYTE, peer, tag, stream.comm(), &start));
+  for (int round = 0; round < 8; ++round) {
+    MPI_Request requests[2];
+    if (rank > peer) {
+      MUST(MPI_Irecv(first, count(first), MPI_BYTE, peer, tag, stream.comm(), &requests[0]));
+      MUST(MPI_Irecv(second, count(second), MPI_BYTE, peer, tag, stream.comm(), &requests[1]));
+      usleep(3000);
+      MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+      EXPECT_HOLDS(first, key_of(round, 1), bytes);
+      EXPECT_HOLDS(second, key_of(round, 2), bytes);
+      continue;
+    }
+    first.fill(key_of(round, 1));
+    second.fill(key_of(round, 2));
+    usleep(1000);
+    if (round < 3) {
+      MUST(MPI_Send(first, count(first), MPI_BYTE, peer, tag, stream.comm()));
+    } else {
+      MUST(MPIX_Start_enqueue(&start, stream.comm()));
+      MUST(MPIX_Wait_enqueue(&start, MPI_STATUS_IGNORE));
+      if (round % 2) stream.synchronize();
+    }
+    if (round < 3 || round % 2)
+      MUST(MPI_Send(second, count(second), MPI_BYTE, peer, tag, stream.comm()));
+    else
+      MUST(MPIX_Send_enqueue(second, count(second), MPI_BYTE, peer, tag, stream.comm()));
+    stream.synchronize();
+  }
+  MUST(MPI_Request_free(&start));
 }
 
 RANK_TEST(enqueue, S5_a_graph_starts_its_operations_anew_in_each_launch, 2) {

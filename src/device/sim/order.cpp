@@ -134,7 +134,8 @@ Error Simulator::write_word(Stream stream, uint32_t* address, uint32_t value) {
   QueueRef queue;
   End word;
   if (Error error = find_word(stream, address, &queue, &word); error != Error::none) return error;
-  return queue->submit([word, value]() -> Failure {
+  return queue->submit([word, value, here = std::weak_ptr(queue)]() -> Failure {
+    if (const QueueRef own = here.lock(); own && own->has_failed()) return nullptr;
     if (!word.block->live) return freed_in_flight(word.block);
     __atomic_store_n(reinterpret_cast<uint32_t*>(word.bytes), value, __ATOMIC_SEQ_CST);
     return nullptr;

@@ -246,6 +246,11 @@ void WorkQueue::reported(const Failure& failure) {
   if (failure_ == failure) failure_ = nullptr;
 }
 
+bool WorkQueue::has_failed() {
+  std::lock_guard lock(mutex_);
+  return failure_ != nullptr;
+}
+
 MomentRef RecordedEvent::moment() {
   std::lock_guard lock(mutex_);
   return moment_;

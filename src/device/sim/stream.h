@@ -66,6 +66,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   // For so much work. Holds `meanwhile` if it has to wait.
   void wait_for_room(size_t work, std::mutex& meanwhile);
   void reported(const Failure& failure);  // removes the failure
+  bool has_failed();                      // and nobody has been told yet
 
   const int device;
   const StreamKind kind;

@@ -112,12 +112,17 @@ def around(form, value):
         before.append(f"Duplicating duplicating({value(form.row.parameters[0])});")
     made = [p for p in form.row.parameters if p.type == "MPI_Comm" and p.stars and p.name != "comm"]
     after = [f"agree_on_slot({value(made[0])});"] if made and form.row.call == "blocks" else []
+    if "names" in form.row.words:
+        before.append(f"Naming naming({value(comms[0])});")
+        after.append(f"naming.succeed({value(made[0])});")
     if "begins_session" in form.row.words:
         after.append("begun.succeed();")
     if "memory_kinds" in form.row.words:
         of = made[0] if made else object_of(form)
         info = next(p for p in form.row.parameters if p.name == "info")
         # The members of a communicator agree on their kinds of memory, unless the call may not wait.
+        if of.type == "MPI_Comm" and form.row.call == "blocks":
+            after.append(f"note_overtaking({value(of)}, {value(info)});")
         after.append(f"note_memory_kinds({value(of)}, {value(info)});"
                      if of.type == "MPI_Comm" and form.row.call == "blocks" else
                      f"note_assertion(object_id({value(of)}), {value(info)});")
@@ -325,6 +330,7 @@ def wrappers(forms):
     what = "The MPI functions that take no buffer, and block in the host MPI or tell about memory."
     return [*opening("//", what),
             '#include "mpi/coll/agreement.h"', '#include "mpi/coll/communicator_state.h"',
+            '#include "mpi/core/communicator.h"',
             '#include "mpi/core/interception.h"', '#include "mpi/abi/real.h"', '#include "mpi/core/record.h"', '#include "mpi/p2p/send_buffer.h"', '#include "mpi/job/sessions.h"',
             '#include "mpi/job/spawned_environment.h"', '#include "mpi/core/gather.h"',
             '#include "mpi/info/memory_kinds.h"', "",
@@ -499,7 +505,8 @@ def fortran(forms):
     entries = [form for form in forms if has_fortran_entry(form)]
     newer = [form for form in entries if not form.is_wrapped and form.row.since >= "4.0"]
     return [*opening("//", what), '#include "mpi/fortran/fortran.h"', '#include "mpi/p2p/send_buffer.h"',
-            '#include "mpi/job/sessions.h"', '#include "mpi/core/gather.h"', '#include "mpi/info/memory_kinds.h"', "",
+            '#include "mpi/job/sessions.h"', '#include "mpi/core/communicator.h"',
+            '#include "mpi/core/gather.h"', '#include "mpi/info/memory_kinds.h"', "",
             "// clang-format off", "",
             "// C functions of ours that the header at hand may not declare, or not alike.",
             *(guarded(form, wrap(f'extern "C" int {fortran_calls(form)}({form.declarations()}) '

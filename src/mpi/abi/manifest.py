@@ -25,7 +25,7 @@ TYPE_WORDS = {
 }
 # What a wrapper may do besides (functions.def explains each).
 WORDS = ("begins_session", "ends_session", "spawns", "duplicates", "memory_kinds", "forgets_kinds", "tells_kinds",
-         "info_env", "tells_gpus", "detaches")
+         "info_env", "tells_gpus", "detaches", "names")
 # With one of these, the generated wrapper is all that Fairlead does in the function.
 TELLING_WORDS = ("tells_kinds", "info_env", "tells_gpus")
 # Types that older headers lack, and the condition under which a header declares them.

@@ -3,8 +3,11 @@
 #include "mpi/core/communicator.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <vector>
 
+#include "base/mix.h"
 #include "mpi/abi/comm_self.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/hooks.h"
@@ -18,10 +21,17 @@ namespace {
 int keyval = MPI_KEYVAL_INVALID;
 int own_rank = 0;
 
-using WorldRanks = std::vector<int>;
+struct Known {
+  ~Known() { delete world_ranks; }
+  std::atomic<const std::vector<int>*> world_ranks = nullptr;  // once somebody has asked for them
+  uint64_t name = 0, children = 0;
+};
+// MPI_COMM_WORLD has no attribute.
+Known of_world;
+std::atomic<bool> names_known = true;
 
 int forget(MPI_Comm, int, void* value, void*) {
-  delete static_cast<WorldRanks*>(value);
+  delete static_cast<Known*>(value);
   return MPI_SUCCESS;
 }
 
@@ -29,7 +39,7 @@ int forget(MPI_Comm, int, void* value, void*) {
 // translate the whole group at once takes a time with the square of the ranks. Most communicators have their
 // members in the order of the world: each member is looked for in the block of the world that holds the one
 // before it, then in the blocks behind that.
-void translate(MPI_Group members, MPI_Group world, WorldRanks* world_ranks) {
+void translate(MPI_Group members, MPI_Group world, std::vector<int>* world_ranks) {
   int size = 0, ranks = 0;
   PMPI_Group_size(members, &size);
   PMPI_Group_size(world, &ranks);
@@ -53,8 +63,8 @@ void translate(MPI_Group members, MPI_Group world, WorldRanks* world_ranks) {
     if (made != MPI_GROUP_NULL) PMPI_Group_free(&made);
 }
 
-WorldRanks* find_world_ranks(MPI_Comm comm) {
-  auto ranks = new WorldRanks;
+std::vector<int> find_world_ranks(MPI_Comm comm) {
+  std::vector<int> ranks;
   int inter = 0;
   PMPI_Comm_test_inter(comm, &inter);
   // Ranks of an inter-communicator may belong to processes that share no MPI_COMM_WORLD with this one.
@@ -62,10 +72,25 @@ WorldRanks* find_world_ranks(MPI_Comm comm) {
   MPI_Group mine, world;
   PMPI_Comm_group(comm, &mine);
   PMPI_Comm_group(MPI_COMM_WORLD, &world);
-  translate(mine, world, ranks);
+  translate(mine, world, &ranks);
   PMPI_Group_free(&mine);
   PMPI_Group_free(&world);
   return ranks;
+}
+
+Known& known_of(MPI_Comm comm) {
+  if (comm == MPI_COMM_WORLD) return of_world;
+  return *attribute_of<Known>(comm, keyval, [] { return new Known; });
+}
+
+const std::vector<int>& world_ranks_of(MPI_Comm comm) {
+  Known& known = known_of(comm);
+  const std::vector<int>* ranks = known.world_ranks.load(std::memory_order_acquire);
+  if (ranks) return *ranks;
+  const auto* found = new std::vector<int>(find_world_ranks(comm));
+  if (known.world_ranks.compare_exchange_strong(ranks, found)) return *found;
+  delete found;  // another thread was faster
+  return *ranks;
 }
 
 }  // namespace
@@ -75,13 +100,42 @@ int rank_in_world(MPI_Comm comm, int rank) {
   if (comm == MPI_COMM_WORLD) return rank;
   // A program may use MPI_COMM_SELF inside MPI_Finalize, when its attributes are already deleted.
   if (comm == MPI_COMM_SELF) return rank == 0 ? own_rank : -1;
-  WorldRanks* ranks = attribute_of<WorldRanks>(comm, keyval, [&] { return find_world_ranks(comm); });
-  return rank < static_cast<int>(ranks->size()) ? (*ranks)[rank] : -1;
+  const std::vector<int>& ranks = world_ranks_of(comm);
+  return rank < static_cast<int>(ranks.size()) ? ranks[static_cast<size_t>(rank)] : -1;
+}
+
+uint64_t name_of(MPI_Comm comm) {
+  return has_world() && names_known && comm != MPI_COMM_SELF ? known_of(comm).name : 0;
+}
+
+void Naming::succeed(MPI_Comm made) {
+  failed_ = false;
+  if (!has_world() || parent_ == MPI_COMM_SELF) return;
+  Known& parent = known_of(parent_);
+  ++parent.children;
+  if (parent.name != 0 && made != MPI_COMM_NULL) known_of(made).name = mixed(parent.name, parent.children);
+}
+
+void note_overtaking(MPI_Comm comm, MPI_Info info) {
+  if (!has_world() || comm == MPI_COMM_NULL || info == MPI_INFO_NULL) return;
+  char value[8] = {};
+  int found = 0;
+  PMPI_Info_get(info, "mpi_assert_allow_overtaking", sizeof value - 1, value, &found);
+  if (found && std::strcmp(value, "true") == 0 && comm != MPI_COMM_SELF) known_of(comm).name = 0;
+}
+
+Naming::~Naming() {
+  if (failed_) names_known = false;
+}
+
+int own_world_rank() {
+  return has_world() ? own_rank : -1;
 }
 
 void open_communicators(MPI_Comm world) {
   set_has_world(world != MPI_COMM_NULL);
   if (has_world()) PMPI_Comm_rank(world, &own_rank);
+  of_world.name = 1;
   PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, nullptr);
 }
 

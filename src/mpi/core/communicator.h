@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 
 #include "mpi/abi/host_mpi.h"
@@ -31,6 +32,34 @@ Value* attribute_of(MPI_Comm comm, int keyval, const Make& make) {
 // Returns the rank in MPI_COMM_WORLD of `rank` of `comm`; -1 if that process is in another job or unknown, so
 // that messages to it are staged through host memory. (MPI_PROC_NULL and wildcards give -1.)
 int rank_in_world(MPI_Comm comm, int rank);
+
+// Identifies an intra-communicator: on all members the same number, which no other communicator has of which
+// two of them are members. It follows from how the communicator was made, without communication. 0: unknown,
+// as for duplicates by MPI_Comm_idup and communicators of groups.
+uint64_t name_of(MPI_Comm comm);
+
+// Lives while the host MPI makes a communicator by a call that is collective over `parent`. Members may
+// disagree on the number of communicators that have been made once such a call has failed, so this rank knows
+// no names from then on.
+class Naming {
+ public:
+  explicit Naming(MPI_Comm parent) : parent_(parent) {}
+  ~Naming();
+  Naming(const Naming&) = delete;
+  Naming& operator=(const Naming&) = delete;
+  void succeed(MPI_Comm made);
+
+ private:
+  MPI_Comm parent_;
+  bool failed_ = true;
+};
+
+// Messages on a communicator with the hint mpi_assert_allow_overtaking may match in any order: it loses its
+// name, and so do those that will be made from it.
+void note_overtaking(MPI_Comm comm, MPI_Info info);
+
+// -1: there is no MPI_COMM_WORLD.
+int own_world_rank();
 
 // `world`: MPI_COMM_WORLD, or MPI_COMM_NULL if no other rank is known. Must be closed before it is opened
 // again.

@@ -355,6 +355,7 @@ FAIRLEAD_MPI(Cancel, (MPI_Request * request)) {
   if (forwards() || !request) return real.Cancel(request);
   Operation* operation = engine().find(*request);
   if (!operation) return real.Cancel(request);
+  std::lock_guard lock(engine().mutex());
   operation->cancel();
   return MPI_SUCCESS;
 }

@@ -11,19 +11,21 @@
 #include "device/buffer_pool.h"
 #include "device/copy.h"
 #include "device/ipc_registry.h"
+#include "device/registered_memory.h"
 #include "kernels/reduce.h"
 #include "mpi/abi/comm_self.h"
 #include "mpi/core/forwarded_receives.h"
 #include "mpi/core/hooks.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/progress_thread.h"
-#include "transport/arena.h"
 
 namespace fairlead::mpi {
 namespace {
 
 constexpr unsigned rounds_between_nudges = 4;
 constexpr unsigned starts_between_rounds = 8;
+// A program that waits for what it has started calls MPI again sooner.
+constexpr auto shortest_computation = std::chrono::microseconds(4);
 
 }  // namespace
 
@@ -105,8 +107,9 @@ Engine::Counts Engine::counts() {
 }
 
 void Engine::release_exports() {
-  transport::unpin_host_arenas();
-  if (device::runtime()) device::pool_release();
+  if (!device::runtime()) return;
+  device::unregister_memory();
+  device::pool_release();
 }
 
 void Engine::add(Operation* operation) {
@@ -256,7 +259,13 @@ void Engine::note_progress_of(int receiver) {
 
 void Engine::attend(int change) {
   const int before = attending_.fetch_add(change);
-  if (before == 0 || before + change == 0) progress_thread().note_attended(before == 0);
+  if (before != 0 && before + change != 0) return;
+  if (before == 0) {
+    const auto since = std::chrono::steady_clock::now() - last_start_.load(std::memory_order_relaxed);
+    program_computed_.store(since > shortest_computation, std::memory_order_relaxed);
+  }
+  if (node_) node_->mine().polls.store(before == 0, std::memory_order_relaxed);
+  progress_thread().note_attended(before == 0);
 }
 
 void Engine::enter_blocking_call() {

@@ -121,6 +121,10 @@ class Engine {
   // Does a thread of the program make progress, in a blocking call?
   void attend(int change);
   bool attended() const { return attending_ > 0; }
+  // A nonblocking operation has started, and the call is about to return.
+  void note_start() { last_start_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed); }
+  // Did the program do something else between the last start and the blocking call that followed?
+  bool program_computed() const { return program_computed_.load(std::memory_order_relaxed); }
 
   void enter_blocking_call();
   void leave_blocking_call();
@@ -142,6 +146,8 @@ class Engine {
   std::atomic<int> busy_{0};
   std::atomic<int> blocking_calls_{0}, attending_{0};
   bool threads_ = false, spans_nodes_ = false;
+  std::atomic<std::chrono::steady_clock::time_point> last_start_{};
+  std::atomic<bool> program_computed_ = false;
   unsigned rounds_ = 0;
   std::atomic<unsigned> starts_ = 0;
   unsigned timed_round_ = UINT_MAX;

@@ -62,6 +62,9 @@ class Operation {
   // Returns false while the operation may still need a host MPI call that only this rank can make. Other
   // ranks that have started the same operation progress it shortly.
   virtual bool quiesced() const { return true; }
+  // Before the engine has it: will its peer rather compute than poll, as far as one can tell? Then what a
+  // round of progress starts now would otherwise start late.
+  virtual bool worth_a_round() const { return false; }
   // Is there anything that a thread could do for it now? The caller holds the engine's lock.
   virtual bool needs_help() const { return true; }
   // Called after complete(): makes a host call that may block, if that is left; frees the host message, fills

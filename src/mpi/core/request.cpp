@@ -57,11 +57,12 @@ int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request) {
     return result;
   }
   bool moves_device_memory = operation->own_handle() == MPI_REQUEST_NULL;
+  const bool worth_a_round = operation->worth_a_round();
   Operation* started = operation.release();
   *request = started->handle;
   engine().bind(started->handle, started);
   engine().add(started);
-  help(*started, moves_device_memory);
+  help(*started, moves_device_memory, worth_a_round);
   return MPI_SUCCESS;
 }
 
@@ -79,13 +80,16 @@ int end_detached(Operation* operation, MPI_Status* status) {
   return result;
 }
 
-void help(Operation& operation, bool in_device) {
+static void make_round(Operation& operation, bool in_device, bool worth_it) {
   const uint64_t bytes = operation.bytes();
   ProgressThread& thread = progress_thread();
   const bool helped = thread.helps_messages();
   const bool in_one_node = !helped || !engine().spans_nodes();
   if (bytes < (in_one_node ? ProgressThread::long_in_node : ProgressThread::long_between_nodes)) {
-    if (in_device) engine().progress_now_and_then();
+    if (worth_it)
+      engine().progress();
+    else if (in_device)
+      engine().progress_now_and_then();
     return;
   }
   if (std::unique_lock lock(engine().mutex()); !operation.needs_help()) return;
@@ -96,6 +100,11 @@ void help(Operation& operation, bool in_device) {
   std::lock_guard lock(engine().mutex());
   const bool rings_tell = operation.awaits() && !engine().spans_nodes();
   if (!operation.complete()) thread.wake_for(rings_tell ? 0 : bytes);
+}
+
+void help(Operation& operation, bool in_device, bool worth_a_round) {
+  make_round(operation, in_device, worth_a_round);
+  engine().note_start();
 }
 
 int make_token(MPI_Request* token) {

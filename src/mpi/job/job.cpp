@@ -111,7 +111,6 @@ void release_all(MPI_Comm node) {
   // A program that continues with sessions may have datatypes that use block tables.
   if (!has_sessions()) packing::release_block_tables();
   kernels::release_kernel_runs();
-  coll::unregister_slots();
   engine().release_exports();
   leaks.count_unreleased();
   release_info_env();

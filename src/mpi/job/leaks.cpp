@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "device/buffer_pool.h"
 #include "device/ipc_registry.h"
+#include "device/registered_memory.h"
 #include "mpi/coll/communicator_state.h"
 #include "mpi/core/engine.h"
 #include "mpi/network/network.h"
@@ -39,7 +40,7 @@ void LeakCheck::count_unfinished() {
 void LeakCheck::count_unreleased() {
   if (!wanted_) return;
   add(device::registry_counts().mappings, "mappings");
-  add(transport::pinned_bytes(), "pinned bytes");
+  add(device::registered_bytes(), "registered bytes");
   add(slots_taken(), "collective slots");
 }
 

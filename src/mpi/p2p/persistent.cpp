@@ -8,6 +8,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"
+#include "mpi/p2p/match_order.h"
 #include "mpi/p2p/receive_operation.h"
 #include "mpi/p2p/send_operation.h"
 
@@ -18,8 +19,10 @@ template <auto slot, SendMode mode, class Count>
 int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
               MPI_Request* request) {
   CallRecord record(function_of<slot>);
-  if (!intercepting() || is_invalid(buf, count, datatype) || !is_device(buf, datatype))
+  if (!intercepting() || is_invalid(buf, count, datatype) || !is_device(buf, datatype)) {
+    note_uncounted_send(dest, tag, comm);
     return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
+  }
   // Open MPI 4 checks the datatype in the standard mode only.
   if (is_refused(count, datatype)) return real.Send_init(buf, 1, datatype, dest, tag, comm, request);
   MPI_Request token;
@@ -55,6 +58,10 @@ int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag
                               return result;
                             });
   if (result != MPI_SUCCESS) return result;
+  if (device)
+    operation->let_sender_put();
+  else
+    note_uncounted_receive(source, tag, comm);
   hand_out_persistent(std::move(operation), handle, request);
   return MPI_SUCCESS;
 }
@@ -71,8 +78,9 @@ int start(MPI_Request* request) {
     operation->active = false;
     return result;
   }
+  const bool worth_a_round = operation->worth_a_round();
   engine().add(operation);
-  help(*operation, false);
+  help(*operation, false, worth_a_round);
   return MPI_SUCCESS;
 }
 

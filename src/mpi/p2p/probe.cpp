@@ -8,6 +8,7 @@
 #include "mpi/core/operation.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"
+#include "mpi/p2p/match_order.h"
 #include "mpi/p2p/probed_messages.h"
 
 namespace fairlead::mpi {
@@ -34,6 +35,7 @@ int improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
   MPI_Status local;
   if (status == MPI_STATUS_IGNORE) status = &local;
   std::unique_ptr<ProbedMessage> probed;
+  note_uncounted_receive(MPI_ANY_SOURCE, MPI_ANY_TAG, comm);
   watch_forwarded();
   if (engine().busy()) engine().progress();
   LookThenAsk together;

@@ -9,6 +9,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"
+#include "mpi/p2p/match_order.h"
 #include "mpi/p2p/probed_messages.h"
 #include "mpi/p2p/receive_operation.h"
 
@@ -26,6 +27,7 @@ int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI
   if (source == MPI_PROC_NULL) return host();
   const int room = device ? 0 : room_of(count, datatype);
   const bool fits = has_room_for_rts(room);
+  if (!device) note_uncounted_receive(source, tag, comm);
   if (!device && !engine().busy())
     if (int result; forward_receive(room, host, &result)) return result;
   // Receives in flight may have become operations.
@@ -67,6 +69,7 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
     return (real.*start)(buf, count, datatype, source, tag, comm, request);
   UserBuffer buffer{buf, count, datatype};
   if (!is_device(&buffer)) {
+    note_uncounted_receive(source, tag, comm);
     const int room = room_of(count, datatype);
     if (may_swallow_rts(room)) {
       LookThenAsk together;
@@ -88,7 +91,9 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
     }
   }
   if (is_refused(count, datatype)) return (real.*start)(buf, count, datatype, source, tag, comm, request);
-  return hand_out(std::make_unique<Receive>(buffer, source, tag, comm), request);
+  auto operation = std::make_unique<Receive>(buffer, source, tag, comm);
+  operation->let_sender_put();
+  return hand_out(std::move(operation), request);
 }
 
 // Returns null if the host MPI can receive the message alone. The matched probe has read every message as

@@ -16,6 +16,7 @@
 #include "mpi/core/request.h"
 #include "mpi/core/stream_check.h"
 #include "mpi/network/host_capability.h"
+#include "mpi/p2p/match_order.h"
 #include "mpi/p2p/probed_messages.h"
 #include "p2p/rts_check.h"
 
@@ -107,6 +108,15 @@ int Receive::start() {
   if (into_device() && !options().gpu_support) return refuse_device_memory(comm_);
   if (into_device()) network::note_device(device_);
   if (layout_.bytes > 0 && !early()) check_streams(device_, BufferUse::received);
+  int sender = -1;
+  message_key_ = {};
+  sequence_ = nullptr;
+  if (matched_ == MPI_MESSAGE_NULL && into_device() && !early()) {
+    sender = rank_in_world(comm_, key_.source);
+    message_key_ = key_of_receive(key_.source, key_.tag, comm_, sender, &sequence_);
+  } else if (matched_ == MPI_MESSAGE_NULL) {
+    note_uncounted_receive(key_.source, key_.tag, comm_);
+  }
   LookThenAsk together;
   if (!probed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
     if (auto earlier = fairlead::mpi::take_probed(key_.source, key_.tag, comm_))
@@ -118,7 +128,25 @@ int Receive::start() {
     return MPI_SUCCESS;
   }
   native_ = is_native(allocation);
-  return post();
+  const int result = post();
+  if (result != MPI_SUCCESS)
+    note_uncounted_receive(key_.source, key_.tag, comm_);
+  else if (message_key_ && may_be_put_)
+    offer(allocation, sender);
+  return result;
+}
+
+void Receive::offer(const device::Allocation& memory, int sender) {
+  if (!layout_.contiguous || native_ || place_.is_anothers() || bytes() == 0 || bytes() < options().put_from)
+    return;
+  node::Node& node = *engine().node();
+  const int node_rank = node.node_rank_of_world(sender);
+  if (node_rank == node.rank()) return;
+  std::lock_guard lock(engine().mutex());
+  in_progress_ = p2p::ReceiveInProgress(node_rank);
+  if (sequence_->program_computes && in_progress_.one_of_few() &&
+      is_still_counted(key_.source, key_.tag, comm_))
+    posted_ = p2p::PostedBuffer::offer(node, node_rank, message_key_, memory, buffer_.address, bytes());
 }
 
 void Receive::watch(MPI_Request posted) {
@@ -304,7 +332,7 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
     pipeline_.emplace(rts, to, capacity, device);
     step_ = Step::pipelining;
   } else {
-    get_.emplace(*engine().node(), rts, to, capacity, device);
+    get_.emplace(*engine().node(), rts, to, capacity, device, std::move(posted_));
     step_ = Step::getting;
   }
   advance();
@@ -376,6 +404,9 @@ void Receive::end_copy(Error error) {
 
 void Receive::over() {
   step_ = Step::over;
+  if (sequence_ && engine().attended()) sequence_->program_computes = engine().program_computed();
+  posted_.reset();
+  in_progress_ = {};
   get_.reset();
   slot_ = device::Slot();
   pipeline_.reset();
@@ -394,7 +425,12 @@ void Receive::quiesce() {
 }
 
 void Receive::cancel() {
-  if (message_ != MPI_REQUEST_NULL) real.Cancel(&message_);
+  if (message_ == MPI_REQUEST_NULL) return;
+  if (message_key_) {
+    note_cancelled_receive(key_.source, key_.tag, comm_);
+    if (!p2p::PostedBuffer::withdraw_from(*engine().node(), message_key_)) return;
+  }
+  real.Cancel(&message_);
 }
 
 void Receive::describe(MPI_Status* status) {

@@ -22,6 +22,7 @@
 namespace fairlead::mpi {
 
 struct ProbedMessage;
+struct ReceiveSequence;
 
 // A receive into device memory, or into host memory, because its sender may have used device memory.
 class Receive : public Operation {
@@ -43,7 +44,11 @@ class Receive : public Operation {
   void take_matched(MPI_Message message) { matched_ = message; }
   void take_probed(std::unique_ptr<ProbedMessage> probed);
 
+  // Another rank may write to the buffer before this one calls MPI again (p2p/posted_buffer.h).
+  void let_sender_put() { may_be_put_ = true; }
+
   int start() override;
+  bool worth_a_round() const override { return posted_ != nullptr; }
   void advance() override;
   uint64_t bytes() const override { return static_cast<uint64_t>(layout_.bytes); }
   // One that was started early was posted before others of its key, but is looked at later.
@@ -75,6 +80,7 @@ class Receive : public Operation {
   int choose_host_buffer(HostDestination* destination);
   bool uses_bounce_buffer() const;
   int post();
+  void offer(const device::Allocation& memory, int sender);
   bool host_is_done();
   void arrived(const unsigned char* bytes, MPI_Count length);
   void arrived_in_device(MPI_Count length);
@@ -106,6 +112,11 @@ class Receive : public Operation {
   HostBuffer packed_;
 
   enum class Step { matching, getting, pipelining, copying, over } step_ = Step::matching;
+  bool may_be_put_ = false;
+  p2p::MessageKey message_key_;
+  ReceiveSequence* sequence_ = nullptr;  // null unless there is a key
+  p2p::ReceiveInProgress in_progress_;
+  std::unique_ptr<p2p::PostedBuffer> posted_;  // until the message has come
   std::optional<p2p::RendezvousGet> get_;
   std::optional<PipelinedReceive> pipeline_;
   device::Slot slot_;  // before copy_: the copy must end before its slot is freed

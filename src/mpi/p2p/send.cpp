@@ -8,6 +8,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"
+#include "mpi/p2p/match_order.h"
 #include "mpi/p2p/send_operation.h"
 
 namespace fairlead::mpi {
@@ -29,6 +30,7 @@ int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag,
     Send operation(mode, buffer, dest, tag, comm);
     return run(operation, MPI_STATUS_IGNORE);
   }
+  note_uncounted_send(dest, tag, comm);
   record.trace_sent(count, datatype, dest, tag, comm);
   if (mode == SendMode::buffered || dest == MPI_PROC_NULL || !engine().busy())
     return (real.*blocking)(buf, count, datatype, dest, tag, comm);
@@ -50,6 +52,7 @@ int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag
     return (real.*start)(nullptr, 0, datatype, dest, tag, comm, request);
   }
   if (left_to_host) {
+    note_uncounted_send(dest, tag, comm);
     record.trace_sent(count, datatype, dest, tag, comm);
     return (real.*start)(buf, count, datatype, dest, tag, comm, request);
   }

@@ -17,6 +17,7 @@
 #include "mpi/core/stream_check.h"
 #include "mpi/datatype/type_origin.h"
 #include "mpi/network/host_capability.h"
+#include "mpi/p2p/match_order.h"
 #include "mpi/p2p/receive_claim.h"
 
 namespace fairlead::mpi {
@@ -31,7 +32,21 @@ Send::Send(SendMode mode, const UserBuffer& buffer, int dest, int tag, MPI_Comm 
       dest_(dest),
       tag_(tag) {}
 
+// Every message is counted, or marked as one that is not (match_order.h).
 int Send::start() {
+  const int receiver = rank_in_world(comm_, dest_);
+  std::optional<CountedSend> counted;
+  if (early())
+    note_uncounted_send(dest_, tag_, comm_);
+  else
+    counted.emplace(dest_, tag_, comm_, receiver);
+  const int result = start_counted(counted ? counted->key() : p2p::MessageKey(),
+                                   mode_ == SendMode::buffered ? -1 : receiver);
+  if (result != MPI_SUCCESS) note_uncounted_send(dest_, tag_, comm_);
+  return result;
+}
+
+int Send::start_counted(const p2p::MessageKey& key, int receiver) {
   begin();
   lost_ = false;
   matched_since_ = never;
@@ -48,7 +63,6 @@ int Send::start() {
   if (!early()) check_streams(allocation.device, BufferUse::sent);
 
   uint64_t bytes = static_cast<uint64_t>(layout.bytes);
-  int receiver = mode_ == SendMode::buffered ? -1 : rank_in_world(comm_, dest_);
   network::note_device(allocation.device);
   if (layout.contiguous && network::native(allocation, bytes) && network::reaches(receiver) &&
       !buffer_at_once_ && !early()) {
@@ -76,9 +90,9 @@ int Send::start() {
   } else if (engine().node()) {
     int node_rank = engine().node()->node_rank_of_world(receiver);
     if (!may_send_rts(node_rank)) return send_as_host_message(allocation, Fallback::crowded);
-    if (rendezvous(node_rank, *view, allocation)) {
+    if (rendezvous(node_rank, *view, allocation, key)) {
       const int result = post_rts();
-      engine().node()->ring_of_message(node_rank);
+      if (!rendezvous_ || !rendezvous_->puts()) engine().node()->ring_of_message(node_rank);
       return result;
     }
   }
@@ -93,14 +107,16 @@ Fallback Send::why_host_message(int receiver, bool packable) const {
 }
 
 // Returns false if no rendezvous is possible; the message is then staged through host memory.
-bool Send::rendezvous(int receiver, const packing::View& view, const device::Allocation& allocation) {
+bool Send::rendezvous(int receiver, const packing::View& view, const device::Allocation& allocation,
+                      const p2p::MessageKey& key) {
   std::lock_guard lock(engine().mutex());
   uint64_t bytes = static_cast<uint64_t>(layout_.bytes);
   using Bytes = p2p::RendezvousSend::Bytes;
   rendezvous_ = p2p::RendezvousSend::open(
       *engine().node(), receiver,
       {view, bytes, static_cast<char*>(buffer_.address) + layout_.first, static_cast<uint64_t>(layout_.span)},
-      allocation, early() ? Bytes::to_come : Bytes::present);
+      allocation, early() ? Bytes::to_come : Bytes::present,
+      bytes >= options().put_from && !buffer_at_once_ ? key : p2p::MessageKey());
   if (!rendezvous_) return false;
   if (buffer_at_once_) {
     rendezvous_->buffer(p2p::Need::required);

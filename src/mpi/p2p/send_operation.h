@@ -26,6 +26,7 @@ class Send : public Operation {
   Send(SendMode mode, const UserBuffer& buffer, int dest, int tag, MPI_Comm comm);
 
   int start() override;
+  bool worth_a_round() const override { return rendezvous_ && rendezvous_->puts(); }
   void advance() override;
   uint64_t bytes() const override { return static_cast<uint64_t>(layout_.bytes); }
   void quiesce() override;
@@ -42,8 +43,10 @@ class Send : public Operation {
   void buffer_at_once() { buffer_at_once_ = true; }
 
  private:
+  int start_counted(const p2p::MessageKey& key, int receiver);
   Fallback why_host_message(int receiver, bool packable) const;
-  bool rendezvous(int receiver, const packing::View& view, const device::Allocation& allocation);
+  bool rendezvous(int receiver, const packing::View& view, const device::Allocation& allocation,
+                  const p2p::MessageKey& key);
   int start_pipeline(int receiver, const packing::View& view, int device);
   void send_rts(p2p::RtsHeader rts);
   int post_rts();

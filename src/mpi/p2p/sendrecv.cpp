@@ -9,6 +9,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"
+#include "mpi/p2p/match_order.h"
 #include "mpi/p2p/receive_operation.h"
 #include "mpi/p2p/sendrecv_operation.h"
 
@@ -47,8 +48,11 @@ int exchange(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
     return host();
   // A device sender may wait until the receiving half claims its rendezvous, and the peer of the sending half
   // may wait likewise, so both halves must progress together.
-  if (!engine().busy() && !is_device(sendbuf, sendtype) && !is_device(recvbuf, recvtype))
+  if (!engine().busy() && !is_device(sendbuf, sendtype) && !is_device(recvbuf, recvtype)) {
+    note_uncounted_send(dest, sendtag, comm);
+    note_uncounted_receive(source, recvtag, comm);
     if (int result; forward_receive(room_of(recvcount, recvtype), host, &result)) return result;
+  }
   if (is_refused(sendcount, sendtype) || is_refused(recvcount, recvtype)) return host();
   SendReceive operation({{const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag},
                         {{recvbuf, recvcount, recvtype}, source, recvtag}, comm);
@@ -62,8 +66,11 @@ int exchange_in_place(void* buf, Count count, MPI_Datatype datatype, int dest, i
     return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
   };
   if (!intercepting() || is_invalid(buf, count, datatype)) return host();
-  if (!engine().busy() && !is_device(buf, datatype))
+  if (!engine().busy() && !is_device(buf, datatype)) {
+    note_uncounted_send(dest, sendtag, comm);
+    note_uncounted_receive(source, recvtag, comm);
     if (int result; forward_receive(room_of(count, datatype), host, &result)) return result;
+  }
   if (is_refused(count, datatype)) return host();
   UserBuffer buffer{buf, count, datatype};
   SendReceive operation({buffer, dest, sendtag}, {buffer, source, recvtag}, comm);
@@ -105,8 +112,9 @@ int isendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int d
   UserBuffer from{const_cast<void*>(sendbuf), sendcount, sendtype}, to{recvbuf, recvcount, recvtype};
   for (const UserBuffer& buffer : {from, to})
     if (is_unusable(buffer)) return refuse(buffer, comm, request);
-  return hand_out(std::make_unique<SendReceive>(Half{from, dest, sendtag}, Half{to, source, recvtag}, comm),
-                  request);
+  auto operation = std::make_unique<SendReceive>(Half{from, dest, sendtag}, Half{to, source, recvtag}, comm);
+  operation->let_sender_put();
+  return hand_out(std::move(operation), request);
 }
 
 template <auto slot, class Count>

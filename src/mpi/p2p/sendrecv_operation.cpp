@@ -5,13 +5,17 @@
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/request.h"
+#include "mpi/p2p/match_order.h"
 
 namespace fairlead::mpi {
 namespace {
 
 // Cancels and completes a half after the other half could not be started.
 void end(Operation& half) {
-  half.cancel();
+  {
+    std::lock_guard lock(engine().mutex());
+    half.cancel();
+  }
   engine().add(&half);
   engine().wait(half);
   engine().remove(&half);
@@ -51,6 +55,7 @@ int SendReceive::start_sending() {
 }
 
 int SendReceive::send_from_host() {
+  note_uncounted_send(from_.peer, from_.tag, comm_);
   UserBuffer buffer = from_.buffer;
   if (in_place_ && from_.peer != MPI_PROC_NULL) {
     const Layout layout = layout_of(buffer.count, buffer.datatype);

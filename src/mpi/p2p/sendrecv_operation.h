@@ -27,9 +27,14 @@ class SendReceive : public Operation {
   // Both halves use the same buffer: start() moves the bytes out of it before it posts the receive.
   void replace() { in_place_ = true; }
 
+  void let_sender_put() { receiving_.let_sender_put(); }
+
   int start() override;
   void advance() override;
   uint64_t bytes() const override { return receiving_.bytes() + (sending_ ? sending_->bytes() : 0); }
+  bool worth_a_round() const override {
+    return receiving_.worth_a_round() || (sending_ && sending_->worth_a_round());
+  }
   void quiesce() override;
   bool quiesced() const override;
   bool rests() const override { return complete() && (!sending_ || sending_->rests()); }

@@ -6,6 +6,7 @@
 #include "mpi/fortran/fortran.h"
 #include "mpi/p2p/send_buffer.h"
 #include "mpi/job/sessions.h"
+#include "mpi/core/communicator.h"
 #include "mpi/core/gather.h"
 #include "mpi/info/memory_kinds.h"
 
@@ -389,9 +390,11 @@ FAIRLEAD_ENTRIES(Comm_dup, comm_dup, COMM_DUP, (Integer* comm, Integer* newcomm,
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
+  Naming naming(Comm::from(comm));
   Error error(ierror);
   host(comm, newcomm, error.place());
   if (error.none()) agree_on_slot(Comm::from(newcomm));
+  if (error.none()) naming.succeed(Comm::from(newcomm));
 }
 
 FAIRLEAD_ENTRIES(Comm_create, comm_create, COMM_CREATE, (Integer* comm, Integer* group, Integer* newcomm,
@@ -402,9 +405,11 @@ FAIRLEAD_ENTRIES(Comm_create, comm_create, COMM_CREATE, (Integer* comm, Integer*
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
+  Naming naming(Comm::from(comm));
   Error error(ierror);
   host(comm, group, newcomm, error.place());
   if (error.none()) agree_on_slot(Comm::from(newcomm));
+  if (error.none()) naming.succeed(Comm::from(newcomm));
 }
 
 FAIRLEAD_ENTRIES(Comm_split, comm_split, COMM_SPLIT, (Integer* comm, Integer* color, Integer* key,
@@ -415,9 +420,11 @@ FAIRLEAD_ENTRIES(Comm_split, comm_split, COMM_SPLIT, (Integer* comm, Integer* co
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
+  Naming naming(Comm::from(comm));
   Error error(ierror);
   host(comm, color, key, newcomm, error.place());
   if (error.none()) agree_on_slot(Comm::from(newcomm));
+  if (error.none()) naming.succeed(Comm::from(newcomm));
 }
 
 FAIRLEAD_ENTRIES(Intercomm_create, intercomm_create, INTERCOMM_CREATE, (Integer* local_comm,
@@ -455,9 +462,12 @@ FAIRLEAD_ENTRIES(Comm_dup_with_info, comm_dup_with_info, COMM_DUP_WITH_INFO, (In
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
+  Naming naming(Comm::from(comm));
   Error error(ierror);
   host(comm, info, newcomm, error.place());
   if (error.none()) agree_on_slot(Comm::from(newcomm));
+  if (error.none()) naming.succeed(Comm::from(newcomm));
+  if (error.none()) note_overtaking(Comm::from(newcomm), Info::from(info));
   if (error.none()) note_memory_kinds(Comm::from(newcomm), Info::from(info));
 }
 
@@ -482,9 +492,12 @@ FAIRLEAD_ENTRIES(Comm_split_type, comm_split_type, COMM_SPLIT_TYPE, (Integer* co
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
+  Naming naming(Comm::from(comm));
   Error error(ierror);
   host(comm, split_type, key, info, newcomm, error.place());
   if (error.none()) agree_on_slot(Comm::from(newcomm));
+  if (error.none()) naming.succeed(Comm::from(newcomm));
+  if (error.none()) note_overtaking(Comm::from(newcomm), Info::from(info));
   if (error.none()) note_memory_kinds(Comm::from(newcomm), Info::from(info));
 }
 
@@ -497,6 +510,7 @@ FAIRLEAD_ENTRIES(Comm_set_info, comm_set_info, COMM_SET_INFO, (Integer* comm, In
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm, info, error.place());
+  if (error.none()) note_overtaking(Comm::from(comm), Info::from(info));
   if (error.none()) note_memory_kinds(Comm::from(comm), Info::from(info));
 }
 
@@ -510,6 +524,7 @@ FAIRLEAD_ENTRIES(Comm_create_from_group, comm_create_from_group, COMM_CREATE_FRO
   Error error(ierror);
   host(group, stringtag, info, errhandler, newcomm, error.place(), length_of_stringtag);
   if (error.none()) agree_on_slot(Comm::from(newcomm));
+  if (error.none()) note_overtaking(Comm::from(newcomm), Info::from(info));
   if (error.none()) note_memory_kinds(Comm::from(newcomm), Info::from(info));
 }
 
@@ -527,6 +542,7 @@ FAIRLEAD_ENTRIES(Intercomm_create_from_groups, intercomm_create_from_groups, INT
   host(local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm,
       error.place(), length_of_stringtag);
   if (error.none()) agree_on_slot(Comm::from(newintercomm));
+  if (error.none()) note_overtaking(Comm::from(newintercomm), Info::from(info));
   if (error.none()) note_memory_kinds(Comm::from(newintercomm), Info::from(info));
 }
 
@@ -575,9 +591,11 @@ FAIRLEAD_ENTRIES(Cart_create, cart_create, CART_CREATE, (Integer* comm_old, Inte
   if (!intercepting()) return host(comm_old, ndims, dims, periods, reorder, comm_cart, ierror);
   await_turn(Comm::from(comm_old));
   BlockingHostCall blocking_call;
+  Naming naming(Comm::from(comm_old));
   Error error(ierror);
   host(comm_old, ndims, dims, periods, reorder, comm_cart, error.place());
   if (error.none()) agree_on_slot(Comm::from(comm_cart));
+  if (error.none()) naming.succeed(Comm::from(comm_cart));
 }
 
 FAIRLEAD_ENTRIES(Cart_sub, cart_sub, CART_SUB, (Integer* comm, Integer* remain_dims, Integer* newcomm,
@@ -588,9 +606,11 @@ FAIRLEAD_ENTRIES(Cart_sub, cart_sub, CART_SUB, (Integer* comm, Integer* remain_d
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
+  Naming naming(Comm::from(comm));
   Error error(ierror);
   host(comm, remain_dims, newcomm, error.place());
   if (error.none()) agree_on_slot(Comm::from(newcomm));
+  if (error.none()) naming.succeed(Comm::from(newcomm));
 }
 
 FAIRLEAD_ENTRIES(Cart_map, cart_map, CART_MAP, (Integer* comm, Integer* ndims, Integer* dims,
@@ -611,9 +631,11 @@ FAIRLEAD_ENTRIES(Graph_create, graph_create, GRAPH_CREATE, (Integer* comm_old, I
   if (!intercepting()) return host(comm_old, nnodes, index, edges, reorder, comm_graph, ierror);
   await_turn(Comm::from(comm_old));
   BlockingHostCall blocking_call;
+  Naming naming(Comm::from(comm_old));
   Error error(ierror);
   host(comm_old, nnodes, index, edges, reorder, comm_graph, error.place());
   if (error.none()) agree_on_slot(Comm::from(comm_graph));
+  if (error.none()) naming.succeed(Comm::from(comm_graph));
 }
 
 FAIRLEAD_ENTRIES(Graph_map, graph_map, GRAPH_MAP, (Integer* comm, Integer* nnodes, Integer* index,
@@ -637,9 +659,11 @@ FAIRLEAD_ENTRIES(Dist_graph_create, dist_graph_create, DIST_GRAPH_CREATE, (Integ
       comm_dist_graph, ierror);
   await_turn(Comm::from(comm_old));
   BlockingHostCall blocking_call;
+  Naming naming(Comm::from(comm_old));
   Error error(ierror);
   host(comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph, error.place());
   if (error.none()) agree_on_slot(Comm::from(comm_dist_graph));
+  if (error.none()) naming.succeed(Comm::from(comm_dist_graph));
 }
 
 FAIRLEAD_ENTRIES(Dist_graph_create_adjacent, dist_graph_create_adjacent, DIST_GRAPH_CREATE_ADJACENT,
@@ -653,10 +677,12 @@ FAIRLEAD_ENTRIES(Dist_graph_create_adjacent, dist_graph_create_adjacent, DIST_GR
       destweights, info, reorder, comm_dist_graph, ierror);
   await_turn(Comm::from(comm_old));
   BlockingHostCall blocking_call;
+  Naming naming(Comm::from(comm_old));
   Error error(ierror);
   host(comm_old, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder,
       comm_dist_graph, error.place());
   if (error.none()) agree_on_slot(Comm::from(comm_dist_graph));
+  if (error.none()) naming.succeed(Comm::from(comm_dist_graph));
 }
 
 FAIRLEAD_ENTRIES(Info_get, info_get, INFO_GET, (Integer* info, void* key, Integer* valuelen, void* value,

@@ -5,6 +5,7 @@
 
 #include "mpi/coll/agreement.h"
 #include "mpi/coll/communicator_state.h"
+#include "mpi/core/communicator.h"
 #include "mpi/core/interception.h"
 #include "mpi/abi/real.h"
 #include "mpi/core/record.h"
@@ -111,8 +112,10 @@ FAIRLEAD_MPI(Comm_dup, (MPI_Comm comm, MPI_Comm* newcomm)) {
   await_turn(comm);
   gather_before(comm);
   BlockingHostCall blocking_call;
+  Naming naming(comm);
   int result = real.Comm_dup(comm, newcomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newcomm);
+  if (result == MPI_SUCCESS) naming.succeed(*newcomm);
   return result;
 }
 
@@ -122,8 +125,10 @@ FAIRLEAD_MPI(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm)) {
   await_turn(comm);
   gather_before(comm);
   BlockingHostCall blocking_call;
+  Naming naming(comm);
   int result = real.Comm_create(comm, group, newcomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newcomm);
+  if (result == MPI_SUCCESS) naming.succeed(*newcomm);
   return result;
 }
 
@@ -133,8 +138,10 @@ FAIRLEAD_MPI(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm* newcomm))
   await_turn(comm);
   gather_before(comm);
   BlockingHostCall blocking_call;
+  Naming naming(comm);
   int result = real.Comm_split(comm, color, key, newcomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newcomm);
+  if (result == MPI_SUCCESS) naming.succeed(*newcomm);
   return result;
 }
 
@@ -167,8 +174,11 @@ FAIRLEAD_MPI(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm* newcom
   await_turn(comm);
   gather_before(comm);
   BlockingHostCall blocking_call;
+  Naming naming(comm);
   int result = real.Comm_dup_with_info(comm, info, newcomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newcomm);
+  if (result == MPI_SUCCESS) naming.succeed(*newcomm);
+  if (result == MPI_SUCCESS) note_overtaking(*newcomm, info);
   if (result == MPI_SUCCESS) note_memory_kinds(*newcomm, info);
   return result;
 }
@@ -190,8 +200,11 @@ FAIRLEAD_MPI(Comm_split_type, (MPI_Comm comm, int split_type, int key, MPI_Info 
   await_turn(comm);
   gather_before(comm);
   BlockingHostCall blocking_call;
+  Naming naming(comm);
   int result = real.Comm_split_type(comm, split_type, key, info, newcomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newcomm);
+  if (result == MPI_SUCCESS) naming.succeed(*newcomm);
+  if (result == MPI_SUCCESS) note_overtaking(*newcomm, info);
   if (result == MPI_SUCCESS) note_memory_kinds(*newcomm, info);
   return result;
 }
@@ -203,6 +216,7 @@ FAIRLEAD_MPI(Comm_set_info, (MPI_Comm comm, MPI_Info info)) {
   gather_before(comm);
   BlockingHostCall blocking_call;
   int result = real.Comm_set_info(comm, info);
+  if (result == MPI_SUCCESS) note_overtaking(comm, info);
   if (result == MPI_SUCCESS) note_memory_kinds(comm, info);
   return result;
 }
@@ -214,6 +228,7 @@ FAIRLEAD_MPI(Comm_create_from_group, (MPI_Group group, const char* stringtag, MP
   BlockingHostCall blocking_call;
   int result = real.Comm_create_from_group(group, stringtag, info, errhandler, newcomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newcomm);
+  if (result == MPI_SUCCESS) note_overtaking(*newcomm, info);
   if (result == MPI_SUCCESS) note_memory_kinds(*newcomm, info);
   return result;
 }
@@ -228,6 +243,7 @@ FAIRLEAD_MPI(Intercomm_create_from_groups, (MPI_Group local_group, int local_lea
   int result = real.Intercomm_create_from_groups(local_group, local_leader, remote_group, remote_leader,
       stringtag, info, errhandler, newintercomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newintercomm);
+  if (result == MPI_SUCCESS) note_overtaking(*newintercomm, info);
   if (result == MPI_SUCCESS) note_memory_kinds(*newintercomm, info);
   return result;
 }
@@ -264,8 +280,10 @@ FAIRLEAD_MPI(Cart_create, (MPI_Comm comm_old, int ndims, const int dims[], const
   if (!intercepting()) return real.Cart_create(comm_old, ndims, dims, periods, reorder, comm_cart);
   await_turn(comm_old);
   BlockingHostCall blocking_call;
+  Naming naming(comm_old);
   int result = real.Cart_create(comm_old, ndims, dims, periods, reorder, comm_cart);
   if (result == MPI_SUCCESS) agree_on_slot(*comm_cart);
+  if (result == MPI_SUCCESS) naming.succeed(*comm_cart);
   return result;
 }
 
@@ -275,8 +293,10 @@ FAIRLEAD_MPI(Cart_sub, (MPI_Comm comm, const int remain_dims[], MPI_Comm* newcom
   await_turn(comm);
   gather_before(comm);
   BlockingHostCall blocking_call;
+  Naming naming(comm);
   int result = real.Cart_sub(comm, remain_dims, newcomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newcomm);
+  if (result == MPI_SUCCESS) naming.succeed(*newcomm);
   return result;
 }
 
@@ -295,8 +315,10 @@ FAIRLEAD_MPI(Graph_create, (MPI_Comm comm_old, int nnodes, const int index[], co
   if (!intercepting()) return real.Graph_create(comm_old, nnodes, index, edges, reorder, comm_graph);
   await_turn(comm_old);
   BlockingHostCall blocking_call;
+  Naming naming(comm_old);
   int result = real.Graph_create(comm_old, nnodes, index, edges, reorder, comm_graph);
   if (result == MPI_SUCCESS) agree_on_slot(*comm_graph);
+  if (result == MPI_SUCCESS) naming.succeed(*comm_graph);
   return result;
 }
 
@@ -316,9 +338,11 @@ FAIRLEAD_MPI(Dist_graph_create, (MPI_Comm comm_old, int n, const int sources[], 
       info, reorder, comm_dist_graph);
   await_turn(comm_old);
   BlockingHostCall blocking_call;
+  Naming naming(comm_old);
   int result = real.Dist_graph_create(comm_old, n, sources, degrees, destinations, weights, info, reorder,
       comm_dist_graph);
   if (result == MPI_SUCCESS) agree_on_slot(*comm_dist_graph);
+  if (result == MPI_SUCCESS) naming.succeed(*comm_dist_graph);
   return result;
 }
 
@@ -330,9 +354,11 @@ FAIRLEAD_MPI(Dist_graph_create_adjacent, (MPI_Comm comm_old, int indegree, const
       outdegree, destinations, destweights, info, reorder, comm_dist_graph);
   await_turn(comm_old);
   BlockingHostCall blocking_call;
+  Naming naming(comm_old);
   int result = real.Dist_graph_create_adjacent(comm_old, indegree, sources, sourceweights, outdegree,
       destinations, destweights, info, reorder, comm_dist_graph);
   if (result == MPI_SUCCESS) agree_on_slot(*comm_dist_graph);
+  if (result == MPI_SUCCESS) naming.succeed(*comm_dist_graph);
   return result;
 }
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mpi/p2p/match_order.h"
+
+#include <sched.h>
+
+#include <mutex>
+#include <unordered_map>
+
+#include "base/log.h"
+#include "base/mix.h"
+#include "mpi/core/communicator.h"
+#include "mpi/core/engine.h"
+
+namespace fairlead::mpi {
+
+constinit detail::Marks detail::sent_marks, detail::received_marks, detail::wildcard_marks;
+constinit thread_local bool detail::thread_is_known = false;
+
+namespace {
+
+// The first thread that sends or receives counts, until there is a second one. That may be the progress
+// thread, which starts what is enqueued on GPU streams.
+std::atomic<bool> has_thread = false, has_threads = false;
+thread_local bool counts_here = false;
+std::atomic<bool> sending = false;
+
+constexpr size_t most_sequences = 1 << 16;
+
+// `sequences` holds what this side knows of each, by MessageKey::sequence. Returns 0 where no message can be
+// counted.
+template <class Sequences>
+uint64_t sequence_of(const Sequences& sequences, MPI_Comm comm, int tag, int from, int to) {
+  detail::note_thread();
+  if (!counts_here || has_threads) return 0;
+  if (sequences.size() >= most_sequences) {
+    static std::once_flag said;
+    std::call_once(said, [] {
+      log_line(LogLevel::info, "messages have so many tags that senders no longer write to posted buffers");
+    });
+    return 0;
+  }
+  const int peer = from == own_world_rank() ? to : from;
+  const node::Node* const node = engine().node();
+  if (peer < 0 || !node || node->node_rank_of_world(peer) < 0) return 0;
+  const uint64_t name = name_of(comm);
+  if (name == 0) return 0;
+  const auto ranks = static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to);
+  return mixed(mixed(name, ranks), static_cast<uint32_t>(tag)) | 1;
+}
+
+}  // namespace
+
+// A message of the second thread must not overtake one that is being sent to a known receive.
+void detail::meet_thread() {
+  thread_is_known = true;
+  if (!has_thread.exchange(true)) {
+    counts_here = true;
+    return;
+  }
+  has_threads = true;
+  while (sending) sched_yield();
+}
+
+CountedSend::CountedSend(int dest, int tag, MPI_Comm comm, int world_dest) {
+  static auto& counts = *new std::unordered_map<uint64_t, uint64_t>;
+  const uint64_t sequence = sequence_of(counts, comm, tag, own_world_rank(), world_dest);
+  if (sequence == 0) return;
+  const uint64_t number = ++counts[sequence];
+  sending = true;
+  if (!has_threads && !detail::sent_marks.has(detail::number_of(dest, tag, comm))) key_ = {sequence, number};
+}
+
+CountedSend::~CountedSend() {
+  if (counts_here) sending.store(false, std::memory_order_release);
+}
+
+p2p::MessageKey key_of_receive(int source, int tag, MPI_Comm comm, int world_source,
+                               ReceiveSequence** sequence) {
+  static auto& sequences = *new std::unordered_map<uint64_t, ReceiveSequence>;
+  *sequence = nullptr;
+  if (source == MPI_ANY_SOURCE || tag == MPI_ANY_TAG) note_uncounted_receive(source, tag, comm);
+  const uint64_t which = sequence_of(sequences, comm, tag, world_source, own_world_rank());
+  if (which == 0) return {};
+  ReceiveSequence& found = sequences[which];
+  ++found.count;
+  if (!is_still_counted(source, tag, comm)) return {};
+  *sequence = &found;
+  return {which, found.count};
+}
+
+bool is_still_counted(int source, int tag, MPI_Comm comm) {
+  return !has_threads && !detail::wildcard_marks.has(detail::number_of(comm)) &&
+         !detail::received_marks.has(detail::number_of(source, tag, comm));
+}
+
+}  // namespace fairlead::mpi

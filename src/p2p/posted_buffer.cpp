@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "p2p/posted_buffer.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/mix.h"
+#include "base/options.h"
+#include "device/registered_memory.h"
+#include "p2p/describe.h"
+#include "p2p/rts_check.h"
+#include "transport/peer.h"
+
+namespace fairlead::p2p {
+namespace {
+
+using device::Error;
+using node::NodeMemory;
+using node::posted_per_rank;
+using node::Reason;
+
+constexpr int few = 4;
+constexpr uint64_t claimed = 1;
+
+// The words of a rank's posted buffers: a page, since a GPU stores to them.
+constexpr size_t words_bytes = 4096;
+
+// What each buffer of this rank is offered for.
+struct Offer {
+  int sender = -1;  // -1: it is not
+  MessageKey key;
+};
+std::array<Offer, posted_per_rank> offers;
+
+// An even number that is not 0.
+uint64_t name_of(const MessageKey& key) {
+  const uint64_t name = mixed(key.sequence, key.number) & ~claimed;
+  return name != 0 ? name : 2;
+}
+
+bool holds(const uint32_t* word, uint32_t value) {
+  return std::atomic_ref(*const_cast<uint32_t*>(word)).load(std::memory_order_acquire) == value;
+}
+
+uint32_t* words_of(node::Node& node, int rank) {
+  static auto& opened = *new std::map<std::pair<const node::Node*, int>, NodeMemory::Range>;
+  NodeMemory::Range& words = opened[{&node, rank}];
+  if (!words) {
+    std::atomic<uint64_t>& offset = node.block(rank).posted_words_offset;
+    if (rank == node.rank()) {
+      words = node.memory().create(words_bytes);
+      if (!words.data()) return nullptr;
+      std::memset(words.data(), 0, words_bytes);
+      offset.store(words.offset(), std::memory_order_release);
+    } else if (const uint64_t at = offset.load(std::memory_order_acquire)) {
+      words = node.memory().open(at, words_bytes);
+    }
+  }
+  return reinterpret_cast<uint32_t*>(words.data());
+}
+
+bool stores_words(int device) {
+  static auto& known = *new std::map<int, bool>;
+  const auto found = known.find(device);
+  if (found != known.end()) return found->second;
+  return known[device] = device::runtime()->has_word_operations(device);
+}
+
+// Of one sender: the receives in progress; the most at once since there was none, and before that.
+struct InProgress {
+  int now = 0, most = 0, most_before = 0;
+};
+InProgress& in_progress_from(int sender) {
+  static auto& counts = *new std::vector<InProgress>;
+  if (static_cast<size_t>(sender) >= counts.size()) counts.resize(static_cast<size_t>(sender) + 1);
+  return counts[static_cast<size_t>(sender)];
+}
+
+}  // namespace
+
+ReceiveInProgress::ReceiveInProgress(int sender) : sender_(sender) {
+  InProgress& counts = in_progress_from(sender);
+  if (counts.now++ == 0) counts.most_before = std::exchange(counts.most, 0);
+  counts.most = std::max(counts.most, counts.now);
+}
+
+ReceiveInProgress& ReceiveInProgress::operator=(ReceiveInProgress&& other) noexcept {
+  end();
+  sender_ = std::exchange(other.sender_, -1);
+  return *this;
+}
+
+void ReceiveInProgress::end() {
+  if (sender_ >= 0) --in_progress_from(sender_).now;
+  sender_ = -1;
+}
+
+bool ReceiveInProgress::one_of_few() const {
+  const InProgress& counts = in_progress_from(sender_);
+  return std::max(counts.most, counts.most_before) <= few;
+}
+
+std::unique_ptr<PostedBuffer> PostedBuffer::offer(node::Node& node, int sender, const MessageKey& key,
+                                                  const device::Allocation& allocation, void* address,
+                                                  uint64_t bytes) {
+  if (!options().ipc || !allocation.ordinary || !allocation.exportable || allocation.device < 0 ||
+      allocation.device >= node::devices_per_rank)
+    return nullptr;
+  const auto place = std::ranges::find(offers, -1, &Offer::sender);
+  const uint32_t* const words = words_of(node, node.rank());
+  if (place == offers.end() || !words) return nullptr;
+  const auto index = static_cast<uint32_t>(place - offers.begin());
+  node::RankBlock& mine = node.mine();
+  node::PostedBuffer& posted = mine.posted[index];
+  // The sender may be the first to look whether it can reach this device.
+  if (!transport::export_probe(node, allocation.device) ||
+      describe_if_worth(node, sender, allocation, address, bytes, &posted.memory))
+    return nullptr;
+  posted.bytes = bytes;
+  posted.device = allocation.device;
+  // Drivers of ROCm store only values below 2^31.
+  posted.turn = (posted.turn + 1) & INT32_MAX;
+  *place = {sender, key};
+  const uint64_t name = name_of(key);
+  // Of two ranks that both offer a buffer and then look for one, at least one sees the other's.
+  mine.posted_for[index].store(name, std::memory_order_seq_cst);
+  return std::unique_ptr<PostedBuffer>(new PostedBuffer(node, index, name, words + index));
+}
+
+bool PostedBuffer::withdraw() {
+  uint64_t seen = name_;
+  return offer_.compare_exchange_strong(seen, 0) || seen == 0;
+}
+
+bool PostedBuffer::withdraw_from(node::Node& node, const MessageKey& first) {
+  bool all = true;
+  for (size_t i = 0; i < offers.size(); ++i) {
+    const auto& [sender, key] = offers[i];
+    if (sender < 0 || key.sequence != first.sequence || key.number < first.number) continue;
+    uint64_t seen = name_of(key);
+    if (!node.mine().posted_for[i].compare_exchange_strong(seen, 0)) all &= seen == 0;
+  }
+  return all;
+}
+
+PostedBuffer::~PostedBuffer() {
+  if (!withdraw() && !full() && !given_up_) return;
+  offer_.store(0, std::memory_order_release);
+  offers[index_] = {};
+}
+
+bool PostedBuffer::full() const {
+  return holds(word_, turn_);
+}
+
+std::unique_ptr<RendezvousPut> RendezvousPut::start(node::Node& node, int receiver, const MessageKey& key,
+                                                    const void* from, uint64_t bytes, int device) {
+  static bool has_failed = false;
+  node::RankBlock& block = node.block(receiver);
+  if (!options().ipc || has_failed || block.polls.load(std::memory_order_relaxed)) return nullptr;
+  const uint64_t name = name_of(key);
+  const auto found = std::ranges::find(block.posted_for, name, [](auto& offer) { return offer.load(); });
+  if (found == std::end(block.posted_for) || !stores_words(device)) return nullptr;
+  if (uint64_t seen = name; !found->compare_exchange_strong(seen, name | claimed)) return nullptr;
+
+  const auto index = static_cast<uint32_t>(found - block.posted_for);
+  const node::PostedBuffer& posted = block.posted[index];
+  auto put = std::make_unique<RendezvousPut>();
+  put->index_ = index;
+  put->turn_ = posted.turn;
+  const auto started = [&] {
+    const node::RemoteMemory to = posted.memory;
+    kernels::Shape shape;
+    shape.piece = bytes;
+    if (posted.bytes < bytes || posted.device < 0 || posted.device >= node::devices_per_rank ||
+        !is_sound(to, shape, 0, bytes))
+      return false;
+    uint32_t* const words = words_of(node, receiver);
+    int copying = device;
+    if (!words || !device::register_memory(words, words_bytes) ||
+        transport::reach(node, receiver, posted.device, &copying, to, &put->mapped_) != Reason::none ||
+        copying != device)
+      return false;
+    put->word_ = words + index;
+    has_failed = put->copy_.start_and_tell(device, put->mapped_.address(), from, bytes, put->word_,
+                                           put->turn_) != Error::none;
+    if (has_failed)
+      log_line(LogLevel::info, "messages are no longer written to posted buffers: %s",
+               device::runtime()->error_text());
+    return !has_failed;
+  };
+  if (started()) return put;
+  found->store(name, std::memory_order_release);
+  return nullptr;
+}
+
+bool RendezvousPut::told() const {
+  return holds(word_, turn_);
+}
+
+void RendezvousPut::tell() {
+  std::atomic_ref(*word_).store(turn_, std::memory_order_release);
+}
+
+// The word is there sooner than the driver's answer to a query.
+Error RendezvousPut::poll() {
+  if (!told()) return copy_.poll();
+  copy_.forget();
+  return Error::none;
+}
+
+}  // namespace fairlead::p2p
