@@ -121,7 +121,9 @@ struct alignas(64) PostedBuffer {
   int32_t device;  // that holds it, as the receiver numbers its devices
   uint32_t turn;   // what the sender's GPU stores to the word of this buffer when the bytes are there
 };
-constexpr int posted_per_rank = 16;
+// They are in sets, each of which is found by one cache line.
+constexpr int posted_sets = 16, posted_per_set = 8;
+constexpr int posted_per_rank = posted_sets * posted_per_set;
 
 // The address of a rank's socket for file descriptors (fd_socket.h).
 struct FdSocketAddress {
@@ -155,7 +157,7 @@ struct alignas(64) RankBlock {
   std::atomic<uint64_t> posted_words_offset;
   // Which message each posted buffer is for: 0 for none, with the lowest bit set once its sender has claimed
   // it.
-  alignas(64) std::atomic<uint64_t> posted_for[posted_per_rank];
+  alignas(64) std::atomic<uint64_t> posted_for[posted_sets][posted_per_set];
   PostedBuffer posted[posted_per_rank];
 
   alignas(64) int32_t world_rank;

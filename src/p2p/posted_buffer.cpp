@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,10 @@ std::array<Offer, posted_per_rank> offers;
 uint64_t name_of(const MessageKey& key) {
   const uint64_t name = mixed(key.sequence, key.number) & ~claimed;
   return name != 0 ? name : 2;
+}
+
+size_t set_of(uint64_t name) {
+  return (name >> 32) % node::posted_sets;
 }
 
 bool holds(const uint32_t* word, uint32_t value) {
@@ -112,10 +117,12 @@ std::unique_ptr<PostedBuffer> PostedBuffer::offer(node::Node& node, int sender, 
   if (!options().ipc || !allocation.ordinary || !allocation.exportable || allocation.device < 0 ||
       allocation.device >= node::devices_per_rank)
     return nullptr;
-  const auto place = std::ranges::find(offers, -1, &Offer::sender);
+  const uint64_t name = name_of(key);
+  const auto set = std::span(offers).subspan(set_of(name) * node::posted_per_set, node::posted_per_set);
+  const auto place = std::ranges::find(set, -1, &Offer::sender);
   const uint32_t* const words = words_of(node, node.rank());
-  if (place == offers.end() || !words) return nullptr;
-  const auto index = static_cast<uint32_t>(place - offers.begin());
+  if (place == set.end() || !words) return nullptr;
+  const auto index = static_cast<uint32_t>(&*place - offers.data());
   node::RankBlock& mine = node.mine();
   node::PostedBuffer& posted = mine.posted[index];
   // The sender may be the first to look whether it can reach this device.
@@ -127,9 +134,8 @@ std::unique_ptr<PostedBuffer> PostedBuffer::offer(node::Node& node, int sender, 
   // Drivers of ROCm store only values below 2^31.
   posted.turn = (posted.turn + 1) & INT32_MAX;
   *place = {sender, key};
-  const uint64_t name = name_of(key);
   // Of two ranks that both offer a buffer and then look for one, at least one sees the other's.
-  mine.posted_for[index].store(name, std::memory_order_seq_cst);
+  offer_at(mine, index).store(name, std::memory_order_seq_cst);
   return std::unique_ptr<PostedBuffer>(new PostedBuffer(node, index, name, words + index));
 }
 
@@ -140,11 +146,11 @@ bool PostedBuffer::withdraw() {
 
 bool PostedBuffer::withdraw_from(node::Node& node, const MessageKey& first) {
   bool all = true;
-  for (size_t i = 0; i < offers.size(); ++i) {
+  for (uint32_t i = 0; i < offers.size(); ++i) {
     const auto& [sender, key] = offers[i];
     if (sender < 0 || key.sequence != first.sequence || key.number < first.number) continue;
     uint64_t seen = name_of(key);
-    if (!node.mine().posted_for[i].compare_exchange_strong(seen, 0)) all &= seen == 0;
+    if (!offer_at(node.mine(), i).compare_exchange_strong(seen, 0)) all &= seen == 0;
   }
   return all;
 }
@@ -165,11 +171,12 @@ std::unique_ptr<RendezvousPut> RendezvousPut::start(node::Node& node, int receiv
   node::RankBlock& block = node.block(receiver);
   if (!options().ipc || has_failed || block.polls.load(std::memory_order_relaxed)) return nullptr;
   const uint64_t name = name_of(key);
-  const auto found = std::ranges::find(block.posted_for, name, [](auto& offer) { return offer.load(); });
-  if (found == std::end(block.posted_for) || !stores_words(device)) return nullptr;
+  auto& set = block.posted_for[set_of(name)];
+  const auto found = std::ranges::find(set, name, [](auto& offer) { return offer.load(); });
+  if (found == std::end(set) || !stores_words(device)) return nullptr;
   if (uint64_t seen = name; !found->compare_exchange_strong(seen, name | claimed)) return nullptr;
 
-  const auto index = static_cast<uint32_t>(found - block.posted_for);
+  const auto index = static_cast<uint32_t>(set_of(name) * node::posted_per_set + (found - set));
   const node::PostedBuffer& posted = block.posted[index];
   auto put = std::make_unique<RendezvousPut>();
   put->index_ = index;

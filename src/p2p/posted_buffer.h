@@ -69,8 +69,11 @@ class PostedBuffer {
   void give_up() { given_up_ = true; }
 
  private:
+  static std::atomic<uint64_t>& offer_at(node::RankBlock& block, uint32_t index) {
+    return block.posted_for[index / node::posted_per_set][index % node::posted_per_set];
+  }
   PostedBuffer(node::Node& node, uint32_t index, uint64_t name, const uint32_t* word)
-      : offer_(node.mine().posted_for[index]),
+      : offer_(offer_at(node.mine(), index)),
         index_(index),
         name_(name),
         word_(word),
@@ -87,8 +90,8 @@ class PostedBuffer {
 // The sender's side: a message on its way into a posted buffer.
 class RendezvousPut {
  public:
-  // Null if `receiver`, a node rank, offers no buffer for the message, is about to take it itself, or if the
-  // GPU cannot reach the buffer.
+  // Null if `receiver`, a node rank, offers no buffer for the message, is about to take it itself,
+  // or if the GPU cannot reach the buffer.
   static std::unique_ptr<RendezvousPut> start(node::Node& node, int receiver, const MessageKey& key,
                                               const void* from, uint64_t bytes, int device);
   // The index of the buffer in the receiver's block.

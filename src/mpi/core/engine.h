@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <climits>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -122,7 +123,7 @@ class Engine {
   void attend(int change);
   bool attended() const { return attending_ > 0; }
   // A nonblocking operation has started, and the call is about to return.
-  void note_start() { last_start_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed); }
+  void note_start() { last_start_.store(__builtin_ia32_rdtsc(), std::memory_order_relaxed); }
   // Did the program do something else between the last start and the blocking call that followed?
   bool program_computed() const { return program_computed_.load(std::memory_order_relaxed); }
 
@@ -146,7 +147,7 @@ class Engine {
   std::atomic<int> busy_{0};
   std::atomic<int> blocking_calls_{0}, attending_{0};
   bool threads_ = false, spans_nodes_ = false;
-  std::atomic<std::chrono::steady_clock::time_point> last_start_{};
+  std::atomic<uint64_t> last_start_{0};  // in ticks of the processor
   std::atomic<bool> program_computed_ = false;
   unsigned rounds_ = 0;
   std::atomic<unsigned> starts_ = 0;

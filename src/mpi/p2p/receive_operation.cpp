@@ -137,15 +137,15 @@ int Receive::start() {
 }
 
 void Receive::offer(const device::Allocation& memory, int sender) {
-  if (!layout_.contiguous || native_ || place_.is_anothers() || bytes() == 0 || bytes() < options().put_from)
+  if (!sequence_->program_computes || !layout_.contiguous || native_ || place_.is_anothers() ||
+      bytes() == 0 || bytes() < options().put_from)
     return;
   node::Node& node = *engine().node();
   const int node_rank = node.node_rank_of_world(sender);
   if (node_rank == node.rank()) return;
   std::lock_guard lock(engine().mutex());
   in_progress_ = p2p::ReceiveInProgress(node_rank);
-  if (sequence_->program_computes && in_progress_.one_of_few() &&
-      is_still_counted(key_.source, key_.tag, comm_))
+  if (in_progress_.one_of_few() && is_still_counted(key_.source, key_.tag, comm_))
     posted_ = p2p::PostedBuffer::offer(node, node_rank, message_key_, memory, buffer_.address, bytes());
 }
 

@@ -48,7 +48,7 @@ class Receive : public Operation {
   void let_sender_put() { may_be_put_ = true; }
 
   int start() override;
-  bool worth_a_round() const override { return posted_ != nullptr; }
+  bool worth_a_round() const override { return posted_ && engine().program_computed(); }
   void advance() override;
   uint64_t bytes() const override { return static_cast<uint64_t>(layout_.bytes); }
   // One that was started early was posted before others of its key, but is looked at later.

@@ -26,7 +26,9 @@ class Send : public Operation {
   Send(SendMode mode, const UserBuffer& buffer, int dest, int tag, MPI_Comm comm);
 
   int start() override;
-  bool worth_a_round() const override { return rendezvous_ && rendezvous_->puts(); }
+  bool worth_a_round() const override {
+    return rendezvous_ && rendezvous_->puts() && engine().program_computed();
+  }
   void advance() override;
   uint64_t bytes() const override { return static_cast<uint64_t>(layout_.bytes); }
   void quiesce() override;
