@@ -26,8 +26,8 @@ struct Known {
   std::atomic<const std::vector<int>*> world_ranks = nullptr;  // once somebody has asked for them
   uint64_t name = 0, children = 0;
 };
-// MPI_COMM_WORLD has no attribute.
-Known of_world;
+// MPI_COMM_WORLD has no attribute. (Never destroyed: threads may be in MPI calls when the process exits.)
+auto& of_world = *new Known;
 std::atomic<bool> names_known = true;
 
 int forget(MPI_Comm, int, void* value, void*) {

@@ -103,7 +103,7 @@ class CountedSend {
 struct ReceiveSequence {
   uint64_t count = 0;
   // The program computed while the last one was in progress.
-  bool program_computes = false;
+  std::atomic<bool> program_computes = false;
 };
 
 // The same for a receive into device memory; `sequence` is null for one without a key. Valid if
