@@ -96,7 +96,7 @@ const std::vector<int>& world_ranks_of(MPI_Comm comm) {
 }  // namespace
 
 int rank_in_world(MPI_Comm comm, int rank) {
-  if (rank < 0 || !has_world()) return -1;
+  if (rank < 0 || !has_world() || comm == MPI_COMM_NULL) return -1;
   if (comm == MPI_COMM_WORLD) return rank;
   // A program may use MPI_COMM_SELF inside MPI_Finalize, when its attributes are already deleted.
   if (comm == MPI_COMM_SELF) return rank == 0 ? own_rank : -1;
@@ -105,7 +105,8 @@ int rank_in_world(MPI_Comm comm, int rank) {
 }
 
 uint64_t name_of(MPI_Comm comm) {
-  return has_world() && names_known && comm != MPI_COMM_SELF ? known_of(comm).name : 0;
+  if (!has_world() || !names_known || comm == MPI_COMM_NULL || comm == MPI_COMM_SELF) return 0;
+  return known_of(comm).name;
 }
 
 void Naming::succeed(MPI_Comm made) {
