@@ -43,6 +43,7 @@ struct Nonce {
 //   free | moving -> pipelined -> done   chunks through memory of the sender; the receiver sets `done`
 //   free -> put -> done              sender: its GPU writes the bytes to the buffer that the receiver has
 //                                    posted; the receiver sets `done`
+//   put -> pipelined                 sender, which could not write them
 //   done -> free                     sender
 enum class RendezvousState : uint32_t {
   free,

@@ -42,11 +42,14 @@ Error RendezvousGet::advance() {
   switch (step_) {
     case Step::looking: {
       RendezvousState state = rendezvous_.state.load(std::memory_order_acquire);
-      if (state == RendezvousState::put || posted_) {
-        const bool here = posted_ && state == RendezvousState::put && rendezvous_.posted == posted_->index();
-        if (!here) return damaged();
+      if (state == RendezvousState::put) {
+        if (!posted_ || rendezvous_.posted != posted_->index()) return damaged();
         step_ = Step::filling;
         return advance();
+      }
+      if (posted_) {  // the sender has claimed it, but could not write to it
+        posted_->give_up();
+        posted_.reset();
       }
       const bool fetched = state == RendezvousState::offered || state == RendezvousState::buffered;
       if (!fetched && state != RendezvousState::pipelined) return Error::not_ready;
@@ -61,8 +64,6 @@ Error RendezvousGet::advance() {
     case Step::filling:
       if (posted_->full()) return over(Error::none);
       if (rendezvous_.state.load(std::memory_order_acquire) == RendezvousState::put) return Error::not_ready;
-      posted_->give_up();  // the sender could not, and stages the message
-      posted_.reset();
       step_ = Step::looking;
       return advance();
     case Step::copying: {

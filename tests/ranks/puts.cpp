@@ -249,7 +249,7 @@ RANK_TEST(puts, M15_random_messages_match_as_posted, 2) {
   for (MPI_Comm& comm : kept) MUST(MPI_Comm_free(&comm));
 }
 
-// A put that fails is tried again, or staged, by its sender, which may be on its way into the host MPI (M6).
+// A put that fails is tried again by its sender, which may be on its way into the host MPI (M6).
 RANK_TEST(puts, M6_the_sender_enters_a_barrier, 2) {
   const int peer = partner();
   if (peer != MPI_PROC_NULL) meet(peer);

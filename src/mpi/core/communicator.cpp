@@ -119,10 +119,10 @@ void Naming::succeed(MPI_Comm made) {
 
 void note_overtaking(MPI_Comm comm, MPI_Info info) {
   if (!has_world() || comm == MPI_COMM_NULL || info == MPI_INFO_NULL) return;
-  char value[8] = {};
+  char value[64] = {};
   int found = 0;
   PMPI_Info_get(info, "mpi_assert_allow_overtaking", sizeof value - 1, value, &found);
-  if (found && std::strcmp(value, "true") == 0 && comm != MPI_COMM_SELF) known_of(comm).name = 0;
+  if (found && std::strcmp(value, "false") != 0 && comm != MPI_COMM_SELF) known_of(comm).name = 0;
 }
 
 Naming::~Naming() {

@@ -24,6 +24,7 @@ namespace {
 std::atomic<bool> has_thread = false, has_threads = false;
 thread_local bool counts_here = false;
 std::atomic<bool> sending = false;
+bool receiving = false;  // in the thread that counts
 
 constexpr size_t most_sequences = 1 << 16;
 
@@ -62,31 +63,44 @@ void detail::meet_thread() {
   while (sending) sched_yield();
 }
 
+// A send or receive inside another one is that of an error handler of the program, which the host MPI has
+// called because it refuses the other one.
 CountedSend::CountedSend(int dest, int tag, MPI_Comm comm, int world_dest) {
   static auto& counts = *new std::unordered_map<uint64_t, uint64_t>;
   const uint64_t sequence = sequence_of(counts, comm, tag, own_world_rank(), world_dest);
   if (sequence == 0) return;
   const uint64_t number = ++counts[sequence];
-  sending = true;
+  if (sending) {
+    note_uncounted_send(dest, tag, comm);
+    return;
+  }
+  sending = outermost_ = true;
   if (!has_threads && !detail::sent_marks.has(detail::number_of(dest, tag, comm))) key_ = {sequence, number};
 }
 
 CountedSend::~CountedSend() {
-  if (counts_here) sending.store(false, std::memory_order_release);
+  if (outermost_) sending.store(false, std::memory_order_release);
 }
 
-p2p::MessageKey key_of_receive(int source, int tag, MPI_Comm comm, int world_source,
-                               ReceiveSequence** sequence) {
+CountedReceive::CountedReceive(int source, int tag, MPI_Comm comm, int world_source) {
   static auto& sequences = *new std::unordered_map<uint64_t, ReceiveSequence>;
-  *sequence = nullptr;
   if (source == MPI_ANY_SOURCE || tag == MPI_ANY_TAG) note_uncounted_receive(source, tag, comm);
   const uint64_t which = sequence_of(sequences, comm, tag, world_source, own_world_rank());
-  if (which == 0) return {};
+  if (which == 0) return;
   ReceiveSequence& found = sequences[which];
   ++found.count;
-  if (!is_still_counted(source, tag, comm)) return {};
-  *sequence = &found;
-  return {which, found.count};
+  if (receiving) {
+    note_uncounted_receive(source, tag, comm);
+    return;
+  }
+  receiving = outermost_ = true;
+  if (!is_still_counted(source, tag, comm)) return;
+  sequence_ = &found;
+  key_ = {which, found.count};
+}
+
+CountedReceive::~CountedReceive() {
+  if (outermost_) receiving = false;
 }
 
 bool is_still_counted(int source, int tag, MPI_Comm comm) {

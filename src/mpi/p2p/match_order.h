@@ -97,6 +97,7 @@ class CountedSend {
 
  private:
   p2p::MessageKey key_;
+  bool outermost_ = false;
 };
 
 // What the receives of one sequence have in common.
@@ -106,10 +107,23 @@ struct ReceiveSequence {
   std::atomic<bool> program_computes = false;
 };
 
-// The same for a receive into device memory; `sequence` is null for one without a key. Valid if
-// is_still_counted() when the host MPI has the receive.
-p2p::MessageKey key_of_receive(int source, int tag, MPI_Comm comm, int world_source,
-                               ReceiveSequence** sequence);
+// The same for a receive into device memory. Its key is valid if is_still_counted() when the host MPI has the
+// receive.
+class CountedReceive {
+ public:
+  CountedReceive(int source, int tag, MPI_Comm comm, int world_source);
+  ~CountedReceive();
+  CountedReceive(const CountedReceive&) = delete;
+  CountedReceive& operator=(const CountedReceive&) = delete;
+  const p2p::MessageKey& key() const { return key_; }
+  // Null unless there is a key.
+  ReceiveSequence* sequence() const { return sequence_; }
+
+ private:
+  p2p::MessageKey key_;
+  ReceiveSequence* sequence_ = nullptr;
+  bool outermost_ = false;
+};
 bool is_still_counted(int source, int tag, MPI_Comm comm);
 
 }  // namespace fairlead::mpi

@@ -109,11 +109,14 @@ int Receive::start() {
   if (into_device()) network::note_device(device_);
   if (layout_.bytes > 0 && !early()) check_streams(device_, BufferUse::received);
   int sender = -1;
+  std::optional<CountedReceive> counted;
   message_key_ = {};
   sequence_ = nullptr;
   if (matched_ == MPI_MESSAGE_NULL && into_device() && !early()) {
     sender = rank_in_world(comm_, key_.source);
-    message_key_ = key_of_receive(key_.source, key_.tag, comm_, sender, &sequence_);
+    counted.emplace(key_.source, key_.tag, comm_, sender);
+    message_key_ = counted->key();
+    sequence_ = counted->sequence();
   } else if (matched_ == MPI_MESSAGE_NULL) {
     note_uncounted_receive(key_.source, key_.tag, comm_);
   }

@@ -664,6 +664,7 @@ FAIRLEAD_ENTRIES(Dist_graph_create, dist_graph_create, DIST_GRAPH_CREATE, (Integ
   host(comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph, error.place());
   if (error.none()) agree_on_slot(Comm::from(comm_dist_graph));
   if (error.none()) naming.succeed(Comm::from(comm_dist_graph));
+  if (error.none()) note_overtaking(Comm::from(comm_dist_graph), Info::from(info));
 }
 
 FAIRLEAD_ENTRIES(Dist_graph_create_adjacent, dist_graph_create_adjacent, DIST_GRAPH_CREATE_ADJACENT,
@@ -683,6 +684,7 @@ FAIRLEAD_ENTRIES(Dist_graph_create_adjacent, dist_graph_create_adjacent, DIST_GR
       comm_dist_graph, error.place());
   if (error.none()) agree_on_slot(Comm::from(comm_dist_graph));
   if (error.none()) naming.succeed(Comm::from(comm_dist_graph));
+  if (error.none()) note_overtaking(Comm::from(comm_dist_graph), Info::from(info));
 }
 
 FAIRLEAD_ENTRIES(Info_get, info_get, INFO_GET, (Integer* info, void* key, Integer* valuelen, void* value,

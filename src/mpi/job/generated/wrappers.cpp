@@ -343,6 +343,7 @@ FAIRLEAD_MPI(Dist_graph_create, (MPI_Comm comm_old, int n, const int sources[], 
       comm_dist_graph);
   if (result == MPI_SUCCESS) agree_on_slot(*comm_dist_graph);
   if (result == MPI_SUCCESS) naming.succeed(*comm_dist_graph);
+  if (result == MPI_SUCCESS) note_overtaking(*comm_dist_graph, info);
   return result;
 }
 
@@ -359,6 +360,7 @@ FAIRLEAD_MPI(Dist_graph_create_adjacent, (MPI_Comm comm_old, int indegree, const
       destinations, destweights, info, reorder, comm_dist_graph);
   if (result == MPI_SUCCESS) agree_on_slot(*comm_dist_graph);
   if (result == MPI_SUCCESS) naming.succeed(*comm_dist_graph);
+  if (result == MPI_SUCCESS) note_overtaking(*comm_dist_graph, info);
   return result;
 }
 
