@@ -13,7 +13,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 #include "device/copy.h"
 #include "node/node.h"
@@ -33,7 +32,6 @@ class ReceiveInProgress {
  public:
   ReceiveInProgress() = default;
   explicit ReceiveInProgress(int sender);
-  ReceiveInProgress(ReceiveInProgress&& other) noexcept : sender_(std::exchange(other.sender_, -1)) {}
   ReceiveInProgress& operator=(ReceiveInProgress&& other) noexcept;
   ~ReceiveInProgress() { end(); }
   // Is it one of few, also among the last ones that were in progress at once?

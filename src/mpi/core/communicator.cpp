@@ -22,8 +22,8 @@ int keyval = MPI_KEYVAL_INVALID;
 int own_rank = 0;
 
 struct Known {
-  ~Known() { delete world_ranks; }
-  std::atomic<const std::vector<int>*> world_ranks = nullptr;  // once somebody has asked for them
+  std::once_flag asked_for_ranks;
+  std::vector<int> world_ranks;  // once somebody has asked for them
   uint64_t name = 0, children = 0;
 };
 // MPI_COMM_WORLD has no attribute. (Never destroyed: threads may be in MPI calls when the process exits.)
@@ -85,12 +85,8 @@ Known& known_of(MPI_Comm comm) {
 
 const std::vector<int>& world_ranks_of(MPI_Comm comm) {
   Known& known = known_of(comm);
-  const std::vector<int>* ranks = known.world_ranks.load(std::memory_order_acquire);
-  if (ranks) return *ranks;
-  const auto* found = new std::vector<int>(find_world_ranks(comm));
-  if (known.world_ranks.compare_exchange_strong(ranks, found)) return *found;
-  delete found;  // another thread was faster
-  return *ranks;
+  std::call_once(known.asked_for_ranks, [&] { known.world_ranks = find_world_ranks(comm); });
+  return known.world_ranks;
 }
 
 }  // namespace
@@ -127,10 +123,6 @@ void note_overtaking(MPI_Comm comm, MPI_Info info) {
 
 Naming::~Naming() {
   if (failed_) names_known = false;
-}
-
-int own_world_rank() {
-  return has_world() ? own_rank : -1;
 }
 
 void open_communicators(MPI_Comm world) {

@@ -58,9 +58,6 @@ class Naming {
 // name, and so do those that will be made from it.
 void note_overtaking(MPI_Comm comm, MPI_Info info);
 
-// -1: there is no MPI_COMM_WORLD.
-int own_world_rank();
-
 // `world`: MPI_COMM_WORLD, or MPI_COMM_NULL if no other rank is known. Must be closed before it is opened
 // again.
 void open_communicators(MPI_Comm world);

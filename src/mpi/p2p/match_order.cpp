@@ -6,11 +6,11 @@
 
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "base/log.h"
 #include "base/mix.h"
 #include "mpi/core/communicator.h"
-#include "mpi/core/engine.h"
 
 namespace fairlead::mpi {
 
@@ -28,10 +28,11 @@ bool receiving = false;  // in the thread that counts
 
 constexpr size_t most_sequences = 1 << 16;
 
-// `sequences` holds what this side knows of each, by MessageKey::sequence. Returns 0 where no message can be
-// counted.
+// `sequences` holds what this side knows of each, by MessageKey::sequence; `peer` is a rank in
+// MPI_COMM_WORLD. Returns 0 where no message can be counted.
+enum class Direction { to_peer, from_peer };
 template <class Sequences>
-uint64_t sequence_of(const Sequences& sequences, MPI_Comm comm, int tag, int from, int to) {
+uint64_t sequence_of(const Sequences& sequences, MPI_Comm comm, int tag, Direction direction, int peer) {
   detail::note_thread();
   if (!counts_here || has_threads) return 0;
   if (sequences.size() >= most_sequences) {
@@ -41,11 +42,12 @@ uint64_t sequence_of(const Sequences& sequences, MPI_Comm comm, int tag, int fro
     });
     return 0;
   }
-  const int peer = from == own_world_rank() ? to : from;
   const node::Node* const node = engine().node();
   if (peer < 0 || !node || node->node_rank_of_world(peer) < 0) return 0;
   const uint64_t name = name_of(comm);
   if (name == 0) return 0;
+  int from = peer, to = node->world_rank(node->rank());
+  if (direction == Direction::to_peer) std::swap(from, to);
   const auto ranks = static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to);
   return mixed(mixed(name, ranks), static_cast<uint32_t>(tag)) | 1;
 }
@@ -67,7 +69,7 @@ void detail::meet_thread() {
 // called because it refuses the other one.
 CountedSend::CountedSend(int dest, int tag, MPI_Comm comm, int world_dest) {
   static auto& counts = *new std::unordered_map<uint64_t, uint64_t>;
-  const uint64_t sequence = sequence_of(counts, comm, tag, own_world_rank(), world_dest);
+  const uint64_t sequence = sequence_of(counts, comm, tag, Direction::to_peer, world_dest);
   if (sequence == 0) return;
   const uint64_t number = ++counts[sequence];
   if (sending) {
@@ -75,7 +77,7 @@ CountedSend::CountedSend(int dest, int tag, MPI_Comm comm, int world_dest) {
     return;
   }
   sending = outermost_ = true;
-  if (!has_threads && !detail::sent_marks.has(detail::number_of(dest, tag, comm))) key_ = {sequence, number};
+  if (!has_threads && !detail::sent_marks.has(HashOfKey()({comm, dest, tag}))) key_ = {sequence, number};
 }
 
 CountedSend::~CountedSend() {
@@ -85,7 +87,7 @@ CountedSend::~CountedSend() {
 CountedReceive::CountedReceive(int source, int tag, MPI_Comm comm, int world_source) {
   static auto& sequences = *new std::unordered_map<uint64_t, ReceiveSequence>;
   if (source == MPI_ANY_SOURCE || tag == MPI_ANY_TAG) note_uncounted_receive(source, tag, comm);
-  const uint64_t which = sequence_of(sequences, comm, tag, world_source, own_world_rank());
+  const uint64_t which = sequence_of(sequences, comm, tag, Direction::from_peer, world_source);
   if (which == 0) return;
   ReceiveSequence& found = sequences[which];
   ++found.count;
@@ -104,8 +106,8 @@ CountedReceive::~CountedReceive() {
 }
 
 bool is_still_counted(int source, int tag, MPI_Comm comm) {
-  return !has_threads && !detail::wildcard_marks.has(detail::number_of(comm)) &&
-         !detail::received_marks.has(detail::number_of(source, tag, comm));
+  return !has_threads && !detail::wildcard_marks.has(std::hash<MPI_Comm>()(comm)) &&
+         !detail::received_marks.has(HashOfKey()({comm, source, tag}));
 }
 
 }  // namespace fairlead::mpi

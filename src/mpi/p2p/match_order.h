@@ -20,10 +20,11 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "mpi/abi/host_mpi.h"
+#include "mpi/core/engine.h"
 #include "p2p/posted_buffer.h"
 
 namespace fairlead::mpi {
@@ -32,14 +33,12 @@ namespace detail {
 
 class Marks {
  public:
-  void set(uint64_t which) { at(which).store(true, std::memory_order_relaxed); }
-  bool has(uint64_t which) const {
-    return const_cast<Marks*>(this)->at(which).load(std::memory_order_relaxed);
-  }
+  void set(size_t which) { at(which).store(true, std::memory_order_relaxed); }
+  bool has(size_t which) const { return const_cast<Marks*>(this)->at(which).load(std::memory_order_relaxed); }
 
  private:
   static constexpr unsigned bits = 14;
-  std::atomic<bool>& at(uint64_t which) { return marks_[(which * 0x9e3779b97f4a7c15) >> (64 - bits)]; }
+  std::atomic<bool>& at(size_t which) { return marks_[(which * 0x9e3779b97f4a7c15) >> (64 - bits)]; }
   std::array<std::atomic<bool>, size_t{1} << bits> marks_;
 };
 extern constinit Marks sent_marks, received_marks, wildcard_marks;
@@ -51,31 +50,19 @@ inline void note_thread() {
     meet_thread();
 }
 
-template <class Handle>
-uint64_t number_of(Handle handle) {
-  if constexpr (std::is_pointer_v<Handle>)
-    return reinterpret_cast<uint64_t>(handle);
-  else
-    return static_cast<uint64_t>(handle);
-}
-inline uint64_t number_of(int peer, int tag, MPI_Comm comm) {
-  const auto words = static_cast<uint64_t>(static_cast<uint32_t>(peer)) << 32 | static_cast<uint32_t>(tag);
-  return number_of(comm) ^ words * 0xbf58476d1ce4e5b9;
-}
-
 }  // namespace detail
 
 // For each message, and each receive, that gets no key from the functions below, before the host MPI has it;
 // and for each receive before it is cancelled.
 inline void note_uncounted_send(int dest, int tag, MPI_Comm comm) {
   detail::note_thread();
-  detail::sent_marks.set(detail::number_of(dest, tag, comm));
+  detail::sent_marks.set(HashOfKey()({comm, dest, tag}));
 }
 inline void note_cancelled_receive(int source, int tag, MPI_Comm comm) {
   if (source == MPI_ANY_SOURCE || tag == MPI_ANY_TAG) [[unlikely]]
-    detail::wildcard_marks.set(detail::number_of(comm));
+    detail::wildcard_marks.set(std::hash<MPI_Comm>()(comm));
   else
-    detail::received_marks.set(detail::number_of(source, tag, comm));
+    detail::received_marks.set(HashOfKey()({comm, source, tag}));
 }
 
 inline void note_uncounted_receive(int source, int tag, MPI_Comm comm) {
