@@ -61,10 +61,10 @@ def use_window(stream, comm):
     np.testing.assert_array_equal(back.to_numpy(), np.arange(10, count) + 1000.0 * RANK)
     if RANK == 0:
         np.testing.assert_array_equal(sum_at_0.to_numpy(), 2 * (SIZE * np.arange(count) + 500.0 * SIZE * (SIZE - 1)))
-    win.Put_enqueue(mine, right, count)  # beyond the end
-    win.Flush_enqueue(right)
-    stream.synchronize()
     try:
+        win.Put_enqueue(mine, right, count)  # beyond the end
+        win.Flush_enqueue(right)  # raises the error if the put is over by now
+        stream.synchronize()
         win.Flush_enqueue(right)
     except MPI.Exception as error:
         assert error.Get_error_class() == MPI.ERR_RMA_RANGE
