@@ -28,6 +28,7 @@ class Contender:
     flags: str = ""
     env_file: str = ""
     variables: dict[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ()  # of each of its benchmarks
 
     @property
     def title(self):

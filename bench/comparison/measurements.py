@@ -79,8 +79,8 @@ def probe(tool, contender):
     if contender.role == "raw":
         command = alone(tool, contender, ["copy", *short])
     else:
-        via = ["--via", "nccl"] if contender.role == "nccl" else []
-        command = in_ranks(tool, contender, 2, ["latency", *via, *short, "D", "D"])
+        benchmark = "allreduce" if contender.role == "nccl" else "latency"
+        command = in_ranks(tool, contender, 2, [benchmark, *contender.words, *short, "D", "D"])
     return Run(file_name("probe", contender.name), "probe", contender.name, "is it there?", command, 2)
 
 
@@ -121,9 +121,7 @@ def sharing(measurement, gpus):
 
 def run_of(tool, measurement, contender, part, gpus, quick, largest):
     """The command, and how many seconds it takes."""
-    words = [*measurement.benchmark, *part.words, *measurement.within(largest)]
-    if contender.role == "nccl":
-        words += ["--via", "nccl"]
+    words = [*measurement.benchmark, *part.words, *measurement.within(largest), *contender.words]
     if measurement.id == "pairs":
         total = min(PAIRS_QUICK_BYTES if quick else PAIRS_BYTES, largest)
         words += ["--timeout", "0.02" if quick else "0.2", str(max(total // 8, 1)), "d"]

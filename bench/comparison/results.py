@@ -102,6 +102,12 @@ class Results:
         """The contenders that have it; the raw copy stands beside messages."""
         return [c for c in self.contenders if self.values(measurement, c.name, quantity)]
 
+    def best(self, measurement, quantity, contenders):
+        """{key of the row: value} of whichever of them is fastest there."""
+        faster = min if quantity.endswith("_us") else max
+        found = [self.values(measurement, name, quantity) for name in contenders]
+        return {key: faster(values[key] for values in found if key in values) for values in found for key in values}
+
     def yardstick(self, measurement, quantity, against, contender):
         """{key of the row: value} of what the contender is compared with; see AGAINST."""
         if against in OWN:
@@ -109,8 +115,7 @@ class Results:
         if against in ("alone", "added", "context"):
             return self.values(alone(measurement), contender, quantity)
         if against in ("peer", "nccl", "raw"):
-            other = next((c.name for c in self.of_role(against)), "")
-            return self.values(measurement, other, quantity)
+            return self.best(measurement, quantity, [c.name for c in self.of_role(against)])
         if against == "pcie":
             raw = next((c.name for c in self.of_role("raw")), "")
             up = self.values("copy", raw, "host_to_device_mb_s")

@@ -18,6 +18,9 @@ inline constexpr int invalid_usage = 5;
 inline constexpr int in_progress = 7;
 }  // namespace nccl_result
 
+// The flag of ncclCommWindowRegister for a buffer that every rank has at the same offset.
+inline constexpr int nccl_window_symmetric = 1;
+
 // ncclDataType_t
 enum class NcclType : int {
   int8 = 0,

@@ -54,7 +54,9 @@ const NcclLibrary* load_nccl(const std::string& file, std::string* why_not) {
   const char* missing = nullptr;
 #define FAIRLEAD_NCCL_FUNCTION(member, symbol, ...) \
   if (!made->member.bind(handle)) missing = #symbol;
+#define FAIRLEAD_NCCL_OPTIONAL(member, ...) made->member.bind(handle);
 #include "coll/nccl_functions.def"
+#undef FAIRLEAD_NCCL_OPTIONAL
 #undef FAIRLEAD_NCCL_FUNCTION
   if (missing) {
     *why_not = file + " has no " + missing + "; NCCL 2.14 or later is needed";

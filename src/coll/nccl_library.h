@@ -16,9 +16,12 @@ struct NcclLibrary {
   using Result = int;
   using Communicator = struct OpaqueNcclCommunicator*;
   using Stream = void*;  // cudaStream_t, hipStream_t
+  using Window = struct OpaqueNcclWindow*;
 
 #define FAIRLEAD_NCCL_FUNCTION(member, symbol, ...) device::DriverFunction<__VA_ARGS__> member{#symbol};
+#define FAIRLEAD_NCCL_OPTIONAL FAIRLEAD_NCCL_FUNCTION
 #include "coll/nccl_functions.def"
+#undef FAIRLEAD_NCCL_OPTIONAL
 #undef FAIRLEAD_NCCL_FUNCTION
 
   int number = 0;    // 22803

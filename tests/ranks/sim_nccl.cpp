@@ -3,9 +3,10 @@
 // An NCCL for tests: the functions that src/coll/nccl_functions.def lists, over simulated GPUs, between
 // processes of one machine. It is as unforgiving as NCCL where that matters to a caller. Communicators are
 // made, operations start and communicators end in a thread of its own; until that says so, nothing is in the
-// stream. The result is copied by the stream, late. Two ranks on one GPU, buffers of another device, and
-// buffers that overlap otherwise than NCCL allows are refused; so is a second operation of a process while
-// one is on its way, since in another order on another GPU two kernels of NCCL would wait for ever.
+// stream, and calls for a blocking communicator do not return. The result is copied by the stream, late. Two
+// ranks on one GPU, buffers of another device, and buffers that overlap otherwise than NCCL allows are
+// refused; so is a second operation of a process while one is on its way, since in another order on another
+// GPU two kernels of NCCL would wait for ever.
 //
 // It complains if a call needs memory of another thread, as in NCCL: of one that has ended in any release; of
 // any in an old one.
@@ -30,6 +31,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -86,8 +88,8 @@ thread_local const auto this_thread = std::make_shared<int>();
 
 class Communicator {
  public:
-  Communicator(const char* name, Segment* segment, int size, int rank, int device)
-      : name_(name), segment_(segment), size_(size), rank_(rank), device_(device) {
+  Communicator(const char* name, Segment* segment, int size, int rank, int device, bool blocking)
+      : name_(name), segment_(segment), size_(size), rank_(rank), device_(device), blocking_(blocking) {
     ++alive.communicators;
     note_caller();
     do_later([this] { return join(); });
@@ -102,7 +104,10 @@ class Communicator {
     }
     changed_.notify_one();
     thread_.join();
-    for (device::Stream stream : streams_) device::runtime()->synchronize_stream(stream);
+    for (const auto& [native, stream] : streams_) {
+      device::runtime()->synchronize_stream(stream);
+      device::runtime()->destroy_stream(stream);
+    }
     forget_name();
     munmap(segment_, sizeof *segment_);
     --alive.communicators;
@@ -127,6 +132,14 @@ class Communicator {
            found.device == device_;
   }
 
+  // Of a stream of the caller's.
+  device::Stream adopted(void* native) {
+    device::Stream& stream = streams_[native];
+    int of_device = 0;
+    if (!stream) device::runtime()->adopt_stream(native, &stream, &of_device);
+    return stream;
+  }
+
   // `sent` to each rank, from device memory, and so many bytes `received` from each, which `deliver` uploads.
   int start(device::Stream stream, std::vector<std::span<const char>> sent, std::vector<size_t> received,
             std::function<void(std::vector<Bytes>&)> deliver) {
@@ -139,7 +152,13 @@ class Communicator {
       operations_under_way = 0;
       return outcome;
     });
-    return result::in_progress;
+    return outcome();
+  }
+
+  // Of what has started: a blocking communicator waits for it.
+  int outcome() {
+    while (blocking_ && state() == result::in_progress) usleep(20);
+    return state();
   }
 
   // By the stream, which reads them after this returns.
@@ -218,7 +237,6 @@ class Communicator {
   int run(device::Stream stream, const std::vector<std::span<const char>>& sent,
           const std::vector<size_t>& received, const std::function<void(std::vector<Bytes>&)>& deliver) {
     device::Runtime& runtime = *device::runtime();
-    if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) streams_.push_back(stream);
     // What came before in the stream comes before this; and reads no more of what was kept for it.
     if (runtime.synchronize_stream(stream) != device::Error::none) return 1;
     kept_.clear();
@@ -266,6 +284,7 @@ class Communicator {
   const std::string name_;
   Segment* const segment_;
   const int size_, rank_, device_;
+  const bool blocking_;
   std::atomic<int> state_{result::in_progress};
   std::atomic<bool> aborted_{false};
   std::atomic<int> calls_{0};
@@ -275,7 +294,7 @@ class Communicator {
   bool closed_ = false;
   std::thread thread_;
   std::deque<Bytes> kept_;
-  std::vector<device::Stream> streams_;
+  std::map<void*, device::Stream> streams_;
   std::weak_ptr<int> last_caller_;
   bool has_caller_ = false;
 };
@@ -401,9 +420,9 @@ struct Collective {
   std::vector<std::span<const char>> sent;
   std::vector<size_t> received;
 
-  Collective(Communicator* made_on, device::Stream in)
+  Collective(Communicator* made_on, void* in)
       : communicator(made_on),
-        stream(in),
+        stream(made_on->adopted(in)),
         sent(static_cast<size_t>(made_on->size())),
         received(static_cast<size_t>(made_on->size())) {}
 
@@ -462,16 +481,16 @@ int ncclGetUniqueId(NcclId* id) {
 
 int ncclCommInitRankConfig(Communicator** made, int ranks, NcclId id, int rank, NcclConfig* config) {
   int current = 0;
-  if (config->size != sizeof *config || config->magic != 0xcafebeef || config->blocking != 0 ||
-      ranks > most_ranks || device::runtime()->current_device(&current) != device::Error::none)
+  if (config->size != sizeof *config || config->magic != 0xcafebeef || ranks > most_ranks ||
+      device::runtime()->current_device(&current) != device::Error::none)
     return result::invalid_argument;
   const int file = shm_open(id.bytes, O_RDWR, 0600);
   if (file < 0) return result::system_error;
   void* segment = mmap(nullptr, sizeof(Segment), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
   if (segment == MAP_FAILED) return result::system_error;
-  *made = new Communicator(id.bytes, static_cast<Segment*>(segment), ranks, rank, current);
-  return result::in_progress;
+  *made = new Communicator(id.bytes, static_cast<Segment*>(segment), ranks, rank, current, config->blocking);
+  return (*made)->outcome();
 }
 
 int ncclCommGetAsyncError(Communicator* communicator, int* state) {
@@ -497,7 +516,7 @@ int ncclCommAbort(Communicator* communicator) {
 }
 
 int ncclAllReduce(const void* from, void* to, size_t count, NcclType type, NcclOp op,
-                  Communicator* communicator, device::Stream stream) {
+                  Communicator* communicator, void* stream) {
   const size_t bytes = count * traits_of(type)->bytes;
   if (from != to && !apart(memory(from, bytes), memory(to, bytes))) return result::invalid_usage;
   Collective collective(communicator, stream);
@@ -507,7 +526,7 @@ int ncclAllReduce(const void* from, void* to, size_t count, NcclType type, NcclO
 }
 
 int ncclReduce(const void* from, void* to, size_t count, NcclType type, NcclOp op, int root,
-               Communicator* communicator, device::Stream stream) {
+               Communicator* communicator, void* stream) {
   const size_t bytes = count * traits_of(type)->bytes;
   const bool is_root = communicator->rank() == root;
   if (is_root && from != to && !apart(memory(from, bytes), memory(to, bytes))) return result::invalid_usage;
@@ -520,7 +539,7 @@ int ncclReduce(const void* from, void* to, size_t count, NcclType type, NcclOp o
 }
 
 int ncclBroadcast(const void* from, void* to, size_t count, NcclType type, int root,
-                  Communicator* communicator, device::Stream stream) {
+                  Communicator* communicator, void* stream) {
   const size_t bytes = count * traits_of(type)->bytes;
   const bool is_root = communicator->rank() == root;
   Collective collective(communicator, stream);
@@ -532,7 +551,7 @@ int ncclBroadcast(const void* from, void* to, size_t count, NcclType type, int r
 }
 
 int ncclAllGather(const void* from, void* to, size_t count, NcclType type, Communicator* communicator,
-                  device::Stream stream) {
+                  void* stream) {
   const size_t bytes = count * traits_of(type)->bytes;
   const auto ranks = static_cast<size_t>(communicator->size());
   const char* own = static_cast<char*>(to) + static_cast<size_t>(communicator->rank()) * bytes;
@@ -544,7 +563,7 @@ int ncclAllGather(const void* from, void* to, size_t count, NcclType type, Commu
 }
 
 int ncclReduceScatter(const void* from, void* to, size_t count, NcclType type, NcclOp op,
-                      Communicator* communicator, device::Stream stream) {
+                      Communicator* communicator, void* stream) {
   const size_t bytes = count * traits_of(type)->bytes;
   const auto ranks = static_cast<size_t>(communicator->size());
   const char* own = static_cast<const char*>(from) + static_cast<size_t>(communicator->rank()) * bytes;
@@ -557,6 +576,29 @@ int ncclReduceScatter(const void* from, void* to, size_t count, NcclType type, N
   return collective.start(from, to, [=](std::vector<Bytes>& in) { return reduce_all(op, type, in); });
 }
 
+int ncclMemAlloc(void** address, size_t bytes) {
+  int current = 0;
+  return device::runtime()->current_device(&current) == device::Error::none &&
+                 device::runtime()->allocate(current, bytes, address) == device::Error::none
+             ? result::success
+             : result::system_error;
+}
+
+int ncclMemFree(void* address) {
+  return device::runtime()->free(address) == device::Error::none ? result::success : result::invalid_argument;
+}
+
+int ncclCommWindowRegister(Communicator* communicator, void* address, size_t, void** window, int flags) {
+  if (!communicator->holds(address) || flags != fairlead::coll::nccl_window_symmetric)
+    return result::invalid_argument;
+  *window = address;
+  return result::success;
+}
+
+int ncclCommWindowDeregister(Communicator* communicator, void* window) {
+  return communicator->holds(window) ? result::success : result::invalid_argument;
+}
+
 int ncclGroupStart() {
   ++group_depth;
   return result::success;
@@ -567,16 +609,19 @@ int ncclGroupEnd() {
 }
 
 int ncclSend(const void* from, size_t count, NcclType type, int peer, Communicator* communicator,
-             device::Stream stream) {
-  if (group_depth == 0) return result::invalid_usage;
-  return add_to_group({communicator, stream, peer, memory(from, count * traits_of(type)->bytes), {}});
-}
-
-int ncclRecv(void* to, size_t count, NcclType type, int peer, Communicator* communicator,
-             device::Stream stream) {
+             void* stream) {
   if (group_depth == 0) return result::invalid_usage;
   return add_to_group(
-      {communicator, stream, peer, {}, {static_cast<char*>(to), count * traits_of(type)->bytes}});
+      {communicator, communicator->adopted(stream), peer, memory(from, count * traits_of(type)->bytes), {}});
+}
+
+int ncclRecv(void* to, size_t count, NcclType type, int peer, Communicator* communicator, void* stream) {
+  if (group_depth == 0) return result::invalid_usage;
+  return add_to_group({communicator,
+                       communicator->adopted(stream),
+                       peer,
+                       {},
+                       {static_cast<char*>(to), count * traits_of(type)->bytes}});
 }
 
 }  // extern "C"

@@ -3,12 +3,15 @@
 
 import json
 import os
+import tempfile
 import unittest
 
 from tool import MPIS, ONE_MPI, TREE, ToolTest, fairlead, has_library, host_mpi_has, preload
 
 MOVED = ["bcast", "allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw", "gather", "gatherv", "scatter", "scatterv",
          "neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv", "neighbor_alltoallw"]
+SIMULATED_NCCL = os.path.join(TREE, "lib", "libnccl-sim.so")
+SIMULATED_ROCM = os.path.join(TREE, "hostile_rocm", "6.2")
 REDUCED = ["allreduce", "reduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan"]
 ROOTED = ["bcast", "reduce", "gather", "scatter", "gatherv", "scatterv"]
 
@@ -248,6 +251,23 @@ class Refusals(CollectiveTest):
             self.refuses("bench", name, "--via", "nccl", says=["NCCL has no such call", "allreduce, bcast, reduce"])
         self.refuses("bench", "allreduce", "--via", "nccl", "H", "H", says="D D")
         self.refuses("bench", "allreduce", "--via", "raw", says=["'raw'", "mpi, nccl"])
+        self.refuses("bench", "allreduce", "--cudagraph", says="--cudagraph is for NCCL; add --via nccl")
+        self.refuses("bench", "allreduce", "--symmetric", "--via", "mpi", says="--symmetric is for NCCL")
+        self.refuses("bench", "latency", "--via", "nccl", "--cudagraph", says="unknown option --cudagraph")
+
+    @unittest.skipUnless(os.path.exists(SIMULATED_NCCL) and os.path.isdir(SIMULATED_ROCM), "no simulated RCCL in this build")
+    def test_nccl(self):
+        with tempfile.TemporaryDirectory() as home:
+            os.mkdir(os.path.join(home, "lib"))
+            os.symlink(SIMULATED_NCCL, os.path.join(home, "lib", "librccl.so.1"))
+            on_rocm = {"NCCL_HOME": home, "LD_LIBRARY_PATH": SIMULATED_ROCM, "FAIRLEAD_DEVICE": "rocm",
+                       "FAIRLEAD_SIM_DEVICES": "2"}
+            for abi in ONE_MPI:
+                for name, *forms in [("allreduce", "--symmetric"), ("alltoall",), ("bcast", "-k", "rotate", "--symmetric")]:
+                    with self.subTest(abi=abi, benchmark=name):
+                        text = self.measure(abi, name, "--via", "nccl", *forms, "-m", "4:64", "-c", **on_rocm)
+                        self.assertIn("# via: RCCL 2.30.0" + ", symmetric windows" * ("--symmetric" in forms), text)
+                        self.assertEqual({row[-1] for row in rows(text)}, {"Pass"})
 
 
 if __name__ == "__main__":

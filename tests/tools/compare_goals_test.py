@@ -77,6 +77,18 @@ class Verdicts(unittest.TestCase):
              "host_to_device_mb_s": {"p50": 50.0}, "device_to_host_mb_s": {"p50": 60.0}}]})
         return results
 
+    def test_of_two_forms_of_nccl_the_faster_one_counts(self):
+        results = Results([Contender("a", "fairlead"), Contender("plain", "nccl"), Contender("graph", "nccl")])
+        for name, values in (("a", {8: 6.0, 64: 6.0, 512: 6.0}), ("plain", {8: 10.0, 64: 5.0}), ("graph", {8: 8.0, 512: 12.0})):
+            results.add("allreduce", name, {"results": [
+                {"bytes": b, "latency_us": {"p50": v}, "busbw_gb_s": 1 / v} for b, v in values.items()]})
+        for quantity, best, ratios in (("latency_us", AT_MOST, [6 / 8, 6 / 5, 6 / 12]),
+                                       ("busbw_gb_s", AT_LEAST, [8 / 6, 5 / 6, 12 / 6])):
+            found = results.ratios(Goal("allreduce", quantity, (8, 1024), best, 1, "nccl", ""), "a")
+            self.assertEqual(list(found), [8, 64, 512])
+            for ratio, expected in zip(found.values(), ratios):
+                self.assertAlmostEqual(ratio, expected)
+
     def worst(self, measurement, quantity, best, limit, against, sizes=(8, 2048)):
         return self.results().verdict(Goal(measurement, quantity, sizes, best, limit, against, ""), "a")
 

@@ -314,14 +314,16 @@ class Plan(unittest.TestCase):
         self.assertEqual(sum("no option FAIRLEAD_NODES" in line for line in left_out), 2)
 
     def test_collectives_run_in_a_rank_for_each_gpu(self):
-        contenders = [Contender("a", "fairlead", abi="mpich"), Contender("nccl", "nccl", abi="mpich")]
+        contenders = [Contender("a", "fairlead", abi="mpich"),
+                      *(Contender(name, "nccl", abi="mpich", words=words) for name, words in COLLECTIVES.nccl.items())]
         runs, _ = plan(COLLECTIVES, "fairlead", contenders, (), 4, False, 1 << 20)
         commands = {run.id: " ".join(run.command) for run in runs}
-        self.assertEqual(set(commands), {f"{c.id}-{name}" for c in COLLECTIVE_CALLS for name in ("a", "nccl")})
+        self.assertEqual(set(commands), {f"{c.id}-{name}" for c in COLLECTIVE_CALLS for name in ("a", "nccl", "nccl-graph")})
         self.assertIn("run -n 4 fairlead bench allreduce --mpi mpich -M 64g -m 8:1048576 --json {json} D D",
                       commands["allreduce-a"])
-        self.assertIn("--no-preload fairlead bench alltoall --mpi mpich -M 64g -m 8:262144 --via nccl ",
+        self.assertIn("--no-preload fairlead bench alltoall --mpi mpich -M 64g -m 8:262144 --via nccl --json",
                       commands["alltoall-nccl"])
+        self.assertIn(" --via nccl --symmetric --cudagraph --json", commands["allreduce-nccl-graph"])
 
     def test_pairs_need_four_gpus(self):
         self.assertNotIn("pairs-a", self.plan(gpus=3)[0])

@@ -69,6 +69,9 @@ void check_collective(BenchArguments& a) {
     a.smallest = a.largest = 0;
     return;
   }
+  if (a.via != "nccl" && (a.symmetric || a.graph))
+    throw usage(fmt::format("{} is for NCCL; add --via nccl or leave it out",
+                            a.symmetric ? "--symmetric" : "--cudagraph"));
   if (std::string wrong = parse_bytes(a.memory_text, &a.memory_limit); !wrong.empty())
     throw usage(fmt::format("-M: '{}' is not accepted; {}", a.memory_text, wrong));
   if (a.root_text == "rotate") {

@@ -54,6 +54,7 @@ struct BenchArguments {
   int sim = 0;         // simulated GPUs; 0: as many as FAIRLEAD_SIM_DEVICES says
   std::vector<std::string> placement = {"D", "D"};
   std::string via = "mpi";
+  bool symmetric = false, graph = false;  // how NCCL is used
   std::string json;  // file, "-" for stdout, "" for none
   int ranks = 2;
   std::string mpi;

@@ -44,7 +44,14 @@ const OptionGroup blocking = all_of(
           "Also the time of the first call of each size, in the slowest rank; that of the first size is "
           "the first of the job."),
      [](CLI::App& app, BenchArguments& a) {
-       if (a.collective().in_nccl && !a.kind->persistent) via_option(app, a);
+       if (!a.collective().in_nccl || a.kind->persistent) return;
+       via_option(app, a);
+       flag(
+           "--symmetric", &A::symmetric,
+           "With --via nccl: buffers of ncclMemAlloc, registered as symmetric windows (NCCL 2.27), like -R 2 "
+           "of nccl-tests.")(app, a);
+       flag("--cudagraph", &A::graph,
+            "With --via nccl: each call launches a graph that holds it, like -G 1 of nccl-tests.")(app, a);
      }});
 
 const OptionGroup overlapping =

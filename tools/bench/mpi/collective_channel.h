@@ -12,6 +12,7 @@
 #include <string>
 
 #include "bench/arguments.h"
+#include "bench/buffer.h"
 
 namespace fairlead::tools {
 
@@ -31,6 +32,8 @@ class CollectiveChannel {
   virtual void run(const CollectiveCall& call) = 0;
   // Why it cannot take vectors of so many elements; empty where it can.
   virtual std::string refusal(uint64_t elements) const = 0;
+  // What the calls send from or receive into; it must end before this object. Collective.
+  virtual Buffer buffer(Place place, uint64_t bytes) { return Buffer(place, bytes); }
 };
 
 // One that computation may stand in: run() is start() and wait().
@@ -92,6 +95,6 @@ class MpiCollective final : public NonblockingChannel {
 };
 
 std::unique_ptr<NonblockingChannel> make_exchange(const BenchArguments& arguments);
-std::unique_ptr<CollectiveChannel> make_nccl_collective(const BenchArguments& arguments);
+std::unique_ptr<CollectiveChannel> make_nccl_collective(const BenchArguments& arguments, int device);
 
 }  // namespace fairlead::tools

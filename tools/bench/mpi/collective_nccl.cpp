@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <tuple>
+
+#include "bench/device_copy.h"
 #include "bench/mpi/collective_channel.h"
 #include "bench/mpi/nccl.h"
 
@@ -22,19 +26,33 @@ NcclOp nccl_operation(Reduction reduction) {
   return operations[static_cast<int>(reduction)];
 }
 
-// Each call, and the wait for the device. What NCCL has no call for is sends and receives in a group.
+// Each call on a stream, and the wait for that. What NCCL has no call for is sends and receives in a group.
 class NcclCollective : public CollectiveChannel {
  public:
-  explicit NcclCollective(const BenchArguments& arguments)
-      : world_(MPI_COMM_WORLD),
+  NcclCollective(const BenchArguments& arguments, int device)
+      : arguments_(arguments),
+        runtime_(runtime_with_devices(arguments)),
+        stream_(runtime_, device, arguments),
+        world_(MPI_COMM_WORLD),
         id_(*arguments.kind->collective),
         element_bytes_(element_type(arguments.element).bytes),
         type_(nccl_type(element_type(arguments.element).id)),
         operation_(nccl_operation(reduction_named(arguments.reduction))) {
     MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
   }
+  ~NcclCollective() override {
+    for (const auto& [call, graph] : graphs_) runtime_->destroy_graph(graph);
+  }
 
-  std::string name() const override { return world_.name(); }
+  std::string name() const override {
+    return world_.name() + (arguments_.symmetric ? ", symmetric windows" : "") +
+           (arguments_.graph ? ", graphs" : "");
+  }
+
+  Buffer buffer(Place place, uint64_t bytes) override {
+    if (!arguments_.symmetric) return Buffer(place, bytes);
+    return Buffer(place, Buffer::Lent{world_.symmetric_memory(bytes)});
+  }
 
   std::string refusal(uint64_t elements) const override {
     if (id_ != Collective::reduce_scatter || elements % static_cast<uint64_t>(ranks_) == 0) return {};
@@ -42,37 +60,69 @@ class NcclCollective : public CollectiveChannel {
   }
 
   void run(const CollectiveCall& c) override {
+    if (arguments_.graph)
+      require(runtime_->launch_graph(graph_of(c), stream_.get()), "cannot launch a graph");
+    else
+      submit(c);
+    synchronize();
+  }
+
+ private:
+  using Call = std::tuple<uint64_t, int, const void*, void*>;
+
+  void require(device::Error error, const char* doing) const {
+    tools::require(runtime_, error, arguments_, doing);
+  }
+
+  void synchronize() { require(runtime_->synchronize_stream(stream_.get()), "cannot wait for the stream"); }
+
+  device::Graph graph_of(const CollectiveCall& c) {
+    const Call key{c.elements, c.root, c.from, c.to};
+    if (auto known = graphs_.find(key); known != graphs_.end()) return known->second;
+    // The first call of its kind connects the ranks, with more than a capture can hold.
+    submit(c);
+    synchronize();
+    require(runtime_->begin_capture(stream_.get(), device::CaptureMode::relaxed),
+            "cannot capture the stream");
+    submit(c);
+    device::Graph graph = nullptr;
+    require(runtime_->end_capture(stream_.get(), &graph), "cannot make a graph");
+    return graphs_[key] = graph;
+  }
+
+  void submit(const CollectiveCall& c) {
     const NcclLibrary& nccl = *world_.nccl;
     NcclLibrary::Communicator comm = world_.comm;
+    const NcclLibrary::Stream stream = native();
     switch (id_) {
       case Collective::allreduce:
-        world_.require(nccl.all_reduce(c.from, c.to, c.elements, type_, operation_, comm, nullptr),
+        world_.require(nccl.all_reduce(c.from, c.to, c.elements, type_, operation_, comm, stream),
                        "ncclAllReduce");
         break;
       case Collective::bcast:
         world_.require(nccl.broadcast(c.from ? c.from : c.to, c.from ? const_cast<void*>(c.from) : c.to,
-                                      c.elements, type_, c.root, comm, nullptr),
+                                      c.elements, type_, c.root, comm, stream),
                        "ncclBroadcast");
         break;
       case Collective::reduce:
-        world_.require(nccl.reduce(c.from, c.to, c.elements, type_, operation_, c.root, comm, nullptr),
+        world_.require(nccl.reduce(c.from, c.to, c.elements, type_, operation_, c.root, comm, stream),
                        "ncclReduce");
         break;
       case Collective::allgather:
-        world_.require(nccl.all_gather(c.from, c.to, c.elements, type_, comm, nullptr), "ncclAllGather");
+        world_.require(nccl.all_gather(c.from, c.to, c.elements, type_, comm, stream), "ncclAllGather");
         break;
       case Collective::reduce_scatter:
         world_.require(nccl.reduce_scatter(c.from, c.to, c.elements / static_cast<uint64_t>(ranks_), type_,
-                                           operation_, comm, nullptr),
+                                           operation_, comm, stream),
                        "ncclReduceScatter");
         break;
       default:
         send_and_receive(c);
     }
-    world_.finish();
   }
 
- private:
+  NcclLibrary::Stream native() const { return runtime_->native(stream_.get()); }
+
   void send_and_receive(const CollectiveCall& c) {
     const bool everyone = id_ == Collective::alltoall;
     // A block for each rank, or one for all.
@@ -84,17 +134,21 @@ class NcclCollective : public CollectiveChannel {
     for (int peer = 0; peer < ranks_; ++peer) {
       if (c.from && (everyone || id_ == Collective::scatter || peer == c.root))
         world_.require(world_.nccl->send(static_cast<const char*>(c.from) + block(send_blocks, peer),
-                                         c.elements, type_, peer, world_.comm, nullptr),
+                                         c.elements, type_, peer, world_.comm, native()),
                        "ncclSend");
       if (c.to && (everyone || id_ == Collective::gather || peer == c.root))
         world_.require(world_.nccl->receive(static_cast<char*>(c.to) + block(receive_blocks, peer),
-                                            c.elements, type_, peer, world_.comm, nullptr),
+                                            c.elements, type_, peer, world_.comm, native()),
                        "ncclRecv");
     }
     world_.require(world_.nccl->group_end(), "ncclGroupEnd");
   }
 
+  const BenchArguments& arguments_;
+  device::Runtime* runtime_;
+  OwnedStream stream_;
   NcclRanks world_;
+  std::map<Call, device::Graph> graphs_;
   Collective id_;
   uint64_t element_bytes_;
   NcclType type_;
@@ -104,8 +158,8 @@ class NcclCollective : public CollectiveChannel {
 
 }  // namespace
 
-std::unique_ptr<CollectiveChannel> make_nccl_collective(const BenchArguments& arguments) {
-  return std::make_unique<NcclCollective>(arguments);
+std::unique_ptr<CollectiveChannel> make_nccl_collective(const BenchArguments& arguments, int device) {
+  return std::make_unique<NcclCollective>(arguments, device);
 }
 
 }  // namespace fairlead::tools

@@ -32,8 +32,8 @@ class CollectiveRun {
         ranks_(ranks),
         channel_(channel),
         data_(data),
-        outgoing_(place(arguments, ranks), data.sent_bytes(largest, arguments.root)),
-        incoming_(place(arguments, ranks), data.received_bytes(largest, arguments.root)) {
+        outgoing_(channel.buffer(place(arguments, ranks), data.sent_bytes(largest, arguments.root))),
+        incoming_(channel.buffer(place(arguments, ranks), data.received_bytes(largest, arguments.root))) {
     if (overlaps()) computation_.emplace(arguments, ranks.device);
   }
 
@@ -183,7 +183,7 @@ int collective_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   });
   ranks.together([&] {
     if (arguments.via == "nccl")
-      channel = make_nccl_collective(arguments);
+      channel = make_nccl_collective(arguments, ranks.device);
     else if (arguments.kind->exchanges())
       channel = make_exchange(arguments);
     else

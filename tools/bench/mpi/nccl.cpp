@@ -29,7 +29,7 @@ const coll::NcclLibrary& library_for(const std::string& provider) {
 
 }  // namespace
 
-NcclRanks::NcclRanks(MPI_Comm members) {
+NcclRanks::NcclRanks(MPI_Comm members) : members_(members) {
   std::string provider = fairlead_device_provider();
   if (provider != "cuda" && provider != "rocm")
     throw cannot_run(fmt::format("--via nccl: NCCL needs CUDA or ROCm GPUs; the provider is {}", provider));
@@ -57,6 +57,10 @@ NcclRanks::NcclRanks(MPI_Comm members) {
 }
 
 NcclRanks::~NcclRanks() {
+  for (const Symmetric& memory : symmetric_) {
+    nccl->deregister_window(comm, memory.window);
+    nccl->free(memory.address);
+  }
   if (comm) nccl->destroy(comm);
 }
 
@@ -72,6 +76,19 @@ void NcclRanks::require(int result, const char* call) const {
 void NcclRanks::finish() const {
   if (fairlead_device_synchronize() != FAIRLEAD_DEVICE_SUCCESS)
     throw cannot_run(fmt::format("--via nccl: cannot wait for the device: {}", fairlead_device_error_text()));
+}
+
+void* NcclRanks::symmetric_memory(uint64_t bytes) {
+  if (!nccl->allocate || !nccl->free || !nccl->register_window || !nccl->deregister_window)
+    throw cannot_run(
+        fmt::format("--symmetric: {} registers no windows; NCCL 2.27 or later is needed", nccl->name));
+  MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_UINT64_T, MPI_MAX, members_);
+  Symmetric memory{};
+  require(nccl->allocate(&memory.address, bytes), "ncclMemAlloc");
+  require(nccl->register_window(comm, memory.address, bytes, &memory.window, coll::nccl_window_symmetric),
+          "ncclCommWindowRegister");
+  symmetric_.push_back(memory);
+  return memory.address;
 }
 
 }  // namespace fairlead::tools

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NCCL, or AMD's RCCL with the same interface, opened at run time. Works on the device's default stream and
-// waits for the device, so no stream of either vendor is needed here.
+// NCCL, or AMD's RCCL with the same interface, opened at run time.
 
 #pragma once
 
 #include <mpi.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "coll/nccl_library.h"
 
@@ -25,11 +26,22 @@ class NcclRanks {
   std::string name() const;  // "NCCL 2.28.3"
   // Throws a Failure where the call did not succeed.
   void require(int result, const char* call) const;
-  // Returns when what was called is complete.
+  // Returns when what was called, on whatever stream of the device, is complete.
   void finish() const;
+  // Memory of NCCL's own that every rank has registered, as much as the rank that asks for most; it stays
+  // until the end of the communicator. Collective. Throws a Failure where this NCCL cannot.
+  void* symmetric_memory(uint64_t bytes);
 
   const coll::NcclLibrary* nccl = nullptr;
   coll::NcclLibrary::Communicator comm = nullptr;
+
+ private:
+  struct Symmetric {
+    void* address;
+    coll::NcclLibrary::Window window;
+  };
+  MPI_Comm members_;
+  std::vector<Symmetric> symmetric_;
 };
 
 }  // namespace fairlead::tools
