@@ -162,7 +162,7 @@ bool GpuCollective::map_for(const Reduction& part) {
   for (int member = part.sources_begin; member < part.sources_end; ++member)
     if (!map_source(member)) return false;
   for (int member = part.targets_begin; member < part.targets_end; ++member)
-    if (!map_target(member)) return false;
+    if (part.writes(member) && !map_target(member)) return false;
   return true;
 }
 
@@ -213,6 +213,7 @@ Progress GpuCollective::advance() {
         mapped_.clear();
         return Progress::refused;
       }
+      if (work_.reduction && distributes_by_copies()) copy_to_all();
       if (work_.reduction)
         failed_ |= start_reduction(kernels_.emplace_back(), *work_.reduction) != Error::none;
       transfers_.resize(work_.pieces.size());
@@ -364,8 +365,34 @@ Error GpuCollective::start_reduction(kernels::KernelRun& kernel, const Reduction
   for (int member = part.sources_begin; member < part.sources_end; ++member)
     from[sources++] = sources_[static_cast<size_t>(member)] + part.first * size;
   for (int member = part.targets_begin; member < part.targets_end; ++member)
-    to[targets++] = targets_[static_cast<size_t>(member)] + part.target_first * size;
+    if (part.writes(member)) to[targets++] = targets_[static_cast<size_t>(member)] + part.target_first * size;
   return kernel.reduce(work_.device, part.op, part.element, from, sources, to, targets, part.count);
+}
+
+// One kernel reads every byte once and writes it to all, but only fast if vectors are aligned in all buffers.
+bool GpuCollective::distributes_by_copies() const {
+  const Reduction& part = *work_.reduction;
+  if (part.op != kernels::ReduceOp::replace) return false;
+  const auto address = [](const char* memory) { return reinterpret_cast<uintptr_t>(memory); };
+  const uintptr_t source = address(sources_[static_cast<size_t>(part.sources_begin)]);
+  for (int member = part.targets_begin; member < part.targets_end; ++member)
+    if (part.writes(member) &&
+        (address(targets_[static_cast<size_t>(member)]) - source) % kernels::vector_alignment)
+      return true;
+  return !kernels::reductions_run_on(work_.device, part.op, part.element);
+}
+
+// Pieces in place of the reduction: one for each target.
+void GpuCollective::copy_to_all() {
+  const Reduction part = *work_.reduction;
+  work_.reduction.reset();
+  for (int member = part.targets_begin; member < part.targets_end; ++member)
+    if (part.writes(member))
+      work_.pieces.push_back({.member = part.sources_begin,
+                              .from = part.first,
+                              .to = {targets_[static_cast<size_t>(member)] + part.target_first, part.count},
+                              .bytes = part.count});
+  work_.by_kernel = true;
 }
 
 // A single piece is left to a copy engine, which is faster than a kernel.

@@ -67,6 +67,8 @@ class GpuCollective {
   bool note(device::Error state);
   void tell_of_failure();
   device::Error start_reduction(kernels::KernelRun& kernel, const Reduction& part);
+  bool distributes_by_copies() const;
+  void copy_to_all();
   void start_as_one_kernel();
   bool fetch_by_kernel(const std::vector<size_t>& pieces);
   const char* address_of(const Piece& piece);

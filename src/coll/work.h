@@ -7,7 +7,7 @@
 // member fetches its pieces from the sources of the others. Reduction: each member reduces a slice of the
 // elements. It reads the slice from the sources of several members in rank order and writes the result to the
 // targets of several. It reads an element from all sources before it writes the element to any target, so
-// that sources and targets may be the same memory.
+// that sources and targets may be the same memory. One that reads the source of one member distributes it.
 //
 // The memory that members export has no gaps: a source with gaps is packed first, and a target with gaps is
 // unpacked when all members are done. A kernel writes each piece to its place.
@@ -63,7 +63,12 @@ struct Reduction {
   uint64_t first = 0, count = 0;           // elements of the sources
   int sources_begin = 0, sources_end = 0;  // members that are read, in this order
   int targets_begin = 0, targets_end = 0;  // members that are written
+  int spared = -1;                         // one of them that is not written
   uint64_t target_first = 0;               // offset of the result in the targets, in elements
+
+  bool writes(int member) const {
+    return member >= targets_begin && member < targets_end && member != spared;
+  }
 };
 
 // The same work as one call of NCCL, with NCCL's rules for in-place buffers (nccl_collective.h).

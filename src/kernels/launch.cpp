@@ -24,7 +24,8 @@ using device::Error;
 using device::Kernel;
 using device::Stream;
 
-static_assert(reduce_buffers == max_ranks && copy_items_at_most == max_copies);
+static_assert(reduce_buffers == max_ranks && copy_items_at_most == max_copies &&
+              vector_bytes == vector_alignment);
 static_assert(2 * sizeof(CopyBuffers) + sizeof(CopyWork) + 3 * sizeof(void*) + sizeof(ExchangeWords) +
                       sizeof(ExchangeWork) <=
                   4096,

@@ -154,6 +154,7 @@ constexpr bool has_kernel(ReduceOp op, Element element) {
 
 inline constexpr int max_ranks = 32;
 inline constexpr size_t max_copies = 64;
+inline constexpr size_t vector_alignment = 16;  // that buffers have in common, for kernels to be fast
 
 // How a kernel signals its end. `counter` is device memory of the GPU that runs the kernel, zero before and
 // after; kernels that may run at the same time need one each. `flag` is page-locked host memory; if it is

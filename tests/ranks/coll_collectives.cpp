@@ -106,6 +106,35 @@ RANK_TEST(collectives, of_large_buffers, 1) {
   }
 }
 
+// Not a byte beside the message changes.
+RANK_TEST(collectives, broadcast_at_any_alignment, 2) {
+  constexpr size_t bytes = 100003, room = bytes + 64;
+  uint64_t dice = key_of(options.seed, 9);
+  for (int root = 0; root < size; ++root) {
+    for (int each = 0; each < 4; ++each) {
+      size_t offset = 0;  // that of this rank; in the first round all are aligned
+      for (int other = 0; other < size && each > 0; ++other) {
+        dice = key_of(dice, static_cast<uint64_t>(each));
+        const size_t unit = size_t{1} << (each - 1) * 2;
+        if (other == rank) offset = dice % (32 / unit) * unit;
+      }
+      std::vector<char> values(room, static_cast<char>(rank));
+      auto message = [&](char* begin) {
+        for (size_t i = 0; i < bytes; ++i)
+          begin[i] = static_cast<char>(i * 7 + i / 251 + static_cast<size_t>(root));
+      };
+      if (rank == root) message(values.data() + offset);
+      Memory memory(Place::device, room);
+      memory.write(values.data(), room);
+      MUST(MPI_Bcast(memory.data() + offset, bytes, MPI_BYTE, root, MPI_COMM_WORLD));
+      std::vector<char> wanted(room, static_cast<char>(rank));
+      message(wanted.data() + offset);
+      memory.read(values.data(), room);
+      EXPECT(values == wanted, "root %d, offset %zu: other bytes than expected", root, offset);
+    }
+  }
+}
+
 // The _c forms of MPI 4.
 RANK_TEST(collectives, with_large_counts, 1) {
   if (!exists(Kind::bcast, Form::large)) return skip("the MPI has no functions with large counts");

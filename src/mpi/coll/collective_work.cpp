@@ -320,7 +320,7 @@ class Planner {
           work_.source.own = work_.target.own = root_;
         } else {
           // The root reduces no slice: all bytes must go there already.
-          cut(all, size, size_ - 1, me_ - (me_ > call_.root), &part);
+          cut(all, size, size_ - 1, number_among_others(me_), &part);
           if (root_) part.count = 0;
         }
         break;
@@ -391,18 +391,32 @@ class Planner {
     part->count = cuts.length(static_cast<uint64_t>(mine));
   }
 
+  // Of all members but the root.
+  int number_among_others(int member) const { return member - (member > call_.root); }
+
   // In a short MPI_Bcast every member fetches the message from the root. In a long one the root's links would
-  // carry every byte to each member; so each member fetches a different part of every chunk from the root,
-  // and the other parts from the members that have them.
+  // carry every byte to each member; so each member fetches a different slice from the root and writes it to
+  // all; or, relayed, a different part of every chunk, and the other parts from the members that have them.
   bool plan_bcast() {
     const Block block{0, call_.recvcount, call_.recvtype};
     uint64_t bytes = static_cast<uint64_t>(packed_bytes(block.count, block.datatype));
     if (root_) return true;
-    if (algorithm_ != Algorithm::bcast_relayed || bytes == 0) return fetch(call_.root, block);
+    if (algorithm_ == Algorithm::bcast_direct || bytes == 0) return fetch(call_.root, block);
     std::optional<packing::View> target = view_of(call_.recvbuf, block);
     if (!target) return false;
     work_.target = {.address = target->address(), .bytes = bytes};
     if (!target->contiguous()) work_.target.parts.push_back(std::move(*target));
+    if (algorithm_ == Algorithm::bcast_sliced) {
+      Reduction part{.op = kernels::ReduceOp::replace,
+                     .element = kernels::Element::byte,
+                     .sources_begin = call_.root,
+                     .sources_end = call_.root + 1,
+                     .targets_end = size_,
+                     .spared = call_.root};
+      cut(bytes, 1, size_ - 1, number_among_others(me_), &part);
+      if (part.count) work_.reduction = part;
+      return true;
+    }
     uint64_t chunks = std::clamp<uint64_t>(bytes / relay_chunk, 2, chunks_allowed);
     uint64_t chunk_bytes = (bytes / chunks / slice_grain + 1) * slice_grain;
     for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -421,7 +435,7 @@ class Planner {
   // part from the root; otherwise it fetches the part from `member`.
   void relay(uint64_t begin, uint64_t end, int member, uint64_t step) {
     uint64_t parts = static_cast<uint64_t>(size_ - 1);
-    uint64_t number = static_cast<uint64_t>(member - (member > call_.root));
+    auto number = static_cast<uint64_t>(number_among_others(member));
     uint64_t part = ((end - begin) / parts / slice_grain + 1) * slice_grain;
     uint64_t from = std::min(begin + number * part, end), to = std::min(from + part, end);
     Piece piece{.member = member,
