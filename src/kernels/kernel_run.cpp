@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <bitset>
-#include <csignal>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <utility>
 
+#include "base/library_thread.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "device/waiting_calls.h"
@@ -223,12 +223,7 @@ bool any_device_in_use(device::Runtime& runtime, int* count) {
 EarlyLoading::EarlyLoading() {
   int count = 0;
   if (!device::runtime() || !any_device_in_use(*device::runtime(), &count)) return;
-  // The program's own threads handle signals.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread(&EarlyLoading::run, this);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_library_thread("fairlead-loader", [this] { run(); });
 }
 
 EarlyLoading::~EarlyLoading() {

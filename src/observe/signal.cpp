@@ -8,6 +8,8 @@
 #include <atomic>
 #include <thread>
 
+#include "base/library_thread.h"
+
 namespace fairlead::observe {
 namespace {
 
@@ -30,19 +32,14 @@ void note(int signal, siginfo_t* information, void* context) {
 void start_listening(void (*told_to)()) {
   sem_init(&told, 0, 0);
   stopping = false;
-  // The program's threads must handle the program's signals, so this thread blocks all of them.
-  sigset_t all, allowed;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &allowed);
-  listener = new std::thread([told_to] {
+  listener = new std::thread(start_library_thread("fairlead-stats", [told_to] {
     for (;;) {
       while (sem_wait(&told) != 0) {
       }
       if (asked.exchange(false)) told_to();
       if (stopping) return;
     }
-  });
-  pthread_sigmask(SIG_SETMASK, &allowed, nullptr);
+  }));
   struct sigaction ours = {};
   ours.sa_sigaction = note;
   ours.sa_flags = SA_RESTART | SA_SIGINFO;

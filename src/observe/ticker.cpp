@@ -2,12 +2,12 @@
 
 #include "observe/ticker.h"
 
-#include <signal.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+
+#include "base/library_thread.h"
 
 namespace fairlead::observe {
 namespace {
@@ -25,11 +25,7 @@ Ticker* ticker = nullptr;
 
 void start_ticking(int seconds, void (*told)()) {
   ticker = new Ticker;
-  // The program's threads must handle the program's signals, so this thread blocks all of them.
-  sigset_t all, allowed;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &allowed);
-  ticker->thread = std::thread([seconds, told] {
+  ticker->thread = start_library_thread("fairlead-report", [seconds, told] {
     auto next = std::chrono::steady_clock::now();
     for (;;) {
       next += std::chrono::seconds(seconds);
@@ -39,7 +35,6 @@ void start_ticking(int seconds, void (*told)()) {
       told();
     }
   });
-  pthread_sigmask(SIG_SETMASK, &allowed, nullptr);
 }
 
 void stop_ticking() {

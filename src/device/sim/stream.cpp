@@ -2,23 +2,14 @@
 
 #include "device/sim/stream.h"
 
-#include <pthread.h>
-#include <signal.h>
-
-#include <thread>
-
+#include "base/library_thread.h"
 #include "base/options.h"
 #include "device/sim/error.h"
 
 namespace fairlead::device::sim {
 
 void WorkQueue::start() {
-  // The application's threads must handle the application's signals, so this thread blocks all of them.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([self = shared_from_this()] { self->work_off(); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  start_library_thread("fairlead-sim", [self = shared_from_this()] { self->work_off(); }).detach();
 }
 
 void WorkQueue::close() {

@@ -6,10 +6,10 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 
 #include "base/imported_symbols.h"
+#include "base/library_thread.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "device/copy.h"
@@ -181,12 +181,7 @@ void ProgressThread::start() {
   if (started_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(starting_);
   if (started_.exchange(true)) return;
-  // Blocks all signals in this thread; the program's own threads handle them.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread(&ProgressThread::run, this);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_library_thread("fairlead-prog", [this] { run(); });
 }
 
 void ProgressThread::run() {
