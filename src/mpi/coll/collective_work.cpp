@@ -129,18 +129,25 @@ class Planner {
 
   // After plan(): the work of all ranks. No buffer of this one has gaps.
   void plan_of_all(const Regions& regions) {
-    constexpr Collective functions[] = {Collective::allreduce, Collective::bcast, Collective::allgather,
-                                        Collective::alltoall};
+    constexpr Collective functions[] = {Collective::allreduce, Collective::reduce, Collective::bcast,
+                                        Collective::allgather, Collective::alltoall};
     if (std::ranges::find(functions, call_.function) == std::end(functions)) return;
     coll::WorkOfAll all;
     uint64_t bytes_moved = 0;  // between GPUs and inside them
-    const auto unit = static_cast<uint64_t>(packed_bytes(call_.recvcount, call_.recvtype));
+    // Only the root of MPI_Reduce has a receive count.
+    const uint64_t unit = reduction_of_all_
+                              ? reduction_of_all_->count * kernels::element_bytes(reduction_of_all_->element)
+                              : static_cast<uint64_t>(packed_bytes(call_.recvcount, call_.recvtype));
     switch (call_.function) {
       case Collective::allreduce:
+      case Collective::reduce: {
+        const bool to_all = call_.function == Collective::allreduce;
         if (!reduction_of_all_) return;
         all.reduction = reduction_of_all_;
-        bytes_moved = 2 * unit * static_cast<uint64_t>(size_ - 1);  // to this GPU and back
+        // To this GPU and on.
+        bytes_moved = unit * static_cast<uint64_t>(to_all ? 2 * (size_ - 1) : size_);
         break;
+      }
       case Collective::bcast:
         if (algorithm_ != Algorithm::bcast_direct) return;
         for (int to = 0; to < size_; ++to)
@@ -170,9 +177,12 @@ class Planner {
                     .bytes = bytes_of(regions.written),
                     .found = regions.written.found()};
     for (const coll::WorkOfAll::Transfer& transfer : all.transfers) bytes_moved += transfer.bytes;
-    all.signature = (unit * 64 + static_cast<uint64_t>(call_.function)) * 2 + call_.in_place();
-    if (unit > 0 && bytes_moved <= static_cast<uint64_t>(options().coll_by_one))
-      work_.of_all = std::move(all);
+    // Of a reduction to a root that alone may be in place.
+    const bool in_place = call_.in_place() && call_.function != Collective::reduce;
+    all.signature = (unit * 64 + static_cast<uint64_t>(call_.function)) * 2 + in_place;
+    if (unit == 0 || bytes_moved > static_cast<uint64_t>(options().coll_by_one)) return;
+    work_.of_all = std::move(all);
+    work_.source.own = false;  // another rank may read it
   }
 
  private:
@@ -315,6 +325,8 @@ class Planner {
       case Collective::reduce:
         part.targets_begin = call_.root;
         part.targets_end = call_.root + 1;
+        reduction_of_all_ = part;
+        reduction_of_all_->count = all;
         if (algorithm_ == Algorithm::reduce_oneshot) {
           part.count = root_ ? all : 0;
           work_.source.own = work_.target.own = root_;
