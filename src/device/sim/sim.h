@@ -210,7 +210,7 @@ class Simulator final : public Runtime {
   QueueRef default_queues_[max_devices];
   std::atomic<bool> contexts_[max_devices] = {};
   std::atomic<uint64_t> peers_[max_devices] = {};  // bit p of entry d: d may access p
-  std::atomic<uint64_t> copies_{0}, imports_{0};
+  std::atomic<uint64_t> copies_{0}, puts_{0}, imports_{0};
 };
 
 }  // namespace fairlead::device::sim
