@@ -73,12 +73,14 @@ def collective(name, blocks=False):
 COLLECTIVE_CALLS = (collective("allreduce"), collective("allgather", True), collective("alltoall", True),
                     collective("bcast"), collective("reduce"), collective("reduce_scatter"))
 COLLECTIVES = Stage("collectives", COLLECTIVE_CALLS, (
-    *(goal for c in COLLECTIVE_CALLS for small, large in [(0.55, 1.0) if c.id == "allreduce" else (0.6, 0.95)] for goal in (
+    *(goal for c in COLLECTIVE_CALLS
+      for small, large in [(0.55, 1.0) if c.id == "allreduce" else (0.6, 0.95)] for goal in (
         Goal(c.id, "latency_us", (8, 256 * KIB),         AT_MOST, small, "nccl", f"{c.id} 8 B to 256 K"),
         Goal(c.id, "latency_us", (512 * KIB, 8 * MIB),   AT_MOST, 0.8,   "nccl", f"{c.id} 512 K to 8 M"),
         Goal(c.id, "latency_us", (16 * MIB, GIB),        AT_MOST, large, "nccl", f"{c.id} from 16 M"))),
     *(Goal(c.id,   "latency_us", (8, GIB),               AT_MOST, 0.5,   "peer", c.about) for c in COLLECTIVE_CALLS),
-), "--collectives", "allreduce, allgather, alltoall, bcast, reduce and reduce_scatter, in as many ranks as there are GPUs",
+), "--collectives",
+    "allreduce, allgather, alltoall, bcast, reduce and reduce_scatter, in as many ranks as there are GPUs",
     "Sizes are the bytes of each rank's vector or message, of allgather and alltoall those of a block; busbw is that "
     "of nccl-tests. `nccl` is called as programs call it, `nccl-graph` launches graphs and has symmetric windows for "
     "buffers; goals are compared with the faster of the two at each size.",

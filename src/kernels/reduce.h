@@ -175,8 +175,8 @@ struct Signal {
 //   and adds one. So no kernel stores to the one that its own blocks read.
 // - Each of `words` counts what one rank gives another. The first kernel adds exchange_units, when its bytes
 //   are visible; the stream of the other rank waits for so many, and its second kernel subtracts them.
-// - The Signal of the second kernel has no value of its own: its flag gets the number of calls, when its loads
-//   are over.
+// - The Signal of the second kernel has no value of its own: its flag gets the number of calls, when its
+//   loads are over.
 struct Exchange {
   uint32_t *turn = nullptr, *next_turn = nullptr;
   uint64_t half = 0;

@@ -255,7 +255,7 @@ class Refusals(CollectiveTest):
         self.refuses("bench", "allreduce", "--symmetric", "--via", "mpi", says="--symmetric is for NCCL")
         self.refuses("bench", "latency", "--via", "nccl", "--cudagraph", says="unknown option --cudagraph")
 
-    @unittest.skipUnless(os.path.exists(SIMULATED_NCCL) and os.path.isdir(SIMULATED_ROCM), "no simulated RCCL in this build")
+    @unittest.skipUnless(os.path.exists(SIMULATED_NCCL) and os.path.isdir(SIMULATED_ROCM), "no simulated RCCL here")
     def test_nccl(self):
         with tempfile.TemporaryDirectory() as home:
             os.mkdir(os.path.join(home, "lib"))
@@ -263,7 +263,8 @@ class Refusals(CollectiveTest):
             on_rocm = {"NCCL_HOME": home, "LD_LIBRARY_PATH": SIMULATED_ROCM, "FAIRLEAD_DEVICE": "rocm",
                        "FAIRLEAD_SIM_DEVICES": "2"}
             for abi in ONE_MPI:
-                for name, *forms in [("allreduce", "--symmetric"), ("alltoall",), ("bcast", "-k", "rotate", "--symmetric")]:
+                for name, *forms in [("allreduce", "--symmetric"), ("alltoall",),
+                                     ("bcast", "-k", "rotate", "--symmetric")]:
                     with self.subTest(abi=abi, benchmark=name):
                         text = self.measure(abi, name, "--via", "nccl", *forms, "-m", "4:64", "-c", **on_rocm)
                         self.assertIn("# via: RCCL 2.30.0" + ", symmetric windows" * ("--symmetric" in forms), text)

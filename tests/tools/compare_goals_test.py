@@ -79,7 +79,8 @@ class Verdicts(unittest.TestCase):
 
     def test_of_two_forms_of_nccl_the_faster_one_counts(self):
         results = Results([Contender("a", "fairlead"), Contender("plain", "nccl"), Contender("graph", "nccl")])
-        for name, values in (("a", {8: 6.0, 64: 6.0, 512: 6.0}), ("plain", {8: 10.0, 64: 5.0}), ("graph", {8: 8.0, 512: 12.0})):
+        for name, values in (("a", {8: 6.0, 64: 6.0, 512: 6.0}), ("plain", {8: 10.0, 64: 5.0}),
+                             ("graph", {8: 8.0, 512: 12.0})):
             results.add("allreduce", name, {"results": [
                 {"bytes": b, "latency_us": {"p50": v}, "busbw_gb_s": 1 / v} for b, v in values.items()]})
         for quantity, best, ratios in (("latency_us", AT_MOST, [6 / 8, 6 / 5, 6 / 12]),

@@ -54,8 +54,9 @@ struct BenchArguments {
   int sim = 0;         // simulated GPUs; 0: as many as FAIRLEAD_SIM_DEVICES says
   std::vector<std::string> placement = {"D", "D"};
   std::string via = "mpi";
-  bool symmetric = false, graph = false;  // how NCCL is used
-  std::string json;  // file, "-" for stdout, "" for none
+  bool symmetric = false;  // NCCL's buffers are windows
+  bool graph = false;      // and its calls graphs
+  std::string json;        // file, "-" for stdout, "" for none
   int ranks = 2;
   std::string mpi;
   bool preload = true;
