@@ -38,6 +38,8 @@ def finding(results, wanted):
         values = [item for verdict in results.verdicts((goal,)) for item in verdict.values.items()]
         if values:
             whose = results.peer if against == "peer" else WHOSE[against]
+            if len(results.of_role(against)) > 1:
+                whose = f"the faster {whose}"
             numbers = [key for key, _ in values if not isinstance(key, str)]
             ends = dict.fromkeys(size(b) for b in (min(numbers), max(numbers))) if numbers else ()
             ratios = between([ratio for _, ratio in values])

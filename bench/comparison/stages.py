@@ -83,7 +83,7 @@ COLLECTIVES = Stage("collectives", COLLECTIVE_CALLS, (
     "allreduce, allgather, alltoall, bcast, reduce and reduce_scatter, in as many ranks as there are GPUs",
     "Sizes are the bytes of each rank's vector or message, of allgather and alltoall those of a block; busbw is that "
     "of nccl-tests. `nccl` is called as programs call it, `nccl-graph` launches graphs and has symmetric windows for "
-    "buffers; goals are compared with the faster of the two at each size.",
+    "buffers; goals compare with the faster of those that ran, at each size.",
     nccl={"nccl": NCCL, "nccl-graph": (*NCCL, "--symmetric", "--cudagraph")})
 
 

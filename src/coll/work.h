@@ -7,7 +7,7 @@
 // member fetches its pieces from the sources of the others. Reduction: each member reduces a slice of the
 // elements. It reads the slice from the sources of several members in rank order and writes the result to the
 // targets of several. It reads an element from all sources before it writes the element to any target, so
-// that sources and targets may be the same memory. One that reads the source of one member distributes it.
+// that sources and targets may be the same memory. With ReduceOp::replace and one source it distributes that.
 //
 // The memory that members export has no gaps: a source with gaps is packed first, and a target with gaps is
 // unpacked when all members are done. A kernel writes each piece to its place.

@@ -135,6 +135,19 @@ RANK_TEST(icollectives, each_alone_in_all_mixtures, 1) {
   }
 }
 
+RANK_TEST(icollectives, reductions_to_each_root, 1) {
+  const Team world(MPI_COMM_WORLD);
+  for (uint64_t round = 0; round < 4; ++round) {
+    for (int root = 0; root < size; ++root) {
+      Plan plan = random_plan(Kind::reduce, key_of(options.seed, round, static_cast<uint64_t>(root)));
+      plan.places = Places::device;
+      plan.root = root;
+      plan.in_place = round % 2;
+      run(world, plan, Form::nonblocking);
+    }
+  }
+}
+
 RANK_TEST(icollectives, many_at_once_complete_in_any_order, 1) {
   const std::vector<Team> one = {Team(MPI_COMM_WORLD)};
   for (Completion way : completions)

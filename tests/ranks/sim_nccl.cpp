@@ -155,9 +155,10 @@ class Communicator {
     return outcome();
   }
 
-  // Of what has started: a blocking communicator waits for it.
+  // Of what has started, which a blocking communicator waits for.
   int outcome() {
-    while (blocking_ && state() == result::in_progress) usleep(20);
+    if (!blocking_) return result::in_progress;
+    while (state() == result::in_progress) usleep(20);
     return state();
   }
 

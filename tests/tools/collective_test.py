@@ -253,10 +253,11 @@ class Refusals(CollectiveTest):
         self.refuses("bench", "allreduce", "--via", "raw", says=["'raw'", "mpi, nccl"])
         self.refuses("bench", "allreduce", "--cudagraph", says="--cudagraph is for NCCL; add --via nccl")
         self.refuses("bench", "allreduce", "--symmetric", "--via", "mpi", says="--symmetric is for NCCL")
+        self.refuses("bench", "bcast", "--via", "nccl", "--cudagraph", "-k", "rotate", says="-k with a rank")
         self.refuses("bench", "latency", "--via", "nccl", "--cudagraph", says="unknown option --cudagraph")
 
     @unittest.skipUnless(os.path.exists(SIMULATED_NCCL) and os.path.isdir(SIMULATED_ROCM), "no simulated RCCL here")
-    def test_nccl(self):
+    def test_nccl(self):  # but --cudagraph: what the simulated NCCL does cannot be captured
         with tempfile.TemporaryDirectory() as home:
             os.mkdir(os.path.join(home, "lib"))
             os.symlink(SIMULATED_NCCL, os.path.join(home, "lib", "librccl.so.1"))

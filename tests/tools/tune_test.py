@@ -31,7 +31,7 @@ class Rules(TuneTest):
                              "-o", self.file, "--json", self.json, "--anyway").stdout
         self.assertIn("FAIRLEAD_TUNING='" + self.file + "'", text)
         headings = [line.split()[2:] for line in text.splitlines() if line.startswith("# Size")]
-        self.assertEqual(headings, [["direct", "staged", "taken"], ["direct", "relayed", "staged", "taken"]])
+        self.assertEqual(headings, [["direct", "staged", "taken"], ["direct", "relayed", "sliced", "staged", "taken"]])
         taken = {(ranks, row[0]): row[-1] for ranks, row in zip([2, 2, 3, 3], words(text))}
         with open(self.json) as file:
             report = json.load(file)

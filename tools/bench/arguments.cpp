@@ -81,6 +81,9 @@ void check_collective(BenchArguments& a) {
   } else {
     a.root = std::stoi(a.root_text);
   }
+  if (a.graph && a.root < 0)
+    throw usage(
+        "--cudagraph would make the graphs of further roots while it measures; accepted: -k with a rank");
   check_elements(a);
 }
 

@@ -50,8 +50,7 @@ const OptionGroup blocking = all_of(
            "--symmetric", &A::symmetric,
            "With --via nccl: buffers of ncclMemAlloc, registered as symmetric windows (NCCL 2.27), like -R 2 "
            "of nccl-tests.")(app, a);
-       flag("--cudagraph", &A::graph,
-            "With --via nccl: each call launches a graph that holds it, like -G 1 of nccl-tests.")(app, a);
+       flag("--cudagraph", &A::graph, "With --via nccl: each call launches a graph that holds it.")(app, a);
      }});
 
 const OptionGroup overlapping =

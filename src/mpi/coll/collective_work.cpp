@@ -177,7 +177,7 @@ class Planner {
                     .bytes = bytes_of(regions.written),
                     .found = regions.written.found()};
     for (const coll::WorkOfAll::Transfer& transfer : all.transfers) bytes_moved += transfer.bytes;
-    // Of a reduction to a root that alone may be in place.
+    // Only the root of MPI_Reduce may be in place, so its signature does not tell.
     const bool in_place = call_.in_place() && call_.function != Collective::reduce;
     all.signature = (unit * 64 + static_cast<uint64_t>(call_.function)) * 2 + in_place;
     if (unit == 0 || bytes_moved > static_cast<uint64_t>(options().coll_by_one)) return;

@@ -7,6 +7,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -32,8 +33,11 @@ class CollectiveChannel {
   virtual void run(const CollectiveCall& call) = 0;
   // Why it cannot take vectors of so many elements; empty where it can.
   virtual std::string refusal(uint64_t elements) const = 0;
-  // What the calls send from or receive into; it must end before this object. Collective.
-  virtual Buffer buffer(Place place, uint64_t bytes) { return Buffer(place, bytes); }
+  // Memory that the calls send from or receive into; it ends with this object. Collective.
+  virtual Buffer& buffer(Place place, uint64_t bytes) { return buffers_.emplace_back(place, bytes); }
+
+ protected:
+  std::list<Buffer> buffers_;
 };
 
 // One that computation may stand in: run() is start() and wait().

@@ -49,9 +49,9 @@ class NcclCollective : public CollectiveChannel {
            (arguments_.graph ? ", graphs" : "");
   }
 
-  Buffer buffer(Place place, uint64_t bytes) override {
-    if (!arguments_.symmetric) return Buffer(place, bytes);
-    return Buffer(place, Buffer::Lent{world_.symmetric_memory(bytes)});
+  Buffer& buffer(Place place, uint64_t bytes) override {
+    if (!arguments_.symmetric) return CollectiveChannel::buffer(place, bytes);
+    return buffers_.emplace_back(place, Buffer::Lent{world_.symmetric_memory(bytes)});
   }
 
   std::string refusal(uint64_t elements) const override {
@@ -79,7 +79,7 @@ class NcclCollective : public CollectiveChannel {
   device::Graph graph_of(const CollectiveCall& c) {
     const Call key{c.elements, c.root, c.from, c.to};
     if (auto known = graphs_.find(key); known != graphs_.end()) return known->second;
-    // The first call of its kind connects the ranks, with more than a capture can hold.
+    // NCCL connects the ranks in the first call, which is better not captured.
     submit(c);
     synchronize();
     require(runtime_->begin_capture(stream_.get(), device::CaptureMode::relaxed),

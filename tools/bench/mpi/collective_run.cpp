@@ -159,7 +159,7 @@ class CollectiveRun {
   const Ranks& ranks_;
   CollectiveChannel& channel_;
   const CollectiveData& data_;
-  Buffer outgoing_, incoming_;
+  Buffer &outgoing_, &incoming_;
   std::optional<Computation> computation_;
   int root_ = -1;
 };
@@ -173,6 +173,8 @@ int collective_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   std::optional<CollectiveRun> run;
   std::optional<CollectiveReport> report;
 
+  // All ranks have windows of the same size, the root of MPI_Bcast and the others.
+  const int sharing_root = arguments.symmetric ? -1 : arguments.root;
   // What is measured, and why the other sizes are not; the same in every rank.
   std::vector<uint64_t> sizes;
   std::vector<std::string> left_out;
@@ -191,7 +193,7 @@ int collective_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   });
   ranks.together([&] {
     for (uint64_t bytes : arguments.sizes()) {
-      uint64_t needed = data.most_bytes(bytes, arguments.root);
+      uint64_t needed = data.most_bytes(bytes, sharing_root);
       std::string refusal = channel->refusal(bytes / element);
       if (needed > arguments.memory_limit) {
         left_out.push_back(fmt::format("sizes from {} on: buffers take {} bytes of a rank, -M allows {}",
@@ -205,11 +207,11 @@ int collective_benchmark(const BenchArguments& arguments, Ranks& ranks) {
     }
     uint64_t largest = sizes.empty() ? 0 : sizes.back();
     std::string lacking = shortage(CollectiveRun::place(arguments, ranks),
-                                   data.most_bytes(largest, arguments.root), ranks.local_size);
+                                   data.most_bytes(largest, sharing_root), ranks.local_size);
     if (!lacking.empty())
       throw usage(fmt::format("{}: size {}: {}; give a smaller -m", arguments.kind->name, largest, lacking));
-    run.emplace(arguments, ranks, *channel, data, largest);
   });
+  ranks.together([&] { run.emplace(arguments, ranks, *channel, data, sizes.empty() ? 0 : sizes.back()); });
   std::string devices = fmt::format("{}", fmt::join(ranks.devices(MPI_COMM_WORLD), ", "));
   ranks.open(report, arguments, channel->name(), devices);
 

@@ -5,6 +5,7 @@
 #include <fairlead/device.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "common/failure.h"
@@ -58,8 +59,8 @@ NcclRanks::NcclRanks(MPI_Comm members) : members_(members) {
 
 NcclRanks::~NcclRanks() {
   for (const Symmetric& memory : symmetric_) {
-    nccl->deregister_window(comm, memory.window);
-    nccl->free(memory.address);
+    if (memory.window) nccl->deregister_window(comm, memory.window);
+    if (memory.address) nccl->free(memory.address);
   }
   if (comm) nccl->destroy(comm);
 }
@@ -82,12 +83,17 @@ void* NcclRanks::symmetric_memory(uint64_t bytes) {
   if (!nccl->allocate || !nccl->free || !nccl->register_window || !nccl->deregister_window)
     throw cannot_run(
         fmt::format("--symmetric: {} registers no windows; NCCL 2.27 or later is needed", nccl->name));
+  bytes = std::max<uint64_t>(bytes, 1);
   MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_UINT64_T, MPI_MAX, members_);
-  Symmetric memory{};
-  require(nccl->allocate(&memory.address, bytes), "ncclMemAlloc");
+  Symmetric& memory = symmetric_.emplace_back();
+  int allocated = nccl->allocate(&memory.address, bytes), worst = 0;
+  MPI_Allreduce(&allocated, &worst, 1, MPI_INT, MPI_MAX, members_);
+  require(allocated, "ncclMemAlloc");
+  require(worst, "ncclMemAlloc in another rank");
   require(nccl->register_window(comm, memory.address, bytes, &memory.window, coll::nccl_window_symmetric),
           "ncclCommWindowRegister");
-  symmetric_.push_back(memory);
+  if (!memory.window)
+    throw cannot_run(fmt::format("--symmetric: {} makes no symmetric windows of these GPUs", nccl->name));
   return memory.address;
 }
 

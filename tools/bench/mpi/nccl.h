@@ -29,7 +29,8 @@ class NcclRanks {
   // Returns when what was called, on whatever stream of the device, is complete.
   void finish() const;
   // Memory of NCCL's own that every rank has registered, as much as the rank that asks for most; it stays
-  // until the end of the communicator. Collective. Throws a Failure where this NCCL cannot.
+  // until the end of the communicator. Collective. Throws a Failure where this NCCL cannot; where not all
+  // GPUs reach each other, NCCL may register it and not use it as such.
   void* symmetric_memory(uint64_t bytes);
 
   const coll::NcclLibrary* nccl = nullptr;
@@ -37,8 +38,8 @@ class NcclRanks {
 
  private:
   struct Symmetric {
-    void* address;
-    coll::NcclLibrary::Window window;
+    void* address = nullptr;
+    coll::NcclLibrary::Window window = nullptr;
   };
   MPI_Comm members_;
   std::vector<Symmetric> symmetric_;
