@@ -52,9 +52,8 @@ const OptionGroup every_two =
 
 const OptionGroup latency_options =
     all_of({sizes_from_empty, time_of_one, carried,
-            flag("--fresh", &A::fresh,
-                 "Both ranks allocate their buffers anew for every round trip, which is timed without that."),
-            define_probes, full_of_one, rank_options});
+            flag("--fresh", &A::fresh, "New buffers in every round trip, untimed."), define_probes,
+            full_of_one, rank_options});
 
 const OptionGroup window_options =
     all_of({message_sizes(), time_of_window, at_once, carried, full_of_one, rank_options});
@@ -109,8 +108,8 @@ const OptionGroup pairs_options = all_of(
             "Message size per iteration in longs (8 bytes each); 0 or less: the default.", any_number,
             "134217728 (1 GiB)"),
      option("ALLOCATOR", "ALLOCATOR", &A::allocator,
-            "One letter, d: device memory, h: pinned host memory, a: posix_memalign, any other, as m: "
-            "malloc. D, H and A are d, h and a."),
+            "d: device memory, h: pinned host memory, a: posix_memalign, any other letter: malloc; capitals, "
+            "too."),
      option("MISALIGN", "MISALIGN", &A::misalign, "Longs by which the buffers start late; 0 or less: none.",
             any_number),
      option("--bytes", "SIZE", &A::packed_text,
@@ -140,17 +139,16 @@ const OptionGroup matrix_options = all_of(
             "Write the order of GPUs for neighbouring ranks, as `fairlead run --map FILE` reads it.", {}, ""),
      anyway_option, no_preload("Messages of the MPI alone, without Fairlead."), mpi(), results_options});
 
-const OptionGroup file_options = all_of(
-    {preset(&A::smallest, 64 << 10), preset(&A::largest, 64 << 20), preset(&A::size_range, "64k:64m"),
-     size_range("-m,--message-size",
-                "Bytes of each rank, doubling from MIN to MAX; k, m and g may follow a number."),
-     time_of_window,
-     validation(
-         "Check the bytes that each rank reads back; adds a column and exits with 1 when bytes are wrong."),
-     placement_option, preset(&A::file, "fairlead-bench.tmp"),
-     option("--file", "FILE", &A::file,
-            "New file to write and read, on the file system to be measured; deleted at the end."),
-     full_of_several, rank_options});
+const OptionGroup file_options =
+    all_of({preset(&A::smallest, 64 << 10), preset(&A::largest, 64 << 20), preset(&A::size_range, "64k:64m"),
+            size_range("-m,--message-size",
+                       "Bytes of each rank, doubling from MIN to MAX; k, m and g may follow a number."),
+            time_of_window,
+            validation("Check the bytes that each rank reads back; exits with 1 when bytes are wrong."),
+            placement_option, preset(&A::file, "fairlead-bench.tmp"),
+            option("--file", "FILE", &A::file,
+                   "New file to write and read, on the file system to be measured; deleted at the end."),
+            full_of_several, rank_options});
 
 const OptionGroup copy_options =
     all_of({message_sizes(), time_of_one, at_once, arrivals, full_of_several, results_options});
@@ -168,7 +166,7 @@ const OptionGroup layouts_arrive = all_of(
     {time_of_layout,
      validation(
          "Check the bytes that came, and that the gaps between them remain, after the timed run and after "
-         "a further iteration with new data; adds a column and exits with 1 when bytes are wrong."),
+         "a further iteration with new data; exits with 1 when bytes are wrong."),
      placement_option});
 
 const OptionGroup end_of_layouts =
@@ -186,7 +184,7 @@ const OptionGroup pack_options = all_of(
                 "Bytes of a block, doubling from MIN to MAX; k, m and g may follow a number."),
      time_of_layout,
      validation("Check the packed and the unpacked bytes, and that the gaps between these remain, in "
-                "further calls with new data; adds a column and exits with 1 when bytes are wrong."),
+                "further calls with new data; exits with 1 when bytes are wrong."),
      placement_option,
      option("--bytes", "SIZE", &A::packed_text, "Packed bytes of a call; each has as many blocks as fit.", {},
             "64m, or 1m on simulated GPUs"),
@@ -225,7 +223,7 @@ OptionGroup synchronized_by(const Words& syncs, const char* help) {
   return all_of(
       {validation(
            "Check what each size left in the windows and brought back, in the timed run, where it can be "
-           "told, and in further steps with new data; adds a column and exits with 1 when it is wrong."),
+           "told, and in further steps with new data; exits with 1 when it is wrong."),
        placement_option,
        option("-w,--win-option", "KIND", &A::window_kind,
               "Windows of MPI_Win_create, MPI_Win_allocate, which may take host memory only, or "

@@ -22,9 +22,7 @@ void define_buffers(CLI::App& app, BenchArguments& a) {
 }
 
 void define_rank_counts(CLI::App& app, BenchArguments& a) {
-  app.add_option(
-         "-n,--ranks,--np", a.rank_counts,
-         "Numbers of ranks to measure with, separated by commas; the rules of each hold up to the next.")
+  app.add_option("-n,--ranks,--np", a.rank_counts, "Numbers of ranks; the rules of each hold up to the next.")
       ->type_name("N,...")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -37,21 +35,16 @@ const OptionGroup calls = all_of(
 
 const OptionGroup barriers = iterations({usual_collectives.small, usual_collectives.small});
 
-const OptionGroup blocking = all_of(
-    {full("also the least and the greatest mean of a rank, percentiles of the means over the "
-          "ranks, and the iterations."),
-     flag("--first", &A::first,
-          "Also the time of the first call of each size, in the slowest rank; that of the first size is "
-          "the first of the job."),
-     [](CLI::App& app, BenchArguments& a) {
-       if (!a.collective().in_nccl || a.kind->persistent) return;
-       via_option(app, a);
-       flag(
-           "--symmetric", &A::symmetric,
-           "With --via nccl: buffers of ncclMemAlloc, registered as symmetric windows (NCCL 2.27), like -R 2 "
-           "of nccl-tests.")(app, a);
-       flag("--cudagraph", &A::graph, "With --via nccl: each call launches a graph that holds it.")(app, a);
-     }});
+const OptionGroup blocking =
+    all_of({full("also the least and the greatest mean of a rank, percentiles of the means over the "
+                 "ranks, and the iterations."),
+            flag("--first", &A::first, "Also the first call of each size, in the slowest rank."),
+            [](CLI::App& app, BenchArguments& a) {
+              if (!a.collective().in_nccl || a.kind->persistent) return;
+              via_option(app, a);
+              flag("--symmetric", &A::symmetric, "NCCL's buffers are symmetric windows.")(app, a);
+              flag("--cudagraph", &A::graph, "NCCL's calls are launches of graphs.")(app, a);
+            }});
 
 const OptionGroup overlapping =
     all_of({full("also the times of starting, testing and waiting, the least and the greatest pure "

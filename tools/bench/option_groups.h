@@ -61,8 +61,8 @@ OptionGroup no_preload(const char* help);
 
 // Defined here, so that the lists of other files, which copy them, are initialized after them.
 inline const OptionGroup arrivals = validation(
-    "Check the received bytes of each size, in the timed run and in further iterations with new data; adds a "
-    "column and exits with 1 when bytes are wrong.");
+    "Check the received bytes of each size, in the timed run and in further iterations with new data; exits "
+    "with 1 when bytes are wrong.");
 inline const OptionGroup full_of_one = full(
     "the mean, the least, the median, the slowest hundredth and the greatest over the iterations, in place "
     "of the median.");
