@@ -2,6 +2,9 @@
 
 #include "coll/gpu_collective.h"
 
+#include <algorithm>
+#include <span>
+
 #include "base/log.h"
 #include "base/options.h"
 #include "device/buffer_pool.h"
@@ -162,7 +165,7 @@ bool GpuCollective::map_for(const Reduction& part) {
   for (int member = part.sources_begin; member < part.sources_end; ++member)
     if (!map_source(member)) return false;
   for (int member = part.targets_begin; member < part.targets_end; ++member)
-    if (part.writes(member) && !map_target(member)) return false;
+    if (member != part.spared && !map_target(member)) return false;
   return true;
 }
 
@@ -361,37 +364,44 @@ Error GpuCollective::start_reduction(kernels::KernelRun& kernel, const Reduction
   uint64_t size = kernels::element_bytes(part.element);
   const void* from[max_members];
   void* to[max_members];
-  int sources = 0, targets = 0;
+  int sources = 0;
   for (int member = part.sources_begin; member < part.sources_end; ++member)
     from[sources++] = sources_[static_cast<size_t>(member)] + part.first * size;
-  for (int member = part.targets_begin; member < part.targets_end; ++member)
-    if (part.writes(member)) to[targets++] = targets_[static_cast<size_t>(member)] + part.target_first * size;
+  const int targets = targets_of(part, to);
   return kernel.reduce(work_.device, part.op, part.element, from, sources, to, targets, part.count);
+}
+
+// The addresses to which the first element goes; how many there are.
+int GpuCollective::targets_of(const Reduction& part, void** to) const {
+  int targets = 0;
+  for (int member = part.targets_begin; member < part.targets_end; ++member)
+    if (member != part.spared)
+      to[targets++] =
+          targets_[static_cast<size_t>(member)] + part.target_first * kernels::element_bytes(part.element);
+  return targets;
 }
 
 // One kernel reads every byte once and writes it to all, but only fast if vectors are aligned in all buffers.
 bool GpuCollective::distributes_by_copies() const {
   const Reduction& part = *work_.reduction;
   if (part.op != kernels::ReduceOp::replace) return false;
-  const auto address = [](const char* memory) { return reinterpret_cast<uintptr_t>(memory); };
-  const uintptr_t source = address(sources_[static_cast<size_t>(part.sources_begin)]);
-  for (int member = part.targets_begin; member < part.targets_end; ++member)
-    if (part.writes(member) &&
-        (address(targets_[static_cast<size_t>(member)]) - source) % kernels::vector_alignment)
-      return true;
-  return !kernels::reductions_run_on(work_.device, part.op, part.element);
+  const auto from =
+      reinterpret_cast<uintptr_t>(sources_[static_cast<size_t>(part.sources_begin)]) + part.first;
+  void* to[max_members];
+  const bool aligned = std::all_of(to, to + targets_of(part, to), [from](void* target) {
+    return (reinterpret_cast<uintptr_t>(target) - from) % kernels::vector_alignment == 0;
+  });
+  return !aligned || !kernels::reductions_run_on(work_.device, part.op, part.element);
 }
 
 // Pieces in place of the reduction: one for each target.
 void GpuCollective::copy_to_all() {
   const Reduction part = *work_.reduction;
   work_.reduction.reset();
-  for (int member = part.targets_begin; member < part.targets_end; ++member)
-    if (part.writes(member))
-      work_.pieces.push_back({.member = part.sources_begin,
-                              .from = part.first,
-                              .to = {targets_[static_cast<size_t>(member)] + part.target_first, part.count},
-                              .bytes = part.count});
+  void* to[max_members];
+  for (void* target : std::span(to, static_cast<size_t>(targets_of(part, to))))
+    work_.pieces.push_back(
+        {.member = part.sources_begin, .from = part.first, .to = {target, part.count}, .bytes = part.count});
   work_.by_kernel = true;
 }
 

@@ -67,6 +67,7 @@ class GpuCollective {
   bool note(device::Error state);
   void tell_of_failure();
   device::Error start_reduction(kernels::KernelRun& kernel, const Reduction& part);
+  int targets_of(const Reduction& part, void** to) const;
   bool distributes_by_copies() const;
   void copy_to_all();
   void start_as_one_kernel();

@@ -65,10 +65,6 @@ struct Reduction {
   int targets_begin = 0, targets_end = 0;  // members that are written
   int spared = -1;                         // one of them that is not written
   uint64_t target_first = 0;               // offset of the result in the targets, in elements
-
-  bool writes(int member) const {
-    return member >= targets_begin && member < targets_end && member != spared;
-  }
 };
 
 // The same work as one call of NCCL, with NCCL's rules for in-place buffers (nccl_collective.h).

@@ -82,8 +82,7 @@ RANK_TEST(cancel, unmatched_receives_are_cancelled, 2) {
         EXPECT((request != MPI_REQUEST_NULL) == persistent, "completion handled the request wrongly");
         // A message that comes now is for the next receive.
         out.fill(key_of(rank, way));
-        MUST(MPI_Sendrecv(nullptr, 0, MPI_BYTE, peer, go, nullptr, 0, MPI_BYTE, peer, go, MPI_COMM_WORLD,
-                          MPI_STATUS_IGNORE));
+        MUST(exchange_nothing(peer, go));
         MPI_Request sending;
         MUST(MPI_Isend(out, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &sending));
         if (persistent) {
@@ -117,8 +116,7 @@ RANK_TEST(cancel, matched_receives_take_their_message, 2) {
         MUST(MPI_Irecv(in, count, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests[0]));
         MUST(MPI_Isend(out, count, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests[1]));
         // What follows on the same communicator has come, so the message has been matched.
-        MUST(MPI_Sendrecv(nullptr, 0, MPI_BYTE, peer, go, nullptr, 0, MPI_BYTE, peer, go, MPI_COMM_WORLD,
-                          MPI_STATUS_IGNORE));
+        MUST(exchange_nothing(peer, go));
         MUST(MPI_Cancel(&requests[0]));
         MPI_Status statuses[2];
         MUST(MPI_Waitall(2, requests, statuses));
@@ -140,8 +138,7 @@ RANK_TEST(cancel, cancelled_and_freed_receives_take_nothing, 2) {
     MUST(MPI_Irecv(untouched, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
     MUST(MPI_Cancel(&request));
     MUST(MPI_Request_free(&request));
-    MUST(MPI_Sendrecv(nullptr, 0, MPI_BYTE, peer, go, nullptr, 0, MPI_BYTE, peer, go, MPI_COMM_WORLD,
-                      MPI_STATUS_IGNORE));
+    MUST(exchange_nothing(peer, go));
     MPI_Status status;
     MUST(MPI_Sendrecv(out, bytes, MPI_BYTE, peer, tag, in, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
                       &status));

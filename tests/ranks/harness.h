@@ -198,6 +198,12 @@ class SharedFlags {
   MPI_Win window_ = MPI_WIN_NULL;
 };
 
+// Returns when the other rank has called it, too. Use in MUST().
+inline int exchange_nothing(int peer, int tag) {
+  return MPI_Sendrecv(nullptr, 0, MPI_BYTE, peer, tag, nullptr, 0, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
+                      MPI_STATUS_IGNORE);
+}
+
 // The next rank is the partner of each even rank; the last of an odd number has none.
 inline int partner() {
   const int other = rank ^ 1;

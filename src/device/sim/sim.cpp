@@ -171,8 +171,7 @@ Error Simulator::ipc_import(int device, const IpcHandle& handle, int file, void*
   if (Error error = begin_unsafe(); error != Error::none) return error;
   if (options().sim_ipc == "no_import")
     return fail(Error::not_supported, "simulated fault: imports are refused (FAIRLEAD_SIM_IPC)");
-  uint64_t number = ++imports_, failing = static_cast<uint64_t>(options().sim_ipc_fail);
-  if (failing && number % failing == 0)
+  if (uint64_t number = number_of_failing(imports_, options().sim_ipc_fail))
     return fail(Error::failed, "simulated fault: import %llu failed (FAIRLEAD_SIM_IPC_FAIL)",
                 static_cast<unsigned long long>(number));
   return memory_.ipc_import(device, handle, file, base);

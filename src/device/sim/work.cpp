@@ -7,7 +7,6 @@
 #include <cstring>
 #include <string>
 #include <system_error>
-#include <tuple>
 
 #include "base/options.h"
 #include "device/sim/error.h"
@@ -170,13 +169,12 @@ Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t fro
 
   return queue->submit([this, target, source, span = Span{width, height, to_pitch, from_pitch}]() -> Failure {
     sleep_us(options().sim_copy_us);
-    const bool put = target.block && target.block->imported;
-    for (auto [number, failing, option] :
-         {std::tuple(++copies_, options().sim_copy_fail, "COPY"),
-          std::tuple(put ? ++puts_ : 0, put ? options().sim_put_fail : 0, "PUT")})
-      if (failing && number % static_cast<uint64_t>(failing) == 0)
-        return failure_of("simulated fault: copy " + std::to_string(number) + " failed (FAIRLEAD_SIM_" +
-                          option + "_FAIL)");
+    if (uint64_t number = number_of_failing(copies_, options().sim_copy_fail))
+      return failure_of("simulated fault: copy " + std::to_string(number) +
+                        " failed (FAIRLEAD_SIM_COPY_FAIL)");
+    const bool puts = target.block && target.block->imported;
+    if (uint64_t number = puts ? number_of_failing(puts_, options().sim_put_fail) : 0)
+      return failure_of("simulated fault: put " + std::to_string(number) + " failed (FAIRLEAD_SIM_PUT_FAIL)");
     for (const BlockRef& block : {target.block, source.block})
       if (block && !block->live) return freed_in_flight(block);
     for (size_t row = 0; row < span.height; ++row)

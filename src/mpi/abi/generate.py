@@ -115,18 +115,18 @@ def around(form, value):
     if "names" in form.row.words:
         before.append(f"Naming naming({value(comms[0])});")
         after.append(f"naming.succeed({value(made[0])});")
-        after += [f"note_overtaking({value(made[0])}, {value(p)});" for p in form.row.parameters if p.name == "info"]
     if "begins_session" in form.row.words:
         after.append("begun.succeed();")
-    if "memory_kinds" in form.row.words:
+    info = next((p for p in form.row.parameters if p.name == "info"), None)
+    if info and {"names", "memory_kinds"} & set(form.row.words):
         of = made[0] if made else object_of(form)
-        info = next(p for p in form.row.parameters if p.name == "info")
         # The members of a communicator agree on their kinds of memory, unless the call may not wait.
-        if of.type == "MPI_Comm" and form.row.call == "blocks" and "names" not in form.row.words:
+        agrees = of.type == "MPI_Comm" and form.row.call == "blocks"
+        if agrees:
             after.append(f"note_overtaking({value(of)}, {value(info)});")
-        after.append(f"note_memory_kinds({value(of)}, {value(info)});"
-                     if of.type == "MPI_Comm" and form.row.call == "blocks" else
-                     f"note_assertion(object_id({value(of)}), {value(info)});")
+        if "memory_kinds" in form.row.words:
+            after.append(f"note_memory_kinds({value(of)}, {value(info)});" if agrees else
+                         f"note_assertion(object_id({value(of)}), {value(info)});")
     if "forgets_kinds" in form.row.words:
         before.insert(0, f"forget_assertion(object_id({value(object_of(form))}));")
     if "tells_kinds" in form.row.words:
