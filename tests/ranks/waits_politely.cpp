@@ -17,7 +17,7 @@ constexpr unsigned long microseconds = 20;
 
 // Of a row of calls every few sleep, so that those who only look once are not held up.
 extern "C" int sched_yield() {
-  constexpr unsigned between_naps = 16;
+  constexpr unsigned between_naps = 4;
   static thread_local unsigned calls = 0;
   if (++calls % between_naps == 0) return usleep(microseconds);
   return static_cast<int>(syscall(SYS_sched_yield));
