@@ -143,9 +143,8 @@ const OptionGroup file_options =
     all_of({preset(&A::smallest, 64 << 10), preset(&A::largest, 64 << 20), preset(&A::size_range, "64k:64m"),
             size_range("-m,--message-size",
                        "Bytes of each rank, doubling from MIN to MAX; k, m and g may follow a number."),
-            time_of_window,
-            validation("Check the bytes that each rank reads back; exits with 1 when bytes are wrong."),
-            placement_option, preset(&A::file, "fairlead-bench.tmp"),
+            time_of_window, validation("the bytes that each rank reads back"), placement_option,
+            preset(&A::file, "fairlead-bench.tmp"),
             option("--file", "FILE", &A::file,
                    "New file to write and read, on the file system to be measured; deleted at the end."),
             full_of_several, rank_options});
@@ -164,9 +163,8 @@ const OptionGroup time_of_layout = iterations(usual_messages, "Timed iterations 
 
 const OptionGroup layouts_arrive = all_of(
     {time_of_layout,
-     validation(
-         "Check the bytes that came, and that the gaps between them remain, after the timed run and after "
-         "a further iteration with new data; exits with 1 when bytes are wrong."),
+     validation("the bytes that came, and that the gaps between them remain, after the timed run and after "
+                "a further iteration with new data"),
      placement_option});
 
 const OptionGroup end_of_layouts =
@@ -183,8 +181,8 @@ const OptionGroup pack_options = all_of(
      size_range("-m,--message-size",
                 "Bytes of a block, doubling from MIN to MAX; k, m and g may follow a number."),
      time_of_layout,
-     validation("Check the packed and the unpacked bytes, and that the gaps between these remain, in "
-                "further calls with new data; exits with 1 when bytes are wrong."),
+     validation("the packed and the unpacked bytes, and that the gaps between these remain, in "
+                "further calls with new data"),
      placement_option,
      option("--bytes", "SIZE", &A::packed_text, "Packed bytes of a call; each has as many blocks as fit.", {},
             "64m, or 1m on simulated GPUs"),
@@ -221,9 +219,8 @@ const OptionGroup accesses_at_once =
 
 OptionGroup synchronized_by(const Words& syncs, const char* help) {
   return all_of(
-      {validation(
-           "Check what each size left in the windows and brought back, in the timed run, where it can be "
-           "told, and in further steps with new data; exits with 1 when it is wrong."),
+      {validation("what each size left in the windows and brought back, in the timed run, where it can be "
+                  "told, and in further steps with new data"),
        placement_option,
        option("-w,--win-option", "KIND", &A::window_kind,
               "Windows of MPI_Win_create, MPI_Win_allocate, which may take host memory only, or "

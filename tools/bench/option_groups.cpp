@@ -52,8 +52,8 @@ OptionGroup iterations(UsualIterations usual, const char* help) {
                         "a hundredth of the timed ones, 10 at least")});
 }
 
-OptionGroup validation(const char* help) {
-  return flag("-c,--validation", &A::validate, help);
+OptionGroup validation(const std::string& what) {
+  return flag("-c,--validation", &A::validate, "Check " + what + "; exits with 1 when bytes are wrong.");
 }
 
 OptionGroup full(const std::string& what) {

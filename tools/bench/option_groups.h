@@ -53,16 +53,15 @@ OptionGroup size_range(const char* names, const std::string& help,
 // `note` follows what the help says of all sizes.
 OptionGroup sizes(const char* what, const char* note = "");
 OptionGroup iterations(UsualIterations usual, const char* help = "Timed iterations of each size.");
-OptionGroup validation(const char* help);
+OptionGroup validation(const std::string& what);
 OptionGroup full(const std::string& what);
 OptionGroup elements(const char* initial);
 OptionGroup mpi(const char* shown = "the first this build has");
 OptionGroup no_preload(const char* help);
 
 // Defined here, so that the lists of other files, which copy them, are initialized after them.
-inline const OptionGroup arrivals = validation(
-    "Check the received bytes of each size, in the timed run and in further iterations with new data; exits "
-    "with 1 when bytes are wrong.");
+inline const OptionGroup arrivals =
+    validation("the received bytes of each size, in the timed run and in further iterations with new data");
 inline const OptionGroup full_of_one = full(
     "the mean, the least, the median, the slowest hundredth and the greatest over the iterations, in place "
     "of the median.");

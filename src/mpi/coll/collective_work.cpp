@@ -140,14 +140,13 @@ class Planner {
                               : static_cast<uint64_t>(packed_bytes(call_.recvcount, call_.recvtype));
     switch (call_.function) {
       case Collective::allreduce:
-      case Collective::reduce: {
-        const bool to_all = call_.function == Collective::allreduce;
+      case Collective::reduce:
         if (!reduction_of_all_) return;
         all.reduction = reduction_of_all_;
         // To this GPU and on.
-        bytes_moved = unit * static_cast<uint64_t>(to_all ? 2 * (size_ - 1) : size_);
+        bytes_moved =
+            unit * static_cast<uint64_t>(call_.function == Collective::allreduce ? 2 * (size_ - 1) : size_);
         break;
-      }
       case Collective::bcast:
         if (algorithm_ != Algorithm::bcast_direct) return;
         for (int to = 0; to < size_; ++to)
