@@ -70,10 +70,9 @@ struct alignas(64) Record {
   std::atomic<uint64_t> nccl;      // number * 4 + this member's stage of creating the NCCL communicator
   std::atomic<uint64_t> exported;  // number * 2, + 1 if source and target can be mapped
   std::atomic<uint64_t> ready;     // number * 2, + 1 if this member has mapped what it needs
-  std::atomic<uint64_t> done;      // number * steps_allowed + the number of steps this member has done
-  std::atomic<uint64_t> failed;    // number: a step of this collective failed
+  std::atomic<uint64_t> done;      // number: this member has done its part
+  std::atomic<uint64_t> failed;    // number: a part of this collective failed
 };
-constexpr uint64_t steps_allowed = 256;  // the last step means that all is done
 
 struct alignas(64) MemberArea {
   std::atomic<uint64_t> arrivals[arrivals_kept];  // number * 8 + capability

@@ -16,12 +16,6 @@ namespace fairlead::coll {
 using device::Error;
 using node::Path;
 
-namespace {
-
-constexpr size_t steps_under_way = 2;
-
-}  // namespace
-
 GpuCollective::GpuCollective(node::Node& node, CollectiveSlot& slot, const std::vector<int>& members,
                              uint64_t number, Work work)
     : node_(node),
@@ -62,12 +56,6 @@ bool GpuCollective::export_memory() {
   if (!export_to(work_.source, &record.source) || !export_to(work_.target, &record.target)) return false;
   offers_part_ = work_.of_all && pooled_.empty() && export_result();
   if (offers_part_) record.signature = work_.of_all->signature;
-  // Other members read results of the pieces from the exported memory, so the pieces must be written there.
-  if (target_copy_)
-    for (Piece& piece : work_.pieces)
-      piece.to = {static_cast<char*>(target_copy_) +
-                      (static_cast<char*>(piece.to.address()) - static_cast<char*>(work_.target.address)),
-                  piece.bytes};
   return true;
 }
 
@@ -147,7 +135,7 @@ bool GpuCollective::reach(int member, const RemoteMemory& remote, char** address
 bool GpuCollective::map_others() {
   if (work_.device < 0) return true;
   for (const Piece& piece : work_.pieces)
-    if (!(piece.from_target ? map_target(piece.member) : map_source(piece.member))) return false;
+    if (!map_source(piece.member)) return false;
   return !work_.reduction || map_for(*work_.reduction);
 }
 
@@ -169,18 +157,7 @@ bool GpuCollective::map_for(const Reduction& part) {
   return true;
 }
 
-bool GpuCollective::has_done(int member, uint64_t step) {
-  return slot_.record(member, number_).done.load(std::memory_order_acquire) >= number_ * steps_allowed + step;
-}
-
-void GpuCollective::announce(uint64_t step) {
-  std::atomic<uint64_t>& done = mine().done;
-  if (done.load(std::memory_order_relaxed) < number_ * steps_allowed + step)
-    done.store(number_ * steps_allowed + step, std::memory_order_release);
-}
-
 Progress GpuCollective::advance() {
-  constexpr uint64_t all = steps_allowed - 1;
   switch (step_) {
     case Step::slot:
       for (int member = 0; member < slot_.members(); ++member) {
@@ -219,21 +196,21 @@ Progress GpuCollective::advance() {
       if (work_.reduction && distributes_by_copies()) copy_to_all();
       if (work_.reduction)
         failed_ |= start_reduction(kernels_.emplace_back(), *work_.reduction) != Error::none;
-      transfers_.resize(work_.pieces.size());
-      start_as_one_kernel();
+      start_pieces();
       step_ = Step::running;
       [[fallthrough]];
     }
     case Step::running:
       if (!run()) return Progress::waiting;
       if (failed_) tell_of_failure();
-      announce(all);
+      mine().done.store(number_, std::memory_order_release);
       step_ = Step::joining;
       [[fallthrough]];
     case Step::joining:
       for (int member = 0; member < slot_.members(); ++member) {
-        if (!has_done(member, all)) return Progress::waiting;
-        failed_ |= slot_.record(member, number_).failed.load(std::memory_order_relaxed) == number_;
+        const Record& record = slot_.record(member, number_);
+        if (record.done.load(std::memory_order_acquire) != number_) return Progress::waiting;
+        failed_ |= record.failed.load(std::memory_order_relaxed) == number_;
       }
       if (target_copy_ && !failed_) failed_ = !copy(work_.target, target_copy_, true);
       step_ = Step::bringing_back;
@@ -342,14 +319,10 @@ Progress GpuCollective::wait_for_one() {
 
 // ---- Each member does its part -------------------------------------------------------------------------
 
-// Starts what can start and announces the steps that are done; true when everything is done.
+// True when everything is done.
 bool GpuCollective::run() {
-  start_ready_pieces();
   bool over = true;
-  for (size_t i = 0; i < transfers_.size(); ++i) {
-    over &= transfers_[i].started() && note(transfers_[i].poll());
-    if (over && work_.pieces[i].completes) announce(work_.pieces[i].completes);
-  }
+  for (packing::Move& move : moves_) over &= note(move.poll());
   for (kernels::KernelRun& kernel : kernels_) over &= note(kernel.poll());
   return over;
 }
@@ -405,68 +378,36 @@ void GpuCollective::copy_to_all() {
   work_.by_kernel = true;
 }
 
-// A single piece is left to a copy engine, which is faster than a kernel.
-void GpuCollective::start_as_one_kernel() {
-  if (!work_.by_kernel || work_.pieces.size() < 2 || work_.pieces.size() > kernels::max_copies) return;
-  std::vector<size_t> all;
+void GpuCollective::start_pieces() {
+  if (fetch_by_kernel()) return;
   for (const Piece& piece : work_.pieces) {
-    if (piece.after || piece.completes || !piece.to.contiguous()) return;
-    all.push_back(all.size());
+    const packing::View from(const_cast<char*>(address_of(piece)), piece.bytes);
+    failed_ |= moves_.emplace_back().enqueue(work_.device, piece.to, from, piece.bytes) != Error::none;
   }
-  if (!kernels::copies_run_on(work_.device) || fetch_by_kernel(all)) return;
-  transfers_.assign(transfers_.size(), {});
-  kernels_.pop_back();
 }
 
-// Assigns the pieces to one kernel, even if that kernel cannot start.
-bool GpuCollective::fetch_by_kernel(const std::vector<size_t>& pieces) {
-  kernels::KernelRun& kernel = kernels_.emplace_back();
+// A single piece is left to a copy engine, which is faster than a kernel.
+bool GpuCollective::fetch_by_kernel() {
+  if (!work_.by_kernel || work_.pieces.size() < 2 || work_.pieces.size() > kernels::max_copies ||
+      !kernels::copies_run_on(work_.device))
+    return false;
   std::vector<device::CopyItem> items;
   uint64_t bytes = 0;
-  for (size_t i : pieces) {
-    const Piece& piece = work_.pieces[i];
+  for (const Piece& piece : work_.pieces) {
+    if (!piece.to.contiguous()) return false;
     items.push_back({piece.to.address(), address_of(piece), piece.bytes});
     bytes += piece.bytes;
-    transfers_[i].kernel = &kernel;
   }
-  return kernel.copy(work_.device, items.data(), items.size(), bytes) == Error::none;
+  if (kernels_.emplace_back().copy(work_.device, items.data(), items.size(), bytes) == Error::none)
+    return true;
+  kernels_.pop_back();
+  return false;
 }
 
 const char* GpuCollective::address_of(const Piece& piece) {
-  size_t member = static_cast<size_t>(piece.member);
-  if (piece.from_target) return targets_[member] + piece.from;
   const Record& record = slot_.record(piece.member, number_);
-  int part = record.first_export[slot_.me()] + piece.part;
-  return sources_[member] + record.offsets[part] + piece.from;
-}
-
-// A copy engine runs its copies one after the other. Pieces that wait for a step of another member may become
-// ready early or late, and are left to kernels. A piece that completes a step starts on its own, because
-// copies that start together are known to be complete only when all of them are; few such pieces are in
-// progress at once.
-void GpuCollective::start_ready_pieces() {
-  size_t making_steps = 0;
-  std::vector<size_t> of_kernel;
-  for (size_t i = 0; i < transfers_.size(); ++i) {
-    const Piece& piece = work_.pieces[i];
-    if (transfers_[i].started()) {
-      making_steps += piece.completes && transfers_[i].poll() == Error::not_ready;
-      continue;
-    }
-    if (piece.completes && ++making_steps > steps_under_way) continue;
-    if (piece.after && !has_done(piece.member, piece.after)) continue;
-    if (piece.after && of_kernel.size() < kernels::max_copies && kernels::copies_run_on(work_.device)) {
-      of_kernel.push_back(i);
-      continue;
-    }
-    transfers_[i].move = &moves_.emplace_back();
-    packing::View from(const_cast<char*>(address_of(piece)), piece.bytes);
-    bool alone = piece.completes || piece.after;
-    Error error = alone ? transfers_[i].move->start(work_.device, piece.to, 0, from, 0, piece.bytes)
-                        : transfers_[i].move->enqueue(work_.device, piece.to, from, piece.bytes);
-    failed_ |= error != Error::none;
-  }
-  if (!of_kernel.empty()) failed_ |= !fetch_by_kernel(of_kernel);
+  const int part = record.first_export[slot_.me()] + piece.part;
+  return sources_[static_cast<size_t>(piece.member)] + record.offsets[part] + piece.from;
 }
 
 }  // namespace fairlead::coll

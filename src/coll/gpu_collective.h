@@ -70,12 +70,9 @@ class GpuCollective {
   int targets_of(const Reduction& part, void** to) const;
   bool distributes_by_copies() const;
   void copy_to_all();
-  void start_as_one_kernel();
-  bool fetch_by_kernel(const std::vector<size_t>& pieces);
+  bool fetch_by_kernel();
   const char* address_of(const Piece& piece);
-  void start_ready_pieces();
-  bool has_done(int member, uint64_t step);
-  void announce(uint64_t step);
+  void start_pieces();
 
   Record& mine() { return slot_.record(slot_.me(), number_); }
 
@@ -106,14 +103,6 @@ class GpuCollective {
   std::list<kernels::KernelRun> kernels_;
   std::list<packing::Move> copying_;  // between this rank's memory and the pool
   std::list<packing::Move> moves_;
-  // How a piece is fetched; both are null before it starts.
-  struct PieceTransfer {
-    packing::Move* move = nullptr;
-    kernels::KernelRun* kernel = nullptr;
-    bool started() const { return move || kernel; }
-    device::Error poll() const { return kernel ? kernel->poll() : move->poll(); }
-  };
-  std::vector<PieceTransfer> transfers_;
   bool failed_ = false;
 };
 

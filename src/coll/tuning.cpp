@@ -20,7 +20,8 @@ allreduce       oneshot  5..    ..64k
 allreduce       sliced   ..     ..
 alltoall        engine   ..     8m..
 alltoall        kernel   ..     ..
-bcast           relayed  3..    16m..
+bcast           direct   ..     ..64k
+bcast           sliced   ..     ..
 bcast           direct   ..     ..
 gather          engine   ..     8m..
 gather          kernel   ..     ..

@@ -44,17 +44,12 @@ struct Exposed {
   bool own = false;
 };
 
-// Work that other members wait for is counted in steps: they may use the result of a step as soon as it is
-// done. Each member numbers its steps from 1; 0 means none.
 struct Piece {
-  int member;                // whose memory is read
-  bool from_target = false;  // from its target, else from the region of its source that is for us
-  int part = 0;              // number of the region, of several that its source has for us
-  uint64_t from = 0;         // offset there
-  packing::View to;          // in the target, if there is one
+  int member;         // whose source is read
+  int part = 0;       // number of the region, of several that its source has for us
+  uint64_t from = 0;  // offset there
+  packing::View to;   // in the target, if there is one
   uint64_t bytes;
-  uint64_t after = 0;      // not before `member` has done this step
-  uint64_t completes = 0;  // the step that is done once this piece and all pieces of lower steps are
 };
 
 struct Reduction {
@@ -106,7 +101,7 @@ struct Work {
   uint8_t first_export[max_members] = {};
   std::optional<Reduction> reduction;
   std::vector<Piece> pieces;
-  bool by_kernel = false;  // one kernel fetches all pieces, if no piece waits for another
+  bool by_kernel = false;  // one kernel fetches all pieces, if it can
   std::optional<WorkOfAll> of_all;
   std::optional<NcclCall> nccl;  // if NCCL is chosen and all members can use it
 };

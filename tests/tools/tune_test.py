@@ -31,7 +31,7 @@ class Rules(TuneTest):
                              "-o", self.file, "--json", self.json, "--anyway").stdout
         self.assertIn("FAIRLEAD_TUNING='" + self.file + "'", text)
         headings = [line.split()[2:] for line in text.splitlines() if line.startswith("# Size")]
-        self.assertEqual(headings, [["direct", "staged", "taken"], ["direct", "relayed", "sliced", "staged", "taken"]])
+        self.assertEqual(headings, [["direct", "staged", "taken"], ["direct", "sliced", "staged", "taken"]])
         taken = {(ranks, row[0]): row[-1] for ranks, row in zip([2, 2, 3, 3], words(text))}
         with open(self.json) as file:
             report = json.load(file)
@@ -70,10 +70,10 @@ class Rules(TuneTest):
     def test_in_force_are_named_once(self):
         """At level info: the algorithm, what chose it, and the file."""
         with open(self.file, "w") as file:
-            file.write("bcast relayed .. 8\n")
+            file.write("bcast sliced .. 8\n")
         for variables, line in ({}, "bcast of 8 bytes in 3 ranks: direct (by the shipped rules)"), \
-                ({"FAIRLEAD_TUNING": self.file}, "bcast of 8 bytes in 3 ranks: relayed (by the file of FAIRLEAD_TUNING)"), \
-                ({"FAIRLEAD_COLL": "bcast:relayed"}, "bcast of 8 bytes in 3 ranks: relayed (by FAIRLEAD_COLL)"), \
+                ({"FAIRLEAD_TUNING": self.file}, "bcast of 8 bytes in 3 ranks: sliced (by the file of FAIRLEAD_TUNING)"), \
+                ({"FAIRLEAD_COLL": "bcast:sliced"}, "bcast of 8 bytes in 3 ranks: sliced (by FAIRLEAD_COLL)"), \
                 ({"FAIRLEAD_COLL": "staged"}, "bcast of 8 bytes in 3 ranks: staged (no algorithm on the GPU"), \
                 ({"FAIRLEAD_NODES": "3", "FAIRLEAD_COLL_NODES_FROM": "1g"}, "bcast of 8 bytes in 3 ranks: staged (the ranks"):
             with self.subTest(variables=variables):
@@ -85,7 +85,7 @@ class Rules(TuneTest):
 
     def test_that_are_wrong_are_named_with_their_place_and_not_used(self):
         with open(self.file, "w") as file:
-            file.write("bcast relayed .. ..\nallreduce ring .. ..\n")
+            file.write("bcast sliced .. ..\nallreduce ring .. ..\n")
         result = self.succeeds("bench", "bcast", "--mpi", self.abi, "-n", 3, "-m", "8:8", "-i", 1, "-x", 0,
                                FAIRLEAD_TUNING=self.file, FAIRLEAD_LOG="trace")
         self.assertIn(self.file + ":2: 'ring' is no algorithm of allreduce; accepted: oneshot, sliced, nccl, staged",

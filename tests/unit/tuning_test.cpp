@@ -37,11 +37,11 @@ TEST(Rules, are_read_with_comments_blanks_and_every_kind_of_range) {
   Rules rules = rules_in(
       "# collective algorithm ranks bytes\n\n"
       "allreduce oneshot 4 ..64k\n"
-      "  bcast\trelayed   3..8 1m..2m # a comment\r\n"
+      "  bcast\tsliced    3..8 1m..2m # a comment\r\n"
       "gather engine .. 8m..\n"
       "reduce staged ..2 4096\n");
   Rules expected = {{Algorithm::allreduce_oneshot, {4, 4}, {0, 64 << 10}},
-                    {Algorithm::bcast_relayed, {3, 8}, {1 << 20, 2 << 20}},
+                    {Algorithm::bcast_sliced, {3, 8}, {1 << 20, 2 << 20}},
                     {Algorithm::gather_engine, {0, no_end}, {8 << 20, no_end}},
                     {Algorithm::reduce_staged, {0, 2}, {4096, 4096}}};
   EXPECT_EQ(rules, expected);
@@ -108,27 +108,27 @@ TEST(Rules, that_are_shipped_fit_every_call) {
         EXPECT_LE(row_of(taken).members, members);
         EXPECT_NE(row_of(taken).name, "staged");
       }
-  EXPECT_EQ(Choice().of(Family::bcast, (16 << 20) - 1, 4), Algorithm::bcast_direct);
-  EXPECT_EQ(Choice().of(Family::bcast, 16 << 20, 4), Algorithm::bcast_relayed);
+  EXPECT_EQ(Choice().of(Family::bcast, 64 << 10, 4), Algorithm::bcast_direct);
+  EXPECT_EQ(Choice().of(Family::bcast, (64 << 10) + 1, 4), Algorithm::bcast_sliced);
   EXPECT_EQ(Choice().of(Family::bcast, 16 << 20, 2), Algorithm::bcast_direct);
 }
 
 TEST(ChoiceOf, the_first_rule_that_fits_counts_and_then_the_shipped_ones) {
   Choice choice({}, rules_in("allreduce oneshot 2..4 ..64k\n"
                              "allreduce staged 2 ..\n"
-                             "bcast relayed .. ..\n"));
+                             "bcast sliced .. ..\n"));
   EXPECT_EQ(choice.of(Family::allreduce, 64 << 10, 2), Algorithm::allreduce_oneshot);
   EXPECT_EQ(choice.of(Family::allreduce, (64 << 10) + 1, 2), Algorithm::allreduce_staged);
   EXPECT_EQ(choice.of(Family::allreduce, 8, 5), Choice().of(Family::allreduce, 8, 5));
-  EXPECT_EQ(choice.of(Family::bcast, 8, 3), Algorithm::bcast_relayed);
-  EXPECT_EQ(choice.of(Family::bcast, 8, 2), Algorithm::bcast_direct) << "relayed needs three";
+  EXPECT_EQ(choice.of(Family::bcast, 8, 3), Algorithm::bcast_sliced);
+  EXPECT_EQ(choice.of(Family::bcast, 8, 2), Algorithm::bcast_direct) << "sliced needs three";
 }
 
 TEST(ChoiceOf, words_come_before_rules_and_those_of_one_collective_before_those_of_all) {
   Rules rules = rules_in("bcast staged .. ..\nallreduce sliced .. ..\n");
-  Choice choice({"bcast:relayed", "allreduce:oneshot"}, rules);
-  EXPECT_EQ(choice.of(Family::bcast, 8, 3), Algorithm::bcast_relayed);
-  EXPECT_EQ(choice.of(Family::bcast, 8, 2), Algorithm::bcast_staged) << "relayed needs three";
+  Choice choice({"bcast:sliced", "allreduce:oneshot"}, rules);
+  EXPECT_EQ(choice.of(Family::bcast, 8, 3), Algorithm::bcast_sliced);
+  EXPECT_EQ(choice.of(Family::bcast, 8, 2), Algorithm::bcast_staged) << "sliced needs three";
   EXPECT_EQ(choice.of(Family::allreduce, 8, 2), Algorithm::allreduce_oneshot);
   Choice staged({"staged", "bcast:direct"}, {});
   EXPECT_EQ(staged.of(Family::bcast, 8, 2), Algorithm::bcast_direct);
@@ -172,14 +172,14 @@ TEST(ChoiceOf, a_call_takes_nccl_first_where_this_rank_can_and_no_one_shot_algor
 }
 
 TEST(ChoiceOf, ranks_that_would_choose_differently_have_different_digests) {
-  Rules rules = rules_in("bcast relayed .. 1m..\n");
+  Rules rules = rules_in("bcast sliced .. 1m..\n");
   const uint64_t digest = Choice({}, rules).digest();
-  EXPECT_EQ(Choice({}, rules_in("# the same\nbcast   relayed  ..  1024k..")).digest(), digest);
-  EXPECT_NE(Choice({}, rules_in("bcast relayed .. 2m..")).digest(), digest);
-  EXPECT_NE(Choice({}, rules_in("bcast relayed 4.. 1m..")).digest(), digest);
+  EXPECT_EQ(Choice({}, rules_in("# the same\nbcast   sliced  ..  1024k..")).digest(), digest);
+  EXPECT_NE(Choice({}, rules_in("bcast sliced .. 2m..")).digest(), digest);
+  EXPECT_NE(Choice({}, rules_in("bcast sliced 4.. 1m..")).digest(), digest);
   EXPECT_NE(Choice({}, {}).digest(), digest);
   EXPECT_NE(Choice({"bcast:direct"}, rules).digest(), digest);
-  EXPECT_NE(Choice({"bcast:relayed"}, rules).digest(), Choice({"bcast:direct"}, rules).digest());
+  EXPECT_NE(Choice({"bcast:sliced"}, rules).digest(), Choice({"bcast:direct"}, rules).digest());
 }
 
 TEST(ChoiceOf, every_algorithm_has_a_word) {

@@ -28,8 +28,6 @@ constexpr uint64_t slice_grain = 512;
 constexpr int ranks_of_blocks = 8;
 static_assert(ranks_of_blocks * ranks_of_blocks <= static_cast<int>(kernels::max_copies));
 
-constexpr uint64_t relay_chunk = uint64_t{16} << 20, chunks_allowed = 8;
-
 bool contiguous(const Region& region) {
   return std::all_of(region.blocks.begin(), region.blocks.end(),
                      [](const Block& block) { return layout_of(block.count, block.datatype).contiguous; });
@@ -148,7 +146,6 @@ class Planner {
             unit * static_cast<uint64_t>(call_.function == Collective::allreduce ? 2 * (size_ - 1) : size_);
         break;
       case Collective::bcast:
-        if (algorithm_ != Algorithm::bcast_direct) return;
         for (int to = 0; to < size_; ++to)
           if (to != call_.root) all.transfers.push_back({call_.root, 0, to, 0, unit});
         break;
@@ -407,7 +404,7 @@ class Planner {
 
   // In a short MPI_Bcast every member fetches the message from the root. In a long one the root's links would
   // carry every byte to each member; so each member fetches a different slice from the root and writes it to
-  // all; or, relayed, a different part of every chunk, and the other parts from the members that have them.
+  // all.
   bool plan_bcast() {
     const Block block{0, call_.recvcount, call_.recvtype};
     uint64_t bytes = static_cast<uint64_t>(packed_bytes(block.count, block.datatype));
@@ -417,50 +414,15 @@ class Planner {
     if (!target) return false;
     work_.target = {.address = target->address(), .bytes = bytes};
     if (!target->contiguous()) work_.target.parts.push_back(std::move(*target));
-    if (algorithm_ == Algorithm::bcast_sliced) {
-      Reduction part{.op = kernels::ReduceOp::replace,
-                     .element = kernels::Element::byte,
-                     .sources_begin = call_.root,
-                     .sources_end = call_.root + 1,
-                     .targets_end = size_,
-                     .spared = call_.root};
-      cut(bytes, 1, size_ - 1, number_among_others(me_), &part);
-      if (part.count) work_.reduction = part;
-      return true;
-    }
-    uint64_t chunks = std::clamp<uint64_t>(bytes / relay_chunk, 2, chunks_allowed);
-    uint64_t chunk_bytes = (bytes / chunks / slice_grain + 1) * slice_grain;
-    for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
-      uint64_t begin = std::min(chunk * chunk_bytes, bytes), end = std::min(begin + chunk_bytes, bytes);
-      relay(begin, end, me_, chunk + 1);
-    }
-    for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
-      uint64_t begin = std::min(chunk * chunk_bytes, bytes), end = std::min(begin + chunk_bytes, bytes);
-      for (int step = 1; step < size_; ++step)
-        if (int member = (me_ + step) % size_; member != call_.root) relay(begin, end, member, chunk + 1);
-    }
+    Reduction part{.op = kernels::ReduceOp::replace,
+                   .element = kernels::Element::byte,
+                   .sources_begin = call_.root,
+                   .sources_end = call_.root + 1,
+                   .targets_end = size_,
+                   .spared = call_.root};
+    cut(bytes, 1, size_ - 1, number_among_others(me_), &part);
+    if (part.count) work_.reduction = part;
     return true;
-  }
-
-  // Adds the part of a chunk that `member` fetches from the root. If `member` is this rank, it fetches the
-  // part from the root; otherwise it fetches the part from `member`.
-  void relay(uint64_t begin, uint64_t end, int member, uint64_t step) {
-    uint64_t parts = static_cast<uint64_t>(size_ - 1);
-    auto number = static_cast<uint64_t>(number_among_others(member));
-    uint64_t part = ((end - begin) / parts / slice_grain + 1) * slice_grain;
-    uint64_t from = std::min(begin + number * part, end), to = std::min(from + part, end);
-    Piece piece{.member = member,
-                .from_target = member != me_,
-                .from = from,
-                .to = {static_cast<char*>(work_.target.address) + from, to - from},
-                .bytes = to - from};
-    if (member == me_) {
-      piece.member = call_.root;
-      piece.completes = step;
-    } else {
-      piece.after = step;
-    }
-    if (piece.bytes || piece.completes) work_.pieces.push_back(piece);
   }
 
   const CollectiveCall& call_;
