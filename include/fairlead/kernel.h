@@ -15,10 +15,11 @@
 // Rules that allow a single source:
 //  - Kernel names are C names, unique in the process. Parameters are trivially copyable, 4 KiB in total.
 //  - Grids are one-dimensional; there is no shared memory.
-//  - Kernels may dereference only pointers that are kernel parameters themselves, or entries of a parameter
-//    of type Pointers<N>. The simulated GPU translates these, and no others, from the user's address to one
-//    that the CPU can access: a pointer to device memory inside another struct, or in device memory, faults
-//    there. Page-locked memory needs no translation, so that an MPIX_Prequest (partitioned.h) is a parameter.
+//  - Kernels may dereference only pointers that are kernel parameters themselves, or with which a parameter
+//    begins that is a struct and says how many they are, as Pointers<N> does. The simulated GPU translates
+//    these, and no others, from the user's address to one that the CPU can access: a pointer to device memory
+//    elsewhere in a struct, or in device memory, faults there. Page-locked memory needs no translation, so
+//    that an MPIX_Prequest (partitioned.h) is a parameter.
 //  - All threads of a block must reach each block_barrier(). On the simulated GPU, threads run one after the
 //    other and none waits. Therefore only the block's last thread (is_last_thread()) may execute code behind
 //    a barrier that depends on what other threads did before it. Blocks never wait for other blocks.
@@ -90,9 +91,11 @@ inline thread_local constinit Position position{};
 
 namespace fairlead::kernel {
 
-// A parameter that holds several pointers; unused ones are null.
+// A parameter that holds several pointers; unused ones are null. Any other struct that is a parameter and
+// begins with pointers says, in such a constant, how many.
 template <unsigned count>
 struct Pointers {
+  static constexpr unsigned pointers = count;
   void* at[count];
 };
 
@@ -114,6 +117,10 @@ FAIRLEAD_DEVICE_FUNCTION void block_barrier() {
 }
 FAIRLEAD_DEVICE_FUNCTION void system_fence() {
   asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+// Whoever accesses this GPU's memory, another GPU, a CPU or a network adapter, does so through its L2.
+FAIRLEAD_DEVICE_FUNCTION void own_memory_fence() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 // A launch is ordered after everything that its CPU thread has observed: the kernel starts with an empty L1,
 // and the L2 holds no lines of other GPUs' memory, which only its own GPU caches.
@@ -147,6 +154,10 @@ FAIRLEAD_DEVICE_FUNCTION void block_barrier() {
 FAIRLEAD_DEVICE_FUNCTION void system_fence() {
   __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "");
 }
+// Its L2 may hold what others do not see yet.
+FAIRLEAD_DEVICE_FUNCTION void own_memory_fence() {
+  system_fence();
+}
 // The L2 may hold lines of other GPUs' memory (on gfx90a it does for coarse-grained memory), and HIP starts
 // kernels with an acquire whose scope need not exceed the device.
 FAIRLEAD_DEVICE_FUNCTION void acquire_launch() {
@@ -173,6 +184,7 @@ inline unsigned grid_size() {
 }
 inline void block_barrier() {}
 inline void system_fence() {}
+inline void own_memory_fence() {}
 inline void acquire_launch() {}
 inline void system_store(unsigned long* address, unsigned long value) {
   __atomic_store_n(address, value, __ATOMIC_RELEASE);
@@ -183,13 +195,15 @@ inline void system_add(unsigned* address, unsigned value) {
 #endif
 
 // Semantics of these functions:
-//   block_barrier()   synchronises the threads of a block; a later system_fence() by any of them then covers
-//                     the stores of all of them before the barrier
-//   system_fence()    makes earlier stores visible to all GPUs and CPUs before later stores
-//   acquire_launch()  must come first in a kernel that reads memory of other GPUs: the kernel then reads no
-//                     data that was cached before the launch
-//   system_store()    a store that CPUs may poll; it includes no fence
-//   system_add()      an atomic addition to a word that other GPUs change, too; it includes no fence
+//   block_barrier()     synchronises the threads of a block; a later fence by any of them then covers the
+//                       stores of all of them before the barrier
+//   system_fence()      makes earlier stores visible to all GPUs and CPUs before later stores
+//   own_memory_fence()  the same for stores to memory of the GPU that runs the kernel, and for no others;
+//                       takes less time
+//   acquire_launch()    must come first in a kernel that reads memory of other GPUs: the kernel then reads no
+//                       data that was cached before the launch
+//   system_store()      a store that CPUs may poll; it includes no fence
+//   system_add()        an atomic addition to a word that other GPUs change, too; it includes no fence
 
 // Selects the thread that executes once-per-block code behind a barrier.
 FAIRLEAD_DEVICE_FUNCTION bool is_last_thread() {
@@ -278,8 +292,11 @@ const fairlead_code_image images_of_this_source[] = {FAIRLEAD_CODE_IMAGES{
 
 template <class Type>
 constexpr unsigned pointers_in = std::is_pointer_v<Type>;
-template <unsigned count>
-constexpr unsigned pointers_in<Pointers<count> > = count;
+template <class Type>
+requires requires {
+  typename std::integral_constant<unsigned, Type::pointers>;
+}
+constexpr unsigned pointers_in<Type> = Type::pointers;
 
 template <class... Types>
 struct Signature {

@@ -341,6 +341,8 @@ Error GpuCollective::start_reduction(kernels::KernelRun& kernel, const Reduction
   for (int member = part.sources_begin; member < part.sources_end; ++member)
     from[sources++] = sources_[static_cast<size_t>(member)] + part.first * size;
   const int targets = targets_of(part, to);
+  if (part.targets_begin == slot_.me() && part.targets_end == slot_.me() + 1 && work_.receives_in_own_memory)
+    kernel.writes_own_memory();
   return kernel.reduce(work_.device, part.op, part.element, from, sources, to, targets, part.count);
 }
 
@@ -398,8 +400,10 @@ bool GpuCollective::fetch_by_kernel() {
     items.push_back({piece.to.address(), address_of(piece), piece.bytes});
     bytes += piece.bytes;
   }
-  if (kernels_.emplace_back().copy(work_.device, items.data(), items.size(), bytes) == Error::none)
-    return true;
+  kernels::KernelRun& kernel = kernels_.emplace_back();
+  // Only the pieces of copy_to_all() go to others.
+  if (work_.receives_in_own_memory && work_.target.bytes == 0) kernel.writes_own_memory();
+  if (kernel.copy(work_.device, items.data(), items.size(), bytes) == Error::none) return true;
   kernels_.pop_back();
   return false;
 }

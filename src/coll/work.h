@@ -102,6 +102,9 @@ struct Work {
   std::optional<Reduction> reduction;
   std::vector<Piece> pieces;
   bool by_kernel = false;  // one kernel fetches all pieces, if it can
+  // The receive buffer certainly is memory of `device`. Memory that another process shares with the program
+  // may lie elsewhere.
+  bool receives_in_own_memory = false;
   std::optional<WorkOfAll> of_all;
   std::optional<NcclCall> nccl;  // if NCCL is chosen and all members can use it
 };

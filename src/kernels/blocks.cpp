@@ -96,10 +96,10 @@ FAIRLEAD_DEVICE_FUNCTION void move_words(const MoveBuffers& buffers, const MoveW
 #define FAIRLEAD_MOVE(width)                                                                         \
   FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::move_threads_per_block, move_##width,                   \
                           (fairlead::kernels::MoveBuffers buffers, fairlead::kernels::MoveWork work, \
-                           unsigned* counter, unsigned long* flag, unsigned long value)) {           \
+                           fairlead::kernels::Signal signal)) {                                      \
     fairlead::kernel::acquire_launch();                                                              \
     fairlead::kernels::move_words<width>(buffers, work);                                             \
-    fairlead::kernels::signal_end(counter, flag, value);                                             \
+    fairlead::kernels::signal_end(signal);                                                           \
   }
 FAIRLEAD_MOVE(1)
 FAIRLEAD_MOVE(2)

@@ -78,9 +78,8 @@ FAIRLEAD_DEVICE_FUNCTION void swap_words(const SwapBuffers& buffers, unsigned by
 
 FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, copy_items,
                         (fairlead::kernels::CopyBuffers to, fairlead::kernels::CopyBuffers from,
-                         fairlead::kernels::CopyWork work, unsigned* counter, unsigned long* flag,
-                         unsigned long value, fairlead::kernels::ExchangeWords words,
-                         fairlead::kernels::ExchangeWork exchange)) {
+                         fairlead::kernels::CopyWork work, fairlead::kernels::Signal signal,
+                         fairlead::kernels::ExchangeWords words, fairlead::kernels::ExchangeWork exchange)) {
   using namespace fairlead;
   kernel::acquire_launch();
   const unsigned long offset = kernels::exchange_offset(words, exchange);
@@ -92,13 +91,13 @@ FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, copy_items,
   kernels::copy_piece(static_cast<char*>(to.at[item]) + first + (exchange.gives ? offset : 0),
                       static_cast<const char*>(from.at[item]) + first + (exchange.gives ? 0 : offset),
                       last - first);
-  kernels::signal_end(counter, flag, value, words, exchange);
+  kernels::signal_end(signal, words, exchange);
 }
 
 // Runs in one thread.
 FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, swap_if_equal,
-                        (fairlead::kernels::SwapBuffers buffers, unsigned bytes, unsigned* counter,
-                         unsigned long* flag, unsigned long value)) {
+                        (fairlead::kernels::SwapBuffers buffers, unsigned bytes,
+                         fairlead::kernels::Signal signal)) {
   using namespace fairlead;
   using namespace fairlead::kernels;
   kernel::acquire_launch();
@@ -111,7 +110,7 @@ FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, swap_if_equal,
     swap_words<unsigned>(buffers, bytes);
   else
     swap_words<unsigned char>(buffers, bytes);
-  signal_end(counter, flag, value);
+  signal_end(signal);
 }
 
 FAIRLEAD_MODULE_IMAGES(copies)

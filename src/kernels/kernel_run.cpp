@@ -122,7 +122,8 @@ Error KernelRun::start(int device, Launch launch) {
   context_ = &context;
   if (!word_) tell({context.flags + place_, context.flags + place_}, ++context.last_value);
   if (observe::tracing()) since_ = observe::now();
-  Error error = launch(context.stream, Signal{context.counters + place_, word_.for_kernels, value_});
+  Error error =
+      launch(context.stream, Signal{context.counters + place_, word_.for_kernels, value_, own_memory_});
   active_ = error == Error::none;
   if (!active_) word_ = {};
   context.taken[static_cast<size_t>(place_)] = active_;

@@ -42,6 +42,8 @@ class KernelRun {
     word_ = word;
     value_ = value;
   }
+  // Before the start: all that the kernel writes is memory of the GPU that runs it.
+  void writes_own_memory() { own_memory_ = true; }
   device::Error reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,
                        void* const* to, int targets, uint64_t count, void* old = nullptr);
   device::Error copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes);
@@ -61,6 +63,7 @@ class KernelRun {
   int place_ = -1;  // index of the flag and of the counter
   EndWord word_;    // the flag, unless the caller has given another one
   uint64_t value_ = 0;
+  bool own_memory_ = false;
   unsigned polls_ = 0;
   uint64_t since_ = 0;  // for the trace
   bool active_ = false;

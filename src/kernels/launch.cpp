@@ -26,7 +26,7 @@ using device::Stream;
 
 static_assert(reduce_buffers == max_ranks && copy_items_at_most == max_copies &&
               vector_bytes == vector_alignment);
-static_assert(2 * sizeof(CopyBuffers) + sizeof(CopyWork) + 3 * sizeof(void*) + sizeof(ExchangeWords) +
+static_assert(2 * sizeof(CopyBuffers) + sizeof(CopyWork) + sizeof(Signal) + sizeof(ExchangeWords) +
                       sizeof(ExchangeWork) <=
                   4096,
               "CUDA's limit");
@@ -155,10 +155,9 @@ void describe(const Exchange& exchange, unsigned grid, ExchangeWords* words, Exc
 }
 
 Error launch(Kernel kernel, unsigned blocks, uint64_t threads, void* first, void* second, void* work,
-             const Signal& signal, const Exchange* exchange, Stream stream) {
+             Signal signal, const Exchange* exchange, Stream stream) {
   uint64_t useful = (threads + threads_per_block - 1) / threads_per_block;
   auto grid = static_cast<unsigned>(std::clamp<uint64_t>(blocks, 1, std::max<uint64_t>(useful, 1)));
-  Signal values = signal;
   ExchangeWords words{};
   ExchangeWork exchange_work{};
   if (exchange) {
@@ -166,8 +165,7 @@ Error launch(Kernel kernel, unsigned blocks, uint64_t threads, void* first, void
       return Error::invalid_value;
     describe(*exchange, grid, &words, &exchange_work);
   }
-  void* arguments[] = {first,        second,        work,   &values.counter,
-                       &values.flag, &values.value, &words, &exchange_work};
+  void* arguments[] = {first, second, work, &signal, &words, &exchange_work};
   return device::runtime()->launch(kernel, grid, threads_per_block, arguments, stream);
 }
 
@@ -190,8 +188,8 @@ bool reduce_available(int device, ReduceOp op, Element element) {
 }
 
 Error launch_reduce(int device, Stream stream, ReduceOp op, Element element, const void* const* from,
-                    int sources, void* const* to, int targets, uint64_t count, unsigned blocks,
-                    const Signal& signal, void* old, const Exchange* exchange) {
+                    int sources, void* const* to, int targets, uint64_t count, unsigned blocks, Signal signal,
+                    void* old, const Exchange* exchange) {
   if (!device::runtime()) return Error::not_initialized;
   if (!has_kernel(op, element) || sources < 1 || sources > max_ranks || targets < 0 || targets > max_ranks ||
       (old && targets == max_ranks) || blocks == 0)
@@ -220,7 +218,7 @@ Error launch_reduce(int device, Stream stream, ReduceOp op, Element element, con
 }
 
 Error launch_copies(int device, Stream stream, const device::CopyItem* items, size_t count, unsigned blocks,
-                    const Signal& signal, const Exchange* exchange) {
+                    Signal signal, const Exchange* exchange) {
   if (!device::runtime()) return Error::not_initialized;
   if (count > max_copies || blocks == 0) return Error::invalid_value;
   Kernel kernel;
@@ -248,14 +246,13 @@ Error launch_copies(int device, Stream stream, const device::CopyItem* items, si
 }
 
 Error launch_swap(int device, Stream stream, void* target, const void* compare, const void* wanted, void* old,
-                  unsigned bytes, const Signal& signal) {
+                  unsigned bytes, Signal signal) {
   if (!device::runtime()) return Error::not_initialized;
   if (bytes > swapped_bytes_at_most) return Error::invalid_value;
   Kernel kernel;
   if (Error error = find_swap(device, &kernel); error != Error::none) return error;
   SwapBuffers buffers{{target, const_cast<void*>(compare), const_cast<void*>(wanted), old}};
-  Signal values = signal;
-  void* arguments[] = {&buffers, &bytes, &values.counter, &values.flag, &values.value};
+  void* arguments[] = {&buffers, &bytes, &signal};
   return device::runtime()->launch(kernel, 1, 1, arguments, stream);
 }
 

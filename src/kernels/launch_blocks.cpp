@@ -24,7 +24,7 @@ using device::Kernel;
 using device::Stream;
 
 static_assert(move_levels == max_levels && sizeof(MoveBlock) == sizeof(Block));
-static_assert(sizeof(MoveBuffers) + sizeof(MoveWork) + 3 * sizeof(void*) <= 4096, "CUDA's limit");
+static_assert(sizeof(MoveBuffers) + sizeof(MoveWork) + sizeof(Signal) <= 4096, "CUDA's limit");
 
 constexpr unsigned widths = 5;
 
@@ -142,10 +142,10 @@ Error launch_move(int device, Stream stream, const Side& to, uint64_t to_at, con
     buffers.at[move_from_buckets] = const_cast<uint32_t*>(from.table.buckets);
     work.words = static_cast<unsigned>(moved / width);
     bytes -= moved;
-    Signal values = bytes ? Signal{} : signal;
+    Signal last = bytes ? Signal{} : signal;
     uint64_t useful = (uint64_t{work.words} + move_threads_per_block - 1) / move_threads_per_block;
     auto grid = static_cast<unsigned>(std::clamp<uint64_t>(useful, 1, blocks));
-    void* arguments[] = {&buffers, &work, &values.counter, &values.flag, &values.value};
+    void* arguments[] = {&buffers, &work, &last};
     if (Error error = device::runtime()->launch(kernel, grid, move_threads_per_block, arguments, stream);
         error != Error::none)
       return error;

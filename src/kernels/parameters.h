@@ -6,6 +6,8 @@
 
 #include <fairlead/kernel.h>
 
+#include "kernels/end_signal.h"
+
 namespace fairlead::kernels {
 
 inline constexpr unsigned threads_per_block = 512;

@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "device/runtime.h"
+#include "kernels/end_signal.h"
 
 namespace fairlead::kernels {
 
@@ -156,15 +157,6 @@ inline constexpr int max_ranks = 32;
 inline constexpr size_t max_copies = 64;
 inline constexpr size_t vector_alignment = 16;  // that buffers have in common, for kernels to be fast
 
-// How a kernel signals its end. `counter` is device memory of the GPU that runs the kernel, zero before and
-// after; kernels that may run at the same time need one each. `flag` is page-locked host memory; if it is
-// null, the kernel signals nothing, and `counter` may be null as well.
-struct Signal {
-  uint32_t* counter = nullptr;
-  uint64_t* flag = nullptr;
-  uint64_t value = 0;
-};
-
 // A kernel of launch_reduce() or launch_copies() that is part of a collective in streams. Two of them make a
 // call: the first gives this rank's input to the others, the second takes those of all; the stream waits in
 // between. All pointers are to device memory.
@@ -205,17 +197,17 @@ bool has_missed_code();  // is there anything for it to do?
 // one target less is allowed.
 device::Error launch_reduce(int device, device::Stream stream, ReduceOp op, Element element,
                             const void* const* from, int sources, void* const* to, int targets,
-                            uint64_t count, unsigned blocks, const Signal& signal, void* old = nullptr,
+                            uint64_t count, unsigned blocks, Signal signal, void* old = nullptr,
                             const Exchange* exchange = nullptr);
 
 // Copies up to max_copies items with about `blocks` blocks, but at least one for each item. Items must not
 // overlap.
 device::Error launch_copies(int device, device::Stream stream, const device::CopyItem* items, size_t count,
-                            unsigned blocks, const Signal& signal, const Exchange* exchange = nullptr);
+                            unsigned blocks, Signal signal, const Exchange* exchange = nullptr);
 
 // MPI_Compare_and_swap of an element of up to 16 bytes: `old` receives the content of `target`; if that is
 // equal to `compare`, `target` receives `wanted`. Not atomic: nobody else may change `target` meanwhile.
 device::Error launch_swap(int device, device::Stream stream, void* target, const void* compare,
-                          const void* wanted, void* old, unsigned bytes, const Signal& signal);
+                          const void* wanted, void* old, unsigned bytes, Signal signal);
 
 }  // namespace fairlead::kernels

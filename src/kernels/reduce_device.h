@@ -239,16 +239,16 @@ FAIRLEAD_DEVICE_FUNCTION void reduce(const Buffers& from, unsigned long offset, 
 
 // ---- The kernels of a module ------------------------------------------------------------------------
 
-#define FAIRLEAD_REDUCE(op, type)                                                                           \
-  FAIRLEAD_BOUNDED_KERNEL(                                                                                  \
-      fairlead::kernels::threads_per_block, reduce_##op##_##type,                                           \
-      (fairlead::kernels::Buffers from, fairlead::kernels::Buffers to, fairlead::kernels::ReduceWork work,  \
-       unsigned* counter, unsigned long* flag, unsigned long value, fairlead::kernels::ExchangeWords words, \
-       fairlead::kernels::ExchangeWork exchange)) {                                                         \
-    using namespace fairlead::kernels;                                                                      \
-    fairlead::kernel::acquire_launch();                                                                     \
-    reduce<operation::op, element::type>(from, exchange_offset(words, exchange), to, work);                 \
-    signal_end(counter, flag, value, words, exchange);                                                      \
+#define FAIRLEAD_REDUCE(op, type)                                                                          \
+  FAIRLEAD_BOUNDED_KERNEL(                                                                                 \
+      fairlead::kernels::threads_per_block, reduce_##op##_##type,                                          \
+      (fairlead::kernels::Buffers from, fairlead::kernels::Buffers to, fairlead::kernels::ReduceWork work, \
+       fairlead::kernels::Signal signal, fairlead::kernels::ExchangeWords words,                           \
+       fairlead::kernels::ExchangeWork exchange)) {                                                        \
+    using namespace fairlead::kernels;                                                                     \
+    fairlead::kernel::acquire_launch();                                                                    \
+    reduce<operation::op, element::type>(from, exchange_offset(words, exchange), to, work);                \
+    signal_end(signal, words, exchange);                                                                   \
   }
 
 #define FAIRLEAD_REDUCE_arithmetic(type) FAIRLEAD_REDUCE(sum, type) FAIRLEAD_REDUCE(prod, type)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a kernel ends, in device code: it signals the CPU (Signal in reduce.h), or the other ranks of a
+// How a kernel ends, in device code: it signals the CPU (end_signal.h), or the other ranks of a
 // collective that runs in streams (Exchange in reduce.h).
 
 #pragma once
@@ -18,27 +18,28 @@ FAIRLEAD_DEVICE_FUNCTION unsigned long exchange_offset(const ExchangeWords& word
 }
 
 // Every thread calls this last. The last block that arrives here has seen the fences of all others.
-FAIRLEAD_DEVICE_FUNCTION void signal_end(unsigned* counter, unsigned long* flag, unsigned long value) {
+FAIRLEAD_DEVICE_FUNCTION void signal_end(const Signal& signal) {
   using namespace fairlead::kernel;
-  if (!flag) return;
+  auto fence = [&signal] { signal.own_memory ? own_memory_fence() : system_fence(); };
+  if (!signal.flag) return;
   block_barrier();
   if (!is_last_thread()) return;
   if (grid_size() > 1) {
-    system_fence();
-    if (atomic_add(counter, 1u) != grid_size() - 1) return;
-    *counter = 0;
+    fence();
+    if (atomic_add(signal.counter, 1u) != grid_size() - 1) return;
+    *signal.counter = 0;
   }
-  system_fence();
-  system_store(flag, value);
+  fence();
+  system_store(signal.flag, signal.value);
 }
 
 // The same for a kernel that may be part of an exchange. Fences take longer than all else that a small kernel
 // does, so only a kernel that gives something to other ranks has one, in each block. One that takes stores
 // the number of the next turn to the flag when its loads are over.
-FAIRLEAD_DEVICE_FUNCTION void signal_end(unsigned* counter, unsigned long* flag, unsigned long value,
-                                         const ExchangeWords& words, const ExchangeWork& work) {
+FAIRLEAD_DEVICE_FUNCTION void signal_end(const Signal& signal, const ExchangeWords& words,
+                                         const ExchangeWork& work) {
   using namespace fairlead::kernel;
-  if (!words.at[exchange_turn]) return signal_end(counter, flag, value);
+  if (!words.at[exchange_turn]) return signal_end(signal);
   block_barrier();
   if (!is_last_thread()) return;
   if (work.gives) system_fence();
@@ -49,12 +50,12 @@ FAIRLEAD_DEVICE_FUNCTION void signal_end(unsigned* counter, unsigned long* flag,
     system_add(static_cast<unsigned*>(words.at[exchange_first_word + i]), amount);
   const unsigned next = load<unsigned>(words.at[exchange_turn]) + !work.gives;
   if (last) store(words.at[exchange_next_turn], next);
-  if (!flag) return;
+  if (!signal.flag) return;
   if (grid_size() > 1) {
-    if (atomic_add(counter, 1u) != grid_size() - 1) return;
-    *counter = 0;
+    if (atomic_add(signal.counter, 1u) != grid_size() - 1) return;
+    *signal.counter = 0;
   }
-  system_store(flag, static_cast<unsigned long>(next));
+  system_store(signal.flag, static_cast<unsigned long>(next));
 }
 
 }  // namespace fairlead::kernels

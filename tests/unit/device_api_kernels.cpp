@@ -32,6 +32,15 @@ FAIRLEAD_KERNEL(add_firsts, (unsigned* out, fairlead::kernel::Pointers<3> arrays
   if (is_last_thread()) store(out + 1, atomic_add(out, 0u));
 }
 
+struct Addition {
+  static constexpr unsigned pointers = 1;
+  unsigned* to;
+  unsigned amount;
+};
+FAIRLEAD_KERNEL(add_amount, (Addition addition)) {
+  fairlead::kernel::atomic_add(addition.to, addition.amount);
+}
+
 // What each thread of a small grid takes itself for.
 FAIRLEAD_KERNEL(write_positions, (unsigned* out)) {
   using namespace fairlead::kernel;

@@ -221,6 +221,13 @@ TEST(DeviceKernels, pointers_in_a_parameter_reach_their_memory) {
   ASSERT_EQ(launch("add_firsts", 1, 32, out, fairlead::kernel::Pointers<3>{{first, nullptr, third + 4}}), 0);
   EXPECT_EQ(on_host(out, 2), (std::vector<unsigned>{32 * 12, 32 * 12}));
 
+  struct {
+    unsigned* to;
+    unsigned amount;
+  } addition{third, 3};
+  ASSERT_EQ(launch("add_amount", 2, 4, addition), 0);
+  EXPECT_EQ(on_host(third, 1), std::vector<unsigned>{8 * 3});
+
   unsigned local = 0;
   ASSERT_EQ(launch("add_firsts", 1, 1, out, fairlead::kernel::Pointers<3>{{first, &local, nullptr}}), 0);
   EXPECT_NE(fairlead_device_synchronize(), 0);

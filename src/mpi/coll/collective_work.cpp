@@ -489,6 +489,7 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
              coll::row_of(algorithm).name.data(), nccl_first ? ", if it cannot be by NCCL" : "");
   if (coll::is_staged(algorithm)) return false;
   work->by_kernel = coll::row_of(algorithm).name == "kernel";
+  work->receives_in_own_memory = writes >= 0 && regions.written.found().memory.ordinary;
   Planner planner(call, position, algorithm, work);
   if (!planner.plan(regions)) return false;
   if (allowed.by_one && read_dense && written_dense && !work->nccl && position.size > 1 &&
