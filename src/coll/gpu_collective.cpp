@@ -42,6 +42,8 @@ bool GpuCollective::expose(bool possible) {
 bool GpuCollective::export_memory() {
   Record& record = mine();
   record.source = record.target = {};
+  record.source_bytes = work_.source.bytes;
+  record.target_bytes = work_.target.bytes;
   record.signature = 0;
   std::copy(std::begin(work_.offsets), std::end(work_.offsets), record.offsets);
   std::copy(std::begin(work_.first_export), std::end(work_.first_export), record.first_export);
@@ -136,7 +138,20 @@ bool GpuCollective::map_others() {
   if (work_.device < 0) return true;
   for (const Piece& piece : work_.pieces)
     if (!map_source(piece.member)) return false;
-  return !work_.reduction || map_for(*work_.reduction);
+  return !work_.reduction || (lies_inside(*work_.reduction) && map_for(*work_.reduction));
+}
+
+// Members that pass less than this one, which is an error of the program, must not lose what lies behind. The
+// last element may lack its padding.
+bool GpuCollective::lies_inside(const Reduction& part) {
+  const uint64_t size = kernels::element_bytes(part.element);
+  for (int member = part.sources_begin; member < part.sources_end; ++member)
+    if ((part.first + part.count - 1) * size >= slot_.record(member, number_).source_bytes) return false;
+  for (int member = part.targets_begin; member < part.targets_end; ++member)
+    if (member != part.spared &&
+        (part.target_first + part.count - 1) * size >= slot_.record(member, number_).target_bytes)
+      return false;
+  return true;
 }
 
 bool GpuCollective::map_source(int member) {

@@ -48,7 +48,7 @@ struct Piece {
   int member;         // whose source is read
   int part = 0;       // number of the region, of several that its source has for us
   uint64_t from = 0;  // offset there
-  packing::View to;   // in the target, if there is one
+  packing::View to;
   uint64_t bytes;
 };
 

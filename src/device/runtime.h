@@ -309,7 +309,7 @@ Runtime* required_runtime();
 // Sets the variables of drivers that programs need whose streams wait for words, unless the user has. They
 // have an effect until the program initialises the driver. See most_waiting_streams(),
 // setting_of_early_kernels().
-void prepare_drivers(bool kernels_early);
+void prepare_drivers();
 
 // Constructors of the providers; each returns null and the reason if its library cannot be opened.
 Runtime* make_cuda(const char** why_not);

@@ -15,7 +15,8 @@ struct Signal {
   unsigned* counter = nullptr;
   unsigned long* flag = nullptr;
   unsigned long value = 0;
-  // All that the kernel writes is memory of the GPU that runs it; then the signal takes less time.
+  // All that the kernel writes is memory of the GPU that runs it; then the signal takes less time. Means
+  // nothing for a kernel that is part of an exchange (reduce.h).
   bool own_memory = false;
 };
 

@@ -17,19 +17,22 @@ FAIRLEAD_DEVICE_FUNCTION unsigned long exchange_offset(const ExchangeWords& word
   return kernel::load<unsigned>(words.at[exchange_turn]) % 2 ? work.half : 0;
 }
 
+FAIRLEAD_DEVICE_FUNCTION void fence_before(const Signal& signal) {
+  signal.own_memory ? kernel::own_memory_fence() : kernel::system_fence();
+}
+
 // Every thread calls this last. The last block that arrives here has seen the fences of all others.
 FAIRLEAD_DEVICE_FUNCTION void signal_end(const Signal& signal) {
   using namespace fairlead::kernel;
-  auto fence = [&signal] { signal.own_memory ? own_memory_fence() : system_fence(); };
   if (!signal.flag) return;
   block_barrier();
   if (!is_last_thread()) return;
   if (grid_size() > 1) {
-    fence();
+    fence_before(signal);
     if (atomic_add(signal.counter, 1u) != grid_size() - 1) return;
     *signal.counter = 0;
   }
-  fence();
+  fence_before(signal);
   system_store(signal.flag, signal.value);
 }
 

@@ -428,6 +428,7 @@ int import_in_this_process(const char* text) {
   IpcHandle again{};
   int made = -1;
   if (file < 0 && gpu().ipc_export(base, &again, &made) == Error::none) return 5;  // it is not this process's
+  if (file < 0 && found.ordinary) return 6;  // it may be memory of another GPU
   {
     StreamScope stream(device);
     if (bytes_of(base, shared_bytes, stream) != pattern(shared_bytes, 17)) return 3;

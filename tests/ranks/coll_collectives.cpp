@@ -129,6 +129,23 @@ RANK_TEST(collectives, broadcast_at_any_alignment, 2) {
   }
 }
 
+// An error of the program, for which each MPI returns what it likes, but no rank loses bytes behind its
+// buffer.
+RANK_TEST(unequal, M3_a_rank_that_expects_more_harms_no_other, 3) {
+  constexpr size_t sent = 300000, room = 4 * sent;
+  const size_t expected = rank == size - 1 ? 2 * sent : sent;
+  const std::vector<char> before(room, static_cast<char>(rank + 1));
+  std::vector<char> after(room);
+  Memory memory(Place::device, room);
+  memory.write(before.data(), room);
+  MUST(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  (void)MPI_Bcast(memory.data(), static_cast<int>(expected), MPI_BYTE, 0, MPI_COMM_WORLD);
+  memory.read(after.data(), room);
+  const auto [was, is] = std::mismatch(before.begin() + static_cast<ptrdiff_t>(expected), before.end(),
+                                       after.begin() + static_cast<ptrdiff_t>(expected));
+  EXPECT(was == before.end(), "byte %td changed, behind a buffer of %zu", is - after.begin(), expected);
+}
+
 // The _c forms of MPI 4.
 RANK_TEST(collectives, with_large_counts, 1) {
   if (!exists(Kind::bcast, Form::large)) return skip("the MPI has no functions with large counts");

@@ -373,9 +373,9 @@ bool device_file_exists() {
 
 }  // namespace
 
-void prepare_drivers(bool kernels_early) {
+void prepare_drivers() {
   setenv(CudaAbi::queues, "32", 0);
-  if (kernels_early) setenv(CudaAbi::module_loading, "EAGER", 0);
+  setenv(CudaAbi::module_loading, "EAGER", 0);
 }
 
 Runtime* make_cuda(const char** why_not) {

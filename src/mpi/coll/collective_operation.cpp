@@ -50,6 +50,7 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<CommunicatorState> stat
   // A persistent collective starts later, and more than once: what is known of its memory may be stale by
   // then.
   if (!blocking_) work_.source.found = work_.target.found = {};
+  if (form == Form::persistent) work_.receives_in_own_memory = false;
   if (work_.of_all) work_.of_all->result.found = {};
 }
 

@@ -33,20 +33,27 @@ bool contiguous(const Region& region) {
                      [](const Block& block) { return layout_of(block.count, block.datatype).contiguous; });
 }
 
-// The device that holds all bytes of the region; -1 if the region has no bytes, -2 if some lie elsewhere.
+struct Place {
+  int device;     // holds all bytes; -1 if there are none, -2 if some lie elsewhere
+  bool ordinary;  // as device::Allocation says, all of them
+};
+
 // Uses at_offset() rather than pointer arithmetic, because the address of a layout of absolute addresses is
 // null.
-int device_of(const Region& region, bool contiguous) {
-  if (contiguous && region.blocks.size() == 1) return region.on_device() ? region.device() : -2;
-  int device = -1;
+Place place_of(const Region& region, bool contiguous) {
+  if (contiguous && region.blocks.size() == 1)
+    return {region.on_device() ? region.device() : -2, region.found().memory.ordinary};
+  Place place{-1, true};
   for (const Block& block : region.blocks) {
     MPI_Aint first = contiguous ? 0 : static_cast<MPI_Aint>(layout_of(block.count, block.datatype).first);
     device::Allocation allocation = device::classify(at_offset(region.address, block.offset + first));
-    if (allocation.kind != device::MemoryKind::device || (device >= 0 && device != allocation.device))
-      return -2;
-    device = allocation.device;
+    if (allocation.kind != device::MemoryKind::device ||
+        (place.device >= 0 && place.device != allocation.device))
+      return {-2, false};
+    place.device = allocation.device;
+    place.ordinary &= allocation.ordinary;
   }
-  return device;
+  return place;
 }
 
 // The bytes of a block, for copies or kernels of its device; none if those cannot move the block.
@@ -434,7 +441,7 @@ class Planner {
   std::optional<Reduction> reduction_of_all_;
   MPI_Aint first_ = 0;  // of the source, relative to the buffer's address
   bool packed_ = false;
-  uint64_t packed_before_ = 0;  // bytes of the blocks that place_of() has placed
+  uint64_t packed_before_ = 0;  // bytes of the blocks that offset_of() has placed
 };
 
 }  // namespace
@@ -471,7 +478,8 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
               coll::Work* work) {
   if (position.inter || position.size > coll::max_members) return false;
   const bool read_dense = contiguous(regions.read), written_dense = contiguous(regions.written);
-  int reads = device_of(regions.read, read_dense), writes = device_of(regions.written, written_dense);
+  const int reads = place_of(regions.read, read_dense).device;
+  const auto [writes, writes_ordinary] = place_of(regions.written, written_dense);
   if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;
   work->device = std::max(reads, writes);
   if (allowed.by_nccl && read_dense && written_dense)
@@ -489,7 +497,7 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
              coll::row_of(algorithm).name.data(), nccl_first ? ", if it cannot be by NCCL" : "");
   if (coll::is_staged(algorithm)) return false;
   work->by_kernel = coll::row_of(algorithm).name == "kernel";
-  work->receives_in_own_memory = writes >= 0 && regions.written.found().memory.ordinary;
+  work->receives_in_own_memory = writes >= 0 && writes_ordinary;
   Planner planner(call, position, algorithm, work);
   if (!planner.plan(regions)) return false;
   if (allowed.by_one && read_dense && written_dense && !work->nccl && position.size > 1 &&

@@ -345,7 +345,6 @@ FAIRLEAD_MPI(Init, (int* argc, char*** argv)) {
   require_own_abi();
   note_launcher();
   int provided = MPI_THREAD_SINGLE;
-  if (ProgressThread::wants_threads()) prepare_streams();
   int result = ProgressThread::wants_threads() ? real.Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided)
                                                : real.Init(argc, argv);
   if (result == MPI_SUCCESS) open_job();
@@ -357,7 +356,6 @@ FAIRLEAD_MPI(Init_thread, (int* argc, char*** argv, int required, int* provided)
   note_launcher();
   fairlead::device::WaitingCalls::program_has_threads = required == MPI_THREAD_MULTIPLE;
   if (ProgressThread::wants_threads()) required = MPI_THREAD_MULTIPLE;
-  if (required == MPI_THREAD_MULTIPLE) prepare_streams();
   int result = real.Init_thread(argc, argv, required, provided);
   if (result == MPI_SUCCESS) open_job();
   return result;

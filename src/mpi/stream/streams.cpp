@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/options.h"
 #include "kernels/reduce.h"
 #include "mpi/abi/host_support.h"
 #include "mpi/coll/communicator_state.h"
@@ -359,10 +358,6 @@ namespace {
 
 }  // namespace
 
-void prepare_streams() {
-  if (options().enabled) device::prepare_drivers(false);
-}
-
 void close_streams() {
   decltype(registry.communicators) communicators;
   decltype(registry.unused_handles) handles;
@@ -388,5 +383,5 @@ void close_streams() {
 // fairlead/stream.h calls it before main(): the program may initialise the driver before MPI. Reads no
 // options, which the program may set until MPI_Init.
 extern "C" void fairlead_prepare_streams() {
-  fairlead::device::prepare_drivers(true);
+  fairlead::device::prepare_drivers();
 }

@@ -46,8 +46,6 @@ std::optional<int> enqueue_in_stream(const CollectiveCall& call);
 // `status(i)`: where the program wants that of requests[i].
 int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Status*(int)>& status);
 
-// Before MPI_Init of a program that may enqueue operations.
-void prepare_streams();
 // When MPI ends: nothing that is enqueued starts any more, and no stream waits for it.
 void close_streams();
 
