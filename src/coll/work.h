@@ -102,8 +102,8 @@ struct Work {
   std::optional<Reduction> reduction;
   std::vector<Piece> pieces;
   bool by_kernel = false;  // one kernel fetches all pieces, if it can
-  // The receive buffer certainly is memory of `device`. Memory that another process shares with the program
-  // may lie elsewhere.
+  // The receive buffer certainly is memory of `device`, as far as NVIDIA's driver tells: memory that another
+  // process shares with the program may lie elsewhere.
   bool receives_in_own_memory = false;
   std::optional<WorkOfAll> of_all;
   std::optional<NcclCall> nccl;  // if NCCL is chosen and all members can use it

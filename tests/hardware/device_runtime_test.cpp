@@ -428,7 +428,9 @@ int import_in_this_process(const char* text) {
   IpcHandle again{};
   int made = -1;
   if (file < 0 && gpu().ipc_export(base, &again, &made) == Error::none) return 5;  // it is not this process's
-  if (file < 0 && found.ordinary) return 6;  // it may be memory of another GPU
+  // It may be memory of another GPU. The collectives rely on that, but not with HIP, which does not tell:
+  // their kernels on AMD GPUs have one fence for all memory.
+  if (file < 0 && found.ordinary && std::strcmp(gpu().name(), "rocm") != 0) return 6;
   {
     StreamScope stream(device);
     if (bytes_of(base, shared_bytes, stream) != pattern(shared_bytes, 17)) return 3;
