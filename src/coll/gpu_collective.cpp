@@ -138,20 +138,7 @@ bool GpuCollective::map_others() {
   if (work_.device < 0) return true;
   for (const Piece& piece : work_.pieces)
     if (!map_source(piece.member)) return false;
-  return !work_.reduction || (lies_inside(*work_.reduction) && map_for(*work_.reduction));
-}
-
-// Members that pass less than this one, which is an error of the program, must not lose what lies behind. The
-// last element may lack its padding.
-bool GpuCollective::lies_inside(const Reduction& part) {
-  const uint64_t size = kernels::element_bytes(part.element);
-  for (int member = part.sources_begin; member < part.sources_end; ++member)
-    if ((part.first + part.count - 1) * size >= slot_.record(member, number_).source_bytes) return false;
-  for (int member = part.targets_begin; member < part.targets_end; ++member)
-    if (member != part.spared &&
-        (part.target_first + part.count - 1) * size >= slot_.record(member, number_).target_bytes)
-      return false;
-  return true;
+  return !work_.reduction || map_for(*work_.reduction);
 }
 
 bool GpuCollective::map_source(int member) {
@@ -164,11 +151,18 @@ bool GpuCollective::map_target(int member) {
   return *address || reach(member, slot_.record(member, number_).target, address);
 }
 
+// Members that pass less than this one, which is an error of the program, must not lose what lies behind. The
+// last element may lack its padding.
 bool GpuCollective::map_for(const Reduction& part) {
+  const uint64_t size = kernels::element_bytes(part.element);
+  const uint64_t last_read = (part.first + part.count - 1) * size;
+  const uint64_t last_written = (part.target_first + part.count - 1) * size;
   for (int member = part.sources_begin; member < part.sources_end; ++member)
-    if (!map_source(member)) return false;
+    if (last_read >= slot_.record(member, number_).source_bytes || !map_source(member)) return false;
   for (int member = part.targets_begin; member < part.targets_end; ++member)
-    if (member != part.spared && !map_target(member)) return false;
+    if (member != part.spared &&
+        (last_written >= slot_.record(member, number_).target_bytes || !map_target(member)))
+      return false;
   return true;
 }
 

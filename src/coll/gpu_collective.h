@@ -56,7 +56,6 @@ class GpuCollective {
   bool map_source(int member);
   bool map_target(int member);
   bool map_for(const Reduction& part);
-  bool lies_inside(const Reduction& part);
   bool export_result();
   void choose_workers();
   bool all_may_be_done_by_one();

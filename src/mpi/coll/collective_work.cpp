@@ -335,7 +335,7 @@ class Planner {
           work_.source.own = work_.target.own = root_;
         } else {
           // The root reduces no slice: all bytes must go there already.
-          cut(all, size, size_ - 1, number_among_others(me_), &part);
+          cut(all, size, size_ - 1, number_among_others(), &part);
           if (root_) part.count = 0;
         }
         break;
@@ -406,8 +406,8 @@ class Planner {
     part->count = cuts.length(static_cast<uint64_t>(mine));
   }
 
-  // Of all members but the root.
-  int number_among_others(int member) const { return member - (member > call_.root); }
+  // This rank's, of all members but the root.
+  int number_among_others() const { return me_ - (me_ > call_.root); }
 
   // In a short MPI_Bcast every member fetches the message from the root. In a long one the root's links would
   // carry every byte to each member; so each member fetches a different slice from the root and writes it to
@@ -427,7 +427,7 @@ class Planner {
                    .sources_end = call_.root + 1,
                    .targets_end = size_,
                    .spared = call_.root};
-    cut(bytes, 1, size_ - 1, number_among_others(me_), &part);
+    cut(bytes, 1, size_ - 1, number_among_others(), &part);
     if (part.count) work_.reduction = part;
     return true;
   }
