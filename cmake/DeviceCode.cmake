@@ -221,14 +221,23 @@ if(FAIRLEAD_DEVICE_CODE_DIR OR "ptx" IN_LIST _FAIRLEAD_DEVICE_TARGETS)
   _fairlead_find_ptxas()
 endif()
 
+# The commands that keep an object for FAIRLEAD_DEVICE_CODE_DIR of other builds. Targets that share a source make it
+# at the same time, so that each puts its copy there at once, by renaming it.
+function(_fairlead_keep object into)
+  set(kept ${CMAKE_BINARY_DIR}/device-code)
+  file(MAKE_DIRECTORY ${kept})
+  get_filename_component(name ${object} NAME)
+  set(${into} COMMAND ${CMAKE_COMMAND} -E copy ${object} ${object}.kept
+              COMMAND ${CMAKE_COMMAND} -E rename ${object}.kept ${kept}/${name} PARENT_SCOPE)
+endfunction()
+
 function(fairlead_add_device_code target)
   cmake_parse_arguments(PARSE_ARGV 1 argument "" "" "SOURCES")
   if(NOT argument_SOURCES OR argument_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "fairlead_add_device_code(<target> SOURCES <file>...) was given: ${ARGV}")
   endif()
-  set(kept ${CMAKE_BINARY_DIR}/device-code) # for FAIRLEAD_DEVICE_CODE_DIR of other builds
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${target}-device-code)
-  file(MAKE_DIRECTORY ${kept} ${folder})
+  file(MAKE_DIRECTORY ${folder})
   # The compiler's own folder, named with -I, would come before its C++ headers.
   set(includes "$<FILTER:$<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>,EXCLUDE,^/usr/include$>")
   set(definitions "$<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>")
@@ -256,12 +265,13 @@ function(fairlead_add_device_code target)
         if(NOT gpu STREQUAL "ptx")
           string(APPEND object ".co")
         endif()
+        _fairlead_keep(${folder}/${object} keep)
         add_custom_command(
           OUTPUT ${folder}/${object}
           COMMAND ${_FAIRLEAD_DEVICE_COMMAND_${gpu}} "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>"
                   "$<$<BOOL:${definitions}>:-D$<JOIN:${definitions},;-D>>"
                   -MD -MF ${folder}/${object}.d -MT ${folder}/${object} ${source} -o ${folder}/${object}
-          COMMAND ${CMAKE_COMMAND} -E copy ${folder}/${object} ${kept}/${object}
+          ${keep}
           DEPENDS ${source}
           DEPFILE ${folder}/${object}.d
           COMMAND_EXPAND_LISTS VERBATIM
@@ -278,10 +288,11 @@ function(fairlead_add_device_code target)
       if(EXISTS "${FAIRLEAD_DEVICE_CODE_DIR}/${object}")
         list(APPEND objects ${FAIRLEAD_DEVICE_CODE_DIR}/${object})
       elseif(ptx AND architecture IN_LIST _FAIRLEAD_PTXAS_ARCHITECTURES)
+        _fairlead_keep(${folder}/${object} keep)
         add_custom_command(
           OUTPUT ${folder}/${object}
           COMMAND ${FAIRLEAD_PTXAS} -arch=sm_${architecture} ${ptx} -o ${folder}/${object}
-          COMMAND ${CMAKE_COMMAND} -E copy ${folder}/${object} ${kept}/${object}
+          ${keep}
           DEPENDS ${ptx}
           VERBATIM
           COMMENT "Device code ${object}")
