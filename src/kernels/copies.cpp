@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device code of launch_copies() and launch_swap(). In launch_copies() each block moves a share of one
-// item, so that all items are in progress at once: vectors of 16 bytes if both sides of an item can be
-// aligned to them together, else words of 4 bytes, else bytes.
+// The device code of launch_copies() and launch_swap(). In launch_copies() each group of threads, a block or
+// a part of the only one, moves a share of one item, so that all items are in progress at once: vectors of 16
+// bytes if both sides of an item can be aligned to them together, else words of 4 bytes, else bytes.
 
 #define FAIRLEAD_PRIVATE_KERNELS
 #include "kernels/module.h"
@@ -15,13 +15,13 @@ namespace {
 inline constexpr unsigned words_at_once = 8;
 
 template <unsigned width>
-FAIRLEAD_DEVICE_FUNCTION void copy_words(char* to, const char* from, unsigned long bytes) {
+FAIRLEAD_DEVICE_FUNCTION void copy_words(char* to, const char* from, unsigned long bytes, unsigned thread,
+                                         unsigned threads) {
   using Word = typename kernel::detail::Word<width>::Type;
   unsigned long head = -reinterpret_cast<unsigned long>(to) % width;
   if (head > bytes) head = bytes;
   const unsigned long words = (bytes - head) / width, singles = bytes - words * width;
-  const unsigned threads = kernel::block_size();
-  for (unsigned long i = kernel::thread_index(); i < words; i += words_at_once * threads) {
+  for (unsigned long i = thread; i < words; i += words_at_once * threads) {
     Word loaded[words_at_once];
     FAIRLEAD_UNROLL
     for (unsigned k = 0; k < words_at_once; ++k)
@@ -32,20 +32,21 @@ FAIRLEAD_DEVICE_FUNCTION void copy_words(char* to, const char* from, unsigned lo
   }
   // Copies the bytes that are left at both ends, beginning with the last thread: the first ones have the most
   // words.
-  for (unsigned long i = threads - 1 - kernel::thread_index(); i < singles; i += threads) {
+  for (unsigned long i = threads - 1 - thread; i < singles; i += threads) {
     unsigned long at = i < head ? i : i + words * width;
     kernel::store(to + at, kernel::load<unsigned char>(from + at));
   }
 }
 
-FAIRLEAD_DEVICE_FUNCTION void copy_piece(char* to, const char* from, unsigned long bytes) {
+FAIRLEAD_DEVICE_FUNCTION void copy_piece(char* to, const char* from, unsigned long bytes, unsigned thread,
+                                         unsigned threads) {
   unsigned long difference = reinterpret_cast<unsigned long>(to) - reinterpret_cast<unsigned long>(from);
   if (difference % vector_bytes == 0)
-    copy_words<vector_bytes>(to, from, bytes);
+    copy_words<vector_bytes>(to, from, bytes, thread, threads);
   else if (difference % 4 == 0)
-    copy_words<4>(to, from, bytes);
+    copy_words<4>(to, from, bytes, thread, threads);
   else
-    copy_words<1>(to, from, bytes);
+    copy_words<1>(to, from, bytes, thread, threads);
 }
 
 // Swaps whole words, so that kernels of the program that read the target meanwhile see no partly written
@@ -83,14 +84,18 @@ FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, copy_items,
   using namespace fairlead;
   kernel::acquire_launch();
   const unsigned long offset = kernels::exchange_offset(words, exchange);
-  unsigned item = 0;
-  while (kernel::block_index() >= work.ends[item]) ++item;
-  const unsigned long number = kernel::block_index() - (item ? work.ends[item - 1] : 0);
-  const unsigned long first = number * work.share, bytes = work.bytes[item];
-  const unsigned long last = first + work.share < bytes ? first + work.share : bytes;
-  kernels::copy_piece(static_cast<char*>(to.at[item]) + first + (exchange.gives ? offset : 0),
-                      static_cast<const char*>(from.at[item]) + first + (exchange.gives ? 0 : offset),
-                      last - first);
+  const unsigned groups_of_block = kernel::block_size() / work.threads;
+  const unsigned group = kernel::block_index() * groups_of_block + kernel::thread_index() / work.threads;
+  if (group < work.groups) {
+    unsigned item = 0;
+    while (group >= work.ends[item]) ++item;
+    const unsigned long number = group - (item ? work.ends[item - 1] : 0);
+    const unsigned long first = number * work.share, bytes = work.bytes[item];
+    const unsigned long last = first + work.share < bytes ? first + work.share : bytes;
+    kernels::copy_piece(static_cast<char*>(to.at[item]) + first + (exchange.gives ? offset : 0),
+                        static_cast<const char*>(from.at[item]) + first + (exchange.gives ? 0 : offset),
+                        last - first, kernel::thread_index() % work.threads, work.threads);
+  }
   kernels::signal_end(signal, words, exchange);
 }
 

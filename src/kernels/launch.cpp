@@ -4,6 +4,7 @@
 // launches the kernel.
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <tuple>
 
@@ -142,6 +143,21 @@ void divide(const ElementTraits& element, ReduceWork* work, const Buffers& from,
   work->vectors = (work->count - work->head) / (vector_bytes / element.bytes);
 }
 
+// The threads of each group that moves a share of an item. One block moves short items together, because more
+// would need a counter, and more fences, to know of their end; but not with many rounds of loads.
+unsigned threads_of_group(const device::CopyItem* items, size_t count, uint64_t shares) {
+  constexpr unsigned least = 32, words_of_thread = 16;
+  const uint64_t threads = threads_per_block / std::bit_ceil(std::max<size_t>(count, 1));
+  auto takes_few_rounds = [&](const device::CopyItem& item) {
+    const uintptr_t apart = number(item.to) - number(item.from);
+    const unsigned width = apart % vector_bytes == 0 ? vector_bytes : apart % 4 == 0 ? 4 : 1;
+    return item.bytes <= threads * words_of_thread * width;
+  };
+  const bool together =
+      shares == 1 && threads >= least && std::all_of(items, items + count, takes_few_rounds);
+  return together ? static_cast<unsigned>(threads) : threads_per_block;
+}
+
 // The blocks together add exchange_units to each word of a kernel that gives, however many they are.
 void describe(const Exchange& exchange, unsigned grid, ExchangeWords* words, ExchangeWork* work) {
   words->at[exchange_turn] = exchange.turn;
@@ -232,17 +248,17 @@ Error launch_copies(int device, Stream stream, const device::CopyItem* items, si
   uint64_t useful = std::max<uint64_t>((vectors + threads_per_block - 1) / threads_per_block, 1);
   uint64_t shares = std::min<uint64_t>(blocks, useful);
   work.share = std::max<uint64_t>((vectors + shares - 1) / shares, 1) * vector_bytes;
-  unsigned grid = 0, used = 0;
+  unsigned used = 0;
   for (size_t i = 0; i < count; ++i) {
     if (!items[i].bytes) continue;
     to.at[used] = items[i].to;
     from.at[used] = const_cast<void*>(items[i].from);
     work.bytes[used] = items[i].bytes;
-    work.ends[used++] = grid += static_cast<unsigned>((items[i].bytes + work.share - 1) / work.share);
+    work.ends[used++] = work.groups += static_cast<unsigned>((items[i].bytes + work.share - 1) / work.share);
   }
-  if (grid == 0) work.ends[0] = grid = 1;  // for the signal alone
-  return launch(kernel, grid, uint64_t{grid} * threads_per_block, &to, &from, &work, signal, exchange,
-                stream);
+  work.threads = threads_of_group(items, count, shares);
+  return launch(kernel, std::max(work.groups, 1u), uint64_t{work.groups} * work.threads, &to, &from, &work,
+                signal, exchange, stream);
 }
 
 Error launch_swap(int device, Stream stream, void* target, const void* compare, const void* wanted, void* old,

@@ -41,11 +41,13 @@ struct ExchangeWork {
   bool gives;
 };
 
-// Blocks ends[i - 1] to ends[i] copy item i. Each copies `share` bytes of it, the last one the rest.
+// Groups ends[i - 1] to ends[i] of `threads` threads each copy item i. Each copies `share` bytes of it, the
+// last one the rest.
 struct CopyWork {
   unsigned long bytes[copy_items_at_most];
   unsigned long share;
   unsigned ends[copy_items_at_most];
+  unsigned groups, threads;
 };
 
 }  // namespace fairlead::kernels
