@@ -13,12 +13,12 @@ namespace fairlead::coll {
 namespace {
 
 constexpr const char* shipped = R"(
-allgather       engine   ..     8m..
+allgather       kernel   ..     ..1m
+allgather       written  3..    ..
 allgather       kernel   ..     ..
 allreduce       oneshot  3..4   ..128k
 allreduce       oneshot  5..    ..64k
 allreduce       sliced   ..     ..
-alltoall        engine   ..     8m..
 alltoall        kernel   ..     ..
 bcast           direct   ..     ..64k
 bcast           sliced   ..     ..

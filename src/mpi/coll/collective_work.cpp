@@ -99,7 +99,10 @@ class Planner {
         return call_.recvbuf == MPI_IN_PLACE || fetch(call_.root, {0, call_.recvcount, call_.recvtype});
       case Collective::allgather:
       case Collective::allgatherv:
-        return (call_.in_place() ? expose_own_block() : expose_source(regions.read)) && fetch_blocks();
+        if (!(call_.in_place() ? expose_own_block() : expose_source(regions.read))) return false;
+        return algorithm_ == Algorithm::allgather_written && call_.function == Collective::allgather
+                   ? write_block_to_all()
+                   : fetch_blocks();
       case Collective::alltoall:
       case Collective::alltoallv:
       case Collective::alltoallw:
@@ -282,6 +285,31 @@ class Planner {
     return true;
   }
 
+  // MPI_Allgather: all blocks are equally long, and the exported target holds one after the other. Also this
+  // rank's own block is written, in place too, because another target may be exported in place of the buffer.
+  bool write_block_to_all() {
+    const Block all{0, size_ * call_.recvcount, call_.recvtype};
+    const auto unit = static_cast<uint64_t>(packed_bytes(call_.recvcount, call_.recvtype));
+    if (unit == 0) return true;
+    std::optional<packing::View> target = view_of(call_.recvbuf, all);
+    if (!target) return false;
+    work_.source.own = true;
+    expose_target(std::move(*target));
+    work_.reduction = Reduction{.op = kernels::ReduceOp::replace,
+                                .element = kernels::Element::byte,
+                                .count = unit,
+                                .sources_begin = me_,
+                                .sources_end = me_ + 1,
+                                .targets_end = size_,
+                                .target_first = place(me_, unit)};
+    return true;
+  }
+
+  void expose_target(packing::View target) {
+    work_.target = {.address = target.address(), .bytes = target.bytes()};
+    if (!target.contiguous()) work_.target.parts.push_back(std::move(target));
+  }
+
   // Exports to each member the blocks for it, in their order.
   bool export_to_neighbors() {
     const int blocks = static_cast<int>(neighbors_.out.size());
@@ -419,8 +447,7 @@ class Planner {
     if (algorithm_ == Algorithm::bcast_direct || bytes == 0) return fetch(call_.root, block);
     std::optional<packing::View> target = view_of(call_.recvbuf, block);
     if (!target) return false;
-    work_.target = {.address = target->address(), .bytes = bytes};
-    if (!target->contiguous()) work_.target.parts.push_back(std::move(*target));
+    expose_target(std::move(*target));
     Reduction part{.op = kernels::ReduceOp::replace,
                    .element = kernels::Element::byte,
                    .sources_begin = call_.root,
@@ -496,7 +523,7 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
              static_cast<unsigned long long>(bytes), coll::row_of(family).name.data(),
              coll::row_of(algorithm).name.data(), nccl_first ? ", if it cannot be by NCCL" : "");
   if (coll::is_staged(algorithm)) return false;
-  work->by_kernel = coll::row_of(algorithm).name == "kernel";
+  work->by_kernel = coll::row_of(algorithm).name != "engine";
   work->receives_in_own_memory = writes >= 0 && writes_ordinary;
   Planner planner(call, position, algorithm, work);
   if (!planner.plan(regions)) return false;
