@@ -14,6 +14,7 @@ namespace {
 
 constexpr const char* shipped = R"(
 allgather       kernel   ..     ..1m
+allgather       engine   3..    64m..
 allgather       written  3..    ..
 allgather       kernel   ..     ..
 allreduce       oneshot  3..4   ..128k

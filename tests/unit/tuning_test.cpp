@@ -113,7 +113,7 @@ TEST(Rules, that_are_shipped_fit_every_call) {
   EXPECT_EQ(Choice().of(Family::bcast, 16 << 20, 2), Algorithm::bcast_direct);
   EXPECT_EQ(Choice().of(Family::allgather, 1 << 20, 4), Algorithm::allgather_kernel);
   EXPECT_EQ(Choice().of(Family::allgather, (1 << 20) + 1, 4), Algorithm::allgather_written);
-  EXPECT_EQ(Choice().of(Family::allgather, 16 << 20, 2), Algorithm::allgather_kernel);
+  EXPECT_EQ(Choice().of(Family::allgather, 64 << 20, 2), Algorithm::allgather_kernel);
 }
 
 TEST(ChoiceOf, the_first_rule_that_fits_counts_and_then_the_shipped_ones) {
