@@ -223,12 +223,12 @@ endif()
 
 # The commands that keep an object for FAIRLEAD_DEVICE_CODE_DIR of other builds. Targets that share a source make it
 # at the same time, so that each puts its copy there at once, by renaming it.
-function(_fairlead_keep object into)
+function(_fairlead_keep target object into)
   set(kept ${CMAKE_BINARY_DIR}/device-code)
   file(MAKE_DIRECTORY ${kept})
   get_filename_component(name ${object} NAME)
-  set(${into} COMMAND ${CMAKE_COMMAND} -E copy ${object} ${object}.kept
-              COMMAND ${CMAKE_COMMAND} -E rename ${object}.kept ${kept}/${name} PARENT_SCOPE)
+  set(${into} COMMAND ${CMAKE_COMMAND} -E copy ${object} ${kept}/${name}.${target}
+              COMMAND ${CMAKE_COMMAND} -E rename ${kept}/${name}.${target} ${kept}/${name} PARENT_SCOPE)
 endfunction()
 
 function(fairlead_add_device_code target)
@@ -265,7 +265,7 @@ function(fairlead_add_device_code target)
         if(NOT gpu STREQUAL "ptx")
           string(APPEND object ".co")
         endif()
-        _fairlead_keep(${folder}/${object} keep)
+        _fairlead_keep(${target} ${folder}/${object} keep)
         add_custom_command(
           OUTPUT ${folder}/${object}
           COMMAND ${_FAIRLEAD_DEVICE_COMMAND_${gpu}} "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>"
@@ -288,7 +288,7 @@ function(fairlead_add_device_code target)
       if(EXISTS "${FAIRLEAD_DEVICE_CODE_DIR}/${object}")
         list(APPEND objects ${FAIRLEAD_DEVICE_CODE_DIR}/${object})
       elseif(ptx AND architecture IN_LIST _FAIRLEAD_PTXAS_ARCHITECTURES)
-        _fairlead_keep(${folder}/${object} keep)
+        _fairlead_keep(${target} ${folder}/${object} keep)
         add_custom_command(
           OUTPUT ${folder}/${object}
           COMMAND ${FAIRLEAD_PTXAS} -arch=sm_${architecture} ${ptx} -o ${folder}/${object}

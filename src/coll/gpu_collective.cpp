@@ -56,16 +56,22 @@ bool GpuCollective::export_memory() {
     if (path == Path::unknown && !transport::export_probe(node_, work_.device)) return false;
   }
   if (!export_to(work_.source, &record.source) || !export_to(work_.target, &record.target)) return false;
-  offers_part_ = work_.of_all && pooled_.empty() && export_result();
+  const bool lacks_target = record.target_bytes != work_.target.bytes;
+  offers_part_ = work_.of_all && pooled_.empty() && !lacks_target && export_result();
   if (offers_part_) record.signature = work_.of_all->signature;
   return true;
 }
 
-// Memory that cannot be exported itself is replaced by memory from the buffer pool.
+// Memory that cannot be exported itself is replaced by memory from the buffer pool, or, if it is a target
+// that the pieces make superfluous, not exported.
 bool GpuCollective::export_to(const Exposed& memory, RemoteMemory* remote) {
   if (memory.bytes == 0) return true;
   bool is_target = &memory == &work_.target;
   if (!memory.by_copy && memory.parts.empty() && export_at(memory.address, memory, remote)) return true;
+  if (is_target && may_fetch_instead()) {
+    mine().target_bytes = 0;
+    return true;
+  }
   void* pool = device::pool_allocate(work_.device, memory.bytes);
   if (!pool) return false;
   pooled_.push_back(pool);
@@ -174,6 +180,7 @@ Progress GpuCollective::advance() {
         if (exported / 2 != number_) return Progress::waiting;
         if (exported % 2 == 0) return Progress::refused;
       }
+      if (may_fetch_instead()) reduce_or_fetch();
       step_ = Step::choosing;
       [[fallthrough]];
     case Step::choosing:
@@ -238,6 +245,16 @@ Progress GpuCollective::advance() {
       return wait_for_one();
   }
   return Progress::failed;
+}
+
+// All members see the same records.
+void GpuCollective::reduce_or_fetch() {
+  bool reduce = true;
+  for (int member = 0; member < slot_.members(); ++member)
+    reduce &= slot_.record(member, number_).target_bytes > 0;
+  if (reduce) return work_.pieces.clear();
+  work_.reduction.reset();
+  work_.target = {};
 }
 
 void GpuCollective::tell_of_failure() {
@@ -382,10 +399,14 @@ bool GpuCollective::distributes_by_copies() const {
 void GpuCollective::copy_to_all() {
   const Reduction part = *work_.reduction;
   work_.reduction.reset();
+  const void* const from = sources_[static_cast<size_t>(part.sources_begin)] + part.first;
   void* to[max_members];
   for (void* target : std::span(to, static_cast<size_t>(targets_of(part, to))))
-    work_.pieces.push_back(
-        {.member = part.sources_begin, .from = part.first, .to = {target, part.count}, .bytes = part.count});
+    if (target != from)
+      work_.pieces.push_back({.member = part.sources_begin,
+                              .from = part.first,
+                              .to = {target, part.count},
+                              .bytes = part.count});
   work_.by_kernel = true;
 }
 

@@ -57,6 +57,8 @@ class GpuCollective {
   bool map_target(int member);
   bool map_for(const Reduction& part);
   bool export_result();
+  bool may_fetch_instead() const { return work_.reduction && !work_.pieces.empty(); }
+  void reduce_or_fetch();
   void choose_workers();
   bool all_may_be_done_by_one();
   bool knows_way_to(int member);

@@ -129,6 +129,33 @@ RANK_TEST(collectives, broadcast_at_any_alignment, 2) {
   }
 }
 
+RANK_TEST(collectives, allgather_at_any_alignment, 2) {
+  constexpr int count = 33333;
+  const auto unit = static_cast<size_t>(count), bytes = unit * static_cast<size_t>(size), room = bytes + 64;
+  uint64_t dice = key_of(options.seed, 10);
+  for (int each = 0; each < 8; ++each) {
+    const bool in_place = each % 2 == 1;
+    size_t offset = 0;  // that of this rank; in the first rounds all are aligned
+    for (int other = 0; other < size && each > 1; ++other) {
+      dice = key_of(dice, static_cast<uint64_t>(each));
+      if (other == rank) offset = dice % 32;
+    }
+    std::vector<char> values(room, static_cast<char>(rank)), wanted = values;
+    for (int from = 0; from < size; ++from)
+      write_pattern(key_of(static_cast<uint64_t>(each), static_cast<uint64_t>(from)),
+                    wanted.data() + offset + static_cast<size_t>(from) * unit, unit);
+    const size_t own = static_cast<size_t>(rank) * unit;
+    Memory memory(Place::device, room), block(Place::device, unit);
+    block.write(wanted.data() + offset + own, unit);
+    if (in_place) std::copy_n(wanted.data() + offset + own, unit, values.data() + offset + own);
+    memory.write(values.data(), room);
+    MUST(MPI_Allgather(in_place ? MPI_IN_PLACE : static_cast<void*>(block), count, MPI_BYTE,
+                       memory.data() + offset, count, MPI_BYTE, MPI_COMM_WORLD));
+    memory.read(values.data(), room);
+    EXPECT(values == wanted, "round %d, offset %zu: other bytes than expected", each, offset);
+  }
+}
+
 // An error of the program, for which each MPI returns what it likes, but no rank loses bytes behind its
 // buffer.
 RANK_TEST(unequal, M3_a_rank_that_expects_more_harms_no_other, 3) {

@@ -100,9 +100,9 @@ class Planner {
       case Collective::allgather:
       case Collective::allgatherv:
         if (!(call_.in_place() ? expose_own_block() : expose_source(regions.read))) return false;
-        return algorithm_ == Algorithm::allgather_written && call_.function == Collective::allgather
-                   ? write_block_to_all()
-                   : fetch_blocks();
+        if (!fetch_blocks()) return false;
+        if (algorithm_ == Algorithm::allgather_written) write_block_to_all();
+        return true;
       case Collective::alltoall:
       case Collective::alltoallv:
       case Collective::alltoallw:
@@ -285,16 +285,14 @@ class Planner {
     return true;
   }
 
-  // MPI_Allgather: all blocks are equally long, and the exported target holds one after the other. Also this
-  // rank's own block is written, in place too, because another target may be exported in place of the buffer.
-  bool write_block_to_all() {
+  // In place of fetching them: all blocks of MPI_Allgather are equally long. Without a target this rank makes
+  // all fetch.
+  void write_block_to_all() {
     const Block all{0, size_ * call_.recvcount, call_.recvtype};
     const auto unit = static_cast<uint64_t>(packed_bytes(call_.recvcount, call_.recvtype));
-    if (unit == 0) return true;
-    std::optional<packing::View> target = view_of(call_.recvbuf, all);
-    if (!target) return false;
-    work_.source.own = true;
-    expose_target(std::move(*target));
+    const std::optional<packing::View> target = view_of(call_.recvbuf, all);
+    if (unit == 0 || !target || !target->contiguous()) return;
+    work_.target = {.address = target->address(), .bytes = target->bytes()};
     work_.reduction = Reduction{.op = kernels::ReduceOp::replace,
                                 .element = kernels::Element::byte,
                                 .count = unit,
@@ -302,12 +300,6 @@ class Planner {
                                 .sources_end = me_ + 1,
                                 .targets_end = size_,
                                 .target_first = place(me_, unit)};
-    return true;
-  }
-
-  void expose_target(packing::View target) {
-    work_.target = {.address = target.address(), .bytes = target.bytes()};
-    if (!target.contiguous()) work_.target.parts.push_back(std::move(target));
   }
 
   // Exports to each member the blocks for it, in their order.
@@ -447,7 +439,8 @@ class Planner {
     if (algorithm_ == Algorithm::bcast_direct || bytes == 0) return fetch(call_.root, block);
     std::optional<packing::View> target = view_of(call_.recvbuf, block);
     if (!target) return false;
-    expose_target(std::move(*target));
+    work_.target = {.address = target->address(), .bytes = bytes};
+    if (!target->contiguous()) work_.target.parts.push_back(std::move(*target));
     Reduction part{.op = kernels::ReduceOp::replace,
                    .element = kernels::Element::byte,
                    .sources_begin = call_.root,
@@ -513,8 +506,10 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
     work->nccl = nccl_call_for(call, regions, position, work->device);
   const coll::Family family = family_of(call.function);
   const uint64_t bytes = largest_buffer(call, regions, position);
-  const auto [algorithm, nccl_first] =
+  auto [algorithm, nccl_first] =
       coll::choice().of_call(family, bytes, position.size, call.in_place(), work->nccl.has_value());
+  if (algorithm == Algorithm::allgather_written && call.function != Collective::allgather)
+    algorithm = Algorithm::allgather_kernel;
   work->algorithm = algorithm;
   work->largest_buffer = bytes;
   if (!nccl_first) work->nccl.reset();
