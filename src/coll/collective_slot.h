@@ -61,12 +61,13 @@ struct Workers {
 // What a member exports to the others during one collective.
 struct alignas(64) Record {
   RemoteMemory source, target;
-  uint64_t source_bytes, target_bytes;  // that this member passes
-  int32_t device;                       // holds both source and target, as the member numbers its devices
-  uint64_t signature;                   // of the work of all, if another member may do it; else 0
-  uint8_t first_export[max_members];    // index in `offsets`, for each member
-  uint64_t offsets[max_exports];        // offsets of the exported regions in `source`
-  unsigned char gpu[16];                // UUID of the GPU that NCCL would use
+  // Of what this member passes; no bytes of a target that it does not export and that nobody needs.
+  uint64_t source_bytes, target_bytes;
+  int32_t device;                     // holds both source and target, as the member numbers its devices
+  uint64_t signature;                 // of the work of all, if another member may do it; else 0
+  uint8_t first_export[max_members];  // index in `offsets`, for each member
+  uint64_t offsets[max_exports];      // offsets of the exported regions in `source`
+  unsigned char gpu[16];              // UUID of the GPU that NCCL would use
   // Each word holds the collective's number, so that no word needs clearing.
   std::atomic<uint64_t> nccl;      // number * 4 + this member's stage of creating the NCCL communicator
   std::atomic<uint64_t> exported;  // number * 2, + 1 if source and target can be mapped

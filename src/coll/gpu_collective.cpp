@@ -395,7 +395,7 @@ bool GpuCollective::distributes_by_copies() const {
   return !aligned || !kernels::reductions_run_on(work_.device, part.op, part.element);
 }
 
-// Pieces in place of the reduction: one for each target.
+// Pieces in place of the reduction: one for each target but the source itself.
 void GpuCollective::copy_to_all() {
   const Reduction part = *work_.reduction;
   work_.reduction.reset();

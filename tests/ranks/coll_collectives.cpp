@@ -109,15 +109,13 @@ RANK_TEST(collectives, of_large_buffers, 1) {
 // Not a byte beside the message changes; those bytes differ between ranks, so that a copy of them shows.
 RANK_TEST(collectives, broadcast_at_any_alignment, 2) {
   constexpr size_t bytes = 100003, room = bytes + 64;
-  uint64_t dice = key_of(options.seed, 9);
   for (int root = 0; root < size; ++root) {
     for (int each = 0; each < 4; ++each) {
-      size_t offset = 0;  // that of this rank; in the first round all are aligned
-      for (int other = 0; other < size && each > 0; ++other) {
-        dice = key_of(dice, static_cast<uint64_t>(each));
-        const size_t unit = size_t{1} << (each - 1) * 2;
-        if (other == rank) offset = dice % (32 / unit) * unit;
-      }
+      // The offset is that of this rank; in the first round all are aligned.
+      const size_t unit = each > 0 ? size_t{1} << (each - 1) * 2 : 32;
+      const uint64_t dice =
+          key_of(options.seed, static_cast<uint64_t>(4 * root + each), static_cast<uint64_t>(rank));
+      const size_t offset = dice % (32 / unit) * unit;
       std::vector<char> values(room, static_cast<char>(rank)), wanted = values;
       write_pattern(key_of(static_cast<uint64_t>(root)), wanted.data() + offset, bytes);
       Memory memory(Place::device, room);
@@ -132,14 +130,11 @@ RANK_TEST(collectives, broadcast_at_any_alignment, 2) {
 RANK_TEST(collectives, allgather_at_any_alignment, 2) {
   constexpr int count = 33333;
   const auto unit = static_cast<size_t>(count), bytes = unit * static_cast<size_t>(size), room = bytes + 64;
-  uint64_t dice = key_of(options.seed, 10);
   for (int each = 0; each < 8; ++each) {
     const bool in_place = each % 2 == 1;
-    size_t offset = 0;  // that of this rank; in the first rounds all are aligned
-    for (int other = 0; other < size && each > 1; ++other) {
-      dice = key_of(dice, static_cast<uint64_t>(each));
-      if (other == rank) offset = dice % 32;
-    }
+    // That of this rank; in the first rounds all are aligned.
+    const size_t offset =
+        each > 1 ? key_of(options.seed, static_cast<uint64_t>(each), static_cast<uint64_t>(rank)) % 32 : 0;
     std::vector<char> values(room, static_cast<char>(rank)), wanted = values;
     for (int from = 0; from < size; ++from)
       write_pattern(key_of(static_cast<uint64_t>(each), static_cast<uint64_t>(from)),

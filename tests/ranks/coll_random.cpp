@@ -96,10 +96,10 @@ void run_program(const std::list<Team>& teams, uint64_t seed) {
   for (RingMessage& message : messages) message.finish();
 }
 
-}  // namespace
-
 // On the slowest machine, too: ranks must learn about each other's memory before some take other paths.
 constexpr long fewest_rounds = 8;
+
+}  // namespace
 
 RANK_TEST(collrandom, every_collective_gives_its_result, 1) {
   MPI_Comm duplicate, reversed, rotated, agreement;

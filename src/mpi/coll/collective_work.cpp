@@ -508,6 +508,7 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
   const uint64_t bytes = largest_buffer(call, regions, position);
   auto [algorithm, nccl_first] =
       coll::choice().of_call(family, bytes, position.size, call.in_place(), work->nccl.has_value());
+  // Of the blocks of MPI_Allgatherv no rank knows the places in the other ranks' buffers.
   if (algorithm == Algorithm::allgather_written && call.function != Collective::allgather)
     algorithm = Algorithm::allgather_kernel;
   work->algorithm = algorithm;
