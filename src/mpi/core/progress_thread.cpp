@@ -27,12 +27,12 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::nanoseconds for_ever = 24h;
 // While every operation waits for a message, of which a ring tells unless it came from host memory.
 constexpr std::chrono::nanoseconds pause_between_checks = 1ms;
-// Pauses grow with the time since the last ring, so that what lasts long costs little: first an eighth of
-// that time, up to 50 us, and after 100 ms a part of it that is 1 ms after 2 s, and 5 ms in the end. To wake
-// up costs up to 30 us.
+// Pauses grow with the time since the last ring, so that what lasts long costs little: first half of that
+// time, up to 50 us, and after 100 ms a part of it that is 1 ms after 2 s, and 5 ms in the end. In a virtual
+// machine a pause costs 5 to 9 us of the CPU, and waking up takes as long.
 std::chrono::nanoseconds pause_after(std::chrono::nanoseconds since_ring) {
   const std::chrono::nanoseconds shortest = 10us, longest_of_short = 50us, longest = 5ms;
-  return std::max(std::clamp(since_ring / 8, shortest, longest_of_short),
+  return std::max(std::clamp(since_ring / 2, shortest, longest_of_short),
                   std::min(since_ring / 2000, longest));
 }
 // Nobody rings for short collectives while the thread checks, so it does so for a while after the last ring.
