@@ -50,9 +50,8 @@ static inline void* fairlead_stream_function(const char* name) {
   return function;
 }
 
-/* Sets CUDA_MODULE_LOADING=EAGER and CUDA_DEVICE_MAX_CONNECTIONS=32, unless they are set, before the program
- * uses the GPU: the driver otherwise loads each kernel at its first launch, which ends only when all streams
- * are idle, and lets few streams wait. (docs/streams.md, "Limits") */
+/* Sets CUDA_MODULE_LOADING=EAGER, unless it is set, before the program uses the GPU: the driver otherwise loads
+ * each kernel at its first launch, which ends only when all streams are idle. (docs/streams.md, "Limits") */
 __attribute__((constructor(101), used)) static void fairlead_stream_program(void) {
   void (*prepare)(void) = (void (*)(void))dlsym(dlopen(NULL, RTLD_LAZY), "fairlead_prepare_streams");
   if (prepare) prepare();

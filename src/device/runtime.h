@@ -307,8 +307,8 @@ Runtime* runtime();
 Runtime* required_runtime();
 
 // Sets the variables of drivers that programs need whose streams wait for words, unless the user has. They
-// have an effect until the program initialises the driver. See most_waiting_streams(),
-// setting_of_early_kernels().
+// have an effect until the program initialises the driver. See setting_of_early_kernels(). That of
+// most_waiting_streams() is left to the user: with it each end of GPU work is noticed later.
 void prepare_drivers();
 
 // Constructors of the providers; each returns null and the reason if its library cannot be opened.

@@ -374,7 +374,6 @@ bool device_file_exists() {
 }  // namespace
 
 void prepare_drivers() {
-  setenv(CudaAbi::queues, "32", 0);
   setenv(CudaAbi::module_loading, "EAGER", 0);
 }
 
