@@ -175,11 +175,28 @@ bool CollectiveSlot::has_ended(uint64_t number) const {
   return std::atomic_ref(slot_->ended[number % records_kept]).load(std::memory_order_acquire) == number;
 }
 
-kernels::EndWord CollectiveSlot::word_of_end(uint64_t number, int device) {
-  auto* there = static_cast<SlotHeader*>(device::registered_for_kernels(device, slot_, header_bytes));
+bool CollectiveSlot::is_done(int member, uint64_t number) const {
+  return std::atomic_ref(slot_->done[number % records_kept][member]).load(std::memory_order_acquire) ==
+         number;
+}
+
+void CollectiveSlot::set_done(uint64_t number) {
+  std::atomic_ref(slot_->done[number % records_kept][me_]).store(number, std::memory_order_release);
+}
+
+kernels::EndWord CollectiveSlot::for_kernels(uint64_t* word, int device) {
+  void* there = device::registered_for_kernels(device, slot_, header_bytes);
   if (!there) return {};
-  const uint64_t at = number % records_kept;
-  return {&slot_->ended[at], &there->ended[at]};
+  const auto at = reinterpret_cast<char*>(word) - reinterpret_cast<char*>(slot_);
+  return {word, reinterpret_cast<uint64_t*>(static_cast<char*>(there) + at)};
+}
+
+kernels::EndWord CollectiveSlot::word_of_end(uint64_t number, int device) {
+  return for_kernels(&slot_->ended[number % records_kept], device);
+}
+
+kernels::EndWord CollectiveSlot::word_of_part(uint64_t number, int device) {
+  return for_kernels(&slot_->done[number % records_kept][me_], device);
 }
 
 std::vector<int> CollectiveSlot::missing(uint64_t number) {

@@ -12,8 +12,8 @@
 // that they can use NCCL. Until then each of them may withdraw, which decides `staged`.
 //
 // Some nonblocking calls one member can do for all (gpu_collective.h). The first that looks when all have
-// arrived decides whether it does, or each its part; when its kernel is over, that stores the number of the
-// call to a word of the slot, which all members see.
+// arrived decides whether it does, or each its part. A kernel that is a member's part, or does the work of
+// all, stores the number of the call to a word of the slot when it is over, which all members see.
 //
 // The first rank of the communicator takes a free slot from its part of the slot pool and sends the slot's
 // number to the other ranks. Objects belong to one thread at a time, except where noted.
@@ -72,7 +72,6 @@ struct alignas(64) Record {
   std::atomic<uint64_t> nccl;      // number * 4 + this member's stage of creating the NCCL communicator
   std::atomic<uint64_t> exported;  // number * 2, + 1 if source and target can be mapped
   std::atomic<uint64_t> ready;     // number * 2, + 1 if this member has mapped what it needs
-  std::atomic<uint64_t> done;      // number: this member has done its part
   std::atomic<uint64_t> failed;    // number: a part of this collective failed
 };
 
@@ -98,7 +97,9 @@ struct alignas(64) SlotHeader {
   std::atomic<uint64_t> heir_of, heir_number;
   std::atomic<uint64_t> decisions[arrivals_kept];  // number * 4 + decision
   std::atomic<uint64_t> workers[records_kept];     // number * 256 + Are * 64 + member
-  uint64_t ended[records_kept];       // the number of a call that one member did; stored by its GPU
+  // The number of a call that one member did for all, and of one of which each did its part; GPUs store them.
+  uint64_t ended[records_kept];
+  uint64_t done[records_kept][max_members];
   NcclId nccl_id;                     // id of the members' NCCL communicator, written by the first member
   std::atomic<uint32_t> nccl_failed;  // NCCL failed on a member: no member uses it any more
 };
@@ -163,9 +164,13 @@ class CollectiveSlot {
   // The one member says what becomes of the call.
   void announce(uint64_t number, Workers workers);
   bool has_ended(uint64_t number) const;
-  // The word for has_ended(); none if kernels of this device cannot see it, or if it would have to be
-  // registered with the driver now and must not (device/waiting_calls.h).
+  // Member has done its part; this member says so.
+  bool is_done(int member, uint64_t number) const;
+  void set_done(uint64_t number);
+  // The words for has_ended() and for is_done() of this member; none if kernels of this device cannot see
+  // them, or if they would have to be registered with the driver now and must not (device/waiting_calls.h).
   kernels::EndWord word_of_end(uint64_t number, int device);
+  kernels::EndWord word_of_part(uint64_t number, int device);
   // This rank no longer reads anything of this collective or of those before it.
   void pass(uint64_t number) { area(me_).passed.store(number, std::memory_order_release); }
 
@@ -179,6 +184,7 @@ class CollectiveSlot {
   Capability capability(int member, uint64_t number) const;
   Decision decide(uint64_t number, Decision outcome);
   bool everybody_passed(uint64_t number, uint64_t kept);
+  kernels::EndWord for_kernels(uint64_t* word, int device);
 
   SlotHeader* slot_;
   int members_, me_;

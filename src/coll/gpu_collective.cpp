@@ -211,7 +211,7 @@ Progress GpuCollective::advance() {
       }
       if (work_.reduction && distributes_by_copies()) copy_to_all();
       if (work_.reduction)
-        failed_ |= start_reduction(kernels_.emplace_back(), *work_.reduction) != Error::none;
+        failed_ |= start_reduction(add_kernel(work_.pieces.empty()), *work_.reduction) != Error::none;
       start_pieces();
       step_ = Step::running;
       [[fallthrough]];
@@ -219,14 +219,13 @@ Progress GpuCollective::advance() {
     case Step::running:
       if (!run()) return Progress::waiting;
       if (failed_) tell_of_failure();
-      mine().done.store(number_, std::memory_order_release);
+      if (!tells_itself_ || failed_) slot_.set_done(number_);
       step_ = Step::joining;
       [[fallthrough]];
     case Step::joining:
       for (int member = 0; member < slot_.members(); ++member) {
-        const Record& record = slot_.record(member, number_);
-        if (record.done.load(std::memory_order_acquire) != number_) return Progress::waiting;
-        failed_ |= record.failed.load(std::memory_order_relaxed) == number_;
+        if (!slot_.is_done(member, number_)) return Progress::waiting;
+        failed_ |= slot_.record(member, number_).failed.load(std::memory_order_relaxed) == number_;
       }
       if (target_copy_ && !failed_) failed_ = !copy(work_.target, target_copy_, true);
       step_ = Step::bringing_back;
@@ -345,6 +344,18 @@ Progress GpuCollective::wait_for_one() {
 
 // ---- Each member does its part -------------------------------------------------------------------------
 
+// If it is this member's whole part, it tells all members of its end itself, so that they need not wait for
+// the CPU of this one.
+kernels::KernelRun& GpuCollective::add_kernel(bool whole_part) {
+  kernels::KernelRun& kernel = kernels_.emplace_back();
+  if (const kernels::EndWord word =
+          whole_part ? slot_.word_of_part(number_, work_.device) : kernels::EndWord{}) {
+    kernel.tell(word, number_);
+    tells_itself_ = true;
+  }
+  return kernel;
+}
+
 // True when everything is done.
 bool GpuCollective::run() {
   bool over = true;
@@ -430,11 +441,12 @@ bool GpuCollective::fetch_by_kernel() {
     items.push_back({piece.to.address(), address_of(piece), piece.bytes});
     bytes += piece.bytes;
   }
-  kernels::KernelRun& kernel = kernels_.emplace_back();
+  kernels::KernelRun& kernel = add_kernel(!work_.reduction);
   // Only the pieces of copy_to_all() go to others.
   if (work_.receives_in_own_memory && work_.target.bytes == 0) kernel.writes_own_memory();
   if (kernel.copy(work_.device, items.data(), items.size(), bytes) == Error::none) return true;
   kernels_.pop_back();
+  tells_itself_ = false;
   return false;
 }
 

@@ -13,6 +13,9 @@
 // that looks when all have arrived, in most cases in the call that is the last to arrive. Its kernel stores
 // to a word that all see, and no other rank has to do anything.
 //
+// A kernel that is a rank's whole part tells all ranks of its end, so that none of them needs the CPU of
+// another.
+//
 // Ranks synchronize on the CPU between these steps. No kernel waits for another, so nothing can deadlock on
 // the GPU, whatever else runs there. Belongs to one thread at a time (the engine's lock).
 
@@ -45,6 +48,11 @@ class GpuCollective {
   // One rank does the work of all, or will when all have arrived, unless it rings. If its kernel fails, the
   // others learn of that in its next MPI call.
   bool left_to_one() const { return offers_part_ && (step_ <= Step::choosing || step_ >= Step::by_one); }
+  // Until others have done their parts, there is nothing to do but to see that.
+  bool left_to_others() const {
+    return left_to_one() ||
+           (!target_copy_ && ((step_ == Step::running && tells_itself_) || step_ == Step::joining));
+  }
 
  private:
   bool export_memory();
@@ -68,6 +76,7 @@ class GpuCollective {
   bool run();
   bool note(device::Error state);
   void tell_of_failure();
+  kernels::KernelRun& add_kernel(bool whole_part);
   device::Error start_reduction(kernels::KernelRun& kernel, const Reduction& part);
   int targets_of(const Reduction& part, void** to) const;
   bool distributes_by_copies() const;
@@ -105,6 +114,7 @@ class GpuCollective {
   std::list<kernels::KernelRun> kernels_;
   std::list<packing::Move> copying_;  // between this rank's memory and the pool
   std::list<packing::Move> moves_;
+  bool tells_itself_ = false;  // the kernel stores the word of this member's part
   bool failed_ = false;
 };
 

@@ -75,7 +75,7 @@ int CollectiveOperation::start() {
 }
 
 bool CollectiveOperation::needs_thread() const {
-  if (left_to_one()) return false;
+  if (left_to_others()) return false;
   return step_ != Step::over && (step_ != Step::in_host || progress_thread().helps_messages());
 }
 

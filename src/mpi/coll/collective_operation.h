@@ -48,7 +48,7 @@ class CollectiveOperation : public Operation {
   void advance() override;
   void advance_without_host() override;
   uint64_t bytes() const override { return static_cast<uint64_t>(regions_.bytes()); }
-  bool needs_help() const override { return !left_to_one(); }
+  bool needs_help() const override { return !left_to_others(); }
   void quiesce() override;
   bool quiesced() const override;
   int finish(MPI_Status* status) override;
@@ -58,8 +58,8 @@ class CollectiveOperation : public Operation {
  private:
   coll::Work take_work();
   bool needs_thread() const;
-  bool left_to_one() const {
-    return (step_ == Step::deciding || step_ == Step::on_gpu) && gpu_ && gpu_->left_to_one();
+  bool left_to_others() const {
+    return (step_ == Step::deciding || step_ == Step::on_gpu) && gpu_ && gpu_->left_to_others();
   }
   void arrive();
   void decide();

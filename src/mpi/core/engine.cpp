@@ -130,9 +130,11 @@ void Engine::remove(Operation* operation) {
 
 Engine::State Engine::state() {
   std::lock_guard lock(mutex_);
-  bool moves = false;
-  operations_.for_each_active([&](Operation* operation) { moves |= !operation->complete(); });
-  return moves ? State::moves : operations_.any_awaits() ? State::awaits : State::idle;
+  bool moves = false, awaits = operations_.any_awaits();
+  operations_.for_each_active([&](Operation* operation) {
+    if (!operation->complete()) (operation->needs_help() ? moves : awaits) = true;
+  });
+  return moves ? State::moves : awaits ? State::awaits : State::idle;
 }
 
 void Engine::bind(MPI_Request request, Operation* operation) {

@@ -96,7 +96,7 @@ class Engine {
   void remove(Operation* operation);
   // Are all operations complete?
   bool idle() { return state() == State::idle; }
-  // awaits: all that are not complete wait for a message.
+  // awaits: all that are not complete wait for a message, or for other ranks and GPUs.
   enum class State { idle, awaits, moves };
   State state();
   // May messages come from other nodes, whose ranks cannot ring?

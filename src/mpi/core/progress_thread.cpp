@@ -241,14 +241,17 @@ ProgressThread::Duration ProgressThread::round(Duration since_ring) {
   if (!needed) return pause_between_checks;
   std::lock_guard lock(engine().mutex());
   if (operations_.empty()) return pause_between_checks;
+  bool moves = false;
   // In the order of their starts. An operation that completes removes itself from the list.
   for (size_t i = 0; i < operations_.size();) {
     Operation* const operation = operations_[i];
     operation->advance_without_host();
-    if (i < operations_.size() && operations_[i] == operation) ++i;
+    if (i == operations_.size() || operations_[i] != operation) continue;
+    moves |= operation->needs_help();
+    ++i;
   }
   device::start_enqueued();
-  return pause;
+  return moves ? pause : std::max(pause_between_checks, pause);
 }
 
 }  // namespace fairlead::mpi
