@@ -6,6 +6,7 @@
 #include <new>
 
 #include "device/registered_memory.h"
+#include "device/waiting_calls.h"
 
 namespace fairlead::coll {
 namespace {
@@ -184,18 +185,23 @@ void CollectiveSlot::set_done(uint64_t number) {
   std::atomic_ref(slot_->done[number % records_kept][me_]).store(number, std::memory_order_release);
 }
 
-kernels::EndWord CollectiveSlot::for_kernels(uint64_t* word, int device) {
-  void* there = device::registered_for_kernels(device, slot_, header_bytes);
+void CollectiveSlot::register_words() {
+  if (members_ > 1 && !device::WaitingCalls::in_thread_of_library)
+    (void)device::register_memory(slot_, header_bytes);
+}
+
+kernels::EndWord CollectiveSlot::for_kernels(uint64_t* word, int device) const {
+  void* there = device::registered_for_kernels(device, slot_);
   if (!there) return {};
   const auto at = reinterpret_cast<char*>(word) - reinterpret_cast<char*>(slot_);
   return {word, reinterpret_cast<uint64_t*>(static_cast<char*>(there) + at)};
 }
 
-kernels::EndWord CollectiveSlot::word_of_end(uint64_t number, int device) {
+kernels::EndWord CollectiveSlot::word_of_end(uint64_t number, int device) const {
   return for_kernels(&slot_->ended[number % records_kept], device);
 }
 
-kernels::EndWord CollectiveSlot::word_of_part(uint64_t number, int device) {
+kernels::EndWord CollectiveSlot::word_of_part(uint64_t number, int device) const {
   return for_kernels(&slot_->done[number % records_kept][me_], device);
 }
 

@@ -164,13 +164,16 @@ class CollectiveSlot {
   // The one member says what becomes of the call.
   void announce(uint64_t number, Workers workers);
   bool has_ended(uint64_t number) const;
-  // Member has done its part; this member says so.
+  // The member has done its part; this one has.
   bool is_done(int member, uint64_t number) const;
   void set_done(uint64_t number);
-  // The words for has_ended() and for is_done() of this member; none if kernels of this device cannot see
-  // them, or if they would have to be registered with the driver now and must not (device/waiting_calls.h).
-  kernels::EndWord word_of_end(uint64_t number, int device);
-  kernels::EndWord word_of_part(uint64_t number, int device);
+  // Registers the words below with the driver if that is permitted now (device/waiting_calls.h). A thread of
+  // the library does not: the driver may let it wait for a call of the program's that waits for a collective.
+  void register_words();
+  // The words for has_ended() and for is_done() of this member; none if they are not registered, or if
+  // kernels of this device cannot see them.
+  kernels::EndWord word_of_end(uint64_t number, int device) const;
+  kernels::EndWord word_of_part(uint64_t number, int device) const;
   // This rank no longer reads anything of this collective or of those before it.
   void pass(uint64_t number) { area(me_).passed.store(number, std::memory_order_release); }
 
@@ -184,7 +187,7 @@ class CollectiveSlot {
   Capability capability(int member, uint64_t number) const;
   Decision decide(uint64_t number, Decision outcome);
   bool everybody_passed(uint64_t number, uint64_t kept);
-  kernels::EndWord for_kernels(uint64_t* word, int device);
+  kernels::EndWord for_kernels(uint64_t* word, int device) const;
 
   SlotHeader* slot_;
   int members_, me_;

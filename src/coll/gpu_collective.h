@@ -48,7 +48,8 @@ class GpuCollective {
   // One rank does the work of all, or will when all have arrived, unless it rings. If its kernel fails, the
   // others learn of that in its next MPI call.
   bool left_to_one() const { return offers_part_ && (step_ <= Step::choosing || step_ >= Step::by_one); }
-  // Until others have done their parts, there is nothing to do but to see that.
+  // Until others have done their parts, there is nothing to do but to see that. If this rank's kernel dies,
+  // the others learn of it seconds later, or in its next MPI call.
   bool left_to_others() const {
     return left_to_one() ||
            (!target_copy_ && ((step_ == Step::running && tells_itself_) || step_ == Step::joining));

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/log.h"
+#include "device/beside_captures.h"
 #include "device/runtime.h"
 #include "device/waiting_calls.h"
 
@@ -24,15 +25,17 @@ bool register_memory(void* start, size_t bytes) {
   if (auto known = registrations.find(start); known != registrations.end()) return !known->second.refused;
   const WaitingCalls::Permission permission;
   if (!permission.may_make()) return false;
+  const BesideCaptures beside;
   const bool refused = runtime()->register_host(start, bytes) != Error::none;
   if (refused) log_line(LogLevel::info, "shared memory could not be registered: %s", runtime()->error_text());
   registrations[start] = {bytes, refused, {}};
   return !refused;
 }
 
-void* registered_for_kernels(int device, void* start, size_t bytes) {
-  if (!register_memory(start, bytes)) return nullptr;
-  std::map<int, void*>& known = registrations[start].for_kernels;
+void* registered_for_kernels(int device, void* start) {
+  const auto registration = registrations.find(start);
+  if (registration == registrations.end() || registration->second.refused) return nullptr;
+  std::map<int, void*>& known = registration->second.for_kernels;
   const auto found = known.find(device);
   if (found != known.end()) return found->second;
   return known[device] = runtime()->address_for_kernels(device, start);

@@ -13,9 +13,8 @@ namespace fairlead::device {
 // Registers memory, whose address and length are whole pages, unless it is registered. False: the driver has
 // refused, which the log says once, or calls that make something are not permitted now (waiting_calls.h).
 bool register_memory(void* start, size_t bytes);
-// Where kernels and streams of this device find the start of memory that is registered, or can be now; null:
-// they do not.
-void* registered_for_kernels(int device, void* start, size_t bytes);
+// Where kernels of this device find the start of memory; null: it is not registered, or they do not.
+void* registered_for_kernels(int device, void* start);
 // All that this process has registered, in bytes.
 size_t registered_bytes();
 // Called in MPI_Finalize: nothing on a GPU uses the memory any more.

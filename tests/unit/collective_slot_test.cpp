@@ -106,6 +106,27 @@ TEST_F(Three, let_the_first_that_looks_choose_who_does_the_work) {
   EXPECT_EQ(members_[1]->workers(1), Workers{});
 }
 
+TEST_F(Three, see_which_of_them_have_done_their_parts) {
+  members_[1]->set_done(1);
+  for (const auto& member : members_) {
+    EXPECT_FALSE(member->is_done(0, 1));
+    EXPECT_TRUE(member->is_done(1, 1));
+  }
+  // The word serves another collective later; no other does.
+  const uint64_t later = 1 + records_kept;
+  EXPECT_FALSE(members_[0]->is_done(1, later));
+  for (uint64_t number = 2; number < later; ++number) members_[1]->set_done(number);
+  EXPECT_TRUE(members_[0]->is_done(1, 1));
+  members_[1]->set_done(later);
+  EXPECT_TRUE(members_[0]->is_done(1, later));
+  EXPECT_FALSE(members_[0]->is_done(1, 1));
+}
+
+TEST_F(Three, have_no_words_for_kernels_before_they_are_registered) {
+  EXPECT_FALSE(members_[0]->word_of_part(1, 0));
+  EXPECT_FALSE(members_[0]->word_of_end(1, 0));
+}
+
 // Threads that make communicators at the same time get a place for each.
 TEST(ASlotPool, gives_each_thread_slots_of_its_own) {
   constexpr int threads = 4, slots_each = 250;

@@ -115,6 +115,8 @@ void CollectiveOperation::arrive() {
   if (work_.nccl && state_->nccl().reserve(number_, work_.device)) {
     capability = Capability::nccl;
   } else if (shows) {
+    // CPUs that wait in blocking calls gain nothing by that.
+    if (!blocking_ && capability == Capability::device) slot->register_words();
     gpu_.emplace(*engine().node(), *slot, state_->node_ranks(), number_, take_work());
     if (!gpu_->expose()) capability = Capability::staged;
   }

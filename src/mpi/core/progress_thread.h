@@ -46,7 +46,8 @@ class ProgressThread {
 
   // Collectives: advance_without_host() is called until forget(), which may be called any number of times.
   // The caller holds the engine's lock.
-  void help(Operation* operation);  // and wake_for(), if there is something to do, or stand_by()
+  void help(
+      Operation* operation);  // and wake_for(), if there is something to do, or stand_by() if others ring
   void forget(Operation* operation);
   // May the thread call the host MPI for messages?
   bool helps_messages() const;
