@@ -5,11 +5,11 @@
 // ones. The seed is printed; --seed N --rounds 1 repeats the first program of it, --seconds N goes on for
 // long.
 
-#include <cstdio>
 #include <list>
 #include <random>
 
 #include "coll_exercise.h"
+#include "rounds.h"
 
 using namespace ranks;
 using namespace ranks::coll;
@@ -102,37 +102,17 @@ constexpr long fewest_rounds = 8;
 }  // namespace
 
 RANK_TEST(collrandom, every_collective_gives_its_result, 1) {
-  MPI_Comm duplicate, reversed, rotated, agreement;
+  MPI_Comm duplicate, reversed, rotated;
   MUST(MPI_Comm_dup(MPI_COMM_WORLD, &duplicate));
   MUST(MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed));
-  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &agreement));
   MUST(MPI_Comm_split(MPI_COMM_WORLD, 0, (rank + 1) % size, &rotated));
-  if (rank == 0) printf("collrandom: seed %llu\n", static_cast<unsigned long long>(options.seed));
-  fflush(stdout);
-  const double start = MPI_Wtime();
-  long round = 0;
   {
     std::list<Team> teams;
     for (MPI_Comm comm : {MPI_COMM_WORLD, duplicate, reversed, rotated}) teams.emplace_back(comm);
-    for (int go_on = 1; go_on;) {
-      rearm_watchdog();
-      const uint64_t seed = options.seed + static_cast<uint64_t>(round);
-      run_program(teams, seed);
-      ++round;
-      int bad = failures();
-      MUST(MPI_Allreduce(MPI_IN_PLACE, &bad, 1, MPI_INT, MPI_SUM, agreement));
-      if (bad > 0 && rank == 0)
-        fprintf(stderr,
-                "collrandom: failed in round %ld; repeat it with --seed %llu --rounds 1 on %d ranks\n", round,
-                static_cast<unsigned long long>(seed), size);
-      go_on =
-          bad == 0 && (options.rounds > 0 ? round < options.rounds
-                                          : round < fewest_rounds || MPI_Wtime() - start < options.seconds);
-      MUST(MPI_Bcast(&go_on, 1, MPI_INT, 0, agreement));
-    }
+    repeat(
+        "collrandom", options.seconds, [&](uint64_t seed) { run_program(teams, seed); }, fewest_rounds);
   }
-  if (rank == 0) printf("collrandom: %ld rounds\n", round);
-  for (MPI_Comm* comm : {&duplicate, &reversed, &rotated, &agreement}) MUST(MPI_Comm_free(comm));
+  for (MPI_Comm* comm : {&duplicate, &reversed, &rotated}) MUST(MPI_Comm_free(comm));
 }
 
 // --rounds 1000000 for the long form.

@@ -7,12 +7,12 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <list>
 #include <map>
 
 #include "mpi4.h"
 #include "random_plan.h"
+#include "rounds.h"
 
 using namespace ranks;
 using namespace ranks::plan;
@@ -380,34 +380,13 @@ class Walk {
 
 RANK_TEST(random, every_receive_gets_its_message, 1) {
   MPI_Comm lanes[lane_count] = {MPI_COMM_WORLD, MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL};
-  MPI_Comm agreement;
   MUST(MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &lanes[static_cast<int>(Lane::reversed)]));
   MUST(MPI_Comm_dup(MPI_COMM_WORLD, &lanes[static_cast<int>(Lane::any_tag)]));
   MUST(MPI_Comm_dup(MPI_COMM_WORLD, &lanes[static_cast<int>(Lane::wild)]));
-  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &agreement));
-  if (rank == 0) {
-    printf("random: seed %llu\n", static_cast<unsigned long long>(options.seed));
-    fflush(stdout);
-  }
-  const double start = MPI_Wtime();
-  long round = 0;
-  // What all ranks agree on after each round: go on?
-  for (int go_on = 1; go_on;) {
-    rearm_watchdog();
-    const uint64_t seed = options.seed + static_cast<uint64_t>(round);
+  repeat("random", options.seconds, [&](uint64_t seed) {
     const Program program = make_program(seed, size);
     Walk(program, lanes, seed).run();
-    ++round;
-    int bad = failures();
-    MUST(MPI_Allreduce(MPI_IN_PLACE, &bad, 1, MPI_INT, MPI_SUM, agreement));
-    if (bad > 0 && rank == 0)
-      fprintf(stderr, "random: failed in round %ld; repeat it with --seed %llu --rounds 1 on %d ranks\n",
-              round, static_cast<unsigned long long>(seed), size);
-    go_on = bad == 0 && (options.rounds > 0 ? round < options.rounds : MPI_Wtime() - start < options.seconds);
-    MUST(MPI_Bcast(&go_on, 1, MPI_INT, 0, agreement));
-  }
-  if (rank == 0) printf("random: %ld rounds\n", round);
+  });
   for (MPI_Comm& lane : lanes)
     if (lane != MPI_COMM_WORLD) MUST(MPI_Comm_free(&lane));
-  MUST(MPI_Comm_free(&agreement));
 }

@@ -4,30 +4,38 @@
 
 #pragma once
 
-#include <chrono>
+#include <cstdio>
 
 #include "harness.h"
 
 namespace ranks {
 
-// Calls round(seed) with another seed each time; all ranks stop together. What `theme` to repeat a round that
-// failed with, and its seed, are printed.
+// Calls round(seed) with another seed each time, `fewest` times at least, until it fails on some rank; all
+// ranks stop together. Prints the first seed, and how to repeat a round that failed.
 template <class Round>
-void repeat(const char* theme, double seconds, const Round& round) {
-  const auto begin = std::chrono::steady_clock::now();
-  const std::chrono::duration<double> time(seconds);
-  for (long i = 0; options.rounds ? i < options.rounds : true; ++i) {
-    int go_on = options.rounds || std::chrono::steady_clock::now() - begin < time;
-    MUST(MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD));
-    if (!go_on) return;
+void repeat(const char* theme, double seconds, const Round& round, long fewest = 1) {
+  if (rank == 0) std::printf("    %s: seed %llu\n", theme, static_cast<unsigned long long>(options.seed));
+  std::fflush(stdout);
+  MPI_Comm agreement;  // the rounds may use MPI_COMM_WORLD
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &agreement));
+  const double begin = MPI_Wtime();
+  long done = 0;
+  for (int go_on = 1; go_on;) {
     rearm_watchdog();
-    const uint64_t seed = options.seed + static_cast<uint64_t>(i);
-    const int before = failures();
+    const uint64_t seed = options.seed + static_cast<uint64_t>(done);
     round(seed);
-    if (failures() > before)
-      std::printf("    repeat with: %s --seed %llu --rounds 1\n", theme,
-                  static_cast<unsigned long long>(seed));
+    ++done;
+    int bad = failures();
+    MUST(MPI_Allreduce(MPI_IN_PLACE, &bad, 1, MPI_INT, MPI_SUM, agreement));
+    if (bad > 0 && rank == 0)
+      std::fprintf(stderr, "%s failed; repeat the round with: %s --seed %llu --rounds 1 on %d ranks\n", theme,
+                   theme, static_cast<unsigned long long>(seed), size);
+    const bool in_time = done < fewest || MPI_Wtime() - begin < seconds;
+    go_on = bad == 0 && (options.rounds > 0 ? done < options.rounds : in_time);
+    MUST(MPI_Bcast(&go_on, 1, MPI_INT, 0, agreement));
   }
+  if (rank == 0) std::printf("    %s: %ld rounds\n", theme, done);
+  MUST(MPI_Comm_free(&agreement));
 }
 
 }  // namespace ranks
