@@ -58,7 +58,7 @@ def write(results, stage, about, commands, drawn, path):
     if results.simulated():
         parts.append("The GPUs are simulated: these times mean nothing.\n")
     machine = [f"Hardware: {results.gpus()}; {hardware.get('cpu', 'unknown CPU')}, "
-               f"{hardware.get('logical_cpus', 0)} logical CPUs, {hardware.get('memory_bytes', 0) >> 30} GiB.",
+               f"{hardware.get('logical_cpus', 0)} logical CPUs, {hardware.get('memory_bytes', 0) / 2**30:.0f} GiB.",
                f"System: {about['system']}{', GPU driver ' + about['driver'] if about['driver'] else ''}.",
                f"Software: {about['fairlead']}, and as below."]
     if about["environment"]:

@@ -71,8 +71,9 @@ PlotArguments picture_of(const BenchArguments& arguments) {
   if (const std::string python = drawing_python(plot);
       capture({python, "-c", "import matplotlib"}, Stderr::drop).status != 0)
     throw cannot_run(fmt::format(
-        "--output: {} has no matplotlib, which draws; install it: apt install python3-matplotlib, or "
-        "leave -o out and draw elsewhere what --json wrote: fairlead plot FILE -o FILE.png",
+        "--output: {} has no matplotlib, which draws; install it: apt install python3-matplotlib, or python3 "
+        "-m pip install "
+        "matplotlib; or leave -o out and draw elsewhere what --json wrote: fairlead plot FILE -o FILE.png",
         python));
   return plot;
 }

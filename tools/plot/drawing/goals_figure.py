@@ -50,6 +50,6 @@ def draw(about):
         figure.legend([pyplot.Line2D([], [], **{**look(place), "linestyle": ""}) for place in range(len(mpis))],
                       [plain(f"Fairlead, {mpi}") for mpi in mpis], loc="upper left", ncol=len(mpis), borderaxespad=0,
                       borderpad=0, bbox_to_anchor=(RIGHT / WIDTH, 1 - TITLE / height))
-        figure.text(RIGHT / WIDTH, 0.1 / height, plain(f"{about['fairlead']}, {about['date']}"), fontsize=7.5,
+        figure.text(RIGHT / WIDTH, 0.1 / height, plain(", ".join(about[key] for key in ("gpus", "fairlead", "date") if key in about)), fontsize=7.5,
                     color=GREY)
     return figure
