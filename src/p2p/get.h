@@ -38,6 +38,8 @@ class RendezvousGet {
   uint64_t bytes() const { return rts_.bytes; }
   bool truncated() const { return rts_.bytes > capacity_; }
   Traffic path() const { return path_; }  // valid when the get is over
+  // The sender's GPU writes the message.
+  bool left_to_others() const { return step_ == Step::filling; }
 
  private:
   device::Error claim(node::RendezvousState from);

@@ -60,6 +60,11 @@ class RendezvousSend {
   bool failed() const { return stream_ && stream_->failed(); }
   // This rank writes the bytes to the receiver's buffer, and needs no answer.
   bool puts() const { return puts_; }
+  // There is nothing to do here until the GPU has written the message, or the receiver has fetched it.
+  bool left_to_others() const {
+    return !finished_ &&
+           (put_ || slot_->state.load(std::memory_order_acquire) == node::RendezvousState::claimed);
+  }
   // The receiver may know the message from a probe only, which does not match a synchronous send.
   bool matched_by_probe() const;
   bool receiver_blocked() const {

@@ -92,8 +92,11 @@ static void make_round(Operation& operation, bool in_device, bool worth_it) {
       engine().progress_now_and_then();
     return;
   }
-  if (std::unique_lock lock(engine().mutex()); !operation.needs_help()) return;
-  if (!helped) return engine().progress();
+  const auto needs_help = [&] {
+    std::lock_guard lock(engine().mutex());
+    return operation.needs_help();
+  };
+  if (!helped || !needs_help()) return engine().progress();
   operation.is_long = true;
   thread.begin_long();
   engine().progress();

@@ -29,6 +29,7 @@ class Send : public Operation {
   bool worth_a_round() const override {
     return rendezvous_ && rendezvous_->puts() && engine().program_computed();
   }
+  bool needs_help() const override { return !rendezvous_ || !rendezvous_->left_to_others(); }
   void advance() override;
   uint64_t bytes() const override { return static_cast<uint64_t>(layout_.bytes); }
   void quiesce() override;
