@@ -132,7 +132,7 @@ Engine::State Engine::state() {
   std::lock_guard lock(mutex_);
   bool moves = false, awaits = operations_.any_awaits();
   operations_.for_each_active([&](Operation* operation) {
-    if (!operation->complete()) (operation->needs_help() ? moves : awaits) = true;
+    if (!operation->complete()) (operation->worth_watching() ? moves : awaits) = true;
   });
   return moves ? State::moves : awaits ? State::awaits : State::idle;
 }

@@ -3,6 +3,7 @@
 #include "mpi/core/operation.h"
 
 #include "mpi/core/error_handler.h"
+#include "observe/trace.h"
 
 namespace fairlead::mpi {
 
@@ -11,6 +12,10 @@ void Operation::begin() {
   active = true;
   waiting_since_ = never;
   record_.begin();
+}
+
+bool Operation::worth_watching() const {
+  return needs_help() || observe::tracing();
 }
 
 int Operation::raise(int code) {

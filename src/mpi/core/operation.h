@@ -67,6 +67,8 @@ class Operation {
   virtual bool worth_a_round() const { return false; }
   // Is there anything that a thread could do for it now? The caller holds the engine's lock.
   virtual bool needs_help() const { return true; }
+  // Is it worth looking at often? A trace shows when an end was seen.
+  bool worth_watching() const;
   // Called after complete(): makes a host call that may block, if that is left; frees the host message, fills
   // `status`, raises errors through the communicator's handler and returns the code.
   virtual int finish(MPI_Status* status) = 0;

@@ -17,7 +17,6 @@
 #include "mpi/core/engine.h"
 #include "mpi/core/hooks.h"
 #include "mpi/core/operation.h"
-#include "observe/trace.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -26,12 +25,12 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::nanoseconds for_ever = 24h;
-// While every operation waits for a message, of which a ring tells unless it came from host memory, or for GPUs
-// and other ranks that need nothing of this one.
+// While every operation waits for a message, of which a ring tells unless it came from host memory, or for
+// GPUs and other ranks that need nothing of this one.
 constexpr std::chrono::nanoseconds pause_between_checks = 1ms;
 // Pauses grow with the time since the last ring, so that what lasts long costs little: first half of that
-// time (of enqueued operations an eighth), up to 50 us, and after 100 ms a part of it that is 1 ms after 2 s, and 5 ms in the end. In a virtual
-// machine a pause costs 5 to 9 us of the CPU, and waking up takes as long.
+// time (of enqueued operations an eighth), up to 50 us, and after 100 ms a part of it that is 1 ms after 2 s,
+// and 5 ms in the end. In a virtual machine a pause costs 5 to 9 us of the CPU, and waking up takes as long.
 std::chrono::nanoseconds pause_after(std::chrono::nanoseconds since_ring, int part = 2) {
   const std::chrono::nanoseconds shortest = 10us, longest_of_short = 50us, longest = 5ms;
   return std::max(std::clamp(since_ring / part, shortest, longest_of_short),
@@ -249,7 +248,7 @@ ProgressThread::Duration ProgressThread::round(Duration since_ring) {
     Operation* const operation = operations_[i];
     operation->advance_without_host();
     if (i == operations_.size() || operations_[i] != operation) continue;
-    moves |= operation->needs_help() || observe::tracing();  // the trace shows ends that are seen soon
+    moves |= operation->worth_watching();
     ++i;
   }
   device::start_enqueued();
