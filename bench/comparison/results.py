@@ -193,7 +193,6 @@ def as_json(results, goals, about):
               for (measurement, contender), rows in results.rows.items()]
     return {
         **about,
-        "gpus": results.gpus() + ", whose times mean nothing" * results.simulated(),
         "contenders": [{"name": c.name, "role": c.role, "launcher": c.launcher, "flags": c.flags,
                         "env_file": c.env_file, "variables": c.variables, **results.about.get(c.name, {})}
                        for c in results.contenders],

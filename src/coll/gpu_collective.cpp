@@ -210,8 +210,7 @@ Progress GpuCollective::advance() {
         return Progress::refused;
       }
       if (work_.reduction && distributes_by_copies()) copy_to_all();
-      if (work_.reduction)
-        failed_ |= start_reduction(add_kernel(work_.pieces.empty()), *work_.reduction) != Error::none;
+      if (work_.reduction) failed_ |= start_reduction(add_kernel(), *work_.reduction) != Error::none;
       start_pieces();
       step_ = Step::running;
       [[fallthrough]];
@@ -219,7 +218,7 @@ Progress GpuCollective::advance() {
     case Step::running:
       if (!run()) return Progress::waiting;
       if (failed_) tell_of_failure();
-      if (!tells_itself_ || failed_) slot_.set_done(number_);
+      if (!slot_.is_done(slot_.me(), number_)) slot_.set_done(number_);
       step_ = Step::joining;
       [[fallthrough]];
     case Step::joining:
@@ -344,15 +343,13 @@ Progress GpuCollective::wait_for_one() {
 
 // ---- Each member does its part -------------------------------------------------------------------------
 
-// If it is this member's whole part, it tells all members of its end itself, so that they need not wait for
-// the CPU of this one.
-kernels::KernelRun& GpuCollective::add_kernel(bool whole_part) {
+// This member's whole part, which is a reduction or pieces, never both: so the kernel tells all members of
+// the end itself, and they need not wait for the CPU of this one.
+kernels::KernelRun& GpuCollective::add_kernel() {
   kernels::KernelRun& kernel = kernels_.emplace_back();
-  if (const kernels::EndWord word =
-          whole_part ? slot_.word_of_part(number_, work_.device) : kernels::EndWord{}) {
-    kernel.tell(word, number_);
-    tells_itself_ = true;
-  }
+  const kernels::EndWord word = slot_.word_of_part(number_, work_.device);
+  kernel.tell(word, number_);
+  tells_itself_ = bool(word);
   return kernel;
 }
 
@@ -441,7 +438,7 @@ bool GpuCollective::fetch_by_kernel() {
     items.push_back({piece.to.address(), address_of(piece), piece.bytes});
     bytes += piece.bytes;
   }
-  kernels::KernelRun& kernel = add_kernel(!work_.reduction);
+  kernels::KernelRun& kernel = add_kernel();
   // Only the pieces of copy_to_all() go to others.
   if (work_.receives_in_own_memory && work_.target.bytes == 0) kernel.writes_own_memory();
   if (kernel.copy(work_.device, items.data(), items.size(), bytes) == Error::none) return true;

@@ -77,7 +77,7 @@ class GpuCollective {
   bool run();
   bool note(device::Error state);
   void tell_of_failure();
-  kernels::KernelRun& add_kernel(bool whole_part);
+  kernels::KernelRun& add_kernel();
   device::Error start_reduction(kernels::KernelRun& kernel, const Reduction& part);
   int targets_of(const Reduction& part, void** to) const;
   bool distributes_by_copies() const;

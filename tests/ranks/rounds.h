@@ -25,14 +25,12 @@ void repeat(const char* theme, double seconds, const Round& round, long fewest =
     const uint64_t seed = options.seed + static_cast<uint64_t>(done);
     round(seed);
     ++done;
-    int bad = failures();
-    MUST(MPI_Allreduce(MPI_IN_PLACE, &bad, 1, MPI_INT, MPI_SUM, agreement));
-    if (bad > 0 && rank == 0)
+    if (failures() > 0)
       std::fprintf(stderr, "%s failed; repeat the round with: %s --seed %llu --rounds 1 on %d ranks\n", theme,
                    theme, static_cast<unsigned long long>(seed), size);
     const bool in_time = done < fewest || MPI_Wtime() - begin < seconds;
-    go_on = bad == 0 && (options.rounds > 0 ? done < options.rounds : in_time);
-    MUST(MPI_Bcast(&go_on, 1, MPI_INT, 0, agreement));
+    go_on = failures() == 0 && (options.rounds > 0 ? done < options.rounds : in_time);
+    MUST(MPI_Allreduce(MPI_IN_PLACE, &go_on, 1, MPI_INT, MPI_MIN, agreement));
   }
   if (rank == 0) std::printf("    %s: %ld rounds\n", theme, done);
   MUST(MPI_Comm_free(&agreement));

@@ -45,9 +45,9 @@ class ProgressThread {
   void end_host_calls();
 
   // Collectives: advance_without_host() is called until forget(), which may be called any number of times.
-  // The caller holds the engine's lock.
-  void help(
-      Operation* operation);  // and wake_for(), if there is something to do, or stand_by() if others ring
+  // The caller holds the engine's lock; it also calls wake_for() if there is something to do, or stand_by()
+  // if others ring.
+  void help(Operation* operation);
   void forget(Operation* operation);
   // May the thread call the host MPI for messages?
   bool helps_messages() const;

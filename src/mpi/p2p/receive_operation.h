@@ -49,7 +49,7 @@ class Receive : public Operation {
 
   int start() override;
   bool worth_a_round() const override { return posted_ && engine().program_computed(); }
-  bool needs_help() const override { return step_ != Step::getting || !get_ || !get_->left_to_others(); }
+  bool needs_help() const override { return !get_ || !get_->left_to_others(); }
   void advance() override;
   uint64_t bytes() const override { return static_cast<uint64_t>(layout_.bytes); }
   // One that was started early was posted before others of its key, but is looked at later.

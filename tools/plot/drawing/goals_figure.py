@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from figure import CAPTION_ROW, FAINT, GREY, INK, LEGEND_ROW, RIGHT, STYLE, TITLE, WIDTH, look, plain, pyplot
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+from runs import hardware
 
 # Inches, of the goals' text at least TEXT and LETTER for each character; and how many times as good or as bad as a goal
 # the marks at the ends are.
@@ -18,6 +19,7 @@ def draw(about):
     texts, mpis = (list(dict.fromkeys(goal[key] for goal in goals)) for key in ("goal", "contender"))
     left = min(max(TEXT, LETTER * max(map(len, texts))), WIDTH / 2)
     met = sum(goal["met"] for goal in goals)
+    gpus = next((hardware(run)[:1] for run in about["contenders"] if run.get("hardware", {}).get("gpus")), [])
     above = TITLE + LEGEND_ROW + 0.35
     height = above + ROW * len(texts) + BELOW + CAPTION_ROW
     with pyplot.rc_context(STYLE):
@@ -50,6 +52,6 @@ def draw(about):
         figure.legend([pyplot.Line2D([], [], **{**look(place), "linestyle": ""}) for place in range(len(mpis))],
                       [plain(f"Fairlead, {mpi}") for mpi in mpis], loc="upper left", ncol=len(mpis), borderaxespad=0,
                       borderpad=0, bbox_to_anchor=(RIGHT / WIDTH, 1 - TITLE / height))
-        figure.text(RIGHT / WIDTH, 0.1 / height, plain(", ".join(about[key] for key in ("gpus", "fairlead", "date") if key in about)), fontsize=7.5,
+        figure.text(RIGHT / WIDTH, 0.1 / height, plain(", ".join(gpus + [about["fairlead"], about["date"]])), fontsize=7.5,
                     color=GREY)
     return figure
