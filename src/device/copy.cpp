@@ -54,8 +54,9 @@ constexpr size_t bytes_per_launch = size_t{64} << 20;
 // This many launches in flight keep a device busy while the next batch gathers copies.
 constexpr size_t launches_in_flight = 2;
 // A driver query costs about a microsecond. Only the first launch of a stream can have completed, and its
-// copies share one state, so together they query once per round of polls. Their owners may be busy elsewhere,
-// so the owners of later launches query as well, once in this many polls.
+// copies share one state, so together they query once per round of polls; of the enqueued copies only the
+// first asks whether they may start. Their owners may be busy elsewhere, so the owners of the others ask as
+// well, once in this many polls.
 constexpr unsigned polls_without_asking = 16;
 constexpr size_t prepared_events = 16;
 
@@ -301,6 +302,7 @@ Error Copy::enqueue(int device, void* to, const void* from, size_t bytes) {
   item_ = {to, from, bytes};
   word_ = nullptr;
   active_ = true;
+  polls_ = 0;
   attempts_ = 1;
   streams_of(device).queue.push_back(this);
   ++enqueued;
@@ -311,7 +313,8 @@ Error Copy::poll() {
   if (!active_) return outcome_;
   std::lock_guard lock(mutex);
   CopyStreams& streams = streams_of(device_);
-  if (!launch_) streams.start_queue(false);
+  if (!launch_ && (streams.queue.front() == this || ++polls_ % polls_without_asking == 0))
+    streams.start_queue(false);
   if (!launch_ || streams.poll(*launch_) == Error::not_ready) return Error::not_ready;
   outcome_ = leave();
   return outcome_ != Error::none && launch() == Error::none ? Error::not_ready : outcome_;

@@ -51,6 +51,7 @@ class Copy {
   bool active_ = false;          // the owning thread's, like the next two
   Error outcome_ = Error::none;  // when not active
   int attempts_ = 0;
+  unsigned polls_ = 0;        // while enqueued
   Launch* launch_ = nullptr;  // null while enqueued; the lock guards this and the members below
   int device_ = -1;
   CopyItem item_{};

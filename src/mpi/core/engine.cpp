@@ -177,8 +177,9 @@ void Engine::progress() {
   for (auto& operation : ended) operation->finish(&ignored);
 }
 
-void Engine::progress_now_and_then() {
-  if (starts_.fetch_add(1, std::memory_order_relaxed) % starts_between_rounds == starts_between_rounds - 1)
+void Engine::progress_at_start(bool soon) {
+  const unsigned before = starts_.fetch_add(1, std::memory_order_relaxed);
+  if ((soon && before < starts_between_rounds) || before % starts_between_rounds == starts_between_rounds - 1)
     progress();
 }
 
@@ -266,6 +267,7 @@ void Engine::attend(int change) {
     const uint64_t since = __builtin_ia32_rdtsc() - last_start_.load(std::memory_order_relaxed);
     program_computed_.store(since > ticks_of_computation, std::memory_order_relaxed);
   }
+  starts_.store(0, std::memory_order_relaxed);
   if (node_) node_->mine().polls.store(before == 0, std::memory_order_relaxed);
   progress_thread().note_attended(before == 0);
 }

@@ -85,21 +85,19 @@ static void make_round(Operation& operation, bool in_device, bool worth_it) {
   ProgressThread& thread = progress_thread();
   const bool helped = thread.helps_messages();
   const bool in_one_node = !helped || !engine().spans_nodes();
-  if (bytes < (in_one_node ? ProgressThread::long_in_node : ProgressThread::long_between_nodes)) {
-    if (worth_it)
-      engine().progress();
-    else if (in_device)
-      engine().progress_now_and_then();
-    return;
-  }
+  const bool is_long =
+      bytes >= (in_one_node ? ProgressThread::long_in_node : ProgressThread::long_between_nodes);
   const auto needs_help = [&] {
     std::lock_guard lock(engine().mutex());
     return operation.needs_help();
   };
-  if (!helped || !needs_help()) return engine().progress();
-  operation.is_long = true;
-  thread.begin_long();
-  engine().progress();
+  const bool by_thread = is_long && helped && needs_help();
+  if (by_thread) {
+    operation.is_long = true;
+    thread.begin_long();
+  }
+  if (is_long || worth_it || in_device) engine().progress_at_start(is_long || worth_it);
+  if (!by_thread) return;
   std::lock_guard lock(engine().mutex());
   const bool rings_tell = operation.awaits() && !engine().spans_nodes();
   if (!operation.complete()) thread.wake_for(rings_tell ? 0 : bytes);
