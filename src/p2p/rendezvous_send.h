@@ -57,14 +57,14 @@ class RendezvousSend {
   bool buffer_free() const;
   // The receiver is done and the rendezvous is free again.
   bool finished() const { return finished_; }
+  // What the receiver has done.
+  enum class Stage { nothing, claimed, done };
+  Stage stage() const { return finished_ ? Stage::done : is_claimed() ? Stage::claimed : Stage::nothing; }
   bool failed() const { return stream_ && stream_->failed(); }
   // This rank writes the bytes to the receiver's buffer, and needs no answer.
   bool puts() const { return puts_; }
   // There is nothing to do here until the GPU has written the message, or the receiver has fetched it.
-  bool left_to_others() const {
-    return !finished_ &&
-           (put_ || slot_->state.load(std::memory_order_acquire) == node::RendezvousState::claimed);
-  }
+  bool left_to_others() const { return !finished_ && (put_ || is_claimed()); }
   // The receiver may know the message from a probe only, which does not match a synchronous send.
   bool matched_by_probe() const;
   bool receiver_blocked() const {
@@ -84,6 +84,9 @@ class RendezvousSend {
  private:
   RendezvousSend(node::Node& node, int index, int receiver, const Source& source, int device, Bytes bytes,
                  std::optional<Fallback> unreachable, std::unique_ptr<RendezvousPut> put);
+  bool is_claimed() const {
+    return slot_->state.load(std::memory_order_acquire) == node::RendezvousState::claimed;
+  }
   void stream();
   void leave_device();
   void close();

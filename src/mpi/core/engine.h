@@ -115,8 +115,8 @@ class Engine {
   void progress_at_start(bool soon);
   void wait(Operation& operation);
 
-  // May a send that a caller waits for be buffered now? Not while its receiver completes other messages: the
-  // timeout restarts at each of them.
+  // May a send that a caller waits for be buffered now? Not while its receiver claims and completes others:
+  // the timeout restarts at each of them.
   bool timed_out(int receiver, std::chrono::steady_clock::time_point waiting_since);
   void note_progress_of(int receiver);
 

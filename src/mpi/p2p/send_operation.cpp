@@ -50,6 +50,7 @@ int Send::start_counted(const p2p::MessageKey& key, int receiver) {
   begin();
   lost_ = false;
   matched_since_ = never;
+  seen_ = {};
   // Before the bytes are there, only paths on which they follow the matching message are possible.
   if (early() && (dest_ == MPI_PROC_NULL || layout_.bytes == 0 || !options().gpu_support))
     return cannot_be_early;
@@ -229,9 +230,9 @@ void Send::advance() {
     if (rendezvous_) rendezvous_->offer();
   }
   if (rendezvous_) {
-    bool was_finished = rendezvous_->finished();
     rendezvous_->advance();
-    if (rendezvous_->finished() && !was_finished) engine().note_progress_of(rendezvous_->receiver());
+    if (const auto stage = rendezvous_->stage(); std::exchange(seen_, stage) != stage)
+      engine().note_progress_of(rendezvous_->receiver());
     flush_if_late();
     if (!rendezvous_->buffer_free() && !rendezvous_->failed()) return;
   }

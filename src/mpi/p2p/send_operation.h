@@ -70,6 +70,7 @@ class Send : public Operation {
   MPI_Count staged_bytes_ = 0;
   p2p::RtsMessage rts_;
   std::unique_ptr<p2p::RendezvousSend> rendezvous_;
+  p2p::RendezvousSend::Stage seen_{};
   std::unique_ptr<PipelinedSend> pipeline_;
   network::Time matched_since_ = never;  // of a synchronous pipelined message
 };
